@@ -28,12 +28,12 @@ impl EventLog {
     pub(crate) fn report(&mut self, t: &mut Topology, geom: GeomId, facts: &[ComponentState]) {
         let first = self.0.is_empty();
         for (at, fact) in facts.iter().enumerate() {
-            let ComponentState { subject: about, severity: grade, state: words } = fact;
+            let ComponentState { subject: about, severity, state: words } = fact;
             match self.0.insert(about.clone(), words.clone()) {
                 Some(was) if was == *words => {}
-                Some(was) => t.remark(geom, *grade, &format!("{about}: {words}, was {was}")),
-                None if first && at > 0 && *grade == Severity::Good => {}
-                None => t.remark(geom, *grade, &format!("{about}: {words}")),
+                Some(was) => t.remark(geom, *severity, &format!("{about}: {words}, was {was}")),
+                None if first && at > 0 && *severity == Severity::Good => {}
+                None => t.remark(geom, *severity, &format!("{about}: {words}")),
             }
         }
         let gone: Vec<String> =
@@ -65,9 +65,9 @@ mod tests {
         }));
         t.load(geom::filter_class::<crate::nop::Nop>()).expect("a class");
         let geom = t.new_geom("nop", "m", "test", Box::new(PlaceholderGeom)).expect("a geom");
-        let fact = |about: &str, grade, words: &str| ComponentState {
+        let fact = |about: &str, severity, words: &str| ComponentState {
             subject: about.into(),
-            severity: grade,
+            severity,
             state: words.into(),
         };
         let mut said = EventLog::default();

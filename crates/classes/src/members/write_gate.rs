@@ -114,7 +114,7 @@ impl WriteGate {
     #[cold]
     fn enqueue(&self, core: usize, ticket: impl FnOnce() -> Ticket) -> GateEntry {
         let knock = {
-            let mut hall = self.queue();
+            let mut queue = self.queue();
             // The phase changes only under this lock.
             if self.phase.load(SeqCst) == OPEN {
                 return GateEntry::Pass;
@@ -122,13 +122,13 @@ impl WriteGate {
             let ticket = ticket();
             if self.phase.load(SeqCst) == GONE {
                 // G5
-                drop(hall);
+                drop(queue);
                 self.leave(core);
                 (self.restart)(core, ticket);
                 return GateEntry::Wait;
             }
-            hall.waiting.push((core, ticket));
-            !std::mem::replace(&mut hall.notified, true)
+            queue.waiting.push((core, ticket));
+            !std::mem::replace(&mut queue.notified, true)
         };
         self.leave(core);
         if knock {
@@ -153,9 +153,9 @@ impl WriteGate {
     #[cold]
     fn notify_drained(&self) {
         let said = {
-            let mut hall = self.queue();
-            let now = hall.draining && self.phase.load(SeqCst) == SHUT && self.is_empty();
-            hall.draining &= !now;
+            let mut queue = self.queue();
+            let now = queue.draining && self.phase.load(SeqCst) == SHUT && self.is_empty();
+            queue.draining &= !now;
             now
         };
         if said {
@@ -167,13 +167,13 @@ impl WriteGate {
     /// not sent again for a gate that is already shut and empty.
     pub(crate) fn shut(&self) {
         {
-            let mut hall = self.queue();
+            let mut queue = self.queue();
             if self.phase.load(SeqCst) != OPEN {
                 return;
             }
             self.phase.store(SHUT, SeqCst);
-            hall.notified = false;
-            hall.draining = true;
+            queue.notified = false;
+            queue.draining = true;
         }
         self.notify_drained();
     }
@@ -181,14 +181,14 @@ impl WriteGate {
     /// Writes pass again, those that wait first.
     pub(crate) fn open(&self) {
         let waiting = {
-            let mut hall = self.queue();
+            let mut queue = self.queue();
             if self.phase.load(SeqCst) == GONE {
                 return;
             }
             self.phase.store(OPEN, SeqCst);
-            hall.draining = false;
-            hall.notified = false;
-            std::mem::take(&mut hall.waiting)
+            queue.draining = false;
+            queue.notified = false;
+            std::mem::take(&mut queue.waiting)
         };
         for (core, ticket) in waiting {
             (self.restart)(core, ticket);
@@ -209,19 +209,19 @@ impl WriteGate {
     /// Takes out the requests that wait at a gate that will not open again because its geom goes.
     /// Later requests are restarted at once (G5).
     pub(crate) fn close(&self) -> Vec<(usize, Ticket)> {
-        let mut hall = self.queue();
+        let mut queue = self.queue();
         self.phase.store(GONE, SeqCst);
-        hall.draining = false;
-        std::mem::take(&mut hall.waiting)
+        queue.draining = false;
+        std::mem::take(&mut queue.waiting)
     }
 
     /// Restarts all waiting writes, so that they check the state of their geom. The next one to
     /// arrive sends `WriteWaiting`.
     pub(crate) fn restart_waiting(&self) {
         let waiting = {
-            let mut hall = self.queue();
-            hall.notified = false;
-            std::mem::take(&mut hall.waiting)
+            let mut queue = self.queue();
+            queue.notified = false;
+            std::mem::take(&mut queue.waiting)
         };
         for (core, ticket) in waiting {
             (self.restart)(core, ticket);

@@ -11,7 +11,7 @@ impl MultipathGeom {
     fn component_states(&self, name: &str) -> Vec<ComponentState> {
         let good = self.paths.good();
         let all = self.paths.all();
-        let grade = match good {
+        let severity = match good {
             0 => Severity::Failed,
             n if n < all.len() || n == 1 => Severity::Degraded,
             _ => Severity::Good,
@@ -22,7 +22,7 @@ impl MultipathGeom {
         }
         let mut facts = vec![ComponentState {
             subject: format!("{NAME}/{name}"),
-            severity: grade,
+            severity,
             state: words,
         }];
         facts.extend(all.iter().filter(|one| one.state != PathState::New).map(|one| {

@@ -185,10 +185,10 @@ impl PartGeom {
         &mut self,
         topology: &mut Topology,
         me: GeomId,
-        stands: TableLocation,
+        location: TableLocation,
     ) -> Result<(), Error> {
         let table = self.table.take();
-        let done = self.sync_to(topology, me, table.as_ref(), stands);
+        let done = self.sync_to(topology, me, table.as_ref(), location);
         self.table = table;
         done
     }
@@ -198,7 +198,7 @@ impl PartGeom {
         topology: &mut Topology,
         me: GeomId,
         table: Option<&Table>,
-        stands: TableLocation,
+        location: TableLocation,
     ) -> Result<(), Error> {
         self.refuses(topology, me, table)?;
         let base = topology.geom_name(me).to_owned();
@@ -225,7 +225,8 @@ impl PartGeom {
                 Some(part) => {
                     topology.set_attrs(part.provider, attrs);
                     // G4
-                    if new.len < part.len || new.len > part.len && stands == TableLocation::OnMedia
+                    if new.len < part.len
+                        || new.len > part.len && location == TableLocation::OnMedia
                     {
                         part.len = new.len;
                         topology.post(Event::Resize(part.provider, new.len));

@@ -100,11 +100,11 @@ impl RaidGeom {
     /// Whether a disk of the running array was used without all disks here that have everything:
     /// it may have data that they lack.
     fn is_other_half(&self, found: &Found) -> bool {
-        let (Some(set), Some(book)) = (&self.set, &self.metadata) else { return false };
+        let (Some(set), Some(metadata)) = (&self.set, &self.metadata) else { return false };
         let good: Vec<&Attached> = self.good().collect();
         let without = |disk: &&Attached| found.was_without(&disk.key, self.sector);
         !found.is_spare()
-            && book.find(&set.array, &found.key()).is_some()
+            && metadata.find(&set.array, &found.key()).is_some()
             && !good.is_empty()
             && good.iter().all(without)
     }
@@ -112,10 +112,9 @@ impl RaidGeom {
     /// The operator chose another half than that of a disk: the records keep that, so that the next
     /// start does not ask again.
     fn outrank(&mut self, t: &mut Topology, me: GeomId, found: &Found) {
-        let Some(book) = self.metadata.as_mut().filter(|book| !book.has_dropped(found)) else {
-            return;
-        };
-        book.outrank(&found.key(), found.generation());
+        let metadata = self.metadata.as_mut().filter(|metadata| !metadata.has_dropped(found));
+        let Some(metadata) = metadata else { return };
+        metadata.outrank(&found.key(), found.generation());
         self.highest_generation = self.highest_generation.max(found.generation());
         self.push(t, me, Job::Rewrite);
     }
@@ -191,28 +190,28 @@ impl RaidGeom {
     /// Why a disk is no member, but a partition at its end may be, which ends where the disk does:
     /// the array knows a smaller one by that name.
     fn encloses_member(&self, found: &Found, media: u64) -> Option<String> {
-        if let (Some(set), Some(book)) = (&self.set, &self.metadata) {
-            return self.enclosure_reason((set, book), found, media);
+        if let (Some(set), Some(metadata)) = (&self.set, &self.metadata) {
+            return self.enclosure_reason((set, metadata), found, media);
         }
         let all: Vec<&Found> = self.disks.values().map(|disk| &disk.found).collect();
-        let (set, book) = self.probe(&all)?;
-        self.enclosure_reason((&set, &book), found, media)
+        let (set, metadata) = self.probe(&all)?;
+        self.enclosure_reason((&set, &metadata), found, media)
     }
 
     /// The array as the newest of these has it.
     fn probe(&self, found: &[&Found]) -> Option<(MemberSet, MetadataState)> {
         let judged = choose_record(found, self.sector, None)?;
-        let (array, book) = MetadataState::open(found, judged.winner, self.sector).ok()?;
-        Some((MemberSet::start(array, Vec::new()), book))
+        let (array, metadata) = MetadataState::open(found, judged.winner, self.sector).ok()?;
+        Some((MemberSet::start(array, Vec::new()), metadata))
     }
 
     fn enclosure_reason(
         &self,
-        (set, book): (&MemberSet, &MetadataState),
+        (set, metadata): (&MemberSet, &MetadataState),
         found: &Found,
         media: u64,
     ) -> Option<String> {
-        let index = book.find(&set.array, &found.key())?;
+        let index = metadata.find(&set.array, &found.key())?;
         let known = set.array.disks.get(index)?.bytes;
         other_size(set, index, media).filter(|_| known < media && !self.records_size(found, media))
     }
@@ -220,19 +219,19 @@ impl RaidGeom {
     /// One that is there and is no member, but around one. A torn record does not say for how large
     /// a disk it was written; those of the others do.
     fn enclosing_disk(&self, found: &[&Found]) -> Option<(Tag, String)> {
-        let (set, book) = self.probe(found)?;
+        let (set, metadata) = self.probe(found)?;
         let mut fixed = self.disks.iter().filter(|(_, disk)| !disk.grown);
         fixed.find_map(|(tag, disk)| {
-            let why = self.enclosure_reason((&set, &book), &disk.found, disk.media_bytes)?;
+            let why = self.enclosure_reason((&set, &metadata), &disk.found, disk.media_bytes)?;
             Some((*tag, why))
         })
     }
 
     /// Why a disk cannot be of the running array, if so.
     fn foreign_reason(&self, name: &str, found: &Found, media: u64) -> Option<String> {
-        let (Some(set), Some(book)) = (&self.set, &self.metadata) else { return None };
+        let (Some(set), Some(metadata)) = (&self.set, &self.metadata) else { return None };
         let key = found.key();
-        let Some(index) = book.find(&set.array, &key) else {
+        let Some(index) = metadata.find(&set.array, &key) else {
             return match found.is_spare() {
                 true => None,
                 false => Some(format!(
@@ -259,7 +258,7 @@ impl RaidGeom {
         if self.is_other_half(found) {
             let set = self.id.name();
             let knows = |disk: &Attached| found.lists(&disk.key, self.sector);
-            if book.has_dropped(found) && self.good().any(knows) {
+            if metadata.has_dropped(found) && self.good().any(knows) {
                 return Some(OTHER_HALF.into());
             }
             let here: Vec<&str> = self.good().map(|disk| disk.name.as_str()).collect();
@@ -304,8 +303,8 @@ impl RaidGeom {
         })
     }
 
-    pub(super) fn after(&self, t: &Topology, ns: u64, told: Message) {
-        records::post_after(t.notifier(), self.me, ns, told);
+    pub(super) fn after(&self, t: &Topology, ns: u64, message: Message) {
+        records::post_after(t.notifier(), self.me, ns, message);
     }
 
     /// Why disks that are there are not to be used together, unless that is forced.
@@ -386,7 +385,7 @@ impl RaidGeom {
         }
         let believed = winner.map_or(0, |winner| winner.generation());
         let above = found.iter().filter(|f| !f.is_spare()).map(|f| f.generation()).max();
-        let (mut array, book) = match open_array(&found, judged.winner, self.sector) {
+        let (mut array, metadata) = match open_array(&found, judged.winner, self.sector) {
             Ok(opened) => opened,
             Err(fault) => return self.set_fault(t, Some(fault.to_string())),
         };
@@ -400,7 +399,7 @@ impl RaidGeom {
         let probe = MemberSet::start(array.clone(), Vec::new());
         for tag in tags {
             let Some(disk) = self.disks.get(&tag) else { continue };
-            let index = book.find(&array, &disk.key);
+            let index = metadata.find(&array, &disk.key);
             let state = index.and_then(|index| array.disks.get(index)).map(|d| d.state);
             let why = match (index, state) {
                 (None, _) => Some("not in the newest record of the array".to_owned()),
@@ -420,7 +419,7 @@ impl RaidGeom {
             match (why.or_else(two).or_else(small), index) {
                 (Some(why), _) => self.detach_disk(t, tag, Some(&why)),
                 (None, Some(index)) => {
-                    book.name(&mut array, index, &disk.key);
+                    metadata.name(&mut array, index, &disk.key);
                     if disk.found.is_spare() {
                         mark_empty(&mut array, index);
                     }
@@ -436,7 +435,7 @@ impl RaidGeom {
             }
         }
         self.mark_outdated(t, &mut array, &here, &aged);
-        self.begin(t, me, MemberSet::start(array, here), book);
+        self.begin(t, me, MemberSet::start(array, here), metadata);
         split.iter().for_each(|half| self.outrank(t, me, half));
     }
 
@@ -487,14 +486,14 @@ impl RaidGeom {
     }
 
     /// It runs from now on.
-    fn begin(&mut self, t: &mut Topology, me: GeomId, mut set: MemberSet, book: MetadataState) {
+    fn begin(&mut self, t: &mut Topology, me: GeomId, mut set: MemberSet, metadata: MetadataState) {
         let torn = set.attached.iter().flatten().filter_map(|tag| self.disks.get(tag));
         let torn = torn.into_iter().any(|disk| disk.found.is_torn() || disk.grown);
         let spares = set.take_spares();
         let filling = (0..set.volume_status.len()).any(|at| set.is_filling(at));
         self.starting.remove(me);
         self.set = Some(set);
-        self.metadata = Some(book);
+        self.metadata = Some(metadata);
         self.start_volumes(t, me);
         let grown = self.disks.iter().filter(|(_, disk)| disk.grown);
         let grown: Vec<Tag> = grown.map(|(tag, _)| *tag).collect();
@@ -513,8 +512,8 @@ fn open_array(
     winner: usize,
     sector: u32,
 ) -> Result<(Array, MetadataState), Fault> {
-    let (array, book) = MetadataState::open(found, winner, sector)?;
-    array.check().map(|()| (array, book))
+    let (array, metadata) = MetadataState::open(found, winner, sector)?;
+    array.check().map(|()| (array, metadata))
 }
 
 /// Keys of disks that need not be waited for any more: not of a spare that is said to have

@@ -79,8 +79,8 @@ impl RaidClass {
             if g.awaited.as_ref() == Some(&key) {
                 return Some(0);
             }
-            let (set, book) = (g.set.as_ref()?, g.metadata.as_ref()?);
-            book.find(&set.array, &key).map(|_| 1)
+            let (set, metadata) = (g.set.as_ref()?, g.metadata.as_ref()?);
+            metadata.find(&set.array, &key).map(|_| 1)
         };
         let intel = self.geoms(t).into_iter().filter(|(id, _)| matches!(id, SetId::Intel(_)));
         let place = |(_, geom)| (t.with(geom, |g, _| claims(g)).flatten().unwrap_or(2), geom);

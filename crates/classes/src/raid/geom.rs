@@ -278,8 +278,10 @@ impl RaidGeom {
                 }
                 self.departed.push_back((disk.key.clone(), held));
             }
-            if let (Some(held), Some(_), Some(book)) = (disk.held, &self.set, &mut self.metadata) {
-                book.add_departed(&disk.key, held);
+            if let (Some(held), Some(_), Some(metadata)) =
+                (disk.held, &self.set, &mut self.metadata)
+            {
+                metadata.add_departed(&disk.key, held);
             }
             if let Some(why) = why {
                 self.refuse(t, &disk.name, why);

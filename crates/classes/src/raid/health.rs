@@ -45,11 +45,11 @@ impl RaidGeom {
                 true => state_str(state).to_owned(),
                 false => format!("not offered ({})", state_str(state)),
             };
-            let grade = if up { severity(state) } else { Severity::Failed };
+            let severity = if up { severity(state) } else { Severity::Failed };
             let name = set.array.volumes.get(at).map_or("", |volume| &volume.name);
             facts.push(ComponentState {
                 subject: format!("volume {name}"),
-                severity: grade,
+                severity,
                 state: words,
             });
         }
@@ -59,7 +59,7 @@ impl RaidGeom {
                 (0..slots).any(|slot| set.role(at, slot) == Some((*tag, Role::Filling)))
             };
             let known = set.disk(*tag).and_then(|index| set.array.disks.get(index));
-            let (grade, words) = match known.map(|disk| disk.state) {
+            let (severity, words) = match known.map(|disk| disk.state) {
                 _ if (0..set.volume_status.len()).any(filling) => {
                     (Severity::Degraded, "REBUILD".to_owned())
                 }
@@ -68,16 +68,12 @@ impl RaidGeom {
                     None => (Severity::Good, "NONE".to_owned()),
                     Some(state) => {
                         let good = state >= SubdiskState::Uninitialized;
-                        let grade = if good { Severity::Good } else { Severity::Degraded };
-                        (grade, member_state_str(state).to_owned())
+                        let severity = if good { Severity::Good } else { Severity::Degraded };
+                        (severity, member_state_str(state).to_owned())
                     }
                 },
             };
-            facts.push(ComponentState {
-                subject: disk.name.clone(),
-                severity: grade,
-                state: words,
-            });
+            facts.push(ComponentState { subject: disk.name.clone(), severity, state: words });
         }
         facts
     }

@@ -217,7 +217,7 @@ impl RaidGeom {
 
     /// A disk that came is used. False when nothing is to be written for it.
     pub(super) fn use_disk(&mut self, t: &mut Topology, me: GeomId, tag: Tag) -> bool {
-        let (Some(disk), Some(set), Some(book)) =
+        let (Some(disk), Some(set), Some(metadata)) =
             (self.disks.get(&tag), &mut self.set, &mut self.metadata)
         else {
             return false;
@@ -229,19 +229,19 @@ impl RaidGeom {
         let copy = !found.is_torn() && self.departed.iter().any(newer);
         // A6
         let copy = copy || found.is_older_copy(self.start_generation);
-        book.add_record(&found);
+        metadata.add_record(&found);
         self.highest_generation =
             self.highest_generation.max(if found.is_spare() { 0 } else { found.generation() });
         let mut grew = false;
-        let trusted = match book.find(&set.array, &key) {
+        let trusted = match metadata.find(&set.array, &key) {
             Some(index) => {
                 grew = other_size(set, index, media).is_some();
-                book.name(&mut set.array, index, &key);
+                metadata.name(&mut set.array, index, &key);
                 set.arrive(index, tag, found.is_spare() || copy)
             }
             None => {
                 // It was removed from the list while it arrived: it keeps its identity.
-                set.array.disks.push(book.same_disk(&found, media, self.sector));
+                set.array.disks.push(metadata.same_disk(&found, media, self.sector));
                 set.attached.push(Some(tag));
                 false
             }

@@ -371,7 +371,7 @@ fn taken(known: bool) {
     }
     let found = of_ddf(&array);
     let all: Vec<&Found> = found.iter().collect();
-    let (mut array, mut book) = MetadataState::open(&all, 0, 512).expect("an array");
+    let (mut array, mut metadata) = MetadataState::open(&all, 0, 512).expect("an array");
     if !known {
         array.disks.push(spare);
     }
@@ -379,8 +379,8 @@ fn taken(known: bool) {
     array.disks[3].state = DiskState::Active;
     let here =
         [0, 1, 2, 3].map(|index| PresentDisk { index, sectors: (100 << 20) / 512, moved: false });
-    book.write(&mut array, &here, 5, 512).expect("records");
-    let MetadataState::Ddf { own, .. } = book else { panic!("another format") };
+    metadata.write(&mut array, &here, 5, 512).expect("records");
+    let MetadataState::Ddf { own, .. } = metadata else { panic!("another format") };
     // The other of the pair does not come, and the one that was replaced comes first.
     let now = |key: &str| Found::Ddf(Box::new(own[key].clone()));
     let all = [found[3].clone(), now("00000000"), now("00000001"), now("00000004")];
@@ -413,11 +413,11 @@ fn returning_ddf_disk_gets_the_sequence_number_of_the_others() {
         meta.configs.iter_mut().for_each(|config| config.sequence += 5);
     }
     let all: Vec<&Found> = found.iter().collect();
-    let (mut array, mut book) = MetadataState::open(&all, 0, 512).expect("an array");
+    let (mut array, mut metadata) = MetadataState::open(&all, 0, 512).expect("an array");
     let here =
         [0, 1, 2].map(|index| PresentDisk { index, sectors: (100 << 20) / 512, moved: false });
-    book.write(&mut array, &here, 5, 512).expect("records");
-    let MetadataState::Ddf { own, .. } = book else { panic!("another format") };
+    metadata.write(&mut array, &here, 5, 512).expect("records");
+    let MetadataState::Ddf { own, .. } = metadata else { panic!("another format") };
     let numbers = own.values().map(|meta| meta.configs[0].sequence).collect::<Vec<_>>();
     let Found::Ddf(before) = &found[0] else { panic!("another format") };
     assert_eq!(numbers, [before.configs[0].sequence; 3]);

@@ -55,8 +55,8 @@ impl RaidGeom {
         self.start_passes();
     }
 
-    fn member_unread(&mut self, t: &mut Topology, me: GeomId, told: (u32, usize, bool, bool)) {
-        let (volume, slot, gone, mended) = told;
+    fn member_unread(&mut self, t: &mut Topology, me: GeomId, message: (u32, usize, bool, bool)) {
+        let (volume, slot, gone, mended) = message;
         let set = self.set.as_ref();
         let tag = set.and_then(|set| Some(set.role(set.volume(volume)?, slot)?.0));
         let Some(disk) = tag.and_then(|tag| self.disks.get_mut(&tag)) else { return };
@@ -223,9 +223,9 @@ impl RaidGeom {
     /// The array's record says how large a disk is (Intel), or what of it may be used (DDF, which
     /// does not change).
     pub(super) fn note_size(&mut self, tag: Tag) {
-        let (Some(set), Some(book)) = (&mut self.set, &self.metadata) else { return };
+        let (Some(set), Some(metadata)) = (&mut self.set, &self.metadata) else { return };
         let Some(bytes) = self.disks.get(&tag).map(|disk| disk.media_bytes) else { return };
-        let index = set.disk(tag).filter(|_| book.counts_whole_disks());
+        let index = set.disk(tag).filter(|_| metadata.counts_whole_disks());
         if let Some(disk) = index.and_then(|index| set.array.disks.get_mut(index)) {
             disk.bytes = bytes;
         }
@@ -261,8 +261,8 @@ impl RaidGeom {
 
     /// A disk that was to be inserted did not come.
     pub(super) fn cancel_insert(&mut self, key: &str) {
-        let (Some(set), Some(book)) = (&mut self.set, &self.metadata) else { return };
-        let Some(index) = book.find(&set.array, key) else { return };
+        let (Some(set), Some(metadata)) = (&mut self.set, &self.metadata) else { return };
+        let Some(index) = metadata.find(&set.array, key) else { return };
         if set.attached.get(index).copied().flatten().is_none() {
             set.drop_disk(index);
         }
@@ -270,14 +270,14 @@ impl RaidGeom {
 
     /// A volume is no more.
     pub(super) fn forget(&mut self, key: u32) {
-        let (Some(set), Some(book)) = (&mut self.set, &mut self.metadata) else { return };
+        let (Some(set), Some(metadata)) = (&mut self.set, &mut self.metadata) else { return };
         if let Some(at) = set.volume(key) {
             let volume = set.array.volumes.remove(at);
             set.volume_status.remove(at);
             if at < set.recorded.volumes.len() {
                 set.recorded.volumes.remove(at);
             }
-            book.delete_volume(volume.id);
+            metadata.delete_volume(volume.id);
         }
     }
 

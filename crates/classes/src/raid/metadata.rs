@@ -62,9 +62,9 @@ impl MetadataState {
                     }
                 }
                 let (base, on, next) = (record.clone(), BTreeMap::new(), BTreeMap::new());
-                let mut book = MetadataState::Intel { base, on, next };
-                found.iter().for_each(|one| book.add_record(one));
-                Ok((array, book))
+                let mut metadata = MetadataState::Intel { base, on, next };
+                found.iter().for_each(|one| metadata.add_record(one));
+                Ok((array, metadata))
             }
             Some(Found::Ddf(newest)) => {
                 let mut metas = Vec::with_capacity(found.len());

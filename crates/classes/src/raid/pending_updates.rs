@@ -14,7 +14,7 @@ use super::records::RecordWrite;
 impl RaidGeom {
     /// The records to be written to the disks.
     pub(super) fn record_writes(&mut self, t: &Topology) -> Result<Vec<RecordWrite>, String> {
-        let (Some(set), Some(book)) = (&mut self.set, &mut self.metadata) else {
+        let (Some(set), Some(metadata)) = (&mut self.set, &mut self.metadata) else {
             return Ok(Vec::new());
         };
         let mut array = set.record();
@@ -25,7 +25,7 @@ impl RaidGeom {
                 here.push(PresentDisk { index, sectors, moved: disk.grown });
             }
         }
-        let plans = book.write(&mut array, &here, self.highest_generation, self.sector);
+        let plans = metadata.write(&mut array, &here, self.highest_generation, self.sector);
         let plans = plans.map_err(|fault| fault.to_string())?;
         set.array.generation = array.generation;
         set.recorded = array;
@@ -54,8 +54,8 @@ impl RaidGeom {
                 disk.held = disk.holds.or(disk.held);
                 // It may have grown meanwhile: that record is no longer at its end.
                 disk.grown &= failed.contains(&tag) || disk.media_bytes > bytes;
-                if let Some(book) = &mut self.metadata {
-                    book.written(&disk.key, !failed.contains(&tag), self.sector);
+                if let Some(metadata) = &mut self.metadata {
+                    metadata.written(&disk.key, !failed.contains(&tag), self.sector);
                 }
             }
         }

@@ -71,8 +71,8 @@ impl RaidGeom {
         else {
             return Ok(false);
         };
-        let guarded =
-            self.metadata.as_ref().is_some_and(|book| book.write_hole_policy(volume.id).is_some());
+        let metadata = self.metadata.as_ref();
+        let guarded = metadata.is_some_and(|state| state.write_hole_policy(volume.id).is_some());
         if keep == volume.log.is_some() && (keep || !guarded) {
             return Ok(false);
         }
@@ -124,7 +124,7 @@ impl RaidGeom {
     }
 
     fn set_policy(&mut self, key: u32, keep: bool) {
-        let (Some(set), Some(book), Some(up)) =
+        let (Some(set), Some(metadata), Some(up)) =
             (&mut self.set, &mut self.metadata, self.running_volumes.get(&key))
         else {
             return;
@@ -141,7 +141,7 @@ impl RaidGeom {
                 let end = place.at.saturating_add(place.bytes);
                 volume.members.iter_mut().for_each(|m| m.bytes = m.bytes.max(end));
             }
-            false => book.clear_write_hole_policy(volume.id),
+            false => metadata.clear_write_hole_policy(volume.id),
         }
         up.shared.keep_log(keep);
     }

@@ -128,7 +128,7 @@ impl RaidGeom {
                 line += &format!(" (not used at the start: {why})");
             }
         } else if let Some(guard) =
-            self.metadata.as_ref().and_then(|book| book.write_hole_policy(volume.id))
+            self.metadata.as_ref().and_then(|metadata| metadata.write_hole_policy(volume.id))
         {
             let now = if volume.dirty { "off while it is dirty" } else { "not used here" };
             line += &format!(", {guard} of Linux ({now})");

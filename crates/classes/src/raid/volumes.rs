@@ -84,9 +84,9 @@ impl RaidGeom {
                 }
                 Err(why) if !up => {
                     let kept = volume.log.is_some();
-                    let book = self.metadata.as_ref().filter(|_| set.is_doubtful(at) && !kept);
-                    let guard = book
-                        .and_then(|book| book.write_hole_policy(volume.id))
+                    let metadata = self.metadata.as_ref().filter(|_| set.is_doubtful(at) && !kept);
+                    let guard = metadata
+                        .and_then(|metadata| metadata.write_hole_policy(volume.id))
                         .map_or_else(String::new, |guard| {
                             format!("; Linux may know: assembled there it reads its {guard}")
                         });

@@ -461,8 +461,8 @@ impl<S: Span> SpanGeom<S> {
         let up = !t.providers_of(me).is_empty() && self.fault.is_none();
         if up || self.event_log.has_begun() {
             let about = format!("{}/{}", S::NAME, t.geom_name(me));
-            let grade = if up { Severity::Good } else { Severity::Failed };
-            let fact = ComponentState { subject: about, severity: grade, state: self.state(t, me) };
+            let severity = if up { Severity::Good } else { Severity::Failed };
+            let fact = ComponentState { subject: about, severity, state: self.state(t, me) };
             self.event_log.report(t, me, &[fact]);
         }
     }

@@ -26,15 +26,15 @@ impl MirrorGeom {
     fn component_states(&self, t: &Topology) -> Vec<ComponentState> {
         let m = &self.mirror;
         let active = m.in_role(Role::Active).len();
-        let grade = |good: bool| if good { Severity::Good } else { Severity::Degraded };
+        let severity = |good: bool| if good { Severity::Good } else { Severity::Degraded };
         let mut facts = vec![ComponentState {
             subject: format!("{NAME}/{}", m.name),
-            severity: grade(active == usize::from(m.all)),
+            severity: severity(active == usize::from(m.all)),
             state: format!("{} ({active} of {} members)", m.state(), m.all),
         }];
         facts.extend(self.named(t).map(|(_, about, member)| ComponentState {
             subject: about,
-            severity: grade(member.role == Role::Active),
+            severity: severity(member.role == Role::Active),
             state: member.role.as_str().to_owned(),
         }));
         facts

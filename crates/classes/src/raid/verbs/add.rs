@@ -37,7 +37,7 @@ impl Verb<RaidClass> for Add {
             let intel = matches!(g.id, SetId::Intel(_));
             let level = self.level.level(intel)?;
             let not_up = || Error::new(Errno::NxIo, "the array has not started");
-            let (Some(set), Some(book)) = (&g.set, &g.metadata) else { return Err(not_up()) };
+            let (Some(set), Some(metadata)) = (&g.set, &g.metadata) else { return Err(not_up()) };
             let used = |disk: usize| {
                 let all = set.array.volumes.iter().flat_map(|v| &v.members);
                 let ends = all.filter(|m| m.disk == disk).map(|m| m.offset.saturating_add(m.bytes));
@@ -86,7 +86,7 @@ impl Verb<RaidClass> for Add {
             let here =
                 |disk: &usize| PresentDisk { index: *disk, sectors: u64::MAX >> 16, moved: false };
             let here: Vec<PresentDisk> = places.iter().map(here).collect();
-            let said = book.clone().write(&mut array, &here, g.highest_generation, g.sector);
+            let said = metadata.clone().write(&mut array, &here, g.highest_generation, g.sector);
             said.map_err(|fault| Error::inval(fault.to_string()))?;
             if let Some(set) = &mut g.set {
                 set.add_volume(volume);

@@ -70,7 +70,7 @@ impl Verb<RaidClass> for Consistency {
                 }
                 let can = keep.is_some() || g.may_change(at, volume.log.is_none()).is_ok();
                 let guard = g.metadata.as_ref().filter(|_| volume.log.is_none());
-                let guard = guard.and_then(|book| book.write_hole_policy(volume.id));
+                let guard = guard.and_then(|metadata| metadata.write_hole_policy(volume.id));
                 volumes.push(json!({
                     "name": volume.name, "policy": now, "changeable": can, "linux": guard,
                 }));

@@ -85,12 +85,12 @@ fn is_open(g: &RaidGeom, t: &Topology, keys: &[u32]) -> bool {
 
 fn rest(g: &RaidGeom) -> Result<Rest, Error> {
     let not_up = || Error::new(Errno::NxIo, "the array has not started");
-    let (Some(set), Some(book)) = (&g.set, &g.metadata) else { return Err(not_up()) };
+    let (Some(set), Some(metadata)) = (&g.set, &g.metadata) else { return Err(not_up()) };
     let disks = set.array.disks.iter().zip(&set.attached);
     Ok(Rest {
         id: g.id,
         held: g.disks.values().map(|disk| disk.name.clone()).collect(),
-        away: disks.filter(|(_, tag)| tag.is_none()).map(|(disk, _)| book.key(disk)).collect(),
+        away: disks.filter(|(_, tag)| tag.is_none()).map(|(disk, _)| metadata.key(disk)).collect(),
     })
 }
 

@@ -47,14 +47,14 @@ impl Verb<RaidClass> for Insert {
                     return Err(Error::inval(what));
                 }
                 let not_up = || Error::new(Errno::NxIo, "the array has not started");
-                let (Some(set), Some(book)) = (&mut g.set, &g.metadata) else {
+                let (Some(set), Some(metadata)) = (&mut g.set, &g.metadata) else {
                     return Err(not_up());
                 };
-                let disk = book.new_disk(&serial, number, media, sector);
+                let disk = metadata.new_disk(&serial, number, media, sector);
                 let places = media / u64::from(sector.max(1));
                 let refused = |fault: Fault| Error::inval(fault.to_string());
-                let key = book.key(&disk);
-                if let Some(old) = book.find(&set.array, &key) {
+                let key = metadata.key(&disk);
+                if let Some(old) = metadata.find(&set.array, &key) {
                     // The same disk again: its old place is kept, if it has one.
                     let gone = set.attached.get(old).copied().flatten().is_none();
                     if !gone {
@@ -67,7 +67,7 @@ impl Verb<RaidClass> for Insert {
                     set.array.disks.push(disk.clone());
                     set.attached.push(None);
                 }
-                let plan = match book {
+                let plan = match metadata {
                     MetadataState::Intel { .. } => {
                         let record = imsm::spare(&disk, sector).map_err(refused)?;
                         imsm::plan(&record, places, sector)
@@ -77,12 +77,12 @@ impl Verb<RaidClass> for Insert {
                             sector_size: sector,
                             media_sectors: places,
                             time: newest.header.time,
-                            controller: book.controller(),
+                            controller: metadata.controller(),
                             limits: newest.header.limits,
                             order: newest.header.order,
                         };
                         let mut array: Array = set.record();
-                        let index = book.find(&array, &key).unwrap_or(usize::MAX);
+                        let index = metadata.find(&array, &key).unwrap_or(usize::MAX);
                         if let Some(known) = array.disks.get_mut(index) {
                             known.state = DiskState::Spare;
                         }

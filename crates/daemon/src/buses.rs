@@ -233,8 +233,8 @@ pub fn note_changes(control_loop: &ControlLoop, before: &NotedTroubles, now: &No
     let none = BTreeMap::new();
     for (about, whys) in now {
         let said = before.get(about).unwrap_or(&none);
-        for (why, (grade, action)) in whys.iter().filter(|(why, _)| !said.contains_key(*why)) {
-            let level = if *grade == Severity::Good { Level::Info } else { Level::Warn };
+        for (why, (severity, action)) in whys.iter().filter(|(why, _)| !said.contains_key(*why)) {
+            let level = if *severity == Severity::Good { Level::Info } else { Level::Warn };
             control_loop.note(level, about, format!("{why}. {action}"));
         }
         for why in said.keys().filter(|why| !whys.contains_key(*why)) {

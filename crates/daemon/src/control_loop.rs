@@ -582,17 +582,17 @@ impl ControlLoop {
             }
             _ => self.call_verb(class, verb, &on, &Value::Object(params))?,
         };
-        let told = done.get("message").and_then(Value::as_str);
+        let message = done.get("message").and_then(Value::as_str);
         let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
         let on = if on.is_empty() { names.join(", ") } else { on };
-        match (class, verb, told) {
+        match (class, verb, message) {
             // A question.
             ("part", "backup", _) => {}
             // A verb with a text to read is a question too, and so is one that is unfinished.
             _ if done.get("text").is_some() || done.get("unfinished").is_some() => {}
-            ("part" | "fs", _, Some(told)) => {
-                let told = told.lines().collect::<Vec<_>>().join(", ");
-                self.note(Level::Info, &on, format!("{class} {verb}: {told}{waits}"));
+            ("part" | "fs", _, Some(message)) => {
+                let message = message.lines().collect::<Vec<_>>().join(", ");
+                self.note(Level::Info, &on, format!("{class} {verb}: {message}{waits}"));
             }
             _ => self.note(Level::Info, &on, format!("{class} {verb}")),
         }

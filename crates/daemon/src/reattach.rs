@@ -112,8 +112,8 @@ impl Reattach {
         }
         self.missing = names;
         let lost = config.geom.iter().filter(|g| {
-            let stands = topology.find_geom(&g.class, &g.name).is_some();
-            !stands && g.provider_names().any(|b| topology.find(b).is_none())
+            let exists = topology.find_geom(&g.class, &g.name).is_some();
+            !exists && g.provider_names().any(|b| topology.find(b).is_none())
         });
         self.geoms.extend(lost.map(|g| g.name.clone()));
         said
@@ -319,14 +319,14 @@ impl Reattach {
         };
         let lost: Vec<_> = config.geom.iter().filter(lost).cloned().collect();
         self.geoms = lost.iter().map(|g| g.name.clone()).collect();
-        let stands = |g: &GeomConfig| {
+        let is_complete = |g: &GeomConfig| {
             let names = topology.class(&g.class).and_then(|class| {
                 let params = Value::Object(g.params.clone());
                 class.missing(topology, &params)
             });
             names.is_none() && g.provider_names().all(|b| topology.find(b).is_some())
         };
-        lost.into_iter().filter(stands).collect()
+        lost.into_iter().filter(is_complete).collect()
     }
 }
 

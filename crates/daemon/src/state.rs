@@ -177,8 +177,8 @@ fn provider(p: &ProviderView) -> ProviderState {
 }
 
 /// How a geom is, as a class grades it.
-pub fn health(grade: Severity) -> Health {
-    match grade {
+pub fn health(severity: Severity) -> Health {
+    match severity {
         Severity::Good => Health::Ok,
         Severity::Degraded => Health::Degraded,
         Severity::Failed => Health::Failed,
@@ -291,9 +291,9 @@ fn disk(from: &Sources<'_>, geoms: &HashMap<&str, &GeomView>, name: &str, kind: 
     };
     let p = geom.providers.first();
     let error = p.and_then(|p| p.error);
-    let room = id.and_then(|p| space_usage_of(from.topology, p));
+    let space = id.and_then(|p| space_usage_of(from.topology, p));
     let size_bytes = p.map_or(0, |p| p.limits.media_bytes);
-    let full = room.and_then(|room| full_reason(from.config, name, &room, size_bytes));
+    let full = space.and_then(|space| full_reason(from.config, name, &space, size_bytes));
     let mut troubles: Vec<TroubleState> = geom.troubles.iter().map(trouble).collect();
     troubles.extend(full.map(|why| TroubleState {
         health: Health::Degraded,
@@ -303,8 +303,8 @@ fn disk(from: &Sources<'_>, geoms: &HashMap<&str, &GeomView>, name: &str, kind: 
     DiskState {
         name: name.into(),
         kind: kind.into(),
-        used_bytes: room.map(|room| room.used),
-        free_bytes: room.map(|room| room.free),
+        used_bytes: space.map(|space| space.used),
+        free_bytes: space.map(|space| space.free),
         path: shown("path"),
         size_bytes,
         sector_bytes: p.map_or(0, |p| p.limits.sector_bytes),
@@ -346,16 +346,16 @@ fn disk_error(from: &Sources<'_>, disk: &str) -> Option<DeviceErrorState> {
 }
 
 /// Why a disk that takes room as it is written is too full; None while it is not.
-fn full_reason(config: &Config, name: &str, room: &SpaceUsage, size_bytes: u64) -> Option<String> {
+fn full_reason(config: &Config, name: &str, space: &SpaceUsage, size_bytes: u64) -> Option<String> {
     let unit = config.unit.iter().find(|u| u.provider == name);
     let percents = unit.and_then(|u| u.thresholds.as_deref()).unwrap_or(&FULL_PERCENTS);
-    let percent = room.percent_full();
+    let percent = space.percent_full();
     let reached = percents.iter().filter(|p| **p <= percent).max()?;
-    if room.is_enough(size_bytes) {
+    if space.is_enough(size_bytes) {
         return None;
     }
-    let left = short(room.free);
-    let whose = if room.is_shared { " for all disks there" } else { "" };
+    let left = short(space.free);
+    let whose = if space.is_shared { " for all disks there" } else { "" };
     Some(format!(
         "{percent} % of its space is used (threshold {reached} %), {left} free{whose}; writes fail \
          when none is left"

@@ -216,16 +216,16 @@ impl Device {
 
     /// Writes the machine's cached data of the device.
     pub fn sync(&self) {
-        let told = |at: &str, done: Result<String, ErrorText>| {
+        let warn = |at: &str, done: Result<String, ErrorText>| {
             if let Err(e) = done {
                 tracing::warn!(target: "local", "{at}: not all is written: {e}");
             }
         };
         for at in self.mounted() {
-            told(&at, run_tool("sync", &["--file-system", &at]));
+            warn(&at, run_tool("sync", &["--file-system", &at]));
         }
         // Data that was written to the device without a file system.
-        told(&self.path(), run_tool("sync", &[&self.path()]));
+        warn(&self.path(), run_tool("sync", &[&self.path()]));
     }
 }
 

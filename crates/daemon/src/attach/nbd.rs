@@ -328,15 +328,15 @@ impl Nbd {
         let opened = over.iter().map(|core| self.open(local, grant, *core));
         let ends = opened.collect::<Result<Vec<OwnedFd>, ErrorText>>()?;
         let mut netlink = Netlink::open()?;
-        let told = netlink.reconfigure(self.index, &self.device_request(grant, &ends));
-        told.map_err(|e| describe_error(&self.device.path(), &e))?;
+        let done = netlink.reconfigure(self.index, &self.device_request(grant, &ends));
+        done.map_err(|e| describe_error(&self.device.path(), &e))?;
         Ok(count)
     }
 
     /// Passes the size to the kernel.
     pub fn update_size(&self, grant: &GrantedLun) -> Result<(), ErrorText> {
-        let told = Netlink::open()?.reconfigure(self.index, &self.device_request(grant, &[]));
-        told.map_err(|e| describe_error(&self.device.path(), &e))
+        let done = Netlink::open()?.reconfigure(self.index, &self.device_request(grant, &[]));
+        done.map_err(|e| describe_error(&self.device.path(), &e))
     }
 
     /// Takes it away.

@@ -393,13 +393,13 @@ impl Worker {
         if changed {
             let table = self.shared.table();
             let Some(attached) = table.attached.get(key) else { return };
-            let (told, path) = (attached.update_size(), attached.device().path());
+            let (done, path) = (attached.update_size(), attached.device().path());
             drop(table);
-            let line = match &told {
+            let line = match &done {
                 Ok(()) => format!("LUN {}: {bytes} bytes now", key.lun),
                 Err(e) => format!("LUN {}: {path} keeps its old size: {e}", key.lun),
             };
-            (self.shared.log)(&key.target, line, told.is_err());
+            (self.shared.log)(&key.target, line, done.is_err());
         }
     }
 

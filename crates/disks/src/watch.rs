@@ -20,9 +20,9 @@ pub struct Watch {
 
 impl Watch {
     pub(crate) fn new(inbox: Arc<Inbox>) -> Arc<Watch> {
-        let (told, short_ns) = (AtomicBool::new(false), AtomicU64::new(0));
+        let (loss_reported, no_space_ns) = (AtomicBool::new(false), AtomicU64::new(0));
         let (provider, is_refusing) = (OnceLock::new(), AtomicBool::new(false));
-        Arc::new(Watch { inbox, provider, loss_reported: told, no_space_ns: short_ns, is_refusing })
+        Arc::new(Watch { inbox, provider, loss_reported, no_space_ns, is_refusing })
     }
 
     /// The provider exists now; no request came before.

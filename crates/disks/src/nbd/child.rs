@@ -82,12 +82,12 @@ impl Server {
             has_served: AtomicBool::new(false),
         });
         let (stop, stopped) = mpsc::channel();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let own = shared.clone();
         let thread = std::thread::Builder::new().name("nbd server".to_owned());
-        thread.spawn(move || own.supervise(&stopped, &tell)).map_err(|e| e.to_string())?;
+        thread.spawn(move || own.supervise(&stopped, &sender)).map_err(|e| e.to_string())?;
         let server = Server { shared, stop: Some(stop) };
-        match told.recv() {
+        match receiver.recv() {
             Ok(Ok(())) => Ok(server),
             Ok(Err(e)) => Err(format!("{}: {e}", words[0])),
             Err(_) => Err(format!("{}: it was not started", words[0])),

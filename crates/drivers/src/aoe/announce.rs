@@ -56,14 +56,14 @@ impl Announcer {
 
     /// Whether a slot was announced to initiators with the unit that it has now.
     pub fn has_announced(&self, seat: &VisibleSlot) -> bool {
-        let told = self.announced.borrow();
+        let announced = self.announced.borrow();
         let number = seat.entry.device.number();
-        told.iter().any(|((of, _), unit)| *of == seat.address && *unit == number)
+        announced.iter().any(|((of, _), unit)| *of == seat.address && *unit == number)
     }
 
     fn announce(&self, portal: &Portal, seat: &VisibleSlot, to: Mac) {
-        let told = self.announced.borrow().get(&(seat.address, to)).copied();
-        if told == Some(seat.entry.device.number()) {
+        let announced = self.announced.borrow().get(&(seat.address, to)).copied();
+        if announced == Some(seat.entry.device.number()) {
             return;
         }
         let rules = seat.slot.rules();

@@ -51,8 +51,8 @@ impl AoeGlobal {
     pub fn set_target(&self, target: Checked) -> Result<(), Error> {
         let Checked { spec, params } = target;
         let known = self.state().configs.get(&spec.name).cloned();
-        let book = match known {
-            Some(book) => book,
+        let config = match known {
+            Some(config) => config,
             None => Arc::new(TargetConfig::load(&*self.registry.state_store(), &spec.name)?),
         };
         let mut state = self.state();
@@ -68,8 +68,8 @@ impl AoeGlobal {
             );
             return Err(Error::inval(what));
         }
-        state.configs.insert(spec.name.clone(), book.clone());
-        let shelf = Shelf { name: spec.name.clone(), listen: spec.listen, params, config: book };
+        state.configs.insert(spec.name.clone(), config.clone());
+        let shelf = Shelf { name: spec.name.clone(), listen: spec.listen, params, config };
         state.targets.insert(spec.name, Arc::new(shelf));
         Ok(())
     }

@@ -213,15 +213,15 @@ mod tests {
     #[test]
     fn strings_masks_and_reservations_are_reloaded() {
         let vault = MemoryStore::default();
-        let book = TargetConfig::load(&vault, "e1").unwrap();
+        let config = TargetConfig::load(&vault, "e1").unwrap();
         let mac = Mac([2, 0, 0, 0, 0, 9]);
-        now(book.change(&vault, 3, named(b"mine"))).unwrap();
+        now(config.change(&vault, 3, named(b"mine"))).unwrap();
         let masked = |rules: &Rules| Some(Rules { masks: vec![mac], ..rules.clone() });
-        now(book.change(&vault, 3, masked)).unwrap();
+        now(config.change(&vault, 3, masked)).unwrap();
         let reserved = |rules: &Rules| Some(Rules { reserved: vec![mac], ..rules.clone() });
-        now(book.change(&vault, 3, reserved)).unwrap();
-        assert_eq!(book.slot(3).access_of(Mac([2; 6])), (false, false));
-        assert_eq!(book.slot(3).access_of(mac), (true, true));
+        now(config.change(&vault, 3, reserved)).unwrap();
+        assert_eq!(config.slot(3).access_of(Mac([2; 6])), (false, false));
+        assert_eq!(config.slot(3).access_of(mac), (true, true));
         let again = TargetConfig::load(&vault, "e1").unwrap();
         let kept = Rules { string: b"mine".to_vec(), masks: vec![mac], reserved: vec![mac] };
         assert_eq!(again.slot(3).rules(), kept);
@@ -237,13 +237,13 @@ mod tests {
     #[test]
     fn change_that_cannot_be_saved_has_no_effect() {
         let vault = MemoryStore::default();
-        let book = TargetConfig::load(&vault, "e1").unwrap();
+        let config = TargetConfig::load(&vault, "e1").unwrap();
         vault.fail(Some(Errno::NoSpc));
-        assert_eq!(now(book.change(&vault, 0, named(b"a"))), Err(Errno::NoSpc));
-        assert_eq!(book.slot(0).rules(), Rules::default());
+        assert_eq!(now(config.change(&vault, 0, named(b"a"))), Err(Errno::NoSpc));
+        assert_eq!(config.slot(0).rules(), Rules::default());
         vault.fail(None);
-        now(book.change(&vault, 0, named(b"b"))).unwrap();
-        assert_eq!(book.slot(0).rules().string, b"b");
+        now(config.change(&vault, 0, named(b"b"))).unwrap();
+        assert_eq!(config.slot(0).rules().string, b"b");
     }
 
     #[test]
@@ -258,15 +258,15 @@ mod tests {
     #[test]
     fn second_change_is_busy_while_one_is_saved() {
         let vault = MemoryStore::default();
-        let book = TargetConfig::load(&vault, "e1").unwrap();
+        let config = TargetConfig::load(&vault, "e1").unwrap();
         vault.hold(true);
-        let mut first = pin!(book.change(&vault, 0, named(b"a")));
+        let mut first = pin!(config.change(&vault, 0, named(b"a")));
         let mut cx = Context::from_waker(Waker::noop());
         assert!(first.as_mut().poll(&mut cx).is_pending());
-        assert_eq!(now(book.change(&vault, 1, named(b"b"))), Err(Errno::Busy));
+        assert_eq!(now(config.change(&vault, 1, named(b"b"))), Err(Errno::Busy));
         vault.hold(false);
         assert_eq!(first.as_mut().poll(&mut cx), Poll::Ready(Ok(())));
-        now(book.change(&vault, 1, named(b"b"))).unwrap();
+        now(config.change(&vault, 1, named(b"b"))).unwrap();
         let again = TargetConfig::load(&vault, "e1").unwrap();
         assert_eq!([again.slot(0).rules().string, again.slot(1).rules().string], [b"a", b"b"]);
     }

@@ -40,20 +40,20 @@ pub(super) async fn start_stop(job: &Job) -> Result<(), Ending> {
         return Ok(());
     };
     let device = &job.device;
-    let told = |e: TrayError| Ending::Check(e.sense());
+    let check = |e: TrayError| Ending::Check(e.sense());
     match (eject, start) {
-        (true, true) => device.load(Some(&job.nexus)).map_err(told),
+        (true, true) => device.load(Some(&job.nexus)).map_err(check),
         (true, false) if device.condition().state() == MediumState::Empty => {
-            device.eject().map_err(told)
+            device.eject().map_err(check)
         }
         (true, false) => {
             if device.condition().is_prevented() {
-                return Err(told(TrayError::Prevented));
+                return Err(check(TrayError::Prevented));
             }
             if !no_flush {
                 job.flush().await?;
             }
-            device.eject().map_err(told)
+            device.eject().map_err(check)
         }
         (false, false) if !no_flush => job.flush().await,
         (false, _) => Ok(()),

@@ -412,10 +412,10 @@ mod tests {
     type Kept = (LunMap, BTreeMap<u64, u32>);
 
     fn differ((a, model_a): &Kept, (b, model_b): &Kept, seed: u64) {
-        let mut told = Vec::new();
+        let mut seen = Vec::new();
         a.compare(b, &mut |x, y| {
             let lun = x.or(y).map_or(0, |e| e.lun);
-            told.push((lun, x.map(|e| e.device.number()), y.map(|e| e.device.number())));
+            seen.push((lun, x.map(|e| e.device.number()), y.map(|e| e.device.number())));
         });
         let mut want = Vec::new();
         let mut luns: Vec<u64> = model_a.keys().chain(model_b.keys()).copied().collect();
@@ -427,7 +427,7 @@ mod tests {
                 want.push((lun, x, y));
             }
         }
-        assert_eq!(told, want, "seed {seed}");
+        assert_eq!(seen, want, "seed {seed}");
     }
 
     #[test]
@@ -450,9 +450,9 @@ mod tests {
         }
         let used = a.iter().flatten().count();
         assert_eq!(shared, used - 1);
-        let mut told = Vec::new();
-        map.compare(&less, &mut |x, y| told.push((x.map(|e| e.lun), y.is_some())));
-        assert_eq!(told, [(Some(9_999), false)]);
+        let mut seen = Vec::new();
+        map.compare(&less, &mut |x, y| seen.push((x.map(|e| e.lun), y.is_some())));
+        assert_eq!(seen, [(Some(9_999), false)]);
         assert_eq!((map.len(), less.len()), (16_384, 16_383));
         assert!(less.set(LUN_MAX + 1, Some(entry(0, &devices[0]))).is_none());
         assert_eq!(less.len(), 16_383);

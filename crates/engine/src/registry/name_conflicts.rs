@@ -93,10 +93,10 @@ mod tests {
 
     #[test]
     fn hosts_that_repeatedly_take_over_one_session_are_reported() {
-        let mut book = NameConflicts::default();
+        let mut conflicts = NameConflicts::default();
         let mut comes = |host: &str, at_ns: u64| {
-            book.reinstated(key("iqn.a"), host.to_owned(), at_ns);
-            let news = book.all().filter(|rivals| rivals.is_reportable(at_ns));
+            conflicts.reinstated(key("iqn.a"), host.to_owned(), at_ns);
+            let news = conflicts.all().filter(|rivals| rivals.is_reportable(at_ns));
             news.cloned().collect::<Vec<_>>()
         };
         for at in 0..10 {
@@ -113,10 +113,10 @@ mod tests {
 
     #[test]
     fn the_number_of_remembered_names_is_bounded() {
-        let mut book = NameConflicts::default();
+        let mut conflicts = NameConflicts::default();
         for n in 0..2 * CONFLICTS_MAX as u64 {
-            book.reinstated(key(&format!("iqn.{n}")), "10.0.0.1".to_owned(), n);
+            conflicts.reinstated(key(&format!("iqn.{n}")), "10.0.0.1".to_owned(), n);
         }
-        assert_eq!(book.0.len(), CONFLICTS_MAX);
+        assert_eq!(conflicts.0.len(), CONFLICTS_MAX);
     }
 }

@@ -373,11 +373,11 @@ fn run(seed: u64) {
         };
         check(&state, &model, &what);
         let index = |id: &Identity| (0..NEXUSES).find(|n| nexus(*n) == *id).unwrap();
-        let mut told: Vec<(usize, u8)> =
+        let mut seen: Vec<(usize, u8)> =
             effects.attentions.iter().map(|(id, a)| (index(id), ascq(*a))).collect();
-        told.sort_unstable();
+        seen.sort_unstable();
         model.attentions.sort_unstable();
-        assert_eq!(told, model.attentions, "{what}");
+        assert_eq!(seen, model.attentions, "{what}");
         let aborts: Vec<usize> = effects.aborts.iter().map(index).collect();
         let mut aborts = aborts;
         aborts.sort_unstable();

@@ -206,13 +206,13 @@ pub fn open_device(
     };
     let t = &control.topology;
     device.traffic().set_shared(t.below(consumer).is_some_and(|p| t.shares(p)));
-    let told = control.topology.with::<LunGeom, ()>(geom, |g, _| {
+    let attached = control.topology.with::<LunGeom, ()>(geom, |g, _| {
         g.device = Some(device.clone());
         if let Some(error) = g.lost {
             device.lose(error);
         }
     });
-    if told.is_none() {
+    if attached.is_none() {
         device.lose(Errno::NxIo);
     }
     start(control, registry, &device, recalled);

@@ -132,10 +132,10 @@ impl ChangeGuard<'_> {
         if effects.attentions.is_empty() {
             return;
         }
-        let told: BTreeMap<&Identity, Asc> =
+        let codes: BTreeMap<&Identity, Asc> =
             effects.attentions.iter().map(|(id, code)| (id, *code)).collect();
         for nexus in device.nexuses() {
-            let code = nexus.port().identity.as_ref().and_then(|id| told.get(id));
+            let code = nexus.port().identity.as_ref().and_then(|id| codes.get(id));
             if let Some(code) = code {
                 nexus.raise(*code);
             }

@@ -62,9 +62,9 @@ fn decode(bytes: &[u8], default: ModeBits, first: Thresholds) -> Option<(ModeBit
         (VERSION, _) => thresholds_of(rest)?,
         _ => return None,
     };
-    let (bits, told) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
-    let told = told & RECORDED_BITS.bits();
-    Some((ModeBits::from_bits(bits & told | default.bits() & !told), thresholds))
+    let (bits, known) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
+    let known = known & RECORDED_BITS.bits();
+    Some((ModeBits::from_bits(bits & known | default.bits() & !known), thresholds))
 }
 
 fn thresholds_of(bytes: &[u8]) -> Option<Thresholds> {

@@ -120,13 +120,13 @@ pub(super) async fn run(job: &Job, work: MediumOperation, immed: bool) -> Result
         return Err(crate::status::ending_of(e, Op::Write));
     }
     device.condition().set_unrestricted(work.unrestricted);
-    let told: Rc<RefCell<OperationResult>> = Rc::default();
-    let (tell, medium, registry) = (told.clone(), job.medium().detached(), job.registry.clone());
+    let cell: Rc<RefCell<OperationResult>> = Rc::default();
+    let (tell, medium, registry) = (cell.clone(), job.medium().detached(), job.registry.clone());
     drop(job.core().reactor().spawn("upkeep", async move {
         let end = carry_out(&medium, &registry, work).await;
-        let mut told = tell.borrow_mut();
-        told.result = Some(end);
-        if let Some(waker) = told.waker.take() {
+        let mut cell = tell.borrow_mut();
+        cell.result = Some(end);
+        if let Some(waker) = cell.waker.take() {
             waker.wake();
         }
     }));
@@ -134,9 +134,9 @@ pub(super) async fn run(job: &Job, work: MediumOperation, immed: bool) -> Result
         return Ok(());
     }
     let mut over = pin!(poll_fn(|cx: &mut Context<'_>| {
-        let mut told = told.borrow_mut();
-        told.waker = Some(cx.waker().clone());
-        told.result.take().map_or(Poll::Pending, Poll::Ready)
+        let mut cell = cell.borrow_mut();
+        cell.waker = Some(cx.waker().clone());
+        cell.result.take().map_or(Poll::Pending, Poll::Ready)
     }));
     loop {
         if let Some(end) = deadline(job.core(), ABORT_POLL_NS, over.as_mut()).await {

@@ -193,9 +193,9 @@ impl Server {
     }
 
     /// Serves a client until it leaves. `peer` is its name in reports.
-    pub async fn serve(self: Rc<Self>, stream: Stream, peer: String, door: ListenerOptions) {
+    pub async fn serve(self: Rc<Self>, stream: Stream, peer: String, options: ListenerOptions) {
         let number = self.next.replace(self.next.get() + 1);
-        let session = session::ClientSession::new(self.clone(), number, peer, door);
+        let session = session::ClientSession::new(self.clone(), number, peer, options);
         session.is_traced.set(self.trace.selects(number));
         self.sessions.borrow_mut().push(session.clone());
         connection::run(session.clone(), stream).await;

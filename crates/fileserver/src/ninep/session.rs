@@ -90,13 +90,13 @@ impl ClientSession {
         server: Rc<Server>,
         number: u64,
         peer: String,
-        door: ListenerOptions,
+        options: ListenerOptions,
     ) -> Rc<ClientSession> {
         Rc::new(ClientSession {
             server,
             number,
             peer,
-            options: door,
+            options,
             msize: Cell::new(0),
             has_attached: Cell::new(false),
             generation: Cell::new(0),

@@ -200,16 +200,16 @@ impl Host {
             return stream.reset();
         };
         match speaks {
-            ListenProtocol::NineP(door) => {
-                let served = self.server.clone().serve(stream, peer, door.clone());
+            ListenProtocol::NineP(options) => {
+                let served = self.server.clone().serve(stream, peer, options.clone());
                 self.reactor.spawn("fs-client", async move {
                     served.await;
                     drop(counted);
                 });
             }
-            ListenProtocol::Secure(door) => {
+            ListenProtocol::Secure(options) => {
                 let Some(keys) = self.shared.keys() else { return stream.reset() };
-                let met = self.clone().serve_tls(stream, peer, keys, door.clone());
+                let met = self.clone().serve_tls(stream, peer, keys, options.clone());
                 self.reactor.spawn("fs-tls", async move {
                     met.await;
                     drop(counted);

@@ -214,7 +214,7 @@ impl Host {
         stream: Stream,
         peer: String,
         keys: Keys,
-        door: ListenerOptions,
+        options: ListenerOptions,
     ) {
         let Ok(tls) = Tls::begin(&keys) else { return };
         let line = Rc::new(TlsConn {
@@ -238,8 +238,9 @@ impl Host {
         };
         match served {
             Ok(((ours, theirs), id, first)) => {
-                let door = ListenerOptions { fixed_user: Some(id), authenticated: true, ..door };
-                let service = self.server.clone().serve(theirs, peer, door);
+                let options =
+                    ListenerOptions { fixed_user: Some(id), authenticated: true, ..options };
+                let service = self.server.clone().serve(theirs, peer, options);
                 self.reactor.spawn("fs-client", service);
                 let (reads, inside) = (line.clone(), Rc::new(ours));
                 let towards = inside.clone();

@@ -160,10 +160,10 @@ impl Testbed {
 
 #[test]
 fn discover_gets_an_offer_and_typed_lines_are_echoed_and_edited() {
-    let house = testbed(1, SegmentShape::default(), 1);
-    let mut c = house.client(1, 9);
-    let ran = house.ran.clone();
-    house.run(async move {
+    let setup = testbed(1, SegmentShape::default(), 1);
+    let mut c = setup.client(1, 9);
+    let ran = setup.ran.clone();
+    setup.run(async move {
         c.send(BROADCAST, CecKind::Discover, 0, b"");
         assert!(c.receive_until(100 * MS, |kind, _, _| kind == CecKind::Offer).await);
         assert!(c.text.borrow().ends_with("-1 main"));
@@ -197,12 +197,12 @@ fn lines_run_once_in_order_with_whole_answers_on_a_lossy_network() {
             doubled_per_million: 100_000,
             ..SegmentShape::default()
         };
-        let house = testbed(seed, shape, 2);
-        let (mut c, liar) = (house.client(1, 9), house.client(2, 9));
-        let ran = house.ran.clone();
-        let reactor = house.clients.clone();
+        let setup = testbed(seed, shape, 2);
+        let (mut c, liar) = (setup.client(1, 9), setup.client(2, 9));
+        let ran = setup.ran.clone();
+        let reactor = setup.clients.clone();
         // Another station sends whatever it likes.
-        house.clients.spawn("liar", async move {
+        setup.clients.spawn("liar", async move {
             let mut random = SeededRandom::new(seed);
             loop {
                 let mut bytes: Vec<u8> = (0..80).map(|_| random.below(256) as u8).collect();
@@ -219,7 +219,7 @@ fn lines_run_once_in_order_with_whole_answers_on_a_lossy_network() {
         });
         let lines: Vec<String> = (0..12).map(|i| format!("line{i}")).collect();
         let wanted = lines.clone();
-        house.run(async move {
+        setup.run(async move {
             c.connect().await;
             c.text.borrow_mut().clear();
             for line in &lines {

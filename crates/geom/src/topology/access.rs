@@ -88,18 +88,18 @@ impl Topology {
         if delta == Access::NONE {
             return Ok(());
         }
-        let told = match self.with_geom(below, |ops, t| ops.access(t, below, provider, delta)) {
+        let done = match self.with_geom(below, |ops, t| ops.access(t, below, provider, delta)) {
             Some(result) => result,
             // A geom that is on the stack or gone cannot be opened; closing it is fine.
             None if delta.any_positive() => Err(Errno::NxIo),
             None => Ok(()),
         };
-        if let (Err(_), Some(c)) = (told, &mut self.credit)
+        if let (Err(_), Some(c)) = (done, &mut self.credit)
             && c.provider == provider
         {
             c.counts = credit;
         }
-        told
+        done
     }
 
     /// Step 4 of geom.md 1.2: the counts of all other consumers decide.

@@ -218,7 +218,7 @@ impl Topology {
             manual_command: ref by_hand,
             ..
         } = *carrier;
-        let (grade, why) = match ended {
+        let (severity, why) = match ended {
             Ok(()) => (Severity::Good, "the label was moved to the end".to_owned()),
             Err(e) => {
                 let why = format!(
@@ -229,7 +229,7 @@ impl Topology {
             }
         };
         let said = format!("label at the former end ({was} bytes): {why}");
-        self.remark(geom, grade, &said);
+        self.remark(geom, severity, &said);
         if let Some(pp) = self.providers.get_mut(on) {
             pp.attempts.retain(|a| a.class != class);
             pp.attempts.push(Attempt { class, bytes, why });

@@ -315,11 +315,11 @@ impl Topology {
     }
 
     /// Reports an event of a geom that an operator should know, for the journal.
-    pub fn remark(&mut self, geom: GeomId, grade: Severity, text: &str) {
+    pub fn remark(&mut self, geom: GeomId, severity: Severity, text: &str) {
         let Some(g) = self.geoms.get(geom) else { return };
         let class = self.classes.get(g.class).map_or("taste", |c| c.name());
         if let Some(listener) = &mut self.listener {
-            listener(&Remark { class, name: &g.name, severity: grade, text });
+            listener(&Remark { class, name: &g.name, severity, text });
         }
     }
 

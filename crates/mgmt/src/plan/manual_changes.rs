@@ -137,12 +137,12 @@ pub fn manual_changes(
     };
     let transients = |geom: &GeomState| {
         let at = geom_label(geom);
-        let told = geom.transients.iter().map(move |transient| ManualChange {
+        let found = geom.transients.iter().map(move |transient| ManualChange {
             object: at.clone(),
             why: format!("until the next start: {}", transient.what),
             fix: format!("To undo it: `{}`.", transient.undo),
         });
-        told.collect::<Vec<_>>()
+        found.collect::<Vec<_>>()
     };
     let geoms = config.geom.iter();
     let geoms = geoms.flat_map(|geom| members(geom).into_iter().chain(settings(geom)));
@@ -216,10 +216,10 @@ mod tests {
             ..Default::default()
         });
         let config = Config { geom: vec![geom(&["d0", "d1"])], ..Config::default() };
-        let told = manual_changes(&config, &layered, &catalog());
-        assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told[0].why.contains("removed at the next start"), "{told:?}");
-        assert_eq!(told[1].fix, "In ashlar.toml: members = [\"d0\"].");
+        let found = manual_changes(&config, &layered, &catalog());
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].why.contains("removed at the next start"), "{found:?}");
+        assert_eq!(found[1].fix, "In ashlar.toml: members = [\"d0\"].");
     }
 
     #[test]
@@ -242,11 +242,11 @@ mod tests {
         };
         assert_eq!(settings(&geom(&[("balance", "prefer".into())]), &state, &catalog()), None);
         let config = Config { geom: vec![geom(&[])], ..Config::default() };
-        let told = manual_changes(&config, &state, &catalog());
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].why.ends_with("from the next start with balance = \"load\""), "{told:?}");
+        let found = manual_changes(&config, &state, &catalog());
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].why.ends_with("from the next start with balance = \"load\""), "{found:?}");
         let fix = "To keep that, in ashlar.toml: balance = \"prefer\". To undo it: `ashlar apply`.";
-        assert_eq!(told[0].fix, fix);
+        assert_eq!(found[0].fix, fix);
     }
 
     #[test]
@@ -264,10 +264,10 @@ mod tests {
         let bus = BusState { name: "v9".into(), ..Default::default() };
         let state =
             SystemState { geoms: vec![made, known], buses: vec![bus], ..SystemState::default() };
-        let told = manual_changes(&Config::default(), &state, &catalog());
-        let at: Vec<&str> = told.iter().map(|t| t.object.as_str()).collect();
+        let found = manual_changes(&Config::default(), &state, &catalog());
+        let at: Vec<&str> = found.iter().map(|t| t.object.as_str()).collect();
         assert_eq!(at, ["mirror h", "bus v9", "mirror h"]);
-        assert!(told[0].fix.contains(" with slice = 8192, "), "{told:?}");
-        assert!(told[2].why.ends_with("it is slow") && told[2].fix.contains("`ashlar fast`"));
+        assert!(found[0].fix.contains(" with slice = 8192, "), "{found:?}");
+        assert!(found[2].why.ends_with("it is slow") && found[2].fix.contains("`ashlar fast`"));
     }
 }

@@ -521,9 +521,9 @@ mod tests {
         assert_eq!(r.port().kind, PortKind::Poll);
         assert!(r.port().why.contains("not permitted"), "{}", r.port());
         r.after(0, Token::default());
-        let mut told = 0;
-        r.turn(WaitFor::Forever, &mut |_, _| told += 1);
-        assert_eq!(told, 1, "and it works");
+        let mut seen = 0;
+        r.turn(WaitFor::Forever, &mut |_, _| seen += 1);
+        assert_eq!(seen, 1, "and it works");
 
         let must = Config { port: PortChoice::Uring, ..Config::default() };
         let e = Reactor::start_refusing(must, refuse()).err().unwrap();

@@ -115,8 +115,8 @@ impl Reactor {
     ///
     /// # Errors
     /// Those of fcntl(2).
-    pub fn scsi(&self, door: BlockingScsiNode) -> io::Result<ScsiNode> {
-        let socket = Socket::channel(door.0)?;
+    pub fn scsi(&self, node: BlockingScsiNode) -> io::Result<ScsiNode> {
+        let socket = Socket::channel(node.0)?;
         Ok(ScsiNode { reactor: self.clone(), socket, parcels: Rc::default() })
     }
 }

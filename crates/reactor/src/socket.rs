@@ -101,8 +101,8 @@ impl Socket {
         share: bool,
     ) -> io::Result<Rc<Socket>> {
         if let Some(world) = world {
-            let door = SimSocket::listen(world, addr, share)?;
-            return Ok(Socket::new(SocketHandle::Simulated(door)));
+            let socket = SimSocket::listen(world, addr, share)?;
+            return Ok(Socket::new(SocketHandle::Simulated(socket)));
         }
         let fd = tcp_socket(addr)?;
         sockopt::set_socket_reuseaddr(&fd, true)?;
@@ -126,8 +126,8 @@ impl Socket {
         prepare: impl FnOnce(&Path) -> io::Result<()>,
     ) -> io::Result<Rc<Socket>> {
         if let Some(world) = world {
-            let door = SimSocket::listen(world, simulated_path(path), true)?;
-            return Ok(Socket::new(SocketHandle::Simulated(door)));
+            let socket = SimSocket::listen(world, simulated_path(path), true)?;
+            return Ok(Socket::new(SocketHandle::Simulated(socket)));
         }
         let at = SocketAddrUnix::new(path)?;
         let fd = unix_socket()?;

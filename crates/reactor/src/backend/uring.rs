@@ -467,12 +467,12 @@ mod tests {
     fn u6_completion_of_an_awaited_send_ends_the_wait() {
         let (r, a, _b) = ring();
         let (pool, done) = (Pool::new(PoolConfig::default()), Rc::new(Cell::new(false)));
-        let told = done.clone();
+        let seen = done.clone();
         drop(r.spawn("sender", async move {
             for _ in 0..8 {
                 a.send(&mut vec![page(&pool)]).await.unwrap();
             }
-            told.set(true);
+            seen.set(true);
         }));
         run(&r, &done);
     }
@@ -481,7 +481,7 @@ mod tests {
     fn u6_lazy_send_whose_memory_is_awaited_ends_the_wait() {
         let (r, a, _b) = ring();
         let (pool, done) = (Pool::new(PoolConfig { limit_bytes: 4096 }), Rc::new(Cell::new(false)));
-        let (only, wants, told, r2) = (page(&pool), pool.clone(), done.clone(), r.clone());
+        let (only, wants, seen, r2) = (page(&pool), pool.clone(), done.clone(), r.clone());
         assert!(pool.get(4096).is_none());
         drop(r.spawn("sender", async move {
             a.send_lazily(&mut vec![only]).await.unwrap();
@@ -496,7 +496,7 @@ mod tests {
                 }
             })
             .await;
-            told.set(true);
+            seen.set(true);
         }));
         run(&r, &done);
     }
@@ -505,7 +505,7 @@ mod tests {
     fn u5_lazy_send_completes_with_the_next_event() {
         let (r, a, b) = ring();
         let (pool, done) = (Pool::new(PoolConfig::default()), Rc::new(Cell::new(false)));
-        let (told, sent, fd) = (done.clone(), Rc::new(Cell::new(0)), b.into_fd().unwrap());
+        let (seen, sent, fd) = (done.clone(), Rc::new(Cell::new(0)), b.into_fd().unwrap());
         let (count, r2) = (sent.clone(), r.clone());
         let mut peer = std::net::TcpStream::from(fd);
         drop(r.spawn("sender", async move {
@@ -513,7 +513,7 @@ mod tests {
                 a.send_lazily(&mut vec![page(&pool)]).await.unwrap();
                 count.set(count.get() + 1);
             }
-            told.set(true);
+            seen.set(true);
         }));
         let start = Instant::now();
         while !done.get() {
@@ -544,7 +544,7 @@ mod tests {
                 got += n;
             }
         });
-        let told = done.clone();
+        let seen = done.clone();
         drop(r.spawn("sender", async move {
             let page = page(&pool);
             page.with_mut(|b| b.fill(7));
@@ -552,7 +552,7 @@ mod tests {
                 let mut out = vec![page.clone(); 64];
                 a.send_lazily(&mut out).await.unwrap();
             }
-            told.set(true);
+            seen.set(true);
         }));
         while !done.get() {
             // Nothing else ends the waits: a lazy send needs a deadline, or something that happens.

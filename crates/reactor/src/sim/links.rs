@@ -126,12 +126,12 @@ impl Net {
         if !share && self.listeners.contains_key(&addr) {
             return None;
         }
-        let door = self.listeners.entry(addr).or_insert_with(|| SimListener {
+        let listener = self.listeners.entry(addr).or_insert_with(|| SimListener {
             owners: 0,
             queue: VecDeque::new(),
             waiters: Vec::new(),
         });
-        door.owners += 1;
+        listener.owners += 1;
         Some(addr)
     }
 
@@ -189,12 +189,12 @@ impl WorldState {
         if l.phase[0] != Phase::Connecting {
             return; // given up meanwhile
         }
-        let door = self.net.listeners.get_mut(&l.addr[1]);
-        let waiters = match door.filter(|d| d.queue.len() < BACKLOG_MAX) {
-            Some(door) => {
+        let listener = self.net.listeners.get_mut(&l.addr[1]);
+        let waiters = match listener.filter(|d| d.queue.len() < BACKLOG_MAX) {
+            Some(listener) => {
                 l.phase = [Phase::Open; 2];
-                door.queue.push_back(link);
-                std::mem::take(&mut door.waiters)
+                listener.queue.push_back(link);
+                std::mem::take(&mut listener.waiters)
             }
             None => {
                 l.phase = [Phase::Failed(ECONNREFUSED); 2];
@@ -393,12 +393,12 @@ impl WorldState {
 
     /// One listener at `addr` fewer; with the last of them its waiting connections end.
     pub(crate) fn unlisten(&mut self, addr: SocketAddr) {
-        let Some(door) = self.net.listeners.get_mut(&addr) else {
+        let Some(listener) = self.net.listeners.get_mut(&addr) else {
             return;
         };
-        door.owners -= 1;
-        if door.owners == 0 {
-            let queue = std::mem::take(&mut door.queue);
+        listener.owners -= 1;
+        if listener.owners == 0 {
+            let queue = std::mem::take(&mut listener.queue);
             self.net.listeners.remove(&addr);
             for link in queue {
                 self.hang_up(link, 1, true);
@@ -408,8 +408,8 @@ impl WorldState {
 
     /// Something to accept at `addr`?
     pub(crate) fn has_caller(&self, addr: SocketAddr) -> bool {
-        let door = self.net.listeners.get(&addr);
-        door.is_some_and(|d| !d.queue.is_empty())
+        let listener = self.net.listeners.get(&addr);
+        listener.is_some_and(|d| !d.queue.is_empty())
     }
 
     /// Where an operation of this end (or listener) waits.

@@ -21,7 +21,7 @@ fn items(roff: &mut Roff, title: &str, items: impl IntoIterator<Item = (String, 
     }
 }
 
-/// The page: what clap knows of the command, then exit codes, examples and files.
+/// The page: the sections that clap renders, then exit codes, examples and files.
 ///
 /// # Errors
 /// Those of writing to memory: none.

@@ -1,4 +1,4 @@
-//! keys: TLS (RFC 8446) configuration of listeners and clients read from files, identities of TLS
+//! TLS (RFC 8446) configuration of listeners and clients read from files, identities of TLS
 //! clients, and expiry of certificates.
 //!
 //! Certificates only (X.509, RFC 5280): the library has no pre-shared keys. It reads the wall clock

@@ -35,7 +35,7 @@ pub struct ManAnswer {
     pub page: String,
 }
 
-/// The page of one command: what clap knows of it, then exit codes and examples.
+/// The page of one command: the sections that clap renders, then exit codes, examples and files.
 fn page(command: clap::Command, lines: &[&str]) -> Result<String> {
     let fail = |e: std::io::Error| Error::new(Kind::Internal, "man", e);
     let has_verbs = command.has_subcommands();

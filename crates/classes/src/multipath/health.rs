@@ -20,11 +20,8 @@ impl MultipathGeom {
         if good == 0 {
             words += if self.queues() { ", requests wait" } else { ", requests fail" };
         }
-        let mut facts = vec![ComponentState {
-            subject: format!("{NAME}/{name}"),
-            severity,
-            state: words,
-        }];
+        let mut facts =
+            vec![ComponentState { subject: format!("{NAME}/{name}"), severity, state: words }];
         facts.extend(all.iter().filter(|one| one.state != PathState::New).map(|one| {
             ComponentState {
                 subject: one.name.clone(),

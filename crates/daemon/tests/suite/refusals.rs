@@ -55,9 +55,7 @@ fn plan_refuses_a_geom_whose_keys_its_class_refuses() {
 #[test]
 fn plan_refuses_a_file_server_whose_certificates_cannot_be_read() {
     let site = Site::launched("refused-fs");
-    let disk = |name: &str| {
-        format!("[[disk]]\nname = '{name}'\nkind = 'memory'\nsize = '32MiB'\n")
-    };
+    let disk = |name: &str| format!("[[disk]]\nname = '{name}'\nkind = 'memory'\nsize = '32MiB'\n");
     let served = disk("cache")
         + &disk("worm")
         + "[[geom]]\nclass = 'fs'\nname = 'm'\nmembers = ['cache', 'worm']\ncreate = true\n\

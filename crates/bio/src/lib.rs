@@ -9,6 +9,7 @@
 //! * [`Errno`]: the vocabulary of errors below the protocols, one meaning each.
 //! * [`Bio::delete_ranges`]: a DELETE of several ranges.
 //! * [`Extent`]: byte ranges whose arithmetic cannot overflow.
+//! * [`read_regular`]: files that a configuration names, opened without waiting.
 //! * [`sync`]: locks without poison.
 //!
 //! This crate is independent of classes and sockets. It is one of the two where `unsafe` is
@@ -25,6 +26,7 @@ mod frame;
 mod last_request;
 pub mod parity;
 mod pool;
+mod regular_file;
 mod request;
 mod resolved_arc;
 mod scatter;
@@ -41,6 +43,7 @@ pub use extent::Extent;
 pub use frame::{DEPTH_MAX, Frame, Frames};
 pub use last_request::LastRequest;
 pub use pool::{PAGE_BYTES, Pool, PoolConfig, PoolUsage};
+pub use regular_file::{open_image, open_regular, read_regular};
 pub use request::{Attr, Bio, BioId, End, Flags, HOLE, MAPPED, Op, Origin, Ticket};
 pub use resolved_arc::ResolvedArc;
 pub use scatter::append_range;

@@ -2,9 +2,10 @@
 //! plan shows what its later steps would overwrite.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
 
 use classes::guard::{self, Requester};
 use classes::inspect::{self, InspectReport};
@@ -30,14 +31,10 @@ impl Image {
     fn of(disk: &DiskConfig) -> Option<Image> {
         let path = disk.params.get("path").and_then(Value::as_str)?;
         let number = |key| disk.params.get(key).and_then(Value::as_u64);
-        // A FIFO does not keep the caller waiting.
-        let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-        let mut file = OpenOptions::new().read(true).custom_flags(nonblock).open(path).ok()?;
-        let facts = file.metadata().ok()?;
-        let own = match facts.file_type() {
-            kind if kind.is_file() => SECTOR,
-            kind if kind.is_block_device() => device_sector(facts.rdev()).unwrap_or(SECTOR),
-            _ => return None,
+        let (mut file, facts) = bio::open_image(Path::new(path)).ok()?;
+        let own = match facts.is_file() {
+            true => SECTOR,
+            false => device_sector(facts.rdev()).unwrap_or(SECTOR),
         };
         let sector = number("sector_size").and_then(|size| size.try_into().ok()).unwrap_or(own);
         let length = file.seek(SeekFrom::End(0)).ok()?.max(number("size").unwrap_or(0));

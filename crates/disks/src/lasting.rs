@@ -218,13 +218,7 @@ fn sidecar_of(path: &Path) -> PathBuf {
 }
 
 fn read_sidecar(path: &Path) -> Option<PersistentIdentity> {
-    use std::io::Read;
-    let path = sidecar_of(path);
-    // A FIFO in its place would block.
-    std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
-    let file = std::fs::File::open(&path).ok()?;
-    let mut text = Vec::new();
-    file.take(TEXT_MAX as u64 + 1).read_to_end(&mut text).ok()?;
+    let text = bio::read_regular(&sidecar_of(path), TEXT_MAX as u64 + 1).ok()?;
     PersistentIdentity::decode(&text)
 }
 

@@ -6,7 +6,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
@@ -35,15 +35,8 @@ pub struct Keys(Arc<ServerConfig>);
 
 /// The contents of a file that a key of the configuration names.
 fn contents(key: &str, path: &str) -> Result<Vec<u8>, String> {
-    let failed = |e: std::io::Error| format!("{key}: {path}: {e}");
-    // Opening a FIFO would wait for its writer.
-    if !std::fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(format!("{key}: {path}: not a regular file"));
-    }
-    let mut out = Vec::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
-    file.take(FILE_BYTES_MAX).read_to_end(&mut out).map_err(failed)?;
-    Ok(out)
+    let contents = bio::read_regular(Path::new(path), FILE_BYTES_MAX);
+    contents.map_err(|e| format!("{key}: {path}: {e}"))
 }
 
 fn private_key(path: &str) -> Result<PrivateKeyDer<'static>, String> {

@@ -8,7 +8,7 @@
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -100,13 +100,7 @@ impl File {
 }
 
 fn contents(path: &str) -> Option<Vec<u8>> {
-    // Opening a FIFO would wait for its writer.
-    if !std::fs::metadata(path).ok()?.is_file() {
-        return None;
-    }
-    let mut out = Vec::new();
-    std::fs::File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut out).ok()?;
-    Some(out)
+    bio::read_regular(Path::new(path), FILE_BYTES_MAX).ok()
 }
 
 /// The files of a section, or of the groups of a target.

@@ -159,12 +159,8 @@ fn socket_path(flag: Option<&String>, entry: &Entry, params: &Value) -> PathBuf 
 
 /// `[daemon] socket` of a file, when there is such a file and it can be read so far.
 fn configured_socket(file: &str) -> Option<PathBuf> {
-    let about = std::fs::metadata(file).ok()?;
-    let most = u64::try_from(crate::config::CONFIG_BYTES_MAX).ok()?;
-    if !about.is_file() || about.len() > most {
-        return None;
-    }
-    let document: toml_edit::DocumentMut = std::fs::read_to_string(file).ok()?.parse().ok()?;
+    let text = crate::config::read_text(Path::new(file)).ok()?;
+    let document: toml_edit::DocumentMut = text.parse().ok()?;
     document.get("daemon")?.get("socket")?.as_str().map(PathBuf::from)
 }
 

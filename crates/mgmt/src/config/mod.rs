@@ -29,7 +29,7 @@ pub use check::{LUN_MAX, check};
 pub use editor::for_editors;
 pub use exposed::{Exposure, exposures};
 pub use paths::TLS_FILE_KEYS;
-pub use read::{CONFIG_BYTES_MAX, read, read_arguments};
+pub use read::{CONFIG_BYTES_MAX, read, read_arguments, read_text};
 pub use suggest::suggest;
 pub use tree::is_value;
 pub use types::{

@@ -14,6 +14,8 @@ use super::types::{
 use crate::api::{Error, Kind, Result};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 
 /// Longest document, in bytes. Longer ones are refused unread.
 pub const CONFIG_BYTES_MAX: usize = 4 << 20;
@@ -25,6 +27,17 @@ const SECTIONS_MAX: usize = 65_536;
 const FAULTS_SHOWN: usize = 20;
 
 const SECTIONS: [&str; 8] = ["daemon", "bus", "disk", "geom", "unit", "alua", "target", "access"];
+
+/// The text of a configuration file, for [`read`]. It is read again later, so it must be a regular
+/// file. Of a file that is too long, one byte more than allowed is read.
+///
+/// # Errors
+/// Those of [`bio::read_regular`]; `InvalidData` for text that is not UTF-8.
+pub fn read_text(file: &Path) -> io::Result<String> {
+    let most = u64::try_from(CONFIG_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
+    let bytes = bio::read_regular(file, most)?;
+    String::from_utf8(bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+}
 
 /// Reads a document; `file` names it in messages, and relative paths are below its folder.
 ///

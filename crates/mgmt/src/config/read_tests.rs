@@ -191,6 +191,23 @@ fn wrong_types_ranges_and_units_are_refused() {
 }
 
 #[test]
+fn configuration_file_is_read_only_if_it_is_a_regular_file() {
+    let folder = std::env::temp_dir().join(format!("ashlar-read-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a scratch folder");
+    let (file, fifo) = (folder.join("a.toml"), folder.join("fifo"));
+    std::fs::write(&file, " ".repeat(CONFIG_BYTES_MAX + 9)).expect("a scratch file");
+    assert_eq!(read_text(&file).expect("readable").len(), CONFIG_BYTES_MAX + 1);
+    std::fs::write(&file, b"\xff").expect("a scratch file");
+    let error = read_text(&file).expect_err("not UTF-8");
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo");
+    assert!(made.success());
+    let error = read_text(&fifo).expect_err("it would wait for a writer");
+    assert_eq!(error.to_string(), "not a regular file");
+    std::fs::remove_dir_all(&folder).expect("the scratch folder");
+}
+
+#[test]
 fn duplicate_and_dangling_names_are_refused() {
     let two = "[[disk]]\nname='a'\nkind='null'\n[[disk]]\nname='a'\nkind='null'\n";
     refused(two, Kind::ConfigName, &["a.toml:5:6", "a disk is already named `a`"]);

@@ -51,12 +51,7 @@ pub fn resolve(reference: &str) -> Result<Vec<u8>> {
         return Ok(reference.as_bytes().to_vec());
     };
     let refuse = |why: String| Error::new(Kind::Secret, "read secret", why).at(reference);
-    let about = std::fs::metadata(&path).map_err(|e| refuse(e.to_string()))?;
-    // Opening a FIFO would wait for its writer.
-    if !about.is_file() {
-        return Err(refuse("not a regular file".to_owned()));
-    }
-    let file = std::fs::File::open(&path).map_err(|e| refuse(e.to_string()))?;
+    let (file, about) = bio::open_regular(&path).map_err(|e| refuse(e.to_string()))?;
     if about.mode() & 0o077 != 0 {
         let fix = format!("chmod 600 {}", path.display());
         let why = format!("mode is {:04o}: other users can read it", about.mode() & 0o7777);

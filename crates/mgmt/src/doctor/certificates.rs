@@ -4,7 +4,6 @@
 use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 use crate::api::CertificateState;
 use crate::config::{Config, TLS_FILE_KEYS};
-use std::io::Read;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -39,7 +38,7 @@ pub(super) fn tls_files(config: &Config) -> Vec<(String, &'static str, &str)> {
 }
 
 fn file(at: &str, key: &str, path: &str) -> Option<CheckFinding> {
-    let contents = match contents(Path::new(path)) {
+    let contents = match bio::read_regular(Path::new(path), FILE_BYTES_MAX) {
         Ok(contents) => contents,
         Err(e) => {
             return Some(bad(
@@ -74,14 +73,4 @@ pub(super) fn validity(file: &CertificateState) -> Option<CheckFinding> {
         "TLS connections are refused after that time",
         format!("replace {}, then run `ashlar apply`", file.path),
     ))
-}
-
-fn contents(path: &Path) -> std::io::Result<Vec<u8>> {
-    // Opening a FIFO would wait for its writer.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(std::io::Error::other("not a file"));
-    }
-    let mut out = Vec::new();
-    std::fs::File::open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut out)?;
-    Ok(out)
 }

@@ -4,11 +4,12 @@ use super::entry::{Local, LocalVerb, Verb};
 use super::plan::{self, default_file};
 use crate::api::{Exit, Result};
 use crate::client::Client;
-use crate::config::{Catalog, Config, TargetConfig, read};
+use crate::config::{Catalog, Config, TargetConfig, read, read_text};
 use crate::doctor::{CHECKS, CheckFinding, Facts, Severity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::path::Path;
 
 /// See the module.
 pub struct Doctor;
@@ -71,7 +72,7 @@ impl LocalVerb for Doctor {
             return Err(Error::new(Kind::Usage, "doctor", why).at(name.clone()));
         }
         let file = params.file.unwrap_or_else(default_file);
-        let text = std::fs::read_to_string(&file);
+        let text = read_text(Path::new(&file));
         let catalog = (local.app.catalog)();
         let daemon = local.client.state();
         let mut refused = Vec::new();

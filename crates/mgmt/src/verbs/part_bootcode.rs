@@ -7,7 +7,7 @@ use crate::api::{Error, Kind, PartAnswer, Result};
 use crate::plant::Progress;
 use crate::service::Control;
 use classes::part::request;
-use std::io::Read;
+use std::io::ErrorKind;
 use std::path::Path;
 use wire::iscsi::encode_base64;
 
@@ -25,17 +25,14 @@ pub struct Bootcode;
 fn file(option: &str, path: &str) -> Result<String> {
     let op = "part bootcode";
     let fail = |e: std::io::Error| {
-        Error::new(Kind::System, op, format!("{option}: {e}")).at(path.to_owned())
+        let kind = if e.kind() == ErrorKind::InvalidInput { Kind::Usage } else { Kind::System };
+        Error::new(kind, op, format!("{option}: {e}")).at(path.to_owned())
     };
     let refuse = |why: &str| {
         Err(Error::new(Kind::Usage, op, format!("{option}: {why}")).at(path.to_owned()))
     };
-    if !Path::new(path).metadata().map_err(fail)?.is_file() {
-        return refuse("not a regular file");
-    }
-    let mut bytes = Vec::new();
-    let open = std::fs::File::open(path).map_err(fail)?;
-    open.take(FILE_BYTES_MAX.saturating_add(1)).read_to_end(&mut bytes).map_err(fail)?;
+    let most = FILE_BYTES_MAX.saturating_add(1);
+    let bytes = bio::read_regular(Path::new(path), most).map_err(fail)?;
     match u64::try_from(bytes.len()) {
         Ok(0) => refuse("the file is empty"),
         Ok(1..=FILE_BYTES_MAX) => Ok(encode_base64(&bytes)),

@@ -11,7 +11,7 @@ use super::plan::default_file;
 use super::serve_signals::{SignalRequest, Signals};
 use crate::api::{Error, Kind, Result};
 use crate::client::shared_folder;
-use crate::config::{Catalog, Config, read};
+use crate::config::{Catalog, Config, read, read_text};
 use crate::http::{self, BoundSocket};
 use crate::logs::LogQueue;
 use crate::plan::{Action, Deferred, DeferredPart};
@@ -73,7 +73,7 @@ impl Drop for FlushOnDrop {
 }
 
 fn load(catalog: fn() -> Catalog, file: &str) -> Result<Config> {
-    let text = std::fs::read_to_string(file).map_err(|e| {
+    let text = read_text(Path::new(file)).map_err(|e| {
         Error::new(Kind::System, "read configuration", e)
             .at(file)
             .next("Name the file: ashlar serve FILE.")

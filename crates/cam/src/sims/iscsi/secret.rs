@@ -1,7 +1,5 @@
 //! Sources of a bus's secrets: `file:PATH`, `credential:NAME` (systemd), or the text itself.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Longest secret, bytes.
@@ -20,14 +18,8 @@ pub(super) fn read(reference: &str) -> Result<Vec<u8>, String> {
     } else {
         return Ok(reference.as_bytes().to_vec());
     };
-    let said = |e: std::io::Error| format!("{}: {e}", path.display());
-    let mut secret = Vec::new();
-    // Opening a FIFO would wait for its writer.
-    if !std::fs::metadata(&path).map_err(said)?.is_file() {
-        return Err(format!("{}: not a regular file", path.display()));
-    }
-    let file = File::open(&path).map_err(said)?;
-    file.take(SECRET_MAX as u64 + 2).read_to_end(&mut secret).map_err(said)?;
+    let secret = bio::read_regular(&path, SECRET_MAX as u64 + 2);
+    let mut secret = secret.map_err(|e| format!("{}: {e}", path.display()))?;
     while secret.last().is_some_and(|b| matches!(b, b'\n' | b'\r')) {
         secret.pop();
     }

@@ -6,11 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use cam::CamClass;
 use drivers::bus::LocalKind;
 use engine::Registry;
+use engine::lun::LunClass;
 use fileserver::{FS_CLASS, FsClass, NoHistory, Site, VolumeHistory};
 use geom::Class;
 use mgmt::ClassVerbs;
 use mgmt::api::{self, Error};
-use mgmt::config::{Catalog, Config, Entry, GeomConfig};
+use mgmt::config::{Catalog, ClassFacts, Config, Entry, GeomConfig};
 use serde_json::{Map, Value};
 
 use crate::errors::from_geom;
@@ -42,21 +43,31 @@ pub(crate) fn wall_s() -> u64 {
     wall_ns() / 1_000_000_000
 }
 
-/// The class of a section.
-fn class_of(geom: &GeomConfig) -> Option<&'static Arc<dyn Class>> {
+/// A class that a section may name.
+fn class_named(name: &str) -> Option<&'static Arc<dyn Class>> {
     static ALL: OnceLock<Vec<Arc<dyn Class>>> = OnceLock::new();
-    ALL.get_or_init(all_classes).iter().find(|class| class.name() == geom.class)
+    ALL.get_or_init(all_classes).iter().find(|class| class.name() == name)
+}
+
+/// Facts about a class, also about that of LUNs, which no section may name.
+fn class_facts(name: &str) -> ClassFacts {
+    if name == LunClass.name() {
+        return ClassFacts::of(&LunClass);
+    }
+    let class = class_named(name);
+    class.map_or_else(ClassFacts::default, |class| ClassFacts::of(class.as_ref()))
 }
 
 /// Whether the geom of a section can get the members of another one while it is used.
 fn may_become(from: &GeomConfig, to: &GeomConfig) -> bool {
-    let class = class_of(from).filter(|_| from.class == to.class);
+    let class = class_named(&from.class).filter(|_| from.class == to.class);
     class.is_some_and(|class| class.can_replace_members(&from.members, &to.members))
 }
 
 /// The settings that a section gives its geom.
 fn settings(geom: &GeomConfig) -> Map<String, Value> {
-    let said = class_of(geom).map(|class| class.settings(&Value::Object(geom.params.clone())));
+    let params = Value::Object(geom.params.clone());
+    let said = class_named(&geom.class).map(|class| class.settings(&params));
     // A section that the class refuses is reported by `check_geom`.
     said.and_then(Result::ok).unwrap_or_default()
 }
@@ -83,7 +94,7 @@ fn start_refusals(config: &Config) -> Vec<String> {
 /// Why the class of a section would refuse its keys, or the files that they name. On a thread that
 /// may block.
 pub(crate) fn check_geom(op: &str, geom: &GeomConfig) -> api::Result<()> {
-    let Some(class) = class_of(geom) else { return Ok(()) };
+    let Some(class) = class_named(&geom.class) else { return Ok(()) };
     let read = class.settings(&Value::Object(geom.params.clone()));
     read.map(drop).map_err(|e| from_geom(op, &geom.name, e))
 }
@@ -142,15 +153,17 @@ pub fn catalog() -> Catalog {
         check_start: Some(start_refusals),
         settings: Some(settings),
         may_become: Some(may_become),
+        class_facts: Some(class_facts),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use geom::ArgSpec;
+    use mgmt::config::ClassFacts;
     use mgmt::verbs::VERBS;
 
-    use super::class_verbs;
+    use super::{catalog, class_verbs};
 
     /// Splits a line into words as a shell does: quoted text is one word.
     fn words(line: &str) -> Vec<String> {
@@ -184,6 +197,20 @@ mod tests {
                 assert!(verb.doc.len() > 8 && !verb.doc.ends_with('.'), "{example}");
             }
         }
+    }
+
+    #[test]
+    fn facts_of_a_class_are_those_that_the_class_states() {
+        let catalog = catalog();
+        let mirror = catalog.facts("mirror");
+        assert!(mirror.keeps_records && mirror.lists_members && !mirror.passes_serial);
+        assert_eq!(mirror.member_edits_last, Some("by its records"));
+        assert!(catalog.facts("part").passes_serial && catalog.facts("lun").passes_serial);
+        assert!(!catalog.facts("nop").lists_members && !catalog.facts("nop").passes_serial);
+        let spans = ["stripe", "concat"].map(|class| catalog.facts(class));
+        assert_eq!(spans.map(|facts| facts.member_edits_last.is_some()), [false, true]);
+        assert_eq!(spans[0].shown_as, [("strip", "Stripesize")]);
+        assert_eq!(catalog.facts("none"), ClassFacts::default());
     }
 
     /// A title has at most 60 characters, and a default has the form `[default: X]`.

@@ -312,6 +312,23 @@ pub trait Class: Send + Sync {
         None
     }
 
+    /// How long members last that verbs added to a geom or removed from it, as the end of a
+    /// sentence. `None`: no verb changes members.
+    fn member_edits_last(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// True when the providers of a geom ask the provider below for its serial number whenever they
+    /// are asked for it, or when it has no providers.
+    fn passes_serial(&self) -> bool {
+        false
+    }
+
+    /// Keys of a section that [`Geom::show`] has by another name: each key with that name.
+    fn shown_as(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
     /// True when each geom of the class has the name of the provider below it, and the names of its
     /// own providers begin with that name. They are renamed with it ([`Topology::rename`]).
     fn is_named_after_provider(&self) -> bool {

@@ -52,6 +52,12 @@ pub trait Typed: Send + Sync + Sized + 'static {
     const NAMED_AFTER_PROVIDER: bool = false;
     /// See [`Class::opens_members`].
     const OPENS_MEMBERS: bool = false;
+    /// See [`Class::member_edits_last`].
+    const MEMBER_EDITS_LAST: Option<&'static str> = None;
+    /// See [`Class::passes_serial`].
+    const PASSES_SERIAL: bool = false;
+    /// See [`Class::shown_as`].
+    const SHOWN_AS: &'static [(&'static str, &'static str)] = &[];
     /// See [`Class::member_limits`].
     const MEMBER_LIMITS: (usize, usize) = (0, usize::MAX);
 
@@ -308,6 +314,18 @@ impl<C: Typed> Class for C {
 
     fn is_named_after_provider(&self) -> bool {
         C::NAMED_AFTER_PROVIDER
+    }
+
+    fn member_edits_last(&self) -> Option<&'static str> {
+        C::MEMBER_EDITS_LAST
+    }
+
+    fn passes_serial(&self) -> bool {
+        C::PASSES_SERIAL
+    }
+
+    fn shown_as(&self) -> &'static [(&'static str, &'static str)] {
+        C::SHOWN_AS
     }
 
     fn member_limits(&self) -> (usize, usize) {

@@ -2,14 +2,15 @@
 //! real one must refuse, so that tests of the control path can fail.
 
 use crate::api::*;
-use crate::config::{Catalog, Config, Entry, GeomConfig, LunMode, UnitConfig, check};
+use crate::config::{Catalog, ClassFacts, Config, Entry, GeomConfig, LunMode, UnitConfig, check};
 use crate::plan::{Action, FileSection, Step, name_depends_on};
 use crate::plant::{Outcome, Plant, Progress, StaleFiles};
 use classes::part::request::{Delete, Show};
+use geom::Class;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::sync::Mutex;
+use std::sync::{Arc, LazyLock, Mutex};
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct FileParams {
@@ -54,6 +55,16 @@ fn may_become(from: &GeomConfig, to: &GeomConfig) -> bool {
     }
 }
 
+/// Facts about the real classes. Those of LUNs are not in the list of classes.
+pub fn class_facts(name: &str) -> ClassFacts {
+    static CLASSES: LazyLock<Vec<Arc<dyn Class>>> = LazyLock::new(classes::all);
+    if name == "lun" {
+        return ClassFacts { passes_serial: true, ..ClassFacts::default() };
+    }
+    let class = CLASSES.iter().find(|class| class.name() == name);
+    class.map_or_else(ClassFacts::default, |class| ClassFacts::of(class.as_ref()))
+}
+
 /// The catalog of the fake.
 pub fn catalog() -> Catalog {
     let example = "[[disk]]\nname = \"d0\"\nkind = \"memory\"\nsize_bytes = \"64MiB\"\n";
@@ -75,6 +86,7 @@ pub fn catalog() -> Catalog {
         check_start: None,
         settings: Some(settings),
         may_become: Some(may_become),
+        class_facts: Some(class_facts),
         drivers: vec![
             Entry::of::<NoParams>("iscsi", "iSCSI."),
             Entry::of::<NoParams>("other", "Another."),

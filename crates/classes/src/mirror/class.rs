@@ -108,6 +108,7 @@ impl Typed for MirrorClass {
     const HIDES_REFUSED: bool = true;
     const HAS_END_METADATA: bool = true;
     const KEEPS_RECORDS: bool = true;
+    const MEMBER_EDITS_LAST: Option<&'static str> = Some("by its records");
     const OPENS_MEMBERS: bool = true;
     type Params = MirrorParams;
     type Claim = TastedMember;

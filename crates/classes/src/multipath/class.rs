@@ -98,6 +98,7 @@ impl Typed for MultipathClass {
     const TASTES: bool = true;
     const HAS_END_METADATA: bool = true;
     const OPENS_MEMBERS: bool = true;
+    const MEMBER_EDITS_LAST: Option<&'static str> = Some("until the next start");
     type Params = MultipathParams;
     type Claim = Metadata;
     type Geom = MultipathGeom;

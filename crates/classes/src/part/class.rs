@@ -89,6 +89,7 @@ impl Typed for PartClass {
     const TASTES: bool = true;
     const ONLY_SHOWS: bool = true;
     const NAMED_AFTER_PROVIDER: bool = true;
+    const PASSES_SERIAL: bool = true;
     type Params = NoParams;
     type Claim = Found;
     type Geom = PartGeom;

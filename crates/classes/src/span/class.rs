@@ -54,6 +54,11 @@ impl<S: Span> Typed for SpanClass<S> {
     const HAS_END_METADATA: bool = true;
     const OPENS_MEMBERS: bool = true;
     const MEMBER_LIMITS: (usize, usize) = (S::LEAST, usize::MAX);
+    const MEMBER_EDITS_LAST: Option<&'static str> = match S::APPENDS {
+        true => Some("and a start with a section that lacks one leaves it out"),
+        false => None,
+    };
+    const SHOWN_AS: &'static [(&'static str, &'static str)] = &[("strip", "Stripesize")];
     type Params = S::Params;
     type Claim = SpanLabel;
     type Geom = SpanGeom<S>;

@@ -58,6 +58,10 @@ impl Class for LunClass {
     fn is_named_after_provider(&self) -> bool {
         true
     }
+
+    fn passes_serial(&self) -> bool {
+        true
+    }
 }
 
 /// Holds one provider open.

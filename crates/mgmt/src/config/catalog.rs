@@ -1,8 +1,9 @@
 //! Catalog of configurable things: every disk kind, class and driver with the schema of its
 //! parameters. The binary fills it from the registries.
 
-use super::types::{Config, GeomConfig, TargetConfig};
-use crate::api::Result;
+use super::types::{Config, DiskConfig, GeomConfig, TargetConfig};
+use crate::api::{Error, Result};
+use geom::Class;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
@@ -76,6 +77,36 @@ pub struct Catalog {
     /// Whether a geom with the members of the first section can get those of the second while it
     /// is used.
     pub may_become: Option<MayBecome>,
+    /// Facts about a class by its name, also of those that no section may name.
+    pub class_facts: Option<FactsOf>,
+}
+
+/// Facts about a class that plans need.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ClassFacts {
+    /// See [`Class::keeps_records`].
+    pub keeps_records: bool,
+    /// A section may list several members.
+    pub lists_members: bool,
+    /// See [`Class::member_edits_last`].
+    pub member_edits_last: Option<&'static str>,
+    /// See [`Class::passes_serial`].
+    pub passes_serial: bool,
+    /// See [`Class::shown_as`].
+    pub shown_as: &'static [(&'static str, &'static str)],
+}
+
+impl ClassFacts {
+    /// Those of a class.
+    pub fn of(class: &dyn Class) -> ClassFacts {
+        ClassFacts {
+            keeps_records: class.keeps_records(),
+            lists_members: class.member_limits().1 > 1,
+            member_edits_last: class.member_edits_last(),
+            passes_serial: class.passes_serial(),
+            shown_as: class.shown_as(),
+        }
+    }
 }
 
 /// See [`Catalog::check_target`].
@@ -89,6 +120,9 @@ pub type SettingsOf = fn(&GeomConfig) -> Map<String, Value>;
 
 /// See [`Catalog::may_become`].
 pub type MayBecome = fn(&GeomConfig, &GeomConfig) -> bool;
+
+/// See [`Catalog::class_facts`].
+pub type FactsOf = fn(&str) -> ClassFacts;
 
 impl Catalog {
     /// Whether the removal of a disk of that kind loses its data.
@@ -109,6 +143,11 @@ impl Catalog {
     /// Whether a geom can get the members of another section of its class while it is used.
     pub fn may_become(&self, from: &GeomConfig, to: &GeomConfig) -> bool {
         self.may_become.is_some_and(|may| may(from, to))
+    }
+
+    /// Facts about a class; of an unknown one, the defaults.
+    pub fn facts(&self, class: &str) -> ClassFacts {
+        self.class_facts.map_or_else(ClassFacts::default, |of| of(class))
     }
 
     /// All entries, each with the word of its section.

@@ -23,7 +23,7 @@ mod write;
 
 pub use geom::units;
 
-pub use catalog::{Catalog, CheckStart, CheckTarget, Entry, SettingsOf};
+pub use catalog::{Catalog, CheckStart, CheckTarget, ClassFacts, Entry, FactsOf, SettingsOf};
 pub(crate) use check::interface;
 pub use check::{LUN_MAX, check};
 pub use editor::for_editors;

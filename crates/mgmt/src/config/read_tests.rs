@@ -71,6 +71,7 @@ pub fn catalog() -> Catalog {
         check_start: None,
         settings: None,
         may_become: None,
+        class_facts: None,
     }
 }
 

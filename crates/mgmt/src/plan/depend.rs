@@ -7,7 +7,7 @@ use super::apply::{Deferred, DeferredPart};
 use super::manual_changes::members;
 use super::rename::{is_bsd_letter, is_part};
 use crate::api::{SystemState, TargetHealth, TargetState};
-use crate::config::{AccessConfig, BusConfig, Config, GeomConfig};
+use crate::config::{AccessConfig, BusConfig, Catalog, Config, GeomConfig};
 use std::collections::{HashMap, HashSet};
 
 /// Whether a provider of that name comes, by the form of the name, from the disk or geom `owner`:
@@ -133,7 +133,12 @@ pub fn running_config(config: &Config, state: &SystemState) -> Config {
 
 /// Members of geoms that were found by their records although their sections were refused: in
 /// `base` they are as the records say.
-pub fn adopt_found_members(base: &mut Config, left_out: &[Deferred], state: &SystemState) {
+pub fn adopt_found_members(
+    base: &mut Config,
+    left_out: &[Deferred],
+    state: &SystemState,
+    catalog: &Catalog,
+) {
     let was_refused = |geom: &GeomConfig| {
         let of = left_out.iter().filter_map(|left| match &left.part {
             DeferredPart::Step(action) => action.geom(),
@@ -143,7 +148,7 @@ pub fn adopt_found_members(base: &mut Config, left_out: &[Deferred], state: &Sys
     };
     for geom in base.geom.iter_mut().filter(|geom| was_refused(geom)) {
         let named = |now: &Vec<String>| geom.members.iter().any(|member| now.contains(member));
-        if let Some(now) = members(geom, state).filter(|now| !named(now)) {
+        if let Some(now) = members(geom, state, catalog).filter(|now| !named(now)) {
             geom.members = now;
         }
     }

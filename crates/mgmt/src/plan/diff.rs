@@ -6,7 +6,7 @@ use super::action::{Action, Step};
 use super::depend::{DependencyGraph, bottom_up};
 use super::disk_edits::{changes_in_place, ids_of_kept_disks, renumbered_units, with_ids};
 use super::identity::{Identities, PredictedSerials};
-use super::manual_changes::{RECORD_CLASS, members};
+use super::manual_changes::members;
 use super::rename::{rename, renamed};
 use super::risk::{RiskContext, risk};
 use super::settings::{self, changes_in_use, differ_in_settings, same_settings};
@@ -109,7 +109,7 @@ fn removals(
     for disk in &running.disk {
         match wanted.get(disk.name.as_str()).copied() {
             None => gone.reasons.insert(disk.name.clone(), absent.clone()),
-            Some(to) if to != disk && !changes_in_place(disk, to, state, ground) => {
+            Some(to) if to != disk && !changes_in_place(disk, to, (state, catalog), ground) => {
                 gone.reasons.insert(disk.name.clone(), changes(disk, to))
             }
             Some(_) => None,
@@ -155,9 +155,9 @@ fn in_place_change(
     ),
     gone: &Removals,
 ) -> Option<Vec<String>> {
-    let alike =
-        from.class == RECORD_CLASS && to.class == from.class && to.provider == from.provider
-            || changes_in_use(from, to, state, catalog);
+    let keeps_records = catalog.facts(&from.class).keeps_records;
+    let alike = keeps_records && to.class == from.class && to.provider == from.provider
+        || changes_in_use(from, to, state, catalog);
     if !alike
         || settings::running_geom(from, state).is_none()
         || is_unchanged(from, to, state, catalog)
@@ -190,7 +190,7 @@ fn is_unchanged(
 ) -> bool {
     let named = GeomConfig { members: from.members.clone(), ..to.clone() };
     same_settings(from, to, state, catalog)
-        || named == *from && members(from, state).is_some_and(|now| now == to.members)
+        || named == *from && members(from, state, catalog).is_some_and(|now| now == to.members)
 }
 
 /// The disks by name: there may be many thousands.

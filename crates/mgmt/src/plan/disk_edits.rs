@@ -9,14 +9,11 @@ use super::depend::DependencyGraph;
 use super::identity::{UnitIds, disk_ids, unit_ids};
 use super::sizes::size_edit;
 use crate::api::{GeomState, SystemState};
-use crate::config::{Config, DiskConfig};
+use crate::config::{Catalog, Config, DiskConfig};
 use std::collections::{BTreeSet, HashMap};
 
 /// Keys of a section that give a disk its identity.
 pub(super) const ID_KEYS: [&str; 4] = ["serial", "naa", "uuid", "eui64"];
-
-/// Classes whose providers ask the disk for its serial number, or have none.
-const ASKING_CLASSES: [&str; 2] = ["part", "lun"];
 
 /// A section with the identity that another section gives.
 pub(super) fn with_ids(disk: &DiskConfig, of: &DiskConfig) -> DiskConfig {
@@ -40,7 +37,7 @@ pub(super) fn given_serial(disk: &DiskConfig) -> Option<&str> {
 pub(super) fn changes_in_place(
     from: &DiskConfig,
     to: &DiskConfig,
-    state: &SystemState,
+    (state, catalog): (&SystemState, &Catalog),
     ground: &DependencyGraph,
 ) -> bool {
     let named = with_ids(from, to);
@@ -48,7 +45,8 @@ pub(super) fn changes_in_place(
         return false;
     }
     // A disk that has no configured serial number any more is asked for its own when it is opened.
-    let takes_serial = || given_serial(to).is_some() && passes_serial(&from.name, state, ground);
+    let takes_serial =
+        || given_serial(to).is_some() && passes_serial(&from.name, (state, catalog), ground);
     keeps_serial(from, to, state) || takes_serial()
 }
 
@@ -60,13 +58,17 @@ fn keeps_serial(from: &DiskConfig, to: &DiskConfig, state: &SystemState) -> bool
 }
 
 /// Whether all geoms above a disk ask it for its serial number.
-fn passes_serial(disk: &str, state: &SystemState, ground: &DependencyGraph) -> bool {
+fn passes_serial(
+    disk: &str,
+    (state, catalog): (&SystemState, &Catalog),
+    ground: &DependencyGraph,
+) -> bool {
     let is_above = |geom: &&GeomState| {
         let mut below = geom.consumers.iter().filter_map(|c| c.provider.as_deref());
         below.any(|provider| ground.depends_on(provider, disk))
     };
     let mut above = state.geoms.iter().filter(is_above);
-    above.all(|geom| ASKING_CLASSES.contains(&geom.class.as_str()))
+    above.all(|geom| catalog.facts(&geom.class).passes_serial)
 }
 
 /// Disks of both configurations that are given another serial number.

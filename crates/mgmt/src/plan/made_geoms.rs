@@ -5,16 +5,10 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::depend::name_depends_on;
-use super::manual_changes::{RECORD_CLASS, geom_label, section};
+use super::manual_changes::{geom_label, section};
 use super::settings::{same_settings, set_params};
 use crate::api::{GeomState, SystemState};
-use crate::config::{Catalog, Config, GeomConfig};
-
-/// Classes whose sections list members.
-const MEMBER_CLASSES: [&str; 3] = ["concat", "multipath", "stripe"];
-
-/// Keys of a class that its geoms show by another name: class, key, name.
-const SHOWN_AS: [(&str, &str, &str); 1] = [("stripe", "strip", "Stripesize")];
+use crate::config::{Catalog, ClassFacts, Config, GeomConfig};
 
 /// The geoms that verbs made.
 #[derive(Debug, Default)]
@@ -77,7 +71,8 @@ pub(super) fn is_made(geom: &GeomState) -> bool {
 pub(super) fn made_section(geom: &GeomState, catalog: &Catalog) -> Result<GeomConfig, String> {
     let class = catalog.classes.iter().find(|e| e.name == geom.class && e.configurable);
     let Some(class) = class else { return Err("no section makes a geom of its class".to_owned()) };
-    if geom.class == RECORD_CLASS {
+    let facts = catalog.facts(&geom.class);
+    if facts.keeps_records {
         let why = format!(
             "a declared {0} has records on its members (`ashlar {0} label` writes them)",
             geom.class
@@ -87,8 +82,8 @@ pub(super) fn made_section(geom: &GeomState, catalog: &Catalog) -> Result<GeomCo
     if geom.providers.is_empty() || geom.consumers.iter().any(|c| c.provider.is_none()) {
         return Err("a provider below it is missing".to_owned());
     }
-    let mut made = section(geom, fixed_params(geom, &class.schema));
-    if !MEMBER_CLASSES.contains(&geom.class.as_str()) && made.members.len() == 1 {
+    let mut made = section(geom, fixed_params(geom, &class.schema, facts));
+    if !facts.lists_members && made.members.len() == 1 {
         made.provider = made.members.pop();
     }
     set_params(&mut made, geom.settings.clone());
@@ -96,12 +91,12 @@ pub(super) fn made_section(geom: &GeomState, catalog: &Catalog) -> Result<GeomCo
 }
 
 /// Keys that do not change while the geom is used, as it shows them.
-fn fixed_params(geom: &GeomState, schema: &Value) -> Map<String, Value> {
+fn fixed_params(geom: &GeomState, schema: &Value, facts: ClassFacts) -> Map<String, Value> {
     let keys = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
     let fixed = keys.filter(|(key, _)| !geom.settings.contains_key(*key));
     let param = |(key, schema): (&String, &Value)| {
-        let other = SHOWN_AS.iter().find(|(class, of, _)| *class == geom.class && of == key);
-        let shown = geom.config.get(other.map_or(key.as_str(), |(.., name)| *name))?;
+        let other = facts.shown_as.iter().find(|(of, _)| of == key);
+        let shown = geom.config.get(other.map_or(key.as_str(), |(_, name)| *name))?;
         let text = shown.as_str()?;
         let value = match is_text(schema) {
             true => Value::from(text),
@@ -145,7 +140,8 @@ pub fn adopt_made(
 mod tests {
     use super::*;
     use crate::api::{ConsumerState, ProviderState};
-    use crate::config::Entry;
+    use crate::config::{Entry, FactsOf};
+    use crate::fake::class_facts;
     use schemars::JsonSchema;
     use serde::Deserialize;
 
@@ -181,7 +177,8 @@ mod tests {
     fn geoms_made_by_verbs_have_sections_or_a_reason() {
         let entry = |class: &str| Entry::of::<StripParams>(class, "A class.");
         let classes = ["stripe", "nop", "mirror"].map(entry).to_vec();
-        let catalog = Catalog { classes, ..Catalog::default() };
+        let class_facts: Option<FactsOf> = Some(class_facts);
+        let catalog = Catalog { classes, class_facts, ..Catalog::default() };
         let shown = [("Stripesize", "8192"), ("word", "7"), ("State", "UP")];
         let geoms = vec![
             made("stripe", "r", &["d1", "d0"], &shown),

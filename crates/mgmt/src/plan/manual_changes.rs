@@ -8,13 +8,6 @@ use super::settings::{settings, settings_text};
 use crate::api::{BusState, GeomState, SystemState};
 use crate::config::{Catalog, Config, GeomConfig};
 
-/// The class whose members are found by their records; the configuration names the members that it
-/// had when it was made.
-pub(super) const RECORD_CLASS: &str = "mirror";
-
-/// Other classes whose verbs change members, of which no record is kept.
-const SECTION_CLASSES: [&str; 2] = ["multipath", "concat"];
-
 /// How the reason of a geom begins that a verb slipped in.
 const INSERTED_PREFIX: &str = "inserted over ";
 
@@ -106,13 +99,9 @@ pub fn manual_changes(
     catalog: &Catalog,
 ) -> Vec<ManualChange> {
     let members = |geom: &GeomConfig| {
-        let now = members(geom, state)?;
+        let lasts = catalog.facts(&geom.class).member_edits_last?;
+        let now = members(geom, state, catalog)?;
         let list = now.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
-        let lasts = match geom.class.as_str() {
-            RECORD_CLASS => "by its records",
-            "concat" => "and a start with a section that lacks one leaves it out",
-            _ => "until the next start",
-        };
         Some(ManualChange {
             object: format!("{} {}", geom.class, geom.name),
             why: format!("members are {}, {lasts}", now.join(", ")),
@@ -151,11 +140,9 @@ pub fn manual_changes(
 }
 
 /// The members that a geom has, when they are others than the configuration names. One that is away
-/// is a member still.
-pub fn members(geom: &GeomConfig, state: &SystemState) -> Option<Vec<String>> {
-    if geom.class != RECORD_CLASS && !SECTION_CLASSES.contains(&geom.class.as_str()) {
-        return None;
-    }
+/// is a member still. `None` for a class whose verbs change no members.
+pub fn members(geom: &GeomConfig, state: &SystemState, catalog: &Catalog) -> Option<Vec<String>> {
+    catalog.facts(&geom.class).member_edits_last?;
     let here = state.geoms.iter().find(|g| g.class == geom.class && g.name == geom.name)?;
     let has = |name: &str| here.consumers.iter().any(|c| c.provider.as_deref() == Some(name));
     let is_there = |name: &str| state.provider(name).is_some();
@@ -202,7 +189,10 @@ mod tests {
             members: members.iter().map(|name| (*name).to_owned()).collect(),
             params: serde_json::Map::new(),
         };
-        let now = |configured: &[&str], has: &[&str]| members(&geom(configured), &state(has));
+        let catalog = catalog();
+        let now = |configured: &[&str], has: &[&str]| {
+            members(&geom(configured), &state(has), &catalog)
+        };
         assert_eq!(now(&["d0", "d1"], &["d1", "d0"]), None);
         assert_eq!(now(&["d0", "d9"], &["d0"]), None, "one is away");
         let both = |a: &str, b: &str| Some(vec![a.to_owned(), b.to_owned()]);
@@ -216,7 +206,7 @@ mod tests {
             ..Default::default()
         });
         let config = Config { geom: vec![geom(&["d0", "d1"])], ..Config::default() };
-        let found = manual_changes(&config, &layered, &catalog());
+        let found = manual_changes(&config, &layered, &catalog);
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].why.contains("removed at the next start"), "{found:?}");
         assert_eq!(found[1].fix, "In ashlar.toml: members = [\"d0\"].");

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use super::action::{Action, Risk, Step};
 use super::apply::Deferred;
-use super::manual_changes::{RECORD_CLASS, members};
+use super::manual_changes::members;
 use super::rename::{rename, renamed};
 use crate::api::{Error, GeomState, Kind, SystemState};
-use crate::config::{Config, GeomConfig};
+use crate::config::{Catalog, Config, GeomConfig};
 
 fn consumed_providers(geom: &GeomState) -> BTreeSet<&str> {
     geom.consumers.iter().filter_map(|c| c.provider.as_deref()).collect()
@@ -31,18 +31,21 @@ pub fn defer_mirror_edits(
     before: &Config,
     config: &mut Config,
     state: &SystemState,
+    catalog: &Catalog,
 ) -> Vec<Deferred> {
     let mut before = before.clone();
     for (from, to) in renamed(&before, config) {
         rename(&mut before, &from.name, &to);
     }
     let mut left_out = Vec::new();
-    for to in config.geom.iter_mut().filter(|geom| geom.class == RECORD_CLASS) {
+    let keeps_records = |geom: &&mut GeomConfig| catalog.facts(&geom.class).keeps_records;
+    for to in config.geom.iter_mut().filter(keeps_records) {
         let was = before.geom(&to.name).filter(|was| was.class == to.class);
         let here = state.geoms.iter().find(|g| g.class == to.class && g.name == to.name);
         let (Some(was), Some(here)) = (was, here.filter(|here| !here.withering)) else { continue };
         let from = GeomConfig { members: was.members.clone(), ..to.clone() };
-        let is_done = has_members(to, here) || members(&from, state).as_ref() == Some(&to.members);
+        let now = members(&from, state, catalog);
+        let is_done = has_members(to, here) || now.as_ref() == Some(&to.members);
         if member_names(&from) == member_names(to) || is_done {
             continue;
         }
@@ -63,9 +66,15 @@ pub fn defer_mirror_edits(
 
 /// Whether a change of members leaves a mirror with one complete copy until new members are
 /// rebuilt: it gives up a complete one, or one whose rebuild would have ended earlier.
-pub fn leaves_one_copy(from: &GeomConfig, to: &GeomConfig, state: &SystemState) -> bool {
+pub fn leaves_one_copy(
+    from: &GeomConfig,
+    to: &GeomConfig,
+    state: &SystemState,
+    catalog: &Catalog,
+) -> bool {
     let here = state.geoms.iter().find(|g| g.class == to.class && g.name == to.name);
-    let Some(here) = here.filter(|_| to.class == RECORD_CLASS) else { return false };
+    let keeps_records = catalog.facts(&to.class).keeps_records;
+    let Some(here) = here.filter(|_| keeps_records) else { return false };
     let goes = |name: &str| member_names(from).contains(name) && !member_names(to).contains(name);
     let in_state = |state: &str| -> BTreeSet<&str> {
         let is = here.consumers.iter().filter(|c| c.state.starts_with(state));

@@ -83,7 +83,7 @@ pub fn risk(action: &Action, scene: &RiskContext<'_>) -> HostRisk {
                 // Its users would go on with another file.
                 return HostRisk::of(Risk::Destroys);
             }
-            disruptive(!dropped.is_empty() || leaves_one_copy(from, to, state))
+            disruptive(!dropped.is_empty() || leaves_one_copy(from, to, state, catalog))
         }
         Action::Units { from, to } => match newly_protected(from, to).next() {
             Some(_) => HostRisk::of(Risk::Destroys),

@@ -187,7 +187,7 @@ impl Control {
         let (config, generation) = self.config();
         let state = self.state()?;
         let mut base = plan::running_config(&config, &state);
-        plan::adopt_found_members(&mut base, &lock(&self.deferred), &state);
+        plan::adopt_found_members(&mut base, &lock(&self.deferred), &state, &self.catalog);
         plan::keep_lost_objects(&mut base, &config, desired);
         let adopted = plan::adopt_made(&mut base, desired, &state, &self.catalog);
         let said = plan::adopt_settings(&mut base, &state, &self.catalog);
@@ -210,7 +210,7 @@ impl Control {
                 step.why = format!("changed by hand, set back to ashlar.toml: {}", step.why);
             }
             if let Action::ModifyGeom { from, to } = &step.action
-                && plan::leaves_one_copy(from, to, &state)
+                && plan::leaves_one_copy(from, to, &state, &self.catalog)
             {
                 let name = &to.name;
                 step.why +=
@@ -342,7 +342,8 @@ impl Control {
         let mut desired = desired.clone();
         let result = result.and_then(|mut applied| {
             if let Some(before) = &plan.before {
-                let edited = plan::defer_mirror_edits(before, &mut desired, &self.state()?);
+                let (state, catalog) = (self.state()?, &self.catalog);
+                let edited = plan::defer_mirror_edits(before, &mut desired, &state, catalog);
                 applied.deferred.extend(edited);
             }
             Ok(applied)

@@ -71,7 +71,7 @@ impl DaemonVerb for Export {
             }
         }
         for geom in &mut config.geom {
-            if let Some(now) = members(geom, &state) {
+            if let Some(now) = members(geom, &state, control.catalog()) {
                 geom.members = now;
             }
             set_params(geom, settings(geom, &state, control.catalog()).unwrap_or_default());

@@ -348,7 +348,7 @@ pub fn status_answer(control: &Control) -> Result<StatusAnswer> {
     let config = control.config().0;
     let mut findings = findings(state, &config, control.catalog());
     let mut there = running_config(&config, state);
-    adopt_found_members(&mut there, &control.deferred(), state);
+    adopt_found_members(&mut there, &control.deferred(), state, control.catalog());
     let left = control.deferred().into_iter().filter(|left| !left.is_resolved(&there, state));
     let left: Vec<Deferred> = left.collect();
     // Why it is not there says more than that it is not.

@@ -20,7 +20,8 @@ use crate::{buses, media};
 
 /// The classes with verbs that have no commands of their own in the control path.
 pub fn class_verbs() -> Vec<ClassVerbs> {
-    let all = classes::all().into_iter().filter(|c| !c.verbs().is_empty());
+    let has_own = |c: &Arc<dyn Class>| mgmt::verbs::has_commands_of(c.name());
+    let all = classes::all().into_iter().filter(|c| !c.verbs().is_empty() && !has_own(c));
     let cam = ClassVerbs { name: cam::CAM_CLASS, doc: cam::CAM_DOC, verbs: CamClass::specs() };
     let classes = all.map(|c| ClassVerbs { name: c.name(), doc: c.doc(), verbs: c.verbs() });
     let fs = ClassVerbs { name: FS_CLASS, doc: FsClass::DOC, verbs: FsClass::specs() };

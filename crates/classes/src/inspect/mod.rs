@@ -11,6 +11,7 @@
 //!  I3  Clearing proceeds from the inside out, copies before originals, one flushed write each: at
 //!      no instant does anything show that did not show before.
 
+mod answer;
 mod backups;
 mod boot;
 mod class;
@@ -20,7 +21,9 @@ mod scan;
 mod signatures;
 mod validate;
 mod varied;
+mod verbs;
 
+pub use answer::{ByteRange, InspectAnswer, SignatureFinding, TasteResult};
 pub use class::InspectClass;
 pub(crate) use class::report;
 pub use image::image;

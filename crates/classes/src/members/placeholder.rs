@@ -5,7 +5,7 @@ use bio::Errno;
 use geom::{Access, Geom, GeomId, ProviderId, Topology};
 
 /// See the module.
-pub(crate) struct PlaceholderGeom;
+pub struct PlaceholderGeom;
 
 impl Geom for PlaceholderGeom {
     fn access(

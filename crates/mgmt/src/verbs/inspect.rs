@@ -6,6 +6,7 @@ use crate::config::units::short;
 use crate::plant::Progress;
 use crate::service::Control;
 use crate::text;
+use classes::inspect::{ByteRange, InspectAnswer, SignatureFinding};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -38,78 +39,6 @@ pub struct WipeParams {
     /// Clear only signatures of this kind (gpt, ext, mirror) or at this byte offset (0x1fe).
     #[serde(default)]
     pub only: Vec<String>,
-}
-
-/// One signature.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct SignatureFinding {
-    /// Byte offset of the signature.
-    pub offset: u64,
-    /// Length of the signature in bytes; only these bytes are cleared.
-    pub bytes: u64,
-    /// Kind of the signature in one word, as for --only.
-    pub kind: String,
-    /// Class that would claim it; linux, geom, firmware or other if no class of this daemon would.
-    pub class: String,
-    /// Description of the signature.
-    pub what: String,
-    /// Reason why it would be claimed or not.
-    pub why: String,
-    /// Role of the signature: main, backup, guard or stale.
-    pub standing: String,
-    /// Index of the partition that contains it.
-    pub inside: Option<u32>,
-    /// Layer on which it is visible, and of which the provider is a member.
-    pub shown_on: Option<String>,
-    /// Whether `wipe --yes-destroy` would clear it.
-    pub would_clear: bool,
-}
-
-/// Result of the taste of a class.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct TasteResult {
-    /// The class.
-    pub class: String,
-    /// The result in words.
-    pub said: String,
-}
-
-/// A range of bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ByteRange {
-    /// Offset of the first byte.
-    pub offset: u64,
-    /// Length in bytes.
-    pub bytes: u64,
-}
-
-/// Answer of `inspect` and `wipe`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct InspectAnswer {
-    /// Summary of the result of `wipe`; empty for `inspect`.
-    pub message: String,
-    /// The provider.
-    pub provider: String,
-    /// Size of the provider in bytes.
-    pub media_bytes: u64,
-    /// Sector size of the provider in bytes.
-    pub sector_bytes: u32,
-    /// Signatures found, by offset; after clearing, the remaining ones.
-    pub findings: Vec<SignatureFinding>,
-    /// Cleared signatures, in the order of clearing.
-    pub cleared: Vec<SignatureFinding>,
-    /// Result of the taste of each class.
-    pub verdicts: Vec<TasteResult>,
-    /// Class and name of each geom on the provider.
-    pub claimed_by: Vec<String>,
-    /// Users that have the provider open; `wipe` is refused then.
-    pub in_use: Option<String>,
-    /// Ranges near the ends of the provider that cannot be read.
-    pub unread: Vec<ByteRange>,
 }
 
 fn rows(findings: &[SignatureFinding]) -> Vec<Vec<String>> {

@@ -96,6 +96,12 @@ pub const GROUPS: &[(&str, &str)] = &[
     ("tray", "Load and eject removable media"),
 ];
 
+/// Whether the verbs of a class are in this table: no commands are made from their own
+/// descriptions.
+pub fn has_commands_of(class: &str) -> bool {
+    VERBS.iter().any(|verb| verb.name.split('.').next() == Some(class))
+}
+
 /// The verb of that name.
 pub fn find(name: &str) -> Option<&'static Entry> {
     VERBS.iter().find(|v| v.name == name)

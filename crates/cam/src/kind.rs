@@ -42,6 +42,11 @@ pub trait SimKind: Send + Sync {
         false
     }
 
+    /// Keys of its parameters that an open bus takes over without letting go of its disks.
+    fn live_keys(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// A section that can be pasted into the configuration.
     fn example(&self) -> &'static str;
 

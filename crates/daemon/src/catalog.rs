@@ -115,6 +115,7 @@ pub fn catalog() -> Catalog {
         doc: k.doc().into(),
         schema: k.schema(),
         volatile: k.volatile(),
+        live_keys: k.live_keys(),
         configurable: true,
         example: k.example().into(),
     });
@@ -123,6 +124,7 @@ pub fn catalog() -> Catalog {
         doc: k.doc().into(),
         schema: k.schema(),
         volatile: k.volatile(),
+        live_keys: &[],
         configurable: true,
         example: k.example().into(),
     });
@@ -134,6 +136,7 @@ pub fn catalog() -> Catalog {
             configurable: schema.is_some(),
             schema: schema.unwrap_or_else(|| serde_json::json!({ "type": "object" })),
             volatile: false,
+            live_keys: &[],
             example: String::new(),
         }
     });
@@ -142,6 +145,7 @@ pub fn catalog() -> Catalog {
         doc: d.doc().into(),
         schema: d.schema(),
         volatile: false,
+        live_keys: &[],
         configurable: true,
         example: String::new(),
     });
@@ -212,6 +216,18 @@ mod tests {
         assert_eq!(spans.map(|facts| facts.member_edits_last.is_some()), [false, true]);
         assert_eq!(spans[0].shown_as, [("strip", "Stripesize")]);
         assert_eq!(catalog.facts("none"), ClassFacts::default());
+    }
+
+    #[test]
+    fn live_keys_of_a_bus_are_keys_of_its_schema() {
+        let catalog = catalog();
+        assert!(catalog.live_keys("aoe").contains(&"window"));
+        assert!(catalog.live_keys("virtual").is_empty() && catalog.live_keys("none").is_empty());
+        for bus in &catalog.buses {
+            for key in bus.live_keys {
+                assert!(bus.schema["properties"].get(key).is_some(), "{}: {key}", bus.name);
+            }
+        }
     }
 
     /// A title has at most 60 characters, and a default has the form `[default: X]`.

@@ -16,7 +16,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
 
 use bio::Attr;
 use geom::{Error, GeomId, Topology};
@@ -127,7 +126,7 @@ impl Reattach {
                 false => format!("{place} does not answer; the disk is added when it does"),
             };
         }
-        let Some(path) = path_of(disk) else {
+        let Some(path) = disk.image() else {
             return "medium lost; restore it, then run `ashlar apply`".to_owned();
         };
         let was = self.known.get(&disk.name).map_or(0, |k| k.bytes);
@@ -179,7 +178,7 @@ impl Reattach {
         if let Some((_, kind, params)) = remote(disk) {
             return kind.is_reachable(&disk.name, &params) == Some(true);
         }
-        let Some(path) = path_of(disk) else { return false };
+        let Some(path) = disk.image() else { return false };
         // One that has not been here since the start is taken as it is.
         let was = self.known.get(&disk.name).map_or(0, |known| known.bytes);
         let Ok(found) = std::fs::metadata(path) else { return false };
@@ -335,11 +334,6 @@ pub fn remote(disk: &DiskConfig) -> Option<(&DiskConfig, &'static dyn disks::Kin
     let params = Value::Object(disk.params.clone());
     let kind = disks::kind(&disk.kind)?;
     kind.location(&params).is_some().then_some((disk, kind, params))
-}
-
-fn path_of(disk: &DiskConfig) -> Option<&Path> {
-    let is = ["file", "blockdev"].contains(&disk.kind.as_str());
-    is.then(|| disk.params.get("path").and_then(Value::as_str).map(Path::new))?
 }
 
 #[cfg(test)]

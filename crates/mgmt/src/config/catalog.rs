@@ -1,8 +1,8 @@
 //! Catalog of configurable things: every disk kind, class and driver with the schema of its
 //! parameters. The binary fills it from the registries.
 
-use super::types::{Config, DiskConfig, GeomConfig, TargetConfig};
-use crate::api::{Error, Result};
+use super::types::{Config, GeomConfig, TargetConfig};
+use crate::api::Result;
 use geom::Class;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
@@ -18,6 +18,8 @@ pub struct Entry {
     pub schema: Value,
     /// Its data is lost when it is removed (memory, modelled disks).
     pub volatile: bool,
+    /// Keys that an open bus of the kind takes over; none of other entries.
+    pub live_keys: &'static [&'static str],
     /// It may be used in `[[geom]]`; otherwise only tasting makes it.
     pub configurable: bool,
     /// A section that can be pasted into `ashlar.toml`; empty when there is none.
@@ -32,6 +34,7 @@ impl Entry {
             doc: doc.to_owned(),
             schema: schemars::schema_for!(P).to_value(),
             volatile: false,
+            live_keys: &[],
             configurable: true,
             example: String::new(),
         }
@@ -133,6 +136,12 @@ impl Catalog {
     /// Whether the removal of a bus of that kind loses the data on its disks.
     pub fn volatile_bus(&self, kind: &str) -> bool {
         self.buses.iter().any(|e| e.name == kind && e.volatile)
+    }
+
+    /// Keys that an open bus of a kind takes over.
+    pub fn live_keys(&self, kind: &str) -> &'static [&'static str] {
+        let of = self.buses.iter().find(|e| e.name == kind);
+        of.map(|e| e.live_keys).unwrap_or_default()
     }
 
     /// The settings that a section gives its geom, by its keys; null: it needs no such key.

@@ -359,17 +359,16 @@ pub(super) fn unused_sections(config: &Config) -> Vec<Problem> {
 /// One file or device is one disk: two would write beside each other. Disks that only read may
 /// share it.
 fn images(config: &Config, out: &mut Vec<Problem>) {
-    const KINDS: [&str; 2] = ["file", "blockdev"];
-    let of_kind = |d: &DiskConfig| KINDS.contains(&d.kind.as_str());
     // Paths compare without `.`. Links are followed in a plan: a file system may block.
     let mut seen: HashMap<&Path, &DiskConfig> = HashMap::new();
-    for (i, disk) in config.disk.iter().enumerate().filter(|(_, d)| of_kind(d)) {
-        let Some(path) = disk.params.get("path").and_then(Value::as_str) else { continue };
-        let first = *seen.entry(Path::new(path)).or_insert(disk);
+    for (i, disk) in config.disk.iter().enumerate() {
+        let Some(path) = disk.image() else { continue };
+        let first = *seen.entry(path).or_insert(disk);
         if disk.conflicts_with(first) {
             let text = format!(
-                "`{path}` is the disk `{}` already; give this one another file, or both \
+                "`{}` is the disk `{}` already; give this one another file, or both \
                  `read_only = true`",
+                path.display(),
                 first.name
             );
             out.push(problem("disk", i, "path", Kind::ConfigValue, text));

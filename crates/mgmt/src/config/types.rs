@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// The configuration file `ashlar.toml`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -134,32 +135,14 @@ pub struct BusConfig {
 /// Most logical units of a target that a bus looks at when its section does not say it.
 const LUNS_MAX: u64 = 16_384;
 
-/// Keys of a kind's own that a running bus takes over: by kind.
-const LIVE_KEYS: &[(&str, &[&str])] = &[
-    (
-        "iscsi",
-        &[
-            "luns_max",
-            "deadline_s",
-            "header_digest",
-            "data_digest",
-            "chap",
-            "mutual",
-            "chap_algorithms",
-        ],
-    ),
-    ("aoe", &["window", "deadline_s", "frame_life_ms", "ask_s"]),
-];
-
 impl BusConfig {
     /// Whether a running bus becomes another one without letting go of its disks: what differs are
-    /// keys that it takes over while it runs.
-    pub fn can_become(&self, to: &BusConfig) -> bool {
+    /// keys that it takes over while it runs. `live_keys`: those of its kind.
+    pub fn can_become(&self, to: &BusConfig, live_keys: &[&str]) -> bool {
         let bare = |bus: &BusConfig| {
             let mut bare = bus.clone();
             (bare.timeout_s, bare.retries, bare.request_deadline_s) = (None, None, None);
-            let live = LIVE_KEYS.iter().filter(|(kind, _)| *kind == bus.kind);
-            live.flat_map(|(_, keys)| *keys).for_each(|key| drop(bare.params.remove(*key)));
+            bare.params.retain(|key, _| !live_keys.contains(&key.as_str()));
             bare
         };
         bare(self) == bare(to)
@@ -185,6 +168,13 @@ pub struct DiskConfig {
 }
 
 impl DiskConfig {
+    /// The image file or device that is the disk; `None` for a kind without one.
+    pub fn image(&self) -> Option<&Path> {
+        const KINDS: [&str; 2] = ["file", "blockdev"];
+        let path = self.params.get("path").and_then(Value::as_str).map(Path::new);
+        path.filter(|_| KINDS.contains(&self.kind.as_str()))
+    }
+
     /// Whether its section refuses write access.
     pub fn is_read_only(&self) -> bool {
         self.params.get("read_only") == Some(&Value::Bool(true))

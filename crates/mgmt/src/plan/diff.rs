@@ -100,7 +100,7 @@ fn removals(
     for bus in &running.bus {
         match desired.bus(&bus.name) {
             None => gone.reasons.insert(bus.name.clone(), absent.clone()),
-            Some(to) if !bus.can_become(to) => {
+            Some(to) if !bus.can_become(to, catalog.live_keys(&bus.kind)) => {
                 gone.reasons.insert(bus.name.clone(), changes(bus, to))
             }
             Some(_) => None,

@@ -119,6 +119,10 @@ impl SimKind for AoeKind {
         schemars::schema_for!(AoeParams).to_value()
     }
 
+    fn live_keys(&self) -> &'static [&'static str] {
+        &["window", "deadline_s", "frame_life_ms", "ask_s"]
+    }
+
     fn example(&self) -> &'static str {
         "[[bus]]\nname = \"aoe0\"\nkind = \"aoe\"\ninterfaces = [\"eth1\", \"eth2\"]\n\
          targets = [\"565.1\"]\n"

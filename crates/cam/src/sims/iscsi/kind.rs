@@ -228,6 +228,18 @@ impl SimKind for IscsiKind {
         schemars::schema_for!(IscsiParams).to_value()
     }
 
+    fn live_keys(&self) -> &'static [&'static str] {
+        &[
+            "luns_max",
+            "deadline_s",
+            "header_digest",
+            "data_digest",
+            "chap",
+            "mutual",
+            "chap_algorithms",
+        ]
+    }
+
     fn example(&self) -> &'static str {
         "[[bus]]\nname = \"iscsi0\"\nkind = \"iscsi\"\n\
          portals = [\"10.0.0.1:3260\", \"10.0.1.1:3260\"]\n\

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cam::Bus;
+use cam::{Bus, CAM_CLASS};
 use geom::Severity;
 use mgmt::api::{Error, Kind, Level, Result};
 use mgmt::config::{self, BusConfig, TargetConfig, secret};
@@ -44,7 +44,7 @@ fn open(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<Value> {
     let asked = json!({
         "kind": bus.kind, "params": params, "names": bus.names, "bounds": bounds(bus),
     });
-    control_loop.call_verb("cam", "attach", &bus.name, &asked)
+    control_loop.call_verb(CAM_CLASS, "attach", &bus.name, &asked)
 }
 
 /// Reads the secrets of a bus again: its next login proves itself with them.
@@ -108,7 +108,7 @@ fn repeat_verb(
             return Ok(None);
         }
         let again = so_far["again"].clone();
-        done = control_loop.call_verb("cam", verb, on, &again)?;
+        done = control_loop.call_verb(CAM_CLASS, verb, on, &again)?;
     }
     Ok(Some(done))
 }
@@ -117,7 +117,7 @@ fn repeat_verb(
 pub fn remove(control_loop: &mut ControlLoop, name: &str) -> Result<()> {
     control_loop.exports.files.forget(FileSection::Bus(name.to_owned()));
     match control_loop.cam.bus(name) {
-        Some(_) => control_loop.call_verb("cam", "detach", name, &Value::Null).map(drop),
+        Some(_) => control_loop.call_verb(CAM_CLASS, "detach", name, &Value::Null).map(drop),
         None => Ok(()),
     }
 }
@@ -127,7 +127,7 @@ pub fn remove(control_loop: &mut ControlLoop, name: &str) -> Result<()> {
 pub fn rescan_target(control_loop: &mut ControlLoop, target: &TargetConfig) {
     for number in control_loop.exports.local_buses(target) {
         let only = json!({ "buses": [number.to_string()] });
-        let asked = control_loop.call_verb("cam", "rescan", "", &only);
+        let asked = control_loop.call_verb(CAM_CLASS, "rescan", "", &only);
         match asked.and_then(|done| repeat_verb(control_loop, "rescan", "", done)) {
             Ok(Some(_)) => {}
             Ok(None) => {
@@ -158,7 +158,7 @@ fn resolve(params: &mut Map<String, Value>) -> Result<()> {
 pub fn attach_disk(control_loop: &mut ControlLoop, params: &Value) -> Result<Value> {
     let name = params["name"].as_str().unwrap_or("");
     if params.get("ticket").is_some() {
-        let done = control_loop.call_verb("cam", "attach", name, params)?;
+        let done = control_loop.call_verb(CAM_CLASS, "attach", name, params)?;
         return Ok(attached(control_loop, name, done));
     }
     let words = params["params"].as_array().into_iter().flatten().filter_map(Value::as_str);

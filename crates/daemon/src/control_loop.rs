@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use bio::Errno;
 use bio::sync::Mutex;
-use cam::CamClass;
+use cam::{CAM_CLASS, CamClass};
 use classes::part::request::Show;
+use disks::DISK_CLASS;
 use geom::{CLEAN_RECORDS_DEADLINE, Class, Create, GeomId, GraphControl, ProviderId, Topology};
 use mgmt::Outcome;
 use mgmt::api::{Error, Kind, Level, Result};
@@ -215,13 +216,12 @@ impl ControlLoop {
             Action::RemoveBus { bus } => buses::remove(self, &bus.name),
             Action::CreateDisk { disk } => self.create_disk(disk, false),
             Action::RemoveDisk { disk } => {
-                let done = self.destroy("disk", &disk.name);
+                let done = self.destroy(DISK_CLASS, &disk.name);
                 done.inspect(|()| self.forget_disk(&disk.name))
             }
             Action::GrowDisk { to, .. } => {
-                let size = to.params.get("size").cloned().unwrap_or(Value::Null);
-                let params = serde_json::json!({ "size": size });
-                self.call_verb("disk", "resize", &to.name, &params).map(drop)
+                let params = json!({ "size": to.params.get("size") });
+                self.call_verb(DISK_CLASS, "resize", &to.name, &params).map(drop)
             }
             Action::IdentifyDisk { to, .. } => self.identify_disk(to),
             Action::RenameDisk { from, to } => self.rename_disk(&from.name, &to.name),
@@ -290,7 +290,7 @@ impl ControlLoop {
     fn is_back(&self, disk: &DiskConfig) -> bool {
         let is_remote = crate::reattach::remote(disk).is_some();
         let topology = &self.control.topology;
-        let Some(geom) = topology.find_geom("disk", &disk.name) else { return false };
+        let Some(geom) = topology.find_geom(DISK_CLASS, &disk.name) else { return false };
         is_remote && self.config().disk.contains(disk) && !topology.providers_of(geom).is_empty()
     }
 
@@ -301,13 +301,13 @@ impl ControlLoop {
         }
         if self.control.topology.find(&disk.name).is_none() {
             // The remains of a lost disk hold its file.
-            self.destroy("disk", &disk.name)?;
+            self.destroy(DISK_CLASS, &disk.name)?;
         }
         let mut params = disk.params.clone();
         params.insert("kind".into(), Value::String(disk.kind.clone()));
         let params = Value::Object(params);
         let files = Files::of_disk(disk);
-        let (class, returns) = (self.class("disk", "create disk")?, &self.reattach);
+        let (class, returns) = (self.class(DISK_CLASS, "create disk")?, &self.reattach);
         let request = Create { name: &disk.name, members: &[], params: &params };
         let made = self.control.call(|t| {
             let geom = class.create(t, &request)?;
@@ -323,7 +323,7 @@ impl ControlLoop {
     /// Renames a disk and the providers named after it, without disturbing their users.
     fn rename_disk(&mut self, from: &str, to: &str) -> Result<()> {
         let op = "rename disk";
-        let names = self.control.call(|t| t.rename("disk", from, to));
+        let names = self.control.call(|t| t.rename(DISK_CLASS, from, to));
         let names = names.map_err(|e| from_geom(op, from, e))?;
         self.exports.rename(&names);
         self.layouts.rename(&names);
@@ -543,19 +543,19 @@ impl ControlLoop {
         if (class, verb) == ("part", "show") {
             return self.part_show(params);
         }
-        if (class, verb) == ("lun", "clear-reservations") {
+        if (class, verb) == (engine::lun::CLASS, "clear-reservations") {
             let name = params.get("name").and_then(Value::as_str).unwrap_or("");
             self.exports.clear_reservations(name)?;
             self.note(Level::Warn, name, "its reservations were cleared by hand".to_owned());
             return Ok(Value::Null);
         }
-        if (class, verb) == ("lun", "forget-name") {
+        if (class, verb) == (engine::lun::CLASS, "forget-name") {
             return self.forget_name(params);
         }
-        if class == "lun" {
+        if class == engine::lun::CLASS {
             return self.tray_verb(verb, params);
         }
-        if (class, verb) == ("cam", "attach") {
+        if (class, verb) == (CAM_CLASS, "attach") {
             return buses::attach_disk(self, params);
         }
         let mut params = params.as_object().cloned().unwrap_or_default();
@@ -590,7 +590,7 @@ impl ControlLoop {
             ("part", "backup", _) => {}
             // A verb with a text to read is a question too, and so is one that is unfinished.
             _ if done.get("text").is_some() || done.get("unfinished").is_some() => {}
-            ("part" | "fs", _, Some(message)) => {
+            ("part" | fileserver::FS_CLASS, _, Some(message)) => {
                 let message = message.lines().collect::<Vec<_>>().join(", ");
                 self.note(Level::Info, &on, format!("{class} {verb}: {message}{waits}"));
             }
@@ -665,7 +665,7 @@ impl ControlLoop {
         if let Some(lacks) = spec.and_then(|spec| spec.missing_words(class, on, params)) {
             return Err(Error::new(Kind::Usage, &op, lacks));
         }
-        if (class, verb) == ("disk", "resize")
+        if (class, verb) == (DISK_CLASS, "resize")
             && let Some(bytes) = params.get("size").and_then(Value::as_u64)
         {
             self.may_grow(on, bytes)?;
@@ -676,7 +676,7 @@ impl ControlLoop {
         if done.is_ok() {
             self.keep_more_members(class, on);
         }
-        if (class, verb) == ("disk", "resize") {
+        if (class, verb) == (DISK_CLASS, "resize") {
             self.reattach.record_identity(&self.control.topology, on);
         }
         done.map_err(|e| from_geom(&op, on, e))

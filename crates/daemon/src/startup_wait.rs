@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use cam::CamClass;
+use engine::lun;
 use geom::{Class, GraphControl, ProviderId, Topology};
 use serde_json::Value;
 
@@ -18,9 +19,6 @@ pub const START_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// How often buses are looked at meanwhile.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-
-/// Logical units: they use providers and have none themselves.
-const UNITS: &str = "lun";
 
 /// When to stop waiting for what may still come, ns of the cores' clock.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +87,6 @@ fn wait_for(
 fn is_forming(control: &GraphControl) -> bool {
     control.topology.view(0).iter().any(|g| {
         let waits = !g.consumers.is_empty() && g.providers.is_empty();
-        waits && !g.withering && g.class != UNITS
+        waits && !g.withering && g.class != lun::CLASS
     })
 }

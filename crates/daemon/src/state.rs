@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use bio::{Attr, Op};
+use disks::DISK_CLASS;
 use drivers::Driver;
 use engine::CommandState;
 use engine::lun::space_usage_of;
@@ -68,10 +69,10 @@ pub fn state(from: &Sources<'_>) -> SystemState {
     let geoms = from.topology.view(from.now_ns);
     let disk_geoms: HashMap<&str, &GeomView> = geoms
         .iter()
-        .filter(|g| g.class == "disk" && !g.withering)
+        .filter(|g| g.class == DISK_CLASS && !g.withering)
         .map(|g| (g.name.as_str(), g))
         .collect();
-    let disks = from.config.disk.iter().map(|d| ("disk", d.name.as_str()));
+    let disks = from.config.disk.iter().map(|d| (DISK_CLASS, d.name.as_str()));
     let layers = from.config.geom.iter().map(|g| (g.class.as_str(), g.name.as_str()));
     let configured: HashSet<(&str, &str)> = disks.chain(layers).collect();
     let mut state = SystemState {

@@ -1,5 +1,6 @@
 //! Check of a plan's step in advance, by names.
 
+use disks::DISK_CLASS;
 use geom::{GeomId, Topology};
 use mgmt::api::{Error, Kind, Result};
 use mgmt::plan::{Action, Step};
@@ -32,7 +33,9 @@ pub fn check(
         _ => find_persistent(topology, op, name).map(drop),
     };
     match &step.action {
-        Action::RemoveDisk { disk } => is_free(topology, "disk", &disk.name, &ahead.removed_geoms),
+        Action::RemoveDisk { disk } => {
+            is_free(topology, DISK_CLASS, &disk.name, &ahead.removed_geoms)
+        }
         Action::RemoveGeom { geom } => {
             is_free(topology, &geom.class, &geom.name, &ahead.removed_geoms)
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use engine::lun;
 use geom::{Class, Holder, ProviderId};
 use mgmt::api::{Error, Kind, Result};
 use mgmt::config::{AccessConfig, Config, GeomConfig};
@@ -92,7 +93,7 @@ impl ControlLoop {
             let is_exported = names.iter().any(|name| exported.contains(name));
             ahead.removed_geoms.iter().any(is_removed)
                 || ahead.released.iter().any(lets_go)
-                || *class == "lun" && !is_exported
+                || *class == lun::CLASS && !is_exported
         };
         let Some(holder) = topology.holder_of(on, &is_leaving) else { return Ok(()) };
         let (why, next) = describe(name, &holder, &access);
@@ -144,7 +145,7 @@ fn describe(name: &str, holder: &Holder, access: &[AccessConfig]) -> (String, St
         let lun = group.luns.iter().find(|(_, lun)| lun.provider == *geom)?;
         Some((*lun.0, group.target.clone(), group.group.clone()))
     };
-    if *class == "lun"
+    if *class == lun::CLASS
         && let Some((lun, target, group)) = access.iter().find_map(of)
     {
         return (

@@ -2,7 +2,7 @@
 //! new content.
 
 use disks::DiskClass;
-use fileserver::FsClass;
+use fileserver::{FS_CLASS, FsClass};
 use mgmt::api::{Error, Kind, Result};
 use mgmt::config::{Config, GeomConfig};
 use mgmt::plan::FileSection;
@@ -70,7 +70,7 @@ impl ControlLoop {
 
     /// Records the files with which a geom was made.
     pub(super) fn keep_files(&self, geom: &GeomConfig, files: Files) {
-        if geom.class == "fs" {
+        if geom.class == FS_CLASS {
             self.exports.files.set_own(FileSection::Fs(geom.name.clone()), files);
         }
     }
@@ -83,7 +83,7 @@ impl ControlLoop {
 
     /// A geom is removed.
     pub(super) fn forget_files(&self, geom: &GeomConfig) {
-        if geom.class == "fs" {
+        if geom.class == FS_CLASS {
             self.exports.files.forget(FileSection::Fs(geom.name.clone()));
         }
     }

@@ -3,15 +3,13 @@
 //! appears later.
 
 use classes::guard;
+use engine::lun;
 use engine::state_store::RecordKind as Record;
 use engine::{PROTECTION_MAGIC, ProtectionSpec};
 use geom::GraphControl;
 use mgmt::api::{Error, Kind, Result};
 
 use super::Exports;
-
-/// The class in whose name the guard looks.
-const GUARD_CLASS: &str = "lun";
 
 impl Exports {
     /// Refuses a unit whose protection information would be made now, over existing data at the end
@@ -31,11 +29,11 @@ impl Exports {
         // Of a provider that has grown since the record says where it is.
         let kept = self.registry.state_store().load(serial, Record::Protection);
         if kept.is_ok_and(|record| record.is_some_and(|bytes| !bytes.is_empty()))
-            || guard::ends_with(control, GUARD_CLASS, name, PROTECTION_MAGIC).is_ok_and(|is| is)
+            || guard::ends_with(control, lun::CLASS, name, PROTECTION_MAGIC).is_ok_and(|is| is)
         {
             return Ok(());
         }
-        let by = guard::Requester { class: GUARD_CLASS, geom: name, force: false };
+        let by = guard::Requester { class: lun::CLASS, geom: name, force: false };
         let Ok(Some(held)) = guard::holds(control, by, name) else { return Ok(()) };
         let why = format!("contains {held}, and protection information would overwrite its end");
         let next = format!(

@@ -1,7 +1,7 @@
 //! Verbs to clap commands: one argument, one option.
 
 use super::classes::ClassVerbs;
-use super::words::with_common_verbs;
+use super::words::{OWN_CLASS, with_common_verbs};
 use crate::api::Exit;
 use crate::verbs::{Entry, GROUPS, VERBS};
 use clap::builder::PossibleValuesParser;
@@ -36,7 +36,7 @@ pub fn command(classes: &[ClassVerbs]) -> Command {
                 of = of.subcommand(subcommand(verb));
             }
         }
-        root = root.subcommand(if *group == "part" { with_common_verbs(of) } else { of });
+        root = root.subcommand(if *group == OWN_CLASS { with_common_verbs(of) } else { of });
     }
     classes.iter().fold(root, |root, class| root.subcommand(class.command()))
 }

@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
 
 /// A class that has commands of its own in the table of verbs.
-const OWN_CLASS: &str = "part";
+pub(super) const OWN_CLASS: &str = "part";
 
 fn is_class(classes: &[ClassVerbs], name: &str) -> bool {
     name == OWN_CLASS || classes.iter().any(|class| class.name == name)

@@ -2,12 +2,12 @@
 
 use bio::Errno;
 use geom::{
-    Create, Error, GeomId, GraphControl, Local, NoParams, ProviderId, TasteOutcome, Taster,
-    Topology, Typed,
+    ClassVerb, Create, Error, GeomId, GraphControl, Local, NoParams, ProviderId, TasteOutcome,
+    Taster, Topology, Typed,
 };
 
 use super::geom::{PartGeom, TableLocation};
-use super::{DEPTH_MAX, Kind, PartError, PartErrorKind, Scheme, Table, TableContext, step};
+use super::{DEPTH_MAX, Kind, PartError, PartErrorKind, Scheme, Table, TableContext, step, verbs};
 use crate::probe::Sectors;
 use crate::probe_io::drive;
 
@@ -85,6 +85,7 @@ impl Typed for PartClass {
     const NAME: &'static str = NAME;
     const DOC: &'static str =
         "Shows the partitions of a table (GPT, MBR, EBR) as providers, and edits the table.";
+    const VERBS: &'static [ClassVerb<PartClass>] = verbs::VERBS;
     const CREATABLE: bool = false;
     const TASTES: bool = true;
     const ONLY_SHOWS: bool = true;
@@ -153,6 +154,7 @@ impl Typed for PartClass {
         on: &str,
         params: &serde_json::Value,
     ) -> Result<serde_json::Value, Error> {
-        super::verbs::run(control, verb, on, params)
+        let params = verbs::normalised(verb, on, params)?;
+        geom::call(verbs::VERBS, self, control, (verb, ""), &params)
     }
 }

@@ -3,7 +3,7 @@
 //! The pure half does no I/O. A table is read by [`step`] from sectors that the caller reads,
 //! edited as a value ([`Table::add`] and the others answer a new table), and written by carrying
 //! out a [`WritePlan`] that no power cut can turn into no table (`write_plan.rs`, W1 to W5). The
-//! class on top of it ([`PartClass`]: class.rs, geom.rs, verbs.rs, commit.rs, create.rs) reads and
+//! class on top of it ([`PartClass`]: class.rs, geom.rs, verbs/, commit.rs, create.rs) reads and
 //! writes the media and shows the partitions as providers.
 //!
 //! ```text

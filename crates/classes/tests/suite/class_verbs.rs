@@ -319,7 +319,10 @@ fn create_overwrites_existing_content_only_on_request() {
         assert_eq!(w.refused("create", "ada0", params).0, kind);
     }
     assert_eq!(w.refused("create", "nix", json!({ "scheme": "gpt" })).0, Errno::NoEnt);
-    assert_eq!(w.refused("frobnicate", "ada0", json!({})).0, Errno::Inval);
+    let (_, what) = w.refused("create", "ada0", json!({ "ovrwrite": true }));
+    let takes = "`ovrwrite`; it takes commit, entries, overwrite, provider, scheme";
+    assert_eq!(what, format!("part create has no {takes}"));
+    assert_eq!(w.refused("frobnicate", "ada0", json!({})).0, Errno::NotSup);
     let odd = json!({ "kind": "linux-data", "size": { "bytes": 1000 } });
     assert_eq!(w.refused("add", "ada0", odd).0, Errno::Inval);
     let (mut w, disk) = World::with("dark", vec![0; MIB], 512);
@@ -426,21 +429,21 @@ fn add_warns_about_misalignment() {
 #[test]
 fn requests_in_the_form_of_the_control_path_are_accepted() {
     let (mut w, _) = World::with("ada0", vec![0; 16 * MIB], 512);
-    let mut send = |params: Value| w.verb("part", "", "", params);
-    let create = json!({ "op": "create", "provider": "ada0", "scheme": "gpt", "entries": null,
-        "overwrite": false });
-    assert_eq!(send(create).expect("create")["message"], "ada0 created");
-    let add = json!({ "op": "add", "geom": "ada0", "kind": "linux-data", "align": null,
+    let mut send = |verb: &str, params: Value| w.verb("part", verb, "", params);
+    let create =
+        json!({ "provider": "ada0", "scheme": "gpt", "entries": null, "overwrite": false });
+    assert_eq!(send("create", create).expect("create")["message"], "ada0 created");
+    let add = json!({ "geom": "ada0", "kind": "linux-data", "align": null,
         "start": null, "size": "1MiB", "index": null, "label": null });
-    let answer = send(add).expect("add");
+    let answer = send("add", add).expect("add");
     assert_eq!(answer["tables"][0]["entries"][0]["name"], "ada0p1");
     assert_eq!(answer["tables"][0]["entries"][0]["count"], 2048);
-    let answer = send(json!({ "op": "show", "geoms": [] })).expect("show");
+    let answer = send("show", json!({ "geoms": [] })).expect("show");
     assert_eq!(answer["tables"][0]["geom"], "ada0");
     assert_eq!(answer["tables"][0]["sector_bytes"], 512);
-    let destroy = json!({ "op": "destroy", "geom": "ada0", "force": true });
-    assert_eq!(send(destroy).expect("destroy")["tables"], json!([]));
-    let error = send(json!({ "op": "add", "geom": "ada0" })).expect_err("its type is missing");
+    let destroy = json!({ "geom": "ada0", "force": true });
+    assert_eq!(send("destroy", destroy).expect("destroy")["tables"], json!([]));
+    let error = send("add", json!({ "geom": "ada0" })).expect_err("its type is missing");
     assert!(error.message.contains("`type`"), "{error}");
 }
 

@@ -83,8 +83,8 @@ fn gctl_000_to_025_verbs_and_create() {
     run(
         &mut w,
         vec![
-            (0, "", "", json!({}), Refused(Errno::Inval, "expected one of")),
-            (1, "bogus", "", json!({}), Refused(Errno::Inval, "bogus")),
+            (0, "", "", json!({}), Refused(Errno::NotSup, "it has show, create")),
+            (1, "bogus", "", json!({}), Refused(Errno::NotSup, "bogus")),
             (10, "create", "", json!({ "scheme": "gpt" }), Refused(Errno::Inval, "provider")),
             (11, "create", "bogus", json!({ "scheme": "gpt" }), Refused(Errno::NoEnt, "bogus")),
             (21, "create", "md0", entries(-1), Refused(Errno::Inval, "-1")),

@@ -218,9 +218,10 @@ impl Stack {
     }
 
     /// A verb of the class `part`; `request` has its words.
-    pub fn part(&mut self, request: Value) -> Result<Value, Error> {
+    pub fn part(&mut self, mut request: Value) -> Result<Value, Error> {
         let part = self.control.topology.class("part").expect("loaded");
-        part.verb(&mut self.control, "", "", &request)
+        let op = request.as_object_mut().and_then(|all| all.remove("op")).expect("a verb");
+        part.verb(&mut self.control, op.as_str().expect("a word"), "", &request)
     }
 
     /// Partitions of a table: index, first block, blocks. A damaged table is mended first.

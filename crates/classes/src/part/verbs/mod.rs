@@ -1,60 +1,109 @@
-//! Verbs that edit: an edit in memory, then, unless the caller says `commit: false`, the writing.
+//! Verbs of the class, a file each. An edit is made in memory and then written, unless `commit` is
+//! false.
 //!
 //! Invariants
 //!  V1  A refusal changes nothing: every check comes before the first change.
 //!  V2  The disk is held r1w1e1 from the first edit to the commit or undo (geom.rs, G2).
 
-use crate::write_plan::WritePlan;
+mod add;
+mod attribute;
+mod backup;
+mod bootcode;
+mod create;
+mod delete;
+mod destroy;
+mod modify;
+mod pending;
+mod recover;
+mod resize;
+mod restore;
+mod show;
+
 use std::collections::BTreeSet;
 
 use bio::Errno;
-use geom::{Access, Error, GeomId, GraphControl, Topology};
-use serde_json::Value;
+use geom::{Access, ClassVerb, Error, GeomId, GraphControl, JsonSchema, Topology};
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
-use super::class::{NAME, damages, refusal};
-use super::commit::{commit, undo};
+use super::class::{NAME, PartClass, damages};
+use super::commit::commit;
 use super::geom::{PartGeom, TableLocation};
-use super::request::{
-    Add, Attribute, Bootcode, Delete, Destroy, EntryView, Modify, PartAnswer, Request, Resize,
-    TableName, TableView,
-};
-use super::{Table, bootcode, create, params, saved};
+use super::request::{Amount, EntryView, PartAnswer, TableView};
+use super::{PartCode, Table, params};
 use crate::slice;
+use crate::write_plan::WritePlan;
 
-/// Carries out a verb. See [`Request`] for the parameters and [`Answer`] for the answer.
-pub(super) fn run(
-    control: &mut GraphControl,
-    verb: &str,
-    on: &str,
-    given: &Value,
-) -> Result<Value, Error> {
-    let (request, now) = Request::parse(verb, on, given)?;
-    let answer = match request {
-        Request::Show(of) => show(control, &of.geoms)?,
-        Request::Create(of) => create::create(control, &of, now)?,
-        Request::Backup(of) => {
-            let backup = saved::backup(control, &of.geom)?;
-            return serde_json::to_value(backup).map_err(|e| Error::inval(e.to_string()));
-        }
-        Request::Restore(of) => saved::restore(control, &of, now)?,
-        Request::Commit(TableName { geom }) => {
-            let id = find(control, &geom)?;
-            commit(control, id)?;
-            answer(control, &geom, format!("{geom} committed"), Vec::new())
-        }
-        Request::Undo(TableName { geom }) => {
-            let id = find(control, &geom)?;
-            undo(control, id)?;
-            answer(control, &geom, format!("{geom} undone"), Vec::new())
-        }
-        other => {
-            if let Request::Bootcode(of) = &other {
-                bootcode::may_write(control, of)?;
-            }
-            edit(control, other, now)?
-        }
+pub use add::Add;
+pub use attribute::Attribute;
+pub use bootcode::Bootcode;
+pub use create::Create;
+pub use delete::Delete;
+pub use destroy::Destroy;
+pub use modify::Modify;
+pub use resize::Resize;
+pub use restore::Restore;
+pub use show::Show;
+
+/// The verbs of the class.
+pub(super) const VERBS: &[ClassVerb<PartClass>] = &[
+    ClassVerb::of::<Show>(),
+    ClassVerb::of::<Edit<Create>>(),
+    ClassVerb::of::<Edit<Add>>(),
+    ClassVerb::of::<Edit<Delete>>(),
+    ClassVerb::of::<Edit<Modify>>(),
+    ClassVerb::of::<Edit<Resize>>(),
+    ClassVerb::of::<recover::Recover>(),
+    ClassVerb::of::<Edit<Destroy>>(),
+    ClassVerb::of::<attribute::Set>(),
+    ClassVerb::of::<attribute::Unset>(),
+    ClassVerb::of::<Edit<Bootcode>>(),
+    ClassVerb::of::<backup::Backup>(),
+    ClassVerb::of::<Edit<Restore>>(),
+    ClassVerb::of::<pending::Commit>(),
+    ClassVerb::of::<pending::Undo>(),
+];
+
+/// The parameters of a change, and whether it is written at once.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
+struct Edit<P> {
+    #[serde(flatten)]
+    of: P,
+    /// Write the change at once [default: true]
+    #[serde(default)]
+    commit: Option<bool>,
+}
+
+impl<P> Edit<P> {
+    /// The parameters, and whether the change is written at once.
+    fn parts(self) -> (P, bool) {
+        (self.of, self.commit.unwrap_or(true))
+    }
+}
+
+/// Parameters as the verbs take them: `on` is the field that names the table, and `kind` another
+/// word for `type`.
+pub(super) fn normalised(verb: &str, on: &str, given: &Value) -> Result<Value, Error> {
+    let mut all = match given {
+        Value::Object(all) => all.clone(),
+        Value::Null => Map::new(),
+        _ => return Err(Error::inval(format!("part {verb}: the parameters are not an object"))),
     };
-    serde_json::to_value(answer).map_err(|e| Error::inval(e.to_string()))
+    if !all.contains_key("type")
+        && let Some(kind) = all.remove("kind")
+    {
+        all.insert("type".to_owned(), kind);
+    }
+    if !on.is_empty() {
+        let (key, named) = match verb {
+            "create" => ("provider", Value::from(on)),
+            "show" | "restore" => ("geoms", Value::from(vec![on])),
+            _ => ("geom", Value::from(on)),
+        };
+        all.entry(key).or_insert(named);
+    }
+    Ok(Value::Object(all))
 }
 
 /// The geom of the table on the provider of that name.
@@ -98,7 +147,7 @@ pub(super) struct Change {
     /// The table is a new one and unrelated to the one on the media.
     pub(super) fresh: Option<WritePlan>,
     /// Boot code of the partition.
-    pub(super) code: Option<super::PartCode>,
+    pub(super) code: Option<PartCode>,
     /// A message for each change, one per line: "ada0p3 added".
     pub(super) message: String,
 }
@@ -117,19 +166,51 @@ impl Change {
     }
 }
 
-fn edit(control: &mut GraphControl, request: Request, now: bool) -> Result<PartAnswer, Error> {
-    let name = match &request {
-        Request::Add(of) => &of.geom,
-        Request::Delete(of) => &of.geom,
-        Request::Destroy(of) => &of.geom,
-        Request::Modify(of) => &of.geom,
-        Request::Resize(of) => &of.geom,
-        Request::Recover(of) => &of.geom,
-        Request::Set(of) | Request::Unset(of) => &of.geom,
-        Request::Bootcode(of) => &of.geom,
-        _ => return Err(Error::of(Errno::Inval, "part")),
-    };
-    let name = name.clone();
+/// A table before an edit.
+struct TableBefore<'t> {
+    /// Name of the provider with the table.
+    name: &'t str,
+    table: &'t Table,
+    uses: &'t Uses,
+    /// A new unique id, if the edit needs one.
+    id: [u8; 16],
+}
+
+impl TableBefore<'_> {
+    /// The name of a partition's provider in the table before or after the edit.
+    fn part_name(&self, table: &Table, index: u32) -> String {
+        match table.entry(index) {
+            Some(entry) => format!("{}{}", self.name, table.suffix(entry)),
+            None => self.name.to_owned(),
+        }
+    }
+
+    /// An amount in the terms of the table; `what` is its parameter.
+    fn amount(&self, amount: Option<Amount>, what: &str) -> Result<Option<params::Amount>, Error> {
+        let size = self.table.media().sector_size;
+        amount.map(|amount| amount.of(size, what)).transpose()
+    }
+}
+
+/// An edit of one table.
+trait TableEdit {
+    /// Whether it needs a new unique id.
+    const NEEDS_ID: bool = false;
+
+    /// Provider with the table.
+    fn geom(&self) -> &str;
+
+    /// The table after the edit, and its message.
+    fn change(self, before: &TableBefore<'_>) -> Result<Change, Error>;
+}
+
+/// Edits a table in memory, and writes it if `at_once`.
+fn edit<E: TableEdit>(
+    control: &mut GraphControl,
+    of: E,
+    at_once: bool,
+) -> Result<PartAnswer, Error> {
+    let name = of.geom().to_owned();
     let geom = find(control, &name)?;
     let (table, uses) = with(&mut control.topology, geom, |p, t| {
         (p.table.clone(), Uses { open: p.open(t), written: p.written(t) })
@@ -138,134 +219,15 @@ fn edit(control: &mut GraphControl, request: Request, now: bool) -> Result<PartA
         let what = format!("the table of {name} is to be destroyed; commit or undo that first");
         return Err(Error::new(Errno::Perm, what));
     };
-    if matches!(request, Request::Recover(_)) && !table.is_corrupt() {
-        let message = format!("{name} is whole: recovering is not needed");
-        return Ok(answer(control, &name, message, Vec::new()));
-    }
-    let random = match request {
-        Request::Add(_) => random(control)?,
-        _ => [0; 16],
-    };
-    let change = changed(&name, &table, &uses, request, random)?;
+    let id = if E::NEEDS_ID { random(control)? } else { [0; 16] };
+    let change = of.change(&TableBefore { name: &name, table: &table, uses: &uses, id })?;
     let warnings = change.table.as_ref().and_then(|t| misaligned(&name, t, &change));
     let done = change.message.clone();
     apply(control, geom, change)?;
-    if now {
+    if at_once {
         commit(control, geom)?;
     }
     Ok(answer(control, &name, done, warnings.into_iter().collect()))
-}
-
-/// The edit itself, and its message.
-fn changed(
-    name: &str,
-    table: &Table,
-    uses: &Uses,
-    request: Request,
-    random: [u8; 16],
-) -> Result<Change, Error> {
-    let (size, open) = (table.media().sector_size, &uses.open);
-    let amount = |a: Option<super::request::Amount>, what| a.map(|a| a.of(size, what)).transpose();
-    let whole = |table: &Table, index: u32| match table.entry(index) {
-        Some(entry) => format!("{name}{}", table.suffix(entry)),
-        None => name.to_owned(),
-    };
-    let attribute = |Attribute { attribute: attrib, index, .. }: Attribute, on: bool| {
-        let word = if on { "set on" } else { "unset on" };
-        let at = index.map_or(name.to_owned(), |index| whole(table, index));
-        let spec = params::Attribute { attrib, index };
-        let next = table.attribute(&spec, on).map_err(refusal)?;
-        Ok(Change::of(next, index, format!("{} {word} {at}", spec.attrib)))
-    };
-    match request {
-        Request::Add(Add { kind, align, start, size, index, label, .. }) => {
-            let (align, start) = (amount(align, "align")?, amount(start, "start")?);
-            let spec =
-                params::Add { kind, align, start, size: amount(size, "size")?, index, label };
-            let (next, index) = table.add(&spec, random).map_err(refusal)?;
-            let done = format!("{} added", whole(&next, index));
-            Ok(Change::of(next, Some(index), done))
-        }
-        Request::Delete(Delete { index, .. }) => {
-            let next = table.delete(index, open).map_err(refusal)?;
-            Ok(Change::of(next, None, format!("{} deleted", whole(table, index))))
-        }
-        Request::Modify(Modify { index, label, kind, .. }) => {
-            let next = table.modify(&params::Modify { index, kind, label }).map_err(refusal)?;
-            let done = format!("{} modified", whole(&next, index));
-            Ok(Change::of(next, Some(index), done))
-        }
-        Request::Resize(Resize { index, align, size, .. }) => {
-            let (align, size) = (amount(align, "align")?, amount(size, "size")?);
-            let spec = params::Resize { index, align, size };
-            let next = table.resize(&spec, open).map_err(refusal)?;
-            Ok(Change::of(next, Some(index), format!("{} resized", whole(table, index))))
-        }
-        Request::Recover(_) => {
-            let next = table.recover().map_err(refusal)?;
-            Ok(Change::of(next, None, format!("{name} recovered")))
-        }
-        Request::Destroy(Destroy { force, .. }) => {
-            table.may_destroy(force, open).map_err(refusal)?;
-            let said = format!("{name} destroyed");
-            Ok(Change { table: None, touched: None, fresh: None, code: None, message: said })
-        }
-        Request::Set(of) => attribute(of, true),
-        Request::Unset(of) => attribute(of, false),
-        Request::Bootcode(Bootcode { bootcode, skip_serial, partcode, index, .. }) => {
-            let code = partition_code(table, uses, partcode, index)?;
-            let partition = code.as_ref().map(|code| whole(table, code.index()));
-            let boot = bootcode.map(|text| binary("bootcode", &text)).transpose()?;
-            let next = match (&boot, &code) {
-                (Some(boot), _) => table.boot_code(boot, skip_serial, &uses.written),
-                (None, Some(_)) if !skip_serial => Ok(table.clone()),
-                (None, Some(_)) => return Err(lacks("skip_serial is for bootcode")),
-                (None, None) => return Err(lacks("give bootcode, or partcode and index")),
-            };
-            let said = partition.map(|on| format!("partcode written to {on}"));
-            let said = said.into_iter().chain(boot.map(|_| format!("bootcode written to {name}")));
-            let said = said.collect::<Vec<_>>().join("\n");
-            Ok(Change { code, ..Change::of(next.map_err(refusal)?, None, said) })
-        }
-        _ => Err(Error::of(Errno::Inval, "part")),
-    }
-}
-
-fn lacks(what: &str) -> Error {
-    Error::inval(what)
-}
-
-fn partition_code(
-    table: &Table,
-    uses: &Uses,
-    text: Option<String>,
-    index: Option<u32>,
-) -> Result<Option<super::PartCode>, Error> {
-    match (text, index) {
-        (Some(text), Some(index)) => {
-            let code = binary("partcode", &text)?;
-            table.partition_code(index, &code, &uses.written).map(Some).map_err(refusal)
-        }
-        (Some(_), None) => {
-            Err(lacks("index (-i) is missing: which partition is partcode (-p) for?"))
-        }
-        (None, Some(_)) => Err(lacks("index (-i) is for partcode (-p), which is missing")),
-        (None, None) => Ok(None),
-    }
-}
-
-/// A binary value in text, as iSCSI has it (RFC 7143 6.1).
-fn binary(field: &str, text: &str) -> Result<Vec<u8>, Error> {
-    let mut out = vec![0; text.len()];
-    let len = match text {
-        "0b" | "0x" => 0,
-        _ => {
-            let read = wire::iscsi::decode_binary(text, &mut out).map(<[u8]>::len);
-            read.map_err(|_| lacks(&format!("{field} is neither 0b and base64 nor 0x and digits")))?
-        }
-    };
-    out.truncate(len);
-    Ok(out)
 }
 
 /// Takes an edit into memory, with the disk held and the providers as the table has them.
@@ -375,18 +337,6 @@ pub(super) fn answer(
     let geom = control.topology.find_geom(NAME, name);
     let tables = geom.and_then(|geom| view(&mut control.topology, geom)).into_iter().collect();
     PartAnswer { message, warnings, tables }
-}
-
-fn show(control: &mut GraphControl, names: &[String]) -> Result<PartAnswer, Error> {
-    let mut geoms = Vec::new();
-    for name in names {
-        geoms.push(find(control, name)?);
-    }
-    if names.is_empty() {
-        geoms.extend(control.topology.class_view(NAME, 0).iter().map(|g| g.id));
-    }
-    let tables = geoms.into_iter().filter_map(|g| view(&mut control.topology, g)).collect();
-    Ok(PartAnswer { tables, ..PartAnswer::default() })
 }
 
 fn view(topology: &mut Topology, geom: GeomId) -> Option<TableView> {

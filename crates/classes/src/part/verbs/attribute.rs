@@ -1,0 +1,78 @@
+//! The `set` and `unset` verbs: attributes of a partition or table.
+
+use geom::{Error, GraphControl, Verb};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Change, Edit, PartAnswer, TableBefore, TableEdit, edit, params};
+use crate::part::class::{PartClass, refusal};
+
+/// An attribute of a partition, or of the table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Attribute {
+    /// Provider with the table.
+    pub geom: String,
+    /// `bootme`, `active`, ...
+    pub attribute: String,
+    /// Index of the partition, from 1 [default: the table itself]
+    #[serde(default)]
+    #[schemars(extend("x-short" = "i"))]
+    pub index: Option<u32>,
+}
+
+/// An attribute to set.
+#[derive(Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub(super) struct Set(Edit<Attribute>);
+
+/// An attribute to unset.
+#[derive(Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub(super) struct Unset(Edit<Attribute>);
+
+/// An attribute, and its new value.
+struct AttributeEdit(Attribute, bool);
+
+impl TableEdit for AttributeEdit {
+    fn geom(&self) -> &str {
+        &self.0.geom
+    }
+
+    fn change(self, before: &TableBefore<'_>) -> Result<Change, Error> {
+        let AttributeEdit(Attribute { attribute: attrib, index, .. }, on) = self;
+        let done = if on { "set on" } else { "unset on" };
+        let at = index.map_or(before.name.to_owned(), |at| before.part_name(before.table, at));
+        let spec = params::Attribute { attrib, index };
+        let next = before.table.attribute(&spec, on).map_err(refusal)?;
+        Ok(Change::of(next, index, format!("{} {done} {at}", spec.attrib)))
+    }
+}
+
+impl Verb<PartClass> for Set {
+    const NAME: &'static str = "set";
+    const DOC: &'static str = "Set an attribute of a partition or table";
+    const POSITIONAL: &'static [&'static str] = &["geom", "attribute"];
+    const EXAMPLE: &'static str = "part set ada0 bootme --index 2";
+    const WRITES: bool = true;
+    type Answer = PartAnswer;
+
+    fn run(self, _: &PartClass, control: &mut GraphControl) -> Result<PartAnswer, Error> {
+        let (of, at_once) = self.0.parts();
+        edit(control, AttributeEdit(of, true), at_once)
+    }
+}
+
+impl Verb<PartClass> for Unset {
+    const NAME: &'static str = "unset";
+    const DOC: &'static str = "Unset an attribute of a partition or table";
+    const POSITIONAL: &'static [&'static str] = &["geom", "attribute"];
+    const EXAMPLE: &'static str = "part unset ada0 bootme --index 2";
+    const WRITES: bool = true;
+    type Answer = PartAnswer;
+
+    fn run(self, _: &PartClass, control: &mut GraphControl) -> Result<PartAnswer, Error> {
+        let (of, at_once) = self.0.parts();
+        edit(control, AttributeEdit(of, false), at_once)
+    }
+}

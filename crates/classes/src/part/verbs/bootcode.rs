@@ -1,0 +1,112 @@
+//! The `bootcode` verb: boot code of the scheme, of a partition, or both.
+
+use geom::{Error, GraphControl, Verb};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Change, Edit, PartAnswer, PartCode, Table, TableBefore, TableEdit, Uses, edit};
+use crate::part::bootcode::may_write;
+use crate::part::class::{PartClass, refusal};
+
+/// Boot code: the scheme's, a partition's, or both.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Bootcode {
+    /// Provider with the table.
+    pub geom: String,
+    /// File with the boot code of the scheme. Over the API: `0b` and its bytes in base64.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "b"))]
+    pub bootcode: Option<String>,
+    /// File for the start of a partition. Over the API: `0b` and its bytes in base64.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "p"))]
+    pub partcode: Option<String>,
+    /// Index of the partition that receives the file of -p, from 1.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "i"))]
+    pub index: Option<u32>,
+    /// Replace the disk's serial number, which is inside the boot code, with that of the file.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "N"))]
+    pub skip_serial: bool,
+    /// Name of the partition's provider, if the partition is not of a type for boot code.
+    #[serde(default)]
+    pub yes_destroy: Vec<String>,
+}
+
+impl TableEdit for Bootcode {
+    fn geom(&self) -> &str {
+        &self.geom
+    }
+
+    fn change(self, before: &TableBefore<'_>) -> Result<Change, Error> {
+        let Bootcode { bootcode, skip_serial, partcode, index, .. } = self;
+        let TableBefore { name, table, uses, .. } = *before;
+        let code = partition_code(table, uses, partcode, index)?;
+        let partition = code.as_ref().map(|code| before.part_name(table, code.index()));
+        let boot = bootcode.map(|text| binary("bootcode", &text)).transpose()?;
+        let next = match (&boot, &code) {
+            (Some(boot), _) => table.boot_code(boot, skip_serial, &uses.written),
+            (None, Some(_)) if !skip_serial => Ok(table.clone()),
+            (None, Some(_)) => return Err(lacks("skip_serial is for bootcode")),
+            (None, None) => return Err(lacks("give bootcode, or partcode and index")),
+        };
+        let said = partition.map(|on| format!("partcode written to {on}"));
+        let said = said.into_iter().chain(boot.map(|_| format!("bootcode written to {name}")));
+        let said = said.collect::<Vec<_>>().join("\n");
+        Ok(Change { code, ..Change::of(next.map_err(refusal)?, None, said) })
+    }
+}
+
+impl Verb<PartClass> for Edit<Bootcode> {
+    const NAME: &'static str = "bootcode";
+    const DOC: &'static str = "Write boot code to a partition table or into a partition";
+    const POSITIONAL: &'static [&'static str] = &["geom"];
+    const EXAMPLE: &'static str = "part bootcode -b /boot/boot0 ada1";
+    const WRITES: bool = true;
+    type Answer = PartAnswer;
+
+    fn run(self, _: &PartClass, control: &mut GraphControl) -> Result<PartAnswer, Error> {
+        let (of, at_once) = self.parts();
+        may_write(control, &of)?;
+        edit(control, of, at_once)
+    }
+}
+
+fn lacks(what: &str) -> Error {
+    Error::inval(what)
+}
+
+fn partition_code(
+    table: &Table,
+    uses: &Uses,
+    text: Option<String>,
+    index: Option<u32>,
+) -> Result<Option<PartCode>, Error> {
+    match (text, index) {
+        (Some(text), Some(index)) => {
+            let code = binary("partcode", &text)?;
+            table.partition_code(index, &code, &uses.written).map(Some).map_err(refusal)
+        }
+        (Some(_), None) => {
+            Err(lacks("index (-i) is missing: which partition is partcode (-p) for?"))
+        }
+        (None, Some(_)) => Err(lacks("index (-i) is for partcode (-p), which is missing")),
+        (None, None) => Ok(None),
+    }
+}
+
+/// A binary value in text, as iSCSI has it (RFC 7143 6.1).
+fn binary(field: &str, text: &str) -> Result<Vec<u8>, Error> {
+    let mut out = vec![0; text.len()];
+    let len = match text {
+        "0b" | "0x" => 0,
+        _ => {
+            let read = wire::iscsi::decode_binary(text, &mut out).map(<[u8]>::len);
+            read.map_err(|_| lacks(&format!("{field} is neither 0b and base64 nor 0x and digits")))?
+        }
+    };
+    out.truncate(len);
+    Ok(out)
+}

@@ -1,0 +1,42 @@
+//! The `create` verb: makes an empty table.
+
+use geom::{Error, GraphControl, Verb};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Edit, PartAnswer};
+use crate::part::class::PartClass;
+use crate::part::create::create;
+
+/// A new, empty table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Create {
+    /// Provider that receives the table.
+    pub provider: String,
+    /// Scheme: gpt, mbr, bsd (in an MBR partition of type freebsd), or ebr (in one of type ebr).
+    #[schemars(extend("x-short" = "s"))]
+    pub scheme: String,
+    /// Number of slots of the table [default: that of the scheme]
+    #[serde(default)]
+    #[schemars(extend("x-short" = "n"))]
+    pub entries: Option<u32>,
+    /// Whether an existing table, label or file system may be overwritten.
+    #[serde(default)]
+    #[schemars(extend("x-hidden" = true))]
+    pub overwrite: bool,
+}
+
+impl Verb<PartClass> for Edit<Create> {
+    const NAME: &'static str = "create";
+    const DOC: &'static str = "Create an empty partition table";
+    const POSITIONAL: &'static [&'static str] = &["provider"];
+    const EXAMPLE: &'static str = "part create ada0 --scheme gpt";
+    const WRITES: bool = true;
+    type Answer = PartAnswer;
+
+    fn run(self, _: &PartClass, control: &mut GraphControl) -> Result<PartAnswer, Error> {
+        let (of, at_once) = self.parts();
+        create(control, &of, at_once)
+    }
+}

@@ -1,0 +1,46 @@
+//! The `destroy` verb: removes a table.
+
+use geom::{Error, GraphControl, Verb};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Change, Edit, PartAnswer, TableBefore, TableEdit, edit};
+use crate::part::class::{PartClass, refusal};
+
+/// A table to be removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Destroy {
+    /// Provider with the table.
+    pub geom: String,
+    /// Destroy the table even if it has partitions.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "F"))]
+    pub force: bool,
+}
+
+impl TableEdit for Destroy {
+    fn geom(&self) -> &str {
+        &self.geom
+    }
+
+    fn change(self, before: &TableBefore<'_>) -> Result<Change, Error> {
+        before.table.may_destroy(self.force, &before.uses.open).map_err(refusal)?;
+        let message = format!("{} destroyed", before.name);
+        Ok(Change { table: None, touched: None, fresh: None, code: None, message })
+    }
+}
+
+impl Verb<PartClass> for Edit<Destroy> {
+    const NAME: &'static str = "destroy";
+    const DOC: &'static str = "Destroy a partition table";
+    const POSITIONAL: &'static [&'static str] = &["geom"];
+    const EXAMPLE: &'static str = "part destroy ada0 --yes-destroy ada0";
+    const WRITES: bool = true;
+    type Answer = PartAnswer;
+
+    fn run(self, _: &PartClass, control: &mut GraphControl) -> Result<PartAnswer, Error> {
+        let (of, at_once) = self.parts();
+        edit(control, of, at_once)
+    }
+}

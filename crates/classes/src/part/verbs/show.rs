@@ -1,0 +1,36 @@
+//! The `show` verb: partition tables.
+
+use geom::{Error, GraphControl, Verb};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{PartAnswer, find, view};
+use crate::part::class::{NAME, PartClass};
+
+/// Tables to show.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Show {
+    /// Names of providers with tables; empty: all.
+    #[serde(default)]
+    pub geoms: Vec<String>,
+}
+
+impl Verb<PartClass> for Show {
+    const NAME: &'static str = "show";
+    const POSITIONAL: &'static [&'static str] = &["geoms"];
+    const EXAMPLE: &'static str = "part show ada0";
+    type Answer = PartAnswer;
+
+    fn run(self, _: &PartClass, control: &mut GraphControl) -> Result<PartAnswer, Error> {
+        let mut geoms = Vec::new();
+        for name in &self.geoms {
+            geoms.push(find(control, name)?);
+        }
+        if self.geoms.is_empty() {
+            geoms.extend(control.topology.class_view(NAME, 0).iter().map(|g| g.id));
+        }
+        let tables = geoms.into_iter().filter_map(|g| view(&mut control.topology, g)).collect();
+        Ok(PartAnswer { tables, ..PartAnswer::default() })
+    }
+}

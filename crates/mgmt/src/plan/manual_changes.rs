@@ -190,9 +190,8 @@ mod tests {
             params: serde_json::Map::new(),
         };
         let catalog = catalog();
-        let now = |configured: &[&str], has: &[&str]| {
-            members(&geom(configured), &state(has), &catalog)
-        };
+        let now =
+            |configured: &[&str], has: &[&str]| members(&geom(configured), &state(has), &catalog);
         assert_eq!(now(&["d0", "d1"], &["d1", "d0"]), None);
         assert_eq!(now(&["d0", "d9"], &["d0"]), None, "one is away");
         let both = |a: &str, b: &str| Some(vec![a.to_owned(), b.to_owned()]);

@@ -100,8 +100,8 @@ pub(super) fn differ_in_settings(
     state: &SystemState,
     catalog: &Catalog,
 ) -> bool {
-    let members = from.members == to.members
-        || members(from, state, catalog).as_ref() == Some(&to.members);
+    let members =
+        from.members == to.members || members(from, state, catalog).as_ref() == Some(&to.members);
     let known = !catalog.settings(from).is_empty();
     known && members && same_structure(from, to, catalog)
 }

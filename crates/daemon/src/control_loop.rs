@@ -2,6 +2,7 @@
 
 mod changing;
 mod checking;
+mod cleaning;
 mod guarding;
 mod hotplug;
 mod members;
@@ -18,7 +19,7 @@ use bio::sync::Mutex;
 use cam::{CAM_CLASS, CamClass};
 use classes::part::request::Show;
 use disks::DISK_CLASS;
-use geom::{CLEAN_RECORDS_DEADLINE, Class, Create, GeomId, GraphControl, ProviderId, Topology};
+use geom::{Class, Create, GraphControl, ProviderId};
 use mgmt::Outcome;
 use mgmt::api::{Error, Kind, Level, Result};
 use mgmt::config::{
@@ -166,7 +167,10 @@ impl ControlLoop {
             Change::CheckModify(change, ahead, to) => {
                 drop(to.send(self.check_modify(&change.0, &change.1, &ahead)));
             }
-            Change::Adopt(geoms, to) => drop(to.send(self.adopt_geoms(&geoms))),
+            Change::Adopt(geoms, to) => {
+                self.adopt_geoms(&geoms);
+                let _ = to.send(());
+            }
             Change::RetryLater(action, to) => {
                 self.retry_later(&action);
                 let _ = to.send(());
@@ -428,20 +432,6 @@ impl ControlLoop {
             self.clean_records(|_, asked| asked == geom);
         }
         self.control.call(|t| found.destroy(t, geom, false)).map_err(|e| from_geom(&op, name, e))
-    }
-
-    /// Records become clean, so that the next start finds nothing to repair.
-    fn clean_records(&mut self, which: impl Fn(&Topology, GeomId) -> bool) {
-        for name in self.control.clean_records(CLEAN_RECORDS_DEADLINE, which) {
-            let most = CLEAN_RECORDS_DEADLINE.as_secs();
-            let text = format!("{name}: records are not clean after {most} s: a disk hangs");
-            self.note(Level::Warn, &name, text);
-        }
-    }
-
-    /// Writes clean records of geoms that a change has closed, before its answer.
-    fn clean_closed(&mut self) {
-        self.clean_records(|t, geom| !t.geom_is_open(geom));
     }
 
     fn groups(&mut self, action: &Action) -> Result<Vec<Deferred>> {

@@ -28,7 +28,7 @@ fn section_change(section: &str, key: &str) -> Option<&'static str> {
     Some(match (section, key) {
         ("daemon", _) => AT_START,
         ("bus", "kind" | "name") => BUS_AGAIN,
-        ("bus", _) => bus_change("", key),
+        ("bus", _) => bus_change(&[], key),
         ("disk", "kind") => DISK_AGAIN,
         ("disk", "name") => "live for a disk with a path; otherwise disk removed and added",
         ("geom", "class" | "name" | "provider") => GEOM_AGAIN,
@@ -70,9 +70,9 @@ fn unit_change(key: &str) -> Option<&'static str> {
     })
 }
 
-/// The effect of a key of a bus of that kind, or of every kind.
-fn bus_change(kind: &str, key: &str) -> &'static str {
-    let bare = BusConfig { kind: kind.to_owned(), ..BusConfig::default() };
+/// The effect of a key of a bus whose kind takes over `live_keys` while it runs.
+fn bus_change(live_keys: &[&str], key: &str) -> &'static str {
+    let bare = BusConfig::default();
     let mut edited = bare.clone();
     match key {
         "timeout_s" => edited.timeout_s = Some(1),
@@ -80,14 +80,14 @@ fn bus_change(kind: &str, key: &str) -> &'static str {
         "request_deadline_s" => edited.request_deadline_s = Some(1),
         key => drop(edited.params.insert(key.to_owned(), Value::Null)),
     }
-    if bare.can_become(&edited) { LIVE } else { BUS_AGAIN }
+    if bare.can_become(&edited, live_keys) { LIVE } else { BUS_AGAIN }
 }
 
 /// The effect of a key of a kind, class or driver.
 fn kind_change(section: &str, entry: &Entry, key: &str, catalog: &Catalog) -> &'static str {
     let kind = entry.name.as_str();
     match section {
-        "bus" => match bus_change(kind, key) {
+        "bus" => match bus_change(entry.live_keys, key) {
             BUS_AGAIN if entry.volatile => DATA_LOST,
             change => change,
         },
@@ -224,8 +224,8 @@ mod tests {
 
     #[test]
     fn effects_of_kinds_are_those_of_the_plan() {
-        assert_eq!(bus_change("aoe", "window"), LIVE);
-        assert_eq!(bus_change("aoe", "interfaces"), BUS_AGAIN);
+        assert_eq!(bus_change(&["window"], "window"), LIVE);
+        assert_eq!(bus_change(&["window"], "interfaces"), BUS_AGAIN);
         assert_eq!(section_change("bus", "retries"), Some(LIVE));
         assert_eq!(section_change("bus", "names"), Some(BUS_AGAIN));
         assert_eq!(section_change("bus", "nothing"), Some(BUS_AGAIN));

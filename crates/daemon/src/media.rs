@@ -54,7 +54,8 @@ pub fn check_all(disks: &[DiskConfig]) -> Vec<Error> {
     let made: Vec<Action> =
         disks.iter().map(|disk| Action::CreateDisk { disk: disk.clone() }).collect();
     let alone = disks.iter().filter_map(|disk| check_section(disk).err());
-    let together = refused(&[], made.iter(), Vec::new).into_iter().map(|(_, error)| error);
+    let none_open = || Ok(Vec::new());
+    let together = refused(&[], made.iter(), none_open).into_iter().map(|(_, error)| error);
     alone.chain(together).collect()
 }
 
@@ -122,7 +123,7 @@ impl<'a> MediumUsers<'a> {
 pub fn refused<'a>(
     running: &'a [DiskConfig],
     actions: impl Iterator<Item = &'a Action> + Clone,
-    open: impl FnOnce() -> Vec<DiskState>,
+    open: impl FnOnce() -> Result<Vec<DiskState>>,
 ) -> Vec<(usize, Error)> {
     let needs_medium = |action: &Action| match action {
         Action::CreateDisk { disk } => disk.params.contains_key("path"),
@@ -204,13 +205,14 @@ fn shared(disk: &DiskConfig, other: &DiskConfig) -> Error {
 /// Those whose medium stays locked.
 fn refused_by_locks(
     mut wanted: Vec<Wanted<'_>>,
-    open: impl FnOnce() -> Vec<DiskState>,
+    open: impl FnOnce() -> Result<Vec<DiskState>>,
 ) -> Vec<(usize, Error)> {
     wanted.retain(|one| one.check_lock().is_err());
     if wanted.is_empty() {
         return Vec::new();
     }
-    let open = open();
+    // Without an answer, own locks and those of other programs look alike.
+    let Ok(open) = open() else { return Vec::new() };
     wanted.retain(|one| !one.is_own(&open));
     let refused = disks::still_refused(wanted, |one| one.check_lock());
     refused.into_iter().map(|(one, e)| (one.step, refusal(one.disk, e))).collect()

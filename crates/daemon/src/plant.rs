@@ -500,8 +500,8 @@ impl Plant for Daemon {
     }
 
     fn refused_media(&self, running: &[DiskConfig], steps: &[Step]) -> Vec<(usize, Error)> {
-        let disks = || self.state().map_or_else(|_| Vec::new(), |state| state.disks);
-        media::refused(running, steps.iter().map(|step| &step.action), disks)
+        let open = || self.state().map(|state| state.disks);
+        media::refused(running, steps.iter().map(|step| &step.action), open)
     }
 
     fn clash(&self, steps: &[Step]) -> Option<(usize, Error)> {

@@ -1,5 +1,5 @@
 //! Log lines about clients that are turned away: each names the peer, and their number is limited.
-//! The same line about a peer is logged once a minute, with the number of repetitions.
+//! One line a minute is logged about each peer, with the texts and the number of further ones.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -11,7 +11,6 @@ use transport::RepeatedLines;
 const LINES_MAX: u32 = 20;
 
 /// See the module.
-#[derive(Default)]
 pub(crate) struct RefusalLog {
     /// Name of the file server.
     name: String,
@@ -23,7 +22,13 @@ pub(crate) struct RefusalLog {
 
 impl RefusalLog {
     pub fn new(name: &str) -> RefusalLog {
-        RefusalLog { name: name.to_owned(), ..RefusalLog::default() }
+        RefusalLog {
+            name: name.to_owned(),
+            lines: Cell::new(0),
+            suppressed: Cell::new(0),
+            repeated: RepeatedLines::default(),
+            last: RefCell::new(None),
+        }
     }
 
     /// Logs that a client was turned away, or counts it.
@@ -53,9 +58,18 @@ impl RefusalLog {
         if unsaid > 0 {
             tracing::warn!(target: "fs", "{}: {unsaid} more clients rejected", self.name);
         }
-        self.repeated.expire(now_ns, |_, count| {
-            tracing::warn!(target: "fs", "{}: {count}", self.name);
-        });
+        self.repeated.expire(now_ns, |_, line| self.log_collected(line));
+    }
+
+    fn log_collected(&self, line: fmt::Arguments<'_>) {
+        tracing::warn!(target: "fs", "{}: {line}", self.name);
+    }
+}
+
+/// A stop loses no collected lines.
+impl Drop for RefusalLog {
+    fn drop(&mut self) {
+        self.repeated.flush(|_, line| self.log_collected(line));
     }
 }
 
@@ -85,10 +99,10 @@ mod tests {
     fn flood_of_one_client_is_one_line() {
         let journal = RefusalLog::new("main");
         for port in 1..=500 {
-            journal.log_refused(&format!("10.0.0.1:{port}"), format_args!("refused"));
+            journal.log_refused(&format!("10.0.0.1:{port}"), format_args!("refused: {port}"));
         }
         assert_eq!((journal.lines.get(), journal.suppressed.get()), (1, 0));
-        assert_eq!(journal.take_last().as_deref(), Some("10.0.0.1:500: refused"));
+        assert_eq!(journal.take_last().as_deref(), Some("10.0.0.1:500: refused: 500"));
         journal.log_refused("unix:/run/fs", format_args!("refused"));
         assert_eq!(journal.lines.get(), 2, "another peer");
     }

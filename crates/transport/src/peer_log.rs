@@ -1,4 +1,4 @@
-//! Rate-limited log lines about peers. Repetitions are counted over all cores
+//! Rate-limited log lines about peers. One line a minute is logged about each peer, over all cores
 //! ([`RepeatedLines`]); the number of lines is limited on each core.
 
 use std::cell::Cell;
@@ -94,10 +94,17 @@ impl PeerLog {
         if suppressed > 0 {
             (self.warn)(format_args!("{suppressed} more lines about bad connections left out"));
         }
-        self.repeated.expire(now_ns, |is_trouble, line| {
-            let log = if is_trouble { self.warn } else { self.info };
-            log(line);
-        });
+        self.repeated.expire(now_ns, |is_trouble, line| self.log_collected(is_trouble, line));
+    }
+
+    /// Logs the collected lines: the core ends.
+    pub fn flush(&self) {
+        self.repeated.flush(|is_trouble, line| self.log_collected(is_trouble, line));
+    }
+
+    fn log_collected(&self, is_trouble: bool, line: fmt::Arguments<'_>) {
+        let log = if is_trouble { self.warn } else { self.info };
+        log(line);
     }
 }
 
@@ -146,15 +153,20 @@ mod tests {
         let other = Address::Inet(([10, 0, 0, 8], 1).into());
         cores[0].info_about(LogSubject { peer: &other, name: "iqn.a" }, format_args!("logged in"));
         assert_eq!(lines(), ["10.0.0.7:1: no PDU", "iqn.a (10.0.0.8:1): logged in"]);
+        // A different line about the peer is collected too.
+        let about = LogSubject { peer: &peer(501), name: "iqn.b" };
+        cores[1].info_about(about, format_args!("logged in"));
         pass(1..=QUIET_S - 1);
         assert!(lines().is_empty());
         pass(QUIET_S..=QUIET_S);
-        assert_eq!(lines(), ["10.0.0.7: 499 more times in a minute: no PDU"]);
+        let more = "10.0.0.7: 500 more in the last minute: no PDU (499), iqn.b: logged in (1)";
+        assert_eq!(lines(), [more]);
         // The probes continue.
         probe(9);
         assert!(lines().is_empty());
         pass(QUIET_S + 1..=2 * QUIET_S);
-        assert_eq!(lines(), ["10.0.0.7: 1 more times in a minute: no PDU"]);
+        let more = "10.0.0.7: 1 more in the last minute: no PDU (1)";
+        assert_eq!(lines(), [more]);
         pass(2 * QUIET_S + 1..=3 * QUIET_S);
         probe(10);
         assert_eq!(
@@ -162,6 +174,9 @@ mod tests {
             ["10.0.0.7:10: no PDU"],
             "after a quiet minute a line is logged at once"
         );
+        probe(11);
+        cores.iter().for_each(PeerLog::flush);
+        assert_eq!(lines(), [more], "a stop loses no line");
     }
 
     #[test]

@@ -240,13 +240,14 @@ impl<P: Protocol> PerCore<P> {
 }
 
 /// Releases all sessions when the core ends and drops its tasks: connections and sessions refer to
-/// each other.
+/// each other. Then logs the collected lines about peers.
 struct Release<P: Protocol>(Rc<PerCore<P>>);
 
 impl<P: Protocol> Drop for Release<P> {
     fn drop(&mut self) {
         let all = self.0.connections.take();
         all.values().for_each(|conn| drop(conn.take_session()));
+        self.0.log.flush();
     }
 }
 

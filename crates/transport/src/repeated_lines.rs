@@ -1,34 +1,79 @@
-//! Memory of log lines about peers: it limits their repetition.
+//! Memory of log lines about peers: it limits them to one a minute for each peer.
 //!
-//! A port scan or an initiator that retries for ever causes the same lines again and again. Such a
-//! line is logged once a minute for each peer, with the number of repetitions. The cores of a
-//! protocol share the memory, because one peer may connect to several cores.
+//! A port scan or an initiator that retries for ever causes line after line. The first line about
+//! a peer is logged at once. Further ones within a minute are collected: equal texts are counted,
+//! and all of them are one line when the minute is over. The cores of a protocol share the memory,
+//! because one peer may connect to several cores.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::collections::btree_map::Entry;
+use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bio::sync::Mutex;
 
-/// Time in which a line about a peer is logged once, ns.
+/// Time in which one line about a peer is logged, ns.
 pub(crate) const QUIET_NS: u64 = 60_000_000_000;
 
-/// Lines that are remembered; further ones are not recognised when they are repeated.
+/// Peers that are remembered; lines about further ones are not collected.
 const REMEMBERED_MAX: usize = 1024;
 
-/// Different warnings about one peer in [`QUIET_NS`]; further ones are only counted.
-const PEER_WARNINGS_MAX: usize = 16;
+/// Different texts that are collected about one peer in [`QUIET_NS`]; further ones are counted.
+const TEXTS_MAX: usize = 16;
 
-/// Text of those that are only counted.
-const OTHERS: &str = "other warnings";
+/// Bytes of the texts that are collected about one peer; texts beyond it are counted. The whole
+/// line stays below the limit of a log line.
+const TEXT_BYTES_MAX: usize = 4096;
 
-/// A line that was logged.
-struct Logged {
-    /// The time at which it is forgotten, ns.
+/// Name of the texts that are only counted.
+const OTHERS: &str = "other lines";
+
+/// Lines about a peer since the last one that was logged.
+struct Collected {
+    /// The time at which they are logged, ns.
     until_ns: u64,
-    /// Repetitions since.
-    more: u64,
+    /// Texts and how often each occurred, in the order of their first occurrence.
+    texts: Vec<(String, u64)>,
+    /// Lines whose text is not in `texts`.
+    others: u64,
+    /// Whether one of them is a warning.
     is_trouble: bool,
+}
+
+impl Collected {
+    fn new(until_ns: u64) -> Collected {
+        Collected { until_ns, texts: Vec::new(), others: 0, is_trouble: false }
+    }
+
+    fn add(&mut self, text: String, is_trouble: bool) {
+        self.is_trouble |= is_trouble;
+        if let Some((_, times)) = self.texts.iter_mut().find(|(known, _)| *known == text) {
+            *times += 1;
+            return;
+        }
+        let bytes: usize = self.texts.iter().map(|(known, _)| known.len()).sum();
+        if self.texts.len() < TEXTS_MAX && bytes + text.len() <= TEXT_BYTES_MAX {
+            self.texts.push((text, 1));
+        } else {
+            self.others += 1;
+        }
+    }
+
+    /// The line about them; `None` when there are none.
+    fn line(&self, host: &str) -> Option<String> {
+        let more = self.others + self.texts.iter().map(|(_, times)| times).sum::<u64>();
+        if more == 0 {
+            return None;
+        }
+        let mut line = format!("{host}: {more} more in the last minute: ");
+        let texts = self.texts.iter().map(|(text, times)| (text.as_str(), *times));
+        let others = (self.others > 0).then_some((OTHERS, self.others));
+        for (i, (text, times)) in texts.chain(others).enumerate() {
+            let comma = if i > 0 { ", " } else { "" };
+            let _ = write!(line, "{comma}{text} ({times})");
+        }
+        Some(line)
+    }
 }
 
 /// See the module.
@@ -36,98 +81,142 @@ struct Logged {
 pub struct RepeatedLines {
     /// The latest time that a core reported, ns.
     now_ns: AtomicU64,
-    /// By the peer's host and the line without the peer's port.
-    logged: Mutex<BTreeMap<(String, String), Logged>>,
+    /// By the peer's host.
+    peers: Mutex<BTreeMap<String, Collected>>,
 }
 
 impl RepeatedLines {
-    /// Whether a line about a peer is to be logged; if not, it is counted. `host`: the peer without
-    /// its port, which is another with each connection.
+    /// Whether a line about a peer is to be logged; if not, it is collected. `host`: the peer
+    /// without its port, which is another with each connection.
     pub fn admit(&self, host: String, text: String, is_trouble: bool) -> bool {
         let until_ns = self.now_ns.load(Ordering::Relaxed).saturating_add(QUIET_NS);
-        let new = |more| Logged { until_ns, more, is_trouble };
-        let mut logged = self.logged.lock();
-        let warnings = if is_trouble { warnings_about(&logged, &host) } else { 0 };
-        let has_space = logged.len() < REMEMBERED_MAX;
-        let key = (host, text);
-        if let Some(line) = logged.get_mut(&key) {
-            line.more += 1;
-            return false;
-        }
-        if warnings >= PEER_WARNINGS_MAX {
-            let others = (key.0, OTHERS.to_owned());
-            logged.entry(others).or_insert_with(|| new(0)).more += 1;
-            return false;
-        }
-        if has_space {
-            logged.insert(key, new(0));
+        let mut peers = self.peers.lock();
+        let has_space = peers.len() < REMEMBERED_MAX;
+        match peers.entry(host) {
+            Entry::Occupied(mut known) => {
+                known.get_mut().add(text, is_trouble);
+                return false;
+            }
+            Entry::Vacant(new) => {
+                if has_space {
+                    new.insert(Collected::new(until_ns));
+                }
+            }
         }
         true
     }
 
-    /// Forgets lines that were not repeated for a minute. `log` receives the counts of the others,
-    /// and whether they are warnings.
+    /// Forgets peers without a further line in their minute. `log` receives one line about each of
+    /// the others, and whether it is a warning.
     pub fn expire(&self, now_ns: u64, log: impl Fn(bool, fmt::Arguments<'_>)) {
         let now_ns = self.now_ns.fetch_max(now_ns, Ordering::Relaxed).max(now_ns);
-        let mut repeated = Vec::new();
-        self.logged.lock().retain(|(host, text), line| {
-            if line.until_ns > now_ns {
+        let mut ended = Vec::new();
+        self.peers.lock().retain(|host, collected| {
+            if collected.until_ns > now_ns {
                 return true;
             }
-            let more = std::mem::take(&mut line.more);
-            if more > 0 {
-                let count = format!("{host}: {more} more times in a minute: {text}");
-                repeated.push((line.is_trouble, count));
-            }
-            // While it is repeated, this form is logged once a minute.
-            line.until_ns = now_ns.saturating_add(QUIET_NS);
-            more > 0
+            // That line begins the next minute.
+            let next = Collected::new(now_ns.saturating_add(QUIET_NS));
+            let collected = std::mem::replace(collected, next);
+            let line = collected.line(host);
+            let is_kept = line.is_some();
+            ended.extend(line.map(|line| (collected.is_trouble, line)));
+            is_kept
         });
-        for (is_trouble, count) in repeated {
-            log(is_trouble, format_args!("{count}"));
+        for (is_trouble, line) in ended {
+            log(is_trouble, format_args!("{line}"));
         }
     }
-}
 
-/// Number of remembered warnings about a peer.
-fn warnings_about(logged: &BTreeMap<(String, String), Logged>, host: &str) -> usize {
-    let of_host = logged.range((host.to_owned(), String::new())..);
-    let of_host = of_host.take_while(|((of, _), _)| of.as_str() == host);
-    of_host.filter(|(_, line)| line.is_trouble).count()
+    /// Logs all collected lines before their minute is over: the log ends.
+    pub fn flush(&self, log: impl Fn(bool, fmt::Arguments<'_>)) {
+        let peers = std::mem::take(&mut *self.peers.lock());
+        for (host, collected) in peers {
+            if let Some(line) = collected.line(&host) {
+                log(collected.is_trouble, format_args!("{line}"));
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const HOST: &str = "10.0.0.9";
+
+    fn expired(lines: &RepeatedLines, now_ns: u64) -> Vec<(bool, String)> {
+        let logged = Mutex::new(Vec::new());
+        lines.expire(now_ns, |is_trouble, line| {
+            logged.lock().push((is_trouble, line.to_string()));
+        });
+        logged.into_inner()
+    }
+
+    /// The only line.
+    fn one(mut logged: Vec<(bool, String)>) -> String {
+        assert_eq!(logged.len(), 1, "{logged:?}");
+        logged.remove(0).1
+    }
+
     #[test]
-    fn remembered_lines_are_bounded() {
+    fn remembered_peers_are_bounded() {
         let lines = RepeatedLines::default();
         let host = |i: usize| format!("10.0.{}.{}", i / 256, i % 256);
         for i in 0..2 * REMEMBERED_MAX {
             assert!(lines.admit(host(i), "no PDU".into(), true), "{i}");
         }
-        assert_eq!(lines.logged.lock().len(), REMEMBERED_MAX);
+        assert_eq!(lines.peers.lock().len(), REMEMBERED_MAX);
     }
 
     #[test]
-    fn different_warnings_about_one_peer_are_bounded() {
+    fn different_lines_about_one_peer_are_one_line_a_minute() {
         let lines = RepeatedLines::default();
-        let warn = |i: usize| lines.admit("10.0.0.9".into(), format!("tag {i}"), true);
-        assert_eq!((0..100).filter(|i| warn(*i)).count(), PEER_WARNINGS_MAX);
-        assert!(!warn(0), "repeated");
-        assert!(lines.admit("10.0.0.8".into(), "tag 99".into(), true), "another peer");
-        assert!(lines.admit("10.0.0.9".into(), "logged in".into(), false), "no warning");
-        let said = Mutex::new(Vec::new());
-        lines.expire(QUIET_NS, |is_trouble, line| said.lock().push((is_trouble, line.to_string())));
-        let count = |text: &str| (true, format!("10.0.0.9: {text}"));
-        let others = 100 - PEER_WARNINGS_MAX;
-        assert_eq!(
-            said.into_inner(),
-            [
-                count(&format!("{others} more times in a minute: other warnings")),
-                count("1 more times in a minute: tag 0"),
-            ]
-        );
+        let add = |text: &str, is_trouble| lines.admit(HOST.into(), text.into(), is_trouble);
+        assert!(add("logged in", false));
+        for text in ["tag 1", "tag 2", "tag 1"] {
+            assert!(!add(text, true), "{text}");
+        }
+        assert!(!add("logged in", false));
+        assert!(lines.admit("10.0.0.8".into(), "tag 1".into(), true), "another peer");
+        assert!(expired(&lines, QUIET_NS - 1).is_empty());
+        let line = "10.0.0.9: 4 more in the last minute: tag 1 (2), tag 2 (1), logged in (1)";
+        assert_eq!(expired(&lines, QUIET_NS), [(true, line.to_owned())]);
+        // That line was the one of the next minute.
+        assert!(!add("logged in", false));
+        assert!(expired(&lines, 2 * QUIET_NS - 1).is_empty());
+        let line = "10.0.0.9: 1 more in the last minute: logged in (1)";
+        assert_eq!(expired(&lines, 2 * QUIET_NS), [(false, line.to_owned())], "no warning");
+        assert!(expired(&lines, 3 * QUIET_NS).is_empty());
+        assert!(add("logged in", false), "after a quiet minute a line is logged at once");
+    }
+
+    #[test]
+    fn collected_texts_of_one_peer_are_bounded() {
+        let lines = RepeatedLines::default();
+        let add = |text: String| lines.admit(HOST.into(), text, true);
+        assert!(add("first".into()));
+        assert!((0..100).all(|i| !add(format!("tag {i}"))));
+        assert!(!add("tag 0".into()));
+        let line = one(expired(&lines, QUIET_NS));
+        let others = 100 - TEXTS_MAX;
+        assert!(line.starts_with("10.0.0.9: 101 more in the last minute: tag 0 (2), "), "{line}");
+        assert!(line.ends_with(&format!("tag 15 (1), other lines ({others})")), "{line}");
+        assert!((0..9).all(|i| !add(format!("{i}{}", "x".repeat(TEXT_BYTES_MAX / 4)))));
+        let line = one(expired(&lines, 2 * QUIET_NS));
+        assert!(line.len() < 2 * TEXT_BYTES_MAX, "{} bytes", line.len());
+        assert!(line.ends_with("other lines (6)"), "{line}");
+    }
+
+    #[test]
+    fn collected_lines_are_logged_at_the_end() {
+        let lines = RepeatedLines::default();
+        assert!(lines.admit(HOST.into(), "no PDU".into(), true));
+        assert!(!lines.admit(HOST.into(), "tag 1".into(), true));
+        let logged = Mutex::new(Vec::new());
+        let flush = || lines.flush(|_, line| logged.lock().push(line.to_string()));
+        flush();
+        flush();
+        assert_eq!(*logged.lock(), ["10.0.0.9: 1 more in the last minute: tag 1 (1)"]);
     }
 }

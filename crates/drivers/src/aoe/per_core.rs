@@ -54,6 +54,7 @@ impl Drop for TeardownGuard {
         let portals = self.0.portals.take();
         portals.values().for_each(|portal| portal.drop_references());
         self.0.guards.take();
+        self.0.log.flush();
     }
 }
 

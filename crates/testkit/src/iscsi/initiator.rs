@@ -1,9 +1,10 @@
 //! Scripted iSCSI initiator over a socket: a test decides each PDU, valid or invalid.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use wire::iscsi::{
     Bhs, ClientChap, ClientConfig, ClientError, ClientLogin, ClientStep, Crc32c, DataOut,
     DigestPolicy, Framer, LogoutRequest, Need, NopOut, Offer, PRE_LOGIN, Pdu, Reject, RejectReason,
@@ -135,7 +136,23 @@ pub struct Ended {
 ///
 /// There is no connection, or the target has closed it already.
 pub fn dial(at: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&at, RECEIVE_TIMEOUT)?;
+    prepare(TcpStream::connect_timeout(&at, RECEIVE_TIMEOUT)?)
+}
+
+/// As [`dial`], from another address of this machine: for the target it is another peer.
+///
+/// # Errors
+///
+/// As those of [`dial`].
+pub fn dial_from(source: Ipv4Addr, at: SocketAddr) -> io::Result<TcpStream> {
+    let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
+    let socket = net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    net::bind(&socket, &SocketAddr::from((source, 0)))?;
+    net::connect(&socket, &at)?;
+    prepare(TcpStream::from(socket))
+}
+
+fn prepare(stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(RECEIVE_TIMEOUT))?;
     stream.set_write_timeout(Some(RECEIVE_TIMEOUT))?;
@@ -191,7 +208,12 @@ impl Client {
         Client::log_in(dial(at)?, &LoginOptions::named(initiator, target)).map_err(io::Error::other)
     }
 
-    fn log_in(mut stream: TcpStream, how: &LoginOptions) -> Result<Client, ClientError> {
+    /// A session over a connection.
+    ///
+    /// # Errors
+    ///
+    /// The target refused.
+    pub fn log_in(mut stream: TcpStream, how: &LoginOptions) -> Result<Client, ClientError> {
         let (mut login, mut request) = ClientLogin::start(how.config())?;
         loop {
             let closed = |_| ClientError::Protocol("closed during login");

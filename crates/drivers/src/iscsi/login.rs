@@ -259,8 +259,9 @@ fn note_refusal(
         return;
     }
     // The initiator is told that there is no such target; the log knows better.
-    let is_hidden = status == LoginStatus::NotFound
-        && query.target.as_deref().is_some_and(|t| conn.core.shared.own.targets.get(t).is_some());
+    let targets = &conn.core.shared.own.targets;
+    let is_here = |name: &str| targets.get_at(&conn.at, name).is_some();
+    let is_hidden = status == LoginStatus::NotFound && query.target.as_deref().is_some_and(is_here);
     let reason =
         if is_hidden { "no access group offers the target to this initiator" } else { reason };
     let hint = match status {

@@ -4,11 +4,13 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use drivers::TargetSpec;
 use tracing::field::{Field, Visit};
 use wire::iscsi::{NopOut, TAG_NONE, TextRequest};
 
 use super::{Fixture, login_keys};
 use crate::iscsi::breaking::twisted;
+use crate::iscsi::server::IQN;
 use testkit::iscsi::initiator::rw10;
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -118,4 +120,26 @@ fn refusals_are_logged_with_the_reason() {
         "closed the connection",
     ];
     expect_collected(house, &texts);
+}
+
+#[test]
+fn target_of_another_portal_is_logged_as_absent_not_as_hidden() {
+    const ELSEWHERE: &str = "iqn.2026-11.test.ashlar:elsewhere";
+    keep();
+    let mut house = Fixture::new();
+    let listen = vec!["127.0.0.2:3260".parse().unwrap()];
+    let spec = TargetSpec { name: ELSEWHERE.into(), listen, ..TargetSpec::default() };
+    house.server.driver.set_target(spec).unwrap();
+    let keys = format!("InitiatorName=iqn.stranger TargetName={ELSEWHERE}");
+    assert_eq!(house.dial().status(0x87, &keys), 0x0203);
+    // A target of this portal whose group does not admit the initiator.
+    house.server.allow(&["iqn.2026-11.test.ashlar:witness"]);
+    let keys = format!("InitiatorName=iqn.stranger TargetName={IQN}");
+    assert_eq!(house.dial().status(0x87, &keys), 0x0203);
+    house.well("refusals");
+    let texts = [
+        &format!("login of iqn.stranger to {ELSEWHERE} refused: there is no such target"),
+        &format!("login of iqn.stranger to {IQN} refused: no access group"),
+    ];
+    expect_collected(house, &texts.map(String::as_str));
 }

@@ -24,6 +24,7 @@ mod fixture;
 mod forged;
 mod grown;
 mod identities;
+mod idle_memory;
 mod iscsi_initiator;
 mod iscsi_istgt;
 mod lent;

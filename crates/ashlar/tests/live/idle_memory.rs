@@ -1,0 +1,77 @@
+//! Memory that sessions needed returns to the system after they have ended.
+
+use std::time::Duration;
+
+use rig::proc;
+use testkit::iscsi::initiator::Client;
+
+use crate::fixture::{Fixture, IQN, file_disk};
+
+const SESSIONS: usize = 256;
+/// Buffers that the daemon may use: more than all sessions need.
+const POOL_BYTES: u64 = 512 << 20;
+/// Bytes of a write: what one R2T asks for by default.
+const WRITE_BYTES: usize = 256 << 10;
+/// Bytes of one Data-Out PDU.
+const PIECE_BYTES: usize = 64 << 10;
+/// PDUs of a write that is left open: all but the last one.
+const OPEN_PIECES: usize = WRITE_BYTES / PIECE_BYTES - 1;
+/// Data of all open writes: three times what may stay.
+const DATA_BYTES: u64 = (SESSIONS * OPEN_PIECES * PIECE_BYTES) as u64;
+/// Resident memory that may stay: warm buffers of each pool, and the heap between what is in use.
+const LEFT_BYTES: u64 = 16 << 20;
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A session after a large write.
+fn session(house: &Fixture, number: usize) -> Client {
+    let name = format!("iqn.2026-11.test:idle-{number}");
+    let mut client = Client::session(house.portal(), &name, IQN).unwrap();
+    client.ready(0);
+    let params = client.params;
+    assert!(params.max_burst as usize >= WRITE_BYTES, "{params:?}");
+    assert!(params.send_data_len_max as usize >= PIECE_BYTES, "{params:?}");
+    assert_eq!(client.write(0, &vec![0xa5; WRITE_BYTES], PIECE_BYTES).status, 0);
+    client
+}
+
+/// One more write, whose last PDU is not sent: its buffers stay in use.
+fn leave_write_open(client: &mut Client) {
+    let (tag, target_tag) = client.open_write(0, WRITE_BYTES as u32);
+    let piece = vec![0x5a; PIECE_BYTES];
+    for number in 0..OPEN_PIECES {
+        let offset = number * PIECE_BYTES;
+        client.data_out(tag, target_tag, number as u32, offset, &piece, false);
+    }
+}
+
+#[test]
+fn memory_of_ended_sessions_returns_to_the_system() {
+    let mut house = Fixture::alone("idle-memory");
+    house.image("d0.img", 1 << 20);
+    let daemon = format!("[daemon]\ncores = 2\nmemory = {POOL_BYTES}\n\n");
+    house.configure(&format!("{daemon}{}", file_disk("d0", "d0.img")), "0 = \"d0\"");
+    house.start();
+    // The first session uses code and tables that are not read at a start.
+    drop(session(&house, SESSIONS));
+    let resident = || proc::resident_bytes(house.pid()).unwrap();
+    let before = resident();
+    let clients: Vec<Client> = (0..SESSIONS)
+        .map(|n| {
+            let mut client = session(&house, n);
+            leave_write_open(&mut client);
+            client
+        })
+        .collect();
+    house.until("the data of all open writes is in memory", LIMIT, || {
+        resident() >= before + DATA_BYTES / 4 * 3
+    });
+    let most = resident();
+    drop(clients);
+    house.until("memory of ended sessions is given back", LIMIT, || {
+        resident() <= before + LEFT_BYTES
+    });
+    let mib = |bytes: u64| bytes >> 20;
+    println!("{} MiB, then {} MiB, then {} MiB", mib(before), mib(most), mib(resident()));
+    house.assert_alive();
+    house.stop();
+}

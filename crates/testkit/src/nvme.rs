@@ -54,7 +54,23 @@ impl Queue {
         Queue::connect(self.at, &self.names, self.controller, number)
     }
 
+    /// Status of a refused association; `None` when the controller accepts these names.
+    pub fn refusal(at: SocketAddr, names: &Names) -> Option<Status> {
+        Queue::try_connect(at, names, DYNAMIC_CONTROLLER, 0).err()
+    }
+
     fn connect(at: SocketAddr, names: &Names, controller: u16, number: u16) -> Queue {
+        let queue = Queue::try_connect(at, names, controller, number);
+        queue.unwrap_or_else(|status| panic!("queue {number}: {status:x?}"))
+    }
+
+    /// An error is the status of the refusal.
+    fn try_connect(
+        at: SocketAddr,
+        names: &Names,
+        controller: u16,
+        number: u16,
+    ) -> Result<Queue, Status> {
         let stream = TcpStream::connect(at).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(RECEIVE_TIMEOUT)).unwrap();
@@ -72,11 +88,13 @@ impl Queue {
         };
         let command = queue.command(admin::FABRICS, fabrics::CONNECT.into(), wish.dwords());
         let end = queue.give(command, &data.encode());
-        assert!(end.status.is_good(), "queue {number}: {end:x?}");
+        if !end.status.is_good() {
+            return Err(end.status);
+        }
         if number == 0 {
             queue.controller = end.result as u16;
         }
-        queue
+        Ok(queue)
     }
 
     fn command(&mut self, opcode: u8, nsid: u32, dwords: [u32; 6]) -> Command {

@@ -23,6 +23,7 @@ mod fileserver_console;
 mod fixture;
 mod forged;
 mod grown;
+mod hostile_names;
 mod identities;
 mod idle_memory;
 mod iscsi_initiator;

@@ -42,6 +42,15 @@ struct TargetsState<T> {
     portals: BTreeMap<Address, Address>,
 }
 
+impl<T: Target> TargetsState<T> {
+    /// Whether a target listens at a portal. The first core opens a portal of port 0 as it is
+    /// configured, the other cores at the port that the first one got.
+    fn listens_at(&self, target: &T, portal: &Address) -> bool {
+        let is_portal = |at: &Address| at == portal || self.portals.get(at) == Some(portal);
+        target.spec().listen.iter().any(is_portal)
+    }
+}
+
 /// Targets of a driver, by name. The lock is held for look-ups only.
 pub(crate) struct Targets<T>(Mutex<TargetsState<T>>);
 
@@ -94,7 +103,8 @@ impl<T: Target> Targets<T> {
 
     /// A target of a portal by its name.
     pub fn get_at(&self, portal: &Address, name: &str) -> Option<Arc<T>> {
-        self.get(name).filter(|t| t.spec().listen.contains(portal))
+        let state = self.state();
+        state.all.get(name).filter(|t| state.listens_at(t, portal)).cloned()
     }
 
     /// Every target, by name.
@@ -104,14 +114,14 @@ impl<T: Target> Targets<T> {
 
     /// The targets of a portal, by name.
     pub fn at(&self, portal: &Address) -> Vec<Arc<T>> {
-        let here = |t: &&Arc<T>| t.spec().listen.contains(portal);
-        self.state().all.values().filter(here).cloned().collect()
+        let state = self.state();
+        state.all.values().filter(|t| state.listens_at(t, portal)).cloned().collect()
     }
 
     /// The largest number that a target of a portal has, without a copy of them all.
     pub fn largest_at(&self, portal: &Address, number: impl Fn(&T) -> u32) -> Option<u32> {
-        let here = |t: &&Arc<T>| t.spec().listen.contains(portal);
-        self.state().all.values().filter(here).map(|t| number(t)).max()
+        let state = self.state();
+        state.all.values().filter(|t| state.listens_at(t, portal)).map(|t| number(t)).max()
     }
 
     /// A portal is open.
@@ -122,5 +132,44 @@ impl<T: Target> Targets<T> {
     /// The real address of a portal that is open.
     pub fn portal(&self, at: &Address) -> Option<Address> {
         self.state().portals.get(at).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Plain(TargetSpec);
+
+    impl Target for Plain {
+        const DRIVER: &'static str = "plain";
+
+        fn schema() -> serde_json::Value {
+            serde_json::Value::Null
+        }
+
+        fn check(spec: TargetSpec) -> Result<Plain, Error> {
+            Ok(Plain(spec))
+        }
+
+        fn spec(&self) -> &TargetSpec {
+            &self.0
+        }
+    }
+
+    #[test]
+    fn portal_of_port_0_is_found_by_its_real_port_too() {
+        let [asked, real, other] = ["127.0.0.1:0", "127.0.0.1:4711", "127.0.0.1:4712"]
+            .map(|at| at.parse::<Address>().unwrap());
+        let targets = Targets::<Plain>::default();
+        let listen = vec![asked.clone()];
+        targets.set(Plain(TargetSpec { name: "t".into(), listen, ..Default::default() })).unwrap();
+        targets.portal_opened(asked.clone(), real.clone());
+        targets.portal_opened(real.clone(), real.clone());
+        for (at, is_there) in [(&asked, true), (&real, true), (&other, false)] {
+            assert_eq!(targets.largest_at(at, |_| 2), is_there.then_some(2), "{at}");
+            assert_eq!(targets.get_at(at, "t").is_some(), is_there, "{at}");
+            assert_eq!(targets.at(at).len(), usize::from(is_there), "{at}");
+        }
     }
 }

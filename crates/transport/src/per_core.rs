@@ -124,9 +124,16 @@ impl<P: Protocol> PerCore<P> {
         Ok(local)
     }
 
-    /// Stops to listen; connections stay. The last core removes the path of a Unix socket.
+    /// Stops to listen; connections stay. A portal of port 0 is closed by its real address too. The
+    /// last core removes the path of a Unix socket.
     pub fn close_portal(&self, at: &Address) {
-        let Some(portal) = self.portals.borrow_mut().remove(at) else { return };
+        let closed = {
+            let mut portals = self.portals.borrow_mut();
+            let is_at = |(asked, portal): &(&Address, &Portal)| *asked == at || portal.local == *at;
+            let asked = portals.iter().find(is_at).map(|(asked, _)| asked.clone());
+            asked.and_then(|asked| portals.remove(&asked))
+        };
+        let Some(portal) = closed else { return };
         portal.task.abort();
         if let Some(path) = at.unix() {
             self.shared.unix_sockets.close(path);

@@ -128,8 +128,37 @@ impl Protocol for NbdProtocol {
         most.unwrap_or(PEER_CONNECTIONS_MAX)
     }
 
+    fn portal_opened(shared: &NbdGlobal, at: &Address, local: &Address) {
+        shared.own.targets.portal_opened(at.clone(), local.clone());
+    }
+
     fn prepare_socket(shared: &NbdGlobal, at: &Address, path: &Path) -> io::Result<()> {
         let file = shared.own.targets.at(at).first().map(|t| t.file).unwrap_or_default();
         file.apply(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::TargetSpec;
+    use crate::targets::Target;
+
+    #[test]
+    fn connections_per_peer_of_port_0_is_the_same_on_every_core() {
+        let [asked, real] =
+            ["127.0.0.1:0", "127.0.0.1:10809"].map(|at| at.parse::<Address>().unwrap());
+        let shared = share(Registry::new(), 1);
+        let spec = TargetSpec {
+            name: "n".into(),
+            listen: vec![asked.clone()],
+            params: serde_json::json!({ "connections_per_peer": 3 }),
+            ..TargetSpec::default()
+        };
+        shared.own.targets.set(Checked::check(spec).unwrap()).unwrap();
+        NbdProtocol::portal_opened(&shared, &asked, &real);
+        for at in [asked, real] {
+            assert_eq!(NbdProtocol::connections_per_peer(&shared, &at), 3, "{at}");
+        }
     }
 }

@@ -12,8 +12,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long the daemon may take to begin an answer about itself. A hung daemon is called
-/// unreachable after it; verbs that change something may take longer.
+/// How long the daemon may take to answer about itself. A hung daemon is called silent after it;
+/// verbs that change something may take longer.
 const QUESTION_MAX: Duration = Duration::from_secs(10);
 
 /// Longest answer, in bytes. Longer ones are not an Ashlar daemon's.
@@ -76,12 +76,14 @@ enum AnswerLine {
 #[derive(Clone, Debug)]
 pub struct Client {
     socket: PathBuf,
+    /// See [`QUESTION_MAX`].
+    question_max: Duration,
 }
 
 impl Client {
     /// A client of the daemon on `socket`. Nothing is opened yet.
     pub fn new(socket: &Path) -> Client {
-        Client { socket: socket.to_owned() }
+        Client { socket: socket.to_owned(), question_max: QUESTION_MAX }
     }
 
     /// The socket's path.
@@ -92,7 +94,7 @@ impl Client {
     /// Everything, now.
     ///
     /// # Errors
-    /// [`Kind::Unreachable`], [`Kind::Forbidden`], [`Kind::Protocol`].
+    /// [`Kind::Unreachable`], [`Kind::Silent`], [`Kind::Forbidden`], [`Kind::Protocol`].
     pub fn state(&self) -> Result<SystemState> {
         let value = self.get("/v1/state")?;
         serde_json::from_value(value).map_err(|e| self.protocol_error(e))
@@ -115,12 +117,15 @@ impl Client {
         let request = Request::get(path).header("host", "ashlar").body(Full::new(Bytes::new()));
         let request = request.map_err(|e| self.protocol_error(e))?;
         self.block(async {
-            let asked = tokio::time::timeout(QUESTION_MAX, async {
+            let asked = tokio::time::timeout(self.question_max, async {
                 let answer = self.send(request).await?;
                 let ok = answer.status().is_success();
                 Ok((ok, self.collect(answer).await?))
             });
-            let slow = |_| Error::new(Kind::Unreachable, "ask", "no answer within 10 seconds");
+            let slow = |_| {
+                let why = format!("no answer within {:?}", self.question_max);
+                Error::new(Kind::Silent, "ask", why).at(self.socket.display().to_string())
+            };
             let (ok, bytes) = asked.await.map_err(slow)??;
             if ok { Ok(bytes) } else { Err(self.refusal_error(&bytes)) }
         })
@@ -200,6 +205,8 @@ impl Client {
         let lost = |e: std::io::Error| {
             let kind = match e.kind() {
                 std::io::ErrorKind::PermissionDenied => Kind::Forbidden,
+                // A daemon that accepts no more: its queue of connections is full.
+                std::io::ErrorKind::WouldBlock => Kind::Silent,
                 _ => Kind::Unreachable,
             };
             Error::new(kind, "connect", e).at(self.socket.display().to_string())
@@ -252,6 +259,22 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn silent_daemon_is_distinguished_from_a_missing_one() {
+        let place = std::env::temp_dir().join(format!("ashlar-mute-{}", std::process::id()));
+        fs::create_dir_all(&place).expect("a folder");
+        let path = place.join("a.sock");
+        let question_max = Duration::from_millis(20);
+        let client = Client { question_max, ..Client::new(&path) };
+        let kind = || client.state().expect_err("no answer").kind;
+        assert_eq!(kind(), Kind::Unreachable, "no socket");
+        let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+        assert_eq!(kind(), Kind::Silent, "nothing accepts the connection");
+        drop(listener);
+        assert_eq!(kind(), Kind::Unreachable, "a stale socket");
+        fs::remove_dir_all(&place).expect("scratch");
+    }
 
     #[test]
     fn socket_folder_that_others_can_write_is_refused() {

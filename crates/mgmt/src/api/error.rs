@@ -169,6 +169,10 @@ kinds! {
     Stopping = 44, "stopping", Unreachable, 503,
         "The daemon is about to stop and takes no more commands.",
         "Start it again with `ashlar serve`.";
+    /// A daemon accepts connections, but does not answer.
+    Silent = 45, "silent", Unreachable, 504,
+        "A process listens on the socket, but does not answer in time.",
+        "Run the command again; if that fails too, restart the daemon.";
     /// The system refused a file, a socket or a terminal.
     System = 50, "system", Failed, 500,
         "The operating system refused an operation.",

@@ -8,7 +8,7 @@ pub const CHECK: Check =
     Check { id: "buses", doc: "whether the buses reach their disks", findings };
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
-    let Ok(state) = &facts.daemon else { return ok("no daemon runs: buses are not checked") };
+    let Ok(state) = &facts.daemon else { return ok("no daemon answers: buses are not checked") };
     let out: Vec<CheckFinding> = state.buses.iter().flat_map(troubles).collect();
     if out.is_empty() { ok(format!("{} looked at", state.buses.len())) } else { out }
 }

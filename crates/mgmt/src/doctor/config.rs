@@ -26,8 +26,10 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
         Some(Ok(config)) => {
             let judged = |t: &TargetConfig| facts.check_target.and_then(|judge| judge(t).err());
             let refused = config.target.iter().filter_map(judged).map(target_refusal);
-            let refused: Vec<CheckFinding> =
-                refused.chain(facts.refused_steps.iter().map(|why| step_refusal(why))).collect();
+            let refused: Vec<CheckFinding> = refused
+                .chain(facts.refused_steps.iter().map(|why| step_refusal(why)))
+                .chain(facts.unchecked("locks on files of disks and steps of a plan"))
+                .collect();
             match refused.is_empty() {
                 true => ok(format!("{file} is good")),
                 false => refused,

@@ -13,7 +13,7 @@ mod secrets;
 mod socket;
 mod version;
 
-use crate::api::{Error, SystemState};
+use crate::api::{Error, Kind, SystemState};
 use crate::config::{CheckTarget, Config};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -82,6 +82,20 @@ impl Facts {
     /// The configuration, when there is a good one.
     fn valid_config(&self) -> Option<&Config> {
         self.config.as_ref().and_then(|c| c.as_ref().ok())
+    }
+
+    /// A warning that something was not checked, when a daemon runs that does not answer: its own
+    /// locks and ports would be reported as those of another program.
+    fn unchecked(&self, what: &str) -> Option<CheckFinding> {
+        let is_silent = self.daemon.as_ref().is_err_and(|e| e.kind == Kind::Silent);
+        is_silent.then(|| {
+            bad(
+                Severity::Warn,
+                format!("{what} are not checked: the running daemon does not answer"),
+                "their problems are not reported",
+                "ashlar doctor socket; repeat this check when the daemon answers",
+            )
+        })
     }
 
     /// The words of the line of `/proc/self/limits` that begins with `name`: soft limit, hard

@@ -11,7 +11,7 @@ pub const CHECK: Check =
     Check { id: "names", doc: "whether disk names depend on the order of discovery", findings };
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
-    let Ok(state) = &facts.daemon else { return ok("no daemon runs: no disk has a name") };
+    let Ok(state) = &facts.daemon else { return ok("no daemon answers: names are not checked") };
     let Some(config) = facts.valid_config() else {
         return ok("no configuration calls a disk by a name");
     };

@@ -17,11 +17,14 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
         Ok(state) => state.targets.iter().flat_map(|t| &t.portals).collect(),
         Err(_) => BTreeSet::new(),
     };
+    let unchecked = facts.unchecked("ports in use");
     let wanted: BTreeSet<&String> = config.target.iter().flat_map(|t| &t.listen).collect();
     let mut out = Vec::new();
     for address in &wanted {
         let is_ours = ours.contains(address);
-        if let Some(path) = address.strip_prefix("unix:").filter(|_| !is_ours) {
+        if let Some(path) = address.strip_prefix("unix:").filter(|_| !is_ours)
+            && unchecked.is_none()
+        {
             out.extend(unix(address, Path::new(path)));
         }
         if let Some(name) = crate::config::interface(address)
@@ -47,7 +50,8 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
         // `0.0.0.0` and an address of this machine share a port: a running daemon may widen and
         // narrow `listen`, and its plan knows whether another process is in the way.
         let has_port = |at: &&String| at.parse::<SocketAddr>().is_ok_and(|at| at.port() == port);
-        let is_shared = e.kind() == std::io::ErrorKind::AddrInUse && ours.iter().any(has_port);
+        let may_share = unchecked.is_some() || ours.iter().any(has_port);
+        let is_shared = e.kind() == std::io::ErrorKind::AddrInUse && may_share;
         if is_ours || is_shared {
             continue;
         }
@@ -66,6 +70,7 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
         out.push(bad(Severity::Fail, finding, "the target cannot be served there", fix));
     }
     let count = wanted.len();
+    out.extend(unchecked);
     if out.is_empty() { ok(format!("{count} looked at, free or ours")) } else { out }
 }
 

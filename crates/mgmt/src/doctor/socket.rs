@@ -26,10 +26,16 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
             "commands of this user are refused",
             "sudo ashlar status",
         )],
+        (Err(e), true) if e.kind == Kind::Silent => vec![bad(
+            Severity::Fail,
+            format!("{path}: a daemon listens, but gives {}", e.source),
+            "commands fail, and targets may not be served",
+            "ashlar status; if that fails too, systemctl restart ashlar",
+        )],
         (Err(_), true) => vec![bad(
             Severity::Warn,
             format!("{path} exists, but no daemon answers"),
-            "the daemon was killed, or hangs",
+            "the daemon was killed",
             "ashlar serve, which takes a stale socket over",
         )],
         (Err(_), false) => ok(format!("no daemon runs on {path}")),

@@ -85,7 +85,8 @@ impl LocalVerb for Doctor {
                         Err(e) if e.kind == Kind::Unreachable => {
                             catalog.check_start.map_or_else(Vec::new, |check| check(judged))
                         }
-                        // One that runs has locked the files of its disks.
+                        // One that runs, also one that is silent, has locked the files of its
+                        // disks.
                         Err(_) => Vec::new(),
                     };
                 }

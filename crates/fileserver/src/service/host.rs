@@ -13,6 +13,7 @@ use transport::PeerLimit;
 use super::class::Site;
 use super::clock::{self, Daily, DumpAction, TimeOfDay};
 use super::disks;
+use super::fault_hints::next_for;
 use super::rates::{Counts, Rates};
 use super::shared::{HostRequest, HostShared, Phase, Progress};
 use crate::config::Device;
@@ -231,7 +232,11 @@ impl Host {
         };
         let fs = match opened {
             Ok(fs) => fs,
-            Err(fault) => return Err(self.explain_fault(&fault, self.is_formatted().await)),
+            Err(fault) => {
+                let has_worm = !self.options.members.is_empty();
+                let next = next_for(&fault, name, has_worm, self.is_formatted().await);
+                return Err((fault.to_string(), next));
+            }
         };
         self.server.export(name, fs.clone());
         *self.fs.borrow_mut() = Some(fs);
@@ -314,40 +319,6 @@ impl Host {
         }
         let (year, day) = volume::recover(&self.options, from).await?.path();
         Ok(format!("/dump/{year}/{day}"))
-    }
-
-    /// A fault of its opening in words, and what to type. `recover` wants `--force` where the cache
-    /// device is formatted.
-    fn explain_fault(&self, fault: &Fault, is_formatted: bool) -> (String, String) {
-        let name = &self.shared.name;
-        let force = if is_formatted { " --force" } else { "" };
-        let has_worm = !self.options.members.is_empty();
-        let next = match fault {
-            Fault::Foreign(_) if has_worm && is_formatted => format!(
-                "reconnect a device of its WORM, then `ashlar fs start {name}`; if all are lost \
-                 for good, `ashlar fs ream {name} --force` makes a new file system and discards \
-                 the contents of the cache device"
-            ),
-            Fault::Invalid(volume::MEMBER_COUNT_DIFFERS) => format!(
-                "list as many devices as it was made with, a blank one in the place of a lost \
-                 one, and `ashlar apply`; then `ashlar fs replace {name} DEVICE`"
-            ),
-            Fault::Foreign(_) if has_worm => format!(
-                "`ashlar fs recover {name}{force}` begins again from the newest dump of the WORM; \
-                 to make a new file system instead, `ashlar fs ream {name}`"
-            ),
-            Fault::Foreign(_) => format!("`ashlar fs ream {name}` makes a new one"),
-            Fault::Corrupt(_) if has_worm => format!(
-                "`ashlar fs recover {name} --force` begins again from the newest dump of the WORM"
-            ),
-            Fault::Fenced(_) => format!(
-                "if that server is to serve no more, `ashlar fs recover {name} --force` takes the \
-                 WORM back from its newest dump"
-            ),
-            Fault::Io(..) => format!("check the device, then `ashlar fs start {name}`"),
-            _ => format!("repair that, then `ashlar fs start {name}`"),
-        };
-        (fault.to_string(), next)
     }
 
     /// None of its devices holds anything.

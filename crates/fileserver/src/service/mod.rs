@@ -23,6 +23,7 @@ mod cec;
 mod class;
 mod clock;
 mod disks;
+mod fault_hints;
 mod file_disks;
 mod geom;
 mod host;

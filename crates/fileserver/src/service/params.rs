@@ -198,16 +198,19 @@ impl FsParams {
         if self.device.is_some() {
             return refuse("`device` names its members already".into());
         }
-        if let Some(name) = s.ream.first().or(s.recover.first()) {
+        // Where a line `recover` was, the cache device has a volume.
+        let recover = s.recover.first().map(|name| format!("recover {name} --force"));
+        let ream = || s.ream.first().map(|name| format!("ream {name}"));
+        if let Some(command) = recover.or_else(ream) {
             return refuse(format!(
-                "`ream` and `recover` are commands, not settings: `ashlar fs ream {name}`"
+                "`ream` and `recover` are commands, not settings: `ashlar fs {command}`"
             ));
         }
         if s.recoversb.is_some() || s.allow {
             let name = s.filsys.first().map_or("main", |f| f.name.as_str());
             return refuse(format!(
                 "`recoversb` and `allow` are commands, not settings: `ashlar fs recover {name} \
-                 --dump YEAR/MMDD` and `ashlar fs allow {name}`"
+                 --force --dump YEAR/MMDD` and `ashlar fs allow {name}`"
             ));
         }
         for line in &s.foreign {
@@ -336,8 +339,9 @@ mod tests {
         for (text, why) in [
             ("service x", "one file system"),
             ("filsys main w0\nfilsys other w1", "one file system"),
-            ("filsys main ce1.0e1.1\nream main", "commands, not settings"),
-            ("filsys main ce1.0e1.1\nrecoversb 5", "commands, not settings"),
+            ("filsys main ce1.0e1.1\nream main", "not settings: `ashlar fs ream main`"),
+            ("filsys main ce1.0e1.1\nrecover main", "settings: `ashlar fs recover main --force`"),
+            ("filsys main ce1.0e1.1\nrecoversb 5", "recover main --force --dump YEAR/MMDD"),
             ("filsys main ce1.0e1.1\nallow", "ashlar fs allow main"),
             ("filsys main ce1.0e1.1\ncopydev w0 w1", "copies of disks are layers"),
             ("filsys main ce1.0e1.1\nqueryjuke w0", "jukeboxes are not supported"),

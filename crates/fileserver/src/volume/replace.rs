@@ -141,7 +141,8 @@ impl Volume {
         if done(leg) > others.max(WORM_FIRST) {
             return Err(Fault::Refused(format!(
                 "{name}: blocks {} to {} of the WORM were copied to it alone; bring it back, or \
-                 go on from the newest dump of another device by `fs halt` and `fs recover`",
+                 go on from the newest dump of another device by `fs halt` and `fs recover \
+                 --force`",
                 others.max(WORM_FIRST),
                 done(leg) - 1
             )));

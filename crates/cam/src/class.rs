@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bio::Errno;
+use bio::{Attr, Errno};
 use bio::sync::{Mutex, MutexGuard};
 use geom::{
     Access, ClassVerb, Error, Geom, GeomId, GraphControl, Inbox, NewProvider, NoClaim, NoParams,
-    Notifier, ProviderId, Topology, Transient, Typed, VerbSpec,
+    Notifier, PHYSICAL_SECTOR, ProviderId, Topology, Transient, Typed, VerbSpec,
 };
 
 use serde_json::Value;
@@ -340,6 +340,8 @@ fn add_to_graph(
 ) -> Result<Option<String>, Error> {
     let sim = unit.sim().facts();
     let Disk { command_set: language, limits, shape, stripe_bytes, read_only, attrs, .. } = disk;
+    let mut attrs = attrs;
+    attrs.push((PHYSICAL_SECTOR, Attr::Int(stripe_bytes.max(u64::from(limits.sector_bytes)))));
     let path = unit.path();
     let place = format!("{}@{}", sim.name, unit.sim().location(path));
     let shape = unit.sim().window(path).map_or(shape, periph::window);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bio::{Attr, Errno};
 use geom::{
     Access, Class, Create, Error, Event, Geom, GeomId, GraphControl, Inbox, Message, NewProvider,
-    ProviderId, Severity, Topology, Trouble,
+    PHYSICAL_SECTOR, ProviderId, Severity, Topology, Trouble,
 };
 use reactor::{File, SendError};
 use serde_json::{Value, json};
@@ -117,6 +117,7 @@ impl DiskClass {
     ) -> Result<GeomId, Error> {
         let remarks = opened.unit.remarks();
         let failures = Arc::<Failures>::default();
+        let physical = opened.stripe_bytes.max(u64::from(opened.limits.sector_bytes));
         let geom = topology.new_geom(
             DISK_CLASS,
             name,
@@ -125,13 +126,14 @@ impl DiskClass {
                 kind,
                 read_only: opened.read_only,
                 identity: opened.identity.clone(),
+                physical,
                 first_serial: None,
                 watch: opened.watch.clone(),
                 failures: failures.clone(),
                 unit: opened.unit,
             }),
         )?;
-        let attrs = attrs(kind, &opened.identity);
+        let attrs = attrs(kind, &opened.identity, physical);
         let made = topology.new_provider(
             geom,
             NewProvider {
@@ -163,6 +165,8 @@ struct DiskGeom {
     kind: &'static str,
     read_only: bool,
     identity: Identity,
+    /// Bytes of a physical sector.
+    physical: u64,
     /// The serial number with which it was opened, once it has been given another one.
     first_serial: Option<String>,
     watch: Option<Arc<Watch>>,
@@ -171,8 +175,9 @@ struct DiskGeom {
 }
 
 /// The attributes of a disk's provider.
-fn attrs(kind: &str, identity: &Identity) -> Vec<(&'static str, Attr)> {
+fn attrs(kind: &str, identity: &Identity, physical: u64) -> Vec<(&'static str, Attr)> {
     let mut attrs = identity.attrs();
+    attrs.push((PHYSICAL_SECTOR, Attr::Int(physical)));
     if KINDS.iter().any(|k| k.name() == kind && k.volatile()) {
         attrs.push(("ASHLAR::forgets", Attr::Int(1)));
     }
@@ -252,7 +257,7 @@ pub fn set_serial(topology: &mut Topology, disk: &str, serial: Option<&str>) -> 
         let first = g.first_serial.get_or_insert(now).clone();
         let given = serial.filter(|serial| !serial.is_empty());
         g.identity.lasting.ident = given.map_or(first, str::to_owned);
-        attrs(g.kind, &g.identity)
+        attrs(g.kind, &g.identity, g.physical)
     });
     topology.set_attrs(provider, attrs.ok_or_else(gone)?);
     Ok(())

@@ -47,8 +47,8 @@ pub use snapshot::Limits;
 pub use stats::{BUCKETS, Meter, Reading, bucket_of, bucket_top_ns, percentile_ns};
 pub use topology::{
     Access, Action, Barrier, ConsumerId, ConsumerView, Conversation, DELETES, Deletes, Event,
-    FormerSizes, FoundLabel, GeomId, GeomView, Holder, NewProvider, ProviderId, ProviderView,
-    SizeKeeper, TasteClass, TasteJob, Tasted, Topology, WriteLabel,
+    FormerSizes, FoundLabel, GeomId, GeomView, Holder, NewProvider, PHYSICAL_SECTOR, ProviderId,
+    ProviderView, SizeKeeper, TasteClass, TasteJob, Tasted, Topology, WriteLabel,
 };
 pub use typed::{NoClaim, NoParams, Typed, bare_name, named, with};
 pub use verb::{

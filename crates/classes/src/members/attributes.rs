@@ -1,7 +1,7 @@
 //! Attributes of a geom with several members, which FreeBSD loses.
 
 use bio::Attr;
-use geom::{ProviderId, Topology};
+use geom::{PHYSICAL_SECTOR, ProviderId, Topology};
 
 /// Attributes of a geom with several members (those that FreeBSD loses on the way).
 pub(crate) fn attributes(topology: &Topology, members: &[ProviderId]) -> Vec<(&'static str, Attr)> {
@@ -27,6 +27,8 @@ pub(crate) fn attributes(topology: &Topology, members: &[ProviderId]) -> Vec<(&'
         };
         out.push(("GEOM::rotation_rate", Attr::Int(rate)));
     }
+    let largest = members.iter().map(|p| topology.physical_sector(*p)).max();
+    out.extend(largest.filter(|n| *n > 0).map(|n| (PHYSICAL_SECTOR, Attr::Int(n))));
     out
 }
 

@@ -4,7 +4,7 @@
 //! differ.
 
 use bio::Attr;
-use geom::{Access, Create, Event};
+use geom::{Access, Create, Event, PHYSICAL_SECTOR};
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -161,6 +161,56 @@ fn properties_of_one_disk_pass_through_a_layer() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// A world whose disks have physical sectors of so many bytes.
+fn world_of_sectors(sectors: &[u64]) -> World {
+    let mut world = world(&vec![SPINS; sectors.len()]);
+    for (i, bytes) in sectors.iter().enumerate() {
+        let on = world.find(&format!("d{i}"));
+        let ident = ("GEOM::ident", Attr::Text(format!("serial-{i}")));
+        let attrs = vec![ident, (PHYSICAL_SECTOR, Attr::Int(*bytes))];
+        world.control.topology.set_attrs(on, attrs);
+    }
+    world.control.settle().expect("at rest");
+    world
+}
+
+/// Stripe and physical sector of a provider, bytes.
+fn block_sizes(world: &World, name: &str) -> (u64, u64) {
+    let (topology, provider) = (&world.control.topology, world.find(name));
+    (topology.stripe(provider).0, topology.physical_sector(provider))
+}
+
+/// A strip is no physical sector, and no layer hides the sectors of the disks.
+#[test]
+fn physical_sectors_pass_up_beside_the_strip() {
+    for class in LAYERS {
+        let mut world = world_of_sectors(&[16_384]);
+        let name = make(&mut world, class, &json!({}));
+        assert_eq!(block_sizes(&world, &name), (4096, 16_384), "{class}");
+    }
+    // The largest of the members, whatever the order.
+    for (class, with, _, _) in rows() {
+        for sectors in [[512, 4096], [4096, 512]] {
+            let mut world = world_of_sectors(&sectors);
+            let name = make(&mut world, class, &with);
+            assert_eq!(block_sizes(&world, &name).1, 4096, "{name} on {sectors:?}");
+        }
+    }
+    let mut world = world_of_sectors(&[4096; 3]);
+    let with = json!({ "format": "Intel", "level": "RAID5", "members": ["d0", "d1", "d2"],
+                       "strip": 16384, "size": MIB, "assume_same": true });
+    let name = make(&mut world, "raid", &with);
+    assert_eq!(block_sizes(&world, &name), (16_384, 4096), "RAID5");
+    let mut world = world_of_sectors(&[4096; 4]);
+    for (name, members) in [("a", ["d0", "d1"]), ("b", ["d2", "d3"])] {
+        let with = json!({ "members": members, "strip": 65536 });
+        world.verb("stripe", "label", name, with).expect("a stripe");
+    }
+    let with = json!({ "members": ["stripe/a", "stripe/b"], "assume_same": true });
+    let name = make(&mut world, "mirror", &with);
+    assert_eq!(block_sizes(&world, &name), (65_536, 4096), "mirror over stripes");
 }
 
 /// Changes below a layer in use are reported above: a disk gets another physical path, a path

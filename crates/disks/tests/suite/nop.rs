@@ -173,6 +173,10 @@ fn size_and_sector_overrides_are_validated() {
     let limits = w.control.topology.limits(p).unwrap();
     assert_eq!((limits.media_bytes, limits.sector_bytes), ((1 << 20) - 4096, 4096));
     assert_eq!(w.control.topology.stripe(p), (65536, 0));
+    assert_eq!(w.control.topology.physical_sector(p), 512, "that of the memory disk");
+    // Another serial number replaces the attributes of the disk.
+    disks::set_serial(&mut w.control.topology, "m0", Some("other")).unwrap();
+    assert_eq!(w.control.topology.physical_sector(p), 512);
     let edge = w.open("n0");
     assert_eq!(w.read(edge, 0, 512), Err(Errno::Inval));
     assert_eq!(w.read(edge, 4096, 4096), Ok(vec![0; 4096]));

@@ -34,7 +34,7 @@ use wire::scsi::SERIAL_MAX;
 /// Name of the class.
 pub const CLASS: &str = "lun";
 
-/// Largest physical block believed, bytes; a larger stripe is a stripe and not a sector.
+/// Largest physical block believed, bytes; a disk that reports a larger one has stripes.
 const PHYSICAL_MAX: u64 = 64 * 1024;
 
 /// How often an operator's change looks whether an initiator's has ended; then it is refused.
@@ -473,7 +473,6 @@ fn describe(
     let gone = || Error::new(Errno::NxIo, format!("{provider} was removed meanwhile"));
     let below = t.below(consumer).ok_or_else(gone)?;
     let limits = t.limits(below).ok_or_else(gone)?;
-    let (stripe_bytes, _) = t.stripe(below);
     let freeing = Provisioning::of(t, below);
     let int = |name: &str| match t.attr(below, name) {
         Some(Attr::Int(i)) => Some(i),
@@ -484,11 +483,7 @@ fn describe(
         _ => None,
     };
     let serial = spec.serial.clone().or(ident).unwrap_or_else(|| name_serial(provider));
-    let sector = u64::from(limits.sector_bytes);
-    let physical = match stripe_bytes {
-        s if s.is_power_of_two() && s >= sector && s <= PHYSICAL_MAX => s,
-        _ => sector,
-    };
+    let (physical, stripe_bytes) = block_sizes(t, below, u64::from(limits.sector_bytes));
     let sector_bytes = match is_cd(spec) {
         true if CD_BLOCK.is_multiple_of(limits.sector_bytes.max(1)) => CD_BLOCK,
         true => {
@@ -540,6 +535,18 @@ fn describe(
         configured_ids: spec.configured_ids,
         ..DeviceSpec::new(provider, &serial, t.edge(consumer), limits.media_bytes, sector_bytes)
     })
+}
+
+/// Physical block and stripe of a provider, bytes; the stripe is zero where there is none. GEOM
+/// calls the physical sector of a disk a stripe too.
+fn block_sizes(t: &Topology, below: ProviderId, sector: u64) -> (u64, u64) {
+    let physical = match t.physical_sector(below) {
+        p if p.is_power_of_two() && p.is_multiple_of(sector) && p <= PHYSICAL_MAX => p,
+        _ => sector,
+    };
+    let (stripe, _) = t.stripe(below);
+    let is_stripe = stripe > physical && stripe.is_multiple_of(physical);
+    (physical, if is_stripe { stripe } else { 0 })
 }
 
 /// Largest write that a disk keeps as a whole at a power cut, bytes. Only disks are asked: a layer

@@ -85,7 +85,7 @@ pub struct DeviceSpec {
     pub write_cache: bool,
     /// No initiator may write, whatever the access group says.
     pub read_only: bool,
-    /// Best size of a transfer, bytes; zero when there is none.
+    /// Stripe, bytes: several physical blocks; zero where there is none.
     pub stripe_bytes: u64,
     /// The medium can be taken out (RMB).
     pub removable: bool,

@@ -4,6 +4,7 @@
 
 mod alua;
 mod atomic;
+mod block_sizes;
 mod cache;
 mod contingent;
 mod copy;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bio::sync::Mutex;
 use bio::{Attr, Bio, BioId, Errno, Flags, HOLE, MAPPED, Op, Ticket};
-use geom::{Core, Flow, Layer, Limits, Notifier};
+use geom::{Core, Flow, Layer, Limits, Notifier, PHYSICAL_SECTOR};
 
 use super::host::Host;
 use crate::fault::Fault;
@@ -71,6 +71,8 @@ impl FileDisk {
             ("GEOM::candelete", Attr::Int(u64::from(!self.read_only))),
             ("GEOM::deletereadszero", Attr::Int(1)),
             ("DISK::delete_granule", Attr::Int(self.block)),
+            // A part of a block is written by a read of the rest.
+            (PHYSICAL_SECTOR, Attr::Int(self.block)),
         ]
     }
 }

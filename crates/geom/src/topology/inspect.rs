@@ -8,7 +8,11 @@ use crate::health::Trouble;
 use crate::layer::Layer;
 use crate::snapshot::Limits;
 use crate::stats::Reading;
-use bio::Errno;
+use bio::{Attr, Errno};
+
+/// Attribute of a provider: bytes of a physical sector, which a disk writes without a read. Layers
+/// pass it up unchanged, and several members have the largest of theirs.
+pub const PHYSICAL_SECTOR: &str = "GEOM::physical_sector";
 
 /// A geom as lists show it.
 pub struct GeomView {
@@ -120,6 +124,15 @@ impl Topology {
     /// Stripe size and offset of a provider, bytes.
     pub fn stripe(&self, p: ProviderId) -> (u64, u64) {
         self.providers.get(p).map_or((0, 0), |p| (p.stripe_bytes, p.stripe_offset))
+    }
+
+    /// Bytes of a physical sector of the disks under a provider; zero when none is known. The
+    /// stripe of a disk is its physical sector too, but that of a class with strips is not.
+    pub fn physical_sector(&self, p: ProviderId) -> u64 {
+        match self.attr(p, PHYSICAL_SECTOR) {
+            Some(Attr::Int(bytes)) => bytes,
+            _ => 0,
+        }
     }
 
     /// Counts of a provider.

@@ -19,9 +19,6 @@ use crate::unit::space::Space;
 /// Company in NAA identifiers: the locally administered bit is set, so it has no owner.
 const COMPANY: u32 = 0x02_A5_B1;
 
-/// Largest physical sector of a disk, bytes; a larger value is a stripe.
-const PHYSICAL_SECTOR_MAX: u32 = 4096;
-
 /// SANITIZE and two of its service actions.
 const SANITIZE: u8 = 0x48;
 const BLOCK_ERASE: u16 = 0x02;
@@ -113,12 +110,17 @@ pub fn naa(serial: &str) -> [u8; 16] {
 }
 
 /// OPTIMAL TRANSFER LENGTH, bytes; 0 where there is no stripe. Linux takes it for its largest
-/// command (`max_sectors_kb`), so it must not be a physical sector, which GEOM calls a stripe too.
+/// command (`max_sectors_kb`), so it must not be a physical sector.
 pub(crate) fn transfer_best(device: &Device) -> u64 {
-    let spec = device.spec();
-    match spec.stripe_bytes > u64::from(spec.physical_bytes.max(PHYSICAL_SECTOR_MAX)) {
-        true => spec.stripe_bytes.min(u64::from(device.transfer_max())),
-        false => 0,
+    device.spec().stripe_bytes.min(u64::from(device.transfer_max()))
+}
+
+/// OPTIMAL TRANSFER LENGTH GRANULARITY, bytes: the stripe, else the physical block. Linux ignores
+/// an optimal length that is no multiple of it.
+fn transfer_granularity(device: &Device) -> u64 {
+    match transfer_best(device) {
+        0 => u64::from(device.spec().physical_bytes),
+        stripe => stripe,
     }
 }
 
@@ -134,7 +136,7 @@ fn limits(device: &Device) -> Limits {
     let freeing = device.provisioning();
     let unit = u32::try_from(freeing.unit(block)).unwrap_or(u32::MAX);
     Limits {
-        granularity: u16::try_from(spec.physical_bytes / device.block_bytes()).unwrap_or(0),
+        granularity: u16::try_from(transfer_granularity(device) / block).unwrap_or(0),
         transfer_max: blocks(u64::from(device.transfer_max())),
         transfer_best: blocks(transfer_best(device)),
         compare_max: if compares { compare_write::blocks_max(device) } else { 0 },

@@ -77,6 +77,7 @@ fn attributes_of_a_disk_are_attributes_of_its_provider() {
     let limits = t.limits(p).unwrap();
     assert_eq!((limits.media_bytes, limits.sector_bytes), (1 << 20, 512));
     assert_eq!((limits.io_max_bytes, limits.delete_max_bytes), (1 << 20, 32 << 20));
+    assert_eq!(t.physical_sector(p), t.stripe(p).0, "that of READ CAPACITY (16)");
 }
 
 #[test]

@@ -170,23 +170,52 @@ pub(crate) fn flags(entry: &LunEntry) -> u16 {
     flags
 }
 
+/// Preferred size of a request, bytes: the stripe, else the largest of physical block and `unit` of
+/// trims; `min` where none of them fits the protocol.
+fn preferred(stripe: u64, physical: u32, unit: u32, min: u32) -> u32 {
+    let stripe = u32::try_from(stripe).unwrap_or(0);
+    let best = [stripe, physical.max(PREFERRED).max(unit), min];
+    let fits = |b: &u32| b.is_power_of_two() && (min..=PAYLOAD_MAX).contains(b);
+    best.into_iter().find(fits).unwrap_or(min)
+}
+
 /// The description of an export for a client.
 pub(crate) fn describe(f: &FoundExport) -> Export {
     let device = &f.entry.device;
     let spec = device.spec();
     let min = device.block_bytes();
-    let stripe = u32::try_from(spec.stripe_bytes).unwrap_or(0);
     // The protocol has no other word for where trims should begin and end.
     let unit = u32::try_from(device.provisioning().natural_unit()).unwrap_or(0);
     let unit = if spec.can_delete && unit <= UNIT_MAX { unit } else { 0 };
-    let best = [stripe, spec.physical_bytes.max(PREFERRED).max(unit), min];
-    let fits = |b: &u32| b.is_power_of_two() && (min..=PAYLOAD_MAX).contains(b);
+    let preferred = preferred(spec.stripe_bytes, spec.physical_bytes, unit, min);
     Export {
         name: device.name(),
         description: description(f),
         size: device.blocks().saturating_mul(u64::from(min)),
         flags: flags(&f.entry),
-        block_sizes: [min, best.into_iter().find(fits).unwrap_or(min), PAYLOAD_MAX],
+        block_sizes: [min, preferred, PAYLOAD_MAX],
         unaligned: f.target.params.unaligned,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn preferred_size_is_the_stripe_or_the_physical_block() {
+        const KIB: u32 = 1024;
+        for (stripe, physical, unit, wanted) in [
+            (0, 512, 0, 4 * KIB),
+            (0, 16 * KIB, 0, 16 * KIB),
+            (0, 4 * KIB, 64 * KIB, 64 * KIB),
+            (16 * KIB, 4 * KIB, 0, 16 * KIB),
+            (64 * KIB, 4 * KIB, 0, 64 * KIB),
+            // No power of two, and longer than a request.
+            (48 * KIB, 4 * KIB, 0, 4 * KIB),
+            (2 * PAYLOAD_MAX, 4 * KIB, 0, 4 * KIB),
+        ] {
+            assert_eq!(preferred(stripe.into(), physical, unit, 512), wanted, "{stripe}");
+        }
     }
 }

@@ -159,24 +159,45 @@ fn is_read_only(entry: &LunEntry) -> bool {
     entry.read_only || device.spec().read_only || device.mode().has(ModeBits::SWP)
 }
 
+/// NPWG and NOWS, in blocks: the physical block, and the stripe, 0 where there is none.
+fn write_sizes(physical: u32, stripe: u32) -> (u32, u32) {
+    let unit = physical.max(1);
+    (unit, if stripe.is_multiple_of(unit) { stripe } else { 0 })
+}
+
 /// Identify Namespace data (CNS 00h) of a unit.
 pub(super) fn namespace(entry: &LunEntry) -> Namespace {
     let device = &entry.device;
     let (spec, block) = (device.spec(), device.block_bytes());
     let in_blocks = |bytes: u64| u32::try_from(bytes / u64::from(block)).unwrap_or(0);
-    let (freeing, unit) = (device.provisioning(), in_blocks(u64::from(spec.physical_bytes)).max(1));
-    let best = in_blocks(spec.stripe_bytes);
+    let freeing = device.provisioning();
+    let physical = in_blocks(u64::from(spec.physical_bytes));
+    let (write_unit, write_best) = write_sizes(physical, in_blocks(spec.stripe_bytes));
     // There is no word for units that begin elsewhere than with the namespace.
     let free_unit = if spec.can_delete { in_blocks(freeing.natural_unit()) } else { 0 };
     Namespace {
         blocks: device.blocks(),
         block_shift: u8::try_from(block.ilog2()).unwrap_or(9),
-        write_unit: unit,
-        write_best: if best.is_multiple_of(unit) { best } else { 0 },
+        write_unit,
+        write_best,
         free_unit,
         frees: spec.can_delete,
         zeroes: spec.can_delete && freeing.reads_zero,
         read_only: is_read_only(entry),
         eui64: spec.configured_ids.eui64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn write_sizes_are_the_physical_block_and_the_stripe() {
+        for (physical, stripe, wanted) in
+            [(0, 0, (1, 0)), (8, 0, (8, 0)), (8, 32, (8, 32)), (1, 16, (1, 16)), (8, 12, (8, 0))]
+        {
+            assert_eq!(write_sizes(physical, stripe), wanted, "{physical} {stripe}");
+        }
     }
 }

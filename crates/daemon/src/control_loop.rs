@@ -38,6 +38,7 @@ use crate::journal::Journal;
 use crate::listing;
 use crate::mailbox::{Change, Mailbox};
 use crate::path_checks::{self, PathChecks};
+use crate::path_watch::PathWatch;
 use crate::persistent_names::PersistentNames;
 use crate::reattach::Reattach;
 use crate::startup_wait;
@@ -83,6 +84,8 @@ pub struct ControlLoop {
     pub next_space_check_ns: u64,
     /// The noted problems with the paths of disks.
     pub path_checks: PathChecks,
+    /// The watch over the paths of disks.
+    pub path_watch: PathWatch,
     /// Names given as consent to lose their data, for the steps being carried out.
     pub consent: Vec<String>,
     /// Disks that are not in the graph yet, for the step of a plan that is judged.
@@ -104,6 +107,7 @@ impl ControlLoop {
             self.control.run_watch();
             match mailbox.next_change() {
                 Some(Change::Stop(done)) => {
+                    self.path_watch.stop();
                     self.exports.identities.store();
                     self.stop();
                     mailbox.close();
@@ -321,6 +325,7 @@ impl ControlLoop {
         made.map_err(|e| from_geom("create disk", &disk.name, e).next(DISK_REMEDY))?;
         self.exports.files.set_own(FileSection::Disk(disk.name.clone()), files);
         self.reattach.record_identity(&self.control.topology, &disk.name);
+        path_checks::watch_disk(self, disk);
         Ok(())
     }
 

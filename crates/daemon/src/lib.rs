@@ -32,6 +32,7 @@ mod mailbox;
 mod media;
 mod overrides;
 mod path_checks;
+mod path_watch;
 mod persistent_names;
 mod plant;
 mod reattach;

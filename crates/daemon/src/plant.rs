@@ -41,7 +41,8 @@ use crate::last_sizes::LastSizes;
 use crate::mailbox::{Change, Mailbox, PriorSteps, Query};
 use crate::media;
 use crate::overrides::Overrides;
-use crate::path_checks::PathChecks;
+use crate::path_checks::{PathChecks, show_silent};
+use crate::path_watch::PathWatch;
 use crate::persistent_names::PersistentNames;
 use crate::reattach::{Reattach, remote};
 use crate::served_volumes::ServedVolumes;
@@ -61,6 +62,9 @@ const REACH: Duration = Duration::from_secs(15);
 /// The same at a start, where the others are to be served and the disk is taken when it answers.
 const REACH_AT_START: Duration = Duration::from_secs(2);
 
+/// How long a question for the state waits for the paths of disks.
+const REFRESH_LIMIT: Duration = Duration::from_millis(500);
+
 /// A running daemon.
 pub struct Daemon {
     mailbox: Arc<Mailbox>,
@@ -68,6 +72,7 @@ pub struct Daemon {
     registry: Arc<Registry>,
     files: FilesInUse,
     identities: Arc<IdentityKeeper>,
+    paths: PathWatch,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -86,9 +91,9 @@ impl Daemon {
             .spawn(move || control_thread(&config, noted, exported, used, &ready))
             .map_err(|e| system("start the control thread", &e))?;
         match started.recv() {
-            Ok(Ok((mailbox, identities))) => {
+            Ok(Ok((mailbox, identities, paths))) => {
                 let thread = Mutex::new(Some(thread));
-                Ok(Daemon { mailbox, journal, registry, files, identities, thread })
+                Ok(Daemon { mailbox, journal, registry, files, identities, paths, thread })
             }
             Ok(Err(e)) => Err(e),
             Err(_) => Err(Error::new(Kind::Internal, "start", "the control thread ended")),
@@ -100,8 +105,9 @@ fn system(op: &str, error: &io::Error) -> Error {
     Error::new(Kind::System, op, error.to_string())
 }
 
-/// Result of the start for its caller: the mailbox and the identities of disks, or the error.
-type Ready = SyncSender<Result<(Arc<Mailbox>, Arc<IdentityKeeper>)>>;
+/// Result of the start for its caller: the mailbox, the identities of disks and the watch over
+/// their paths, or the error.
+type Ready = SyncSender<Result<(Arc<Mailbox>, Arc<IdentityKeeper>, PathWatch)>>;
 
 /// Something that the start needs; an error ends it.
 fn ok_or_report<T>(ready: &Ready, result: Result<T>) -> Option<T> {
@@ -167,6 +173,7 @@ fn control_thread(
     );
     let loops = CycleCheck::new(cam.clone(), local);
     let mut control_loop = ControlLoop {
+        path_watch: PathWatch::new(control.inbox().clone()),
         control,
         cam,
         layouts: GeomLayouts::load(registry.state_store(), report_fn(&journal, Level::Warn)),
@@ -183,14 +190,15 @@ fn control_thread(
         started_ns,
         reattach: Reattach::default(),
         names,
-        noted_troubles: crate::buses::NotedTroubles::new(),
+        noted_troubles: buses::NotedTroubles::new(),
         next_space_check_ns: 0,
         path_checks: PathChecks::default(),
         consent: Vec::new(),
         images: Images::new(),
     };
     control_loop.exports.remember();
-    let _ = ready.send(Ok((mailbox.clone(), control_loop.exports.identities.clone())));
+    let paths = control_loop.path_watch.clone();
+    let _ = ready.send(Ok((mailbox.clone(), control_loop.exports.identities.clone(), paths)));
     let attended = mailbox.serve_guard();
     control_loop.serve(&mailbox);
     drop(attended);
@@ -366,7 +374,7 @@ fn answer_query(
         Query::State(to) => {
             let shown = shown.lock();
             let view = registry.view();
-            let _ = to.send(state(&Sources {
+            let mut state = state(&Sources {
                 topology,
                 registry: &view,
                 cam,
@@ -379,7 +387,9 @@ fn answer_query(
                 attached: attached(),
                 daemon,
                 now_ns,
-            }));
+            });
+            show_silent(&mut state, &shown.silent_paths);
+            let _ = to.send(state);
         }
         Query::Check(step, before, to) => {
             let shown = shown.lock();
@@ -456,6 +466,8 @@ impl Daemon {
 
 impl Plant for Daemon {
     fn state(&self) -> Result<SystemState> {
+        // On this thread: a path may hang.
+        self.paths.refresh(REFRESH_LIMIT);
         self.mailbox.query(Query::State)
     }
 

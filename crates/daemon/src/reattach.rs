@@ -10,18 +10,22 @@
 //!  T1  A disk is reattached by itself only if it is the same: of the same serial number, not
 //!      smaller. Any other disk is brought back by the operator, with `apply`.
 //!  T2  The search for a file neither makes it nor makes it longer.
-//!  T3  The search costs the control thread little: once a second the path alone. A disk that goes
-//!      again soon after it was back is tried ever more seldom.
+//!  T3  The search costs the control thread little: `path_watch` looks at the paths, and opens one
+//!      before the control thread does. A disk that goes again soon after it was back is tried
+//!      ever more seldom.
 //!  T4  No disk is reattached to a medium that another disk has open, unless both only read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 
 use bio::Attr;
 use geom::{Error, GeomId, Topology};
+use mgmt::api::Level;
 use mgmt::config::{Config, DiskConfig, GeomConfig};
 use mgmt::plan::Action;
 use serde_json::Value;
+
+use crate::path_watch::Finding;
 
 /// How often paths of lost disks are looked at, ns.
 pub const CHECK_INTERVAL_NS: u64 = 1_000_000_000;
@@ -55,6 +59,10 @@ pub struct Reattach {
     missing: BTreeSet<String>,
     /// Geoms of the configuration that went with their disks, or came before them.
     geoms: BTreeSet<String>,
+    /// Missing disks whose loss is reported when their path has been examined.
+    unexplained: BTreeSet<String>,
+    /// Last findings at the paths of missing disks.
+    findings: BTreeMap<String, Finding>,
     searches: BTreeMap<String, Search>,
     /// Losses that were looked at; `None`: there is something new to look at.
     losses: Option<u64>,
@@ -85,7 +93,8 @@ impl Reattach {
         self.last_reported.remove(disk);
     }
 
-    /// Disks that have lost their medium since this was last asked, and why as far as can be seen.
+    /// Disks that have lost their medium since this was last asked, and why. Those with a path are
+    /// left to [`Reattach::record_findings`].
     pub fn losses(
         &mut self,
         topology: &Topology,
@@ -98,9 +107,14 @@ impl Reattach {
         self.losses = Some(topology.losses());
         let gone: Vec<&DiskConfig> =
             config.disk.iter().filter(|d| topology.find(&d.name).is_none()).collect();
-        let fresh = gone.iter().filter(|d| !self.missing.contains(&d.name));
-        let said = fresh.map(|d| (d.name.clone(), self.missing_reason(d))).collect();
         let names: BTreeSet<String> = gone.iter().map(|d| d.name.clone()).collect();
+        let fresh = gone.iter().filter(|d| !self.missing.contains(&d.name));
+        let (with_path, others): (Vec<_>, Vec<_>) = fresh.partition(|d| d.image().is_some());
+        let said = others.iter().map(|d| (d.name.clone(), self.pathless_reason(d))).collect();
+        for disk in with_path {
+            self.unexplained.insert(disk.name.clone());
+            self.findings.remove(&disk.name);
+        }
         for name in names.difference(&self.missing) {
             let search = self.searches.entry(name.clone()).or_default();
             let settled = search.back_ns.take().is_none_or(|at| now > at + SETTLED_NS);
@@ -118,36 +132,81 @@ impl Reattach {
         said
     }
 
-    /// Why a disk is gone, and what brings it back.
-    fn missing_reason(&self, disk: &DiskConfig) -> String {
+    /// Whether a loss is not reported yet, because the path has not been examined.
+    pub fn has_unexplained(&self) -> bool {
+        !self.unexplained.is_empty()
+    }
+
+    /// Stores the findings at the paths of disks. Answers the events to report: a loss once, later
+    /// another reason why the medium cannot be opened.
+    pub fn record_findings(
+        &mut self,
+        config: &Config,
+        findings: BTreeMap<String, Finding>,
+    ) -> Vec<(String, Level, String)> {
+        let mut said = Vec::new();
+        let missing = config.disk.iter().filter(|d| self.missing.contains(&d.name));
+        for disk in missing.cloned().collect::<Vec<_>>() {
+            let name = &disk.name;
+            let (Some(path), Some(now)) = (disk.image(), findings.get(name)) else { continue };
+            let text = self.missing_reason(&disk, path, now);
+            if self.unexplained.remove(name) {
+                if matches!(now, Finding::Silent(_)) {
+                    self.new_report(name, &text);
+                }
+                said.push((name.clone(), Level::Error, text));
+                continue;
+            }
+            let Some(before) = self.findings.get(name).filter(|before| *before != now) else {
+                continue;
+            };
+            if matches!(now, Finding::Absent(_) | Finding::Silent(_)) {
+                let text = self.new_report(name, &text);
+                said.extend(text.map(|text| (name.clone(), Level::Warn, text)));
+            } else if matches!(before, Finding::Silent(_)) {
+                self.clear_report(name);
+            }
+        }
+        self.unexplained.retain(|name| self.missing.contains(name));
+        self.findings = findings;
+        said
+    }
+
+    /// Why a disk without a path is gone, and what brings it back.
+    fn pathless_reason(&self, disk: &DiskConfig) -> String {
         if let Some(place) = remote(disk).and_then(|(_, kind, params)| kind.location(&params)) {
             return match self.known.contains_key(&disk.name) {
                 true => format!("{place} does not answer; it is retried automatically"),
                 false => format!("{place} does not answer; the disk is added when it does"),
             };
         }
-        let Some(path) = disk.image() else {
-            return "medium lost; restore it, then run `ashlar apply`".to_owned();
-        };
+        "medium lost; restore it, then run `ashlar apply`".to_owned()
+    }
+
+    /// The same of a disk with a path.
+    fn missing_reason(&self, disk: &DiskConfig, path: &Path, finding: &Finding) -> String {
         let was = self.known.get(&disk.name).map_or(0, |k| k.bytes);
         let shown = path.display();
-        match std::fs::metadata(path) {
-            Err(e) if !self.known.contains_key(&disk.name) => {
-                format!("medium missing: {shown}: {e}; the disk is added when it appears")
-            }
-            Err(e) => format!("medium lost: {shown}: {e}; the disk is used again when it returns"),
-            Ok(m) if m.is_file() && m.len() < was => {
+        let absent = |why: &str| match self.known.contains_key(&disk.name) {
+            true => format!("medium lost: {shown}: {why}; the disk is used again when it returns"),
+            false => format!("medium missing: {shown}: {why}; the disk is added when it appears"),
+        };
+        match finding {
+            Finding::Absent(why) => absent(why),
+            Finding::Silent(has_begun) => absent(silence(*has_begun)),
+            Finding::File(has) if *has < was => {
                 let takes = match disk.params.contains_key("size") {
                     true => "extends it to the configured size with zeroes",
                     false => "accepts the smaller size",
                 };
-                let has = m.len();
                 format!(
                     "medium lost: {shown} has {has} bytes and had {was}; nothing is written to it \
                      until it has that size again; `ashlar apply` {takes}"
                 )
             }
-            Ok(_) => format!("medium lost: {shown} does not answer; it is retried automatically"),
+            Finding::File(_) | Finding::Device => {
+                format!("medium lost: {shown} does not answer; it is retried automatically")
+            }
         }
     }
 
@@ -178,16 +237,15 @@ impl Reattach {
         if let Some((_, kind, params)) = remote(disk) {
             return kind.is_reachable(&disk.name, &params) == Some(true);
         }
-        let Some(path) = disk.image() else { return false };
         // One that has not been here since the start is taken as it is.
         let was = self.known.get(&disk.name).map_or(0, |known| known.bytes);
-        let Ok(found) = std::fs::metadata(path) else { return false };
-        match disk.kind.as_str() {
-            "file" => {
+        match (disk.kind.as_str(), self.findings.get(&disk.name)) {
+            ("file", Some(Finding::File(bytes))) => {
                 let size = disk.params.get("size").and_then(Value::as_u64).unwrap_or(0);
-                found.is_file() && found.len() >= was.max(size)
+                *bytes >= was.max(size)
             }
-            _ => found.file_type().is_block_device(),
+            ("blockdev", Some(Finding::Device)) => true,
+            _ => false,
         }
     }
 
@@ -329,6 +387,14 @@ impl Reattach {
     }
 }
 
+/// The reason why a path has no finding. `has_begun`: its examination has begun.
+pub fn silence(has_begun: bool) -> &'static str {
+    match has_begun {
+        true => "path does not answer (for 5 s)",
+        false => "not examined for 5 s, because the paths of other disks do not answer",
+    }
+}
+
 /// A disk whose medium is reached over a network, its kind, and the parameters of the kind.
 pub fn remote(disk: &DiskConfig) -> Option<(&DiskConfig, &'static dyn disks::Kind, Value)> {
     let params = Value::Object(disk.params.clone());
@@ -353,5 +419,54 @@ mod tests {
         assert_eq!(shown(&reattach), [("a".to_owned(), "the device of disk c".to_owned())]);
         reattach.record_attempt("a", &Ok(()), 0);
         assert!(shown(&reattach).is_empty());
+    }
+
+    /// A configuration with the disk `a` of `/images/a.img`.
+    fn config() -> Config {
+        let disk = serde_json::json!({ "name": "a", "kind": "file", "path": "/images/a.img" });
+        Config { disk: vec![serde_json::from_value(disk).unwrap()], ..Config::default() }
+    }
+
+    fn found(finding: Finding) -> BTreeMap<String, Finding> {
+        BTreeMap::from([("a".to_owned(), finding)])
+    }
+
+    #[test]
+    fn loss_is_reported_once_when_the_path_was_examined_or_does_not_answer() {
+        for (finding, words) in [
+            (Finding::Absent("No such file".into()), "/images/a.img: No such file; the disk is"),
+            (Finding::File(512), "/images/a.img has 512 bytes and had 1024; nothing is written"),
+            (Finding::Silent(true), "/images/a.img: path does not answer"),
+        ] {
+            let names = || BTreeSet::from(["a".to_owned()]);
+            let known = DiskIdentity { ident: String::new(), bytes: 1024 };
+            let known = BTreeMap::from([("a".to_owned(), known)]);
+            let (missing, unexplained) = (names(), names());
+            let mut reattach = Reattach { missing, unexplained, known, ..Reattach::default() };
+            assert!(reattach.record_findings(&config(), BTreeMap::new()).is_empty());
+            assert!(reattach.has_unexplained(), "the path has not been examined");
+            let said = reattach.record_findings(&config(), found(finding.clone()));
+            assert!(said.len() == 1 && said[0].1 == Level::Error, "{said:?}");
+            let text = &said[0].2;
+            assert!(text.starts_with("medium lost: ") && text.contains(words), "{text}");
+            assert!(!reattach.has_unexplained());
+            assert!(reattach.record_findings(&config(), found(finding)).is_empty());
+        }
+    }
+
+    #[test]
+    fn missing_disk_is_tried_only_while_its_path_answers_and_fits() {
+        let missing = BTreeSet::from(["a".to_owned()]);
+        let mut reattach = Reattach { missing, ..Reattach::default() };
+        let config = config();
+        let mut is_tried = |findings| {
+            let said = reattach.record_findings(&config, findings);
+            (!reattach.returned_disks(&config, 0).is_empty(), said.len())
+        };
+        assert_eq!(is_tried(found(Finding::Absent("No such file".into()))), (false, 0));
+        assert_eq!(is_tried(found(Finding::Silent(true))), (false, 1), "it is reported");
+        assert_eq!(is_tried(BTreeMap::new()), (false, 0));
+        assert_eq!(is_tried(found(Finding::Device)), (false, 0), "not of its kind");
+        assert_eq!(is_tried(found(Finding::File(1))), (true, 0));
     }
 }

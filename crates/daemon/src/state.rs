@@ -186,7 +186,7 @@ pub fn health(severity: Severity) -> Health {
     }
 }
 
-fn trouble(trouble: &Trouble) -> TroubleState {
+pub(crate) fn trouble(trouble: &Trouble) -> TroubleState {
     let (why, action) = (trouble.why.clone(), trouble.action.clone());
     TroubleState { health: health(trouble.severity), why, action }
 }

@@ -18,7 +18,7 @@ use crate::lasting::{of_other, with_configured_serial};
 use crate::locks::{self, LockHolder};
 use crate::medium::Medium;
 use crate::params;
-use crate::place;
+use crate::path_state::PathState;
 use crate::sysfs::{self, Facts};
 use crate::watch::Watch;
 
@@ -132,6 +132,7 @@ impl Kind for BlockDev {
                 .map_err(|what| refuse(name, &p.path, Errno::NotSup, format!("delete: {what}")))?,
         };
         let watch = Watch::new(request.site.inbox.clone());
+        let path_state = PathState::new(&file, &watch);
         let physical = file.facts().physical_sector;
         let own = (!facts.serial.is_empty()).then_some(facts.serial.as_str());
         let key = p.path.to_string_lossy();
@@ -166,7 +167,15 @@ impl Kind for BlockDev {
             },
             read_only,
             watch: Some(watch),
-            unit: Box::new(BlockDevUnit { file, sector, mode, facts, delete_why, forced: p.force }),
+            unit: Box::new(BlockDevUnit {
+                file,
+                sector,
+                mode,
+                facts,
+                delete_why,
+                forced: p.force,
+                path_state,
+            }),
         })
     }
 }
@@ -262,6 +271,7 @@ struct BlockDevUnit {
     facts: Facts,
     delete_why: &'static str,
     forced: bool,
+    path_state: Arc<PathState>,
 }
 
 impl Unit for BlockDevUnit {
@@ -278,8 +288,12 @@ impl Unit for BlockDevUnit {
         Medium::of_open(self.file.as_fd()?)
     }
 
+    fn path_state(&self) -> Option<&Arc<PathState>> {
+        Some(&self.path_state)
+    }
+
     fn troubles(&self) -> Vec<Trouble> {
-        place::troubles(&self.file, false)
+        self.path_state.troubles()
     }
 
     fn show(&self) -> Vec<(&'static str, String)> {

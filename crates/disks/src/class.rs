@@ -1,6 +1,6 @@
 //! The class `disk`: an opened disk as a geom with one provider.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bio::{Attr, Errno};
@@ -16,6 +16,7 @@ use crate::kind::{Identity, Open, Opened, Site, Unit, VerbAnswer};
 use crate::lasting::Identities;
 use crate::medium::Medium;
 use crate::ordered::Ordered;
+use crate::path_state::PathState;
 use crate::registry::KINDS;
 use crate::watch::Watch;
 
@@ -232,7 +233,15 @@ impl Geom for DiskGeom {
     }
 }
 
-/// Problems of the medium of a disk though requests succeed. Looks at its path.
+/// The path of an open disk, which the caller examines on a thread that may block. A weak
+/// reference: the file is closed with the disk. `None`: the disk has no path.
+pub fn path_state(topology: &mut Topology, disk: &str) -> Option<Weak<PathState>> {
+    let geom = topology.find_geom(DISK_CLASS, disk)?;
+    topology.with(geom, |g: &mut DiskGeom, _| g.unit.path_state().map(Arc::downgrade))?
+}
+
+/// Problems of the medium of a disk though requests succeed, as [`PathState::examine`] last found
+/// them.
 pub fn troubles(topology: &mut Topology, disk: &str) -> Vec<Trouble> {
     let Some(geom) = topology.find_geom(DISK_CLASS, disk) else { return Vec::new() };
     topology.with(geom, |g: &mut DiskGeom, t| g.troubles(t, geom)).unwrap_or_default()

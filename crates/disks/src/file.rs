@@ -23,7 +23,7 @@ use crate::lasting::{self, PersistentIdentity, Stored};
 use crate::locks::{self, LockHolder};
 use crate::medium::{Medium, folder_of, followed};
 use crate::params;
-use crate::place;
+use crate::path_state::PathState;
 use crate::watch::Watch;
 
 /// The unit that a file keeps as a whole at a power cut, bytes: the smallest sector that a disk
@@ -160,7 +160,8 @@ impl Kind for ImageFile {
         let sector = p.sector_size;
         let can_delete = !p.read_only && can_punch(&file, media_bytes);
         let watch = Watch::new(request.site.inbox.clone());
-        let unit = FileUnit { file, sector, mode, made, stored, watch };
+        let path_state = PathState::new(&file, &watch);
+        let unit = FileUnit { file, sector, mode, made, stored, watch, path_state };
         let names = (physpath, lasting);
         Ok(opened(unit, media_bytes, can_delete, names, p.read_only, request.site))
     }
@@ -190,7 +191,8 @@ pub(crate) fn adopted(
     let physpath = path.to_string_lossy().into_owned();
     let (watch, stored) = (Watch::new(site.inbox.clone()), Stored::No);
     let lasting = PersistentIdentity { ident: serial.to_owned(), unit_name: Some(name.to_owned()) };
-    let unit = FileUnit { file, sector, mode: "adopted".into(), made: false, stored, watch };
+    let (mode, path_state) = ("adopted".into(), PathState::new(&file, &watch));
+    let unit = FileUnit { file, sector, mode, made: false, stored, watch, path_state };
     let can_delete = can_delete && !read_only;
     Ok(opened(unit, media_bytes, can_delete, (physpath, lasting), read_only, site))
 }
@@ -444,13 +446,14 @@ struct FileUnit {
     made: bool,
     stored: Stored,
     watch: Arc<Watch>,
+    path_state: Arc<PathState>,
 }
 
 impl FileUnit {
     /// The bytes behind the last whole sector, if there are any: no request reaches them.
     fn unused_tail(&self) -> Option<String> {
         let sector = self.sector;
-        let tail = self.file.size().ok()? % u64::from(sector);
+        let tail = self.path_state.length()? % u64::from(sector);
         (tail > 0).then(|| format!("{tail} bytes: the file is no multiple of {sector} bytes"))
     }
 }
@@ -470,21 +473,20 @@ impl Unit for FileUnit {
         })
     }
 
-    /// Blocks of the file, and those that its file system has left for all users.
     fn space_usage(&self) -> Option<SpaceUsage> {
-        let fd = self.file.as_fd()?;
-        let (stat, system) = (rustix::fs::fstat(fd).ok()?, rustix::fs::fstatvfs(fd).ok()?);
-        let used = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
-        let free = system.f_bavail.saturating_mul(system.f_frsize);
-        Some(SpaceUsage { used, free, is_shared: true })
+        self.path_state.space()
     }
 
     fn medium(&self) -> Option<Medium> {
         Medium::of_open(self.file.as_fd()?)
     }
 
+    fn path_state(&self) -> Option<&Arc<PathState>> {
+        Some(&self.path_state)
+    }
+
     fn troubles(&self) -> Vec<Trouble> {
-        let mut troubles = place::troubles(&self.file, self.watch.is_refusing());
+        let mut troubles = self.path_state.troubles();
         let is_recent = |at: u64| reactor::monotonic_ns().saturating_sub(at) < SHORT_NS;
         if self.watch.no_space_since().is_some_and(is_recent)
             && let Some(room) = self.space_usage()
@@ -505,10 +507,7 @@ impl Unit for FileUnit {
     fn show(&self) -> Vec<(&'static str, String)> {
         let mut lines =
             vec![("path", self.file.path().display().to_string()), ("mode", self.mode.clone())];
-        if let Some(stat) = self.file.as_fd().and_then(|fd| rustix::fs::fstat(fd).ok()) {
-            let bytes = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
-            lines.push(("allocated", format!("{bytes} bytes")));
-        }
+        lines.extend(self.space_usage().map(|s| ("allocated", format!("{} bytes", s.used))));
         lines.extend(self.unused_tail().map(|text| ("unused tail", text)));
         if let Some(text) = self.stored.text() {
             lines.push(("identity", text));

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::lasting::{Identities, PersistentIdentity};
 use crate::medium::Medium;
+use crate::path_state::PathState;
 use crate::watch::Watch;
 
 /// Longest serial number or description, bytes; longer ones are cut.
@@ -223,6 +224,11 @@ pub trait Unit: Send {
 
     /// The file or device of this machine that the disk has open; `None`: it has none.
     fn medium(&self) -> Option<Medium> {
+        None
+    }
+
+    /// Its path, which another thread examines; `None`: it has none.
+    fn path_state(&self) -> Option<&Arc<PathState>> {
         None
     }
 

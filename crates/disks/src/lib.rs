@@ -30,6 +30,7 @@ mod null;
 mod ordered;
 mod pages;
 mod params;
+mod path_state;
 mod place;
 mod registry;
 mod remote;
@@ -37,7 +38,7 @@ mod sysfs;
 mod watch;
 
 pub use blockdev::BlockDevParams;
-pub use class::{DISK_CLASS, DiskClass, check_resize, open_medium, set_serial, troubles};
+pub use class::{DISK_CLASS, DiskClass, check_resize, open_medium, path_state, set_serial, troubles};
 pub use deletes::DeleteHow;
 pub use failures::LastError;
 pub use file::{Direct, FileParams};
@@ -54,5 +55,6 @@ pub use model::{
 };
 pub use nbd::NbdParams;
 pub use null::{Fill, NullParams};
+pub use path_state::PathState;
 pub use registry::{KINDS, kind};
 pub use watch::Watch;

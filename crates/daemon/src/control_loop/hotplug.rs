@@ -1,6 +1,8 @@
 //! Disks, geoms and LUNs that appear or vanish by themselves, while the daemon serves or after its
 //! start. `reattach` and `exports` decide which may appear.
 
+use std::collections::BTreeMap;
+
 use mgmt::api::{Level, Result};
 use mgmt::config::{DiskConfig, GeomConfig};
 use mgmt::plan::Action;
@@ -8,6 +10,7 @@ use mgmt::plan::Action;
 use super::ControlLoop;
 use crate::buses;
 use crate::media;
+use crate::path_watch::Finding;
 
 impl ControlLoop {
     /// Keeps the names of disks that have come, as far as they are called.
@@ -33,9 +36,23 @@ impl ControlLoop {
         let shown = self.published.lock();
         let lost = self.reattach.losses(&self.control.topology, &shown.config, now);
         drop(shown);
+        if self.reattach.has_unexplained() {
+            self.path_checks.hasten();
+        }
         for (name, why) in lost {
             self.note(Level::Error, &name, why);
         }
+    }
+
+    /// Reports the findings at the paths of disks without a medium.
+    pub(crate) fn report_findings(&mut self, findings: BTreeMap<String, Finding>) {
+        let shown = self.published.lock();
+        let said = self.reattach.record_findings(&shown.config, findings);
+        drop(shown);
+        for (name, level, why) in said {
+            self.note(level, &name, why);
+        }
+        self.published.lock().refused_disks = self.reattach.refused_disks();
     }
 
     /// Opens disks whose medium is back, then the geoms above them, then units.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use geom::Trouble;
 use mgmt::config::Config;
 
 /// The data for answers to questions, besides the graph.
@@ -15,4 +16,6 @@ pub struct Published {
     pub refused: BTreeMap<String, String>,
     /// Disks whose medium could not be opened when it returned, with why.
     pub refused_disks: BTreeMap<String, String>,
+    /// Open disks whose path does not answer.
+    pub silent_paths: BTreeMap<String, Trouble>,
 }

@@ -9,6 +9,7 @@ use geom::Access;
 use reactor::PortChoice;
 use serde_json::json;
 
+use crate::place::examined;
 use crate::world::{Folder, World, boundaries, exercise};
 
 struct Loop {
@@ -225,7 +226,7 @@ fn device_whose_node_refers_to_another_is_degraded_until_restored() {
     let mut w = World::new(PortChoice::Poll);
     w.disk("blockdev", "b0", json!({ "path": node })).unwrap();
     let mut whys = || -> Vec<String> {
-        disks::troubles(&mut w.control.topology, "b0").into_iter().map(|t| t.why).collect()
+        examined(&mut w, "b0").into_iter().map(|t| t.why).collect()
     };
     assert!(whys().is_empty());
     name(&other.device);

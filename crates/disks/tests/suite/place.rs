@@ -22,8 +22,15 @@ fn world(params: &[(&str, serde_json::Value)]) -> (World, Folder, String) {
     (w, folder, path)
 }
 
+/// The problems of a disk, once its path has been examined.
+pub fn examined(w: &mut World, disk: &str) -> Vec<Trouble> {
+    let state = disks::path_state(&mut w.control.topology, disk).unwrap();
+    state.upgrade().unwrap().examine();
+    disks::troubles(&mut w.control.topology, disk)
+}
+
 fn troubles(w: &mut World) -> Vec<Trouble> {
-    let found = disks::troubles(&mut w.control.topology, "f0");
+    let found = examined(w, "f0");
     let view = w.control.topology.view(0);
     let shown = view.iter().find(|g| g.name == "f0").unwrap();
     assert_eq!(shown.troubles, found, "status sees the same");
@@ -89,6 +96,18 @@ fn removed_file_is_failed_and_can_be_copied_back() {
 }
 
 #[test]
+fn questions_read_the_last_examination_and_do_not_look_at_the_path() {
+    let (mut w, _folder, path) = world(&[]);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(disks::troubles(&mut w.control.topology, "f0"), []);
+    let state = disks::path_state(&mut w.control.topology, "f0").unwrap().upgrade().unwrap();
+    assert!(state.examine(), "it differs");
+    assert!(!state.examine(), "it is the same as before");
+    drop(state);
+    assert_eq!(disks::troubles(&mut w.control.topology, "f0").len(), 1);
+}
+
+#[test]
 fn replaced_file_is_failed_and_can_be_copied_back() {
     let (mut w, folder, path) = world(&[]);
     let edge = w.open("f0");
@@ -135,10 +154,10 @@ fn file_in_a_renamed_folder_is_degraded_until_it_is_restored() {
     w.disk("file", "f1", json!({ "path": format!("{deep}/b.img") })).unwrap();
     let aside = folder.path("aside");
     std::fs::rename(&deep, &aside).unwrap();
-    let said = disks::troubles(&mut w.control.topology, "f1");
+    let said = examined(&mut w, "f1");
     assert!(said[0].why.contains(&format!("was renamed to {aside}/b.img")), "{said:?}");
     std::fs::rename(&aside, &deep).unwrap();
-    assert_eq!(disks::troubles(&mut w.control.topology, "f1"), []);
+    assert_eq!(examined(&mut w, "f1"), []);
 }
 
 /// Whether this process may do what only root may.
@@ -263,7 +282,7 @@ fn full_file_system_is_reported() {
         made.push(w.disk("file", name, params));
     }
     let remounted = mount(&["-o", "remount,ro", &place]);
-    let busy = disks::troubles(&mut w.control.topology, "a");
+    let busy = examined(&mut w, "a");
     drop(w);
     let read_only = mount(&["-o", "remount,ro", &place]);
     let mut w = World::new(PortChoice::Poll);

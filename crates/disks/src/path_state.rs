@@ -1,0 +1,76 @@
+//! Facts of the path and the file system of an open file or block device, as last examined.
+//!
+//! An examination blocks while the server of a network file system does not answer. So the control
+//! thread reads the stored facts, and the caller of [`PathState::examine`] is another thread.
+
+use std::sync::Arc;
+
+use bio::sync::Mutex;
+use geom::Trouble;
+use reactor::File;
+
+use crate::kind::SpaceUsage;
+use crate::place;
+use crate::watch::Watch;
+
+/// The result of one examination.
+#[derive(Clone, Debug, Default)]
+struct PathFacts {
+    troubles: Vec<Trouble>,
+    /// `None` for block devices and simulated files.
+    space: Option<SpaceUsage>,
+    /// Length of a file, bytes.
+    length: Option<u64>,
+}
+
+/// See the module.
+pub struct PathState {
+    file: File,
+    watch: Arc<Watch>,
+    facts: Mutex<PathFacts>,
+}
+
+impl PathState {
+    /// Of a file that was just opened, which is examined at once.
+    pub(crate) fn new(file: &File, watch: &Arc<Watch>) -> Arc<PathState> {
+        let state = PathState { file: file.local(), watch: watch.clone(), facts: Mutex::default() };
+        state.examine();
+        Arc::new(state)
+    }
+
+    /// Examines the path and the file system, and stores the facts. Blocks while they do not
+    /// answer. True: the troubles differ from the previous ones.
+    pub fn examine(&self) -> bool {
+        let is_file = !self.file.is_block_device();
+        let now = PathFacts {
+            troubles: place::troubles(&self.file, self.watch.is_refusing()),
+            space: if is_file { space_usage(&self.file) } else { None },
+            length: if is_file { self.file.size().ok() } else { None },
+        };
+        let mut facts = self.facts.lock();
+        let is_other = facts.troubles != now.troubles;
+        *facts = now;
+        is_other
+    }
+
+    pub(crate) fn troubles(&self) -> Vec<Trouble> {
+        self.facts.lock().troubles.clone()
+    }
+
+    pub(crate) fn space(&self) -> Option<SpaceUsage> {
+        self.facts.lock().space
+    }
+
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.facts.lock().length
+    }
+}
+
+/// Blocks of the file, and those that its file system has left for all users.
+fn space_usage(file: &File) -> Option<SpaceUsage> {
+    let fd = file.as_fd()?;
+    let (stat, system) = (rustix::fs::fstat(fd).ok()?, rustix::fs::fstatvfs(fd).ok()?);
+    let used = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
+    let free = system.f_bavail.saturating_mul(system.f_frsize);
+    Some(SpaceUsage { used, free, is_shared: true })
+}

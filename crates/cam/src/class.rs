@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bio::{Attr, Errno};
 use bio::sync::{Mutex, MutexGuard};
+use bio::{Attr, Errno};
 use geom::{
     Access, ClassVerb, Error, Geom, GeomId, GraphControl, Inbox, NewProvider, NoClaim, NoParams,
     Notifier, PHYSICAL_SECTOR, ProviderId, Topology, Transient, Typed, VerbSpec,

@@ -109,7 +109,8 @@ impl Reattach {
             config.disk.iter().filter(|d| topology.find(&d.name).is_none()).collect();
         let names: BTreeSet<String> = gone.iter().map(|d| d.name.clone()).collect();
         let fresh = gone.iter().filter(|d| !self.missing.contains(&d.name));
-        let (with_path, others): (Vec<_>, Vec<_>) = fresh.partition(|d| d.image().is_some());
+        let (with_path, others): (Vec<&DiskConfig>, Vec<&DiskConfig>) =
+            fresh.copied().partition(|d| d.image().is_some());
         let said = others.iter().map(|d| (d.name.clone(), self.pathless_reason(d))).collect();
         for disk in with_path {
             self.unexplained.insert(disk.name.clone());

@@ -38,7 +38,9 @@ mod sysfs;
 mod watch;
 
 pub use blockdev::BlockDevParams;
-pub use class::{DISK_CLASS, DiskClass, check_resize, open_medium, path_state, set_serial, troubles};
+pub use class::{
+    DISK_CLASS, DiskClass, check_resize, open_medium, path_state, set_serial, troubles,
+};
 pub use deletes::DeleteHow;
 pub use failures::LastError;
 pub use file::{Direct, FileParams};

@@ -350,7 +350,7 @@ mod tests {
             schedule.end(&task, file(1), Some(7), 0);
         }
         assert!(schedule.begin(1).is_none());
-        let change = |name: &str, is_last| FolderChange {
+        let change = |name: &str, is_last: bool| FolderChange {
             folder: Some(7),
             name: (!is_last).then(|| name.into()),
             is_last,

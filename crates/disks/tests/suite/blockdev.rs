@@ -225,9 +225,8 @@ fn device_whose_node_refers_to_another_is_degraded_until_restored() {
     name(&disk.device);
     let mut w = World::new(PortChoice::Poll);
     w.disk("blockdev", "b0", json!({ "path": node })).unwrap();
-    let mut whys = || -> Vec<String> {
-        examined(&mut w, "b0").into_iter().map(|t| t.why).collect()
-    };
+    let mut whys =
+        || -> Vec<String> { examined(&mut w, "b0").into_iter().map(|t| t.why).collect() };
     assert!(whys().is_empty());
     name(&other.device);
     assert!(whys()[0].starts_with(&format!("{node} names another device now")), "{:?}", whys());

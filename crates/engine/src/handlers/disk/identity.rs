@@ -109,16 +109,29 @@ pub fn naa(serial: &str) -> [u8; 16] {
     (6 << 124 | u128::from(COMPANY) << 100 | tail).to_be_bytes()
 }
 
-/// OPTIMAL TRANSFER LENGTH, bytes; 0 where there is no stripe. Linux takes it for its largest
-/// command (`max_sectors_kb`), so it must not be a physical sector.
-pub(crate) fn transfer_best(device: &Device) -> u64 {
+/// Least OPTIMAL TRANSFER LENGTH of a stripe, bytes.
+const TRANSFER_BEST_MIN: u64 = 128 << 10;
+
+/// The stripe, bytes, as far as a command reaches; 0 where there is none.
+fn stripe(device: &Device) -> u64 {
     device.spec().stripe_bytes.min(u64::from(device.transfer_max()))
+}
+
+/// OPTIMAL TRANSFER LENGTH, bytes: the stripe, or the smallest multiple of a small one that is at
+/// least [`TRANSFER_BEST_MIN`]; 0 where there is no stripe. Linux takes it for its largest command
+/// (`max_sectors_kb`), so it must be no physical sector and no strip of 16 KiB.
+pub(crate) fn transfer_best(device: &Device) -> u64 {
+    let stripe = stripe(device);
+    let most = u64::from(device.transfer_max()).checked_div(stripe).unwrap_or(0);
+    let wanted = TRANSFER_BEST_MIN.checked_div(stripe).map_or(0, |n| n.max(1));
+    let short = stripe * wanted < TRANSFER_BEST_MIN;
+    stripe * (wanted + u64::from(short)).min(most)
 }
 
 /// OPTIMAL TRANSFER LENGTH GRANULARITY, bytes: the stripe, else the physical block. Linux ignores
 /// an optimal length that is no multiple of it.
 fn transfer_granularity(device: &Device) -> u64 {
-    match transfer_best(device) {
+    match stripe(device) {
         0 => u64::from(device.spec().physical_bytes),
         stripe => stripe,
     }

@@ -22,7 +22,7 @@ use super::{Aoe, Inner, address_of};
 use crate::ccb::CamStatus;
 
 /// Frames that are read before others of the core have their turn.
-const FRAMES_A_TURN: usize = 8;
+const FRAMES_A_TURN: usize = 64;
 /// How often interfaces are looked at, ns.
 const LOOK_NS: u64 = 1_000_000_000;
 /// Time between the first two discoveries, ns: a question may be lost, as are all frames that are

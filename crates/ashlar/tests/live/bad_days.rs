@@ -176,9 +176,12 @@ fn shrunk_disk_is_withdrawn_and_returns_at_its_old_size() {
     assert_fails(&url, &["write -P 9 32M 64k"], &[]);
     assert_eq!(image.metadata().unwrap().len(), 4 << 20);
     assert_fails(&url, &["read 32M 64k"], &[]);
-    let said = house.ok(&["journal"]);
     let sizes = format!("has {} bytes and had {DISK_BYTES}", 4 << 20);
-    assert!(said.contains(&sizes) && said.contains("until it has that size again"), "{said}");
+    let is_reported = || {
+        let said = house.ok(&["journal"]);
+        said.contains(&sizes) && said.contains("until it has that size again")
+    };
+    house.until("the event names both sizes", Duration::from_secs(20), is_reported);
     let found = finding(&house, "short");
     assert!(!text(&found["why"]).is_empty() && text(&found["action"]).contains("apply"), "{found}");
     house.ashlar(&["status"]).ends(3).prints(&["FAILED", "short"]);

@@ -196,9 +196,11 @@ fn qemu_nbd_serves_qcow2_and_restarts_in_order() {
     let p = load(&mut w, edge, USERS);
     for _ in 0..3 {
         wait_for_progress(&mut w, &p, 200);
-        // An orderly stop: acknowledged data that are not in the image yet are kept.
+        // An orderly stop: acknowledged data that are not in the image yet are kept. The client
+        // takes its replies meanwhile, for which the server waits.
         let mut running = server.running.take().unwrap();
-        running.terminate(START_LIMIT).unwrap();
+        proc::signal("TERM", running.pid()).unwrap();
+        w.until("the server ends in order", |_| running.ended().unwrap().is_some());
         server.boot();
     }
     wait_for_progress(&mut w, &p, 200);

@@ -303,7 +303,7 @@ mod tests {
         assert!(schedule.begin(SLOW_NS).is_none(), "a is not begun twice");
         let b = ("b".to_owned(), Finding::File(1));
         let found = |schedule: &Schedule, now| Vec::from_iter(schedule.findings(now));
-        assert_eq!(found(&schedule, SILENT_NS - 1), [b.clone()]);
+        assert_eq!(found(&schedule, SILENT_NS - 1), std::slice::from_ref(&b));
         let other = schedule.begin(SILENT_NS - 1).unwrap();
         assert!(!schedule.end(&other, file(1), None, SILENT_NS - 1), "nothing new");
         let a = |finding| ("a".to_owned(), finding);

@@ -144,7 +144,8 @@ fn offsets(answer: &Value, key: &str) -> Vec<u64> {
 #[test]
 fn verbs_of_inspect_are_in_its_list_and_refuse_unknown_parameters() {
     let (mut w, _disk) = World::with("ada0", vec![0; MIB as usize], 512);
-    let error = w.verb("inspect", "wipe", "ada0", json!({ "onlyx": ["gpt"] })).expect_err("unknown");
+    let error =
+        w.verb("inspect", "wipe", "ada0", json!({ "onlyx": ["gpt"] })).expect_err("unknown");
     assert_eq!(error.message, "inspect wipe has no `onlyx`; it takes force, only, provider");
     let error = w.verb("inspect", "look", "ada0", json!({})).expect_err("unknown");
     assert!(error.message.ends_with("it has scan, wipe"), "{error}");

@@ -55,7 +55,7 @@ pub struct ConnectionsState {
     pub waiting: u64,
     /// Connections accepted since the daemon's start.
     pub accepted: u64,
-    /// Connections that were reset because their core had as many as it may have.
+    /// Connections that were reset because their core or their peer had as many as it may have.
     pub refused: u64,
     /// Closed connections whose reason was logged as a warning.
     pub warned: u64,

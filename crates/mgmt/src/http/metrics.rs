@@ -37,7 +37,11 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("ashlar_connections_open", "gauge", "Open connections of a driver"),
     ("ashlar_connections_waiting", "gauge", "Accepted connections that wait for their handshake"),
     ("ashlar_connections_accepted_total", "counter", "Connections accepted by a driver"),
-    ("ashlar_connections_refused_total", "counter", "Connections reset at the limit of a core"),
+    (
+        "ashlar_connections_refused_total",
+        "counter",
+        "Connections reset at the limit of a core or a peer",
+    ),
     ("ashlar_connections_warned_total", "counter", "Connections closed with a warning in the log"),
     ("ashlar_connections_closed_total", "counter", "Connections closed, by reason"),
     (

@@ -63,6 +63,8 @@ pub struct Reattach {
     unexplained: BTreeSet<String>,
     /// Last findings at the paths of missing disks.
     findings: BTreeMap<String, Finding>,
+    /// The same, also while a later examination hangs: changes are reported against these.
+    last_findings: BTreeMap<String, Finding>,
     searches: BTreeMap<String, Search>,
     /// Losses that were looked at; `None`: there is something new to look at.
     losses: Option<u64>,
@@ -115,6 +117,7 @@ impl Reattach {
         for disk in with_path {
             self.unexplained.insert(disk.name.clone());
             self.findings.remove(&disk.name);
+            self.last_findings.remove(&disk.name);
         }
         for name in names.difference(&self.missing) {
             let search = self.searches.entry(name.clone()).or_default();
@@ -150,6 +153,7 @@ impl Reattach {
         for disk in missing.cloned().collect::<Vec<_>>() {
             let name = &disk.name;
             let (Some(path), Some(now)) = (disk.image(), findings.get(name)) else { continue };
+            let before = self.last_findings.insert(name.clone(), now.clone());
             let text = self.missing_reason(&disk, path, now);
             if self.unexplained.remove(name) {
                 if matches!(now, Finding::Silent(_)) {
@@ -158,17 +162,16 @@ impl Reattach {
                 said.push((name.clone(), Level::Error, text));
                 continue;
             }
-            let Some(before) = self.findings.get(name).filter(|before| *before != now) else {
-                continue;
-            };
+            let Some(before) = before.filter(|before| before != now) else { continue };
             if matches!(now, Finding::Absent(_) | Finding::Silent(_)) {
                 let text = self.new_report(name, &text);
                 said.extend(text.map(|text| (name.clone(), Level::Warn, text)));
-            } else if matches!(before, Finding::Silent(_)) {
+            } else if matches!(before, Finding::Absent(_) | Finding::Silent(_)) {
                 self.clear_report(name);
             }
         }
         self.unexplained.retain(|name| self.missing.contains(name));
+        self.last_findings.retain(|name, _| self.missing.contains(name));
         self.findings = findings;
         said
     }
@@ -453,6 +456,26 @@ mod tests {
             assert!(!reattach.has_unexplained());
             assert!(reattach.record_findings(&config(), found(finding)).is_empty());
         }
+    }
+
+    #[test]
+    fn path_of_a_missing_disk_that_begins_to_hang_is_shown_until_it_answers() {
+        let missing = BTreeSet::from(["a".to_owned()]);
+        let mut reattach = Reattach { missing, ..Reattach::default() };
+        let config = config();
+        let mut shown = |findings| {
+            let said = reattach.record_findings(&config, findings).len();
+            (said, reattach.refused_disks().remove("a").unwrap_or_default())
+        };
+        let nothing = || (0, String::new());
+        assert_eq!(shown(found(Finding::Absent("No such file".into()))), nothing());
+        // The finding is left out before the path counts as silent.
+        assert_eq!(shown(BTreeMap::new()), nothing());
+        let (said, why) = shown(found(Finding::Silent(true)));
+        assert!(said == 1 && why.contains("path does not answer"), "{said}: {why}");
+        let (said, why) = shown(found(Finding::Absent("Stale file handle".into())));
+        assert!(said == 1 && why.contains("Stale file handle"), "{said}: {why}");
+        assert_eq!(shown(found(Finding::File(1))), nothing(), "the reason is over");
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub struct FolderChange {
     pub folder: Option<FolderId>,
     /// The name; `None`: the folder itself.
     pub name: Option<OsString>,
-    /// The folder is not watched any more.
+    /// The folder is not watched any more, or its path may name another one.
     pub is_last: bool,
 }
 
@@ -68,7 +68,7 @@ impl Folders {
             changes.push(FolderChange {
                 folder: (!flags.contains(ReadFlags::QUEUE_OVERFLOW)).then_some(event.wd()),
                 name: name.map(|name| std::ffi::OsStr::from_bytes(name).to_owned()),
-                is_last: flags.contains(ReadFlags::IGNORED),
+                is_last: flags.intersects(ReadFlags::IGNORED | ReadFlags::MOVE_SELF),
             });
             if reader.is_buffer_empty() {
                 break;
@@ -98,7 +98,10 @@ mod tests {
         assert_eq!(folders.wait(), std::slice::from_ref(&change));
         std::fs::remove_file(at.join("a.img")).unwrap();
         assert_eq!(folders.wait(), [change]);
-        std::fs::remove_dir(&at).unwrap();
+        let moved = at.with_extension("moved");
+        std::fs::rename(&at, &moved).unwrap();
+        assert!(folders.wait().iter().any(|change| change.is_last && change.folder == folder));
+        std::fs::remove_dir(&moved).unwrap();
         assert!(folders.wait().iter().any(|change| change.is_last));
     }
 }

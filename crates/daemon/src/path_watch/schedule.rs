@@ -111,6 +111,8 @@ pub struct Schedule {
     entries: BTreeMap<String, Entry>,
     /// Those that are not under way, by the time at which they are due.
     queue: BTreeSet<(u64, String)>,
+    /// Watched folders of former paths.
+    released: BTreeSet<FolderId>,
     last_id: u64,
 }
 
@@ -118,13 +120,14 @@ impl Schedule {
     /// Examines these paths, by name of the disk, and no others. Returns the folders that are to be
     /// watched no more.
     pub fn replace(&mut self, wanted: BTreeMap<String, WatchedPath>, now: u64) -> Vec<FolderId> {
-        let before: BTreeSet<FolderId> = self.folders().collect();
         let gone: Vec<String> =
             self.entries.keys().filter(|name| !wanted.contains_key(*name)).cloned().collect();
-        gone.iter().for_each(|name| self.remove(name));
+        for name in &gone {
+            self.remove(name);
+        }
         wanted.into_iter().for_each(|(name, watched)| self.add(name, watched, now));
-        let after: BTreeSet<FolderId> = self.folders().collect();
-        before.difference(&after).copied().collect()
+        let used: BTreeSet<FolderId> = self.entries.values().filter_map(|e| e.folder).collect();
+        std::mem::take(&mut self.released).difference(&used).copied().collect()
     }
 
     /// Examines a path, too; at once if it is a new one.
@@ -132,7 +135,9 @@ impl Schedule {
         if self.entries.get(&name).is_some_and(|entry| entry.watched.is_same(&watched)) {
             return;
         }
-        self.remove(&name);
+        let former = self.remove(&name);
+        let is_beside = |entry: &Entry| entry.watched.path.parent() == watched.path.parent();
+        let folder = former.filter(is_beside).and_then(|entry| entry.folder);
         self.last_id += 1;
         self.queue.insert((now, name.clone()));
         let entry = Entry {
@@ -143,19 +148,16 @@ impl Schedule {
             began_ns: None,
             again: false,
             rounds: 0,
-            folder: None,
+            folder,
         };
         self.entries.insert(name, entry);
     }
 
-    fn remove(&mut self, name: &str) {
-        if let Some(entry) = self.entries.remove(name) {
-            self.queue.remove(&(entry.due_ns, name.to_owned()));
-        }
-    }
-
-    fn folders(&self) -> impl Iterator<Item = FolderId> + '_ {
-        self.entries.values().filter_map(|entry| entry.folder)
+    fn remove(&mut self, name: &str) -> Option<Entry> {
+        let entry = self.entries.remove(name)?;
+        self.queue.remove(&(entry.due_ns, name.to_owned()));
+        self.released.extend(entry.folder);
+        Some(entry)
     }
 
     /// Begins the next examination that is due.
@@ -180,7 +182,10 @@ impl Schedule {
         now: u64,
     ) -> bool {
         let entry = self.entries.get_mut(&task.name).filter(|entry| entry.id == task.id);
-        let Some(entry) = entry else { return false };
+        let Some(entry) = entry else {
+            self.released.extend(folder);
+            return false;
+        };
         let took = now.saturating_sub(entry.began_ns.take().unwrap_or(now));
         let was_silent = took >= SILENT_NS;
         let pause = took.saturating_mul(SHARE).clamp(INTERVAL_NS, INTERVAL_MAX_NS);
@@ -224,6 +229,7 @@ impl Schedule {
         for change in changes.iter().filter(|change| change.is_last) {
             let lost = self.entries.values_mut().filter(|entry| entry.folder == change.folder);
             lost.for_each(|entry| entry.folder = None);
+            self.released.extend(change.folder);
         }
     }
 
@@ -379,6 +385,25 @@ mod tests {
         let keep = || [("b".to_owned(), missing("/images/b"))].into();
         assert_eq!(schedule.replace(keep(), 1), [1]);
         assert!(schedule.replace(keep(), 2).is_empty());
+    }
+
+    #[test]
+    fn folder_of_a_replaced_path_is_kept_for_a_neighbour_and_else_returned() {
+        let mut schedule = schedule(&["a"]);
+        let task = schedule.begin(0).unwrap();
+        schedule.end(&task, file(1), Some(7), 0);
+        schedule.add("a".into(), missing("/images/other"), 1);
+        let task = schedule.begin(1).unwrap();
+        assert!(!task.needs_folder, "it is the same one");
+        schedule.end(&task, file(1), None, 1);
+        schedule.add("a".into(), missing("/elsewhere/a"), 2);
+        let late = schedule.begin(2).unwrap();
+        assert!(late.needs_folder);
+        let last = || missing("/third/a");
+        schedule.add("a".into(), last(), 3);
+        schedule.end(&late, file(1), Some(8), 3);
+        assert_eq!(schedule.replace([("a".to_owned(), last())].into(), 4), [7, 8]);
+        assert!(schedule.replace([("a".to_owned(), last())].into(), 5).is_empty());
     }
 
     #[test]

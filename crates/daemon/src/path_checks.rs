@@ -99,6 +99,8 @@ pub fn watch_disk(control_loop: &mut ControlLoop, disk: &DiskConfig) {
     let Some(path) = disk.image() else { return };
     if let Some(watched) = watched_path(control_loop, &disk.name, path) {
         control_loop.path_watch.add(&disk.name, watched);
+        // The first disk: the control thread would sleep until something else wakes it.
+        control_loop.path_checks.is_watching = true;
     }
 }
 

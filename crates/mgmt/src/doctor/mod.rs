@@ -84,18 +84,21 @@ impl Facts {
         self.config.as_ref().and_then(|c| c.as_ref().ok())
     }
 
-    /// A warning that something was not checked, when a daemon runs that does not answer: its own
-    /// locks and ports would be reported as those of another program.
+    /// A warning that something was not checked, when a daemon runs that does not report its state:
+    /// its own locks and ports would be reported as those of another program.
     fn unchecked(&self, what: &str) -> Option<CheckFinding> {
-        let is_silent = self.daemon.as_ref().is_err_and(|e| e.kind == Kind::Silent);
-        is_silent.then(|| {
-            bad(
-                Severity::Warn,
-                format!("{what} are not checked: the running daemon does not answer"),
-                "their problems are not reported",
-                "ashlar doctor socket; repeat this check when the daemon answers",
-            )
-        })
+        let error = self.daemon.as_ref().err()?;
+        let why = match error.kind {
+            Kind::Unreachable => return None,
+            Kind::Silent => "the running daemon does not answer".to_owned(),
+            _ => format!("the daemon does not report its state: {}", error.source),
+        };
+        Some(bad(
+            Severity::Warn,
+            format!("{what} are not checked: {why}"),
+            "their problems are not reported",
+            "ashlar doctor socket; repeat this check when the daemon answers",
+        ))
     }
 
     /// The words of the line of `/proc/self/limits` that begins with `name`: soft limit, hard

@@ -244,23 +244,28 @@ fn ports_socket_and_version_are_graded() {
 }
 
 #[test]
-fn locks_and_ports_are_not_checked_while_the_daemon_is_silent() {
+fn locks_and_ports_are_not_checked_while_the_daemon_gives_no_state() {
     let machine = Machine::new("silent");
     let busy = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = busy.local_addr().expect("bound").to_string();
     let listen = format!("[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['{address}']\n");
     machine.write("ashlar.sock", "");
-    let silent = Err(Error::new(Kind::Silent, "ask", "no answer within 10s"));
-    let facts = Facts { daemon: silent, ..machine.facts(Some(&listen)) };
-    assert_eq!(grades("socket", &facts), [Severity::Fail]);
-    for id in ["config", "ports"] {
-        assert_eq!(grades(id, &facts), [Severity::Warn], "{id}");
-        let check = CHECKS.iter().find(|c| c.id == id).expect("a check");
-        let found = check.run(&facts).remove(0).finding;
-        assert!(found.contains("not checked: the running daemon does not answer"), "{found}");
-    }
-    for id in ["buses", "names"] {
-        assert_eq!(grades(id, &facts), [Severity::Ok], "{id}");
+    for (kind, source, why) in [
+        (Kind::Silent, "no answer within 10s", "the running daemon does not answer"),
+        (Kind::Forbidden, "denied", "the daemon does not report its state: denied"),
+    ] {
+        let daemon = Err(Error::new(kind, "ask", source));
+        let facts = Facts { daemon, ..machine.facts(Some(&listen)) };
+        assert_eq!(grades("socket", &facts), [Severity::Fail]);
+        for id in ["config", "ports"] {
+            assert_eq!(grades(id, &facts), [Severity::Warn], "{id}");
+            let check = CHECKS.iter().find(|c| c.id == id).expect("a check");
+            let found = check.run(&facts).remove(0).finding;
+            assert!(found.ends_with(&format!(" are not checked: {why}")), "{found}");
+        }
+        for id in ["buses", "names"] {
+            assert_eq!(grades(id, &facts), [Severity::Ok], "{id}");
+        }
     }
 }
 

@@ -123,9 +123,8 @@ pub fn start_configured(control: &Control, config: &Config, strict: bool) -> Res
 /// anything. Errors are logged, and the daemon keeps its configuration.
 fn reload(control: &Control, catalog: fn() -> Catalog, file: &str) {
     let mut progress = |line: crate::api::ProgressLine| tracing::debug!("{}", line.what);
-    let applied = check_reload(file)
-        .and_then(|()| load(catalog, file))
-        .and_then(|config| control.apply(&config, &Consent::default(), &mut progress));
+    let (consent, config) = (Consent::default(), load(catalog, file));
+    let applied = config.and_then(|config| control.apply(&config, &consent, &mut progress));
     match applied {
         Ok((plan, applied)) => {
             tracing::info!("SIGHUP: {file} reloaded, {} changes", plan.steps.len());
@@ -136,18 +135,6 @@ fn reload(control: &Control, catalog: fn() -> Catalog, file: &str) {
         }
         Err(e) => tracing::error!("SIGHUP: {file} was not reloaded; nothing changed: {e}"),
     }
-}
-
-/// Refuses what cannot be read twice: a pipe is empty after the start, and so would be the
-/// configuration.
-fn check_reload(file: &str) -> Result<()> {
-    let error = |why: String| Error::new(Kind::System, "read configuration", why).at(file);
-    let found = std::fs::metadata(file).map_err(|e| error(e.to_string()))?;
-    if found.is_file() {
-        return Ok(());
-    }
-    let error = error("not a regular file, so it is read only at the start".to_owned());
-    Err(error.next("Name the file: ashlar apply FILE."))
 }
 
 /// A folder for what outlives the daemon, and the machine's next boot, when the configuration does

@@ -3,6 +3,7 @@
 //! An examination blocks while the server of a network file system does not answer. So the control
 //! thread reads the stored facts, and the caller of [`PathState::examine`] is another thread.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bio::sync::Mutex;
@@ -17,15 +18,23 @@ use crate::watch::Watch;
 #[derive(Clone, Debug, Default)]
 struct PathFacts {
     troubles: Vec<Trouble>,
-    /// `None` for block devices and simulated files.
+    /// `None` for block devices and simulated disks.
     space: Option<SpaceUsage>,
     /// Length of a file, bytes.
     length: Option<u64>,
 }
 
+/// The examined object.
+enum Subject {
+    File(File),
+    /// The node and the numbers of a block device. A descriptor would keep the device open while an
+    /// examination is under way, and a disk that is made anew could not open it exclusively.
+    Device(PathBuf, (u32, u32)),
+}
+
 /// See the module.
 pub struct PathState {
-    file: File,
+    subject: Subject,
     watch: Arc<Watch>,
     facts: Mutex<PathFacts>,
 }
@@ -33,7 +42,11 @@ pub struct PathState {
 impl PathState {
     /// Of a file that was just opened, which is examined at once.
     pub(crate) fn new(file: &File, watch: &Arc<Watch>) -> Arc<PathState> {
-        let state = PathState { file: file.local(), watch: watch.clone(), facts: Mutex::default() };
+        let subject = match file.is_block_device() && file.as_fd().is_some() {
+            true => Subject::Device(file.path().to_owned(), file.facts().device),
+            false => Subject::File(file.local()),
+        };
+        let state = PathState { subject, watch: watch.clone(), facts: Mutex::default() };
         state.examine();
         Arc::new(state)
     }
@@ -41,11 +54,16 @@ impl PathState {
     /// Examines the path and the file system, and stores the facts. Blocks while they do not
     /// answer. True: the troubles differ from the previous ones.
     pub fn examine(&self) -> bool {
-        let is_file = !self.file.is_block_device();
-        let now = PathFacts {
-            troubles: place::troubles(&self.file, self.watch.is_refusing()),
-            space: if is_file { space_usage(&self.file) } else { None },
-            length: if is_file { self.file.size().ok() } else { None },
+        let now = match &self.subject {
+            Subject::File(file) => PathFacts {
+                troubles: place::file_troubles(file, self.watch.is_refusing()),
+                space: space_usage(file),
+                length: file.size().ok(),
+            },
+            Subject::Device(path, number) => PathFacts {
+                troubles: place::node_trouble(path, *number).into_iter().collect(),
+                ..PathFacts::default()
+            },
         };
         let mut facts = self.facts.lock();
         let is_other = facts.troubles != now.troubles;

@@ -12,17 +12,14 @@ use geom::Trouble;
 use reactor::File;
 use rustix::fs::{AtFlags, CWD, FileType, StatVfsMountFlags, Statx, StatxAttributes, StatxFlags};
 
-/// Problems of the path of `file`; none for simulated files. `refuses`: the file system answered
-/// that it is read-only when it was last written. Asks no server of a network file system for
-/// attributes that this machine knows.
-pub(crate) fn troubles(file: &File, refuses: bool) -> Vec<Trouble> {
+/// Problems of the path of a regular file; none for simulated files. `refuses`: the file system
+/// answered that it is read-only when it was last written. Asks no server of a network file system
+/// for attributes that this machine knows.
+pub(crate) fn file_troubles(file: &File, refuses: bool) -> Vec<Trouble> {
     let Some(fd) = file.as_fd() else { return Vec::new() };
     let Ok(open) = look(fd, Path::new(""), AtFlags::EMPTY_PATH) else { return Vec::new() };
     let named = look(CWD, file.path(), AtFlags::empty());
-    let moved = match file.is_block_device() {
-        true => node_trouble(file, &named),
-        false => file_trouble(file, &open, &named),
-    };
+    let moved = file_trouble(file, &open, &named);
     let unwritable =
         if file.facts().is_read_only { None } else { unwritable(file, &open, refuses) };
     moved.into_iter().chain(unwritable).collect()
@@ -147,10 +144,11 @@ fn is_kept_by_nfs(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".nfs"))
 }
 
-/// A device's node is looked at for the device that it names, not for itself: udev makes it anew.
-fn node_trouble(file: &File, named: &rustix::io::Result<Statx>) -> Option<Trouble> {
-    let path = file.path().display();
-    let (own_major, own_minor) = file.facts().device;
+/// The problem of the node of a block device that was opened with these numbers. It is looked at
+/// for the device that it names, not for itself: udev makes it anew.
+pub(crate) fn node_trouble(path: &Path, (own_major, own_minor): (u32, u32)) -> Option<Trouble> {
+    let named = look(CWD, path, AtFlags::empty());
+    let path = path.display();
     let goes = format!("requests go to the device {own_major}:{own_minor} that was opened");
     let see = "`lsblk -o NAME,MAJ:MIN,SERIAL` lists the devices";
     match named {
@@ -173,15 +171,12 @@ fn node_trouble(file: &File, named: &rustix::io::Result<Statx>) -> Option<Troubl
             format!("{path} is gone: the device was unplugged or its node was removed; {goes}"),
             format!("Plug it in again, or restore the node (`udevadm trigger`); {see}."),
         )),
-        Err(e) => Some(unreachable_path(&path, e)),
+        Err(e) => Some(unreachable_path(&path, &e)),
     }
 }
 
 /// The reason why writes fail though the file was opened for writing.
 fn unwritable(file: &File, open: &Statx, refuses: bool) -> Option<Trouble> {
-    if file.is_block_device() {
-        return None;
-    }
     let (path, quoted) = (file.path().display(), shell_word(file.path()));
     let fd = file.as_fd()?;
     let flags = rustix::fs::fstatvfs(fd).ok()?.f_flag;

@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use bio::{Errno, Op};
+use disks::DISK_CLASS;
 use geom::Access;
 use reactor::PortChoice;
 use serde_json::json;
@@ -236,6 +237,26 @@ fn device_whose_node_refers_to_another_is_degraded_until_restored() {
     assert!(whys()[0].contains("was unplugged or its node was removed"), "{:?}", whys());
     name(&disk.device);
     assert!(whys().is_empty());
+}
+
+#[test]
+fn device_can_be_opened_again_while_its_path_is_examined() {
+    let folder = Folder::new();
+    let Some(disk) = Loop::new(&folder, 1 << 20, 512, &[]) else { return };
+    let mut w = World::new(PortChoice::Poll);
+    let make = |w: &mut World| w.disk("blockdev", "b0", json!({ "path": disk.device }));
+    make(&mut w).unwrap();
+    let state = disks::path_state(&mut w.control.topology, "b0").unwrap();
+    // The thread that examines a path has such a reference meanwhile.
+    let examined = state.upgrade().unwrap();
+    let geom = w.control.topology.find_geom(DISK_CLASS, "b0").unwrap();
+    let removed = w.control.call(|t| {
+        t.wither_geom(geom, Errno::NxIo);
+        Ok(())
+    });
+    removed.unwrap();
+    w.until("the device is opened again", |w| make(w).is_ok());
+    assert!(!examined.examine(), "nothing has changed");
 }
 
 #[test]

@@ -295,10 +295,6 @@ async fn read(port: Rc<Port>, at: usize) {
             side.sectors.set(0);
             core.reactor().sleep(LOOK_NS).await;
             side.look(&core);
-        } else {
-            // The clock runs in the next turn, and sends before it reports. Ended commands are
-            // reported in this turn, and the next turn sends the new requests of their owners.
-            port.pump();
         }
         port.schedule_pump();
     }

@@ -6,8 +6,7 @@ use bio::{Errno, Op};
 use cam::sims::aoe::AoeKind;
 use cam::{Open, SimKind, Site};
 use geom::{Class, Edge};
-use reactor::WaitFor;
-use reactor::sim::{Actor, Limits, SegmentShape};
+use reactor::sim::SegmentShape;
 use serde_json::json;
 use wire::aoe::Mac;
 
@@ -111,31 +110,6 @@ fn a_shelf_that_starts_after_the_first_query_is_found_soon() {
             .for_each(|(_, done)| drop(done.unwrap()));
     }
     drop(net);
-}
-
-/// The turn behind it can then send the next request: a target with an empty queue sleeps.
-#[test]
-fn a_request_ends_in_the_turn_that_reads_its_answer() {
-    let far = SegmentShape { delay_ns_min: MS, delay_ns_max: MS, ..SegmentShape::default() };
-    let mut s = Scene::on(far, SECTORS, Ways { buffers: 16, ..Ways::default() });
-    let data = s.w.buffer(SECTOR as usize);
-    s.w.start(s.edge, 1, |bio| range(bio, Op::Read, 0, data));
-    let (core, world) = (s.w.core.clone(), s.w.net().clone());
-    let (mut turns, mut ended) = (Vec::new(), s.w.ended());
-    let actor = Actor::new(core.reactor(), || {
-        turns.push(core.reactor().fresh_now());
-        core.turn(WaitFor::Forever);
-    });
-    let limits = Limits { ns: S, ..Limits::default() };
-    world.run(&mut [actor], limits, &mut || {
-        ended.extend(s.w.ended());
-        !ended.is_empty()
-    });
-    assert_eq!(ended.first().map(|end| end.status), Some(Ok(())));
-    let &[.., before, last] = turns.as_slice() else { panic!("it ended without turns") };
-    // Nothing happens while the answer is on its way.
-    let gap = last - before;
-    assert!(gap > MS / 2, "the turn {gap} ns earlier read the answer");
 }
 
 #[test]

@@ -168,6 +168,7 @@ impl ControlLoop {
             }
             Change::DataHeld(names, to) => drop(to.send(self.data_at_ends(&names))),
             Change::MayGrow(disk, bytes, to) => drop(to.send(self.may_grow(&disk, bytes))),
+            Change::OpenMedia(to) => drop(to.send(self.open_media())),
             Change::CheckModify(change, ahead, to) => {
                 drop(to.send(self.check_modify(&change.0, &change.1, &ahead)));
             }

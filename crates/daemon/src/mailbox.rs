@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 
 use bio::sync::Mutex;
+use disks::Medium;
 use geom::Inbox;
 use mgmt::Outcome;
 use mgmt::api::{Error, Kind, Result, SystemState};
@@ -180,6 +181,8 @@ pub enum Change {
     DataHeld(Vec<String>, SyncSender<Option<String>>),
     /// Whether a disk may become so large, bytes.
     MayGrow(String, u64, SyncSender<Result<()>>),
+    /// The file or device of each open disk.
+    OpenMedia(SyncSender<Vec<(String, Medium)>>),
     /// Why a geom of the first section would not become that of the second while it is used.
     CheckModify(Box<(GeomConfig, GeomConfig)>, PriorSteps, SyncSender<Result<()>>),
     /// Geoms that verbs made belong to the configuration now.

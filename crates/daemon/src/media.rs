@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use disks::{Kind as DiskKind, Medium};
-use mgmt::api::{DiskState, Error, Kind, Result};
+use mgmt::api::{Error, Kind, Result};
 use mgmt::config::DiskConfig;
 use mgmt::plan::Action;
 use serde_json::Value;
@@ -81,13 +81,11 @@ impl<'a> Wanted<'a> {
         self.kind.check_lock(&self.disk.name, &self.params)
     }
 
-    /// Whether this daemon has the medium open for the same disk, as that of a lost disk is.
-    fn is_own(&self, open: &[DiskState]) -> bool {
-        let mut same = open.iter().filter(|disk| disk.name == self.disk.name);
-        same.any(|disk| {
-            let medium = disk.path.as_deref().and_then(|path| Medium::of(Path::new(path)));
-            medium.as_ref() == Some(&self.medium)
-        })
+    /// Whether this daemon has the medium open for the same disk, as that of a lost disk is, or for
+    /// one that the plan removes. The path of an open disk may name another file by now.
+    fn is_own(&self, open: &[(String, Medium)], removed: &HashSet<&str>) -> bool {
+        let ends = |name: &str| name == self.disk.name || removed.contains(name);
+        open.iter().any(|(name, medium)| *medium == self.medium && ends(name))
     }
 }
 
@@ -119,11 +117,12 @@ impl<'a> MediumUsers<'a> {
 }
 
 /// Steps that make a disk of a medium that another disk has then, or that a program has locked.
-/// `running`: the disks before the steps. `open`: the disks of the daemon, lost ones included.
+/// `running`: the disks before the steps. `open`: the media of the open disks of
+/// the daemon.
 pub fn refused<'a>(
     running: &'a [DiskConfig],
     actions: impl Iterator<Item = &'a Action> + Clone,
-    open: impl FnOnce() -> Result<Vec<DiskState>>,
+    open: impl FnOnce() -> Result<Vec<(String, Medium)>>,
 ) -> Vec<(usize, Error)> {
     let needs_medium = |action: &Action| match action {
         Action::CreateDisk { disk } => disk.params.contains_key("path"),
@@ -139,10 +138,13 @@ pub fn refused<'a>(
     }
     // A lock of ours ends with the disk that has the medium now.
     let ours: HashSet<Medium> = users.users.keys().cloned().collect();
-    let (mut refused, mut locked) = (Vec::new(), Vec::new());
+    let (mut refused, mut locked, mut removed) = (Vec::new(), Vec::new(), HashSet::new());
     for (i, action) in actions.enumerate() {
         match action {
-            Action::RemoveDisk { disk } => users.remove(&disk.name),
+            Action::RemoveDisk { disk } => {
+                users.remove(&disk.name);
+                removed.insert(disk.name.as_str());
+            }
             Action::RenameDisk { from, to } => {
                 users.remove(&from.name);
                 if let Some(wanted) = Wanted::new(i, to) {
@@ -160,7 +162,7 @@ pub fn refused<'a>(
             _ => {}
         }
     }
-    refused.extend(refused_by_locks(locked, open));
+    refused.extend(refused_by_locks(locked, &removed, open));
     refused
 }
 
@@ -205,7 +207,8 @@ fn shared(disk: &DiskConfig, other: &DiskConfig) -> Error {
 /// Those whose medium stays locked.
 fn refused_by_locks(
     mut wanted: Vec<Wanted<'_>>,
-    open: impl FnOnce() -> Result<Vec<DiskState>>,
+    removed: &HashSet<&str>,
+    open: impl FnOnce() -> Result<Vec<(String, Medium)>>,
 ) -> Vec<(usize, Error)> {
     wanted.retain(|one| one.check_lock().is_err());
     if wanted.is_empty() {
@@ -213,7 +216,7 @@ fn refused_by_locks(
     }
     // Without an answer, own locks and those of other programs look alike.
     let Ok(open) = open() else { return Vec::new() };
-    wanted.retain(|one| !one.is_own(&open));
+    wanted.retain(|one| !one.is_own(&open, removed));
     let refused = disks::still_refused(wanted, |one| one.check_lock());
     refused.into_iter().map(|(one, e)| (one.step, refusal(one.disk, e))).collect()
 }

@@ -512,7 +512,7 @@ impl Plant for Daemon {
     }
 
     fn refused_media(&self, running: &[DiskConfig], steps: &[Step]) -> Vec<(usize, Error)> {
-        let open = || self.state().map(|state| state.disks);
+        let open = || self.mailbox.submit(Change::OpenMedia);
         media::refused(running, steps.iter().map(|step| &step.action), open)
     }
 

@@ -102,7 +102,7 @@ fn a_wrong_configuration_changes_nothing() {
          luns = {{ 0 = \"d0\" }}\n"
     );
     wrong(&overlap, "0 = \"d0\"", 2, &["ASH-0014", "`more`", "both match"]);
-    // A step that only fails when it is carried out: those before it are taken back.
+    // An address of another process: nothing is done.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     house.image("d1.img", DISK_BYTES);
@@ -111,7 +111,7 @@ fn a_wrong_configuration_changes_nothing() {
          listen = [\"127.0.0.1:{port}\"]\n",
         file_disk("d1", "d1.img")
     );
-    wrong(&second, "0 = \"d0\", 1 = \"d1\"", 1, &["ASH-0033", &port.to_string()]);
+    wrong(&second, "0 = \"d0\", 1 = \"d1\"", 1, &["ASH-0032", &port.to_string()]);
     // The session was there all the time.
     println!("{} rounds", load.finish());
     house.stop();

@@ -133,9 +133,9 @@ fn target_restart_under_load_causes_no_error() {
         shop.fixture.until("it is logged in", LIMIT, || shop.count("logins") > logins);
         logins = shop.count("logins");
         std::thread::sleep(Duration::from_millis(700));
-        let dropped = shop.count("sessions-dropped");
         shop.tgt.kill().unwrap();
-        shop.fixture.until("it is dropped", LIMIT, || shop.count("sessions-dropped") > dropped);
+        // The time that the target is away.
+        std::thread::sleep(Duration::from_millis(1500));
         shop.tgt.restart().unwrap();
     }
     load.ends_well();

@@ -88,8 +88,8 @@ fn addresses_in_use_by_others_are_refused() {
     let nbd =
         format!("\n[[target]]\ndriver = \"nbd\"\nname = \"n\"\nlisten = [\"127.0.0.2:{port}\"]\n");
     configure(&house, &["0.0.0.0"], &nbd);
-    house.ashlar(&["apply"]).ends(1).complains(&["overlaps", "iscsi"]);
-    assert!(answers(&house, "127.0.0.1") && !answers(&house, "127.0.0.2"), "taken back");
+    house.ashlar(&["apply"]).ends(2).complains(&["overlaps", "another driver"]);
+    assert!(answers(&house, "127.0.0.1") && !answers(&house, "127.0.0.2"));
     configure(&house, &["127.0.0.1", FOREIGN], "");
     house.ashlar(&["doctor", "ports"]).ends(3).prints(&["warn", FOREIGN, "no interface"]);
     house.ashlar(&["apply"]).ends(0);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use disks::Medium;
 use mgmt::api::{Level, Result};
 use mgmt::config::{DiskConfig, GeomConfig};
 use mgmt::plan::Action;
@@ -98,6 +99,17 @@ impl ControlLoop {
             disks::open_medium(topology, other)
         })?;
         self.create_disk(disk, true)
+    }
+
+    /// The file or device of each open disk, by the disk's name.
+    pub(super) fn open_media(&mut self) -> Vec<(String, Medium)> {
+        let configured = self.published.lock().config.disk.clone();
+        let topology = &mut self.control.topology;
+        let media = configured.into_iter().filter_map(|disk| {
+            topology.find(&disk.name)?;
+            Some((disk.name.clone(), disks::open_medium(topology, &disk.name)?))
+        });
+        media.collect()
     }
 
     /// A part of the configuration that could not be carried out is wanted all the same.

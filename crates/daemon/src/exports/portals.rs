@@ -193,7 +193,8 @@ fn cannot_open(at: &Address, why: impl std::fmt::Display) -> Error {
 /// first, for a while: the kernel closes the sockets of a killed process a moment after its end.
 /// `here` are portals of this daemon that overlap the address. They share it: the kernel gives a
 /// connection to the most specific listener, and of `0.0.0.0` and `[::]` one over IPv4 to the
-/// former. Only a part of the address that none of them occupies can be tried.
+/// former. A part of the address that none of them occupies is tried without sharing, else all of
+/// it with them: then only a process that shares the port, too, is not noticed.
 /// Unix sockets are not shared with other processes: the driver finds out itself. `listens`: the
 /// address is not only bound, but listened at for a moment.
 fn check_unused(
@@ -204,12 +205,15 @@ fn check_unused(
 ) -> io::Result<()> {
     let Some(at) = at.inet().filter(|at| at.port() != 0) else { return Ok(()) };
     let is_v6_free = at.is_ipv6() && here.iter().all(SocketAddr::is_ipv4);
-    if !here.is_empty() && !is_v6_free {
-        return Ok(());
-    }
+    let way = match (here.is_empty(), is_v6_free) {
+        (true, _) => Trial { only_v6: false, listens, shares: false },
+        (false, true) => Trial { only_v6: true, listens, shares: false },
+        // A listener that shares would be given connections.
+        (false, false) => Trial { only_v6: false, listens: false, shares: true },
+    };
     let mut tries = 0;
     loop {
-        match try_exclusive(at, !here.is_empty(), listens) {
+        match try_address(at, way) {
             Err(e) if e.kind() == io::ErrorKind::AddrInUse && tries < PORT_TRIES_MAX => {
                 tries += 1;
                 pause();
@@ -219,11 +223,23 @@ fn check_unused(
     }
 }
 
-/// Binds an address for a moment, and listens there if wanted, without sharing it.
-fn try_exclusive(at: SocketAddr, only_v6: bool, listens: bool) -> io::Result<()> {
+/// How an address is tried.
+#[derive(Clone, Copy)]
+struct Trial {
+    only_v6: bool,
+    listens: bool,
+    /// The port is shared with listeners of this daemon (SO_REUSEPORT).
+    shares: bool,
+}
+
+/// Binds an address for a moment, and listens there if wanted.
+fn try_address(at: SocketAddr, Trial { only_v6, listens, shares }: Trial) -> io::Result<()> {
     let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
+    if shares {
+        sockopt::set_socket_reuseport(&socket, true)?;
+    }
     if only_v6 {
         sockopt::set_ipv6_v6only(&socket, true)?;
     }
@@ -294,9 +310,14 @@ mod tests {
         let refused = check_unused(&at, &[], false, || tries += 1).unwrap_err();
         assert_eq!((refused.kind(), tries), (io::ErrorKind::AddrInUse, PORT_TRIES_MAX));
         let here = [taken.local_addr().unwrap()];
-        assert!(check_unused(&at, &here, false, || ()).is_ok(), "the daemon has it itself");
+        assert!(check_unused(&at, &here, false, || ()).is_err(), "it does not share its port");
         drop(taken);
         assert!(check_unused(&at, &[], false, || ()).is_ok());
+        let own = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        sockopt::set_socket_reuseport(&own, true).unwrap();
+        net::bind(&own, &here[0]).unwrap();
+        net::listen(&own, 1).unwrap();
+        assert!(check_unused(&at, &here, false, || ()).is_ok(), "the daemon has it itself");
         // RFC 5737: no machine has it yet.
         let later = "192.0.2.77:3260".parse().unwrap();
         assert!(check_unused(&later, &[], false, || ()).is_ok());

@@ -94,7 +94,7 @@ mod tests {
             for thread in 0..4u64 {
                 let journal = &journal;
                 threads.spawn(move || {
-                    let text = "x".repeat(if thread == 0 { 100_000 } else { 60 });
+                    let text = "x".repeat(if thread == 0 { 3 * TEXT_BYTES_MAX } else { 60 });
                     for n in 0..EACH {
                         journal.note(n, Level::Warn, "d0", text.as_str());
                     }
@@ -108,7 +108,8 @@ mod tests {
                     last = event.id;
                     seen += 1;
                 }
-                std::thread::yield_now();
+                // A reader that never pauses can keep the lock from a writer for minutes.
+                std::thread::sleep(std::time::Duration::from_millis(1));
             }
         });
         let took = start.elapsed();

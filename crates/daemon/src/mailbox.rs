@@ -56,6 +56,8 @@ pub struct PriorSteps {
     pub released: Vec<(String, String, String)>,
     /// Disks that they remove.
     pub removed_disks: Vec<String>,
+    /// Disks and geoms that they remove and that the LUNs of the step name, or something on them.
+    pub gone: Vec<String>,
     /// Disks that they make and that can only be read.
     pub read_only: Vec<String>,
     /// Their changes of access groups, if the step makes or changes a geom.
@@ -79,11 +81,19 @@ impl PriorSteps {
             action => matches!(action, Action::RemoveDisk { .. } | Action::RemoveGeom { .. }),
         };
         let takes = matches!(current.action, Action::CreateGeom { .. } | Action::ModifyGeom { .. });
+        let exports = current.action.groups().next().is_some();
         let mut ahead = PriorSteps::default();
         for step in before {
             if takes {
                 ahead.add_releases(&step.action);
             }
+            let removed = match &step.action {
+                Action::RemoveDisk { disk } => Some(&disk.name),
+                Action::RemoveGeom { geom } => Some(&geom.name),
+                _ => None,
+            };
+            let concerns = |name: &&String| named.iter().any(|on| name_depends_on(on, name));
+            ahead.gone.extend(removed.filter(|name| exports && concerns(name)).cloned());
             let made = match &step.action {
                 Action::CreateDisk { disk } | Action::RenameDisk { to: disk, .. } => &disk.name,
                 Action::CreateGeom { geom } => &geom.name,
@@ -145,6 +155,12 @@ impl PriorSteps {
     pub fn replaces(&self, name: &str) -> bool {
         bus_may_provide(&self.buses, name)
             || self.created.iter().any(|owner| name_depends_on(name, owner))
+    }
+
+    /// Whether the provider of that name is not there any more then, and nothing makes another.
+    pub fn takes(&self, name: &str) -> bool {
+        let is_gone = self.gone.iter().any(|owner| name_depends_on(name, owner));
+        is_gone && !self.may_provide(name)
     }
 
     /// Whether a provider of that name may be there then: one that they make, a partition of it, a

@@ -5,7 +5,7 @@ use geom::{GeomId, Topology};
 use mgmt::api::{Error, Kind, Result};
 use mgmt::plan::{Action, Step};
 
-use crate::errors::find_persistent;
+use crate::errors::{find_persistent, no_provider};
 use crate::mailbox::PriorSteps;
 
 /// Checks that no geom above keeps the object to be removed. A plan does not make a geom release
@@ -46,6 +46,8 @@ pub fn check(
             // Nearly all are there; the missing ones are looked for in the whole graph.
             let luns = step.action.groups().flat_map(|access| access.luns.values());
             luns.map(|lun| lun.provider.as_str()).try_for_each(|name| match need(name, "export") {
+                // It is there as long as the step has not been reached.
+                _ if ahead.takes(name) => Err(no_provider(topology, "export", name)),
                 Err(_) if may_wait(name) => Ok(()),
                 done => done,
             })

@@ -53,6 +53,22 @@ fn plan_refuses_a_geom_whose_keys_its_class_refuses() {
 }
 
 #[test]
+fn plan_refuses_a_lun_whose_disk_is_removed() {
+    let disk = |name: &str| {
+        format!(
+            "[[disk]]\nname = '{name}'\nkind = 'file'\npath = '{name}.img'\nsize = '1MiB'\n\
+             create = true\n"
+        )
+    };
+    let shown = "[[target]]\ndriver = 'local'\nname = 'here'\n\
+                 [[access]]\ntarget = 'here'\ngroup = 'g'\ninitiators = ['*']\n\
+                 luns = { 0 = 'd0', 1 = 'd1' }\n";
+    let site = Site::new("refused-lun", &(disk("d0") + &disk("d1") + shown));
+    refused(&site, &(disk("d0") + shown), ("no such provider", ""));
+    assert_eq!(site.control.config().0.disk.len(), 2, "d1 stays");
+}
+
+#[test]
 fn plan_refuses_a_file_server_whose_certificates_cannot_be_read() {
     let site = Site::launched("refused-fs");
     let disk = |name: &str| format!("[[disk]]\nname = '{name}'\nkind = 'memory'\nsize = '32MiB'\n");

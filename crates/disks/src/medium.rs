@@ -40,10 +40,32 @@ impl Medium {
 
     fn from_statx(found: &Statx) -> Medium {
         match FileType::from_raw_mode(found.stx_mode.into()) {
-            FileType::BlockDevice => Medium::Device(found.stx_rdev_major, found.stx_rdev_minor),
-            _ => Medium::File(found.stx_dev_major, found.stx_dev_minor, found.stx_ino),
+            FileType::BlockDevice => {
+                let (major, minor) = (found.stx_rdev_major, found.stx_rdev_minor);
+                let file = backing_file(major, minor).and_then(|path| look(&path).ok());
+                file.map_or(Medium::Device(major, minor), |file| Medium::from_file(&file))
+            }
+            _ => Medium::from_file(found),
         }
     }
+
+    fn from_file(found: &Statx) -> Medium {
+        Medium::File(found.stx_dev_major, found.stx_dev_minor, found.stx_ino)
+    }
+}
+
+/// The file that a loop device shows as a whole: two disks of the two would write the same bytes.
+fn backing_file(major: u32, minor: u32) -> Option<PathBuf> {
+    /// Loop devices (`Documentation/admin-guide/devices.txt` of Linux).
+    const LOOP: u32 = 7;
+    if major != LOOP {
+        return None;
+    }
+    let folder = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/loop"));
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
+    let is_zero = |name: &str| read(name).is_some_and(|text| text.trim() == "0");
+    let path = read("backing_file").filter(|_| is_zero("offset") && is_zero("sizelimit"))?;
+    Some(PathBuf::from(path.trim_end_matches('\n')))
 }
 
 fn look(path: &Path) -> rustix::io::Result<Statx> {

@@ -50,6 +50,16 @@ impl Drop for Loop {
 }
 
 #[test]
+fn loop_device_and_the_whole_file_behind_it_are_one_medium() {
+    let folder = Folder::new();
+    let of = |path: &str| disks::Medium::of(path.as_ref()).unwrap();
+    let Some(whole) = Loop::new(&folder, 3 << 20, 512, &[]) else { return };
+    assert_eq!(of(&whole.device), of(&whole.image));
+    let Some(part) = Loop::new(&folder, 3 << 20, 4096, &["--offset", "1048576"]) else { return };
+    assert_ne!(of(&part.device), of(&part.image));
+}
+
+#[test]
 fn block_devices_agree_with_an_array_of_bytes() {
     let folder = Folder::new();
     for (seed, port, sector, direct) in [

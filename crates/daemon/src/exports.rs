@@ -85,7 +85,13 @@ pub fn check_target(config: &TargetConfig) -> Result<()> {
         return Err(Error::new(Kind::NotFound, op, "no such driver").at(&config.driver));
     };
     let checked = driver.check_target(target_spec(config)?);
-    checked.map_err(|e| from_geom(op, &config.name, e))
+    checked.map_err(|e| {
+        let next = format!(
+            "Correct the target in ashlar.toml; `ashlar schema target {}` shows its keys and limits.",
+            config.driver
+        );
+        from_geom(op, &config.name, e).next(next)
+    })
 }
 
 /// Everything that initiators can reach.

@@ -208,8 +208,11 @@ impl Reattach {
                      until it has that size again; `ashlar apply` {takes}"
                 )
             }
-            Finding::File(_) | Finding::Device => {
+            _ if self.known.contains_key(&disk.name) => {
                 format!("medium lost: {shown} does not answer; it is retried automatically")
+            }
+            Finding::File(_) | Finding::Device => {
+                format!("medium missing: {shown} cannot be opened yet; it is retried automatically")
             }
         }
     }

@@ -87,7 +87,8 @@ pub fn check_target(config: &TargetConfig) -> Result<()> {
     let checked = driver.check_target(target_spec(config)?);
     checked.map_err(|e| {
         let next = format!(
-            "Correct the target in ashlar.toml; `ashlar schema target {}` shows its keys and limits.",
+            "Correct the target in ashlar.toml; `ashlar schema target {}` shows its keys and \
+             limits.",
             config.driver
         );
         from_geom(op, &config.name, e).next(next)

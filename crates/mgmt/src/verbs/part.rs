@@ -99,8 +99,9 @@ pub(super) fn ask(
 
 /// The partition of that index.
 pub(super) fn entry(control: &Control, op: &str, geom: &str, index: u32) -> Result<PartEntry> {
-    let shown: PartAnswer =
-        control.verb(("part", "show"), &json!({ "geoms": [geom] }), &mut |_| {})?;
+    let shown = control.verb(("part", "show"), &json!({ "geoms": [geom] }), &mut |_| {});
+    // The error is that of the verb that was typed.
+    let shown: PartAnswer = shown.map_err(|error| Error { op: op.to_owned(), ..error })?;
     let mut entries = shown.tables.into_iter().flat_map(|t| t.entries);
     entries.find(|e| e.index == index).ok_or_else(|| {
         Error::new(Kind::NotFound, op, format!("no partition with index {index}"))

@@ -85,24 +85,27 @@ impl<'a> Wanted<'a> {
     /// one that the plan removes. The path of an open disk may name another file by now.
     fn is_own(&self, open: &[(String, Medium)], removed: &HashSet<&str>) -> bool {
         let ends = |name: &str| name == self.disk.name || removed.contains(name);
-        open.iter().any(|(name, medium)| *medium == self.medium && ends(name))
+        open.iter().any(|(name, medium)| medium.is_same(&self.medium) && ends(name))
     }
 }
 
 /// The disks of each medium while the steps of a plan are followed.
 #[derive(Default)]
 struct MediumUsers<'a> {
-    users: HashMap<Medium, Vec<&'a DiskConfig>>,
+    /// By what holds the bytes.
+    users: HashMap<Medium, Vec<(&'a DiskConfig, Medium)>>,
     media: HashMap<&'a str, Medium>,
 }
 
 impl<'a> MediumUsers<'a> {
     /// Adds a disk, unless its medium has a user beside which it must not be: that one is returned.
     fn add(&mut self, disk: &'a DiskConfig, medium: &Medium) -> Option<&'a DiskConfig> {
-        let users = self.users.entry(medium.clone()).or_default();
-        let other = users.iter().copied().find(|user| user.conflicts_with(disk));
+        let users = self.users.entry(medium.storage()).or_default();
+        let conflicts =
+            |(user, its): &&(&DiskConfig, Medium)| its.is_same(medium) && user.conflicts_with(disk);
+        let other = users.iter().find(conflicts).map(|(user, _)| *user);
         if other.is_none() {
-            users.push(disk);
+            users.push((disk, medium.clone()));
             self.media.insert(&disk.name, medium.clone());
         }
         other
@@ -110,8 +113,8 @@ impl<'a> MediumUsers<'a> {
 
     fn remove(&mut self, name: &str) {
         let Some(medium) = self.media.remove(name) else { return };
-        if let Some(users) = self.users.get_mut(&medium) {
-            users.retain(|user| user.name != name);
+        if let Some(users) = self.users.get_mut(&medium.storage()) {
+            users.retain(|(user, _)| user.name != name);
         }
     }
 }
@@ -155,7 +158,7 @@ pub fn refused<'a>(
                 let Some(wanted) = Wanted::new(i, disk) else { continue };
                 match users.add(disk, &wanted.medium) {
                     Some(other) => refused.push((i, shared(disk, other))),
-                    None if ours.contains(&wanted.medium) => {}
+                    None if ours.contains(&wanted.medium.storage()) => {}
                     None => locked.push(wanted),
                 }
             }
@@ -176,7 +179,8 @@ pub fn check_returned(
 ) -> Result<()> {
     let Some(wanted) = Wanted::new(0, disk) else { return Ok(()) };
     let mut others = all.iter().filter(|other| other.conflicts_with(disk));
-    let user = others.find(|other| medium_of(&other.name).as_ref() == Some(&wanted.medium));
+    let is_its = |medium: Medium| medium.is_same(&wanted.medium);
+    let user = others.find(|other| medium_of(&other.name).is_some_and(is_its));
     let Some(other) = user else { return Ok(()) };
     let why = format!(
         "`{}` is the open file or device of disk {}, and one of the two disks may write; name \

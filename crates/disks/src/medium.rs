@@ -13,6 +13,9 @@ pub enum Medium {
     File(u32, u32, u64),
     /// A block device: its major and minor number.
     Device(u32, u32),
+    /// A loop device that shows a whole file: its minor number, and the file as in
+    /// [`Medium::File`].
+    Loop(u32, (u32, u32, u64)),
     /// A file that does not exist: its folder as in [`Medium::File`], and its name there.
     Absent(u32, u32, u64, OsString),
 }
@@ -38,23 +41,42 @@ impl Medium {
         Some(Medium::from_statx(&found))
     }
 
-    fn from_statx(found: &Statx) -> Medium {
-        match FileType::from_raw_mode(found.stx_mode.into()) {
-            FileType::BlockDevice => {
-                let (major, minor) = (found.stx_rdev_major, found.stx_rdev_minor);
-                let file = backing_file(major, minor).and_then(|path| look(&path).ok());
-                file.map_or(Medium::Device(major, minor), |file| Medium::from_file(&file))
-            }
-            _ => Medium::from_file(found),
+    /// What holds the bytes: the file of a loop device.
+    #[must_use]
+    pub fn storage(&self) -> Medium {
+        match *self {
+            Medium::Loop(_, (major, minor, inode)) => Medium::File(major, minor, inode),
+            _ => self.clone(),
         }
     }
 
-    fn from_file(found: &Statx) -> Medium {
-        Medium::File(found.stx_dev_major, found.stx_dev_minor, found.stx_ino)
+    /// Whether two disks, one of each, would be one disk. Two loop devices of one file are two
+    /// disks: paths to one medium, as two SCSI devices of one LUN are.
+    #[must_use]
+    pub fn is_same(&self, other: &Medium) -> bool {
+        match (self, other) {
+            (Medium::Loop(..), Medium::Loop(..)) => self == other,
+            _ => self.storage() == other.storage(),
+        }
+    }
+
+    fn from_statx(found: &Statx) -> Medium {
+        let file = |found: &Statx| (found.stx_dev_major, found.stx_dev_minor, found.stx_ino);
+        match FileType::from_raw_mode(found.stx_mode.into()) {
+            FileType::BlockDevice => {
+                let (major, minor) = (found.stx_rdev_major, found.stx_rdev_minor);
+                let shown = backing_file(major, minor).and_then(|path| look(&path).ok());
+                shown.map_or(Medium::Device(major, minor), |f| Medium::Loop(minor, file(&f)))
+            }
+            _ => {
+                let (major, minor, inode) = file(found);
+                Medium::File(major, minor, inode)
+            }
+        }
     }
 }
 
-/// The file that a loop device shows as a whole: two disks of the two would write the same bytes.
+/// The file that a loop device shows as a whole.
 fn backing_file(major: u32, minor: u32) -> Option<PathBuf> {
     /// Loop devices (`Documentation/admin-guide/devices.txt` of Linux).
     const LOOP: u32 = 7;

@@ -47,7 +47,7 @@ pub fn check(
             let luns = step.action.groups().flat_map(|access| access.luns.values());
             luns.map(|lun| lun.provider.as_str()).try_for_each(|name| match need(name, "export") {
                 // It is there as long as the step has not been reached.
-                _ if ahead.takes(name) => Err(no_provider(topology, "export", name)),
+                Ok(()) if ahead.takes(name) => Err(no_provider(topology, "export", name)),
                 Err(_) if may_wait(name) => Ok(()),
                 done => done,
             })

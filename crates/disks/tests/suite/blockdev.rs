@@ -54,9 +54,13 @@ fn loop_device_and_the_whole_file_behind_it_are_one_medium() {
     let folder = Folder::new();
     let of = |path: &str| disks::Medium::of(path.as_ref()).unwrap();
     let Some(whole) = Loop::new(&folder, 3 << 20, 512, &[]) else { return };
-    assert_eq!(of(&whole.device), of(&whole.image));
+    let (device, file) = (of(&whole.device), of(&whole.image));
+    assert!(device.is_same(&file) && file.is_same(&device) && device.is_same(&device));
+    // A second path to the file, not a second name of the device.
+    let disks::Medium::Loop(minor, inode) = device else { panic!("{device:?}") };
+    assert!(!device.is_same(&disks::Medium::Loop(minor + 1, inode)));
     let Some(part) = Loop::new(&folder, 3 << 20, 4096, &["--offset", "1048576"]) else { return };
-    assert_ne!(of(&part.device), of(&part.image));
+    assert!(!of(&part.device).is_same(&of(&part.image)));
 }
 
 #[test]

@@ -35,6 +35,15 @@ impl Refusals {
         self.0.iter().find(|(_, why)| why.starts_with(begins)).map(|(who, _)| who.as_str())
     }
 
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(who, _)| who.as_str())
+    }
+
+    /// Why a provider was refused.
+    pub(crate) fn reason(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(who, _)| who == name).map(|(_, why)| why.as_str())
+    }
+
     /// For a list, a line each.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
         self.0.iter().map(|(who, why)| ("Refused", format!("{who}: {why}")))

@@ -203,13 +203,15 @@ impl Typed for MirrorClass {
 
     fn disassemble(&self, topology: &mut Topology, geom: GeomId) {
         let name = topology.geom_name(geom).to_owned();
-        let manual = topology.with(geom, |g: &mut MirrorGeom, t| {
-            let manual = g.mirror.manual;
+        let ended = topology.with(geom, |g: &mut MirrorGeom, t| {
+            let found = (!g.mirror.manual).then(|| g.refused_providers(t));
             MirrorGeom::take_apart(t, geom, g);
-            manual
+            found
         });
-        if manual == Some(false) {
+        if let Some(Some(refused)) = ended {
             self.stopped.stop(&name);
+            // They wait with the others, and say so.
+            refused.into_iter().for_each(|on| topology.retaste(on));
         }
     }
 }

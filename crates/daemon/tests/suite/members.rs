@@ -135,3 +135,15 @@ fn plan_shows_that_a_mirror_of_a_known_name_would_be_empty() {
     let again = site.control.plan(&site.read(&mirror("f0", "f1"))).expect("a plan");
     assert!(again.steps.iter().all(|step| step.risk == Risk::Safe), "{:?}", again.steps);
 }
+
+/// Also when only a deactivated member of the stopped mirror is named.
+#[test]
+fn declared_mirror_is_found_again_by_a_deactivated_member() {
+    let both = disks() + &geom("mirror", "m", ["d0", "d1"]);
+    let site = Site::new("found-inactive", &both);
+    site.verb("mirror", "deactivate", &json!({ "name": "m", "members": ["d0"] }));
+    apply(&site, &disks(), &[]).expect("it is stopped");
+    let one = disks() + "[[geom]]\nclass = 'mirror'\nname = 'm'\nmembers = ['d0']\n";
+    assert_eq!(foretold(&site, &one), [""; 0]);
+    apply(&site, &one, &[]).expect("d0 has a record of it");
+}

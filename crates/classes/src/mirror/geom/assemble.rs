@@ -17,6 +17,9 @@ use crate::mirror::shared::Message;
 use crate::mirror::state::{Arrival, Role};
 use crate::mirror::tasks;
 
+/// How the reason begins for which a member with the mark of `deactivate` is refused.
+const DEACTIVATED: &str = "this member was deactivated";
+
 impl MirrorGeom {
     /// Adds a provider whose record was read. It is opened exclusively, so that no other class
     /// claims its content.
@@ -75,7 +78,7 @@ impl MirrorGeom {
             }
             Arrival::Inactive => {
                 let why = format!(
-                    "this member was deactivated: `ashlar {NAME} activate {} {name}` adds it again",
+                    "{DEACTIVATED}: `ashlar {NAME} activate {} {name}` adds it again",
                     self.mirror.name
                 );
                 self.refuse(t, &name, &why);
@@ -86,6 +89,17 @@ impl MirrorGeom {
                 Err(Error::inval(why))
             }
         }
+    }
+
+    /// Whether a provider has a record of this mirror: one in use, or one that was deactivated.
+    pub(in crate::mirror) fn has_record_on(&self, t: &Topology, name: &str) -> bool {
+        let is_inactive = |why: &str| why.starts_with(DEACTIVATED);
+        self.slot_called(t, name).is_some() || self.refused.reason(name).is_some_and(is_inactive)
+    }
+
+    /// Providers with records of it that it does not use.
+    pub(in crate::mirror) fn refused_providers(&self, t: &Topology) -> Vec<ProviderId> {
+        self.refused.names().filter_map(|name| t.find(name)).collect()
     }
 
     pub(super) fn refuse(&mut self, t: &mut Topology, name: &str, why: &str) {

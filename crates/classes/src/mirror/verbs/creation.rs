@@ -35,6 +35,12 @@ pub(in crate::mirror) fn declare(
     let names = declared.members.iter().map(|on| control.topology.provider_name(*on).to_owned());
     let members: Vec<String> = names.collect();
     if let Some(found) = control.topology.find_geom(NAME, name) {
+        // A deactivated member that was tasted before the others is not known as one yet.
+        control.call(|t| {
+            declared.members.iter().for_each(|on| t.retaste(*on));
+            Ok(())
+        })?;
+        control.settle()?;
         let named = names_one(control, name, &members);
         if named.is_err() && !was_there {
             // It was stopped, and stays so.

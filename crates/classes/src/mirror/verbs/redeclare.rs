@@ -94,7 +94,7 @@ pub(super) fn names_one(
 ) -> Result<(), Error> {
     let geom = geom::named(&control.topology, NAME, on)?;
     let judged = control.topology.with(geom, |g: &mut MirrorGeom, t| {
-        if members.is_empty() || members.iter().any(|name| g.slot_called(t, name).is_some()) {
+        if members.is_empty() || members.iter().any(|name| g.has_record_on(t, name)) {
             return Ok(());
         }
         let here = g.names(t);

@@ -338,9 +338,9 @@ fn shrinking(random: &mut SeededRandom) -> Plan {
 
 #[test]
 fn rich_mirrors_that_become_smaller() {
-    let tally = many(50, shrinking);
+    let tally = many(300, shrinking);
     let changed = tally.shrunk > 0 && tally.grown > 0;
-    happened(50, changed && tally.power_cuts > 0 && tally.reads > 0, &tally);
+    happened(300, changed && tally.power_cuts > 0 && tally.reads > 0, &tally);
 }
 
 #[test]

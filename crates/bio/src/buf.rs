@@ -11,6 +11,7 @@
 //!      one changes it.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
@@ -40,7 +41,11 @@ pub(crate) struct Header {
     size: u32,
     class: u8,
     refs: Cell<u32>,
-    lent: RefCell<Vec<LoanedRange>>,
+    /// Loans, mostly oldest first: those of a send begin and end in one order. A page of headers
+    /// has one for each answer of the send.
+    lent: RefCell<VecDeque<LoanedRange>>,
+    /// Loans into which the kernel may write; zero in a buffer that is only sent.
+    lent_in: Cell<u32>,
     /// Closures now looking: positive readers, -1 a writer.
     looking: Cell<i32>,
     home: Cell<Option<Rc<Inner>>>,
@@ -54,7 +59,8 @@ impl Header {
             class,
             refs: Cell::new(0),
             // A request's pieces, mostly: with more at once it grows, once for this buffer.
-            lent: RefCell::new(Vec::with_capacity(LOANS)),
+            lent: RefCell::new(VecDeque::with_capacity(LOANS)),
+            lent_in: Cell::new(0),
             looking: Cell::new(0),
             home: Cell::new(None),
         }
@@ -67,6 +73,9 @@ impl Header {
     /// B3: the kernel does not write these bytes.
     #[inline]
     fn check_look(&self, start: u32, len: u32) {
+        if self.lent_in.get() == 0 {
+            return;
+        }
         let lent = self.lent.borrow();
         let written = |l: &LoanedRange| l.direction == Direction::In && l.meets(start, len);
         assert!(!lent.iter().any(written), "B3: the kernel is writing this buffer");
@@ -90,13 +99,25 @@ impl Header {
             Direction::In => {
                 self.check_edit(loan.start, loan.len);
                 assert!(self.looking.get() == 0, "B4: this buffer is being looked at or changed");
+                self.lent_in.set(self.lent_in.get() + 1);
             }
             Direction::Out => {
                 self.check_look(loan.start, loan.len);
                 assert!(self.looking.get() >= 0, "B4: this buffer is being changed");
             }
         }
-        self.lent.borrow_mut().push(loan);
+        self.lent.borrow_mut().push_back(loan);
+    }
+
+    /// The kernel is done with a loan.
+    #[inline]
+    fn end_loan(&self, loan: LoanedRange) {
+        let mut lent = self.lent.borrow_mut();
+        let Some(at) = lent.iter().position(|l| *l == loan) else { return };
+        lent.swap_remove_front(at);
+        if loan.direction == Direction::In {
+            self.lent_in.set(self.lent_in.get() - 1);
+        }
     }
 
     pub(crate) fn class(&self) -> u8 {
@@ -267,10 +288,6 @@ fn lent(seg: &Seg, direction: Direction) -> LoanedRange {
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        let mine = lent(&self.seg, self.direction);
-        let mut lent = self.seg.buf().header().lent.borrow_mut();
-        if let Some(at) = lent.iter().position(|l| *l == mine) {
-            lent.swap_remove(at);
-        }
+        self.seg.buf().header().end_loan(lent(&self.seg, self.direction));
     }
 }

@@ -389,6 +389,27 @@ mod tests {
     }
 
     #[test]
+    fn b3_loans_of_one_buffer_end_in_any_order() {
+        let buf = pool().get(4096).unwrap();
+        let pieces: Vec<Seg> = (0..16).map(|n| buf.seg(n * 64, 64).unwrap()).collect();
+        let way = |n: usize| if n % 5 == 1 { Direction::In } else { Direction::Out };
+        // Odd steps visit each piece once: oldest first, newest first, mixed.
+        for step in [1, 15, 5] {
+            let lend = |(n, piece): (usize, &Seg)| Some(piece.lend(way(n)));
+            let mut loans: Vec<_> = pieces.iter().enumerate().map(lend).collect();
+            for ended in (0..16).map(|n| (n + 1) * step % 16) {
+                loans[ended] = None;
+                for (n, piece) in pieces.iter().enumerate() {
+                    let read = loans[n].is_some() && way(n) == Direction::In;
+                    assert_eq!(refuses(|| piece.with(|_| ())), read, "{step} {ended} {n}");
+                    let changed = loans[n].is_some();
+                    assert_eq!(refuses(|| piece.with_mut(|_| ())), changed, "{step} {ended} {n}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn b4_bytes_in_use_by_a_closure_are_not_lent_for_writing() {
         let seg = pool().get(1).unwrap().seg(0, 8).unwrap();
         assert!(refuses(|| seg.with(|_| drop(seg.lend(Direction::In)))));

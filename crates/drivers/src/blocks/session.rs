@@ -330,15 +330,14 @@ impl<F: Frontend> BlockSession<F> {
 
     /// Starts the next piece of the remaining range.
     fn next_piece(&self, tag: u32) {
-        let unit = self.unit();
         let most = |work: Work| match work {
-            Work::Read => u64::from(self.device.transfer_max()) / unit * unit,
-            Work::Trim | Work::Zero(_) => CLEAR_PIECE / unit * unit,
+            Work::Read => u64::from(self.device.transfer_max()),
+            Work::Trim | Work::Zero(_) => CLEAR_PIECE,
             _ => u64::MAX,
         };
         self.with(tag, |p| {
             p.at = p.at.saturating_add(p.current_bytes);
-            p.current_bytes = p.remaining.min(most(p.work).max(unit));
+            p.current_bytes = piece_bytes(p.remaining, most(p.work), self.unit());
             p.remaining -= p.current_bytes;
             p.tries = 0;
         });
@@ -536,6 +535,16 @@ impl<F: Frontend> BlockSession<F> {
     }
 }
 
+/// Bytes of the next piece of `remaining`, which are whole blocks of `unit`: at most `most`, in
+/// whole blocks too, and at least a block. A request that fits costs no division.
+#[inline]
+fn piece_bytes(remaining: u64, most: u64, unit: u64) -> u64 {
+    match remaining <= most {
+        true => remaining,
+        false => (most / unit * unit).max(unit),
+    }
+}
+
 fn is_miscompare(sense: Option<Sense>) -> bool {
     sense.is_some_and(|s| s.code.key == Key::Miscompare)
 }
@@ -617,5 +626,24 @@ impl<F: Frontend> Transport for BlockSession<F> {
     fn ended(&self) {
         self.ended.set(true);
         self.frontend.kick();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::piece_bytes;
+
+    #[test]
+    fn pieces_are_whole_blocks_within_the_limit() {
+        for (remaining, most, unit, piece) in [
+            (0, 10_000, 4096, 0),
+            (4096, 10_000, 4096, 4096),
+            (8192, 8192, 4096, 8192),
+            (12_288, 10_000, 4096, 8192),
+            (8192, 1000, 4096, 4096),
+            (1 << 40, u64::MAX, 512, 1 << 40),
+        ] {
+            assert_eq!(piece_bytes(remaining, most, unit), piece, "{remaining} {most} {unit}");
+        }
     }
 }

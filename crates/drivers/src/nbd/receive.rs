@@ -61,7 +61,7 @@ async fn step(session: &Rc<NbdSession>, rx: &mut ReceiveBuffer) -> Result<(), Cl
     }
     match admit(session, &request, form) {
         Err(error) => session.refuse(&request, error),
-        Ok(work @ Work::Zero(_)) if !session.is_aligned(&request) => {
+        Ok(work @ Work::Zero(_)) if !session.is_on_blocks(&request) => {
             unaligned::zero(session, request, work).await;
         }
         Ok(work) => match unaligned::span(session, &request, work) {
@@ -223,7 +223,7 @@ async fn write(
         session.refuse(&r, error);
         return Ok(());
     }
-    if !session.is_aligned(&r) {
+    if !session.is_on_blocks(&r) {
         return unaligned::write(session, rx, r).await;
     }
     let piece = piece_max(session);

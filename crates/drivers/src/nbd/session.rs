@@ -64,6 +64,12 @@ impl NbdSession {
         }
     }
 
+    /// A request that [`NbdSession::check`] has let pass begins and ends with blocks of the unit.
+    /// Where the client keeps to them, `check` has divided already.
+    pub fn is_on_blocks(&self, r: &Request) -> bool {
+        !self.frontend.unaligned.get() || self.is_aligned(r)
+    }
+
     /// Ends a request for which there is nothing to be done.
     pub fn answer(&self, request: &Request) {
         self.reply(request, None, false);

@@ -18,12 +18,12 @@ use super::session::NbdSession;
 use crate::blocks::Work;
 use crate::blocks::patch::{Part, inner, outer, part};
 
-/// First byte and bytes of the blocks that a request without payload works on; no bytes when there
-/// is nothing to be done.
+/// First byte and bytes of the blocks that a checked request without payload works on; no bytes
+/// when there is nothing to be done.
 pub(super) fn span(session: &NbdSession, r: &Request, work: Work) -> (u64, u64) {
     let unit = u64::from(session.device().block_bytes());
     match work {
-        _ if session.is_aligned(r) => (r.offset, r.len),
+        _ if session.is_on_blocks(r) => (r.offset, r.len),
         Work::Read | Work::Cache => outer(unit, r.offset, r.len),
         Work::Trim => inner(unit, r.offset, r.len).unwrap_or((r.offset, 0)),
         _ => (r.offset, r.len),

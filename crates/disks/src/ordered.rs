@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bio::sync::{Mutex, MutexGuard};
-use bio::{Bio, BioId, Errno, Flags, Op, Ticket};
+use bio::{Bio, BioId, Errno, Flags, Op, ResolvedArc, Ticket};
 use geom::{Core, Flow, Layer};
 
 use crate::failures::Failures;
@@ -42,7 +42,7 @@ const QUEUED: u64 = 1 << 63;
 
 /// A disk with its queue.
 pub(crate) struct Ordered {
-    disk: Arc<dyn Layer>,
+    disk: ResolvedArc<dyn Layer>,
     core_queues: Box<[CoreQueue]>,
     failures: Arc<Failures>,
 }
@@ -85,7 +85,7 @@ impl Ordered {
     /// Failed requests are recorded in `failures`.
     pub(crate) fn new(disk: Arc<dyn Layer>, cores: usize, failures: Arc<Failures>) -> Ordered {
         let core_queues = (0..cores.max(1)).map(|_| CoreQueue::default()).collect();
-        Ordered { disk, core_queues, failures }
+        Ordered { disk: ResolvedArc::new(disk), core_queues, failures }
     }
 
     #[inline]

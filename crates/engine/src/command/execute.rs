@@ -352,6 +352,7 @@ impl ItNexus {
             registry: engine.registry(),
             core: engine.core(),
             reply: &mut reply,
+            zeroes: 0,
             reported_attention: None,
         };
         let result = match &path {
@@ -361,7 +362,7 @@ impl ItNexus {
             },
             None => answer_none(&mut ask, absent),
         };
-        let told = ask.reported_attention;
+        let (told, zeroes) = (ask.reported_attention, ask.zeroes);
         if let Some(attention) = told {
             self.attention_reported(attention);
         }
@@ -370,12 +371,14 @@ impl ItNexus {
                 let mut slots = self.slots.borrow_mut();
                 if let Some(slot) = slots.get_mut(place) {
                     reply.truncate(limit as usize);
+                    let zeroes = zeroes.min(limit as usize - reply.len());
                     // Without a reply the residual is that of the write data.
                     if limit > 0 {
-                        slot.needed = reply.len() as u64;
+                        slot.needed = (reply.len() + zeroes) as u64;
                     }
                     let copied = slot.data.copy_from(0, &reply);
-                    slot.data.truncate(copied);
+                    let filled = slot.data.fill(copied, zeroes, 0);
+                    slot.data.truncate(copied + filled);
                 }
                 Ending::Good
             }

@@ -171,6 +171,9 @@ pub struct ImmediateCommand<'a> {
     pub core: &'a Rc<Core>,
     /// The reply, empty at first; the engine cuts it to the allocation length.
     pub reply: &'a mut Vec<u8>,
+    /// Bytes of zeroes after `reply`, zero at first: the engine writes them where they are sent
+    /// from.
+    pub zeroes: usize,
     /// Set to a unit attention that the reply reports.
     pub reported_attention: Option<Asc>,
 }

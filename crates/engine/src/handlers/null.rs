@@ -56,7 +56,7 @@ impl Handler for Null {
         match (*ask.command, ask.device) {
             (Cdb::Read(extent), Some(device)) => {
                 let bytes = check(Op::Read, extent, device)?;
-                ask.reply.resize(bytes as usize, 0);
+                ask.zeroes = bytes as usize;
                 Ok(())
             }
             (Cdb::Write(_) | Cdb::SynchronizeCache { .. }, _) => Ok(()),

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use bio::Errno;
 use engine::lun::{OpenSpec, open_device};
 use engine::state_store::MemoryStore;
-use engine::{MediumState, TmFunction};
+use engine::{MediumState, Residual, TmFunction};
 use reactor::{SeededRandom, WaitFor, sim};
 use testkit::Seeds;
 
@@ -491,6 +491,8 @@ fn a_null_unit_reads_zeroes_and_never_accesses_its_disk() {
     w.run(&h, 0, &write16(3, 2), 0, &[9; 1024]).good();
     assert_eq!(w.run(&h, 0, &read16(3, 2), 1024, &[]).good().data, vec![0; 1024]);
     assert_eq!(w.run(&h, 0, &read16(0, 600), 600 * 512, &[]).good().data, vec![0; 600 * 512]);
+    let short = w.run(&h, 0, &read16(3, 2), 700, &[]).good();
+    assert_eq!((short.data, short.residual), (vec![0; 700], Residual::Over(324)));
     assert_eq!(w.run(&h, 0, &read16(4096, 1), 512, &[]).asc(), (5, 0x21, 0));
     w.run(&h, 0, &cdb16(0x91, 0, 0), 0, &[]).good();
     // Pages offer nothing that it refuses.

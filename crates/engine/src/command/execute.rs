@@ -336,10 +336,11 @@ impl ItNexus {
             let Some(slot) = slots.get(place) else { return };
             (slot.command, slot.path.clone(), slot.missing_lun_sense, slot.plan.reply)
         };
-        let (map, engine) = (self.map(), self.engine().clone());
         if let (Some(path), Cdb::RequestSense { .. }) = (&path, &command) {
             self.move_attention(path);
         }
+        // Handlers reach no session: none takes over another map meanwhile.
+        let (map, engine) = (self.map.borrow(), self.engine());
         let mut reply = self.engine().take_scratch();
         let mut ask = ImmediateCommand {
             command: &command,
@@ -363,6 +364,7 @@ impl ItNexus {
             None => answer_none(&mut ask, absent),
         };
         let (told, zeroes) = (ask.reported_attention, ask.zeroes);
+        drop(map);
         if let Some(attention) = told {
             self.attention_reported(attention);
         }

@@ -1,7 +1,7 @@
 //! Event loops, one thread per core, through which the data path reaches the kernel.
 //!
-//! * [`Reactor`]: the handle on a core's loop. [`Reactor::turn`] gathers completions, reports them
-//!   by [`Token`], fires timers and runs tasks.
+//! * [`Reactor`]: the handle on a core's loop. [`Reactor::turn`] does prepared work ([`Prepare`]),
+//!   gathers completions, reports them by [`Token`], fires timers and runs tasks.
 //! * Data path: [`Reactor::read`], [`Reactor::write`] and their like on [`File`]s. No future and
 //!   no allocation for each; memory lent to the kernel stays lent until the completion was reaped.
 //! * Conversations: [`Reactor::spawn`], [`Listener`], [`Stream`], [`Mailbox`].
@@ -22,6 +22,7 @@ mod mailbox;
 pub mod model;
 mod net;
 mod ops;
+mod prepare;
 mod random;
 mod reactor;
 mod scsi;
@@ -42,6 +43,7 @@ pub use link::{ETHERNET_LEN, FRAME_MIN, FRAMES_QUEUED_MAX, Link, LinkCounts, Lin
 pub use mailbox::{MAILBOX_MESSAGES_MAX, Mailbox, Mailer, SendError};
 pub use net::{Listener, Stream, UnixListener};
 pub use ops::{IOVECS_MAX, OPS_MAX};
+pub use prepare::Prepare;
 pub use random::SeededRandom;
 pub use reactor::{Config, Reactor, clock as monotonic_ns};
 pub use scsi::{

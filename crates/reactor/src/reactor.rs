@@ -15,6 +15,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::backend::{Port, PortChoice, PortKind, PortReport, Reaped, SimPort};
 use crate::file::{File, Run};
 use crate::ops::{End, On, Op, OpState, SlotId, Slots};
+use crate::prepare::Prepared;
 use crate::random::Random;
 use crate::sim::World;
 use crate::tasks::{TaskHandle, Tasks};
@@ -63,6 +64,8 @@ pub(crate) struct Inner {
     /// Operations that ended without the kernel; the next turn reports them.
     pub(crate) instant: RefCell<VecDeque<(Token, Result<u64, Errno>)>>,
     pub(crate) scratch: RefCell<crate::turn::Scratch>,
+    /// Work before the next call to the kernel.
+    pub(crate) prepared: Prepared,
 }
 
 /// A handle on the reactor of this thread. Clones share it; it never leaves its thread.
@@ -137,6 +140,7 @@ impl Reactor {
                 random: RefCell::new(random),
                 instant: RefCell::default(),
                 scratch: RefCell::default(),
+                prepared: Prepared::default(),
             }),
         }
     }
@@ -404,14 +408,16 @@ impl Reactor {
         self.inner.timers.borrow().next_due()
     }
 
-    /// Drops all tasks, cancels everything in the kernel's hands and waits until it let go.
-    /// Tasks hold handles on the reactor they run on: without this they keep each other alive.
+    /// Drops all tasks and prepared work, cancels everything in the kernel's hands and waits until
+    /// it let go. Tasks hold handles on the reactor they run on: without this they keep each other
+    /// alive.
     ///
     /// Returns a text for the log for each operation that the kernel did not give back within
     /// seconds (a file system that hangs). The memory and the descriptors of these operations are
     /// never freed.
     pub fn shutdown(&self) -> Vec<String> {
         self.inner.tasks.abort_all();
+        self.inner.prepared.clear();
         let alarms = self.inner.timers.borrow_mut().clear();
         drop(alarms);
         self.inner.close()

@@ -1,4 +1,4 @@
-//! One turn of the loop: gather completions, report them, fire timers, run tasks.
+//! One turn of the loop: do prepared work, gather completions, report them, fire timers, run tasks.
 //!
 //! Operations that tasks and receivers submit in a turn reach the kernel with the one call that
 //! begins the next turn, which also gathers completions.
@@ -65,17 +65,18 @@ fn to_result(raw: i64) -> Result<u64, Errno> {
 }
 
 impl Reactor {
-    /// One turn: submits queued operations, gathers completions, reports each of them and each
-    /// timer that fired to `done`, and runs tasks. If there is nothing else to do, it waits for the
-    /// first completion as long as `patience` allows. `done` may start operations, timers and
-    /// tasks; it must not take a turn. In a simulated world no turn waits: the world moves the
-    /// clock.
+    /// One turn: does prepared work, submits queued operations, gathers completions, reports each
+    /// of them and each timer that fired to `done`, and runs tasks. If there is nothing else to do,
+    /// it waits for the first completion as long as `patience` allows. `done` may start operations,
+    /// timers and tasks; it must not take a turn. In a simulated world no turn waits: the world
+    /// moves the clock.
     pub fn turn(
         &self,
         patience: WaitFor,
         done: &mut dyn FnMut(Token, Result<u64, Errno>),
     ) -> TurnReport {
         let inner = &*self.inner;
+        inner.prepared.run();
         let mut turned = TurnReport {
             notified: inner.remote.collect(inner.tasks.queue()),
             ..TurnReport::default()
@@ -106,7 +107,8 @@ impl Reactor {
     pub(crate) fn has_work(&self) -> bool {
         let inner = &*self.inner;
         let due = inner.timers.borrow().next_due();
-        !inner.tasks.is_idle()
+        !inner.prepared.is_empty()
+            || !inner.tasks.is_idle()
             || !inner.instant.borrow().is_empty()
             || due.is_some_and(|due| due <= inner.now.get())
     }

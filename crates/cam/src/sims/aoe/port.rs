@@ -2,6 +2,14 @@
 //!
 //! Each core has sockets of its own, because a command's data never leave its core. All of them
 //! receive every frame; tags identify the core and command of a frame.
+//!
+//! ```text
+//!   frames --receive--> engine --ended commands--> CAM --> their owners, which make new requests
+//!                                                                        |
+//!   wire <---one call for all frames-- engine <--------------------------+
+//! ```
+//! The task that reads does all of that in one step, so that a fast target does not run out of
+//! requests. Requests that are made elsewhere on the core leave before the next call to the kernel.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -14,7 +22,7 @@ use std::task::{Poll, Waker};
 
 use bio::Segs;
 use geom::Core;
-use reactor::{Link, TaskHandle};
+use reactor::{Link, Prepare, TaskHandle};
 use wire::aoe::{ETHERTYPE, Mac, sectors_of_mtu};
 
 use super::engine::{CommandReply, Engine, NoReply, Wire};
@@ -106,9 +114,13 @@ pub(super) struct Port {
     number: usize,
     interfaces: Interfaces,
     engine: RefCell<Engine>,
-    /// There is something to send or to end.
+    /// There is something to send or to end. Unless the port is pumping, its pump is prepared.
     has_work: Cell<bool>,
+    /// The port is pumping.
+    is_pumping: Cell<bool>,
     clock: RefCell<Option<Waker>>,
+    /// When the clock wakes at the latest, ns; 0: it is awake.
+    armed_ns: Cell<u64>,
     /// Tasks that wait for orders to be settled: each looks for its own.
     settled: RefCell<Vec<Waker>>,
     tasks: RefCell<Vec<TaskHandle>>,
@@ -142,7 +154,9 @@ pub(super) fn open(inner: &Arc<Inner>, core: &Rc<Core>) {
         interfaces: Interfaces { all, scratch: RefCell::default() },
         engine: RefCell::new(engine),
         has_work: Cell::default(),
+        is_pumping: Cell::default(),
         clock: RefCell::default(),
+        armed_ns: Cell::default(),
         settled: RefCell::default(),
         tasks: RefCell::default(),
     });
@@ -164,27 +178,50 @@ pub(super) fn close(bus: u64, core: &Core) {
 }
 
 impl Port {
-    /// Calls the protocol engine; the consequences are handled in this turn.
-    pub(super) fn with<R>(&self, f: impl FnOnce(&mut Engine, &mut dyn Wire) -> R) -> R {
+    /// Calls the protocol engine; the consequences are handled before the next call to the kernel.
+    pub(super) fn with<R>(self: &Rc<Self>, f: impl FnOnce(&mut Engine, &mut dyn Wire) -> R) -> R {
         let out = f(&mut self.engine.borrow_mut(), &mut &self.interfaces);
         self.schedule_pump();
         out
     }
 
-    fn schedule_pump(&self) {
-        if !self.has_work.replace(true) {
+    fn schedule_pump(self: &Rc<Self>) {
+        if !self.has_work.replace(true) && !self.is_pumping.get() {
+            self.prepare_pump();
+        }
+    }
+
+    fn prepare_pump(self: &Rc<Self>) {
+        if let Some(core) = self.core.upgrade() {
+            core.reactor().prepare(self.clone());
+        }
+    }
+
+    /// Reports ended commands to their owners, and sends the frames that may be sent: those of
+    /// requests that the owners make meanwhile leave in the same call.
+    fn pump(self: &Rc<Self>) {
+        let Some(core) = self.core.upgrade() else { return };
+        self.is_pumping.set(true);
+        self.report_to_cam(&core);
+        self.has_work.set(false);
+        let now = core.reactor().fresh_now();
+        self.engine.borrow_mut().pump(&mut &self.interfaces, now);
+        self.flush(now);
+        // Commands that ended because they were due.
+        self.report_to_cam(&core);
+        self.is_pumping.set(false);
+        if self.has_work.get() {
+            self.prepare_pump();
+        }
+        if self.is_due_sooner() {
             let waker = self.clock.borrow_mut().take();
             waker.into_iter().for_each(Waker::wake);
         }
     }
 
-    /// Sends the frames that may be sent, and reports ended commands to their owners.
-    fn pump(&self) {
-        let Some(core) = self.core.upgrade() else { return };
-        let now = core.reactor().fresh_now();
-        self.engine.borrow_mut().pump(&mut &self.interfaces, now);
-        self.flush(now);
-        self.report_to_cam(&core);
+    /// Whether something is due before the clock wakes.
+    fn is_due_sooner(&self) -> bool {
+        self.engine.borrow().due() < self.armed_ns.get()
     }
 
     fn flush(&self, now: u64) {
@@ -201,7 +238,7 @@ impl Port {
     }
 
     /// E6: reports silent targets to CAM, and learns which of them CAM trusts.
-    fn report_doubted(&self, inner: &Inner, core: &Rc<Core>) {
+    fn report_doubted(self: &Rc<Self>, inner: &Inner, core: &Rc<Core>) {
         loop {
             let doubted = self.engine.borrow_mut().take_doubted();
             let Some(address) = doubted else { break };
@@ -224,7 +261,7 @@ impl Port {
         }
     }
 
-    fn report_to_cam(&self, core: &Rc<Core>) {
+    fn report_to_cam(self: &Rc<Self>, core: &Rc<Core>) {
         let Some(inner) = self.inner.upgrade() else { return };
         self.report_doubted(&inner, core);
         loop {
@@ -252,16 +289,26 @@ impl Port {
     }
 }
 
-/// Pumps when something was stirred or is due.
+impl Prepare for Port {
+    fn prepare(self: Rc<Self>) {
+        // A closed port has no tasks, and sends nothing.
+        if self.has_work.get() && !self.tasks.borrow().is_empty() {
+            self.pump();
+        }
+    }
+}
+
+/// Pumps when something is due.
 async fn clock(port: Rc<Port>) {
     loop {
         let Some(core) = port.core.upgrade() else { return };
-        port.has_work.set(false);
+        port.armed_ns.set(0);
         port.pump();
         let (due, now) = (port.engine.borrow().due(), core.reactor().fresh_now());
+        port.armed_ns.set(due);
         let mut sleep = pin!(core.reactor().sleep(due.saturating_sub(now).min(LOOK_NS)));
         poll_fn(|cx| {
-            if port.has_work.get() {
+            if port.is_due_sooner() {
                 return Poll::Ready(());
             }
             *port.clock.borrow_mut() = Some(cx.waker().clone());
@@ -296,7 +343,7 @@ async fn read(port: Rc<Port>, at: usize) {
             core.reactor().sleep(LOOK_NS).await;
             side.look(&core);
         }
-        port.schedule_pump();
+        port.pump();
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod scenes;
 pub mod shelf;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

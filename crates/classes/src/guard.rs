@@ -123,20 +123,25 @@ pub fn found(
     (!is_blank && !is_known).then(|| "something unknown in its last sector".to_owned())
 }
 
-/// Whether the last sector of a provider begins with these bytes.
+/// Whether the sector at an offset of a provider, or its last sector, begins with these bytes.
 ///
 /// # Errors
 /// As of [`holds`].
-pub fn ends_with(
+pub fn begins_with(
     control: &mut GraphControl,
-    class: &str,
-    name: &str,
+    (class, name): (&str, &str),
+    offset: Option<u64>,
     magic: &[u8],
 ) -> Result<bool, Error> {
-    let (_, last) = provider_access::with_read_access(control, class, name, |c, edge| {
-        provider_access::read_last_sector(c, name, edge)
+    let sector = provider_access::with_read_access(control, class, name, |c, edge| match offset {
+        None => provider_access::read_last_sector(c, name, edge).map(|(_, last)| last),
+        Some(at) => {
+            let on = provider_access::find(c, name)?;
+            let (sector, _) = provider_access::sizes(c, on);
+            provider_access::read(c, name, edge, at, sector as usize)
+        }
     })?;
-    Ok(last.starts_with(magic))
+    Ok(sector.starts_with(magic))
 }
 
 /// Whether it is open for writing, or exclusively: the class reports the user, and refuses.

@@ -167,6 +167,9 @@ impl ControlLoop {
                 let _ = to.send(lost);
             }
             Change::DataHeld(names, to) => drop(to.send(self.data_at_ends(&names))),
+            Change::LostToProtection(units, to) => {
+                drop(to.send(self.exports.lost_to_protection(&mut self.control, &units)));
+            }
             Change::MayGrow(disk, bytes, to) => drop(to.send(self.may_grow(&disk, bytes))),
             Change::OpenMedia(to) => drop(to.send(self.open_media())),
             Change::CheckModify(change, ahead, to) => {

@@ -50,6 +50,7 @@ use pending_luns::PendingLuns;
 pub use pending_luns::{ProviderSources, disk_may_provide};
 use portals::Portal;
 pub use portals::check_portals;
+pub use protecting::lost_to_protection;
 use specs::{access_state, port_group, target_spec};
 pub use specs::{judge_group, lent, units_of};
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use classes::guard::{self, Requester};
 use classes::inspect::{self, InspectReport};
 use mgmt::config::DiskConfig;
-use mgmt::plan::{Action, Step};
+use mgmt::plan::Action;
 use serde_json::Value;
 
 /// Sector of a disk whose section does not give one, bytes.
@@ -50,6 +50,11 @@ impl Image {
         guard::found(&self.report, (&self.last, self.bytes), by)
     }
 
+    /// Whether its last sector begins with these bytes.
+    pub fn ends_with(&self, magic: &[u8]) -> bool {
+        self.last.starts_with(magic)
+    }
+
     /// Whether it has a record that makes it a member of the asking geom.
     pub fn is_member(&self, by: Requester<'_>) -> bool {
         self.report.findings.iter().any(|finding| guard::is_member(finding, by))
@@ -86,13 +91,22 @@ fn read(file: &File, offset: u64, len: usize) -> Option<Vec<u8>> {
 /// Images by the names of the disks that they become.
 pub type Images = BTreeMap<String, Image>;
 
-/// The images of disks that earlier steps make and a geom uses.
-pub fn planned_images<'a>(members: impl Iterator<Item = &'a str>, before: &[Step]) -> Images {
-    let disk = |name: &str| {
-        before.iter().find_map(|step| match &step.action {
-            Action::CreateDisk { disk } if disk.name == name => Some(disk),
-            _ => None,
-        })
-    };
-    members.filter_map(|name| Some((name.to_owned(), Image::of(disk(name)?)?))).collect()
+/// The images of those of some disks that actions make.
+pub fn planned_images<'a, 'b>(
+    disks: impl Iterator<Item = &'a str>,
+    actions: impl Iterator<Item = &'b Action> + Clone,
+) -> Images {
+    let image = |name: &str| Image::of(planned_disk(name, actions.clone())?);
+    disks.filter_map(|name| Some((name.to_owned(), image(name)?))).collect()
+}
+
+/// The section of the disk of that name that actions make.
+pub fn planned_disk<'b>(
+    name: &str,
+    mut actions: impl Iterator<Item = &'b Action>,
+) -> Option<&'b DiskConfig> {
+    actions.find_map(|action| match action {
+        Action::CreateDisk { disk } if disk.name == name => Some(disk),
+        _ => None,
+    })
 }

@@ -6,12 +6,13 @@
 //!  K3  No thread waits for a control thread that has ended, for whatever reason: the waiting
 //!      requests of the mailbox are dropped then, and new ones are refused.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 
 use bio::sync::Mutex;
 use disks::Medium;
+use engine::lun::OpenSpec;
 use geom::Inbox;
 use mgmt::Outcome;
 use mgmt::api::{Error, Kind, Result, SystemState};
@@ -195,6 +196,8 @@ pub enum Change {
     },
     /// The data that these providers hold.
     DataHeld(Vec<String>, SyncSender<Option<String>>),
+    /// The data that protection information of these units would overwrite, with their providers.
+    LostToProtection(BTreeMap<String, OpenSpec>, SyncSender<Vec<(String, String)>>),
     /// Whether a disk may become so large, bytes.
     MayGrow(String, u64, SyncSender<Result<()>>),
     /// The file or device of each open disk.

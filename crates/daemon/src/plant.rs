@@ -21,7 +21,7 @@ use fileserver::{FS_CLASS, FsClass};
 use geom::{Class, Runtime, RuntimeConfig, Topology};
 use mgmt::api::{AttachedState, CoreState, Error, Event, Kind, Level, Result, SystemState};
 use mgmt::config::{BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig, Port, TargetConfig};
-use mgmt::plan::{Action, Deferred, PredictedSerials, Step, bus_may_provide};
+use mgmt::plan::{Action, DataLoss, Deferred, PredictedSerials, Step, bus_may_provide};
 use mgmt::{Outcome, Plant, Progress, StaleFiles};
 use reactor::{PortChoice, PortReport};
 use serde_json::Value;
@@ -546,20 +546,27 @@ impl Plant for Daemon {
         let _ = self.mailbox.submit(|to| Change::RetryLater(action, to));
     }
 
-    fn data_lost(&self, action: &Action, before: &[Step]) -> Option<String> {
+    fn data_lost(&self, action: &Action, before: &[Step], now: &Config) -> Option<DataLoss> {
         let (geom, from) = match action {
             Action::CreateGeom { geom } => (geom, None),
             Action::ModifyGeom { from, to } => (to, Some(Box::new(from.clone()))),
             Action::Units { .. } => {
                 let names = action.consent_names();
-                return self.mailbox.submit(|to| Change::DataHeld(names, to)).ok()?;
+                let held = names.clone();
+                let why = self.mailbox.submit(|to| Change::DataHeld(held, to)).ok()??;
+                return Some(DataLoss { why, names });
             }
-            _ => return None,
+            _ => {
+                let ask = |units| self.mailbox.submit(|to| Change::LostToProtection(units, to));
+                return exports::lost_to_protection(action, before, now, ask);
+            }
         };
         // On this thread: files are read, which may block.
-        let images = images::planned_images(geom.provider_names(), before);
+        let made = before.iter().map(|step| &step.action);
+        let images = images::planned_images(geom.provider_names(), made);
         let geom = Box::new(geom.clone());
-        self.mailbox.submit(|to| Change::DataLost { geom, from, images, to }).ok()?
+        let why = self.mailbox.submit(|to| Change::DataLost { geom, from, images, to }).ok()??;
+        Some(DataLoss { why, names: action.consent_names() })
     }
 
     fn predict_serials(&self, disks: &[DiskConfig], gone: &BTreeSet<String>) -> PredictedSerials {

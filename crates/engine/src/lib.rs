@@ -60,7 +60,9 @@ pub use task_set::Span;
 pub use task_set::cross_core::BlockClaim;
 pub use task_set::management::AbortOrder;
 pub use unit::medium_state::{Condition, MediumState, TrayError};
-pub use unit::protection::{MAGIC as PROTECTION_MAGIC, ProtectionSpec};
+pub use unit::protection::{
+    MAGIC as PROTECTION_MAGIC, ProtectionSpec, header_offset as protection_header_offset,
+};
 pub use unit::spec::{DeviceSpec, Label};
 pub use unit::unit_attention::{ATTENTIONS_MAX, ItlNexus, Port};
 pub use unit::unit_reservations::UnitReservations;

@@ -11,7 +11,7 @@
 
 use crate::api::{Error, Event, ProgressLine, Result, SystemState};
 use crate::config::{Config, DiskConfig, GeomConfig};
-use crate::plan::{Action, Deferred, FileSection, PredictedSerials, Step};
+use crate::plan::{Action, DataLoss, Deferred, FileSection, PredictedSerials, Step};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -66,10 +66,11 @@ pub trait Plant: Send + Sync {
     /// destroyed.
     fn set_desired(&self, config: &Config, consent: &[String]);
 
-    /// The data that an action would destroy on the providers that it writes to, in words. `None`
-    /// when nothing is lost, or when that is not known before the steps `before` it are done.
-    fn data_lost(&self, action: &Action, before: &[Step]) -> Option<String> {
-        let _ = (action, before);
+    /// The data that an action would destroy on the providers that it writes to. `None` when
+    /// nothing is lost, or when that is not known before the steps `before` it are done. `now`: the
+    /// configuration after those steps.
+    fn data_lost(&self, action: &Action, before: &[Step], now: &Config) -> Option<DataLoss> {
+        let _ = (action, before, now);
         None
     }
 

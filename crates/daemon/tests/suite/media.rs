@@ -8,9 +8,9 @@ use reactor::{File, OpenHow};
 
 use crate::by_hand::Site;
 
-const MIB: u64 = 1 << 20;
+pub(crate) const MIB: u64 = 1 << 20;
 
-fn disk(name: &str, file: &str, more: &str) -> String {
+pub(crate) fn disk(name: &str, file: &str, more: &str) -> String {
     format!("[[disk]]\nname = '{name}'\nkind = 'file'\npath = '{file}'\n{more}\n")
 }
 

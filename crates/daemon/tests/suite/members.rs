@@ -19,7 +19,7 @@ fn geom(class: &str, name: &str, members: [&str; 2]) -> String {
     format!("[[geom]]\nclass = '{class}'\nname = '{name}'\nmembers = {members:?}\n")
 }
 
-fn exported(provider: &str) -> String {
+pub(crate) fn exported(provider: &str) -> String {
     format!(
         "[[target]]\ndriver = 'local'\nname = 'here'\n[[access]]\ntarget = 'here'\ngroup = 'g'\n\
          initiators = ['*']\nluns = {{ 0 = '{provider}' }}\n"
@@ -32,7 +32,7 @@ fn foretold(site: &Site, text: &str) -> Vec<String> {
     site.control.refused_steps(&plan).0
 }
 
-fn apply(site: &Site, text: &str, destroy: &[&str]) -> Result<(), Error> {
+pub(crate) fn apply(site: &Site, text: &str, destroy: &[&str]) -> Result<(), Error> {
     let destroy = destroy.iter().map(|name| (*name).to_owned()).collect();
     let consent = Consent { destroy, ..Consent::default() };
     site.control.apply(&site.read(text), &consent, &mut |_| {}).map(drop)

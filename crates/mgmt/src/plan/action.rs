@@ -379,6 +379,26 @@ impl Action {
     }
 }
 
+/// Data that a step would destroy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataLoss {
+    /// Which data, in words.
+    pub why: String,
+    /// The names to give as consent.
+    pub names: Vec<String>,
+}
+
+/// Names that consent to each loss of data by these steps, each once.
+pub fn consent_names<'a>(steps: impl IntoIterator<Item = &'a Step>) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in steps.into_iter().flat_map(|step| &step.consent_names) {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
 /// One line of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
@@ -388,6 +408,9 @@ pub struct Step {
     pub why: String,
     /// How dangerous it is.
     pub risk: Risk,
+    /// Names to give as consent, because the data there is lost.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub consent_names: Vec<String>,
     /// Initiators that are logged in now and notice it; a disk that is lost may concern others.
     #[serde(default)]
     pub hosts: Vec<String>,
@@ -405,7 +428,23 @@ impl Step {
     /// A step for `action`.
     pub fn new(action: Action, why: impl Into<String>, risk: Risk) -> Step {
         let (what, why, inverse) = (action.summary(), why.into(), action.inverse());
-        Step { what, why, risk, hosts: Vec::new(), action, inverse, may_wait: false }
+        let consent_names =
+            if risk == Risk::Destroys { action.consent_names() } else { Vec::new() };
+        Step { what, why, risk, consent_names, hosts: Vec::new(), action, inverse, may_wait: false }
+    }
+
+    /// Marks that the data on the objects of these names is lost.
+    pub fn set_destroys(&mut self, loss: DataLoss) {
+        self.why = match self.risk == Risk::Destroys && !self.hosts.is_empty() {
+            true => format!("{}; {}", self.why, loss.why),
+            false => loss.why,
+        };
+        self.risk = Risk::Destroys;
+        for name in loss.names {
+            if !self.consent_names.contains(&name) {
+                self.consent_names.push(name);
+            }
+        }
     }
 }
 

@@ -31,7 +31,7 @@ mod sizes;
 #[cfg(test)]
 mod tests;
 
-pub use action::{Action, Risk, Step};
+pub use action::{Action, DataLoss, Risk, Step, consent_names};
 pub use apply::{Applied, Deferred, DeferredPart, apply, refusals};
 pub(crate) use changes::{CHANGE, kind_schema, section_schema};
 pub(crate) use depend::DependencyGraph;

@@ -13,7 +13,7 @@ pub use archive::{Archive, Archived};
 
 use crate::api::{Error, Kind, ProgressLine, Result, SystemState};
 use crate::config::{Catalog, Config, DiskConfig, GeomConfig, check};
-use crate::plan::{self, Action, Applied, Deferred, Risk, Step};
+use crate::plan::{self, Action, Applied, Deferred, Step};
 use crate::plant::{Plant, Progress};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -194,15 +194,16 @@ impl Control {
         let foreseen = self.predict_serials(&base, desired);
         let mut steps = plan::plan(&base, desired, (&state, &foreseen), &self.catalog);
         plan::renew(&mut steps, self.plant.stale(), desired, &state);
+        let mut now = base.clone();
         for at in 0..steps.len() {
             let (before, rest) = steps.split_at_mut(at);
             // A start shows no risks: disks are inspected when they are in the graph.
             let before = if self.start_progress().is_some() { &[] } else { &*before };
             let Some(step) = rest.first_mut() else { continue };
-            if let Some(lost) = self.plant.data_lost(&step.action, before) {
-                step.risk = Risk::Destroys;
-                step.why = lost;
+            if let Some(loss) = self.plant.data_lost(&step.action, before, &now) {
+                step.set_destroys(loss);
             }
+            step.action.apply_to(&mut now);
             step.may_wait = step.action.is_in(&config);
             if let Action::ModifyGeom { to, .. } = &step.action
                 && said.contains(to)
@@ -375,10 +376,8 @@ fn with_step(e: Error, what: &str) -> Error {
 
 /// Every step that destroys has been consented to by name.
 fn check_consent<'a>(steps: impl IntoIterator<Item = &'a Step>, consent: &Consent) -> Result<()> {
-    let names = &consent.destroy;
-    let lost = steps.into_iter().filter(|s| s.risk == Risk::Destroys);
-    let missing: Vec<String> =
-        lost.flat_map(|s| s.action.consent_names()).filter(|n| !names.contains(n)).collect();
+    let mut missing = plan::consent_names(steps);
+    missing.retain(|name| !consent.destroy.contains(name));
     if missing.is_empty() {
         return Ok(());
     }

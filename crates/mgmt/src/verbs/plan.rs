@@ -4,7 +4,7 @@ use super::entry::{DaemonVerb, Verb};
 use super::export::steps_without_secrets;
 use crate::api::{Error, Exit, Kind, Result, SCHEMA_VERSION};
 use crate::config::{CONFIG_BYTES_MAX, exposures, read, secret};
-use crate::plan::{Risk, Step, grown_disks, manual_changes, resize_commands};
+use crate::plan::{Risk, Step, consent_names, grown_disks, manual_changes, resize_commands};
 use crate::plant::Progress;
 use crate::service::Control;
 use crate::text;
@@ -130,8 +130,7 @@ pub fn lines(steps: &[Step]) -> String {
 
 /// The options of `apply` that consent to each loss of data.
 fn consents(steps: &[Step]) -> String {
-    let lost = steps.iter().filter(|s| s.risk == Risk::Destroys);
-    let names = lost.flat_map(|s| s.action.consent_names());
+    let names = consent_names(steps).into_iter();
     names.map(|name| format!(" --yes-destroy {name}")).collect()
 }
 

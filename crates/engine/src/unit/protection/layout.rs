@@ -46,6 +46,12 @@ pub(crate) struct Layout {
     pub total: u64,
 }
 
+/// Offset of the header that a record of the state store describes, bytes; `None`: the record
+/// describes no header.
+pub fn header_offset(record: &[u8]) -> Option<u64> {
+    Header::read(record).map(|(layout, _)| layout.header_at())
+}
+
 /// Contents of the last block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
@@ -212,6 +218,7 @@ mod tests {
             let bytes = l.encode(kind);
             let decode = |bytes: &[u8]| Header::decode(bytes, 512, l.total);
             assert_eq!((bytes.len(), decode(&bytes)), (512, Header::Format(l, kind)));
+            assert_eq!(header_offset(&l.record(kind)), Some(l.header_at()));
             for bit in 0..RECORD_LEN * 8 {
                 let mut bytes = bytes.clone();
                 bytes[bit / 8] ^= 1 << (bit % 8);

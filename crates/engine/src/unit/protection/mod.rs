@@ -54,7 +54,7 @@ pub(crate) use growth::{TailRecord, load_tail_record, save_tail_record};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use layout::Header;
 pub(crate) use layout::Layout;
-pub use layout::MAGIC;
+pub use layout::{MAGIC, header_offset};
 use regions::{Marked, RangeLock, Regions};
 pub(crate) use repair::mount;
 

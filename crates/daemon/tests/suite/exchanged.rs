@@ -1,0 +1,72 @@
+//! Disks whose file a plan exchanges: `plan` looks at the new file, as `apply` does.
+
+use mgmt::api::Kind;
+use mgmt::plan::Risk;
+
+use crate::by_hand::Site;
+use crate::media::{MIB, disk};
+use crate::members::{apply, exported};
+
+/// A daemon whose folder has three blank files, and two that end with unknown data.
+fn site(name: &str) -> Site {
+    let site = Site::launched(name);
+    let write = |file: &str, byte: u8| {
+        std::fs::write(site.folder.join(file), vec![byte; MIB as usize]).expect("a file");
+    };
+    ["a.img", "b.img", "c.img"].into_iter().for_each(|file| write(file, 0));
+    ["x.img", "y.img"].into_iter().for_each(|file| write(file, 0xA5));
+    site
+}
+
+/// The names to give as consent and the reason of each step that destroys data.
+fn losses(site: &Site, text: &str) -> Vec<(String, String)> {
+    let plan = site.control.plan(&site.read(text)).expect("a plan");
+    let lost = plan.steps.into_iter().filter(|step| step.risk == Risk::Destroys);
+    lost.map(|step| (step.consent_names.join(" "), step.why)).collect()
+}
+
+/// A step of the plan destroys data for this reason, and `apply` asks for consent before the first
+/// step.
+fn expect_loss(site: &Site, text: &str, (name, why): (&str, &str)) {
+    let lost = losses(site, text);
+    assert!(lost.iter().any(|(of, says)| of == name && says.contains(why)), "{lost:?}");
+    let before = site.control.config().0;
+    let error = apply(site, text, &[]).expect_err("there is no consent");
+    assert!(error.kind == Kind::WouldDestroy && error.to_string().contains(name), "{error}");
+    assert_eq!(site.control.config().0, before);
+    for file in ["x.img", "y.img"] {
+        let bytes = std::fs::read(site.folder.join(file)).expect("a file");
+        assert!(bytes.iter().all(|byte| *byte == 0xA5), "{file} was written");
+    }
+}
+
+fn protected(provider: &str) -> String {
+    format!("[[unit]]\nprovider = '{provider}'\nprotection = 'type1'\n") + &exported(provider)
+}
+
+#[test]
+fn protected_unit_on_an_exchanged_file_requires_consent() {
+    let site = site("exchanged-protected");
+    let on = |file: &str| disk("d0", file, "") + &protected("d0");
+    apply(&site, &on("a.img"), &["d0"]).expect("the file is blank");
+    expect_loss(&site, &on("x.img"), ("d0", "d0 contains something unknown"));
+    // A file that ends with a header of protection information, and a blank one.
+    let mut image = vec![0xA5; MIB as usize];
+    image[MIB as usize - 512..].fill(0);
+    image[MIB as usize - 512..][..8].copy_from_slice(b"ASHPROT1");
+    std::fs::write(site.folder.join("p.img"), image).expect("a file");
+    for file in ["p.img", "b.img"] {
+        assert_eq!(losses(&site, &on(file)), [], "{file}");
+    }
+    apply(&site, &on("b.img"), &[]).expect("nothing is lost");
+    apply(&site, &on("x.img"), &["d0"]).expect("with consent");
+}
+
+#[test]
+fn protected_unit_above_an_exchanged_file_requires_consent() {
+    let site = site("exchanged-below");
+    let layer = "[[geom]]\nclass = 'nop'\nname = 'n'\nprovider = 'd0'\n";
+    let on = |file: &str| disk("d0", file, "") + layer + &protected("n");
+    apply(&site, &on("a.img"), &["n"]).expect("the file is blank");
+    expect_loss(&site, &on("x.img"), ("n", "n is on d0, which contains something unknown"));
+}

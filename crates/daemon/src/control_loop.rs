@@ -88,7 +88,7 @@ pub struct ControlLoop {
     pub path_watch: PathWatch,
     /// Names given as consent to lose their data, for the steps being carried out.
     pub consent: Vec<String>,
-    /// Disks that are not in the graph yet, for the step of a plan that is judged.
+    /// Disks that earlier steps make, for the step of a plan that is judged.
     pub images: Images,
 }
 

@@ -89,6 +89,13 @@ struct IdentityState {
     next_ns: u64,
 }
 
+/// The identity of a disk before it is made.
+enum Prediction {
+    Known(PersistentIdentity),
+    New,
+    Unknown,
+}
+
 /// See the module.
 pub struct IdentityKeeper {
     vault: Arc<dyn StateStore>,
@@ -204,15 +211,34 @@ impl IdentityKeeper {
     }
 
     fn predict_serial(&self, disk: &DiskConfig, gone: &BTreeSet<String>) -> Option<String> {
+        match self.predict(disk, gone) {
+            Prediction::Known(lasting) => Some(identity::serial_of_disk(&lasting)),
+            Prediction::New => Some(String::new()),
+            Prediction::Unknown => None,
+        }
+    }
+
+    /// Serial number of a disk that is made as configured when the disks called `gone` are not
+    /// there any more; of one that gets a new identity, words that equal no serial number. Empty:
+    /// unknown.
+    pub fn predict_ident(&self, disk: &DiskConfig, gone: &BTreeSet<String>) -> String {
+        match self.predict(disk, gone) {
+            Prediction::Known(lasting) => lasting.geom_ident(),
+            Prediction::New => "not assigned yet".to_owned(),
+            Prediction::Unknown => String::new(),
+        }
+    }
+
+    fn predict(&self, disk: &DiskConfig, gone: &BTreeSet<String>) -> Prediction {
         let params = Value::Object(disk.params.clone());
         if let Some(lasting) = disks::expected_identity(&disk.kind, &params) {
-            return Some(identity::serial_of_disk(&lasting));
+            return Prediction::Known(lasting);
         }
         let path = params.get("path").and_then(Value::as_str);
         let place = match (disk.kind.as_str(), path) {
             ("file", Some(path)) => match std::fs::canonicalize(path) {
                 Ok(path) => path.display().to_string(),
-                Err(_) => return Some(String::new()),
+                Err(_) => return Prediction::New,
             },
             ("blockdev", Some(path)) => path.to_owned(),
             _ => disk.name.clone(),
@@ -220,9 +246,10 @@ impl IdentityKeeper {
         let state = self.state();
         let place = (disk.kind.clone(), place, disk.name.clone());
         match state.record_of(&place, |name| gone.contains(name)) {
-            Some(kept) => Some(identity::serial_of_disk(&kept.lasting)),
+            Some(kept) => Prediction::Known(kept.lasting.clone()),
             // The hardware may report an identity.
-            None => (disk.kind != "blockdev").then(String::new),
+            None if disk.kind == "blockdev" => Prediction::Unknown,
+            None => Prediction::New,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Contents of disks that a plan makes: their files are read before the graph has them, so that the
 //! plan shows what its later steps would overwrite.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -9,9 +9,11 @@ use std::path::Path;
 
 use classes::guard::{self, Requester};
 use classes::inspect::{self, InspectReport};
-use mgmt::config::DiskConfig;
-use mgmt::plan::Action;
+use mgmt::config::{DiskConfig, GeomConfig};
+use mgmt::plan::{Action, Step};
 use serde_json::Value;
+
+use crate::identities::IdentityKeeper;
 
 /// Sector of a disk whose section does not give one, bytes.
 const SECTOR: u32 = 512;
@@ -21,6 +23,8 @@ const SECTOR: u32 = 512;
 pub struct Image {
     /// Bytes of the disk.
     pub bytes: u64,
+    /// Serial number that the disk will have; empty: unknown.
+    pub ident: String,
     report: InspectReport,
     /// The last sector.
     last: Vec<u8>,
@@ -42,7 +46,7 @@ impl Image {
         let report = inspect::image(sector, bytes, |offset, len| read(&file, offset, len));
         let last = bytes.checked_sub(u64::from(sector));
         let last = last.and_then(|at| read(&file, at, sector as usize)).unwrap_or_default();
-        Some(Image { bytes, report, last })
+        Some(Image { bytes, ident: String::new(), report, last })
     }
 
     /// The contents that a geom would overwrite, in words.
@@ -90,6 +94,23 @@ fn read(file: &File, offset: u64, len: usize) -> Option<Vec<u8>> {
 
 /// Images by the names of the disks that they become.
 pub type Images = BTreeMap<String, Image>;
+
+/// The images of the members of a geom that the steps before it make, with the serial numbers that
+/// these disks will have.
+pub fn images_below(geom: &GeomConfig, before: &[Step], identities: &IdentityKeeper) -> Images {
+    let actions = before.iter().map(|step| &step.action);
+    let mut images = planned_images(geom.provider_names(), actions.clone());
+    let gone = actions.clone().filter_map(|action| match action {
+        Action::RemoveDisk { disk } => Some(disk.name.clone()),
+        _ => None,
+    });
+    let gone: BTreeSet<String> = gone.collect();
+    for (name, image) in &mut images {
+        let disk = planned_disk(name, actions.clone());
+        image.ident = disk.map(|disk| identities.predict_ident(disk, &gone)).unwrap_or_default();
+    }
+    images
+}
 
 /// The images of those of some disks that actions make.
 pub fn planned_images<'a, 'b>(

@@ -190,7 +190,7 @@ pub enum Change {
     DataLost {
         geom: Box<GeomConfig>,
         from: Option<Box<GeomConfig>>,
-        /// Those of its members that are not in the graph.
+        /// Those of its members that are made before it.
         images: Images,
         to: SyncSender<Option<String>>,
     },

@@ -562,8 +562,7 @@ impl Plant for Daemon {
             }
         };
         // On this thread: files are read, which may block.
-        let made = before.iter().map(|step| &step.action);
-        let images = images::planned_images(geom.provider_names(), made);
+        let images = images::images_below(geom, before, &self.identities);
         let geom = Box::new(geom.clone());
         let why = self.mailbox.submit(|to| Change::DataLost { geom, from, images, to }).ok()??;
         Some(DataLoss { why, names: action.consent_names() })

@@ -148,7 +148,7 @@ pub struct Identity {
 impl Identity {
     pub(crate) fn attrs(&self) -> Vec<(&'static str, Attr)> {
         let mut attrs = vec![
-            ("GEOM::ident", Attr::Text(printable(&self.lasting.ident))),
+            ("GEOM::ident", Attr::Text(self.lasting.geom_ident())),
             ("GEOM::descr", Attr::Text(printable(&self.descr))),
             ("GEOM::rotation_rate", Attr::Int(u64::from(self.rotation_rate))),
             ("GEOM::candelete", Attr::Int(u64::from(self.can_delete))),
@@ -289,7 +289,7 @@ pub(crate) fn derived(kind: &str, key: &str) -> String {
 }
 
 /// Bytes that are not printable ASCII become `x` and two digits (geom.md 1.9).
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
         match byte {

@@ -19,7 +19,7 @@ use reactor::File;
 use rustix::fs::XattrFlags;
 use serde_json::Value;
 
-use crate::kind::{Open, derived};
+use crate::kind::{Open, derived, printable};
 
 /// Extended attribute of an image file.
 pub const ATTRIBUTE: &str = "user.ashlar.identity";
@@ -51,6 +51,11 @@ impl PersistentIdentity {
     /// An identity of its own.
     pub fn new(ident: &str) -> PersistentIdentity {
         PersistentIdentity { ident: ident.to_owned(), unit_name: None }
+    }
+
+    /// `GEOM::ident` of the disk.
+    pub fn geom_ident(&self) -> String {
+        printable(&self.ident)
     }
 
     fn encode(&self) -> String {

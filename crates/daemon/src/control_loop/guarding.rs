@@ -29,9 +29,7 @@ impl ControlLoop {
             return Some(why);
         }
         let class = self.control.topology.class(&geom.class)?;
-        if !class.keeps_records()
-            || self.control.topology.find_geom(&geom.class, &geom.name).is_some()
-        {
+        if !class.keeps_records() || self.stays_found(geom) {
             return None;
         }
         let by = guard::Requester { class: &geom.class, geom: &geom.name, force: false };
@@ -51,9 +49,10 @@ impl ControlLoop {
     ) -> Option<String> {
         let mut held = Vec::new();
         for name in geom.provider_names() {
-            let holds = match self.control.topology.find(name) {
-                Some(_) => guard::holds(&mut self.control, by, name).ok().flatten(),
-                None => self.images.get(name).and_then(|image| image.contents(by)),
+            // A provider of that name may be a disk that the plan exchanges.
+            let holds = match self.images.get(name) {
+                Some(image) => image.contents(by),
+                None => guard::holds(&mut self.control, by, name).ok().flatten(),
             };
             held.extend(holds.map(|what| format!("{name} holds {what}")));
         }
@@ -81,9 +80,9 @@ impl ControlLoop {
     fn layout_with_size(&self, geom: &GeomConfig, disk: Option<(&str, u64)>) -> Option<GeomLayout> {
         let topology = &self.control.topology;
         let now = |name: &str| {
-            let limits = topology.find(name).and_then(|p| topology.limits(p));
-            let image = || self.images.get(name).map_or(0, |image| image.bytes);
-            limits.map_or_else(image, |limits| limits.media_bytes)
+            let limits = || topology.find(name).and_then(|p| topology.limits(p));
+            let here = || limits().map_or(0, |limits| limits.media_bytes);
+            self.images.get(name).map_or_else(here, |image| image.bytes)
         };
         let size = |name: &str| match disk {
             Some((disk, bytes)) if disk == name => bytes,
@@ -92,8 +91,7 @@ impl ControlLoop {
         let bytes: Vec<u64> = geom.provider_names().map(size).collect();
         let class = topology.class(&geom.class)?;
         let layout = class.layout(&Value::Object(geom.params.clone()), &bytes)?;
-        let members = geom.provider_names().map(|name| Member::of(topology, name)).collect();
-        Some(GeomLayout { layout, members })
+        Some(GeomLayout { layout, members: self.current_members(geom) })
     }
 
     /// Refuses to make a disk smaller, and to make one larger whose size says where the bytes of a
@@ -135,10 +133,9 @@ impl ControlLoop {
             return None;
         }
         let topology = &self.control.topology;
-        let is_found = topology.find_geom(&geom.class, &geom.name).is_some();
         let is_known = |name| topology.find(name).is_some() || self.images.contains_key(name);
         // Other members that a step ahead of it makes are looked at when it is carried out.
-        if is_found || !geom.provider_names().all(is_known) {
+        if self.stays_found(geom) || !geom.provider_names().all(is_known) {
             return None;
         }
         let by = guard::Requester { class: &geom.class, geom: &geom.name, force: false };
@@ -160,9 +157,24 @@ impl ControlLoop {
         below.map(|provider| topology.provider_name(provider).to_owned()).collect()
     }
 
-    /// The members that a section names, as they are now.
+    /// Whether a geom is there and would be found again by the records of a member that the plan
+    /// does not exchange.
+    fn stays_found(&self, geom: &GeomConfig) -> bool {
+        let has = self.providers_of(&geom.class, &geom.name);
+        let stays = |name: &str| {
+            !self.images.contains_key(name) && has.iter().any(|member| member == name)
+        };
+        self.control.topology.find_geom(&geom.class, &geom.name).is_some()
+            && (self.images.is_empty() || geom.provider_names().any(stays))
+    }
+
+    /// The members that a section names, as they are now, or as the plan makes them.
     fn current_members(&self, geom: &GeomConfig) -> Vec<Member> {
-        geom.provider_names().map(|name| Member::of(&self.control.topology, name)).collect()
+        let member = |name: &str| match self.images.get(name) {
+            Some(image) => Member { name: name.to_owned(), ident: image.ident.clone() },
+            None => Member::of(&self.control.topology, name),
+        };
+        geom.provider_names().map(member).collect()
     }
 
     /// Keeps which members a geom has that is found by its records. One that its section names and

@@ -5,7 +5,7 @@ use mgmt::plan::Risk;
 
 use crate::by_hand::Site;
 use crate::media::{MIB, disk};
-use crate::members::{apply, exported};
+use crate::members::{apply, exported, geom};
 
 /// A daemon whose folder has three blank files, and two that end with unknown data.
 fn site(name: &str) -> Site {
@@ -16,6 +16,10 @@ fn site(name: &str) -> Site {
     ["a.img", "b.img", "c.img"].into_iter().for_each(|file| write(file, 0));
     ["x.img", "y.img"].into_iter().for_each(|file| write(file, 0xA5));
     site
+}
+
+fn pair(first: &str, second: &str) -> String {
+    disk("d0", first, "") + &disk("d1", second, "")
 }
 
 /// The names to give as consent and the reason of each step that destroys data.
@@ -69,4 +73,31 @@ fn protected_unit_above_an_exchanged_file_requires_consent() {
     let on = |file: &str| disk("d0", file, "") + layer + &protected("n");
     apply(&site, &on("a.img"), &["n"]).expect("the file is blank");
     expect_loss(&site, &on("x.img"), ("n", "n is on d0, which contains something unknown"));
+}
+
+#[test]
+fn mirror_on_an_exchanged_file_requires_consent() {
+    let site = site("exchanged-member");
+    apply(&site, &pair("a.img", "b.img"), &[]).expect("two disks");
+    let made = |first: &str| pair(first, "b.img") + &geom("mirror", "m", ["d0", "d1"]);
+    expect_loss(&site, &made("x.img"), ("m", "d0 holds something unknown"));
+    assert_eq!(losses(&site, &made("c.img")), []);
+    apply(&site, &made("c.img"), &[]).expect("nothing is lost");
+}
+
+#[test]
+fn mirror_whose_files_are_all_exchanged_requires_consent() {
+    let site = site("exchanged-mirror");
+    let made = |one: &str, two: &str| pair(one, two) + &geom("mirror", "m", ["d0", "d1"]);
+    apply(&site, &made("a.img", "b.img"), &[]).expect("a mirror");
+    expect_loss(&site, &made("x.img", "y.img"), ("m", "members were d0"));
+}
+
+/// The recorded layout has the serial number of the former disk.
+#[test]
+fn stripe_on_an_exchanged_file_requires_consent() {
+    let site = site("exchanged-stripe");
+    let made = |first: &str| pair(first, "b.img") + &geom("stripe", "s", ["d0", "d1"]);
+    apply(&site, &made("a.img"), &[]).expect("a stripe");
+    expect_loss(&site, &made("c.img"), ("s", "members change from d0"));
 }

@@ -15,7 +15,7 @@ fn disks() -> String {
     ["d0", "d1", "d2", "d3"].map(|name| disk(name, "")).concat()
 }
 
-fn geom(class: &str, name: &str, members: [&str; 2]) -> String {
+pub(crate) fn geom(class: &str, name: &str, members: [&str; 2]) -> String {
     format!("[[geom]]\nclass = '{class}'\nname = '{name}'\nmembers = {members:?}\n")
 }
 

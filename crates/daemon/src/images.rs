@@ -18,7 +18,7 @@ use crate::identities::IdentityKeeper;
 /// Sector of a disk whose section does not give one, bytes.
 const SECTOR: u32 = 512;
 
-/// A file that becomes a disk.
+/// A file that becomes a disk, or a disk that is made blank.
 #[derive(Clone, Debug)]
 pub struct Image {
     /// Bytes of the disk.
@@ -26,15 +26,25 @@ pub struct Image {
     /// Serial number that the disk will have; empty: unknown.
     pub ident: String,
     report: InspectReport,
-    /// The last sector.
+    /// The last sector; empty: blank.
     last: Vec<u8>,
 }
 
 impl Image {
-    /// The image of a section; None: its kind has no file, or the file is not there yet.
+    /// The image of a section; None: its kind has no file, or the file is missing.
     fn of(disk: &DiskConfig) -> Option<Image> {
-        let path = disk.params.get("path").and_then(Value::as_str)?;
         let number = |key| disk.params.get(key).and_then(Value::as_u64);
+        let path = disk.params.get("path").and_then(Value::as_str);
+        let creates = disk.params.get("create") == Some(&Value::Bool(true));
+        let is_blank = match path {
+            Some(path) => creates && !Path::new(path).exists(),
+            None => disk.kind == "memory",
+        };
+        if is_blank {
+            let (report, last) = (InspectReport::default(), Vec::new());
+            return Some(Image { bytes: number("size")?, ident: String::new(), report, last });
+        }
+        let path = path?;
         let (mut file, facts) = bio::open_image(Path::new(path)).ok()?;
         let own = match facts.is_file() {
             true => SECTOR,

@@ -93,6 +93,20 @@ fn mirror_whose_files_are_all_exchanged_requires_consent() {
     expect_loss(&site, &made("x.img", "y.img"), ("m", "members were d0"));
 }
 
+/// The bytes of the second member would be elsewhere in the concatenation.
+#[test]
+fn concat_on_a_memory_disk_of_another_size_requires_consent() {
+    let site = site("exchanged-concat");
+    let memory = |name: &str, size: &str| {
+        format!("[[disk]]\nname = '{name}'\nkind = 'memory'\nsize = '{size}'\n")
+    };
+    let made = |size: &str| {
+        memory("d0", size) + &memory("d1", "1MiB") + &geom("concat", "c", ["d0", "d1"])
+    };
+    apply(&site, &made("1MiB"), &[]).expect("a concatenation");
+    expect_loss(&site, &made("2MiB"), ("c", "layout changes from"));
+}
+
 /// The recorded layout has the serial number of the former disk.
 #[test]
 fn stripe_on_an_exchanged_file_requires_consent() {
@@ -100,4 +114,8 @@ fn stripe_on_an_exchanged_file_requires_consent() {
     let made = |first: &str| pair(first, "b.img") + &geom("stripe", "s", ["d0", "d1"]);
     apply(&site, &made("a.img"), &[]).expect("a stripe");
     expect_loss(&site, &made("c.img"), ("s", "members change from d0"));
+    let new = disk("d0", "new.img", "create = true\nsize = '1MiB'");
+    let made = new + &disk("d1", "b.img", "") + &geom("stripe", "s", ["d0", "d1"]);
+    expect_loss(&site, &made, ("s", "members change from d0"));
+    assert!(!site.folder.join("new.img").exists(), "nothing was made");
 }

@@ -448,7 +448,9 @@ impl Geom for FsGeom {
                 Remedy::Repair => "check the device; copying continues automatically when it \
                                    answers; to use a new device instead"
                     .to_owned(),
-                Remedy::Replace => "reconnect the right device; or, if it is lost".to_owned(),
+                Remedy::Replace => "reconnect the right device; or, if it is lost, copy all dumps \
+                                    to this one"
+                    .to_owned(),
                 Remedy::ReplaceByForce => {
                     format!("reconnect the right device; or, to destroy the contents of {device}")
                 }

@@ -64,6 +64,11 @@ pub struct Report {
 }
 
 impl Report {
+    /// The device holds nothing that can be read as a part of this WORM.
+    pub(super) fn is_of_other_contents(&self) -> bool {
+        self.fault.is_some() && self.remedy != Remedy::Repair
+    }
+
     /// It cannot be copied to.
     pub(super) fn failed(&mut self, fault: &Fault) {
         self.fault = Some(fault.to_string());

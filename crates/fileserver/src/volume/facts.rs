@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::Volume;
 use super::copy::Report;
+use super::state::WORM_FIRST;
 use crate::fault::Addr;
 
 /// Counts of blocks, where nothing else is said.
@@ -120,12 +121,17 @@ impl Volume {
         let mut reports = self.0.reports.borrow().clone();
         let (now, paces) = ((self.0.clock)(), self.0.read_stats.borrow());
         for ((r, leg), pace) in reports.iter_mut().zip(&state.members).zip(&*paces) {
-            let lacks = state.dumps.partition_point(|d| d.next <= leg.done);
+            // The state keeps the progress of the right device, which may be reconnected.
+            let (done, lacks_from) = match r.is_of_other_contents() {
+                true => (0, WORM_FIRST),
+                false => (leg.done, leg.done),
+            };
+            let lacks = state.dumps.partition_point(|d| d.next <= done);
             let lacks = state.dumps.get(lacks).filter(|d| d.number <= state.dumped);
             r.lag_ns = lacks.map_or(0, |d| now.saturating_sub(d.time_ns));
             r.read_ns = pace.usual_ns;
-            r.done = leg.done;
-            r.behind = last.map_or(0, |d| d.next.saturating_sub(leg.done));
+            r.done = done;
+            r.behind = last.map_or(0, |d| d.next.saturating_sub(lacks_from));
         }
         reports
     }

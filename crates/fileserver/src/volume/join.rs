@@ -68,6 +68,8 @@ impl Volume {
         };
         let head = read_block(medium, 0, self.own_memory().await?).await?;
         let label = head.with(Label::decode).map_err(|why| {
+            let is_blank = head.with(|b| b.iter().all(|b| *b == 0));
+            let why = if is_blank { "its beginning is blank" } else { why };
             Fault::Foreign(format!("{} is not a device of a WORM: {why}", medium.name()))
         })?;
         if label.volume != volume || label.block as usize != block {

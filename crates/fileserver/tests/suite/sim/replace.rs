@@ -79,6 +79,9 @@ fn blank_device_replaces_a_lost_one_and_gets_every_dump() {
         reactor.sleep(30 * SECOND).await;
         let report = v.members()[1].clone();
         assert_eq!(report.remedy, Remedy::Replace, "{:?}", report.fault);
+        assert!(report.fault.as_deref().is_some_and(|why| why.ends_with("is blank")), "{report:?}");
+        assert_eq!(report.done, 0, "{report:?}");
+        assert!(report.behind > BLOCKS / 2 && report.lag_ns > 0, "it lacks the dump: {report:?}");
         assert!(far.durable(0).iter().all(|b| *b == 0), "nothing is written to it before");
         v.replace(&o, 1, false).await.unwrap();
         all_have(&fs, &reactor).await;

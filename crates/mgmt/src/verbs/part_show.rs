@@ -5,6 +5,7 @@ use crate::api::{PartAnswer, PartEntry, PartTable, Result};
 use crate::config::units::short;
 use crate::plant::Progress;
 use crate::service::Control;
+use crate::text::escape_line;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -71,12 +72,10 @@ fn entry_line(entry: &PartEntry, table: &PartTable, style: TableStyle) -> EntryL
         [] => String::new(),
         all => format!("  [{}]", all.join(",")),
     };
-    EntryLine(
-        entry.start,
-        entry.count,
-        id,
-        format!("{kind}{flags}  ({})", size(entry.count, table)),
-    )
+    // A line break in a label stays within its line.
+    let kind = escape_line(kind);
+    let rest = format!("{kind}{flags}  ({})", size(entry.count, table));
+    EntryLine(entry.start, entry.count, id, rest)
 }
 
 /// One table: the head line, then partitions and gaps in order of place.
@@ -217,5 +216,19 @@ mod tests {
         let text = render(&corrupt, TableStyle { labels: true, ..TableStyle::default() });
         assert!(text.starts_with("=>      34  20971453  ada0  GPT  (10G) [CORRUPT]\n"), "{text}");
         assert!(text.contains("- free -  (10G)"), "{text}");
+    }
+
+    #[test]
+    fn line_break_of_a_label_stays_within_its_line() {
+        let entry = PartEntry {
+            label: "a\n=> forged\u{1b}[31m".to_owned(),
+            start: 34,
+            count: 8,
+            ..PartEntry::default()
+        };
+        let table = PartTable { first: 34, last: 41, entries: vec![entry], ..PartTable::default() };
+        let text = render(&table, TableStyle { labels: true, ..TableStyle::default() });
+        assert_eq!(text.trim_end().lines().count(), 2, "{text}");
+        assert!(text.contains("a\\n=> forged\\u{1b}[31m"), "{text}");
     }
 }

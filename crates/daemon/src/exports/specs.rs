@@ -12,11 +12,14 @@ use engine::{Account, ChapAccounts, GroupAuth, GroupSpec, LunSpec, ProtectionSpe
 use mgmt::api::{Error, Kind, Result};
 use mgmt::config::{
     AccessConfig, AluaConfig, AluaState, Chap, Config, DigestPolicy, DiskConfig, InitiatorChap,
-    LunAddressing, LunConfig, LunMode, TargetConfig, UnitConfig, UnitHandler, UnitProtection,
-    secret,
+    LunAddressing, LunConfig, LunMode, SOCKET_PATH_MAX, TargetConfig, UnitConfig, UnitHandler,
+    UnitProtection, secret,
 };
 use reactor::Address;
 use wire::scsi::{ProtectionType, parse_eui64, parse_naa, parse_uuid};
+
+// The path of a socket that the configuration accepts can be bound.
+const _: () = assert!(SOCKET_PATH_MAX == reactor::UNIX_PATH_MAX);
 
 /// Every provider that some LUN needs, and how its unit is shown; of `only` these when given. Names
 /// that are configured are shown as they were written, those of a disk too.

@@ -19,6 +19,9 @@ use wire::scsi::{SERIAL_MAX, parse_eui64, parse_naa, parse_uuid};
 /// refused.
 pub const LUN_MAX: u64 = wire::scsi::LUN_MAX as u64;
 
+/// Longest path of a Unix socket, bytes: the kernel's `sun_path` (108) without its final zero.
+pub const SOCKET_PATH_MAX: usize = 107;
+
 /// A fault that concerns one key of one section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -233,13 +236,7 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
             out.push(problem("target", i, "listen", Kind::ConfigValue, text.to_owned()));
         }
         for (k, address) in target.listen.iter().enumerate() {
-            let unix = address.strip_prefix("unix:").is_some_and(|path| !path.is_empty());
-            let other = unix || interface(address).is_some();
-            if !other && address.parse::<SocketAddr>().is_err() {
-                let text = format!(
-                    "`{address}` is not an address with a port (127.0.0.1:3260), unix:PATH or \
-                     ether:INTERFACE"
-                );
+            if let Some(text) = address_fault(address) {
                 let p = problem("target", i, "listen", Kind::ConfigValue, text);
                 out.push(Problem { element: Some(k), ..p });
             }
@@ -260,6 +257,26 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
             out.push(problem("target", i, "mutual_chap", Kind::ConfigKey, text.to_owned()));
         }
     }
+}
+
+/// Why nothing can listen at an address of a target.
+fn address_fault(address: &str) -> Option<String> {
+    if let Some(path) = address.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+        let bytes = path.len();
+        return (bytes > SOCKET_PATH_MAX).then(|| {
+            format!(
+                "`{address}` has a path of {bytes} bytes; the path of a Unix socket has at most \
+                 {SOCKET_PATH_MAX}"
+            )
+        });
+    }
+    let is_known = interface(address).is_some() || address.parse::<SocketAddr>().is_ok();
+    (!is_known).then(|| {
+        format!(
+            "`{address}` is not an address with a port (127.0.0.1:3260), unix:PATH or \
+             ether:INTERFACE"
+        )
+    })
 }
 
 /// Reports portals that a target lists twice: the second could not be bound.

@@ -25,7 +25,7 @@ pub use geom::units;
 
 pub use catalog::{Catalog, CheckStart, CheckTarget, ClassFacts, Entry, FactsOf, SettingsOf};
 pub(crate) use check::interface;
-pub use check::{LUN_MAX, check};
+pub use check::{LUN_MAX, SOCKET_PATH_MAX, check};
 pub use editor::for_editors;
 pub use exposed::{Exposure, exposures};
 pub use paths::TLS_FILE_KEYS;

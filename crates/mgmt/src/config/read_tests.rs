@@ -1,7 +1,7 @@
 //! Documents, good and bad, with the whole message that the user sees.
 
 use super::*;
-use crate::config::{DigestPolicy, LunMode, write};
+use crate::config::{DigestPolicy, LunMode, SOCKET_PATH_MAX, write};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -495,6 +495,11 @@ fn targets_listen_at_addresses_sockets_and_interfaces() {
         let error = read(&target(bad), "a.toml", &catalog).expect_err(bad);
         assert_eq!(error.kind, Kind::ConfigValue, "{error}");
     }
+    let of_bytes = |bytes: usize| format!("unix:/{}", "x".repeat(bytes - 1));
+    assert!(read(&target(&of_bytes(SOCKET_PATH_MAX)), "a.toml", &catalog).is_ok());
+    let error = read(&target(&of_bytes(SOCKET_PATH_MAX + 1)), "a.toml", &catalog);
+    let error = error.expect_err("too long for the kernel").to_string();
+    assert!(error.contains("108 bytes") && error.contains("at most 107"), "{error}");
 }
 
 /// Random damage to a good document: an error or a configuration, never a panic.

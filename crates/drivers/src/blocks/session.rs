@@ -188,7 +188,8 @@ impl<F: Frontend> BlockSession<F> {
         let size = self.device.blocks().saturating_mul(unit);
         match r.offset.checked_add(r.len) {
             Some(end) if end <= size => Ok(()),
-            _ if work.writes() => Err(Error::NoSpc),
+            // A TRIM is refused as a READ is (NBD protocol, "Error values").
+            _ if work.writes() && work != Work::Trim => Err(Error::NoSpc),
             _ => Err(Error::Inval),
         }
     }

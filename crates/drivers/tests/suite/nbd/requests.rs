@@ -62,7 +62,7 @@ fn bad_requests_fail_without_ending_the_connection() {
             (kind::READ, 0, u64::MAX - 511, 512, Error::Inval),
             (kind::READ, 0, 0, (32 << 20) + 512, Error::Inval),
             (kind::READ, flag::NO_HOLE, 0, 512, Error::Inval),
-            (kind::TRIM, 0, end, 512, Error::NoSpc),
+            (kind::TRIM, 0, end, 512, Error::Inval),
             (kind::WRITE_ZEROES, 0, end - 512, 1024, Error::NoSpc),
             (kind::WRITE_ZEROES, flag::FAST_ZERO | flag::NO_HOLE, 0, 512, Error::NotSup),
             (kind::FLUSH, 0, 512, 0, Error::Inval),

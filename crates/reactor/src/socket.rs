@@ -132,7 +132,8 @@ impl Socket {
         let at = SocketAddrUnix::new(path)?;
         let fd = unix_socket()?;
         match net::bind(&fd, &at) {
-            Err(rustix::io::Errno::ADDRINUSE) if is_left_behind(path, &at)? => {
+            Err(rustix::io::Errno::ADDRINUSE) => {
+                check_left_behind(path, &at)?;
                 std::fs::remove_file(path)?;
                 net::bind(&fd, &at)?;
             }
@@ -365,12 +366,17 @@ fn is_listening(fd: &OwnedFd) -> bool {
     sockopt::socket_acceptconn(fd).unwrap_or(false)
 }
 
-/// True if the path is a socket without a listener.
-fn is_left_behind(path: &str, at: &SocketAddrUnix) -> io::Result<bool> {
+/// Refuses a path that exists, unless it is a socket without a listener.
+fn check_left_behind(path: &str, at: &SocketAddrUnix) -> io::Result<()> {
     use std::os::unix::fs::FileTypeExt;
-    let is_socket = std::fs::symlink_metadata(Path::new(path))?.file_type().is_socket();
-    let probe = unix_socket()?;
-    Ok(is_socket && net::connect(&probe, at) == Err(rustix::io::Errno::CONNREFUSED))
+    if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
+        let why = "a file that is not a socket exists there";
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, why));
+    }
+    match net::connect(&unix_socket()?, at) {
+        Err(rustix::io::Errno::CONNREFUSED) => Ok(()),
+        _ => Err(rustix::io::Errno::ADDRINUSE.into()),
+    }
 }
 
 /// Whether a socket could be bound at a path, without binding one: nothing is there, or a stale
@@ -378,8 +384,7 @@ fn is_left_behind(path: &str, at: &SocketAddrUnix) -> io::Result<bool> {
 pub fn check_unix_path(path: &str) -> io::Result<()> {
     let at = SocketAddrUnix::new(path)?;
     match std::fs::symlink_metadata(path) {
-        Ok(_) if is_left_behind(path, &at)? => Ok(()),
-        Ok(_) => Err(rustix::io::Errno::ADDRINUSE.into()),
+        Ok(_) => check_left_behind(path, &at),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let folder = Path::new(path).parent();
             folder.map_or(Ok(()), |folder| std::fs::metadata(folder).map(drop))

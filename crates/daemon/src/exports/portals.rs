@@ -262,7 +262,7 @@ fn next_for(at: &Address) -> String {
     let Some(port) = at.inet().map(|at| at.port()) else {
         return format!(
             "Check that the folder of {at} exists and is writable, and that no process listens at \
-             it."
+             it; move a file that is not a socket away."
         );
     };
     format!(

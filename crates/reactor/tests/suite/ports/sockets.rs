@@ -348,6 +348,8 @@ fn check_of_a_unix_path_leaves_it_as_it_is() {
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, b"a file").unwrap();
     assert_eq!(kind(&path), Err(ErrorKind::AddrInUse));
+    let refused = reactor::check_unix_path(&path).unwrap_err().to_string();
+    assert!(refused.contains("not a socket"), "{refused}");
     std::fs::remove_file(&path).unwrap();
     assert_eq!(kind(&format!("{path}/no/folder")), Err(ErrorKind::NotFound));
 }

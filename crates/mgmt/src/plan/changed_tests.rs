@@ -1,7 +1,7 @@
 //! Geoms and disks that change while they are used, in plans.
 
 use super::{PredictedSerials, plan};
-use crate::api::{ConsumerState, GeomState, ProviderState, SystemState};
+use crate::api::{ConsumerState, DiskState, GeomState, ProviderState, SystemState};
 use crate::config::{Config, GeomConfig, read};
 use crate::fake::catalog;
 
@@ -163,4 +163,23 @@ fn disk_is_remade_if_its_serial_number_does_not_reach_its_users() {
         let steps = steps(from, to, on);
         assert_eq!(steps.contains(&remade), is_remade, "{steps:?}");
     }
+}
+
+#[test]
+fn awaited_disk_with_another_name_is_removed_and_created() {
+    let document = |name: &str| {
+        let text = format!("[[disk]]\nname='{name}'\nkind='file'\npath='/a'\n");
+        read(&text, "a.toml", &catalog()).expect("well-formed")
+    };
+    let (from, to) = (document("d0"), document("d1"));
+    let steps = |state: &SystemState| -> Vec<String> {
+        let steps = plan(&from, &to, (state, &PredictedSerials::new()), &catalog());
+        steps.into_iter().map(|s| s.what).collect()
+    };
+    let disk = DiskState { name: "d0".into(), ..DiskState::default() };
+    let mut state = SystemState { disks: vec![disk], ..SystemState::default() };
+    assert_eq!(steps(&state), ["remove disk d0 (file)", "create disk d1 (file)"]);
+    let provider = ProviderState { name: "d0".into(), ..Default::default() };
+    state.geoms.push(GeomState { providers: vec![provider], ..Default::default() });
+    assert_eq!(steps(&state), ["rename disk d0 to d1"]);
 }

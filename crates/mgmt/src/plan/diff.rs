@@ -28,7 +28,9 @@ pub fn plan(
     catalog: &Catalog,
 ) -> Vec<Step> {
     let ground = DependencyGraph::new(state);
-    let names = renamed(running, desired);
+    let mut names = renamed(running, desired);
+    // Of a disk that is awaited there is nothing yet that could have another name.
+    names.retain(|(from, _)| !is_awaited(state, &from.name));
     let mut called = running.clone();
     names.iter().for_each(|(from, to)| rename(&mut called, &from.name, to));
     let identities = Identities::new(&called, desired, (state, &names), foreseen);
@@ -519,6 +521,12 @@ impl Planner<'_> {
             }
         }
     }
+}
+
+/// Whether a disk is listed, but not open.
+fn is_awaited(state: &SystemState, disk: &str) -> bool {
+    let mut providers = state.geoms.iter().flat_map(|g| &g.providers);
+    state.disks.iter().any(|d| d.name == disk) && !providers.any(|p| p.name == disk)
 }
 
 /// Whether two short lists without repetitions have the same in them.

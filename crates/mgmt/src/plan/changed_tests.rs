@@ -183,3 +183,24 @@ fn awaited_disk_with_another_name_is_removed_and_created() {
     state.geoms.push(GeomState { providers: vec![provider], ..Default::default() });
     assert_eq!(steps(&state), ["rename disk d0 to d1"]);
 }
+
+#[test]
+fn plan_names_the_changed_settings_of_units() {
+    let document = |units: &[&str]| {
+        let unit = |text: &&str| format!("[[unit]]\nprovider={text}\n");
+        let units: String = units.iter().map(unit).collect();
+        let disks = ["a", "b", "c", "d"]
+            .map(|name| format!("[[disk]]\nname='{name}'\nkind='file'\npath='/{name}'\n"));
+        read(&(disks.concat() + &units), "a.toml", &catalog()).expect("well-formed")
+    };
+    let why = |from: &[&str], to: &[&str]| -> String {
+        let known = (&SystemState::default(), &PredictedSerials::new());
+        let steps = plan(&document(from), &document(to), known, &catalog());
+        steps.into_iter().map(|s| s.why).collect()
+    };
+    let protected = why(&["'a'\nremovable=true"], &["'a'\nremovable=true\nprotection='type1'"]);
+    assert_eq!(protected, "a: protection default -> \"type1\"");
+    let removable = ["'a'", "'b'", "'c'", "'d'"].map(|name| format!("{name}\nremovable=true"));
+    let many = why(&[], &removable.each_ref().map(String::as_str));
+    assert!(many.contains("c: removable") && many.ends_with("; 1 more"), "{many}");
+}

@@ -287,7 +287,7 @@ impl Planner<'_> {
     fn apply_units(&mut self, running: &Config, desired: &Config) {
         if !same_elements(&running.unit, &desired.unit) {
             let (from, to) = (running.unit.clone(), desired.unit.clone());
-            let why = format!("{} now, {} then", from.len(), to.len());
+            let why = unit_changes(&from, &to);
             self.step(Action::Units { from, to }, why);
         }
         // Those that go may still have targets; who gets the identifier of one of them (a group
@@ -606,6 +606,32 @@ fn group_changes(from: &AccessConfig, to: &AccessConfig) -> String {
     let lost = from.luns.iter().filter(|(lun, _)| !to.luns.contains_key(lun));
     words.extend(lost.map(|(lun, was)| format!("-LUN {lun} ({})", was.provider)));
     if words.is_empty() { "the order of its patterns changes".to_owned() } else { words.join(", ") }
+}
+
+/// How many units a reason names; the rest are counted.
+const UNITS_SHOWN: usize = 3;
+
+/// How the settings of units differ: `d0: protection default -> "type1"`.
+fn unit_changes(from: &[UnitConfig], to: &[UnitConfig]) -> String {
+    let by_name = |all: &[UnitConfig]| -> BTreeMap<String, UnitConfig> {
+        all.iter().map(|unit| (unit.provider.clone(), unit.clone())).collect()
+    };
+    let (from, to) = (by_name(from), by_name(to));
+    let names: BTreeSet<&String> = from.keys().chain(to.keys()).collect();
+    let plain = |p: &String| UnitConfig { provider: p.clone(), ..UnitConfig::default() };
+    let change = |name: &String| {
+        let [was, is] =
+            [&from, &to].map(|all| all.get(name).cloned().unwrap_or_else(|| plain(name)));
+        let text = changes(&was, &is);
+        (!text.is_empty()).then(|| format!("{name}: {text}"))
+    };
+    let mut all: Vec<String> = names.into_iter().filter_map(change).collect();
+    if all.len() > UNITS_SHOWN {
+        let more = format!("{} more", all.len() - UNITS_SHOWN);
+        all.truncate(UNITS_SHOWN);
+        all.push(more);
+    }
+    if all.is_empty() { "the sections set nothing".to_owned() } else { all.join("; ") }
 }
 
 /// Longest value shown in a reason, in characters.

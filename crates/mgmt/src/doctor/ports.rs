@@ -1,15 +1,17 @@
-//! Check that the addresses of the targets are free.
+//! Check that the addresses of the targets are free, and their Unix sockets open to clients.
 
 use super::{Check, CheckFinding, Facts, Severity, bad, ok};
+use crate::config::{AccessConfig, Config};
 use std::collections::BTreeSet;
+use std::fs::Metadata;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 /// See the module.
 pub const CHECK: Check =
-    Check { id: "ports", doc: "whether the addresses of the targets are free", findings };
+    Check { id: "ports", doc: "whether targets can listen and clients can connect", findings };
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Some(config) = facts.valid_config() else { return ok("no configuration to look at") };
@@ -70,8 +72,48 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
         out.push(bad(Severity::Fail, finding, "the target cannot be served there", fix));
     }
     let count = wanted.len();
+    out.extend(config.access.iter().flat_map(|access| closed_sockets(config, access, &ours)));
     out.extend(unchecked);
     if out.is_empty() { ok(format!("{count} looked at, free or ours")) } else { out }
+}
+
+/// Users of this machine that a group names, and that the mode of a socket of its target keeps out.
+fn closed_sockets(
+    config: &Config,
+    access: &AccessConfig,
+    ours: &BTreeSet<&String>,
+) -> Vec<CheckFinding> {
+    let mut out = Vec::new();
+    let target = config.target.iter().find(|target| target.name == access.target);
+    let listen = target.into_iter().flat_map(|target| &target.listen);
+    for path in listen.filter(|at| ours.contains(at)).filter_map(|at| at.strip_prefix("unix:")) {
+        let Ok(file) = std::fs::metadata(path) else { continue };
+        let names = access.initiators.iter().filter_map(|name| name.strip_prefix("unix:uid="));
+        let uids = names.filter_map(|uid| uid.parse::<u32>().ok());
+        for uid in uids.filter(|uid| !may_connect(&file, *uid)) {
+            let (group, target, mode) = (&access.group, &access.target, file.mode() & 0o777);
+            out.push(bad(
+                Severity::Warn,
+                format!(
+                    "{path}: mode {mode:04o} and owner {} keep out uid {uid}, which group {group} \
+                     of target {target} names",
+                    file.uid()
+                ),
+                "clients of that user end with `Permission denied`",
+                format!(
+                    "set socket_mode = \"0660\" and socket_owner or socket_group of target \
+                     {target}, then `ashlar apply`"
+                ),
+            ));
+        }
+    }
+    out
+}
+
+/// Whether a user may write to the file, which a connection needs. Any user may be of its group.
+fn may_connect(file: &Metadata, uid: u32) -> bool {
+    let of_owner = if file.uid() == uid { 0o200 } else { 0o022 };
+    uid == 0 || file.mode() & of_owner != 0
 }
 
 /// Obstacles to listening at the path of a Unix socket. The daemon removes a socket that has no

@@ -289,6 +289,26 @@ fn unix_socket_addresses_are_graded() {
 }
 
 #[test]
+fn unix_socket_that_keeps_out_a_named_user_is_reported() {
+    let machine = Machine::new("users");
+    let path = machine.0.join("t.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&path).expect("bind");
+    let address = format!("unix:{}", path.display());
+    let text = format!(
+        "[[disk]]\nname='d0'\nkind='file'\npath='/a'\n\
+         [[target]]\ndriver='other'\nname='t'\nlisten=['{address}']\n\
+         [[access]]\ntarget='t'\ngroup='g'\ninitiators=['unix:uid=65533']\nluns={{ 0='d0' }}\n"
+    );
+    let targets = vec![TargetState { portals: vec![address], ..TargetState::default() }];
+    let daemon = Ok(SystemState { targets, ..SystemState::default() });
+    let facts = Facts { daemon, ..machine.facts(Some(&text)) };
+    for (mode, grade) in [(0o755, Severity::Warn), (0o660, Severity::Ok), (0o666, Severity::Ok)] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("chmod");
+        assert_eq!(grades("ports", &facts), [grade], "{mode:o}");
+    }
+}
+
+#[test]
 fn bus_troubles_are_graded() {
     let machine = Machine::new("buses");
     let mut facts = machine.facts(None);

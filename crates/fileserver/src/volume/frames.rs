@@ -5,6 +5,10 @@
 //!      there is.
 //!  F2  Memory with another holder (a reply on its way, a commit that is being written) is never
 //!      changed: the frame gets a copy first.
+//!  F3  A frame that may be evicted is in the ring once. The hand takes others out of the ring, and
+//!      they return when a commit has written them.
+//!  F4  The number of frames that an eviction spares because they were used lately does not depend
+//!      on the size of the block cache: clients wait meanwhile.
 
 use std::collections::VecDeque;
 
@@ -21,7 +25,12 @@ struct Frame {
     writing: bool,
     /// Looked over as a node of the tree.
     node: bool,
+    /// Number of its entry in the ring; 0: it has none.
+    entry: u64,
 }
+
+/// Frames spared for each one that is to be evicted, at most (F4).
+const SPARED: usize = 16;
 
 /// See the module.
 pub struct Frames {
@@ -31,8 +40,11 @@ pub struct Frames {
     buffer: usize,
     zeros: Option<Seg>,
     map: AddrMap<Frame>,
-    /// Addresses in the order in which the hand comes by; some have gone since.
-    ring: VecDeque<Addr>,
+    /// Addresses in the order in which the hand examines them, each with the number of its entry.
+    /// An entry whose frame was dropped remains for a while; no frame has its number.
+    ring: VecDeque<(Addr, u64)>,
+    /// Number of the last entry.
+    entries: u64,
     /// Soiled since the last commit; some were dropped since, or are there twice.
     dirtied: Vec<Addr>,
     dirty: usize,
@@ -53,16 +65,20 @@ impl Frames {
         if let Some(z) = &zeros {
             z.with_mut(|b| b.fill(0));
         }
+        let limit = bytes / block;
+        // A map that grows is copied in one go, which takes as long as the block cache is large.
+        let room = limit + limit / 4;
         Frames {
             pool,
             block,
             buffer,
             zeros,
-            map: AddrMap::default(),
+            map: AddrMap::with_capacity_and_hasher(room, Default::default()),
             ring: VecDeque::new(),
+            entries: 0,
             dirtied: Vec::new(),
             dirty: 0,
-            limit: bytes / block,
+            limit,
             hits: 0,
             misses: 0,
         }
@@ -138,9 +154,30 @@ impl Frames {
 
     /// A block that came from a device.
     pub fn enter(&mut self, addr: Addr, seg: Seg) {
-        let frame = Frame { seg, dirty: false, hot: true, writing: false, node: false };
-        if self.map.insert(addr, frame).is_none() {
-            self.ring.push_back(addr);
+        let frame = Frame { seg, dirty: false, hot: true, writing: false, node: false, entry: 0 };
+        self.map.insert(addr, frame);
+        self.queue(addr);
+    }
+
+    /// Gives a frame an entry in the ring, if it may be evicted and has none (F3).
+    fn queue(&mut self, addr: Addr) {
+        let Some(f) = self.map.get_mut(&addr) else { return };
+        if f.dirty || f.writing || f.entry != 0 {
+            return;
+        }
+        self.entries += 1;
+        f.entry = self.entries;
+        self.ring.push_back((addr, self.entries));
+        // Two entries are examined for each new one, so that few belong to no frame.
+        for _ in 0..2 {
+            if self.ring.len() <= 2 * self.map.len() {
+                break;
+            }
+            if let Some((addr, entry)) = self.ring.pop_front()
+                && self.map.get(&addr).is_some_and(|f| f.entry == entry)
+            {
+                self.ring.push_back((addr, entry));
+            }
         }
     }
 
@@ -210,6 +247,7 @@ impl Frames {
             && std::mem::take(&mut f.dirty)
         {
             self.dirty -= 1;
+            self.queue(addr);
         }
     }
 
@@ -226,7 +264,7 @@ impl Frames {
                 out.push((addr, f.seg.clone()));
             }
         }
-        out.sort_by_key(|(addr, _)| *addr);
+        out.sort_unstable_by_key(|(addr, _)| *addr);
         out
     }
 
@@ -235,26 +273,100 @@ impl Frames {
         for addr in addrs {
             if let Some(f) = self.map.get_mut(&addr) {
                 f.writing = false;
+                self.queue(addr);
             }
         }
     }
 
-    /// Evicts up to `most` clean blocks that were not used lately; returns how many.
+    /// Evicts up to `most` clean blocks, rather those that were not used lately; returns how many.
+    /// Fewer: there are no others.
     pub fn evict(&mut self, most: usize) -> usize {
-        let mut gone = 0;
-        for _ in 0..2 * self.ring.len() {
-            if gone == most {
-                break;
+        let (mut gone, mut spared) = (0, 0);
+        while gone < most {
+            let Some((addr, entry)) = self.ring.pop_front() else { break };
+            let Some(f) = self.map.get_mut(&addr).filter(|f| f.entry == entry) else { continue };
+            f.entry = 0;
+            if f.dirty || f.writing {
+                continue;
             }
-            let Some(addr) = self.ring.pop_front() else { break };
-            let Some(f) = self.map.get_mut(&addr) else { continue };
-            if f.dirty || f.writing || std::mem::take(&mut f.hot) {
-                self.ring.push_back(addr);
+            if spared < SPARED * most && std::mem::take(&mut f.hot) {
+                spared += 1;
+                self.queue(addr);
                 continue;
             }
             self.map.remove(&addr);
             gone += 1;
         }
         gone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: usize = 4096;
+
+    fn full(blocks: Addr) -> Frames {
+        let mut frames = Frames::new(2 * blocks as usize * BLOCK, BLOCK);
+        for addr in 0..blocks {
+            let seg = frames.memory().unwrap();
+            frames.enter(addr, seg);
+        }
+        frames
+    }
+
+    /// Frames that were used since the hand examined them.
+    fn hot(frames: &Frames) -> usize {
+        frames.map.values().filter(|f| f.hot).count()
+    }
+
+    #[test]
+    fn f3_dirty_frame_leaves_the_ring_until_it_is_written() {
+        let mut frames = full(100);
+        for addr in 0..60 {
+            frames.exclusive(addr).unwrap();
+        }
+        assert_eq!(frames.evict(100), 40, "those that are clean");
+        assert_eq!((frames.ring.len(), frames.evict(1)), (0, 0));
+        let dirty = frames.take_dirty();
+        assert_eq!((dirty.len(), frames.evict(1)), (60, 0), "a commit writes them");
+        // One is changed again meanwhile.
+        frames.swap(7, frames.memory().unwrap());
+        frames.written(dirty.iter().map(|(addr, _)| *addr));
+        assert_eq!((frames.ring.len(), frames.evict(100)), (59, 59));
+        assert!(frames.is_dirty(7));
+        frames.clean(7);
+        assert_eq!((frames.evict(100), frames.map.len()), (1, 0));
+    }
+
+    #[test]
+    fn f4_eviction_spares_a_bounded_number_of_frames() {
+        let blocks = 2000;
+        let mut frames = full(blocks);
+        assert_eq!(hot(&frames), blocks as usize);
+        assert_eq!(frames.evict(4), 4);
+        let left = blocks as usize - 4;
+        assert!(hot(&frames) >= left - 4 * SPARED, "{} of {left} are hot", hot(&frames));
+        // Frames that are not used become cold, and are evicted before others.
+        let mut small = full(64);
+        assert_eq!(small.evict(4), 4);
+        for addr in 10..64 {
+            small.find(addr);
+        }
+        assert_eq!(small.evict(6), 6);
+        assert!((10..64).all(|addr| small.has(addr)));
+    }
+
+    #[test]
+    fn entries_of_dropped_frames_do_not_accumulate() {
+        let mut frames = full(10);
+        for addr in 100..100_000 {
+            let seg = frames.memory().unwrap();
+            frames.enter(addr, seg);
+            frames.drop_block(addr);
+        }
+        assert!(frames.ring.len() <= 40, "{} entries", frames.ring.len());
+        assert_eq!((frames.evict(100), frames.ring.len()), (10, 0));
     }
 }

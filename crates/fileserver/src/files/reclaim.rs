@@ -120,7 +120,9 @@ impl VolumeFiles<'_, '_> {
 impl FileSystem {
     /// Gives back all that a file lost.
     pub(super) async fn reap(&self, ino: Ino) -> Result<(), Fault> {
-        while !self.volume.run(|step| VolumeFiles { step }.reap_some(ino)).await? {}
+        while !self.volume.run(|step| VolumeFiles { step }.reap_some(ino)).await? {
+            self.volume.yield_now().await;
+        }
         Ok(())
     }
 

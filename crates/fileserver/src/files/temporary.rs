@@ -246,6 +246,7 @@ impl FileSystem {
                 return Ok(());
             }
             done = next;
+            self.volume.yield_now().await;
         }
     }
 

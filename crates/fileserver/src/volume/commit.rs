@@ -16,17 +16,22 @@ use super::journal::Record;
 use super::point::{Dump, Point};
 use super::table::Slot;
 use super::worm;
-use super::{Volume, state};
+use super::{AddrMap, COMMIT_BLOCKS, Volume, state};
 use crate::fault::{Addr, Fault};
 
-/// Blocks checksummed between two chances for others.
-const AT_ONCE: usize = 64;
-/// Bytes of one write. A device in memory takes the core for all of one.
+/// Bytes checksummed, or written at once, between two chances for others. A device in memory takes
+/// the core for all of one write.
 const WRITE_BYTES: usize = 256 << 10;
+/// Entries of the table looked up or changed between two chances for others.
+const ENTRIES: usize = 256;
+/// Parts of that size that follow each other when clients change blocks faster, at most.
+const PARTS: usize = 8;
 /// The ring is emptied when so many thousandths are taken.
 const CHECKPOINT_AT: u64 = 500;
 /// Slots emptied ahead when few are free.
 const EMPTY_AHEAD: usize = 1024;
+/// Slots examined for that between two chances for others.
+const EXAMINED: usize = 1 << 14;
 
 struct Captured {
     dirty: Vec<(Addr, Seg)>,
@@ -39,7 +44,28 @@ struct Captured {
     runs: Vec<(u32, usize)>,
 }
 
+/// Parts of a commit's work that are done between two chances for others, with so many blocks to
+/// be written by the next one.
+fn parts(dirty: usize) -> usize {
+    (1 + dirty / COMMIT_BLOCKS).min(PARTS)
+}
+
 impl Volume {
+    /// Blocks of one write.
+    fn blocks_at_once(&self) -> usize {
+        (WRITE_BYTES / self.block()).max(1)
+    }
+
+    /// A part of a commit's work is done: others have their turn, at the latest after [`PARTS`].
+    async fn part_done(&self) {
+        let done = self.0.parts.get() + 1;
+        let is_due = done >= parts(self.0.state.borrow().frames.dirty());
+        self.0.parts.set(if is_due { 0 } else { done });
+        if is_due {
+            self.0.reactor.yield_now().await;
+        }
+    }
+
     /// Begins a commit in a task of its own: its waiters may be dropped.
     pub(super) fn begin_commit(&self) {
         if self.0.committing.replace(true) {
@@ -71,17 +97,20 @@ impl Volume {
             self.add_dump(dump, &mut blocks, &mut point).await?;
         }
         let sets = self.write_blocks(&c.runs, &blocks).await?;
-        self.renew().await?;
         let mut clears = c.clears.clone();
-        {
-            let state = self.0.state.borrow();
-            clears.extend(blocks.iter().filter_map(|(addr, ..)| state.table.slot(*addr)));
+        for some in blocks.chunks(ENTRIES) {
+            {
+                let state = self.0.state.borrow();
+                clears.extend(some.iter().filter_map(|(addr, ..)| state.table.slot(*addr)));
+            }
+            self.part_done().await;
         }
+        self.renew().await?;
         let all = sets.iter().chain(&c.fills).copied().collect();
         let record =
             Record { seq: c.seq, tail: self.tail(), sets: all, clears, point: point.clone() };
         self.write_record(&record).await?;
-        self.apply(&c, &sets, &point);
+        self.apply(&c, &sets, &point).await;
         Ok(())
     }
 
@@ -110,6 +139,8 @@ impl Volume {
             && !std::mem::take(&mut s.moved)
             && !moved;
         if idle {
+            // Blocks that were changed and dropped since may have left entries.
+            s.frames.take_dirty();
             return Ok(None);
         }
         for addr in std::mem::take(&mut s.dropped) {
@@ -140,9 +171,9 @@ impl Volume {
 
     async fn summed(&self, dirty: &[(Addr, Seg)]) -> Vec<(Addr, Seg, u32)> {
         let mut out = Vec::with_capacity(dirty.len());
-        for some in dirty.chunks(AT_ONCE) {
+        for some in dirty.chunks(self.blocks_at_once()) {
             out.extend(some.iter().map(|(addr, seg)| (*addr, seg.clone(), seg.with(crc32c))));
-            self.0.reactor.yield_now().await;
+            self.part_done().await;
         }
         out
     }
@@ -155,8 +186,11 @@ impl Volume {
         point: &mut Point,
     ) -> Result<(), Fault> {
         let per = self.0.state.borrow().sums_per_block();
-        let fresh: super::table::AddrMap<u32> =
-            blocks.iter().map(|(addr, _, crc)| (*addr, *crc)).collect();
+        let mut fresh = AddrMap::with_capacity_and_hasher(blocks.len(), Default::default());
+        for some in blocks.chunks(ENTRIES) {
+            fresh.extend(some.iter().map(|(addr, _, crc)| (*addr, *crc)));
+            self.part_done().await;
+        }
         let mut made = Vec::new();
         for (i, at) in (dump.end..dump.next).enumerate() {
             let first = dump.sb + (i * per) as Addr;
@@ -167,7 +201,7 @@ impl Volume {
                 worm::encode_sums(covered.map(|a| if a == dump.sb { None } else { crc(a) }))
             };
             made.push((at, worm::Kind::Sums, body));
-            self.0.reactor.yield_now().await;
+            self.part_done().await;
         }
         let body = {
             let state = self.0.state.borrow();
@@ -181,6 +215,7 @@ impl Volume {
             seg.with_mut(|b| worm::seal(b, kind, volume, at, &body));
             let crc = seg.with(crc32c);
             blocks.push((at, seg, crc));
+            self.part_done().await;
         }
         Ok(())
     }
@@ -203,7 +238,7 @@ impl Volume {
         blocks: &[(Addr, Seg, u32)],
     ) -> Result<Vec<(u32, Slot)>, Fault> {
         let mut sets = Vec::with_capacity(blocks.len());
-        let most = (WRITE_BYTES / self.block()).max(1);
+        let most = self.blocks_at_once();
         let slots = runs.iter().flat_map(|(first, n)| *first..*first + *n as u32);
         let mut placed = slots.zip(blocks).peekable();
         while let Some((first, block)) = placed.next() {
@@ -223,7 +258,7 @@ impl Volume {
             let at = self.0.state.borrow().layout.slot_at(first);
             self.0.cache.write(at, segs).await.map_err(|e| self.io(e))?;
             // A device in memory has written at once.
-            self.0.reactor.yield_now().await;
+            self.part_done().await;
         }
         if !sets.is_empty() {
             self.cache_flush().await?;
@@ -270,18 +305,34 @@ impl Volume {
         Ok(())
     }
 
-    fn apply(&self, c: &Captured, sets: &[(u32, Slot)], point: &Point) {
+    /// The record is durable: memory follows, a part at a time. Until the table has a block, its
+    /// frame is not evicted (F1): no load looks for it.
+    async fn apply(&self, c: &Captured, sets: &[(u32, Slot)], point: &Point) {
+        for some in sets.chunks(ENTRIES) {
+            {
+                let mut state = self.0.state.borrow_mut();
+                for (slot, held) in some {
+                    if let Some(old) = state.table.set(*slot, *held) {
+                        state.table.release(old);
+                    }
+                }
+            }
+            self.part_done().await;
+        }
+        for some in c.clears.chunks(ENTRIES) {
+            {
+                let mut state = self.0.state.borrow_mut();
+                some.iter().for_each(|slot| state.table.release(*slot));
+            }
+            self.part_done().await;
+        }
+        for some in c.dirty.chunks(ENTRIES) {
+            let written = some.iter().map(|(addr, _)| *addr);
+            self.0.state.borrow_mut().frames.written(written);
+            self.part_done().await;
+        }
         let mut state = self.0.state.borrow_mut();
         let s = &mut *state;
-        for (slot, held) in sets {
-            if let Some(old) = s.table.set(*slot, *held) {
-                s.table.release(old);
-            }
-        }
-        for slot in &c.clears {
-            s.table.release(*slot);
-        }
-        s.frames.written(c.dirty.iter().map(|(addr, _)| *addr));
         (s.ino_limit, s.change_limit) = (point.ino, point.change);
         s.seq = c.seq;
         s.written = point.clone();
@@ -335,18 +386,35 @@ impl Volume {
 
     /// Few slots are free: those of blocks that the WORM has too are given up, for the record after
     /// the next commit.
-    pub(super) fn empty_slots(&self) {
-        let mut state = self.0.state.borrow_mut();
-        let copied = state.copied();
-        let wanted = (state.table.len() / 16).clamp(1, EMPTY_AHEAD);
-        if state.table.free() < state.frames.dirty() + wanted + state.kept() {
-            // Rather those that every leg has.
-            let safe = state.members.iter().map(|l| l.done).min().unwrap_or(0);
-            let mut gone = state.table.evict(wanted, |addr| addr < safe);
-            if gone.len() < wanted {
-                gone.extend(state.table.evict(wanted - gone.len(), |addr| addr < copied));
+    pub(super) async fn empty_slots(&self) {
+        let (mut wanted, slots) = {
+            let state = self.0.state.borrow();
+            let wanted = (state.table.len() / 16).clamp(1, EMPTY_AHEAD);
+            if state.table.free() >= state.frames.dirty() + wanted + state.kept() {
+                return;
             }
-            state.emptied.extend(gone);
+            (wanted, state.table.len())
+        };
+        let looks = EXAMINED.min(2 * slots);
+        // Rather those that every leg has. The hand passes each slot twice: then it is cold.
+        for every_leg in [true, false] {
+            for _ in 0..(2 * slots).div_ceil(EXAMINED) {
+                if wanted == 0 {
+                    return;
+                }
+                {
+                    let mut state = self.0.state.borrow_mut();
+                    let legs = state.members.iter().map(|l| l.done);
+                    let below = if every_leg { legs.min() } else { legs.max() }.unwrap_or(0);
+                    if below == 0 {
+                        break;
+                    }
+                    let gone = state.table.evict(wanted, looks, |addr| addr < below);
+                    wanted -= gone.len();
+                    state.emptied.extend(gone);
+                }
+                self.0.reactor.yield_now().await;
+            }
         }
     }
 }
@@ -365,4 +433,16 @@ fn take_slots(s: &mut state::VolumeState) -> Result<Vec<(u32, usize)>, Fault> {
         left -= n;
     }
     Ok(runs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commit_does_more_at_a_time_only_when_clients_are_faster() {
+        assert_eq!([0, COMMIT_BLOCKS - 1].map(parts), [1, 1]);
+        assert_eq!([1, 3].map(|n| parts(n * COMMIT_BLOCKS)), [2, 4]);
+        assert_eq!(parts(usize::MAX / 2), PARTS);
+    }
 }

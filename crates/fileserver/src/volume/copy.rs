@@ -18,6 +18,8 @@ use crate::fault::{Addr, Fault};
 
 /// Bytes of one write. A device in memory takes the core for all of one.
 const WRITE_BYTES: usize = 256 << 10;
+/// Addresses of a dump examined between two chances for others: many may have no block.
+const LOOKS: u32 = 64;
 /// A leg is flushed after so much of it ...
 const FLUSH_PART: u64 = 64;
 /// ... but at least and at most so many bytes.
@@ -198,7 +200,13 @@ impl Volume {
         let between = (between / self.block() as u64).max(1);
         let had = self.0.partial.borrow().get(leg).copied().unwrap_or(0);
         let from = if (dump.sb + 1..=dump.next).contains(&had) { had } else { dump.sb + 1 };
+        let mut looks = 0;
         for addr in from..dump.next {
+            looks += 1;
+            if looks == LOOKS {
+                looks = 0;
+                self.0.reactor.yield_now().await;
+            }
             let there = addr >= dump.end || self.dump_contains(dump, addr).await?;
             if len > 0 && (!there || len == most) {
                 self.write_member(leg, first, std::mem::take(&mut run)).await?;

@@ -94,6 +94,12 @@ impl Frames {
         self.dirty
     }
 
+    /// Entries that the next [`Frames::take_dirty`] examines: dirty blocks, and those that were
+    /// dropped or cleaned since.
+    pub fn dirtied(&self) -> usize {
+        self.dirtied.len()
+    }
+
     /// A block of zeros, for holes; not to be changed.
     pub fn zeros(&self) -> Option<Seg> {
         self.zeros.clone()

@@ -103,10 +103,10 @@ const ROUNDS: u32 = 8;
 const LENT_WAITS: usize = 10_000;
 /// See [`LENT_WAITS`].
 const LENT_WAIT_NS: u64 = 1_000_000;
-/// A commit is begun when so many thousandths of the block cache are dirty, or so many blocks: what
-/// begins and ends one is done in one go, while clients wait ...
+/// A commit is begun when so many thousandths of the block cache are dirty, or so many blocks were
+/// changed or given up: they are captured in one go, while clients wait ...
 const COMMIT_AT: usize = 250;
-const COMMIT_BLOCKS: usize = 4096;
+const COMMIT_BLOCKS: usize = 1024;
 /// ... and operations wait for it at so many.
 const COMMIT_BOUND: usize = 600;
 
@@ -132,6 +132,8 @@ struct Inner {
     fault: RefCell<Option<Fault>>,
     committing: Cell<bool>,
     committed: Notify,
+    /// Parts of the commit's work since others had their turn.
+    parts: Cell<usize>,
     /// A dump was committed, or a leg got further.
     dumped: Notify,
     ring: RefCell<journal::Ring>,
@@ -219,8 +221,10 @@ impl Volume {
     fn relieve(&self) {
         let state = self.0.state.borrow();
         let (dirty, limit) = (state.frames.dirty(), state.frames.limit());
+        // Those that a commit examines, though they are not dirty any more.
+        let captured = state.frames.dirtied().max(state.dropped.len());
         drop(state);
-        let many = dirty * 1000 > limit * COMMIT_AT || dirty > COMMIT_BLOCKS;
+        let many = dirty * 1000 > limit * COMMIT_AT || captured > COMMIT_BLOCKS;
         if many && !self.0.committing.get() {
             self.begin_commit();
         }
@@ -249,7 +253,7 @@ impl Volume {
         patience.slot_rounds += 1;
         // The slots that a commit leaves are free after the record of the next one.
         let before = self.0.state.borrow().slots_left();
-        self.empty_slots();
+        self.empty_slots().await;
         self.sync().await?;
         let after = self.0.state.borrow().slots_left();
         patience.observe_free(after);
@@ -319,6 +323,11 @@ impl Volume {
     /// Runs a task on the volume's core.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + 'static) {
         self.0.reactor.spawn(name, task);
+    }
+
+    /// Lets other tasks of the volume's core run.
+    pub(crate) async fn yield_now(&self) {
+        self.0.reactor.yield_now().await;
     }
 
     /// Loads what operations said that they will want.

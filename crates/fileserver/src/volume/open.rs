@@ -353,6 +353,7 @@ fn inner(o: &Options, state: VolumeState, ring: Ring) -> Inner {
         ended: Cell::new(0),
         fault: RefCell::new(None),
         committing: Cell::new(false),
+        parts: Cell::new(0),
         committed: Notify::default(),
         dumped: Notify::default(),
         ring: RefCell::new(ring),
@@ -479,7 +480,7 @@ impl Volume {
             self.0.reactor.sleep(every_ns).await;
             // The next commit finds a failed device and reports it.
             let _ = self.grow().await;
-            self.empty_slots();
+            self.empty_slots().await;
             if self.0.state.borrow().refused.is_none() {
                 self.begin_commit();
             }

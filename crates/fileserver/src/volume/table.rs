@@ -212,10 +212,10 @@ impl Table {
     }
 
     /// Takes out up to `most` blocks that were not used lately, of those that `may` allows; returns
-    /// their slots.
-    pub fn evict(&mut self, most: usize, may: impl Fn(Addr) -> bool) -> Vec<u32> {
+    /// their slots. The hand passes `looks` slots at most.
+    pub fn evict(&mut self, most: usize, looks: usize, may: impl Fn(Addr) -> bool) -> Vec<u32> {
         let mut out = Vec::new();
-        for _ in 0..2 * self.slots.len() {
+        for _ in 0..looks {
             if out.len() == most {
                 break;
             }
@@ -364,7 +364,10 @@ mod tests {
         // Evicted, it is the same.
         assert_eq!(t.set(slot, Slot { addr: 71, crc: 1 }), None);
         t.find(71);
-        assert_eq!(t.evict(1, |_| true), [slot]);
+        // The hand passes as many slots as are allowed, and the hot one twice.
+        let all = t.len();
+        assert_eq!(t.evict(1, all, |_| true), [0; 0]);
+        assert_eq!(t.evict(1, all, |_| true), [slot]);
         assert_eq!(t.take(1), None);
     }
 

@@ -29,6 +29,7 @@ mod resume;
 pub mod server;
 mod takeover;
 mod temporary;
+mod turns;
 mod upkeep;
 mod worm_copies;
 

@@ -1,0 +1,122 @@
+//! Work that commits, dumps and the copier do between two turns of clients: bounded, by count.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use fileserver::files::ROOT;
+use fileserver::volume::View;
+use reactor::Reactor;
+use reactor::sim::World;
+
+use super::disk::Disk;
+use super::exposing::{BLOCK, all_have, block, file, made, roomy};
+use super::server::run;
+
+/// Blocks of the file that is changed or removed.
+const BLOCKS: u64 = 3000;
+/// Most of them that one turn may take.
+const MOST: u64 = 300;
+/// The same for blocks that are given back, and for those that led to them.
+const MOST_FREED: u64 = 2048 + 100;
+
+/// Watches a count at every turn of the reactor.
+struct Watch {
+    is_over: Rc<Cell<bool>>,
+    most: Rc<Cell<u64>>,
+}
+
+impl Watch {
+    fn new(reactor: &Reactor, count: impl Fn() -> u64 + 'static) -> Watch {
+        let watch = Watch { is_over: Rc::default(), most: Rc::default() };
+        let (is_over, most, own) = (watch.is_over.clone(), watch.most.clone(), reactor.clone());
+        reactor.spawn("watch", async move {
+            let mut last = count();
+            while !is_over.get() {
+                own.yield_now().await;
+                let now = count();
+                most.set(most.get().max(now.saturating_sub(last)));
+                last = now;
+            }
+        });
+        watch
+    }
+
+    /// The largest increase from one turn to the next.
+    fn most(self) -> u64 {
+        self.is_over.set(true);
+        self.most.get()
+    }
+}
+
+#[test]
+fn commit_enters_its_blocks_in_the_table_a_part_at_a_time() {
+    let world = World::new(81);
+    let cache = Disk::new("cache", 60 << 20, 81);
+    let legs = [Disk::new("leg", 60 << 20, 82)];
+    let s = roomy(&world, "main", &cache, &legs);
+    let (o, reactor) = (s.options.clone(), s.reactor.clone());
+    run(&world, &s.reactor, async move {
+        let fs = made(&o).await;
+        let ino = file(&fs, "f").await;
+        let fill = async |byte: u8| {
+            let seg = block(&o, byte);
+            for i in 0..BLOCKS {
+                let at = i * BLOCK as u64;
+                fs.run(|f| f.write(ino, at, std::slice::from_ref(&seg), 0)).await.unwrap();
+            }
+        };
+        fill(1).await;
+        fs.sync().await.unwrap();
+        let volume = fs.volume().clone();
+        // Each block of the commit gives back the slot that held it before.
+        let watch = Watch::new(&reactor, move || {
+            let facts = volume.facts();
+            facts.slots - facts.slots_used
+        });
+        fill(2).await;
+        fs.sync().await.unwrap();
+        let most = watch.most();
+        assert!((1..=MOST).contains(&most), "{most} slots in one turn");
+    });
+    s.reactor.shutdown();
+}
+
+#[test]
+fn removed_file_is_given_back_and_passed_by_the_copier_a_part_at_a_time() {
+    let world = World::new(83);
+    let cache = Disk::new("cache", 60 << 20, 83);
+    let legs = [Disk::new("leg", 60 << 20, 84)];
+    let s = roomy(&world, "main", &cache, &legs);
+    let (o, reactor) = (s.options.clone(), s.reactor.clone());
+    run(&world, &s.reactor, async move {
+        let fs = made(&o).await;
+        let ino = file(&fs, "gone").await;
+        let seg = block(&o, 1);
+        for i in 0..BLOCKS {
+            let at = i * BLOCK as u64;
+            fs.run(|f| f.write(ino, at, std::slice::from_ref(&seg), 0)).await.unwrap();
+        }
+        let volume = fs.volume().clone();
+        let watch = Watch::new(&reactor, move || u64::MAX - volume.facts().live);
+        fs.run(|f| f.remove(ROOT, b"gone", 0)).await.unwrap();
+        while fs.run(|f| f.inode(View::Live, ino)).await.is_ok() {
+            reactor.sleep(1_000_000).await;
+        }
+        let most = watch.most();
+        assert!((1..=MOST_FREED).contains(&most), "{most} blocks given back in one turn");
+        // Every address is looked up in a block of checksums, which is found in memory.
+        let hits = {
+            let volume = fs.volume().clone();
+            move || volume.facts().hits
+        };
+        let before = hits();
+        let watch = Watch::new(&reactor, hits.clone());
+        let dump = fs.volume().dump(20_261_121).await.unwrap();
+        assert!(dump.end - dump.sb > BLOCKS, "addresses of the removed file are the dump's");
+        all_have(&fs, &reactor).await;
+        assert!(hits() - before > BLOCKS / 2, "{} addresses", hits() - before);
+        let most = watch.most();
+        assert!((1..=MOST).contains(&most), "{most} addresses in one turn");
+    });
+    s.reactor.shutdown();
+}

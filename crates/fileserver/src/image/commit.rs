@@ -181,6 +181,8 @@ impl Image {
             if let Err(fault) = image.commit().await {
                 image.refuse(fault);
             }
+            // It had nothing to take.
+            image.0.captured.set(image.0.begun.get());
             image.0.ended.set(image.0.begun.get());
             image.0.committing.set(false);
             image.0.committed.notify_all();
@@ -233,6 +235,8 @@ impl Image {
             let head = Head { seq: state.seq, before, after, blocks, notes: Some(notes) };
             (head, dirty, state.header.slack(shape.first).0)
         };
+        self.0.captured.set(self.0.begun.get());
+        self.0.committed.notify_all();
         // This memory no longer changes: a change of a block makes a copy first.
         for some in dirty.chunks(AT_ONCE) {
             head.blocks.extend(some.iter().map(|(at, seg)| (*at, seg.with(crc32c))));

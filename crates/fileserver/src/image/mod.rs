@@ -110,8 +110,9 @@ struct Inner {
     inode_refs: InodeRefs,
     loads: Loads,
     ahead: Ahead,
-    /// Commits begun and ended.
+    /// Commits begun, those that have taken the changed blocks, and those that ended.
     begun: Cell<u64>,
+    captured: Cell<u64>,
     ended: Cell<u64>,
     committing: Cell<bool>,
     committed: Notify,
@@ -246,7 +247,7 @@ impl Image {
                             "the operation changes more than the log holds",
                         ));
                     }
-                    self.commit_now().await?;
+                    self.captured().await?;
                 }
             }
         }
@@ -274,8 +275,17 @@ impl Image {
 
     async fn commit_now(&self) -> Result<(), Fault> {
         // A commit that is under way may have begun before the changes that are to be durable.
-        let wanted = self.0.begun.get() + 1;
-        while self.0.ended.get() < wanted {
+        self.await_commit(&self.0.ended, self.0.begun.get() + 1).await
+    }
+
+    /// Until a commit has taken the blocks that are dirty now: the log has room for others.
+    async fn captured(&self) -> Result<(), Fault> {
+        self.await_commit(&self.0.captured, self.0.captured.get() + 1).await
+    }
+
+    /// Until `count`, of commits begun or later, is `wanted`.
+    async fn await_commit(&self, count: &Cell<u64>, wanted: u64) -> Result<(), Fault> {
+        while count.get() < wanted {
             let seen = self.0.committed.count();
             if !self.0.committing.get() {
                 self.begin_commit();

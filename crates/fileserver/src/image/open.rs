@@ -146,6 +146,7 @@ pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
         ahead: Ahead::starting(o.ahead),
         loads: Loads::default(),
         begun: Cell::new(0),
+        captured: Cell::new(0),
         ended: Cell::new(0),
         committing: Cell::new(false),
         committed: Notify::default(),

@@ -82,6 +82,33 @@ fn removed_file_that_is_still_open_is_an_orphan_for_check() {
 }
 
 #[test]
+fn operation_without_room_in_the_log_does_not_wait_for_a_whole_commit() {
+    let disks = made(4000, 8000);
+    let cache = disks[0].clone();
+    on(&disks, move |o| async move {
+        // The log is full before the block cache.
+        let fs = open(&Options { memory: 4000 * BLOCK, ..o.clone() }).await;
+        let ino = create(&fs, "f").await;
+        // Nothing is to be loaded afterwards.
+        write(&fs, &o, ino, 0, 2000).await;
+        fs.sync().await.unwrap();
+        let mut waited = None;
+        for n in 0..2000 {
+            let (commits, writes) = (fs.facts().commits, cache.writes());
+            write(&fs, &o, ino, n, 1).await;
+            if fs.facts().commits > commits {
+                waited = Some((n, cache.writes() - writes));
+                break;
+            }
+        }
+        // The commit has all blocks before it writes the first one.
+        let (n, writes) = waited.expect("the log has no end");
+        assert!(n >= 200 && writes <= 2, "block {n} waited for {writes} writes");
+        fs.close().await.unwrap();
+    });
+}
+
+#[test]
 fn incomplete_commit_is_ignored_at_the_next_start() {
     let disks = made(1100, 2000);
     let (cache, worm) = (disks[0].clone(), disks[1].clone());

@@ -34,6 +34,7 @@
 //!  V4  A block leaves the cache device only when a leg has it for good.
 //!  V5  Nothing is acknowledged after another server took the WORM.
 
+mod addr_index;
 mod commit;
 mod compare;
 mod copy;

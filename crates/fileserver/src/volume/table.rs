@@ -12,6 +12,7 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
+use super::addr_index::AddrIndex;
 use super::layout::{ENTRY, Layout};
 use super::seal::{self, Decoder, Encoder};
 use crate::fault::Addr;
@@ -54,7 +55,7 @@ pub struct Slot {
 /// See the module.
 pub struct Table {
     slots: Vec<Slot>,
-    by_addr: AddrMap<u32>,
+    by_addr: AddrIndex,
     /// Looked at since the hand came by.
     hot: Vec<bool>,
     /// One bit a slot: may be written (S2).
@@ -82,7 +83,7 @@ impl Table {
         }
         Table {
             slots: vec![Slot::default(); n],
-            by_addr: AddrMap::default(),
+            by_addr: AddrIndex::new(n),
             hot: vec![false; n],
             free,
             free_count: n,
@@ -116,7 +117,7 @@ impl Table {
 
     /// Where an address is.
     pub fn find(&mut self, addr: Addr) -> Option<(u32, u32)> {
-        let slot = *self.by_addr.get(&addr)?;
+        let slot = self.by_addr.get(addr)?;
         let i = slot as usize;
         *self.hot.get_mut(i)? = true;
         Some((slot, self.slots.get(i)?.crc))
@@ -124,17 +125,17 @@ impl Table {
 
     /// Slot of an address; does not count as a look.
     pub fn slot(&self, addr: Addr) -> Option<u32> {
-        self.by_addr.get(&addr).copied()
+        self.by_addr.get(addr)
     }
 
     /// Checksum of an address that is in a slot.
     pub fn crc(&self, addr: Addr) -> Option<u32> {
-        self.slots.get(*self.by_addr.get(&addr)? as usize).map(|s| s.crc)
+        self.slots.get(self.by_addr.get(addr)? as usize).map(|s| s.crc)
     }
 
     /// Every address in a slot.
     pub fn addresses(&self) -> impl Iterator<Item = Addr> + Clone + '_ {
-        self.by_addr.keys().copied()
+        self.by_addr.addresses()
     }
 
     /// Takes a run of free slots, at most `most` of them, behind the last run: blocks that are
@@ -181,7 +182,7 @@ impl Table {
         self.mark(i, false);
         if let Some(s) = self.slots.get_mut(i) {
             if s.addr != 0 && s.addr != held.addr {
-                self.by_addr.remove(&s.addr);
+                self.by_addr.remove(s.addr);
             }
             *s = held;
         }
@@ -196,7 +197,7 @@ impl Table {
 
     /// Takes an address out; its slot is to be released (S2).
     pub fn forget(&mut self, addr: Addr) -> Option<u32> {
-        let slot = self.by_addr.remove(&addr)?;
+        let slot = self.by_addr.remove(addr)?;
         if let Some(s) = self.slots.get_mut(slot as usize) {
             *s = Slot::default();
         }

@@ -26,6 +26,8 @@ const WRITE_BYTES: usize = 256 << 10;
 const ENTRIES: usize = 256;
 /// Parts of that size that follow each other when clients change blocks faster, at most.
 const PARTS: usize = 8;
+/// A write counts as so many bytes at least: a page of the table takes longer than its copy.
+const IO_BYTES: usize = 16 << 10;
 /// The ring is emptied when so many thousandths are taken.
 const CHECKPOINT_AT: u64 = 500;
 /// Slots emptied ahead when few are free.
@@ -44,10 +46,10 @@ struct Captured {
     runs: Vec<(u32, usize)>,
 }
 
-/// Parts of a commit's work that are done between two chances for others, with so many blocks to
+/// Bytes of a commit's work that are done between two chances for others, with so many blocks to
 /// be written by the next one.
-fn parts(dirty: usize) -> usize {
-    (1 + dirty / COMMIT_BLOCKS).min(PARTS)
+fn bytes_at_once(dirty: usize) -> usize {
+    WRITE_BYTES * (1 + dirty / COMMIT_BLOCKS).min(PARTS)
 }
 
 impl Volume {
@@ -58,9 +60,14 @@ impl Volume {
 
     /// A part of a commit's work is done: others have their turn, at the latest after [`PARTS`].
     async fn part_done(&self) {
-        let done = self.0.parts.get() + 1;
-        let is_due = done >= parts(self.0.state.borrow().frames.dirty());
-        self.0.parts.set(if is_due { 0 } else { done });
+        self.bytes_done(WRITE_BYTES).await;
+    }
+
+    /// The same for a part of so many bytes.
+    async fn bytes_done(&self, bytes: usize) {
+        let done = self.0.work.get() + bytes;
+        let is_due = done >= bytes_at_once(self.0.state.borrow().frames.dirty());
+        self.0.work.set(if is_due { 0 } else { done });
         if is_due {
             self.0.reactor.yield_now().await;
         }
@@ -258,7 +265,7 @@ impl Volume {
             let at = self.0.state.borrow().layout.slot_at(first);
             self.0.cache.write(at, segs).await.map_err(|e| self.io(e))?;
             // A device in memory has written at once.
-            self.part_done().await;
+            self.bytes_done((n * self.block()).max(IO_BYTES)).await;
         }
         if !sets.is_empty() {
             self.cache_flush().await?;
@@ -299,7 +306,7 @@ impl Volume {
                 segs.push(seg);
             }
             self.0.cache.write(at + done, segs).await.map_err(|e| self.io(e))?;
-            self.0.reactor.yield_now().await;
+            self.bytes_done(some.len().max(IO_BYTES)).await;
             done += some.len() as u64;
         }
         Ok(())
@@ -441,8 +448,10 @@ mod tests {
 
     #[test]
     fn commit_does_more_at_a_time_only_when_clients_are_faster() {
-        assert_eq!([0, COMMIT_BLOCKS - 1].map(parts), [1, 1]);
-        assert_eq!([1, 3].map(|n| parts(n * COMMIT_BLOCKS)), [2, 4]);
-        assert_eq!(parts(usize::MAX / 2), PARTS);
+        assert_eq!([0, COMMIT_BLOCKS - 1].map(bytes_at_once), [WRITE_BYTES; 2]);
+        assert_eq!(bytes_at_once(3 * COMMIT_BLOCKS), 4 * WRITE_BYTES);
+        assert_eq!(bytes_at_once(usize::MAX / 2), PARTS * WRITE_BYTES);
+        // Pages of the table, and blocks of scattered slots: a commit has thousands of them.
+        assert_eq!(bytes_at_once(0) / IO_BYTES, 16);
     }
 }

@@ -133,8 +133,8 @@ struct Inner {
     fault: RefCell<Option<Fault>>,
     committing: Cell<bool>,
     committed: Notify,
-    /// Parts of the commit's work since others had their turn.
-    parts: Cell<usize>,
+    /// Bytes of the commit's work since others had their turn.
+    work: Cell<usize>,
     /// A dump was committed, or a leg got further.
     dumped: Notify,
     ring: RefCell<journal::Ring>,

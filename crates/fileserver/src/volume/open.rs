@@ -353,7 +353,7 @@ fn inner(o: &Options, state: VolumeState, ring: Ring) -> Inner {
         ended: Cell::new(0),
         fault: RefCell::new(None),
         committing: Cell::new(false),
-        parts: Cell::new(0),
+        work: Cell::new(0),
         committed: Notify::default(),
         dumped: Notify::default(),
         ring: RefCell::new(ring),

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use crate::guest::{
-    Boot, Console, Image, Run, Script, boot, boot_disk, boot_forward, guest_portal, quote,
+    Boot, Console, Image, Run, Script, Shared, boot, boot_disk, guest_portal, quote,
 };
 use crate::proc::{self, Scratch};
 use crate::{Chap, Login};
@@ -302,12 +302,11 @@ fn acknowledge(line: &str, into: &mut BTreeMap<String, String>) -> Result<bool> 
 }
 
 /// Boot source of a guest.
-#[derive(Clone, Copy)]
 pub enum From<'a> {
     /// Kernel and initramfs.
     Kernel(&'a Image),
-    /// The same, and a port of the host that leads to it; see [`boot_forward`].
-    Forward(&'a Image, u16),
+    /// A guest that other scripts use, too.
+    Shared(&'a mut Shared),
     /// A disk with the script on it; see [`boot_disk`].
     Disk(&'a str),
 }
@@ -341,7 +340,7 @@ pub fn converse(
     };
     let run = match from {
         From::Kernel(image) => boot(image, script, how, &mut hear),
-        From::Forward(image, port) => boot_forward(image, script, how, port, &mut hear),
+        From::Shared(guest) => guest.run(script, how, &mut hear),
         From::Disk(drive) => boot_disk(drive, script, how, &mut hear),
     }?;
     run.expect_ok()?;

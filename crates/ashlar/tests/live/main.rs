@@ -47,6 +47,7 @@ mod plan9_client;
 mod processes;
 mod real_aoe;
 mod real_boot;
+mod real_checks;
 mod real_discard;
 mod real_disk;
 mod real_files;

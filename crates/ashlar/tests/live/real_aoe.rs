@@ -1,19 +1,16 @@
 //! AoE with the driver of a real kernel and the tools of others: the daemon in a guest, at one end
 //! of a cable whose other end the kernel's `aoe` module has. A file system on a shelf, frames that
-//! get lost, the daemon killed under a writer. One boot.
+//! get lost, the daemon killed under a writer.
 
 use std::time::Duration;
 
-use rig::guest::{Boot, Image, Kit, Script};
-use rig::proc::{self, Scratch};
+use rig::guest::{Boot, Script, Shared};
 use rig::scenarios::{self, From, Tree};
-
-use crate::fixture::MachineLock;
 
 /// Size of the unit.
 const UNIT_BYTES: u64 = 64 << 20;
 
-/// Longest life of the guest.
+/// Longest time for the script.
 const DEADLINE: Duration = Duration::from_secs(900);
 
 const CONFIG: &str = r#"
@@ -153,20 +150,15 @@ fn outlived(script: &mut Script) {
     );
 }
 
-#[test]
-fn a_shelf_serves_the_driver_of_a_real_kernel() {
-    let _turn = MachineLock::whole();
-    let scratch = Scratch::new("aoe").unwrap();
-    let program = proc::stripped(env!("CARGO_BIN_EXE_ashlar"), scratch.path()).unwrap();
-    let kits = [Kit::Aoe, Kit::FileSystems];
-    let image = Image::with_programs(&kits, &[(program.as_path(), "bin/ashlar")]).unwrap();
+/// A shelf serves the driver of a real kernel.
+pub fn check(guest: &mut Shared) {
     let mut script = Script::new();
     script.files = Tree::some(200).unwrap().guest_files();
     script.file("rig/house.sh", SHELL_FUNCTIONS).file("rig/config", CONFIG);
     found(&mut script);
     outlived(&mut script);
     let how = Boot { deadline: DEADLINE, core: None };
-    let conversed = scenarios::converse(From::Kernel(&image), &script, how, &mut |asked| {
+    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
         panic!("the guest asked {asked:?}")
     });
     let conversed = conversed.unwrap_or_else(|e| panic!("{e:#}"));

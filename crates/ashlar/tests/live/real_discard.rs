@@ -1,25 +1,22 @@
 //! The daemon in a guest with block devices that discard and do not zero: QEMU's behind virtio, and
 //! the kernel's emulated SCSI disk, which has UNMAP and whose WRITE SAME writes. Its kernel is too
-//! old for discards from the ring. Blocks trimmed above must be gone below, and no others. One
-//! boot.
+//! old for discards from the ring. Blocks trimmed above must be gone below, and no others.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
-use rig::guest::{Boot, Image, Kit, Script, boot_discard};
-use rig::proc::{self, Scratch};
+use rig::guest::{Boot, Script, Shared};
 use rig::scenarios::{self, Tree};
 
-use crate::fixture::MachineLock;
-
 /// Size of QEMU's disk.
-const DISK_BYTES: u64 = 96 << 20;
+pub const DISK_BYTES: u64 = 96 << 20;
 
 /// Data that is written and trimmed again, MiB.
 const BALLAST_MIB: u64 = 40;
 
-/// Longest life of the guest.
+/// Longest time for the script.
 const DEADLINE: Duration = Duration::from_secs(900);
 
 /// The SCSI disk's name is known in the guest only.
@@ -109,25 +106,19 @@ fn steps(script: &mut Script) {
     );
 }
 
-#[test]
-fn devices_that_discard_and_do_not_zero_are_trimmed() {
-    let _turn = MachineLock::whole();
-    let scratch = Scratch::new("discard").unwrap();
-    let program = proc::stripped(env!("CARGO_BIN_EXE_ashlar"), scratch.path()).unwrap();
-    let kits = [Kit::Local, Kit::FileSystems, Kit::VirtioDisks, Kit::ScsiDisks];
-    let image = Image::with_programs(&kits, &[(program.as_path(), "bin/ashlar")]).unwrap();
+/// Devices that discard and do not zero are trimmed. `disk` is the image of the guest's virtio
+/// disk.
+pub fn check(guest: &mut Shared, disk: &Path) {
     let mut script = Script::new();
     script.files = Tree::some(100).unwrap().guest_files();
     script.file("rig/house.sh", SHELL_FUNCTIONS).file("rig/config", CONFIG);
     steps(&mut script);
-    let disk = scratch.path().join("v.img");
-    fs::File::create(&disk).unwrap().set_len(DISK_BYTES).unwrap();
     let how = Boot { deadline: DEADLINE, core: None };
-    let run = boot_discard(&image, &script, how, &disk, &mut |_, _| Ok(())).unwrap();
+    let run = guest.run(&script, how, &mut |_, _| Ok(())).unwrap();
     run.expect_ok().unwrap_or_else(|e| panic!("{e:#}"));
     println!("{}", run.summary());
-    let allocated = fs::metadata(&disk).unwrap().blocks() * 512;
+    let allocated = fs::metadata(disk).unwrap().blocks() * 512;
     println!("{} KiB of the image are stored", allocated >> 10);
     assert!(allocated < BALLAST_MIB << 20, "{allocated} bytes are stored");
-    scenarios::check_clean(&disk).unwrap();
+    scenarios::check_clean(disk).unwrap();
 }

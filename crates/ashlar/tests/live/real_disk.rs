@@ -1,11 +1,11 @@
 //! Two disks in use by a kernel and its administrator: XFS and ext4 with a tree, trimmed, grown
-//! under way and checked; units that come and go. One boot.
+//! under way and checked; units that come and go.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use rig::guest::{Boot, Image, Kit, Script, guest_portal};
+use rig::guest::{Boot, Script, Shared, guest_portal};
 use rig::scenarios::{self, From, GO, Tree};
 
 use crate::fixture::{Fixture, IQN, file_disk};
@@ -20,7 +20,7 @@ const BALLAST_MIB: u64 = 24;
 /// and its mark is part of the kernel's number.
 const LATE: u64 = 300;
 const LATE_IN_KERNEL: u64 = LATE | 0x4000;
-/// Longest life of the guest.
+/// Longest time for the script.
 const DEADLINE: Duration = Duration::from_secs(900);
 
 /// Everything is done with both: unit, disk, file system.
@@ -112,10 +112,9 @@ fn blocks(path: &Path) -> u64 {
     std::fs::metadata(path).unwrap().blocks() * 512
 }
 
-#[test]
-fn disks_are_filled_trimmed_grown_and_exchanged() {
+/// Disks are filled, trimmed, grown, added and removed.
+pub fn check(guest: &mut Shared) {
     let mut house = Fixture::alone("disk");
-    let image = Image::with_kits(&[Kit::FileSystems]).unwrap();
     let files = ["d0.img", "d1.img"].map(|name| house.image(name, UNIT_BYTES));
     let late = house.image("d2.img", UNIT_BYTES);
     let disks =
@@ -129,7 +128,7 @@ fn disks_are_filled_trimmed_grown_and_exchanged() {
     let how = Boot { deadline: DEADLINE, core: None };
     let mut asked_for = Vec::new();
     let (mut filled, mut trimmed) = ([0; 2], [0; 2]);
-    let conversed = scenarios::converse(From::Kernel(&image), &script, how, &mut |asked| {
+    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
         match asked {
             "filled" => filled = files.each_ref().map(|file| blocks(file)),
             "trimmed" => {

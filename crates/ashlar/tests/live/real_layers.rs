@@ -1,13 +1,13 @@
 //! Layers inserted under file systems that a real Linux kernel has mounted over iSCSI: a scheduler
 //! whose algorithm changes under way, a disk that does nothing, a queue of deletes. The kernel's
 //! reads and writes meanwhile are checked, and `e2fsck` finds nothing to repair. Blocks that the
-//! kernel deletes through the queue are gone from the image file. One boot.
+//! kernel deletes through the queue are gone from the image file.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use rig::guest::{Boot, Image, Kit, Script, guest_portal};
+use rig::guest::{Boot, Script, Shared, guest_portal};
 use rig::scenarios::{self, From, GO, Tree};
 
 use crate::fixture::{Fixture, IQN, array, file_disk, text};
@@ -24,7 +24,7 @@ const ROUNDS: usize = 2;
 const FILES_BETWEEN: usize = 2;
 /// Longest time from a delete's answer to the image file, without a command that hurries it.
 const SENT_LIMIT: Duration = Duration::from_secs(60);
-/// Longest life of the guest.
+/// Longest time for the script.
 const DEADLINE: Duration = Duration::from_secs(900);
 
 /// The changes of a round, each made while files are written and read.
@@ -127,10 +127,9 @@ fn geoms(house: &Fixture, class: &str) -> Vec<String> {
     all.map(|g| text(&g["name"])).collect()
 }
 
-#[test]
-fn layers_are_inserted_and_removed_under_mounted_file_systems() {
+/// Layers are inserted and removed under mounted file systems.
+pub fn check(guest: &mut Shared) {
     let mut house = Fixture::alone("layers");
-    let image = Image::with_kits(&[Kit::FileSystems]).unwrap();
     let files = ["d0.img", "d1.img"].map(|name| house.image(name, UNIT_BYTES));
     let disks = [file_disk("d0", "d0.img"), file_disk("d1", "d1.img")].concat();
     house.configure(&disks, "0 = \"d0\", 1 = \"d1\"");
@@ -141,7 +140,7 @@ fn layers_are_inserted_and_removed_under_mounted_file_systems() {
     let how = Boot { deadline: DEADLINE, core: None };
     let (mut changes, mut told) = (0, Vec::new());
     let mut filled = [0; 2];
-    let conversed = scenarios::converse(From::Kernel(&image), &script, how, &mut |asked| {
+    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
         let (verb, word) = asked.split_once(' ').unwrap_or((asked, ""));
         let number = || word.parse::<usize>().unwrap();
         match verb {

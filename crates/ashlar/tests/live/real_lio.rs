@@ -4,8 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rig::guest::{Boot, Image, Kit, Script};
-use rig::proc::free_port;
+use rig::guest::{Boot, Script, Shared};
 use rig::scenarios::{self, From, GO};
 
 use crate::fixture::Fixture;
@@ -134,16 +133,15 @@ impl Scene {
     }
 }
 
-#[test]
-fn exchanged_grown_or_reserved_lun_of_lio_is_detected() {
+/// An exchanged, grown or reserved LUN of LIO is detected. `port` of this machine leads to the
+/// target in the guest.
+pub fn check(guest: &mut Shared, port: u16) {
     let house = Fixture::alone("lio");
-    let image = Image::with_kits(&[Kit::Lio]).unwrap();
-    let port = free_port().unwrap();
     let portal = SocketAddr::from(([127, 0, 0, 1], port));
     let mut scene = Scene { fixture: house, portal, host: None };
     let how = Boot { deadline: DEADLINE, core: None };
     let mut asked_for = 0;
-    let from = From::Forward(&image, port);
+    let from = From::Shared(guest);
     let conversed = scenarios::converse(from, &script(), how, &mut |asked| {
         scene.answer(asked);
         asked_for += 1;

@@ -1,20 +1,16 @@
 //! The daemon itself in a guest with a kernel of its own: LUNs as network block devices of that
-//! kernel and by FUSE, file systems on them, the daemon killed and started under a writer. One
-//! boot.
+//! kernel and by FUSE, file systems on them, the daemon killed and started under a writer.
 
 use std::time::Duration;
 
-use rig::guest::{Boot, Image, Kit, Script};
-use rig::proc::{self, Scratch};
+use rig::guest::{Boot, Script, Shared};
 use rig::scenarios::{self, From, Tree};
-
-use crate::fixture::MachineLock;
 
 /// Size of the unit, before and after it grows.
 const UNIT_BYTES: u64 = 80 << 20;
 const GROWN_BYTES: u64 = 96 << 20;
 
-/// Longest life of the guest.
+/// Longest time for the script.
 const DEADLINE: Duration = Duration::from_secs(900);
 
 const CONFIG: &str = r#"
@@ -201,13 +197,8 @@ fn by_fuse(script: &mut Script) {
     );
 }
 
-#[test]
-fn luns_are_block_devices_of_the_machine_and_outlive_the_daemon() {
-    let _turn = MachineLock::whole();
-    let scratch = Scratch::new("local").unwrap();
-    let program = proc::stripped(env!("CARGO_BIN_EXE_ashlar"), scratch.path()).unwrap();
-    let kits = [Kit::Local, Kit::FileSystems];
-    let image = Image::with_programs(&kits, &[(program.as_path(), "bin/ashlar")]).unwrap();
+/// LUNs are block devices of the machine and outlive the daemon.
+pub fn check(guest: &mut Shared) {
     let mut script = Script::new();
     script.files = Tree::some(200).unwrap().guest_files();
     script.file("rig/house.sh", SHELL_FUNCTIONS).file("rig/config", CONFIG);
@@ -216,7 +207,7 @@ fn luns_are_block_devices_of_the_machine_and_outlive_the_daemon() {
     only_open(&mut script);
     by_fuse(&mut script);
     let how = Boot { deadline: DEADLINE, core: None };
-    let conversed = scenarios::converse(From::Kernel(&image), &script, how, &mut |asked| {
+    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
         panic!("the guest asked {asked:?}")
     });
     let conversed = conversed.unwrap_or_else(|e| panic!("{e:#}"));

@@ -1,13 +1,13 @@
 //! A kernel that connects while disks are missing: they become its own when their images appear,
 //! without a command on the host for NVMe, and with the usual rescan for iSCSI. A disk that is
-//! missing after a restart is waited for by requests that were sent to it. One boot.
+//! missing after a restart is waited for by requests that were sent to it.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use rig::Login;
-use rig::guest::{Boot, HOST, Image, Kit, Script, guest_portal};
+use rig::guest::{Boot, HOST, Script, Shared, guest_portal};
 use rig::proc::free_port;
 use rig::scenarios::{self, From, GO};
 
@@ -15,7 +15,7 @@ use crate::fixture::{Fixture, IQN, file_disk, tool};
 
 /// The subsystem.
 const NQN: &str = "nqn.2026-11.test.ashlar:missing";
-/// Longest life of the guest.
+/// Longest time for the script.
 const DEADLINE: Duration = Duration::from_secs(900);
 /// Size of each image.
 const BYTES: u64 = 24 << 20;
@@ -112,10 +112,9 @@ fn move_all(house: &Fixture, from: &str, to: &str) {
     }
 }
 
-#[test]
-fn hosts_find_late_disks_and_wait_for_absent_ones() {
+/// Hosts find late disks and wait for absent ones.
+pub fn check(guest: &mut Shared) {
     let mut house = Fixture::alone("missing");
-    let image = Image::with_kits(&[Kit::Nvme, Kit::Nbd, Kit::FileSystems]).unwrap();
     house.image("here.img", BYTES);
     let names = ["here", "i1", "n1", "b1"];
     let disks: String = names.map(|name| file_disk(name, &format!("{name}.img"))).concat();
@@ -127,7 +126,7 @@ fn hosts_find_late_disks_and_wait_for_absent_ones() {
     let script = steps(&guest_portal(house.portal()), nvme.port(), nbd.port());
     let how = Boot { deadline: DEADLINE, core: None };
     let mut asked_for = 0;
-    let conversed = scenarios::converse(From::Kernel(&image), &script, how, &mut |asked| {
+    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
         asked_for += 1;
         match asked {
             "appear" => LATE.iter().for_each(|name| fill(&house, name)),

@@ -1,12 +1,12 @@
 //! The kernel's own network block device and nbd-client: one export over two connections, with a
-//! file system that is trimmed and checked. One boot.
+//! file system that is trimmed and checked.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use rig::guest::{Boot, HOST, Image, Kit, Script};
+use rig::guest::{Boot, HOST, Script, Shared};
 use rig::proc::free_port;
 use rig::scenarios::{self, From, GO, Tree};
 
@@ -16,7 +16,7 @@ use crate::fixture::{Fixture, array, file_disk, text};
 const UNIT_BYTES: u64 = 96 << 20;
 /// Data that is written to be deleted, MiB.
 const BALLAST_MIB: u64 = 24;
-/// Longest life of the guest.
+/// Longest time for the script.
 const DEADLINE: Duration = Duration::from_secs(900);
 
 const EXPORTS: &str = r#"
@@ -101,10 +101,9 @@ fn blocks(path: &Path) -> u64 {
     std::fs::metadata(path).unwrap().blocks() * 512
 }
 
-#[test]
-fn nbd_client_makes_fills_and_trims_a_file_system() {
+/// nbd-client makes, fills and trims a file system.
+pub fn check(guest: &mut Shared) {
     let mut house = Fixture::alone("nbd");
-    let image = Image::with_kits(&[Kit::Nbd, Kit::FileSystems]).unwrap();
     let file = house.image("disk.img", UNIT_BYTES);
     house.image("protected.img", UNIT_BYTES);
     house.image("large.img", UNIT_BYTES);
@@ -117,7 +116,7 @@ fn nbd_client_makes_fills_and_trims_a_file_system() {
     let script = steps(nbd.port(), &Tree::some(120).unwrap());
     let how = Boot { deadline: DEADLINE, core: None };
     let (mut asked_for, mut filled) = (0, 0);
-    let conversed = scenarios::converse(From::Kernel(&image), &script, how, &mut |asked| {
+    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
         asked_for += 1;
         let sessions = house.json(&["sessions"]);
         let live = array(&sessions["sessions"]);

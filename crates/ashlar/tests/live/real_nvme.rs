@@ -1,12 +1,12 @@
 //! The kernel's own host of NVMe over TCP and nvme-cli: an association with several queues and
-//! digests, a file system that is written while the daemon is killed, grown, and trimmed. One boot.
+//! digests, a file system that is written while the daemon is killed, grown, and trimmed.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use rig::guest::{Boot, HOST, Image, Kit, Script};
+use rig::guest::{Boot, HOST, Script, Shared};
 use rig::proc::free_port;
 use rig::scenarios::{self, From, GO, Tree};
 
@@ -23,7 +23,7 @@ const GROWN_BYTES: u64 = 128 << 20;
 const BALLAST_MIB: u64 = 24;
 /// The journal, MiB: it takes up to so much of the file while the ballast goes.
 const JOURNAL_MIB: u64 = 4;
-/// Longest life of the guest.
+/// Longest time for the script.
 const DEADLINE: Duration = Duration::from_secs(900);
 
 const SUBSYSTEMS: &str = r#"
@@ -147,10 +147,9 @@ fn blocks(path: &Path) -> u64 {
     std::fs::metadata(path).unwrap().blocks() * 512
 }
 
-#[test]
-fn linux_makes_fills_grows_and_trims_a_file_system() {
+/// Linux makes, fills, grows and trims a file system, over a kill of the daemon.
+pub fn check(guest: &mut Shared) {
     let mut house = Fixture::alone("nvme");
-    let image = Image::with_kits(&[Kit::Nvme, Kit::FileSystems]).unwrap();
     let file = house.image("disk.img", UNIT_BYTES);
     house.image("protected.img", UNIT_BYTES);
     let nvme: SocketAddr = ([127, 0, 0, 1], free_port().unwrap()).into();
@@ -161,7 +160,7 @@ fn linux_makes_fills_grows_and_trims_a_file_system() {
     let script = steps(nvme.port(), &Tree::some(120).unwrap());
     let how = Boot { deadline: DEADLINE, core: None };
     let (mut asked_for, mut filled) = (0, 0);
-    let conversed = scenarios::converse(From::Kernel(&image), &script, how, &mut |asked| {
+    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
         asked_for += 1;
         match asked {
             "connected" => {

@@ -1,11 +1,11 @@
 //! Effect of our limits on a kernel: the queue of each kind of disk and of layers over them, by
 //! iSCSI, NVMe over TCP and NBD. A limits page that reports too little makes a host send small
-//! commands, and no load generator of ours shows it. One boot.
+//! commands, and no load generator of ours shows it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rig::guest::{Boot, HOST, Image, Kit, Script, guest_portal};
+use rig::guest::{Boot, HOST, Script, Shared, guest_portal};
 use rig::proc::free_port;
 use rig::scenarios::{self, From, GO};
 
@@ -13,7 +13,7 @@ use crate::fixture::{Fixture, IQN, file_disk};
 
 /// The subsystem.
 const NQN: &str = "nqn.2026-11.test.ashlar:queues";
-/// Longest life of the guest.
+/// Longest time for the script.
 const DEADLINE: Duration = Duration::from_secs(900);
 /// Strip of the stripe, KiB: its optimal size, which Linux keeps commands to.
 const STRIP_KIB: u64 = 256;
@@ -147,10 +147,9 @@ fn steps(portal: &str, nvme: u16, nbd: u16) -> Script {
     script
 }
 
-#[test]
-fn linux_sends_full_size_commands_to_every_kind_of_disk() {
+/// Linux sends commands of full size to every kind of disk.
+pub fn check(guest: &mut Shared) {
     let mut house = Fixture::alone("queues");
-    let image = Image::with_kits(&[Kit::Nvme, Kit::Nbd]).unwrap();
     let files = ["file", "under", "m0", "m1", "s0", "s1"];
     let disks: String = files.map(|name| file_disk(name, &format!("{name}.img"))).concat();
     for name in files.iter().chain(&["large"]) {
@@ -166,7 +165,7 @@ fn linux_sends_full_size_commands_to_every_kind_of_disk() {
     house.start_whole();
     let script = steps(&guest_portal(house.portal()), nvme.port(), nbd.port());
     let how = Boot { deadline: DEADLINE, core: None };
-    let conversed = scenarios::converse(From::Kernel(&image), &script, how, &mut |asked| {
+    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
         panic!("the guest asked {asked:?}, {GO}")
     })
     .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", house.log()));

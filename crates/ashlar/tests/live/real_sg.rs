@@ -1,20 +1,17 @@
 //! The daemon in a guest with SCSI disks of its own (bus kind `sg`): QEMU's behind virtio, and the
 //! kernel's emulated one, which can inject failures. Data written through the daemon is read again
-//! by the kernel's own driver, and by e2fsck on the host. One boot.
+//! by the kernel's own driver, and by e2fsck on the host.
 
-use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
-use rig::guest::{Boot, Image, Kit, Script, boot_scsi};
-use rig::proc::{self, Scratch};
+use rig::guest::{Boot, Script, Shared};
 use rig::scenarios::{self, Tree};
 
-use crate::fixture::MachineLock;
-
 /// Size of QEMU's disk.
-const DISK_BYTES: u64 = 64 << 20;
+pub const DISK_BYTES: u64 = 64 << 20;
 
-/// Longest life of the guest.
+/// Longest time for the script.
 const DEADLINE: Duration = Duration::from_secs(900);
 
 /// Which disk is which is known in the guest only.
@@ -153,25 +150,18 @@ fn pulled(script: &mut Script) {
     );
 }
 
-#[test]
-fn scsi_disks_of_the_machine_are_providers() {
-    let _turn = MachineLock::whole();
-    let scratch = Scratch::new("sg").unwrap();
-    let program = proc::stripped(env!("CARGO_BIN_EXE_ashlar"), scratch.path()).unwrap();
-    let kits = [Kit::Local, Kit::ScsiDisks];
-    let image = Image::with_programs(&kits, &[(program.as_path(), "bin/ashlar")]).unwrap();
+/// SCSI disks of the machine are providers. `disk` is the image of the one with the serial number
+/// `one`.
+pub fn check(guest: &mut Shared, disk: &Path) {
     let mut script = Script::new();
     script.files = Tree::some(100).unwrap().guest_files();
     script.file("rig/house.sh", SHELL_FUNCTIONS).file("rig/bus", BUS).file("rig/access", ACCESS);
     taken(&mut script);
     used(&mut script);
     pulled(&mut script);
-    let disk = scratch.path().join("one");
-    fs::File::create(&disk).unwrap().set_len(DISK_BYTES).unwrap();
     let how = Boot { deadline: DEADLINE, core: None };
-    let disks = [(disk.as_path(), "one")];
-    let run = boot_scsi(&image, &script, how, &disks, &mut |_, _| Ok(())).unwrap();
+    let run = guest.run(&script, how, &mut |_, _| Ok(())).unwrap();
     run.expect_ok().unwrap_or_else(|e| panic!("{e:#}"));
     println!("{}", run.summary());
-    scenarios::check_clean(&disk).unwrap();
+    scenarios::check_clean(disk).unwrap();
 }

@@ -1,11 +1,11 @@
 //! sg3_utils and ddpt in a real kernel against four units: the output of every tool is checked for
-//! facts, and its effect is checked from outside. One boot.
+//! facts, and its effect is checked from outside.
 
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use rig::Login;
-use rig::guest::{Boot, Image, Kit, Script, guest_portal};
+use rig::guest::{Boot, Script, Shared, guest_portal};
 use rig::peer;
 use rig::scenarios::{self, From, GO};
 
@@ -13,7 +13,7 @@ use crate::fixture::{Fixture, IQN, file_disk};
 
 /// Size of each unit.
 const UNIT_BYTES: u64 = 64 << 20;
-/// Longest life of the guest.
+/// Longest time for the script.
 const DEADLINE: Duration = Duration::from_secs(900);
 
 /// I/O of another initiator to the first unit.
@@ -71,10 +71,9 @@ fn tuples(script: &mut Script) {
         .file("rig/tagged", woven(NEW, 0x4321, 8));
 }
 
-#[test]
-fn sg3_utils_and_ddpt_have_the_expected_output_and_effect() {
+/// sg3_utils and ddpt have the expected output and effect.
+pub fn check(guest: &mut Shared) {
     let mut house = Fixture::alone("tools");
-    let image = Image::with_kits(&[Kit::ScsiTools]).unwrap();
     let (a, b) = (house.image("a.img", UNIT_BYTES), house.image("b.img", UNIT_BYTES));
     let erasable = "[[unit]]\nprovider = \"b\"\nsanitize = true\n".to_owned();
     let orders = "[[alua]]\nname = \"default\"\nid = 1\nexplicit = true\n".to_owned();
@@ -90,7 +89,7 @@ fn sg3_utils_and_ddpt_have_the_expected_output_and_effect() {
     let script = steps(&guest_portal(house.portal()));
     let how = Boot { deadline: DEADLINE, core: None };
     let (mut asked_for, mut noise) = (0, Vec::new());
-    let conversed = scenarios::converse(From::Kernel(&image), &script, how, &mut |asked| {
+    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
         asked_for += 1;
         let url = house.url(0);
         let other = |command: &str| peer::qemu_io(&url, &[command]);

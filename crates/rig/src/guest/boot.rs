@@ -27,6 +27,8 @@ const CONSOLE_BYTES_MAX: usize = 16 << 20;
 const POWER_OFF_LIMIT: Duration = Duration::from_secs(10);
 /// The guest's memory in MiB.
 const MEMORY_MIB: u32 = 512;
+/// The file for the emulator's own output.
+const EMULATOR_OUTPUT: &str = "emulator";
 
 /// Kernel parameters. The timer check is off: an emulated machine that waits for a processor fails
 /// it, and panics. The others save instructions that the emulator would have to translate: the
@@ -108,21 +110,6 @@ pub fn boot_with(
     boot_devices(image, script, how, &devices, on_line)
 }
 
-/// Like [`boot`], with an image as `/dev/vda` that frees blocks on discard and has no command that
-/// zeroes.
-pub fn boot_discard(
-    image: &Image,
-    script: &Script,
-    how: Boot,
-    disk: &Path,
-    on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
-) -> Result<Run> {
-    let [option, mut medium] = drive(0, disk);
-    medium.push_str(",discard=unmap");
-    let device = "virtio-blk-pci,drive=disk0,discard=on,write-zeroes=off".into();
-    boot_devices(image, script, how, &[option, medium, "-device".into(), device], on_line)
-}
-
 /// Like [`boot`], with images as SCSI disks with serial numbers. The guest finds them in any order:
 /// `/sys/block/sd*/device/vpd_pg80` identifies each.
 pub fn boot_scsi(
@@ -156,24 +143,8 @@ pub fn boot_tap(
     boot_devices(image, script, how, &devices, on_line)
 }
 
-/// As [`boot`], with a second network card, `eth1`: a port of the host's loopback leads to port
-/// 3260 of the guest, which takes 10.0.3.15/24 as its address there.
-pub fn boot_forward(
-    image: &Image,
-    script: &Script,
-    how: Boot,
-    port: u16,
-    on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
-) -> Result<Run> {
-    let forward = format!("hostfwd=tcp:127.0.0.1:{port}-10.0.3.15:3260");
-    let host = format!("user,id=forward,net=10.0.3.0/24,{forward}");
-    let card = "virtio-net-pci,netdev=forward,romfile=,addr=0x1e".into();
-    let devices = ["-netdev".into(), host, "-device".into(), card];
-    boot_devices(image, script, how, &devices, on_line)
-}
-
 /// Options of the emulator for the medium of disk `number`.
-fn drive(number: usize, disk: &Path) -> [String; 2] {
+pub(super) fn drive(number: usize, disk: &Path) -> [String; 2] {
     let file = disk.display();
     ["-drive".into(), format!("file={file},format=raw,if=none,id=disk{number}")]
 }
@@ -185,13 +156,7 @@ fn boot_devices(
     devices: &[String],
     on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
 ) -> Result<Run> {
-    let scratch = Scratch::new("guest")?;
-    let initramfs = scratch.path().join("initramfs");
-    std::fs::write(&initramfs, image.with(script)).context("write the initramfs")?;
-    let mut command = proc::command("qemu-system-x86_64", how.core)?;
-    command.arg("-kernel").arg(&image.kernel).arg("-initrd").arg(&initramfs);
-    command.args(["-append", KERNEL_WORDS]).args(devices);
-    run(command, &scratch, script, how, on_line)
+    Ok(Running::boot(image, script, how.core, devices)?.run(script, how.deadline, on_line))
 }
 
 /// Like [`boot`], from a disk that [`Image::write_disk`] made with the same script, wherever it is
@@ -208,51 +173,104 @@ pub fn boot_disk(
     let mut command = proc::command("qemu-system-x86_64", how.core)?;
     command.arg("-drive").arg(format!("file={drive},format=raw,if=none,id=disk,cache=none"));
     command.args(["-device", "virtio-blk-pci,drive=disk,bootindex=0"]);
-    run(command, &scratch, script, how, on_line)
+    Ok(Running::start(command, scratch)?.run(script, how.deadline, on_line))
 }
 
-fn run(
-    mut command: Command,
-    scratch: &Scratch,
-    script: &Script,
-    how: Boot,
-    on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
-) -> Result<Run> {
-    let start = Instant::now();
-    let words = scratch.path().join("emulator");
-    command.stderr(File::create(&words)?);
-    let mut child = arguments(&mut command).spawn().context("start the emulator")?;
-    let input = child.stdin.take().context("the emulator's input")?;
-    let output = child.stdout.take().context("the emulator's output")?;
-    let emulator = Emulator { child };
-    let lines = read_lines(output);
-    let mut console = Console { input };
-    let mut record = Record::new(script, start);
-    loop {
-        let left = how.deadline.saturating_sub(start.elapsed());
-        match lines.recv_timeout(left) {
-            Ok(line) => record.take(&line),
-            Err(RecvTimeoutError::Timeout) => record.late = true,
-            Err(RecvTimeoutError::Disconnected) => break,
-        }
-        if record.late || record.console.len() > CONSOLE_BYTES_MAX {
-            break;
-        }
-        if let Err(error) = on_line(record.last(), &mut console) {
-            record.stopped = Some(format!("on the host: {error:#}"));
-            break;
-        }
-        if record.done {
-            let off = Instant::now() + POWER_OFF_LIMIT;
-            let left = || off.saturating_duration_since(Instant::now());
-            while lines.recv_timeout(left()).is_ok() {}
-            break;
+/// A running emulator and the ends of its console.
+pub(super) struct Running {
+    emulator: Emulator,
+    lines: Receiver<String>,
+    console: Console,
+    /// Holds the initramfs and the emulator's own output.
+    scratch: Scratch,
+}
+
+impl Running {
+    /// Starts the emulator with an image, a script and further devices.
+    pub(super) fn boot(
+        image: &Image,
+        script: &Script,
+        core: Option<usize>,
+        devices: &[String],
+    ) -> Result<Running> {
+        let scratch = Scratch::new("guest")?;
+        let initramfs = scratch.path().join("initramfs");
+        std::fs::write(&initramfs, image.with(script)).context("write the initramfs")?;
+        let mut command = proc::command("qemu-system-x86_64", core)?;
+        command.arg("-kernel").arg(&image.kernel).arg("-initrd").arg(&initramfs);
+        command.args(["-append", KERNEL_WORDS]).args(devices);
+        Running::start(command, scratch)
+    }
+
+    fn start(mut command: Command, scratch: Scratch) -> Result<Running> {
+        command.stderr(File::create(scratch.path().join(EMULATOR_OUTPUT))?);
+        let mut child = arguments(&mut command).spawn().context("start the emulator")?;
+        let input = child.stdin.take().context("the emulator's input")?;
+        let output = child.stdout.take().context("the emulator's output")?;
+        let emulator = Emulator { child };
+        let lines = read_lines(output);
+        Ok(Running { emulator, lines, console: Console { input }, scratch })
+    }
+
+    /// Sends one line to the guest.
+    pub(super) fn send(&mut self, line: &str) -> Result<()> {
+        self.console.send(line)
+    }
+
+    /// Reads the console until the script's last step ended, the guest died, the deadline passed
+    /// or `on_line` returned an error.
+    pub(super) fn follow(
+        &mut self,
+        script: &Script,
+        deadline: Duration,
+        on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
+    ) -> Record {
+        let start = Instant::now();
+        let mut record = Record::new(script, start);
+        loop {
+            let left = deadline.saturating_sub(start.elapsed());
+            match self.lines.recv_timeout(left) {
+                Ok(line) => record.take(&line),
+                Err(RecvTimeoutError::Timeout) => record.late = true,
+                Err(RecvTimeoutError::Disconnected) => return record,
+            }
+            if record.late || record.console.len() > CONSOLE_BYTES_MAX {
+                return record;
+            }
+            if let Err(error) = on_line(record.last(), &mut self.console) {
+                record.stopped = Some(format!("on the host: {error:#}"));
+                return record;
+            }
+            if record.done {
+                return record;
+            }
         }
     }
-    drop(emulator);
-    // Output of the emulator itself: usually empty, else the reason for an empty console.
-    record.console.push_str(&std::fs::read_to_string(&words).unwrap_or_default());
-    Ok(record.finish())
+
+    /// Follows a script, and the guest until it is off.
+    fn run(
+        mut self,
+        script: &Script,
+        deadline: Duration,
+        on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
+    ) -> Run {
+        let record = self.follow(script, deadline, on_line);
+        if record.done && record.stopped.is_none() {
+            let off = Instant::now() + POWER_OFF_LIMIT;
+            let left = || off.saturating_duration_since(Instant::now());
+            while self.lines.recv_timeout(left()).is_ok() {}
+        }
+        self.end(record)
+    }
+
+    /// Ends the emulator and adds its own output to the record.
+    pub(super) fn end(self, mut record: Record) -> Run {
+        drop(self.emulator);
+        // Usually empty, else the reason for an empty console.
+        let output = std::fs::read_to_string(self.scratch.path().join(EMULATOR_OUTPUT));
+        record.console.push_str(&output.unwrap_or_default());
+        record.finish()
+    }
 }
 
 fn arguments(command: &mut Command) -> &mut Command {
@@ -279,8 +297,8 @@ fn read_lines(output: ChildStdout) -> Receiver<String> {
     receive
 }
 
-/// State of the run so far.
-struct Record {
+/// State of a script so far.
+pub(super) struct Record {
     steps: Vec<StepResult>,
     /// Index of the step whose BEGIN was printed without its END, and when.
     running: Option<(usize, Instant)>,
@@ -352,7 +370,13 @@ impl Record {
         }
     }
 
-    fn finish(self) -> Run {
+    /// Whether every step ended with 0.
+    pub(super) fn succeeded(&self) -> bool {
+        let ended_well = |step: &StepResult| step.status == Some(0);
+        self.done && self.stopped.is_none() && self.steps.iter().all(ended_well)
+    }
+
+    pub(super) fn finish(self) -> Run {
         Run {
             steps: self.steps,
             console: self.console,

@@ -58,6 +58,7 @@ impl Image {
         let mut cpio = Cpio::new();
         cpio.file("init", 0o755, include_bytes!("init.sh"));
         cpio.file("rig/lib.sh", 0o644, include_bytes!("lib.sh"));
+        cpio.file("rig/clean.sh", 0o644, include_bytes!("clean.sh"));
         cpio.file("bin/busybox", 0o755, &fs::read(proc::tool("busybox")?)?);
         let parts = kit::parts(kits);
         add_modules(&kernel, &parts, &mut cpio)?;

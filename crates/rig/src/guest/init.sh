@@ -17,13 +17,42 @@ done </mod/order
 ifconfig lo 127.0.0.1 up
 ifconfig eth0 10.0.2.15 netmask 255.255.255.0 up
 echo "@@BOOT $(uname -r)"
-cd /rig/steps
-for step in *; do
-    echo "@@BEGIN $step"
-    (set -e; . /rig/lib.sh; . "/rig/steps/$step")
-    status=$?
-    echo "@@END $step $status"
-    if [ $status != 0 ]; then echo "last kernel messages:"; dmesg | tail -n 30; break; fi
+
+# steps: all of /rig/steps in order, up to the first that fails.
+steps() {
+    cd /rig/steps
+    for step in *; do
+        echo "@@BEGIN $step"
+        (set -e; . /rig/lib.sh; . "/rig/steps/$step")
+        status=$?
+        echo "@@END $step $status"
+        if [ $status != 0 ]; then echo "last kernel messages:"; dmesg | tail -n 30; break; fi
+    done
+}
+
+# load ADDRESS: the next script's steps and files instead of those of the last one.
+load() {
+    cd /rig
+    for old in *; do
+        case $old in
+        lib.sh | clean.sh | shared) ;;
+        *) rm -rf "$old" ;;
+        esac
+    done
+    wget -q -O /tmp/next "$1"
+    cd /
+    cpio -i -d -u </tmp/next
+    rm -f /tmp/next
+}
+
+status=0
+steps
+while [ $status = 0 ] && [ -e /rig/shared ]; do
+    (. /rig/clean.sh) </dev/null >/dev/null 2>&1
+    echo "@@DONE"
+    read -r address || break
+    load "$address"
+    steps
 done
 echo "@@DONE"
 poweroff -f

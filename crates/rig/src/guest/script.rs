@@ -75,7 +75,7 @@ pub struct Run {
     pub console: String,
     /// From the start of the emulator to its end.
     pub took: Duration,
-    /// Time from the start of the emulator to the guest's first output.
+    /// Time from the start of the emulator to the guest's first output; None: not booted for it.
     pub boot: Option<Duration>,
     /// True: the deadline passed and the guest was killed.
     pub late: bool,
@@ -103,8 +103,8 @@ impl Run {
 
     /// A line for each step: status, seconds, name.
     pub fn summary(&self) -> String {
-        let boot = self.boot.map_or("never".to_string(), |boot| format!("{boot:.1?}"));
-        let mut text = format!("booted in {boot}, all in {:.1?}\n", self.took);
+        let boot = self.boot.map_or(String::new(), |boot| format!("booted in {boot:.1?}, "));
+        let mut text = format!("{boot}all in {:.1?}\n", self.took);
         for step in &self.steps {
             let status = step.status.map_or("-".to_string(), |status| status.to_string());
             text.push_str(&format!("{status:>3} {:>6.1?}  {}\n", step.took, step.name));

@@ -1,5 +1,6 @@
 //! The kernel's own client of 9P2000 in a guest: programs that people run, over a mount, with a
 //! dump after each; every dump still hashes the same at the end, and after a restart of the server.
+//! One boot.
 //!
 //! A binary of its own: a guest has a deadline, and the server that it uses is in this process, so
 //! no simulation may run beside them.
@@ -9,7 +10,7 @@ mod plant;
 mod scene;
 
 use plant::On;
-use rig::guest::{Image, Kit, Run};
+use rig::guest::{Image, Kit, Run, Shared, run_checks};
 use scene::Scene;
 
 const HASH: &str = "find . -type f | sort | xargs sha1sum | sha1sum";
@@ -59,12 +60,20 @@ fn hashes(run: &Run) -> String {
     found.expect("the hashes").to_owned()
 }
 
+/// Checks that share the guest.
+const CHECKS: &[(&str, fn(&mut Shared))] = &[("volume", on_volume), ("image", on_image)];
+
 #[test]
-fn linux_client_works_on_a_volume_and_dumps_do_not_change() {
-    let mut scene = Scene::new("files", On::Volume);
+fn linux_client_works_and_dumps_do_not_change() {
     let programs = compiler::programs();
     let programs: Vec<_> = programs.iter().map(|(file, place)| (file.as_path(), *place)).collect();
     let image = Image::with_programs(&[Kit::Ninep], &programs).unwrap();
+    run_checks(&mut Shared::new(image, &[]), CHECKS);
+}
+
+/// Programs work on a volume, and its dumps do not change, also after a restart of the server.
+fn on_volume(guest: &mut Shared) {
+    let mut scene = Scene::new("files", On::Volume);
     compiler::furnish(&mut scene.script, scene.scratch.path());
     for (name, shell) in WORK {
         scene.script.step(
@@ -85,7 +94,7 @@ fn linux_client_works_on_a_volume_and_dumps_do_not_change() {
             cd /; umount /n/main; umount /n/dump"
         ),
     );
-    let run = scene.play(&image);
+    let run = scene.play(guest);
     // The hashes of the live files before the dump equal those of the dump.
     for step in &run.steps[1..=WORK.len()] {
         let hashes: Vec<&String> = step.output.iter().filter(|l| l.ends_with("  -")).collect();
@@ -100,15 +109,13 @@ fn linux_client_works_on_a_volume_and_dumps_do_not_change() {
             echo HASHES $(cut -c1-40 /tmp/all)"
         ),
     );
-    assert_eq!(hashes(&scene.play(&image)), hashes(&run));
+    assert_eq!(hashes(&scene.play(guest)), hashes(&run));
     scene.close();
 }
 
 /// The same on an image, with few files: a dump, further changes, and the dump is unchanged.
-#[test]
-fn linux_client_works_on_an_image_and_its_dump_does_not_change() {
+fn on_image(guest: &mut Shared) {
     let mut scene = Scene::new("image", On::Image);
-    let image = Image::with_programs(&[Kit::Ninep], &[]).unwrap();
     scene.script.step(
         "an archive is unpacked",
         format!(
@@ -136,6 +143,6 @@ fn linux_client_works_on_an_image_and_its_dump_does_not_change() {
             cd /; umount /n/main; umount /n/dump"
         ),
     );
-    scene.play(&image);
+    scene.play(guest);
     scene.close();
 }

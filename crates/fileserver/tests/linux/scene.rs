@@ -1,9 +1,8 @@
 //! Test scene: a server, a guest that has its files and its dumps mounted, and the guest's script.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rig::guest::{Boot, HOST, Image, Run, Script, boot};
+use rig::guest::{Boot, HOST, Run, Script, Shared};
 use rig::proc::Scratch;
 
 use super::plant::{On, Plant};
@@ -16,9 +15,6 @@ const GIT: &str = "export HOME=/tmp; git config --global user.email a@b
     git config --global user.name a; git config --global gc.auto 0
     git config --global --add safe.directory '*'";
 
-/// One guest at a time: the machine may have few cores.
-static ONE: Mutex<()> = Mutex::new(());
-
 /// See the module.
 pub struct Scene {
     /// Commands of the guest. When it prints `TAKE-A-DUMP` it gets the place of the dump.
@@ -26,7 +22,6 @@ pub struct Scene {
     pub scratch: Scratch,
     plant: Plant,
     on: On,
-    _one: MutexGuard<'static, ()>,
 }
 
 fn mount(plant: &Plant, place: &str, aname: &str) -> String {
@@ -38,15 +33,14 @@ fn mount(plant: &Plant, place: &str, aname: &str) -> String {
 }
 
 impl Scene {
-    /// On new devices; waits for its turn. Files are mounted at `/n/main`, dumps at `/n/dump`.
+    /// On new devices. Files are mounted at `/n/main`, dumps at `/n/dump`.
     pub fn new(name: &str, on: On) -> Scene {
-        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let scratch = Scratch::new(name).unwrap();
         let plant = Plant::start(scratch.path(), on, true);
         let mut script = Script::new();
         let mounts = mount(&plant, "/n/main", "") + &mount(&plant, "/n/dump", "dump");
         script.step("mount", format!("{mounts}{GIT}"));
-        Scene { script, scratch, plant, on, _one: one }
+        Scene { script, scratch, plant, on }
     }
 
     /// Another server on the same devices, and a guest that looks at nothing but the dumps.
@@ -58,10 +52,10 @@ impl Scene {
         Scene { script, plant, ..self }
     }
 
-    /// Boots the guest, which must do all of it.
-    pub fn play(&self, image: &Image) -> Run {
+    /// The guest must do all of it.
+    pub fn play(&self, guest: &mut Shared) -> Run {
         let how = Boot { deadline: Duration::from_secs(600), core: None };
-        let run = boot(image, &self.script, how, &mut |line, console| {
+        let run = guest.run(&self.script, how, &mut |line, console| {
             if line.contains("TAKE-A-DUMP") {
                 console.send(&self.plant.dump(TODAY))?;
             }

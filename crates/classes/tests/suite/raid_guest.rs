@@ -9,18 +9,18 @@
 //! Covers `mdadm --assemble` and `sync_action` of the kernel on every level that both sides have.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use geom::Access;
-use rig::guest::{Boot, Image, Kit, Script, boot_with};
+use rig::guest::Script;
 use serde_json::json;
 
-use crate::raid_linux::{BYTES, ENV, FIND, STOP, device, disk_of, has_volume, noise, sum};
+use crate::raid_linux::{
+    BYTES, ENV, FIND, STOP, device, disk_of, guest_with, has_volume, noise, play, sum,
+};
 use crate::world::{Disk, World};
 
-/// Longest life of a guest.
-const DEADLINE: Duration = Duration::from_secs(900);
 /// Offsets of the pieces: of the array's maker, of md in the guest, of this class without a disk.
 /// None is at the start of a strip or of a row.
 const PLACES: [usize; 3] = [0, (2 << 20) + 0x1_5000, (4 << 20) + 0x9_3000];
@@ -238,8 +238,8 @@ fn write(number: usize) -> String {
     format!("dd if=/rig/piece{number} of=$md bs=4096 seek={seek} conv=fsync,notrunc\n")
 }
 
-/// The first boot: md reads and writes the arrays made here, and makes arrays of its own.
-fn first_boot(family: &Family, case: &Case, devices: &str) -> String {
+/// The first script: md reads and writes the arrays made here, and makes arrays of its own.
+fn first_script(family: &Family, case: &Case, devices: &str) -> String {
     let (metadata, count) = (family.metadata, case.disks);
     match case.maker {
         Maker::Ours(_) => {
@@ -260,7 +260,7 @@ mdadm --create /dev/md/inner --run -l {level} {layout} -n {count} {chunk} -z 8M 
 }
 
 /// The second: everything is there, and md's own check finds nothing.
-fn second_boot(case: &Case, devices: &str) -> String {
+fn second_script(case: &Case, devices: &str) -> String {
     let check = match case.redundant() {
         true => {
             "echo check >$action
@@ -273,15 +273,6 @@ echo \"mismatches: $(cat /sys/block/$found/md/mismatch_cnt)\"
         false => "",
     };
     format!("{}{}{check}{STOP}", assemble(devices), compare(3))
-}
-
-fn boot(script: &Script, images: &[PathBuf]) {
-    let image = Image::with_kits(&[Kit::Raid]).expect("an image");
-    let how = Boot { deadline: DEADLINE, core: None };
-    let paths: Vec<&Path> = images.iter().map(PathBuf::as_path).collect();
-    let run = boot_with(&image, script, how, &paths, &mut |_, _| Ok(())).expect("a guest");
-    run.expect_ok().unwrap_or_else(|e| panic!("{e:#}"));
-    println!("{}", run.summary());
 }
 
 fn to_and_fro(family: &Family) {
@@ -311,11 +302,12 @@ fn to_and_fro(family: &Family) {
         }
         let devices: Vec<String> = (first..images.len()).map(device).collect();
         let devices = devices.join(" ");
-        one.step(&who, first_boot(family, case, &devices));
-        two.step(&format!("{who}: checked"), second_boot(case, &devices));
+        one.step(&who, first_script(family, case, &devices));
+        two.step(&format!("{who}: checked"), second_script(case, &devices));
         cases.push((case, first, who));
     }
-    boot(&one, &images);
+    let mut guest = guest_with(&images);
+    play(&mut guest, &one);
     for (case, first, who) in cases {
         let load = |i: usize| disk_of(std::fs::read(&images[i]).expect("an image"));
         let mut array = Array::on((first..first + case.disks).map(load).collect(), first);
@@ -329,7 +321,7 @@ fn to_and_fro(family: &Family) {
         array.holds(3, &who);
         array.disks.iter().enumerate().for_each(|(i, disk)| disk.save(&images[first + i]));
     }
-    boot(&two, &images);
+    play(&mut guest, &two);
     std::fs::remove_dir_all(&folder).expect("removed");
 }
 

@@ -1,23 +1,20 @@
 //! Volumes with a log of partial parity (PPL) that md in a guest and the class here use in turn.
 //! Each replays the log of a volume that the other left dirty: data was written, and its parity was
 //! not. Wrong parity in a row that no log covers shows that nothing was resynced instead: it stays
-//! wrong. Two boots.
+//! wrong. One boot.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
 use classes::raid::imsm::{Record, ppl};
 use geom::Access;
-use rig::guest::{Boot, Image, Kit, Script, boot_with};
+use rig::guest::Script;
 use serde_json::json;
 
 use crate::raid_linux::{
-    BYTES, ENV, FIND, STOP, attach, device, disk_of, in_order, noise, read, sum,
+    BYTES, ENV, FIND, STOP, attach, device, disk_of, guest_with, in_order, noise, play, read, sum,
 };
 use crate::world::{Disk, Open, World};
 
-/// Longest life of a guest.
-const DEADLINE: Duration = Duration::from_secs(900);
 const DISKS: usize = 3;
 const DISK_BYTES: usize = 24 << 20;
 const STRIP: usize = 64 << 10;
@@ -33,15 +30,6 @@ const LAST: usize = 12 << 10;
 const PAGE: usize = 4096;
 /// A row whose parity, in slot 0, is made wrong; no write reaches that far.
 const WITNESS: usize = 50;
-
-fn boot(script: &Script, images: &[PathBuf]) {
-    let image = Image::with_kits(&[Kit::Raid]).expect("an image");
-    let paths: Vec<&Path> = images.iter().map(PathBuf::as_path).collect();
-    let how = Boot { deadline: DEADLINE, core: None };
-    let run = boot_with(&image, script, how, &paths, &mut |_, _| Ok(())).expect("a guest");
-    run.expect_ok().unwrap_or_else(|e| panic!("{e:#}"));
-    println!("{}", run.summary());
-}
 
 fn disks_of(array: usize) -> std::ops::Range<usize> {
     array * DISKS..(array + 1) * DISKS
@@ -269,7 +257,8 @@ fn md_and_this_class_replay_the_logs_of_each_other() {
     let theirs = noise(78, BYTES);
     let mut script = Script::new();
     make_there(&mut script, &theirs);
-    boot(&script, &images);
+    let mut guest = guest_with(&images);
+    play(&mut guest, &script);
 
     let mut script = Script::new();
     let bytes = replay_here(&images, &theirs);
@@ -280,6 +269,6 @@ fn md_and_this_class_replay_the_logs_of_each_other() {
     look_there(&mut script, CLEAN, 0, &bytes);
     let bytes = write_theirs(&images, DIRTY, &theirs);
     look_there(&mut script, DIRTY, 8, &bytes);
-    boot(&script, &images);
+    play(&mut guest, &script);
     std::fs::remove_dir_all(&folder).expect("removed");
 }

@@ -90,24 +90,7 @@ pub fn boot(
     how: Boot,
     on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
 ) -> Result<Run> {
-    boot_with(image, script, how, &[], on_line)
-}
-
-/// Like [`boot`], with images as disks: `/dev/vda`, `/dev/vdb` and so on, in this order. They
-/// contain the guest's writes when this returns.
-pub fn boot_with(
-    image: &Image,
-    script: &Script,
-    how: Boot,
-    disks: &[&Path],
-    on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
-) -> Result<Run> {
-    let mut devices = Vec::new();
-    for (number, disk) in disks.iter().enumerate() {
-        devices.extend(drive(number, disk));
-        devices.extend(["-device".into(), format!("virtio-blk-pci,drive=disk{number}")]);
-    }
-    boot_devices(image, script, how, &devices, on_line)
+    boot_devices(image, script, how, &[], on_line)
 }
 
 /// Like [`boot`], with images as SCSI disks with serial numbers. The guest finds them in any order:

@@ -26,6 +26,9 @@ const ONLY: &str = "ASHLAR_CHECK";
 
 /// A further device of a shared guest.
 pub enum Device<'a> {
+    /// An image as a virtio disk: `/dev/vda`, `/dev/vdb` and so on, in their order. Between two
+    /// scripts the image contains the flushed writes of the first, and the host may change it.
+    Disk(&'a Path),
     /// An image as a SCSI disk with a serial number.
     Scsi(&'a Path, &'a str),
     /// An image as a virtio disk that frees blocks on discard and has no command that zeroes.
@@ -39,6 +42,12 @@ impl Device<'_> {
     /// Options of the emulator for device `number`.
     fn options(&self, number: usize) -> Vec<String> {
         match self {
+            Device::Disk(disk) => {
+                let mut options = drive(number, disk).to_vec();
+                let disk = format!("virtio-blk-pci,drive=disk{number}");
+                options.extend(["-device".into(), disk]);
+                options
+            }
             Device::Scsi(disk, serial) => {
                 let mut options = drive(number, disk).to_vec();
                 let disk = format!("scsi-hd,drive=disk{number},bus=scsi{number}.0,serial={serial}");
@@ -78,8 +87,8 @@ impl Shared {
         Shared { image, devices, running: None }
     }
 
-    /// Like [`super::boot()`], in the guest of the last script if that succeeded. The deadline counts
-    /// from here.
+    /// Like [`super::boot()`], in the guest of the last script if that succeeded. The deadline
+    /// counts from here.
     pub fn run(
         &mut self,
         script: &Script,

@@ -2,16 +2,36 @@
 //! common parts of the guest's steps.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use geom::Access;
 use md5::{Digest, Md5};
+use rig::guest::{Boot, Device, Image, Kit, Script, Shared};
 
 use crate::world::{Disk, Media, World};
 
 /// Bytes that are written and compared.
 pub const BYTES: usize = 1 << 20;
+
+/// Longest time for a script of a guest.
+const DEADLINE: Duration = Duration::from_secs(900);
+
+/// A guest with Linux' own RAID and these images as disks.
+pub fn guest_with(images: &[PathBuf]) -> Shared {
+    let image = Image::with_kits(&[Kit::Raid]).expect("an image");
+    let disks: Vec<Device<'_>> = images.iter().map(|path| Device::Disk(path)).collect();
+    Shared::new(image, &disks)
+}
+
+/// The guest runs a script, which must succeed.
+pub fn play(guest: &mut Shared, script: &Script) {
+    let how = Boot { deadline: DEADLINE, core: None };
+    let run = guest.run(script, how, &mut |_, _| Ok(())).expect("a guest");
+    run.expect_ok().unwrap_or_else(|e| panic!("{e:#}"));
+    println!("{}", run.summary());
+}
 
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rig::guest::{self, Boot, Image, Script};
+use rig::guest::{self, Boot, Image, Script, Shared};
 use rig::peer::{Store, Tgt, TgtConfig};
 use rig::proc::Scratch;
 use rig::scenarios::{self, Tree};
@@ -82,4 +82,18 @@ fn a_guest_is_stopped_at_its_deadline() {
     assert_eq!(run.steps[0].status, None);
     let error = run.expect_ok().unwrap_err().to_string();
     assert!(error.contains("the deadline passed"), "{error}");
+}
+
+#[test]
+fn a_shared_guest_is_replaced_after_a_failed_script() {
+    let _turn = crate::turn();
+    let mut guest = Shared::new(Image::build().unwrap(), &[]);
+    let mut script = Script::new();
+    script.step("never", "sleep 1000");
+    let how = Boot { deadline: Duration::from_millis(100), core: None };
+    for _ in 0..2 {
+        // A killed guest could not be given a second script.
+        let run = guest.run(&script, how, &mut |_, _| Ok(())).unwrap();
+        assert!(run.late, "{:?}", run.took);
+    }
 }

@@ -269,14 +269,14 @@ pub struct Played {
 /// Runs a script; calls `restart` (end the target, start it again) each time the guest is ready
 /// for it. An error carries the guest's console.
 pub fn play(
-    image: &Image,
+    from: From<'_>,
     script: &Script,
     how: Boot,
     restart: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Played> {
     let (mut acknowledged, mut acknowledged_before) = (BTreeMap::new(), 0);
     let mut restarted = None;
-    let run = boot(image, script, how, &mut |line, console| {
+    let run = from.run(script, how, &mut |line, console| {
         if !acknowledge(line, &mut acknowledged)? && line == READY_FOR_KILL {
             let start = Instant::now();
             if restarted.is_none() {
@@ -311,6 +311,21 @@ pub enum From<'a> {
     Disk(&'a str),
 }
 
+impl From<'_> {
+    fn run(
+        self,
+        script: &Script,
+        how: Boot,
+        on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
+    ) -> Result<Run> {
+        match self {
+            From::Kernel(image) => boot(image, script, how, on_line),
+            From::Shared(guest) => guest.run(script, how, on_line),
+            From::Disk(drive) => boot_disk(drive, script, how, on_line),
+        }
+    }
+}
+
 /// Result of a conversation.
 pub struct Conversed {
     /// The guest's side.
@@ -329,7 +344,7 @@ pub fn converse(
     answer: &mut dyn FnMut(&str) -> Result<String>,
 ) -> Result<Conversed> {
     let mut acknowledged = BTreeMap::new();
-    let mut hear = |line: &str, console: &mut Console| {
+    let run = from.run(script, how, &mut |line, console| {
         if !acknowledge(line, &mut acknowledged)?
             && let Some(words) = line.strip_prefix(ASK)
         {
@@ -337,12 +352,7 @@ pub fn converse(
             console.send(&said)?;
         }
         Ok(())
-    };
-    let run = match from {
-        From::Kernel(image) => boot(image, script, how, &mut hear),
-        From::Shared(guest) => guest.run(script, how, &mut hear),
-        From::Disk(drive) => boot_disk(drive, script, how, &mut hear),
-    }?;
+    })?;
     run.expect_ok()?;
     Ok(Conversed { run, acknowledged })
 }

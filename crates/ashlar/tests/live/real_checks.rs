@@ -12,8 +12,8 @@ use rig::proc::{self, Scratch, free_port};
 
 use crate::fixture::MachineLock;
 use crate::{
-    real_aoe, real_discard, real_disk, real_layers, real_lio, real_local, real_missing, real_nbd,
-    real_nvme, real_queues, real_sg, real_tools,
+    real_aoe, real_discard, real_disk, real_kernel, real_layers, real_lio, real_local,
+    real_missing, real_nbd, real_nvme, real_queues, real_sg, real_tools,
 };
 
 /// A guest that uses daemons of this machine.
@@ -25,6 +25,7 @@ struct Host {
 
 /// Checks of daemons of this machine. LIO is last: nothing removes its configuration.
 const OF_HOST: &[(&str, fn(&mut Host))] = &[
+    ("kernel", |host| real_kernel::check(&mut host.guest)),
     ("tools", |host| real_tools::check(&mut host.guest)),
     ("disk", |host| real_disk::check(&mut host.guest)),
     ("layers", |host| real_layers::check(&mut host.guest)),

@@ -1,14 +1,14 @@
 //! A real Linux kernel with open-iscsi: a tree copied with CHAP in both directions and CRC32C over
 //! headers and data, and a daemon killed in the middle of writes, then stopped, then ended by a
-//! panic of a core. One boot.
+//! panic of a core.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use rig::guest::{Boot, Image};
+use rig::guest::{Boot, Shared};
 use rig::peer::wait_port;
-use rig::scenarios::{self, Tree};
+use rig::scenarios::{self, From, Tree};
 use rig::{Chap, Login, Target};
 
 use crate::fixture::{Fixture, IQN, MAY_PANIC, array, file_disk};
@@ -17,7 +17,7 @@ use crate::fixture::{Fixture, IQN, MAY_PANIC, array, file_disk};
 const DOWN: Duration = Duration::from_millis(500);
 /// Size of each unit; the scenarios want 64 MiB.
 const UNIT_BYTES: u64 = 128 << 20;
-/// Longest life of the guest.
+/// Longest time for the script.
 const DEADLINE: Duration = Duration::from_secs(900);
 
 const EXPORTS: &str = r#"
@@ -46,10 +46,9 @@ initiators = ["iqn.2026-11.test.ashlar:*"]
 luns = { 3 = "files" }
 "#;
 
-#[test]
-fn linux_initiator_survives_kill_stop_and_panic_of_the_daemon() {
+/// The initiator of Linux survives kill, stop and panic of the daemon.
+pub fn check(guest: &mut Shared) {
     let mut house = Fixture::alone("kernel");
-    let image = Image::build().unwrap();
     let (tree_image, files_image) =
         (house.image("tree.img", UNIT_BYTES), house.image("files.img", UNIT_BYTES));
     let disks = [file_disk("tree", "tree.img"), file_disk("files", "files.img")].concat();
@@ -74,7 +73,7 @@ fn linux_initiator_survives_kill_stop_and_panic_of_the_daemon() {
 
     let how = Boot { deadline: DEADLINE, core: None };
     let (mut seen, mut stopped, mut panicked) = (None, 0, None);
-    let played = scenarios::play(&image, &script, how, &mut || {
+    let played = scenarios::play(From::Shared(guest), &script, how, &mut || {
         house.assert_alive();
         if seen.is_none() {
             seen = Some(house.json(&["sessions"]));

@@ -29,6 +29,6 @@ while ls -d /sys/class/nvme-subsystem/nvme* /sys/block/nbd*/pid && [ $tries -lt 
     sleep 0.1
 done
 
-rm -rf /tmp/* /run/ashlar* /var/lib/ashlar
+rm -rf /tmp/* /run/ashlar* /var/lib/ashlar /run/mdadm /dev/md
 echo 3 >/proc/sys/vm/drop_caches
 dmesg -c

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rig::guest::{self, Boot, Image, Script, Shared};
 use rig::peer::{Store, Tgt, TgtConfig};
 use rig::proc::Scratch;
-use rig::scenarios::{self, Tree};
+use rig::scenarios::{self, From, Tree};
 use rig::{Chap, Login, packages};
 
 /// How long the killed target stays away: writes pile up in the guest meanwhile.
@@ -41,7 +41,7 @@ fn guest_copies_a_tree_and_survives_a_killed_target() {
     script.then(scenarios::discover(&open)).then(scenarios::end_in_writes(&open, 1));
 
     let how = Boot { deadline: Duration::from_secs(180), core: None };
-    let played = scenarios::play(&image, &script, how, &mut || {
+    let played = scenarios::play(From::Kernel(&image), &script, how, &mut || {
         second.kill()?;
         std::thread::sleep(DOWN);
         second.restart()

@@ -161,9 +161,8 @@ impl ControlLoop {
     /// does not exchange.
     fn stays_found(&self, geom: &GeomConfig) -> bool {
         let has = self.providers_of(&geom.class, &geom.name);
-        let stays = |name: &str| {
-            !self.images.contains_key(name) && has.iter().any(|member| member == name)
-        };
+        let stays =
+            |name: &str| !self.images.contains_key(name) && has.iter().any(|member| member == name);
         self.control.topology.find_geom(&geom.class, &geom.name).is_some()
             && (self.images.is_empty() || geom.provider_names().any(stays))
     }

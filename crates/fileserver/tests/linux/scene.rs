@@ -55,13 +55,14 @@ impl Scene {
     /// The guest must do all of it.
     pub fn play(&self, guest: &mut Shared) -> Run {
         let how = Boot { deadline: Duration::from_secs(600), core: None };
-        let run = guest.run(&self.script, how, &mut |line, console| {
-            if line.contains("TAKE-A-DUMP") {
-                console.send(&self.plant.dump(TODAY))?;
-            }
-            Ok(())
-        })
-        .unwrap();
+        let run = guest
+            .run(&self.script, how, &mut |line, console| {
+                if line.contains("TAKE-A-DUMP") {
+                    console.send(&self.plant.dump(TODAY))?;
+                }
+                Ok(())
+            })
+            .unwrap();
         eprintln!("{}", run.summary());
         run.expect_ok().unwrap();
         run

@@ -106,10 +106,10 @@ impl Pair {
 
 #[test]
 fn optimized_path_is_used_and_state_changes_cause_no_error() {
-    let front_house = Fixture::new("alua");
-    let image = front_house.image("d0.img", BYTES);
-    let back = front_house.sibling("alua-back", &back(image.to_str().unwrap()));
-    let mut pair = Pair { front: front_house, back };
+    let front_fixture = Fixture::new("alua");
+    let image = front_fixture.image("d0.img", BYTES);
+    let back = front_fixture.sibling("alua-back", &back(image.to_str().unwrap()));
+    let mut pair = Pair { front: front_fixture, back };
     pair.front.configure(&front(&pair.back), "");
     pair.front.start();
     let there = || NAMES.iter().all(|n| pair.front.provider(n).is_some());

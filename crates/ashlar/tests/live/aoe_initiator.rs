@@ -186,9 +186,9 @@ struct Shop {
 
 impl Shop {
     fn new(name: &str) -> Shop {
-        let house = Fixture::alone(name);
-        let disk = house.image("vblade.img", BYTES);
-        Shop { cable: Cable::new(0), second: None, disk, fixture: house }
+        let fixture = Fixture::alone(name);
+        let disk = fixture.image("vblade.img", BYTES);
+        Shop { cable: Cable::new(0), second: None, disk, fixture }
     }
 
     fn vblade(&self) -> Proc {

@@ -37,9 +37,9 @@ fn try_run(name: &str, words: &[&str]) -> Result<String, String> {
     }
 }
 
-/// Configuration: a disk, the house's target, and a local one called after the house.
-fn configure(house: &Fixture, local: &str, attach: &str, luns: &str) {
-    house.configure(
+/// Configuration: a disk, the fixture's target, and a local one called after the fixture.
+fn configure(fixture: &Fixture, local: &str, attach: &str, luns: &str) {
+    fixture.configure(
         &format!(
             "{}\n[[target]]\ndriver = \"local\"\nname = \"{local}\"\nattach = [{attach}]\n\
              by = \"fuse\"\n\
@@ -51,26 +51,26 @@ fn configure(house: &Fixture, local: &str, attach: &str, luns: &str) {
     );
 }
 
-/// A house with a local target, started; `None` where nothing can be attached.
-fn fixture(name: &str, local: &str, attach: &str, luns: &str) -> Option<Fixture> {
-    let mut house = Fixture::alone(name);
-    house.image("d0.img", DISK_BYTES);
-    configure(&house, local, attach, luns);
-    house.start();
-    let said = house.ashlar(&["attach", "0"]);
+/// A fixture with a local target, started; `None` where nothing can be attached.
+fn build_fixture(name: &str, local: &str, attach: &str, luns: &str) -> Option<Fixture> {
+    let mut fixture = Fixture::alone(name);
+    fixture.image("d0.img", DISK_BYTES);
+    configure(&fixture, local, attach, luns);
+    fixture.start();
+    let said = fixture.ashlar(&["attach", "0"]);
     if said.code == 0 {
-        return Some(house);
+        return Some(fixture);
     }
     let lacks = ["/dev/fuse", "losetup", "mount ", "/run/ashlar", "direct I/O"];
     assert!(lacks.iter().any(|w| said.err.contains(w)), "{said}");
     println!("nothing can be attached here: {}", said.err);
-    house.stop();
+    fixture.stop();
     None
 }
 
 /// The device of LUN 0.
-fn device(house: &Fixture) -> String {
-    text(&house.json(&["attach", "--list"])["attached"][0]["device"])
+fn device(fixture: &Fixture) -> String {
+    text(&fixture.json(&["attach", "--list"])["attached"][0]["device"])
 }
 
 /// A mount that is removed with the test.
@@ -78,8 +78,8 @@ struct Mounted(PathBuf);
 
 impl Mounted {
     #[track_caller]
-    fn new(house: &Fixture, device: &str, how: &[&str]) -> Mounted {
-        let at = house.path("mnt");
+    fn new(fixture: &Fixture, device: &str, how: &[&str]) -> Mounted {
+        let at = fixture.path("mnt");
         fs::create_dir_all(&at).unwrap();
         run("mount", &[how, &[device, at.to_str().unwrap()]].concat());
         Mounted(at)
@@ -114,13 +114,13 @@ fn allocated(path: &Path) -> u64 {
 
 #[test]
 fn file_system_on_an_attached_lun_keeps_its_files() {
-    let Some(mut house) = fixture("attach-fs", "t-fs", "", "0 = \"d0\"") else { return };
-    let (device, image) = (device(&house), house.path("d0.img"));
-    assert_eq!(house.ok(&["attach", "d0"]).trim(), device, "attached already");
+    let Some(mut fixture) = build_fixture("attach-fs", "t-fs", "", "0 = \"d0\"") else { return };
+    let (device, image) = (device(&fixture), fixture.path("d0.img"));
+    assert_eq!(fixture.ok(&["attach", "d0"]).trim(), device, "attached already");
     // The file system's tables are written now, so later allocations are the test's writes.
     let eager = "lazy_itable_init=0,lazy_journal_init=0";
     run("mkfs.ext4", &["-q", "-b", "4096", "-E", eager, &device]);
-    let mnt = Mounted::new(&house, &device, &[]);
+    let mnt = Mounted::new(&fixture, &device, &[]);
     let big: Vec<u8> = (0..24u32 << 20).map(|i| (i ^ (i >> 9)) as u8).collect();
     fs::write(mnt.at().join("big"), &big).unwrap();
     run(
@@ -136,7 +136,7 @@ fn file_system_on_an_attached_lun_keeps_its_files() {
     let part = &big[10 << 20..(10 << 20) + 4096];
     assert!(bytes.chunks(4096).any(|c| c == part), "data that was synced is not in the image");
 
-    let refused = house.ashlar(&["detach", "0"]);
+    let refused = fixture.ashlar(&["detach", "0"]);
     assert_ne!(refused.code, 0);
     refused.complains(&["mounted on", mnt.at().to_str().unwrap()]);
 
@@ -150,23 +150,23 @@ fn file_system_on_an_attached_lun_keeps_its_files() {
     run("diff", &[&same[..], &[mnt.at().join("src").to_str().unwrap()]].concat());
     drop(mnt);
     run("e2fsck", &["-fn", &device]);
-    let sessions = house.json(&["sessions"]);
+    let sessions = fixture.json(&["sessions"]);
     let session = &sessions["sessions"][0]["session"];
     assert_eq!(session["initiator"], "local:t-fs");
     assert!(session["stats"]["write"]["bytes"].as_u64().unwrap() > 24 << 20, "{session}");
 
-    house.ok(&["detach", &device]);
-    house.ashlar(&["attach", "--list"]).prints(&["nothing is attached"]);
+    fixture.ok(&["detach", &device]);
+    fixture.ashlar(&["attach", "--list"]).prints(&["nothing is attached"]);
     assert_gone("t-fs");
     run("e2fsck", &["-fn", image.to_str().unwrap()]);
-    house.assert_alive();
-    house.stop();
+    fixture.assert_alive();
+    fixture.stop();
 }
 
 #[test]
 fn reservations_and_masks_apply_to_attached_luns() {
-    let Some(mut house) = fixture("attach-rules", "t-rules", "", "0 = \"d0\"") else { return };
-    let device = device(&house);
+    let Some(mut fixture) = build_fixture("attach-rules", "t-rules", "", "0 = \"d0\"") else { return };
+    let device = device(&fixture);
     let write = || {
         try_run(
             "dd",
@@ -182,7 +182,7 @@ fn reservations_and_masks_apply_to_attached_luns() {
     };
     write().unwrap();
     // A reservation of another initiator.
-    let mut raw = Client::session(house.portal(), "iqn.2024-01.test:a", IQN).unwrap();
+    let mut raw = Client::session(fixture.portal(), "iqn.2024-01.test:a", IQN).unwrap();
     raw.scsi(&[0; 6], 0, &[]).unwrap();
     let mut out = |action: u8, key: u64, action_key: u64| {
         let mut list = [0; 24];
@@ -196,117 +196,117 @@ fn reservations_and_masks_apply_to_attached_luns() {
     write().unwrap();
 
     // No group, no LUN; the message names the missing lines.
-    house.ashlar(&["attach", "7"]).complains(&["LUN 7", "luns"]);
-    house.ok(&["detach", "0"]);
+    fixture.ashlar(&["attach", "7"]).complains(&["LUN 7", "luns"]);
+    fixture.ok(&["detach", "0"]);
 
     // Read only by its group.
-    configure(&house, "t-rules", "", "0 = { provider = \"d0\", mode = \"ro\" }");
-    house.ok(&["apply", house.path("ashlar.toml").to_str().unwrap()]);
-    let device = house.ok(&["attach", "0"]).trim().to_owned();
+    configure(&fixture, "t-rules", "", "0 = { provider = \"d0\", mode = \"ro\" }");
+    fixture.ok(&["apply", fixture.path("ashlar.toml").to_str().unwrap()]);
+    let device = fixture.ok(&["attach", "0"]).trim().to_owned();
     assert_eq!(run("blockdev", &["--getro", &device]).trim(), "1");
-    assert_eq!(house.json(&["attach", "--list"])["attached"][0]["read_only"], true);
+    assert_eq!(fixture.json(&["attach", "--list"])["attached"][0]["read_only"], true);
     let denied = try_run("dd", &["if=/dev/zero", &format!("of={device}"), "bs=4096", "count=1"]);
     assert!(denied.is_err());
-    house.stop();
+    fixture.stop();
     assert_gone("t-rules");
 }
 
 #[test]
 fn attach_is_refused_without_an_access_group() {
-    let mut house = Fixture::alone("attach-denied");
-    house.image("d0.img", DISK_BYTES);
-    configure(&house, "t-denied", "", "0 = \"d0\"");
-    let path = house.path("ashlar.toml");
+    let mut fixture = Fixture::alone("attach-denied");
+    fixture.image("d0.img", DISK_BYTES);
+    configure(&fixture, "t-denied", "", "0 = \"d0\"");
+    let path = fixture.path("ashlar.toml");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replace("\"local:t-denied\"", "\"local:other\"")).unwrap();
-    house.start();
-    let said = house.ashlar(&["attach", "0"]);
+    fixture.start();
+    let said = fixture.ashlar(&["attach", "0"]);
     assert_ne!(said.code, 0);
     said.complains(&["local:t-denied", "[[access]]", "initiators"]);
     assert_gone("t-denied");
-    house.stop();
+    fixture.stop();
 }
 
 #[test]
 fn device_follows_resizes_and_is_attached_again_after_restarts() {
-    let Some(mut house) = fixture("attach-again", "t-again", "0", "0 = \"d0\"") else { return };
-    let first = device(&house);
+    let Some(mut fixture) = build_fixture("attach-again", "t-again", "0", "0 = \"d0\"") else { return };
+    let first = device(&fixture);
     let bytes = |device: &str| run("blockdev", &["--getsize64", device]).trim().to_owned();
     assert_eq!(bytes(&first), DISK_BYTES.to_string());
     let grown = DISK_BYTES + (8 << 20);
-    let config = fs::read_to_string(house.path("ashlar.toml")).unwrap();
+    let config = fs::read_to_string(fixture.path("ashlar.toml")).unwrap();
     let sized = |bytes: u64| {
         let text = config.replace("/d0.img\"\n", &format!("/d0.img\"\nsize = {bytes}\n"));
-        fs::write(house.path("ashlar.toml"), text).unwrap();
-        house.ok(&["apply", house.path("ashlar.toml").to_str().unwrap()]);
+        fs::write(fixture.path("ashlar.toml"), text).unwrap();
+        fixture.ok(&["apply", fixture.path("ashlar.toml").to_str().unwrap()]);
     };
     // The size that it has is written down: the disk stays, and so does its device.
     sized(DISK_BYTES);
-    assert_eq!(house.log().matches("LUN 0 (d0) is /dev/").count(), 1);
-    assert_eq!(device(&house), first);
+    assert_eq!(fixture.log().matches("LUN 0 (d0) is /dev/").count(), 1);
+    assert_eq!(device(&fixture), first);
     sized(grown);
-    house.until("the new size is seen", SOON, || bytes(&first) == grown.to_string());
+    fixture.until("the new size is seen", SOON, || bytes(&first) == grown.to_string());
 
     run("mkfs.ext4", &["-q", &first]);
-    house.stop();
+    fixture.stop();
     assert_gone("t-again");
     // The target is created before its groups, and is not tried without them.
-    let log = house.log();
+    let log = fixture.log();
     assert!(!log.contains("no access group") && !log.contains("grants it"), "{log}");
-    house.start();
-    house.until("it is attached again", SOON, || !device(&house).is_empty());
-    run("e2fsck", &["-fn", &device(&house)]);
+    fixture.start();
+    fixture.until("it is attached again", SOON, || !device(&fixture).is_empty());
+    run("e2fsck", &["-fn", &device(&fixture)]);
 
     // Killed: the next start removes the remains and attaches the LUN again.
-    house.kill();
-    house.start();
-    house.until("it is attached once more", SOON, || !device(&house).is_empty());
-    run("e2fsck", &["-fn", &device(&house)]);
+    fixture.kill();
+    fixture.start();
+    fixture.until("it is attached once more", SOON, || !device(&fixture).is_empty());
+    run("e2fsck", &["-fn", &device(&fixture)]);
     let loops = run("losetup", &["--list", "--noheadings"]);
     assert_eq!(loops.matches("/t-again.").count(), 1, "{loops}");
-    house.stop();
+    fixture.stop();
     assert_gone("t-again");
 }
 
 #[test]
 fn open_device_is_detached_only_with_force() {
-    let Some(mut house) = fixture("attach-open", "t-open", "", "0 = \"d0\"") else { return };
-    let device = device(&house);
+    let Some(mut fixture) = build_fixture("attach-open", "t-open", "", "0 = \"d0\"") else { return };
+    let device = device(&fixture);
     let opened = fs::File::open(&device).unwrap();
     let mut holder = Command::new("sleep").arg("600").stdin(opened).spawn().unwrap();
     let open = format!("open in sleep (pid {})", holder.id());
-    let refused = house.ashlar(&["detach", "0"]);
+    let refused = fixture.ashlar(&["detach", "0"]);
     assert_ne!(refused.code, 0);
     refused.complains(&[&device, &open, "ashlar detach 0 --force"]);
-    let list = house.ok(&["attach", "--list"]);
+    let list = fixture.ok(&["attach", "--list"]);
     assert!(list.contains(&open), "{list}");
     assert_eq!(run("blockdev", &["--getsize64", &device]).trim(), DISK_BYTES.to_string());
-    house.ok(&["detach", "0", "--force"]);
-    let list = house.json(&["attach", "--list"]);
+    fixture.ok(&["detach", "0", "--force"]);
+    let list = fixture.json(&["attach", "--list"]);
     assert_eq!(list["attached"].as_array().map(Vec::len), Some(0), "{list}");
-    assert!(house.log().contains(&format!("{device} goes under {open}")), "{}", house.log());
+    assert!(fixture.log().contains(&format!("{device} goes under {open}")), "{}", fixture.log());
     holder.kill().unwrap();
     holder.wait().unwrap();
     // Closed: it is detached without force.
-    house.ok(&["attach", "0"]);
-    house.ok(&["detach", "0"]);
-    house.stop();
+    fixture.ok(&["attach", "0"]);
+    fixture.ok(&["detach", "0"]);
+    fixture.stop();
     assert_gone("t-open");
 }
 
 #[test]
 fn dirty_pages_over_a_memory_limit_are_written_back() {
-    let Some(mut house) = fixture("attach-memory", "t-memory", "", "0 = \"d0\"") else { return };
-    let device = device(&house);
+    let Some(mut fixture) = build_fixture("attach-memory", "t-memory", "", "0 = \"d0\"") else { return };
+    let device = device(&fixture);
     run("mkfs.ext4", &["-q", "-b", "4096", &device]);
-    let mnt = Mounted::new(&house, &device, &[]);
+    let mnt = Mounted::new(&fixture, &device, &[]);
     // A writer that may have less memory than it writes: its pages must go through the daemon
     // while it waits for memory.
     // Both kinds of control groups, old and new.
     let kinds =
         [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
     let group = kinds.iter().find_map(|(root, key)| {
-        let group = Path::new(root).join(format!("ashlar-test-{}", house.pid()));
+        let group = Path::new(root).join(format!("ashlar-test-{}", fixture.pid()));
         let is_group = Path::new(root).join("cgroup.procs").exists();
         let made = is_group && fs::create_dir(&group).is_ok();
         let set = made && fs::write(group.join(key), "32M").is_ok();
@@ -326,7 +326,7 @@ fn dirty_pages_over_a_memory_limit_are_written_back() {
         "{enter}for i in 1 2 3; do dd if=/dev/zero of={at}/f$i bs=1M count=20 conv=fsync; done"
     );
     run("sh", &["-ec", &script]);
-    let status = house.ashlar(&["status"]);
+    let status = fixture.ashlar(&["status"]);
     assert_eq!(status.code, 0, "{status}");
     drop(mnt);
     if let Some(group) = group {
@@ -334,11 +334,11 @@ fn dirty_pages_over_a_memory_limit_are_written_back() {
     }
     run("e2fsck", &["-fn", &device]);
     // In use when the daemon ends: acknowledged data is written all the same.
-    let mnt = Mounted::new(&house, &device, &[]);
+    let mnt = Mounted::new(&fixture, &device, &[]);
     fs::write(mnt.at().join("last"), vec![0x5A; 1 << 20]).unwrap();
-    house.stop();
+    fixture.stop();
     drop(mnt);
-    let image = house.path("d0.img");
+    let image = fixture.path("d0.img");
     let found = fs::read(&image).unwrap();
     let page = [0x5A; 4096];
     assert!(found.chunks(4096).filter(|c| *c == page).count() >= 256, "what was written is lost");

@@ -112,11 +112,11 @@ fn word_list(line: &str) -> Vec<&str> {
 
 /// All messages about a provider: the verdict of its class, the lists, and the state of the whole
 /// that it claims to belong to.
-fn reported_text(house: &Fixture, class: &str, name: &str) -> String {
-    let inspected = house.json(&["inspect", name]);
+fn reported_text(fixture: &Fixture, class: &str, name: &str) -> String {
+    let inspected = fixture.json(&["inspect", name]);
     let verdicts = array(&inspected["verdicts"]).iter().filter(|v| v["class"] == class);
     let verdict = verdicts.map(|v| text(&v["said"])).collect::<String>();
-    let listed = house.ok(&[class, "list", "-a"]);
+    let listed = fixture.ok(&[class, "list", "-a"]);
     let prefix = format!("{name}:");
     let mut of_it: Vec<&str> = listed.lines().filter(|l| l.contains(&prefix)).collect();
     for geom in listed.split("Geom name: ").skip(1) {
@@ -125,14 +125,14 @@ fn reported_text(house: &Fixture, class: &str, name: &str) -> String {
             of_it.extend(geom.lines().find(|l| l.starts_with("State: ")));
         }
     }
-    let status = house.ashlar(&["status", "--json"]).json();
+    let status = fixture.ashlar(&["status", "--json"]).json();
     let findings = array(&status["findings"]).iter().map(|f| text(&f["why"]));
     let findings: Vec<String> = findings.filter(|why| why.contains(name)).collect();
     format!("{verdict}\n{}\n{}", of_it.join("\n"), findings.join("\n"))
 }
 
-fn providers(house: &Fixture, class: &str) -> Vec<String> {
-    let state = house.state();
+fn providers(fixture: &Fixture, class: &str) -> Vec<String> {
+    let state = fixture.state();
     let of = array(&state["geoms"]).iter().filter(|geom| geom["class"] == class);
     let all = of.flat_map(|geom| array(&geom["providers"])).map(|p| text(&p["name"]));
     all.collect()
@@ -141,23 +141,23 @@ fn providers(house: &Fixture, class: &str) -> Vec<String> {
 /// Makes a whole for each row, and the bad disks. Shows them to a running daemon and to one that
 /// starts; checks the messages and the writes.
 fn judge(name: &str, kind: &Kind, rows: &[Row]) {
-    let mut house = Fixture::new(name);
+    let mut fixture = Fixture::new(name);
     let mut disks: Vec<String> = vec!["other".into()];
     disks.extend((0..rows.len()).flat_map(|r| (0..kind.members).map(move |m| good(r, m))));
-    disks.iter().for_each(|d| drop(house.image(&format!("{d}.img"), kind.bytes as u64)));
+    disks.iter().for_each(|d| drop(fixture.image(&format!("{d}.img"), kind.bytes as u64)));
     let sections =
         |list: &[String]| list.iter().map(|d| section(d, d, 512)).collect::<Vec<_>>().concat();
-    house.configure(&sections(&disks), "");
-    house.start();
+    fixture.configure(&sections(&disks), "");
+    fixture.start();
     for row in 0..rows.len() {
         let members: Vec<String> = (0..kind.members).map(|m| good(row, m)).collect();
         let (before, after) = kind.label;
         let line = format!("{before} w{row} {} {} {after}", level(kind), members.join(" "));
-        house.ok(&word_list(&line));
+        fixture.ok(&word_list(&line));
     }
-    house.stop();
+    fixture.stop();
 
-    let folder = house.path("");
+    let folder = fixture.path("");
     let image = |name: &str| folder.join(format!("{name}.img"));
     let was = |name: &str| folder.join(format!("{name}.was"));
     let mut bad = Vec::new();
@@ -188,40 +188,40 @@ fn judge(name: &str, kind: &Kind, rows: &[Row]) {
             assert!(same, "what {name} holds was written {when}");
         }
     };
-    let judged = |house: &Fixture, when: &str| {
+    let judged = |fixture: &Fixture, when: &str| {
         for (row, name) in rows.iter().zip(&own) {
-            let said = reported_text(house, kind.class, name);
+            let said = reported_text(fixture, kind.class, name);
             println!("{when}, {}: {said}", row.name);
             assert!(said.contains(row.words), "{}: {when}: {said}", row.name);
         }
         untouched(when);
     };
 
-    house.configure(&sections(&disks), "");
-    house.start();
+    fixture.configure(&sections(&disks), "");
+    fixture.start();
     // Those that have all of their disks, and mirrors, which wait for the third.
     let alone = kind.class == "mirror";
     let whole = (0..rows.len()).filter(|n| alone || rows[*n].beside);
     let wanted = whole.count();
-    let there = || providers(&house, kind.class).len() == wanted;
-    house.until("wholes are there", LIMIT, there);
-    let before = providers(&house, kind.class);
-    house.configure(&(sections(&disks) + &bad.concat()), "");
-    house.ok(&["apply"]);
-    judged(&house, "while it served");
-    assert!(before.iter().all(|p| providers(&house, kind.class).contains(p)), "a whole is gone");
-    house.assert_alive();
-    house.stop();
+    let there = || providers(&fixture, kind.class).len() == wanted;
+    fixture.until("wholes are there", LIMIT, there);
+    let before = providers(&fixture, kind.class);
+    fixture.configure(&(sections(&disks) + &bad.concat()), "");
+    fixture.ok(&["apply"]);
+    judged(&fixture, "while it served");
+    assert!(before.iter().all(|p| providers(&fixture, kind.class).contains(p)), "a whole is gone");
+    fixture.assert_alive();
+    fixture.stop();
     untouched("as it stopped");
 
-    house.start();
-    house.until("wholes are there again", LIMIT, || {
-        let now = providers(&house, kind.class);
+    fixture.start();
+    fixture.until("wholes are there again", LIMIT, || {
+        let now = providers(&fixture, kind.class);
         before.iter().all(|p| now.contains(p))
     });
-    judged(&house, "after a start");
-    house.assert_alive();
-    house.stop();
+    judged(&fixture, "after a start");
+    fixture.assert_alive();
+    fixture.stop();
     untouched("at the end");
 }
 
@@ -411,27 +411,27 @@ fn bad_ddf_metadata_is_refused() {
 /// is no member of it, and the whole goes on.
 #[test]
 fn provider_above_a_geom_is_refused_as_its_member() {
-    let mut house = Fixture::new("bad-circles");
+    let mut fixture = Fixture::new("bad-circles");
     let names = ["x0", "x1", "x2", "y0", "y1", "y2", "c", "other"].map(str::to_owned);
-    names.iter().for_each(|d| drop(house.image(&format!("{d}.img"), MIB as u64)));
+    names.iter().for_each(|d| drop(fixture.image(&format!("{d}.img"), MIB as u64)));
     let sections: String = names.iter().map(|d| section(d, d, 512)).collect();
-    house.configure(&sections, "");
-    house.start();
+    fixture.configure(&sections, "");
+    fixture.start();
     for line in [
         "mirror label --assume-same x x0 x1 x2",
         "mirror label --assume-same y y0 y1 y2",
         "stripe label -s 4096 s mirror/y c",
     ] {
-        house.ok(&word_list(line));
+        fixture.ok(&word_list(line));
     }
     let size = |name: &str| {
-        let (_, provider) = house.provider(name).expect("it is there");
+        let (_, provider) = fixture.provider(name).expect("it is there");
         provider["size_bytes"].as_u64().expect("a size") as usize
     };
     let (mirror, stripe) = (size("mirror/x"), size("stripe/s"));
-    house.stop();
+    fixture.stop();
 
-    let folder = house.path("");
+    let folder = fixture.path("");
     let image = |name: &str| folder.join(format!("{name}.img"));
     let record = |name: &str, size: usize| {
         let disk = Disk::read(&image(name)).sealed(&[(111, &number(size))]);
@@ -454,26 +454,26 @@ fn provider_above_a_geom_is_refused_as_its_member() {
     let held: Vec<Vec<u8>> = kept.iter().map(|n| Disk::read(&image(n)).bytes).collect();
 
     let sections: String = kept.iter().map(|d| section(d, d, 512)).collect();
-    house.configure(&sections, "");
-    house.start();
+    fixture.configure(&sections, "");
+    fixture.start();
     for _ in 0..2 {
-        let there = || house.provider("stripe/s").is_some() && house.provider("mirror/x").is_some();
-        house.until("all of it is there", LIMIT, there);
+        let there = || fixture.provider("stripe/s").is_some() && fixture.provider("mirror/x").is_some();
+        fixture.until("all of it is there", LIMIT, there);
         for (name, words) in
             [("mirror/x", "would make a cycle"), ("stripe/s", "would make a cycle")]
         {
-            let said = reported_text(&house, "mirror", name);
+            let said = reported_text(&fixture, "mirror", name);
             println!("{name}: {said}");
             assert!(said.contains(words), "{name}: {said}");
         }
-        house.assert_alive();
-        house.stop();
+        fixture.assert_alive();
+        fixture.stop();
         for (name, was) in kept.iter().zip(&held) {
             // Labels in last sectors are the mirrors' and the stripe's own.
             let now = Disk::read(&image(name)).bytes;
             assert!(now[..MIB - 512] == was[..MIB - 512], "{name} was written");
         }
-        house.start();
+        fixture.start();
     }
-    house.stop();
+    fixture.stop();
 }

@@ -20,21 +20,21 @@ const ROUNDS: u64 = 20;
 const RESETS: u64 = 10;
 
 /// Many writes of a unit at a time, which have to end well.
-fn many(house: &Fixture, lun: u64) -> Proc {
+fn many(fixture: &Fixture, lun: u64) -> Proc {
     let mut command = Command::new(proc::tool("qemu-img").unwrap());
     command.args(["bench", "-c", "100000000", "-s", "4096", "-S", "12288", "-d", "16", "-w"]);
-    command.args(["-f", "raw", "-t", "none"]).arg(house.url(lun));
-    Proc::start("qemu-img bench", &mut command, &house.path("bench.log")).unwrap()
+    command.args(["-f", "raw", "-t", "none"]).arg(fixture.url(lun));
+    Proc::start("qemu-img bench", &mut command, &fixture.path("bench.log")).unwrap()
 }
 
 /// Resets what `words` name, over and over, under load; then all is as before.
-fn storm(house: &mut Fixture, words: &[&str]) {
-    let load = Load::start(&house.url(0), BYTES);
-    let mut bench = many(house, 1);
+fn storm(fixture: &mut Fixture, words: &[&str]) {
+    let load = Load::start(&fixture.url(0), BYTES);
+    let mut bench = many(fixture, 1);
     let (before, start, mut resets) = (load.rounds(), Instant::now(), 0);
     while start.elapsed() < STORM {
         for on in words {
-            house.ok(&["cam", "reset", on]);
+            fixture.ok(&["cam", "reset", on]);
             resets += 1;
             std::thread::sleep(PAUSE);
         }
@@ -45,24 +45,24 @@ fn storm(house: &mut Fixture, words: &[&str]) {
     load.finish();
     assert!(bench.ended().unwrap().is_none(), "the writes beside it failed");
     drop(bench);
-    let tags = &house.json(&["cam", "tags", "da0"])["answer"];
+    let tags = &fixture.json(&["cam", "tags", "da0"])["answer"];
     assert_eq!((&tags["active"], &tags["held"]), (&0.into(), &0.into()), "{tags}");
-    house.assert_alive();
+    fixture.assert_alive();
 }
 
 #[test]
 fn resets_of_a_virtual_disk_and_its_bus_cause_no_error() {
-    let mut house = Fixture::new("cam-resets");
+    let mut fixture = Fixture::new("cam-resets");
     let bus = "[[bus]]\nname = \"mps0\"\nkind = \"virtual\"\ndisks = 2\nsize = \"16MiB\"\n";
-    house.configure(bus, "0 = \"da0\", 1 = \"da1\"");
-    house.start();
-    storm(&mut house, &["da0", "0", "0:1:0", "all"]);
+    fixture.configure(bus, "0 = \"da0\", 1 = \"da1\"");
+    fixture.start();
+    storm(&mut fixture, &["da0", "0", "0:1:0", "all"]);
 }
 
 #[test]
 fn resets_of_an_iscsi_disk_cause_no_error() {
-    let mut house = Fixture::new("cam-resets-iscsi");
-    let disks = ["0", "1"].map(|n| house.image(&format!("tgt{n}.img"), BYTES));
+    let mut fixture = Fixture::new("cam-resets-iscsi");
+    let disks = ["0", "1"].map(|n| fixture.image(&format!("tgt{n}.img"), BYTES));
     let [one, two] = disks.map(|disk| Tgt::start(TgtConfig::new(Store::File(disk))).unwrap());
     let bus = |name: &str, tgt: &Tgt| {
         format!(
@@ -73,7 +73,7 @@ fn resets_of_an_iscsi_disk_cause_no_error() {
         )
     };
     let buses = [bus("iscsi0", &one), bus("iscsi1", &two)].concat();
-    house.configure(&buses, "0 = \"da0\", 1 = \"da1\"");
-    house.start();
-    storm(&mut house, &["da0", "da1"]);
+    fixture.configure(&buses, "0 = \"da0\", 1 = \"da1\"");
+    fixture.start();
+    storm(&mut fixture, &["da0", "da1"]);
 }

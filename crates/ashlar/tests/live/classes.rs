@@ -18,17 +18,17 @@ fn files(count: usize) -> String {
 
 /// A daemon with so many unused disks d0, d1, ...
 fn disks(name: &str, count: usize) -> Fixture {
-    let mut house = Fixture::new(name);
-    (0..count).for_each(|n| drop(house.image(&format!("d{n}.img"), DISK_BYTES)));
-    house.configure(&files(count), "");
-    house.start();
-    house
+    let mut fixture = Fixture::new(name);
+    (0..count).for_each(|n| drop(fixture.image(&format!("d{n}.img"), DISK_BYTES)));
+    fixture.configure(&files(count), "");
+    fixture.start();
+    fixture
 }
 
 /// Runs a command with text on its standard input: exit code, standard output, standard error.
-fn fed(house: &Fixture, line: &str, input: &str) -> (i32, String, String) {
+fn fed(fixture: &Fixture, line: &str, input: &str) -> (i32, String, String) {
     let words: Vec<&str> = line.split(' ').collect();
-    let mut command = house.command(&words);
+    let mut command = fixture.command(&words);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("started");
     // A command that refuses at once may not read its input.
@@ -39,9 +39,9 @@ fn fed(house: &Fixture, line: &str, input: &str) -> (i32, String, String) {
 }
 
 /// Types lines in order: each with its exit code and words of its answer.
-fn typed(house: &Fixture, lines: &[(&str, i32, &[&str])]) {
+fn typed(fixture: &Fixture, lines: &[(&str, i32, &[&str])]) {
     for (line, code, words) in lines {
-        let said = house.ashlar(&line.split(' ').collect::<Vec<_>>()).ends(*code);
+        let said = fixture.ashlar(&line.split(' ').collect::<Vec<_>>()).ends(*code);
         match code {
             0 => said.prints(words),
             _ => said.complains(words),
@@ -51,9 +51,9 @@ fn typed(house: &Fixture, lines: &[(&str, i32, &[&str])]) {
 
 #[test]
 fn mirrors_are_created_repaired_and_destroyed() {
-    let mut house = disks("mirrors", 4);
+    let mut fixture = disks("mirrors", 4);
     typed(
-        &house,
+        &fixture,
         &[
             ("mirror", 2, &["label, create", "--help"]),
             ("mirror label m", 2, &["<MEMBERS>"]),
@@ -72,22 +72,22 @@ fn mirrors_are_created_repaired_and_destroyed() {
             ("mirror insert m d2", 0, &["d2"]),
         ],
     );
-    house.until("three members", Duration::from_secs(30), || {
-        house.ok(&["mirror", "status", "-s"]).matches("ACTIVE").count() == 3
+    fixture.until("three members", Duration::from_secs(30), || {
+        fixture.ok(&["mirror", "status", "-s"]).matches("ACTIVE").count() == 3
     });
     typed(
-        &house,
+        &fixture,
         &[
             ("mirror deactivate m d1", 0, &["d1 deactivated"]),
             ("mirror resize m", 1, &["not all members", "`ashlar mirror activate m DISK`"]),
             ("mirror activate m d1", 0, &["d1 activated"]),
         ],
     );
-    house.until("three members again", Duration::from_secs(30), || {
-        house.ok(&["mirror", "status", "-s"]).matches("ACTIVE").count() == 3
+    fixture.until("three members again", Duration::from_secs(30), || {
+        fixture.ok(&["mirror", "status", "-s"]).matches("ACTIVE").count() == 3
     });
     typed(
-        &house,
+        &fixture,
         &[
             ("mirror verify m", 0, &["`ashlar mirror list m`"]),
             ("mirror remove m d1", 0, &["d1"]),
@@ -105,14 +105,14 @@ fn mirrors_are_created_repaired_and_destroyed() {
             ("inspect d0", 0, &["nothing found"]),
         ],
     );
-    house.stop();
+    fixture.stop();
 }
 
 #[test]
 fn stripes_concats_multipaths_and_arrays_are_created_and_destroyed() {
-    let mut house = disks("spans", 3);
+    let mut fixture = disks("spans", 3);
     typed(
-        &house,
+        &fixture,
         &[
             ("raid label Intel v RAID4 d0 d1 d2", 2, &["RAID4", "RAID5-LA", "DDF has more"]),
             ("stripe label s d0", 2, &["2 values required"]),
@@ -144,12 +144,12 @@ fn stripes_concats_multipaths_and_arrays_are_created_and_destroyed() {
     );
     // A volume name of an older format: the message lists the existing volumes, and none is taken
     // for the missing one.
-    house.configure(&files(3), "0 = \"raid/r0\"");
+    fixture.configure(&files(3), "0 = \"raid/r0\"");
     let missing = ["raid/r0", "no such provider", "Providers of raid: raid/Intel-", "/v."];
-    house.ashlar(&["apply"]).ends(1).complains(&missing);
-    house.configure(&files(3), "");
+    fixture.ashlar(&["apply"]).ends(1).complains(&missing);
+    fixture.configure(&files(3), "");
     typed(
-        &house,
+        &fixture,
         &[
             ("raid stop nothing", 1, &["`ashlar raid status`"]),
             ("raid stop r0", 1, &["no array r0", "`ashlar raid status`"]),
@@ -159,15 +159,15 @@ fn stripes_concats_multipaths_and_arrays_are_created_and_destroyed() {
             ("raid clear d0", 1, &["no record of an array", "`ashlar inspect d0`"]),
         ],
     );
-    house.stop();
+    fixture.stop();
 }
 
 /// Lines as the man pages of GEOM's tools and the handbook have them, letter by letter.
 #[test]
 fn command_lines_of_geom_man_pages_work_unchanged() {
-    let mut house = disks("pages", 6);
+    let mut fixture = disks("pages", 6);
     typed(
-        &house,
+        &fixture,
         &[
             (
                 "mirror label -v -b round-robin -s 4096 m d0 d1",
@@ -199,23 +199,23 @@ fn command_lines_of_geom_man_pages_work_unchanged() {
             ("raid label -fv -S 8M -s 64K Intel one RAID1 d0 d1", 0, &["/one is there"]),
         ],
     );
-    let arrays = house.ok(&["raid", "status", "-gs"]);
+    let arrays = fixture.ok(&["raid", "status", "-gs"]);
     let array = arrays.split_whitespace().next().expect("an array").to_owned();
     for (line, words) in [
         (format!("raid add -v -S 4M {array} two RAID0"), "/two is there"),
         (format!("raid delete -fv {array} two"), "has 1 volume now"),
         (format!("raid delete -f {array} one"), "deleted"),
     ] {
-        typed(&house, &[(line.as_str(), 0, &[words])]);
+        typed(&fixture, &[(line.as_str(), 0, &[words])]);
     }
-    house.stop();
+    fixture.stop();
 }
 
 #[test]
 fn partition_tables_are_committed_undone_and_copied_by_a_pipe() {
-    let mut house = disks("tables", 3);
+    let mut fixture = disks("tables", 3);
     typed(
-        &house,
+        &fixture,
         &[
             ("part create d9 --scheme gpt", 1, &["d9", "`ashlar list`"]),
             ("part create d0 --scheme gtp", 2, &["use gpt, mbr, ebr or bsd"]),
@@ -237,75 +237,75 @@ fn partition_tables_are_committed_undone_and_copied_by_a_pipe() {
             ("part list d0", 0, &["Geom name: d0", "scheme: GPT", "Name: d0p2"]),
         ],
     );
-    let table = house.ok(&["part", "backup", "d0"]);
-    let (code, out, err) = fed(&house, "part restore -l d1 d2", &table);
+    let table = fixture.ok(&["part", "backup", "d0"]);
+    let (code, out, err) = fed(&fixture, "part restore -l d1 d2", &table);
     assert_eq!(code, 0, "{out}{err}");
     for copy in ["d1", "d2"] {
-        assert_eq!(house.ok(&["part", "backup", copy]), table);
-        house.ashlar(&["part", "show", copy, "-l"]).ends(0).prints(&["one", "(8.0M)"]);
+        assert_eq!(fixture.ok(&["part", "backup", copy]), table);
+        fixture.ashlar(&["part", "show", copy, "-l"]).ends(0).prints(&["one", "(8.0M)"]);
     }
     // The present table is overwritten only with `-F`.
-    let (code, _, err) = fed(&house, "part restore d1", &table);
+    let (code, _, err) = fed(&fixture, "part restore d1", &table);
     assert!(code != 0 && err.contains("-F"), "{code} {err}");
-    let before = house.ok(&["part", "backup", "d1"]);
+    let before = fixture.ok(&["part", "backup", "d1"]);
     for wrong in ["", "rubbish\n", "GPT 128\n1 linux-data x\n"] {
-        let (code, _, err) = fed(&house, "part restore -F d1", wrong);
+        let (code, _, err) = fed(&fixture, "part restore -F d1", wrong);
         assert!(code != 0 && err.contains("next:"), "{wrong:?}: {code} {err}");
-        assert_eq!(house.ok(&["part", "backup", "d1"]), before, "{wrong:?} changed something");
+        assert_eq!(fixture.ok(&["part", "backup", "d1"]), before, "{wrong:?} changed something");
     }
-    let (code, out, err) = fed(&house, "part restore -F d1", &table);
+    let (code, out, err) = fed(&fixture, "part restore -F d1", &table);
     assert_eq!(code, 0, "{out}{err}");
     typed(
-        &house,
+        &fixture,
         &[
             ("part destroy d1", 4, &["--yes-destroy d1"]),
             ("part destroy -F d1", 0, &["d1 destroyed"]),
             ("inspect d1", 0, &["nothing found"]),
         ],
     );
-    house.stop();
+    fixture.stop();
 }
 
 /// Boot code beside a LUN in use: sgdisk and blkid find the table as it was, and the machine that
 /// would start from it finds the code.
 #[test]
 fn boot_code_is_written_without_changing_the_table() {
-    let mut house = Fixture::new("bootcode");
-    let image = house.image("d0.img", DISK_BYTES);
-    house.configure(&files(1), "");
-    house.start();
+    let mut fixture = Fixture::new("bootcode");
+    let image = fixture.image("d0.img", DISK_BYTES);
+    fixture.configure(&files(1), "");
+    fixture.start();
     // As pmbr and gptboot are: a boot sector that ends in 55 AA, and a program of no whole sectors.
     let mut pmbr: Vec<u8> = (0..512u32).map(|n| (n % 251) as u8 | 1).collect();
     pmbr[510..].copy_from_slice(&[0x55, 0xaa]);
     let gptboot: Vec<u8> = (0..20_001u32).map(|n| (n * 7 % 253) as u8 | 2).collect();
-    std::fs::write(house.path("pmbr"), &pmbr).expect("a file");
-    std::fs::write(house.path("gptboot"), &gptboot).expect("a file");
-    std::fs::write(house.path("large"), vec![1; 600 << 10]).expect("a file");
-    let file = |name: &str| house.path(name).to_str().expect("a path").to_owned();
+    std::fs::write(fixture.path("pmbr"), &pmbr).expect("a file");
+    std::fs::write(fixture.path("gptboot"), &gptboot).expect("a file");
+    std::fs::write(fixture.path("large"), vec![1; 600 << 10]).expect("a file");
+    let file = |name: &str| fixture.path(name).to_str().expect("a path").to_owned();
     let (b, p, large) = (file("pmbr"), file("gptboot"), file("large"));
     typed(
-        &house,
+        &fixture,
         &[
             ("part create d0 --scheme gpt", 0, &["d0 created"]),
             ("part add -t freebsd-boot -s 512K d0", 0, &["d0p1 added"]),
             ("part add -t linux-data -s 32M -l data d0", 0, &["d0p2 added"]),
         ],
     );
-    house.configure(&files(1), "0 = \"d0p2\"");
-    house.ok(&["apply"]);
-    let load = Load::start(&house.url(0), 16 << 20);
+    fixture.configure(&files(1), "0 = \"d0p2\"");
+    fixture.ok(&["apply"]);
+    let load = Load::start(&fixture.url(0), 16 << 20);
     let image = image.to_str().expect("a path");
     let judged = || {
         let table = tool("sgdisk", &["-p", "-i", "1", "-i", "2", image], "");
         table + &tool("blkid", &["-p", "-o", "export", image], "")
     };
     let before = judged();
-    let shown = house.json(&["part", "show", "d0"]);
+    let shown = fixture.json(&["part", "show", "d0"]);
     let start = shown["tables"][0]["entries"][0]["start"].as_u64().expect("a start") as usize;
     let first = |len: usize| std::fs::read(image).expect("the image")[..len].to_vec();
     let sector = first(512);
     typed(
-        &house,
+        &fixture,
         &[
             (&format!("part bootcode -p {p} d0"), 2, &["-i"]),
             (&format!("part bootcode -b {p}.none d0"), 1, &["gptboot.none"]),
@@ -322,10 +322,10 @@ fn boot_code_is_written_without_changing_the_table() {
         ],
     );
     assert_eq!(first(512), sector, "refused and undone, and written all the same");
-    house.ashlar(&["part", "bootcode", "-b", &b, "-p", &p, "-i", "1", "d0"]).ends(0);
+    fixture.ashlar(&["part", "bootcode", "-b", &b, "-p", &p, "-i", "1", "d0"]).ends(0);
     load.wait_for_rounds();
     load.finish();
-    house.stop();
+    fixture.stop();
     assert_eq!(judged(), before);
     tool("sgdisk", &["-v", image], "");
     let now = std::fs::read(image).expect("the image");
@@ -339,7 +339,7 @@ fn boot_code_is_written_without_changing_the_table() {
 /// Lists without a name, as the API receives them.
 #[test]
 fn a_list_without_a_name_is_refused() {
-    let mut house = disks("nobody", 2);
+    let mut fixture = disks("nobody", 2);
     let lists = [
         ("mirror", "clear", "members"),
         ("mirror", "dump", "members"),
@@ -352,19 +352,19 @@ fn a_list_without_a_name_is_refused() {
         ("sched", "insert", "disks"),
     ];
     for (class, verb, list) in lists {
-        let said = house.ashlar(&["geom", class, verb]).ends(2);
+        let said = fixture.ashlar(&["geom", class, verb]).ends(2);
         let list = format!("`{list}` has 0 words and needs");
         said.complains(&[&format!("{class} {verb}"), &list, &format!("`ashlar {class} {verb}")]);
     }
-    house.stop();
+    fixture.stop();
 }
 
 /// Messages of `ashlar apply` while a disk that the configuration no longer has is in use.
 #[test]
 fn plan_refuses_to_remove_a_member_in_use() {
-    let mut house = disks("under", 7);
+    let mut fixture = disks("under", 7);
     typed(
-        &house,
+        &fixture,
         &[
             ("mirror label m d0 d1", 0, &["mirror/m is there"]),
             ("stripe label s d2 d3", 0, &["stripe/s is there"]),
@@ -372,53 +372,53 @@ fn plan_refuses_to_remove_a_member_in_use() {
             ("geom nop insert name=d6.nop provider=d6", 0, &[]),
         ],
     );
-    let list = house.ok(&["raid", "list"]);
+    let list = fixture.ok(&["raid", "list"]);
     let array = list.lines().find_map(|l| l.strip_prefix("Geom name: ")).expect("an array");
-    let configure = |house: &Fixture, without: &[usize]| {
+    let configure = |fixture: &Fixture, without: &[usize]| {
         let disks = (0..7).filter(|n| !without.contains(n));
         let all: String =
             disks.map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect();
         let luns = format!("0 = \"mirror/m\", 1 = \"stripe/s\", 2 = \"raid/{array}/v\"");
-        house.configure(&all, &luns);
+        fixture.configure(&all, &luns);
     };
-    configure(&house, &[]);
-    house.ok(&["apply"]);
+    configure(&fixture, &[]);
+    fixture.ok(&["apply"]);
     // The classes finish their first work; it is recorded in the journal, too.
-    house.until("all is well", Duration::from_secs(60), || house.ashlar(&["status"]).code == 0);
-    let load = Load::start(&house.url(0), 32 << 20);
+    fixture.until("all is well", Duration::from_secs(60), || fixture.ashlar(&["status"]).code == 0);
+    let load = Load::start(&fixture.url(0), 32 << 20);
     let raid = "ashlar raid remove ";
     let cases: [(usize, &str); 3] =
         [(1, "`ashlar mirror remove m d1`"), (3, "`ashlar stripe stop s`"), (5, raid)];
     for (disk, command) in cases {
-        configure(&house, &[disk]);
-        house.ashlar(&["plan"]).ends(1).prints(&["`apply` would refuse", "first", command]);
-        let last = house.json(&["journal"])["events"].as_array().map_or(0, Vec::len);
-        let said = house.ashlar(&["apply"]).ends(1);
+        configure(&fixture, &[disk]);
+        fixture.ashlar(&["plan"]).ends(1).prints(&["`apply` would refuse", "first", command]);
+        let last = fixture.json(&["journal"])["events"].as_array().map_or(0, Vec::len);
+        let said = fixture.ashlar(&["apply"]).ends(1);
         said.complains(&[&format!("d{disk}"), "uses it", command]);
-        let now = house.json(&["journal"])["events"].as_array().map_or(0, Vec::len);
+        let now = fixture.json(&["journal"])["events"].as_array().map_or(0, Vec::len);
         assert_eq!(last, now, "something was touched");
     }
     // The advice is followed, and both disks leave; the LUNs are unaffected.
-    house.ok(&["mirror", "remove", "m", "d1"]);
-    house.ok(&["raid", "remove", array, "d5"]);
-    configure(&house, &[1, 5, 6]);
-    house.ashlar(&["apply"]).ends(0);
-    let said = house.ok(&["journal"]);
+    fixture.ok(&["mirror", "remove", "m", "d1"]);
+    fixture.ok(&["raid", "remove", array, "d5"]);
+    configure(&fixture, &[1, 5, 6]);
+    fixture.ashlar(&["apply"]).ends(0);
+    let said = fixture.ok(&["journal"]);
     assert!(!said.contains("LUN") && !said.contains("change group"), "{said}");
     load.wait_for_rounds();
     load.finish();
     // Alone it is the mirror: to take it means to stop that.
-    configure(&house, &[0, 1, 5, 6]);
-    house.ashlar(&["apply"]).ends(1).complains(&["`ashlar mirror stop m`"]);
-    house.stop();
+    configure(&fixture, &[0, 1, 5, 6]);
+    fixture.ashlar(&["apply"]).ends(1).complains(&["`ashlar mirror stop m`"]);
+    fixture.stop();
 }
 
 /// Each problem is shown with the command that fixes it, and the journal records the events.
 #[test]
 fn faults_are_reported_with_their_fix_and_events_are_journaled() {
-    let house = disks("troubles", 8);
+    let fixture = disks("troubles", 8);
     typed(
-        &house,
+        &fixture,
         &[
             ("mirror label m d0 d1", 0, &["mirror/m is there"]),
             ("stripe label s d2 d3", 0, &["stripe/s"]),
@@ -426,22 +426,22 @@ fn faults_are_reported_with_their_fix_and_events_are_journaled() {
             ("raid label Intel data RAID5 d4 d5 d6", 0, &["data"]),
         ],
     );
-    let array = house.ok(&["raid", "list"]);
+    let array = fixture.ok(&["raid", "list"]);
     let array = array.lines().find_map(|l| l.strip_prefix("Geom name: ")).expect("an array");
-    house.until("the parity", Duration::from_secs(60), || {
-        house.ok(&["raid", "status"]).contains(" OPTIMAL")
+    fixture.until("the parity", Duration::from_secs(60), || {
+        fixture.ok(&["raid", "status"]).contains(" OPTIMAL")
     });
-    house.until("the mirror", Duration::from_secs(60), || {
-        house.ok(&["mirror", "status"]).contains("COMPLETE")
+    fixture.until("the mirror", Duration::from_secs(60), || {
+        fixture.ok(&["mirror", "status"]).contains("COMPLETE")
     });
-    typed(&house, &[("status", 0, &["state: OK"]), ("mirror remove m d1", 0, &["d1"])]);
+    typed(&fixture, &[("status", 0, &["state: OK"]), ("mirror remove m d1", 0, &["d1"])]);
     let fail = format!("raid fail {array} d5");
-    typed(&house, &[(&fail, 0, &["d5"])]);
+    typed(&fixture, &[(&fail, 0, &["d5"])]);
     let insert = format!("`ashlar raid insert {array} DISK` replaces it");
     let list = format!("see: ashlar raid list {array}");
-    let said = house.ashlar(&["status"]).ends(3);
+    let said = fixture.ashlar(&["status"]).ends(3);
     said.prints(&["lacks 1 of 3 disks", &insert, &list, "d5 is refused"]);
-    let journal = house.ok(&["journal"]);
+    let journal = fixture.ok(&["journal"]);
     let told = |about: &str, words: &str| {
         let line = |l: &&str| l.contains(about) && l.contains(words);
         assert!(journal.lines().any(|l| line(&l)), "{about}: {words}\n{journal}");
@@ -455,33 +455,33 @@ fn faults_are_reported_with_their_fix_and_events_are_journaled() {
 }
 
 /// Reads or writes through the iSCSI target with QEMU's own initiator.
-fn qemu_io(house: &Fixture, lun: u64, command: &str) -> String {
-    tool("qemu-io", &["-f", "raw", "-c", command, "-c", "flush", &house.url(lun)], "")
+fn qemu_io(fixture: &Fixture, lun: u64, command: &str) -> String {
+    tool("qemu-io", &["-f", "raw", "-c", command, "-c", "flush", &fixture.url(lun)], "")
 }
 
 /// A provider with LUKS, and one with an ext4 file system at its start.
-fn foreign(house: &Fixture) {
-    let mut luks = fs::read(house.path("d0.img")).unwrap();
+fn foreign(fixture: &Fixture) {
+    let mut luks = fs::read(fixture.path("d0.img")).unwrap();
     luks[..8].copy_from_slice(b"LUKS\xba\xbe\0\x01");
-    fs::write(house.path("d0.img"), luks).unwrap();
-    let mut unknown = fs::read(house.path("d4.img")).unwrap();
+    fs::write(fixture.path("d0.img"), luks).unwrap();
+    let mut unknown = fs::read(fixture.path("d4.img")).unwrap();
     *unknown.last_mut().unwrap() = 1;
-    fs::write(house.path("d4.img"), unknown).unwrap();
-    let image = house.path("d1.img");
+    fs::write(fixture.path("d4.img"), unknown).unwrap();
+    let image = fixture.path("d1.img");
     tool("mkfs.ext4", &["-q", "-F", image.to_str().unwrap(), "32M"], "");
 }
 
 #[test]
 fn recognized_data_is_not_overwritten_without_consent() {
-    let mut house = disks("guard", 5);
-    house.stop();
-    foreign(&house);
-    let before: Vec<_> = ["d0.img", "d1.img"].map(|f| fs::read(house.path(f)).unwrap()).into();
-    house.start_whole();
+    let mut fixture = disks("guard", 5);
+    fixture.stop();
+    foreign(&fixture);
+    let before: Vec<_> = ["d0.img", "d1.img"].map(|f| fs::read(fixture.path(f)).unwrap()).into();
+    fixture.start_whole();
     let luks: &[&str] = &["d0 holds LUKS", "--yes-destroy d0"];
     let ext: &[&str] = &["d1 holds ext2, ext3 or ext4", "--yes-destroy d1"];
     typed(
-        &house,
+        &fixture,
         &[
             ("part create -s gpt d0", 4, &["LUKS", "--yes-destroy d0"]),
             ("part create -s gpt d1", 4, &["--yes-destroy d1"]),
@@ -509,87 +509,87 @@ fn recognized_data_is_not_overwritten_without_consent() {
             (0..4).map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect();
         format!("{disks}\n[[geom]]\nclass = \"mirror\"\nname = \"n\"\nmembers = [{members}]\n")
     };
-    house.configure(&declared("\"d0\", \"d1\""), "");
-    house.ashlar(&["plan"]).ends(6).prints(&["destroys", "d0 holds LUKS", "d1 holds ext2"]);
-    house.ashlar(&["apply"]).ends(4).complains(&["--yes-destroy n"]);
-    let after: Vec<_> = ["d0.img", "d1.img"].map(|f| fs::read(house.path(f)).unwrap()).into();
+    fixture.configure(&declared("\"d0\", \"d1\""), "");
+    fixture.ashlar(&["plan"]).ends(6).prints(&["destroys", "d0 holds LUKS", "d1 holds ext2"]);
+    fixture.ashlar(&["apply"]).ends(4).complains(&["--yes-destroy n"]);
+    let after: Vec<_> = ["d0.img", "d1.img"].map(|f| fs::read(fixture.path(f)).unwrap()).into();
     assert!(before == after, "something was written");
-    house.ashlar(&["apply", "--yes-destroy", "n"]).ends(0);
-    typed(&house, &[("mirror status", 0, &["mirror/n"])]);
+    fixture.ashlar(&["apply", "--yes-destroy", "n"]).ends(0);
+    typed(&fixture, &[("mirror status", 0, &["mirror/n"])]);
     // Disks that the same edit adds; those of a mirror that return lose nothing.
-    typed(&house, &[("mirror destroy m", 0, &[])]);
-    house.configure("", "");
-    house.ashlar(&["apply"]).ends(0);
-    house.configure(&declared("\"d0\", \"d1\""), "");
-    house.ashlar(&["plan"]).ends(6).prints(&["create geom n (mirror)"]).lacks(&["destroys"]);
-    house.configure("", "");
-    house.image("e0.img", 64 << 20);
-    let image = house.image("e1.img", 64 << 20);
+    typed(&fixture, &[("mirror destroy m", 0, &[])]);
+    fixture.configure("", "");
+    fixture.ashlar(&["apply"]).ends(0);
+    fixture.configure(&declared("\"d0\", \"d1\""), "");
+    fixture.ashlar(&["plan"]).ends(6).prints(&["create geom n (mirror)"]).lacks(&["destroys"]);
+    fixture.configure("", "");
+    fixture.image("e0.img", 64 << 20);
+    let image = fixture.image("e1.img", 64 << 20);
     tool("mkfs.ext4", &["-q", "-F", image.to_str().unwrap(), "32M"], "");
     let before = fs::read(&image).unwrap();
     for class in ["mirror", "stripe", "concat"] {
         let disks = [file_disk("e0", "e0.img"), file_disk("e1", "e1.img")].concat();
         let geom = format!("class = \"{class}\"\nname = \"x\"\nmembers = [\"e0\", \"e1\"]\n");
-        house.configure(&format!("{disks}\n[[geom]]\n{geom}"), "");
-        house.ashlar(&["plan"]).ends(6).prints(&["destroys", "e1 holds ext2, ext3 or ext4"]);
-        house.ashlar(&["apply"]).ends(4).complains(&["--yes-destroy x"]);
-        assert!(house.provider("e0").is_none(), "{class}: refused before the first step");
+        fixture.configure(&format!("{disks}\n[[geom]]\n{geom}"), "");
+        fixture.ashlar(&["plan"]).ends(6).prints(&["destroys", "e1 holds ext2, ext3 or ext4"]);
+        fixture.ashlar(&["apply"]).ends(4).complains(&["--yes-destroy x"]);
+        assert!(fixture.provider("e0").is_none(), "{class}: refused before the first step");
     }
     assert!(fs::read(&image).unwrap() == before, "something was written");
-    house.stop();
+    fixture.stop();
 }
 
 #[test]
 fn a_declared_mirror_keeps_the_newest_data_over_a_restart() {
-    let mut house = Fixture::new("declared");
-    ["d0.img", "d1.img"].iter().for_each(|f| drop(house.image(f, 64 << 20)));
+    let mut fixture = Fixture::new("declared");
+    ["d0.img", "d1.img"].iter().for_each(|f| drop(fixture.image(f, 64 << 20)));
     let disks: String = (0..2).map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect();
     let mirror = "\n[[geom]]\nclass = \"mirror\"\nname = \"m\"\nmembers = [\"d0\", \"d1\"]\n";
-    house.configure(&format!("{disks}{mirror}"), "0 = \"mirror/m\"");
-    house.start_whole();
-    qemu_io(&house, 0, "write -P 0x11 0 64k");
-    house.until("the second member is filled", Duration::from_secs(60), || {
-        house.ok(&["mirror", "status"]).contains("COMPLETE")
+    fixture.configure(&format!("{disks}{mirror}"), "0 = \"mirror/m\"");
+    fixture.start_whole();
+    qemu_io(&fixture, 0, "write -P 0x11 0 64k");
+    fixture.until("the second member is filled", Duration::from_secs(60), || {
+        fixture.ok(&["mirror", "status"]).contains("COMPLETE")
     });
-    house.ok(&["mirror", "deactivate", "m", "d0"]);
-    qemu_io(&house, 0, "write -P 0x33 0 64k");
+    fixture.ok(&["mirror", "deactivate", "m", "d0"]);
+    qemu_io(&fixture, 0, "write -P 0x33 0 64k");
     for _ in 0..2 {
-        house.stop();
-        house.start_whole();
-        qemu_io(&house, 0, "read -P 0x33 0 64k");
-        assert!(house.ok(&["plan"]).contains("no changes"));
+        fixture.stop();
+        fixture.start_whole();
+        qemu_io(&fixture, 0, "read -P 0x33 0 64k");
+        assert!(fixture.ok(&["plan"]).contains("no changes"));
     }
-    house.stop();
+    fixture.stop();
 }
 
 #[test]
 fn an_orderly_stop_right_after_a_write_leaves_clean_records() {
-    let mut house = Fixture::new("clean");
+    let mut fixture = Fixture::new("clean");
     let files: Vec<String> = (0..5).map(|n| format!("d{n}")).collect();
     let disks: String = files.iter().map(|f| file_disk(f, &format!("{f}.img"))).collect();
-    files.iter().for_each(|f| drop(house.image(&format!("{f}.img"), 64 << 20)));
-    house.configure(&disks, "");
-    house.start_whole();
-    house.ok(&["mirror", "label", "--assume-same", "m", "d0", "d1"]);
-    house.ok(&["raid", "label", "--assume-same", "Intel", "five", "RAID5", "d2", "d3", "d4"]);
-    let list = house.ok(&["raid", "list"]);
+    files.iter().for_each(|f| drop(fixture.image(&format!("{f}.img"), 64 << 20)));
+    fixture.configure(&disks, "");
+    fixture.start_whole();
+    fixture.ok(&["mirror", "label", "--assume-same", "m", "d0", "d1"]);
+    fixture.ok(&["raid", "label", "--assume-same", "Intel", "five", "RAID5", "d2", "d3", "d4"]);
+    let list = fixture.ok(&["raid", "list"]);
     let volume = list.split_whitespace().find(|w| w.starts_with("raid/") && w.ends_with("/five"));
     let volume = volume.expect("a volume").to_owned();
-    house.ok(&["raid", "fail", "five", "d4"]);
-    house.configure(&disks, &format!("0 = \"mirror/m\", 1 = \"{volume}\""));
-    house.ok(&["apply"]);
+    fixture.ok(&["raid", "fail", "five", "d4"]);
+    fixture.configure(&disks, &format!("0 = \"mirror/m\", 1 = \"{volume}\""));
+    fixture.ok(&["apply"]);
     for lun in [0, 1] {
-        qemu_io(&house, lun, "write -P 0x5a 0 1M");
+        qemu_io(&fixture, lun, "write -P 0x5a 0 1M");
     }
-    house.stop();
-    house.start_whole();
+    fixture.stop();
+    fixture.start_whole();
     // Neither copies anything, and the array with a disk too few needs no force.
-    let mirror = house.ok(&["mirror", "status"]);
+    let mirror = fixture.ok(&["mirror", "status"]);
     assert!(mirror.contains("COMPLETE") && !mirror.contains("SYNCHRONIZING"), "{mirror}");
-    let list = house.ok(&["raid", "list"]);
+    let list = fixture.ok(&["raid", "list"]);
     assert!(list.contains(&volume) && !list.contains("parity may be wrong"), "{list}");
     for lun in [0, 1] {
-        qemu_io(&house, lun, "read -P 0x5a 0 1M");
+        qemu_io(&fixture, lun, "read -P 0x5a 0 1M");
     }
-    house.stop();
+    fixture.stop();
 }

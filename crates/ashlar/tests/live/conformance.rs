@@ -227,10 +227,10 @@ fn config(second: SocketAddr) -> String {
     sections.collect()
 }
 
-fn flavours(house: &Fixture, second: SocketAddr) -> Vec<Flavour> {
+fn flavours(fixture: &Fixture, second: SocketAddr) -> Vec<Flavour> {
     let chap = Chap { user: "alice".into(), secret: "initiator-pass".into(), mutual: None };
     let flavour = |unit: &Unit| {
-        let at = Target { iqn: format!("{IQN}.{}", unit.name), ..house.target(0) };
+        let at = Target { iqn: format!("{IQN}.{}", unit.name), ..fixture.target(0) };
         let url = if unit.name == "chap" { at.url_with(&chap) } else { at.url() };
         let mut flavour = Flavour::new(unit.name, url).taking(unit.takes).leaving(unit.leaves);
         flavour.sanitize = unit.unit.contains("sanitize");
@@ -246,12 +246,12 @@ fn flavours(house: &Fixture, second: SocketAddr) -> Vec<Flavour> {
 
 #[test]
 fn libiscsi_suite_has_the_expected_outcomes() {
-    let mut house = Fixture::alone("conformance");
-    house.secret("secret", "initiator-pass");
+    let mut fixture = Fixture::alone("conformance");
+    fixture.secret("secret", "initiator-pass");
     let second: SocketAddr = ([127, 0, 0, 1], free_port().unwrap()).into();
-    house.write("ashlar.toml", &config(second));
-    house.start();
-    let report = testcu::run_all(&flavours(&house, second)).unwrap();
+    fixture.write("ashlar.toml", &config(second));
+    fixture.start();
+    let report = testcu::run_all(&flavours(&fixture, second)).unwrap();
     println!("iscsi-test-cu: {}", report.summary());
     let untold = report.skipped_everywhere();
     println!("{} tests skipped everywhere: {untold:?}", untold.len());
@@ -265,28 +265,28 @@ fn libiscsi_suite_has_the_expected_outcomes() {
     assert!(differences.is_empty(), "{}\n{}", report.summary(), text.join("\n"));
     assert!(report.count(Outcome::Pass) >= PASS_MIN, "{}", report.summary());
     assert!(untold.is_empty(), "skipped everywhere: {untold:?}");
-    house.assert_alive();
-    house.stop();
+    fixture.assert_alive();
+    fixture.stop();
 }
 
 /// Most runs of the tool until it receives the answer to its reset.
 const LUN_RESETS_MAX: usize = 50;
 
 /// LUN RESET of the tool against this daemon: the verbose output.
-fn lun_reset(house: &Fixture) -> String {
+fn lun_reset(fixture: &Fixture) -> String {
     let mut command = Command::new(proc::tool("iscsi-test-cu").unwrap());
-    command.args(["-d", "-V", "-t", "ALL.iSCSITMF.LUNResetSimpleAsync"]).arg(house.url(0));
+    command.args(["-d", "-V", "-t", "ALL.iSCSITMF.LUNResetSimpleAsync"]).arg(fixture.url(0));
     proc::run_limited(&mut command, Duration::from_secs(20)).unwrap().output
 }
 
 /// The lines of the file with `fail`, checked on the wire: our answers are right.
 #[test]
 fn expected_failures_are_faults_of_the_suite() {
-    let mut house = Fixture::alone("suite-proof");
-    house.image("d0.img", 64 << 20);
-    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
-    house.start();
-    let mut raw = Client::session(house.portal(), "iqn.2024-01.test:proof", IQN).unwrap();
+    let mut fixture = Fixture::alone("suite-proof");
+    fixture.image("d0.img", 64 << 20);
+    fixture.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
+    fixture.start();
+    let mut raw = Client::session(fixture.portal(), "iqn.2024-01.test:proof", IQN).unwrap();
     assert_eq!(raw.scsi(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
 
     // GetLBAStatus.UnmapSingle: the first descriptor begins where it was asked for. The tool asks
@@ -320,7 +320,7 @@ fn expected_failures_are_faults_of_the_suite() {
     // it has received that, when the answer to its WRITE arrives alone.
     let mut heard = false;
     for _ in 0..LUN_RESETS_MAX {
-        let words = lun_reset(&house);
+        let words = lun_reset(&fixture);
         let failed: Vec<&str> = words.lines().filter(|line| line.contains("CU_ASSERT")).collect();
         assert!(matches!(failed[..], [line] if line.contains("reconnect_succeeded,1")), "{words}");
         let answers = words.matches("LU RESET: TMF response").count();
@@ -332,17 +332,17 @@ fn expected_failures_are_faults_of_the_suite() {
         }
     }
     assert!(heard, "no answer to a reset was heard in {LUN_RESETS_MAX} tries");
-    house.stop();
+    fixture.stop();
 }
 
 #[test]
 fn freed_blocks_of_a_model_disk_are_reported_as_deallocated() {
-    let mut house = Fixture::alone("freed");
+    let mut fixture = Fixture::alone("freed");
     let disk = "[[disk]]\nname = \"d0\"\nkind = \"model\"\nsize = \"1MiB\"\n\
                 latency = \"none\"\n\n[[unit]]\nprovider = \"d0\"\nsanitize = true\n";
-    house.configure(disk, "0 = \"d0\"");
-    house.start();
-    let mut raw = Client::session(house.portal(), "iqn.2024-01.test:freed", IQN).unwrap();
+    fixture.configure(disk, "0 = \"d0\"");
+    fixture.start();
+    let mut raw = Client::session(fixture.portal(), "iqn.2024-01.test:freed", IQN).unwrap();
     raw.must(&[0; 6], 0);
     let mut list = [0; 24];
     (list[1], list[3], list[19]) = (22, 16, 8);
@@ -359,5 +359,5 @@ fn freed_blocks_of_a_model_disk_are_reported_as_deallocated() {
         assert_eq!(ended.status, 0, "{name}: {:02x?}", ended.sense);
         assert_eq!(raw.must(&ask, 24)[20], 1, "deallocated after {name}");
     }
-    house.stop();
+    fixture.stop();
 }

@@ -150,9 +150,9 @@ fn md(path: &Path, at: u64) {
 }
 
 /// An image as another program leaves it.
-fn fill(house: &Fixture, name: &str) {
+fn fill(fixture: &Fixture, name: &str) {
     let bytes = if name == "xfs" { XFS_BYTES } else { BYTES };
-    let path = house.image(&format!("{name}.img"), bytes);
+    let path = fixture.image(&format!("{name}.img"), bytes);
     let at = path.to_str().unwrap();
     match name {
         "ext4" => drop(tool("mkfs.ext4", &["-q", "-F", at], "")),
@@ -172,9 +172,9 @@ fn fill(house: &Fixture, name: &str) {
 }
 
 /// The start and the end of each image that holds something.
-fn contents(house: &Fixture) -> Vec<Vec<u8>> {
+fn contents(fixture: &Fixture) -> Vec<Vec<u8>> {
     let edges = |name: &str| {
-        let file = File::open(house.path(&format!("{name}.img"))).unwrap();
+        let file = File::open(fixture.path(&format!("{name}.img"))).unwrap();
         let mut out = vec![0; 2 * EDGE_BYTES as usize];
         let (start, end) = out.split_at_mut(EDGE_BYTES as usize);
         file.read_exact_at(start, 0).unwrap();
@@ -192,12 +192,12 @@ fn disks(names: &[&str]) -> String {
 const BLANK: [&str; 9] = ["b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8"];
 
 fn everything(name: &str) -> Fixture {
-    let house = Fixture::new(name);
+    let fixture = Fixture::new(name);
     for name in BLANK {
-        house.image(&format!("{name}.img"), BYTES);
+        fixture.image(&format!("{name}.img"), BYTES);
     }
-    HELD.iter().for_each(|(name, _)| fill(&house, name));
-    house
+    HELD.iter().for_each(|(name, _)| fill(&fixture, name));
+    fixture
 }
 
 fn all_disks() -> String {
@@ -206,9 +206,9 @@ fn all_disks() -> String {
 }
 
 /// Runs a command, which must be refused because of a disk's contents.
-fn refuses(house: &Fixture, line: &str, name: &str, holds: &str) {
+fn refuses(fixture: &Fixture, line: &str, name: &str, holds: &str) {
     let words: Vec<&str> = line.split(' ').collect();
-    let said = house.ashlar(&words);
+    let said = fixture.ashlar(&words);
     let all = format!("{}{}", said.out, said.err);
     let asks = format!("--yes-destroy {name}");
     assert!(
@@ -219,16 +219,16 @@ fn refuses(house: &Fixture, line: &str, name: &str, holds: &str) {
 
 #[test]
 fn verbs_report_found_data_and_require_the_provider_name() {
-    let mut house = everything("consent");
-    house.configure(&all_disks(), "");
-    house.start_whole();
+    let mut fixture = everything("consent");
+    fixture.configure(&all_disks(), "");
+    fixture.start_whole();
     // They are smaller than the disks that may be inserted.
-    house.ok(&["mirror", "label", "twice", "b6", "b7"]);
-    house.ok(&["concat", "label", "joined", "b5"]);
-    house.ok(&["raid", "label", "Intel", "v", "RAID1", "b3", "b4"]);
-    let list = house.ok(&["raid", "list"]);
+    fixture.ok(&["mirror", "label", "twice", "b6", "b7"]);
+    fixture.ok(&["concat", "label", "joined", "b5"]);
+    fixture.ok(&["raid", "label", "Intel", "v", "RAID1", "b3", "b4"]);
+    let list = fixture.ok(&["raid", "list"]);
     let array = list.lines().find_map(|l| l.strip_prefix("Geom name: ")).expect("an array");
-    let before = contents(&house);
+    let before = contents(&fixture);
     let lines = VERBS.iter().flat_map(|(.., writes)| match writes {
         Any(lines) => *lines,
         Own => &[],
@@ -239,23 +239,23 @@ fn verbs_report_found_data_and_require_the_provider_name() {
             if name == "gpt" && line.starts_with("part create") {
                 continue;
             }
-            refuses(&house, &line.replace('@', name).replace("ARRAY", array), name, holds);
+            refuses(&fixture, &line.replace('@', name).replace("ARRAY", array), name, holds);
         }
     }
-    assert!(contents(&house) == before, "something was written");
+    assert!(contents(&fixture) == before, "something was written");
     // A dry run.
-    let dry = house.ashlar(&["wipe", "luks"]).ends(0);
+    let dry = fixture.ashlar(&["wipe", "luks"]).ends(0);
     dry.prints(&["LUKS", "nothing was", "--yes-destroy luks"]);
-    assert!(contents(&house) == before, "something was written");
+    assert!(contents(&fixture) == before, "something was written");
     // With its name it is done.
-    house.ok(&["mirror", "label", "x", "b0", "md12", "--yes-destroy", "md12"]);
-    house.assert_alive();
-    house.stop();
+    fixture.ok(&["mirror", "label", "x", "b0", "md12", "--yes-destroy", "md12"]);
+    fixture.assert_alive();
+    fixture.stop();
 }
 
 /// Boot code that ends as a boot sector does.
-fn boot_code(house: &Fixture) -> String {
-    let path = house.path("code");
+fn boot_code(fixture: &Fixture) -> String {
+    let path = fixture.path("code");
     let mut code = vec![0x90; 512];
     code[510..].copy_from_slice(&[0x55, 0xaa]);
     std::fs::write(&path, code).unwrap();
@@ -263,12 +263,12 @@ fn boot_code(house: &Fixture) -> String {
 }
 
 /// Each image in a partition for boot code, 1 MiB from the start of a disk of its own.
-fn within_partitions(house: &Fixture) -> String {
+fn within_partitions(fixture: &Fixture) -> String {
     let mut all = String::new();
     for (name, _) in HELD {
-        let (from, to) = (house.path(&format!("{name}.img")), format!("in-{name}"));
+        let (from, to) = (fixture.path(&format!("{name}.img")), format!("in-{name}"));
         let bytes = std::fs::metadata(&from).unwrap().len();
-        let path = house.image(&format!("{to}.img"), bytes + (4 << 20));
+        let path = fixture.image(&format!("{to}.img"), bytes + (4 << 20));
         let (from, at) = (from.to_str().unwrap(), path.to_str().unwrap());
         let sectors = format!("1:2048:{}", 2048 + bytes / 512 - 1);
         tool("sgdisk", &["-a", "1", "-n", &sectors, "-t", "1:ef02", at], "");
@@ -281,8 +281,8 @@ fn within_partitions(house: &Fixture) -> String {
 }
 
 /// Types `part restore` with a table on its input.
-fn restore(house: &Fixture, words: &[&str]) -> (i32, String) {
-    let mut command = house.command(words);
+fn restore(fixture: &Fixture, words: &[&str]) -> (i32, String) {
+    let mut command = fixture.command(words);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("started");
     // One that refuses at once may not read it.
@@ -295,100 +295,100 @@ fn restore(house: &Fixture, words: &[&str]) -> (i32, String) {
 
 #[test]
 fn partition_verbs_report_data_found_on_provider_or_partition() {
-    let mut house = everything("consent-part");
-    let (boot, within) = (boot_code(&house), within_partitions(&house));
-    house.configure(&format!("{}{within}", all_disks()), "");
-    house.start_whole();
-    let before = contents(&house);
+    let mut fixture = everything("consent-part");
+    let (boot, within) = (boot_code(&fixture), within_partitions(&fixture));
+    fixture.configure(&format!("{}{within}", all_disks()), "");
+    fixture.start_whole();
+    let before = contents(&fixture);
     for (name, holds) in HELD {
         // The type of a partition describes its purpose, not its contents.
         let line = format!("part bootcode in-{name} -p {boot} -i 1");
-        refuses(&house, &line, &format!("in-{name}p1"), holds);
+        refuses(&fixture, &line, &format!("in-{name}p1"), holds);
         let asks = format!("--yes-destroy {name}");
         // With -F a table is overwritten, and nothing else.
         for words in [&["part", "restore", name][..], &["part", "restore", "-F", name]] {
             if name == "gpt" {
                 continue;
             }
-            let (code, said) = restore(&house, words);
+            let (code, said) = restore(&fixture, words);
             let named = said.contains(holds) && said.contains(&asks);
             assert!(code == 4 && named, "{words:?} over {holds}: {code} {said}");
         }
         // All of the providers are looked at before the first is written.
-        let (code, said) = restore(&house, &["part", "restore", "-F", "b0", name]);
+        let (code, said) = restore(&fixture, &["part", "restore", "-F", "b0", name]);
         assert_eq!(code, if name == "gpt" { 0 } else { 4 }, "{name}: {said}");
     }
-    let (code, said) = restore(&house, &["part", "restore", "b1", "gpt"]);
+    let (code, said) = restore(&fixture, &["part", "restore", "b1", "gpt"]);
     assert!(code != 0 && said.contains("-F"), "{said}");
-    let (now, last) = (contents(&house), HELD.len() - 1);
+    let (now, last) = (contents(&fixture), HELD.len() - 1);
     assert!(now[..last] == before[..last], "something was written");
     assert!(now[last] != before[last], "the table gave way");
     // With their names it is done.
-    let (code, said) = restore(&house, &["part", "restore", "xfs", "--yes-destroy", "xfs"]);
+    let (code, said) = restore(&fixture, &["part", "restore", "xfs", "--yes-destroy", "xfs"]);
     assert_eq!(code, 0, "{said}");
     let line = ["part", "bootcode", "in-luks", "-p", &boot, "-i", "1"];
-    house.ok(&[&line[..], &["--yes-destroy", "in-luksp1"]].concat());
-    house.stop();
+    fixture.ok(&[&line[..], &["--yes-destroy", "in-luksp1"]].concat());
+    fixture.stop();
 }
 
 #[test]
 fn protection_reports_found_data_and_requires_the_provider_name() {
-    let mut house = everything("consent-protection");
-    house.configure(&all_disks(), "");
-    house.start_whole();
-    let before = contents(&house);
+    let mut fixture = everything("consent-protection");
+    fixture.configure(&all_disks(), "");
+    fixture.start_whole();
+    let before = contents(&fixture);
     for (name, holds) in HELD {
         let unit = format!("\n[[unit]]\nprovider = \"{name}\"\nprotection = \"type1\"\n");
-        house.configure(&format!("{}{unit}", all_disks()), &format!("0 = \"{name}\""));
-        let plan = house.ashlar(&["plan"]);
+        fixture.configure(&format!("{}{unit}", all_disks()), &format!("0 = \"{name}\""));
+        let plan = fixture.ashlar(&["plan"]);
         let says = plan.out.contains("destroys") && plan.out.contains(holds);
         assert!(plan.code == 6 && says, "{name}: {plan}");
-        let said = house.ashlar(&["apply"]);
+        let said = fixture.ashlar(&["apply"]);
         let asks = said.err.contains(&format!("--yes-destroy {name}"));
         assert!(said.code == 4 && asks, "{name}: {said}");
     }
-    assert!(contents(&house) == before, "something was written");
+    assert!(contents(&fixture) == before, "something was written");
     // A start cannot ask: it leaves the LUN out.
-    house.stop();
+    fixture.stop();
     let unit = "\n[[unit]]\nprovider = \"ext4\"\nprotection = \"type1\"\n";
-    house.configure(&format!("{}{unit}", all_disks()), "0 = \"ext4\"");
-    house.start();
-    house.ashlar(&["status"]).ends(3).prints(&["ext4", "protection information would overwrite"]);
-    assert!(contents(&house) == before, "something was written at a start");
-    house.configure(&all_disks(), "0 = \"ext4\"");
-    house.ok(&["apply"]);
-    house.configure(&format!("{}{unit}", all_disks()), "0 = \"ext4\"");
-    house.ok(&["apply", "--yes-destroy", "ext4"]);
+    fixture.configure(&format!("{}{unit}", all_disks()), "0 = \"ext4\"");
+    fixture.start();
+    fixture.ashlar(&["status"]).ends(3).prints(&["ext4", "protection information would overwrite"]);
+    assert!(contents(&fixture) == before, "something was written at a start");
+    fixture.configure(&all_disks(), "0 = \"ext4\"");
+    fixture.ok(&["apply"]);
+    fixture.configure(&format!("{}{unit}", all_disks()), "0 = \"ext4\"");
+    fixture.ok(&["apply", "--yes-destroy", "ext4"]);
     let soon = Duration::from_secs(60);
-    house.until("its end is protection information", soon, || contents(&house) != before);
+    fixture.until("its end is protection information", soon, || contents(&fixture) != before);
     // Which later starts find.
-    house.stop();
-    house.start_whole();
-    let status = house.ashlar(&["status"]);
+    fixture.stop();
+    fixture.start_whole();
+    let status = fixture.ashlar(&["status"]);
     assert!(!status.out.contains("protection information"), "{status}");
-    house.stop();
+    fixture.stop();
 }
 
 #[test]
 fn replacing_a_file_server_device_over_data_requires_consent() {
-    let mut house = everything("consent-replace");
-    house.image("far.img", BYTES);
+    let mut fixture = everything("consent-replace");
+    fixture.image("far.img", BYTES);
     let server = "\n[[geom]]\nclass = \"fs\"\nname = \"main\"\ncreate = true\n\
                   members = [\"b0\", \"b1\", \"far\"]\ndump_at = \"never\"\n";
     let all = format!("{}{}{server}", disks(&BLANK), file_disk("far", "far.img"));
-    house.configure(&all, "");
-    house.start_whole();
-    house.stop();
+    fixture.configure(&all, "");
+    fixture.start_whole();
+    fixture.stop();
     for (name, holds) in HELD {
         // The device is lost, and another disk has its place.
-        std::fs::copy(house.path(&format!("{name}.img")), house.path("far.img")).unwrap();
-        house.start_whole();
-        refuses(&house, "fs replace main far", "far", holds);
-        refuses(&house, "fs replace main far --force", "far", holds);
-        house.stop();
+        std::fs::copy(fixture.path(&format!("{name}.img")), fixture.path("far.img")).unwrap();
+        fixture.start_whole();
+        refuses(&fixture, "fs replace main far", "far", holds);
+        refuses(&fixture, "fs replace main far --force", "far", holds);
+        fixture.stop();
         let [was, is] = ["far.img", &format!("{name}.img")].map(|file| {
             let mut edges = vec![0; EDGE_BYTES as usize];
-            File::open(house.path(file)).unwrap().read_exact_at(&mut edges, 0).unwrap();
+            File::open(fixture.path(file)).unwrap().read_exact_at(&mut edges, 0).unwrap();
             edges
         });
         assert!(was == is, "{name}: something was written");
@@ -406,10 +406,10 @@ const DECLARED: [(&str, &str); 4] = [
 
 #[test]
 fn plans_report_data_on_members_and_require_the_geom_name() {
-    let mut house = everything("consent-plan");
-    house.configure(&all_disks(), "");
-    house.start_whole();
-    let before = contents(&house);
+    let mut fixture = everything("consent-plan");
+    fixture.configure(&all_disks(), "");
+    fixture.start_whole();
+    let before = contents(&fixture);
     for (class, more) in DECLARED {
         for (name, holds) in HELD {
             for members in [format!("\"{name}\", \"b0\""), format!("\"b0\", \"{name}\"")] {
@@ -417,29 +417,29 @@ fn plans_report_data_on_members_and_require_the_geom_name() {
                     "\n[[geom]]\nclass = \"{class}\"\nname = \"whole\"\n\
                      members = [{members}]\n{more}"
                 );
-                house.configure(&format!("{}{geom}", all_disks()), "");
+                fixture.configure(&format!("{}{geom}", all_disks()), "");
                 let at = format!("{class} over {members}");
-                let plan = house.ashlar(&["plan"]);
+                let plan = fixture.ashlar(&["plan"]);
                 assert!(plan.code == 6 && plan.out.contains("destroys"), "{at}: {plan}");
                 assert!(plan.out.contains(holds), "{at}: {plan}");
-                let said = house.ashlar(&["apply"]);
+                let said = fixture.ashlar(&["apply"]);
                 let asks = said.err.contains("--yes-destroy whole");
                 assert!(said.code == 4 && asks, "{at}: {said}");
             }
         }
     }
-    assert!(contents(&house) == before, "something was written");
+    assert!(contents(&fixture) == before, "something was written");
     // A start does not do it either, and reports the reason.
-    house.stop();
-    house.start_whole();
-    house.ashlar(&["status"]).ends(3).prints(&["create geom whole", "GPT"]);
-    assert!(contents(&house) == before, "something was written at a start");
-    house.stop();
+    fixture.stop();
+    fixture.start_whole();
+    fixture.ashlar(&["status"]).ends(3).prints(&["create geom whole", "GPT"]);
+    assert!(contents(&fixture) == before, "something was written at a start");
+    fixture.stop();
 }
 
 #[test]
 fn reaming_a_file_server_over_data_requires_consent() {
-    let mut house = everything("consent-fs");
+    let mut fixture = everything("consent-fs");
     let server = |first: &str, second: &str| {
         format!(
             "\n[[geom]]\nclass = \"fs\"\nname = \"main\"\nmembers = [\"{first}\", \"{second}\"]\n\
@@ -447,22 +447,22 @@ fn reaming_a_file_server_over_data_requires_consent() {
         )
     };
     for (name, holds) in HELD {
-        house.configure(&format!("{}{}", all_disks(), server("b0", name)), "");
-        house.start_whole();
-        let before = contents(&house);
-        refuses(&house, "fs ream main", name, holds);
-        refuses(&house, "fs ream main --force", name, holds);
-        assert!(contents(&house) == before, "something was written");
-        house.stop();
+        fixture.configure(&format!("{}{}", all_disks(), server("b0", name)), "");
+        fixture.start_whole();
+        let before = contents(&fixture);
+        refuses(&fixture, "fs ream main", name, holds);
+        refuses(&fixture, "fs ream main --force", name, holds);
+        assert!(contents(&fixture) == before, "something was written");
+        fixture.stop();
     }
-    house.configure(&format!("{}{}", all_disks(), server("b0", "ext4")), "");
-    house.start_whole();
-    house.ok(&["fs", "ream", "main", "--yes-destroy", "ext4"]);
+    fixture.configure(&format!("{}{}", all_disks(), server("b0", "ext4")), "");
+    fixture.start_whole();
+    fixture.ok(&["fs", "ream", "main", "--yes-destroy", "ext4"]);
     // The file system made here is recognised, and other verbs refuse to overwrite it.
-    house.ok(&["fs", "halt", "main"]);
-    house.configure(&all_disks(), "");
-    house.ok(&["apply"]);
-    refuses(&house, "mirror label x b1 ext4", "ext4", "file server's WORM");
-    refuses(&house, "part create -s gpt b0", "b0", "cache device of a file server");
-    house.stop();
+    fixture.ok(&["fs", "halt", "main"]);
+    fixture.configure(&all_disks(), "");
+    fixture.ok(&["apply"]);
+    refuses(&fixture, "mirror label x b1 ext4", "ext4", "file server's WORM");
+    refuses(&fixture, "part create -s gpt b0", "b0", "cache device of a file server");
+    fixture.stop();
 }

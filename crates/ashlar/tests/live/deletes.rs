@@ -61,14 +61,14 @@ fn blocks(files: &[PathBuf]) -> u64 {
 }
 
 /// Writes, lets a part of it go in one way, and reads it all back.
-fn lets_go(house: &Fixture, url: &str, unit: &str, files: &[PathBuf], halves: u64, how: &str) {
+fn lets_go(fixture: &Fixture, url: &str, unit: &str, files: &[PathBuf], halves: u64, how: &str) {
     let ((at, len), (from, gone)) = (WRITTEN, GONE);
     qemu_io(url, &[&format!("write -P 7 {at} {len}"), "flush"]).unwrap();
     let full = blocks(files);
     qemu_io(url, &[&format!("{how} {from} {gone}"), "flush"]).unwrap();
     if unit == "d3" {
         assert_eq!(blocks(files), full, "it waits in the queue");
-        house.ok(&["trim", "now", "d3.trim", "--wait"]);
+        fixture.ok(&["trim", "now", "d3.trim", "--wait"]);
     }
     let left = blocks(files);
     let what = format!("{unit}: {how} by {url}: {full} bytes, then {left}");
@@ -81,28 +81,28 @@ fn lets_go(house: &Fixture, url: &str, unit: &str, files: &[PathBuf], halves: u6
 
 #[test]
 fn deleted_blocks_are_freed_in_the_files_below_every_class() {
-    let mut house = Fixture::alone("deletes");
+    let mut fixture = Fixture::alone("deletes");
     let disks: Vec<&str> = STACKS.iter().flat_map(|s| s.disks).copied().collect();
     let file = |disk: &str| format!("{disk}.img");
-    disks.iter().for_each(|d| drop(house.image(&file(d), DISK_BYTES)));
+    disks.iter().for_each(|d| drop(fixture.image(&file(d), DISK_BYTES)));
     let disks: String = disks.iter().map(|d| file_disk(d, &file(d))).collect();
-    house.configure(&disks, "");
-    house.start();
+    fixture.configure(&disks, "");
+    fixture.start();
     for line in STACKS.iter().flat_map(|s| s.made) {
-        house.ok(&line.split(' ').collect::<Vec<_>>());
+        fixture.ok(&line.split(' ').collect::<Vec<_>>());
     }
-    let list = house.ok(&["raid", "list"]);
+    let list = fixture.ok(&["raid", "list"]);
     let volume = list.split_whitespace().find(|w| w.starts_with("raid/") && w.ends_with("/v"));
     let volume = volume.expect("a volume");
-    let whole = || house.ok(&["raid", "status"]).contains("OPTIMAL");
-    house.until("the array is whole", LIMIT, whole);
+    let whole = || fixture.ok(&["raid", "status"]).contains("OPTIMAL");
+    fixture.until("the array is whole", LIMIT, whole);
     let names: Vec<&str> =
         STACKS.iter().map(|s| if s.unit == "raid" { volume } else { s.unit }).collect();
     let nbd = SocketAddr::from(([127, 0, 0, 1], proc::free_port().unwrap()));
     let luns: Vec<String> =
         (0..).zip(&names).map(|(n, name)| format!("{n} = \"{name}\"")).collect();
     let luns = luns.join(", ");
-    house.configure(
+    fixture.configure(
         &format!(
             "{disks}\n[[target]]\ndriver = \"nbd\"\nname = \"shop\"\nlisten = [\"{nbd}\"]\n\n\
              [[access]]\ntarget = \"shop\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
@@ -110,20 +110,20 @@ fn deleted_blocks_are_freed_in_the_files_below_every_class() {
         ),
         &luns,
     );
-    house.ok(&["apply"]);
+    fixture.ok(&["apply"]);
     for ((lun, stack), name) in (0..).zip(STACKS).zip(&names) {
-        let files: Vec<_> = stack.disks.iter().map(|d| house.path(&file(d))).collect();
-        let exports = [house.url(lun), format!("nbd://{nbd}/{name}")];
+        let files: Vec<_> = stack.disks.iter().map(|d| fixture.path(&file(d))).collect();
+        let exports = [fixture.url(lun), format!("nbd://{nbd}/{name}")];
         for url in &exports {
-            lets_go(&house, url, stack.unit, &files, stack.halves, "discard");
+            lets_go(&fixture, url, stack.unit, &files, stack.halves, "discard");
         }
         // QEMU sets UNMAP with it, where deleted blocks read as zeroes.
         if stack.unit != "d3" {
-            lets_go(&house, &exports[0], stack.unit, &files, stack.halves, "write -z -u");
+            lets_go(&fixture, &exports[0], stack.unit, &files, stack.halves, "write -z -u");
         }
     }
-    house.assert_alive();
-    house.stop();
+    fixture.assert_alive();
+    fixture.stop();
 }
 
 /// A loop device over a file; away with it.
@@ -146,16 +146,16 @@ impl Drop for Loop {
 
 #[test]
 fn deleted_blocks_are_freed_below_a_block_device() {
-    let mut house = Fixture::alone("deletes-blockdev");
-    let file = house.image("loop.img", DISK_BYTES);
+    let mut fixture = Fixture::alone("deletes-blockdev");
+    let file = fixture.image("loop.img", DISK_BYTES);
     let Some(device) = Loop::over(&file) else {
         return println!("skipped: no loop device to be had");
     };
     let disk = format!("[[disk]]\nname = \"b0\"\nkind = \"blockdev\"\npath = \"{}\"\n", device.0);
-    house.configure(&disk, "0 = \"b0\"");
-    house.start();
+    fixture.configure(&disk, "0 = \"b0\"");
+    fixture.start();
     for how in ["discard", "write -z -u"] {
-        lets_go(&house, &house.url(0), "b0", std::slice::from_ref(&file), 2, how);
+        lets_go(&fixture, &fixture.url(0), "b0", std::slice::from_ref(&file), 2, how);
     }
-    house.stop();
+    fixture.stop();
 }

@@ -62,8 +62,8 @@ fn command(raw: &mut Client, heard: &AttentionLog, cdb: &[u8], read: u32, data: 
 
 impl Host {
     /// Logs in, registers its number, and writes and reads back without a pause on the first LUNs.
-    pub(crate) fn start(house: &Fixture, number: usize, luns: u8) -> Host {
-        let mut raw = Client::session(house.portal(), &name(HOSTS[number]), IQN).unwrap();
+    pub(crate) fn start(fixture: &Fixture, number: usize, luns: u8) -> Host {
+        let mut raw = Client::session(fixture.portal(), &name(HOSTS[number]), IQN).unwrap();
         let heard = Arc::new(AttentionLog::default());
         for lun in 0..luns {
             raw.lun = lun;
@@ -95,14 +95,14 @@ impl Host {
 
     /// Waits until it has made some more rounds; it has had no unit attention since it was asked
     /// last.
-    pub(crate) fn wait_for_rounds(&self, house: &Fixture, what: &str) {
-        self.works_on(house, what, &[]);
+    pub(crate) fn wait_for_rounds(&self, fixture: &Fixture, what: &str) {
+        self.works_on(fixture, what, &[]);
     }
 
     /// The same, with these unit attentions.
-    pub(crate) fn works_on(&self, house: &Fixture, what: &str, expected: &[(u8, u8)]) {
+    pub(crate) fn works_on(&self, fixture: &Fixture, what: &str, expected: &[(u8, u8)]) {
         let now = self.attentions.rounds.load(Ordering::Acquire);
-        house.until(what, ROUNDS_LIMIT, || {
+        fixture.until(what, ROUNDS_LIMIT, || {
             assert!(!self.thread.is_finished(), "{what}: the host had to stop");
             self.attentions.rounds.load(Ordering::Acquire) - now >= ROUNDS
         });
@@ -141,8 +141,8 @@ const PLAIN: Setup =
     Setup { daemon: "", disk: "d0", size: 16 << 20, target: "", access: ALL, more: "" };
 
 impl Setup {
-    fn text(&self, house: &Fixture) -> String {
-        let image = house.path("d0.img");
+    fn text(&self, fixture: &Fixture) -> String {
+        let image = fixture.path("d0.img");
         let first = format!(
             "[[disk]]\nname = \"{}\"\nkind = \"file\"\npath = {image:?}\n\
              create = true\nsize = {}\n",
@@ -255,22 +255,22 @@ fn edits() -> Vec<(&'static str, Setup, &'static [(u8, u8)])> {
 
 #[test]
 fn edits_fail_no_command_and_lose_no_registration() {
-    let mut house = Fixture::new("edits");
-    house.image("d1.img", 32 << 20);
-    house.configure(&file_disk("d1", "d1.img"), "");
-    house.start();
-    house.ok(&["part", "create", "-s", "gpt", "d1"]);
+    let mut fixture = Fixture::new("edits");
+    fixture.image("d1.img", 32 << 20);
+    fixture.configure(&file_disk("d1", "d1.img"), "");
+    fixture.start();
+    fixture.ok(&["part", "create", "-s", "gpt", "d1"]);
     for size in ["16M", "8M"] {
-        house.ok(&["part", "add", "-t", "linux-data", "-s", size, "d1"]);
+        fixture.ok(&["part", "add", "-t", "linux-data", "-s", size, "d1"]);
     }
-    house.stop();
-    house.write("ashlar.toml", &PLAIN.text(&house));
-    house.start();
-    let hosts: Vec<Host> = (0..HOSTS.len()).map(|n| Host::start(&house, n, 2)).collect();
+    fixture.stop();
+    fixture.write("ashlar.toml", &PLAIN.text(&fixture));
+    fixture.start();
+    let hosts: Vec<Host> = (0..HOSTS.len()).map(|n| Host::start(&fixture, n, 2)).collect();
     let rounds = |what: &str| {
         let now: Vec<u64> =
             hosts.iter().map(|h| h.attentions.rounds.load(Ordering::Acquire)).collect();
-        house.until(what, ROUNDS_LIMIT, || {
+        fixture.until(what, ROUNDS_LIMIT, || {
             let alive = hosts.iter().all(|h| !h.thread.is_finished());
             assert!(alive, "{what}: a host had to stop");
             let made = |(h, was): (&Host, &u64)| h.attentions.rounds.load(Ordering::Acquire) - was;
@@ -284,8 +284,8 @@ fn edits_fail_no_command_and_lose_no_registration() {
         for (way, setup) in [("there", setup), ("back", PLAIN)] {
             let setup = Setup { size, ..setup };
             rounds(what);
-            house.write("ashlar.toml", &setup.text(&house));
-            house.ok(&["apply"]);
+            fixture.write("ashlar.toml", &setup.text(&fixture));
+            fixture.ok(&["apply"]);
             rounds(what);
             for (host, name) in hosts.iter().zip(HOSTS) {
                 let news = std::mem::take(&mut *host.attentions.news.lock().unwrap());
@@ -317,5 +317,5 @@ fn edits_fail_no_command_and_lose_no_registration() {
             assert_eq!(held.get(21), Some(&7), "LUN {lun}: the reservation: {held:02x?}");
         }
     }
-    house.stop();
+    fixture.stop();
 }

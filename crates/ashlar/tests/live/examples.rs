@@ -13,9 +13,9 @@ fn examples() -> PathBuf {
 
 #[test]
 fn each_example_is_accepted_by_plan() {
-    let mut house = Fixture::new("examples");
-    house.configure("", "");
-    house.start();
+    let mut fixture = Fixture::new("examples");
+    fixture.configure("", "");
+    fixture.start();
     // `plan` reads the files that an example names.
     let papers = Papers::new("examples").unwrap();
     papers.authority("ca").unwrap();
@@ -37,16 +37,16 @@ fn each_example_is_accepted_by_plan() {
             for (named, made) in files {
                 text = text.replace(named, papers.file(made).to_str().unwrap());
             }
-            read = house.path(path.file_name().unwrap().to_str().unwrap());
+            read = fixture.path(path.file_name().unwrap().to_str().unwrap());
             std::fs::write(&read, text).unwrap();
         }
         // 6: there are changes, and they can be listed.
-        let plan = house.ashlar(&["plan", read.to_str().unwrap()]).ends(6);
+        let plan = fixture.ashlar(&["plan", read.to_str().unwrap()]).ends(6);
         assert!(plan.out.contains("create "), "{plan}");
         names.push(path);
     }
     assert!(names.len() >= 4, "{names:?}");
-    house.stop();
+    fixture.stop();
 }
 
 /// Configurations of the manual and of the README: blocks of TOML that begin with `# ashlar.toml`.
@@ -76,31 +76,31 @@ fn blocks_of_the_manual() -> Vec<(PathBuf, String)> {
 fn each_configuration_of_the_manual_is_planned() {
     use std::os::unix::fs::PermissionsExt;
 
-    let mut house = Fixture::new("manual");
-    house.configure("", "");
-    house.start();
-    let secret = house.path("chap.secret");
+    let mut fixture = Fixture::new("manual");
+    fixture.configure("", "");
+    fixture.start();
+    let secret = fixture.path("chap.secret");
     std::fs::write(&secret, "correct-horse-battery").unwrap();
     std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
     let blocks = blocks_of_the_manual();
     assert!(blocks.len() >= 3, "{blocks:?}");
     for (page, toml) in blocks {
-        let file = house.path("page.toml");
+        let file = fixture.path("page.toml");
         std::fs::write(&file, toml).unwrap();
-        let plan = house.ashlar(&["plan", file.to_str().unwrap()]);
+        let plan = fixture.ashlar(&["plan", file.to_str().unwrap()]);
         assert_eq!(plan.code, 6, "{}: {plan}", page.display());
     }
-    house.stop();
+    fixture.stop();
 }
 
 /// The listing as FreeBSD's camcontrol prints it, from the talk that CAM was taken from.
 #[test]
 fn sas_and_sata_are_listed_side_by_side() {
-    let mut house = Fixture::new("diversity");
+    let mut fixture = Fixture::new("diversity");
     let text = std::fs::read_to_string(examples().join("unified-diversity.toml")).unwrap();
-    house.configure(&text, "");
-    house.start();
+    fixture.configure(&text, "");
+    fixture.start();
     let want = include_str!("../../../../examples/unified-diversity.txt");
-    assert_eq!(house.ok(&["cam", "devlist", "-v"]), want);
-    house.stop();
+    assert_eq!(fixture.ok(&["cam", "devlist", "-v"]), want);
+    fixture.stop();
 }

@@ -46,97 +46,97 @@ everybody = "glenda"
 dump_at = "never"
 "#;
 
-fn images(house: &Fixture) {
+fn images(fixture: &Fixture) {
     for (name, mib) in [("ssd", 48), ("near", 128), ("far", 128)] {
-        house.image(&format!("{name}.img"), mib << 20);
+        fixture.image(&format!("{name}.img"), mib << 20);
     }
 }
 
 /// The path of the dump that is taken.
-fn dump(house: &Fixture, name: &str) -> String {
-    let said = house.json(&["fs", "dump", name, "--wait"]);
+fn dump(fixture: &Fixture, name: &str) -> String {
+    let said = fixture.json(&["fs", "dump", name, "--wait"]);
     said["answer"]["path"].as_str().expect("a path").to_owned()
 }
 
 /// It is refused with this text.
 #[track_caller]
-fn refuses(house: &Fixture, words: &[&str], text: &str) {
-    let said = house.ashlar(words);
+fn refuses(fixture: &Fixture, words: &[&str], text: &str) {
+    let said = fixture.ashlar(words);
     assert!(said.code != 0, "{said}");
     said.complains(&[text]);
 }
 
 #[test]
 fn verbs_take_effect_and_their_results_survive_a_restart() {
-    let mut house = Fixture::alone("fs-verbs");
-    images(&house);
-    house.configure(&format!("{DISKS}{SERVER}"), "");
-    house.start();
-    house.ashlar(&["fs", "status"]).ends(0).prints(&["main  SERVING", "far (ACTIVE)"]);
-    house.ashlar(&["fs", "ls", "main", "/"]).ends(0).prints(&["adm"]);
-    house.ashlar(&["fs", "newuser", "main", "rob"]).ends(0).prints(&["rob:rob"]);
-    house.ashlar(&["fs", "create", "main", "/lib", "sys", "sys", "775", "d"]).ends(0);
+    let mut fixture = Fixture::alone("fs-verbs");
+    images(&fixture);
+    fixture.configure(&format!("{DISKS}{SERVER}"), "");
+    fixture.start();
+    fixture.ashlar(&["fs", "status"]).ends(0).prints(&["main  SERVING", "far (ACTIVE)"]);
+    fixture.ashlar(&["fs", "ls", "main", "/"]).ends(0).prints(&["adm"]);
+    fixture.ashlar(&["fs", "newuser", "main", "rob"]).ends(0).prints(&["rob:rob"]);
+    fixture.ashlar(&["fs", "create", "main", "/lib", "sys", "sys", "775", "d"]).ends(0);
     // A dump, a change, the difference, and back.
-    let first = dump(&house, "main");
-    house.ashlar(&["fs", "newuser", "main", "ken"]).ends(0);
-    house.ashlar(&["fs", "diff", "main", "/adm/users"]).ends(0).prints(&["+1", "ken:ken"]);
+    let first = dump(&fixture, "main");
+    fixture.ashlar(&["fs", "newuser", "main", "ken"]).ends(0);
+    fixture.ashlar(&["fs", "diff", "main", "/adm/users"]).ends(0).prints(&["+1", "ken:ken"]);
     let old = format!("{first}/adm/users");
-    house.ashlar(&["fs", "history", "main", "/adm/users"]).ends(0).prints(&[&old, "/adm/users "]);
-    house.ashlar(&["fs", "history", "main", "/adm/users", "-D"]).ends(0).prints(&["ken:ken"]);
+    fixture.ashlar(&["fs", "history", "main", "/adm/users"]).ends(0).prints(&[&old, "/adm/users "]);
+    fixture.ashlar(&["fs", "history", "main", "/adm/users", "-D"]).ends(0).prints(&["ken:ken"]);
     let late = ["fs", "history", "main", "/adm/users", "--since", "29991231"];
-    let late = house.ashlar(&late).ends(0);
+    let late = fixture.ashlar(&late).ends(0);
     assert!(late.out.contains("/adm/users ") && !late.out.contains(&old), "{late}");
     let back = ["fs", "yesterday", "main", "/adm/users", "--date", "last", "--copy"];
-    house.ashlar(&back).ends(0).prints(&[&old, "as it was then"]);
-    house.ashlar(&["fs", "diff", "main", "/adm/users"]).ends(0).prints(&["no difference"]);
-    refuses(&house, &["fs", "yesterday", "main", "/adm/users"], "no dump is that old");
-    house.ashlar(&["fs", "users", "main"]).ends(0).prints(&["rob"]);
-    let second = dump(&house, "main");
+    fixture.ashlar(&back).ends(0).prints(&[&old, "as it was then"]);
+    fixture.ashlar(&["fs", "diff", "main", "/adm/users"]).ends(0).prints(&["no difference"]);
+    refuses(&fixture, &["fs", "yesterday", "main", "/adm/users"], "no dump is that old");
+    fixture.ashlar(&["fs", "users", "main"]).ends(0).prints(&["rob"]);
+    let second = dump(&fixture, "main");
     assert_eq!(second, format!("{first}1"), "the second dump of a day");
     for words in
         [&["fs", "check", "main", "--rdall"][..], &["fs", "check", "main", "--dump", "all"]]
     {
-        let found = house.json(words);
+        let found = fixture.json(words);
         assert_eq!(found["answer"]["faults"], 0, "{found}");
     }
-    house
+    fixture
         .ashlar(&["fs", "statw", "main"])
         .ends(0)
         .prints(&["near", "far", "lag", "read ms", " dump,"]);
-    house.ashlar(&["fs", "stats", "main"]).ends(0).prints(&["1000 s", "requests/s"]);
-    house.ashlar(&["fs", "copying", "main", "off"]).ends(0).prints(&["nothing is copied"]);
-    house.ashlar(&["fs", "statw", "main"]).ends(0).prints(&["fs copying main on"]);
-    house.ashlar(&["fs", "copying", "main", "on"]).ends(0);
-    house.ashlar(&["fs", "allow", "main", "rob"]).ends(0).prints(&["rob may do everything"]);
-    refuses(&house, &["fs", "allow", "main", "nobody"], "there is no user nobody");
-    house.ashlar(&["fs", "disallow", "main"]).ends(0);
-    house.ashlar(&["fs", "create", "main", "/lib/t", "sys", "sys", "644", "t"]).ends(0);
-    house
+    fixture.ashlar(&["fs", "stats", "main"]).ends(0).prints(&["1000 s", "requests/s"]);
+    fixture.ashlar(&["fs", "copying", "main", "off"]).ends(0).prints(&["nothing is copied"]);
+    fixture.ashlar(&["fs", "statw", "main"]).ends(0).prints(&["fs copying main on"]);
+    fixture.ashlar(&["fs", "copying", "main", "on"]).ends(0);
+    fixture.ashlar(&["fs", "allow", "main", "rob"]).ends(0).prints(&["rob may do everything"]);
+    refuses(&fixture, &["fs", "allow", "main", "nobody"], "there is no user nobody");
+    fixture.ashlar(&["fs", "disallow", "main"]).ends(0);
+    fixture.ashlar(&["fs", "create", "main", "/lib/t", "sys", "sys", "644", "t"]).ends(0);
+    fixture
         .ashlar(&["fs", "check", "main", "--pfile", "--pdir"])
         .ends(0)
         .prints(&["/lib/t\n", "/adm\n"]);
-    house.ashlar(&["fs", "check", "main", "--rtmp"]).ends(0).prints(&["/lib/t is removed"]);
+    fixture.ashlar(&["fs", "check", "main", "--rtmp"]).ends(0).prints(&["/lib/t is removed"]);
     // A cache device that grew is used without a restart.
-    let cache = fs::File::options().write(true).open(house.path("ssd.img")).unwrap();
+    let cache = fs::File::options().write(true).open(fixture.path("ssd.img")).unwrap();
     cache.set_len(96 << 20).unwrap();
-    house.ok(&["geom", "disk", "resize", "name=ssd"]);
-    house.until("the cache device is larger", SOON, || {
-        house.json(&["fs", "grow", "main"])["answer"]["slots"].as_u64() > Some(5000)
+    fixture.ok(&["geom", "disk", "resize", "name=ssd"]);
+    fixture.until("the cache device is larger", SOON, || {
+        fixture.json(&["fs", "grow", "main"])["answer"]["slots"].as_u64() > Some(5000)
     });
-    house.ashlar(&["fs", "printconf", "main"]).ends(0).prints(&["c\"ssd\"{\"near\"\"far\"}"]);
+    fixture.ashlar(&["fs", "printconf", "main"]).ends(0).prints(&["c\"ssd\"{\"near\"\"far\"}"]);
     // Each refusal names the problem and the command to type.
     refuses(
-        &house,
+        &fixture,
         &["fs", "remove", "main", &format!("{first}/adm/users")],
         "dumps cannot be changed",
     );
-    refuses(&house, &["fs", "remove", "main", "/adm"], "not empty");
-    refuses(&house, &["fs", "cat", "main", "/nowhere"], "file not found");
-    refuses(&house, &["fs", "check", "main", "--dump", "1999/0101"], "fs dumps main");
-    refuses(&house, &["fs", "ream", "main"], "fs halt main");
-    refuses(&house, &["fs", "dump", "other"], "fs status");
+    refuses(&fixture, &["fs", "remove", "main", "/adm"], "not empty");
+    refuses(&fixture, &["fs", "cat", "main", "/nowhere"], "file not found");
+    refuses(&fixture, &["fs", "check", "main", "--dump", "1999/0101"], "fs dumps main");
+    refuses(&fixture, &["fs", "ream", "main"], "fs halt main");
+    refuses(&fixture, &["fs", "dump", "other"], "fs status");
     // The same words on the console's socket.
-    let mut console = UnixStream::connect(house.path("cons")).unwrap();
+    let mut console = UnixStream::connect(fixture.path("cons")).unwrap();
     console.set_read_timeout(Some(SOON)).unwrap();
     console.write_all(b"ls /\nsync\nfrob\ncreate '/lib/a b' sys sys 644\n").unwrap();
     let mut heard = String::new();
@@ -150,154 +150,154 @@ fn verbs_take_effect_and_their_results_survive_a_restart() {
     }
     drop(console);
     // Killed, and stopped in order: nothing that was durable is lost, no dump changes.
-    house.ashlar(&["fs", "sync", "main"]).ends(0);
-    let users = house.ok(&["fs", "cat", "main", &old]);
+    fixture.ashlar(&["fs", "sync", "main"]).ends(0);
+    let users = fixture.ok(&["fs", "cat", "main", &old]);
     for kill in [true, false] {
         match kill {
-            true => house.kill(),
-            false => house.stop(),
+            true => fixture.kill(),
+            false => fixture.stop(),
         }
-        house.start();
-        house.ashlar(&["fs", "ls", "main", "/lib"]).ends(0).prints(&["a b"]);
-        assert_eq!(house.ok(&["fs", "cat", "main", &old]), users);
-        let found = house.json(&["fs", "check", "main", "--rdall"]);
+        fixture.start();
+        fixture.ashlar(&["fs", "ls", "main", "/lib"]).ends(0).prints(&["a b"]);
+        assert_eq!(fixture.ok(&["fs", "cat", "main", &old]), users);
+        let found = fixture.json(&["fs", "check", "main", "--rdall"]);
         assert_eq!(found["answer"]["faults"], 0, "{found}");
     }
     // Halted: it reports that, refuses, and starts again.
-    house.ashlar(&["fs", "halt", "main"]).ends(0).prints(&["all is durable"]);
-    house.ashlar(&["status"]).ends(3).prints(&["fs start main"]);
-    refuses(&house, &["fs", "ls", "main", "/"], "fs start main");
+    fixture.ashlar(&["fs", "halt", "main"]).ends(0).prints(&["all is durable"]);
+    fixture.ashlar(&["status"]).ends(3).prints(&["fs start main"]);
+    refuses(&fixture, &["fs", "ls", "main", "/"], "fs start main");
     let asks = ["near holds device of a file server's WORM", "--yes-destroy near"];
-    house.ashlar(&["fs", "ream", "main"]).ends(4).complains(&asks);
-    house.ashlar(&["fs", "start", "main"]).ends(0);
+    fixture.ashlar(&["fs", "ream", "main"]).ends(4).complains(&asks);
+    fixture.ashlar(&["fs", "start", "main"]).ends(0);
     // Changed by a plan it is made again over its data; removed from the configuration it releases
     // its disks.
-    house.configure(&format!("{DISKS}{}", SERVER.replace("never", "03:00")), "");
-    house.ashlar(&["apply"]).ends(0);
-    house.ashlar(&["fs", "list", "main"]).ends(0).prints(&["03:00:00"]);
-    house.ashlar(&["fs", "ls", "main", "/lib"]).ends(0).prints(&["a b"]);
-    house.configure(DISKS, "");
-    house.ashlar(&["apply"]).ends(0);
-    refuses(&house, &["fs", "ls", "main", "/lib"], "there is no file server main");
+    fixture.configure(&format!("{DISKS}{}", SERVER.replace("never", "03:00")), "");
+    fixture.ashlar(&["apply"]).ends(0);
+    fixture.ashlar(&["fs", "list", "main"]).ends(0).prints(&["03:00:00"]);
+    fixture.ashlar(&["fs", "ls", "main", "/lib"]).ends(0).prints(&["a b"]);
+    fixture.configure(DISKS, "");
+    fixture.ashlar(&["apply"]).ends(0);
+    refuses(&fixture, &["fs", "ls", "main", "/lib"], "there is no file server main");
     let settings = "settings = \"\"\"\nfilsys main c'ssd'{'near''far'}\ndumpctl no\n\"\"\"\n";
     let lines = SERVER.replace("members = [\"ssd\", \"near\", \"far\"]\n", settings);
     let lines = lines.replace("dump_at = \"never\"\n", "");
-    house.configure(&format!("{DISKS}{lines}"), "");
-    house.ashlar(&["apply"]).ends(0);
-    house.ashlar(&["fs", "ls", "main", "/lib"]).ends(0).prints(&["a b"]);
-    house.configure(&format!("{DISKS}{SERVER}"), "");
-    house.ashlar(&["apply"]).ends(0);
+    fixture.configure(&format!("{DISKS}{lines}"), "");
+    fixture.ashlar(&["apply"]).ends(0);
+    fixture.ashlar(&["fs", "ls", "main", "/lib"]).ends(0).prints(&["a b"]);
+    fixture.configure(&format!("{DISKS}{SERVER}"), "");
+    fixture.ashlar(&["apply"]).ends(0);
     // The cache device is lost: the WORM has everything except the changes after the last dump.
-    house.ashlar(&["fs", "create", "main", "/later", "sys", "sys", "644"]).ends(0);
-    house.stop();
-    house.image("ssd.img", 48 << 20);
-    fs::File::options().write(true).open(house.path("ssd.img")).unwrap().set_len(0).unwrap();
-    house.image("ssd.img", 48 << 20);
-    house.start();
-    house.ashlar(&["status"]).ends(3).prints(&["blank", "fs recover main"]);
-    house.ashlar(&["fs", "recover", "main"]).ends(0).prints(&[&second]);
-    assert_eq!(house.ok(&["fs", "cat", "main", &old]), users);
-    refuses(&house, &["fs", "cat", "main", "/later"], "file not found");
-    let found = house.json(&["fs", "check", "main", "--rdall", "--dump", "all"]);
+    fixture.ashlar(&["fs", "create", "main", "/later", "sys", "sys", "644"]).ends(0);
+    fixture.stop();
+    fixture.image("ssd.img", 48 << 20);
+    fs::File::options().write(true).open(fixture.path("ssd.img")).unwrap().set_len(0).unwrap();
+    fixture.image("ssd.img", 48 << 20);
+    fixture.start();
+    fixture.ashlar(&["status"]).ends(3).prints(&["blank", "fs recover main"]);
+    fixture.ashlar(&["fs", "recover", "main"]).ends(0).prints(&[&second]);
+    assert_eq!(fixture.ok(&["fs", "cat", "main", &old]), users);
+    refuses(&fixture, &["fs", "cat", "main", "/later"], "file not found");
+    let found = fixture.json(&["fs", "check", "main", "--rdall", "--dump", "all"]);
     assert_eq!(found["answer"]["faults"], 0, "{found}");
     assert_eq!(found["answer"]["checked"].as_array().map(Vec::len), Some(2));
     // Back to the first dump; the second one stays.
-    house.ashlar(&["fs", "halt", "main"]).ends(0);
+    fixture.ashlar(&["fs", "halt", "main"]).ends(0);
     let back = ["fs", "recover", "main", "--force", "--dump"];
-    refuses(&house, &[&back[..], &["1999/0101"]].concat(), "the WORM has 2, from");
+    refuses(&fixture, &[&back[..], &["1999/0101"]].concat(), "the WORM has 2, from");
     let date = first.trim_start_matches("/dump/");
-    house.ashlar(&[&back[..], &[date]].concat()).ends(0).prints(&[&first]);
-    assert_eq!(house.ok(&["fs", "cat", "main", "/adm/users"]), users);
+    fixture.ashlar(&[&back[..], &[date]].concat()).ends(0).prints(&[&first]);
+    assert_eq!(fixture.ok(&["fs", "cat", "main", "/adm/users"]), users);
     let later = second.trim_start_matches("/dump/");
-    house.ashlar(&["fs", "dumps", "main"]).ends(0).prints(&[date, later]);
-    house.stop();
+    fixture.ashlar(&["fs", "dumps", "main"]).ends(0).prints(&[date, later]);
+    fixture.stop();
 }
 
 /// `create` makes no other file system where one was served; on disks that forget it makes one at
 /// every start.
 #[test]
 fn create_makes_a_second_file_system_only_on_volatile_disks() {
-    let mut house = Fixture::alone("fs-created");
-    images(&house);
-    house.configure(&format!("{DISKS}{SERVER}"), "");
-    house.start();
-    house.ashlar(&["fs", "status"]).ends(0).prints(&["main  SERVING"]);
-    house.stop();
+    let mut fixture = Fixture::alone("fs-created");
+    images(&fixture);
+    fixture.configure(&format!("{DISKS}{SERVER}"), "");
+    fixture.start();
+    fixture.ashlar(&["fs", "status"]).ends(0).prints(&["main  SERVING"]);
+    fixture.stop();
     for name in ["ssd", "near", "far"] {
-        fs::remove_file(house.path(&format!("{name}.img"))).expect("removed");
+        fs::remove_file(fixture.path(&format!("{name}.img"))).expect("removed");
     }
-    images(&house);
-    house.start();
-    house.ashlar(&["status"]).prints(&["was served here before", "ashlar fs ream main"]);
-    house.stop();
-    // One house at a time.
-    drop(house);
+    images(&fixture);
+    fixture.start();
+    fixture.ashlar(&["status"]).prints(&["was served here before", "ashlar fs ream main"]);
+    fixture.stop();
+    // One fixture at a time.
+    drop(fixture);
 
-    let mut house = Fixture::alone("fs-forgets");
+    let mut fixture = Fixture::alone("fs-forgets");
     let memory =
         |name: &str| format!("[[disk]]\nname = \"{name}\"\nkind = \"memory\"\nsize = \"64MiB\"\n");
     let disks: String = ["ssd", "near", "far"].map(memory).concat();
-    house.configure(&format!("{disks}{SERVER}"), "");
+    fixture.configure(&format!("{disks}{SERVER}"), "");
     for _ in 0..2 {
-        house.start();
-        house.ashlar(&["fs", "status"]).ends(0).prints(&["main  SERVING"]);
-        house.stop();
+        fixture.start();
+        fixture.ashlar(&["fs", "status"]).ends(0).prints(&["main  SERVING"]);
+        fixture.stop();
     }
 }
 
 #[test]
 fn check_repairs_damage_and_changes_no_dump() {
-    let mut house = Fixture::alone("fs-mend");
-    images(&house);
-    house.configure(&format!("{DISKS}{SERVER}"), "");
-    house.start();
+    let mut fixture = Fixture::alone("fs-mend");
+    images(&fixture);
+    fixture.configure(&format!("{DISKS}{SERVER}"), "");
+    fixture.start();
     for (path, more) in [("/tmp", &["d"][..]), ("/tmp/x", &[])] {
         let words = ["fs", "create", "main", path, "sys", "sys", "775"];
-        house.ashlar(&[&words[..], more].concat()).ends(0);
+        fixture.ashlar(&[&words[..], more].concat()).ends(0);
     }
-    dump(&house, "main");
-    let faults = || house.json(&["fs", "check", "main"])["answer"]["faults"].take();
+    dump(&fixture, "main");
+    let faults = || fixture.json(&["fs", "check", "main"])["answer"]["faults"].take();
     assert_eq!(faults(), 0);
     // A directory is forgotten: its files are in no directory.
-    house.ashlar(&["fs", "clri", "main", "/tmp"]).ends(0).prints(&["1 removed"]);
-    refuses(&house, &["fs", "ls", "main", "/tmp"], "file not found");
+    fixture.ashlar(&["fs", "clri", "main", "/tmp"]).ends(0).prints(&["1 removed"]);
+    refuses(&fixture, &["fs", "ls", "main", "/tmp"], "file not found");
     assert_ne!(faults(), 0);
-    let mended = house.ashlar(&["fs", "check", "main", "--fix"]).ends(0);
+    let mended = fixture.ashlar(&["fs", "check", "main", "--fix"]).ends(0);
     mended.prints(&["mended: file ", "/lost+found/file.", "no faults"]);
-    house.ashlar(&["fs", "ls", "main", "/lost+found"]).ends(0).prints(&["file."]);
+    fixture.ashlar(&["fs", "ls", "main", "/lost+found"]).ends(0).prints(&["file."]);
     assert_eq!(faults(), 0);
     // A block becomes a hole, and is a block again.
-    let users = house.ok(&["fs", "cat", "main", "/adm/users"]);
-    let list = house.json(&["fs", "clean", "main", "/adm/users"]);
+    let users = fixture.ok(&["fs", "cat", "main", "/adm/users"]);
+    let list = fixture.json(&["fs", "clean", "main", "/adm/users"]);
     let addr = list["answer"]["blocks"][0][1].to_string();
     let clean = ["fs", "clean", "main", "/adm/users", "--block", "0"];
-    house.ashlar(&clean).ends(0).prints(&["block 0 is 0, was", &addr]);
-    assert_ne!(house.ok(&["fs", "cat", "main", "/adm/users"]), users);
-    house.ashlar(&[&clean[..], &["--address", &addr]].concat()).ends(0);
-    assert_eq!(house.ok(&["fs", "cat", "main", "/adm/users"]), users);
-    refuses(&house, &[&clean[..], &["--address", "99999999"]].concat(), "never written");
-    refuses(&house, &["fs", "clean", "main", "/adm/users", "--block", "9"], "no such block");
-    refuses(&house, &["fs", "check", "main", "--fix", "--dump", "last"], "never changed");
-    house.ashlar(&["fs", "duallow", "main", "glenda"]).ends(0).prints(&["glenda may read"]);
-    refuses(&house, &["fs", "duallow", "main", "nobody"], "there is no user nobody");
-    house.ashlar(&["fs", "duallow", "main", "none"]).ends(0);
-    let all = house.json(&["fs", "check", "main", "--rdall", "--dump", "all"]);
+    fixture.ashlar(&clean).ends(0).prints(&["block 0 is 0, was", &addr]);
+    assert_ne!(fixture.ok(&["fs", "cat", "main", "/adm/users"]), users);
+    fixture.ashlar(&[&clean[..], &["--address", &addr]].concat()).ends(0);
+    assert_eq!(fixture.ok(&["fs", "cat", "main", "/adm/users"]), users);
+    refuses(&fixture, &[&clean[..], &["--address", "99999999"]].concat(), "never written");
+    refuses(&fixture, &["fs", "clean", "main", "/adm/users", "--block", "9"], "no such block");
+    refuses(&fixture, &["fs", "check", "main", "--fix", "--dump", "last"], "never changed");
+    fixture.ashlar(&["fs", "duallow", "main", "glenda"]).ends(0).prints(&["glenda may read"]);
+    refuses(&fixture, &["fs", "duallow", "main", "nobody"], "there is no user nobody");
+    fixture.ashlar(&["fs", "duallow", "main", "none"]).ends(0);
+    let all = fixture.json(&["fs", "check", "main", "--rdall", "--dump", "all"]);
     assert_eq!(all["answer"]["faults"], 0, "{all}");
     assert_eq!(faults(), 0);
-    house.stop();
+    fixture.stop();
 }
 
 #[test]
 fn file_and_its_dumped_version_are_exported_as_luns() {
-    let mut house = Fixture::alone("fs-lun");
-    images(&house);
-    house.configure(&format!("{DISKS}{SERVER}"), "");
-    house.start();
-    house.ashlar(&["fs", "create", "main", "/images", "sys", "sys", "775", "d"]).ends(0);
-    house.ashlar(&["fs", "disk", "main", "/images/vm0", "--size", "12MiB"]).ends(0);
+    let mut fixture = Fixture::alone("fs-lun");
+    images(&fixture);
+    fixture.configure(&format!("{DISKS}{SERVER}"), "");
+    fixture.start();
+    fixture.ashlar(&["fs", "create", "main", "/images", "sys", "sys", "775", "d"]).ends(0);
+    fixture.ashlar(&["fs", "disk", "main", "/images/vm0", "--size", "12MiB"]).ends(0);
     let server = SERVER.replace("dump_at", "disks = { vm0 = \"/images/vm0\" }\ndump_at");
-    house.configure(&format!("{DISKS}{server}"), "0 = \"vm0\"");
-    house.ashlar(&["apply"]).ends(0);
+    fixture.configure(&format!("{DISKS}{server}"), "0 = \"vm0\"");
+    fixture.ashlar(&["apply"]).ends(0);
     let bytes = |seed: u64| -> Vec<u8> {
         let mut value = seed;
         let words = (0..(12 << 20) / 8).map(|_| {
@@ -307,65 +307,65 @@ fn file_and_its_dumped_version_are_exported_as_luns() {
         words.flat_map(u64::to_le_bytes).collect()
     };
     let raw = ["-f", "raw", "-O", "raw"];
-    let write = |house: &Fixture, seed: u64| {
-        let from = house.path(&format!("{seed}.img"));
+    let write = |fixture: &Fixture, seed: u64| {
+        let from = fixture.path(&format!("{seed}.img"));
         fs::write(&from, bytes(seed)).unwrap();
-        let (from, url) = (from.to_str().unwrap().to_owned(), house.url(0));
+        let (from, url) = (from.to_str().unwrap().to_owned(), fixture.url(0));
         tool("qemu-img", &[&["convert", "-n"][..], &raw, &[&from, &url]].concat(), "");
     };
-    let holds = |house: &Fixture, lun: u64, seed: u64| {
-        let from = house.path(&format!("{seed}.img"));
-        let url = house.url(lun);
+    let holds = |fixture: &Fixture, lun: u64, seed: u64| {
+        let from = fixture.path(&format!("{seed}.img"));
+        let url = fixture.url(lun);
         tool("qemu-img", &["compare", "-f", "raw", "-F", "raw", from.to_str().unwrap(), &url], "");
     };
-    write(&house, 1);
-    let then = dump(&house, "main");
-    write(&house, 2);
-    holds(&house, 0, 2);
+    write(&fixture, 1);
+    let then = dump(&fixture, "main");
+    write(&fixture, 2);
+    holds(&fixture, 0, 2);
     let old = format!("old = \"{then}/images/vm0\"");
     let both = server.replace("/images/vm0\" }", &format!("/images/vm0\", {old} }}"));
     let unit = "[[unit]]\nprovider = \"old\"\nread_only = true\n";
-    house.configure(&format!("{DISKS}{both}{unit}"), "0 = \"vm0\", 1 = \"old\"");
-    house.ashlar(&["plan"]).prints(&["change geom main (fs)"]).lacks(&["remove", "disruptive"]);
-    house.ashlar(&["apply"]).ends(0);
-    house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
-    holds(&house, 0, 2);
-    holds(&house, 1, 1);
-    house.stop();
-    house.start();
-    holds(&house, 0, 2);
-    holds(&house, 1, 1);
-    house.kill();
-    house.start();
-    holds(&house, 0, 2);
-    holds(&house, 1, 1);
-    house.stop();
+    fixture.configure(&format!("{DISKS}{both}{unit}"), "0 = \"vm0\", 1 = \"old\"");
+    fixture.ashlar(&["plan"]).prints(&["change geom main (fs)"]).lacks(&["remove", "disruptive"]);
+    fixture.ashlar(&["apply"]).ends(0);
+    fixture.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
+    holds(&fixture, 0, 2);
+    holds(&fixture, 1, 1);
+    fixture.stop();
+    fixture.start();
+    holds(&fixture, 0, 2);
+    holds(&fixture, 1, 1);
+    fixture.kill();
+    fixture.start();
+    holds(&fixture, 0, 2);
+    holds(&fixture, 1, 1);
+    fixture.stop();
 }
 
 #[test]
 fn missing_file_of_a_disk_is_awaited_and_its_removal_is_reported() {
-    let mut house = Fixture::alone("fs-disk");
-    images(&house);
+    let mut fixture = Fixture::alone("fs-disk");
+    images(&fixture);
     let server = SERVER.replace("dump_at", "disks = { vm0 = \"/images/vm0\" }\ndump_at");
-    house.configure(&format!("{DISKS}{server}"), "0 = \"vm0\"");
-    house.start();
-    wait_for_status(&house, &["disk vm0 is missing: /images/vm0: file not found"]);
-    house.ashlar(&["fs", "create", "main", "/images", "sys", "sys", "775", "d"]).ends(0);
+    fixture.configure(&format!("{DISKS}{server}"), "0 = \"vm0\"");
+    fixture.start();
+    wait_for_status(&fixture, &["disk vm0 is missing: /images/vm0: file not found"]);
+    fixture.ashlar(&["fs", "create", "main", "/images", "sys", "sys", "775", "d"]).ends(0);
     let advised = ["fs", "disk", "main", "/images/vm0", "--as", "vm0", "--size", "12MiB"];
-    wait_for_status(&house, &[&format!("`ashlar {} SIZE`", advised[..7].join(" "))]);
-    house.ashlar(&advised).ends(0);
-    wait_for_status(&house, &["state: OK"]);
-    house.ok(&["list", "luns", "vm0"]);
-    dump(&house, "main");
-    house.ashlar(&["fs", "undisk", "main", "vm0"]).ends(0);
-    house.ashlar(&["fs", "remove", "main", "/images/vm0"]).ends(0);
-    house.ashlar(&advised).ends(0);
+    wait_for_status(&fixture, &[&format!("`ashlar {} SIZE`", advised[..7].join(" "))]);
+    fixture.ashlar(&advised).ends(0);
+    wait_for_status(&fixture, &["state: OK"]);
+    fixture.ok(&["list", "luns", "vm0"]);
+    dump(&fixture, "main");
+    fixture.ashlar(&["fs", "undisk", "main", "vm0"]).ends(0);
+    fixture.ashlar(&["fs", "remove", "main", "/images/vm0"]).ends(0);
+    fixture.ashlar(&advised).ends(0);
     let back = ["fs", "yesterday", "main", "/images/vm0", "--date", "last", "--copy"];
-    refuses(&house, &back, "it is the disk vm0");
-    house.ashlar(&["fs", "remove", "main", "/images/vm0"]).ends(0);
+    refuses(&fixture, &back, "it is the disk vm0");
+    fixture.ashlar(&["fs", "remove", "main", "/images/vm0"]).ends(0);
     let removed = "disk vm0: /images/vm0 was removed while it is used";
-    wait_for_status(&house, &["state: FAILED", removed]);
-    house.stop();
+    wait_for_status(&fixture, &["state: FAILED", removed]);
+    fixture.stop();
 }
 
 /// A pair of interfaces with shelves at the far end, in a namespace.
@@ -393,12 +393,12 @@ impl Shelves {
         Shelves { near: here, far: there, space }
     }
 
-    fn shelf(&self, house: &Fixture, shelf: &str, slot: &str) -> Proc {
-        let file: PathBuf = house.path(&format!("e{shelf}.{slot}"));
+    fn shelf(&self, fixture: &Fixture, shelf: &str, slot: &str) -> Proc {
+        let file: PathBuf = fixture.path(&format!("e{shelf}.{slot}"));
         let mut command = Command::new(proc::tool("ip").unwrap());
         command.args(["netns", "exec", &self.space]).arg(proc::tool("vblade").unwrap());
         command.args(["-b", "16", shelf, slot, &self.far]).arg(&file);
-        Proc::start("vblade", &mut command, &house.path("vblade.log")).unwrap()
+        Proc::start("vblade", &mut command, &fixture.path("vblade.log")).unwrap()
     }
 }
 
@@ -433,15 +433,15 @@ impl Drop for Wire {
 #[test]
 fn console_is_used_over_ethernet() {
     const DATA: u8 = 3;
-    let mut house = Fixture::alone("fs-cec");
-    images(&house);
+    let mut fixture = Fixture::alone("fs-cec");
+    images(&fixture);
     let wire = Wire::new();
     let console = format!("console = [\"ether:{}\"]", wire.0);
     let server = SERVER.replace("console = [\"unix:{here}/cons\"]", &console);
-    house.configure(&format!("{DISKS}{server}"), "");
-    house.start();
-    house.until("it listens on the wire", SOON, || {
-        house.ashlar(&["fs", "list", "main"]).out.contains(&format!("ether:{}", wire.0))
+    fixture.configure(&format!("{DISKS}{server}"), "");
+    fixture.start();
+    fixture.until("it listens on the wire", SOON, || {
+        fixture.ashlar(&["fs", "list", "main"]).out.contains(&format!("ether:{}", wire.0))
     });
     let config = Config { port: PortChoice::Poll, ..Config::default() };
     let reactor = Reactor::start(config).unwrap();
@@ -487,18 +487,18 @@ fn console_is_used_over_ethernet() {
     hear(DATA, "rob:rob");
     send(server, DATA, 2, b"frob\r");
     hear(DATA, "no command `frob`");
-    house.ashlar(&["fs", "users", "main"]).ends(0).prints(&["rob"]);
+    fixture.ashlar(&["fs", "users", "main"]).ends(0).prints(&["rob"]);
     // Halted, it does not listen; started, it asks a client that types to begin anew.
-    house.ashlar(&["fs", "halt", "main"]).ends(0);
-    house.ashlar(&["fs", "start", "main"]).ends(0);
+    fixture.ashlar(&["fs", "halt", "main"]).ends(0);
+    fixture.ashlar(&["fs", "start", "main"]).ends(0);
     send(server, DATA, 3, b"who\r");
     hear(6, "-1 main");
-    house.stop();
+    fixture.stop();
     let gone = DISKS.to_owned() + &SERVER.replace("unix:{here}/cons", "ether:nowhere0");
-    house.configure(&gone, "");
-    house.start();
-    house.ashlar(&["status"]).ends(3).prints(&["nowhere0", "ip link"]);
-    house.stop();
+    fixture.configure(&gone, "");
+    fixture.start();
+    fixture.ashlar(&["status"]).ends(3).prints(&["nowhere0", "ip link"]);
+    fixture.stop();
 }
 
 /// The section of a server on shelves, with these lines of its own.

@@ -20,10 +20,10 @@ fn free_address() -> SocketAddr {
 }
 
 /// Disks on new files of so many MiB.
-fn disks(house: &Fixture, all: &[(&str, u64)]) -> String {
+fn disks(fixture: &Fixture, all: &[(&str, u64)]) -> String {
     let made = all.iter().map(|(name, mib)| {
         let file = format!("{name}.img");
-        house.image(&file, mib << 20);
+        fixture.image(&file, mib << 20);
         file_disk(name, &file)
     });
     made.collect()
@@ -36,8 +36,8 @@ struct Console {
 }
 
 impl Console {
-    fn of(house: &Fixture, name: &str) -> Console {
-        let line = UnixStream::connect(house.path(&format!("{name}.cons"))).unwrap();
+    fn of(fixture: &Fixture, name: &str) -> Console {
+        let line = UnixStream::connect(fixture.path(&format!("{name}.cons"))).unwrap();
         line.set_read_timeout(Some(SOON)).unwrap();
         let mut console = Console { line, prompt: format!("{name}: ") };
         console.read_to_prompt();
@@ -124,8 +124,8 @@ const BESIDE: &[(&str, &[&str])] =
 
 #[test]
 fn invalid_check_options_are_refused_and_change_nothing() {
-    let mut house = Fixture::new("fs-refusals");
-    let mut text = disks(&house, &[("ssd", 32), ("near", 64), ("cwcache", 32), ("cwworm", 64)]);
+    let mut fixture = Fixture::new("fs-refusals");
+    let mut text = disks(&fixture, &[("ssd", 32), ("near", 64), ("cwcache", 32), ("cwworm", 64)]);
     let servers = [("main", "c'ssd''near'", ""), ("old", "c'cwcache''cwworm'", "image = true\n")];
     let at = servers.map(|(name, device, more)| {
         let at = free_address();
@@ -136,10 +136,10 @@ fn invalid_check_options_are_refused_and_change_nothing() {
         );
         at
     });
-    house.configure(&text, "");
-    house.start();
+    fixture.configure(&text, "");
+    fixture.start();
     for ((name, ..), at) in servers.into_iter().zip(at) {
-        let mut console = Console::of(&house, name);
+        let mut console = Console::of(&fixture, name);
         console.types("newuser rob");
         let said = console.types("dump --wait");
         let blocks = said.trim().strip_suffix(" blocks").and_then(|s| s.rsplit(' ').next());
@@ -166,7 +166,7 @@ fn invalid_check_options_are_refused_and_change_nothing() {
         // The refused commands keep no client out.
         drop(ninep::attach(at, "rob").unwrap().unwrap());
         drop(client);
-        house.until("they have left", SOON, || console.types("who") == "no clients\n");
+        fixture.until("they have left", SOON, || console.types("who") == "no clients\n");
         // And now it is done.
         let said = console.types("check --rtmp --fix");
         for word in ["mended: /t is removed", "no faults"] {
@@ -176,7 +176,7 @@ fn invalid_check_options_are_refused_and_change_nothing() {
         assert!(!console.sees().contains("/t\n"), "{name}");
         drop(ninep::attach(at, "rob").unwrap().unwrap());
     }
-    house.stop();
+    fixture.stop();
 }
 
 /// Results of the clients that try to attach all the time.
@@ -211,9 +211,9 @@ impl AttachAttempts {
     }
 
     /// Waits until another client was rejected.
-    fn wait(&self, house: &Fixture) {
+    fn wait(&self, fixture: &Fixture) {
         let before = self.turned_away();
-        house.until("somebody is turned away", SOON, || self.turned_away() > before + 2);
+        fixture.until("somebody is turned away", SOON, || self.turned_away() > before + 2);
     }
 }
 
@@ -238,9 +238,9 @@ fn knocked(at: SocketAddr, during: impl FnOnce(&AttachAttempts)) -> AttachAttemp
 
 #[test]
 fn standby_accepts_no_attach_before_the_command_that_allows_it() {
-    let mut house = Fixture::new("fs-knocks");
+    let mut fixture = Fixture::new("fs-knocks");
     let at = free_address();
-    let text = disks(&house, &[("ssd", 32), ("near", 64)]);
+    let text = disks(&fixture, &[("ssd", 32), ("near", 64)]);
     // Slow, so that whatever is done between two looks at it takes longer than it is to attach.
     let server = format!(
         "[[geom]]\nclass = \"nop\"\nname = \"slow\"\nprovider = \"ssd\"\ndelay_ms = 5\n\
@@ -248,44 +248,44 @@ fn standby_accepts_no_attach_before_the_command_that_allows_it() {
          [[geom]]\nclass = \"fs\"\nname = \"standby\"\ncreate = true\nplan9 = [\"{at}\"]\n\
          settings = \"filsys main c'slow''near'\\nnoattach\"\ndump_at = \"never\"\n"
     );
-    house.configure(&(text + &server), "");
-    house.start();
-    house.ashlar(&["fs", "newuser", "standby", "rob"]).ends(0);
-    house.ashlar(&["fs", "dump", "standby", "--wait"]).ends(0);
+    fixture.configure(&(text + &server), "");
+    fixture.start();
+    fixture.ashlar(&["fs", "newuser", "standby", "rob"]).ends(0);
+    fixture.ashlar(&["fs", "dump", "standby", "--wait"]).ends(0);
     let nobody =
         |knocks: AttachAttempts| assert_eq!(knocks.let_in(), 0, "of {}", knocks.turned_away());
-    let halt = |house: &Fixture| drop(house.ashlar(&["fs", "halt", "standby"]).ends(0));
-    let start = |house: &Fixture| drop(house.ashlar(&["fs", "start", "standby"]).ends(0));
+    let halt = |fixture: &Fixture| drop(fixture.ashlar(&["fs", "halt", "standby"]).ends(0));
+    let start = |fixture: &Fixture| drop(fixture.ashlar(&["fs", "start", "standby"]).ends(0));
     // Permissions that are not looked at are another matter, before a start and behind it.
     for word in ["disallow", "allow"] {
-        house.ashlar(&["fs", word, "standby"]).ends(0);
+        fixture.ashlar(&["fs", word, "standby"]).ends(0);
         nobody(knocked(at, |knocks| {
             for _ in 0..4 {
-                halt(&house);
-                start(&house);
-                knocks.wait(&house);
+                halt(&fixture);
+                start(&fixture);
+                knocks.wait(&fixture);
             }
-            halt(&house);
-            house.ashlar(&["fs", "recover", "standby", "--force"]).ends(0);
-            knocks.wait(&house);
-            house.ashlar(&["fs", word, "standby"]).ends(0);
-            knocks.wait(&house);
+            halt(&fixture);
+            fixture.ashlar(&["fs", "recover", "standby", "--force"]).ends(0);
+            knocks.wait(&fixture);
+            fixture.ashlar(&["fs", word, "standby"]).ends(0);
+            knocks.wait(&fixture);
         }));
     }
     nobody(knocked(at, |knocks| {
         for _ in 0..2 {
-            house.stop();
-            house.start();
-            knocks.wait(&house);
+            fixture.stop();
+            fixture.start();
+            knocks.wait(&fixture);
         }
     }));
     // The word, and until the next start only.
-    house.ashlar(&["fs", "attaches", "standby", "on"]).ends(0);
-    knocked(at, |knocks| house.until("somebody is let in", SOON, || knocks.let_in() > 2));
-    halt(&house);
+    fixture.ashlar(&["fs", "attaches", "standby", "on"]).ends(0);
+    knocked(at, |knocks| fixture.until("somebody is let in", SOON, || knocks.let_in() > 2));
+    halt(&fixture);
     nobody(knocked(at, |knocks| {
-        start(&house);
-        knocks.wait(&house);
+        start(&fixture);
+        knocks.wait(&fixture);
     }));
-    house.stop();
+    fixture.stop();
 }

@@ -27,52 +27,52 @@ fn assert_plain(what: &str, text: &str) {
 }
 
 #[track_caller]
-fn assert_reports_are_plain(house: &Fixture, more: &[&[&str]]) {
+fn assert_reports_are_plain(fixture: &Fixture, more: &[&[&str]]) {
     let reports: [&[&str]; 4] =
         [&["status"], &["sessions"], &["sessions", "--denied"], &["journal"]];
     for words in reports.iter().chain(more) {
-        let said = house.ashlar(words);
+        let said = fixture.ashlar(words);
         assert_plain(&said.words, &said.out);
         assert_plain(&said.words, &said.err);
     }
 }
 
 /// Ends the daemon, which logs what it has collected about its peers.
-fn assert_log_is_plain(house: &mut Fixture) {
-    house.assert_alive();
-    house.stop();
-    assert_plain("the log", &house.log());
+fn assert_log_is_plain(fixture: &mut Fixture) {
+    fixture.assert_alive();
+    fixture.stop();
+    assert_plain("the log", &fixture.log());
 }
 
 #[test]
 fn control_characters_in_an_iqn_are_not_printed() {
-    let mut house = Fixture::new("hostile-iqn");
-    house.image("d0.img", 1 << 20);
-    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
-    house.start();
+    let mut fixture = Fixture::new("hostile-iqn");
+    fixture.image("d0.img", 1 << 20);
+    fixture.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
+    fixture.start();
     let good = "iqn.2026-11.test:host";
     let hostile = format!("iqn.2026-11.test:{HOSTILE}");
     for (initiator, target) in [(hostile.as_str(), IQN), (good, hostile.as_str())] {
         let login = LoginOptions::named(initiator, target);
-        assert!(Client::try_login(house.portal(), &login).is_err(), "{initiator:?}, {target:?}");
-        assert_reports_are_plain(&house, &[]);
+        assert!(Client::try_login(fixture.portal(), &login).is_err(), "{initiator:?}, {target:?}");
+        assert_reports_are_plain(&fixture, &[]);
     }
-    assert!(Client::session(house.portal(), good, IQN).is_ok());
-    assert_log_is_plain(&mut house);
+    assert!(Client::session(fixture.portal(), good, IQN).is_ok());
+    assert_log_is_plain(&mut fixture);
 }
 
 #[test]
 fn control_characters_in_an_nqn_are_not_printed() {
-    let mut house = Fixture::new("hostile-nqn");
-    house.image("d0.img", 1 << 20);
+    let mut fixture = Fixture::new("hostile-nqn");
+    fixture.image("d0.img", 1 << 20);
     let at = free_address();
     let target = format!(
         "[[target]]\ndriver = \"nvme_tcp\"\nname = \"{NQN}\"\nlisten = [\"{at}\"]\n\
          [[access]]\ntarget = \"{NQN}\"\ngroup = \"g\"\ninitiators = [\"*\"]\n\
          luns = {{ 0 = \"d0\" }}\n"
     );
-    house.configure(&format!("{}{target}", file_disk("d0", "d0.img")), "");
-    house.start();
+    fixture.configure(&format!("{}{target}", file_disk("d0", "d0.img")), "");
+    fixture.start();
     let names = |subsystem: &str, host: &str| Names {
         subsystem: subsystem.to_owned(),
         host: host.to_owned(),
@@ -82,19 +82,19 @@ fn control_characters_in_an_nqn_are_not_printed() {
     for wrong in [names(NQN, &hostile), names(&hostile, good)] {
         let Names { subsystem, host } = &wrong;
         assert!(Queue::refusal(at, &wrong).is_some(), "{host:?}, {subsystem:?}");
-        assert_reports_are_plain(&house, &[]);
+        assert_reports_are_plain(&fixture, &[]);
     }
     assert_eq!(Queue::refusal(at, &names(NQN, good)), None);
-    assert_log_is_plain(&mut house);
+    assert_log_is_plain(&mut fixture);
 }
 
 #[test]
 fn control_characters_in_a_user_of_9p_are_not_printed() {
-    let mut house = Fixture::new("hostile-9p");
+    let mut fixture = Fixture::new("hostile-9p");
     let [strict, lenient] = [free_address(), free_address()];
     let mut disks = String::new();
     for (name, mib) in [("ssd", 48), ("worm", 128)] {
-        house.image(&format!("{name}.img"), mib << 20);
+        fixture.image(&format!("{name}.img"), mib << 20);
         disks += &file_disk(name, &format!("{name}.img"));
     }
     let server = format!(
@@ -102,16 +102,16 @@ fn control_characters_in_a_user_of_9p_are_not_printed() {
          create = true\nplan9 = [\"{strict}\"]\nlinux = [\"{lenient}\"]\n\
          dump_at = \"never\"\n"
     );
-    house.configure(&format!("{disks}{server}"), "");
-    house.start();
-    house.ok(&["fs", "newuser", "main", "rob"]);
-    house.ok(&["fs", "trace", "main", "on"]);
+    fixture.configure(&format!("{disks}{server}"), "");
+    fixture.start();
+    fixture.ok(&["fs", "newuser", "main", "rob"]);
+    fixture.ok(&["fs", "trace", "main", "on"]);
     for at in [strict, lenient] {
         assert!(ninep::attach(at, HOSTILE).unwrap().is_err(), "{at}");
         let reports: [&[&str]; 2] = [&["fs", "list", "main"], &["fs", "trace", "main"]];
-        assert_reports_are_plain(&house, &reports);
+        assert_reports_are_plain(&fixture, &reports);
     }
-    house.ashlar(&["fs", "trace", "main"]).ends(0).prints(&["Tattach", "[31mred"]);
+    fixture.ashlar(&["fs", "trace", "main"]).ends(0).prints(&["Tattach", "[31mred"]);
     assert!(ninep::attach(strict, "rob").unwrap().is_ok());
-    assert_log_is_plain(&mut house);
+    assert_log_is_plain(&mut fixture);
 }

@@ -23,9 +23,9 @@ const LEFT_BYTES: u64 = 16 << 20;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A session after a large write.
-fn session(house: &Fixture, number: usize) -> Client {
+fn session(fixture: &Fixture, number: usize) -> Client {
     let name = format!("iqn.2026-11.test:idle-{number}");
-    let mut client = Client::session(house.portal(), &name, IQN).unwrap();
+    let mut client = Client::session(fixture.portal(), &name, IQN).unwrap();
     client.ready(0);
     let params = client.params;
     assert!(params.max_burst as usize >= WRITE_BYTES, "{params:?}");
@@ -46,32 +46,32 @@ fn leave_write_open(client: &mut Client) {
 
 #[test]
 fn memory_of_ended_sessions_returns_to_the_system() {
-    let mut house = Fixture::alone("idle-memory");
-    house.image("d0.img", 1 << 20);
+    let mut fixture = Fixture::alone("idle-memory");
+    fixture.image("d0.img", 1 << 20);
     let daemon = format!("[daemon]\ncores = 2\nmemory = {POOL_BYTES}\n\n");
-    house.configure(&format!("{daemon}{}", file_disk("d0", "d0.img")), "0 = \"d0\"");
-    house.start();
+    fixture.configure(&format!("{daemon}{}", file_disk("d0", "d0.img")), "0 = \"d0\"");
+    fixture.start();
     // The first session uses code and tables that are not read at a start.
-    drop(session(&house, SESSIONS));
-    let resident = || proc::resident_bytes(house.pid()).unwrap();
+    drop(session(&fixture, SESSIONS));
+    let resident = || proc::resident_bytes(fixture.pid()).unwrap();
     let before = resident();
     let clients: Vec<Client> = (0..SESSIONS)
         .map(|n| {
-            let mut client = session(&house, n);
+            let mut client = session(&fixture, n);
             leave_write_open(&mut client);
             client
         })
         .collect();
-    house.until("the data of all open writes is in memory", LIMIT, || {
+    fixture.until("the data of all open writes is in memory", LIMIT, || {
         resident() >= before + DATA_BYTES / 4 * 3
     });
     let most = resident();
     drop(clients);
-    house.until("memory of ended sessions is given back", LIMIT, || {
+    fixture.until("memory of ended sessions is given back", LIMIT, || {
         resident() <= before + LEFT_BYTES
     });
     let mib = |bytes: u64| bytes >> 20;
     println!("{} MiB, then {} MiB, then {} MiB", mib(before), mib(most), mib(resident()));
-    house.assert_alive();
-    house.stop();
+    fixture.assert_alive();
+    fixture.stop();
 }

@@ -34,10 +34,10 @@ struct Shop {
 
 impl Shop {
     fn new(name: &str, guarded: bool) -> Shop {
-        let house = Fixture::new(name);
-        house.secret("own", "own-secret-own\n");
-        house.secret("theirs", "peer-secret-too\n");
-        let disk = house.image("tgt.img", BYTES);
+        let fixture = Fixture::new(name);
+        fixture.secret("own", "own-secret-own\n");
+        fixture.secret("theirs", "peer-secret-too\n");
+        let disk = fixture.image("tgt.img", BYTES);
         let chap = guarded.then(|| Chap {
             user: "house".into(),
             secret: "own-secret-own".into(),
@@ -45,7 +45,7 @@ impl Shop {
         });
         let store = Store::File(disk.clone());
         let tgt = Tgt::start(TgtConfig { chap, digests: guarded, ..TgtConfig::new(store) });
-        Shop { fixture: house, disk, tgt: tgt.unwrap() }
+        Shop { fixture, disk, tgt: tgt.unwrap() }
     }
 
     /// A bus to these portals, and `lun` exported again.

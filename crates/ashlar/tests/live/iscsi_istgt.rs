@@ -25,17 +25,17 @@ struct Shop {
 
 impl Shop {
     fn new(name: &str) -> Shop {
-        let house = Fixture::new(name);
-        house.secret("own", "own-secret-own\n");
-        house.secret("theirs", "peer-secret-too\n");
-        let disk = house.image("istgt.img", BYTES);
+        let fixture = Fixture::new(name);
+        fixture.secret("own", "own-secret-own\n");
+        fixture.secret("theirs", "peer-secret-too\n");
+        let disk = fixture.image("istgt.img", BYTES);
         let chap = Chap {
             user: "house".into(),
             secret: "own-secret-own".into(),
             mutual: Some(("peer".into(), "peer-secret-too".into())),
         };
         let istgt = Istgt::start(&disk, &chap).unwrap();
-        Shop { fixture: house, disk, istgt }
+        Shop { fixture, disk, istgt }
     }
 
     fn configure(&self) {

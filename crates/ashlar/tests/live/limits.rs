@@ -12,15 +12,15 @@ use crate::fixture::{Fixture, array, file_disk, tool};
 
 const DISK_BYTES: u64 = 64 << 20;
 
-/// Sectors in which a file of the house gives blocks back: 4 KiB.
+/// Sectors in which a file of the fixture gives blocks back: 4 KiB.
 const GRANULE: u64 = 8;
 
 /// First sector of the partition.
 const FIRST: u64 = 41;
 
 /// Fields of page B0h.
-fn page(house: &Fixture, lun: u64) -> BTreeMap<String, u64> {
-    let said = tool("iscsi-inq", &["-e", "1", "-c", "176", &house.url(lun)], "");
+fn page(fixture: &Fixture, lun: u64) -> BTreeMap<String, u64> {
+    let said = tool("iscsi-inq", &["-e", "1", "-c", "176", &fixture.url(lun)], "");
     let field = |line: &str| {
         let (name, value) = line.split_once(':')?;
         Some((name.to_owned(), value.trim().parse().ok()?))
@@ -40,27 +40,27 @@ fn sizes(nbd: SocketAddr, export: &str) -> [u64; 3] {
 
 #[test]
 fn third_party_tools_read_granule_size_and_alignment() {
-    let mut house = Fixture::alone("limits");
+    let mut fixture = Fixture::alone("limits");
     let disks: String = (0..6)
         .map(|n| {
-            house.image(&format!("d{n}.img"), DISK_BYTES);
+            fixture.image(&format!("d{n}.img"), DISK_BYTES);
             file_disk(&format!("d{n}"), &format!("d{n}.img"))
         })
         .collect();
-    house.configure(&disks, "");
-    house.start();
-    house.ok(&["mirror", "label", "m", "d0", "d1"]);
-    house.ok(&["raid", "label", "Intel", "v", "RAID5", "d2", "d3", "d4"]);
-    house.ok(&["part", "create", "-s", "GPT", "d5"]);
+    fixture.configure(&disks, "");
+    fixture.start();
+    fixture.ok(&["mirror", "label", "m", "d0", "d1"]);
+    fixture.ok(&["raid", "label", "Intel", "v", "RAID5", "d2", "d3", "d4"]);
+    fixture.ok(&["part", "create", "-s", "GPT", "d5"]);
     let first = FIRST.to_string();
-    house.ok(&["part", "add", "-t", "freebsd-ufs", "-b", &first, "-s", "20000", "d5"]);
-    let list = house.ok(&["raid", "list"]);
+    fixture.ok(&["part", "add", "-t", "freebsd-ufs", "-b", &first, "-s", "20000", "d5"]);
+    let list = fixture.ok(&["raid", "list"]);
     let volume = list.split_whitespace().find(|w| w.starts_with("raid/") && w.ends_with("/v"));
     let units = ["mirror/m", volume.expect("a volume"), "d5p1"];
     let nbd = SocketAddr::from(([127, 0, 0, 1], proc::free_port().unwrap()));
     let luns = |n: usize| (0..n).map(|i| format!("{i} = \"{}\"", units[i])).collect::<Vec<_>>();
     let luns = luns(units.len()).join(", ");
-    house.configure(
+    fixture.configure(
         &format!(
             "{disks}\n[[target]]\ndriver = \"nbd\"\nname = \"shop\"\nlisten = [\"{nbd}\"]\n\n\
              [[access]]\ntarget = \"shop\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
@@ -68,14 +68,14 @@ fn third_party_tools_read_granule_size_and_alignment() {
         ),
         &luns,
     );
-    house.ok(&["apply"]);
+    fixture.ok(&["apply"]);
     // A row of the array: two strips of 128 KiB, which are given back together.
     let (strip, row) = (256, 512);
     // Where the first granule begins: as far behind the start as the start is behind one.
     let ahead = GRANULE - FIRST % GRANULE;
     let wanted = [(GRANULE, 0, GRANULE), (row, 0, strip), (GRANULE, ahead, GRANULE)];
     for (lun, (granule, begins, best)) in wanted.into_iter().enumerate() {
-        let page = page(&house, lun as u64);
+        let page = page(&fixture, lun as u64);
         let field =
             |name: &str| page.get(name).copied().unwrap_or_else(|| panic!("{name}: {page:?}"));
         assert_eq!(field("optimal unmap granularity"), granule, "{}", units[lun]);
@@ -87,6 +87,6 @@ fn third_party_tools_read_granule_size_and_alignment() {
         assert!(field("maximum unmap lba count") >= 1 << 20);
         assert_eq!(sizes(nbd, units[lun]), [512, best * 512, 32 << 20], "{}", units[lun]);
     }
-    house.assert_alive();
-    house.stop();
+    fixture.assert_alive();
+    fixture.stop();
 }

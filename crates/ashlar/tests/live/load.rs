@@ -45,7 +45,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn write(&self, house: &Fixture) {
+    fn write(&self, fixture: &Fixture) {
         let mut text = String::from("[daemon]\ncores = 2\nlog = \"warn\"\n\n");
         for n in 0..self.disks {
             text +=
@@ -54,7 +54,7 @@ impl Plan {
         let size = format!("size = \"{}MiB\"\n", self.file_mib);
         text += &format!("{}{size}", file_disk("grows", "grows.img"));
         let luns: Vec<String> = self.luns.iter().map(|(l, d)| format!("{l} = \"{d}\"")).collect();
-        house.configure(&text, &luns.join(", "));
+        fixture.configure(&text, &luns.join(", "));
     }
 
     /// One more change: each of the moving LUNs goes, comes, becomes another unit or its own
@@ -90,7 +90,7 @@ fn reported(raw: &mut Client) -> Vec<u64> {
 }
 
 /// Writes or compares the pattern of a unit's own number.
-fn mark(house: &Fixture, lun: usize, work: Work) {
+fn mark(fixture: &Fixture, lun: usize, work: Work) {
     let requests = MARKED_BYTES / 4096;
     let spec = Spec {
         work,
@@ -98,13 +98,13 @@ fn mark(house: &Fixture, lun: usize, work: Work) {
         span_bytes: Some(MARKED_BYTES),
         requests: Some(requests),
         seed: lun as u64 + 1,
-        ..Spec::new(house.portal(), IQN, lun as u32)
+        ..Spec::new(fixture.portal(), IQN, lun as u32)
     };
     let done = load::run(&spec).unwrap_or_else(|e| panic!("LUN {lun}: {e}"));
     assert_eq!(done.requests, requests, "LUN {lun}");
 }
 
-fn start(house: &Fixture, sessions: u32, luns: &[u32]) -> Vec<Running> {
+fn start(fixture: &Fixture, sessions: u32, luns: &[u32]) -> Vec<Running> {
     let threads = sessions.div_ceil(SESSIONS_A_THREAD);
     let slice = luns.len() / threads as usize;
     let one = |n: u32| {
@@ -116,7 +116,7 @@ fn start(house: &Fixture, sessions: u32, luns: &[u32]) -> Vec<Running> {
             request_bytes: REQUEST_BYTES,
             work: Work::Verify,
             seed: u64::from(n) + 1,
-            ..Spec::new(house.portal(), IQN, 0)
+            ..Spec::new(fixture.portal(), IQN, 0)
         };
         load::start(&spec).unwrap()
     };
@@ -128,49 +128,49 @@ fn units_are_added_and_removed_while_all_sessions_work() {
     let sessions = size("ASHLAR_LOAD_SESSIONS", 256);
     let units = size("ASHLAR_LOAD_LUNS", 2048);
     let time = Duration::from_secs(size("ASHLAR_LOAD_SECONDS", 5) as u64);
-    let mut house = Fixture::alone("load");
+    let mut fixture = Fixture::alone("load");
     let luns = (0..units).map(|n| (n as u64, format!("d{n}"))).collect();
     let mut plan = Plan { disks: units, file_mib: 8, luns };
     plan.luns.insert(0, "grows".into());
-    house.image("grows.img", plan.file_mib << 20);
-    plan.write(&house);
+    fixture.image("grows.img", plan.file_mib << 20);
+    plan.write(&fixture);
     let begun = Instant::now();
-    house.start();
+    fixture.start();
     println!("{units} LUNs are there after {:?}", begun.elapsed());
 
     // The load has no business on LUN 0, on those that move and on those that are marked.
     let marked: Vec<usize> = (0..MARKED).map(|n| 1 + n * (units - MOVING - 2) / MARKED).collect();
-    marked.iter().for_each(|lun| mark(&house, *lun, Work::Fill));
+    marked.iter().for_each(|lun| mark(&fixture, *lun, Work::Fill));
     let stay: Vec<u32> = (1..units - MOVING)
         .filter(|n| !marked.contains(n))
         .map(|n| u32::try_from(n).unwrap())
         .collect();
-    let mut running = start(&house, sessions as u32, &stay);
+    let mut running = start(&fixture, sessions as u32, &stay);
     println!("{sessions} sessions work {:?} after the start", begun.elapsed());
-    let mut watcher = Client::session(house.portal(), "iqn.2026-11.test:watcher", IQN).unwrap();
+    let mut watcher = Client::session(fixture.portal(), "iqn.2026-11.test:watcher", IQN).unwrap();
     let (begun, mut round, mut slowest) = (Instant::now(), 0, Duration::ZERO);
     let (mut changes, mut resident, mut status) = (0, Vec::new(), Duration::ZERO);
     while begun.elapsed() < time || round < 8 {
         changes += plan.change(round);
-        plan.write(&house);
+        plan.write(&fixture);
         let at = Instant::now();
         // Numbers come to mean other disks while hosts are there.
-        house.ok(&["apply", "--yes-destroy", &format!("{IQN}/all")]);
+        fixture.ok(&["apply", "--yes-destroy", &format!("{IQN}/all")]);
         slowest = slowest.max(at.elapsed());
         let want: Vec<u64> = plan.luns.keys().copied().collect();
         assert!(reported(&mut watcher) == want, "round {round}: other LUNs are reported");
         round += 1;
         if let Some(ended) = running.iter().position(Running::is_finished) {
             let why = running.swap_remove(ended).stop();
-            panic!("after {round} changes: the load has ended: {why:?}\n{}", house.log());
+            panic!("after {round} changes: the load has ended: {why:?}\n{}", fixture.log());
         }
         if round % 8 == 4 {
             let at = Instant::now();
-            let said = house.ashlar(&["status"]);
+            let said = fixture.ashlar(&["status"]);
             status = status.max(at.elapsed());
             assert!(said.out.lines().count() < 64, "nobody reads that at night:\n{said}");
         }
-        resident.push((begun.elapsed(), proc::resident_bytes(house.pid()).unwrap()));
+        resident.push((begun.elapsed(), proc::resident_bytes(fixture.pid()).unwrap()));
     }
     let mut capacity = [0; 16];
     (capacity[0], capacity[1], capacity[13]) = (0x9e, 0x10, 32);
@@ -183,7 +183,7 @@ fn units_are_added_and_removed_while_all_sessions_work() {
         requests += done.requests;
         compared += done.compared;
     }
-    marked.iter().for_each(|lun| mark(&house, *lun, Work::Check));
+    marked.iter().for_each(|lun| mark(&fixture, *lun, Work::Check));
     assert!(compared > sessions as u64, "{compared} reads were compared");
     let mib = |at: usize| resident[at].1 >> 20;
     let growth = growth(&resident);
@@ -199,10 +199,10 @@ fn units_are_added_and_removed_while_all_sessions_work() {
     );
     let grown = growth * begun.elapsed().as_secs_f64();
     assert!(grown < GROWTH_BYTES as f64, "{grown} bytes: {resident:?}");
-    let lines = house.log().lines().count();
-    assert!(lines < LINES, "{lines} lines in the log:\n{}", house.log());
-    house.assert_alive();
-    house.stop();
+    let lines = fixture.log().lines().count();
+    assert!(lines < LINES, "{lines} lines in the log:\n{}", fixture.log());
+    fixture.assert_alive();
+    fixture.stop();
 }
 
 /// Bytes a second by which resident memory grows: the slope of the line of least squares through
@@ -222,9 +222,9 @@ fn growth(samples: &[(Duration, u64)]) -> f64 {
 }
 
 /// Until every writer has written a round to the daemon that runs.
-fn all_write(house: &Fixture, writers: &[Writer]) {
+fn all_write(fixture: &Fixture, writers: &[Writer]) {
     let before: Vec<u32> = writers.iter().map(Writer::rounds).collect();
-    house.until("every writer writes", Duration::from_secs(60), || {
+    fixture.until("every writer writes", Duration::from_secs(60), || {
         writers.iter().zip(&before).all(|(w, before)| w.rounds() > before + 2)
     });
 }
@@ -233,31 +233,31 @@ fn all_write(house: &Fixture, writers: &[Writer]) {
 fn flushed_writes_survive_a_kill_of_the_daemon() {
     const WRITERS: u8 = 8;
     const KILLS: u32 = 4;
-    let mut house = Fixture::alone("killed");
+    let mut fixture = Fixture::alone("killed");
     let mut disks = String::from("[daemon]\ncores = 2\n\n");
     let mut luns = Vec::new();
     for n in 0..WRITERS {
-        house.image(&format!("w{n}.img"), 4 << 20);
+        fixture.image(&format!("w{n}.img"), 4 << 20);
         disks += &file_disk(&format!("w{n}"), &format!("w{n}.img"));
         luns.push(format!("{n} = \"w{n}\""));
     }
-    house.configure(&disks, &luns.join(", "));
-    house.start();
-    let portal = house.portal();
+    fixture.configure(&disks, &luns.join(", "));
+    fixture.start();
+    let portal = fixture.portal();
     let writers: Vec<Writer> = (0..WRITERS).map(|lun| Writer::start(portal, lun, 0)).collect();
     for kill in 0..KILLS {
-        all_write(&house, &writers);
+        all_write(&fixture, &writers);
         sleep(Duration::from_millis(300 + u64::from(kill) * 130));
-        house.kill();
-        house.start();
+        fixture.kill();
+        fixture.start();
     }
-    all_write(&house, &writers);
+    all_write(&fixture, &writers);
     let ends: Vec<Kept> = writers.into_iter().map(Writer::finish).collect();
     for (lun, end) in ends.iter().enumerate() {
         assert!(end.resumed >= KILLS, "LUN {lun}: {} of {KILLS} kills were met", end.resumed);
         end.check();
         println!("LUN {lun}: {} rounds, {} resumed", end.rounds, end.resumed);
     }
-    house.assert_alive();
-    house.stop();
+    fixture.assert_alive();
+    fixture.stop();
 }

@@ -22,7 +22,7 @@ const BUS: &str = "[[bus]]\nname = \"loop0\"\nkind = \"local\"\ntarget = \"{iqn}
     names = { here = \"0:0\" }\n";
 const TARGET: &str = "[[target]]\ndriver = \"iscsi\"\nname = \"{iqn}\"\nlisten = [\"{portal}\"]\n";
 
-/// A group of the house's target.
+/// A group of the fixture's target.
 fn group(name: &str, who: &str, luns: &str) -> String {
     format!(
         "[[access]]\ntarget = \"{{iqn}}\"\ngroup = \"{name}\"\ninitiators = [\"{who}\"]\n\
@@ -31,59 +31,59 @@ fn group(name: &str, who: &str, luns: &str) -> String {
 }
 
 /// A daemon with a bus on its own target; the groups are given.
-fn configure(house: &Fixture, disks: &[&str], more: &str) {
+fn configure(fixture: &Fixture, disks: &[&str], more: &str) {
     let disks: String = disks.iter().map(|d| file_disk(d, &format!("{d}.img"))).collect();
-    house.write("ashlar.toml", &format!("{disks}{BUS}{TARGET}{more}"));
+    fixture.write("ashlar.toml", &format!("{disks}{BUS}{TARGET}{more}"));
 }
 
-fn fixture(name: &str, groups: &str) -> Fixture {
-    let mut house = Fixture::alone(name);
+fn build_fixture(name: &str, groups: &str) -> Fixture {
+    let mut fixture = Fixture::alone(name);
     for disk in ["d0", "d1", "d2"] {
-        house.image(&format!("{disk}.img"), DISK_BYTES);
+        fixture.image(&format!("{disk}.img"), DISK_BYTES);
     }
-    configure(&house, &["d0", "d1", "d2"], groups);
-    house.start();
+    configure(&fixture, &["d0", "d1", "d2"], groups);
+    fixture.start();
     // The bus looks for its target twice a second and scans the new one: such a scan would receive
     // unit attentions that are meant for a test.
     std::thread::sleep(WATCHED);
-    house.ok(&["cam", "rescan"]);
-    house
+    fixture.ok(&["cam", "rescan"]);
+    fixture
 }
 
 /// A remote nexus that has no unit attention pending.
-fn remote(house: &Fixture) -> Client {
-    let mut raw = Client::session(house.portal(), REMOTE, IQN).unwrap();
+fn remote(fixture: &Fixture) -> Client {
+    let mut raw = Client::session(fixture.portal(), REMOTE, IQN).unwrap();
     raw.must(&[0; 6], 0);
     raw
 }
 
 /// Response to the local nexus; `cam cmd` prints it on standard error.
-fn local(house: &Fixture, cdb: &str, send: &[u8]) -> CommandOutput {
+fn local(fixture: &Fixture, cdb: &str, send: &[u8]) -> CommandOutput {
     let bytes: Vec<String> = send.iter().map(|b| format!("{b:x}")).collect();
     let bytes = bytes.join(" ");
     let mut words = vec!["cam", "cmd", "here", "-c", cdb];
     if !send.is_empty() {
         words.extend(["--send", &bytes]);
     }
-    house.ashlar(&words)
+    fixture.ashlar(&words)
 }
 
 /// A command of the local nexus that must succeed.
 #[track_caller]
-fn good(house: &Fixture, cdb: &str, send: &[u8]) {
-    local(house, cdb, send).ends(0);
+fn good(fixture: &Fixture, cdb: &str, send: &[u8]) {
+    local(fixture, cdb, send).ends(0);
 }
 
 /// A command of the local nexus that another one's reservation stops.
 #[track_caller]
-fn stopped(house: &Fixture, cdb: &str, send: &[u8]) {
-    local(house, cdb, send).complains(&["RESERVATION CONFLICT (SCSI status 18)"]);
+fn stopped(fixture: &Fixture, cdb: &str, send: &[u8]) {
+    local(fixture, cdb, send).complains(&["RESERVATION CONFLICT (SCSI status 18)"]);
 }
 
 /// Bytes that the local nexus reads.
 #[track_caller]
-fn reads(house: &Fixture, cdb: &str, bytes: &str) -> String {
-    let said = house.json(&["cam", "cmd", "here", "-c", cdb, "-i", bytes]);
+fn reads(fixture: &Fixture, cdb: &str, bytes: &str) -> String {
+    let said = fixture.json(&["cam", "cmd", "here", "-c", cdb, "-i", bytes]);
     fixture::text(&said["answer"]["data"])
 }
 
@@ -100,9 +100,9 @@ fn list(key: u64, action_key: u64) -> [u8; 24] {
 }
 
 /// PERSISTENT RESERVE OUT of the local nexus.
-fn out(house: &Fixture, action: u8, kind: u8, keys: (u64, u64)) -> CommandOutput {
+fn out(fixture: &Fixture, action: u8, kind: u8, keys: (u64, u64)) -> CommandOutput {
     let cdb = format!("5f {action:x} {kind:x} 0 0 0 0 0 18 0");
-    local(house, &cdb, &list(keys.0, keys.1))
+    local(fixture, &cdb, &list(keys.0, keys.1))
 }
 
 /// PERSISTENT RESERVE OUT of the remote nexus: its status.
@@ -117,97 +117,97 @@ fn status(raw: &mut Client, cdb: &[u8], read: u32, data: &[u8]) -> u8 {
 
 #[test]
 fn reservations_hold_between_a_local_and_a_remote_nexus() {
-    let mut house = fixture("local-reserve", &group("all", "*", "0 = \"d0\""));
-    house.ashlar(&["cam", "devlist"]).ends(0).prints(&["target 0 lun 0", ",here)"]);
-    let mut raw = remote(&house);
+    let mut fixture = build_fixture("local-reserve", &group("all", "*", "0 = \"d0\""));
+    fixture.ashlar(&["cam", "devlist"]).ends(0).prints(&["target 0 lun 0", ",here)"]);
+    let mut raw = remote(&fixture);
     let block = [7; 512];
 
     // SPC-2, held here and held there.
-    good(&house, "16 0 0 0 0 0", &[]);
+    good(&fixture, "16 0 0 0 0 0", &[]);
     assert_eq!(status(&mut raw, &[0; 6], 0, &[]), CONFLICT);
     assert_eq!(status(&mut raw, &WRITE_CDB, 0, &block), CONFLICT);
     assert_eq!(status(&mut raw, &[0x16, 0, 0, 0, 0, 0], 0, &[]), CONFLICT);
-    good(&house, WRITE, &block);
-    good(&house, "17 0 0 0 0 0", &[]);
+    good(&fixture, WRITE, &block);
+    good(&fixture, "17 0 0 0 0 0", &[]);
     assert_eq!(status(&mut raw, &[0x16, 0, 0, 0, 0, 0], 0, &[]), 0);
-    stopped(&house, "0 0 0 0 0 0", &[]);
-    stopped(&house, WRITE, &block);
-    stopped(&house, "16 0 0 0 0 0", &[]);
+    stopped(&fixture, "0 0 0 0 0 0", &[]);
+    stopped(&fixture, WRITE, &block);
+    stopped(&fixture, "16 0 0 0 0 0", &[]);
     // A reset of the unit by the other nexus ends it (SPC-2 7.21).
-    house.ashlar(&["cam", "reset", "here"]).ends(0);
-    local(&house, "0 0 0 0 0 0", &[]);
-    good(&house, WRITE, &block);
+    fixture.ashlar(&["cam", "reset", "here"]).ends(0);
+    local(&fixture, "0 0 0 0 0 0", &[]);
+    good(&fixture, WRITE, &block);
     raw.must(&[0; 6], 0);
 
     // Persistent: six types, the holder once on each side.
     let stops = [(1, false, true), (3, true, true), (5, false, true), (6, true, true)];
     for (kind, read_stops, write_stops) in stops {
-        out(&house, 0, 0, (0, 0xa)).ends(0);
-        out(&house, 1, kind, (0xa, 0)).ends(0);
+        out(&fixture, 0, 0, (0, 0xa)).ends(0);
+        out(&fixture, 1, kind, (0xa, 0)).ends(0);
         let stop = |is: bool| if is { CONFLICT } else { 0 };
         assert_eq!(status(&mut raw, &READ_CDB, 512, &[]), stop(read_stops), "type {kind}");
         assert_eq!(status(&mut raw, &WRITE_CDB, 0, &block), stop(write_stops), "type {kind}");
-        good(&house, WRITE, &block);
+        good(&fixture, WRITE, &block);
         // A registrant may, where the type says so.
         assert_eq!(out_remote(&mut raw, 0, 0, (0, 0xb)), 0);
         let lets = kind >= 5;
         assert_eq!(status(&mut raw, &WRITE_CDB, 0, &block), stop(!lets), "type {kind}");
         // It takes the reservation over, and throws the holder out.
         assert_eq!(out_remote(&mut raw, 4, kind, (0xb, 0xa)), 0);
-        local(&house, "0 0 0 0 0 0", &[]).complains(&["REGISTRATIONS PREEMPTED"]);
-        stopped(&house, WRITE, &block);
-        out(&house, 1, kind, (0xa, 0)).complains(&["RESERVATION CONFLICT (SCSI status 18)"]);
+        local(&fixture, "0 0 0 0 0 0", &[]).complains(&["REGISTRATIONS PREEMPTED"]);
+        stopped(&fixture, WRITE, &block);
+        out(&fixture, 1, kind, (0xa, 0)).complains(&["RESERVATION CONFLICT (SCSI status 18)"]);
         if !read_stops {
-            house.ok(&["cam", "cmd", "here", "-c", READ, "-i", "512"]);
+            fixture.ok(&["cam", "cmd", "here", "-c", READ, "-i", "512"]);
         }
         // CLEAR by the local nexus, once it has registered again.
-        out(&house, 0, 0, (0, 0xc)).ends(0);
-        out(&house, 3, 0, (0xc, 0)).ends(0);
+        out(&fixture, 0, 0, (0, 0xc)).ends(0);
+        out(&fixture, 3, 0, (0xc, 0)).ends(0);
         let heard = raw.scsi(&[0; 6], 0, &[]).unwrap();
         assert_eq!((heard.status, &heard.sense[12..14]), (2, &[0x2A, 0x03][..]), "type {kind}");
         assert_eq!(status(&mut raw, &WRITE_CDB, 0, &block), 0);
-        good(&house, WRITE, &block);
+        good(&fixture, WRITE, &block);
     }
 
     // All registrants: both hold it; a nexus that unregisters loses access, and the last one
     // releases it.
-    out(&house, 0, 0, (0, 0xa)).ends(0);
+    out(&fixture, 0, 0, (0, 0xa)).ends(0);
     assert_eq!(out_remote(&mut raw, 0, 0, (0, 0xb)), 0);
-    out(&house, 1, 8, (0xa, 0)).ends(0);
+    out(&fixture, 1, 8, (0xa, 0)).ends(0);
     assert_eq!(status(&mut raw, &WRITE_CDB, 0, &block), 0);
-    out(&house, 0, 0, (0xa, 0)).ends(0);
-    stopped(&house, WRITE, &block);
-    stopped(&house, READ, &[]);
-    let said = house.json(&["reservations"]);
+    out(&fixture, 0, 0, (0xa, 0)).ends(0);
+    stopped(&fixture, WRITE, &block);
+    stopped(&fixture, READ, &[]);
+    let said = fixture.json(&["reservations"]);
     assert_eq!(said["units"][0]["reservation"]["registrants"][0]["connected"], true, "{said}");
     assert_eq!(out_remote(&mut raw, 0, 0, (0xb, 0)), 0);
-    good(&house, WRITE, &block);
+    good(&fixture, WRITE, &block);
 
     // The disk in the graph is the same nexus as its raw commands: it writes in spite of its own.
-    out(&house, 0, 0, (0, 0xa)).ends(0);
-    out(&house, 1, 3, (0xa, 0)).ends(0);
-    house.ashlar(&["mirror", "label", "m", "here"]).ends(0);
-    house.ashlar(&["mirror", "destroy", "m"]);
+    out(&fixture, 0, 0, (0, 0xa)).ends(0);
+    out(&fixture, 1, 3, (0xa, 0)).ends(0);
+    fixture.ashlar(&["mirror", "label", "m", "here"]).ends(0);
+    fixture.ashlar(&["mirror", "destroy", "m"]);
     assert_eq!(status(&mut raw, &READ_CDB, 512, &[]), CONFLICT);
-    out(&house, 3, 0, (0xa, 0)).ends(0);
-    house.assert_alive();
-    house.stop();
+    out(&fixture, 3, 0, (0xa, 0)).ends(0);
+    fixture.assert_alive();
+    fixture.stop();
 }
 
 #[test]
 fn masks_attentions_and_sizes_reach_the_local_nexus() {
     let mine = |luns: &str| group("here", LOCAL, luns) + &group("all", "iqn.*", "7 = \"d0\"");
-    let mut house = fixture("local-masks", &mine("0 = \"d0\""));
-    let list = |house: &Fixture| house.ok(&["cam", "devlist"]);
-    assert!(list(&house).contains("target 0 lun 0"), "{}", list(&house));
-    let mut raw = Client::session(house.portal(), REMOTE, IQN).unwrap();
+    let mut fixture = build_fixture("local-masks", &mine("0 = \"d0\""));
+    let list = |fixture: &Fixture| fixture.ok(&["cam", "devlist"]);
+    assert!(list(&fixture).contains("target 0 lun 0"), "{}", list(&fixture));
+    let mut raw = Client::session(fixture.portal(), REMOTE, IQN).unwrap();
     raw.lun = 7;
     raw.must(&[0; 6], 0);
 
     // The same blocks by both ways.
     assert_eq!(status(&mut raw, &WRITE_CDB, 0, &[0x5a; 512]), 0);
-    assert_eq!(reads(&house, READ, "512"), "5a".repeat(512));
-    good(&house, WRITE, &[0xa5; 512]);
+    assert_eq!(reads(&fixture, READ, "512"), "5a".repeat(512));
+    good(&fixture, WRITE, &[0xa5; 512]);
     assert_eq!(raw.must(&READ_CDB, 512), [0xa5; 512]);
 
     // The other nexus changes a mode page, then resets the unit: each is heard once.
@@ -217,44 +217,44 @@ fn masks_attentions_and_sizes_reach_the_local_nexus() {
     // WCE
     page[6] ^= 4;
     assert_eq!(status(&mut raw, &[0x15, 0x10, 0, 0, 24, 0], 0, &page), 0);
-    local(&house, "0 0 0 0 0 0", &[]).complains(&["MODE PARAMETERS CHANGED"]);
-    good(&house, "0 0 0 0 0 0", &[]);
+    local(&fixture, "0 0 0 0 0 0", &[]).complains(&["MODE PARAMETERS CHANGED"]);
+    good(&fixture, "0 0 0 0 0 0", &[]);
 
     // LUNs come, change and go while the bus is in use.
-    let apply = |house: &Fixture, groups: &str| {
-        configure(house, &["d0", "d1", "d2"], groups);
+    let apply = |fixture: &Fixture, groups: &str| {
+        configure(fixture, &["d0", "d1", "d2"], groups);
         // A number is given to another disk for this machine.
-        house.ashlar(&["apply", "--yes-destroy", &format!("{IQN}/here")]).ends(0);
+        fixture.ashlar(&["apply", "--yes-destroy", &format!("{IQN}/here")]).ends(0);
     };
-    apply(&house, &mine("0 = \"d0\", 3 = \"d1\""));
-    assert!(list(&house).contains("target 0 lun 3"), "{}", list(&house));
-    apply(&house, &mine("0 = { provider = \"d0\", mode = \"ro\" }"));
-    assert!(!list(&house).contains("lun 3"), "{}", list(&house));
-    house.until("the mask says read-only", SOON, || {
-        local(&house, WRITE, &[1; 512]).err.contains("WRITE PROTECTED")
+    apply(&fixture, &mine("0 = \"d0\", 3 = \"d1\""));
+    assert!(list(&fixture).contains("target 0 lun 3"), "{}", list(&fixture));
+    apply(&fixture, &mine("0 = { provider = \"d0\", mode = \"ro\" }"));
+    assert!(!list(&fixture).contains("lun 3"), "{}", list(&fixture));
+    fixture.until("the mask says read-only", SOON, || {
+        local(&fixture, WRITE, &[1; 512]).err.contains("WRITE PROTECTED")
     });
     assert_eq!(raw.must(&READ_CDB, 512), [0xa5; 512]);
     // Another disk under the same number, and nothing at all.
-    apply(&house, &mine("0 = \"d2\""));
+    apply(&fixture, &mine("0 = \"d2\""));
     // It is not taken in under the name of the first before that is asked for.
-    house.until("the exchange is told", SOON, || {
-        let said = house.ashlar(&["status"]).out;
+    fixture.until("the exchange is told", SOON, || {
+        let said = fixture.ashlar(&["status"]).out;
         said.contains("a different disk answers") && said.contains("ashlar cam rescan 0")
     });
-    assert_ne!(local(&house, READ, &[]).code, 0, "requests for the first fail");
-    house.ok(&["cam", "rescan", "0"]);
-    house.until("another disk has the number", SOON, || {
-        local(&house, READ, &[]).code == 0
-            && house.ok(&["cam", "devlist"]).contains("lun 0")
-            && reads(&house, READ, "512") == "00".repeat(512)
+    assert_ne!(local(&fixture, READ, &[]).code, 0, "requests for the first fail");
+    fixture.ok(&["cam", "rescan", "0"]);
+    fixture.until("another disk has the number", SOON, || {
+        local(&fixture, READ, &[]).code == 0
+            && fixture.ok(&["cam", "devlist"]).contains("lun 0")
+            && reads(&fixture, READ, "512") == "00".repeat(512)
     });
-    apply(&house, &group("all", "iqn.*", "7 = \"d0\""));
-    house.until("nothing is granted", SOON, || !list(&house).contains("lun 0"));
-    apply(&house, &mine("0 = \"d0\""));
-    house.until("it is granted again", SOON, || list(&house).contains("lun 0"));
-    assert_eq!(reads(&house, READ, "512"), "a5".repeat(512));
-    house.assert_alive();
-    house.stop();
+    apply(&fixture, &group("all", "iqn.*", "7 = \"d0\""));
+    fixture.until("nothing is granted", SOON, || !list(&fixture).contains("lun 0"));
+    apply(&fixture, &mine("0 = \"d0\""));
+    fixture.until("it is granted again", SOON, || list(&fixture).contains("lun 0"));
+    assert_eq!(reads(&fixture, READ, "512"), "a5".repeat(512));
+    fixture.assert_alive();
+    fixture.stop();
 }
 
 /// Another target, which exports providers of the bus.
@@ -269,84 +269,84 @@ fn second(luns: &str) -> String {
 #[test]
 fn a_mirror_over_a_local_disk_survives_a_restart_and_loops_are_refused() {
     let first = group("all", "*", "0 = \"d0\"");
-    let mut house = fixture("local-mirror", &first);
-    house.ok(&["mirror", "label", "--hardcode", "m", "here", "d1"]);
-    configure(&house, &["d0", "d1", "d2"], &(first.clone() + &second("0 = \"mirror/m\"")));
-    house.ashlar(&["apply"]).ends(0);
+    let mut fixture = build_fixture("local-mirror", &first);
+    fixture.ok(&["mirror", "label", "--hardcode", "m", "here", "d1"]);
+    configure(&fixture, &["d0", "d1", "d2"], &(first.clone() + &second("0 = \"mirror/m\"")));
+    fixture.ashlar(&["apply"]).ends(0);
     let deep = format!("{IQN}-2");
-    let write = |house: &Fixture, fill: u8| {
-        let mut raw = Client::session(house.portal(), REMOTE, &deep).unwrap();
+    let write = |fixture: &Fixture, fill: u8| {
+        let mut raw = Client::session(fixture.portal(), REMOTE, &deep).unwrap();
         raw.must(&[0; 6], 0);
         for block in 0..64u8 {
             let cdb = [0x2A, 0, 0, 0, 0, block, 0, 0, 1, 0];
             let ended = raw.scsi(&cdb, 0, &[fill ^ block; 512]).unwrap();
-            assert_eq!(ended.status, 0, "block {block}: {:02x?}\n{}", ended.sense, house.log());
+            assert_eq!(ended.status, 0, "block {block}: {:02x?}\n{}", ended.sense, fixture.log());
         }
         raw.must(&[0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0);
     };
-    let is = |house: &Fixture, fill: u8| {
-        let mut raw = Client::session(house.portal(), REMOTE, &deep).unwrap();
+    let is = |fixture: &Fixture, fill: u8| {
+        let mut raw = Client::session(fixture.portal(), REMOTE, &deep).unwrap();
         raw.must(&[0; 6], 0);
         // The data is at the same place on the disk below the bus.
-        let mut below = remote(house);
+        let mut below = remote(fixture);
         for block in 0..64u8 {
             let cdb = [0x28, 0, 0, 0, 0, block, 0, 0, 1, 0];
             assert_eq!(raw.must(&cdb, 512), [fill ^ block; 512]);
             assert_eq!(below.must(&cdb, 512), [fill ^ block; 512]);
         }
     };
-    write(&house, 0x11);
-    is(&house, 0x11);
+    write(&fixture, 0x11);
+    is(&fixture, 0x11);
 
     // A provider above the bus is no LUN of the target that the bus shows.
     for luns in ["0 = \"d0\", 1 = \"here\"", "0 = \"d0\", 1 = \"mirror/m\""] {
         let loops = group("all", "*", luns) + &second("0 = \"mirror/m\"");
-        configure(&house, &["d0", "d1", "d2"], &loops);
-        house.ashlar(&["apply"]).complains(&["(cycle)", "another target"]);
+        configure(&fixture, &["d0", "d1", "d2"], &loops);
+        fixture.ashlar(&["apply"]).complains(&["(cycle)", "another target"]);
     }
-    configure(&house, &["d0", "d1", "d2"], &(first.clone() + &second("0 = \"mirror/m\"")));
-    house.ashlar(&["apply"]).ends(0);
-    is(&house, 0x11);
+    configure(&fixture, &["d0", "d1", "d2"], &(first.clone() + &second("0 = \"mirror/m\"")));
+    fixture.ashlar(&["apply"]).ends(0);
+    is(&fixture, 0x11);
 
     for fill in [0x22, 0x33] {
-        house.stop();
-        house.start();
+        fixture.stop();
+        fixture.start();
         // It was in use when the daemon ended: the blocks written last are compared again.
-        house.until("the mirror is whole", SOON, || {
-            let said = house.ok(&["mirror", "status"]);
+        fixture.until("the mirror is whole", SOON, || {
+            let said = fixture.ok(&["mirror", "status"]);
             said.contains("COMPLETE") && said.contains("here (ACTIVE)")
         });
-        write(&house, fill);
-        is(&house, fill);
+        write(&fixture, fill);
+        is(&fixture, fill);
     }
     // A daemon that dies at once leaves nothing that hinders the next one.
-    house.kill();
-    house.start();
-    is(&house, 0x33);
-    house.assert_alive();
-    house.stop();
+    fixture.kill();
+    fixture.start();
+    is(&fixture, 0x33);
+    fixture.assert_alive();
+    fixture.stop();
 }
 
 #[test]
 fn a_bus_without_its_target_waits_for_it() {
-    let mut house = Fixture::alone("local-early");
-    house.image("d0.img", DISK_BYTES);
-    house.write("ashlar.toml", &(file_disk("d0", "d0.img") + BUS));
-    house.start();
-    assert!(!house.ok(&["cam", "devlist"]).contains("lun"));
-    configure(&house, &["d0"], &group("all", "*", "0 = \"d0\""));
-    house.ashlar(&["apply"]).ends(0);
-    house.ashlar(&["cam", "devlist"]).ends(0).prints(&[",here)"]);
+    let mut fixture = Fixture::alone("local-early");
+    fixture.image("d0.img", DISK_BYTES);
+    fixture.write("ashlar.toml", &(file_disk("d0", "d0.img") + BUS));
+    fixture.start();
+    assert!(!fixture.ok(&["cam", "devlist"]).contains("lun"));
+    configure(&fixture, &["d0"], &group("all", "*", "0 = \"d0\""));
+    fixture.ashlar(&["apply"]).ends(0);
+    fixture.ashlar(&["cam", "devlist"]).ends(0).prints(&[",here)"]);
     let again = ["cam", "attach", "loop1", "kind=local", "initiator=local:loop0"];
     let target = format!("target={IQN}");
-    house.ashlar(&[&again[..], &[&target]].concat()).complains(&["bus loop0 is local:loop0"]);
+    fixture.ashlar(&[&again[..], &[&target]].concat()).complains(&["bus loop0 is local:loop0"]);
     // The target goes under the bus, and comes back.
-    house.write("ashlar.toml", &(file_disk("d0", "d0.img") + BUS));
-    house.ashlar(&["apply"]).ends(0);
-    house.until("the disk has gone", SOON, || !house.ok(&["cam", "devlist"]).contains("lun 0"));
-    configure(&house, &["d0"], &group("all", "*", "0 = \"d0\""));
-    house.ashlar(&["apply"]).ends(0);
-    house.until("it is back", SOON, || house.ok(&["cam", "devlist"]).contains(",here)"));
-    house.assert_alive();
-    house.stop();
+    fixture.write("ashlar.toml", &(file_disk("d0", "d0.img") + BUS));
+    fixture.ashlar(&["apply"]).ends(0);
+    fixture.until("the disk has gone", SOON, || !fixture.ok(&["cam", "devlist"]).contains("lun 0"));
+    configure(&fixture, &["d0"], &group("all", "*", "0 = \"d0\""));
+    fixture.ashlar(&["apply"]).ends(0);
+    fixture.until("it is back", SOON, || fixture.ok(&["cam", "devlist"]).contains(",here)"));
+    fixture.assert_alive();
+    fixture.stop();
 }

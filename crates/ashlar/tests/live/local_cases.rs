@@ -24,10 +24,10 @@ const BUS: &str = "[[bus]]\nname = \"loop0\"\nkind = \"local\"\ntarget = \"{iqn}
     names = { here = \"0:0\" }\n";
 
 /// A daemon whose target's LUN 0 is a disk of its own graph too.
-fn fixture(name: &str, disk: &str, group: &str) -> Fixture {
-    let mut house = Fixture::alone(name);
-    house.image("d0.img", DISK_BYTES);
-    house.write(
+fn build_fixture(name: &str, disk: &str, group: &str) -> Fixture {
+    let mut fixture = Fixture::alone(name);
+    fixture.image("d0.img", DISK_BYTES);
+    fixture.write(
         "ashlar.toml",
         &format!(
             "{disk}{BUS}[[target]]\ndriver = \"iscsi\"\nname = \"{{iqn}}\"\n\
@@ -36,14 +36,14 @@ fn fixture(name: &str, disk: &str, group: &str) -> Fixture {
              luns = {{ 0 = \"d0\" }}\n"
         ),
     );
-    house.start();
-    let there = || house.ok(&["cam", "devlist"]).contains(",here)");
-    house.until("the bus has its disk", SOON, there);
-    house
+    fixture.start();
+    let there = || fixture.ok(&["cam", "devlist"]).contains(",here)");
+    fixture.until("the bus has its disk", SOON, there);
+    fixture
 }
 
-fn remote(house: &Fixture) -> Client {
-    let mut raw = Client::session(house.portal(), REMOTE, IQN).unwrap();
+fn remote(fixture: &Fixture) -> Client {
+    let mut raw = Client::session(fixture.portal(), REMOTE, IQN).unwrap();
     raw.must(&[0; 6], 0);
     raw
 }
@@ -173,7 +173,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Sends a command through CAM; returns its result and the data.
-fn by_cam(house: &Fixture, cdb: &[u8], moves: Moves) -> (CommandOutput, String) {
+fn by_cam(fixture: &Fixture, cdb: &[u8], moves: Moves) -> (CommandOutput, String) {
     let (cdb, send) = (hex(cdb), moves_out(moves).map(|bytes| hex(&bytes)));
     let len = match moves {
         In(len) => len.to_string(),
@@ -185,7 +185,7 @@ fn by_cam(house: &Fixture, cdb: &[u8], moves: Moves) -> (CommandOutput, String) 
         None if !len.is_empty() => words.extend(["-i", &len]),
         None => {}
     }
-    let said = house.ashlar(&words);
+    let said = fixture.ashlar(&words);
     let data = match said.code {
         0 => fixture::text(&said.json()["answer"]["data"]),
         _ => String::new(),
@@ -203,9 +203,9 @@ fn moves_out(moves: Moves) -> Option<Vec<u8>> {
 
 #[test]
 fn each_case_has_the_same_result_by_cam_and_by_iscsi() {
-    let mut house = fixture("local-cases", &file_disk("d0", "d0.img"), "");
-    let mut raw = remote(&house);
-    by_cam(&house, &[0; 6], Nothing);
+    let mut fixture = build_fixture("local-cases", &file_disk("d0", "d0.img"), "");
+    let mut raw = remote(&fixture);
+    by_cam(&fixture, &[0; 6], Nothing);
     let zero = |raw: &mut Client| {
         let clear = [0x2a, 0, 0, 0, 0, 8, 0, 0, 16, 0];
         assert_eq!(raw.scsi(&clear, 0, &[0; 16 * 512]).unwrap().status, 0);
@@ -218,7 +218,7 @@ fn each_case_has_the_same_result_by_cam_and_by_iscsi() {
         let theirs = raw.scsi(cdb, read, &moves_out(*moves).unwrap_or_default()).unwrap();
         let left = blocks(&mut raw);
         zero(&mut raw);
-        let (said, data) = by_cam(&house, cdb, *moves);
+        let (said, data) = by_cam(&fixture, cdb, *moves);
         let left_here = blocks(&mut raw);
         let (is, what) = match *ends {
             GOOD => (theirs.status == 0, String::new()),
@@ -246,8 +246,8 @@ fn each_case_has_the_same_result_by_cam_and_by_iscsi() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    house.assert_alive();
-    house.stop();
+    fixture.assert_alive();
+    fixture.stop();
 }
 
 /// PERSISTENT RESERVE OUT.
@@ -277,185 +277,185 @@ fn target(name: &str, more: &str, disk: &str) -> String {
     )
 }
 
-/// A house whose local disk is a LUN of another target, by which programs use it.
+/// A fixture whose local disk is a LUN of another target, by which programs use it.
 fn nested_fixture(name: &str) -> (Fixture, String) {
-    let mut house = Fixture::alone(name);
+    let mut fixture = Fixture::alone(name);
     let first = format!("{SLOW}{BUS}{}", target("{iqn}", "", "slow"));
-    house.write("ashlar.toml", &first);
-    house.start();
-    house.until("the bus has its disk", SOON, || house.provider("here").is_some());
-    house.write("ashlar.toml", &(first + &target("{iqn}-2", "", "here")));
-    house.ok(&["apply"]);
-    let url = house.url(0).replace(IQN, &format!("{IQN}-2"));
-    (house, url)
+    fixture.write("ashlar.toml", &first);
+    fixture.start();
+    fixture.until("the bus has its disk", SOON, || fixture.provider("here").is_some());
+    fixture.write("ashlar.toml", &(first + &target("{iqn}-2", "", "here")));
+    fixture.ok(&["apply"]);
+    let url = fixture.url(0).replace(IQN, &format!("{IQN}-2"));
+    (fixture, url)
 }
 
 /// A request of a program, which may take its time.
-fn program(house: &Fixture, url: &str, request: &str) -> Proc {
-    let _none = std::fs::remove_file(house.path("program"));
+fn program(fixture: &Fixture, url: &str, request: &str) -> Proc {
+    let _none = std::fs::remove_file(fixture.path("program"));
     let mut command = Command::new(proc::tool("qemu-io").unwrap());
     command.args(["-f", "raw", "-t", "none", "-c", request, url]);
-    Proc::start("qemu-io", &mut command, &house.path("program")).unwrap()
+    Proc::start("qemu-io", &mut command, &fixture.path("program")).unwrap()
 }
 
 /// From now on reads and writes take so long.
-fn take(house: &Fixture, ms: u32) {
+fn take(fixture: &Fixture, ms: u32) {
     let (percent, ms) = (if ms > 0 { 100 } else { 0 }, ms.max(1));
     let (reads, writes) =
         (format!("read_delay_percent={percent}"), format!("write_delay_percent={percent}"));
     let all = ["geom", "nop", "configure", "name=slow", &reads, &writes];
-    house.ok(&[&all[..], &[&format!("delay_ms={ms}")]].concat());
+    fixture.ok(&[&all[..], &[&format!("delay_ms={ms}")]].concat());
 }
 
-fn in_flight(house: &Fixture) -> bool {
-    house.provider("slow").is_some_and(|(_, slow)| slow["stats"]["in_flight"].as_u64() > Some(0))
+fn in_flight(fixture: &Fixture) -> bool {
+    fixture.provider("slow").is_some_and(|(_, slow)| slow["stats"]["in_flight"].as_u64() > Some(0))
 }
 
 /// Whether all that the program asked for was done.
-fn succeeded(house: &Fixture, mut program: Proc) -> bool {
+fn succeeded(fixture: &Fixture, mut program: Proc) -> bool {
     let mut status = None;
-    house.until("the program ends", SOON, || {
+    fixture.until("the program ends", SOON, || {
         status = program.ended().unwrap();
         status.is_some()
     });
-    let said = std::fs::read_to_string(house.path("program")).unwrap();
+    let said = std::fs::read_to_string(fixture.path("program")).unwrap();
     println!("{said}");
     status.is_some_and(|s| s.success()) && !said.contains("ailed") && !said.contains("rror")
 }
 
 /// A command of the local nexus that may take its time.
-fn aside(house: &Fixture, cdb: &[u8], more: &[&str]) -> JoinHandle<Output> {
+fn aside(fixture: &Fixture, cdb: &[u8], more: &[&str]) -> JoinHandle<Output> {
     let cdb = hex(cdb);
-    let mut command = house.command(&[&["cam", "cmd", "here", "-c", &cdb], more].concat());
+    let mut command = fixture.command(&[&["cam", "cmd", "here", "-c", &cdb], more].concat());
     std::thread::spawn(move || command.output().unwrap())
 }
 
-fn local_out(house: &Fixture, action: u8, kind: u8, list: [u8; 24]) -> CommandOutput {
+fn local_out(fixture: &Fixture, action: u8, kind: u8, list: [u8; 24]) -> CommandOutput {
     let (cdb, send) = (hex(&out(action, kind)), hex(&list));
-    house.ashlar(&["cam", "cmd", "here", "-c", &cdb, "--send", &send])
+    fixture.ashlar(&["cam", "cmd", "here", "-c", &cdb, "--send", &send])
 }
 
 #[test]
 fn preempt_and_abort_ends_hanging_commands_of_both_nexuses() {
-    let (mut house, url) = nested_fixture("local-preempt");
-    let mut raw = remote(&house);
-    local_out(&house, 0, 0, keys(0, 0xa)).ends(0);
-    local_out(&house, 1, 3, keys(0xa, 0)).ends(0);
+    let (mut fixture, url) = nested_fixture("local-preempt");
+    let mut raw = remote(&fixture);
+    local_out(&fixture, 0, 0, keys(0, 0xa)).ends(0);
+    local_out(&fixture, 1, 3, keys(0xa, 0)).ends(0);
     assert_eq!(raw.scsi(&out(0, 0), 0, &keys(0, 0xb)).unwrap().status, 0);
     assert_eq!(raw.scsi(&WRITE, 0, &[1; 512]).unwrap().status, CONFLICT);
 
     // A write of the local nexus hangs; the remote one takes the reservation from it.
-    take(&house, 1500);
-    let writes = program(&house, &url, "write -P 2 4k 512");
-    house.until("the write hangs", SOON, || in_flight(&house));
+    take(&fixture, 1500);
+    let writes = program(&fixture, &url, "write -P 2 4k 512");
+    fixture.until("the write hangs", SOON, || in_flight(&fixture));
     let preempts = std::thread::spawn(move || {
         let status = raw.scsi(&out(5, 3), 0, &keys(0xb, 0xa)).unwrap().status;
         (raw, status)
     });
     let (mut raw, status) = preempts.join().unwrap();
-    take(&house, 0);
+    take(&fixture, 0);
     assert_eq!(status, 0);
     // From GOOD on nothing of the other nexus is written.
     assert_eq!(raw.scsi(&WRITE, 0, &[0x55; 512]).unwrap().status, 0);
-    assert!(!succeeded(&house, writes), "it was aborted, and may not come again");
+    assert!(!succeeded(&fixture, writes), "it was aborted, and may not come again");
     assert_eq!(raw.must(&READ, 512), [0x55; 512]);
-    assert!(!succeeded(&house, program(&house, &url, "write -P 3 4k 512")));
+    assert!(!succeeded(&fixture, program(&fixture, &url, "write -P 3 4k 512")));
     assert_eq!(raw.must(&READ, 512), [0x55; 512]);
 
     // And the other way round.
-    local_out(&house, 0, 0, keys(0, 0xc)).ends(0);
-    take(&house, 1500);
+    local_out(&fixture, 0, 0, keys(0, 0xc)).ends(0);
+    take(&fixture, 1500);
     // The test does not wait for an answer: an aborted command has none.
     raw.ask(8, 1).unwrap();
-    house.until("the read hangs", SOON, || in_flight(&house));
+    fixture.until("the read hangs", SOON, || in_flight(&fixture));
     let list = hex(&keys(0xc, 0xb));
-    let takes = aside(&house, &out(5, 3), &["--send", &list]);
+    let takes = aside(&fixture, &out(5, 3), &["--send", &list]);
     let taken = takes.join().unwrap();
-    take(&house, 0);
+    take(&fixture, 0);
     assert!(taken.status.success(), "{taken:?}");
-    assert!(succeeded(&house, program(&house, &url, "write -P 4 4k 512")));
-    let mut third = remote(&house);
+    assert!(succeeded(&fixture, program(&fixture, &url, "write -P 4 4k 512")));
+    let mut third = remote(&fixture);
     assert_eq!(third.scsi(&READ, 512, &[]).unwrap().status, CONFLICT);
-    local_out(&house, 3, 0, keys(0xc, 0)).ends(0);
+    local_out(&fixture, 3, 0, keys(0xc, 0)).ends(0);
     assert_eq!(third.must(&READ, 512), [4; 512]);
-    house.assert_alive();
-    house.stop();
+    fixture.assert_alive();
+    fixture.stop();
 }
 
 #[test]
 fn timed_out_command_is_aborted_and_the_bus_keeps_working() {
-    let (mut house, url) = nested_fixture("local-hangs");
-    let mut raw = remote(&house);
+    let (mut fixture, url) = nested_fixture("local-hangs");
+    let mut raw = remote(&fixture);
     assert_eq!(raw.scsi(&WRITE, 0, &[6; 512]).unwrap().status, 0);
-    take(&house, 1500);
-    let late = aside(&house, &READ, &["-i", "512", "-t", "300"]);
-    house.until("the read hangs", SOON, || in_flight(&house));
+    take(&fixture, 1500);
+    let late = aside(&fixture, &READ, &["-i", "512", "-t", "300"]);
+    fixture.until("the read hangs", SOON, || in_flight(&fixture));
     // Its time is over long before the disk answers, which ABORT TASK waits for.
     let late = late.join().unwrap();
-    take(&house, 0);
+    take(&fixture, 0);
     let said = String::from_utf8_lossy(&late.stderr).into_owned();
     assert!(!late.status.success() && said.contains("timed out"), "{said}");
-    assert!(succeeded(&house, program(&house, &url, "read -P 6 4k 512")));
+    assert!(succeeded(&fixture, program(&fixture, &url, "read -P 6 4k 512")));
     assert_eq!(raw.must(&READ, 512), [6; 512]);
-    house.assert_alive();
-    house.stop();
+    fixture.assert_alive();
+    fixture.stop();
 }
 
 #[test]
 fn access_states_hold_for_the_local_nexus() {
-    let mut house = Fixture::alone("local-alua");
-    house.image("d0.img", DISK_BYTES);
+    let mut fixture = Fixture::alone("local-alua");
+    fixture.image("d0.img", DISK_BYTES);
     let group = "[[alua]]\nname = \"near\"\nid = 10\nstate = \"optimized\"\n";
     let target = target("{iqn}", "port_group = \"near\"\n", "d0");
-    house.write("ashlar.toml", &(file_disk("d0", "d0.img") + BUS + group + &target));
-    house.start();
-    house.until("the bus has its disk", SOON, || house.provider("here").is_some());
-    let mut raw = remote(&house);
+    fixture.write("ashlar.toml", &(file_disk("d0", "d0.img") + BUS + group + &target));
+    fixture.start();
+    fixture.until("the bus has its disk", SOON, || fixture.provider("here").is_some());
+    let mut raw = remote(&fixture);
     let rtpg = [0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 0, 255, 0, 0];
-    let state = |house: &Fixture, raw: &mut Client| {
-        let (said, near) = by_cam(house, &rtpg, In(255));
+    let state = |fixture: &Fixture, raw: &mut Client| {
+        let (said, near) = by_cam(fixture, &rtpg, In(255));
         let far: String = raw.must(&rtpg, 255).iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(near, far, "{}", said.err);
         u8::from_str_radix(&near[8..10], 16).unwrap() & 0xf
     };
-    assert_eq!(by_cam(&house, &READ, In(512)).0.code, 0);
-    assert_eq!(state(&house, &mut raw), 0);
+    assert_eq!(by_cam(&fixture, &READ, In(512)).0.code, 0);
+    assert_eq!(state(&fixture, &mut raw), 0);
     for (name, code, says) in [("standby", 2, "STANDBY"), ("unavailable", 3, "UNAVAILABLE")] {
-        house.ok(&["alua", "set", "near", name]);
-        house.until(name, SOON, || by_cam(&house, &READ, In(512)).0.out.contains(says));
+        fixture.ok(&["alua", "set", "near", name]);
+        fixture.until(name, SOON, || by_cam(&fixture, &READ, In(512)).0.out.contains(says));
         raw.must(&[0x12, 0, 0, 0, 36, 0], 36);
-        assert_eq!(state(&house, &mut raw), code);
+        assert_eq!(state(&fixture, &mut raw), code);
         assert_eq!(raw.scsi(&READ, 512, &[]).unwrap().status, 2);
-        house.ok(&["alua", "set", "near", "optimized"]);
-        house.until("it is good again", SOON, || by_cam(&house, &READ, In(512)).0.code == 0);
+        fixture.ok(&["alua", "set", "near", "optimized"]);
+        fixture.until("it is good again", SOON, || by_cam(&fixture, &READ, In(512)).0.code == 0);
     }
-    house.assert_alive();
-    house.stop();
+    fixture.assert_alive();
+    fixture.stop();
 }
 
 #[test]
 fn cdrom_unit_of_a_target_is_a_cd_provider() {
-    let mut house = Fixture::alone("local-cd");
-    let iso = house.path("iso.img");
+    let mut fixture = Fixture::alone("local-cd");
+    let iso = fixture.path("iso.img");
     let bytes: Vec<u8> = (0..1 << 20).map(|at| (at / 2048 + 1) as u8).collect();
     std::fs::write(&iso, &bytes).unwrap();
     let unit = "[[unit]]\nprovider = \"iso\"\nhandler = \"cdrom\"\n";
     let bus = BUS.replace("names = { here = \"0:0\" }\n", "");
     let first = format!("{}{bus}{unit}{}", file_disk("iso", "iso.img"), target("{iqn}", "", "iso"));
-    house.write("ashlar.toml", &first);
-    house.start();
-    let listed = |house: &Fixture| house.ok(&["cam", "devlist"]).contains("(pass0,cd0)");
-    house.until("the disc is found", SOON, || listed(&house));
-    let said = house.ok(&["cam", "readcap", "cd0"]);
+    fixture.write("ashlar.toml", &first);
+    fixture.start();
+    let listed = |fixture: &Fixture| fixture.ok(&["cam", "devlist"]).contains("(pass0,cd0)");
+    fixture.until("the disc is found", SOON, || listed(&fixture));
+    let said = fixture.ok(&["cam", "readcap", "cd0"]);
     assert_eq!(said, "Last Block: 511, Block Length: 2048 bytes\n");
-    assert_eq!(house.provider("cd0").unwrap().0, "cam");
+    assert_eq!(fixture.provider("cd0").unwrap().0, "cam");
     // Another target exports a provider above it to all initiators.
     let unit = "[[unit]]\nprovider = \"cd0\"\nread_only = true\n";
     let second = unit.to_string() + &target("{iqn}-2", "", "cd0");
-    house.write("ashlar.toml", &(first + &second));
-    house.ok(&["apply"]);
+    fixture.write("ashlar.toml", &(first + &second));
+    fixture.ok(&["apply"]);
     let deep = format!("{IQN}-2");
-    let mut raw = Client::session(house.portal(), REMOTE, &deep).unwrap();
+    let mut raw = Client::session(fixture.portal(), REMOTE, &deep).unwrap();
     let read = |block| [0x28, 0, 0, 0, 0, block, 0, 0, 1, 0];
     assert_eq!(raw.must(&read(0), 2048), [1; 2048]);
     assert_eq!(raw.must(&read(5), 2048), [6; 2048]);
@@ -463,19 +463,19 @@ fn cdrom_unit_of_a_target_is_a_cd_provider() {
     assert_eq!((write.status, write.sense[2] & 0xf), (2, 7), "DATA PROTECT");
     assert_eq!(std::fs::read(&iso).unwrap(), bytes);
     // Ejected while it is in use, and loaded again.
-    house.ok(&["tray", "eject", "iso"]);
+    fixture.ok(&["tray", "eject", "iso"]);
     assert_eq!(raw.scsi(&read(0), 2048, &[]).unwrap().status, 2);
-    house.ok(&["tray", "load", "iso"]);
-    house.until("the disc is back", SOON, || {
-        house.ok(&["cam", "rescan"]);
-        let there = house.provider("cd0").is_some();
+    fixture.ok(&["tray", "load", "iso"]);
+    fixture.until("the disc is back", SOON, || {
+        fixture.ok(&["cam", "rescan"]);
+        let there = fixture.provider("cd0").is_some();
         let again = || {
-            let mut raw = Client::session(house.portal(), REMOTE, &deep)?;
+            let mut raw = Client::session(fixture.portal(), REMOTE, &deep)?;
             raw.scsi(&[0; 6], 0, &[])?;
             raw.scsi(&read(0), 2048, &[])
         };
         there && again().is_ok_and(|ended| ended.data == [1; 2048])
     });
-    house.assert_alive();
-    house.stop();
+    fixture.assert_alive();
+    fixture.stop();
 }

@@ -55,14 +55,14 @@ fn read(page: &Path, portal: &str) -> (String, Vec<Step>) {
     (block("```toml\n# ashlar.toml\n")[0].to_owned(), steps)
 }
 
-/// Standard output and standard error of a command in the folder of the house.
-fn run(house: &Fixture, command: &str) -> String {
+/// Standard output and standard error of a command in the folder of the fixture.
+fn run(fixture: &Fixture, command: &str) -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_ashlar")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
     let mut shell = Command::new("sh");
-    shell.args(["-c", &format!("{command} 2>&1")]).current_dir(house.path(""));
-    shell.env("PATH", path).env("ASHLAR_SOCKET", house.path("ashlar.sock"));
-    shell.env("ASHLAR_CONFIG", house.path("ashlar.toml"));
+    shell.args(["-c", &format!("{command} 2>&1")]).current_dir(fixture.path(""));
+    shell.env("PATH", path).env("ASHLAR_SOCKET", fixture.path("ashlar.sock"));
+    shell.env("ASHLAR_CONFIG", fixture.path("ashlar.toml"));
     String::from_utf8(shell.output().unwrap().stdout).unwrap()
 }
 
@@ -87,27 +87,27 @@ fn pages() -> Vec<PathBuf> {
 fn play(page: &Path) -> Vec<String> {
     let name = page.file_stem().unwrap().to_string_lossy().into_owned();
     // A short name: lists cut long paths.
-    let mut house = Fixture::new("m");
-    let (config, steps) = read(page, &house.portal().to_string());
-    house.write("ashlar.toml", &format!("{config}\n"));
+    let mut fixture = Fixture::new("m");
+    let (config, steps) = read(page, &fixture.portal().to_string());
+    fixture.write("ashlar.toml", &format!("{config}\n"));
     let mut faults = Vec::new();
     for step in steps {
         if step.command.starts_with("ashlar serve") {
-            house.start();
+            fixture.start();
             continue;
         }
-        let mut output = run(&house, &step.command);
+        let mut output = run(&fixture, &step.command);
         let begun = Instant::now();
         while step.asks() && !step.is_printed(&output) && begun.elapsed() < LIMIT {
             sleep(Duration::from_millis(100));
-            output = run(&house, &step.command);
+            output = run(&fixture, &step.command);
         }
         if !step.is_printed(&output) {
             let printed = step.prints.join("\n");
             faults.push(format!("{name}: $ {}\n{output}printed:\n{printed}\n", step.command));
         }
     }
-    house.stop();
+    fixture.stop();
     faults
 }
 

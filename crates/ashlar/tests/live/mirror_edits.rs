@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const HELD: usize = BYTES as usize - 512;
 
 /// A configuration with these disks, and a mirror of these members and settings on LUN 0.
-fn section(house: &Fixture, disks: &[u32], members: &[u32], settings: &str) {
+fn section(fixture: &Fixture, disks: &[u32], members: &[u32], settings: &str) {
     let name = |n: &u32| format!("\"d{n}\"");
     let disks: String =
         disks.iter().map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect();
@@ -22,19 +22,19 @@ fn section(house: &Fixture, disks: &[u32], members: &[u32], settings: &str) {
         "[[geom]]\nclass = \"mirror\"\nname = \"m\"\nmembers = [{}]\n{settings}\n",
         members.join(", ")
     );
-    house.configure(&format!("[daemon]\nstate = \"units\"\n{disks}\n{mirror}"), "0 = \"mirror/m\"");
+    fixture.configure(&format!("[daemon]\nstate = \"units\"\n{disks}\n{mirror}"), "0 = \"mirror/m\"");
 }
 
 /// A fact of the mirror.
-fn fact(house: &Fixture, key: &str) -> String {
-    let state = house.state();
+fn fact(fixture: &Fixture, key: &str) -> String {
+    let state = fixture.state();
     let geom = array(&state["geoms"]).iter().find(|g| g["class"] == "mirror");
     geom.map(|geom| text(&geom["config"][key])).unwrap_or_default()
 }
 
 /// The members, sorted, when all of them have everything.
-fn complete(house: &Fixture) -> Option<Vec<String>> {
-    let state = house.state();
+fn complete(fixture: &Fixture) -> Option<Vec<String>> {
+    let state = fixture.state();
     let geom = array(&state["geoms"]).iter().find(|g| g["class"] == "mirror")?;
     let mut on: Vec<String> =
         array(&geom["consumers"]).iter().map(|c| text(&c["provider"])).collect();
@@ -42,77 +42,77 @@ fn complete(house: &Fixture) -> Option<Vec<String>> {
     (text(&geom["config"]["State"]) == "COMPLETE").then_some(on)
 }
 
-fn fixture(name: &str) -> Fixture {
-    let house = Fixture::new(name);
-    (0..4).for_each(|n| drop(house.image(&format!("d{n}.img"), BYTES)));
-    section(&house, &[0, 1], &[0, 1], "");
-    house
+fn build_fixture(name: &str) -> Fixture {
+    let fixture = Fixture::new(name);
+    (0..4).for_each(|n| drop(fixture.image(&format!("d{n}.img"), BYTES)));
+    section(&fixture, &[0, 1], &[0, 1], "");
+    fixture
 }
 
 /// `plan` lists the changes, `apply` makes them, and no change is left.
 #[track_caller]
-fn applied(house: &Fixture, host: &Host, what: &str) {
-    host.wait_for_rounds(house, what);
-    house.ashlar(&["plan"]).ends(6).prints(&["change geom m (mirror)"]);
-    house.ashlar(&["doctor", "config"]).ends(0);
-    house.ok(&["apply"]);
-    house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
-    host.wait_for_rounds(house, what);
+fn applied(fixture: &Fixture, host: &Host, what: &str) {
+    host.wait_for_rounds(fixture, what);
+    fixture.ashlar(&["plan"]).ends(6).prints(&["change geom m (mirror)"]);
+    fixture.ashlar(&["doctor", "config"]).ends(0);
+    fixture.ok(&["apply"]);
+    fixture.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
+    host.wait_for_rounds(fixture, what);
 }
 
 #[track_caller]
-fn whole(house: &Fixture, host: &Host, what: &str, members: &[&str]) {
-    house.until(what, LIMIT, || complete(house).is_some_and(|now| now == members));
-    host.wait_for_rounds(house, what);
+fn whole(fixture: &Fixture, host: &Host, what: &str, members: &[&str]) {
+    fixture.until(what, LIMIT, || complete(fixture).is_some_and(|now| now == members));
+    host.wait_for_rounds(fixture, what);
 }
 
 #[test]
 fn mirror_edits_cause_no_error_at_a_host() {
-    let mut house = fixture("mirror-edits");
-    house.start_whole();
-    let host = Host::start(&house, 0, 1);
-    section(&house, &[0, 1, 2], &[0, 1, 2], "");
-    applied(&house, &host, "one is added");
-    whole(&house, &host, "one is added", &["d0", "d1", "d2"]);
-    section(&house, &[0, 1, 2], &[0, 1, 2], "balance = \"prefer\"\nno_failsync = true");
-    applied(&house, &host, "settings");
+    let mut fixture = build_fixture("mirror-edits");
+    fixture.start_whole();
+    let host = Host::start(&fixture, 0, 1);
+    section(&fixture, &[0, 1, 2], &[0, 1, 2], "");
+    applied(&fixture, &host, "one is added");
+    whole(&fixture, &host, "one is added", &["d0", "d1", "d2"]);
+    section(&fixture, &[0, 1, 2], &[0, 1, 2], "balance = \"prefer\"\nno_failsync = true");
+    applied(&fixture, &host, "settings");
     assert_eq!(
-        (fact(&house, "Balance"), fact(&house, "Flags")),
+        (fact(&fixture, "Balance"), fact(&fixture, "Flags")),
         ("prefer".into(), "NOFAILSYNC".into())
     );
-    section(&house, &[0, 2], &[0, 2], "balance = \"prefer\"");
-    applied(&house, &host, "one is removed with its disk");
-    whole(&house, &host, "one is removed with its disk", &["d0", "d2"]);
-    assert_eq!(fact(&house, "Flags"), "NONE");
-    section(&house, &[2, 3], &[2, 3], "");
-    applied(&house, &host, "one is replaced");
-    whole(&house, &host, "one is replaced", &["d2", "d3"]);
-    assert_eq!(fact(&house, "Balance"), "load");
+    section(&fixture, &[0, 2], &[0, 2], "balance = \"prefer\"");
+    applied(&fixture, &host, "one is removed with its disk");
+    whole(&fixture, &host, "one is removed with its disk", &["d0", "d2"]);
+    assert_eq!(fact(&fixture, "Flags"), "NONE");
+    section(&fixture, &[2, 3], &[2, 3], "");
+    applied(&fixture, &host, "one is replaced");
+    whole(&fixture, &host, "one is replaced", &["d2", "d3"]);
+    assert_eq!(fact(&fixture, "Balance"), "load");
     host.stop();
-    house.stop();
+    fixture.stop();
     // A disk is dead at a start: the mirror is degraded, and another disk takes its place.
-    std::fs::remove_file(house.path("d3.img")).unwrap();
-    house.start_whole();
-    assert_eq!(fact(&house, "State"), "DEGRADED");
-    let host = Host::start(&house, 0, 1);
-    section(&house, &[2, 3], &[2, 3], "slice = 8192");
-    house.ok(&["apply"]);
-    host.wait_for_rounds(&house, "settings while one is away");
-    assert_eq!(fact(&house, "Slice"), "8192");
-    assert_eq!(fact(&house, "State"), "DEGRADED");
-    house.image("d1.img", BYTES);
-    section(&house, &[1, 2], &[2, 1], "");
-    applied(&house, &host, "the one that is away is replaced");
-    whole(&house, &host, "the one that is away is replaced", &["d1", "d2"]);
+    std::fs::remove_file(fixture.path("d3.img")).unwrap();
+    fixture.start_whole();
+    assert_eq!(fact(&fixture, "State"), "DEGRADED");
+    let host = Host::start(&fixture, 0, 1);
+    section(&fixture, &[2, 3], &[2, 3], "slice = 8192");
+    fixture.ok(&["apply"]);
+    host.wait_for_rounds(&fixture, "settings while one is away");
+    assert_eq!(fact(&fixture, "Slice"), "8192");
+    assert_eq!(fact(&fixture, "State"), "DEGRADED");
+    fixture.image("d1.img", BYTES);
+    section(&fixture, &[1, 2], &[2, 1], "");
+    applied(&fixture, &host, "the one that is away is replaced");
+    whole(&fixture, &host, "the one that is away is replaced", &["d1", "d2"]);
     host.stop();
-    house.stop();
-    let held = |name: &str| std::fs::read(house.path(name)).unwrap()[..HELD].to_vec();
+    fixture.stop();
+    let held = |name: &str| std::fs::read(fixture.path(name)).unwrap()[..HELD].to_vec();
     assert!(held("d1.img") == held("d2.img"), "the members differ");
     // A start with the same file has the same mirror, with nothing to do.
-    house.start_whole();
-    assert_eq!(fact(&house, "Slice"), "4096");
-    house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
-    house.stop();
+    fixture.start_whole();
+    assert_eq!(fact(&fixture, "Slice"), "4096");
+    fixture.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
+    fixture.stop();
 }
 
 /// The refusal: words that every verb has.
@@ -120,51 +120,51 @@ const REFUSED: &str = "no complete member would be left in m: keep one of d0, d1
                        ones are rebuilt (`ashlar mirror list m` shows how far they are)";
 
 #[track_caller]
-fn refused(house: &Fixture) {
+fn refused(fixture: &Fixture) {
     let words = format!("change geom m (mirror): m: {REFUSED}");
-    house.ashlar(&["plan"]).ends(1).prints(&[&words]);
-    house.ashlar(&["apply"]).ends(1).complains(&[&words]);
-    house.ashlar(&["apply", "--dry-run"]).ends(1).complains(&[&words]);
-    house.ashlar(&["doctor", "config"]).ends(3).prints(&[&words]);
+    fixture.ashlar(&["plan"]).ends(1).prints(&[&words]);
+    fixture.ashlar(&["apply"]).ends(1).complains(&[&words]);
+    fixture.ashlar(&["apply", "--dry-run"]).ends(1).complains(&[&words]);
+    fixture.ashlar(&["doctor", "config"]).ends(3).prints(&[&words]);
 }
 
 #[test]
 fn an_edit_that_leaves_no_complete_member_is_refused_alike_by_every_verb() {
-    let mut house = fixture("mirror-refused");
-    house.start_whole();
-    let host = Host::start(&house, 0, 1);
-    section(&house, &[0, 1, 2], &[2], "");
-    refused(&house);
-    host.wait_for_rounds(&house, "refused");
+    let mut fixture = build_fixture("mirror-refused");
+    fixture.start_whole();
+    let host = Host::start(&fixture, 0, 1);
+    section(&fixture, &[0, 1, 2], &[2], "");
+    refused(&fixture);
+    host.wait_for_rounds(&fixture, "refused");
     host.stop();
-    house.stop();
+    fixture.stop();
     // The file is as it was when the daemon starts: the mirror is served as it is.
-    house.start_whole();
-    let status: CommandOutput = house.ashlar(&["status"]).ends(3);
+    fixture.start_whole();
+    let status: CommandOutput = fixture.ashlar(&["status"]).ends(3);
     assert!(status.out.contains(REFUSED), "{status}");
-    refused(&house);
-    let host = Host::start(&house, 0, 1);
-    host.wait_for_rounds(&house, "it is served");
+    refused(&fixture);
+    let host = Host::start(&fixture, 0, 1);
+    host.wait_for_rounds(&fixture, "it is served");
     // An edit that keeps a member is accepted again.
-    section(&house, &[0, 1, 2], &[0, 1], "");
-    house.ok(&["apply"]);
-    house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
-    house.ashlar(&["status"]).ends(0);
-    host.wait_for_rounds(&house, "mended");
+    section(&fixture, &[0, 1, 2], &[0, 1], "");
+    fixture.ok(&["apply"]);
+    fixture.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
+    fixture.ashlar(&["status"]).ends(0);
+    host.wait_for_rounds(&fixture, "mended");
     host.stop();
-    house.stop();
+    fixture.stop();
     // A strict start ends with the same words.
-    section(&house, &[0, 1, 2], &[2], "");
-    let strict = house.ashlar(&["serve", "--strict"]).ends(1);
+    section(&fixture, &[0, 1, 2], &[2], "");
+    let strict = fixture.ashlar(&["serve", "--strict"]).ends(1);
     assert!(strict.err.contains(REFUSED), "{strict}");
     // The old disks are not named at all: no empty mirror takes their place.
-    section(&house, &[2], &[2], "");
-    house.start();
-    let status = house.ashlar(&["status"]).ends(3);
+    section(&fixture, &[2], &[2], "");
+    fixture.start();
+    let status = fixture.ashlar(&["status"]).ends(3);
     assert!(status.out.contains("none of them is named: m would be empty"), "{status}");
-    assert!(house.provider("mirror/m").is_none(), "an empty one is served");
-    house.ashlar(&["apply"]).ends(4).complains(&["--yes-destroy m"]);
-    house.ok(&["apply", "--yes-destroy", "m"]);
-    house.until("a new one", LIMIT, || house.provider("mirror/m").is_some());
-    house.stop();
+    assert!(fixture.provider("mirror/m").is_none(), "an empty one is served");
+    fixture.ashlar(&["apply"]).ends(4).complains(&["--yes-destroy m"]);
+    fixture.ok(&["apply", "--yes-destroy", "m"]);
+    fixture.until("a new one", LIMIT, || fixture.provider("mirror/m").is_some());
+    fixture.stop();
 }

@@ -13,8 +13,8 @@ const DISK_BYTES: u64 = 16 << 20;
 /// An address for documentation (RFC 5737): no machine has it.
 const FOREIGN: &str = "192.0.2.77";
 
-fn configure(house: &Fixture, hosts: &[&str], more: &str) {
-    let port = house.portal().port();
+fn configure(fixture: &Fixture, hosts: &[&str], more: &str) {
+    let port = fixture.portal().port();
     let listen: Vec<String> = hosts.iter().map(|host| format!("\"{host}:{port}\"")).collect();
     let text = format!(
         "{}\n[[target]]\ndriver = \"iscsi\"\nname = \"{{iqn}}\"\nlisten = [{}]\n\n\
@@ -23,22 +23,22 @@ fn configure(house: &Fixture, hosts: &[&str], more: &str) {
         file_disk("good", "good.img"),
         listen.join(", ")
     );
-    house.write("ashlar.toml", &text);
+    fixture.write("ashlar.toml", &text);
 }
 
-fn answers(house: &Fixture, host: &str) -> bool {
-    let mut at = house.target(0);
+fn answers(fixture: &Fixture, host: &str) -> bool {
+    let mut at = fixture.target(0);
     at.portal.set_ip(host.parse::<IpAddr>().unwrap());
     peer::iscsi_inq(&at.url(), None).is_ok()
 }
 
 #[test]
 fn listen_addresses_change_on_one_port_without_ending_sessions() {
-    let mut house = Fixture::alone("moved-portals");
-    house.image("good.img", DISK_BYTES);
-    configure(&house, &["127.0.0.1"], "");
-    house.start();
-    let load = Load::start(&house.url(0), DISK_BYTES);
+    let mut fixture = Fixture::alone("moved-portals");
+    fixture.image("good.img", DISK_BYTES);
+    configure(&fixture, &["127.0.0.1"], "");
+    fixture.start();
+    let load = Load::start(&fixture.url(0), DISK_BYTES);
     let both: &[&str] = &["0.0.0.0", "[::]"];
     // Where it listens, and whether 127.0.0.2 and ::1 are reached there.
     for (hosts, other, v6) in [
@@ -54,46 +54,46 @@ fn listen_addresses_change_on_one_port_without_ending_sessions() {
         (&["127.0.0.1", FOREIGN], false, false),
         (&["127.0.0.1", "127.0.0.2"], true, false),
     ] {
-        configure(&house, hosts, "");
-        house.ashlar(&["plan"]).ends(6).prints(&["change target", "safe"]);
-        house.ashlar(&["apply"]).ends(0);
+        configure(&fixture, hosts, "");
+        fixture.ashlar(&["plan"]).ends(6).prints(&["change target", "safe"]);
+        fixture.ashlar(&["apply"]).ends(0);
         load.wait_for_rounds();
-        assert!(answers(&house, "127.0.0.1"), "{hosts:?}");
-        assert_eq!(answers(&house, "127.0.0.2"), other, "{hosts:?}");
-        assert_eq!(answers(&house, "::1"), v6, "{hosts:?}");
+        assert!(answers(&fixture, "127.0.0.1"), "{hosts:?}");
+        assert_eq!(answers(&fixture, "127.0.0.2"), other, "{hosts:?}");
+        assert_eq!(answers(&fixture, "::1"), v6, "{hosts:?}");
     }
     println!("{} rounds meanwhile", load.finish());
-    house.assert_alive();
-    house.stop();
+    fixture.assert_alive();
+    fixture.stop();
     // Both are opened by a start as well.
-    configure(&house, both, "");
-    house.start();
-    assert!(answers(&house, "127.0.0.1") && answers(&house, "::1"));
-    house.stop();
+    configure(&fixture, both, "");
+    fixture.start();
+    assert!(answers(&fixture, "127.0.0.1") && answers(&fixture, "::1"));
+    fixture.stop();
 }
 
 #[test]
 fn addresses_in_use_by_others_are_refused() {
-    let mut house = Fixture::alone("taken-portals");
-    house.image("good.img", DISK_BYTES);
-    configure(&house, &["127.0.0.1"], "");
-    house.start();
-    let port = house.portal().port();
+    let mut fixture = Fixture::alone("taken-portals");
+    fixture.image("good.img", DISK_BYTES);
+    configure(&fixture, &["127.0.0.1"], "");
+    fixture.start();
+    let port = fixture.portal().port();
     let taken = TcpListener::bind(("127.0.0.3", port)).unwrap();
-    configure(&house, &["0.0.0.0"], "");
-    house.ashlar(&["plan"]).ends(1).prints(&["change target", "0.0.0.0", "in use"]);
-    house.ashlar(&["apply"]).ends(1).complains(&["0.0.0.0"]);
-    assert!(answers(&house, "127.0.0.1") && !answers(&house, "127.0.0.2"));
+    configure(&fixture, &["0.0.0.0"], "");
+    fixture.ashlar(&["plan"]).ends(1).prints(&["change target", "0.0.0.0", "in use"]);
+    fixture.ashlar(&["apply"]).ends(1).complains(&["0.0.0.0"]);
+    assert!(answers(&fixture, "127.0.0.1") && !answers(&fixture, "127.0.0.2"));
     drop(taken);
     let nbd =
         format!("\n[[target]]\ndriver = \"nbd\"\nname = \"n\"\nlisten = [\"127.0.0.2:{port}\"]\n");
-    configure(&house, &["0.0.0.0"], &nbd);
-    house.ashlar(&["apply"]).ends(2).complains(&["overlaps", "another driver"]);
-    assert!(answers(&house, "127.0.0.1") && !answers(&house, "127.0.0.2"));
-    configure(&house, &["127.0.0.1", FOREIGN], "");
-    house.ashlar(&["doctor", "ports"]).ends(3).prints(&["warn", FOREIGN, "no interface"]);
-    house.ashlar(&["apply"]).ends(0);
-    house.ashlar(&["doctor", "ports"]).ends(3).prints(&["warn", FOREIGN, "no interface"]);
-    house.assert_alive();
-    house.stop();
+    configure(&fixture, &["0.0.0.0"], &nbd);
+    fixture.ashlar(&["apply"]).ends(2).complains(&["overlaps", "another driver"]);
+    assert!(answers(&fixture, "127.0.0.1") && !answers(&fixture, "127.0.0.2"));
+    configure(&fixture, &["127.0.0.1", FOREIGN], "");
+    fixture.ashlar(&["doctor", "ports"]).ends(3).prints(&["warn", FOREIGN, "no interface"]);
+    fixture.ashlar(&["apply"]).ends(0);
+    fixture.ashlar(&["doctor", "ports"]).ends(3).prints(&["warn", FOREIGN, "no interface"]);
+    fixture.assert_alive();
+    fixture.stop();
 }

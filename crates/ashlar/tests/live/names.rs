@@ -24,12 +24,12 @@ fn far(portal: &str, luns: &str) -> String {
 }
 
 /// A daemon with a bus to it.
-fn near(house: &Fixture, bus: &str, portal: &str, luns: &str) {
+fn near(fixture: &Fixture, bus: &str, portal: &str, luns: &str) {
     let text = format!(
         "[[bus]]\nname = \"{bus}\"\nkind = \"iscsi\"\nportals = [\"{portal}\"]\n\
          target = \"{FAR}\"\ninitiator = \"iqn.2026-11.test.ashlar:near\"\n\n"
     );
-    house.configure(&text, luns);
+    fixture.configure(&text, luns);
 }
 
 const BOTH: &str = "0 = \"small\", 1 = \"large\"";
@@ -48,12 +48,12 @@ struct Two {
 impl Two {
     /// Both run, `da0` is the small disk and `da1` the large one.
     fn new(name: &str, luns: &str) -> Two {
-        let mut house = Fixture::new(name);
+        let mut fixture = Fixture::new(name);
         let portal = format!("127.0.0.1:{}", rig::proc::free_port().unwrap());
-        let far = house.sibling("far", &far(&portal, BOTH));
-        near(&house, "san0", &portal, luns);
-        house.start();
-        let two = Two { near: house, far, portal };
+        let far = fixture.sibling("far", &far(&portal, BOTH));
+        near(&fixture, "san0", &portal, luns);
+        fixture.start();
+        let two = Two { near: fixture, far, portal };
         two.until_there("da1");
         two.is("da0", SMALL);
         two.is("da1", LARGE);
@@ -167,26 +167,26 @@ fn name_used_by_a_layer_is_kept_and_a_torn_record_is_reported() {
 
 #[test]
 fn generated_initiator_name_of_a_bus_survives_restarts() {
-    let mut house = Fixture::new("own-name");
+    let mut fixture = Fixture::new("own-name");
     let portal = format!("127.0.0.1:{}", rig::proc::free_port().unwrap());
-    let mut far = house.sibling("far", &far(&portal, BOTH));
+    let mut far = fixture.sibling("far", &far(&portal, BOTH));
     let bus = format!(
         "[[bus]]\nname = \"san0\"\nkind = \"iscsi\"\nportals = [\"{portal}\"]\n\
          target = \"{FAR}\"\n\n"
     );
-    house.configure(&bus, "0 = \"da0\"");
-    house.start();
+    fixture.configure(&bus, "0 = \"da0\"");
+    fixture.start();
     let name = |far: &Fixture| {
         let sessions = far.json(&["sessions"])["sessions"].clone();
         sessions[0]["session"]["initiator"].as_str().unwrap_or_default().to_owned()
     };
     far.until("it is logged in", LIMIT, || name(&far).starts_with("iqn."));
     let first = name(&far);
-    house.stop();
+    fixture.stop();
     far.until("it has left", LIMIT, || name(&far).is_empty());
-    house.start();
+    fixture.start();
     far.until("it is back", LIMIT, || !name(&far).is_empty());
     assert_eq!(name(&far), first);
-    house.stop();
+    fixture.stop();
     far.stop();
 }

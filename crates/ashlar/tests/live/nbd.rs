@@ -79,7 +79,7 @@ impl Drop for Nbd {
     }
 }
 
-/// A house with a unit in a file and one in memory, over iSCSI and over NBD, whose ports are a
+/// A fixture with a unit in a file and one in memory, over iSCSI and over NBD, whose ports are a
 /// group of their own.
 struct Shop {
     fixture: Fixture,
@@ -88,12 +88,12 @@ struct Shop {
 
 impl Shop {
     fn open(name: &str) -> Shop {
-        let mut house = Fixture::new(name);
-        house.image("file.img", UNIT_BYTES);
+        let mut fixture = Fixture::new(name);
+        fixture.image("file.img", UNIT_BYTES);
         let nbd = SocketAddr::from(([127, 0, 0, 1], free_port().unwrap()));
-        shop_config(&house, nbd, true);
-        house.start();
-        Shop { nbd, fixture: house }
+        shop_config(&fixture, nbd, true);
+        fixture.start();
+        Shop { nbd, fixture }
     }
 
     fn url(&self, export: &str) -> String {
@@ -110,7 +110,7 @@ impl Shop {
 }
 
 /// The configuration; `file` selects whether NBD clients see that unit.
-fn shop_config(house: &Fixture, nbd: SocketAddr, file: bool) {
+fn shop_config(fixture: &Fixture, nbd: SocketAddr, file: bool) {
     let disk = file_disk("file", "file.img");
     let luns = if file { "0 = \"file\", 1 = \"memory\"" } else { "1 = \"memory\"" };
     let text = format!(
@@ -126,7 +126,7 @@ fn shop_config(house: &Fixture, nbd: SocketAddr, file: bool) {
          initiators = [\"ip:127.0.0.1\", \"unix:*\"]\n\
          luns = {{ {luns} }}\n"
     );
-    house.write("ashlar.toml", &text);
+    fixture.write("ashlar.toml", &text);
 }
 
 /// PERSISTENT RESERVE OUT; its status.
@@ -282,8 +282,8 @@ fn new_size_of_a_unit_is_reported_at_the_next_handshake() {
 }
 
 /// A page of the daemon's HTTP interface on its socket.
-pub(crate) fn page(house: &Fixture, path: &str) -> String {
-    let mut stream = UnixStream::connect(house.path("ashlar.sock")).unwrap();
+pub(crate) fn page(fixture: &Fixture, path: &str) -> String {
+    let mut stream = UnixStream::connect(fixture.path("ashlar.sock")).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: ashlar\r\nConnection: close\r\n\r\n").unwrap();
     let mut page = String::new();
     stream.read_to_string(&mut page).unwrap();
@@ -338,9 +338,9 @@ fn sessions_and_metrics_list_nbd_clients() {
 
 #[test]
 fn control_characters_in_names_are_not_printed() {
-    let mut house = Fixture::new("nbd-escape");
-    house.image("d0.img", UNIT_BYTES);
-    let image = house.image("d1.img", UNIT_BYTES);
+    let mut fixture = Fixture::new("nbd-escape");
+    fixture.image("d0.img", UNIT_BYTES);
+    let image = fixture.image("d1.img", UNIT_BYTES);
     // A partition whose label turns the terminal red, made by another program.
     let label = "1:\u{1b}[31mred";
     tool("sgdisk", &["-n", "1:2048:4095", "-c", label, image.to_str().unwrap()], "");
@@ -350,13 +350,13 @@ fn control_characters_in_names_are_not_printed() {
          [[access]]\ntarget = \"n\"\ngroup = \"g\"\ninitiators = [\"*\"]\nluns = {{ 0 = \"d0\" }}\n"
     );
     let disks = format!("{}{}", file_disk("d0", "d0.img"), file_disk("d1", "d1.img"));
-    house.configure(&format!("{disks}{target}"), "");
-    house.start();
+    fixture.configure(&format!("{disks}{target}"), "");
+    fixture.start();
     let program = proc::tool("nbdinfo").unwrap();
     let asked = format!("nbd://{at}/%1b%5b31mred%0aforged");
     assert!(!Command::new(program).args(["--size", &asked]).output().unwrap().status.success());
     let said = |words: &[&str]| {
-        let out = house.ok(words);
+        let out = fixture.ok(words);
         assert!(!has_controls(&out), "{words:?}: {out:?}");
         out
     };
@@ -368,20 +368,20 @@ fn control_characters_in_names_are_not_printed() {
     assert!(json.contains("\\u001b[31mred"), "the label is what it is: {json}");
     said(&["status"]);
     said(&["journal"]);
-    assert!(!has_controls(&house.log()), "{}", house.log());
+    assert!(!has_controls(&fixture.log()), "{}", fixture.log());
 }
 
 /// A client that reconnects asks for the name that it knows, as `nbd-client -persist` does.
 #[test]
 fn renamed_disk_is_exported_by_its_old_name_until_reuse() {
-    let mut house = Fixture::new("nbd-renamed");
+    let mut fixture = Fixture::new("nbd-renamed");
     let [one, two] = [1, 2].map(|n| {
-        let path = house.image(&format!("{n}.img"), n * UNIT_BYTES);
-        std::fs::write(house.path("mark"), [b'0' + n as u8; 512]).unwrap();
+        let path = fixture.image(&format!("{n}.img"), n * UNIT_BYTES);
+        std::fs::write(fixture.path("mark"), [b'0' + n as u8; 512]).unwrap();
         tool(
             "dd",
             &[
-                &format!("if={}", house.path("mark").display()),
+                &format!("if={}", fixture.path("mark").display()),
                 &format!("of={}", path.display()),
                 "conv=notrunc",
                 "status=none",
@@ -391,13 +391,13 @@ fn renamed_disk_is_exported_by_its_old_name_until_reuse() {
         format!("{n}.img")
     });
     let port = free_port().unwrap();
-    let configure = |house: &Fixture, disks: &str, lun: &str| {
+    let configure = |fixture: &Fixture, disks: &str, lun: &str| {
         let nbd = format!(
             "[[target]]\ndriver = \"nbd\"\nname = \"n\"\nlisten = [\"127.0.0.1:{port}\"]\n\
              [[access]]\ntarget = \"n\"\ngroup = \"g\"\ninitiators = [\"*\"]\n\
              luns = {{ {lun} }}\n"
         );
-        house.configure(&format!("{disks}\n{nbd}"), "");
+        fixture.configure(&format!("{disks}\n{nbd}"), "");
     };
     let url = |name: &str| format!("nbd://127.0.0.1:{port}/{name}");
     let size = |name: &str| -> Option<u64> {
@@ -405,40 +405,40 @@ fn renamed_disk_is_exported_by_its_old_name_until_reuse() {
         let done = command.args(["--size", &url(name)]).output().unwrap();
         String::from_utf8_lossy(&done.stdout).trim().parse().ok().filter(|_| done.status.success())
     };
-    configure(&house, &file_disk("d0", &one), "0 = \"d0\"");
-    house.start();
+    configure(&fixture, &file_disk("d0", &one), "0 = \"d0\"");
+    fixture.start();
     let mut client = Nbd::enter(&url("d0"));
-    configure(&house, &file_disk("data", &one), "0 = \"data\"");
-    house.ashlar(&["plan"]).ends(6).prints(&["rename disk d0 to data", "safe"]);
-    house.ok(&["apply"]);
+    configure(&fixture, &file_disk("data", &one), "0 = \"data\"");
+    fixture.ashlar(&["plan"]).ends(6).prints(&["rename disk d0 to data", "safe"]);
+    fixture.ok(&["apply"]);
     client.does("read -P 0x31 0 512");
     for name in ["d0", "data"] {
         assert_eq!(size(name), Some(UNIT_BYTES), "{name}");
     }
     assert_eq!(size("d1"), None, "no such name");
     // The old name is reported, and survives a restart.
-    house.ashlar(&["status"]).prints(&["export d0", "get data", "forget-name name=d0"]);
-    let exported = house.ok(&["export"]);
+    fixture.ashlar(&["status"]).prints(&["export d0", "get data", "forget-name name=d0"]);
+    let exported = fixture.ok(&["export"]);
     assert!(exported.contains("d0 = \"data\""), "{exported}");
     drop(client);
-    house.stop();
-    house.start();
+    fixture.stop();
+    fixture.start();
     Nbd::enter(&url("d0")).does("read -P 0x31 0 512");
     // Another disk has the name from now on.
     let both = [file_disk("data", &one), file_disk("d0", &two)].concat();
-    configure(&house, &both, "0 = \"data\", 1 = \"d0\"");
-    house.ok(&["apply"]);
+    configure(&fixture, &both, "0 = \"data\", 1 = \"d0\"");
+    fixture.ok(&["apply"]);
     assert_eq!((size("d0"), size("data")), (Some(2 * UNIT_BYTES), Some(UNIT_BYTES)));
-    configure(&house, &file_disk("data", &one), "0 = \"data\"");
-    house.ok(&["apply"]);
+    configure(&fixture, &file_disk("data", &one), "0 = \"data\"");
+    fixture.ok(&["apply"]);
     assert_eq!(size("d0"), None, "clients of that one do not get the first");
     // And by hand.
-    configure(&house, &file_disk("x", &one), "0 = \"x\"");
-    house.ok(&["apply"]);
+    configure(&fixture, &file_disk("x", &one), "0 = \"x\"");
+    fixture.ok(&["apply"]);
     assert_eq!(size("data"), Some(UNIT_BYTES));
-    house.ok(&["geom", "lun", "forget-name", "name=data"]);
+    fixture.ok(&["geom", "lun", "forget-name", "name=data"]);
     assert_eq!((size("data"), size("x")), (None, Some(UNIT_BYTES)));
-    house.ashlar(&["geom", "lun", "forget-name", "name=data"]).complains(&["no unit had that \
+    fixture.ashlar(&["geom", "lun", "forget-name", "name=data"]).complains(&["no unit had that \
                                                                             name"]);
-    house.stop();
+    fixture.stop();
 }

@@ -15,36 +15,36 @@ use crate::fixture::{Fixture, file_disk};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-fn serve(house: &Fixture) -> Proc {
-    let socket = house.path("nbd.sock");
+fn serve(fixture: &Fixture) -> Proc {
+    let socket = fixture.path("nbd.sock");
     let _absent = std::fs::remove_file(&socket);
     let mut command = Command::new(proc::tool("nbdkit").unwrap());
     command.args(["-f", "-U", socket.to_str().unwrap(), "file"]);
-    command.arg(house.path("store.img"));
-    Proc::start("nbdkit", &mut command, &house.path("nbdkit.log")).unwrap()
+    command.arg(fixture.path("store.img"));
+    Proc::start("nbdkit", &mut command, &fixture.path("nbdkit.log")).unwrap()
 }
 
 #[test]
 fn disk_follows_the_arrival_loss_and_return_of_its_server() {
-    let mut house = Fixture::new("nbd-disk");
-    house.image("store.img", 4 << 20);
-    let at = house.path("nbd.sock");
+    let mut fixture = Fixture::new("nbd-disk");
+    fixture.image("store.img", 4 << 20);
+    let at = fixture.path("nbd.sock");
     let disk = format!(
         "\n[[disk]]\nname = \"n0\"\nkind = \"nbd\"\naddress = \"unix:{}\"\ndeadline_s = 1\n",
         at.display()
     );
-    house.configure(&disk, "0 = \"n0\"");
-    house.start();
-    let status = house.ashlar(&["status"]).ends(3);
+    fixture.configure(&disk, "0 = \"n0\"");
+    fixture.start();
+    let status = fixture.ashlar(&["status"]).ends(3);
     status.prints(&["create disk n0", at.to_str().unwrap()]);
-    let mut server = serve(&house);
-    house.until("all is well", LIMIT, || house.ashlar(&["status"]).code == 0);
-    assert!(house.provider("n0").is_some());
+    let mut server = serve(&fixture);
+    fixture.until("all is well", LIMIT, || fixture.ashlar(&["status"]).code == 0);
+    assert!(fixture.provider("n0").is_some());
     server.kill().unwrap();
-    house.until("the loss", LIMIT, || house.provider("n0").is_none());
-    let _server = serve(&house);
-    house.until("all is well again", LIMIT, || house.ashlar(&["status"]).code == 0);
-    house.stop();
+    fixture.until("the loss", LIMIT, || fixture.provider("n0").is_none());
+    let _server = serve(&fixture);
+    fixture.until("all is well again", LIMIT, || fixture.ashlar(&["status"]).code == 0);
+    fixture.stop();
 }
 
 /// A server that sends its greeting byte by byte, so slowly that a client waits for seconds.
@@ -80,16 +80,16 @@ impl SlowServer {
 
 #[test]
 fn new_disk_of_an_absent_server_is_awaited_with_its_luns() {
-    let (mut house, mut far) = (Fixture::new("nbd-awaited"), Fixture::new("nbd-awaited-far"));
-    house.configure("", "");
-    house.start();
+    let (mut fixture, mut far) = (Fixture::new("nbd-awaited"), Fixture::new("nbd-awaited-far"));
+    fixture.configure("", "");
+    fixture.start();
     let at = far.portal();
     let disk =
         format!("[[disk]]\nname = \"n0\"\nkind = \"nbd\"\naddress = \"{at}\"\nexport = \"good\"\n");
-    house.configure(&disk, "0 = \"n0\"");
-    house.ashlar(&["plan"]).ends(6).prints(&["create disk n0"]);
-    house.ashlar(&["apply"]).ends(0).prints(&["n0", "not yet"]);
-    let status = house.ashlar(&["status"]).out;
+    fixture.configure(&disk, "0 = \"n0\"");
+    fixture.ashlar(&["plan"]).ends(6).prints(&["create disk n0"]);
+    fixture.ashlar(&["apply"]).ends(0).prints(&["n0", "not yet"]);
+    let status = fixture.ashlar(&["status"]).out;
     assert!(status.contains("disk n0"), "{status}");
     far.image("good.img", 16 << 20);
     let target = format!(
@@ -99,33 +99,33 @@ fn new_disk_of_an_absent_server_is_awaited_with_its_luns() {
     );
     far.write("ashlar.toml", &format!("{}{target}", file_disk("good", "good.img")));
     far.start();
-    let served = || peer::iscsi_inq(&house.url(0), None).is_ok();
-    house.until("the disk has come and its LUN is served", LIMIT, served);
-    house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
-    house.stop();
+    let served = || peer::iscsi_inq(&fixture.url(0), None).is_ok();
+    fixture.until("the disk has come and its LUN is served", LIMIT, served);
+    fixture.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
+    fixture.stop();
     far.stop();
 }
 
 #[test]
 fn status_is_answered_while_a_change_waits_for_a_slow_server() {
-    let mut house = Fixture::new("nbd-slow");
-    house.configure("", "");
-    house.start();
+    let mut fixture = Fixture::new("nbd-slow");
+    fixture.configure("", "");
+    fixture.start();
     let server = SlowServer::start();
     let at = server.address;
-    house.configure(&format!("[[disk]]\nname = \"n0\"\nkind = \"nbd\"\naddress = \"{at}\"\n"), "");
+    fixture.configure(&format!("[[disk]]\nname = \"n0\"\nkind = \"nbd\"\naddress = \"{at}\"\n"), "");
     let mut command = Command::new(env!("CARGO_BIN_EXE_ashlar"));
-    command.arg("apply").arg(house.path("ashlar.toml"));
-    command.args(["--socket", house.path("ashlar.sock").to_str().unwrap()]);
-    let mut apply = Proc::start("apply", &mut command, &house.path("apply.log")).unwrap();
+    command.arg("apply").arg(fixture.path("ashlar.toml"));
+    command.args(["--socket", fixture.path("ashlar.sock").to_str().unwrap()]);
+    let mut apply = Proc::start("apply", &mut command, &fixture.path("apply.log")).unwrap();
     let asks = || server.clients.load(Ordering::Acquire) > 0;
-    house.until("the server is asked", LIMIT, asks);
-    house.ok(&["list", "disks"]);
-    house.ok(&["status"]);
+    fixture.until("the server is asked", LIMIT, asks);
+    fixture.ok(&["list", "disks"]);
+    fixture.ok(&["status"]);
     assert!(apply.ended().unwrap().is_none(), "status waited for it: {}", apply.output());
     server.is_over.store(true, Ordering::Release);
     let mut is_refused = || apply.ended().unwrap().is_some_and(|status| !status.success());
-    house.until("the change is refused", LIMIT, &mut is_refused);
+    fixture.until("the change is refused", LIMIT, &mut is_refused);
     assert!(apply.output().contains("nbd disk n0"), "{}", apply.output());
-    house.stop();
+    fixture.stop();
 }

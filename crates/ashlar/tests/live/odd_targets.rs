@@ -46,32 +46,32 @@ fn read(host: &mut Client, block: u8) -> String {
     words(&host.scsi(&cdb(0x28, block), BLOCK as u32, &[]).unwrap())
 }
 
-/// A bus of a target, and LUN 0 of the house on its disk.
-pub fn bus(house: &Fixture, (portal, target): (SocketAddr, &str), more: &str, lun: &str) {
+/// A bus of a target, and LUN 0 of the fixture on its disk.
+pub fn bus(fixture: &Fixture, (portal, target): (SocketAddr, &str), more: &str, lun: &str) {
     let bus = format!(
         "[[bus]]\nname = \"iscsi0\"\nkind = \"iscsi\"\nportals = [\"{portal}\"]\n\
          target = \"{target}\"\ninitiator = \"iqn.2026-11.test.ashlar:initiator\"\n\
          {DEADLINE}{more}"
     );
-    house.configure(&bus, lun);
+    fixture.configure(&bus, lun);
 }
 
-/// A host of the house whose unit is ready.
-pub fn host(house: &Fixture) -> Client {
-    let mut host = Client::session(house.portal(), HOST, IQN).unwrap();
+/// A host of the fixture whose unit is ready.
+pub fn host(fixture: &Fixture) -> Client {
+    let mut host = Client::session(fixture.portal(), HOST, IQN).unwrap();
     // The bus may be asking still.
     let becomes_ready = || words(&host.scsi(&TUR, 0, &[]).unwrap()) == "GOOD";
-    house.until("the unit is ready", LIMIT, becomes_ready);
+    fixture.until("the unit is ready", LIMIT, becomes_ready);
     host
 }
 
-pub fn status(house: &Fixture) -> String {
-    house.ashlar(&["status"]).out
+pub fn status(fixture: &Fixture) -> String {
+    fixture.ashlar(&["status"]).out
 }
 
-pub fn wait_for_status(house: &Fixture, parts: &[&str]) {
-    let says = || parts.iter().all(|part| status(house).contains(part));
-    house.until(&format!("status says {parts:?}: {}", status(house)), LIMIT, says);
+pub fn wait_for_status(fixture: &Fixture, parts: &[&str]) {
+    let says = || parts.iter().all(|part| status(fixture).contains(part));
+    fixture.until(&format!("status says {parts:?}: {}", status(fixture)), LIMIT, says);
 }
 
 struct Shop {
@@ -82,14 +82,14 @@ struct Shop {
 impl Shop {
     /// A daemon with tgt's disk, which has a serial number.
     fn new(name: &str) -> Shop {
-        let mut house = Fixture::alone(name);
-        let store = Store::File(house.image("first.img", BYTES));
+        let mut fixture = Fixture::alone(name);
+        let store = Store::File(fixture.image("first.img", BYTES));
         let serial = Some("first".to_owned());
         let tgt = Tgt::start(TgtConfig { serial, ..TgtConfig::new(store) }).unwrap();
         let at = (tgt.target().portal, tgt.target().iqn.as_str());
-        bus(&house, at, "", "0 = \"da0\"");
-        house.start();
-        Shop { fixture: house, tgt }
+        bus(&fixture, at, "", "0 = \"da0\"");
+        fixture.start();
+        Shop { fixture, tgt }
     }
 }
 
@@ -102,14 +102,14 @@ fn is_untouched(path: &Path) -> bool {
 }
 
 /// The disk was exchanged, within the deadline and behind the host's back.
-fn is_refused(house: &Fixture, host: &mut Client, (first, second): (&Path, &Path), ids: &[&str]) {
+fn is_refused(fixture: &Fixture, host: &mut Client, (first, second): (&Path, &Path), ids: &[&str]) {
     for block in 4..8 {
         assert_eq!(write(host, block, 2), "02/04/03", "block {block}");
     }
     assert!(holds(first, 3, 1) && !holds(first, 4, 2));
     assert!(is_untouched(second), "a write is on the other disk");
     wait_for_status(
-        house,
+        fixture,
         &[&["a different disk answers", "da0", "`ashlar cam rescan"], ids].concat(),
     );
 }
@@ -143,33 +143,33 @@ fn no_write_reaches_another_disk_of_a_second_daemon_that_was_stopped() {
 }
 
 fn exchange_at_a_second_daemon(name: &str, end: fn(&mut Fixture)) {
-    let mut house = Fixture::alone(name);
-    let mut other = house.sibling(&format!("{name}-below"), "");
+    let mut fixture = Fixture::alone(name);
+    let mut other = fixture.sibling(&format!("{name}-below"), "");
     let (first, second) = (other.image("first.img", BYTES), other.image("second.img", BYTES));
     let disk =
         |file: &str| format!("{}serial = \"{file}\"\n", file_disk("d", &format!("{file}.img")));
     other.configure(&disk("first"), "0 = \"d\"");
     other.ok(&["apply"]);
-    bus(&house, (other.portal(), IQN), "", "0 = \"da0\"");
-    house.start();
-    let mut host = host(&house);
+    bus(&fixture, (other.portal(), IQN), "", "0 = \"da0\"");
+    fixture.start();
+    let mut host = host(&fixture);
     assert_eq!(write(&mut host, 3, 1), "GOOD");
     end(&mut other);
     other.configure(&disk("second"), "0 = \"d\"");
     other.start();
     let ids = ["serial first", "serial second"];
-    is_refused(&house, &mut host, (&first, &second), &ids);
+    is_refused(&fixture, &mut host, (&first, &second), &ids);
     let parts = [&ids[..], &["a different disk answers", "`ashlar cam rescan 0`"]].concat();
-    for said in [house.ok(&["cam", "devlist"]), house.ok(&["journal"])] {
+    for said in [fixture.ok(&["cam", "devlist"]), fixture.ok(&["journal"])] {
         assert!(parts.iter().all(|part| said.contains(part)), "{said}");
     }
     end(&mut other);
     other.configure(&disk("first"), "0 = \"d\"");
     other.start();
-    house.until("the disk is back", LIMIT, || write(&mut host, 9, 5) == "GOOD");
+    fixture.until("the disk is back", LIMIT, || write(&mut host, 9, 5) == "GOOD");
     assert!(holds(&first, 9, 5) && is_untouched(&second));
-    assert!(!status(&house).contains("different disk"), "{}", status(&house));
-    house.assert_alive();
+    assert!(!status(&fixture).contains("different disk"), "{}", status(&fixture));
+    fixture.assert_alive();
 }
 
 /// Two interfaces with a cable between them.
@@ -194,10 +194,10 @@ impl Drop for Cable {
 
 #[test]
 fn no_write_reaches_another_aoe_disk_after_a_target_restart() {
-    let mut house = Fixture::alone("odd-aoe-exchanged");
+    let mut fixture = Fixture::alone("odd-aoe-exchanged");
     let cable = Cable::new();
     let [ours, theirs] = &cable.0;
-    let mut other = house.sibling("odd-aoe-below", "");
+    let mut other = fixture.sibling("odd-aoe-below", "");
     let (first, second) = (other.image("first.img", BYTES), other.image("second.img", BYTES));
     let serve = |other: &Fixture, serial: &str| {
         let disk = file_disk("d", &format!("{serial}.img"));
@@ -214,9 +214,9 @@ fn no_write_reaches_another_aoe_disk_after_a_target_restart() {
         "[[bus]]\nname = \"aoe0\"\nkind = \"aoe\"\ninterfaces = [\"{ours}\"]\n\
          deadline_s = 20\nframe_life_ms = 500\nask_s = 1\n"
     );
-    house.configure(&bus, "0 = \"ada0\"");
-    house.start();
-    let mut host = host(&house);
+    fixture.configure(&bus, "0 = \"ada0\"");
+    fixture.start();
+    let mut host = host(&fixture);
     assert_eq!(write(&mut host, 3, 1), "GOOD");
     other.kill();
     serve(&other, "second");
@@ -225,22 +225,22 @@ fn no_write_reaches_another_aoe_disk_after_a_target_restart() {
         assert_eq!(write(&mut host, block, 2), "02/04/03", "block {block}");
     }
     assert!(holds(&first, 3, 1) && is_untouched(&second));
-    wait_for_status(&house, &["a different disk answers", "serial first", "serial second"]);
+    wait_for_status(&fixture, &["a different disk answers", "serial first", "serial second"]);
     other.kill();
     serve(&other, "first");
     other.start();
-    house.until("the disk is back", LIMIT, || write(&mut host, 9, 5) == "GOOD");
+    fixture.until("the disk is back", LIMIT, || write(&mut host, 9, 5) == "GOOD");
     assert!(holds(&first, 9, 5) && is_untouched(&second));
-    house.assert_alive();
+    fixture.assert_alive();
 }
 
 /// A slot has another disk by a plan: the target announces it, and the initiator asks.
 #[test]
 fn no_write_reaches_another_aoe_disk_that_a_plan_puts_into_the_slot() {
-    let mut house = Fixture::alone("odd-aoe-plan");
+    let mut fixture = Fixture::alone("odd-aoe-plan");
     let cable = Cable::new();
     let [ours, theirs] = &cable.0;
-    let other = house.sibling("odd-aoe-plan-below", "");
+    let other = fixture.sibling("odd-aoe-plan-below", "");
     let (first, second) = (other.image("first.img", BYTES), other.image("second.img", BYTES));
     let serve = |other: &Fixture, disk: &str| {
         let disks: String = ["first", "second"]
@@ -259,20 +259,20 @@ fn no_write_reaches_another_aoe_disk_that_a_plan_puts_into_the_slot() {
         "[[bus]]\nname = \"aoe0\"\nkind = \"aoe\"\ninterfaces = [\"{ours}\"]\n\
          deadline_s = 20\nframe_life_ms = 500\nask_s = 3600\n"
     );
-    house.configure(&bus, "0 = \"ada0\"");
-    house.start();
-    let mut host = host(&house);
+    fixture.configure(&bus, "0 = \"ada0\"");
+    fixture.start();
+    let mut host = host(&fixture);
     assert_eq!(write(&mut host, 3, 1), "GOOD");
     serve(&other, "second");
     for block in 4..8 {
         assert_eq!(write(&mut host, block, 2), "02/04/03", "block {block}");
     }
     assert!(holds(&first, 3, 1) && is_untouched(&second));
-    wait_for_status(&house, &["a different disk answers", "serial first", "serial second"]);
+    wait_for_status(&fixture, &["a different disk answers", "serial first", "serial second"]);
     serve(&other, "first");
-    house.until("the disk is back", LIMIT, || write(&mut host, 9, 5) == "GOOD");
+    fixture.until("the disk is back", LIMIT, || write(&mut host, 9, 5) == "GOOD");
     assert!(holds(&first, 9, 5) && is_untouched(&second));
-    house.assert_alive();
+    fixture.assert_alive();
 }
 
 fn reserve(portal: SocketAddr, target: &str, lun: u8) -> Client {
@@ -285,12 +285,12 @@ fn reserve(portal: SocketAddr, target: &str, lun: u8) -> Client {
 }
 
 /// Another host has reserved the disk at its target: hosts of ours get that, and nothing else.
-fn is_reserved(house: &Fixture, path: &Path, mut reserver: Client) {
-    let mut host = host(house);
+fn is_reserved(fixture: &Fixture, path: &Path, mut reserver: Client) {
+    let mut host = host(fixture);
     assert_eq!(write(&mut host, 3, 1), "18");
     assert!(is_untouched(path));
     let last = "WRITE of block 3: RESERVATION CONFLICT (SCSI status 18), reserved by another host";
-    wait_for_status(house, &[last]);
+    wait_for_status(fixture, &[last]);
     // RELEASE(6)
     reserver.must(&[0x17, 0, 0, 0, 0, 0], 0);
     assert_eq!(write(&mut host, 3, 1), "GOOD");
@@ -305,37 +305,37 @@ fn reservation_by_another_host_at_tgt_is_reported_as_conflict() {
 
 #[test]
 fn reservation_by_another_host_at_a_daemon_is_reported_as_conflict() {
-    let mut house = Fixture::alone("odd-own-reserved");
-    let other = house.sibling("odd-own-reserved-below", "");
+    let mut fixture = Fixture::alone("odd-own-reserved");
+    let other = fixture.sibling("odd-own-reserved-below", "");
     let path = other.image("d.img", BYTES);
     other.configure(&file_disk("d", "d.img"), "0 = \"d\"");
     other.ok(&["apply"]);
-    bus(&house, (other.portal(), IQN), "", "0 = \"da0\"");
-    house.start();
+    bus(&fixture, (other.portal(), IQN), "", "0 = \"da0\"");
+    fixture.start();
     let reserver = reserve(other.portal(), IQN, 0);
-    is_reserved(&house, &path, reserver);
+    is_reserved(&fixture, &path, reserver);
 }
 
 #[test]
 fn a_disk_that_grows_at_a_second_daemon_grows_for_hosts() {
-    let mut house = Fixture::alone("odd-own-grown");
-    let other = house.sibling("odd-own-grown-below", "");
+    let mut fixture = Fixture::alone("odd-own-grown");
+    let other = fixture.sibling("odd-own-grown-below", "");
     let path = other.image("d.img", BYTES);
     other.configure(&file_disk("d", "d.img"), "0 = \"d\"");
     other.ok(&["apply"]);
-    bus(&house, (other.portal(), IQN), "", "0 = \"da0\"");
-    house.start();
-    let mut host = host(&house);
+    bus(&fixture, (other.portal(), IQN), "", "0 = \"da0\"");
+    fixture.start();
+    let mut host = host(&fixture);
     let file = fs::File::options().write(true).open(path).unwrap();
     file.set_len(2 * BYTES).unwrap();
     other.ok(&["geom", "disk", "resize", "geom=d"]);
-    grows(&house, &mut host, 2 * BYTES);
+    grows(&fixture, &mut host, 2 * BYTES);
 }
 
 /// A host is notified that its disk has grown, and reads the new size.
-pub fn grows(house: &Fixture, host: &mut Client, bytes: u64) {
+pub fn grows(fixture: &Fixture, host: &mut Client, bytes: u64) {
     let mut heard = String::new();
-    house.until("the host is told", LIMIT, || {
+    fixture.until("the host is told", LIMIT, || {
         heard = read(host, 0);
         heard != "GOOD"
     });
@@ -408,26 +408,26 @@ fn bus_limits_change_while_a_host_uses_its_disk() {
 #[test]
 fn more_than_511_units_of_tgt_are_found_up_to_the_limit() {
     const UNITS: usize = 602;
-    let mut house = Fixture::alone("odd-tgt-many");
-    let store = Store::File(house.image("first.img", BYTES));
+    let mut fixture = Fixture::alone("odd-tgt-many");
+    let store = Store::File(fixture.image("first.img", BYTES));
     let tgt = Tgt::start(TgtConfig::new(store)).unwrap();
     for lun in 2..UNITS {
         let unit = format!("--op new --mode logicalunit --tid 1 --lun {lun}");
         tgt.admin(&format!("{unit} -b null --bstype null")).unwrap();
     }
     let at = (tgt.target().portal, tgt.target().iqn.as_str());
-    let count = |house: &Fixture| {
-        let list = house.json(&["cam", "devlist"]);
+    let count = |fixture: &Fixture| {
+        let list = fixture.json(&["cam", "devlist"]);
         array(&list["answer"]["buses"][0]["devices"]).len()
     };
-    bus(&house, at, "", "");
-    house.start();
-    house.until("all are found", LIMIT, || count(&house) == UNITS);
-    assert!(!status(&house).contains("are scanned"), "{}", status(&house));
-    house.stop();
-    bus(&house, at, "luns_max = 550\n", "");
-    house.start();
-    wait_for_status(&house, &["the target has 602 logical units, but at most 550 are scanned"]);
-    house.until("as many as it may", LIMIT, || count(&house) == 550);
-    house.assert_alive();
+    bus(&fixture, at, "", "");
+    fixture.start();
+    fixture.until("all are found", LIMIT, || count(&fixture) == UNITS);
+    assert!(!status(&fixture).contains("are scanned"), "{}", status(&fixture));
+    fixture.stop();
+    bus(&fixture, at, "luns_max = 550\n", "");
+    fixture.start();
+    wait_for_status(&fixture, &["the target has 602 logical units, but at most 550 are scanned"]);
+    fixture.until("as many as it may", LIMIT, || count(&fixture) == 550);
+    fixture.assert_alive();
 }

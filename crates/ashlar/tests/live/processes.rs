@@ -50,8 +50,8 @@ impl Drop for Program {
     }
 }
 
-fn configure(house: &Fixture) {
-    house.configure(
+fn configure(fixture: &Fixture) {
+    fixture.configure(
         &format!(
             "{}\n[[target]]\ndriver = \"local\"\nname = \"t-procs\"\nby = \"fuse\"\n\
              [[access]]\ntarget = \"t-procs\"\ngroup = \"machine\"\n\
@@ -62,8 +62,8 @@ fn configure(house: &Fixture) {
     );
 }
 
-fn clients(house: &Fixture) -> Vec<Value> {
-    let stats = house.json(&["sched", "stats", "d0.sched."]);
+fn clients(fixture: &Fixture) -> Vec<Value> {
+    let stats = fixture.json(&["sched", "stats", "d0.sched."]);
     array(&stats["answer"]["geoms"][0]["clients"]).to_vec()
 }
 
@@ -73,23 +73,23 @@ fn requests(all: &[Value], client: &str) -> u64 {
 }
 
 /// Requests of both from now on until they are enough.
-fn race(house: &Fixture, both: &[&Program; 2]) -> [u64; 2] {
-    race_of(house, &both.map(Program::client))
+fn race(fixture: &Fixture, both: &[&Program; 2]) -> [u64; 2] {
+    race_of(fixture, &both.map(Program::client))
 }
 
-fn race_of(house: &Fixture, both: &[String; 2]) -> [u64; 2] {
+fn race_of(fixture: &Fixture, both: &[String; 2]) -> [u64; 2] {
     let waits = || {
-        let all = clients(house);
+        let all = clients(fixture);
         both.iter().all(|client| {
             let own = all.iter().find(|c| c["client"] == client.as_str());
             own.is_some_and(|c| c["inside"].as_u64() > Some(16))
         })
     };
-    house.until("both wait for their turns", LIMIT, waits);
-    house.ok(&["sched", "reset", "d0.sched."]);
+    fixture.until("both wait for their turns", LIMIT, waits);
+    fixture.ok(&["sched", "reset", "d0.sched."]);
     let mut got = [0; 2];
-    house.until("some thousand requests", LIMIT, || {
-        let all = clients(house);
+    fixture.until("some thousand requests", LIMIT, || {
+        let all = clients(fixture);
         got = both.each_ref().map(|client| requests(&all, client));
         got.iter().sum::<u64>() >= REQUESTS
     });
@@ -97,10 +97,10 @@ fn race_of(house: &Fixture, both: &[String; 2]) -> [u64; 2] {
 }
 
 /// Makes the disk slower than its clients: all requests wait in the scheduler, above it.
-fn slow_down(house: &Fixture) {
+fn slow_down(fixture: &Fixture) {
     let delays = ["read_delay_percent=100", "write_delay_percent=100", "delay_ms=2"];
     let slow = ["geom", "nop", "insert", "name=slow", "provider=d0"];
-    house.ok(&[&slow[..], &delays].concat());
+    fixture.ok(&[&slow[..], &delays].concat());
 }
 
 fn near(a: u64, b: u64) -> bool {
@@ -109,7 +109,7 @@ fn near(a: u64, b: u64) -> bool {
 
 /// One process may do 300 requests a second, the other is unlimited: by its weight the first would
 /// get four times as much.
-fn limit_one(house: &Fixture, [held, free]: [&Program; 2]) {
+fn limit_one(fixture: &Fixture, [held, free]: [&Program; 2]) {
     const IOPS: u64 = 300;
     // Its saved credit, and the requests counted before the limit took effect.
     const AHEAD: u64 = 100;
@@ -117,13 +117,13 @@ fn limit_one(house: &Fixture, [held, free]: [&Program; 2]) {
     let set = |iops: u64| {
         let (a, b) = (held.0.id(), free.0.id());
         let options = format!("{a}.iops={iops},{a}.weight=400,{b}.weight=100");
-        house.ok(&["sched", "configure", "d0.sched.", "--options", &options]);
+        fixture.ok(&["sched", "configure", "d0.sched.", "--options", &options]);
     };
     set(IOPS);
-    house.ok(&["sched", "reset", "d0.sched."]);
+    fixture.ok(&["sched", "reset", "d0.sched."]);
     let mut got = [0; 2];
-    house.until("the other has its requests, and it has some", LIMIT, || {
-        let all = clients(house);
+    fixture.until("the other has its requests, and it has some", LIMIT, || {
+        let all = clients(fixture);
         got = [held, free].map(|p| requests(&all, &p.client()));
         got[0] >= IOPS && got[1] >= REQUESTS
     });
@@ -135,32 +135,32 @@ fn limit_one(house: &Fixture, [held, free]: [&Program; 2]) {
 
 #[test]
 fn process_with_many_threads_is_one_client_with_a_fair_share() {
-    let mut house = Fixture::alone("processes");
-    house.image("d0.img", DISK_BYTES);
-    configure(&house);
-    house.start();
-    let said = house.ashlar(&["attach", "0"]);
+    let mut fixture = Fixture::alone("processes");
+    fixture.image("d0.img", DISK_BYTES);
+    configure(&fixture);
+    fixture.start();
+    let said = fixture.ashlar(&["attach", "0"]);
     if said.code != 0 {
         let lacks = ["/dev/fuse", "losetup", "mount ", "/run/ashlar", "direct I/O"];
         assert!(lacks.iter().any(|w| said.err.contains(w)), "{said}");
         println!("nothing can be attached here: {}", said.err);
-        return house.stop();
+        return fixture.stop();
     }
-    let attached = house.json(&["attach", "--list"])["attached"][0].take();
+    let attached = fixture.json(&["attach", "--list"])["attached"][0].take();
     let (device, file) = (text(&attached["device"]), text(&attached["file"]));
-    slow_down(&house);
+    slow_down(&fixture);
     let how = ["--algorithm", "fair", "--classify", "process", "--options", "queue_depth=4"];
-    house.ok(&[&["sched", "insert"], &how[..], &["d0"]].concat());
+    fixture.ok(&[&["sched", "insert"], &how[..], &["d0"]].concat());
 
     let programs = [Program::start(&file, false), Program::start(&file, true)];
     let both = [&programs[0], &programs[1]];
     let set = |shares: [u64; 2]| {
         let [a, b] = both.map(|p| p.0.id());
         let options = format!("{a}.weight={},{b}.weight={}", shares[0], shares[1]);
-        house.ok(&["sched", "configure", "d0.sched.", "--options", &options]);
+        fixture.ok(&["sched", "configure", "d0.sched.", "--options", &options]);
     };
-    let got = race(&house, &both);
-    let all = clients(&house);
+    let got = race(&fixture, &both);
+    let all = clients(&fixture);
     assert_eq!(all.len(), 2, "threads are no clients: {all:?}");
     for client in &all {
         let reads = client["client"] == both[0].client().as_str();
@@ -170,88 +170,88 @@ fn process_with_many_threads_is_one_client_with_a_fair_share() {
     println!("equal: {got:?}");
     assert!(near(got[0], got[1]), "equal shares: {got:?}");
     set([300, 100]);
-    let got = race(&house, &both);
+    let got = race(&fixture, &both);
     println!("3 to 1: {got:?}");
     assert!(near(got[0], 3 * got[1]), "three to one: {got:?}");
     set([100, 400]);
-    let got = race(&house, &both);
+    let got = race(&fixture, &both);
     println!("1 to 4: {got:?}");
     assert!(near(4 * got[0], got[1]), "one to four: {got:?}");
     // It holds again after another algorithm, which shares nothing out.
     let configure = |algorithm: &str| {
         let how = ["-a", algorithm, "--options", "queue_depth=4", "d0.sched."];
-        house.ok(&[&["sched", "configure"], &how[..]].concat());
+        fixture.ok(&[&["sched", "configure"], &how[..]].concat());
     };
     configure("deadline");
     configure("fair");
-    let got = race(&house, &both);
+    let got = race(&fixture, &both);
     println!("1 to 4 again: {got:?}");
     assert!(near(4 * got[0], got[1]), "one to four: {got:?}");
-    limit_one(&house, both);
+    limit_one(&fixture, both);
     drop(programs);
 
     // The loop device sends requests from threads of the kernel: they belong to no process.
-    house.ok(&["sched", "reset", "d0.sched."]);
+    fixture.ok(&["sched", "reset", "d0.sched."]);
     let from = format!("if={device}");
     for how in ["iflag=direct", "iflag=nocache"] {
         let words = [from.as_str(), "of=/dev/null", "bs=64k", "count=8", how];
         fixture::tool("dd", &words, "");
     }
-    let all: Vec<Value> = clients(&house).into_iter().filter(|c| c["requests"] != 0).collect();
+    let all: Vec<Value> = clients(&fixture).into_iter().filter(|c| c["requests"] != 0).collect();
     assert_eq!(all.len(), 1, "{all:?}");
     let name = text(&all[0]["client"]);
     assert!(name.starts_with("local:t-procs session "), "{name}");
-    house.assert_alive();
-    house.stop();
+    fixture.assert_alive();
+    fixture.stop();
 }
 
 /// One scans, the other writes; by its name, or its name and unit, each is a client.
 #[test]
 fn initiator_is_one_client_with_a_fair_share() {
-    let mut house = Fixture::alone("initiators");
-    house.image("d0.img", DISK_BYTES);
-    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
-    house.start();
+    let mut fixture = Fixture::alone("initiators");
+    fixture.image("d0.img", DISK_BYTES);
+    fixture.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
+    fixture.start();
     // A wrong name inserts no scheduler.
-    house.ashlar(&["sched", "insert", "d0", "d9"]).ends(1).complains(&["d9"]);
-    house.ashlar(&["sched", "list", "d0.sched."]).ends(1);
-    slow_down(&house);
+    fixture.ashlar(&["sched", "insert", "d0", "d9"]).ends(1).complains(&["d9"]);
+    fixture.ashlar(&["sched", "list", "d0.sched."]).ends(1);
+    slow_down(&fixture);
     let how = ["-a", "fair", "-c", "initiator", "--options", "queue_depth=4"];
-    house.ok(&[&["sched", "insert"], &how[..], &["d0"]].concat());
+    fixture.ok(&[&["sched", "insert"], &how[..], &["d0"]].concat());
     let names = ["iqn.2026-11.test:scans", "iqn.2026-11.test:writes"];
     let programs = [
-        Program::start(&house.url_as(names[0], 0), false),
-        Program::start(&house.url_as(names[1], 0), true),
+        Program::start(&fixture.url_as(names[0], 0), false),
+        Program::start(&fixture.url_as(names[1], 0), true),
     ];
     let both = names.map(str::to_owned);
-    let got = race_of(&house, &both);
+    let got = race_of(&fixture, &both);
     println!("equal: {got:?}");
     assert!(near(got[0], got[1]), "equal shares: {got:?}");
-    let set = |options: &str| house.ok(&["sched", "configure", "d0", "--options", options]);
+    let set = |options: &str| fixture.ok(&["sched", "configure", "d0", "--options", options]);
     set(&format!("{}.weight=300", names[0]));
-    let got = race_of(&house, &both);
+    let got = race_of(&fixture, &both);
     println!("3 to 1: {got:?}");
     assert!(near(got[0], 3 * got[1]), "three to one: {got:?}");
     // The same by unit, and by no other name: settings of the initiator do not apply to its unit.
-    house.ok(&["sched", "configure", "d0", "-c", "lun"]);
+    fixture.ok(&["sched", "configure", "d0", "-c", "lun"]);
     set(&format!("{}/0.weight=400", names[1]));
     let units = names.map(|name| format!("{name} LUN 0"));
-    let got = race_of(&house, &units);
+    let got = race_of(&fixture, &units);
     println!("1 to 4: {got:?}");
     assert!(near(4 * got[0], got[1]), "one to four: {got:?}");
-    let stats = house.json(&["sched", "stats", "d0"]);
+    let stats = fixture.json(&["sched", "stats", "d0"]);
     let shares = &stats["answer"]["geoms"][0]["shares"];
     assert_eq!(shares[format!("{}/0", names[1])]["weight"], 400, "{shares}");
     assert_eq!(shares[names[0]]["weight"], 300, "{shares}");
     // No client is held back any more, and all of them are counted still.
-    house.ok(&["sched", "configure", "-a", "fifo", "d0"]);
-    house.ok(&["sched", "reset", "d0"]);
-    house.until("both are counted", LIMIT, || {
-        let all = clients(&house);
+    fixture.ok(&["sched", "configure", "-a", "fifo", "d0"]);
+    fixture.ok(&["sched", "reset", "d0"]);
+    fixture.until("both are counted", LIMIT, || {
+        let all = clients(&fixture);
         units.iter().all(|unit| requests(&all, unit) > 200)
     });
     drop(programs);
-    house.ok(&["sched", "destroy", "d0"]);
-    house.assert_alive();
-    house.stop();
+    fixture.ok(&["sched", "destroy", "d0"]);
+    fixture.assert_alive();
+    fixture.stop();
 }

@@ -66,7 +66,7 @@ disk=/dev/etherd/e565.0
 /// Each step with the functions before it, and the daemon's log behind one that fails.
 fn add(script: &mut Script, name: &str, shell: &str) {
     let shell = format!(
-        ". /rig/house.sh\ntrap '[ $? = 0 ] || {{ tail -n 30 /tmp/log; dmesg | tail -n 15; }}' \
+        ". /rig/tools.sh\ntrap '[ $? = 0 ] || {{ tail -n 30 /tmp/log; dmesg | tail -n 15; }}' \
          EXIT\n{shell}"
     );
     script.step(name, shell);
@@ -154,7 +154,7 @@ fn outlived(script: &mut Script) {
 pub fn check(guest: &mut Shared) {
     let mut script = Script::new();
     script.files = Tree::some(200).unwrap().guest_files();
-    script.file("rig/house.sh", SHELL_FUNCTIONS).file("rig/config", CONFIG);
+    script.file("rig/tools.sh", SHELL_FUNCTIONS).file("rig/config", CONFIG);
     found(&mut script);
     outlived(&mut script);
     let how = Boot { deadline: DEADLINE, core: None };

@@ -42,68 +42,68 @@ fn steps(tree: &Tree) -> Script {
     script
 }
 
-fn play(house: &mut Fixture, drive: &str, script: &Script) -> Conversed {
+fn play(fixture: &mut Fixture, drive: &str, script: &Script) -> Conversed {
     let how = Boot { deadline: DEADLINE, core: None };
     let mut asked_for = Vec::new();
     let conversed = scenarios::converse(From::Disk(drive), script, how, &mut |asked| {
         match asked {
             "booted" => {
-                let sessions = house.json(&["sessions"]);
+                let sessions = fixture.json(&["sessions"]);
                 assert_eq!(array(&sessions["sessions"]).len(), 1, "{sessions:#}");
             }
             "kill" => {
-                house.assert_alive();
-                house.kill();
+                fixture.assert_alive();
+                fixture.kill();
                 std::thread::sleep(DOWN);
-                house.start();
-                wait_port(house.portal())?;
+                fixture.start();
+                wait_port(fixture.portal())?;
             }
             _ => panic!("the guest asked {asked:?}"),
         }
         asked_for.push(asked.to_owned());
         Ok(GO.to_owned())
     })
-    .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", house.log()));
+    .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", fixture.log()));
     assert_eq!(asked_for, ["booted", "kill"]);
     println!("{}", conversed.run.summary());
     conversed
 }
 
-fn check(house: &Fixture, disk: &Path, conversed: &Conversed) {
+fn check(fixture: &Fixture, disk: &Path, conversed: &Conversed) {
     assert!(conversed.acknowledged.len() >= 40);
-    let root = house.path("root.img");
+    let root = fixture.path("root.img");
     scenarios::cut(disk, ROOT_START, ROOT_BYTES, &root).unwrap();
     scenarios::check_image(&root, &conversed.acknowledged).unwrap();
 }
 
 #[test]
 fn a_machine_boots_from_iscsi_and_its_root_outlives_the_daemon() {
-    let mut house = Fixture::alone("boot");
+    let mut fixture = Fixture::alone("boot");
     let script = steps(&Tree::some(100).unwrap());
-    let disk = house.path("boot.img");
+    let disk = fixture.path("boot.img");
     Image::build().unwrap().write_disk(&script, &disk).unwrap();
-    house.configure(&file_disk("boot", "boot.img"), "0 = \"boot\"");
-    house.start();
-    let url = house.url(0);
-    let conversed = play(&mut house, &url, &script);
-    house.stop();
-    check(&house, &disk, &conversed);
+    fixture.configure(&file_disk("boot", "boot.img"), "0 = \"boot\"");
+    fixture.start();
+    let url = fixture.url(0);
+    let conversed = play(&mut fixture, &url, &script);
+    fixture.stop();
+    check(&fixture, &disk, &conversed);
 }
 
 #[test]
 fn a_machine_boots_from_nbd_and_its_root_outlives_the_daemon() {
-    let mut house = Fixture::alone("boot-nbd");
+    let mut fixture = Fixture::alone("boot-nbd");
     let script = steps(&Tree::some(100).unwrap());
-    let disk = house.path("boot.img");
+    let disk = fixture.path("boot.img");
     Image::build().unwrap().write_disk(&script, &disk).unwrap();
     let exports = "[[target]]\ndriver = \"nbd\"\nname = \"store\"\nlisten = [\"{portal}\"]\n\
                    [[access]]\ntarget = \"store\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
                    luns = { 0 = \"boot\" }\n";
-    house.write("ashlar.toml", &format!("{}{exports}", file_disk("boot", "boot.img")));
-    house.start();
+    fixture.write("ashlar.toml", &format!("{}{exports}", file_disk("boot", "boot.img")));
+    fixture.start();
     // Requests wait for a lost server so long, in seconds; of itself the emulator fails them.
-    let drive = format!("nbd://{}/boot,file.reconnect-delay=60", house.portal());
-    let conversed = play(&mut house, &drive, &script);
-    house.stop();
-    check(&house, &disk, &conversed);
+    let drive = format!("nbd://{}/boot,file.reconnect-delay=60", fixture.portal());
+    let conversed = play(&mut fixture, &drive, &script);
+    fixture.stop();
+    check(&fixture, &disk, &conversed);
 }

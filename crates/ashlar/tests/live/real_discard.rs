@@ -55,7 +55,7 @@ queue() { cat "/sys/block/$1/queue/$2"; }
 /// Each step with the functions before it, and the daemon's log behind one that fails.
 fn add(script: &mut Script, name: &str, shell: &str) {
     let shell = format!(
-        ". /rig/house.sh\n\
+        ". /rig/tools.sh\n\
          trap '[ $? = 0 ] || {{ echo the daemon:; tail -n 30 /tmp/log; }}' EXIT\n{shell}"
     );
     script.step(name, shell);
@@ -111,7 +111,7 @@ fn steps(script: &mut Script) {
 pub fn check(guest: &mut Shared, disk: &Path) {
     let mut script = Script::new();
     script.files = Tree::some(100).unwrap().guest_files();
-    script.file("rig/house.sh", SHELL_FUNCTIONS).file("rig/config", CONFIG);
+    script.file("rig/tools.sh", SHELL_FUNCTIONS).file("rig/config", CONFIG);
     steps(&mut script);
     let how = Boot { deadline: DEADLINE, core: None };
     let run = guest.run(&script, how, &mut |_, _| Ok(())).unwrap();

@@ -120,10 +120,10 @@ pub fn check(guest: &mut Shared) {
     let disks =
         [file_disk("d0", "d0.img"), file_disk("d1", "d1.img"), file_disk("d2", "d2.img")].concat();
     let two = "0 = \"d0\", 1 = \"d1\"";
-    house.configure(&disks, two);
-    house.start();
+    fixture.configure(&disks, two);
+    fixture.start();
     let tree = Tree::some(120).unwrap();
-    let script = steps(&guest_portal(house.portal()), &tree);
+    let script = steps(&guest_portal(fixture.portal()), &tree);
 
     let how = Boot { deadline: DEADLINE, core: None };
     let mut asked_for = Vec::new();
@@ -147,9 +147,9 @@ pub fn check(guest: &mut Shared) {
                     .open(&files[0])
                     .unwrap()
                     .set_len(GROWN_BYTES)?;
-                house.ok(&["geom", "disk", "resize", "name=d0"]);
+                fixture.ok(&["geom", "disk", "resize", "name=d0"]);
                 let size = format!("size={GROWN_BYTES}");
-                house.ok(&["geom", "disk", "resize", "name=d1", &size]);
+                fixture.ok(&["geom", "disk", "resize", "name=d1", &size]);
             }
             "small" => {
                 for (file, before) in files.iter().zip(trimmed) {
@@ -157,22 +157,22 @@ pub fn check(guest: &mut Shared) {
                 }
             }
             "add" => {
-                house.configure(&disks, &format!("{two}, {LATE} = \"d2\""));
-                house.ok(&["apply"]);
+                fixture.configure(&disks, &format!("{two}, {LATE} = \"d2\""));
+                fixture.ok(&["apply"]);
             }
             "written" => assert!(std::fs::read(&late)?.starts_with(b"hello\n")),
             "remove" => {
-                house.configure(&disks, two);
-                house.ok(&["apply"]);
+                fixture.configure(&disks, two);
+                fixture.ok(&["apply"]);
             }
             _ => panic!("the guest asked {asked:?}"),
         }
         asked_for.push(asked.to_owned());
         Ok(GO.to_owned())
     })
-    .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", house.log()));
+    .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", fixture.log()));
     println!("{}", conversed.run.summary());
     assert_eq!(asked_for, ["filled", "trimmed", "grow", "small", "add", "written", "remove"]);
-    house.stop();
+    fixture.stop();
     scenarios::check_clean(&files[1]).unwrap();
 }

@@ -17,11 +17,11 @@ fn mount(port: u16, place: &str, aname: &str) -> String {
 
 #[test]
 fn linux_client_restores_a_file_from_a_dump() {
-    let mut house = Fixture::alone("fs-linux");
+    let mut fixture = Fixture::alone("fs-linux");
     let port = proc::free_port().unwrap();
     let mut text = String::new();
     for (name, mib) in [("ssd", 64), ("near", 128), ("far", 128)] {
-        house.image(&format!("{name}.img"), mib << 20);
+        fixture.image(&format!("{name}.img"), mib << 20);
         text += &fixture::file_disk(name, &format!("{name}.img"));
     }
     text += &format!(
@@ -29,8 +29,8 @@ fn linux_client_restores_a_file_from_a_dump() {
          create = true\nlinux = [\"127.0.0.1:{port}\"]\neverybody = \"glenda\"\n\
          dump_at = \"never\"\n"
     );
-    house.configure(&text, "");
-    house.start();
+    fixture.configure(&text, "");
+    fixture.start();
     let image = Image::with_kits(&[Kit::Ninep]).unwrap();
     let mut script = Script::new();
     let mounts = mount(port, "/n/main", "") + &mount(port, "/n/dump", "dump");
@@ -57,26 +57,26 @@ fn linux_client_restores_a_file_from_a_dump() {
     let how = Boot { deadline: Duration::from_secs(400), core: None };
     let run = boot(&image, &script, how, &mut |line, console| {
         if line.contains("DO-DUMP") {
-            let who = house.ok(&["fs", "who", "main"]);
+            let who = fixture.ok(&["fs", "who", "main"]);
             assert!(who.contains("glenda"), "{who}");
-            let said = house.json(&["fs", "dump", "main", "--wait"]);
+            let said = fixture.json(&["fs", "dump", "main", "--wait"]);
             let path = said["answer"]["path"].as_str().unwrap_or_default().to_owned();
             console.send(path.trim_start_matches("/dump/"))?;
         } else if line.contains("DO-BACK") {
-            house.ok(&["fs", "yesterday", "main", "/usr/thesis", "--date", "last", "--copy"]);
+            fixture.ok(&["fs", "yesterday", "main", "/usr/thesis", "--date", "last", "--copy"]);
             console.send("done")?;
         } else if line.contains("DO-KILL") {
             // A 9P mount without a daemon does not come back: Linux mounts again.
-            house.ok(&["fs", "sync", "main"]);
-            house.kill();
-            house.start();
+            fixture.ok(&["fs", "sync", "main"]);
+            fixture.kill();
+            fixture.start();
             console.send("done")?;
         }
         Ok(())
     })
     .unwrap();
     run.expect_ok().unwrap();
-    let found = house.json(&["fs", "check", "main", "--rdall"]);
+    let found = fixture.json(&["fs", "check", "main", "--rdall"]);
     assert_eq!(found["answer"]["faults"], 0, "{found}");
-    house.stop();
+    fixture.stop();
 }

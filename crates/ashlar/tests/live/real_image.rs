@@ -19,16 +19,16 @@ const SPARE_BYTES: u64 = 16 << 20;
 const DISK_BYTES: u64 = 96 << 20;
 
 /// An ext4 file system with a tree in it, in a file of its own.
-fn file_system(house: &Fixture, name: &str, tree: &Path) -> PathBuf {
-    let image = house.image(&format!("{name}.ext4"), DOCS_BYTES);
+fn file_system(fixture: &Fixture, name: &str, tree: &Path) -> PathBuf {
+    let image = fixture.image(&format!("{name}.ext4"), DOCS_BYTES);
     let (tree, path) = (tree.to_str().unwrap(), image.to_str().unwrap());
     tool("mkfs.ext4", &["-q", "-F", "-L", name, "-d", tree, path], "");
     image
 }
 
 /// A GPT disk whose first partition holds the file system.
-fn disk_with(house: &Fixture, file_system: &Path) -> PathBuf {
-    let disk = house.image("disk.img", DISK_BYTES);
+fn disk_with(fixture: &Fixture, file_system: &Path) -> PathBuf {
+    let disk = fixture.image("disk.img", DISK_BYTES);
     let (start, docs, spare) = (START / 512, DOCS_BYTES / 512, SPARE_BYTES / 512);
     let table = format!(
         "label: gpt\nstart={start}, size={docs}, type=L, name=\"documents\"\n\
@@ -55,9 +55,9 @@ fn assert_same(a: &Path, b: &Path) {
 
 /// Everything in the file system of an image equals the folder it was made from.
 #[track_caller]
-fn assert_holds(house: &Fixture, image: &Path, tree: &Path) {
+fn assert_holds(fixture: &Fixture, image: &Path, tree: &Path) {
     scenarios::check_clean(image).unwrap();
-    let out = house.path("dumped");
+    let out = fixture.path("dumped");
     let _ = std::fs::remove_dir_all(&out);
     std::fs::create_dir(&out).unwrap();
     let dump = format!("rdump / {}", out.display());
@@ -69,98 +69,98 @@ fn assert_holds(house: &Fixture, image: &Path, tree: &Path) {
 }
 
 /// Labels that tasting found, by the names in them.
-fn labels(house: &Fixture) -> Vec<String> {
-    let state = house.state();
+fn labels(fixture: &Fixture) -> Vec<String> {
+    let state = fixture.state();
     let geoms = array(&state["geoms"]).iter().filter(|g| g["class"] == "label");
     geoms.flat_map(|g| array(&g["providers"]).iter().map(|p| text(&p["name"]))).collect()
 }
 
 #[test]
 fn file_trees_are_read_and_written_over_iscsi() {
-    let mut house = Fixture::alone("real-image");
-    let (first, second) = (house.path("tree-1"), house.path("tree-2"));
+    let mut fixture = Fixture::alone("real-image");
+    let (first, second) = (fixture.path("tree-1"), fixture.path("tree-2"));
     let tree = Tree::documentation().unwrap();
     tree.write(&first).unwrap();
     println!("the tree has {:?} files and bytes", tree.size());
     std::fs::create_dir_all(second.join("usr")).unwrap();
     std::fs::write(second.join("usr/hello"), "written by an initiator\n").unwrap();
     std::fs::write(second.join("big"), vec![0xa5; 5 << 20]).unwrap();
-    let made = file_system(&house, "docs", &first);
-    let disk = disk_with(&house, &made);
+    let made = file_system(&fixture, "docs", &first);
+    let disk = disk_with(&fixture, &made);
 
     // No initiator is admitted: everything is found by tasting.
-    house.configure(&file_disk("d0", "disk.img"), "");
-    house.start();
-    let (class, docs) = house.provider("d0p1").expect("the first partition is tasted");
+    fixture.configure(&file_disk("d0", "disk.img"), "");
+    fixture.start();
+    let (class, docs) = fixture.provider("d0p1").expect("the first partition is tasted");
     assert_eq!((class.as_str(), docs["size_bytes"].as_u64()), ("part", Some(DOCS_BYTES)));
-    let (_, spare) = house.provider("d0p2").expect("the second partition is tasted");
+    let (_, spare) = fixture.provider("d0p2").expect("the second partition is tasted");
     assert_eq!(spare["size_bytes"].as_u64(), Some(SPARE_BYTES));
-    let found = labels(&house);
+    let found = labels(&fixture);
     for name in ["ext2fs/docs", "gpt/documents", "gpt/spare"] {
         assert!(found.iter().any(|f| f == name), "no {name} among {found:?}");
     }
-    let table = house.json(&["part", "show", "d0"]);
+    let table = fixture.json(&["part", "show", "d0"]);
     let entries = array(&table["tables"][0]["entries"]);
     assert_eq!(entries.len(), 2, "{table:#}");
     assert_eq!(entries[0]["start"].as_u64(), Some(START / 512));
-    assert!(peer::iscsi_inq(&house.url(0), None).is_err(), "somebody was let in");
+    assert!(peer::iscsi_inq(&fixture.url(0), None).is_err(), "somebody was let in");
 
     // Out: the same bytes.
-    house.configure(&file_disk("d0", "disk.img"), "0 = \"d0p1\", 1 = \"d0p2\"");
-    house.ok(&["apply"]);
-    let copy = house.path("copy.img");
-    peer::download(&house.url(0), &copy).unwrap();
+    fixture.configure(&file_disk("d0", "disk.img"), "0 = \"d0p1\", 1 = \"d0p2\"");
+    fixture.ok(&["apply"]);
+    let copy = fixture.path("copy.img");
+    peer::download(&fixture.url(0), &copy).unwrap();
     assert_same(&made, &copy);
-    assert_holds(&house, &copy, &first);
+    assert_holds(&fixture, &copy, &first);
 
     // In: another file system over the first, a pattern over the second.
-    let other = file_system(&house, "second", &second);
-    peer::upload(&other, &house.url(0)).unwrap();
+    let other = file_system(&fixture, "second", &second);
+    peer::upload(&other, &fixture.url(0)).unwrap();
     let pattern = ["write -P 0x5a 1M 3M", "write -z 8M 1M", "flush", "read -P 0x5a 1M 3M"];
-    peer::qemu_io(&house.url(1), &pattern).unwrap();
-    let cut = house.path("cut.img");
+    peer::qemu_io(&fixture.url(1), &pattern).unwrap();
+    let cut = fixture.path("cut.img");
     scenarios::cut(&disk, START, DOCS_BYTES, &cut).unwrap();
     assert_same(&other, &cut);
-    assert_holds(&house, &cut, &second);
+    assert_holds(&fixture, &cut, &second);
     scenarios::cut(&disk, START + DOCS_BYTES, SPARE_BYTES, &cut).unwrap();
     let spare = std::fs::read(&cut).unwrap();
     assert!(spare[1 << 20..4 << 20].iter().all(|b| *b == 0x5a));
     assert!(spare[4 << 20..].iter().all(|b| *b == 0), "written where nobody wrote");
 
     // The disk is closed: the new label is tasted, the table is untouched.
-    house.configure(&file_disk("d0", "disk.img"), "");
-    house.ok(&["apply"]);
-    let found = labels(&house);
+    fixture.configure(&file_disk("d0", "disk.img"), "");
+    fixture.ok(&["apply"]);
+    let found = labels(&fixture);
     assert!(found.iter().any(|f| f == "ext2fs/second"), "{found:?}");
     assert!(!found.iter().any(|f| f == "ext2fs/docs"), "{found:?}");
-    house.stop();
+    fixture.stop();
     tool("sfdisk", &["--verify", disk.to_str().unwrap()], "");
     tool("sgdisk", &["-v", disk.to_str().unwrap()], "");
 }
 
 #[test]
 fn a_file_in_a_served_file_system_is_edited_by_debugfs() {
-    let mut house = Fixture::alone("edited");
-    let tree = house.path("tree");
+    let mut fixture = Fixture::alone("edited");
+    let tree = fixture.path("tree");
     std::fs::create_dir(&tree).unwrap();
     std::fs::write(tree.join("old"), "old\n").unwrap();
-    let made = file_system(&house, "edit", &tree);
-    disk_with(&house, &made);
-    house.configure(&file_disk("d0", "disk.img"), "7 = \"ext2fs/edit\"");
-    house.start();
+    let made = file_system(&fixture, "edit", &tree);
+    disk_with(&fixture, &made);
+    fixture.configure(&file_disk("d0", "disk.img"), "7 = \"ext2fs/edit\"");
+    fixture.start();
     // The unit is named by its label: the initiator does not know the partition.
-    let local = house.path("local.img");
-    peer::download(&house.url(7), &local).unwrap();
-    let note = house.path("note");
+    let local = fixture.path("local.img");
+    peer::download(&fixture.url(7), &local).unwrap();
+    let note = fixture.path("note");
     std::fs::write(&note, "a new file\n").unwrap();
     let script = format!("write {} note\nrm old\nmkdir folder\n", note.display());
     tool("debugfs", &["-w", "-f", "-", local.to_str().unwrap()], &script);
-    peer::upload(&local, &house.url(7)).unwrap();
-    house.stop();
-    let cut = house.path("cut.img");
-    scenarios::cut(&house.path("disk.img"), START, DOCS_BYTES, &cut).unwrap();
+    peer::upload(&local, &fixture.url(7)).unwrap();
+    fixture.stop();
+    let cut = fixture.path("cut.img");
+    scenarios::cut(&fixture.path("disk.img"), START, DOCS_BYTES, &cut).unwrap();
     std::fs::remove_file(tree.join("old")).unwrap();
     std::fs::create_dir(tree.join("folder")).unwrap();
     std::fs::write(tree.join("note"), "a new file\n").unwrap();
-    assert_holds(&house, &cut, &tree);
+    assert_holds(&fixture, &cut, &tree);
 }

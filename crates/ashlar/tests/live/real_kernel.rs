@@ -50,20 +50,20 @@ luns = { 3 = "files" }
 pub fn check(guest: &mut Shared) {
     let mut house = Fixture::alone("kernel");
     let (tree_image, files_image) =
-        (house.image("tree.img", UNIT_BYTES), house.image("files.img", UNIT_BYTES));
+        (fixture.image("tree.img", UNIT_BYTES), fixture.image("files.img", UNIT_BYTES));
     let disks = [file_disk("tree", "tree.img"), file_disk("files", "files.img")].concat();
-    house.secret("secret", "initiator-pass");
-    house.write("ashlar.toml", &format!("{disks}{EXPORTS}"));
-    house.write(MAY_PANIC, "");
-    house.start();
+    fixture.secret("secret", "initiator-pass");
+    fixture.write("ashlar.toml", &format!("{disks}{EXPORTS}"));
+    fixture.write(MAY_PANIC, "");
+    fixture.start();
 
     let chap = Chap {
         user: "alice".into(),
         secret: "initiator-pass".into(),
         mutual: Some(("target".into(), "target-passwd".into())),
     };
-    let open = Target { iqn: format!("{IQN}.open"), ..house.target(3) };
-    let (first, second) = (Login::open(house.target(0)), Login::open(open).with_digests());
+    let open = Target { iqn: format!("{IQN}.open"), ..fixture.target(3) };
+    let (first, second) = (Login::open(fixture.target(0)), Login::open(open).with_digests());
     let mut first = first.with_chap(chap).with_digests();
     // By default open-iscsi offers only MD5, which a target refuses unless it is configured.
     first.settings.push(("node.session.auth.chap_algs".into(), "SHA256".into()));
@@ -76,19 +76,19 @@ pub fn check(guest: &mut Shared) {
     let played = scenarios::play(From::Shared(guest), &script, how, &mut || {
         house.assert_alive();
         if seen.is_none() {
-            seen = Some(house.json(&["sessions"]));
-            house.kill();
+            seen = Some(fixture.json(&["sessions"]));
+            fixture.kill();
         } else if stopped == 0 {
-            house.stop();
+            fixture.stop();
             stopped += 1;
         } else {
-            panicked = Some(house.panic());
+            panicked = Some(fixture.panic());
         }
         std::thread::sleep(DOWN);
-        house.start();
-        wait_port(house.portal())
+        fixture.start();
+        wait_port(fixture.portal())
     })
-    .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", house.log()));
+    .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", fixture.log()));
     println!("{:?} files and bytes\n{}", tree.size(), played.run.summary());
     let after = played.acknowledged.len() - played.acknowledged_before;
     println!("acknowledged {} + {after}", played.acknowledged_before);
@@ -97,7 +97,7 @@ pub fn check(guest: &mut Shared) {
     // SIGABRT; the log has the thread, the task, the last request and the backtrace.
     let signal = panicked.and_then(|status: ExitStatus| status.signal());
     assert_eq!(signal, Some(6));
-    let log = house.log();
+    let log = fixture.log();
     for words in ["ASHLAR PANIC: ashlar-core", "task: panic", "last request: ", "fail_stop.rs"] {
         assert!(log.contains(words), "no `{words}` in\n{log}");
     }
@@ -109,10 +109,10 @@ pub fn check(guest: &mut Shared) {
     assert_eq!(session["initiator"], Login::INITIATOR);
     assert_eq!(session["digests"]["header"], true, "{session:#}");
     assert_eq!(session["digests"]["data"], true, "{session:#}");
-    let state = house.state();
+    let state = fixture.state();
     assert!(array(&state["denied"]).is_empty(), "{:#}", state["denied"]);
 
-    house.stop();
+    fixture.stop();
     scenarios::check_image(&files_image, &played.acknowledged).unwrap();
     scenarios::check_clean(&tree_image).unwrap();
 }

@@ -121,8 +121,8 @@ fn blocks(path: &Path) -> u64 {
 }
 
 /// Names of the geoms of a class.
-fn geoms(house: &Fixture, class: &str) -> Vec<String> {
-    let state = house.state();
+fn geoms(fixture: &Fixture, class: &str) -> Vec<String> {
+    let state = fixture.state();
     let all = array(&state["geoms"]).iter().filter(|g| text(&g["class"]) == class);
     all.map(|g| text(&g["name"])).collect()
 }
@@ -132,10 +132,10 @@ pub fn check(guest: &mut Shared) {
     let mut house = Fixture::alone("layers");
     let files = ["d0.img", "d1.img"].map(|name| house.image(name, UNIT_BYTES));
     let disks = [file_disk("d0", "d0.img"), file_disk("d1", "d1.img")].concat();
-    house.configure(&disks, "0 = \"d0\", 1 = \"d1\"");
-    house.start();
+    fixture.configure(&disks, "0 = \"d0\", 1 = \"d1\"");
+    fixture.start();
     let tree = Tree::some(120).unwrap();
-    let script = steps(&guest_portal(house.portal()), &tree);
+    let script = steps(&guest_portal(fixture.portal()), &tree);
 
     let how = Boot { deadline: DEADLINE, core: None };
     let (mut changes, mut told) = (0, Vec::new());
@@ -146,46 +146,46 @@ pub fn check(guest: &mut Shared) {
         match verb {
             "change" => {
                 assert_eq!(number(), changes, "every change once");
-                house.ok(CHANGES[changes % CHANGES.len()]);
+                fixture.ok(CHANGES[changes % CHANGES.len()]);
                 changes += 1;
                 return Ok(GO.to_owned());
             }
             "queue" => {
                 for disk in ["d0", "d1"] {
-                    house.ok(&["trim", "insert", disk, "--zeroes", "drop"]);
+                    fixture.ok(&["trim", "insert", disk, "--zeroes", "drop"]);
                 }
-                assert_eq!(geoms(&house, "trim").len(), 2);
+                assert_eq!(geoms(&fixture, "trim").len(), 2);
             }
             "filled" => filled[number()] = blocks(&files[number()]),
-            "hurry" => drop(house.ok(&["trim", "now", "d0.trim", "--wait"])),
+            "hurry" => drop(fixture.ok(&["trim", "now", "d0.trim", "--wait"])),
             "emptied" => {
                 let (file, before) = (&files[number()], filled[number()]);
-                house.until("deletes have reached the file", SENT_LIMIT, || {
+                fixture.until("deletes have reached the file", SENT_LIMIT, || {
                     blocks(file) + (BALLAST_MIB << 20) <= before + SLACK
                 });
                 println!("{} had {before} bytes, has {}", file.display(), blocks(file));
             }
             "unqueue" => {
                 for disk in ["d0", "d1"] {
-                    let stats = house.json(&["trim", "stats", &format!("{disk}.trim")]);
+                    let stats = fixture.json(&["trim", "stats", &format!("{disk}.trim")]);
                     println!("{disk}: {}", stats["answer"]);
-                    house.ok(&["trim", "destroy", &format!("{disk}.trim")]);
+                    fixture.ok(&["trim", "destroy", &format!("{disk}.trim")]);
                 }
-                assert!(geoms(&house, "trim").is_empty());
+                assert!(geoms(&fixture, "trim").is_empty());
             }
             _ => panic!("the guest asked {asked:?}"),
         }
         told.push(asked.to_owned());
         Ok(GO.to_owned())
     })
-    .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", house.log()));
+    .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", fixture.log()));
     println!("{}", conversed.run.summary());
     assert_eq!(changes, ROUNDS * CHANGES.len());
     let wanted = ["queue", "filled 1", "emptied 1", "filled 0", "hurry", "emptied 0", "unqueue"];
     assert_eq!(told, wanted);
     assert!(conversed.acknowledged.len() >= changes * FILES_BETWEEN);
-    assert!(geoms(&house, "sched").is_empty() && geoms(&house, "nop").is_empty());
-    house.stop();
+    assert!(geoms(&fixture, "sched").is_empty() && geoms(&fixture, "nop").is_empty());
+    fixture.stop();
     scenarios::check_image(&files[0], &conversed.acknowledged).unwrap();
     scenarios::check_clean(&files[1]).unwrap();
 }

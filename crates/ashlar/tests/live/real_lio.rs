@@ -92,15 +92,15 @@ impl Scene {
                 wait_for_status(&self.fixture, &parts);
             }
             "back" => {
-                let (house, host) = (&self.fixture, self.host.as_mut().expect("a host"));
-                house.until("the disk is back", LIMIT, || write(host, 9, 5) == "GOOD");
-                assert!(!status(house).contains("different disk"), "{}", status(house));
+                let (fixture, host) = (&self.fixture, self.host.as_mut().expect("a host"));
+                fixture.until("the disk is back", LIMIT, || write(host, 9, 5) == "GOOD");
+                assert!(!status(fixture).contains("different disk"), "{}", status(fixture));
             }
             "grown" => {
-                let (house, host) = (&self.fixture, self.host.as_mut().expect("a host"));
+                let (fixture, host) = (&self.fixture, self.host.as_mut().expect("a host"));
                 // The kernel's target sends no unit attention for it.
-                house.ok(&["cam", "rescan", "all"]);
-                grows(house, host, 32 << 20);
+                fixture.ok(&["cam", "rescan", "all"]);
+                grows(fixture, host, 32 << 20);
                 assert_eq!(words(&host.scsi(&WRITE_40000, 0, &[8; 512]).unwrap()), "GOOD");
             }
             "reserve" => {
@@ -138,7 +138,7 @@ impl Scene {
 pub fn check(guest: &mut Shared, port: u16) {
     let house = Fixture::alone("lio");
     let portal = SocketAddr::from(([127, 0, 0, 1], port));
-    let mut scene = Scene { fixture: house, portal, host: None };
+    let mut scene = Scene { fixture, portal, host: None };
     let how = Boot { deadline: DEADLINE, core: None };
     let mut asked_for = 0;
     let from = From::Shared(guest);

@@ -18,8 +18,8 @@ const SECONDS: u32 = 12;
 const LIMIT: Duration = Duration::from_secs(40);
 
 /// fio as a child: writes of mixed sizes, each read back and checked while others are written.
-fn fio(house: &Fixture, export: &str) -> Proc {
-    let socket = house.path("nbd.sock");
+fn fio(fixture: &Fixture, export: &str) -> Proc {
+    let socket = fixture.path("nbd.sock");
     let uri = format!("--uri=nbd+unix:///{export}?socket={}", socket.display());
     let time = format!("--runtime={SECONDS}");
     let words =
@@ -28,20 +28,20 @@ fn fio(house: &Fixture, export: &str) -> Proc {
     let mut command = Command::new(proc::tool("fio").unwrap());
     command.arg(format!("--name={}", export.replace('/', "-"))).args(words).args(checks);
     command.args([SIZE, "--verify_state_save=0", "--verify_async=0", &uri, &time]);
-    command.current_dir(house.path("."));
-    let log = house.path(&format!("fio-{}", export.replace('/', "-")));
+    command.current_dir(fixture.path("."));
+    let log = fixture.path(&format!("fio-{}", export.replace('/', "-")));
     Proc::start("fio", &mut command, &log).unwrap()
 }
 
 /// Waits until an array of a class is in a state.
 #[track_caller]
-fn becomes(house: &Fixture, class: &str, state: &str, fios: &mut [Proc]) {
-    house.until(&format!("{class} is {state}"), LIMIT, || {
+fn becomes(fixture: &Fixture, class: &str, state: &str, fios: &mut [Proc]) {
+    fixture.until(&format!("{class} is {state}"), LIMIT, || {
         for fio in fios.iter_mut() {
             let ended = fio.ended().unwrap().is_some_and(|status| !status.success());
             assert!(!ended, "{}", fio.output());
         }
-        let geoms = house.state();
+        let geoms = fixture.state();
         let found = array(&geoms["geoms"]).iter().find(|g| text(&g["class"]) == class);
         found.is_some_and(|g| text(&g["state"]) == state)
     });
@@ -49,50 +49,50 @@ fn becomes(house: &Fixture, class: &str, state: &str, fios: &mut [Proc]) {
 
 #[test]
 fn fio_verifies_data_while_members_are_pulled_and_returned() {
-    let mut house = Fixture::alone("fio");
+    let mut fixture = Fixture::alone("fio");
     let mut disks = String::from("[daemon]\ncores = 2\n\n");
     for disk in ["m0", "m1", "v0", "v1", "v2"] {
-        house.image(disk, DISK_BYTES);
+        fixture.image(disk, DISK_BYTES);
         disks += &file_disk(disk, disk);
     }
-    house.write("ashlar.toml", &disks);
-    house.start();
-    house.ok(&["mirror", "label", "m", "m0", "m1"]);
+    fixture.write("ashlar.toml", &disks);
+    fixture.start();
+    fixture.ok(&["mirror", "label", "m", "m0", "m1"]);
     let label = ["raid", "label", "Intel", "five", "RAID5", "v0", "v1", "v2", "-s", "64k"];
-    let five = house.json(&label)["answer"]["provider"].as_str().unwrap().to_owned();
+    let five = fixture.json(&label)["answer"]["provider"].as_str().unwrap().to_owned();
     let nbd = "[[target]]\ndriver = \"nbd\"\nname = \"shop\"\nlisten = [\"unix:{here}/nbd.sock\"]\n\
                [[access]]\ntarget = \"shop\"\ngroup = \"all\"\ninitiators = [\"unix:*\"]\n\
                luns = { 0 = \"mirror/m\", 1 = \"FIVE\" }\n";
-    house.write("ashlar.toml", &format!("{disks}\n{}", nbd.replace("FIVE", &five)));
-    house.ok(&["apply"]);
+    fixture.write("ashlar.toml", &format!("{disks}\n{}", nbd.replace("FIVE", &five)));
+    fixture.ok(&["apply"]);
     let (begun, mut rounds) = (Instant::now(), 0);
-    let mut fios = ["mirror/m", five.as_str()].map(|export| fio(&house, export));
+    let mut fios = ["mirror/m", five.as_str()].map(|export| fio(&fixture, export));
     while begun.elapsed() < Duration::from_secs(u64::from(SECONDS) - 4) {
-        becomes(&house, "mirror", "COMPLETE", &mut fios);
-        becomes(&house, "raid", "OPTIMAL", &mut fios);
+        becomes(&fixture, "mirror", "COMPLETE", &mut fios);
+        becomes(&fixture, "raid", "OPTIMAL", &mut fios);
         let (m, v) = (["m0", "m1"][rounds % 2], ["v0", "v1", "v2"][rounds % 3]);
         if rounds % 2 == 0 {
-            house.ok(&["mirror", "remove", "m", m]);
-            house.ok(&["raid", "fail", "five", v]);
+            fixture.ok(&["mirror", "remove", "m", m]);
+            fixture.ok(&["raid", "fail", "five", v]);
         } else {
             for disk in [m, v] {
                 let (name, on) = (format!("name=bad-{disk}"), format!("provider={disk}"));
                 let fails = ["read_fail_percent=100", "write_fail_percent=100"];
-                house.ok(&[&["geom", "nop", "insert", &name, &on], &fails[..]].concat());
+                fixture.ok(&[&["geom", "nop", "insert", &name, &on], &fails[..]].concat());
             }
         }
         let whole = if rounds % 2 == 0 { "COMPLETE" } else { "DEGRADED" };
-        becomes(&house, "mirror", whole, &mut fios);
-        becomes(&house, "raid", "DEGRADED", &mut fios);
+        becomes(&fixture, "mirror", whole, &mut fios);
+        becomes(&fixture, "raid", "DEGRADED", &mut fios);
         if rounds % 2 == 1 {
             for disk in [m, v] {
-                house.ok(&["geom", "nop", "remove", &format!("name=bad-{disk}")]);
+                fixture.ok(&["geom", "nop", "remove", &format!("name=bad-{disk}")]);
             }
-            house.ok(&["mirror", "forget", "m"]);
+            fixture.ok(&["mirror", "forget", "m"]);
         }
         // A member that returns with its record may be active already: then this is refused.
-        house.ashlar(&["mirror", "insert", "--yes-destroy", m, "m", m]);
-        house.ashlar(&["raid", "insert", "--yes-destroy", v, "five", v]);
+        fixture.ashlar(&["mirror", "insert", "--yes-destroy", m, "m", m]);
+        fixture.ashlar(&["raid", "insert", "--yes-destroy", v, "five", v]);
         rounds += 1;
     }
     for mut fio in fios {
@@ -106,6 +106,6 @@ fn fio_verifies_data_while_members_are_pulled_and_returned() {
         assert!(status.success() && !said.contains("verify:"), "{said}");
     }
     println!("{rounds} rounds in {:?}", begun.elapsed());
-    house.assert_alive();
-    house.stop();
+    fixture.assert_alive();
+    fixture.stop();
 }

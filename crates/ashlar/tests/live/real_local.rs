@@ -61,7 +61,7 @@ more() { wait_lines /tmp/list $(($(lines /tmp/list) + $1)) "$(cat /tmp/writer)";
 /// Each step with the functions before it, and the daemon's log behind one that fails.
 fn add(script: &mut Script, name: &str, shell: &str) {
     let shell = format!(
-        ". /rig/house.sh\ntrap '[ $? = 0 ] || {{ echo the daemon:; tail -n 30 /tmp/log; }}' EXIT\n\
+        ". /rig/tools.sh\ntrap '[ $? = 0 ] || {{ echo the daemon:; tail -n 30 /tmp/log; }}' EXIT\n\
          {shell}"
     );
     script.step(name, shell);
@@ -201,7 +201,7 @@ fn by_fuse(script: &mut Script) {
 pub fn check(guest: &mut Shared) {
     let mut script = Script::new();
     script.files = Tree::some(200).unwrap().guest_files();
-    script.file("rig/house.sh", SHELL_FUNCTIONS).file("rig/config", CONFIG);
+    script.file("rig/tools.sh", SHELL_FUNCTIONS).file("rig/config", CONFIG);
     nbd(&mut script);
     outlived(&mut script);
     only_open(&mut script);

@@ -48,11 +48,11 @@ luns = { 0 = "here", 1 = "b1" }
 const LATE: [&str; 3] = ["i1", "n1", "b1"];
 
 /// An ext4 file system with a file `who` that holds the name of the image.
-fn fill(house: &Fixture, name: &str) {
-    let (folder, image) = (house.path(&format!("{name}.d")), house.path(&format!("{name}.img")));
+fn fill(fixture: &Fixture, name: &str) {
+    let (folder, image) = (fixture.path(&format!("{name}.d")), fixture.path(&format!("{name}.img")));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("who"), name).unwrap();
-    let part = house.path(&format!("{name}.part"));
+    let part = fixture.path(&format!("{name}.part"));
     std::fs::File::create(&part).unwrap().set_len(BYTES).unwrap();
     let (folder, at) = (folder.to_str().unwrap(), part.to_str().unwrap());
     tool("mke2fs", &["-q", "-F", "-t", "ext4", "-d", folder, at], "");
@@ -105,9 +105,9 @@ fn steps(portal: &str, nvme: u16, nbd: u16) -> Script {
     script
 }
 
-fn move_all(house: &Fixture, from: &str, to: &str) {
+fn move_all(fixture: &Fixture, from: &str, to: &str) {
     for name in ["i1", "n1"] {
-        let at = |suffix: &str| house.path(&format!("{name}{suffix}"));
+        let at = |suffix: &str| fixture.path(&format!("{name}{suffix}"));
         std::fs::rename::<_, &Path>(at(from), &at(to)).unwrap();
     }
 }
@@ -121,27 +121,27 @@ pub fn check(guest: &mut Shared) {
     let [nvme, nbd] = [(); 2].map(|()| SocketAddr::from(([127, 0, 0, 1], free_port().unwrap())));
     let others = OTHERS.replace("{nqn}", NQN).replace("{nvme}", &nvme.to_string());
     let others = others.replace("{nbd}", &nbd.to_string());
-    house.configure(&format!("{disks}{others}"), "0 = \"here\", 1 = \"i1\"");
-    house.start();
-    let script = steps(&guest_portal(house.portal()), nvme.port(), nbd.port());
+    fixture.configure(&format!("{disks}{others}"), "0 = \"here\", 1 = \"i1\"");
+    fixture.start();
+    let script = steps(&guest_portal(fixture.portal()), nvme.port(), nbd.port());
     let how = Boot { deadline: DEADLINE, core: None };
     let mut asked_for = 0;
     let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
         asked_for += 1;
         match asked {
-            "appear" => LATE.iter().for_each(|name| fill(&house, name)),
+            "appear" => LATE.iter().for_each(|name| fill(&fixture, name)),
             "vanish" => {
-                house.kill();
-                move_all(&house, ".img", ".away");
-                house.start();
+                fixture.kill();
+                move_all(&fixture, ".img", ".away");
+                fixture.start();
             }
-            "back" => move_all(&house, ".away", ".img"),
+            "back" => move_all(&fixture, ".away", ".img"),
             _ => panic!("the guest asked {asked:?}"),
         }
         Ok(GO.to_owned())
     })
-    .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", house.log()));
+    .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", fixture.log()));
     println!("{}", conversed.run.summary());
     assert_eq!(asked_for, 3);
-    house.stop();
+    fixture.stop();
 }

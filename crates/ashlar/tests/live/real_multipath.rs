@@ -74,14 +74,14 @@ const TEN_MORE: &str = "more() {\n\
 
 #[test]
 fn dm_multipath_map_survives_path_losses_and_a_daemon_kill() {
-    let mut house = Fixture::alone("multipath");
+    let mut fixture = Fixture::alone("multipath");
     let image = Image::with_kits(&[Kit::Multipath]).unwrap();
-    let disk = house.image("disk.img", UNIT_BYTES);
+    let disk = fixture.image("disk.img", UNIT_BYTES);
     let second: SocketAddr = ([127, 0, 0, 1], free_port().unwrap()).into();
     let exports = EXPORTS.replace("{second}", &second.to_string());
-    house.write("ashlar.toml", &format!("{}{exports}", file_disk("disk", "disk.img")));
-    house.start();
-    let cables = [Relay::start(house.portal()).unwrap(), Relay::start(second).unwrap()];
+    fixture.write("ashlar.toml", &format!("{}{exports}", file_disk("disk", "disk.img")));
+    fixture.start();
+    let cables = [Relay::start(fixture.portal()).unwrap(), Relay::start(second).unwrap()];
 
     let mut script = Script::new();
     log_in(&mut script, [cables[0].address(), cables[1].address()]);
@@ -130,39 +130,39 @@ fn dm_multipath_map_survives_path_losses_and_a_daemon_kill() {
         match words[..] {
             ["wwid", id] => {
                 wwid = id.to_owned();
-                let sessions = house.json(&["sessions"]);
+                let sessions = fixture.json(&["sessions"]);
                 assert_eq!(array(&sessions["sessions"]).len(), 2, "{sessions:#}");
             }
             ["cut", number] => cable(number).set(Cable::Cut),
             ["silence", number] => cable(number).set(Cable::Silent),
             ["mend", number] => cable(number).set(Cable::Whole),
             ["kill" | "stop"] => {
-                house.assert_alive();
+                fixture.assert_alive();
                 if asked == "kill" {
-                    house.kill()
+                    fixture.kill()
                 } else {
-                    house.stop()
+                    fixture.stop()
                 }
                 std::thread::sleep(DOWN);
-                house.start();
-                wait_port(house.portal())?;
+                fixture.start();
+                wait_port(fixture.portal())?;
             }
             _ => panic!("the guest asked {asked:?}"),
         }
         asked_for += 1;
         Ok(GO.to_owned())
     })
-    .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", house.log()));
+    .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", fixture.log()));
     println!("{}{} files", conversed.run.summary(), conversed.acknowledged.len());
     assert_eq!(asked_for, 7);
     assert!(conversed.acknowledged.len() >= 100);
 
     // The name of the map is the identifier that another initiator reads in VPD page 83h.
-    let identity = peer::iscsi_inq(&house.url(5), Some(0x83)).unwrap();
+    let identity = peer::iscsi_inq(&fixture.url(5), Some(0x83)).unwrap();
     assert!(identity.contains("NAA"), "{identity}");
     let naa = wwid.strip_prefix('3').expect("scsi_id's mark of a designator of type NAA");
-    let state = house.state().to_string().to_lowercase();
+    let state = fixture.state().to_string().to_lowercase();
     assert!(state.contains(naa), "no {naa} in {state}");
-    house.stop();
+    fixture.stop();
     scenarios::check_image(&disk, &conversed.acknowledged).unwrap();
 }

@@ -111,14 +111,14 @@ pub fn check(guest: &mut Shared) {
     let disks = ["disk", "protected", "large"].map(|name| file_disk(name, &format!("{name}.img")));
     let disks = format!("{}sector_size = 4096\n", disks.concat());
     let exports = EXPORTS.replace("{nbd}", &nbd.to_string());
-    house.write("ashlar.toml", &format!("{disks}{exports}"));
-    house.start();
+    fixture.write("ashlar.toml", &format!("{disks}{exports}"));
+    fixture.start();
     let script = steps(nbd.port(), &Tree::some(120).unwrap());
     let how = Boot { deadline: DEADLINE, core: None };
     let (mut asked_for, mut filled) = (0, 0);
     let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
         asked_for += 1;
-        let sessions = house.json(&["sessions"]);
+        let sessions = fixture.json(&["sessions"]);
         let live = array(&sessions["sessions"]);
         match asked {
             "connected" => {
@@ -137,9 +137,9 @@ pub fn check(guest: &mut Shared) {
         }
         Ok(GO.to_owned())
     })
-    .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", house.log()));
+    .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", fixture.log()));
     println!("{}", conversed.run.summary());
     assert_eq!(asked_for, 4);
-    house.stop();
+    fixture.stop();
     scenarios::check_clean(&file).unwrap();
 }

@@ -155,8 +155,8 @@ pub fn check(guest: &mut Shared) {
     let nvme: SocketAddr = ([127, 0, 0, 1], free_port().unwrap()).into();
     let disks = [file_disk("disk", "disk.img"), file_disk("protected", "protected.img")].concat();
     let subsystems = SUBSYSTEMS.replace("{nvme}", &nvme.to_string()).replace("{nqn}", NQN);
-    house.write("ashlar.toml", &format!("{disks}{}", subsystems.replace("{guest}", GUEST)));
-    house.start();
+    fixture.write("ashlar.toml", &format!("{disks}{}", subsystems.replace("{guest}", GUEST)));
+    fixture.start();
     let script = steps(nvme.port(), &Tree::some(120).unwrap());
     let how = Boot { deadline: DEADLINE, core: None };
     let (mut asked_for, mut filled) = (0, 0);
@@ -164,7 +164,7 @@ pub fn check(guest: &mut Shared) {
         asked_for += 1;
         match asked {
             "connected" => {
-                let sessions = house.json(&["sessions"]);
+                let sessions = fixture.json(&["sessions"]);
                 let live = array(&sessions["sessions"]);
                 assert_eq!(live.len(), 4, "an admin queue and three others: {sessions:#}");
                 let who = text(&live[0]["session"]["initiator"]);
@@ -173,12 +173,12 @@ pub fn check(guest: &mut Shared) {
                 assert!(digests["header"] == true && digests["data"] == true, "{sessions:#}");
             }
             "kill" => {
-                house.kill();
-                house.start();
+                fixture.kill();
+                fixture.start();
             }
             "grow" => {
                 std::fs::File::options().write(true).open(&file)?.set_len(GROWN_BYTES)?;
-                house.ok(&["geom", "disk", "resize", "name=disk"]);
+                fixture.ok(&["geom", "disk", "resize", "name=disk"]);
             }
             "filled" => filled = blocks(&file),
             "trimmed" => {
@@ -190,15 +190,15 @@ pub fn check(guest: &mut Shared) {
             "checked" => scenarios::check_clean(&file)?,
             "emptied" => assert!(blocks(&file) < 1 << 20, "{} bytes are left", blocks(&file)),
             "gone" => {
-                let sessions = house.json(&["sessions"]);
+                let sessions = fixture.json(&["sessions"]);
                 assert!(array(&sessions["sessions"]).is_empty(), "{sessions:#}");
             }
             _ => panic!("the guest asked {asked:?}"),
         }
         Ok(GO.to_owned())
     })
-    .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", house.log()));
+    .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", fixture.log()));
     println!("{}", conversed.run.summary());
     assert_eq!(asked_for, 10);
-    house.stop();
+    fixture.stop();
 }

@@ -153,22 +153,22 @@ pub fn check(guest: &mut Shared) {
     let files = ["file", "under", "m0", "m1", "s0", "s1"];
     let disks: String = files.map(|name| file_disk(name, &format!("{name}.img"))).concat();
     for name in files.iter().chain(&["large"]) {
-        house.image(&format!("{name}.img"), 24 << 20);
+        fixture.image(&format!("{name}.img"), 24 << 20);
     }
     let [nvme, nbd] = [(); 2].map(|()| SocketAddr::from(([127, 0, 0, 1], free_port().unwrap())));
     let others = OTHERS.replace("{nqn}", NQN).replace("{nvme}", &nvme.to_string());
     let others = others.replace("{nbd}", &nbd.to_string());
-    let others = others.replace("\"large.img\"", &format!("{:?}", house.path("large.img")));
+    let others = others.replace("\"large.img\"", &format!("{:?}", fixture.path("large.img")));
     let luns = UNITS.iter().enumerate().map(|(n, (name, _))| format!("{n} = \"{name}\""));
     let luns = luns.collect::<Vec<_>>().join(", ");
-    house.configure(&format!("{disks}{others}"), &luns);
-    house.start_whole();
-    let script = steps(&guest_portal(house.portal()), nvme.port(), nbd.port());
+    fixture.configure(&format!("{disks}{others}"), &luns);
+    fixture.start_whole();
+    let script = steps(&guest_portal(fixture.portal()), nvme.port(), nbd.port());
     let how = Boot { deadline: DEADLINE, core: None };
     let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
         panic!("the guest asked {asked:?}, {GO}")
     })
-    .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", house.log()));
+    .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", fixture.log()));
     println!("{}", conversed.run.summary());
-    house.stop();
+    fixture.stop();
 }

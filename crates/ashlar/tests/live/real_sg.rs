@@ -58,7 +58,7 @@ hosts() { grep -l "$1" /sys/class/scsi_host/host*/proc_name; }
 /// Each step with the functions before it, and the daemon's log behind one that fails.
 fn add(script: &mut Script, name: &str, shell: &str) {
     let shell = format!(
-        ". /rig/house.sh\n[ ! -e /tmp/names ] || . /tmp/names\n\
+        ". /rig/tools.sh\n[ ! -e /tmp/names ] || . /tmp/names\n\
          trap '[ $? = 0 ] || {{ echo the daemon:; tail -n 30 /tmp/log; }}' EXIT\n{shell}"
     );
     script.step(name, shell);
@@ -155,7 +155,7 @@ fn pulled(script: &mut Script) {
 pub fn check(guest: &mut Shared, disk: &Path) {
     let mut script = Script::new();
     script.files = Tree::some(100).unwrap().guest_files();
-    script.file("rig/house.sh", SHELL_FUNCTIONS).file("rig/bus", BUS).file("rig/access", ACCESS);
+    script.file("rig/tools.sh", SHELL_FUNCTIONS).file("rig/bus", BUS).file("rig/access", ACCESS);
     taken(&mut script);
     used(&mut script);
     pulled(&mut script);

@@ -47,11 +47,11 @@ fn config(tap: &Tap) -> String {
 
 #[test]
 fn a_guests_kernel_uses_a_shelf_over_a_tap_device() {
-    let mut house = Fixture::alone("tap");
+    let mut fixture = Fixture::alone("tap");
     let tap = Tap::new();
-    let disk = house.image("d0.img", UNIT_BYTES);
-    house.write("ashlar.toml", &config(&tap));
-    house.start();
+    let disk = fixture.image("d0.img", UNIT_BYTES);
+    fixture.write("ashlar.toml", &config(&tap));
+    fixture.start();
     let image = Image::with_kits(&[Kit::Aoe, Kit::FileSystems]).unwrap();
     let mut script = Script::new();
     script.files = Tree::some(80).unwrap().guest_files();
@@ -73,11 +73,11 @@ fn a_guests_kernel_uses_a_shelf_over_a_tap_device() {
     );
     let how = Boot { deadline: DEADLINE, core: None };
     let run = boot_tap(&image, &script, how, (&tap.0, GUEST), &mut |_, _| Ok(())).unwrap();
-    run.expect_ok().unwrap_or_else(|e| panic!("{e:#}\n{}", house.log()));
+    run.expect_ok().unwrap_or_else(|e| panic!("{e:#}\n{}", fixture.log()));
     println!("{}", run.summary());
-    let sessions = house.ok(&["sessions", "--json"]);
+    let sessions = fixture.ok(&["sessions", "--json"]);
     assert!(sessions.contains(GUEST), "{sessions}");
-    house.assert_alive();
-    house.stop();
+    fixture.assert_alive();
+    fixture.stop();
     scenarios::check_clean(&disk).unwrap();
 }

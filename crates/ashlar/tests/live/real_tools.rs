@@ -84,14 +84,14 @@ pub fn check(guest: &mut Shared) {
         UNIT_BYTES / 2
     );
     let disks = [file_disk("a", "a.img"), file_disk("b", "b.img"), more, erasable, orders].concat();
-    house.configure(&disks, "0 = \"a\", 1 = \"b\", 2 = \"c\", 3 = \"d\"");
-    house.start();
-    let script = steps(&guest_portal(house.portal()));
+    fixture.configure(&disks, "0 = \"a\", 1 = \"b\", 2 = \"c\", 3 = \"d\"");
+    fixture.start();
+    let script = steps(&guest_portal(fixture.portal()));
     let how = Boot { deadline: DEADLINE, core: None };
     let (mut asked_for, mut noise) = (0, Vec::new());
     let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
         asked_for += 1;
-        let url = house.url(0);
+        let url = fixture.url(0);
         let other = |command: &str| peer::qemu_io(&url, &[command]);
         match asked {
             "compared" => {
@@ -136,7 +136,7 @@ pub fn check(guest: &mut Shared) {
             }
             "swapped" => {
                 let read = format!("read -P {NEW:#x} 4k 512");
-                drop(peer::qemu_io(&house.url(3), &[&read])?);
+                drop(peer::qemu_io(&fixture.url(3), &[&read])?);
             }
             "write" => drop(other(WRITE)?),
             "read" => drop(other(READ)?),
@@ -146,8 +146,8 @@ pub fn check(guest: &mut Shared) {
         }
         Ok(GO.to_owned())
     })
-    .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", house.log()));
+    .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", fixture.log()));
     println!("{}", conversed.run.summary());
     assert_eq!(asked_for, 18);
-    house.stop();
+    fixture.stop();
 }

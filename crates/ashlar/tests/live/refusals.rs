@@ -39,44 +39,44 @@ const REFUSED: [(&str, &str); 7] = [
 #[test]
 fn refusals_of_apply_are_reported_by_plan_doctor_and_a_start() {
     use std::os::unix::fs::PermissionsExt;
-    let mut house = Fixture::new("refusals");
-    house.image("d0.img", 1 << 20);
-    std::fs::write(house.path("open"), "a secret that is long enough\n").unwrap();
+    let mut fixture = Fixture::new("refusals");
+    fixture.image("d0.img", 1 << 20);
+    std::fs::write(fixture.path("open"), "a secret that is long enough\n").unwrap();
     let readable = std::fs::Permissions::from_mode(0o644);
-    std::fs::set_permissions(house.path("open"), readable).unwrap();
-    let made = std::process::Command::new("mkfifo").arg(house.path("fifo")).status().unwrap();
+    std::fs::set_permissions(fixture.path("open"), readable).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(fixture.path("fifo")).status().unwrap();
     assert!(made.success());
-    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
-    let good = std::fs::read_to_string(house.path("ashlar.toml")).unwrap();
-    house.start();
-    let file = house.path("ashlar.toml");
+    fixture.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
+    let good = std::fs::read_to_string(fixture.path("ashlar.toml")).unwrap();
+    fixture.start();
+    let file = fixture.path("ashlar.toml");
     let file = file.to_str().unwrap();
     for (target, why) in REFUSED {
-        house.write("ashlar.toml", &format!("{good}\n[[target]]\n{target}"));
-        house.ashlar(&["plan"]).ends(1).prints(&["`apply` would refuse", why]);
-        house.ashlar(&["apply"]).ends(1).complains(&[why]);
-        house.ashlar(&["doctor", "config", "--file", file]).ends(3).prints(&[why, "apply refuses"]);
+        fixture.write("ashlar.toml", &format!("{good}\n[[target]]\n{target}"));
+        fixture.ashlar(&["plan"]).ends(1).prints(&["`apply` would refuse", why]);
+        fixture.ashlar(&["apply"]).ends(1).complains(&[why]);
+        fixture.ashlar(&["doctor", "config", "--file", file]).ends(3).prints(&[why, "apply refuses"]);
     }
     // A group whose secret cannot be read is refused in the same way; so is an address of two
     // drivers, with its line.
     let secret = "chap = { user = \"u\", secret = \"file:nowhere\" }\n";
-    house.write("ashlar.toml", &format!("{good}{secret}"));
-    house.ashlar(&["plan"]).ends(1).prints(&["`apply` would refuse", "nowhere: No such file"]);
-    house.ashlar(&["apply"]).ends(1).complains(&["nowhere: No such file"]);
-    let portal = house.portal();
+    fixture.write("ashlar.toml", &format!("{good}{secret}"));
+    fixture.ashlar(&["plan"]).ends(1).prints(&["`apply` would refuse", "nowhere: No such file"]);
+    fixture.ashlar(&["apply"]).ends(1).complains(&["nowhere: No such file"]);
+    let portal = fixture.portal();
     let two = format!("[[target]]\ndriver = \"nbd\"\nname = \"n\"\nlisten = [\"{portal}\"]\n");
-    house.write("ashlar.toml", &format!("{good}\n{two}"));
+    fixture.write("ashlar.toml", &format!("{good}\n{two}"));
     for verb in ["plan", "apply"] {
-        let said = house.ashlar(&[verb]).ends(2);
+        let said = fixture.ashlar(&[verb]).ends(2);
         said.complains(&["listen =", "with another driver", "`ashlar schema target nbd`"]);
     }
-    house.stop();
+    fixture.stop();
     for (target, why) in REFUSED {
-        house.write("ashlar.toml", &format!("{good}\n[[target]]\n{target}"));
-        house.start();
-        house.ashlar(&["status"]).ends(3).prints(&["create target", why]);
-        assert!(house.provider("d0").is_some());
-        house.stop();
+        fixture.write("ashlar.toml", &format!("{good}\n[[target]]\n{target}"));
+        fixture.start();
+        fixture.ashlar(&["status"]).ends(3).prints(&["create target", why]);
+        assert!(fixture.provider("d0").is_some());
+        fixture.stop();
     }
 }
 
@@ -92,39 +92,39 @@ const NO_DISKS: [(&str, &str); 6] = [
 
 #[test]
 fn impossible_disks_are_refused_by_plan_and_apply_alike() {
-    let mut house = Fixture::new("refused-disks");
-    house.image("d0.img", 1 << 20);
-    house.image("empty.img", 0);
-    std::fs::create_dir(house.path("folder")).unwrap();
-    let made = std::process::Command::new("mkfifo").arg(house.path("fifo")).status().unwrap();
+    let mut fixture = Fixture::new("refused-disks");
+    fixture.image("d0.img", 1 << 20);
+    fixture.image("empty.img", 0);
+    std::fs::create_dir(fixture.path("folder")).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(fixture.path("fifo")).status().unwrap();
     assert!(made.success());
-    house.configure("", "");
-    let good = std::fs::read_to_string(house.path("ashlar.toml")).unwrap();
-    house.start();
+    fixture.configure("", "");
+    let good = std::fs::read_to_string(fixture.path("ashlar.toml")).unwrap();
+    fixture.start();
     for (params, why) in NO_DISKS {
         let disk = format!("[[disk]]\nname = \"d\"\nkind = \"file\"\n{params}\n");
-        house.write("ashlar.toml", &format!("{good}\n{disk}"));
-        house.ashlar(&["plan"]).ends(1).prints(&["`apply` would refuse", why]);
-        house.ashlar(&["apply"]).ends(1).complains(&[why]);
+        fixture.write("ashlar.toml", &format!("{good}\n{disk}"));
+        fixture.ashlar(&["plan"]).ends(1).prints(&["`apply` would refuse", why]);
+        fixture.ashlar(&["apply"]).ends(1).complains(&[why]);
     }
-    assert!(!house.path("new.img").exists(), "nothing was made");
+    assert!(!fixture.path("new.img").exists(), "nothing was made");
     // Bytes behind the last sector are named in the log and in the list.
-    house.image("odd.img", (1 << 20) + 100);
+    fixture.image("odd.img", (1 << 20) + 100);
     let odd = "[[disk]]\nname = \"odd\"\nkind = \"file\"\npath = \"odd.img\"\n";
-    house.write("ashlar.toml", &format!("{good}\n{odd}"));
-    house.ok(&["apply"]);
-    house.ashlar(&["geom", "disk", "list"]).prints(&["100 bytes: the file is no multiple of 512"]);
-    assert!(house.log().contains("unused tail of 100 bytes"), "{}", house.log());
-    house.stop();
+    fixture.write("ashlar.toml", &format!("{good}\n{odd}"));
+    fixture.ok(&["apply"]);
+    fixture.ashlar(&["geom", "disk", "list"]).prints(&["100 bytes: the file is no multiple of 512"]);
+    assert!(fixture.log().contains("unused tail of 100 bytes"), "{}", fixture.log());
+    fixture.stop();
     // Without a daemon, doctor finds what a start leaves out.
-    house.image("one.img", 1 << 20);
-    std::fs::hard_link(house.path("one.img"), house.path("two.img")).unwrap();
+    fixture.image("one.img", 1 << 20);
+    std::fs::hard_link(fixture.path("one.img"), fixture.path("two.img")).unwrap();
     let two = file_disk("one", "one.img") + &file_disk("two", "two.img");
-    house.configure(&two, "0 = \"one\"");
-    let file = house.path("ashlar.toml");
+    fixture.configure(&two, "0 = \"one\"");
+    let file = fixture.path("ashlar.toml");
     let doctor = ["doctor", "config", "--file", file.to_str().unwrap()];
-    house.ashlar(&doctor).ends(3).prints(&["disk two", "are one file or device"]);
-    house.start();
-    house.ashlar(&["status"]).ends(3).prints(&["create disk two", "are one file or device"]);
-    house.stop();
+    fixture.ashlar(&doctor).ends(3).prints(&["disk two", "are one file or device"]);
+    fixture.start();
+    fixture.ashlar(&["status"]).ends(3).prints(&["create disk two", "are one file or device"]);
+    fixture.stop();
 }

@@ -42,69 +42,69 @@ luns = { 0 = "good" }
 chap = { user = "alice", secret = "file:{here}/theirs" }
 "#;
 
-fn log_in(house: &Fixture, target: &str, secret: &str) -> Result<(), String> {
-    let mut at = house.target(0);
+fn log_in(fixture: &Fixture, target: &str, secret: &str) -> Result<(), String> {
+    let mut at = fixture.target(0);
     at.iqn += target;
     let chap = rig::Chap { user: "alice".into(), secret: secret.into(), mutual: None };
     peer::iscsi_inq(&at.url_with(&chap), None).map(drop).map_err(|e| e.to_string())
 }
 
 #[track_caller]
-fn accepts_only(house: &Fixture, target: &str, secret: &str, refused: &str) {
-    log_in(house, target, secret).unwrap();
-    assert!(log_in(house, target, refused).is_err(), "{refused} still opens {target}");
+fn accepts_only(fixture: &Fixture, target: &str, secret: &str, refused: &str) {
+    log_in(fixture, target, secret).unwrap();
+    assert!(log_in(fixture, target, refused).is_err(), "{refused} still opens {target}");
 }
 
 #[test]
 fn replaced_secrets_are_read_again() {
-    let mut house = Fixture::new("renewed-secrets");
-    house.image("good.img", DISK_BYTES);
-    house.secret("own", "first-own-secret");
-    house.secret("theirs", "first-group-word");
-    house.write("ashlar.toml", &format!("{}{SECRETS}", file_disk("good", "good.img")));
-    house.start();
-    accepts_only(&house, "", "first-own-secret", "second-own-word1");
-    house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
+    let mut fixture = Fixture::new("renewed-secrets");
+    fixture.image("good.img", DISK_BYTES);
+    fixture.secret("own", "first-own-secret");
+    fixture.secret("theirs", "first-group-word");
+    fixture.write("ashlar.toml", &format!("{}{SECRETS}", file_disk("good", "good.img")));
+    fixture.start();
+    accepts_only(&fixture, "", "first-own-secret", "second-own-word1");
+    fixture.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
 
     // `apply` of the same configuration.
-    house.secret("own", "second-own-word1");
-    house.ashlar(&["plan"]).ends(PENDING).prints(&[
+    fixture.secret("own", "second-own-word1");
+    fixture.ashlar(&["plan"]).ends(PENDING).prints(&[
         "read files of target",
         "own has changed",
         "safe",
     ]);
-    accepts_only(&house, "", "first-own-secret", "second-own-word1");
-    house.ashlar(&["apply"]).ends(0).prints(&["read files of target"]);
-    accepts_only(&house, "", "second-own-word1", "first-own-secret");
-    house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
+    accepts_only(&fixture, "", "first-own-secret", "second-own-word1");
+    fixture.ashlar(&["apply"]).ends(0).prints(&["read files of target"]);
+    accepts_only(&fixture, "", "second-own-word1", "first-own-secret");
+    fixture.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
 
     // SIGHUP, and the account of a group.
-    house.secret("theirs", "second-group-wrd");
-    house.ashlar(&["plan"]).ends(PENDING).prints(&["group all: chap", "theirs has changed"]);
-    accepts_only(&house, ".groups", "first-group-word", "second-group-wrd");
-    let hup = ["-HUP".to_owned(), house.pid().to_string()];
+    fixture.secret("theirs", "second-group-wrd");
+    fixture.ashlar(&["plan"]).ends(PENDING).prints(&["group all: chap", "theirs has changed"]);
+    accepts_only(&fixture, ".groups", "first-group-word", "second-group-wrd");
+    let hup = ["-HUP".to_owned(), fixture.pid().to_string()];
     proc::run(Command::new("kill").args(&hup)).unwrap();
-    let renewed = || log_in(&house, ".groups", "second-group-wrd").is_ok();
-    house.until("SIGHUP reads the secret", Duration::from_secs(20), renewed);
-    accepts_only(&house, ".groups", "second-group-wrd", "first-group-word");
+    let renewed = || log_in(&fixture, ".groups", "second-group-wrd").is_ok();
+    fixture.until("SIGHUP reads the secret", Duration::from_secs(20), renewed);
+    accepts_only(&fixture, ".groups", "second-group-wrd", "first-group-word");
 
     // A file that cannot be used changes nothing.
-    house.secret("theirs", "short");
-    house.ashlar(&["apply"]).ends(1).complains(&["5 bytes"]);
-    accepts_only(&house, ".groups", "second-group-wrd", "short");
+    fixture.secret("theirs", "short");
+    fixture.ashlar(&["apply"]).ends(1).complains(&["5 bytes"]);
+    accepts_only(&fixture, ".groups", "second-group-wrd", "short");
 
     // One that is gone is reported, stays in use, and keeps no edit from being carried out.
-    std::fs::remove_file(house.path("theirs")).unwrap();
-    let is_reported = || house.log().contains("theirs cannot be used");
-    house.until("the missing secret is reported", Duration::from_secs(20), is_reported);
-    accepts_only(&house, ".groups", "second-group-wrd", "short");
-    house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
-    let text = std::fs::read_to_string(house.path("ashlar.toml")).unwrap();
+    std::fs::remove_file(fixture.path("theirs")).unwrap();
+    let is_reported = || fixture.log().contains("theirs cannot be used");
+    fixture.until("the missing secret is reported", Duration::from_secs(20), is_reported);
+    accepts_only(&fixture, ".groups", "second-group-wrd", "short");
+    fixture.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
+    let text = std::fs::read_to_string(fixture.path("ashlar.toml")).unwrap();
     let lines = text.lines().filter(|line| !line.contains("/theirs"));
-    house.write("ashlar.toml", &lines.collect::<Vec<_>>().join("\n"));
-    house.ashlar(&["apply"]).ends(0);
-    house.assert_alive();
-    house.stop();
+    fixture.write("ashlar.toml", &lines.collect::<Vec<_>>().join("\n"));
+    fixture.ashlar(&["apply"]).ends(0);
+    fixture.assert_alive();
+    fixture.stop();
 }
 
 /// A target that wants a proof, and a daemon that reaches its disk by a bus of kind `iscsi`.
@@ -128,9 +128,9 @@ fn target_and_bus() -> (Fixture, Fixture) {
     (far, near)
 }
 
-fn reads(house: &Fixture) -> bool {
-    peer::iscsi_inq(&house.url(0), None).is_ok()
-        && tool_ends_well("qemu-io", &["-r", "-f", "raw", "-c", "read 0 4k", &house.url(0)])
+fn reads(fixture: &Fixture) -> bool {
+    peer::iscsi_inq(&fixture.url(0), None).is_ok()
+        && tool_ends_well("qemu-io", &["-r", "-f", "raw", "-c", "read 0 4k", &fixture.url(0)])
 }
 
 fn tool_ends_well(name: &str, words: &[&str]) -> bool {
@@ -143,8 +143,8 @@ fn the_secret_of_a_bus_is_read_again_and_its_next_login_uses_it() {
     let (mut far, mut near) = target_and_bus();
     assert!(reads(&near));
     near.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
-    let connections = |house: &Fixture| {
-        let state = house.state();
+    let connections = |fixture: &Fixture| {
+        let state = fixture.state();
         let all = array(&state["targets"]).iter().flat_map(|t| array(&t["sessions"]));
         let mut all: Vec<String> = all.map(|s| text(&s["address"])).collect();
         all.sort();
@@ -185,7 +185,7 @@ fn the_secret_of_a_bus_is_read_again_and_its_next_login_uses_it() {
 
 #[test]
 fn clients_of_a_replaced_authority_are_refused() {
-    let mut house = Fixture::new("renewed-authority");
+    let mut fixture = Fixture::new("renewed-authority");
     let papers = Papers::new("renewed-authority-papers").unwrap();
     let own = "subjectAltName=DNS:localhost,IP:127.0.0.1";
     papers.authority("ca").unwrap();
@@ -194,13 +194,13 @@ fn clients_of_a_replaced_authority_are_refused() {
     papers.sign("ca", "alice", "alice", "subjectAltName=DNS:a.example", Good::Now).unwrap();
     papers.sign("next", "bob", "bob", "subjectAltName=DNS:b.example", Good::Now).unwrap();
     papers.sign("ca", "late", "localhost", own, Good::Before).unwrap();
-    let trusted = house.path("clients.pem");
+    let trusted = fixture.path("clients.pem");
     std::fs::copy(papers.file("ca.pem"), &trusted).unwrap();
-    let (cert, key) = (house.path("cert.pem"), house.path("key.pem"));
+    let (cert, key) = (fixture.path("cert.pem"), fixture.path("key.pem"));
     std::fs::copy(papers.file("server/server-cert.pem"), &cert).unwrap();
     std::fs::copy(papers.file("server/server-key.pem"), &key).unwrap();
-    let at = house.portal();
-    house.image("good.img", DISK_BYTES);
+    let at = fixture.portal();
+    fixture.image("good.img", DISK_BYTES);
     let target = format!(
         "[[target]]\ndriver = \"nbd\"\nname = \"shop\"\nlisten = [\"{at}\"]\ntls = \"require\"\n\
          tls_certificate = \"{{here}}/cert.pem\"\ntls_key = \"{{here}}/key.pem\"\n\
@@ -208,8 +208,8 @@ fn clients_of_a_replaced_authority_are_refused() {
          [[access]]\ntarget = \"shop\"\ngroup = \"all\"\ninitiators = [\"tls:*\"]\n\
          luns = {{ 0 = \"good\" }}\n"
     );
-    house.write("ashlar.toml", &format!("{}{target}", file_disk("good", "good.img")));
-    house.start();
+    fixture.write("ashlar.toml", &format!("{}{target}", file_disk("good", "good.img")));
+    fixture.start();
     let size = |who: &str| {
         let folder = papers.file(who);
         let port = at.port();
@@ -220,23 +220,23 @@ fn clients_of_a_replaced_authority_are_refused() {
     assert!(size("bob").is_err());
 
     std::fs::copy(papers.file("next.pem"), &trusted).unwrap();
-    let steps = house.ashlar(&["plan", "--json"]).ends(PENDING).json();
+    let steps = fixture.ashlar(&["plan", "--json"]).ends(PENDING).json();
     let steps = array(&steps["steps"]);
     assert_eq!(steps.len(), 1, "{steps:#?}");
     assert_eq!(text(&steps[0]["what"]), "read files of target shop anew");
     let why = format!("tls_client_ca {} has changed", trusted.display());
     assert_eq!((text(&steps[0]["why"]), text(&steps[0]["risk"])), (why, "safe".into()));
     size("alice").unwrap();
-    house.ashlar(&["apply"]).ends(0);
+    fixture.ashlar(&["apply"]).ends(0);
     size("bob").unwrap();
     assert!(size("alice").is_err(), "a client of the old authority is still served");
-    house.ashlar(&["plan"]).ends(0);
+    fixture.ashlar(&["plan"]).ends(0);
 
     // They are good for two days.
     let soon = "expires in 1 day";
-    house.ashlar(&["status"]).ends(0).prints(&["tls_certificate", soon, "target shop"]);
-    house.ashlar(&["doctor", "certificates"]).ends(3).prints(&["tls_client_ca", soon, "warn"]);
-    let page = crate::nbd::page(&house, "/metrics");
+    fixture.ashlar(&["status"]).ends(0).prints(&["tls_certificate", soon, "target shop"]);
+    fixture.ashlar(&["doctor", "certificates"]).ends(3).prints(&["tls_client_ca", soon, "warn"]);
+    let page = crate::nbd::page(&fixture, "/metrics");
     let series = "ashlar_tls_certificate_expiry_timestamp_seconds{kind=\"target\",name=\"shop\",\
                   key=\"tls_certificate\"";
     let line = page.lines().find(|l| l.starts_with(series)).expect("the certificate's series");
@@ -245,17 +245,17 @@ fn clients_of_a_replaced_authority_are_refused() {
     assert!((now + 86_400..now + 3 * 86_400).contains(&at), "{line}");
     std::fs::copy(papers.file("late/client-cert.pem"), &cert).unwrap();
     std::fs::copy(papers.file("late/client-key.pem"), &key).unwrap();
-    house.ashlar(&["doctor", "certificates"]).ends(3).prints(&["expired 0 days ago", "FAIL"]);
-    house.ashlar(&["apply"]).ends(0);
-    house.ashlar(&["status"]).ends(3).prints(&["DEGRADED", "expired 0 days ago"]);
+    fixture.ashlar(&["doctor", "certificates"]).ends(3).prints(&["expired 0 days ago", "FAIL"]);
+    fixture.ashlar(&["apply"]).ends(0);
+    fixture.ashlar(&["status"]).ends(3).prints(&["DEGRADED", "expired 0 days ago"]);
 
     // Contents that are no certificate leave the one in use.
     std::fs::write(&trusted, "nothing\n").unwrap();
-    house
+    fixture
         .ashlar(&["apply"])
         .ends(1)
         .complains(&["tls_client_ca", "the file contains no certificate"]);
-    house.ashlar(&["plan"]).ends(1).prints(&["files of target shop", "contains no certificate"]);
-    house.assert_alive();
-    house.stop();
+    fixture.ashlar(&["plan"]).ends(1).prints(&["files of target shop", "contains no certificate"]);
+    fixture.assert_alive();
+    fixture.stop();
 }

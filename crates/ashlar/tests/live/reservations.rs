@@ -9,8 +9,8 @@ const DISK_BYTES: u64 = 16 << 20;
 const CONFLICT: u8 = 0x18;
 
 /// An initiator that has no unit attention pending.
-fn login(house: &Fixture, name: &str) -> Client {
-    let mut raw = Client::session(house.portal(), name, IQN).unwrap();
+fn login(fixture: &Fixture, name: &str) -> Client {
+    let mut raw = Client::session(fixture.portal(), name, IQN).unwrap();
     assert_eq!(raw.scsi(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
     raw
 }
@@ -35,17 +35,17 @@ fn read(raw: &mut Client, action: u8) -> Vec<u8> {
     ended.data
 }
 
-fn fixture(name: &str) -> Fixture {
-    let mut house = Fixture::new(name);
-    house.image("d0.img", DISK_BYTES);
-    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
-    house.start();
-    house
+fn build_fixture(name: &str) -> Fixture {
+    let mut fixture = Fixture::new(name);
+    fixture.image("d0.img", DISK_BYTES);
+    fixture.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
+    fixture.start();
+    fixture
 }
 
 /// The file of the newest record.
-fn record(house: &Fixture) -> std::path::PathBuf {
-    let files = std::fs::read_dir(house.path("units")).unwrap();
+fn record(fixture: &Fixture) -> std::path::PathBuf {
+    let files = std::fs::read_dir(fixture.path("units")).unwrap();
     let names = |f: std::io::Result<std::fs::DirEntry>| f.unwrap().path();
     let newest = |p: &std::path::PathBuf| p.extension().is_some_and(|e| e == "reservations");
     files.map(names).find(newest).expect("a record")
@@ -53,66 +53,66 @@ fn record(house: &Fixture) -> std::path::PathBuf {
 
 #[test]
 fn test_12_reservation_survives_kill_9_after_good() {
-    let mut house = fixture("reservations");
-    let mut a = login(&house, "iqn.2024-01.test:a");
+    let mut fixture = build_fixture("reservations");
+    let mut a = login(&fixture, "iqn.2024-01.test:a");
     assert_eq!(out(&mut a, 6, 0, 0, 1).status, 0);
     assert_eq!(out(&mut a, 1, 5, 1, 0).status, 0);
-    house.kill();
-    house.start();
-    let mut b = login(&house, "iqn.2024-01.test:b");
+    fixture.kill();
+    fixture.start();
+    let mut b = login(&fixture, "iqn.2024-01.test:b");
     assert_eq!(write(&mut b), CONFLICT);
-    let mut a = login(&house, "iqn.2024-01.test:a");
+    let mut a = login(&fixture, "iqn.2024-01.test:a");
     assert_eq!(write(&mut a), 0);
     assert_eq!(read(&mut b, 0), [0, 0, 0, 1, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 1]);
     assert_eq!(read(&mut b, 1)[21], 5);
-    let said = house.json(&["reservations"]);
+    let said = fixture.json(&["reservations"]);
     let of = &said["units"][0]["reservation"];
     assert_eq!(of["kind"], "write-exclusive-registrants-only", "{said}");
     assert_eq!(of["registrants"][0]["key"], "0x0000000000000001", "{said}");
     assert_eq!(of["registrants"][0]["connected"], true, "{said}");
     // The reservation is released, which is saved as well.
     assert_eq!(out(&mut a, 2, 5, 1, 0).status, 0);
-    house.kill();
-    house.start();
-    let mut b = login(&house, "iqn.2024-01.test:b");
+    fixture.kill();
+    fixture.start();
+    let mut b = login(&fixture, "iqn.2024-01.test:b");
     assert_eq!(write(&mut b), 0);
     assert_eq!(read(&mut b, 0).len(), 16);
     // An operator's way out asks first, and lasts.
-    house.ashlar(&["reservations", "d0", "--clear"]).complains(&["--yes-clear d0"]);
-    house.ok(&["reservations", "d0", "--clear", "--yes-clear", "d0"]);
-    assert_eq!(house.ok(&["reservations"]), "nothing is reserved\n");
-    house.kill();
-    house.start();
-    let mut b = login(&house, "iqn.2024-01.test:b");
+    fixture.ashlar(&["reservations", "d0", "--clear"]).complains(&["--yes-clear d0"]);
+    fixture.ok(&["reservations", "d0", "--clear", "--yes-clear", "d0"]);
+    assert_eq!(fixture.ok(&["reservations"]), "nothing is reserved\n");
+    fixture.kill();
+    fixture.start();
+    let mut b = login(&fixture, "iqn.2024-01.test:b");
     assert_eq!(read(&mut b, 0).len(), 8);
-    house.stop();
+    fixture.stop();
 }
 
 #[test]
 fn test_12_torn_file_is_reported_and_a_failed_save_is_an_error() {
-    let mut house = fixture("reservations-torn");
-    let mut a = login(&house, "iqn.2024-01.test:a");
+    let mut fixture = build_fixture("reservations-torn");
+    let mut a = login(&fixture, "iqn.2024-01.test:a");
     assert_eq!(out(&mut a, 6, 0, 0, 1).status, 0);
     assert_eq!(out(&mut a, 1, 3, 1, 0).status, 0);
     assert_eq!(out(&mut a, 6, 0, 0, 2).status, 0);
-    house.kill();
-    let file = record(&house);
+    fixture.kill();
+    let file = record(&fixture);
     let bytes = std::fs::read(&file).unwrap();
     std::fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
-    house.start();
-    let said = house.ok(&["journal"]);
+    fixture.start();
+    let said = fixture.ok(&["journal"]);
     assert!(said.contains("the one before it is used"), "{said}");
-    let mut b = login(&house, "iqn.2024-01.test:b");
+    let mut b = login(&fixture, "iqn.2024-01.test:b");
     assert_eq!(write(&mut b), CONFLICT, "the record before has the reservation too");
     assert_eq!(read(&mut b, 0)[15], 1, "and the key before");
     // No place to save to: nothing changes, and no host receives GOOD.
-    std::fs::remove_dir_all(house.path("units")).unwrap();
+    std::fs::remove_dir_all(fixture.path("units")).unwrap();
     let refused = out(&mut b, 6, 0, 0, 9);
     assert_eq!((refused.status, refused.sense[2], refused.sense[12]), (2, 4, 0x44));
     assert_eq!(read(&mut b, 0).len(), 16);
-    let said = house.ok(&["journal"]);
+    let said = fixture.ok(&["journal"]);
     assert!(said.contains("could not be saved"), "{said}");
-    house.stop();
+    fixture.stop();
 }
 
 /// First byte of block 0; None when the unit has no medium.
@@ -132,60 +132,60 @@ fn first_byte(raw: &mut Client) -> Option<u8> {
 fn loaded_disc_and_port_state_survive_kill_9() {
     const DRIVE: &str = "[[unit]]\nprovider = \"d0\"\nremovable = true\n\n";
     const GROUP: &str = "[[alua]]\nname = \"default\"\nid = 1\nstate = \"non-optimized\"\n\n";
-    let mut house = Fixture::new("by-hand");
+    let mut fixture = Fixture::new("by-hand");
     for name in ["d0", "d1"] {
         let fill = name.as_bytes()[1];
-        std::fs::write(house.image(&format!("{name}.img"), 0), vec![fill; 1 << 20]).unwrap();
+        std::fs::write(fixture.image(&format!("{name}.img"), 0), vec![fill; 1 << 20]).unwrap();
     }
     let (d0, d1) = (file_disk("d0", "d0.img"), file_disk("d1", "d1.img"));
-    house.configure(&format!("{d0}{d1}{DRIVE}"), "0 = \"d0\"");
-    house.start();
-    let group = |house: &Fixture| house.json(&["alua", "show"])["groups"][0]["state"].clone();
-    let again = |house: &mut Fixture| {
-        house.kill();
-        house.start();
-        Client::session(house.portal(), "iqn.2024-01.test:a", IQN).unwrap()
+    fixture.configure(&format!("{d0}{d1}{DRIVE}"), "0 = \"d0\"");
+    fixture.start();
+    let group = |fixture: &Fixture| fixture.json(&["alua", "show"])["groups"][0]["state"].clone();
+    let again = |fixture: &mut Fixture| {
+        fixture.kill();
+        fixture.start();
+        Client::session(fixture.portal(), "iqn.2024-01.test:a", IQN).unwrap()
     };
     // Another disc, then none, then the same one again.
-    house.ok(&["tray", "eject", "d0"]);
-    house.ok(&["tray", "load", "d0", "d1"]);
-    assert_eq!(first_byte(&mut again(&mut house)), Some(b'1'));
-    house.ok(&["tray", "eject", "d0"]);
-    assert_eq!(first_byte(&mut again(&mut house)), None);
-    house.ok(&["tray", "load", "d0"]);
-    assert_eq!(first_byte(&mut again(&mut house)), Some(b'1'));
-    let said = house.ok(&["journal"]);
+    fixture.ok(&["tray", "eject", "d0"]);
+    fixture.ok(&["tray", "load", "d0", "d1"]);
+    assert_eq!(first_byte(&mut again(&mut fixture)), Some(b'1'));
+    fixture.ok(&["tray", "eject", "d0"]);
+    assert_eq!(first_byte(&mut again(&mut fixture)), None);
+    fixture.ok(&["tray", "load", "d0"]);
+    assert_eq!(first_byte(&mut again(&mut fixture)), Some(b'1'));
+    let said = fixture.ok(&["journal"]);
     assert!(said.contains("d1 loaded, as set by hand"), "{said}");
     // A disc that is not there is no reason to show the other one.
-    house.configure(&format!("{d0}{DRIVE}"), "0 = \"d0\"");
-    assert_eq!(first_byte(&mut again(&mut house)), None);
-    let said = house.ok(&["journal"]);
+    fixture.configure(&format!("{d0}{DRIVE}"), "0 = \"d0\"");
+    assert_eq!(first_byte(&mut again(&mut fixture)), None);
+    let said = fixture.ok(&["journal"]);
     assert!(said.contains("d1, loaded by hand, is missing"), "{said}");
-    house.ok(&["tray", "load", "d0", "d0"]);
-    assert_eq!(first_byte(&mut again(&mut house)), Some(b'0'));
+    fixture.ok(&["tray", "load", "d0", "d0"]);
+    assert_eq!(first_byte(&mut again(&mut fixture)), Some(b'0'));
     // The state of a port group, until the configuration changes it.
-    house.ok(&["alua", "set", "default", "standby"]);
-    assert_eq!(first_byte(&mut again(&mut house)), None);
-    assert_eq!(group(&house), "standby");
-    assert!(house.ok(&["journal"]).contains("as set by hand"));
-    house.configure(&format!("{GROUP}{d0}{DRIVE}"), "0 = \"d0\"");
-    house.ok(&["apply"]);
-    assert_eq!(group(&house), "non-optimized");
-    assert_eq!(first_byte(&mut again(&mut house)), Some(b'0'));
-    house.ok(&["alua", "set", "default", "offline"]);
-    drop(again(&mut house));
-    assert_eq!(group(&house), "offline");
-    house.ok(&["alua", "set", "default", "non-optimized"]);
-    assert_eq!(first_byte(&mut again(&mut house)), Some(b'0'));
-    house.stop();
+    fixture.ok(&["alua", "set", "default", "standby"]);
+    assert_eq!(first_byte(&mut again(&mut fixture)), None);
+    assert_eq!(group(&fixture), "standby");
+    assert!(fixture.ok(&["journal"]).contains("as set by hand"));
+    fixture.configure(&format!("{GROUP}{d0}{DRIVE}"), "0 = \"d0\"");
+    fixture.ok(&["apply"]);
+    assert_eq!(group(&fixture), "non-optimized");
+    assert_eq!(first_byte(&mut again(&mut fixture)), Some(b'0'));
+    fixture.ok(&["alua", "set", "default", "offline"]);
+    drop(again(&mut fixture));
+    assert_eq!(group(&fixture), "offline");
+    fixture.ok(&["alua", "set", "default", "non-optimized"]);
+    assert_eq!(first_byte(&mut again(&mut fixture)), Some(b'0'));
+    fixture.stop();
 }
 
 #[test]
 fn damaged_port_identifiers_stop_only_targets_without_port_id() {
     const OTHER: &str = "iqn.2026-11.test.ashlar:other";
-    let mut house = Fixture::new("ports-torn");
-    house.image("d0.img", DISK_BYTES);
-    let configure = |house: &Fixture, id: &str| {
+    let mut fixture = Fixture::new("ports-torn");
+    fixture.image("d0.img", DISK_BYTES);
+    let configure = |fixture: &Fixture, id: &str| {
         let other = format!(
             "[[target]]\ndriver = \"iscsi\"\nname = \"{OTHER}\"\nlisten = [\"{{portal}}\"]\n{id}\n"
         );
@@ -193,48 +193,48 @@ fn damaged_port_identifiers_stop_only_targets_without_port_id() {
             "[[access]]\ntarget = \"{OTHER}\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
              luns = {{ 0 = \"d0\" }}\n"
         );
-        house.configure(&format!("{}\n{other}\n{access}", file_disk("d0", "d0.img")), "0 = \"d0\"");
+        fixture.configure(&format!("{}\n{other}\n{access}", file_disk("d0", "d0.img")), "0 = \"d0\"");
     };
-    configure(&house, "");
-    house.start();
-    house.kill();
-    let file = house.path("units/target-ports.ports");
+    configure(&fixture, "");
+    fixture.start();
+    fixture.kill();
+    let file = fixture.path("units/target-ports.ports");
     let whole = std::fs::read(&file).unwrap();
     // The newest file is torn: the one before it is used, or the rest of it.
     std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();
-    house.start();
-    let said = house.ok(&["journal"]);
+    fixture.start();
+    let said = fixture.ok(&["journal"]);
     assert!(said.contains("the one before it is used"), "{said}");
-    house.kill();
+    fixture.kill();
     // Both are torn: a target with a configured identifier is there, the other one reports the next
     // step.
     for name in ["units/target-ports.ports", "units/target-ports.ports.old"] {
-        std::fs::write(house.path(name), b"ashlarV1 no record").unwrap();
+        std::fs::write(fixture.path(name), b"ashlarV1 no record").unwrap();
     }
-    configure(&house, "port_id = 2");
-    house.start();
-    let login = |name| Client::session(house.portal(), "iqn.2024-01.test:a", name);
+    configure(&fixture, "port_id = 2");
+    fixture.start();
+    let login = |name| Client::session(fixture.portal(), "iqn.2024-01.test:a", name);
     assert!(login(IQN).is_err());
 
     assert_eq!(first_byte(&mut login(OTHER).unwrap()), Some(0));
-    let said = house.ok(&["journal"]);
+    let said = fixture.ok(&["journal"]);
     for words in ["target-ports.ports", "port_id", ".old", IQN] {
         assert!(said.contains(words), "no {words}: {said}");
     }
     // The way out that the message names.
     for name in ["units/target-ports.ports", "units/target-ports.ports.old"] {
-        std::fs::remove_file(house.path(name)).unwrap();
+        std::fs::remove_file(fixture.path(name)).unwrap();
     }
-    house.ok(&["apply"]);
+    fixture.ok(&["apply"]);
     assert_eq!(first_byte(&mut login(IQN).unwrap()), Some(0));
-    house.stop();
+    fixture.stop();
 }
 
 #[test]
 fn read_only_initiator_cannot_change_mode_pages_or_reserve() {
     const READER: &str = "iqn.2024-01.test:reader";
-    let mut house = Fixture::new("reader");
-    house.image("d0.img", 1 << 20);
+    let mut fixture = Fixture::new("reader");
+    fixture.image("d0.img", 1 << 20);
     let config = |more: &str| {
         format!(
             "{}[[access]]\ntarget = \"{{iqn}}\"\ngroup = \"rw\"\n\
@@ -244,10 +244,10 @@ fn read_only_initiator_cannot_change_mode_pages_or_reserve() {
             file_disk("d0", "d0.img")
         )
     };
-    house.configure(&config(""), "");
-    house.start();
-    let mut writer = Client::session(house.portal(), "iqn.2024-01.test:writer", IQN).unwrap();
-    let mut reader = Client::session(house.portal(), READER, IQN).unwrap();
+    fixture.configure(&config(""), "");
+    fixture.start();
+    let mut writer = Client::session(fixture.portal(), "iqn.2024-01.test:writer", IQN).unwrap();
+    let mut reader = Client::session(fixture.portal(), READER, IQN).unwrap();
     writer.must(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512);
     reader.must(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512);
     // The control mode page with SWP, by MODE SELECT (10).
@@ -273,8 +273,8 @@ fn read_only_initiator_cannot_change_mode_pages_or_reserve() {
     };
     assert_eq!(write(&mut writer), 0, "the other one goes on");
     // Where the configuration lets it, it may.
-    house.configure(&config("read_only_reserves = true\n"), "");
-    house.ok(&["apply"]);
+    fixture.configure(&config("read_only_reserves = true\n"), "");
+    fixture.ok(&["apply"]);
     assert_eq!(out(&mut reader, 1, 7, 0), 0);
     assert_eq!(write(&mut writer), 0x18, "the unit is reserved");
     assert_eq!(out(&mut reader, 2, 7, 0), 0);

@@ -48,46 +48,46 @@ fn configuration(nbd: SocketAddr) -> String {
 }
 
 /// `qemu-img bench`, reads or writes, until it is killed.
-fn load(house: &Fixture, name: &str, image: &str, writes: bool) -> Proc {
+fn load(fixture: &Fixture, name: &str, image: &str, writes: bool) -> Proc {
     let mut command = Command::new(proc::tool("qemu-img").unwrap());
     command.args(["bench", "-c", "100000000", "-s", "4096", "-S", "12288", "-d", "16"]);
     command.args(["-t", "none", "--image-opts", image]);
     if writes {
         command.arg("-w");
     }
-    Proc::start(name, &mut command, &house.path(&format!("{name}.log"))).unwrap()
+    Proc::start(name, &mut command, &fixture.path(&format!("{name}.log"))).unwrap()
 }
 
 #[test]
 fn signals_reload_stop_cleanly_or_are_ignored() {
-    let mut house = Fixture::new("signals");
-    ["d0.img", "d1.img"].iter().for_each(|f| drop(house.image(f, BYTES)));
+    let mut fixture = Fixture::new("signals");
+    ["d0.img", "d1.img"].iter().for_each(|f| drop(fixture.image(f, BYTES)));
     let both = [file_disk("d0", "d0.img"), file_disk("d1", "d1.img")].concat();
-    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
-    house.start();
-    let send = |house: &Fixture, signal: &str| {
-        let pid = house.pid().to_string();
+    fixture.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
+    fixture.start();
+    let send = |fixture: &Fixture, signal: &str| {
+        let pid = fixture.pid().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     };
     let ignored = ["-USR1", "-USR2", "-ALRM", "-VTALRM", "-PROF", "-IO", "-PWR", "-PIPE"];
     for signal in ignored.into_iter().chain(["-XCPU", "-XFSZ", "-34", "-40", "-64"]) {
-        send(&house, signal);
+        send(&fixture, signal);
         // A fatal signal ends the process before it answers.
-        house.ok(&["list", "disks"]);
-        house.assert_alive();
+        fixture.ok(&["list", "disks"]);
+        fixture.assert_alive();
     }
     // SIGHUP: a file that is wrong changes nothing, one that is right is applied.
-    house.write("ashlar.toml", "[[disk]]\nname = 7\n");
-    send(&house, "-HUP");
-    house.until("the refusal is logged", BACK, || house.log().contains("was not reloaded"));
-    house.ok(&["list", "disks"]);
-    house.configure(&both, "0 = \"d0\", 1 = \"d1\"");
-    send(&house, "-HUP");
-    house.until("the new disk is served", BACK, || house.provider("d1").is_some());
-    send(&house, "-QUIT");
-    let status = house.end();
-    assert!(status.success(), "{status}: {}", house.log());
-    assert!(house.log().contains("stopping: SIGQUIT"), "{}", house.log());
+    fixture.write("ashlar.toml", "[[disk]]\nname = 7\n");
+    send(&fixture, "-HUP");
+    fixture.until("the refusal is logged", BACK, || fixture.log().contains("was not reloaded"));
+    fixture.ok(&["list", "disks"]);
+    fixture.configure(&both, "0 = \"d0\", 1 = \"d1\"");
+    send(&fixture, "-HUP");
+    fixture.until("the new disk is served", BACK, || fixture.provider("d1").is_some());
+    send(&fixture, "-QUIT");
+    let status = fixture.end();
+    assert!(status.success(), "{status}: {}", fixture.log());
+    assert!(fixture.log().contains("stopping: SIGQUIT"), "{}", fixture.log());
 }
 
 /// An initiator that logs in again and again, whether the daemon is running or not.
@@ -97,9 +97,9 @@ struct LoginLoop {
 }
 
 impl LoginLoop {
-    fn begin(house: &Fixture) -> LoginLoop {
+    fn begin(fixture: &Fixture) -> LoginLoop {
         let over = Arc::new(AtomicBool::new(false));
-        let (mine, url) = (over.clone(), house.url(0));
+        let (mine, url) = (over.clone(), fixture.url(0));
         let thread = std::thread::spawn(move || {
             let mut logins = 0;
             while !mine.load(Ordering::Relaxed) {
@@ -121,13 +121,13 @@ impl LoginLoop {
 
 #[test]
 fn restarts_under_load_cause_no_client_error() {
-    let mut house = Fixture::new("restart");
+    let mut fixture = Fixture::new("restart");
     let nbd = SocketAddr::from(([127, 0, 0, 1], proc::free_port().unwrap()));
-    house.image("d0.img", BYTES);
-    house.image("d1.img", BYTES);
-    house.write("ashlar.toml", &configuration(nbd));
-    house.start();
-    let iscsi = format!("driver=iscsi,transport=tcp,portal={},target={IQN},lun=0", house.portal());
+    fixture.image("d0.img", BYTES);
+    fixture.image("d1.img", BYTES);
+    fixture.write("ashlar.toml", &configuration(nbd));
+    fixture.start();
+    let iscsi = format!("driver=iscsi,transport=tcp,portal={},target={IQN},lun=0", fixture.portal());
     let nbd = format!(
         "driver=nbd,server.type=inet,server.host={},server.port={},export=exports/0,\
          reconnect-delay=30",
@@ -138,14 +138,14 @@ fn restarts_under_load_cause_no_client_error() {
     for (name, image) in [("iscsi", &iscsi), ("nbd", &nbd)] {
         for writes in [false, true] {
             let name = format!("{name}-{}", if writes { "writes" } else { "reads" });
-            loads.push((name.clone(), load(&house, &name, image, writes)));
+            loads.push((name.clone(), load(&fixture, &name, image, writes)));
         }
     }
-    let knocks = LoginLoop::begin(&house);
+    let knocks = LoginLoop::begin(&fixture);
     for stop in 0..STOPS {
         // All of them are back, and at work.
         let busy = || {
-            let sessions = house.json(&["sessions"]);
+            let sessions = fixture.json(&["sessions"]);
             let done = |s: &Value| {
                 let stats = &s["session"]["stats"];
                 let of = |kind: &str| stats[kind]["ops"].as_u64().unwrap_or(0);
@@ -153,15 +153,15 @@ fn restarts_under_load_cause_no_client_error() {
             };
             fixture::array(&sessions["sessions"]).iter().filter(|s| done(s) > 500).count()
         };
-        house.until("all are back", BACK, || busy() == loads.len());
+        fixture.until("all are back", BACK, || busy() == loads.len());
         // An initiator that logged in between a target and its groups was not refused.
-        let state = house.state();
+        let state = fixture.state();
         assert!(fixture::array(&state["denied"]).is_empty(), "{:#}", state["denied"]);
-        house.stop();
+        fixture.stop();
         sleep(DOWN);
-        house.start();
+        fixture.start();
         for (name, load) in &mut loads {
-            let log = house.path(&format!("{name}.log"));
+            let log = fixture.path(&format!("{name}.log"));
             let said = fs::read_to_string(&log).unwrap();
             assert!(load.ended().unwrap().is_none(), "stop {stop}: {name} ended:\n{said}");
             assert!(!said.contains("rror"), "stop {stop}: {name}:\n{said}");
@@ -171,5 +171,5 @@ fn restarts_under_load_cause_no_client_error() {
         load.kill().unwrap();
     }
     assert!(knocks.end() > STOPS, "too few logins to meet one start");
-    house.stop();
+    fixture.stop();
 }

@@ -28,42 +28,42 @@ fn silent() -> String {
     at.to_string()
 }
 
-fn asked(house: &Fixture, words: &[&str]) -> Proc {
-    let log = house.path(&format!("{}-{}.log", words[1], words.len()));
-    Proc::start("ashlar", &mut house.command(words), &log).unwrap()
+fn asked(fixture: &Fixture, words: &[&str]) -> Proc {
+    let log = fixture.path(&format!("{}-{}.log", words[1], words.len()));
+    Proc::start("ashlar", &mut fixture.command(words), &log).unwrap()
 }
 
-fn has_bus(house: &Fixture) -> bool {
-    let list = house.json(&["cam", "devlist"]);
+fn has_bus(fixture: &Fixture) -> bool {
+    let list = fixture.json(&["cam", "devlist"]);
     array(&list["answer"]["buses"]).iter().any(|bus| text(&bus["sim"]) == "mute0")
 }
 
 #[test]
 fn other_commands_do_not_wait_for_a_bus_that_is_attaching() {
-    let mut house = Fixture::new("silent");
-    house.image("d0.img", 1 << 20);
-    house.configure(&fixture::file_disk("d0", "d0.img"), "");
-    house.start();
+    let mut fixture = Fixture::new("silent");
+    fixture.image("d0.img", 1 << 20);
+    fixture.configure(&fixture::file_disk("d0", "d0.img"), "");
+    fixture.start();
     let portals = format!("portals=[\"{}\"]", silent());
     let target = "target=iqn.2026-11.test.ashlar:mute";
     let own = "initiator=iqn.2026-11.test.ashlar:front";
     let attach = ["cam", "attach", "mute0", "kind=iscsi", &portals, target, own];
-    let mut waits = asked(&house, &attach);
-    house.until("the bus is there", LIMIT, || has_bus(&house));
-    house.ashlar(&["status"]).ends(3).prints(&["bus mute0 (failed)"]);
-    house.ok(&["list"]);
-    house.ok(&["cam", "attach", "mps0", "disks=1", "size=1MiB"]);
-    let mut looks = asked(&house, &["cam", "rescan"]);
-    house.ok(&["cam", "inquiry", "da0"]);
+    let mut waits = asked(&fixture, &attach);
+    fixture.until("the bus is there", LIMIT, || has_bus(&fixture));
+    fixture.ashlar(&["status"]).ends(3).prints(&["bus mute0 (failed)"]);
+    fixture.ok(&["list"]);
+    fixture.ok(&["cam", "attach", "mps0", "disks=1", "size=1MiB"]);
+    let mut looks = asked(&fixture, &["cam", "rescan"]);
+    fixture.ok(&["cam", "inquiry", "da0"]);
     assert!(waits.ended().unwrap().is_none(), "it did not wait: {}", waits.output());
-    house.ok(&["cam", "detach", "mute0"]);
-    assert!(!has_bus(&house));
-    house.until("both have ended", LIMIT, || {
+    fixture.ok(&["cam", "detach", "mute0"]);
+    assert!(!has_bus(&fixture));
+    fixture.until("both have ended", LIMIT, || {
         waits.ended().unwrap().is_some() && looks.ended().unwrap().is_some()
     });
     assert!(waits.output().contains("detached"), "{}", waits.output());
-    house.assert_alive();
-    house.stop();
+    fixture.assert_alive();
+    fixture.stop();
 }
 
 /// A bus to a portal, as a section of a configuration.
@@ -74,36 +74,36 @@ fn bus(name: &str, portal: &str, target: &str) -> String {
     )
 }
 
-fn troubles(house: &Fixture, name: &str) -> Vec<String> {
-    let state = house.state();
+fn troubles(fixture: &Fixture, name: &str) -> Vec<String> {
+    let state = fixture.state();
     let bus = array(&state["buses"]).iter().find(|bus| text(&bus["name"]) == name);
     bus.map_or(Vec::new(), |bus| array(&bus["troubles"]).iter().map(|t| text(&t["why"])).collect())
 }
 
 #[test]
 fn start_continues_without_a_silent_portal_and_reports_it() {
-    let mut house = Fixture::new("deaf-start");
-    house.image("d0.img", 1 << 20);
+    let mut fixture = Fixture::new("deaf-start");
+    fixture.image("d0.img", 1 << 20);
     let near = "[[bus]]\nname = \"mps0\"\nkind = \"virtual\"\ndisks = 1\nsize = \"1MiB\"\n\n";
     let disk = fixture::file_disk("d0", "d0.img");
     let buses = [bus("mute0", &silent(), LATE), near.to_owned(), disk].concat();
-    house.configure(&buses, "0 = \"d0\", 1 = \"da0\"");
-    house.start();
+    fixture.configure(&buses, "0 = \"d0\", 1 = \"da0\"");
+    fixture.start();
     // A scan of such a portal takes longer than a start waits for it.
-    assert!(house.log().contains("mute0: discovery is still running"), "{}", house.log());
+    assert!(fixture.log().contains("mute0: discovery is still running"), "{}", fixture.log());
     for name in ["d0", "da0"] {
-        assert!(house.provider(name).is_some(), "{name}: what is near is there");
+        assert!(fixture.provider(name).is_some(), "{name}: what is near is there");
     }
-    let why = troubles(&house, "mute0");
+    let why = troubles(&fixture, "mute0");
     assert!(why.len() == 1 && why[0].contains(LATE), "{why:?}");
-    let said = house.ashlar(&["status"]);
+    let said = fixture.ashlar(&["status"]);
     assert!(said.code == 3 && said.out.contains("bus mute0 (failed)"), "{said}");
     assert!(said.out.contains("`ashlar cam discover 127.0.0.1:"), "{said}");
-    let doctor = house.ashlar(&["doctor"]);
+    let doctor = fixture.ashlar(&["doctor"]);
     assert!(doctor.out.contains("mute0: ") && doctor.out.contains("cam rescan 0"), "{doctor}");
-    house.ok(&["cam", "detach", "mute0"]);
-    house.ashlar(&["status"]).ends(0);
-    house.stop();
+    fixture.ok(&["cam", "detach", "mute0"]);
+    fixture.ashlar(&["status"]).ends(0);
+    fixture.stop();
 }
 
 /// A daemon whose target has a disk of 1 MiB.

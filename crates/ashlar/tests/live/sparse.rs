@@ -10,13 +10,13 @@ const BYTES: u64 = 64 << 20;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Bytes that an image takes.
-fn taken(house: &Fixture, image: &str) -> u64 {
-    std::fs::metadata(house.path(image)).unwrap().blocks() * 512
+fn taken(fixture: &Fixture, image: &str) -> u64 {
+    std::fs::metadata(fixture.path(image)).unwrap().blocks() * 512
 }
 
-fn disks(house: &Fixture, count: u32) -> String {
+fn disks(fixture: &Fixture, count: u32) -> String {
     let one = |n| {
-        house.image(&format!("d{n}.img"), BYTES);
+        fixture.image(&format!("d{n}.img"), BYTES);
         file_disk(&format!("d{n}"), &format!("d{n}.img"))
     };
     (0..count).map(one).collect()
@@ -24,48 +24,48 @@ fn disks(house: &Fixture, count: u32) -> String {
 
 #[test]
 fn rebuilt_member_is_as_sparse_as_its_source() {
-    let mut house = Fixture::new("sparse");
-    let disks = disks(&house, 6);
-    house.configure(&disks, "");
-    house.start();
-    house.ok(&["mirror", "label", "m", "d0"]);
-    let said = house.json(&["raid", "label", "Intel", "five", "RAID5", "d2", "d3", "d4"]);
+    let mut fixture = Fixture::new("sparse");
+    let disks = disks(&fixture, 6);
+    fixture.configure(&disks, "");
+    fixture.start();
+    fixture.ok(&["mirror", "label", "m", "d0"]);
+    let said = fixture.json(&["raid", "label", "Intel", "five", "RAID5", "d2", "d3", "d4"]);
     let five = text(&said["answer"]["provider"]);
     let lun = format!("0 = \"mirror/m\", 1 = \"{five}\"");
-    house.configure(&disks, &lun);
-    house.ok(&["apply"]);
+    fixture.configure(&disks, &lun);
+    fixture.ok(&["apply"]);
     for lun in [0, 1] {
         let mut command = std::process::Command::new(rig::proc::tool("qemu-io").unwrap());
-        let url = house.url(lun);
+        let url = fixture.url(lun);
         // One strip in each of three rows: each disk of the array has data or parity of them.
         let strips = ["write -P 7 1M 64k", "write -P 7 1152k 64k", "write -P 9 1280k 64k"];
         let writes: Vec<&str> = strips.iter().chain(&["flush"]).flat_map(|c| ["-c", c]).collect();
         rig::proc::run(command.args(["-f", "raw", &url]).args(writes)).unwrap();
     }
     // Members come that are empty.
-    house.ok(&["mirror", "insert", "m", "d1"]);
-    house.ok(&["raid", "remove", "five", "d4"]);
-    house.ok(&["raid", "insert", "five", "d5"]);
+    fixture.ok(&["mirror", "insert", "m", "d1"]);
+    fixture.ok(&["raid", "remove", "five", "d4"]);
+    fixture.ok(&["raid", "insert", "five", "d5"]);
     let whole = |class: &str| {
-        let status = house.json(&[class, "status"]);
+        let status = fixture.json(&[class, "status"]);
         let status = status["answer"]["text"].as_str().unwrap().to_owned();
         (class == "mirror" && status.contains("COMPLETE"))
             || (class == "raid" && status.contains(" OPTIMAL"))
     };
-    house.until("the mirror is whole", LIMIT, || whole("mirror"));
-    house.until("the array is whole", LIMIT, || whole("raid"));
-    house.stop();
-    let (source, mirrored) = (taken(&house, "d0.img"), taken(&house, "d1.img"));
+    fixture.until("the mirror is whole", LIMIT, || whole("mirror"));
+    fixture.until("the array is whole", LIMIT, || whole("raid"));
+    fixture.stop();
+    let (source, mirrored) = (taken(&fixture, "d0.img"), taken(&fixture, "d1.img"));
     assert!(source >= 192 << 10 && mirrored >= 192 << 10, "{source} {mirrored}");
     assert!(mirrored <= 4 << 20, "the mirror's new member takes {mirrored}");
-    let filled = taken(&house, "d5.img");
+    let filled = taken(&fixture, "d5.img");
     assert!((64 << 10..=4 << 20).contains(&filled), "the array's new member takes {filled}");
     // They have the written data: the mirror starts with the new member alone.
-    std::fs::remove_file(house.path("d0.img")).unwrap();
-    house.start();
-    house.until("the half is there", LIMIT, || house.provider("mirror/m").is_some());
-    house.stop();
-    let image = std::fs::read(house.path("d1.img")).unwrap();
+    std::fs::remove_file(fixture.path("d0.img")).unwrap();
+    fixture.start();
+    fixture.until("the half is there", LIMIT, || fixture.provider("mirror/m").is_some());
+    fixture.stop();
+    let image = std::fs::read(fixture.path("d1.img")).unwrap();
     for (at, byte) in [(1024, 7), (1152, 7), (1280, 9)] {
         assert!(image[at << 10..(at + 64) << 10].iter().all(|b| *b == byte), "{at}k");
     }
@@ -73,15 +73,15 @@ fn rebuilt_member_is_as_sparse_as_its_source() {
 
 #[test]
 fn partition_table_on_a_mirror_is_not_attributed_to_its_members() {
-    let mut house = Fixture::new("sparse-inspect");
-    let disks = disks(&house, 3);
+    let mut fixture = Fixture::new("sparse-inspect");
+    let disks = disks(&fixture, 3);
     let two = "0 = \"mirror/m\"";
-    house.configure(&disks, "");
-    house.start();
-    house.ok(&["mirror", "label", "m", "d0", "d1"]);
-    house.ok(&["part", "create", "-s", "gpt", "mirror/m"]);
-    house.ok(&["part", "add", "-t", "linux-data", "mirror/m"]);
-    let found = house.json(&["inspect", "d0"]);
+    fixture.configure(&disks, "");
+    fixture.start();
+    fixture.ok(&["mirror", "label", "m", "d0", "d1"]);
+    fixture.ok(&["part", "create", "-s", "gpt", "mirror/m"]);
+    fixture.ok(&["part", "add", "-t", "linux-data", "mirror/m"]);
+    let found = fixture.json(&["inspect", "d0"]);
     let findings = array(&found["findings"]);
     let tables: Vec<_> = findings.iter().filter(|f| f["class"] == "part").collect();
     assert_eq!(tables.len(), 3, "{found}");
@@ -93,16 +93,16 @@ fn partition_table_on_a_mirror_is_not_attributed_to_its_members() {
     let more = "\n[[access]]\ntarget = \"{iqn}\"\ngroup = \"more\"\n\
                 initiators = [\"iqn.2026-11.test:x\"]\nluns = { 0 = \"d2\", 1 = \"d9\" }\n";
     let d9 = file_disk("d9", "d9.img");
-    house.stop();
-    house.configure(&format!("{disks}{d9}"), two);
-    let config = std::fs::read_to_string(house.path("ashlar.toml")).unwrap();
+    fixture.stop();
+    fixture.configure(&format!("{disks}{d9}"), two);
+    let config = std::fs::read_to_string(fixture.path("ashlar.toml")).unwrap();
     let config = config.replace("[\"*\"]", "[\"iqn.2026-11.test:y\"]");
-    house.write("ashlar.toml", &format!("{config}{more}"));
-    house.start();
-    let tree = house.ok(&["tree"]);
+    fixture.write("ashlar.toml", &format!("{config}{more}"));
+    fixture.start();
+    let tree = fixture.ok(&["tree"]);
     let luns: Vec<&str> = tree.lines().filter(|line| line.contains("LUN ")).collect();
     assert_eq!(luns.len(), 3, "{tree}");
     assert!(luns.iter().all(|line| !line.contains("DEGRADED")), "{tree}");
-    let status = house.ashlar(&["status"]).ends(3);
+    let status = fixture.ashlar(&["status"]).ends(3);
     status.prints(&["LUN 1 (d9)"]);
 }

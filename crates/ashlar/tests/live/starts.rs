@@ -35,15 +35,15 @@ fn luns(host: &mut Client) -> Vec<u8> {
 
 #[test]
 fn missing_image_does_not_prevent_other_luns() {
-    let mut house = Fixture::new("starts");
-    house.image("d0.img", BYTES);
+    let mut fixture = Fixture::new("starts");
+    fixture.image("d0.img", BYTES);
     let disks: String = (0..3).map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect();
     let stripe = "\n[[geom]]\nclass = \"concat\"\nname = \"c\"\nmembers = [\"d1\", \"d2\"]\n";
-    house.configure(&format!("{disks}{stripe}"), "0 = \"d0\", 1 = \"concat/c\"");
-    house.start();
-    let status = house.ashlar(&["status"]).ends(3);
+    fixture.configure(&format!("{disks}{stripe}"), "0 = \"d0\", 1 = \"concat/c\"");
+    fixture.start();
+    let status = fixture.ashlar(&["status"]).ends(3);
     status.prints(&["create disk d1", "d1.img", "create disk d2"]);
-    let mut host = Client::session(house.portal(), HOST, IQN).unwrap();
+    let mut host = Client::session(fixture.portal(), HOST, IQN).unwrap();
     assert_eq!(ready(&mut host), None, "LUN 0 is served");
     host.lun = 1;
     assert_eq!(ready(&mut host), Some((2, 4, 1)), "the other becomes ready");
@@ -53,46 +53,46 @@ fn missing_image_does_not_prevent_other_luns() {
     host.lun = 2;
     assert_eq!(ready(&mut host), Some((5, 0x25, 0)), "this number is not configured");
     assert_eq!(luns(&mut host), [0]);
-    house.ashlar(&["plan"]).ends(6).prints(&["create disk d1", "the daemon waits for it"]);
+    fixture.ashlar(&["plan"]).ends(6).prints(&["create disk d1", "the daemon waits for it"]);
     // A change that is unrelated to the missing disks.
-    house.image("d3.img", BYTES);
+    fixture.image("d3.img", BYTES);
     let more = file_disk("d3", "d3.img");
-    house.configure(&format!("{disks}{more}{stripe}"), "0 = \"d0\", 1 = \"concat/c\", 3 = \"d3\"");
-    house.ok(&["apply"]);
+    fixture.configure(&format!("{disks}{more}{stripe}"), "0 = \"d0\", 1 = \"concat/c\", 3 = \"d3\"");
+    fixture.ok(&["apply"]);
     assert_eq!(luns(&mut host), [0, 3]);
     host.lun = 1;
     assert_eq!(ready(&mut host), Some((2, 4, 1)), "it is waited for still");
-    house.image("d1.img", BYTES);
-    house.image("d2.img", BYTES);
-    house.until("the stripe has come", LIMIT, || luns(&mut host) == [0, 1, 3]);
+    fixture.image("d1.img", BYTES);
+    fixture.image("d2.img", BYTES);
+    fixture.until("the stripe has come", LIMIT, || luns(&mut host) == [0, 1, 3]);
     host.lun = 1;
     assert_eq!(ready(&mut host), None);
-    house.until("all is well", LIMIT, || house.ashlar(&["status"]).code == 0);
+    fixture.until("all is well", LIMIT, || fixture.ashlar(&["status"]).code == 0);
     // The old behaviour, by name.
-    house.stop();
-    std::fs::remove_file(house.path("d1.img")).unwrap();
-    let strict = house.ashlar(&["serve", "--strict"]).ends(1);
+    fixture.stop();
+    std::fs::remove_file(fixture.path("d1.img")).unwrap();
+    let strict = fixture.ashlar(&["serve", "--strict"]).ends(1);
     strict.complains(&["create disk d1", "d1.img"]);
-    house.start();
-    let mut host = Client::session(house.portal(), HOST, IQN).unwrap();
+    fixture.start();
+    let mut host = Client::session(fixture.portal(), HOST, IQN).unwrap();
     assert_eq!(ready(&mut host), None);
 }
 
 #[test]
 fn initiator_with_only_missing_luns_is_admitted() {
-    let mut house = Fixture::new("starts-all");
-    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
-    house.start();
-    let mut host = Client::session(house.portal(), HOST, IQN).unwrap();
+    let mut fixture = Fixture::new("starts-all");
+    fixture.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
+    fixture.start();
+    let mut host = Client::session(fixture.portal(), HOST, IQN).unwrap();
     assert_eq!(ready(&mut host), Some((2, 4, 1)));
-    house.image("d0.img", BYTES);
-    house.until("it has come", LIMIT, || ready(&mut host).is_none());
+    fixture.image("d0.img", BYTES);
+    fixture.until("it has come", LIMIT, || ready(&mut host).is_none());
 }
 
 #[test]
 fn target_with_a_taken_port_is_created_when_the_port_is_free() {
-    let mut house = Fixture::new("starts-port");
-    house.image("d0.img", BYTES);
+    let mut fixture = Fixture::new("starts-port");
+    fixture.image("d0.img", BYTES);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = taken.local_addr().unwrap();
     let nbd = format!(
@@ -101,16 +101,16 @@ fn target_with_a_taken_port_is_created_when_the_port_is_free() {
          luns = {{ 0 = \"d0\", 1 = \"d1\" }}\n"
     );
     let d1 = file_disk("d1", "d1.img");
-    house.configure(&format!("{}{d1}{nbd}", file_disk("d0", "d0.img")), "0 = \"d0\"");
-    house.start();
-    let mut host = Client::session(house.portal(), HOST, IQN).unwrap();
+    fixture.configure(&format!("{}{d1}{nbd}", file_disk("d0", "d0.img")), "0 = \"d0\"");
+    fixture.start();
+    let mut host = Client::session(fixture.portal(), HOST, IQN).unwrap();
     assert_eq!(ready(&mut host), None, "the other target is served");
-    house.ashlar(&["status"]).ends(3).prints(&["create target n", "in use"]);
+    fixture.ashlar(&["status"]).ends(3).prints(&["create target n", "in use"]);
     drop(taken);
     let listens = || std::net::TcpStream::connect(at).is_ok();
-    house.until("the other one listens", LIMIT, listens);
+    fixture.until("the other one listens", LIMIT, listens);
     let uri = |name: &str| format!("nbd://{at}/{name}");
-    house.until("its group is there", LIMIT, || {
+    fixture.until("its group is there", LIMIT, || {
         rig::proc::tool("nbdinfo").is_ok_and(|program| {
             let size = std::process::Command::new(program).args(["--size", &uri("d0")]).output();
             size.is_ok_and(|said| said.status.success())
@@ -126,32 +126,32 @@ fn target_with_a_taken_port_is_created_when_the_port_is_free() {
 
 #[test]
 fn read_only_disk_is_exported_read_only() {
-    let mut house = Fixture::new("read-only");
-    house.image("d0.img", BYTES);
-    house.image("d1.img", BYTES);
+    let mut fixture = Fixture::new("read-only");
+    fixture.image("d0.img", BYTES);
+    fixture.image("d1.img", BYTES);
     let only = format!("{}read_only = true\n", file_disk("d0", "d0.img"));
     let disks = format!("{only}{}", file_disk("d1", "d1.img"));
-    house.configure(&disks, "0 = { provider = \"d0\", mode = \"ro\" }, 1 = \"d1\"");
-    house.start();
-    house.ashlar(&["status"]).ends(0);
-    let mut host = Client::session(house.portal(), HOST, IQN).unwrap();
+    fixture.configure(&disks, "0 = { provider = \"d0\", mode = \"ro\" }, 1 = \"d1\"");
+    fixture.start();
+    fixture.ashlar(&["status"]).ends(0);
+    let mut host = Client::session(fixture.portal(), HOST, IQN).unwrap();
     assert_eq!(ready(&mut host), None);
     assert_eq!(host.must(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512), [0; 512]);
     let write = host.scsi(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], 0, &[1; 512]).unwrap();
     assert_eq!(sense(&write), Some((7, 0x27, 0)), "WRITE PROTECTED");
     // Without the word it is the same: the disk says it.
-    house.configure(&disks, "0 = \"d0\", 1 = \"d1\"");
-    house.ok(&["apply"]);
+    fixture.configure(&disks, "0 = \"d0\", 1 = \"d1\"");
+    fixture.ok(&["apply"]);
     let write = host.scsi(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], 0, &[1; 512]).unwrap();
     assert_eq!(sense(&write), Some((7, 0x27, 0)), "WRITE PROTECTED");
-    let luns = house.ok(&["list", "luns"]);
+    let luns = fixture.ok(&["list", "luns"]);
     let line = luns.lines().find(|l| l.contains(" d0 ")).expect("LUN 0");
     assert!(line.contains(" ro "), "{luns}");
     assert_eq!(host.must(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512), [0; 512]);
-    house.stop();
-    house.start();
-    house.ashlar(&["status"]).ends(0);
-    let mut host = Client::session(house.portal(), HOST, IQN).unwrap();
+    fixture.stop();
+    fixture.start();
+    fixture.ashlar(&["status"]).ends(0);
+    let mut host = Client::session(fixture.portal(), HOST, IQN).unwrap();
     assert_eq!(ready(&mut host), None);
     let write = host.scsi(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], 0, &[1; 512]).unwrap();
     assert_eq!(sense(&write), Some((7, 0x27, 0)), "WRITE PROTECTED after a start");
@@ -159,24 +159,24 @@ fn read_only_disk_is_exported_read_only() {
 
 #[test]
 fn apply_awaits_providers_of_a_bus_like_a_start() {
-    let mut house = Fixture::new("starts-apply");
-    house.configure("", "");
-    house.start();
+    let mut fixture = Fixture::new("starts-apply");
+    fixture.configure("", "");
+    fixture.start();
     // Nothing answers there.
     let bus = "[[bus]]\nname = \"far\"\nkind = \"iscsi\"\nportals = [\"127.0.0.1:9\"]\n\
                target = \"iqn.2026-11.test:far\"\ninitiator = \"iqn.2026-11.test:near\"\n";
-    house.image("d0.img", BYTES);
+    fixture.image("d0.img", BYTES);
     let disk = file_disk("d0", "d0.img");
     // A mistake is one all the same.
-    house.configure(&format!("{disk}{bus}"), "0 = \"d0\", 1 = \"dsk7\"");
-    house.ashlar(&["apply"]).ends(1).complains(&["dsk7", "no such provider"]);
-    house.configure(&disk, "0 = \"d0\", 1 = \"multipath/store\"");
-    house.ashlar(&["apply"]).ends(1).complains(&["multipath/store", "no such provider"]);
-    house.configure(&format!("{disk}{bus}"), "0 = \"d0\", 1 = \"multipath/store\", 2 = \"da0\"");
-    house.ok(&["apply"]);
-    let mut host = Client::session(house.portal(), HOST, IQN).unwrap();
+    fixture.configure(&format!("{disk}{bus}"), "0 = \"d0\", 1 = \"dsk7\"");
+    fixture.ashlar(&["apply"]).ends(1).complains(&["dsk7", "no such provider"]);
+    fixture.configure(&disk, "0 = \"d0\", 1 = \"multipath/store\"");
+    fixture.ashlar(&["apply"]).ends(1).complains(&["multipath/store", "no such provider"]);
+    fixture.configure(&format!("{disk}{bus}"), "0 = \"d0\", 1 = \"multipath/store\", 2 = \"da0\"");
+    fixture.ok(&["apply"]);
+    let mut host = Client::session(fixture.portal(), HOST, IQN).unwrap();
     assert_eq!(luns(&mut host), [0]);
     host.lun = 1;
     assert_eq!(ready(&mut host), Some((2, 4, 1)));
-    house.ashlar(&["status"]).ends(3).prints(&["multipath/store", "not there yet"]);
+    fixture.ashlar(&["status"]).ends(3).prints(&["multipath/store", "not there yet"]);
 }

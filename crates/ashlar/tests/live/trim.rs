@@ -23,8 +23,8 @@ const PIECES: u32 = 64;
 /// INQUIRY DATA HAS CHANGED.
 const CHANGED: (u8, u8, u8) = (6, 0x3F, 3);
 
-fn login(house: &Fixture) -> Client {
-    let mut raw = Client::session(house.portal(), "iqn.2024-01.test:deletes", IQN).unwrap();
+fn login(fixture: &Fixture) -> Client {
+    let mut raw = Client::session(fixture.portal(), "iqn.2024-01.test:deletes", IQN).unwrap();
     raw.must(&[0; 6], 0);
     raw
 }
@@ -80,30 +80,30 @@ fn number(answer: &Value, name: &str) -> Option<u64> {
     }
 }
 
-fn stat(house: &Fixture, on: &str, name: &str) -> u64 {
-    let all = house.json(&["trim", "stats", on]);
+fn stat(fixture: &Fixture, on: &str, name: &str) -> u64 {
+    let all = fixture.json(&["trim", "stats", on]);
     number(&all, name).unwrap_or_else(|| panic!("no {name}: {all:#}"))
 }
 
 #[test]
 fn trim_queue_is_inserted_and_removed_under_a_unit_in_use() {
-    let mut house = Fixture::new("trim");
-    let file = house.image("d0.img", DISK_BYTES);
-    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
-    house.start();
-    let writer = Writer::start(house.portal(), 0, 0);
-    let mut raw = login(&house);
+    let mut fixture = Fixture::new("trim");
+    let file = fixture.image("d0.img", DISK_BYTES);
+    fixture.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
+    fixture.start();
+    let writer = Writer::start(fixture.portal(), 0, 0);
+    let mut raw = login(&fixture);
     write(&mut raw);
     assert!(zeroes(&mut raw), "a hole reads as zeroes");
-    let refused = house.ashlar(&["trim", "insert", "d0"]).ends(2);
+    let refused = fixture.ashlar(&["trim", "insert", "d0"]).ends(2);
     assert!(!refused.err.contains("next:"), "it says what to type: {refused}");
     refused.complains(&[
         ": d0: it promises",
         "`ashlar trim insert d0 --zeroes drop`",
         "--zeroes keep",
     ]);
-    house.ok(&["trim", "insert", "d0", "--zeroes", "drop", "--quiet-ms", "60000"]);
-    let state = house.state();
+    fixture.ok(&["trim", "insert", "d0", "--zeroes", "drop", "--quiet-ms", "60000"]);
+    let state = fixture.state();
     let geom = fixture::array(&state["geoms"]).iter().find(|g| g["class"] == "trim").cloned();
     assert_eq!(geom.expect("it is there")["why"], "inserted over d0 by `trim insert`");
     assert_eq!(news(&mut raw), CHANGED);
@@ -111,99 +111,99 @@ fn trim_queue_is_inserted_and_removed_under_a_unit_in_use() {
 
     let full = bytes(&file);
     unmap(&mut raw);
-    assert_eq!((stat(&house, "d0.trim", "deletes"), stat(&house, "d0.trim", "commands")), (4, 0));
+    assert_eq!((stat(&fixture, "d0.trim", "deletes"), stat(&fixture, "d0.trim", "commands")), (4, 0));
     assert_eq!(bytes(&file), full, "acknowledged, and not sent");
-    house.ok(&["trim", "configure", "d0.trim", "--share", "100"]);
-    house.ashlar(&["trim", "list", "d0.trim"]).ends(0).prints(&["share: 100 %", "mode: queues"]);
-    let told = house.ashlar(&["trim", "now", "d0.trim", "--wait", "--progress", "json"]).ends(0);
+    fixture.ok(&["trim", "configure", "d0.trim", "--share", "100"]);
+    fixture.ashlar(&["trim", "list", "d0.trim"]).ends(0).prints(&["share: 100 %", "mode: queues"]);
+    let told = fixture.ashlar(&["trim", "now", "d0.trim", "--wait", "--progress", "json"]).ends(0);
     let lines = told.err.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
     assert!(lines.map(|l| l["progress"].clone()).all(|p| p["what"] == "trim d0.trim"), "{told}");
-    house.ashlar(&["trim", "now", "d0.trim", "--end"]).ends(0).prints(&["no full trim"]);
+    fixture.ashlar(&["trim", "now", "d0.trim", "--end"]).ends(0).prints(&["no full trim"]);
     let gone = u64::from((PIECES - 4) * PIECE) * 512;
-    house.until("the file gives its blocks back", Duration::from_secs(30), || {
+    fixture.until("the file gives its blocks back", Duration::from_secs(30), || {
         // The writer's first round may not have been there whole.
         bytes(&file) + gone <= full + u64::from(fixture::writer::BLOCKS) * 512
     });
-    assert_eq!(stat(&house, "d0.trim", "trimmed_bytes"), gone);
+    assert_eq!(stat(&fixture, "d0.trim", "trimmed_bytes"), gone);
     let kept = raw.must(&[0x28, 0, 0, 1, 0, 240, 0, 0, 16, 0], 8192);
     assert!(kept.iter().all(|b| *b == 7), "what lies between two ranges is as it was");
 
-    house.ashlar(&["trim", "now", "d1.trim"]).ends(1).complains(&["d1.trim"]);
-    house
+    fixture.ashlar(&["trim", "now", "d1.trim"]).ends(1).complains(&["d1.trim"]);
+    fixture
         .ashlar(&["trim", "configure", "d0.trim", "--share", "101"])
         .ends(2)
         .complains(&["1 to 100"]);
-    house.ok(&["trim", "destroy", "d0.trim"]);
+    fixture.ok(&["trim", "destroy", "d0.trim"]);
     assert_eq!(news(&mut raw), CHANGED);
     assert!(zeroes(&mut raw), "and promised again");
     let rounds = writer.rounds();
-    house.until("the writer goes on", Duration::from_secs(30), || writer.rounds() > rounds + 2);
+    fixture.until("the writer goes on", Duration::from_secs(30), || writer.rounds() > rounds + 2);
     writer.finish().check();
-    house.stop();
+    fixture.stop();
 }
 
 #[test]
 fn configured_trim_queue_exists_after_a_restart() {
-    let mut house = Fixture::new("trim-restart");
-    house.image("d0.img", DISK_BYTES);
+    let mut fixture = Fixture::new("trim-restart");
+    fixture.image("d0.img", DISK_BYTES);
     let queue = "[[geom]]\nclass = \"trim\"\nname = \"q\"\nprovider = \"d0\"\nshare = 20\n\
                  quiet_ms = 60000\nzeroes = \"drop\"\n";
-    house.configure(&format!("{}{queue}", file_disk("d0", "d0.img")), "0 = \"q\"");
-    house.start();
+    fixture.configure(&format!("{}{queue}", file_disk("d0", "d0.img")), "0 = \"q\"");
+    fixture.start();
     for kills in [false, true] {
-        let mut raw = login(&house);
+        let mut raw = login(&fixture);
         write(&mut raw);
         unmap(&mut raw);
-        house.ashlar(&["trim", "list", "q"]).ends(0).prints(&["share: 20 %", "quiet: 60000 ms"]);
-        assert_eq!(stat(&house, "q", "deletes"), 4);
-        house.ok(&["trim", "configure", "q", "--share", "30"]);
-        house.ashlar(&["trim", "list", "q"]).ends(0).prints(&["share: 30 %"]);
+        fixture.ashlar(&["trim", "list", "q"]).ends(0).prints(&["share: 20 %", "quiet: 60000 ms"]);
+        assert_eq!(stat(&fixture, "q", "deletes"), 4);
+        fixture.ok(&["trim", "configure", "q", "--share", "30"]);
+        fixture.ashlar(&["trim", "list", "q"]).ends(0).prints(&["share: 30 %"]);
         match kills {
-            false => house.stop(),
-            true => house.kill(),
+            false => fixture.stop(),
+            true => fixture.kill(),
         }
-        house.start();
-        assert_eq!(stat(&house, "q", "queued_bytes"), 0, "what waited is forgotten (T5)");
-        let mut raw = login(&house);
+        fixture.start();
+        assert_eq!(stat(&fixture, "q", "queued_bytes"), 0, "what waited is forgotten (T5)");
+        let mut raw = login(&fixture);
         let block = raw.must(&[0x28, 0, 0, 1, 0, 0, 0, 0, 1, 0], 512);
         assert!(block.iter().all(|b| *b == 7), "and was not deleted");
     }
-    house.ashlar(&["trim", "list", "q"]).ends(0).prints(&["share: 20 %"]);
-    house.stop();
+    fixture.ashlar(&["trim", "list", "q"]).ends(0).prints(&["share: 20 %"]);
+    fixture.stop();
 }
 
 #[test]
 fn ctrl_c_ends_the_wait_and_prints_the_command_to_end_the_trim() {
-    let mut house = Fixture::new("trim-interrupted");
-    house.image("d0.img", DISK_BYTES);
+    let mut fixture = Fixture::new("trim-interrupted");
+    fixture.image("d0.img", DISK_BYTES);
     let stack = "[[geom]]\nclass = \"nop\"\nname = \"slow\"\nprovider = \"d0\"\n\
                  [[geom]]\nclass = \"trim\"\nname = \"q\"\nprovider = \"slow\"\n\
                  quiet_ms = 60000\nzeroes = \"drop\"\n";
-    house.configure(&format!("{}{stack}", file_disk("d0", "d0.img")), "0 = \"q\"");
-    house.start();
-    let mut raw = login(&house);
+    fixture.configure(&format!("{}{stack}", file_disk("d0", "d0.img")), "0 = \"q\"");
+    fixture.start();
+    let mut raw = login(&fixture);
     write(&mut raw);
     let delay = ["geom", "nop", "configure", "name=slow", "delete_delay_percent=100"];
-    house.ok(&[&delay[..], &["delay_ms=5000"]].concat());
+    fixture.ok(&[&delay[..], &["delay_ms=5000"]].concat());
     unmap(&mut raw);
-    let said = house.path("said");
+    let said = fixture.path("said");
     let words = ["trim", "now", "q", "--wait", "--progress", "json"];
-    let mut waits = Proc::start("ashlar trim now", &mut house.command(&words), &said).unwrap();
+    let mut waits = Proc::start("ashlar trim now", &mut fixture.command(&words), &said).unwrap();
     let line = |text: &str| -> Option<Value> {
         let lines = text.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
         lines.map(|l| l["progress"].clone()).find(|p| p["what"] == "trim q")
     };
     let text = || std::fs::read_to_string(&said).unwrap();
-    house.until("it says how far it is", LIMIT, || line(&text()).is_some());
+    fixture.until("it says how far it is", LIMIT, || line(&text()).is_some());
     let line = line(&text()).unwrap();
     assert_eq!(line["goes_on"], "ashlar trim now q --end");
     assert!(line["total"].as_u64() > Some(0) && line["done"].as_u64() < line["total"].as_u64());
     signal("INT", waits.pid()).unwrap();
-    house.until("Ctrl-C ends it", LIMIT, || waits.ended().unwrap().is_some());
+    fixture.until("Ctrl-C ends it", LIMIT, || waits.ended().unwrap().is_some());
     assert_eq!(waits.ended().unwrap().unwrap().code(), Some(1), "{}", text());
     for words in ["ASH-0054", "trim q continues", "`ashlar trim now q --end` ends it"] {
         assert!(text().contains(words), "{words}: {}", text());
     }
-    house.ashlar(&["trim", "now", "q", "--end"]).ends(0).prints(&["the full trim has ended"]);
-    house.stop();
+    fixture.ashlar(&["trim", "now", "q", "--end"]).ends(0).prints(&["the full trim has ended"]);
+    fixture.stop();
 }

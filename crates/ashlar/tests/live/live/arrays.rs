@@ -86,16 +86,16 @@ impl Drop for Loop {
 }
 
 /// Makes the disks, starts the daemon and labels everything.
-pub fn build(house: &mut Fixture) -> Arrays {
+pub fn build(fixture: &mut Fixture) -> Arrays {
     let mut made = Arrays { all: Vec::new(), units: Vec::new(), loops: Vec::new() };
     for disk in ["c0", "c1", SHARED] {
-        house.image(disk, DISK_BYTES);
+        fixture.image(disk, DISK_BYTES);
     }
     let files = ARRAYS.iter().filter(|a| a.class != Class::Multipath);
     for disk in files.flat_map(|a| a.members) {
-        house.image(disk, bytes_of(disk));
+        fixture.image(disk, bytes_of(disk));
     }
-    let paths = [(); 2].map(|()| Loop::over(&house.path(SHARED)));
+    let paths = [(); 2].map(|()| Loop::over(&fixture.path(SHARED)));
     made.loops = paths.into_iter().flatten().collect();
     if made.loops.len() < 2 {
         println!("no two loop devices can be had here: multipath is left out");
@@ -103,26 +103,26 @@ pub fn build(house: &mut Fixture) -> Arrays {
     }
     let here = |a: &&Array| a.class != Class::Multipath || !made.loops.is_empty();
     made.all = ARRAYS.iter().filter(here).collect();
-    made.configure(house, None);
-    house.start_whole();
-    house.ok(&["mirror", "label", "--bitmap", "m", "m0", "m1", "m2"]);
-    house.ok(&["mirror", "label", "-b", "round-robin", "sa", "s0", "s1"]);
-    house.ok(&["mirror", "label", "-b", "split", "sb", "s2", "s3"]);
-    house.ok(&["stripe", "label", "-s", "64k", "st", "mirror/sa", "mirror/sb"]);
+    made.configure(fixture, None);
+    fixture.start_whole();
+    fixture.ok(&["mirror", "label", "--bitmap", "m", "m0", "m1", "m2"]);
+    fixture.ok(&["mirror", "label", "-b", "round-robin", "sa", "s0", "s1"]);
+    fixture.ok(&["mirror", "label", "-b", "split", "sb", "s2", "s3"]);
+    fixture.ok(&["stripe", "label", "-s", "64k", "st", "mirror/sa", "mirror/sb"]);
     let label = |words: &[&str]| {
-        let answer = house.json(&[&["raid", "label"], words, &["-s", "64k"]].concat());
+        let answer = fixture.json(&[&["raid", "label"], words, &["-s", "64k"]].concat());
         answer["answer"]["provider"].as_str().unwrap().to_owned()
     };
     let five = label(&["Intel", "five", "RAID5", "r0", "r1", "r2"]);
     let six = label(&["DDF", "six", "RAID6", "q0", "q1", "q2", "q3"]);
-    house.ok(&["concat", "label", "c", "c0", "c1"]);
+    fixture.ok(&["concat", "label", "c", "c0", "c1"]);
     let [m, st, c] = ["mirror/m", "stripe/st", "concat/c"].map(str::to_owned);
     made.units = vec![m, st, five, six, c];
     if !made.loops.is_empty() {
-        house.ok(&["multipath", "label", "-A", "mp", "p0", "p1"]);
+        fixture.ok(&["multipath", "label", "-A", "mp", "p0", "p1"]);
         made.units.push("multipath/mp".into());
     }
-    made.apply(house, None);
+    made.apply(fixture, None);
     made
 }
 
@@ -133,7 +133,7 @@ pub fn bytes_of(disk: &str) -> u64 {
 
 impl Arrays {
     /// Writes the configuration, without a disk that is out.
-    fn configure(&self, house: &Fixture, without: Option<&str>) {
+    fn configure(&self, fixture: &Fixture, without: Option<&str>) {
         let mut text = String::from("[daemon]\ncores = 2\nlog = \"warn\"\n\n");
         let files = ARRAYS.iter().filter(|a| a.class != Class::Multipath);
         let disks = files.flat_map(|a| a.members).chain(&["c0", "c1"]);
@@ -147,29 +147,29 @@ impl Arrays {
             }
         }
         let luns = self.units.iter().enumerate().map(|(n, unit)| format!("{n} = \"{unit}\""));
-        house.configure(&text, &luns.collect::<Vec<_>>().join(", "));
+        fixture.configure(&text, &luns.collect::<Vec<_>>().join(", "));
     }
 
     /// The same, carried out.
     #[track_caller]
-    pub fn apply(&self, house: &Fixture, without: Option<&str>) {
-        self.configure(house, without);
-        house.ok(&["apply"]);
+    pub fn apply(&self, fixture: &Fixture, without: Option<&str>) {
+        self.configure(fixture, without);
+        fixture.ok(&["apply"]);
     }
 }
 
 impl Array {
     /// All its members are active, and the array is complete.
-    pub fn is_whole(&self, house: &Fixture) -> bool {
-        let (state, active) = self.state(house);
+    pub fn is_whole(&self, fixture: &Fixture) -> bool {
+        let (state, active) = self.state(fixture);
         let well = ["COMPLETE", "OPTIMAL"].contains(&state.as_str());
         well && self.members.iter().all(|m| active.iter().any(|a| a == m))
     }
 
     /// It goes on without the pulled member. A member that failed as if it were gone may be back
     /// already, but not through its failing layer.
-    pub fn lacks(&self, house: &Fixture, member: &str, how: Pull) -> bool {
-        let (_, active) = self.state(house);
+    pub fn lacks(&self, fixture: &Fixture, member: &str, how: Pull) -> bool {
+        let (_, active) = self.state(fixture);
         let without = |name: &str| !active.iter().any(|a| a == name);
         !active.is_empty()
             && without(&failing_layer(member))
@@ -177,36 +177,36 @@ impl Array {
     }
 
     /// Its state, and the providers of its good members.
-    fn state(&self, house: &Fixture) -> (String, Vec<String>) {
-        let Some(geom) = self.geom(house) else { return Default::default() };
+    fn state(&self, fixture: &Fixture) -> (String, Vec<String>) {
+        let Some(geom) = self.geom(fixture) else { return Default::default() };
         let good = |c: &&Value| ["ACTIVE", "ACTIVE (ACTIVE)"].contains(&text(&c["state"]).as_str());
         let active = list(&geom["consumers"]).iter().filter(good);
         (text(&geom["state"]), active.map(|c| text(&c["provider"])).collect())
     }
 
-    fn geom(&self, house: &Fixture) -> Option<Value> {
+    fn geom(&self, fixture: &Fixture) -> Option<Value> {
         let ours = |g: &&Value| {
             text(&g["class"]) == self.class.name() && text(&g["name"]).starts_with(self.geom)
         };
-        list(&house.state()["geoms"]).iter().find(ours).cloned()
+        list(&fixture.state()["geoms"]).iter().find(ours).cloned()
     }
 
     /// It holds this disk, in whatever state.
-    pub fn holds(&self, house: &Fixture, disk: &str) -> bool {
-        let geom = self.geom(house);
+    pub fn holds(&self, fixture: &Fixture, disk: &str) -> bool {
+        let geom = self.geom(fixture);
         geom.is_some_and(|g| list(&g["consumers"]).iter().any(|c| text(&c["provider"]) == disk))
     }
 
     /// The members of a mirror are compared by itself.
     #[track_caller]
-    pub fn verify(&self, house: &Fixture) {
+    pub fn verify(&self, fixture: &Fixture) {
         if self.class != Class::Mirror {
             return;
         }
-        house.ok(&["mirror", "verify", self.on]);
+        fixture.ok(&["mirror", "verify", self.on]);
         let mut said = String::new();
-        house.until(&format!("{} is verified", self.on), VERIFY_LIMIT, || {
-            said = house.ok(&["mirror", "list", self.on]);
+        fixture.until(&format!("{} is verified", self.on), VERIFY_LIMIT, || {
+            said = fixture.ok(&["mirror", "list", self.on]);
             said.contains("Verify: done")
         });
         assert!(said.contains("done; 0 sectors differ, 0 cannot be read"), "{said}");

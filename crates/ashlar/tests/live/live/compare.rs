@@ -14,10 +14,10 @@ const WRITTEN: u64 = 6 << 20;
 impl Array {
     /// Looks at the files.
     #[track_caller]
-    pub fn compare(&self, house: &Fixture) {
+    pub fn compare(&self, fixture: &Fixture) {
         let read = |member: &&str| {
             let mut bytes = vec![0; DISK_BYTES as usize];
-            File::open(house.path(member)).unwrap().read_exact_at(&mut bytes, 0).unwrap();
+            File::open(fixture.path(member)).unwrap().read_exact_at(&mut bytes, 0).unwrap();
             bytes
         };
         if self.class == Class::Multipath {

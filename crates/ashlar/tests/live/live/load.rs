@@ -32,9 +32,9 @@ pub struct Load {
     done: Outcome,
 }
 
-fn specs(house: &Fixture, units: u32) -> Vec<Spec> {
+fn specs(fixture: &Fixture, units: u32) -> Vec<Spec> {
     let base =
-        Spec { luns: (0..units).collect(), sessions: units, ..Spec::new(house.portal(), IQN, 0) };
+        Spec { luns: (0..units).collect(), sessions: units, ..Spec::new(fixture.portal(), IQN, 0) };
     let small = Spec {
         first: 100,
         depth: 4,
@@ -63,7 +63,7 @@ fn specs(house: &Fixture, units: u32) -> Vec<Spec> {
 }
 
 /// Writes the data of the first part of every unit, or compares all of it.
-fn filled(house: &Fixture, units: u32, work: Work) {
+fn filled(fixture: &Fixture, units: u32, work: Work) {
     for lun in 0..units {
         let spec = Spec {
             work,
@@ -72,35 +72,35 @@ fn filled(house: &Fixture, units: u32, work: Work) {
             span_bytes: Some(FILLED),
             requests: Some(FILLED >> 16),
             seed: SEED,
-            ..Spec::new(house.portal(), IQN, lun)
+            ..Spec::new(fixture.portal(), IQN, lun)
         };
-        load::run(&spec).unwrap_or_else(|e| panic!("LUN {lun}: {e}\n{}", house.log()));
+        load::run(&spec).unwrap_or_else(|e| panic!("LUN {lun}: {e}\n{}", fixture.log()));
     }
 }
 
 impl Load {
     /// Starts all users.
-    pub fn start(house: &Fixture, made: &Arrays) -> Load {
+    pub fn start(fixture: &Fixture, made: &Arrays) -> Load {
         let units = made.units.len() as u32;
-        filled(house, units, Work::Fill);
+        filled(fixture, units, Work::Fill);
         let mut load = Load {
-            specs: specs(house, units),
+            specs: specs(fixture, units),
             running: Vec::new(),
             writers: Vec::new(),
             done: Outcome::default(),
         };
         let block = (END / 512) as u32;
-        let writers = (0..units as u8).map(|lun| Writer::start(house.portal(), lun, block));
+        let writers = (0..units as u8).map(|lun| Writer::start(fixture.portal(), lun, block));
         load.writers = writers.collect();
-        load.resume(house);
+        load.resume(fixture);
         load
     }
 
     /// Starts again those that end with the daemon.
-    pub fn resume(&mut self, house: &Fixture) {
+    pub fn resume(&mut self, fixture: &Fixture) {
         assert!(self.running.is_empty());
         for spec in &mut self.specs {
-            let started = load::start(spec).unwrap_or_else(|e| panic!("{e}\n{}", house.log()));
+            let started = load::start(spec).unwrap_or_else(|e| panic!("{e}\n{}", fixture.log()));
             self.running.push(started);
             // New writes differ from the earlier ones; the filled data stays.
             spec.seed += u64::from(spec.work == Work::Verify);
@@ -121,7 +121,7 @@ impl Load {
 
     /// Checks that all users make progress from here.
     #[track_caller]
-    pub fn moves(&mut self, house: &Fixture) {
+    pub fn moves(&mut self, fixture: &Fixture) {
         let count = |load: &Load| {
             let many = load.running.iter().map(Running::requests);
             many.chain(load.writers.iter().map(|w| u64::from(w.rounds()))).collect::<Vec<u64>>()
@@ -133,9 +133,9 @@ impl Load {
             if before.iter().zip(&now).all(|(b, n)| n > b) {
                 return;
             }
-            let said = || ["mirror", "raid"].map(|class| house.ok(&[class, "list"])).concat();
+            let said = || ["mirror", "raid"].map(|class| fixture.ok(&[class, "list"])).concat();
             let late = start.elapsed() > MOVES_LIMIT;
-            assert!(!late, "somebody stands still: {before:?}, {now:?}\n{}{}", said(), house.log());
+            assert!(!late, "somebody stands still: {before:?}, {now:?}\n{}{}", said(), fixture.log());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -154,8 +154,8 @@ impl Load {
 
     /// Stops all users; reads again all data that must be there. Returns a summary.
     #[track_caller]
-    pub fn finish(mut self, house: &Fixture, kills: u32) -> String {
-        self.moves(house);
+    pub fn finish(mut self, fixture: &Fixture, kills: u32) -> String {
+        self.moves(fixture);
         for one in self.running.drain(..) {
             self.done.add(&one.stop().unwrap());
         }
@@ -167,7 +167,7 @@ impl Load {
             kept.check();
             rounds += kept.rounds;
         }
-        filled(house, units, Work::Check);
+        filled(fixture, units, Work::Check);
         let Outcome { requests, compared, .. } = self.done;
         format!("{requests} requests, {compared} compared, {rounds} rounds flushed")
     }

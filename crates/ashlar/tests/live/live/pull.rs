@@ -55,11 +55,11 @@ impl Array {
 
 /// Takes a member away.
 #[track_caller]
-pub fn pull(house: &Fixture, made: &Arrays, array: &Array, member: &str, how: Pull) {
+pub fn pull(fixture: &Fixture, made: &Arrays, array: &Array, member: &str, how: Pull) {
     let class = array.class.name();
     let fails = |words: &[&str]| {
         let (name, on) = (format!("name={}", failing_layer(member)), format!("provider={member}"));
-        house.ok(&[&["geom", "nop", "insert", &name, &on], words].concat());
+        fixture.ok(&[&["geom", "nop", "insert", &name, &on], words].concat());
     };
     let verb = match array.class {
         Class::Mirror => "deactivate",
@@ -67,82 +67,82 @@ pub fn pull(house: &Fixture, made: &Arrays, array: &Array, member: &str, how: Pu
     };
     let (reads, writes) = ("read_fail_percent=100", "write_fail_percent=100");
     match how {
-        Pull::Verb => drop(house.ok(&[class, verb, array.on, member])),
+        Pull::Verb => drop(fixture.ok(&[class, verb, array.on, member])),
         Pull::Removed => {
-            house.ok(&[class, "remove", array.on, member]);
-            made.apply(house, Some(member));
+            fixture.ok(&[class, "remove", array.on, member]);
+            made.apply(fixture, Some(member));
         }
         Pull::FailsWrites => fails(&[writes]),
         Pull::FailsReads => fails(&[reads]),
         Pull::FailsAll => fails(&[reads, writes, "error=ENXIO"]),
         Pull::Shrinks | Pull::Replaced => {
-            let file = file(house, member);
+            let file = file(fixture, member);
             let mut end = vec![0; CUT_BYTES as usize];
             let keeps = bytes_of(member) - CUT_BYTES;
             file.read_exact_at(&mut end, keeps).unwrap();
-            std::fs::write(house.path(&format!("{member}-end")), end).unwrap();
+            std::fs::write(fixture.path(&format!("{member}-end")), end).unwrap();
             file.set_len(keeps).unwrap();
             // Users may have met the end before: then it is gone already.
-            house.ashlar(&["geom", "disk", "resize", &format!("name={member}")]);
+            fixture.ashlar(&["geom", "disk", "resize", &format!("name={member}")]);
         }
     }
 }
 
-fn file(house: &Fixture, member: &str) -> File {
-    File::options().read(true).write(true).open(house.path(member)).unwrap()
+fn file(fixture: &Fixture, member: &str) -> File {
+    File::options().read(true).write(true).open(fixture.path(member)).unwrap()
 }
 
 /// Returns a member.
 #[track_caller]
-pub fn give_back(house: &Fixture, made: &Arrays, array: &Array, member: &str, how: Pull) {
+pub fn give_back(fixture: &Fixture, made: &Arrays, array: &Array, member: &str, how: Pull) {
     let class = array.class.name();
     match (how, array.class) {
-        (Pull::Verb, Class::Mirror) => drop(house.ok(&[class, "activate", array.on, member])),
+        (Pull::Verb, Class::Mirror) => drop(fixture.ok(&[class, "activate", array.on, member])),
         (Pull::Verb, Class::Raid) => {
-            house.ok(&[class, "insert", "--yes-destroy", member, array.on, member]);
+            fixture.ok(&[class, "insert", "--yes-destroy", member, array.on, member]);
         }
         (Pull::Verb, Class::Multipath) => {
-            house.ok(&[class, "restore", array.on, member]);
-            house.ok(&[class, "rotate", array.on]);
+            fixture.ok(&[class, "restore", array.on, member]);
+            fixture.ok(&[class, "rotate", array.on]);
         }
         (Pull::Removed, of) => {
-            made.apply(house, None);
+            made.apply(fixture, None);
             let words: &[&str] = match of {
                 Class::Multipath => &["add"],
                 _ => &["insert", "--yes-destroy", member],
             };
-            house.ok(&[&[class], words, &[array.on, member]].concat());
+            fixture.ok(&[&[class], words, &[array.on, member]].concat());
         }
         (Pull::FailsWrites | Pull::FailsReads | Pull::FailsAll, of) => {
-            house.ok(&["geom", "nop", "remove", &format!("name={}", failing_layer(member))]);
+            fixture.ok(&["geom", "nop", "remove", &format!("name={}", failing_layer(member))]);
             match of {
-                Class::Multipath => drop(house.ok(&[class, "restore", array.on, member])),
-                Class::Mirror => drop(house.ok(&[class, "forget", array.on])),
+                Class::Multipath => drop(fixture.ok(&[class, "restore", array.on, member])),
+                Class::Mirror => drop(fixture.ok(&[class, "forget", array.on])),
                 Class::Raid => {}
             }
-            if of != Class::Multipath && !array.holds(house, member) {
-                house.ok(&[class, "insert", "--yes-destroy", member, array.on, member]);
+            if of != Class::Multipath && !array.holds(fixture, member) {
+                fixture.ok(&[class, "insert", "--yes-destroy", member, array.on, member]);
             }
         }
         (Pull::Shrinks, _) => {
-            let end = std::fs::read(house.path(&format!("{member}-end"))).unwrap();
-            file(house, member).write_all_at(&end, bytes_of(member) - CUT_BYTES).unwrap();
-            house.until("it is back", Duration::from_secs(90), || {
+            let end = std::fs::read(fixture.path(&format!("{member}-end"))).unwrap();
+            file(fixture, member).write_all_at(&end, bytes_of(member) - CUT_BYTES).unwrap();
+            fixture.until("it is back", Duration::from_secs(90), || {
                 // A device that was gone returns by itself.
-                house.ashlar(&["geom", "disk", "resize", &format!("name={member}")]);
+                fixture.ashlar(&["geom", "disk", "resize", &format!("name={member}")]);
                 let size = |p: (String, Value)| p.1["size_bytes"].as_u64();
-                house.provider(member).and_then(size) == Some(bytes_of(member))
+                fixture.provider(member).and_then(size) == Some(bytes_of(member))
             });
         }
         (Pull::Replaced, _) => {
-            made.apply(house, Some(member));
-            std::fs::remove_file(house.path(member)).unwrap();
-            house.image(member, bytes_of(member));
-            made.apply(house, None);
+            made.apply(fixture, Some(member));
+            std::fs::remove_file(fixture.path(member)).unwrap();
+            fixture.image(member, bytes_of(member));
+            made.apply(fixture, None);
             if array.class == Class::Mirror {
-                house.ok(&[class, "forget", array.on]);
+                fixture.ok(&[class, "forget", array.on]);
             }
-            house.ok(&[class, "insert", "--yes-destroy", member, array.on, member]);
+            fixture.ok(&[class, "insert", "--yes-destroy", member, array.on, member]);
         }
     }
 }

@@ -66,12 +66,12 @@ impl Pair {
     }
 
     fn is(&self, near: (&str, &str), far: (&str, &str)) -> bool {
-        let as_said = |name, (state, access): (&str, &str)| {
+        let is_reported = |name, (state, access): (&str, &str)| {
             let (is, has) = self.path(name);
             // One that cannot be gone by has failed when something was under way there.
             has == access && (is == state || state == "not" && is != "ACTIVE")
         };
-        as_said("near", near) && as_said("far", far)
+        is_reported("near", near) && is_reported("far", far)
     }
 
     fn set(&self, name: &str, state: &str) {
@@ -112,8 +112,8 @@ fn optimized_path_is_used_and_state_changes_cause_no_error() {
     let mut pair = Pair { front: front_fixture, back };
     pair.front.configure(&front(&pair.back), "");
     pair.front.start();
-    let there = || NAMES.iter().all(|n| pair.front.provider(n).is_some());
-    pair.front.until("both disks", LIMIT, there);
+    let is_present = || NAMES.iter().all(|n| pair.front.provider(n).is_some());
+    pair.front.until("both disks", LIMIT, is_present);
     pair.front.ok(&["multipath", "label", "--active", "m", "far", "near"]);
     let until = |what: &str, near, far| pair.front.until(what, LIMIT, || pair.is(near, far));
     until("states are known", ("ACTIVE", "optimized"), ("PASSIVE", "non-optimized"));

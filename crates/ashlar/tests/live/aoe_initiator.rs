@@ -245,9 +245,9 @@ impl Drop for Shop {
                 let log = self.fixture.path(&format!("vblade-{}.log", cable.near));
                 let log = fs::read_to_string(log).unwrap_or_default();
                 let carried = cable.carried.each_ref().map(|n| n.load(Ordering::Relaxed));
-                eprintln!("{}: {carried:?} frames carried; vblade said: {log}", cable.near);
+                eprintln!("{}: {carried:?} frames carried; vblade wrote: {log}", cable.near);
             }
-            eprintln!("the daemon said:\n{}", self.fixture.log());
+            eprintln!("log of the daemon:\n{}", self.fixture.log());
         }
     }
 }
@@ -363,7 +363,7 @@ fn config_string_masks_and_reservation_are_read_and_set() {
     let ours = shop.cable.mac();
     // Orders are lost, and come again.
     shop.cable.weather(Weather { lost: 200, doubled: 100, held: 100 });
-    let said = |words: &[&str]| {
+    let output = |words: &[&str]| {
         let all = [&["cam"], words].concat();
         shop.fixture.ok(&all)
     };
@@ -372,25 +372,25 @@ fn config_string_masks_and_reservation_are_read_and_set() {
         shop.fixture.ashlar(&all).complains(why);
     };
 
-    assert_eq!(said(&["aoeconfig", "ada0"]), "ada0: no string\n");
-    assert_eq!(said(&["aoeconfig", "ada0", "--set", "host7"]), "host7\n");
+    assert_eq!(output(&["aoeconfig", "ada0"]), "ada0: no string\n");
+    assert_eq!(output(&["aoeconfig", "ada0", "--set", "host7"]), "host7\n");
     refused(&["aoeconfig", "ada0", "--set", "host8"], &["`host7` already", "--force"]);
-    assert_eq!(said(&["aoeconfig", "ada0", "--set", "host8", "--force"]), "host8\n");
+    assert_eq!(output(&["aoeconfig", "ada0", "--set", "host8", "--force"]), "host8\n");
     let long = "x".repeat(1025);
     refused(&["aoeconfig", "ada0", "--set", &long], &["1024"]);
     shop.cable.weather(Weather::default());
     let stranger = tool("aoecfg", &["-t", "1", "7", "1", &shop.cable.near], "");
     assert!(stranger.contains("host8"), "{stranger}");
     shop.cable.weather(Weather { lost: 200, doubled: 100, held: 100 });
-    assert_eq!(said(&["aoeconfig", "ada0", "--clear"]), "ada0: no string\n");
+    assert_eq!(output(&["aoeconfig", "ada0", "--clear"]), "ada0: no string\n");
 
-    assert_eq!(said(&["aoereserve", "ada0"]), "ada0: not reserved\n");
-    assert_eq!(said(&["aoereserve", "ada0", "--set"]), format!("{ours}\n"));
-    assert_eq!(said(&["aoereserve", "ada0"]), format!("{ours}\n"));
+    assert_eq!(output(&["aoereserve", "ada0"]), "ada0: not reserved\n");
+    assert_eq!(output(&["aoereserve", "ada0", "--set"]), format!("{ours}\n"));
+    assert_eq!(output(&["aoereserve", "ada0"]), format!("{ours}\n"));
     shop.cable.weather(Weather::default());
     shop.fill(1);
-    said(&["aoereserve", "ada0", "--release"]);
-    said(&["aoereserve", "ada0", STRANGER, "--set"]);
+    output(&["aoereserve", "ada0", "--release"]);
+    output(&["aoereserve", "ada0", STRANGER, "--set"]);
     let read = || {
         let url = shop.fixture.url(0);
         let words = ["-f", "raw", "-c", "read 0 4k", &url];
@@ -400,12 +400,12 @@ fn config_string_masks_and_reservation_are_read_and_set() {
     assert!(!read(), "it is the stranger's");
     refused(&["aoereserve", "ada0", "--release"], &["reserved for", STRANGER, "--force"]);
     refused(&["aoereserve", "ada0", STRANGER], &["--set or --release"]);
-    assert_eq!(said(&["aoereserve", "ada0", "--release", "--force"]), "ada0: not reserved\n");
+    assert_eq!(output(&["aoereserve", "ada0", "--release", "--force"]), "ada0: not reserved\n");
     assert!(read());
 
-    assert_eq!(said(&["aoemask", "ada0"]), "ada0: all machines may reach it\n");
+    assert_eq!(output(&["aoemask", "ada0"]), "ada0: all machines may reach it\n");
     refused(&["aoemask", "ada0", STRANGER, "--add"], &["not answer this machine", &ours]);
-    let both = said(&["aoemask", "ada0", &ours, STRANGER, "--add"]);
+    let both = output(&["aoemask", "ada0", &ours, STRANGER, "--add"]);
     assert!(both.contains(&ours) && both.contains(STRANGER), "{both}");
     let json = shop.fixture.json(&["cam", "aoemask", "ada0"]);
     assert_eq!(json["answer"]["masks"], serde_json::json!([ours, STRANGER]));
@@ -428,8 +428,8 @@ fn absent_target_is_given_up_and_attached_again_when_it_returns() {
     let qemu =
         |words: &[&str]| Command::new(proc::tool("qemu-io").unwrap()).args(words).output().unwrap();
     let read = qemu(&["-f", "raw", "-c", "read 0 4k", &url]);
-    let said = format!("{read:?}");
-    assert!(!read.status.success() || said.contains("failed"), "{said}");
+    let output = format!("{read:?}");
+    assert!(!read.status.success() || output.contains("failed"), "{output}");
     shop.fixture.assert_alive();
     let _vblade = shop.vblade();
     let limit = Duration::from_secs(30);

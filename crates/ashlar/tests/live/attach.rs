@@ -57,13 +57,13 @@ fn build_fixture(name: &str, local: &str, attach: &str, luns: &str) -> Option<Fi
     fixture.image("d0.img", DISK_BYTES);
     configure(&fixture, local, attach, luns);
     fixture.start();
-    let said = fixture.ashlar(&["attach", "0"]);
-    if said.code == 0 {
+    let output = fixture.ashlar(&["attach", "0"]);
+    if output.code == 0 {
         return Some(fixture);
     }
     let lacks = ["/dev/fuse", "losetup", "mount ", "/run/ashlar", "direct I/O"];
-    assert!(lacks.iter().any(|w| said.err.contains(w)), "{said}");
-    println!("nothing can be attached here: {}", said.err);
+    assert!(lacks.iter().any(|w| output.err.contains(w)), "{output}");
+    println!("nothing can be attached here: {}", output.err);
     fixture.stop();
     None
 }
@@ -220,9 +220,9 @@ fn attach_is_refused_without_an_access_group() {
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replace("\"local:t-denied\"", "\"local:other\"")).unwrap();
     fixture.start();
-    let said = fixture.ashlar(&["attach", "0"]);
-    assert_ne!(said.code, 0);
-    said.complains(&["local:t-denied", "[[access]]", "initiators"]);
+    let output = fixture.ashlar(&["attach", "0"]);
+    assert_ne!(output.code, 0);
+    output.complains(&["local:t-denied", "[[access]]", "initiators"]);
     assert_gone("t-denied");
     fixture.stop();
 }

@@ -178,8 +178,8 @@ fn shrunk_disk_is_withdrawn_and_returns_at_its_old_size() {
     assert_fails(&url, &["read 32M 64k"], &[]);
     let sizes = format!("has {} bytes and had {DISK_BYTES}", 4 << 20);
     let is_reported = || {
-        let said = fixture.ok(&["journal"]);
-        said.contains(&sizes) && said.contains("until it has that size again")
+        let output = fixture.ok(&["journal"]);
+        output.contains(&sizes) && output.contains("until it has that size again")
     };
     fixture.until("the event names both sizes", Duration::from_secs(20), is_reported);
     let found = finding(&fixture, "short");
@@ -301,8 +301,8 @@ fn block_device_without_medium_is_reported_and_returns() {
     let image = fixture.image("medium.img", DISK_BYTES);
     // Loop devices need root and a kernel that has them; the same is tried with a file elsewhere.
     let mut setup = Command::new(proc::tool("losetup").unwrap());
-    let made = proc::run(setup.args(["-f", "--show"]).arg(&image));
-    let Ok(device) = made.map(|text| text.trim().to_owned()) else {
+    let output = proc::run(setup.args(["-f", "--show"]).arg(&image));
+    let Ok(device) = output.map(|text| text.trim().to_owned()) else {
         println!("no loop device can be had here");
         return;
     };

@@ -190,9 +190,9 @@ fn judge(name: &str, kind: &Kind, rows: &[Row]) {
     };
     let judged = |fixture: &Fixture, when: &str| {
         for (row, name) in rows.iter().zip(&own) {
-            let said = reported_text(fixture, kind.class, name);
-            println!("{when}, {}: {said}", row.name);
-            assert!(said.contains(row.words), "{}: {when}: {said}", row.name);
+            let output = reported_text(fixture, kind.class, name);
+            println!("{when}, {}: {output}", row.name);
+            assert!(output.contains(row.words), "{}: {when}: {output}", row.name);
         }
         untouched(when);
     };
@@ -203,8 +203,8 @@ fn judge(name: &str, kind: &Kind, rows: &[Row]) {
     let alone = kind.class == "mirror";
     let whole = (0..rows.len()).filter(|n| alone || rows[*n].beside);
     let wanted = whole.count();
-    let there = || providers(&fixture, kind.class).len() == wanted;
-    fixture.until("wholes are there", LIMIT, there);
+    let is_present = || providers(&fixture, kind.class).len() == wanted;
+    fixture.until("wholes are there", LIMIT, is_present);
     let before = providers(&fixture, kind.class);
     fixture.configure(&(sections(&disks) + &bad.concat()), "");
     fixture.ok(&["apply"]);
@@ -457,14 +457,14 @@ fn provider_above_a_geom_is_refused_as_its_member() {
     fixture.configure(&sections, "");
     fixture.start();
     for _ in 0..2 {
-        let there = || fixture.provider("stripe/s").is_some() && fixture.provider("mirror/x").is_some();
-        fixture.until("all of it is there", LIMIT, there);
+        let is_present = || fixture.provider("stripe/s").is_some() && fixture.provider("mirror/x").is_some();
+        fixture.until("all of it is there", LIMIT, is_present);
         for (name, words) in
             [("mirror/x", "would make a cycle"), ("stripe/s", "would make a cycle")]
         {
-            let said = reported_text(&fixture, "mirror", name);
-            println!("{name}: {said}");
-            assert!(said.contains(words), "{name}: {said}");
+            let output = reported_text(&fixture, "mirror", name);
+            println!("{name}: {output}");
+            assert!(output.contains(words), "{name}: {output}");
         }
         fixture.assert_alive();
         fixture.stop();

@@ -72,9 +72,9 @@ fn appended_member_is_reported_and_no_start_omits_it() {
     section(&fixture, &["d0", "d1", "d2"], &with("\"d0\", \"d1\""), "0 = \"concat/c\"");
     fixture.start_whole();
     fixture.ok(&["concat", "append", "c", "d2"]);
-    let told = "In ashlar.toml: members = [\"d0\", \"d1\", \"d2\"].";
-    fixture.ashlar(&["status"]).ends(0).prints(&[told]);
-    fixture.ashlar(&["plan"]).ends(0).prints(&[told, "no changes"]);
+    let expected = "In ashlar.toml: members = [\"d0\", \"d1\", \"d2\"].";
+    fixture.ashlar(&["status"]).ends(0).prints(&[expected]);
+    fixture.ashlar(&["plan"]).ends(0).prints(&[expected, "no changes"]);
     fixture.stop();
     fixture.start();
     fixture
@@ -110,8 +110,8 @@ fn members_edited_while_stopped_wait_for_apply_with_consent() {
     fixture.until("complete", LIMIT, || complete(&fixture));
     fixture.stop();
     // The new member holds an ext4 file system.
-    let made = std::process::Command::new("mkfs.ext4").arg("-q").arg(fixture.path("d2.img")).status();
-    assert!(made.expect("mkfs.ext4").success());
+    let status = std::process::Command::new("mkfs.ext4").arg("-q").arg(fixture.path("d2.img")).status();
+    assert!(status.expect("mkfs.ext4").success());
     let held = std::fs::read(fixture.path("d2.img")).expect("d2");
     section(&fixture, &all, &with("\"d0\", \"d2\""), "0 = \"mirror/m\"");
     for start in ["first", "second"] {

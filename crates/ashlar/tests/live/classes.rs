@@ -41,10 +41,10 @@ fn fed(fixture: &Fixture, line: &str, input: &str) -> (i32, String, String) {
 /// Types lines in order: each with its exit code and words of its answer.
 fn typed(fixture: &Fixture, lines: &[(&str, i32, &[&str])]) {
     for (line, code, words) in lines {
-        let said = fixture.ashlar(&line.split(' ').collect::<Vec<_>>()).ends(*code);
+        let output = fixture.ashlar(&line.split(' ').collect::<Vec<_>>()).ends(*code);
         match code {
-            0 => said.prints(words),
-            _ => said.complains(words),
+            0 => output.prints(words),
+            _ => output.complains(words),
         };
     }
 }
@@ -300,8 +300,8 @@ fn boot_code_is_written_without_changing_the_table() {
         table + &tool("blkid", &["-p", "-o", "export", image], "")
     };
     let before = judged();
-    let shown = fixture.json(&["part", "show", "d0"]);
-    let start = shown["tables"][0]["entries"][0]["start"].as_u64().expect("a start") as usize;
+    let table = fixture.json(&["part", "show", "d0"]);
+    let start = table["tables"][0]["entries"][0]["start"].as_u64().expect("a start") as usize;
     let first = |len: usize| std::fs::read(image).expect("the image")[..len].to_vec();
     let sector = first(512);
     typed(
@@ -352,9 +352,9 @@ fn a_list_without_a_name_is_refused() {
         ("sched", "insert", "disks"),
     ];
     for (class, verb, list) in lists {
-        let said = fixture.ashlar(&["geom", class, verb]).ends(2);
+        let output = fixture.ashlar(&["geom", class, verb]).ends(2);
         let list = format!("`{list}` has 0 words and needs");
-        said.complains(&[&format!("{class} {verb}"), &list, &format!("`ashlar {class} {verb}")]);
+        output.complains(&[&format!("{class} {verb}"), &list, &format!("`ashlar {class} {verb}")]);
     }
     fixture.stop();
 }
@@ -393,8 +393,8 @@ fn plan_refuses_to_remove_a_member_in_use() {
         configure(&fixture, &[disk]);
         fixture.ashlar(&["plan"]).ends(1).prints(&["`apply` would refuse", "first", command]);
         let last = fixture.json(&["journal"])["events"].as_array().map_or(0, Vec::len);
-        let said = fixture.ashlar(&["apply"]).ends(1);
-        said.complains(&[&format!("d{disk}"), "uses it", command]);
+        let output = fixture.ashlar(&["apply"]).ends(1);
+        output.complains(&[&format!("d{disk}"), "uses it", command]);
         let now = fixture.json(&["journal"])["events"].as_array().map_or(0, Vec::len);
         assert_eq!(last, now, "something was touched");
     }
@@ -403,8 +403,8 @@ fn plan_refuses_to_remove_a_member_in_use() {
     fixture.ok(&["raid", "remove", array, "d5"]);
     configure(&fixture, &[1, 5, 6]);
     fixture.ashlar(&["apply"]).ends(0);
-    let said = fixture.ok(&["journal"]);
-    assert!(!said.contains("LUN") && !said.contains("change group"), "{said}");
+    let output = fixture.ok(&["journal"]);
+    assert!(!output.contains("LUN") && !output.contains("change group"), "{output}");
     load.wait_for_rounds();
     load.finish();
     // Alone it is the mirror: to take it means to stop that.
@@ -439,19 +439,19 @@ fn faults_are_reported_with_their_fix_and_events_are_journaled() {
     typed(&fixture, &[(&fail, 0, &["d5"])]);
     let insert = format!("`ashlar raid insert {array} DISK` replaces it");
     let list = format!("see: ashlar raid list {array}");
-    let said = fixture.ashlar(&["status"]).ends(3);
-    said.prints(&["lacks 1 of 3 disks", &insert, &list, "d5 is refused"]);
+    let output = fixture.ashlar(&["status"]).ends(3);
+    output.prints(&["lacks 1 of 3 disks", &insert, &list, "d5 is refused"]);
     let journal = fixture.ok(&["journal"]);
-    let told = |about: &str, words: &str| {
+    let assert_event = |about: &str, words: &str| {
         let line = |l: &&str| l.contains(about) && l.contains(words);
         assert!(journal.lines().any(|l| line(&l)), "{about}: {words}\n{journal}");
     };
-    told("mirror m", "mirror/m: COMPLETE (2 of 2 members)");
-    told("mirror m", "d1 is gone, was ACTIVE");
-    told("stripe s", "stripe/s: UP");
-    told(array, "volume data: OPTIMAL, was SUBOPTIMAL");
-    told(array, "volume data: DEGRADED, was OPTIMAL");
-    told(array, "d5 is refused");
+    assert_event("mirror m", "mirror/m: COMPLETE (2 of 2 members)");
+    assert_event("mirror m", "d1 is gone, was ACTIVE");
+    assert_event("stripe s", "stripe/s: UP");
+    assert_event(array, "volume data: OPTIMAL, was SUBOPTIMAL");
+    assert_event(array, "volume data: DEGRADED, was OPTIMAL");
+    assert_event(array, "d5 is refused");
 }
 
 /// Reads or writes through the iSCSI target with QEMU's own initiator.

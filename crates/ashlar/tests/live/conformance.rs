@@ -300,25 +300,25 @@ fn expected_failures_are_faults_of_the_suite() {
     assert_eq!(raw.scsi(&[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0], 0, &list).unwrap().status, 0);
     for (lba, state) in [(0, 1), (1, 1), (8, 0), (9, 0)] {
         let ask = [0x9E, 0x12, 0, 0, 0, 0, 0, 0, 0, lba, 0, 0, 0, 24, 0, 0];
-        let told = raw.scsi(&ask, 24, &[]).unwrap();
-        assert_eq!((told.status, told.data.len()), (0, 24));
-        let first = [told.data[15], told.data[19], told.data[20]];
+        let response = raw.scsi(&ask, 24, &[]).unwrap();
+        assert_eq!((response.status, response.data.len()), (0, 24));
+        let first = [response.data[15], response.data[19], response.data[20]];
         assert_eq!(first, [lba, 8 - lba % 8, state], "of block {lba}");
     }
 
     // WriteAtomic16.Simple: the tool writes up to 256 blocks whatever page B0h reports, which is 1.
-    let told = raw.scsi(&[0x12, 1, 0xB0, 0, 64, 0], 64, &[]).unwrap();
-    assert_eq!((told.status, &told.data[44..64]), (0, &[&[0, 0, 0, 1][..], &[0; 16]].concat()[..]));
+    let response = raw.scsi(&[0x12, 1, 0xB0, 0, 64, 0], 64, &[]).unwrap();
+    assert_eq!((response.status, &response.data[44..64]), (0, &[&[0, 0, 0, 1][..], &[0; 16]].concat()[..]));
     for (blocks, status) in [(1, 0), (2, 2)] {
         let write = [0x9C, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, blocks, 0, 0];
-        let told = raw.scsi(&write, 0, &vec![1; 512 * usize::from(blocks)]).unwrap();
-        assert_eq!(told.status, status, "{blocks} blocks");
+        let response = raw.scsi(&write, 0, &vec![1; 512 * usize::from(blocks)]).unwrap();
+        assert_eq!(response.status, status, "{blocks} blocks");
     }
 
     // iSCSITMF.LUNResetSimpleAsync: the tool checks whether the answer to its reset was good before
     // it has sent it. Its own output shows the later answer, FUNCTION COMPLETE. It may leave before
     // it has received that, when the answer to its WRITE arrives alone.
-    let mut heard = false;
+    let mut answered = false;
     for _ in 0..LUN_RESETS_MAX {
         let words = lun_reset(&fixture);
         let failed: Vec<&str> = words.lines().filter(|line| line.contains("CU_ASSERT")).collect();
@@ -326,12 +326,12 @@ fn expected_failures_are_faults_of_the_suite() {
         let answers = words.matches("LU RESET: TMF response").count();
         let good = words.matches("LU RESET: TMF response 0 for").count();
         assert_eq!(answers, good, "{words}");
-        heard |= good > 0;
-        if heard {
+        answered |= good > 0;
+        if answered {
             break;
         }
     }
-    assert!(heard, "no answer to a reset was heard in {LUN_RESETS_MAX} tries");
+    assert!(answered, "no reset was answered in {LUN_RESETS_MAX} tries");
     fixture.stop();
 }
 

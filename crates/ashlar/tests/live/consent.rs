@@ -208,12 +208,12 @@ fn all_disks() -> String {
 /// Runs a command, which must be refused because of a disk's contents.
 fn refuses(fixture: &Fixture, line: &str, name: &str, holds: &str) {
     let words: Vec<&str> = line.split(' ').collect();
-    let said = fixture.ashlar(&words);
-    let all = format!("{}{}", said.out, said.err);
+    let output = fixture.ashlar(&words);
+    let all = format!("{}{}", output.out, output.err);
     let asks = format!("--yes-destroy {name}");
     assert!(
-        said.code == 4 && all.contains(holds) && all.contains(&asks),
-        "`{line}` over {holds}: {said}"
+        output.code == 4 && all.contains(holds) && all.contains(&asks),
+        "`{line}` over {holds}: {output}"
     );
 }
 
@@ -310,22 +310,22 @@ fn partition_verbs_report_data_found_on_provider_or_partition() {
             if name == "gpt" {
                 continue;
             }
-            let (code, said) = restore(&fixture, words);
-            let named = said.contains(holds) && said.contains(&asks);
-            assert!(code == 4 && named, "{words:?} over {holds}: {code} {said}");
+            let (code, output) = restore(&fixture, words);
+            let named = output.contains(holds) && output.contains(&asks);
+            assert!(code == 4 && named, "{words:?} over {holds}: {code} {output}");
         }
         // All of the providers are looked at before the first is written.
-        let (code, said) = restore(&fixture, &["part", "restore", "-F", "b0", name]);
-        assert_eq!(code, if name == "gpt" { 0 } else { 4 }, "{name}: {said}");
+        let (code, output) = restore(&fixture, &["part", "restore", "-F", "b0", name]);
+        assert_eq!(code, if name == "gpt" { 0 } else { 4 }, "{name}: {output}");
     }
-    let (code, said) = restore(&fixture, &["part", "restore", "b1", "gpt"]);
-    assert!(code != 0 && said.contains("-F"), "{said}");
+    let (code, output) = restore(&fixture, &["part", "restore", "b1", "gpt"]);
+    assert!(code != 0 && output.contains("-F"), "{output}");
     let (now, last) = (contents(&fixture), HELD.len() - 1);
     assert!(now[..last] == before[..last], "something was written");
     assert!(now[last] != before[last], "the table gave way");
     // With their names it is done.
-    let (code, said) = restore(&fixture, &["part", "restore", "xfs", "--yes-destroy", "xfs"]);
-    assert_eq!(code, 0, "{said}");
+    let (code, output) = restore(&fixture, &["part", "restore", "xfs", "--yes-destroy", "xfs"]);
+    assert_eq!(code, 0, "{output}");
     let line = ["part", "bootcode", "in-luks", "-p", &boot, "-i", "1"];
     fixture.ok(&[&line[..], &["--yes-destroy", "in-luksp1"]].concat());
     fixture.stop();
@@ -343,9 +343,9 @@ fn protection_reports_found_data_and_requires_the_provider_name() {
         let plan = fixture.ashlar(&["plan"]);
         let says = plan.out.contains("destroys") && plan.out.contains(holds);
         assert!(plan.code == 6 && says, "{name}: {plan}");
-        let said = fixture.ashlar(&["apply"]);
-        let asks = said.err.contains(&format!("--yes-destroy {name}"));
-        assert!(said.code == 4 && asks, "{name}: {said}");
+        let output = fixture.ashlar(&["apply"]);
+        let asks = output.err.contains(&format!("--yes-destroy {name}"));
+        assert!(output.code == 4 && asks, "{name}: {output}");
     }
     assert!(contents(&fixture) == before, "something was written");
     // A start cannot ask: it leaves the LUN out.
@@ -422,9 +422,9 @@ fn plans_report_data_on_members_and_require_the_geom_name() {
                 let plan = fixture.ashlar(&["plan"]);
                 assert!(plan.code == 6 && plan.out.contains("destroys"), "{at}: {plan}");
                 assert!(plan.out.contains(holds), "{at}: {plan}");
-                let said = fixture.ashlar(&["apply"]);
-                let asks = said.err.contains("--yes-destroy whole");
-                assert!(said.code == 4 && asks, "{at}: {said}");
+                let output = fixture.ashlar(&["apply"]);
+                let asks = output.err.contains("--yes-destroy whole");
+                assert!(output.code == 4 && asks, "{at}: {output}");
             }
         }
     }

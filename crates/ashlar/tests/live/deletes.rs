@@ -20,18 +20,18 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// A unit over a class: the commands that make it, its name, its disks, and the space that they
 /// take for a byte of it, in halves.
 struct Stack {
-    made: &'static [&'static str],
+    commands: &'static [&'static str],
     unit: &'static str,
     disks: &'static [&'static str],
     halves: u64,
 }
 
 const fn over(
-    made: &'static [&'static str],
+    commands: &'static [&'static str],
     unit: &'static str,
     disks: &'static [&'static str],
 ) -> Stack {
-    Stack { made, unit, disks, halves: 2 }
+    Stack { commands, unit, disks, halves: 2 }
 }
 
 const STACKS: &[Stack] = &[
@@ -88,14 +88,14 @@ fn deleted_blocks_are_freed_in_the_files_below_every_class() {
     let disks: String = disks.iter().map(|d| file_disk(d, &file(d))).collect();
     fixture.configure(&disks, "");
     fixture.start();
-    for line in STACKS.iter().flat_map(|s| s.made) {
+    for line in STACKS.iter().flat_map(|s| s.commands) {
         fixture.ok(&line.split(' ').collect::<Vec<_>>());
     }
     let list = fixture.ok(&["raid", "list"]);
     let volume = list.split_whitespace().find(|w| w.starts_with("raid/") && w.ends_with("/v"));
     let volume = volume.expect("a volume");
-    let whole = || fixture.ok(&["raid", "status"]).contains("OPTIMAL");
-    fixture.until("the array is whole", LIMIT, whole);
+    let is_optimal = || fixture.ok(&["raid", "status"]).contains("OPTIMAL");
+    fixture.until("the array is whole", LIMIT, is_optimal);
     let names: Vec<&str> =
         STACKS.iter().map(|s| if s.unit == "raid" { volume } else { s.unit }).collect();
     let nbd = SocketAddr::from(([127, 0, 0, 1], proc::free_port().unwrap()));
@@ -132,9 +132,9 @@ struct Loop(String);
 impl Loop {
     fn over(file: &Path) -> Option<Loop> {
         let mut command = Command::new(proc::tool("losetup").unwrap());
-        let made = command.args(["--find", "--show", "--direct-io=on"]).arg(file).output().unwrap();
-        let device = String::from_utf8_lossy(&made.stdout).trim().to_owned();
-        made.status.success().then_some(Loop(device))
+        let output = command.args(["--find", "--show", "--direct-io=on"]).arg(file).output().unwrap();
+        let device = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        output.status.success().then_some(Loop(device))
     }
 }
 

@@ -46,13 +46,13 @@ pub(crate) struct Host {
 }
 
 /// One command, which may end with unit attentions first; anything else is a failure of the test.
-fn command(raw: &mut Client, heard: &AttentionLog, cdb: &[u8], read: u32, data: &[u8]) -> Vec<u8> {
+fn command(raw: &mut Client, attentions: &AttentionLog, cdb: &[u8], read: u32, data: &[u8]) -> Vec<u8> {
     for _ in 0..16 {
         let ended = raw.scsi(cdb, read, data).expect("the session stays");
         match (ended.status, ended.sense.get(2).map(|key| key & 0xf)) {
             (0, _) => return ended.data,
             (2, Some(6)) => {
-                heard.news.lock().unwrap().insert((ended.sense[12], ended.sense[13]));
+                attentions.news.lock().unwrap().insert((ended.sense[12], ended.sense[13]));
             }
             (status, _) => panic!("status {status:02x}, sense {:02x?}", ended.sense),
         }
@@ -64,33 +64,33 @@ impl Host {
     /// Logs in, registers its number, and writes and reads back without a pause on the first LUNs.
     pub(crate) fn start(fixture: &Fixture, number: usize, luns: u8) -> Host {
         let mut raw = Client::session(fixture.portal(), &name(HOSTS[number]), IQN).unwrap();
-        let heard = Arc::new(AttentionLog::default());
+        let attentions = Arc::new(AttentionLog::default());
         for lun in 0..luns {
             raw.lun = lun;
-            command(&mut raw, &heard, &[0; 6], 0, &[]);
+            command(&mut raw, &attentions, &[0; 6], 0, &[]);
             reserve(&mut raw, 6, 0, number as u64 + 1);
             if number == 0 {
                 reserve(&mut raw, 1, 1, 0);
             }
         }
-        heard.news.lock().unwrap().clear();
-        let here = heard.clone();
+        attentions.news.lock().unwrap().clear();
+        let log = attentions.clone();
         let thread = std::thread::spawn(move || {
             let mut round = 0u32;
-            while !here.stop.load(Ordering::Acquire) {
+            while !log.stop.load(Ordering::Acquire) {
                 raw.lun = (round % u32::from(luns)) as u8;
                 let block = round / u32::from(luns) % (SPAN / 8) * 8 + number as u32 * SPAN;
                 let [a, b, c, d] = block.to_be_bytes();
                 let data: Vec<u8> = round.to_be_bytes().repeat(1024);
-                command(&mut raw, &here, &[0x2A, 0, a, b, c, d, 0, 0, 8, 0], 0, &data);
-                let back = command(&mut raw, &here, &[0x28, 0, a, b, c, d, 0, 0, 8, 0], 4096, &[]);
+                command(&mut raw, &log, &[0x2A, 0, a, b, c, d, 0, 0, 8, 0], 0, &data);
+                let back = command(&mut raw, &log, &[0x28, 0, a, b, c, d, 0, 0, 8, 0], 4096, &[]);
                 assert_eq!(back, data, "block {block}");
                 round += 1;
-                here.rounds.store(u64::from(round), Ordering::Release);
+                log.rounds.store(u64::from(round), Ordering::Release);
             }
             raw
         });
-        Host { attentions: heard, thread }
+        Host { attentions, thread }
     }
 
     /// Waits until it has made some more rounds; it has had no unit attention since it was asked
@@ -273,8 +273,8 @@ fn edits_fail_no_command_and_lose_no_registration() {
         fixture.until(what, ROUNDS_LIMIT, || {
             let alive = hosts.iter().all(|h| !h.thread.is_finished());
             assert!(alive, "{what}: a host had to stop");
-            let made = |(h, was): (&Host, &u64)| h.attentions.rounds.load(Ordering::Acquire) - was;
-            hosts.iter().zip(&now).map(made).all(|made| made >= ROUNDS)
+            let completed = |(h, was): (&Host, &u64)| h.attentions.rounds.load(Ordering::Acquire) - was;
+            hosts.iter().zip(&now).map(completed).all(|rounds| rounds >= ROUNDS)
         });
     };
     let mut size = PLAIN.size;
@@ -289,8 +289,8 @@ fn edits_fail_no_command_and_lose_no_registration() {
             rounds(what);
             for (host, name) in hosts.iter().zip(HOSTS) {
                 let news = std::mem::take(&mut *host.attentions.news.lock().unwrap());
-                let more: Vec<_> = news.iter().filter(|heard| !may.contains(heard)).collect();
-                assert!(more.is_empty(), "{what}, {way}: host {name} heard {more:02x?}");
+                let more: Vec<_> = news.iter().filter(|attention| !may.contains(attention)).collect();
+                assert!(more.is_empty(), "{what}, {way}: host {name} received {more:02x?}");
             }
         }
     }

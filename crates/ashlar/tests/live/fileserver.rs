@@ -54,16 +54,16 @@ fn images(fixture: &Fixture) {
 
 /// The path of the dump that is taken.
 fn dump(fixture: &Fixture, name: &str) -> String {
-    let said = fixture.json(&["fs", "dump", name, "--wait"]);
-    said["answer"]["path"].as_str().expect("a path").to_owned()
+    let output = fixture.json(&["fs", "dump", name, "--wait"]);
+    output["answer"]["path"].as_str().expect("a path").to_owned()
 }
 
 /// It is refused with this text.
 #[track_caller]
 fn refuses(fixture: &Fixture, words: &[&str], text: &str) {
-    let said = fixture.ashlar(words);
-    assert!(said.code != 0, "{said}");
-    said.complains(&[text]);
+    let output = fixture.ashlar(words);
+    assert!(output.code != 0, "{output}");
+    output.complains(&[text]);
 }
 
 #[test]
@@ -139,14 +139,14 @@ fn verbs_take_effect_and_their_results_survive_a_restart() {
     let mut console = UnixStream::connect(fixture.path("cons")).unwrap();
     console.set_read_timeout(Some(SOON)).unwrap();
     console.write_all(b"ls /\nsync\nfrob\ncreate '/lib/a b' sys sys 644\n").unwrap();
-    let mut heard = String::new();
-    while heard.matches("main: ").count() < 5 {
+    let mut received = String::new();
+    while received.matches("main: ").count() < 5 {
         let mut some = [0; 4096];
         let n = console.read(&mut some).unwrap();
-        heard += &String::from_utf8_lossy(&some[..n]);
+        received += &String::from_utf8_lossy(&some[..n]);
     }
     for text in ["lib\n", "all is durable", "no command `frob`", "/lib/a b created"] {
-        assert!(heard.contains(text), "{text} in {heard}");
+        assert!(received.contains(text), "{text} in {received}");
     }
     drop(console);
     // Killed, and stopped in order: nothing that was durable is lost, no dump changes.
@@ -454,7 +454,7 @@ fn console_is_used_over_ethernet() {
         link.flush().unwrap();
     };
     // Frames of a kind; data is acknowledged and put together.
-    let mut said = String::new();
+    let mut output = String::new();
     let mut hear = |kind: u8, text: &str| -> [u8; 6] {
         let end = Instant::now() + SOON;
         loop {
@@ -466,14 +466,14 @@ fn console_is_used_over_ethernet() {
                     send(from, 4, f[16], b"");
                 }
                 if f[14] == kind {
-                    said += &String::from_utf8_lossy(&f[18..18 + usize::from(f[17])]);
+                    output += &String::from_utf8_lossy(&f[18..18 + usize::from(f[17])]);
                 }
-                if f[14] == kind && said.contains(text) {
-                    said.clear();
+                if f[14] == kind && output.contains(text) {
+                    output.clear();
                     return from;
                 }
             }
-            assert!(Instant::now() < end, "no `{text}` in `{said}`");
+            assert!(Instant::now() < end, "no `{text}` in `{output}`");
             std::thread::sleep(Duration::from_millis(1));
         }
     };
@@ -566,8 +566,8 @@ fn config_string_with_shelves_works_and_a_standby_takes_over() {
     standby.ashlar(&["journal"]).ends(0).prints(&["waits for e545.0, which is missing"]);
     let _other = shelves.shelf(&main, "545", "0");
     standby.until("it looks at its cache device", SOON, || {
-        let said = standby.ashlar(&["status"]).out;
-        said.contains("blank") && said.contains("fs recover standby")
+        let output = standby.ashlar(&["status"]).out;
+        output.contains("blank") && output.contains("fs recover standby")
     });
     refuses(&standby, &["fs", "attaches", "standby", "on"], "fs recover standby");
     standby.ashlar(&["fs", "recover", "standby"]).ends(0).prints(&[&second]);

@@ -46,13 +46,13 @@ impl Console {
 
     /// Output up to the next prompt.
     fn read_to_prompt(&mut self) -> String {
-        let (mut heard, mut some) = (Vec::new(), [0; 4096]);
-        while !heard.ends_with(self.prompt.as_bytes()) {
+        let (mut received, mut some) = (Vec::new(), [0; 4096]);
+        while !received.ends_with(self.prompt.as_bytes()) {
             let n = self.line.read(&mut some).unwrap();
-            assert!(n > 0, "it hangs up: {}", String::from_utf8_lossy(&heard));
-            heard.extend(&some[..n]);
+            assert!(n > 0, "it hangs up: {}", String::from_utf8_lossy(&received));
+            received.extend(&some[..n]);
         }
-        String::from_utf8_lossy(&heard[..heard.len() - self.prompt.len()]).into_owned()
+        String::from_utf8_lossy(&received[..received.len() - self.prompt.len()]).into_owned()
     }
 
     fn types(&mut self, text: &str) -> String {
@@ -69,10 +69,10 @@ impl Console {
     fn is_refused(&mut self, name: &str, table: &[(&str, &[&str])]) {
         let before = self.sees();
         for (line, words) in table {
-            let said = self.types(line);
+            let output = self.types(line);
             for word in *words {
                 let word = word.replace("NAME", name);
-                assert!(said.contains(&word), "{name}: `{line}`: no `{word}` in `{said}`");
+                assert!(output.contains(&word), "{name}: `{line}`: no `{word}` in `{output}`");
             }
             assert_eq!(self.sees(), before, "{name}: `{line}` has changed something");
         }
@@ -141,14 +141,14 @@ fn invalid_check_options_are_refused_and_change_nothing() {
     for ((name, ..), at) in servers.into_iter().zip(at) {
         let mut console = Console::of(&fixture, name);
         console.types("newuser rob");
-        let said = console.types("dump --wait");
-        let blocks = said.trim().strip_suffix(" blocks").and_then(|s| s.rsplit(' ').next());
+        let output = console.types("dump --wait");
+        let blocks = output.trim().strip_suffix(" blocks").and_then(|s| s.rsplit(' ').next());
         let blocks: Option<u64> = blocks.and_then(|n| n.parse().ok());
-        assert!(blocks.is_some_and(|n| n > 3), "{name}: {said}");
-        let said = console.types("check");
-        assert!(said.contains("no faults") && !said.contains("highest 0;"), "{name}: {said}");
-        let said = console.types("statw");
-        assert!(said.contains("; a superblock in ") && !said.contains(" in 0\n"), "{said}");
+        assert!(blocks.is_some_and(|n| n > 3), "{name}: {output}");
+        let output = console.types("check");
+        assert!(output.contains("no faults") && !output.contains("highest 0;"), "{name}: {output}");
+        let output = console.types("statw");
+        assert!(output.contains("; a superblock in ") && !output.contains(" in 0\n"), "{output}");
         // Something that each of the options would change.
         let lines =
             ["create /t sys sys 664 t", "create /d sys sys 775 d", "create /d/x sys sys 664"];
@@ -168,11 +168,11 @@ fn invalid_check_options_are_refused_and_change_nothing() {
         drop(client);
         fixture.until("they have left", SOON, || console.types("who") == "no clients\n");
         // And now it is done.
-        let said = console.types("check --rtmp --fix");
+        let output = console.types("check --rtmp --fix");
         for word in ["mended: /t is removed", "no faults"] {
-            assert!(said.contains(word), "{name}: {said}");
+            assert!(output.contains(word), "{name}: {output}");
         }
-        assert!(said.matches("mended: ").count() > 1, "{name}: {said}");
+        assert!(output.matches("mended: ").count() > 1, "{name}: {output}");
         assert!(!console.sees().contains("/t\n"), "{name}");
         drop(ninep::attach(at, "rob").unwrap().unwrap());
     }

@@ -43,8 +43,8 @@ fn until_there(fixture: &Fixture, name: &str) {
 
 /// The mirror has both members, and they are the same.
 fn until_whole(fixture: &Fixture) {
-    let whole = || fixture.ok(&["mirror", "status"]).contains("COMPLETE");
-    fixture.until("the mirror is whole", LIMIT, whole);
+    let is_complete = || fixture.ok(&["mirror", "status"]).contains("COMPLETE");
+    fixture.until("the mirror is whole", LIMIT, is_complete);
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn members_of_every_class_are_found_after_growing_offline() {
     fixture.ok(&["mirror", "label", "m", "a0", "a1"]);
     fixture.ok(&["stripe", "label", "s", "s0", "s1"]);
     fixture.ok(&["concat", "label", "c", "c0", "c1"]);
-    let made = fixture.json(&["raid", "label", "Intel", "data", "RAID1", "r0", "r1"]);
-    let volume = made["answer"]["provider"].as_str().unwrap().to_owned();
+    let label = fixture.json(&["raid", "label", "Intel", "data", "RAID1", "r0", "r1"]);
+    let volume = label["answer"]["provider"].as_str().unwrap().to_owned();
     let names = ["mirror/m", "stripe/s", "concat/c", &volume];
     let luns: Vec<String> =
         names.iter().enumerate().map(|(lun, name)| format!("{lun} = \"{name}\"")).collect();
@@ -115,10 +115,10 @@ fn follow_requires_force_over_data_and_a_size_without_records() {
     file.write_all_at(b"EFI PART", BYTES + MORE - 512).unwrap();
     fixture.start_whole();
     until_there(&fixture, "mirror/m");
-    let asked = format!("ashlar mirror follow d0 --was {BYTES} --force");
-    let said = fixture.ashlar(&["journal"]).ends(0);
-    said.prints(&["d0", "d0 may be one of mirror", "at its end is a GPT header", &asked]);
-    let words: Vec<&str> = asked.split(' ').skip(1).collect();
+    let command = format!("ashlar mirror follow d0 --was {BYTES} --force");
+    let output = fixture.ashlar(&["journal"]).ends(0);
+    output.prints(&["d0", "d0 may be one of mirror", "at its end is a GPT header", &command]);
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
     fixture.ashlar(&words).ends(0);
     until_whole(&fixture);
     fixture.stop();

@@ -31,9 +31,9 @@ fn assert_reports_are_plain(fixture: &Fixture, more: &[&[&str]]) {
     let reports: [&[&str]; 4] =
         [&["status"], &["sessions"], &["sessions", "--denied"], &["journal"]];
     for words in reports.iter().chain(more) {
-        let said = fixture.ashlar(words);
-        assert_plain(&said.words, &said.out);
-        assert_plain(&said.words, &said.err);
+        let output = fixture.ashlar(words);
+        assert_plain(&output.words, &output.out);
+        assert_plain(&output.words, &output.err);
     }
 }
 

@@ -224,8 +224,8 @@ fn copy_of_an_image_is_not_exported_beside_it() {
     fixture.configure(&both, "0 = \"d0\", 1 = \"a\"");
     let words = format!("a: serial number {first} belongs to d0");
     fixture.ashlar(&["plan"]).prints(&[&words]);
-    let said = fixture.ashlar(&["apply"]).ends(1);
-    said.complains(&[&words]).complains(&["[[unit]] provider = \"a\", serial = \"...\""]);
+    let output = fixture.ashlar(&["apply"]).ends(1);
+    output.complains(&[&words]).complains(&["[[unit]] provider = \"a\", serial = \"...\""]);
     assert!(fixture.provider("a").is_none(), "nothing has changed");
     // A start serves the original, though the name of the copy is first in the order of names.
     fixture.stop();

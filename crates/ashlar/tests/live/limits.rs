@@ -20,19 +20,19 @@ const FIRST: u64 = 41;
 
 /// Fields of page B0h.
 fn page(fixture: &Fixture, lun: u64) -> BTreeMap<String, u64> {
-    let said = tool("iscsi-inq", &["-e", "1", "-c", "176", &fixture.url(lun)], "");
+    let output = tool("iscsi-inq", &["-e", "1", "-c", "176", &fixture.url(lun)], "");
     let field = |line: &str| {
         let (name, value) = line.split_once(':')?;
         Some((name.to_owned(), value.trim().parse().ok()?))
     };
-    said.lines().filter_map(field).collect()
+    output.lines().filter_map(field).collect()
 }
 
 /// Smallest, preferred and largest size of a request, bytes.
 fn sizes(nbd: SocketAddr, export: &str) -> [u64; 3] {
-    let said = tool("nbdinfo", &["--json", &format!("nbd://{nbd}/{export}")], "");
-    let said: Value = serde_json::from_str(&said).unwrap();
-    let export = &array(&said["exports"])[0];
+    let output = tool("nbdinfo", &["--json", &format!("nbd://{nbd}/{export}")], "");
+    let output: Value = serde_json::from_str(&output).unwrap();
+    let export = &array(&output["exports"])[0];
     assert_eq!(export["can_trim"], true, "{export}");
     ["minimum", "preferred", "maximum"]
         .map(|which| export[format!("block_size_{which}")].as_u64().expect("a size"))

@@ -26,14 +26,14 @@ fn seconds() -> u64 {
 
 /// Waits until every array is whole again; users go on meanwhile.
 #[track_caller]
-fn whole(fixture: &Fixture, made: &Arrays, load: &mut Load, why: &str) {
-    for array in &made.all {
+fn wait_until_complete(fixture: &Fixture, arrays: &Arrays, load: &mut Load, why: &str) {
+    for array in &arrays.all {
         let start = Instant::now();
         while !array.is_whole(fixture) {
             load.check_running();
-            let said = || fixture.ok(&[array.class.name(), "list"]);
+            let output = || fixture.ok(&[array.class.name(), "list"]);
             let late = start.elapsed() > REBUILD_LIMIT;
-            assert!(!late, "{} is not whole after {why}:\n{}{}", array.on, said(), fixture.log());
+            assert!(!late, "{} is not whole after {why}:\n{}{}", array.on, output(), fixture.log());
             sleep(PAUSE);
         }
     }
@@ -41,11 +41,11 @@ fn whole(fixture: &Fixture, made: &Arrays, load: &mut Load, why: &str) {
 
 /// Pulls a member of every array in one way, and gives it back in the same.
 #[track_caller]
-fn round(fixture: &Fixture, made: &Arrays, load: &mut Load, how: Pull, nth: usize) {
+fn round(fixture: &Fixture, arrays: &Arrays, load: &mut Load, how: Pull, nth: usize) {
     let of = |array: &Array| array.members[nth % array.members.len()];
-    let fits: Vec<&Array> = made.all.iter().copied().filter(|a| a.can(how)).collect();
+    let fits: Vec<&Array> = arrays.all.iter().copied().filter(|a| a.can(how)).collect();
     for array in &fits {
-        pull(fixture, made, array, of(array), how);
+        pull(fixture, arrays, array, of(array), how);
     }
     for array in &fits {
         fixture.until(&format!("{} lacks {} ({how:?})", array.on, of(array)), REBUILD_LIMIT, || {
@@ -55,19 +55,19 @@ fn round(fixture: &Fixture, made: &Arrays, load: &mut Load, how: Pull, nth: usiz
     }
     load.moves(fixture);
     for array in &fits {
-        give_back(fixture, made, array, of(array), how);
+        give_back(fixture, arrays, array, of(array), how);
     }
-    whole(fixture, made, load, &format!("{how:?}"));
+    wait_until_complete(fixture, arrays, load, &format!("{how:?}"));
 }
 
 /// The daemon is killed while a mirror lacks a member, and starts again without it.
 #[track_caller]
-fn kill(fixture: &mut Fixture, made: &Arrays, load: &mut Load, nth: usize) {
+fn kill(fixture: &mut Fixture, arrays: &Arrays, load: &mut Load, nth: usize) {
     let mirrors: Vec<&Array> =
-        made.all.iter().copied().filter(|a| a.class == Class::Mirror).collect();
+        arrays.all.iter().copied().filter(|a| a.class == Class::Mirror).collect();
     let lacks = mirrors[nth % mirrors.len()];
     let member = lacks.members[nth % lacks.members.len()];
-    pull(fixture, made, lacks, member, Pull::Shrinks);
+    pull(fixture, arrays, lacks, member, Pull::Shrinks);
     load.moves(fixture);
     fixture.kill();
     load.was_killed();
@@ -75,36 +75,36 @@ fn kill(fixture: &mut Fixture, made: &Arrays, load: &mut Load, nth: usize) {
     load.resume(fixture);
     assert!(lacks.lacks(fixture, member, Pull::Shrinks), "{member} has come back by itself");
     load.moves(fixture);
-    give_back(fixture, made, lacks, member, Pull::Shrinks);
-    whole(fixture, made, load, "a SIGKILL");
+    give_back(fixture, arrays, lacks, member, Pull::Shrinks);
+    wait_until_complete(fixture, arrays, load, "a SIGKILL");
 }
 
 #[test]
 fn pulled_and_returned_members_cause_no_error_under_load() {
     let begun = Instant::now();
     let mut fixture = Fixture::alone("live");
-    let made = arrays::build(&mut fixture);
-    let mut load = Load::start(&fixture, &made);
-    whole(&fixture, &made, &mut load, "labelling");
+    let arrays = arrays::build(&mut fixture);
+    let mut load = Load::start(&fixture, &arrays);
+    wait_until_complete(&fixture, &arrays, &mut load, "labelling");
     println!("everybody works after {:?}", begun.elapsed());
     let (time, from) = (Duration::from_secs(seconds()), Instant::now());
     let (mut rounds, mut kills) = (0, 0);
     while rounds < Pull::ALL.len() || from.elapsed() < time {
         let (how, at) = (Pull::ALL[rounds % Pull::ALL.len()], Instant::now());
-        round(&fixture, &made, &mut load, how, rounds);
+        round(&fixture, &arrays, &mut load, how, rounds);
         println!("{how:?}: {:?}", at.elapsed());
         rounds += 1;
         if rounds % Pull::ALL.len() == Pull::ALL.len() / 2 {
             let at = Instant::now();
-            kill(&mut fixture, &made, &mut load, kills);
+            kill(&mut fixture, &arrays, &mut load, kills);
             kills += 1;
             println!("SIGKILL: {:?}", at.elapsed());
         }
     }
     let done = load.finish(&fixture, kills as u32);
-    made.all.iter().for_each(|array| array.verify(&fixture));
+    arrays.all.iter().for_each(|array| array.verify(&fixture));
     fixture.assert_alive();
     fixture.stop();
-    made.all.iter().for_each(|array| array.compare(&fixture));
+    arrays.all.iter().for_each(|array| array.compare(&fixture));
     println!("{rounds} rounds, {kills} kills, {done}; {:?}", begun.elapsed());
 }

@@ -166,9 +166,9 @@ fn units_are_added_and_removed_while_all_sessions_work() {
         }
         if round % 8 == 4 {
             let at = Instant::now();
-            let said = fixture.ashlar(&["status"]);
+            let output = fixture.ashlar(&["status"]);
             status = status.max(at.elapsed());
-            assert!(said.out.lines().count() < 64, "nobody reads that at night:\n{said}");
+            assert!(output.out.lines().count() < 64, "nobody reads that at night:\n{output}");
         }
         resident.push((begun.elapsed(), proc::resident_bytes(fixture.pid()).unwrap()));
     }

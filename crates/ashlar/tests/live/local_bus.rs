@@ -83,8 +83,8 @@ fn stopped(fixture: &Fixture, cdb: &str, send: &[u8]) {
 /// Bytes that the local nexus reads.
 #[track_caller]
 fn reads(fixture: &Fixture, cdb: &str, bytes: &str) -> String {
-    let said = fixture.json(&["cam", "cmd", "here", "-c", cdb, "-i", bytes]);
-    fixture::text(&said["answer"]["data"])
+    let output = fixture.json(&["cam", "cmd", "here", "-c", cdb, "-i", bytes]);
+    fixture::text(&output["answer"]["data"])
 }
 
 const READ: &str = "28 0 0 0 0 8 0 0 1 0";
@@ -163,8 +163,8 @@ fn reservations_hold_between_a_local_and_a_remote_nexus() {
         // CLEAR by the local nexus, once it has registered again.
         out(&fixture, 0, 0, (0, 0xc)).ends(0);
         out(&fixture, 3, 0, (0xc, 0)).ends(0);
-        let heard = raw.scsi(&[0; 6], 0, &[]).unwrap();
-        assert_eq!((heard.status, &heard.sense[12..14]), (2, &[0x2A, 0x03][..]), "type {kind}");
+        let response = raw.scsi(&[0; 6], 0, &[]).unwrap();
+        assert_eq!((response.status, &response.sense[12..14]), (2, &[0x2A, 0x03][..]), "type {kind}");
         assert_eq!(status(&mut raw, &WRITE_CDB, 0, &block), 0);
         good(&fixture, WRITE, &block);
     }
@@ -178,8 +178,8 @@ fn reservations_hold_between_a_local_and_a_remote_nexus() {
     out(&fixture, 0, 0, (0xa, 0)).ends(0);
     stopped(&fixture, WRITE, &block);
     stopped(&fixture, READ, &[]);
-    let said = fixture.json(&["reservations"]);
-    assert_eq!(said["units"][0]["reservation"]["registrants"][0]["connected"], true, "{said}");
+    let output = fixture.json(&["reservations"]);
+    assert_eq!(output["units"][0]["reservation"]["registrants"][0]["connected"], true, "{output}");
     assert_eq!(out_remote(&mut raw, 0, 0, (0xb, 0)), 0);
     good(&fixture, WRITE, &block);
 
@@ -238,8 +238,8 @@ fn masks_attentions_and_sizes_reach_the_local_nexus() {
     apply(&fixture, &mine("0 = \"d2\""));
     // It is not taken in under the name of the first before that is asked for.
     fixture.until("the exchange is told", SOON, || {
-        let said = fixture.ashlar(&["status"]).out;
-        said.contains("a different disk answers") && said.contains("ashlar cam rescan 0")
+        let output = fixture.ashlar(&["status"]).out;
+        output.contains("a different disk answers") && output.contains("ashlar cam rescan 0")
     });
     assert_ne!(local(&fixture, READ, &[]).code, 0, "requests for the first fail");
     fixture.ok(&["cam", "rescan", "0"]);
@@ -313,8 +313,8 @@ fn a_mirror_over_a_local_disk_survives_a_restart_and_loops_are_refused() {
         fixture.start();
         // It was in use when the daemon ended: the blocks written last are compared again.
         fixture.until("the mirror is whole", SOON, || {
-            let said = fixture.ok(&["mirror", "status"]);
-            said.contains("COMPLETE") && said.contains("here (ACTIVE)")
+            let output = fixture.ok(&["mirror", "status"]);
+            output.contains("COMPLETE") && output.contains("here (ACTIVE)")
         });
         write(&fixture, fill);
         is(&fixture, fill);

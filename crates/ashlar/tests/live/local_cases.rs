@@ -37,8 +37,8 @@ fn build_fixture(name: &str, disk: &str, group: &str) -> Fixture {
         ),
     );
     fixture.start();
-    let there = || fixture.ok(&["cam", "devlist"]).contains(",here)");
-    fixture.until("the bus has its disk", SOON, there);
+    let is_present = || fixture.ok(&["cam", "devlist"]).contains(",here)");
+    fixture.until("the bus has its disk", SOON, is_present);
     fixture
 }
 
@@ -185,12 +185,12 @@ fn by_cam(fixture: &Fixture, cdb: &[u8], moves: Moves) -> (CommandOutput, String
         None if !len.is_empty() => words.extend(["-i", &len]),
         None => {}
     }
-    let said = fixture.ashlar(&words);
-    let data = match said.code {
-        0 => fixture::text(&said.json()["answer"]["data"]),
+    let output = fixture.ashlar(&words);
+    let data = match output.code {
+        0 => fixture::text(&output.json()["answer"]["data"]),
         _ => String::new(),
     };
-    (said, data)
+    (output, data)
 }
 
 fn moves_out(moves: Moves) -> Option<Vec<u8>> {
@@ -218,7 +218,7 @@ fn each_case_has_the_same_result_by_cam_and_by_iscsi() {
         let theirs = raw.scsi(cdb, read, &moves_out(*moves).unwrap_or_default()).unwrap();
         let left = blocks(&mut raw);
         zero(&mut raw);
-        let (said, data) = by_cam(&fixture, cdb, *moves);
+        let (output, data) = by_cam(&fixture, cdb, *moves);
         let left_here = blocks(&mut raw);
         let (is, what) = match *ends {
             GOOD => (theirs.status == 0, String::new()),
@@ -232,9 +232,9 @@ fn each_case_has_the_same_result_by_cam_and_by_iscsi() {
         if !is {
             wrong.push(format!("{name} by iSCSI: {:02x} {:02x?}", theirs.status, theirs.sense));
         }
-        let text = [said.err.trim(), said.out.trim()].concat();
-        let text = if said.code == 0 { "" } else { &text };
-        if (said.code == 0) != ends.is_none() || !text.contains(&what) {
+        let text = [output.err.trim(), output.out.trim()].concat();
+        let text = if output.code == 0 { "" } else { &text };
+        if (output.code == 0) != ends.is_none() || !text.contains(&what) {
             wrong.push(format!("{name} by CAM: {text:?}, wanted {what:?}"));
         }
         let came: String = theirs.data.iter().map(|b| format!("{b:02x}")).collect();
@@ -318,9 +318,9 @@ fn succeeded(fixture: &Fixture, mut program: Proc) -> bool {
         status = program.ended().unwrap();
         status.is_some()
     });
-    let said = std::fs::read_to_string(fixture.path("program")).unwrap();
-    println!("{said}");
-    status.is_some_and(|s| s.success()) && !said.contains("ailed") && !said.contains("rror")
+    let output = std::fs::read_to_string(fixture.path("program")).unwrap();
+    println!("{output}");
+    status.is_some_and(|s| s.success()) && !output.contains("ailed") && !output.contains("rror")
 }
 
 /// A command of the local nexus that may take its time.
@@ -393,8 +393,8 @@ fn timed_out_command_is_aborted_and_the_bus_keeps_working() {
     // Its time is over long before the disk answers, which ABORT TASK waits for.
     let late = late.join().unwrap();
     take(&fixture, 0);
-    let said = String::from_utf8_lossy(&late.stderr).into_owned();
-    assert!(!late.status.success() && said.contains("timed out"), "{said}");
+    let output = String::from_utf8_lossy(&late.stderr).into_owned();
+    assert!(!late.status.success() && output.contains("timed out"), "{output}");
     assert!(succeeded(&fixture, program(&fixture, &url, "read -P 6 4k 512")));
     assert_eq!(raw.must(&READ, 512), [6; 512]);
     fixture.assert_alive();
@@ -413,9 +413,9 @@ fn access_states_hold_for_the_local_nexus() {
     let mut raw = remote(&fixture);
     let rtpg = [0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 0, 255, 0, 0];
     let state = |fixture: &Fixture, raw: &mut Client| {
-        let (said, near) = by_cam(fixture, &rtpg, In(255));
+        let (output, near) = by_cam(fixture, &rtpg, In(255));
         let far: String = raw.must(&rtpg, 255).iter().map(|b| format!("{b:02x}")).collect();
-        assert_eq!(near, far, "{}", said.err);
+        assert_eq!(near, far, "{}", output.err);
         u8::from_str_radix(&near[8..10], 16).unwrap() & 0xf
     };
     assert_eq!(by_cam(&fixture, &READ, In(512)).0.code, 0);
@@ -446,8 +446,8 @@ fn cdrom_unit_of_a_target_is_a_cd_provider() {
     fixture.start();
     let listed = |fixture: &Fixture| fixture.ok(&["cam", "devlist"]).contains("(pass0,cd0)");
     fixture.until("the disc is found", SOON, || listed(&fixture));
-    let said = fixture.ok(&["cam", "readcap", "cd0"]);
-    assert_eq!(said, "Last Block: 511, Block Length: 2048 bytes\n");
+    let output = fixture.ok(&["cam", "readcap", "cd0"]);
+    assert_eq!(output, "Last Block: 511, Block Length: 2048 bytes\n");
     assert_eq!(fixture.provider("cd0").unwrap().0, "cam");
     // Another target exports a provider above it to all initiators.
     let unit = "[[unit]]\nprovider = \"cd0\"\nread_only = true\n";
@@ -468,13 +468,13 @@ fn cdrom_unit_of_a_target_is_a_cd_provider() {
     fixture.ok(&["tray", "load", "iso"]);
     fixture.until("the disc is back", SOON, || {
         fixture.ok(&["cam", "rescan"]);
-        let there = fixture.provider("cd0").is_some();
+        let is_present = fixture.provider("cd0").is_some();
         let again = || {
             let mut raw = Client::session(fixture.portal(), REMOTE, &deep)?;
             raw.scsi(&[0; 6], 0, &[])?;
             raw.scsi(&read(0), 2048, &[])
         };
-        there && again().is_ok_and(|ended| ended.data == [1; 2048])
+        is_present && again().is_ok_and(|ended| ended.data == [1; 2048])
     });
     fixture.assert_alive();
     fixture.stop();

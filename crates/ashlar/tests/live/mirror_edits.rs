@@ -61,7 +61,7 @@ fn applied(fixture: &Fixture, host: &Host, what: &str) {
 }
 
 #[track_caller]
-fn whole(fixture: &Fixture, host: &Host, what: &str, members: &[&str]) {
+fn wait_for_members(fixture: &Fixture, host: &Host, what: &str, members: &[&str]) {
     fixture.until(what, LIMIT, || complete(fixture).is_some_and(|now| now == members));
     host.wait_for_rounds(fixture, what);
 }
@@ -73,7 +73,7 @@ fn mirror_edits_cause_no_error_at_a_host() {
     let host = Host::start(&fixture, 0, 1);
     section(&fixture, &[0, 1, 2], &[0, 1, 2], "");
     applied(&fixture, &host, "one is added");
-    whole(&fixture, &host, "one is added", &["d0", "d1", "d2"]);
+    wait_for_members(&fixture, &host, "one is added", &["d0", "d1", "d2"]);
     section(&fixture, &[0, 1, 2], &[0, 1, 2], "balance = \"prefer\"\nno_failsync = true");
     applied(&fixture, &host, "settings");
     assert_eq!(
@@ -82,11 +82,11 @@ fn mirror_edits_cause_no_error_at_a_host() {
     );
     section(&fixture, &[0, 2], &[0, 2], "balance = \"prefer\"");
     applied(&fixture, &host, "one is removed with its disk");
-    whole(&fixture, &host, "one is removed with its disk", &["d0", "d2"]);
+    wait_for_members(&fixture, &host, "one is removed with its disk", &["d0", "d2"]);
     assert_eq!(fact(&fixture, "Flags"), "NONE");
     section(&fixture, &[2, 3], &[2, 3], "");
     applied(&fixture, &host, "one is replaced");
-    whole(&fixture, &host, "one is replaced", &["d2", "d3"]);
+    wait_for_members(&fixture, &host, "one is replaced", &["d2", "d3"]);
     assert_eq!(fact(&fixture, "Balance"), "load");
     host.stop();
     fixture.stop();
@@ -103,7 +103,7 @@ fn mirror_edits_cause_no_error_at_a_host() {
     fixture.image("d1.img", BYTES);
     section(&fixture, &[1, 2], &[2, 1], "");
     applied(&fixture, &host, "the one that is away is replaced");
-    whole(&fixture, &host, "the one that is away is replaced", &["d1", "d2"]);
+    wait_for_members(&fixture, &host, "the one that is away is replaced", &["d1", "d2"]);
     host.stop();
     fixture.stop();
     let held = |name: &str| std::fs::read(fixture.path(name)).unwrap()[..HELD].to_vec();

@@ -96,8 +96,8 @@ fn name_of_an_absent_disk_is_not_given_to_another() {
     two.until_there("da1");
     two.is("da1", LARGE);
     assert!(!two.lun_is_shown(), "another disk is exported");
-    let said = two.near.ashlar(&["status"]).ends(3);
-    said.prints(&["LUN 0 (da0) is not there yet", "da0 is reserved for", "on san0"]);
+    let output = two.near.ashlar(&["status"]).ends(3);
+    output.prints(&["LUN 0 (da0) is not there yet", "da0 is reserved for", "on san0"]);
     // The disk returns, and no further command is needed.
     two.far.configure(&far(&two.portal, BOTH), "");
     let file = two.far.path("ashlar.toml").display().to_string();
@@ -160,8 +160,8 @@ fn name_used_by_a_layer_is_kept_and_a_torn_record_is_reported() {
     two.near.stop();
     std::fs::write(two.near.path("units/buses.names"), "ashlarV1 of something else").unwrap();
     two.near.start();
-    let said = two.near.ashlar(&["journal"]).ends(0);
-    said.prints(&["recorded names of bus disks: cannot be read"]);
+    let output = two.near.ashlar(&["journal"]).ends(0);
+    output.prints(&["recorded names of bus disks: cannot be read"]);
     two.over();
 }
 

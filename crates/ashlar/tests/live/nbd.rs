@@ -62,13 +62,13 @@ impl Nbd {
 
     #[track_caller]
     fn does(&mut self, command: &str) {
-        self.io(command).unwrap_or_else(|said| panic!("{command}: {said}"));
+        self.io(command).unwrap_or_else(|output| panic!("{command}: {output}"));
     }
 
     #[track_caller]
     fn fails(&mut self, command: &str, how: &str) {
-        let said = self.io(command).expect_err(command);
-        assert!(said.contains(how), "{command}: {said}");
+        let output = self.io(command).expect_err(command);
+        assert!(output.contains(how), "{command}: {output}");
     }
 }
 
@@ -101,8 +101,8 @@ impl Shop {
     }
 
     fn map(&self, export: &str) -> Vec<(u64, u64, u64)> {
-        let said = tool("nbdinfo", &["--map", "--json", &self.url(export)], "");
-        let map: Value = serde_json::from_str(&said).unwrap();
+        let output = tool("nbdinfo", &["--map", "--json", &self.url(export)], "");
+        let map: Value = serde_json::from_str(&output).unwrap();
         let number = |v: &Value, key: &str| v[key].as_u64().unwrap();
         let of = |e: &Value| (number(e, "offset"), number(e, "length"), number(e, "type"));
         array(&map).iter().map(of).collect()
@@ -240,14 +240,14 @@ fn holes_are_reported_before_and_after_a_trim() {
         let rest = UNIT_BYTES - 6 * MIB;
         let wanted = [(0, 4 * MIB, 3), (4 * MIB, 2 * MIB, 0), (6 * MIB, rest, 3)];
         assert_eq!(some, wanted, "{export}");
-        let said = tool("qemu-img", &["map", "--output=json", &shop.url(export)], "");
-        let map: Value = serde_json::from_str(&said).unwrap();
+        let output = tool("qemu-img", &["map", "--output=json", &shop.url(export)], "");
+        let map: Value = serde_json::from_str(&output).unwrap();
         let data: Vec<(u64, u64)> = array(&map)
             .iter()
             .filter(|e| e["data"] == true)
             .map(|e| (e["start"].as_u64().unwrap(), e["length"].as_u64().unwrap()))
             .collect();
-        assert_eq!(data, [(4 * MIB, 2 * MIB)], "{export}: {said}");
+        assert_eq!(data, [(4 * MIB, 2 * MIB)], "{export}: {output}");
         Nbd::enter(&shop.url(export)).does("discard 4M 1M");
         let less = shop.map(export);
         let wanted = [(0, 5 * MIB, 3), (5 * MIB, MIB, 0), (6 * MIB, rest, 3)];
@@ -299,19 +299,19 @@ fn sessions_and_metrics_list_nbd_clients() {
     let mut clients = urls.map(|url| Nbd::enter(&url));
     clients.iter_mut().for_each(|nbd| nbd.does("write -P 1 0 4k"));
     clients[1].does("read -P 1 0 4k");
-    let said = shop.fixture.json(&["sessions"]);
-    let live = array(&said["sessions"]);
-    assert_eq!(live.len(), 4, "{said:#}");
+    let output = shop.fixture.json(&["sessions"]);
+    let live = array(&output["sessions"]);
+    assert_eq!(live.len(), 4, "{output:#}");
     let mut local = 0;
     for one in live {
         let (who, session) = (text(&one["session"]["initiator"]), &one["session"]);
         local += usize::from(who.starts_with("unix:uid="));
         let (unit, lun) = if who == "ip:127.0.0.1" { ("memory", 1) } else { ("file", 0) };
-        assert_eq!((&one["target"], &session["unit"]), (&json!("shop"), &json!(unit)), "{said:#}");
+        assert_eq!((&one["target"], &session["unit"]), (&json!("shop"), &json!(unit)), "{output:#}");
         assert_eq!((&session["luns"], &session["luns_total"]), (&json!([lun]), &json!(1)));
         assert_eq!((text(&session["isid"]), text(&session["auth"])), ("".into(), "none".into()));
     }
-    assert_eq!(local, 2, "{said:#}");
+    assert_eq!(local, 2, "{output:#}");
     shop.fixture.ashlar(&["sessions"]).ends(0).prints(&["1 (memory)", "0 (file)", "shop"]);
     shop.fixture.ashlar(&["list", "connections", "nbd"]).ends(0).prints(&["open", "nbd"]);
     let page = page(&shop.fixture, "/metrics");
@@ -353,21 +353,21 @@ fn control_characters_in_names_are_not_printed() {
     fixture.configure(&format!("{disks}{target}"), "");
     fixture.start();
     let program = proc::tool("nbdinfo").unwrap();
-    let asked = format!("nbd://{at}/%1b%5b31mred%0aforged");
-    assert!(!Command::new(program).args(["--size", &asked]).output().unwrap().status.success());
-    let said = |words: &[&str]| {
+    let url = format!("nbd://{at}/%1b%5b31mred%0aforged");
+    assert!(!Command::new(program).args(["--size", &url]).output().unwrap().status.success());
+    let output = |words: &[&str]| {
         let out = fixture.ok(words);
         assert!(!has_controls(&out), "{words:?}: {out:?}");
         out
     };
-    let denied = said(&["sessions", "--denied"]);
+    let denied = output(&["sessions", "--denied"]);
     assert!(denied.contains("[31mred"), "{denied}");
-    let parts = said(&["part", "show", "-l"]);
+    let parts = output(&["part", "show", "-l"]);
     assert!(parts.contains("[31mred"), "{parts}");
-    let json = said(&["part", "show", "--json"]);
+    let json = output(&["part", "show", "--json"]);
     assert!(json.contains("\\u001b[31mred"), "the label is what it is: {json}");
-    said(&["status"]);
-    said(&["journal"]);
+    output(&["status"]);
+    output(&["journal"]);
     assert!(!has_controls(&fixture.log()), "{}", fixture.log());
 }
 

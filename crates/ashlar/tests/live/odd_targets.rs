@@ -160,8 +160,8 @@ fn exchange_at_a_second_daemon(name: &str, end: fn(&mut Fixture)) {
     let ids = ["serial first", "serial second"];
     is_refused(&fixture, &mut host, (&first, &second), &ids);
     let parts = [&ids[..], &["a different disk answers", "`ashlar cam rescan 0`"]].concat();
-    for said in [fixture.ok(&["cam", "devlist"]), fixture.ok(&["journal"])] {
-        assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+    for output in [fixture.ok(&["cam", "devlist"]), fixture.ok(&["journal"])] {
+        assert!(parts.iter().all(|part| output.contains(part)), "{output}");
     }
     end(&mut other);
     other.configure(&disk("first"), "0 = \"d\"");
@@ -334,12 +334,12 @@ fn a_disk_that_grows_at_a_second_daemon_grows_for_hosts() {
 
 /// A host is notified that its disk has grown, and reads the new size.
 pub fn grows(fixture: &Fixture, host: &mut Client, bytes: u64) {
-    let mut heard = String::new();
+    let mut status = String::new();
     fixture.until("the host is told", LIMIT, || {
-        heard = read(host, 0);
-        heard != "GOOD"
+        status = read(host, 0);
+        status != "GOOD"
     });
-    assert_eq!(heard, "06/2a/09");
+    assert_eq!(status, "06/2a/09");
     let capacity = host.must(&[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], 8);
     let last = u64::from(u32::from_be_bytes(capacity[..4].try_into().unwrap()));
     assert_eq!((last + 1) * BLOCK as u64, bytes);

@@ -139,11 +139,11 @@ fn process_with_many_threads_is_one_client_with_a_fair_share() {
     fixture.image("d0.img", DISK_BYTES);
     configure(&fixture);
     fixture.start();
-    let said = fixture.ashlar(&["attach", "0"]);
-    if said.code != 0 {
+    let output = fixture.ashlar(&["attach", "0"]);
+    if output.code != 0 {
         let lacks = ["/dev/fuse", "losetup", "mount ", "/run/ashlar", "direct I/O"];
-        assert!(lacks.iter().any(|w| said.err.contains(w)), "{said}");
-        println!("nothing can be attached here: {}", said.err);
+        assert!(lacks.iter().any(|w| output.err.contains(w)), "{output}");
+        println!("nothing can be attached here: {}", output.err);
         return fixture.stop();
     }
     let attached = fixture.json(&["attach", "--list"])["attached"][0].take();

@@ -45,8 +45,8 @@ fn steps(tree: &Tree) -> Script {
 fn play(fixture: &mut Fixture, drive: &str, script: &Script) -> Conversed {
     let how = Boot { deadline: DEADLINE, core: None };
     let mut asked_for = Vec::new();
-    let conversed = scenarios::converse(From::Disk(drive), script, how, &mut |asked| {
-        match asked {
+    let conversed = scenarios::converse(From::Disk(drive), script, how, &mut |request| {
+        match request {
             "booted" => {
                 let sessions = fixture.json(&["sessions"]);
                 assert_eq!(array(&sessions["sessions"]).len(), 1, "{sessions:#}");
@@ -58,9 +58,9 @@ fn play(fixture: &mut Fixture, drive: &str, script: &Script) -> Conversed {
                 fixture.start();
                 wait_port(fixture.portal())?;
             }
-            _ => panic!("the guest asked {asked:?}"),
+            _ => panic!("the guest asked {request:?}"),
         }
-        asked_for.push(asked.to_owned());
+        asked_for.push(request.to_owned());
         Ok(GO.to_owned())
     })
     .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", fixture.log()));

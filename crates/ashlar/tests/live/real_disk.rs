@@ -165,9 +165,9 @@ pub fn check(guest: &mut Shared) {
                 fixture.configure(&disks, two);
                 fixture.ok(&["apply"]);
             }
-            _ => panic!("the guest asked {asked:?}"),
+            _ => panic!("the guest asked {request:?}"),
         }
-        asked_for.push(asked.to_owned());
+        asked_for.push(request.to_owned());
         Ok(GO.to_owned())
     })
     .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", fixture.log()));

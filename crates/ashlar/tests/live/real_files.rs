@@ -59,8 +59,8 @@ fn linux_client_restores_a_file_from_a_dump() {
         if line.contains("DO-DUMP") {
             let who = fixture.ok(&["fs", "who", "main"]);
             assert!(who.contains("glenda"), "{who}");
-            let said = fixture.json(&["fs", "dump", "main", "--wait"]);
-            let path = said["answer"]["path"].as_str().unwrap_or_default().to_owned();
+            let output = fixture.json(&["fs", "dump", "main", "--wait"]);
+            let path = output["answer"]["path"].as_str().unwrap_or_default().to_owned();
             console.send(path.trim_start_matches("/dump/"))?;
         } else if line.contains("DO-BACK") {
             fixture.ok(&["fs", "yesterday", "main", "/usr/thesis", "--date", "last", "--copy"]);

@@ -138,7 +138,7 @@ pub fn check(guest: &mut Shared) {
     let script = steps(&guest_portal(fixture.portal()), &tree);
 
     let how = Boot { deadline: DEADLINE, core: None };
-    let (mut changes, mut told) = (0, Vec::new());
+    let (mut changes, mut requests) = (0, Vec::new());
     let mut filled = [0; 2];
     let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
         let (verb, word) = asked.split_once(' ').unwrap_or((asked, ""));
@@ -173,16 +173,16 @@ pub fn check(guest: &mut Shared) {
                 }
                 assert!(geoms(&fixture, "trim").is_empty());
             }
-            _ => panic!("the guest asked {asked:?}"),
+            _ => panic!("the guest asked {request:?}"),
         }
-        told.push(asked.to_owned());
+        requests.push(request.to_owned());
         Ok(GO.to_owned())
     })
     .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", fixture.log()));
     println!("{}", conversed.run.summary());
     assert_eq!(changes, ROUNDS * CHANGES.len());
     let wanted = ["queue", "filled 1", "emptied 1", "filled 0", "hurry", "emptied 0", "unqueue"];
-    assert_eq!(told, wanted);
+    assert_eq!(requests, wanted);
     assert!(conversed.acknowledged.len() >= changes * FILES_BETWEEN);
     assert!(geoms(&fixture, "sched").is_empty() && geoms(&fixture, "nop").is_empty());
     fixture.stop();

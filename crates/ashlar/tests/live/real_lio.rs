@@ -78,8 +78,8 @@ struct Scene {
 }
 
 impl Scene {
-    fn answer(&mut self, asked: &str) {
-        match asked {
+    fn answer(&mut self, request: &str) {
+        match request {
             "first" => {
                 bus(&self.fixture, (self.portal, TARGET), "", "0 = \"da0\"");
                 self.fixture.start();
@@ -112,7 +112,7 @@ impl Scene {
                 other.ok(&["cam", "cmd", "da0", "-c", "17 0 0 0 0 0"]);
                 assert_eq!(self.write(11, 7), "GOOD");
             }
-            _ => panic!("the guest asked {asked:?}"),
+            _ => panic!("the guest asked {request:?}"),
         }
     }
 

@@ -102,8 +102,8 @@ fn fio_verifies_data_while_members_are_pulled_and_returned() {
             std::thread::sleep(Duration::from_millis(20));
         }
         let status = fio.ended().unwrap().unwrap();
-        let said = fio.output();
-        assert!(status.success() && !said.contains("verify:"), "{said}");
+        let output = fio.output();
+        assert!(status.success() && !output.contains("verify:"), "{output}");
     }
     println!("{rounds} rounds in {:?}", begun.elapsed());
     fixture.assert_alive();

@@ -128,7 +128,7 @@ pub fn check(guest: &mut Shared) {
     let mut asked_for = 0;
     let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
         asked_for += 1;
-        match asked {
+        match request {
             "appear" => LATE.iter().for_each(|name| fill(&fixture, name)),
             "vanish" => {
                 fixture.kill();
@@ -136,7 +136,7 @@ pub fn check(guest: &mut Shared) {
                 fixture.start();
             }
             "back" => move_all(&fixture, ".away", ".img"),
-            _ => panic!("the guest asked {asked:?}"),
+            _ => panic!("the guest asked {request:?}"),
         }
         Ok(GO.to_owned())
     })

@@ -124,8 +124,8 @@ fn dm_multipath_map_survives_path_losses_and_a_daemon_kill() {
     let how = Boot { deadline: DEADLINE, core: None };
     let mut wwid = String::new();
     let mut asked_for = 0;
-    let conversed = scenarios::converse(From::Kernel(&image), &script, how, &mut |asked| {
-        let words: Vec<&str> = asked.split(' ').collect();
+    let conversed = scenarios::converse(From::Kernel(&image), &script, how, &mut |request| {
+        let words: Vec<&str> = request.split(' ').collect();
         let cable = |number: &str| &cables[number.parse::<usize>().unwrap()];
         match words[..] {
             ["wwid", id] => {
@@ -138,7 +138,7 @@ fn dm_multipath_map_survives_path_losses_and_a_daemon_kill() {
             ["mend", number] => cable(number).set(Cable::Whole),
             ["kill" | "stop"] => {
                 fixture.assert_alive();
-                if asked == "kill" {
+                if request == "kill" {
                     fixture.kill()
                 } else {
                     fixture.stop()
@@ -147,7 +147,7 @@ fn dm_multipath_map_survives_path_losses_and_a_daemon_kill() {
                 fixture.start();
                 wait_port(fixture.portal())?;
             }
-            _ => panic!("the guest asked {asked:?}"),
+            _ => panic!("the guest asked {request:?}"),
         }
         asked_for += 1;
         Ok(GO.to_owned())

@@ -120,7 +120,7 @@ pub fn check(guest: &mut Shared) {
         asked_for += 1;
         let sessions = fixture.json(&["sessions"]);
         let live = array(&sessions["sessions"]);
-        match asked {
+        match request {
             "connected" => {
                 assert_eq!(live.len(), 2, "{sessions:#}");
                 let who = text(&live[0]["session"]["initiator"]);
@@ -133,7 +133,7 @@ pub fn check(guest: &mut Shared) {
                 assert!(left + (BALLAST_MIB << 20) <= filled + (1 << 20), "nothing given back");
             }
             "gone" => assert!(live.is_empty(), "{sessions:#}"),
-            _ => panic!("the guest asked {asked:?}"),
+            _ => panic!("the guest asked {request:?}"),
         }
         Ok(GO.to_owned())
     })

@@ -51,7 +51,7 @@ luns = { 0 = "protected" }
 "#;
 
 /// Output of nvme-cli about the controller and its namespaces.
-fn asked(port: u16) -> String {
+fn discovery_script(port: u16) -> String {
     format!(
         "n=/dev/nvme0n1; f=/tmp/out\n\
          nvme discover -t tcp -a {HOST} -s {port} >$f\n\
@@ -88,7 +88,7 @@ fn asked(port: u16) -> String {
 fn steps(port: u16, tree: &Tree) -> Script {
     let mut script = Script::new();
     script.files = tree.guest_files();
-    script.step("an association, and what it says of itself", asked(port));
+    script.step("an association, and what it says of itself", discovery_script(port));
     let compare = "cd /mnt/tree; sha256sum -c -s /rig/sums\n\
                    [ $(find . -type f | wc -l) = $(lines /rig/sums) ]; cd /\n";
     script.step(
@@ -162,7 +162,7 @@ pub fn check(guest: &mut Shared) {
     let (mut asked_for, mut filled) = (0, 0);
     let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
         asked_for += 1;
-        match asked {
+        match request {
             "connected" => {
                 let sessions = fixture.json(&["sessions"]);
                 let live = array(&sessions["sessions"]);
@@ -193,7 +193,7 @@ pub fn check(guest: &mut Shared) {
                 let sessions = fixture.json(&["sessions"]);
                 assert!(array(&sessions["sessions"]).is_empty(), "{sessions:#}");
             }
-            _ => panic!("the guest asked {asked:?}"),
+            _ => panic!("the guest asked {request:?}"),
         }
         Ok(GO.to_owned())
     })

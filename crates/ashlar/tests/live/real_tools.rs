@@ -93,7 +93,7 @@ pub fn check(guest: &mut Shared) {
         asked_for += 1;
         let url = fixture.url(0);
         let other = |command: &str| peer::qemu_io(&url, &[command]);
-        match asked {
+        match request {
             "compared" => {
                 let bytes = std::fs::read(&a)?;
                 assert!(bytes[16 * 512..17 * 512] == [0xff; 512], "COMPARE AND WRITE wrote else");
@@ -142,7 +142,7 @@ pub fn check(guest: &mut Shared) {
             "read" => drop(other(READ)?),
             "conflict write" => assert!(other(WRITE).is_err(), "let through"),
             "conflict read" => assert!(other(READ).is_err(), "let through"),
-            _ => panic!("the guest asked {asked:?}"),
+            _ => panic!("the guest asked {request:?}"),
         }
         Ok(GO.to_owned())
     })

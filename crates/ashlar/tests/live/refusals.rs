@@ -44,8 +44,8 @@ fn refusals_of_apply_are_reported_by_plan_doctor_and_a_start() {
     std::fs::write(fixture.path("open"), "a secret that is long enough\n").unwrap();
     let readable = std::fs::Permissions::from_mode(0o644);
     std::fs::set_permissions(fixture.path("open"), readable).unwrap();
-    let made = std::process::Command::new("mkfifo").arg(fixture.path("fifo")).status().unwrap();
-    assert!(made.success());
+    let status = std::process::Command::new("mkfifo").arg(fixture.path("fifo")).status().unwrap();
+    assert!(status.success());
     fixture.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
     let good = std::fs::read_to_string(fixture.path("ashlar.toml")).unwrap();
     fixture.start();
@@ -67,8 +67,8 @@ fn refusals_of_apply_are_reported_by_plan_doctor_and_a_start() {
     let two = format!("[[target]]\ndriver = \"nbd\"\nname = \"n\"\nlisten = [\"{portal}\"]\n");
     fixture.write("ashlar.toml", &format!("{good}\n{two}"));
     for verb in ["plan", "apply"] {
-        let said = fixture.ashlar(&[verb]).ends(2);
-        said.complains(&["listen =", "with another driver", "`ashlar schema target nbd`"]);
+        let output = fixture.ashlar(&[verb]).ends(2);
+        output.complains(&["listen =", "with another driver", "`ashlar schema target nbd`"]);
     }
     fixture.stop();
     for (target, why) in REFUSED {
@@ -96,8 +96,8 @@ fn impossible_disks_are_refused_by_plan_and_apply_alike() {
     fixture.image("d0.img", 1 << 20);
     fixture.image("empty.img", 0);
     std::fs::create_dir(fixture.path("folder")).unwrap();
-    let made = std::process::Command::new("mkfifo").arg(fixture.path("fifo")).status().unwrap();
-    assert!(made.success());
+    let status = std::process::Command::new("mkfifo").arg(fixture.path("fifo")).status().unwrap();
+    assert!(status.success());
     fixture.configure("", "");
     let good = std::fs::read_to_string(fixture.path("ashlar.toml")).unwrap();
     fixture.start();

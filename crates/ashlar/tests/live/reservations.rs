@@ -65,11 +65,11 @@ fn test_12_reservation_survives_kill_9_after_good() {
     assert_eq!(write(&mut a), 0);
     assert_eq!(read(&mut b, 0), [0, 0, 0, 1, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 1]);
     assert_eq!(read(&mut b, 1)[21], 5);
-    let said = fixture.json(&["reservations"]);
-    let of = &said["units"][0]["reservation"];
-    assert_eq!(of["kind"], "write-exclusive-registrants-only", "{said}");
-    assert_eq!(of["registrants"][0]["key"], "0x0000000000000001", "{said}");
-    assert_eq!(of["registrants"][0]["connected"], true, "{said}");
+    let output = fixture.json(&["reservations"]);
+    let of = &output["units"][0]["reservation"];
+    assert_eq!(of["kind"], "write-exclusive-registrants-only", "{output}");
+    assert_eq!(of["registrants"][0]["key"], "0x0000000000000001", "{output}");
+    assert_eq!(of["registrants"][0]["connected"], true, "{output}");
     // The reservation is released, which is saved as well.
     assert_eq!(out(&mut a, 2, 5, 1, 0).status, 0);
     fixture.kill();
@@ -100,8 +100,8 @@ fn test_12_torn_file_is_reported_and_a_failed_save_is_an_error() {
     let bytes = std::fs::read(&file).unwrap();
     std::fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
     fixture.start();
-    let said = fixture.ok(&["journal"]);
-    assert!(said.contains("the one before it is used"), "{said}");
+    let output = fixture.ok(&["journal"]);
+    assert!(output.contains("the one before it is used"), "{output}");
     let mut b = login(&fixture, "iqn.2024-01.test:b");
     assert_eq!(write(&mut b), CONFLICT, "the record before has the reservation too");
     assert_eq!(read(&mut b, 0)[15], 1, "and the key before");
@@ -110,8 +110,8 @@ fn test_12_torn_file_is_reported_and_a_failed_save_is_an_error() {
     let refused = out(&mut b, 6, 0, 0, 9);
     assert_eq!((refused.status, refused.sense[2], refused.sense[12]), (2, 4, 0x44));
     assert_eq!(read(&mut b, 0).len(), 16);
-    let said = fixture.ok(&["journal"]);
-    assert!(said.contains("could not be saved"), "{said}");
+    let output = fixture.ok(&["journal"]);
+    assert!(output.contains("could not be saved"), "{output}");
     fixture.stop();
 }
 
@@ -154,13 +154,13 @@ fn loaded_disc_and_port_state_survive_kill_9() {
     assert_eq!(first_byte(&mut again(&mut fixture)), None);
     fixture.ok(&["tray", "load", "d0"]);
     assert_eq!(first_byte(&mut again(&mut fixture)), Some(b'1'));
-    let said = fixture.ok(&["journal"]);
-    assert!(said.contains("d1 loaded, as set by hand"), "{said}");
+    let output = fixture.ok(&["journal"]);
+    assert!(output.contains("d1 loaded, as set by hand"), "{output}");
     // A disc that is not there is no reason to show the other one.
     fixture.configure(&format!("{d0}{DRIVE}"), "0 = \"d0\"");
     assert_eq!(first_byte(&mut again(&mut fixture)), None);
-    let said = fixture.ok(&["journal"]);
-    assert!(said.contains("d1, loaded by hand, is missing"), "{said}");
+    let output = fixture.ok(&["journal"]);
+    assert!(output.contains("d1, loaded by hand, is missing"), "{output}");
     fixture.ok(&["tray", "load", "d0", "d0"]);
     assert_eq!(first_byte(&mut again(&mut fixture)), Some(b'0'));
     // The state of a port group, until the configuration changes it.
@@ -199,12 +199,12 @@ fn damaged_port_identifiers_stop_only_targets_without_port_id() {
     fixture.start();
     fixture.kill();
     let file = fixture.path("units/target-ports.ports");
-    let whole = std::fs::read(&file).unwrap();
+    let contents = std::fs::read(&file).unwrap();
     // The newest file is torn: the one before it is used, or the rest of it.
-    std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    std::fs::write(&file, &contents[..contents.len() / 2]).unwrap();
     fixture.start();
-    let said = fixture.ok(&["journal"]);
-    assert!(said.contains("the one before it is used"), "{said}");
+    let output = fixture.ok(&["journal"]);
+    assert!(output.contains("the one before it is used"), "{output}");
     fixture.kill();
     // Both are torn: a target with a configured identifier is there, the other one reports the next
     // step.
@@ -217,9 +217,9 @@ fn damaged_port_identifiers_stop_only_targets_without_port_id() {
     assert!(login(IQN).is_err());
 
     assert_eq!(first_byte(&mut login(OTHER).unwrap()), Some(0));
-    let said = fixture.ok(&["journal"]);
+    let output = fixture.ok(&["journal"]);
     for words in ["target-ports.ports", "port_id", ".old", IQN] {
-        assert!(said.contains(words), "no {words}: {said}");
+        assert!(output.contains(words), "no {words}: {output}");
     }
     // The way out that the message names.
     for name in ["units/target-ports.ports", "units/target-ports.ports.old"] {
@@ -262,8 +262,8 @@ fn read_only_initiator_cannot_change_mode_pages_or_reserve() {
         (list[7], list[15]) = (key, new);
         host.scsi(&[0x5f, action, 0x01, 0, 0, 0, 0, 0, 24, 0], 0, &list).unwrap().status
     };
-    let said = select(&mut reader);
-    assert_eq!((said.status, &said.sense[12..14]), (2, &[0x27, 0][..]), "WRITE PROTECTED");
+    let output = select(&mut reader);
+    assert_eq!((output.status, &output.sense[12..14]), (2, &[0x27, 0][..]), "WRITE PROTECTED");
     assert_eq!(reader.scsi(&[0x16, 0, 0, 0, 0, 0], 0, &[]).unwrap().status, 0x18, "RESERVE");
     assert_eq!(out(&mut reader, 0, 0, 7), 0, "it may register");
     assert_eq!(out(&mut reader, 1, 7, 0), 0x18, "and not reserve");

@@ -162,9 +162,9 @@ fn restarts_under_load_cause_no_client_error() {
         fixture.start();
         for (name, load) in &mut loads {
             let log = fixture.path(&format!("{name}.log"));
-            let said = fs::read_to_string(&log).unwrap();
-            assert!(load.ended().unwrap().is_none(), "stop {stop}: {name} ended:\n{said}");
-            assert!(!said.contains("rror"), "stop {stop}: {name}:\n{said}");
+            let output = fs::read_to_string(&log).unwrap();
+            assert!(load.ended().unwrap().is_none(), "stop {stop}: {name} ended:\n{output}");
+            assert!(!output.contains("rror"), "stop {stop}: {name}:\n{output}");
         }
     }
     for (_, mut load) in loads {

@@ -8,9 +8,9 @@ fn hosts_that_share_an_initiator_name_are_reported() {
     let mut fixture = Fixture::alone("rivals");
     fixture.image("d0.img", 1 << 20);
     fixture.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
-    let there = std::net::SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, fixture.portal().port()));
+    let address = std::net::SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, fixture.portal().port()));
     let config = std::fs::read_to_string(fixture.path("ashlar.toml")).unwrap();
-    let listen = format!("listen = [\"{there}\", ");
+    let listen = format!("listen = [\"{address}\", ");
     fixture.write("ashlar.toml", &config.replace("listen = [", &listen));
     fixture.start();
     let name = "iqn.2026-11.test:clone";
@@ -20,7 +20,7 @@ fn hosts_that_share_an_initiator_name_are_reported() {
         if round < 2 {
             fixture.ashlar(&["status"]).ends(0);
         }
-        sessions.push(Client::session(there, name, IQN).unwrap());
+        sessions.push(Client::session(address, name, IQN).unwrap());
     }
     let status = fixture.ashlar(&["status"]).ends(3);
     status.prints(&[name, "127.0.0.1", "::1", "InitiatorName", "times"]);

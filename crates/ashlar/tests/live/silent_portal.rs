@@ -28,7 +28,7 @@ fn silent() -> String {
     at.to_string()
 }
 
-fn asked(fixture: &Fixture, words: &[&str]) -> Proc {
+fn start_command(fixture: &Fixture, words: &[&str]) -> Proc {
     let log = fixture.path(&format!("{}-{}.log", words[1], words.len()));
     Proc::start("ashlar", &mut fixture.command(words), &log).unwrap()
 }
@@ -48,12 +48,12 @@ fn other_commands_do_not_wait_for_a_bus_that_is_attaching() {
     let target = "target=iqn.2026-11.test.ashlar:mute";
     let own = "initiator=iqn.2026-11.test.ashlar:front";
     let attach = ["cam", "attach", "mute0", "kind=iscsi", &portals, target, own];
-    let mut waits = asked(&fixture, &attach);
+    let mut waits = start_command(&fixture, &attach);
     fixture.until("the bus is there", LIMIT, || has_bus(&fixture));
     fixture.ashlar(&["status"]).ends(3).prints(&["bus mute0 (failed)"]);
     fixture.ok(&["list"]);
     fixture.ok(&["cam", "attach", "mps0", "disks=1", "size=1MiB"]);
-    let mut looks = asked(&fixture, &["cam", "rescan"]);
+    let mut looks = start_command(&fixture, &["cam", "rescan"]);
     fixture.ok(&["cam", "inquiry", "da0"]);
     assert!(waits.ended().unwrap().is_none(), "it did not wait: {}", waits.output());
     fixture.ok(&["cam", "detach", "mute0"]);
@@ -96,9 +96,9 @@ fn start_continues_without_a_silent_portal_and_reports_it() {
     }
     let why = troubles(&fixture, "mute0");
     assert!(why.len() == 1 && why[0].contains(LATE), "{why:?}");
-    let said = fixture.ashlar(&["status"]);
-    assert!(said.code == 3 && said.out.contains("bus mute0 (failed)"), "{said}");
-    assert!(said.out.contains("`ashlar cam discover 127.0.0.1:"), "{said}");
+    let output = fixture.ashlar(&["status"]);
+    assert!(output.code == 3 && output.out.contains("bus mute0 (failed)"), "{output}");
+    assert!(output.out.contains("`ashlar cam discover 127.0.0.1:"), "{output}");
     let doctor = fixture.ashlar(&["doctor"]);
     assert!(doctor.out.contains("mute0: ") && doctor.out.contains("cam rescan 0"), "{doctor}");
     fixture.ok(&["cam", "detach", "mute0"]);
@@ -128,22 +128,22 @@ fn lun_on_a_late_portal_does_not_delay_other_luns() {
     front.configure(&below, "0 = \"d0\", 1 = \"n\"");
     front.start();
     // Present providers are served; missing ones are reported.
-    let shown = || tool("iscsi-ls", &["-s", &format!("iscsi://{}", front.portal())], "");
-    let luns = shown();
+    let list = || tool("iscsi-ls", &["-s", &format!("iscsi://{}", front.portal())], "");
+    let luns = list();
     assert!(luns.contains("Lun:0 ") && !luns.contains("Lun:1 "), "{luns}");
-    let said = front.ashlar(&["status"]).ends(3);
-    let said = said.prints(&["LUN 1 (n) is not there yet", "nop n", "bus late0 (failed)"]);
-    assert!(!said.out.contains("left out"), "{said}");
+    let output = front.ashlar(&["status"]).ends(3);
+    let output = output.prints(&["LUN 1 (n) is not there yet", "nop n", "bus late0 (failed)"]);
+    assert!(!output.out.contains("left out"), "{output}");
     front.ashlar(&["list", "luns"]).ends(0).prints(&["awaited: there is no n yet"]);
     // Meanwhile other parts can be changed; an unknown name is still an error.
     let luns = "0 = \"d0\", 1 = \"n\", 2 = \"d1\"";
     front.configure(&below.replace(layer, ""), luns);
     let file = front.path("ashlar.toml").display().to_string();
     front.ashlar(&["apply", &file]).ends(0);
-    assert!(shown().contains("Lun:2 "), "{}", shown());
+    assert!(list().contains("Lun:2 "), "{}", list());
     front.configure(&below.replace(layer, ""), &luns.replace("2 = \"d1\"", "2 = \"d9\""));
     front.ashlar(&["apply", &file]).complains(&["d9", "no such provider"]);
-    assert!(shown().contains("Lun:2 "), "{}", shown());
+    assert!(list().contains("Lun:2 "), "{}", list());
     front.ashlar(&["list", "luns"]).ends(0).prints(&["awaited: there is no n yet"]);
     front.stop();
     // With the layer again: it and its LUN appear by themselves, and initiators are notified.
@@ -169,7 +169,7 @@ fn disks_of_a_late_portal_appear_without_a_command() {
     let portal = format!("127.0.0.1:{port}");
     front.configure(&bus("late0", &portal, LATE), "");
     front.start();
-    front.until("it is said why", LIMIT, || !troubles(&front, "late0").is_empty());
+    front.until("the reason is reported", LIMIT, || !troubles(&front, "late0").is_empty());
     assert!(front.provider("da0").is_none());
     let mut back = front.sibling("late", &late_target(&portal));
     front.until("its disk is there", LIMIT, || front.provider("da0").is_some());

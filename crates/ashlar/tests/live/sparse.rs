@@ -29,8 +29,8 @@ fn rebuilt_member_is_as_sparse_as_its_source() {
     fixture.configure(&disks, "");
     fixture.start();
     fixture.ok(&["mirror", "label", "m", "d0"]);
-    let said = fixture.json(&["raid", "label", "Intel", "five", "RAID5", "d2", "d3", "d4"]);
-    let five = text(&said["answer"]["provider"]);
+    let output = fixture.json(&["raid", "label", "Intel", "five", "RAID5", "d2", "d3", "d4"]);
+    let five = text(&output["answer"]["provider"]);
     let lun = format!("0 = \"mirror/m\", 1 = \"{five}\"");
     fixture.configure(&disks, &lun);
     fixture.ok(&["apply"]);

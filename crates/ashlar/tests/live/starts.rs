@@ -20,9 +20,9 @@ fn sense(ended: &Ended) -> Option<(u8, u8, u8)> {
 /// TEST UNIT READY, after the pending unit attentions of the host.
 fn ready(host: &mut Client) -> Option<(u8, u8, u8)> {
     loop {
-        let said = sense(&host.scsi(&[0; 6], 0, &[]).unwrap());
-        if !matches!(said, Some((6, ..))) {
-            return said;
+        let output = sense(&host.scsi(&[0; 6], 0, &[]).unwrap());
+        if !matches!(output, Some((6, ..))) {
+            return output;
         }
     }
 }
@@ -113,15 +113,15 @@ fn target_with_a_taken_port_is_created_when_the_port_is_free() {
     fixture.until("its group is there", LIMIT, || {
         rig::proc::tool("nbdinfo").is_ok_and(|program| {
             let size = std::process::Command::new(program).args(["--size", &uri("d0")]).output();
-            size.is_ok_and(|said| said.status.success())
+            size.is_ok_and(|output| output.status.success())
         })
     });
     assert_eq!(tool("nbdinfo", &["--size", &uri("d0")], "").trim(), BYTES.to_string());
     let program = rig::proc::tool("nbdinfo").unwrap();
     let away = std::process::Command::new(program).args(["--size", &uri("1")]).output().unwrap();
-    let said = String::from_utf8_lossy(&away.stderr).into_owned();
+    let output = String::from_utf8_lossy(&away.stderr).into_owned();
     // ERR_SHUTDOWN, which clients that try again take for "later"; ERR_UNKNOWN would be for good.
-    assert!(!away.status.success() && said.contains("shutting down"), "{said}");
+    assert!(!away.status.success() && output.contains("shutting down"), "{output}");
 }
 
 #[test]

@@ -115,9 +115,9 @@ fn trim_queue_is_inserted_and_removed_under_a_unit_in_use() {
     assert_eq!(bytes(&file), full, "acknowledged, and not sent");
     fixture.ok(&["trim", "configure", "d0.trim", "--share", "100"]);
     fixture.ashlar(&["trim", "list", "d0.trim"]).ends(0).prints(&["share: 100 %", "mode: queues"]);
-    let told = fixture.ashlar(&["trim", "now", "d0.trim", "--wait", "--progress", "json"]).ends(0);
-    let lines = told.err.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
-    assert!(lines.map(|l| l["progress"].clone()).all(|p| p["what"] == "trim d0.trim"), "{told}");
+    let output = fixture.ashlar(&["trim", "now", "d0.trim", "--wait", "--progress", "json"]).ends(0);
+    let lines = output.err.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
+    assert!(lines.map(|l| l["progress"].clone()).all(|p| p["what"] == "trim d0.trim"), "{output}");
     fixture.ashlar(&["trim", "now", "d0.trim", "--end"]).ends(0).prints(&["no full trim"]);
     let gone = u64::from((PIECES - 4) * PIECE) * 512;
     fixture.until("the file gives its blocks back", Duration::from_secs(30), || {
@@ -186,14 +186,14 @@ fn ctrl_c_ends_the_wait_and_prints_the_command_to_end_the_trim() {
     let delay = ["geom", "nop", "configure", "name=slow", "delete_delay_percent=100"];
     fixture.ok(&[&delay[..], &["delay_ms=5000"]].concat());
     unmap(&mut raw);
-    let said = fixture.path("said");
+    let output = fixture.path("said");
     let words = ["trim", "now", "q", "--wait", "--progress", "json"];
-    let mut waits = Proc::start("ashlar trim now", &mut fixture.command(&words), &said).unwrap();
+    let mut waits = Proc::start("ashlar trim now", &mut fixture.command(&words), &output).unwrap();
     let line = |text: &str| -> Option<Value> {
         let lines = text.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
         lines.map(|l| l["progress"].clone()).find(|p| p["what"] == "trim q")
     };
-    let text = || std::fs::read_to_string(&said).unwrap();
+    let text = || std::fs::read_to_string(&output).unwrap();
     fixture.until("it says how far it is", LIMIT, || line(&text()).is_some());
     let line = line(&text()).unwrap();
     assert_eq!(line["goes_on"], "ashlar trim now q --end");

@@ -116,8 +116,8 @@ impl Shop {
         let mut shop = Shop { front, back, wire, relay, deadline_s };
         shop.configure("");
         shop.front.start();
-        let there = || ["da0", "ada0"].iter().all(|n| shop.front.provider(n).is_some());
-        shop.front.until("both disks", LIMIT, there);
+        let is_present = || ["da0", "ada0"].iter().all(|n| shop.front.provider(n).is_some());
+        shop.front.until("both disks", LIMIT, is_present);
         shop
     }
 }
@@ -134,8 +134,8 @@ fn deletes_over_iscsi_and_aoe_free_blocks_of_the_file() {
     for (lun, disk) in [(0, "da0"), (1, "ada0")] {
         let url = shop.front.url(lun);
         let run = |words: &[&str]| {
-            let said = qemu_io(&url, words);
-            said.unwrap_or_else(|e| panic!("{disk}: {e:#}\n{}", shop.front.log()));
+            let output = qemu_io(&url, words);
+            output.unwrap_or_else(|e| panic!("{disk}: {e:#}\n{}", shop.front.log()));
         };
         run(&["write -P 7 4M 16M", "flush"]);
         let full = held();
@@ -183,8 +183,8 @@ fn multipath_over_iscsi_and_aoe_survives_the_loss_of_either() {
         shop.front.until("AoE is back", LIMIT, || shop.is_whole() && !is_ill("aoe0"));
     }
     let journal = shop.front.ok(&["journal"]);
-    for said in [" at 127.0.0.1:", "e7.0 does not answer by ", "no longer true: e7.0 "] {
-        assert!(journal.contains(said), "{said}: {journal}");
+    for output in [" at 127.0.0.1:", "e7.0 does not answer by ", "no longer true: e7.0 "] {
+        assert!(journal.contains(output), "{output}: {journal}");
     }
     load.ends_well();
     shop.fill(2);
@@ -199,20 +199,20 @@ fn masks_reservations_and_growth_of_an_aoe_target_take_effect() {
     let image = shop.front.path("d0.img");
     let place = format!("/sys/class/net/{}/address", shop.wire.near);
     let ours = fs::read_to_string(place).unwrap().trim().to_owned();
-    let said = |shop: &Shop, words: &[&str]| shop.front.ok(&[&["cam"], words].concat());
+    let output = |shop: &Shop, words: &[&str]| shop.front.ok(&[&["cam"], words].concat());
     let refused = |shop: &Shop, words: &[&str], why: &[&str]| {
         shop.front.ashlar(&[&["cam"], words].concat()).complains(why);
     };
 
-    said(&shop, &["aoemask", "ada0", &ours, STRANGER, "--add"]);
-    assert_eq!(said(&shop, &["aoemask", "ada0", STRANGER, "--delete"]), format!("{ours}\n"));
+    output(&shop, &["aoemask", "ada0", &ours, STRANGER, "--add"]);
+    assert_eq!(output(&shop, &["aoemask", "ada0", STRANGER, "--delete"]), format!("{ours}\n"));
     refused(&shop, &["aoemask", "ada0", STRANGER], &["--add or --delete"]);
     let all = "ada0: all machines may reach it\n";
-    assert_eq!(said(&shop, &["aoemask", "ada0", &ours, "--delete"]), all);
+    assert_eq!(output(&shop, &["aoemask", "ada0", &ours, "--delete"]), all);
     refused(&shop, &["aoemask", "da0"], &["not a disk of an AoE bus"]);
 
-    said(&shop, &["aoeconfig", "ada0", "--set", "host7"]);
-    said(&shop, &["aoereserve", "ada0", STRANGER, "--set"]);
+    output(&shop, &["aoeconfig", "ada0", "--set", "host7"]);
+    output(&shop, &["aoereserve", "ada0", STRANGER, "--set"]);
     refused(&shop, &["aoereserve", "ada0", "--set"], &["reserved for", STRANGER]);
     let read = ["cam", "cmd", "ada0", "-a", "24 0 0 0 0 40 0 0 0 0 1 0", "-i", "512"];
     assert!(shop.front.ashlar(&read).code != 0, "it is the stranger's");
@@ -222,15 +222,15 @@ fn masks_reservations_and_growth_of_an_aoe_target_take_effect() {
     shop.front.until("it answers again", LIMIT, || {
         shop.front.ashlar(&["cam", "aoeconfig", "ada0"]).out == "host7\n"
     });
-    assert_eq!(said(&shop, &["aoereserve", "ada0"]), format!("{STRANGER}\n"));
-    said(&shop, &["aoereserve", "ada0", "--release", "--force"]);
+    assert_eq!(output(&shop, &["aoereserve", "ada0"]), format!("{STRANGER}\n"));
+    output(&shop, &["aoereserve", "ada0", "--release", "--force"]);
     shop.front.until("it is free", LIMIT, || shop.front.ashlar(&read).code == 0);
 
     // No command rescans it: the initiator detects the new size by itself.
     fs::File::options().write(true).open(&image).unwrap().set_len(2 * BYTES).unwrap();
     shop.back.ok(&["geom", "disk", "resize", "name=d0"]);
     let last = format!("Last Block: {}, Block Length: 512 bytes\n", 2 * BYTES / 512 - 1);
-    shop.front.until("it has grown", LIMIT, || said(&shop, &["readcap", "ada0"]) == last);
+    shop.front.until("it has grown", LIMIT, || output(&shop, &["readcap", "ada0"]) == last);
     let bytes = (2 * BYTES).to_string();
     let grown = || shop.front.ok(&["cam", "list"]).contains(&bytes);
     shop.front.until("so has its provider", LIMIT, grown);

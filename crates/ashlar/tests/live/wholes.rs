@@ -18,8 +18,8 @@ fn config(fixture: &Fixture, class: &str, members: [&str; 2], more: &str) {
 /// qemu-io on LUN 0.
 fn io(fixture: &Fixture, command: &str) {
     let mut qemu = std::process::Command::new(rig::proc::tool("qemu-io").unwrap());
-    let said = rig::proc::run(qemu.args(["-f", "raw", "-c", command, &fixture.url(0)])).unwrap();
-    assert!(!said.contains("failed"), "{command}: {said}");
+    let output = rig::proc::run(qemu.args(["-f", "raw", "-c", command, &fixture.url(0)])).unwrap();
+    assert!(!output.contains("failed"), "{command}: {output}");
 }
 
 #[test]

@@ -72,8 +72,8 @@ impl Loop {
     /// None where the kernel has none, or only root may.
     fn over(image: &PathBuf) -> Option<Loop> {
         let mut setup = std::process::Command::new(proc::tool("losetup").ok()?);
-        let made = proc::run(setup.args(["-f", "--show"]).arg(image)).ok()?;
-        Some(Loop(made.trim().to_owned()))
+        let output = proc::run(setup.args(["-f", "--show"]).arg(image)).ok()?;
+        Some(Loop(output.trim().to_owned()))
     }
 }
 
@@ -87,7 +87,7 @@ impl Drop for Loop {
 
 /// Makes the disks, starts the daemon and labels everything.
 pub fn build(fixture: &mut Fixture) -> Arrays {
-    let mut made = Arrays { all: Vec::new(), units: Vec::new(), loops: Vec::new() };
+    let mut arrays = Arrays { all: Vec::new(), units: Vec::new(), loops: Vec::new() };
     for disk in ["c0", "c1", SHARED] {
         fixture.image(disk, DISK_BYTES);
     }
@@ -96,14 +96,14 @@ pub fn build(fixture: &mut Fixture) -> Arrays {
         fixture.image(disk, bytes_of(disk));
     }
     let paths = [(); 2].map(|()| Loop::over(&fixture.path(SHARED)));
-    made.loops = paths.into_iter().flatten().collect();
-    if made.loops.len() < 2 {
+    arrays.loops = paths.into_iter().flatten().collect();
+    if arrays.loops.len() < 2 {
         println!("no two loop devices can be had here: multipath is left out");
-        made.loops.clear();
+        arrays.loops.clear();
     }
-    let here = |a: &&Array| a.class != Class::Multipath || !made.loops.is_empty();
-    made.all = ARRAYS.iter().filter(here).collect();
-    made.configure(fixture, None);
+    let is_available = |a: &&Array| a.class != Class::Multipath || !arrays.loops.is_empty();
+    arrays.all = ARRAYS.iter().filter(is_available).collect();
+    arrays.configure(fixture, None);
     fixture.start_whole();
     fixture.ok(&["mirror", "label", "--bitmap", "m", "m0", "m1", "m2"]);
     fixture.ok(&["mirror", "label", "-b", "round-robin", "sa", "s0", "s1"]);
@@ -117,13 +117,13 @@ pub fn build(fixture: &mut Fixture) -> Arrays {
     let six = label(&["DDF", "six", "RAID6", "q0", "q1", "q2", "q3"]);
     fixture.ok(&["concat", "label", "c", "c0", "c1"]);
     let [m, st, c] = ["mirror/m", "stripe/st", "concat/c"].map(str::to_owned);
-    made.units = vec![m, st, five, six, c];
-    if !made.loops.is_empty() {
+    arrays.units = vec![m, st, five, six, c];
+    if !arrays.loops.is_empty() {
         fixture.ok(&["multipath", "label", "-A", "mp", "p0", "p1"]);
-        made.units.push("multipath/mp".into());
+        arrays.units.push("multipath/mp".into());
     }
-    made.apply(fixture, None);
-    made
+    arrays.apply(fixture, None);
+    arrays
 }
 
 /// Bytes of a disk.
@@ -204,12 +204,12 @@ impl Array {
             return;
         }
         fixture.ok(&["mirror", "verify", self.on]);
-        let mut said = String::new();
+        let mut output = String::new();
         fixture.until(&format!("{} is verified", self.on), VERIFY_LIMIT, || {
-            said = fixture.ok(&["mirror", "list", self.on]);
-            said.contains("Verify: done")
+            output = fixture.ok(&["mirror", "list", self.on]);
+            output.contains("Verify: done")
         });
-        assert!(said.contains("done; 0 sectors differ, 0 cannot be read"), "{said}");
+        assert!(output.contains("done; 0 sectors differ, 0 cannot be read"), "{output}");
     }
 }
 

@@ -80,8 +80,8 @@ fn filled(fixture: &Fixture, units: u32, work: Work) {
 
 impl Load {
     /// Starts all users.
-    pub fn start(fixture: &Fixture, made: &Arrays) -> Load {
-        let units = made.units.len() as u32;
+    pub fn start(fixture: &Fixture, arrays: &Arrays) -> Load {
+        let units = arrays.units.len() as u32;
         filled(fixture, units, Work::Fill);
         let mut load = Load {
             specs: specs(fixture, units),
@@ -133,9 +133,9 @@ impl Load {
             if before.iter().zip(&now).all(|(b, n)| n > b) {
                 return;
             }
-            let said = || ["mirror", "raid"].map(|class| fixture.ok(&[class, "list"])).concat();
+            let output = || ["mirror", "raid"].map(|class| fixture.ok(&[class, "list"])).concat();
             let late = start.elapsed() > MOVES_LIMIT;
-            assert!(!late, "somebody stands still: {before:?}, {now:?}\n{}{}", said(), fixture.log());
+            assert!(!late, "somebody stands still: {before:?}, {now:?}\n{}{}", output(), fixture.log());
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -55,7 +55,7 @@ impl Array {
 
 /// Takes a member away.
 #[track_caller]
-pub fn pull(fixture: &Fixture, made: &Arrays, array: &Array, member: &str, how: Pull) {
+pub fn pull(fixture: &Fixture, arrays: &Arrays, array: &Array, member: &str, how: Pull) {
     let class = array.class.name();
     let fails = |words: &[&str]| {
         let (name, on) = (format!("name={}", failing_layer(member)), format!("provider={member}"));
@@ -70,7 +70,7 @@ pub fn pull(fixture: &Fixture, made: &Arrays, array: &Array, member: &str, how: 
         Pull::Verb => drop(fixture.ok(&[class, verb, array.on, member])),
         Pull::Removed => {
             fixture.ok(&[class, "remove", array.on, member]);
-            made.apply(fixture, Some(member));
+            arrays.apply(fixture, Some(member));
         }
         Pull::FailsWrites => fails(&[writes]),
         Pull::FailsReads => fails(&[reads]),
@@ -94,7 +94,7 @@ fn file(fixture: &Fixture, member: &str) -> File {
 
 /// Returns a member.
 #[track_caller]
-pub fn give_back(fixture: &Fixture, made: &Arrays, array: &Array, member: &str, how: Pull) {
+pub fn give_back(fixture: &Fixture, arrays: &Arrays, array: &Array, member: &str, how: Pull) {
     let class = array.class.name();
     match (how, array.class) {
         (Pull::Verb, Class::Mirror) => drop(fixture.ok(&[class, "activate", array.on, member])),
@@ -106,7 +106,7 @@ pub fn give_back(fixture: &Fixture, made: &Arrays, array: &Array, member: &str, 
             fixture.ok(&[class, "rotate", array.on]);
         }
         (Pull::Removed, of) => {
-            made.apply(fixture, None);
+            arrays.apply(fixture, None);
             let words: &[&str] = match of {
                 Class::Multipath => &["add"],
                 _ => &["insert", "--yes-destroy", member],
@@ -135,10 +135,10 @@ pub fn give_back(fixture: &Fixture, made: &Arrays, array: &Array, member: &str, 
             });
         }
         (Pull::Replaced, _) => {
-            made.apply(fixture, Some(member));
+            arrays.apply(fixture, Some(member));
             std::fs::remove_file(fixture.path(member)).unwrap();
             fixture.image(member, bytes_of(member));
-            made.apply(fixture, None);
+            arrays.apply(fixture, None);
             if array.class == Class::Mirror {
                 fixture.ok(&[class, "forget", array.on]);
             }

@@ -78,8 +78,8 @@ fn bounds(bus: &BusConfig) -> Value {
         ("retries", bus.retries.map(u32::from)),
         ("request_deadline_s", bus.request_deadline_s),
     ];
-    let said = numbers.into_iter().filter_map(|(key, n)| Some((key.to_owned(), n?.into())));
-    Value::Object(said.collect())
+    let fields = numbers.into_iter().filter_map(|(key, n)| Some((key.to_owned(), n?.into())));
+    Value::Object(fields.collect())
 }
 
 /// Has a running bus go on by other bounds and terms.
@@ -232,12 +232,12 @@ pub fn note_troubles(control_loop: &mut ControlLoop) {
 pub fn note_changes(control_loop: &ControlLoop, before: &NotedTroubles, now: &NotedTroubles) {
     let none = BTreeMap::new();
     for (about, whys) in now {
-        let said = before.get(about).unwrap_or(&none);
-        for (why, (severity, action)) in whys.iter().filter(|(why, _)| !said.contains_key(*why)) {
+        let reported = before.get(about).unwrap_or(&none);
+        for (why, (severity, action)) in whys.iter().filter(|(why, _)| !reported.contains_key(*why)) {
             let level = if *severity == Severity::Good { Level::Info } else { Level::Warn };
             control_loop.note(level, about, format!("{why}. {action}"));
         }
-        for why in said.keys().filter(|why| !whys.contains_key(*why)) {
+        for why in reported.keys().filter(|why| !whys.contains_key(*why)) {
             control_loop.note(Level::Info, about, format!("no longer true: {why}"));
         }
     }
@@ -274,9 +274,9 @@ mod tests {
         };
         assert_eq!(of(""), json!({}));
         let keys = "timeout_s = 7\nretries = 0\nrequest_deadline_s = 20\n";
-        let said = json!({ "timeout_s": 7, "retries": 0, "request_deadline_s": 20 });
-        assert_eq!(of(keys), said);
-        let read: cam::Bounds = serde_json::from_value(said).expect("as the bus reads it");
+        let bounds = json!({ "timeout_s": 7, "retries": 0, "request_deadline_s": 20 });
+        assert_eq!(of(keys), bounds);
+        let read: cam::Bounds = serde_json::from_value(bounds).expect("as the bus reads it");
         let own = cam::Bounds { timeout_s: Some(7), retries: 0, request_deadline_s: 20 };
         assert_eq!(read, own);
         let usual: cam::Bounds = serde_json::from_value(of("")).expect("as the bus reads it");

@@ -29,9 +29,9 @@ pub fn class_verbs() -> Vec<ClassVerbs> {
 }
 
 /// The facts about this machine that file servers need.
-pub(crate) fn site(made: Arc<dyn VolumeHistory>) -> Site {
+pub(crate) fn site(volumes: Arc<dyn VolumeHistory>) -> Site {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    Site { clock: wall_ns, machine: name.trim().to_owned(), history: made }
+    Site { clock: wall_ns, machine: name.trim().to_owned(), history: volumes }
 }
 
 fn wall_ns() -> u64 {
@@ -68,9 +68,9 @@ fn may_become(from: &GeomConfig, to: &GeomConfig) -> bool {
 /// The settings that a section gives its geom.
 fn settings(geom: &GeomConfig) -> Map<String, Value> {
     let params = Value::Object(geom.params.clone());
-    let said = class_named(&geom.class).map(|class| class.settings(&params));
+    let parsed = class_named(&geom.class).map(|class| class.settings(&params));
     // A section that the class refuses is reported by `check_geom`.
-    said.and_then(Result::ok).unwrap_or_default()
+    parsed.and_then(Result::ok).unwrap_or_default()
 }
 
 /// Why a daemon that runs nothing could not make buses, disks and geoms.

@@ -172,8 +172,8 @@ impl ControlLoop {
             }
             Change::MayGrow(disk, bytes, to) => drop(to.send(self.may_grow(&disk, bytes))),
             Change::OpenMedia(to) => drop(to.send(self.open_media())),
-            Change::CheckModify(change, ahead, to) => {
-                drop(to.send(self.check_modify(&change.0, &change.1, &ahead)));
+            Change::CheckModify(change, prior, to) => {
+                drop(to.send(self.check_modify(&change.0, &change.1, &prior)));
             }
             Change::Adopt(geoms, to) => {
                 self.adopt_geoms(&geoms);
@@ -274,24 +274,24 @@ impl ControlLoop {
         };
         self.exports.drop_former(&self.control.topology, removed);
         self.clean_closed();
-        let mut shown = self.published.lock();
+        let mut published = self.published.lock();
         // A lost object is still in the configuration, and is made anew.
         match action {
-            Action::CreateBus { bus } => shown.config.bus.retain(|b| b.name != bus.name),
-            Action::CreateDisk { disk } => shown.config.disk.retain(|d| d.name != disk.name),
-            Action::CreateGeom { geom } => shown.config.geom.retain(|g| g.name != geom.name),
+            Action::CreateBus { bus } => published.config.bus.retain(|b| b.name != bus.name),
+            Action::CreateDisk { disk } => published.config.disk.retain(|d| d.name != disk.name),
+            Action::CreateGeom { geom } => published.config.geom.retain(|g| g.name != geom.name),
             Action::CreateTarget { target } => {
-                shown.config.target.retain(|t| t.name != target.name);
+                published.config.target.retain(|t| t.name != target.name);
             }
             Action::CreateAccess { access } => {
-                shown.config.access.retain(|a| !a.same_group(access));
+                published.config.access.retain(|a| !a.same_group(access));
             }
             _ => {}
         }
-        action.apply_to(&mut shown.config);
-        shown.portals = self.exports.portals();
-        shown.refused = self.exports.refused_luns();
-        drop(shown);
+        action.apply_to(&mut published.config);
+        published.portals = self.exports.portals();
+        published.refused = self.exports.refused_luns();
+        drop(published);
         self.reopen_units();
         self.store_names();
         Ok(outcome)
@@ -373,7 +373,7 @@ impl ControlLoop {
             self.wait_for_provider(geom, &disk);
             return Ok(());
         }
-        let whole = self.layout_of(geom);
+        let layout = self.layout_of(geom);
         let scrambles = self.layout_conflict(geom);
         if let Some(why) = scrambles
             .or_else(|| self.overwritten_data(geom))
@@ -392,8 +392,8 @@ impl ControlLoop {
         let files = Files::of_fs(geom);
         self.create(&geom.class, &geom.name, &members, &params)?;
         self.keep_files(geom, files);
-        if let Some(whole) = whole {
-            self.layouts.record(&geom.class, &geom.name, whole);
+        if let Some(layout) = layout {
+            self.layouts.record(&geom.class, &geom.name, layout);
         }
         self.keep_members(geom);
         Ok(())
@@ -438,7 +438,7 @@ impl ControlLoop {
         // A class that is looking at it has it open for a moment. What hangs is found by `destroy`.
         let _ = self.control.settle();
         if !self.control.topology.geom_is_open(geom) {
-            self.clean_records(|_, asked| asked == geom);
+            self.clean_records(|_, show| show == geom);
         }
         self.control.call(|t| found.destroy(t, geom, false)).map_err(|e| from_geom(&op, name, e))
     }
@@ -474,23 +474,23 @@ impl ControlLoop {
 
     /// Some LUNs of a group change; what stays is not looked at by anybody below.
     fn luns(&mut self, from: &AccessConfig, to: &AccessConfig) -> Result<Vec<Deferred>> {
-        let shown = self.published.clone();
-        let shown = shown.lock();
-        let Some(target) = shown.config.target(&to.target).cloned() else {
+        let published = self.published.clone();
+        let published = published.lock();
+        let Some(target) = published.config.target(&to.target).cloned() else {
             let why = "no such target";
             return Err(Error::new(Kind::NotFound, "set access group", why).at(&to.target));
         };
         let changes: Vec<(u64, Option<LunConfig>)> = from.lun_changes(to).collect();
         let news = changes.iter().filter_map(|(_, lun)| Some(lun.as_ref()?.provider.as_str()));
         let news: BTreeSet<&str> = news.collect();
-        let here = shown.config.access.iter().filter(|a| a.target == to.target);
+        let here = published.config.access.iter().filter(|a| a.target == to.target);
         let groups = here.map(|a| match a.same_group(to) {
             true => to,
             false => a,
         });
-        let wanted = units_of(groups, (&shown.config.unit, &shown.config.disk), Some(&news));
+        let wanted = units_of(groups, (&published.config.unit, &published.config.disk), Some(&news));
         // Questions are answered while disks open.
-        drop(shown);
+        drop(published);
         let exports = &mut self.exports;
         let left = exports.change_luns(&mut self.control, &target, to, &changes, &wanted)?;
         buses::rescan_target(self, &target);
@@ -499,10 +499,10 @@ impl ControlLoop {
 
     /// Tables by name. A provider that carries none is said, and is no error.
     fn part_show(&mut self, params: &Value) -> Result<Value> {
-        let asked: Show = serde_json::from_value(params.clone())
+        let show: Show = serde_json::from_value(params.clone())
             .map_err(|e| Error::new(Kind::Usage, "part show", e))?;
         let (mut geoms, mut warnings) = (Vec::new(), Vec::new());
-        for name in &asked.geoms {
+        for name in &show.geoms {
             if self.control.topology.find_geom("part", name).is_some() {
                 geoms.push(name.clone());
             } else {
@@ -608,7 +608,7 @@ impl ControlLoop {
     fn tray_verb(&mut self, verb: &str, params: &Value) -> Result<Value> {
         let word = |name: &str| params.get(name).and_then(Value::as_str);
         let unit = word("name").unwrap_or("");
-        let said = match (verb, word("provider")) {
+        let message = match (verb, word("provider")) {
             ("eject", _) => {
                 self.exports.eject(unit)?;
                 "medium ejected by hand".to_owned()
@@ -619,7 +619,7 @@ impl ControlLoop {
             }
             _ => return Err(Error::new(Kind::NotFound, format!("lun {verb}"), "no such verb")),
         };
-        self.note(Level::Info, unit, said);
+        self.note(Level::Info, unit, message);
         Ok(Value::Null)
     }
 

@@ -279,8 +279,8 @@ impl Exports {
         let spec = target_spec(config)?;
         let listen = spec.listen.clone();
         driver.set_target(spec).map_err(|e| from_geom(op, &config.name, e))?;
-        let made = self.registry.set_target_at(&config.driver, &config.name, config.port_id);
-        let joined = made.and_then(|_| self.set_port_group(config));
+        let created = self.registry.set_target_at(&config.driver, &config.name, config.port_id);
+        let joined = created.and_then(|_| self.set_port_group(config));
         let opened = joined.map_err(|e| from_geom(op, &config.name, e)).and_then(|_| {
             listen.iter().try_for_each(|at| self.open(control, &driver, at, &config.name))
         });
@@ -339,8 +339,8 @@ impl Exports {
 
     /// Whether a group could not be made before and still cannot: its secret is missing, say. It
     /// does not stop the groups `made` now.
-    fn is_deferred(&self, driver: &str, access: &AccessConfig, made: &[AccessConfig]) -> bool {
-        if made.iter().any(|group| group.same_group(access)) {
+    fn is_deferred(&self, driver: &str, access: &AccessConfig, created: &[AccessConfig]) -> bool {
+        if created.iter().any(|group| group.same_group(access)) {
             return false;
         }
         let target = self.registry.target(driver, &access.target);
@@ -355,13 +355,13 @@ impl Exports {
         control: &mut GraphControl,
         target: &TargetConfig,
         config: &Config,
-        made: &[AccessConfig],
+        created: &[AccessConfig],
     ) -> Result<Vec<Deferred>> {
         let all: Vec<&AccessConfig> = config
             .access
             .iter()
             .filter(|a| a.target == target.name)
-            .filter(|a| !self.is_deferred(&target.driver, a, made))
+            .filter(|a| !self.is_deferred(&target.driver, a, created))
             .collect();
         let wanted = units_of(all.iter().copied(), (&config.unit, &config.disk), None);
         let files = Files::of_groups(all.iter().copied());
@@ -454,12 +454,12 @@ impl Exports {
     /// Thresholds of units that are open become those of `to`, under their LUNs; whatever else is
     /// said of a unit holds from its next opening on.
     pub fn set_thresholds(&self, from: &[UnitConfig], to: &[UnitConfig]) -> Result<()> {
-        let said = |all: &[UnitConfig], name: &str| {
+        let thresholds = |all: &[UnitConfig], name: &str| {
             all.iter().find(|u| u.provider == name).and_then(|u| u.thresholds.clone())
         };
         let names: BTreeSet<&str> = from.iter().chain(to).map(|u| u.provider.as_str()).collect();
         for name in names {
-            let (was, is) = (said(from, name), said(to, name));
+            let (was, is) = (thresholds(from, name), thresholds(to, name));
             let Some(device) = self.registry.device(name).filter(|_| was != is) else { continue };
             let knows = device.configure_thresholds(is.as_deref());
             if !knows && is.is_some_and(|all| !all.is_empty()) {

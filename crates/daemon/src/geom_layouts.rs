@@ -143,7 +143,7 @@ impl GeomLayouts {
 
     /// The number of members that a geom was made of.
     pub fn count(&self, class: &str, name: &str) -> Option<usize> {
-        self.all.get(&(class.to_owned(), name.to_owned())).map(|whole| whole.members.len())
+        self.all.get(&(class.to_owned(), name.to_owned())).map(|layout| layout.members.len())
     }
 
     /// Why a geom shows other bytes than it did; None: it is as it was, or nothing is known of it.
@@ -161,15 +161,15 @@ impl GeomLayouts {
     }
 
     /// A geom is put together so; waits for the disk, once a change.
-    pub fn record(&mut self, class: &str, name: &str, whole: GeomLayout) {
+    pub fn record(&mut self, class: &str, name: &str, layout: GeomLayout) {
         let key = (class.to_owned(), name.to_owned());
-        if self.all.get(&key) == Some(&whole) {
+        if self.all.get(&key) == Some(&layout) {
             return;
         }
         if self.all.len() >= LAYOUTS_MAX && !self.all.contains_key(&key) {
             self.all.pop_first();
         }
-        self.all.insert(key, whole);
+        self.all.insert(key, layout);
         self.store(&format!("{class} {name}"));
     }
 
@@ -177,7 +177,7 @@ impl GeomLayouts {
     /// would be taken for another member.
     pub fn rename(&mut self, names: &[(String, String)]) {
         let before = self.all.clone();
-        for member in self.all.values_mut().flat_map(|whole| &mut whole.members) {
+        for member in self.all.values_mut().flat_map(|layout| &mut layout.members) {
             if let Some((_, to)) = names.iter().find(|(from, _)| *from == member.name) {
                 member.name.clone_from(to);
             }
@@ -205,9 +205,9 @@ impl GeomLayouts {
 
 fn encode(all: &LayoutMap) -> Vec<u8> {
     let member = |m: &Member| json!({ "name": m.name, "ident": m.ident });
-    let one = |((class, name), whole): (&Key, &GeomLayout)| {
-        let members: Vec<Value> = whole.members.iter().map(member).collect();
-        json!({ "class": class, "name": name, "layout": whole.layout, "members": members })
+    let one = |((class, name), layout): (&Key, &GeomLayout)| {
+        let members: Vec<Value> = layout.members.iter().map(member).collect();
+        json!({ "class": class, "name": name, "layout": layout.layout, "members": members })
     };
     let all: Vec<Value> = all.iter().map(one).collect();
     json!({ "layout": LAYOUT, "geoms": all }).to_string().into_bytes()
@@ -222,8 +222,8 @@ fn decode(bytes: &[u8]) -> Option<LayoutMap> {
     let one = |one: &Value| {
         let member = |m: &Value| Some(Member { name: text(m, "name")?, ident: text(m, "ident")? });
         let members = one.get("members")?.as_array()?.iter().map(member).collect::<Option<_>>()?;
-        let whole = GeomLayout { layout: text(one, "layout")?, members };
-        Some(((text(one, "class")?, text(one, "name")?), whole))
+        let layout = GeomLayout { layout: text(one, "layout")?, members };
+        Some(((text(one, "class")?, text(one, "name")?), layout))
     };
     all.get("geoms")?.as_array()?.iter().map(one).collect()
 }
@@ -232,7 +232,7 @@ fn decode(bytes: &[u8]) -> Option<LayoutMap> {
 mod tests {
     use super::*;
 
-    fn whole(layout: &str, members: &[(&str, &str)]) -> GeomLayout {
+    fn geom_layout(layout: &str, members: &[(&str, &str)]) -> GeomLayout {
         let member = |(name, ident): &(&str, &str)| Member {
             name: (*name).to_owned(),
             ident: (*ident).to_owned(),
@@ -242,14 +242,14 @@ mod tests {
 
     #[test]
     fn members_are_compared_by_serial_number_else_by_name() {
-        let was = whole("strips of 65536 bytes", &[("a", "1"), ("b", ""), ("c", "3")]);
+        let was = geom_layout("strips of 65536 bytes", &[("a", "1"), ("b", ""), ("c", "3")]);
         for (now, same) in [
-            (whole("strips of 65536 bytes", &[("a", "1"), ("b", ""), ("c", "3")]), true),
-            (whole("strips of 65536 bytes", &[("x", "1"), ("b", "2"), ("c", "")]), true),
-            (whole("strips of 65536 bytes", &[("a", "9"), ("b", ""), ("c", "3")]), false),
-            (whole("strips of 65536 bytes", &[("b", ""), ("a", "1"), ("c", "3")]), false),
-            (whole("strips of 65536 bytes", &[("a", "1"), ("b", "")]), false),
-            (whole("strips of 4096 bytes", &[("a", "1"), ("b", ""), ("c", "3")]), false),
+            (geom_layout("strips of 65536 bytes", &[("a", "1"), ("b", ""), ("c", "3")]), true),
+            (geom_layout("strips of 65536 bytes", &[("x", "1"), ("b", "2"), ("c", "")]), true),
+            (geom_layout("strips of 65536 bytes", &[("a", "9"), ("b", ""), ("c", "3")]), false),
+            (geom_layout("strips of 65536 bytes", &[("b", ""), ("a", "1"), ("c", "3")]), false),
+            (geom_layout("strips of 65536 bytes", &[("a", "1"), ("b", "")]), false),
+            (geom_layout("strips of 4096 bytes", &[("a", "1"), ("b", ""), ("c", "3")]), false),
         ] {
             assert_eq!(was.differs(&now).is_none(), same, "{now:?}");
         }
@@ -259,18 +259,18 @@ mod tests {
     fn members_follow_a_renamed_disk() {
         let tell: Arc<ReportFn> = Arc::new(|_: &str, text: String| panic!("{text}"));
         let mut wholes = GeomLayouts::load(engine::Registry::new().state_store(), tell);
-        wholes.record("stripe", "s", whole("strips", &[("d0p1", ""), ("d1", "1")]));
+        wholes.record("stripe", "s", geom_layout("strips", &[("d0p1", ""), ("d1", "1")]));
         wholes.rename(&[("d0".into(), "x".into()), ("d0p1".into(), "xp1".into())]);
-        let now = whole("strips", &[("xp1", ""), ("d1", "1")]);
+        let now = geom_layout("strips", &[("xp1", ""), ("d1", "1")]);
         assert_eq!(wholes.differs("stripe", "s", &now), None);
-        let was = whole("strips", &[("d0p1", ""), ("d1", "1")]);
+        let was = geom_layout("strips", &[("d0p1", ""), ("d1", "1")]);
         assert!(wholes.differs("stripe", "s", &was).is_some());
     }
 
     #[test]
     fn w3_record_decodes_unchanged_or_not_at_all() {
         let key = ("stripe".to_owned(), "s \"é\"".to_owned());
-        let all = LayoutMap::from([(key, whole("strips", &[("a", "1"), ("b", "")]))]);
+        let all = LayoutMap::from([(key, geom_layout("strips", &[("a", "1"), ("b", "")]))]);
         assert_eq!(decode(&encode(&all)), Some(all));
         assert_eq!(decode(&encode(&LayoutMap::new())), Some(LayoutMap::new()));
         assert_eq!(decode(br#"{"layout":2,"geoms":[]}"#), None);

@@ -57,8 +57,8 @@ impl Journal {
 
 /// An event as a line of the log: its object is put in front unless the text names it.
 fn line(about: &str, text: &str) -> String {
-    let said = about == "daemon" || about.split(['/', ' ']).all(|part| text.contains(part));
-    if said { text.to_owned() } else { format!("{about}: {text}") }
+    let is_named = about == "daemon" || about.split(['/', ' ']).all(|part| text.contains(part));
+    if is_named { text.to_owned() } else { format!("{about}: {text}") }
 }
 
 #[cfg(test)]

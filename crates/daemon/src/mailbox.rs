@@ -83,10 +83,10 @@ impl PriorSteps {
         };
         let takes = matches!(current.action, Action::CreateGeom { .. } | Action::ModifyGeom { .. });
         let exports = current.action.groups().next().is_some();
-        let mut ahead = PriorSteps::default();
+        let mut prior = PriorSteps::default();
         for step in before {
             if takes {
-                ahead.add_releases(&step.action);
+                prior.add_releases(&step.action);
             }
             let removed = match &step.action {
                 Action::RemoveDisk { disk } => Some(&disk.name),
@@ -94,38 +94,38 @@ impl PriorSteps {
                 _ => None,
             };
             let concerns = |name: &&String| named.iter().any(|on| name_depends_on(on, name));
-            ahead.gone.extend(removed.filter(|name| exports && concerns(name)).cloned());
+            prior.gone.extend(removed.filter(|name| exports && concerns(name)).cloned());
             let made = match &step.action {
                 Action::CreateDisk { disk } | Action::RenameDisk { to: disk, .. } => &disk.name,
                 Action::CreateGeom { geom } => &geom.name,
                 // One that changes lets go of the disks that are removed after it.
                 Action::RemoveGeom { geom } | Action::ModifyGeom { from: geom, .. } if removes => {
-                    ahead.removed_geoms.push((geom.class.clone(), geom.name.clone()));
+                    prior.removed_geoms.push((geom.class.clone(), geom.name.clone()));
                     continue;
                 }
                 Action::ModifyGeom { to, .. } if to.disks().next().is_some() => &to.name,
                 Action::CreateBus { bus } => {
-                    ahead.buses.push(bus.clone());
+                    prior.buses.push(bus.clone());
                     continue;
                 }
                 Action::RemoveBus { bus } => {
-                    ahead.removed_buses.push(bus.name.clone());
+                    prior.removed_buses.push(bus.name.clone());
                     continue;
                 }
                 _ => continue,
             };
-            ahead.creates_any = true;
+            prior.creates_any = true;
             // Disks of a file server have names of their own.
             if let Some(geom) = step.action.geom() {
                 let disks = geom.disks().map(|(name, _)| name);
                 let named = |disk: &&str| named.iter().any(|name| name_depends_on(name, disk));
-                ahead.created.extend(disks.filter(named).map(str::to_owned));
+                prior.created.extend(disks.filter(named).map(str::to_owned));
             }
             if named.iter().any(|name| name_depends_on(name, made)) {
-                ahead.created.push(made.clone());
+                prior.created.push(made.clone());
             }
         }
-        ahead
+        prior
     }
 
     /// What the geom of a step may use after this action.
@@ -329,9 +329,9 @@ mod tests {
     /// The answers to requests from threads of their own.
     fn waiting_requests(mailbox: &Arc<Mailbox>) -> [Receiver<Kind>; 2] {
         let begin = |f: fn(&Mailbox) -> Kind| {
-            let (mailbox, (to, heard)) = (mailbox.clone(), mpsc::channel());
+            let (mailbox, (to, answer)) = (mailbox.clone(), mpsc::channel());
             std::thread::spawn(move || to.send(f(&mailbox)));
-            heard
+            answer
         };
         let question = |mailbox: &Mailbox| mailbox.query(Query::State).unwrap_err().kind;
         let change = |mailbox: &Mailbox| mailbox.submit(Change::Stop).unwrap_err().kind;
@@ -339,8 +339,8 @@ mod tests {
     }
 
     fn expect_stopping(asked: [Receiver<Kind>; 2]) {
-        for heard in asked {
-            assert_eq!(heard.recv_timeout(LONG), Ok(Kind::Stopping));
+        for answer in asked {
+            assert_eq!(answer.recv_timeout(LONG), Ok(Kind::Stopping));
         }
     }
 

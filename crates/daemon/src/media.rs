@@ -40,8 +40,8 @@ pub fn check(disk: &DiskConfig) -> Result<()> {
         return Ok(());
     }
     let path = path_of(disk);
-    let made = disk.params.get("create") == Some(&Value::Bool(true));
-    if made || Path::new(path).exists() {
+    let requested = disk.params.get("create") == Some(&Value::Bool(true));
+    if requested || Path::new(path).exists() {
         return Ok(());
     }
     let why = format!("{path}: no such file");
@@ -51,11 +51,11 @@ pub fn check(disk: &DiskConfig) -> Result<()> {
 
 /// Why disks of a configuration could not be opened, by a daemon that has none open.
 pub fn check_all(disks: &[DiskConfig]) -> Vec<Error> {
-    let made: Vec<Action> =
+    let requested: Vec<Action> =
         disks.iter().map(|disk| Action::CreateDisk { disk: disk.clone() }).collect();
     let alone = disks.iter().filter_map(|disk| check_section(disk).err());
     let none_open = || Ok(Vec::new());
-    let together = refused(&[], made.iter(), none_open).into_iter().map(|(_, error)| error);
+    let together = refused(&[], requested.iter(), none_open).into_iter().map(|(_, error)| error);
     alone.chain(together).collect()
 }
 

@@ -358,13 +358,13 @@ mod tests {
         for bad in bad {
             let vault = MemoryStore::new();
             vault.put(SERIAL, state_store::RecordKind::Overrides, bad.clone().into_bytes());
-            let said = Arc::new(bio::sync::Mutex::new(String::new()));
+            let log = Arc::new(bio::sync::Mutex::new(String::new()));
             let tell = {
-                let said = said.clone();
-                Arc::new(move |_: &str, text: String| *said.lock() += &text)
+                let log = log.clone();
+                Arc::new(move |_: &str, text: String| *log.lock() += &text)
             };
             assert_eq!(Overrides::load(vault, tell).kept, OverrideRecord::default(), "{bad}");
-            assert!(said.lock().contains("cannot be read"), "{bad}");
+            assert!(log.lock().contains("cannot be read"), "{bad}");
         }
     }
 }

@@ -46,10 +46,10 @@ pub fn check_paths(control_loop: &mut ControlLoop) {
         return;
     }
     control_loop.path_watch.take_news();
-    let shown = control_loop.published.lock();
+    let published = control_loop.published.lock();
     let image = |d: &DiskConfig| Some((d.name.clone(), d.image()?.to_owned()));
-    let images: BTreeMap<String, PathBuf> = shown.config.disk.iter().filter_map(image).collect();
-    drop(shown);
+    let images: BTreeMap<String, PathBuf> = published.config.disk.iter().filter_map(image).collect();
+    drop(published);
     let watched = |(name, path): (&String, &PathBuf)| {
         Some((name.clone(), watched_path(control_loop, name, path)?))
     };
@@ -149,12 +149,12 @@ mod tests {
         let path = Path::new("/images/a.img");
         let silent = ["a", "b"].map(|name| (name.to_owned(), silent_path(path, true)));
         show_silent(&mut state, &BTreeMap::from(silent));
-        let shown = |i: usize| (state.disks[i].health, state.disks[i].health_why.as_str());
-        let (health, why) = shown(0);
+        let health_of = |i: usize| (state.disks[i].health, state.disks[i].health_why.as_str());
+        let (health, why) = health_of(0);
         assert_eq!(health, Health::Degraded);
         assert!(why.starts_with("/images/a.img: path does not answer"), "{why}");
-        assert_eq!(shown(1), (Health::Failed, "answers EIO"));
-        assert_eq!(shown(2), (Health::Ok, ""));
+        assert_eq!(health_of(1), (Health::Failed, "answers EIO"));
+        assert_eq!(health_of(2), (Health::Ok, ""));
         assert_eq!(state.disks[1].troubles.len(), 1);
     }
 }

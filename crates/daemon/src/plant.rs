@@ -131,15 +131,15 @@ fn control_thread(
     let Some(mut control) = runtime.take_control() else { return };
     control.topology.set_origins(registry.origins().clone());
     let local = LocalKind::new(registry.clone());
-    let made =
+    let volumes =
         Arc::new(ServedVolumes::load(registry.state_store(), report_fn(&journal, Level::Warn)));
     let identities = identities(&registry, &journal);
     let disk = DiskClass::new(control.inbox().clone(), reports.len()).keeping(identities.clone());
-    let cam = load_classes(&mut control, reports.len(), disk, (local.clone(), made), &journal);
+    let cam = load_classes(&mut control, reports.len(), disk, (local.clone(), volumes), &journal);
     let (ended, ends) = LastSizes::load(registry.state_store(), report_fn(&journal, Level::Warn));
     control.topology.set_size_keeper(ended, Box::new(ends));
     let mailbox = Arc::new(Mailbox::new(control.inbox().clone()));
-    let shown: Arc<Mutex<Published>> = Arc::default();
+    let published: Arc<Mutex<Published>> = Arc::default();
     let started_ns = control.now_ns();
     let cores: Vec<CoreState> = reports.iter().map(core_state).collect();
     let pool_bytes = pool_bytes(config);
@@ -149,7 +149,7 @@ fn control_thread(
     let attached = attachments.viewer();
     control.topology.set_listener(listener(&journal));
     control.set_watch({
-        let (mailbox, shown, registry) = (mailbox.clone(), shown.clone(), registry.clone());
+        let (mailbox, published, registry) = (mailbox.clone(), published.clone(), registry.clone());
         let (cam, files, drivers) = (cam.clone(), files.clone(), drivers.clone());
         Box::new(move |topology, now_ns| {
             while let Some(question) = mailbox.next_query() {
@@ -161,7 +161,7 @@ fn control_thread(
                     memory: memory(pool_bytes),
                 };
                 let sources = (&*registry, &*cam, &*drivers, &files);
-                answer_query(question, topology, &shown, sources, (daemon, &attached), now_ns);
+                answer_query(question, topology, &published, sources, (daemon, &attached), now_ns);
             }
         })
     });
@@ -185,7 +185,7 @@ fn control_thread(
             files,
             started_ns,
         ),
-        published: shown,
+        published,
         journal,
         started_ns,
         reattach: Reattach::default(),
@@ -252,12 +252,12 @@ fn load_classes(
     control: &mut geom::GraphControl,
     cores: usize,
     disk: DiskClass,
-    (local, made): (Arc<LocalKind>, Arc<ServedVolumes>),
+    (local, volumes): (Arc<LocalKind>, Arc<ServedVolumes>),
     journal: &Journal,
 ) -> Arc<CamClass> {
     let kinds = bus_kinds(local);
     let cam = Arc::new(CamClass::new(control.inbox().clone(), kinds, cores));
-    let fs = FsClass::new(site(made));
+    let fs = FsClass::new(site(volumes));
     let ends: [Arc<dyn Class>; 4] = [Arc::new(disk), cam.clone(), Arc::new(LunClass), Arc::new(fs)];
     for class in ends.into_iter().chain(classes::all_at(wall_s)) {
         if let Err(e) = control.topology.load(class) {
@@ -364,7 +364,7 @@ fn reach_deadline(gate: &LoginGate) -> Duration {
 fn answer_query(
     question: Query,
     topology: &Topology,
-    shown: &Mutex<Published>,
+    published: &Mutex<Published>,
     (registry, cam, drivers, files): (&Registry, &CamClass, &[Arc<dyn Driver>], &FilesInUse),
     (daemon, attached): (mgmt::api::Daemon, &dyn Fn() -> Vec<AttachedState>),
     now_ns: u64,
@@ -372,52 +372,52 @@ fn answer_query(
     // The caller may have gone meanwhile.
     match question {
         Query::State(to) => {
-            let shown = shown.lock();
+            let published = published.lock();
             let view = registry.view();
             let mut state = state(&Sources {
                 topology,
                 registry: &view,
                 cam,
                 drivers,
-                config: &shown.config,
-                portals: &shown.portals,
-                refused: &shown.refused,
-                refused_disks: &shown.refused_disks,
+                config: &published.config,
+                portals: &published.portals,
+                refused: &published.refused,
+                refused_disks: &published.refused_disks,
                 files,
                 attached: attached(),
                 daemon,
                 now_ns,
             });
-            show_silent(&mut state, &shown.silent_paths);
+            show_silent(&mut state, &published.silent_paths);
             let _ = to.send(state);
         }
         Query::Check(step, before, to) => {
-            let shown = shown.lock();
+            let published = published.lock();
             let goes = |bus: &&BusConfig| before.removed_buses.contains(&bus.name);
-            let stays = shown.config.bus.iter().filter(|bus| !goes(bus)).cloned();
+            let stays = published.config.bus.iter().filter(|bus| !goes(bus)).cloned();
             let stays: Vec<BusConfig> = stays.collect();
             let runs = |name: &str| {
-                let mut luns = shown.config.access.iter().flat_map(|a| a.luns.values());
+                let mut luns = published.config.access.iter().flat_map(|a| a.luns.values());
                 luns.any(|lun| lun.provider == name)
             };
             let may_wait = |name: &str| {
                 registry.login_gate().is_shut()
                     || runs(name)
                     || bus_may_provide(&stays, name)
-                    || exports::disk_may_provide(topology, &shown.config.disk, name)
+                    || exports::disk_may_provide(topology, &published.config.disk, name)
             };
             let _ = to.send(check(topology, &step, &before, &may_wait));
         }
         Query::Clash(steps, foreseen, to) => {
-            let shown = shown.lock();
+            let published = published.lock();
             let there = (topology, registry);
-            let _ = to.send(clashes::find(there, &shown.config, &steps, &foreseen));
+            let _ = to.send(clashes::find(there, &published.config, &steps, &foreseen));
         }
         Query::Portals(to) => {
-            let shown = shown.lock();
-            let _ = to.send(shown.portals.values().flatten().cloned().collect());
+            let published = published.lock();
+            let _ = to.send(published.portals.values().flatten().cloned().collect());
         }
-        Query::Config(to) => drop(to.send(shown.lock().config.clone())),
+        Query::Config(to) => drop(to.send(published.lock().config.clone())),
     }
 }
 
@@ -488,10 +488,10 @@ impl Plant for Daemon {
             }
             action => action.groups().try_for_each(exports::judge_group)?,
         }
-        let ahead = PriorSteps::of(step, before);
+        let prior = PriorSteps::of(step, before);
         if let Action::ModifyGeom { from, to } = &step.action {
             let change = Box::new((from.clone(), to.clone()));
-            return self.mailbox.submit(|to| Change::CheckModify(change, ahead, to))?;
+            return self.mailbox.submit(|to| Change::CheckModify(change, prior, to))?;
         }
         if let Action::GrowDisk { to: disk, .. } = &step.action
             && let Some(bytes) = disk.params.get("size").and_then(Value::as_u64)
@@ -500,15 +500,15 @@ impl Plant for Daemon {
             return self.mailbox.submit(|to| Change::MayGrow(disk.name.clone(), bytes, to))?;
         }
         let found = match &step.action {
-            Action::CreateGeom { geom } => Some((geom.clone(), ahead.clone())),
+            Action::CreateGeom { geom } => Some((geom.clone(), prior.clone())),
             _ => None,
         };
         let step = Box::new(step.clone());
-        self.mailbox.query(|to| Query::Check(step, ahead, to))??;
-        let Some((geom, ahead)) = found else { return Ok(()) };
+        self.mailbox.query(|to| Query::Check(step, prior, to))??;
+        let Some((geom, prior)) = found else { return Ok(()) };
         let none = GeomConfig { members: Vec::new(), provider: None, ..geom.clone() };
         let change = Box::new((none, geom));
-        self.mailbox.submit(|to| Change::CheckModify(change, ahead, to))?
+        self.mailbox.submit(|to| Change::CheckModify(change, prior, to))?
     }
 
     fn refused_media(&self, running: &[DiskConfig], steps: &[Step]) -> Vec<(usize, Error)> {

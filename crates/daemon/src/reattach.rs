@@ -113,7 +113,7 @@ impl Reattach {
         let fresh = gone.iter().filter(|d| !self.missing.contains(&d.name));
         let (with_path, others): (Vec<&DiskConfig>, Vec<&DiskConfig>) =
             fresh.copied().partition(|d| d.image().is_some());
-        let said = others.iter().map(|d| (d.name.clone(), self.pathless_reason(d))).collect();
+        let reports = others.iter().map(|d| (d.name.clone(), self.pathless_reason(d))).collect();
         for disk in with_path {
             self.unexplained.insert(disk.name.clone());
             self.findings.remove(&disk.name);
@@ -133,7 +133,7 @@ impl Reattach {
             !exists && g.provider_names().any(|b| topology.find(b).is_none())
         });
         self.geoms.extend(lost.map(|g| g.name.clone()));
-        said
+        reports
     }
 
     /// Whether a loss is not reported yet, because the path has not been examined.
@@ -148,7 +148,7 @@ impl Reattach {
         config: &Config,
         findings: BTreeMap<String, Finding>,
     ) -> Vec<(String, Level, String)> {
-        let mut said = Vec::new();
+        let mut reports = Vec::new();
         let missing = config.disk.iter().filter(|d| self.missing.contains(&d.name));
         for disk in missing.cloned().collect::<Vec<_>>() {
             let name = &disk.name;
@@ -159,13 +159,13 @@ impl Reattach {
                 if matches!(now, Finding::Silent(_)) {
                     self.new_report(name, &text);
                 }
-                said.push((name.clone(), Level::Error, text));
+                reports.push((name.clone(), Level::Error, text));
                 continue;
             }
             let Some(before) = before.filter(|before| before != now) else { continue };
             if matches!(now, Finding::Absent(_) | Finding::Silent(_)) {
                 let text = self.new_report(name, &text);
-                said.extend(text.map(|text| (name.clone(), Level::Warn, text)));
+                reports.extend(text.map(|text| (name.clone(), Level::Warn, text)));
             } else if matches!(before, Finding::Absent(_) | Finding::Silent(_)) {
                 self.clear_report(name);
             }
@@ -173,7 +173,7 @@ impl Reattach {
         self.unexplained.retain(|name| self.missing.contains(name));
         self.last_findings.retain(|name, _| self.missing.contains(name));
         self.findings = findings;
-        said
+        reports
     }
 
     /// Why a disk without a path is gone, and what brings it back.
@@ -190,10 +190,10 @@ impl Reattach {
     /// The same of a disk with a path.
     fn missing_reason(&self, disk: &DiskConfig, path: &Path, finding: &Finding) -> String {
         let was = self.known.get(&disk.name).map_or(0, |k| k.bytes);
-        let shown = path.display();
+        let file = path.display();
         let absent = |why: &str| match self.known.contains_key(&disk.name) {
-            true => format!("medium lost: {shown}: {why}; the disk is used again when it returns"),
-            false => format!("medium missing: {shown}: {why}; the disk is added when it appears"),
+            true => format!("medium lost: {file}: {why}; the disk is used again when it returns"),
+            false => format!("medium missing: {file}: {why}; the disk is added when it appears"),
         };
         match finding {
             Finding::Absent(why) => absent(why),
@@ -204,15 +204,15 @@ impl Reattach {
                     false => "accepts the smaller size",
                 };
                 format!(
-                    "medium lost: {shown} has {has} bytes and had {was}; nothing is written to it \
+                    "medium lost: {file} has {has} bytes and had {was}; nothing is written to it \
                      until it has that size again; `ashlar apply` {takes}"
                 )
             }
             _ if self.known.contains_key(&disk.name) => {
-                format!("medium lost: {shown} does not answer; it is retried automatically")
+                format!("medium lost: {file} does not answer; it is retried automatically")
             }
             Finding::File(_) | Finding::Device => {
-                format!("medium missing: {shown} cannot be opened yet; it is retried automatically")
+                format!("medium missing: {file} cannot be opened yet; it is retried automatically")
             }
         }
     }
@@ -422,10 +422,10 @@ mod tests {
         let failed = Err(Error::new(Kind::Busy, "create disk", "the device of disk c"));
         assert!(reattach.record_attempt("a", &failed, 0).is_some());
         assert!(reattach.record_attempt("a", &failed, 0).is_none(), "reported once");
-        let shown = |reattach: &Reattach| reattach.refused_disks().into_iter().collect::<Vec<_>>();
-        assert_eq!(shown(&reattach), [("a".to_owned(), "the device of disk c".to_owned())]);
+        let refusals = |reattach: &Reattach| reattach.refused_disks().into_iter().collect::<Vec<_>>();
+        assert_eq!(refusals(&reattach), [("a".to_owned(), "the device of disk c".to_owned())]);
         reattach.record_attempt("a", &Ok(()), 0);
-        assert!(shown(&reattach).is_empty());
+        assert!(refusals(&reattach).is_empty());
     }
 
     /// A configuration with the disk `a` of `/images/a.img`.
@@ -452,9 +452,9 @@ mod tests {
             let mut reattach = Reattach { missing, unexplained, known, ..Reattach::default() };
             assert!(reattach.record_findings(&config(), BTreeMap::new()).is_empty());
             assert!(reattach.has_unexplained(), "the path has not been examined");
-            let said = reattach.record_findings(&config(), found(finding.clone()));
-            assert!(said.len() == 1 && said[0].1 == Level::Error, "{said:?}");
-            let text = &said[0].2;
+            let reports = reattach.record_findings(&config(), found(finding.clone()));
+            assert!(reports.len() == 1 && reports[0].1 == Level::Error, "{reports:?}");
+            let text = &reports[0].2;
             assert!(text.starts_with("medium lost: ") && text.contains(words), "{text}");
             assert!(!reattach.has_unexplained());
             assert!(reattach.record_findings(&config(), found(finding)).is_empty());
@@ -466,19 +466,19 @@ mod tests {
         let missing = BTreeSet::from(["a".to_owned()]);
         let mut reattach = Reattach { missing, ..Reattach::default() };
         let config = config();
-        let mut shown = |findings| {
-            let said = reattach.record_findings(&config, findings).len();
-            (said, reattach.refused_disks().remove("a").unwrap_or_default())
+        let mut record = |findings| {
+            let count = reattach.record_findings(&config, findings).len();
+            (count, reattach.refused_disks().remove("a").unwrap_or_default())
         };
         let nothing = || (0, String::new());
-        assert_eq!(shown(found(Finding::Absent("No such file".into()))), nothing());
+        assert_eq!(record(found(Finding::Absent("No such file".into()))), nothing());
         // The finding is left out before the path counts as silent.
-        assert_eq!(shown(BTreeMap::new()), nothing());
-        let (said, why) = shown(found(Finding::Silent(true)));
-        assert!(said == 1 && why.contains("path does not answer"), "{said}: {why}");
-        let (said, why) = shown(found(Finding::Absent("Stale file handle".into())));
-        assert!(said == 1 && why.contains("Stale file handle"), "{said}: {why}");
-        assert_eq!(shown(found(Finding::File(1))), nothing(), "the reason is over");
+        assert_eq!(record(BTreeMap::new()), nothing());
+        let (count, why) = record(found(Finding::Silent(true)));
+        assert!(count == 1 && why.contains("path does not answer"), "{count}: {why}");
+        let (count, why) = record(found(Finding::Absent("Stale file handle".into())));
+        assert!(count == 1 && why.contains("Stale file handle"), "{count}: {why}");
+        assert_eq!(record(found(Finding::File(1))), nothing(), "the reason is over");
     }
 
     #[test]
@@ -487,8 +487,8 @@ mod tests {
         let mut reattach = Reattach { missing, ..Reattach::default() };
         let config = config();
         let mut is_tried = |findings| {
-            let said = reattach.record_findings(&config, findings);
-            (!reattach.returned_disks(&config, 0).is_empty(), said.len())
+            let reports = reattach.record_findings(&config, findings);
+            (!reattach.returned_disks(&config, 0).is_empty(), reports.len())
         };
         assert_eq!(is_tried(found(Finding::Absent("No such file".into()))), (false, 0));
         assert_eq!(is_tried(found(Finding::Silent(true))), (false, 1), "it is reported");

@@ -66,20 +66,20 @@ fn wait_for(
     patience: WaitLimit,
     is_so: impl Fn(&Topology) -> bool,
 ) {
-    let here = |c: &GraphControl| is_so(&c.topology);
+    let is_reached = |c: &GraphControl| is_so(&c.topology);
     let end = patience.ends_ns(control);
-    if !here(control) {
+    if !is_reached(control) {
         // Put all found disks into the graph before a provider counts as missing.
         cam.apply_scan_results(control);
     }
-    while !here(control) && control.now_ns() < end {
+    while !is_reached(control) && control.now_ns() < end {
         // Put all found disks into the graph before the wait is given up.
         let comes = cam.is_scanning();
         cam.apply_scan_results(control);
-        if here(control) || !(comes || is_forming(control)) {
+        if is_reached(control) || !(comes || is_forming(control)) {
             return;
         }
-        control.wait_until(POLL_INTERVAL, here);
+        control.wait_until(POLL_INTERVAL, is_reached);
     }
 }
 

@@ -108,7 +108,7 @@ fn stopped(topology: &Topology, geoms: &[GeomView]) -> Vec<StoppedState> {
     let verdicts = || geoms.iter().flat_map(|g| &g.providers).flat_map(|p| &p.taste_outcomes);
     let of = |class: &Arc<dyn Class>| {
         let all = class.stopped_geoms().into_iter();
-        let seen = all.filter(|(_, why)| verdicts().any(|(_, said)| said.contains(why.as_str())));
+        let seen = all.filter(|(_, why)| verdicts().any(|(_, outcome)| outcome.contains(why.as_str())));
         let name = class.name();
         seen.map(|(geom, _)| StoppedState { class: name.into(), name: geom }).collect::<Vec<_>>()
     };
@@ -193,7 +193,7 @@ pub(crate) fn trouble(trouble: &Trouble) -> TroubleState {
 
 fn geom_state(configured: &HashSet<(&str, &str)>, g: &GeomView) -> GeomState {
     let failed = g.providers.iter().find_map(|p| p.error.map(|e| (p, e)));
-    let shown = |key: &str| g.show.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
+    let entry = |key: &str| g.show.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
     let troubles: Vec<TroubleState> = g.troubles.iter().map(trouble).collect();
     let worst = troubles.iter().map(|t| t.health).max().unwrap_or_default();
     let whys: Vec<&str> = troubles.iter().map(|t| t.why.as_str()).collect();
@@ -209,7 +209,7 @@ fn geom_state(configured: &HashSet<(&str, &str)>, g: &GeomView) -> GeomState {
         rank: g.rank,
         why: if configured { "configured".into() } else { g.why.clone() },
         configured,
-        state: shown("state").or_else(|| shown("State")).unwrap_or_else(|| match health {
+        state: entry("state").or_else(|| entry("State")).unwrap_or_else(|| match health {
             Health::Ok => "ACTIVE".into(),
             Health::Degraded => "DEGRADED".into(),
             Health::Failed => "FAILED".into(),
@@ -284,7 +284,7 @@ fn disk(from: &Sources<'_>, geoms: &HashMap<&str, &GeomView>, name: &str, kind: 
             ..DiskState::default()
         };
     };
-    let shown = |key: &str| geom.show.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
+    let entry = |key: &str| geom.show.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
     let id = from.topology.find(name);
     let number = |attr: &str| match id.and_then(|p| from.topology.attr(p, attr)) {
         Some(Attr::Int(n)) => Some(n),
@@ -306,19 +306,19 @@ fn disk(from: &Sources<'_>, geoms: &HashMap<&str, &GeomView>, name: &str, kind: 
         kind: kind.into(),
         used_bytes: space.map(|space| space.used),
         free_bytes: space.map(|space| space.free),
-        path: shown("path"),
+        path: entry("path"),
         size_bytes,
         sector_bytes: p.map_or(0, |p| p.limits.sector_bytes),
-        serial: shown("serial").or_else(|| shown("ident")).unwrap_or_default(),
-        identity: shown("identity"),
+        serial: entry("serial").or_else(|| entry("ident")).unwrap_or_default(),
+        identity: entry("identity"),
         rotational: number("GEOM::rotation_rate").filter(|r| *r != 0).map(|r| r != 1),
         discard: number("GEOM::candelete") == Some(1),
-        mode: match shown("mode").as_deref().map(|m| m.split(' ').next().unwrap_or("")) {
+        mode: match entry("mode").as_deref().map(|m| m.split(' ').next().unwrap_or("")) {
             Some("direct") => DiskMode::Direct,
             Some("buffered") => DiskMode::Buffered,
             _ => DiskMode::None,
         },
-        mode_why: shown("mode-why").or_else(|| shown("why")).unwrap_or_default(),
+        mode_why: entry("mode-why").or_else(|| entry("why")).unwrap_or_default(),
         health: match p.is_none() || error.is_some() {
             true => Health::Failed,
             false => troubles.iter().map(|t| t.health).max().unwrap_or_default(),
@@ -643,14 +643,14 @@ fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
 fn rivals(from: &Sources<'_>) -> Vec<RivalsState> {
     let all =
         from.registry.name_conflicts.iter().filter(|rivals| rivals.is_reportable(from.now_ns));
-    let shown = |r: &engine::registry::NameConflict| RivalsState {
+    let entry = |r: &engine::registry::NameConflict| RivalsState {
         target: r.target.clone(),
         initiator: r.initiator.clone(),
         addresses: r.hosts.clone(),
         moves: r.moves.into(),
         at_ns: from.since_start_ns(r.at_ns),
     };
-    all.map(shown).collect()
+    all.map(entry).collect()
 }
 
 /// The same refusal of the same initiator is one line.

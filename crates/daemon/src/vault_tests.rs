@@ -229,8 +229,8 @@ fn torn_record_is_replaced_by_the_previous_one() {
 #[test]
 fn file_vault_keeps_records_and_logs_its_actions() {
     let folder = std::env::temp_dir().join(format!("ashlar-vault-{}", std::process::id()));
-    let said: Arc<Mutex<Vec<String>>> = Arc::default();
-    let listen = said.clone();
+    let log: Arc<Mutex<Vec<String>>> = Arc::default();
+    let listen = log.clone();
     let tell: Arc<ReportFn> = Arc::new(move |_: &str, text| listen.lock().push(text));
     let save = |vault: &FileStateStore, bytes: &[u8]| {
         let (done, saved) = engine::state_store::save_channel();
@@ -254,7 +254,7 @@ fn file_vault_keeps_records_and_logs_its_actions() {
     fs::write(folder.join("s.reservations"), b"ashl").unwrap();
     let vault = FileStateStore::start(&folder, tell).unwrap();
     assert_eq!(vault.load("s", KIND).unwrap(), Some(b"one".to_vec()));
-    assert!(said.lock()[0].contains("the one before it is used"));
+    assert!(log.lock()[0].contains("the one before it is used"));
     // The folder is gone: no save succeeds.
     fs::remove_dir_all(&folder).unwrap();
     let (end, _) = save(&vault, b"three");

@@ -68,14 +68,14 @@ pub fn run_tool(name: &str, words: &[&str]) -> Result<String, ErrorText> {
         let _ = child.kill();
         return Err(format!("{name} {} takes longer than {TOOL_LIMIT:?}", words.join(" ")));
     };
-    let mut said = String::new();
+    let mut output = String::new();
     let taken = match status.success() {
-        true => child.stdout.take().map(|out| out.take(OUTPUT_MAX).read_to_string(&mut said)),
-        false => child.stderr.take().map(|out| out.take(OUTPUT_MAX).read_to_string(&mut said)),
+        true => child.stdout.take().map(|out| out.take(OUTPUT_MAX).read_to_string(&mut output)),
+        false => child.stderr.take().map(|out| out.take(OUTPUT_MAX).read_to_string(&mut output)),
     };
     match (status.success(), taken) {
-        (true, Some(Ok(_))) => Ok(said.trim().to_owned()),
-        _ => Err(said.trim().to_owned()),
+        (true, Some(Ok(_))) => Ok(output.trim().to_owned()),
+        _ => Err(output.trim().to_owned()),
     }
 }
 

@@ -98,9 +98,9 @@ impl Netlink {
             let mut rest = bytes.get(..got).unwrap_or(&[]);
             while !rest.is_empty() {
                 let odd = |e: wire::WireError| io::Error::other(e.to_string());
-                let (of, said, after) = decode(rest).map_err(odd)?;
+                let (of, reply, after) = decode(rest).map_err(odd)?;
                 rest = after;
-                match said {
+                match reply {
                     _ if of != sequence => {}
                     KernelMessage::Ended { errno: 0 } => return Ok(found),
                     KernelMessage::Ended { errno } => {

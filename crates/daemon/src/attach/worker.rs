@@ -316,17 +316,17 @@ impl Worker {
         }
     }
 
-    /// Something wanted cannot be had. It is said when it stays so: a target comes before its
+    /// Something wanted cannot be had. It is reported when it persists: a target comes before its
     /// groups, and a disk may come after them.
     fn failed(&self, key: &LunKey, why: String) {
         let mut table = self.shared.table();
         let since = table.missing.get(key).map_or_else(Instant::now, |w| w.since);
-        let said = table.missing.get(key).and_then(|w| w.last_report.clone());
-        let says = since.elapsed() >= RETRY_PAUSE && said.as_ref() != Some(&why);
-        let said = if says { Some(why.clone()) } else { said };
+        let last_report = table.missing.get(key).and_then(|w| w.last_report.clone());
+        let says = since.elapsed() >= RETRY_PAUSE && last_report.as_ref() != Some(&why);
+        let last_report = if says { Some(why.clone()) } else { last_report };
         table
             .missing
-            .insert(key.clone(), MissingLun { why: why.clone(), since, last_report: said });
+            .insert(key.clone(), MissingLun { why: why.clone(), since, last_report });
         drop(table);
         if says {
             (self.shared.log)(&key.target, format!("LUN {}: {why}", key.lun), true);

@@ -36,8 +36,8 @@ impl ControlLoop {
     /// where they show the same bytes.
     pub(super) fn adopt_geoms(&mut self, geoms: &[GeomConfig]) {
         for geom in geoms {
-            if let Some(whole) = self.layout_of(geom) {
-                self.layouts.record(&geom.class, &geom.name, whole);
+            if let Some(layout) = self.layout_of(geom) {
+                self.layouts.record(&geom.class, &geom.name, layout);
             }
             let mut shown = self.published.lock();
             shown.config.geom.retain(|other| other.name != geom.name);
@@ -46,28 +46,28 @@ impl ControlLoop {
         self.store_names();
     }
 
-    /// Why the change would be refused. `ahead`: what earlier steps of the plan do.
+    /// Why the change would be refused. `prior`: what earlier steps of the plan do.
     pub(super) fn check_modify(
         &mut self,
         from: &GeomConfig,
         to: &GeomConfig,
-        ahead: &PriorSteps,
+        prior: &PriorSteps,
     ) -> Result<()> {
         let op = "change geom";
         // One that is made is asked only when it is found by its records.
         if from.provider_names().next().is_none() && !self.is_found(to) {
             self.check_member_count(to)?;
-            self.check_remake(to, ahead)?;
-            return self.check_members(to, ahead);
+            self.check_remake(to, prior)?;
+            return self.check_members(to, prior);
         }
         let has = self.providers_of(&to.class, &to.name);
         for name in added(from, to) {
-            if self.control.topology.find(name).is_some() || !ahead.may_provide(name) {
+            if self.control.topology.find(name).is_some() || !prior.may_provide(name) {
                 find_persistent(&self.control.topology, op, name)?;
             }
             // Of one that was found only its records say who its members are.
             if from.provider_names().next().is_some() && !has.contains(name) {
-                self.check_member(to, name, ahead)?;
+                self.check_member(to, name, prior)?;
             }
         }
         let (class, params) = (self.class(&to.class, op)?, Value::Object(to.params.clone()));
@@ -96,12 +96,12 @@ impl ControlLoop {
     }
 
     /// Why a file server that is removed and made anew would not open.
-    fn check_remake(&mut self, to: &GeomConfig, ahead: &PriorSteps) -> Result<()> {
+    fn check_remake(&mut self, to: &GeomConfig, prior: &PriorSteps) -> Result<()> {
         let members = provider_names(to);
         let Some(cache) = members.first().filter(|_| to.class == FS_CLASS) else { return Ok(()) };
         let is_image = to.params.get("image") == Some(&Value::Bool(true));
         // A cache device that an earlier step makes is another one.
-        if is_image || ahead.may_provide(cache) {
+        if is_image || prior.may_provide(cache) {
             return Ok(());
         }
         let checked = FsClass::check_remake(&mut self.control.topology, &to.name, &members);
@@ -151,8 +151,8 @@ impl ControlLoop {
         let done = class.redeclare(&mut self.control, &request, &consent);
         if done.is_ok() {
             self.keep_members(to);
-            if let Some(whole) = self.layout_of(to) {
-                self.layouts.record(&to.class, &to.name, whole);
+            if let Some(layout) = self.layout_of(to) {
+                self.layouts.record(&to.class, &to.name, layout);
             }
         }
         if done.is_err() {

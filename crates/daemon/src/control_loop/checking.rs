@@ -20,24 +20,24 @@ fn is_free(topology: &Topology, class: &str, name: &str, going: &[(String, Strin
 }
 
 /// Would `step` succeed? Looks at names only: errors of a disk or a socket show when the step is
-/// carried out, and the step is taken back then. `ahead`: the effects of the steps before it.
+/// carried out, and the step is taken back then. `prior`: the effects of the steps before it.
 /// `may_wait`: units that may do without their provider.
 pub fn check(
     topology: &Topology,
     step: &Step,
-    ahead: &PriorSteps,
+    prior: &PriorSteps,
     may_wait: &dyn Fn(&str) -> bool,
 ) -> Result<()> {
     let need = |name: &str, op: &str| match topology.find(name) {
-        None if ahead.may_provide(name) => Ok(()),
+        None if prior.may_provide(name) => Ok(()),
         _ => find_persistent(topology, op, name).map(drop),
     };
     match &step.action {
         Action::RemoveDisk { disk } => {
-            is_free(topology, DISK_CLASS, &disk.name, &ahead.removed_geoms)
+            is_free(topology, DISK_CLASS, &disk.name, &prior.removed_geoms)
         }
         Action::RemoveGeom { geom } => {
-            is_free(topology, &geom.class, &geom.name, &ahead.removed_geoms)
+            is_free(topology, &geom.class, &geom.name, &prior.removed_geoms)
         }
         Action::CreateGeom { geom } => {
             geom.provider_names().try_for_each(|name| need(name, "create geom"))
@@ -47,7 +47,7 @@ pub fn check(
             let luns = step.action.groups().flat_map(|access| access.luns.values());
             luns.map(|lun| lun.provider.as_str()).try_for_each(|name| match need(name, "export") {
                 // It is there as long as the step has not been reached.
-                Ok(()) if ahead.takes(name) => Err(no_provider(topology, "export", name)),
+                Ok(()) if prior.takes(name) => Err(no_provider(topology, "export", name)),
                 Err(_) if may_wait(name) => Ok(()),
                 done => done,
             })

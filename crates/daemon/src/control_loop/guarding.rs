@@ -185,8 +185,8 @@ impl ControlLoop {
             let mut members = self.current_members(geom);
             let is_there = |name: &str| self.control.topology.find(name).is_some();
             members.retain(|member| has.contains(&member.name) || !is_there(&member.name));
-            let whole = GeomLayout { layout: "records".to_owned(), members };
-            self.layouts.record(&geom.class, &geom.name, whole);
+            let layout = GeomLayout { layout: "records".to_owned(), members };
+            self.layouts.record(&geom.class, &geom.name, layout);
         }
     }
 

@@ -23,9 +23,9 @@ impl ControlLoop {
 
     /// Keeps the names that the configuration calls now.
     pub(super) fn store_names(&mut self) {
-        let shown = self.published.lock();
-        let is_other = self.names.update(&shown.config, self.exports.is_starting());
-        drop(shown);
+        let published = self.published.lock();
+        let is_other = self.names.update(&published.config, self.exports.is_starting());
+        drop(published);
         if is_other {
             self.names.store();
         }
@@ -34,9 +34,9 @@ impl ControlLoop {
     /// Says once of every disk that its medium has gone.
     pub(super) fn report_losses(&mut self) {
         let now = self.control.now_ns();
-        let shown = self.published.lock();
-        let lost = self.reattach.losses(&self.control.topology, &shown.config, now);
-        drop(shown);
+        let published = self.published.lock();
+        let lost = self.reattach.losses(&self.control.topology, &published.config, now);
+        drop(published);
         if self.reattach.has_unexplained() {
             self.path_checks.hasten();
         }
@@ -47,10 +47,10 @@ impl ControlLoop {
 
     /// Reports the findings at the paths of disks without a medium.
     pub(crate) fn report_findings(&mut self, findings: BTreeMap<String, Finding>) {
-        let shown = self.published.lock();
-        let said = self.reattach.record_findings(&shown.config, findings);
-        drop(shown);
-        for (name, level, why) in said {
+        let published = self.published.lock();
+        let reports = self.reattach.record_findings(&published.config, findings);
+        drop(published);
+        for (name, level, why) in reports {
             self.note(level, &name, why);
         }
         self.published.lock().refused_disks = self.reattach.refused_disks();
@@ -66,11 +66,11 @@ impl ControlLoop {
         let config = self.config();
         for disk in self.reattach.returned_disks(&config, now) {
             let done = self.reopen_disk(&disk, &config.disk);
-            let said = self.reattach.record_attempt(&disk.name, &done, self.control.now_ns());
+            let report = self.reattach.record_attempt(&disk.name, &done, self.control.now_ns());
             match done {
                 Ok(()) => self.note(Level::Info, &disk.name, "medium available again".to_owned()),
                 Err(_) => {
-                    said.into_iter().for_each(|why| self.note(Level::Warn, &disk.name, why));
+                    report.into_iter().for_each(|why| self.note(Level::Warn, &disk.name, why));
                 }
             }
         }
@@ -82,8 +82,8 @@ impl ControlLoop {
                     self.note(Level::Info, &geom.name, "providers available again".to_owned());
                 }
                 Err(e) => {
-                    let said = self.reattach.new_report(&geom.name, &e.source);
-                    said.into_iter().for_each(|why| self.note(Level::Warn, &geom.name, why));
+                    let report = self.reattach.new_report(&geom.name, &e.source);
+                    report.into_iter().for_each(|why| self.note(Level::Warn, &geom.name, why));
                 }
             }
         }
@@ -114,11 +114,11 @@ impl ControlLoop {
 
     /// A part of the configuration that could not be carried out is wanted all the same.
     pub(super) fn retry_later(&mut self, action: &Action) {
-        let mut shown = self.published.lock();
-        if !action.is_in(&shown.config) {
-            action.apply_to(&mut shown.config);
+        let mut published = self.published.lock();
+        if !action.is_in(&published.config) {
+            action.apply_to(&mut published.config);
         }
-        drop(shown);
+        drop(published);
         self.reattach.retry_later(action, self.control.now_ns());
     }
 
@@ -153,8 +153,8 @@ impl ControlLoop {
                 true
             }
             Err(e) => {
-                let said = self.reattach.new_report(&action.name(), &e.source);
-                said.into_iter().for_each(|why| self.note(Level::Warn, &action.name(), why));
+                let report = self.reattach.new_report(&action.name(), &e.source);
+                report.into_iter().for_each(|why| self.note(Level::Warn, &action.name(), why));
                 false
             }
         }
@@ -173,8 +173,8 @@ impl ControlLoop {
                     self.note(Level::Info, &name, "available again; its LUNs answer".to_owned());
                 }
                 Err(e) => {
-                    let said = self.reattach.new_report(&name, &e.source);
-                    said.into_iter().for_each(|why| self.note(Level::Error, &name, why));
+                    let report = self.reattach.new_report(&name, &e.source);
+                    report.into_iter().for_each(|why| self.note(Level::Error, &name, why));
                 }
             }
         }
@@ -186,9 +186,9 @@ impl ControlLoop {
                     buses::rescan_target(self, &target);
                 }
                 Err(e) => {
-                    let said =
+                    let report =
                         self.reattach.new_report(&target.name, &format!("{names}: {}", e.source));
-                    said.into_iter().for_each(|why| self.note(Level::Error, &target.name, why));
+                    report.into_iter().for_each(|why| self.note(Level::Error, &target.name, why));
                 }
             }
         }

@@ -21,21 +21,21 @@ fn is_on_any(disks: &[String], provider: &str) -> bool {
 }
 
 /// The groups of access as earlier steps leave them.
-fn groups_after(access: Vec<AccessConfig>, ahead: &PriorSteps) -> Vec<AccessConfig> {
+fn groups_after(access: Vec<AccessConfig>, prior: &PriorSteps) -> Vec<AccessConfig> {
     let mut config = Config { access, ..Config::default() };
-    ahead.groups.iter().for_each(|action| action.apply_to(&mut config));
+    prior.groups.iter().for_each(|action| action.apply_to(&mut config));
     config.access
 }
 
 impl ControlLoop {
-    /// Why the class would refuse the members. `ahead`: what earlier steps of the plan do.
-    pub(super) fn check_members(&mut self, geom: &GeomConfig, ahead: &PriorSteps) -> Result<()> {
+    /// Why the class would refuse the members. `prior`: what earlier steps of the plan do.
+    pub(super) fn check_members(&mut self, geom: &GeomConfig, prior: &PriorSteps) -> Result<()> {
         let class = self.class(&geom.class, OP)?;
-        self.check_stopped_name(class.as_ref(), geom, ahead)?;
+        self.check_stopped_name(class.as_ref(), geom, prior)?;
         let mut here = Vec::new();
         for name in geom.provider_names() {
-            self.check_member(geom, name, ahead)?;
-            if self.control.topology.find(name).is_some() && !ahead.replaces(name) {
+            self.check_member(geom, name, prior)?;
+            if self.control.topology.find(name).is_some() && !prior.replaces(name) {
                 here.push(name.to_owned());
             }
         }
@@ -48,15 +48,15 @@ impl ControlLoop {
         &self,
         geom: &GeomConfig,
         name: &str,
-        ahead: &PriorSteps,
+        prior: &PriorSteps,
     ) -> Result<()> {
         if !self.class(&geom.class, OP)?.opens_members() {
             return Ok(());
         }
         let topology = &self.control.topology;
-        let found = topology.find(name).filter(|_| !ahead.replaces(name));
+        let found = topology.find(name).filter(|_| !prior.replaces(name));
         let is_read_only = found.is_some_and(|on| topology.is_read_only(on));
-        if is_read_only || is_on_any(&ahead.read_only, name) {
+        if is_read_only || is_on_any(&prior.read_only, name) {
             let why = format!("{name} is read-only, and a {} writes to it", geom.class);
             let next = format!(
                 "Make {name} writable (`read_only` in its section), or name another member."
@@ -64,7 +64,7 @@ impl ControlLoop {
             return Err(Error::new(Kind::Unsupported, OP, why).at(&geom.name).next(next));
         }
         match found {
-            Some(on) => self.check_unused(geom, (name, on), ahead),
+            Some(on) => self.check_unused(geom, (name, on), prior),
             None => Ok(()),
         }
     }
@@ -74,13 +74,13 @@ impl ControlLoop {
         &self,
         geom: &GeomConfig,
         (name, on): (&str, ProviderId),
-        ahead: &PriorSteps,
+        prior: &PriorSteps,
     ) -> Result<()> {
         let topology = &self.control.topology;
         if topology.holder_of(on, &|_| false).is_none() {
             return Ok(());
         }
-        let access = groups_after(self.published.lock().config.access.clone(), ahead);
+        let access = groups_after(self.published.lock().config.access.clone(), prior);
         let luns = access.iter().flat_map(|group| group.luns.values());
         let exported: BTreeSet<&str> = luns.map(|lun| lun.provider.as_str()).collect();
         let is_leaving = |holder: &Holder| {
@@ -91,8 +91,8 @@ impl ControlLoop {
             };
             let names = [geom.as_str(), provider.as_str()];
             let is_exported = names.iter().any(|name| exported.contains(name));
-            ahead.removed_geoms.iter().any(is_removed)
-                || ahead.released.iter().any(lets_go)
+            prior.removed_geoms.iter().any(is_removed)
+                || prior.released.iter().any(lets_go)
                 || *class == lun::CLASS && !is_exported
         };
         let Some(holder) = topology.holder_of(on, &is_leaving) else { return Ok(()) };
@@ -106,7 +106,7 @@ impl ControlLoop {
         &self,
         class: &dyn Class,
         geom: &GeomConfig,
-        ahead: &PriorSteps,
+        prior: &PriorSteps,
     ) -> Result<()> {
         let stopped = || class.stopped_geoms().into_iter().find(|(name, _)| *name == geom.name);
         let Some((_, verdict)) = class.keeps_records().then(stopped).flatten() else {
@@ -114,13 +114,13 @@ impl ControlLoop {
         };
         let view = self.control.topology.view(self.control.now_ns());
         let is_member = |outcomes: &[(&'static str, String)]| {
-            outcomes.iter().any(|(by, said)| *by == class.name() && said.contains(&verdict))
+            outcomes.iter().any(|(by, outcome)| *by == class.name() && outcome.contains(&verdict))
         };
         let providers = view.iter().flat_map(|geom| &geom.providers);
         let members = providers.filter(|provider| is_member(&provider.taste_outcomes));
         let members = members.map(|provider| provider.name.as_str());
         let members: Vec<&str> =
-            members.filter(|name| !is_on_any(&ahead.removed_disks, name)).collect();
+            members.filter(|name| !is_on_any(&prior.removed_disks, name)).collect();
         if members.is_empty() || geom.provider_names().any(|name| members.contains(&name)) {
             return Ok(());
         }

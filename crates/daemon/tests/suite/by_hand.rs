@@ -60,9 +60,9 @@ impl Site {
     fn reported(&self, at: &str) -> Vec<String> {
         let state = self.control.plant().state().expect("a state");
         let config = self.control.config().0;
-        let told = manual_changes(&config, &state, self.control.catalog()).into_iter();
-        told.filter(|told| told.object == at)
-            .map(|told| format!("{}. {}", told.why, told.fix))
+        let changes = manual_changes(&config, &state, self.control.catalog()).into_iter();
+        changes.filter(|change| change.object == at)
+            .map(|change| format!("{}. {}", change.why, change.fix))
             .collect()
     }
 }
@@ -297,15 +297,15 @@ fn every_class_setting_is_tested_or_listed_as_no_setting() {
             let called = format!("{} {}", class.name, verb.name);
             let of =
                 |c: &&(&str, &str, Value, &str, ReportedAs)| (c.0, c.1) == (class.name, verb.name);
-            let told: BTreeSet<&String> =
+            let changed: BTreeSet<&String> =
                 changes.iter().filter(of).flat_map(|c| keys(&c.2)).collect();
-            if told.is_empty() && !others.contains(&called) {
+            if changed.is_empty() && !others.contains(&called) {
                 unknown.push(called.clone());
             }
-            let args = verb.args.iter().filter(|_| !told.is_empty());
+            let args = verb.args.iter().filter(|_| !changed.is_empty());
             let places = ["name", "names", "members", "disks"];
             let args = args.filter(|arg| !places.contains(&arg.name));
-            let is_new = |name: &str| !told.iter().any(|told| *told == name);
+            let is_new = |name: &str| !changed.iter().any(|changed| *changed == name);
             let args = args.map(|arg| arg.name).filter(|name| is_new(name));
             let args = args.map(|name| format!("{called} {name}"));
             unknown.extend(args.filter(|arg| !other_args.contains(arg)));
@@ -350,7 +350,7 @@ fn manual_change_is_reported_exported_and_reverted() {
     let state = site.control.plant().state().expect("a state");
     let array = state.geoms.iter().find(|g| g.class == "raid").expect("an array").name.clone();
     assert_eq!(plan(&written), []);
-    for (class, verb, mut params, at, told) in [filter_changes(), changes()].concat() {
+    for (class, verb, mut params, at, reported_as) in [filter_changes(), changes()].concat() {
         let (in_place, at) = (at == ARRAY, at.replace("ARRAY", &array));
         if in_place {
             params["name"] = array.as_str().into();
@@ -364,8 +364,8 @@ fn manual_change_is_reported_exported_and_reverted() {
         let now = |geom| settings(geom, &state, site.control.catalog());
         let changed = config.geom.iter().filter(|geom| now(geom).is_some()).count();
         let steps = plan(&written);
-        if told != Setting {
-            let word = if told == Transient { "next start" } else { "In ashlar.toml: members = [" };
+        if reported_as != Setting {
+            let word = if reported_as == Transient { "next start" } else { "In ashlar.toml: members = [" };
             assert!(says[0].contains(word), "{what}: {says:?}");
             assert_eq!((changed, steps), (0, Vec::new()), "{what}");
             undo(&site, &says[0], &at);
@@ -394,8 +394,8 @@ fn manual_change_is_reported_exported_and_reverted() {
 }
 
 /// A change that is reported until the next start names the command that reverts it.
-fn undo(site: &Site, said: &str, at: &str) {
-    let Some((_, command)) = said.split_once("undo it: `ashlar ") else { return };
+fn undo(site: &Site, text: &str, at: &str) {
+    let Some((_, command)) = text.split_once("undo it: `ashlar ") else { return };
     let words: Vec<&str> = command.trim_end_matches(['`', '.']).split(' ').collect();
     let (class, verb) = (words[0], words[1]);
     let params = match (class, verb) {
@@ -411,5 +411,5 @@ fn undo(site: &Site, said: &str, at: &str) {
         _ => json!({ "name": words[2], "what": words[3] }),
     };
     site.verb(class, verb, &params);
-    assert_eq!(site.reported(at), Vec::<String>::new(), "{said}");
+    assert_eq!(site.reported(at), Vec::<String>::new(), "{text}");
 }

@@ -32,8 +32,8 @@ fn part_show_reports_a_disk_without_a_partition_table() {
         carry(&daemon, &disk(name, "memory", json!({ "size": 16 << 20 }))).expect("a disk");
     }
     let show = |geoms: &[&str]| {
-        let said = daemon.verb("part", "show", &json!({ "geoms": geoms }), &mut |_| {})?;
-        Ok::<PartAnswer, Error>(serde_json::from_value(said).expect("an answer"))
+        let answer = daemon.verb("part", "show", &json!({ "geoms": geoms }), &mut |_| {})?;
+        Ok::<PartAnswer, Error>(serde_json::from_value(answer).expect("an answer"))
     };
     let none = show(&["m0"]).expect("no table is no error");
     assert!(none.tables.is_empty());

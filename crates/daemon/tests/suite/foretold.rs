@@ -102,14 +102,14 @@ fn document(dice: &mut Dice) -> String {
     let mut add = |section: &str, lines: &[String]| {
         text.push_str(&format!("[[{section}]]\n{}\n", lines.join("\n")));
     };
-    let mut here = Vec::new();
+    let mut present = Vec::new();
     for name in ["m0", "m1", "m2"] {
         if dice.chance(70) {
             let size = dice.pick(&["1MiB", "2MiB"]);
             let lines =
                 [format!("name = '{name}'"), "kind = 'memory'".into(), format!("size = '{size}'")];
             add("disk", &lines);
-            here.push(name);
+            present.push(name);
         }
     }
     // One image under one of two names, and one that may not be there.
@@ -119,35 +119,35 @@ fn document(dice: &mut Dice) -> String {
         let more = "create = true\npath = 'image'";
         let lines = [format!("name = '{name}'"), format!("kind = 'file'\n{more}\nsize = '{size}'")];
         add("disk", &lines);
-        here.push(name);
+        present.push(name);
     }
     // The same image by another path.
     if dice.chance(10) {
         let more = "create = true\npath = 'alias'\nsize = '1MiB'";
         add("disk", &["name = 'h0'".to_owned(), format!("kind = 'file'\n{more}")]);
-        here.push("h0");
+        present.push("h0");
     }
     if dice.chance(10) {
         add("disk", &["name = 'away'\nkind = 'file'\npath = 'nowhere'".to_owned()]);
-        here.push("away");
+        present.push("away");
     }
     // Each layer has disks of its own.
     let mut units: Vec<String> = Vec::new();
     recorded(dice, &mut add, &mut units);
-    if here.contains(&"m2") && dice.chance(50) {
+    if present.contains(&"m2") && dice.chance(50) {
         let offset = dice.pick(&["0", "4096", "0\ndelay_ms = 1"]);
         add("geom", &[format!("class = 'nop'\nname = 'n'\nprovider = 'm2'\noffset = {offset}")]);
-        here.retain(|name| *name != "m2");
+        present.retain(|name| *name != "m2");
         units.push("n".into());
     }
-    if here.contains(&"m0") && here.contains(&"m1") && dice.chance(40) {
+    if present.contains(&"m0") && present.contains(&"m1") && dice.chance(40) {
         let order = dice.pick(&["'m0', 'm1'", "'m1', 'm0'"]);
         let class = dice.pick(&["stripe", "concat"]);
         add("geom", &[format!("class = '{class}'\nname = 'w'\nmembers = [{order}]")]);
-        here.retain(|name| !["m0", "m1"].contains(name));
+        present.retain(|name| !["m0", "m1"].contains(name));
         units.push(format!("{class}/w"));
     }
-    units.extend(here.iter().filter(|name| **name != "away").map(|name| (*name).to_owned()));
+    units.extend(present.iter().filter(|name| **name != "away").map(|name| (*name).to_owned()));
     // Drivers have no address in common.
     let drivers = [("iscsi", "iqn.2026-11.test:t", 1), ("nbd", "n", 2)];
     for (driver, name, host) in drivers {

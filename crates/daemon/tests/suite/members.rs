@@ -51,11 +51,11 @@ pub(crate) fn refused(site: &Site, text: &str, (why, next): (&str, &str)) {
 fn plan_refuses_a_member_that_stays_exported() {
     for class in ["stripe", "mirror", "multipath"] {
         let site = Site::new(&format!("exported-{class}"), &(disks() + &exported("d0")));
-        let made = disks() + &geom(class, "m", ["d0", "d1"]);
+        let created = disks() + &geom(class, "m", ["d0", "d1"]);
         let says = ("group g of here exports d0 as LUN 0", "Remove LUN 0 from group g of here");
-        refused(&site, &(made.clone() + &exported("d0")), says);
+        refused(&site, &(created.clone() + &exported("d0")), says);
         // The same edit withdraws the LUN first.
-        let moved = made + &exported(&format!("{class}/m"));
+        let moved = created + &exported(&format!("{class}/m"));
         assert_eq!(foretold(&site, &moved), [""; 0], "{class}");
         apply(&site, &moved, &[]).expect("the member is free by then");
     }
@@ -65,10 +65,10 @@ fn plan_refuses_a_member_that_stays_exported() {
 fn plan_refuses_a_member_of_a_geom_that_stays() {
     let site = Site::new("used-member", &disks());
     site.verb("concat", "create", &json!({ "name": "c", "members": ["d0", "d1"] }));
-    let made = disks() + &geom("mirror", "m", ["d0", "d2"]);
-    refused(&site, &made, ("d0 is in use by concat c", "`ashlar concat stop c`"));
+    let created = disks() + &geom("mirror", "m", ["d0", "d2"]);
+    refused(&site, &created, ("d0 is in use by concat c", "`ashlar concat stop c`"));
     site.verb("concat", "stop", &json!({ "names": ["c"] }));
-    apply(&site, &made, &[]).expect("it is free");
+    apply(&site, &created, &[]).expect("it is free");
     let other = disks() + &geom("stripe", "s", ["d1", "d3"]);
     assert_eq!(foretold(&site, &other), [""; 0]);
     apply(&site, &other, &[]).expect("the mirror is removed");
@@ -81,23 +81,23 @@ fn plan_refuses_a_member_of_a_geom_that_stays() {
 #[test]
 fn plan_refuses_a_read_only_member() {
     let both = disk("d0", "read_only = true") + &disk("d1", "");
-    let made = both.clone() + &geom("mirror", "m", ["d1", "d0"]);
+    let created = both.clone() + &geom("mirror", "m", ["d1", "d0"]);
     let says = ("d0 is read-only", "Make d0 writable");
     let site = Site::new("read-only-member", &both);
-    refused(&site, &made, says);
+    refused(&site, &created, says);
     // The disk is made by the same plan.
     let site = Site::launched("read-only-planned");
-    refused(&site, &made, says);
+    refused(&site, &created, says);
 }
 
 #[test]
 fn plan_refuses_paths_that_lead_to_different_disks() {
     let both = disk("d0", "serial = 'serial-1'") + &disk("d1", "serial = 'serial-2'");
     let site = Site::new("other-paths", &both);
-    let made = both.clone() + &geom("multipath", "m", ["d0", "d1"]);
-    refused(&site, &made, ("d1 leads to another disk than d0", "ashlar"));
+    let created = both.clone() + &geom("multipath", "m", ["d0", "d1"]);
+    refused(&site, &created, ("d1 leads to another disk than d0", "ashlar"));
     let site = Site::launched("other-paths-planned");
-    apply(&site, &made, &[]).expect_err("before anything is written");
+    apply(&site, &created, &[]).expect_err("before anything is written");
 }
 
 #[test]

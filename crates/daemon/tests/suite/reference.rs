@@ -11,10 +11,10 @@ fn is_current(path: &Path, text: &str) {
     if std::env::var_os(WRITE).is_some() {
         std::fs::write(path, text).expect("the folder is there");
     }
-    let there = std::fs::read_to_string(path).unwrap_or_default();
-    let differ = there.lines().zip(text.lines()).find(|(there, made)| there != made);
+    let current = std::fs::read_to_string(path).unwrap_or_default();
+    let differ = current.lines().zip(text.lines()).find(|(current, made)| current != made);
     assert!(
-        there == text,
+        current == text,
         "{} is not current, first at {differ:?}; next: {WRITE}=1 cargo test -p ashlar-daemon \
          --test suite reference",
         path.display()

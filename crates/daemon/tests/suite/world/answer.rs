@@ -198,12 +198,12 @@ impl Agent {
             Operation::Cache { on } => {
                 self.shared.mark("modes");
                 let alone = task.mode_epoch == Some(unit.mode_epoch.get());
-                let told = match (alone && task.was_off, on) {
+                let tidings = match (alone && task.was_off, on) {
                     (true, true) => Tidings::Sure,
                     (true, false) => Tidings::None,
                     (false, _) => Tidings::Certainty,
                 };
-                self.shared.source_ends(task.issue, Some(MODE_CHANGED), told);
+                self.shared.source_ends(task.issue, Some(MODE_CHANGED), tidings);
                 self.over(task, Outcome::Nothing);
                 return unit.cache_off.set(alone && !on);
             }

@@ -476,8 +476,8 @@ impl Sim {
         self.plain_count = count;
         self.outside.world.with_disk("d1", |d| d.set_size((count * UNIT) as u64));
         let stack = self.stack();
-        let told = stack.disks.clone().verb(&mut stack.control, "resize", "d1", &json!({}));
-        told.unwrap_or_else(|e| panic!("resize d1: {e}"));
+        let answer = stack.disks.clone().verb(&mut stack.control, "resize", "d1", &json!({}));
+        answer.unwrap_or_else(|e| panic!("resize d1: {e}"));
         self.resized(unit.as_ref(), count, before, source);
     }
 

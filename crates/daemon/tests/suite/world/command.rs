@@ -126,12 +126,12 @@ impl Agent {
         let (unit_place, per) = (unit.place.get(), unit.per);
         // Behind the counters.
         let (first, count) = (unit_place.first + COUNTERS * per, unit_place.count - COUNTERS * per);
-        let whole = BlockRange { first, count, ..unit_place };
-        let blocks = (whole.count / per) as u64;
+        let range = BlockRange { first, count, ..unit_place };
+        let blocks = (range.count / per) as u64;
         let at = if self.chance(500) { self.below(blocks.min(40)) } else { self.below(blocks) };
         let most = if self.chance(150) { BLOCKS_MAX } else { 12 };
         let n = (1 + self.below(most)).min(blocks - at);
-        BlockRange { first: whole.first + at as usize * per, count: n as usize * per, ..whole }
+        BlockRange { first: range.first + at as usize * per, count: n as usize * per, ..range }
     }
 
     /// One of the counters of the unit, and the operation on it.
@@ -143,7 +143,7 @@ impl Agent {
     }
 
     pub fn start(&self, conn: &Rc<Conn>, unit: &Rc<Unit>, mut what: Operation) {
-        let whole = unit.place.get();
+        let range = unit.place.get();
         let mut bid = None;
         let place = match what {
             Operation::Count { .. } => {
@@ -154,7 +154,7 @@ impl Agent {
             Operation::Read | Operation::Write { .. } | Operation::Zero | Operation::Unmap => {
                 self.some_range(unit)
             }
-            _ => whole,
+            _ => range,
         };
         let grant = unit.grant(self.group);
         let mut model = self.shared.model.borrow_mut();
@@ -169,7 +169,7 @@ impl Agent {
             model.begin(place, id, issue);
         }
         drop(model);
-        let lba = ((place.first - whole.first) / unit.per) as u64;
+        let lba = ((place.first - range.first) / unit.per) as u64;
         let blocks = (place.count / unit.per) as u32;
         let out = match what {
             Operation::Write { .. } => stamps(id, place),

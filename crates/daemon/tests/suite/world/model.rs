@@ -332,9 +332,9 @@ fn stamp_of(piece: &[u8], disk: usize, n: usize) -> Result<u64, String> {
     if from != (disk as u64, n as u64) {
         return Err(format!("write {id} of disk {} block {} is here", from.0, from.1));
     }
-    let mut whole = vec![0; UNIT];
-    stamp(&mut whole, id, disk, n);
-    if whole != piece { Err(format!("write {id} is torn")) } else { Ok(id) }
+    let mut expected = vec![0; UNIT];
+    stamp(&mut expected, id, disk, n);
+    if expected != piece { Err(format!("write {id} is torn")) } else { Ok(id) }
 }
 
 #[test]

@@ -84,15 +84,15 @@ impl SimContext {
     /// It was answered.
     pub fn act_ends(&self, unit: &Unit, op: u64, verdict: &CommandOutcome, who: &str) {
         let now = self.model.borrow_mut().tick();
-        let told = unit.book.borrow_mut().answer(op, verdict, now, who);
+        let attentions = unit.book.borrow_mut().answer(op, verdict, now, who);
         for agent in self.agents.borrow().iter() {
             for code in [3, 4, 5] {
-                let of = told.iter().find(|t| (t.0, t.1) == (agent.index, code));
+                let of = attentions.iter().find(|t| (t.0, t.1) == (agent.index, code));
                 let tidings = of.map_or(Tidings::None, |t| t.2);
                 agent.owed_is(op, Some((0x2a, code)), tidings);
             }
         }
-        if told.iter().any(|t| t.2 != Tidings::None) {
+        if attentions.iter().any(|t| t.2 != Tidings::None) {
             self.mark("reservations to tell");
         }
         self.expect_attentions(unit);
@@ -150,7 +150,7 @@ impl Agent {
 
     fn some_act(&self, state: &ReservationState) -> Act {
         let me = self.index;
-        if state.whole.is_some_and(|(port, _)| port == me) && self.chance(600) {
+        if state.unit_reserved_by.is_some_and(|(port, _)| port == me) && self.chance(600) {
             return Act::ReleaseUnit;
         }
         let known = state.keys.get(&me).copied().unwrap_or(0);

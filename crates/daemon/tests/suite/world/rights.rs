@@ -136,14 +136,14 @@ impl ReservationModel {
                 if world.done.contains_key(op) {
                     continue;
                 }
-                let (state, verdict, told) = world.state.after(p.port, p.session, p.act);
+                let (state, verdict, attentions) = world.state.after(p.port, p.session, p.act);
                 let mut next = World { state, ..world.clone() };
-                next.done.insert(*op, (verdict, told));
+                next.done.insert(*op, (verdict, attentions));
                 found.push((next, ended.clone()));
             }
-            if let Some((port, _)) = world.state.whole {
+            if let Some((port, _)) = world.state.unit_reserved_by {
                 let mut next = world.clone();
-                next.state.whole = None;
+                next.state.unit_reserved_by = None;
                 next.over.insert(port);
                 let mut ended = ended.clone();
                 ended.insert(port, now);
@@ -263,8 +263,8 @@ impl ReservationModel {
     pub fn possible_attentions(&self) -> BTreeSet<(u64, usize, u8)> {
         let of = |w: &World| -> Vec<(u64, usize, u8)> {
             let each =
-                |(op, (_, told)): (&u64, &(CommandOutcome, Attentions))| -> Vec<(u64, usize, u8)> {
-                    told.iter().map(|(port, code)| (*op, *port, *code)).collect()
+                |(op, (_, attentions)): (&u64, &(CommandOutcome, Attentions))| -> Vec<(u64, usize, u8)> {
+                    attentions.iter().map(|(port, code)| (*op, *port, *code)).collect()
                 };
             w.done.iter().flat_map(each).collect()
         };
@@ -273,7 +273,7 @@ impl ReservationModel {
 
     /// A port may have the whole unit.
     pub fn may_be_whole(&self, port: usize) -> bool {
-        self.worlds.keys().any(|w| w.state.whole.is_some_and(|(owner, _)| owner == port))
+        self.worlds.keys().any(|w| w.state.unit_reserved_by.is_some_and(|(owner, _)| owner == port))
     }
 
     /// A PREEMPT AND ABORT is under way.
@@ -329,7 +329,7 @@ impl ReservationModel {
         // Where nothing more has to be over it is explained.
         self.suspects.retain(|s| s.over.iter().all(|o| !o.is_empty()));
         for (mut world, mut ended) in std::mem::take(&mut self.worlds) {
-            world.state.whole = world.state.whole.filter(|(owner, _)| *owner != port);
+            world.state.unit_reserved_by = world.state.unit_reserved_by.filter(|(owner, _)| *owner != port);
             ended.remove(&port);
             world.over.remove(&port);
             self.add(world, &ended);

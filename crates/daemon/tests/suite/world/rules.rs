@@ -26,7 +26,7 @@ pub struct ReservationState {
     pub held: Option<(u8, Option<usize>)>,
     pub aptpl: bool,
     /// RESERVE: port and its session.
-    pub whole: Option<(usize, u64)>,
+    pub unit_reserved_by: Option<(usize, u64)>,
 }
 
 /// A command about reservations, or something that ends one.
@@ -116,7 +116,7 @@ impl ReservationState {
 
     /// Whether a command may run.
     pub fn allows(&self, who: usize, session: u64, need: Need) -> bool {
-        if let Some(owner) = self.whole {
+        if let Some(owner) = self.unit_reserved_by {
             return owner == (who, session) || need == Need::Nothing;
         }
         let Some((kind, _)) = self.held else { return true };
@@ -130,7 +130,7 @@ impl ReservationState {
     /// The part of the state that a restart of the daemon keeps.
     pub fn survivor(&self) -> ReservationState {
         match self.aptpl {
-            true => ReservationState { whole: None, ..self.clone() },
+            true => ReservationState { unit_reserved_by: None, ..self.clone() },
             false => ReservationState::default(),
         }
     }
@@ -163,14 +163,14 @@ impl ReservationState {
         let same = |verdict| (self.clone(), verdict, Vec::new());
         match act {
             Act::Reset => {
-                (ReservationState { whole: None, ..self.clone() }, CommandOutcome::Good, Vec::new())
+                (ReservationState { unit_reserved_by: None, ..self.clone() }, CommandOutcome::Good, Vec::new())
             }
             Act::Hide => {
-                let whole = self.whole.filter(|(port, _)| *port != who);
-                (ReservationState { whole, ..self.clone() }, CommandOutcome::Good, Vec::new())
+                let unit_reserved_by = self.unit_reserved_by.filter(|(port, _)| *port != who);
+                (ReservationState { unit_reserved_by, ..self.clone() }, CommandOutcome::Good, Vec::new())
             }
             Act::ReserveUnit | Act::ReleaseUnit => self.of_old(who, session, act),
-            _ if self.whole.is_some() => same(CommandOutcome::Conflict),
+            _ if self.unit_reserved_by.is_some() => same(CommandOutcome::Conflict),
             Act::ReadKeys => {
                 let mut keys: Vec<u64> = self.keys.values().copied().collect();
                 keys.sort_unstable();
@@ -261,12 +261,12 @@ impl ReservationState {
                 verdict = CommandOutcome::Conflict;
             }
         } else if act == Act::ReserveUnit {
-            match self.whole {
+            match self.unit_reserved_by {
                 Some(owner) if owner != (who, session) => verdict = CommandOutcome::Conflict,
-                _ => next.whole = Some((who, session)),
+                _ => next.unit_reserved_by = Some((who, session)),
             }
-        } else if self.whole == Some((who, session)) {
-            next.whole = None;
+        } else if self.unit_reserved_by == Some((who, session)) {
+            next.unit_reserved_by = None;
         }
         (next, verdict, Vec::new())
     }
@@ -281,8 +281,8 @@ impl ReservationState {
             return (next, CommandOutcome::Good, Vec::new());
         }
         let ended = next.unregister(who);
-        let told = ended.map_or_else(Vec::new, |kind| next.released(kind, who));
-        (next, CommandOutcome::Good, told)
+        let attentions = ended.map_or_else(Vec::new, |kind| next.released(kind, who));
+        (next, CommandOutcome::Good, attentions)
     }
 
     fn preempt(&self, who: usize, victim: u64, kind: u8) -> Effect {
@@ -307,17 +307,17 @@ impl ReservationState {
         for port in &gone {
             next.keys.remove(port);
         }
-        let mut told: Vec<(usize, u8)> =
+        let mut attentions: Vec<(usize, u8)> =
             gone.iter().filter(|p| **p != who).map(|p| (*p, STRUCK)).collect();
         if takes {
             let old = next.held.replace((kind, (!ALL_REGISTRANTS.contains(&kind)).then_some(who)));
             if old.is_some_and(|(old, _)| old != kind) {
-                told.extend(next.other_ports(who).map(|p| (p, RELEASED)));
+                attentions.extend(next.other_ports(who).map(|p| (p, RELEASED)));
             }
         } else if next.keys.is_empty() {
             next.held = None;
         }
-        (next, CommandOutcome::Good, told)
+        (next, CommandOutcome::Good, attentions)
     }
 }
 
@@ -332,8 +332,8 @@ fn reservation_rules_permit_only_the_entitled_initiators() {
     assert_eq!([0, 1, 2].map(|who| may(who, Need::Write)), [true, true, false]);
     assert!(may(2, Need::Read));
     let preempt = Act::Preempt { key: 8, victim: 7, kind: 3, abort: false };
-    let (next, _, told) = state.after(1, 1, preempt);
-    assert_eq!((next.held, told), (Some((3, Some(1))), vec![(0, STRUCK)]));
+    let (next, _, attentions) = state.after(1, 1, preempt);
+    assert_eq!((next.held, attentions), (Some((3, Some(1))), vec![(0, STRUCK)]));
     assert_eq!(next.survivor(), next);
     assert_eq!(state.after(2, 1, Act::ReserveUnit).1, CommandOutcome::Conflict);
     let moves = |key, to| Act::Move { key, new: 9, to, unregister: true, aptpl: false };

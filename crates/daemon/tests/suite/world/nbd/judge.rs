@@ -84,8 +84,8 @@ impl Client {
         assert!(unit.resized.get() || link.size == size, "{who}: {} of {place:?}", link.size);
         let always = HAS_FLAGS | SEND_FLUSH | SEND_FUA | CAN_MULTI_CONN;
         assert_eq!(link.flags & always, always, "{who}: {:#x}", link.flags);
-        let told = (link.flags & READ_ONLY != 0, link.flags & SEND_WRITE_ZEROES != 0);
-        assert_eq!(told, (rights == Rights::Read, rights == Rights::Write), "{who}: {rights:?}");
+        let flags = (link.flags & READ_ONLY != 0, link.flags & SEND_WRITE_ZEROES != 0);
+        assert_eq!(flags, (rights == Rights::Read, rights == Rights::Write), "{who}: {rights:?}");
         true
     }
 
@@ -107,15 +107,15 @@ impl Client {
     }
 
     /// B1: a piece of a reply.
-    pub fn on_reply_piece(&self, unit: &Rc<Unit>, link: &Link, heard: ReplyPiece) {
-        let cookie = match &heard {
+    pub fn on_reply_piece(&self, unit: &Rc<Unit>, link: &Link, piece: ReplyPiece) {
+        let cookie = match &piece {
             ReplyPiece::Simple { cookie, .. } | ReplyPiece::Chunk { cookie, .. } => *cookie,
         };
         let mut tasks = self.tasks.borrow_mut();
         let Some(task) = tasks.get_mut(&cookie) else {
-            panic!("{}: reply to no request: {heard:x?}", self.name)
+            panic!("{}: reply to no request: {piece:x?}", self.name)
         };
-        let last = match heard {
+        let last = match piece {
             ReplyPiece::Simple { error, data, .. } => {
                 let bare = link.form == Form::Simple || error != 0 || !task.operation.reads();
                 assert!(bare, "{}: data without structure", self.name);
@@ -164,13 +164,13 @@ impl Client {
             Operation::Read { df } => {
                 self.shared.mark("nbd reads");
                 assert!(!df || task.got.len() == 1, "{who}: in pieces");
-                let bytes = whole(task, &who);
+                let bytes = unit_reserved_by(task, &who);
                 let when = When { began: task.issue, ended: model.tick(), ..When::default() };
                 model.check(task.place, &bytes, &when, &who);
             }
             Operation::Look => {
                 let bid = task.bid.as_ref().expect("it has one");
-                model.counters.seen(task.place, bid, &whole(task, &who), &who);
+                model.counters.seen(task.place, bid, &unit_reserved_by(task, &who), &who);
             }
             Operation::Write { .. } | Operation::Zero { .. } | Operation::Trim { .. } => {
                 drop(model);
@@ -327,7 +327,7 @@ fn chunk(task: &mut Task, link: &Link, kind: u16, body: &[u8]) {
 }
 
 /// The bytes of a READ, of which each came once.
-fn whole(task: &Task, who: &str) -> Vec<u8> {
+fn unit_reserved_by(task: &Task, who: &str) -> Vec<u8> {
     let mut pieces: Vec<&(u64, Vec<u8>)> = task.got.iter().collect();
     pieces.sort_by_key(|p| p.0);
     let mut out = Vec::new();

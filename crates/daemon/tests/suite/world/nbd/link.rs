@@ -148,8 +148,8 @@ async fn enter_or_break(stream: Stream, pool: &Pool, wanted: &Wanted) -> Option<
     if let Some(error) = error_of(&replies) {
         return Some(Entry::Refused(error));
     }
-    let told = |(kind, body): &&(u32, Vec<u8>)| *kind == INFO && u16_at(body, 0) == INFO_EXPORT;
-    let (_, export) = replies.iter().find(told).expect("the export is told");
+    let is_export_info = |(kind, body): &&(u32, Vec<u8>)| *kind == INFO && u16_at(body, 0) == INFO_EXPORT;
+    let (_, export) = replies.iter().find(is_export_info).expect("information about the export");
     assert_eq!(export.len(), 12);
     Some(Entry::Entered(Rc::new(Link {
         stream,
@@ -194,8 +194,8 @@ impl Link {
     pub async fn read(self: Rc<Link>, len_of: impl Fn(u64) -> usize, hear: impl Fn(ReplyPiece)) {
         let mut inlet = RxBuffer::new(&self.stream, &self.pool);
         inlet.put_back(self.early.take());
-        while let Some(heard) = self.piece(&mut inlet, &len_of).await {
-            hear(heard);
+        while let Some(piece) = self.piece(&mut inlet, &len_of).await {
+            hear(piece);
         }
         self.dead.set(true);
     }

@@ -165,23 +165,23 @@ impl Client {
 
     /// A range inside of the unit: often the same few blocks.
     fn some_range(&self, unit: &Unit) -> BlockRange {
-        let (whole, per) = (unit.place.get(), unit.per);
-        let blocks = (whole.count / per - COUNTERS) as u64;
+        let (range, per) = (unit.place.get(), unit.per);
+        let blocks = (range.count / per - COUNTERS) as u64;
         let at = if self.chance(500) { self.below(blocks.min(40)) } else { self.below(blocks) };
         let longest = self.shared.longest.get();
         let most = if self.chance(80) { longest } else { longest.min(BLOCKS) };
         let n = (1 + self.below(most)).min(blocks - at);
-        let first = whole.first + (COUNTERS + at as usize) * per;
-        BlockRange { first, count: n as usize * per, ..whole }
+        let first = range.first + (COUNTERS + at as usize) * per;
+        BlockRange { first, count: n as usize * per, ..range }
     }
 
     fn start(&self, link: &Link, unit: &Rc<Unit>, mut what: Operation, wrong: Option<Wrong>) {
-        let whole = unit.place.get();
+        let range = unit.place.get();
         let place = match what {
-            Operation::Flush => whole,
+            Operation::Flush => range,
             Operation::Look => {
-                let first = whole.first + self.below(COUNTERS as u64) as usize * unit.per;
-                BlockRange { first, count: unit.per, ..whole }
+                let first = range.first + self.below(COUNTERS as u64) as usize * unit.per;
+                BlockRange { first, count: unit.per, ..range }
             }
             _ => self.some_range(unit),
         };
@@ -197,7 +197,7 @@ impl Client {
         drop(model);
         let (mut offset, mut len) = match what {
             Operation::Flush => (0, 0),
-            _ => (((place.first - whole.first) * UNIT) as u64, (place.count * UNIT) as u64),
+            _ => (((place.first - range.first) * UNIT) as u64, (place.count * UNIT) as u64),
         };
         match wrong {
             Some(Wrong::Beyond) => offset += BEYOND,
@@ -216,7 +216,7 @@ impl Client {
         let out = out.get(..(len as usize).min(out.len())).unwrap_or(&[]);
         let cookie = self.send_with(link, what, (offset, len), extra, out);
         self.shared.log(|| {
-            let n = place.first - whole.first;
+            let n = place.first - range.first;
             format!(
                 "{}: {cookie:x} {what:?} {wrong:?} lun {} blocks {n}+{} write {id} at {issue}",
                 self.name, unit.lun, place.count

@@ -70,11 +70,11 @@ async fn make(host: &Host, path: &str, size: u64) -> Result<(), Error> {
     let (dir, name) = paths::parent_dir(&fs, path).await?;
     let new = New { kind: Kind::File, mode: 0o660, uid: ADM, gid: ADM, ..New::default() };
     let sized = Change { size: Some(size), by: ADM, ..Change::default() };
-    let made = fs.run(|f| {
+    let result = fs.run(|f| {
         let ino = f.create(dir, name.as_bytes(), &new)?;
         f.set(ino, &sized)
     });
-    made.await.map_err(about(path))
+    result.await.map_err(about(path))
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -94,12 +94,12 @@ impl FsVerb for Dumps {
             let on: Vec<String> =
                 legs.iter().filter(|l| fs.is_on(&d, l)).map(|l| l.name.clone()).collect();
             let bytes = fs.blocks_of(&d).map(|n| n * block);
-            let shown = bytes.map_or("-".to_owned(), |n| n.to_string());
+            let size = bytes.map_or("-".to_owned(), |n| n.to_string());
             let place =
                 if on.is_empty() { "the cache device alone".to_owned() } else { on.join(" ") };
             let path = format!("{year}/{day}");
             let taken = format_time(host, d.time_ns);
-            let _ = writeln!(text, "{path:<16} {taken:<19} {shown:>12}  {place}");
+            let _ = writeln!(text, "{path:<16} {taken:<19} {size:>12}  {place}");
             let (superblock, next) = (of_a_range(d.sb), of_a_range(d.next));
             let (time_ns, number, root) = (d.time_ns, d.number, d.root);
             all.push(OneDump { path, time_ns, bytes, on, number, superblock, next, root });
@@ -161,8 +161,8 @@ impl FsVerb for Copying {
     type Answer = Switched;
 
     async fn run(self, host: &Rc<Host>, _: u64) -> Result<Switched, Error> {
-        let (fs, said) = (host.files()?, self.what.map(Switch::is_on));
-        if let Some(on) = said {
+        let (fs, switch) = (host.files()?, self.what.map(Switch::is_on));
+        if let Some(on) = switch {
             fs.set_copying(on);
             host.update_status();
         }

@@ -240,11 +240,11 @@ pub(super) async fn parent_dir<'p>(fs: &Served, path: &'p str) -> Result<(Ino, &
 /// A directory by its path, made where it is missing.
 pub(super) async fn ensure_dir(fs: &Served, name: &str, mode: u32) -> Result<Ino, Error> {
     let new = New { kind: Kind::Dir, mode, uid: ADM, gid: ADM, ..New::default() };
-    let made = fs.run(|f| match f.lookup(View::Live, ROOT, name.as_bytes())? {
+    let result = fs.run(|f| match f.lookup(View::Live, ROOT, name.as_bytes())? {
         Some(ino) => Ok(ino),
         None => f.create(ROOT, name.as_bytes(), &new),
     });
-    made.await.map_err(|fault| error(&fault))
+    result.await.map_err(|fault| error(&fault))
 }
 
 #[cfg(test)]

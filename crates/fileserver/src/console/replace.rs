@@ -64,8 +64,8 @@ impl FsVerb for Replace {
             let what = format!("{device} does not answer; give a blank disk that name, then again");
             return Err(Error::new(Errno::NxIo, what));
         }
-        let made = volume.replace(host.options(), leg, self.force).await;
-        made.map_err(about("replace"))?;
+        let result = volume.replace(host.options(), leg, self.force).await;
+        result.map_err(about("replace"))?;
         host.update_status();
         let first = fs.members().get(leg).map_or(0, |l| l.done);
         loop {

@@ -206,9 +206,9 @@ impl FsVerb for Fstat {
         let _ = writeln!(t, "owner     {uid}, group {gid}; {muid} changed it last");
         let _ = writeln!(t, "size      {} bytes, {} entries", i.size, i.entries);
         if i.kind == Kind::File {
-            let shown: Vec<String> = some.iter().map(|(_, addr)| addr.to_string()).collect();
+            let addresses: Vec<String> = some.iter().map(|(_, addr)| addr.to_string()).collect();
             let more = if some.len() == BLOCKS_SHOWN { " ..." } else { "" };
-            let _ = writeln!(t, "blocks    {}{more}", shown.join(" "));
+            let _ = writeln!(t, "blocks    {}{more}", addresses.join(" "));
         }
         let _ = writeln!(t, "modified  {}", format_time(host, i.mtime_ns));
         let _ = writeln!(t, "read      {}", format_time(host, i.atime_ns));

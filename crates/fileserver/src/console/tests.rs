@@ -110,8 +110,8 @@ fn former_commands_are_parsed_or_refused_with_a_reason() {
             Some(Replacement::Command(now)) => assert_eq!(now.join(" "), *wanted, "{typed}"),
             Some(Replacement::Removed(why)) => {
                 assert!(why.contains(wanted), "{typed}: {why}");
-                let said = parser::parse_line(typed).unwrap_err();
-                assert!(said.starts_with(typed) && said.ends_with(why), "{typed}: {said}");
+                let refusal = parser::parse_line(typed).unwrap_err();
+                assert!(refusal.starts_with(typed) && refusal.ends_with(why), "{typed}: {refusal}");
                 continue;
             }
         }

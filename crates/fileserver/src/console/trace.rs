@@ -52,7 +52,7 @@ impl FsVerb for Trace {
     async fn run(self, host: &Rc<Host>, _: u64) -> Result<Messages, Error> {
         host.files()?;
         let only = self.connection;
-        let Some(on) = self.what.map(Switch::is_on) else { return Ok(shown(host, only)) };
+        let Some(on) = self.what.map(Switch::is_on) else { return Ok(kept_messages(host, only)) };
         if !on {
             host.server.set_trace_filter(TraceFilter::Off);
             host.update_status();
@@ -73,21 +73,21 @@ impl FsVerb for Trace {
     }
 }
 
-fn shown(host: &Host, only: Option<u64>) -> Messages {
+fn kept_messages(host: &Host, only: Option<u64>) -> Messages {
     let (all, lost) = host.server.trace.kept();
     let first = all.first().map_or(0, |m| m.at_ns);
     let (mut text, mut messages) = (String::new(), Vec::new());
     if lost > 0 {
         let _ = writeln!(text, "{lost} messages before these are not kept any more");
     }
-    let mut asked: HashMap<(u64, u16), u64> = HashMap::new();
+    let mut sent_ns: HashMap<(u64, u16), u64> = HashMap::new();
     for m in &all {
         let Traced { at_ns, connection, tag, is_request, .. } = *m;
         let took = if is_request {
-            asked.insert((connection, tag), at_ns);
+            sent_ns.insert((connection, tag), at_ns);
             None
         } else {
-            asked.remove(&(connection, tag)).map(|before| at_ns - before)
+            sent_ns.remove(&(connection, tag)).map(|before| at_ns - before)
         };
         if only.is_some_and(|n| n != connection) {
             continue;

@@ -157,9 +157,9 @@ impl FsVerb for Newuser {
         host.set_users(users.clone());
         let mut home = None;
         if let (true, Some(id)) = (changes.is_empty(), users.id(name)) {
-            let made = create_home(&fs, name, id).await?;
-            message += &format!("\n{made} is there");
-            home = Some(made);
+            let home_path = create_home(&fs, name, id).await?;
+            message += &format!("\n{home_path} is there");
+            home = Some(home_path);
         }
         Ok(Line { message, home })
     }
@@ -170,7 +170,7 @@ async fn create_home(fs: &Served, name: &str, id: Id) -> Result<String, Error> {
     let usr = paths::ensure_dir(fs, "usr", 0o775).await?;
     let own = New { kind: Kind::Dir, mode: 0o755, uid: id, gid: id, ..New::default() };
     let home = format!("/usr/{name}");
-    let made = fs.run(|f| {
+    let result = fs.run(|f| {
         let mut within = |dir, name: &str| match f.lookup(View::Live, dir, name.as_bytes())? {
             Some(ino) => Ok(ino),
             None => f.create(dir, name.as_bytes(), &own),
@@ -184,7 +184,7 @@ async fn create_home(fs: &Served, name: &str, id: Id) -> Result<String, Error> {
         }
         Ok(())
     });
-    made.await.map_err(about(&home))?;
+    result.await.map_err(about(&home))?;
     Ok(home)
 }
 

@@ -78,9 +78,9 @@ impl VolumeFiles<'_, '_> {
         let wide = self.step.block() as u64;
         let first = offset / wide;
         let run = self.run_of(view, ino, first / RUN)?;
-        let here = run[(first % RUN) as usize] != 0;
-        let same = run[(first % RUN) as usize..].iter().take_while(|a| (**a != 0) == here).count();
+        let is_stored = run[(first % RUN) as usize] != 0;
+        let same = run[(first % RUN) as usize..].iter().take_while(|a| (**a != 0) == is_stored).count();
         let end = (first + same as u64) * wide;
-        Ok((here, (end - offset).min(len)))
+        Ok((is_stored, (end - offset).min(len)))
     }
 }

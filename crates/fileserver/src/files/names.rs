@@ -86,8 +86,8 @@ impl VolumeFiles<'_, '_> {
         self.directory(view, dir)?;
         let (_, names) = self.named(view, dir, name)?;
         let Some(found) = names.into_iter().find(|n| n.name == name) else { return Ok(None) };
-        let shown = self.is_shown(view, found.ino)?;
-        Ok(shown.then_some(found.ino))
+        let visible = self.is_shown(view, found.ino)?;
+        Ok(visible.then_some(found.ino))
     }
 
     /// Temporary files are not in dumps.
@@ -117,17 +117,17 @@ impl VolumeFiles<'_, '_> {
         if view == View::Live {
             return Ok(out);
         }
-        let mut shown = Vec::new();
+        let mut visible = Vec::new();
         let (full, last) = (out.len() == most, out.last().map(|e| e.cookie));
         for e in out {
             if self.is_shown(view, e.ino)? {
-                shown.push(e);
+                visible.push(e);
             }
         }
         match last {
             // All of them were hidden: the ones behind them.
-            Some(last) if shown.is_empty() && full => self.entries(view, dir, last, most),
-            _ => Ok(shown),
+            Some(last) if visible.is_empty() && full => self.entries(view, dir, last, most),
+            _ => Ok(visible),
         }
     }
 

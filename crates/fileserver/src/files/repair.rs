@@ -190,7 +190,7 @@ impl FileSystem {
     }
 }
 
-fn shown(name: &[u8]) -> String {
+fn text_of(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
@@ -305,7 +305,7 @@ impl VolumeFiles<'_, '_> {
         let was = tree::get(self.step, root, key, decode_names)?.unwrap_or_default();
         let (mut kept, mut out): (Vec<Named>, Vec<String>) = (Vec::new(), Vec::new());
         for n in &was {
-            let name = shown(&n.name);
+            let name = text_of(&n.name);
             let twice = kept.iter().any(|k| k.name == n.name || k.cookie == n.cookie);
             if twice || hash(self.step.salt(), &n.name) != key.offset {
                 out.push(format!("directory {dir}: {name} was at a wrong place or twice, removed"));
@@ -315,8 +315,8 @@ impl VolumeFiles<'_, '_> {
                 out.push(format!("directory {dir}: {name} named no file; removed"));
                 continue;
             };
-            let here = (inode.parent, inode.parent_cookie) == (dir, n.cookie);
-            if !here && n.ino != ROOT && self.is_entry_valid(n.ino, &inode)? {
+            let is_in_place = (inode.parent, inode.parent_cookie) == (dir, n.cookie);
+            if !is_in_place && n.ino != ROOT && self.is_entry_valid(n.ino, &inode)? {
                 out.push(format!("directory {dir}: {name} also has another name; removed"));
                 continue;
             }
@@ -333,7 +333,7 @@ impl VolumeFiles<'_, '_> {
             if moves {
                 n.cookie = self.next_cookie(dir)?;
             }
-            if !here || moves || inode.links == 0 {
+            if !is_in_place || moves || inode.links == 0 {
                 (inode.parent, inode.parent_cookie, inode.links) = (dir, n.cookie, 1);
                 self.put_inode(n.ino, &inode)?;
                 self.take(&Key::new(0, Item::Orphan, n.ino))?;
@@ -381,8 +381,8 @@ impl VolumeFiles<'_, '_> {
             mine
         })?;
         let mut d = self.inode(View::Live, dir)?;
-        let said = Some(d.cookie).filter(|cookie| *cookie < COOKIE_MAX).unwrap_or(0);
-        let cookie = said.max(last + 1);
+        let recorded = Some(d.cookie).filter(|cookie| *cookie < COOKIE_MAX).unwrap_or(0);
+        let cookie = recorded.max(last + 1);
         d.cookie = cookie + 1;
         self.put_inode(dir, &d)?;
         Ok(cookie)
@@ -406,7 +406,7 @@ impl VolumeFiles<'_, '_> {
         let (root, dir) = (self.step.root(View::Live)?, key.ino);
         let entry = tree::get(self.step, root, key, |v| decode_entry(key.offset, v))?;
         let Some(e) = entry else { return Ok(None) };
-        let name = shown(&e.name);
+        let name = text_of(&e.name);
         let at = Key::new(dir, Item::Name, hash(self.step.salt(), &e.name));
         let mut names = tree::get(self.step, root, &at, decode_names)?.unwrap_or_default();
         if names.iter().any(|n| (n.ino, n.cookie) == (e.ino, e.cookie) && n.name == e.name) {

@@ -309,8 +309,8 @@ impl Image {
         }
         m.free.extend(listed);
         if n != m.sb.1.tfree {
-            let said = m.sb.1.tfree;
-            fault(format!("free list: {n} blocks, and the superblock says {said}"), &mut m.list);
+            let recorded = m.sb.1.tfree;
+            fault(format!("free list: {n} blocks, and the superblock says {recorded}"), &mut m.list);
         }
         Ok(())
     }

@@ -50,8 +50,8 @@ const AT_ONCE: usize = 16;
 /// How many blocks a commit may have where the slack has so many.
 pub fn log_capacity(slack: u64) -> Option<u64> {
     // One place is the head's, and a commit has the header beside what an operation changed.
-    let room = slack.saturating_sub(2).min(BLOCKS_MAX - 1);
-    (room >= BLOCKS_MIN).then_some(room)
+    let log_blocks = slack.saturating_sub(2).min(BLOCKS_MAX - 1);
+    (log_blocks >= BLOCKS_MIN).then_some(log_blocks)
 }
 
 /// The notes of a head beside its commit; see [`State`].
@@ -205,7 +205,7 @@ impl Image {
                 return Ok(());
             }
             let shape = state.shape;
-            let Some(room) = shape.log else {
+            let Some(log_blocks) = shape.log else {
                 return Err(Fault::Invalid("something changed in an image that is read only"));
             };
             // The header on the device: only a commit changes it there.
@@ -224,7 +224,7 @@ impl Image {
             let after = own.with(|b| b[..HEADER].to_vec());
             state.frames.swap(FIRST, own);
             let dirty = state.frames.take_dirty();
-            if dirty.len() as u64 > room + 1 {
+            if dirty.len() as u64 > log_blocks + 1 {
                 return Err(Fault::NoSpace("a commit is larger than its log"));
             }
             state.seq += 1;

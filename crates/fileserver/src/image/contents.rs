@@ -111,11 +111,11 @@ impl Step<'_> {
             let was = block.with(|b| u64_at(b, 8 * i));
             drop(block);
             let below = if level == 0 { leaf } else { Tag::indirect(level) };
-            let (next, made) = self.own_or_new(was, below, of)?;
+            let (next, is_created) = self.own_or_new(was, below, of)?;
             if next != was {
                 self.edit(at, tag, of)?.with_mut(|b| put_u64(b, 8 * i, next));
             }
-            (at, is_new) = (next, made);
+            (at, is_new) = (next, is_created);
         }
         Ok((self.edit(at, leaf, of)?, is_new))
     }
@@ -204,9 +204,9 @@ impl Step<'_> {
         {
             // A change that fails half done would not be undone here.
             self.peeks = true;
-            let asked = self.want_range(view, &d, from, to);
+            let requested = self.want_range(view, &d, from, to);
             self.peeks = false;
-            reader.set_requested(asked);
+            reader.set_requested(requested);
         }
         let n = self.read(view, ino, (offset, len), out)?;
         reader.set_position(offset + n as u64);
@@ -216,7 +216,7 @@ impl Step<'_> {
     /// Asks for a range of a file; how far it came. Where what leads to a block is not in memory,
     /// that comes first, and the block with a later read.
     fn want_range(&mut self, view: View, d: &Dentry, from: u64, to: u64) -> u64 {
-        let mut asked = None;
+        let mut requested = None;
         for n in from / WIDE..blocks(to.min(d.size)) {
             let at = match self.map(view, d, n) {
                 Ok(0) => continue,
@@ -224,7 +224,7 @@ impl Step<'_> {
                 // Further blocks want the same.
                 Err(Stop::Missing(at)) => {
                     self.want_later(at);
-                    return asked.unwrap_or(n * WIDE).max(from);
+                    return requested.unwrap_or(n * WIDE).max(from);
                 }
                 Err(stop) => Err(stop),
             };
@@ -232,13 +232,13 @@ impl Step<'_> {
                 Ok(at) => self.want_later(at),
                 Err(Stop::Missing(at)) => {
                     self.want_later(at);
-                    asked = asked.or(Some(n * WIDE));
+                    requested = requested.or(Some(n * WIDE));
                 }
                 // A read of the block reports the fault.
                 Err(_) => {}
             }
         }
-        asked.unwrap_or(to).max(from)
+        requested.unwrap_or(to).max(from)
     }
 
     /// Writes `data` at `offset`, or at the end; where that was, and how much. All of it or
@@ -427,13 +427,13 @@ impl Step<'_> {
     ) -> Result<(bool, u64), Stop> {
         let (d, _) = self.dentry(view, ino)?;
         let first = offset / WIDE;
-        let here = self.map(view, &d, first)? != 0;
+        let is_stored = self.map(view, &d, first)? != 0;
         let mut n = first + 1;
         let last = blocks(offset.saturating_add(len)).min(first + CUT as u64);
-        while n < last && (self.map(view, &d, n)? != 0) == here {
+        while n < last && (self.map(view, &d, n)? != 0) == is_stored {
             n += 1;
         }
-        Ok((here, (n * WIDE - offset).min(len)))
+        Ok((is_stored, (n * WIDE - offset).min(len)))
     }
 
     /// The blocks of a file with their addresses, the first `most`.

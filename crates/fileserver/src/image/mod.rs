@@ -257,7 +257,7 @@ impl Image {
     fn relieve(&self) {
         let state = self.0.state.borrow();
         let dirty = state.frames.dirty();
-        let many = state.shape.log.is_some_and(|room| dirty as u64 * 2 > room)
+        let many = state.shape.log.is_some_and(|log_blocks| dirty as u64 * 2 > log_blocks)
             || dirty * 2 > state.frames.limit();
         drop(state);
         if many && !self.0.committing.get() {

@@ -154,7 +154,7 @@ impl<'s> Step<'s> {
     /// Memory of a block that this step may change; of a device's block that was not in memory
     /// when `read` is false, zeros.
     fn block_mut_at(&mut self, at: Addr, read: bool) -> Result<Seg, Stop> {
-        let room = self.may_change()?;
+        let blocks_max = self.may_change()?;
         if at & WORM != 0 {
             return Err(
                 Fault::Corrupt("an operation would change a block of the WORM".into()).into()
@@ -176,7 +176,7 @@ impl<'s> Step<'s> {
             return Ok(seg);
         }
         let dirty = self.s.frames.is_dirty(at);
-        if !dirty && self.s.frames.dirty() as u64 >= room {
+        if !dirty && self.s.frames.dirty() as u64 >= blocks_max {
             return Err(Stop::Wait(Wait::Commit));
         }
         let old = if self.s.frames.has(at) || read { Some(self.read_block(at)?) } else { None };

@@ -67,15 +67,15 @@ impl Host {
         let mut faults = Vec::new();
         let awaited = self.awaited.borrow().clone();
         for (name, path) in awaited {
-            let made = self.make_disk(&name, &path).await;
+            let result = self.make_disk(&name, &path).await;
             if self.shared.status().wanted_disks.get(&name) != Some(&path) {
                 // It was removed while its file was looked for.
-                if made.is_ok() {
+                if result.is_ok() {
                     let _ = self.remove_disk(&name);
                 }
                 continue;
             }
-            let Err(e) = made.or_else(|e| self.disk(&name).map(drop).ok_or(e)) else {
+            let Err(e) = result.or_else(|e| self.disk(&name).map(drop).ok_or(e)) else {
                 self.awaited.borrow_mut().retain(|(awaited, _)| *awaited != name);
                 continue;
             };

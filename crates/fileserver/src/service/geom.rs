@@ -91,14 +91,14 @@ impl FsGeom {
             Ok(below) => {
                 let shared =
                     HostShared::new(name, (t.notifier(), me), params.clone(), device, site);
-                let said = Phase::Opening;
+                let phase = Phase::Opening;
                 t.set_ops(
                     me,
                     Box::new(FsGeom {
                         shared,
                         below,
                         disks: Vec::new(),
-                        reported_phase: said,
+                        reported_phase: phase,
                         halting: false,
                     }),
                 );

@@ -80,8 +80,8 @@ pub(crate) fn format_time(host: &Host, ns: u64) -> String {
 pub fn start(core: &Rc<Core>, shared: Arc<HostShared>, disks: Vec<Opened>) {
     let (own, name) = (core.clone(), shared.name.clone());
     core.spawn_for("fs", &name, async move {
-        let made = Host::new(&own, shared.clone(), &disks);
-        match made {
+        let result = Host::new(&own, shared.clone(), &disks);
+        match result {
             Ok(host) => host.run().await,
             Err(why) => {
                 let next = "correct `device`, then `ashlar apply`".to_owned();

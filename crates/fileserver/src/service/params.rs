@@ -418,8 +418,8 @@ mod tests {
             ("c\"a\"l0", false, "l0: jukeboxes are not supported"),
             ("c\"a\"{e1.<0-8>}", false, "at most 8 devices"),
         ] {
-            let said = read(device, image);
-            assert!(said.as_ref().is_err_and(|e| e.contains(why)), "{device}: {said:?}");
+            let refusal = read(device, image);
+            assert!(refusal.as_ref().is_err_and(|e| e.contains(why)), "{device}: {refusal:?}");
         }
         let rows = json!({ "settings": "filsys main c\"a\"f\"b\"\nnewcache\n", "image": true });
         assert_eq!(FsParams::read(&rows).unwrap().layout.as_deref(), Some("columns"));

@@ -104,9 +104,9 @@ mod tests {
             rates.update(now, &counts);
         };
         (0..200).for_each(|_| second(&mut rates, 50));
-        let shown = rates.json();
+        let report = rates.json();
         let near = |i: usize, what: &str, wanted: f64| {
-            let is = shown[i][what].as_f64().unwrap();
+            let is = report[i][what].as_f64().unwrap();
             assert!((is - wanted).abs() < wanted / 50.0, "{what} {is} for {wanted}");
         };
         near(0, "requests", 50.0);
@@ -114,9 +114,9 @@ mod tests {
         near(2, "requests", 50.0 * (1.0 - (-0.2_f64).exp()));
         near(0, "hit_percent", 75.0);
         (0..30).for_each(|_| second(&mut rates, 0));
-        let shown = rates.json();
-        assert!(shown[0]["requests"].as_f64().unwrap() < 3.0, "{shown}");
-        assert!(shown[1]["requests"].as_f64().unwrap() > 30.0, "{shown}");
+        let report = rates.json();
+        assert!(report[0]["requests"].as_f64().unwrap() < 3.0, "{report}");
+        assert!(report[1]["requests"].as_f64().unwrap() > 30.0, "{report}");
         assert_eq!(rates.text().lines().count(), 3);
         // A client that left took its count along.
         rates.update(u64::MAX / 2, &Counts { requests: 1, ..Counts::default() });

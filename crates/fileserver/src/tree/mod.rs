@@ -201,27 +201,27 @@ pub fn insert(
     if *root == 0 {
         *root = Owned::new(blocks, 0)?.at;
     }
-    let mut here = Owned::take(blocks, *root)?;
-    *root = here.at;
-    if !here.takes(key, value) {
-        let above = Owned::new(blocks, here.level().saturating_add(1))?;
+    let mut current = Owned::take(blocks, *root)?;
+    *root = current.at;
+    if !current.takes(key, value) {
+        let above = Owned::new(blocks, current.level().saturating_add(1))?;
         if usize::from(above.level()) >= LEVELS_MAX {
             return Err(Fault::NoSpace("the tree has no further level").into());
         }
         let lowest = Key { ino: 0, kind: 0, offset: 0 };
-        above.seg.with_mut(|b| node::insert(b, 0, &lowest, &here.at.to_le_bytes()));
+        above.seg.with_mut(|b| node::insert(b, 0, &lowest, &current.at.to_le_bytes()));
         *root = above.at;
-        here = cut(blocks, &above, 0, here, key)?;
+        current = cut(blocks, &above, 0, current, key)?;
     }
-    while here.level() > 0 {
-        let i = here.seg.with(|b| node::branch(b, key));
-        let mut below = here.child(blocks, i)?;
+    while current.level() > 0 {
+        let i = current.seg.with(|b| node::branch(b, key));
+        let mut below = current.child(blocks, i)?;
         if !below.takes(key, value) {
-            below = cut(blocks, &here, i, below, key)?;
+            below = cut(blocks, &current, i, below, key)?;
         }
-        here = below;
+        current = below;
     }
-    let done = here.seg.with_mut(|b| match node::search(b, key) {
+    let done = current.seg.with_mut(|b| match node::search(b, key) {
         Ok(i) => node::replace(b, i, value),
         Err(i) => node::insert(b, i, key, value),
     });
@@ -256,20 +256,20 @@ pub fn remove(blocks: &mut impl Blocks, root: &mut Root, key: &Key) -> Result<bo
     if get(blocks, *root, key, |_| ())?.is_none() {
         return Ok(false);
     }
-    let mut here = Owned::take(blocks, *root)?;
-    *root = here.at;
+    let mut current = Owned::take(blocks, *root)?;
+    *root = current.at;
     let mut way: Vec<(Owned, usize)> = Vec::new();
-    while here.level() > 0 {
-        let i = here.seg.with(|b| node::branch(b, key));
-        let below = here.child(blocks, i)?;
-        way.push((std::mem::replace(&mut here, below), i));
+    while current.level() > 0 {
+        let i = current.seg.with(|b| node::branch(b, key));
+        let below = current.child(blocks, i)?;
+        way.push((std::mem::replace(&mut current, below), i));
     }
-    here.seg.with_mut(|b| {
+    current.seg.with_mut(|b| {
         if let Ok(i) = node::search(b, key) {
             node::remove(b, i);
         }
     });
-    let mut below = here;
+    let mut below = current;
     while let Some((above, i)) = way.pop() {
         tidy(blocks, &above, i, &below)?;
         below = above;
@@ -280,14 +280,14 @@ pub fn remove(blocks: &mut impl Blocks, root: &mut Root, key: &Key) -> Result<bo
 
 /// After a removal: an empty node goes (B3), a small one is put together with a neighbour.
 fn tidy(blocks: &mut impl Blocks, above: &Owned, i: usize, node: &Owned) -> Result<(), Stop> {
-    let (n, used, room) =
+    let (n, used, capacity) =
         node.seg.with(|b| (node::count(b), node::used(b), node::capacity(b.len())));
     if n == 0 {
         blocks.free(node.at);
         above.seg.with_mut(|b| node::remove(b, i));
         return Ok(());
     }
-    if used >= room / 4 {
+    if used >= capacity / 4 {
         return Ok(());
     }
     let siblings = above.seg.with(node::count);
@@ -298,7 +298,7 @@ fn tidy(blocks: &mut impl Blocks, above: &Owned, i: usize, node: &Owned) -> Resu
         let [a, b] = above.seg.with(|b| [node::child(b, left), node::child(b, left + 1)]);
         let both = (blocks.resident(a), blocks.resident(b));
         let (Some(low), Some(high)) = both else { continue };
-        if low.with(node::used) + high.with(node::used) > room * 3 / 4 {
+        if low.with(node::used) + high.with(node::used) > capacity * 3 / 4 {
             continue;
         }
         let into = above.child(blocks, left)?;

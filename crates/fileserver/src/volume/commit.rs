@@ -215,9 +215,9 @@ impl Volume {
             worm::encode_superblock(dump, &state.dumps, state.block())
         };
         point.chain = crc32c(&body);
-        made.push((dump.sb, worm::Kind::Superblock, body));
+        blocks_to_write.push((dump.sb, worm::Kind::Superblock, body));
         let volume = self.0.state.borrow().layout.volume;
-        for (at, kind, body) in made {
+        for (at, kind, body) in blocks_to_write {
             let seg = self.own_memory().await?;
             seg.with_mut(|b| worm::seal(b, kind, volume, at, &body));
             let crc = seg.with(crc32c);

@@ -275,8 +275,8 @@ impl Volume {
         if let Some(why) = &self.0.state.borrow().refused {
             return Err(why.clone());
         }
-        let told = |e| Fault::Io(e, format!("{}: block {addr}", medium.name()));
-        medium.write(addr * self.block() as u64, segs).await.map_err(told)
+        let io_fault = |e| Fault::Io(e, format!("{}: block {addr}", medium.name()));
+        medium.write(addr * self.block() as u64, segs).await.map_err(io_fault)
     }
 
     async fn flush_member(&self, leg: usize) -> Result<(), Fault> {

@@ -149,9 +149,9 @@ pub async fn write_entry(
 ) -> Result<(), Fault> {
     let at = FIRST + place;
     seg.with_mut(|b| worm::seal(b, Kind::FenceEntry, volume, at, &seat.encode()));
-    let told = |e| Fault::Io(e, format!("{}: seat {place} of the fence", leg.name()));
-    leg.write(at * block as u64, seg.into()).await.map_err(told)?;
-    leg.flush().await.map_err(told)
+    let io_fault = |e| Fault::Io(e, format!("{}: seat {place} of the fence", leg.name()));
+    leg.write(at * block as u64, seg.into()).await.map_err(io_fault)?;
+    leg.flush().await.map_err(io_fault)
 }
 
 /// The result of a look at a leg's seats for the owner of `epoch`.

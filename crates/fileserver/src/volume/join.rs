@@ -10,8 +10,8 @@ use crate::medium::Medium;
 
 /// One block of a device, in memory of its own.
 pub(super) async fn read_block(medium: &dyn Medium, addr: Addr, seg: Seg) -> Result<Seg, Fault> {
-    let told = |e| Fault::Io(e, format!("{}: block {addr}", medium.name()));
-    medium.read(addr * seg.len() as u64, seg.clone().into()).await.map_err(told)?;
+    let io_fault = |e| Fault::Io(e, format!("{}: block {addr}", medium.name()));
+    medium.read(addr * seg.len() as u64, seg.clone().into()).await.map_err(io_fault)?;
     Ok(seg)
 }
 

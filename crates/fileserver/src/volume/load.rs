@@ -233,8 +233,8 @@ impl Volume {
     fn keep_cached(&self, addr: Addr, seg: Seg) {
         let slot = {
             let mut state = self.0.state.borrow_mut();
-            let room = state.slots_left() > state.table.len() / FILL_LEAVES;
-            if state.fastworm || !room || state.table.crc(addr).is_some() {
+            let has_free_slots = state.slots_left() > state.table.len() / FILL_LEAVES;
+            if state.fastworm || !has_free_slots || state.table.crc(addr).is_some() {
                 return;
             }
             let Some((slot, _)) = state.table.take(1) else { return };

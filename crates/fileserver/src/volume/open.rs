@@ -91,8 +91,8 @@ pub(super) async fn read(
     let mut out = Vec::with_capacity(len);
     while out.len() < len {
         let seg = o.memory((len - out.len()).min(Pool::largest())).await?;
-        let told = |e| Fault::Io(e, format!("{}: byte {at}", medium.name()));
-        medium.read(at + out.len() as u64, seg.clone().into()).await.map_err(told)?;
+        let io_fault = |e| Fault::Io(e, format!("{}: byte {at}", medium.name()));
+        medium.read(at + out.len() as u64, seg.clone().into()).await.map_err(io_fault)?;
         seg.with(|b| out.extend_from_slice(b));
     }
     Ok(out)
@@ -108,8 +108,8 @@ pub(super) async fn write(
     for some in bytes.chunks(Pool::largest()) {
         let seg = o.memory(some.len()).await?;
         seg.copy_from(0, some);
-        let told = |e| Fault::Io(e, format!("{}: byte {at}", medium.name()));
-        medium.write(at + done, seg.into()).await.map_err(told)?;
+        let io_fault = |e| Fault::Io(e, format!("{}: byte {at}", medium.name()));
+        medium.write(at + done, seg.into()).await.map_err(io_fault)?;
         done += some.len() as u64;
     }
     Ok(())

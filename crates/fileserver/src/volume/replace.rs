@@ -29,8 +29,8 @@ impl Options {
     pub async fn is_blank(&self, medium: &dyn Medium) -> Result<bool, Fault> {
         let seg = self.memory(PIECE).await?;
         for at in (0..BLANK.min(medium.size())).step_by(PIECE) {
-            let told = |e| Fault::Io(e, format!("{}: byte {at}", medium.name()));
-            medium.read(at, seg.clone().into()).await.map_err(told)?;
+            let io_fault = |e| Fault::Io(e, format!("{}: byte {at}", medium.name()));
+            medium.read(at, seg.clone().into()).await.map_err(io_fault)?;
             if !seg.with(|b| b.iter().all(|b| *b == 0)) {
                 return Ok(false);
             }

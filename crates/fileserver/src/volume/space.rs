@@ -134,30 +134,30 @@ impl Space {
 
     /// An address; lowest first of those that are free again.
     pub fn allocate(&mut self, scratch: bool) -> AllocatedAddr {
-        let lane = if scratch { &mut self.scratch } else { &mut self.tree };
-        match lane.free.pop() {
+        let pool = if scratch { &mut self.scratch } else { &mut self.tree };
+        match pool.free.pop() {
             Some(a) => AllocatedAddr::Reused(a),
             None => {
-                lane.next += 1;
-                AllocatedAddr::New(lane.next - 1)
+                pool.next += 1;
+                AllocatedAddr::New(pool.next - 1)
             }
         }
     }
 
     /// Takes the last gift back: in the opposite order of the gifts.
     pub fn undo_allocate(&mut self, given: AllocatedAddr) {
-        let lane = self.pool_of(given.addr());
+        let pool = self.pool_of(given.addr());
         match given {
-            AllocatedAddr::Reused(a) => lane.free.push(a),
-            AllocatedAddr::New(a) => lane.next = a,
+            AllocatedAddr::Reused(a) => pool.free.push(a),
+            AllocatedAddr::New(a) => pool.next = a,
         }
     }
 
     /// An address that nothing uses any more.
     pub fn release(&mut self, addr: Addr) {
-        let lane = self.pool_of(addr);
-        if addr >= lane.first {
-            lane.free.push(addr);
+        let pool = self.pool_of(addr);
+        if addr >= pool.first {
+            pool.free.push(addr);
         }
     }
 

@@ -91,8 +91,8 @@ impl Volume {
         self.0.reactor.spawn("fs-read", async move {
             let done = medium.read(addr * wide, seg.clone().into()).await;
             volume.with_read_stats(leg, |p| p.ended(done.is_ok(), volume.0.reactor.now() - began));
-            let told = |e| Fault::Io(e, format!("{}: block {addr}", medium.name()));
-            to.completed.borrow_mut().push((leg, done.map(|()| seg).map_err(told)));
+            let io_fault = |e| Fault::Io(e, format!("{}: block {addr}", medium.name()));
+            to.completed.borrow_mut().push((leg, done.map(|()| seg).map_err(io_fault)));
             to.notify.notify_all();
         });
         Ok(())

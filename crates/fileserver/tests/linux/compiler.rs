@@ -79,8 +79,8 @@ pub fn furnish(script: &mut Script, scratch: &Path) {
         // tcc names each file that it reads, behind an arrow. It unlinks its output file first, so
         // that must be no device of this machine.
         tcc.current_dir(&home).args(["-vv", "-c", "-o", "../module.o", name]);
-        let said = proc::run(&mut tcc).unwrap();
-        let read = said.lines().filter_map(|line| line.strip_prefix("->"));
+        let output = proc::run(&mut tcc).unwrap();
+        let read = output.lines().filter_map(|line| line.strip_prefix("->"));
         wanted.extend(read.map(str::trim).filter(|f| f.starts_with('/')).map(PathBuf::from));
     }
     assert!(wanted.iter().any(|f| f.ends_with("stdio.h")), "what it reads is not known");

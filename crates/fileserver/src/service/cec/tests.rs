@@ -39,7 +39,7 @@ impl Client {
         let end = self.reactor.now() + ns;
         while self.reactor.now() < end {
             let (mut acks, mut seen) = (Vec::new(), false);
-            let (conn, heard) = (self.conn, &mut self.last_rx_seq);
+            let (conn, last_seq) = (self.conn, &mut self.last_rx_seq);
             self.link
                 .receive(64, &mut |bytes| {
                     let Ok(f) = CecFrame::decode(bytes) else { return };
@@ -53,8 +53,8 @@ impl Client {
                     }
                     if f.kind == CecKind::Data {
                         acks.push(f.seq);
-                        if heard.is_none_or(|h| f.seq.wrapping_sub(h).cast_signed() > 0) {
-                            *heard = Some(f.seq);
+                        if last_seq.is_none_or(|h| f.seq.wrapping_sub(h).cast_signed() > 0) {
+                            *last_seq = Some(f.seq);
                             text.push_str(&String::from_utf8_lossy(f.data));
                         }
                     }

@@ -83,34 +83,34 @@ fn segs(pool: &Pool, bytes: &[u8]) -> Vec<Seg> {
 fn opening(far: u8) -> Vec<u8> {
     let mut out = Vec::new();
     let names = Names::new(&["d", "f"]).unwrap();
-    let said = [
+    let messages = [
         (NOTAG, T::Version { msize: 8216, version: "9P2000" }),
         (1, T::Attach { fid: 0, afid: NOFID, uname: "ann", aname: "" }),
         (2, T::Walk { fid: 0, newfid: 1, names }),
         (3, T::Open { fid: 1, mode: 2 }),
     ];
-    let many = [0, 1, 2, said.len()][usize::from(far & 3)];
-    said.iter().take(many).for_each(|(tag, t)| t.encode(*tag, &mut out));
+    let many = [0, 1, 2, messages.len()][usize::from(far & 3)];
+    messages.iter().take(many).for_each(|(tag, t)| t.encode(*tag, &mut out));
     out
 }
 
-async fn drain(stream: Stream, pool: Pool, heard: Rc<Cell<usize>>) {
+async fn drain(stream: Stream, pool: Pool, received: Rc<Cell<usize>>) {
     let Some(seg) = pool.get(65_536).and_then(|b| b.seg(0, 65_536)) else { return };
     while let Ok(n @ 1..) = stream.recv(&seg).await {
-        heard.set(heard.get() + n);
+        received.set(received.get() + n);
     }
 }
 
 async fn visit(r: &Reactor, pool: &Pool, at: std::net::SocketAddr, bytes: &[u8]) -> usize {
     let Ok(stream) = r.connect(at).await else { return 0 };
-    let heard = Rc::new(Cell::new(0));
-    drop(r.spawn("drain", drain(stream.clone(), pool.clone(), heard.clone())));
+    let received = Rc::new(Cell::new(0));
+    drop(r.spawn("drain", drain(stream.clone(), pool.clone(), received.clone())));
     // The server may have closed it.
     let _ = stream.send(&mut segs(pool, bytes)).await;
     r.sleep(WAIT_NS).await;
     stream.close();
     r.sleep(WAIT_NS).await;
-    heard.get()
+    received.get()
 }
 
 /// A client after the one that sent the bytes is served, the files are in order, and nothing of the
@@ -155,9 +155,9 @@ pub fn connection(data: &[u8]) {
             }
         });
         visit(&r, &o.pool, at, &bytes).await;
-        let heard = visit(&r, &o.pool, at, &opening(2)).await;
+        let received = visit(&r, &o.pool, at, &opening(2)).await;
         // Rversion and Rattach.
-        assert!(heard >= 19 + 20, "who comes after it is not served: {heard} bytes");
+        assert!(received >= 19 + 20, "who comes after it is not served: {received} bytes");
         assert_eq!(server.clients().len(), 0, "a client is left");
         let mut found = fs.check(View::Live, true).await.unwrap();
         for _ in 0..1000 {

@@ -117,13 +117,13 @@ fn cache_device_is_partitioned_as_by_cwfs64x() {
         let worm = vectors::disk("worm", v.worm.unwrap(), 2);
         let mut block = vec![0; BLOCK];
         cache.with(|m| m.read(FIRST * BLOCK as u64, &mut block)).unwrap();
-        let made = Header::read(&block);
+        let header = Header::read(&block);
         let blocks = |d: &Disk| d.with(|m| m.size()) / BLOCK as u64;
         let usable = if v.once { image::format::once_size(blocks(&worm)) } else { blocks(&worm) };
         let plan = Header::plan(blocks(&cache), usable).unwrap();
         let cut = |h: &Header| (h.maddr, h.msize, h.caddr, h.csize, h.wsize);
-        assert_eq!(cut(&plan), cut(&made), "{}", v.name);
-        assert_eq!(made.invalid_field(blocks(&cache)), None);
+        assert_eq!(cut(&plan), cut(&header), "{}", v.name);
+        assert_eq!(header.invalid_field(blocks(&cache)), None);
     }
 }
 
@@ -228,9 +228,9 @@ fn read_only_image_is_not_written() {
         with(v, |o, setup| async move {
             let only = Setup { read_only: true, ..setup };
             let fs = Served::from(image::open(&o, only).await.unwrap());
-            let made = fs.run(|f| f.create(ROOT, b"new", &New::default())).await;
-            let why = matches!(made, Err(Fault::Invalid(why)) if why.contains("to be read only"));
-            assert!(why, "{made:?}");
+            let result = fs.run(|f| f.create(ROOT, b"new", &New::default())).await;
+            let why = matches!(result, Err(Fault::Invalid(why)) if why.contains("to be read only"));
+            assert!(why, "{result:?}");
             fs.close().await.unwrap();
         });
     }

@@ -39,9 +39,9 @@ const BEHIND: &str = "check of the live tree";
 /// Goes on with a mend until it waits at a disk. False: it is over, well or not, whatever becomes
 /// of the check behind it.
 fn waits(plant: &mut Plant, mend: &mut VerbResult) -> bool {
-    let is_over = |said: &Value| said["unfinished"]["what"] == BEHIND;
-    plant.go_on("check", mend, |plant, said| plant.holds_some() || is_over(said));
-    mend.as_ref().is_ok_and(|said| said.get("unfinished").is_some() && !is_over(said))
+    let is_over = |answer: &Value| answer["unfinished"]["what"] == BEHIND;
+    plant.go_on("check", mend, |plant, answer| plant.holds_some() || is_over(answer));
+    mend.as_ref().is_ok_and(|answer| answer.get("unfinished").is_some() && !is_over(answer))
 }
 
 /// Begins a mend with all its options while requests are kept waiting.

@@ -85,11 +85,11 @@ impl Plant {
             "memory": 8 << 20,
         });
         let class = self.class.clone();
-        let made = self.control.call(|t| {
+        let created = self.control.call(|t| {
             let members: Vec<_> = all.iter().map(|(name, _)| t.find(name).unwrap()).collect();
             class.create(t, &Create { name, members: &members, params: &params })
         });
-        made.unwrap();
+        created.unwrap();
     }
 
     /// Stops all servers, as a daemon that ends does; how long that took.
@@ -112,23 +112,23 @@ impl Plant {
     }
 
     /// The answer of one that has begun.
-    pub fn end(&mut self, verb: &str, mut said: VerbResult) -> VerbResult {
-        self.go_on(verb, &mut said, |_, _| false);
-        said
+    pub fn end(&mut self, verb: &str, mut result: VerbResult) -> VerbResult {
+        self.go_on(verb, &mut result, |_, _| false);
+        result
     }
 
     /// Asks for the answer of one that has begun until it is there, or something else is so.
     pub fn go_on(
         &mut self,
         verb: &str,
-        said: &mut VerbResult,
+        result: &mut VerbResult,
         or: impl Fn(&Plant, &Value) -> bool,
     ) {
         let end = self.control.now_ns() + LONG.as_nanos() as u64;
-        while let Some(params) = again(said) {
+        while let Some(params) = again(result) {
             assert!(self.control.now_ns() < end, "{verb} does not end");
-            *said = self.begin(verb, params);
-            if said.as_ref().is_ok_and(|said| or(self, said)) {
+            *result = self.begin(verb, params);
+            if result.as_ref().is_ok_and(|result| or(self, result)) {
                 return;
             }
         }
@@ -193,18 +193,18 @@ impl Plant {
 
     /// Connections that say nothing, `count` of them; how many are kept.
     pub fn crowd(&mut self, count: usize) -> usize {
-        let (here, gone) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+        let (arrived, gone) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
         for _ in 0..count {
             let (reactor, pool) = (self.clients.clone(), self.pool.clone());
-            let (here, gone) = (here.clone(), gone.clone());
+            let (arrived, gone) = (arrived.clone(), gone.clone());
             self.clients.spawn("idle", async move {
                 let client = Client::connect(&reactor, &pool, AT.parse().unwrap()).await;
-                here.set(here.get() + 1);
+                arrived.set(arrived.get() + 1);
                 assert_eq!(client.receive().await, None);
                 gone.set(gone.get() + 1);
             });
         }
-        self.until("a crowd", || here.get() == count);
+        self.until("a crowd", || arrived.get() == count);
         self.wait(1);
         count - gone.get()
     }
@@ -224,8 +224,8 @@ impl Plant {
 }
 
 /// What to ask again for an answer that is not there yet.
-fn again(said: &VerbResult) -> Option<Value> {
-    let again = said.as_ref().ok()?.get("unfinished")?.get("again")?;
+fn again(result: &VerbResult) -> Option<Value> {
+    let again = result.as_ref().ok()?.get("unfinished")?.get("again")?;
     Some(json!({ "ticket": again["ticket"] }))
 }
 

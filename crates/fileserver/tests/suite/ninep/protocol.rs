@@ -49,10 +49,10 @@ fn exposing_b_second_tversion_resets_the_session() {
         assert!(s.rpc(T::Version { msize: 255, version: "9P2000" }).await.error().is_some());
         assert_eq!(s.version(256).await, 256);
         assert_eq!(s.version(u32::MAX).await, MSIZE_MAX);
-        for (asked, said) in [("9P2000.L", "9P2000"), ("9P2000.x", "9P2000"), ("9P2001", "unknown")]
+        for (requested, answered) in [("9P2000.L", "9P2000"), ("9P2000.x", "9P2000"), ("9P2001", "unknown")]
         {
-            let a = s.rpc(T::Version { msize: 8192, version: asked }).await;
-            assert_eq!(a.r(), R::Version { msize: 8192, version: said });
+            let a = s.rpc(T::Version { msize: 8192, version: requested }).await;
+            assert_eq!(a.r(), R::Version { msize: 8192, version: answered });
         }
         assert_eq!(s.clunk(0).await, Err("Tversion not seen".into()), "after an unknown one");
     });
@@ -233,14 +233,14 @@ fn trace_records_followed_messages_and_replies_without_contents() {
         let unknown = c.post(&T::Flush { oldtag: 77 }, &[]).await;
         assert_eq!(c.reply(unknown).await.r(), R::Flush);
         d.walk(0, 9, &[]).await.unwrap();
-        let shown = |kept: Vec<Traced>| -> Vec<String> {
+        let lines = |kept: Vec<Traced>| -> Vec<String> {
             kept.into_iter().map(|m| format!("{} {}", u8::from(m.is_request), m.text)).collect()
         };
         let (kept, _) = h.server.trace.kept();
         assert!(kept.iter().all(|m| m.connection == number));
         assert!(kept.chunks(2).all(|m| m[0].tag == m[1].tag && m[0].at_ns <= m[1].at_ns));
         assert_eq!(
-            shown(kept),
+            lines(kept),
             [
                 "1 Twrite fid 1 offset 0 count 21",
                 "0 Rwrite count 21",
@@ -255,10 +255,10 @@ fn trace_records_followed_messages_and_replies_without_contents() {
         // All clients, also later ones; then none.
         h.server.set_trace_filter(TraceFilter::All);
         let e = h.user("bob", Flavour::Linux).await;
-        let all = shown(h.server.trace.kept().0);
+        let all = lines(h.server.trace.kept().0);
         assert!(all.iter().any(|m| m.contains("Tattach") && m.contains("\"bob\"")), "{all:?}");
         h.server.set_trace_filter(TraceFilter::Off);
         e.walk(0, 9, &[]).await.unwrap();
-        assert_eq!(shown(h.server.trace.kept().0), all);
+        assert_eq!(lines(h.server.trace.kept().0), all);
     });
 }

@@ -143,8 +143,8 @@ async fn removed_while_open(life: Rc<Life>) -> u64 {
 fn exposing_2_space_of_a_removed_open_file_is_free_after_a_crash() {
     let (mut operations, mut gone, mut there) = (1, 0, 0);
     loop {
-        let house = TestDevices::new(operations as u64, 20);
-        let before = house.live(None, |life| async move {
+        let devices = TestDevices::new(operations as u64, 20);
+        let before = devices.live(None, |life| async move {
             let other = life.create("other").await.unwrap();
             life.fill(other, 0, 50 * KIB, 9).await;
             life.fs.sync().await.unwrap();
@@ -156,11 +156,11 @@ fn exposing_2_space_of_a_removed_open_file_is_free_after_a_crash() {
             before
         });
         let before = before.unwrap();
-        if let Some(after) = house.live(Some(operations), removed_while_open) {
+        if let Some(after) = devices.live(Some(operations), removed_while_open) {
             assert_eq!(after, before, "without a crash");
             break;
         }
-        let is_there = house.live(None, move |life| async move {
+        let is_there = devices.live(None, move |life| async move {
             let Some(ino) = life.lookup("open").await else {
                 // Whatever of it was left goes by itself.
                 let mut waits = 0;
@@ -189,7 +189,7 @@ fn exposing_2_space_of_a_removed_open_file_is_free_after_a_crash() {
 type ReportedContents = Rc<RefCell<HashMap<(u64, u64), u32>>>;
 
 /// Makes, writes and removes files until the power fails; each round has contents of its own.
-async fn give_numbers(life: Rc<Life>, told: ReportedContents, round: Rc<Cell<u32>>) {
+async fn give_numbers(life: Rc<Life>, reported: ReportedContents, round: Rc<Cell<u32>>) {
     let ino = match life.lookup("stays").await {
         Some(ino) => ino,
         None => life.create("stays").await.unwrap(),
@@ -198,16 +198,16 @@ async fn give_numbers(life: Rc<Life>, told: ReportedContents, round: Rc<Cell<u32
         round.set(round.get() + 1);
         let n = round.get();
         let name = format!("f{n}");
-        let made = life.create(&name).await.unwrap();
-        for ino in [made, ino] {
-            let version = async |told_as: u32| {
+        let created = life.create(&name).await.unwrap();
+        for ino in [created, ino] {
+            let version = async |contents: u32| {
                 let inode = life.fs.run(|f| f.inode(View::Live, ino)).await.unwrap();
-                let before = told.borrow_mut().insert((ino, inode.version), told_as);
-                assert!(before.is_none_or(|b| b == told_as), "{ino} {} twice", inode.version);
+                let before = reported.borrow_mut().insert((ino, inode.version), contents);
+                assert!(before.is_none_or(|b| b == contents), "{ino} {} twice", inode.version);
             };
-            if ino == made {
-                let is_new = told.borrow().keys().all(|(path, _)| *path != made);
-                assert!(is_new, "{made} is another file's");
+            if ino == created {
+                let is_new = reported.borrow().keys().all(|(path, _)| *path != created);
+                assert!(is_new, "{created} is another file's");
                 version(0).await;
             }
             let seg = life.seg(BLOCK, n as u8);
@@ -224,14 +224,14 @@ async fn give_numbers(life: Rc<Life>, told: ReportedContents, round: Rc<Cell<u32
 #[test]
 fn exposing_14_qid_paths_and_versions_are_not_reused_after_a_crash() {
     for seed in 0..12 {
-        let house = TestDevices::new(seed, 6);
-        let (told, round) = (ReportedContents::default(), Rc::new(Cell::new(0)));
+        let devices = TestDevices::new(seed, 6);
+        let (reported, round) = (ReportedContents::default(), Rc::new(Cell::new(0)));
         for operations in 1..25_i64 {
-            let (told, round) = (told.clone(), round.clone());
+            let (reported, round) = (reported.clone(), round.clone());
             let cut = operations * (1 + seed as i64 % 3);
-            house.live(Some(cut), |life| give_numbers(life, told, round));
+            devices.live(Some(cut), |life| give_numbers(life, reported, round));
         }
-        let paths = told.borrow().len();
+        let paths = reported.borrow().len();
         assert!(paths > 40, "{paths} told");
     }
 }
@@ -269,10 +269,10 @@ async fn grow(life: Rc<Life>, free: usize) -> (usize, bool) {
 fn exposing_10_file_on_a_full_device_is_as_long_as_its_written_data() {
     let mut short = 0;
     for free in 0..8 {
-        let house = TestDevices::new(free as u64, 6);
-        let (wrote, whole) = house.live(None, |life| grow(life, free)).unwrap();
+        let devices = TestDevices::new(free as u64, 6);
+        let (wrote, whole) = devices.live(None, |life| grow(life, free)).unwrap();
         short += usize::from(!whole);
-        house.live(None, move |life| async move {
+        devices.live(None, move |life| async move {
             // Unsynced data may be lost; existing data are whole.
             if let Some(ino) = life.lookup("grows").await {
                 let bytes = life.bytes(ino).await;

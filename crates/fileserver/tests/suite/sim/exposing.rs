@@ -21,7 +21,7 @@ pub fn roomy(world: &World, name: &str, cache: &Rc<Disk>, legs: &[Rc<Disk>]) -> 
     Server { options: Options { memory: 4096 * BLOCK, ..s.options.clone() }, ..s }
 }
 
-pub async fn made(o: &Options) -> FileSystem {
+pub async fn new_file_system(o: &Options) -> FileSystem {
     volume::ream(o).await.unwrap();
     FileSystem::mount(volume::open(o).await.unwrap(), 0, 0).await.unwrap()
 }
@@ -65,7 +65,7 @@ fn exposing_4_write_to_a_dumped_block_does_not_wait_for_a_slow_copy() {
     let s = roomy(&world, "main", &cache, &legs);
     let (o, reactor, far) = (s.options.clone(), s.reactor.clone(), legs[1].clone());
     run(&world, &s.reactor, async move {
-        let fs = made(&o).await;
+        let fs = new_file_system(&o).await;
         let ino = file(&fs, "f").await;
         rewrite(&fs, &reactor, ino, &block(&o, 1)).await;
         fs.sync().await.unwrap();
@@ -94,7 +94,7 @@ fn dump_does_not_block_clients_and_holds_only_changed_blocks() {
     let s = roomy(&world, "main", &cache, &legs);
     let (o, reactor, cache) = (s.options.clone(), s.reactor.clone(), cache.clone());
     run(&world, &s.reactor, async move {
-        let fs = made(&o).await;
+        let fs = new_file_system(&o).await;
         let ino = file(&fs, "f").await;
         rewrite(&fs, &reactor, ino, &block(&o, 1)).await;
         fs.volume().dump(20_261_120).await.unwrap();
@@ -139,7 +139,7 @@ fn exposing_6_recover_does_not_follow_superblocks_of_an_earlier_life() {
         let s = roomy(&world, "main", &cache, &legs);
         let o = s.options.clone();
         let second = run(&world, &s.reactor, async move {
-            let fs = made(&o).await;
+            let fs = new_file_system(&o).await;
             for n in 0..5_u8 {
                 let ino = file(&fs, &format!("first{n}")).await;
                 let seg = block(&o, n);
@@ -149,7 +149,7 @@ fn exposing_6_recover_does_not_follow_superblocks_of_an_earlier_life() {
             }
             fs.volume().close().await.unwrap();
             // The same shape, so that its next superblock's place holds an old one.
-            let fs = made(&o).await;
+            let fs = new_file_system(&o).await;
             for n in 0..=lives {
                 let ino = file(&fs, &format!("other{n}")).await;
                 let seg = block(&o, 100 + n);
@@ -186,7 +186,7 @@ fn exposing_9_failed_worm_copy_gets_exactly_the_data_it_missed() {
         let s = roomy(&world, "main", &cache, &legs);
         let (o, reactor, far) = (s.options.clone(), s.reactor.clone(), legs[1].clone());
         let last = run(&world, &s.reactor, async move {
-            let fs = made(&o).await;
+            let fs = new_file_system(&o).await;
             let ino = file(&fs, "f").await;
             let usual = rewrite(&fs, &reactor, ino, &block(&o, 1)).await;
             fs.volume().dump(20_261_120).await.unwrap();
@@ -242,7 +242,7 @@ fn copying_resumes_where_a_worm_copy_failed() {
     let s = roomy(&world, "main", &cache, &legs);
     let (o, reactor, far) = (s.options.clone(), s.reactor.clone(), legs[1].clone());
     run(&world, &s.reactor, async move {
-        let fs = made(&o).await;
+        let fs = new_file_system(&o).await;
         for n in 0..4_u8 {
             let ino = file(&fs, &format!("f{n}")).await;
             rewrite(&fs, &reactor, ino, &block(&o, n)).await;

@@ -18,9 +18,9 @@ async fn reamed(o: &Options) -> FileSystem {
 /// Writes of `len` bytes to a volume on a cache device of so many blocks of so many bytes.
 pub fn is_reported_and_dump_frees(blocks: u64, block: u32, len: usize) {
     let world = World::new(7);
-    let room = blocks * u64::from(block);
-    let cache = Disk::new("cache", room, 7);
-    let legs = [Disk::new("leg", 10 * room, 8)];
+    let capacity = blocks * u64::from(block);
+    let cache = Disk::new("cache", capacity, 7);
+    let legs = [Disk::new("leg", 10 * capacity, 8)];
     let mut s = server(&world, "main", 1, &cache, &legs);
     // Less than the tree has nodes, where there are many blocks.
     (s.options.block, s.options.memory) = (block, 160 * block as usize);
@@ -41,17 +41,17 @@ pub fn is_reported_and_dump_frees(blocks: u64, block: u32, len: usize) {
                     Ok(n) => at += n as u64,
                     Err(fault) => return (at, fault),
                 }
-                assert!(at < 2 * room, "a cache device of {room} takes {at} bytes");
+                assert!(at < 2 * capacity, "a cache device of {capacity} takes {at} bytes");
             }
         };
         let (first, fault) = fill(0).await;
         assert!(matches!(fault, Fault::NoSpace(why) if why.contains("cache device")), "{fault}");
-        assert!(first > room / 2, "{first} of {room}");
+        assert!(first > capacity / 2, "{first} of {capacity}");
         // The written data are present, and a dump of them can be taken.
         let dump = fs.volume().dump(20_261_121).await.unwrap();
         fs.volume().copied(&dump).await.unwrap();
         let (second, _) = fill(first).await;
-        assert!(second - first > room / 2, "{} after the dump", second - first);
+        assert!(second - first > capacity / 2, "{} after the dump", second - first);
         let found = fs.check(volume::View::Live, true).await.unwrap();
         assert!(found.faults.is_empty(), "{found:?}");
     });
@@ -87,20 +87,20 @@ pub fn of_temporary_files() {
         };
         let (first, fault) = fill(b"t").await;
         assert!(first > 1000, "{first} blocks");
-        let told = |fault: &Fault| match fault {
+        let is_full = |fault: &Fault| match fault {
             Fault::NoSpace(why) => why.contains("temporary") && why.contains("check --rtmp"),
             _ => false,
         };
-        assert!(told(&fault), "{fault}");
+        assert!(is_full(&fault), "{fault}");
         assert!(fs.volume().facts().is_temporary());
         let dump = fs.volume().dump(20_261_121).await.unwrap();
         fs.volume().copied(&dump).await.unwrap();
         let (second, fault) = fill(b"u").await;
-        assert!(second < 50 && told(&fault), "{second} blocks after a dump: {fault}");
+        assert!(second < 50 && is_full(&fault), "{second} blocks after a dump: {fault}");
         // One of them can always be removed, and its room is there again.
         fs.run(|f| f.remove(ROOT, b"t", 0)).await.unwrap();
         let (third, fault) = fill(b"v").await;
-        assert!(third > 1000 && told(&fault), "{third} blocks after the removal of one");
+        assert!(third > 1000 && is_full(&fault), "{third} blocks after the removal of one");
         fs.volume().dump(20_261_122).await.unwrap();
         Served::from(fs.clone()).remove_temporary(0).await.unwrap();
         let (fourth, _) = fill(b"w").await;
@@ -124,11 +124,11 @@ pub fn of_small_temporary_files() {
         let fill = async |letter: char| -> u64 {
             for n in 0.. {
                 let name = format!("{letter}{n}");
-                let made = fs.run(|f| {
+                let result = fs.run(|f| {
                     let ino = f.create(ROOT, name.as_bytes(), &new)?;
                     f.write(ino, 0, std::slice::from_ref(&seg), 0)
                 });
-                match made.await {
+                match result.await {
                     Ok(_) => {}
                     Err(Fault::NoSpace(_)) => return n,
                     Err(fault) => panic!("{fault}"),

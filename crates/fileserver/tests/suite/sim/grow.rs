@@ -29,12 +29,12 @@ fn segment(o: &Options, byte: u8) -> Seg {
 async fn fill(fs: &FileSystem, o: &Options, from: u32, most: u32) -> u32 {
     for n in from..most {
         let seg = segment(o, n as u8);
-        let made = fs.run(|f| {
+        let result = fs.run(|f| {
             let new = New { mode: 0o644, ..New::default() };
             let ino = f.create(ROOT, format!("f{n}").as_bytes(), &new)?;
             f.write(ino, 0, std::slice::from_ref(&seg), 0)
         });
-        if made.await.is_err() {
+        if result.await.is_err() {
             return n;
         }
     }

@@ -73,7 +73,7 @@ struct ClientContext {
     /// Dumps by date and serial, with their contents.
     dumps: RefCell<BTreeMap<(u32, u32), Known>>,
     /// One was asked for at this state and has not been reported.
-    asked: Cell<Option<usize>>,
+    dump_from: Cell<Option<usize>>,
     /// The power has failed since the cache device was made: addresses may be lost.
     was_cut: Cell<bool>,
     /// A check of the live tree runs.
@@ -95,7 +95,7 @@ async fn look(w: &ClientContext, fs: &Served, dumps_lost: bool) -> Tree {
         assert_eq!(checked.faults, Vec::<String>::new(), "{:?}", d.path());
         let k = known.entry((d.date, d.serial)).or_insert_with(|| {
             // The power went before it was reported.
-            let from = w.asked.take().expect("a dump that nobody asked for");
+            let from = w.dump_from.take().expect("a dump that nobody asked for");
             Known { from, to: w.beside.history.borrow().len(), tree: None }
         });
         match &k.tree {
@@ -112,7 +112,7 @@ async fn look(w: &ClientContext, fs: &Served, dumps_lost: bool) -> Tree {
         known.retain(|k, _| there(k));
     }
     assert!(known.keys().all(there), "a dump is missing: {:?}", known.keys());
-    w.asked.set(None);
+    w.dump_from.set(None);
     drop(known);
     tree(fs, View::Live).await.unwrap()
 }
@@ -177,7 +177,7 @@ async fn client(w: Rc<ClientContext>, fs: Served, o: Options, many: u64, busy: R
             Err(fault) => panic!("{fault:?}"),
         }
         let mut tally = w.totals.borrow_mut();
-        tally.amid_dumps += u64::from(w.asked.get().is_some());
+        tally.amid_dumps += u64::from(w.dump_from.get().is_some());
         tally.amid_checks += u64::from(w.checked.get());
         tally.amid_copies += u64::from(fs.members()[0].behind > 0);
     }
@@ -211,7 +211,7 @@ async fn dumper(w: Rc<ClientContext>, fs: Served, reactor: Reactor, busy: Rc<Cel
         }
         let date = 20_261_121 + w.beside.below(2) as u32;
         let from = w.beside.history.borrow().len() - 1;
-        w.asked.set(Some(from));
+        w.dump_from.set(Some(from));
         match fs.dump(date).await {
             Ok(d) => {
                 let to = w.beside.history.borrow().len();
@@ -222,7 +222,7 @@ async fn dumper(w: Rc<ClientContext>, fs: Served, reactor: Reactor, busy: Rc<Cel
             Err(Fault::NoSpace(_)) => w.totals.borrow_mut().full += 1,
             Err(fault) => panic!("{fault:?}"),
         }
-        w.asked.set(None);
+        w.dump_from.set(None);
     }
     busy.set(0);
 }
@@ -285,7 +285,7 @@ pub fn play(seed: u64, more: bool) -> Totals {
     let w = Rc::new(ClientContext {
         beside: Beside::new(habits, SeededRandom::new(seed)),
         dumps: RefCell::default(),
-        asked: Cell::new(None),
+        dump_from: Cell::new(None),
         was_cut: Cell::new(false),
         checked: Cell::new(false),
         totals: RefCell::default(),

@@ -46,7 +46,7 @@ async fn read(fs: &Served, view: View, reader: &mut Reader, order: impl Iterator
 async fn is_there_before(o: &Options, disks: &[Rc<Disk>; 2], layout: Layout, view: View) {
     let ahead = ReadAhead { workers: 8, bytes: 64 * BLOCK as u64 };
     let rest = || o.reactor.sleep(1_000_000_000);
-    let asked = || disks.iter().map(|d| d.reads()).sum::<u64>();
+    let reads = || disks.iter().map(|d| d.reads()).sum::<u64>();
     let fs = cold(o, layout, ahead).await;
     let mut reader = Reader::default();
     // What leads to blocks is asked for first, then the blocks.
@@ -56,12 +56,12 @@ async fn is_there_before(o: &Options, disks: &[Rc<Disk>; 2], layout: Layout, vie
     }
     let loaded = fs.facts().ahead_loaded;
     assert!((64..90).contains(&loaded), "{loaded} blocks for 64");
-    let before = asked();
+    let before = reads();
     fs.set_read_ahead(ReadAhead { workers: 0, ..ahead });
     read(&fs, view, &mut reader, 10..73).await;
-    assert_eq!(asked(), before, "the client asked for what was there");
+    assert_eq!(reads(), before, "the client asked for what was there");
     read(&fs, view, &mut reader, 73..90).await;
-    assert!(asked() >= before + 12, "and behind it for what was not");
+    assert!(reads() >= before + 12, "and behind it for what was not");
     assert_eq!(fs.facts().ahead_loaded, loaded);
     fs.close().await.unwrap();
     // The reads are not sequential.
@@ -83,7 +83,7 @@ async fn is_there_before(o: &Options, disks: &[Rc<Disk>; 2], layout: Layout, vie
 }
 
 /// A file of so many blocks in a new image.
-async fn made(o: &Options, layout: Layout) {
+async fn prepare(o: &Options, layout: Layout) {
     image::ream(o, setup(layout)).await.unwrap();
     let fs = cold(o, layout, ReadAhead::default()).await;
     let new = New { mode: 0o644, ..New::default() };
@@ -107,7 +107,7 @@ fn read_ahead_is_retried_when_its_bucket_is_not_in_memory() {
     s.options.memory = CACHE * BLOCK;
     let o = s.options.clone();
     run(&world, &s.reactor, async move {
-        made(&o, layout).await;
+        prepare(&o, layout).await;
         let ahead = ReadAhead { workers: 8, bytes: 20 * BLOCK as u64 };
         for start in [20, 45, 70] {
             let fs = cold(&o, layout, ahead).await;
@@ -137,7 +137,7 @@ fn sequentially_read_blocks_are_prefetched() {
         s.options.memory = CACHE as usize * BLOCK;
         let o = s.options.clone();
         run(&world, &s.reactor, async move {
-            made(&o, layout).await;
+            prepare(&o, layout).await;
             is_there_before(&o, &disks, layout, View::Live).await;
             let fs = cold(&o, layout, ReadAhead::default()).await;
             let d = fs.dump(20_261_121).await.unwrap();

@@ -49,11 +49,11 @@ async fn fill(fs: &Served, o: &Options, from: u32, most: u32) -> u32 {
     for n in from..most {
         let seg: Seg = o.pool.get(30_000).unwrap().seg(0, 30_000).unwrap();
         seg.with_mut(|b| b.fill(n as u8 | 1));
-        let made = fs.run(|f| {
+        let result = fs.run(|f| {
             let ino = f.create(ROOT, format!("f{n}").as_bytes(), &New::default())?;
             f.write(ino, 0, std::slice::from_ref(&seg), 0)
         });
-        if made.await.is_err() {
+        if result.await.is_err() {
             return n;
         }
     }

@@ -36,7 +36,7 @@ async fn open(o: &Options) -> Served {
 }
 
 /// A new image on devices of so many blocks.
-fn made(cache: u64, worm: u64) -> [Rc<Disk>; 2] {
+fn new_disks(cache: u64, worm: u64) -> [Rc<Disk>; 2] {
     let size = |blocks: u64| blocks * BLOCK as u64;
     let disks = [Disk::new("cache", size(cache), 1), Disk::new("worm", size(worm), 2)];
     on(&disks, |o| async move { image::ream(&o, SETUP).await.unwrap() });
@@ -67,7 +67,7 @@ async fn remove(fs: &Served, o: &Options, name: &str) {
 
 #[test]
 fn removed_file_that_is_still_open_is_an_orphan_for_check() {
-    on(&made(1100, 2000), |o| async move {
+    on(&new_disks(1100, 2000), |o| async move {
         let fs = open(&o).await;
         let ino = create(&fs, "held").await;
         write(&fs, &o, ino, 0, 20).await;
@@ -110,7 +110,7 @@ fn operation_without_room_in_the_log_does_not_wait_for_a_whole_commit() {
 
 #[test]
 fn incomplete_commit_is_ignored_at_the_next_start() {
-    let disks = made(1100, 2000);
+    let disks = new_disks(1100, 2000);
     let (cache, worm) = (disks[0].clone(), disks[1].clone());
     let all = move || {
         let mut bytes = vec![0; cache.with(|m| m.size()) as usize];
@@ -173,12 +173,12 @@ fn blocks_allocated_during_a_check_are_no_fault() {
     // All entries in the superblock are used: the next one is a block of the list itself.
     let mut n = 8;
     loop {
-        let (here, all) = listed(&disks);
+        let (seen, all) = listed(&disks);
         assert!(all >= format::FREES as u64, "{all}");
-        if here == 1 {
+        if seen == 1 {
             break;
         }
-        let more = here - 1;
+        let more = seen - 1;
         on(&disks, move |o| async move {
             let fs = open(&o).await;
             let other = fs.run(|f| walk(f, View::Live, "/other")).await.unwrap();
@@ -210,7 +210,7 @@ fn blocks_allocated_during_a_check_are_no_fault() {
 
 #[test]
 fn blocks_of_a_dump_without_space_reach_the_worm_unchanged() {
-    let disks = made(2500, 775);
+    let disks = new_disks(2500, 775);
     let (cache, worm) = (disks[0].clone(), disks[1].clone());
     on(&disks, move |o| async move {
         let fs = open(&o).await;

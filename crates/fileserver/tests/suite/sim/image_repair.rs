@@ -127,7 +127,7 @@ fn on<T: 'static, F: Future<Output = T> + 'static>(
 
 /// Makes an image with a dump, and files that are newer than it; returns the devices and the
 /// contents.
-fn made() -> ([Rc<Disk>; 2], Tree) {
+fn new_disks() -> ([Rc<Disk>; 2], Tree) {
     let size = |blocks: u64| blocks * BLOCK as u64;
     let disks = [Disk::new("cache", size(1500), 1), Disk::new("worm", size(4000), 2)];
     let live = on(&disks, |o| async move {
@@ -161,7 +161,7 @@ fn made() -> ([Rc<Disk>; 2], Tree) {
 /// files but `differs` have their former contents, and the image can be used further. Returns the
 /// contents.
 fn repairs(damage: impl FnOnce(&Cache), differs: &[&str]) -> Tree {
-    let (disks, live) = made();
+    let (disks, live) = new_disks();
     damage(&Cache(disks[0].clone()));
     let after = on(&disks, |o| async move {
         let fs = open(&o).await;
@@ -246,10 +246,10 @@ fn invalid_pointers_become_holes_and_tagged_owners_keep_their_blocks() {
     // A pointer in a block of them.
     let last = |c: &Cache| c.place(c.entry("c").0.indirect[0]);
     repairs(|c| c.change(last(c), |b| format::put_u64(b, 8, 1)), &["/d/c"]);
-    let (_, live) = made();
+    let (_, live) = new_disks();
     let a = live["/d/a"].clone().unwrap();
     let addr = Cell::new(0);
-    let (disks, _) = made();
+    let (disks, _) = new_disks();
     addr.set(of(&Cache(disks[0].clone()), "a"));
     let kept = format!("/lost+found/block.{}", addr.get());
     let damage = |c: &Cache| {
@@ -262,7 +262,7 @@ fn invalid_pointers_become_holes_and_tagged_owners_keep_their_blocks() {
 
 #[test]
 fn contradictory_entries_are_repaired_and_keep_their_contents() {
-    let (disks, live) = made();
+    let (disks, live) = new_disks();
     let ino = Cache(disks[0].clone()).entry("c").0.path;
     let named = format!("/d/file.{ino}");
     let after = repairs(|c| c.set_entry("c", |d| d.name.clear()), &["/d/c", &named]);
@@ -308,7 +308,7 @@ fn circle(c: &Cache) {
 
 #[test]
 fn dump_of_a_cyclic_tree_fails_with_an_error() {
-    let (disks, live) = made();
+    let (disks, live) = new_disks();
     circle(&Cache(disks[0].clone()));
     on(&disks, |o| async move {
         let fs = open(&o).await;
@@ -326,7 +326,7 @@ fn dump_of_a_cyclic_tree_fails_with_an_error() {
 
 #[test]
 fn blocks_below_an_unreadable_directory_are_not_freed() {
-    let (disks, live) = made();
+    let (disks, live) = new_disks();
     let cache = Cache(disks[0].clone());
     let (d, at, _) = cache.entry("a");
     let dir = cache.entry("d").0;
@@ -354,7 +354,7 @@ fn blocks_below_an_unreadable_directory_are_not_freed() {
 
 #[test]
 fn forgotten_blocks_are_freed_by_repair_and_a_block_can_become_a_hole() {
-    let (disks, _) = made();
+    let (disks, _) = new_disks();
     on(&disks, |o| async move {
         let fs = open(&o).await;
         assert!(!fs.forget(ROOT, b"nothing").await.unwrap());
@@ -382,7 +382,7 @@ fn forgotten_blocks_are_freed_by_repair_and_a_block_can_become_a_hole() {
 
 #[test]
 fn check_during_writes_reports_one_consistent_state() {
-    let (disks, _) = made();
+    let (disks, _) = new_disks();
     on(&disks.clone(), |o| async move {
         // So that it takes long, and waits at every block.
         let o = Options { memory: 100 * BLOCK, ..o };

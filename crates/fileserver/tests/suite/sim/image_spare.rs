@@ -66,7 +66,7 @@ async fn is_whole(fs: &Served) {
 }
 
 /// An image whose superblock waits, and from which so much has been removed.
-fn made(cut: bool) -> [Rc<Disk>; 2] {
+fn new_disks(cut: bool) -> [Rc<Disk>; 2] {
     let size = |blocks: u64| blocks * BLOCK as u64;
     let disks = [Disk::new("cache", size(4200), 1), Disk::new("worm", size(6000), 2)];
     let world = World::new(6);
@@ -93,7 +93,7 @@ fn made(cut: bool) -> [Rc<Disk>; 2] {
 #[test]
 fn freed_addresses_that_wait_for_a_superblock_are_not_lost() {
     for cut in [false, true] {
-        let disks = made(cut);
+        let disks = new_disks(cut);
         // They are given again, while the superblock still waits.
         life(&disks, cut, |o, fs| async move {
             is_whole(&fs).await;
@@ -124,7 +124,7 @@ fn freed_addresses_that_wait_for_a_superblock_are_not_lost() {
 
 #[test]
 fn unreadable_spare_addresses_are_reported_and_recovered() {
-    let disks = made(false);
+    let disks = new_disks(false);
     let cache = Cache(disks[0].clone());
     let is_node = |at: u64| format::tag_of(&cache.block(at)) == Tag::Free as u16;
     let nodes =

@@ -57,7 +57,7 @@ async fn make(fs: &Served, dir: Ino, name: &str, flags: Flags) -> Ino {
 }
 
 /// A new image: files that stay, and temporary ones as files and in a directory of such.
-async fn made(o: &Options) -> Served {
+async fn new_file_system(o: &Options) -> Served {
     image::ream(o, SETUP).await.unwrap();
     let fs = open(o).await;
     let d = make(&fs, ROOT, "d", Flags(0)).await;
@@ -96,7 +96,7 @@ async fn dump(fs: &Served, date: u32) {
 #[test]
 fn temporary_files_are_listed_and_removed_on_request() {
     on(&disks(), |o| async move {
-        let fs = made(&o).await;
+        let fs = new_file_system(&o).await;
         let files = ["/d/gone", "/d/kept", "/small", "/tmp/a", "/tmp/deep/b"];
         assert_eq!(names(&fs, View::Live, Kind::File).await, files);
         let dirs = ["/", "/d", "/tmp", "/tmp/deep", "/tmp/deep/empty"];
@@ -121,7 +121,7 @@ fn temporary_files_are_listed_and_removed_on_request() {
 fn recovered_temporary_files_block_no_dump_and_are_removable() {
     let worm = disks();
     on(&worm, |o| async move {
-        let fs = made(&o).await;
+        let fs = new_file_system(&o).await;
         dump(&fs, 20_261_121).await;
         fs.close().await.unwrap();
     });

@@ -55,7 +55,7 @@ struct ClientContext {
     beside: Beside,
     known: RefCell<Vec<Known>>,
     /// A dump was asked for at this state and has not been reported.
-    asked: Cell<Option<usize>>,
+    dump_from: Cell<Option<usize>>,
     totals: RefCell<Totals>,
 }
 
@@ -84,10 +84,10 @@ async fn dumper(shared: Rc<ClientContext>, fs: FileSystem, reactor: Reactor) {
         let pause = 5_000_000 + shared.beside.below(60_000_000);
         reactor.sleep(pause).await;
         let from = shared.beside.history.borrow().len() - 1;
-        shared.asked.set(Some(from));
+        shared.dump_from.set(Some(from));
         match fs.volume().dump(20_261_121).await {
             Ok(dump) => {
-                shared.asked.set(None);
+                shared.dump_from.set(None);
                 shared.totals.borrow_mut().dumps += 1;
                 let to = shared.beside.history.borrow().len();
                 let known = Known { number: dump.number, from, to, tree: None, copied: false };
@@ -104,7 +104,7 @@ async fn dumper(shared: Rc<ClientContext>, fs: FileSystem, reactor: Reactor) {
                 });
             }
             Err(Fault::NoSpace(_)) => {
-                shared.asked.set(None);
+                shared.dump_from.set(None);
                 shared.totals.borrow_mut().full += 1;
             }
             Err(Fault::Closed) => return,
@@ -148,9 +148,9 @@ async fn verify_dumps(shared: Rc<ClientContext>, fs: FileSystem, least: u32) {
         let found = model::tree(&fs, View::Dump(number)).await.expect("a dump reads");
         let mut known = shared.known.borrow_mut();
         if !known.iter().any(|k| k.number == number) {
-            let asked = shared.asked.get().expect("a dump that nobody asked for");
+            let dump_from = shared.dump_from.get().expect("a dump that nobody asked for");
             let to = shared.beside.history.borrow().len();
-            known.push(Known { number, from: asked, to, tree: None, copied: false });
+            known.push(Known { number, from: dump_from, to, tree: None, copied: false });
         }
         let k = known.iter_mut().find(|k| k.number == number).unwrap();
         match &k.tree {
@@ -162,7 +162,7 @@ async fn verify_dumps(shared: Rc<ClientContext>, fs: FileSystem, least: u32) {
             }
         }
     }
-    shared.asked.set(None);
+    shared.dump_from.set(None);
     shared.known.borrow_mut().retain(|k| k.number <= newest);
 }
 
@@ -188,8 +188,8 @@ pub fn play(seed: u64) -> Totals {
     let world = World::new(seed);
     let mut random = SeededRandom::new(seed);
     // In a small one slots are used again at once.
-    let room = if random.chance(350) { 1_500_000 } else { 6 << 20 };
-    let cache = Disk::new("cache", room, seed ^ 1);
+    let capacity = if random.chance(350) { 1_500_000 } else { 6 << 20 };
+    let cache = Disk::new("cache", capacity, seed ^ 1);
     let two = random.chance(600);
     let worm = if random.chance(150) { 3 << 20 } else { 40 << 20 };
     let legs: Vec<Rc<Disk>> = (0..if two { 2 } else { 1 })
@@ -199,7 +199,7 @@ pub fn play(seed: u64) -> Totals {
     let shared = Rc::new(ClientContext {
         beside: Beside::new(habits, random),
         known: RefCell::default(),
-        asked: Cell::new(None),
+        dump_from: Cell::new(None),
         totals: RefCell::default(),
     });
     let first = server(&world, "main", 1, &cache, &legs);
@@ -225,14 +225,14 @@ pub fn play(seed: u64) -> Totals {
             // The newest, or any.
             let from =
                 sh.beside.chance(400).then(|| all[sh.beside.below(all.len() as u64) as usize]);
-            let asked = from.map_or(last, |d| d.number);
+            let wanted = from.map_or(last, |d| d.number);
             let found = volume::recover(&o, from.as_ref()).await.expect("recovers");
-            assert_eq!(found.number, asked);
+            assert_eq!(found.number, wanted);
             let v = volume::open(&o).await.expect("opens");
             let fs = FileSystem::mount(v, 0, 0).await.expect("mounts");
             verify_dumps(sh.clone(), fs.clone(), least).await;
             let live = model::tree(&fs, View::Live).await.unwrap();
-            let dump = model::tree(&fs, View::Dump(asked)).await.unwrap();
+            let dump = model::tree(&fs, View::Dump(wanted)).await.unwrap();
             assert!(live == dump, "after a recovery the files are those of the dump");
             assert_eq!(fs.volume().dumps().len(), all.len(), "none is given up");
             // It goes on from there; a full WORM may say so.

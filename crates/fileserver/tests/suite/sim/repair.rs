@@ -46,8 +46,8 @@ impl Spoiler {
             let parent = self.one_of(&dirs);
             let new = New { kind: Kind::Dir, mode: 0o755, ..New::default() };
             let name = format!("d{n}.{times}");
-            let made = self.fs.run(|f| f.create(parent, name.as_bytes(), &new)).await.unwrap();
-            self.dirs.push(made);
+            let created = self.fs.run(|f| f.create(parent, name.as_bytes(), &new)).await.unwrap();
+            self.dirs.push(created);
         }
         for n in 0..5 + self.random.below(25) {
             let dirs = self.dirs.clone();

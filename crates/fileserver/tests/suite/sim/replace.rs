@@ -9,13 +9,13 @@ use reactor::Reactor;
 use reactor::sim::World;
 
 use super::disk::Disk;
-use super::exposing::{BLOCK, BLOCKS, all_have, block, file, made, roomy};
+use super::exposing::{BLOCK, BLOCKS, all_have, block, file, new_file_system, roomy};
 use super::server::run;
 
 const SECOND: u64 = 1_000_000_000;
 
 async fn fill(o: &Options) {
-    let fs = made(o).await;
+    let fs = new_file_system(o).await;
     let ino = file(&fs, "f").await;
     for i in 0..BLOCKS {
         let seg = block(o, i as u8);

@@ -73,15 +73,15 @@ fn interrupted_change_of_a_temporary_file_is_completed_at_start() {
     for (seed, to) in [(71, Flags::TMP), (72, Flags(0))] {
         let (mut operations, mut between, mut ends) = (1, 0, [0, 0]);
         loop {
-            let house = TestDevices::new(seed, 20);
-            house.live(None, move |life| async move {
+            let devices = TestDevices::new(seed, 20);
+            devices.live(None, move |life| async move {
                 let ino = life.create("t").await.unwrap();
                 mark(&life, ino, Flags::TMP.without(to)).await;
                 life.fill(ino, 0, BYTES, 7).await;
                 life.fs.sync().await.unwrap();
             });
-            let whole = house.live(Some(operations), move |life| mark_beside_commits(life, to));
-            let (found, is_temporary) = house
+            let whole = devices.live(Some(operations), move |life| mark_beside_commits(life, to));
+            let (found, is_temporary) = devices
                 .live(None, move |life| async move {
                     let is_temporary = is_settled(&life).await;
                     // Blocks that must not be in a dump are not on the WORM; blocks that must be
@@ -93,7 +93,7 @@ fn interrupted_change_of_a_temporary_file_is_completed_at_start() {
                     (life.found, is_temporary)
                 })
                 .unwrap();
-            let worm = house.worm_devices[0].with(|disk| {
+            let worm = devices.worm_devices[0].with(|disk| {
                 let mut all = vec![0; disk.size() as usize];
                 disk.read(0, &mut all).unwrap();
                 all.chunks(4096).filter(|b| **b == [7; 4096]).count() as u64
@@ -113,8 +113,8 @@ fn interrupted_change_of_a_temporary_file_is_completed_at_start() {
 
 #[test]
 fn files_in_a_temporary_directory_are_in_no_dump_nor_on_the_worm() {
-    let house = TestDevices::new(73, 20);
-    house.live(None, |life| async move {
+    let devices = TestDevices::new(73, 20);
+    devices.live(None, |life| async move {
         let fs = &life.fs;
         let dir = New { kind: Kind::Dir, mode: 0o775, flags: Flags::TMP, ..New::default() };
         let plain = New { mode: 0o644, ..New::default() };
@@ -148,7 +148,7 @@ fn files_in_a_temporary_directory_are_in_no_dump_nor_on_the_worm() {
         life.is_whole().await;
     });
     let count = |byte: u8| {
-        house.worm_devices[0].with(|disk| {
+        devices.worm_devices[0].with(|disk| {
             let mut all = vec![0; disk.size() as usize];
             disk.read(0, &mut all).unwrap();
             all.chunks(4096).filter(|b| **b == [byte; 4096]).count()

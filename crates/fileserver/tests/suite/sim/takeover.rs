@@ -125,8 +125,8 @@ pub fn play(seed: u64) {
     });
     let mut actors = [Actor::of_tasks(&main.reactor), Actor::of_tasks(&standby.reactor)];
     let limits = Limits { ns: 5_000_000_000, steps: 20_000_000 };
-    let heard = fenced.clone();
-    world.run(&mut actors, limits, &mut || heard.get());
+    let is_fenced = fenced.clone();
+    world.run(&mut actors, limits, &mut || is_fenced.get());
     assert!(fenced.get(), "seed {seed}: the old main has not noticed");
     let limits = Limits { ns: 100_000_000, steps: 10_000_000 };
     world.run(&mut actors, limits, &mut || false);

@@ -63,8 +63,8 @@ impl Beside {
     /// Files that are not known to be temporary may be in a dump that is taken now.
     fn allow(&self) {
         let files = self.files.borrow();
-        let shown = files.values().filter(|f| f.temporary != Some(true));
-        self.may.borrow_mut().extend(shown.flat_map(|f| words(&f.bytes)));
+        let visible = files.values().filter(|f| f.temporary != Some(true));
+        self.may.borrow_mut().extend(visible.flat_map(|f| words(&f.bytes)));
     }
 
     fn changed(&self) {
@@ -73,10 +73,10 @@ impl Beside {
         }
     }
 
-    fn shown(&self) -> model::Tree {
+    fn visible_tree(&self) -> model::Tree {
         let files = self.files.borrow();
-        let shown = files.iter().filter(|(_, f)| f.temporary == Some(false));
-        shown.map(|(n, f)| (format!("/{n}"), Some(Rc::new(f.bytes.clone())))).collect()
+        let visible = files.iter().filter(|(_, f)| f.temporary == Some(false));
+        visible.map(|(n, f)| (format!("/{n}"), Some(Rc::new(f.bytes.clone())))).collect()
     }
 
     fn all(&self) -> model::Tree {
@@ -157,8 +157,8 @@ impl Beside {
     async fn create(&self, fs: &FileSystem, name: &str, temporary: bool) {
         let flags = if temporary { Flags::TMP } else { Flags(0) };
         let new = New { flags, mode: 0o644, ..New::default() };
-        let made = fs.run(|f| f.create(ROOT, name.as_bytes(), &new)).await;
-        let Ok(ino) = made else { return };
+        let result = fs.run(|f| f.create(ROOT, name.as_bytes(), &new)).await;
+        let Ok(ino) = result else { return };
         let file = File { ino, temporary: Some(temporary), changing: 0, bytes: Vec::new() };
         self.files.borrow_mut().insert(name.into(), file);
     }
@@ -302,7 +302,7 @@ pub fn play(seed: u64) -> Totals {
                 r.sleep(1_000_000).await;
             }
             fight(&b2, &fs, &r, &r2).await;
-            let (tree, number) = (b2.shown(), b2.dump(&fs).await);
+            let (tree, number) = (b2.visible_tree(), b2.dump(&fs).await);
             all_have(&fs, &r).await;
             b2.look_at_worm(&disks);
             let found = model::tree(&fs, View::Dump(number)).await.unwrap();

@@ -5,7 +5,7 @@ use fileserver::volume::{self, View};
 use reactor::sim::World;
 
 use super::disk::Disk;
-use super::exposing::{all_have, block, file, made, roomy};
+use super::exposing::{all_have, block, file, new_file_system, roomy};
 use super::model;
 use super::server::run;
 
@@ -19,7 +19,7 @@ fn copier_pauses_on_request_and_missing_blocks_are_reported() {
     let s = roomy(&world, "main", &cache, &legs);
     let (o, reactor, near) = (s.options.clone(), s.reactor.clone(), legs[0].clone());
     run(&world, &s.reactor, async move {
-        let fs = made(&o).await;
+        let fs = new_file_system(&o).await;
         let ino = file(&fs, "f").await;
         let fill = async |byte: u8| {
             for i in 0..500 {
@@ -72,7 +72,7 @@ fn dumps_taken_while_others_are_copied_hold_the_tree_of_their_time() {
     legs.iter().zip([20, 90]).for_each(|(leg, ms)| leg.slow_ns.set(ms * 1_000_000));
     let (cache, legs) = (cache.clone(), legs.clone());
     run(&world, &s.reactor, async move {
-        let fs = made(&o).await;
+        let fs = new_file_system(&o).await;
         let ino = file(&fs, "f").await;
         let mut trees = Vec::new();
         for byte in 1..=6_u8 {
@@ -107,7 +107,7 @@ fn server_recovers_an_older_dump_and_keeps_the_later_ones() {
     let s = roomy(&world, "main", &cache, &legs);
     let (o, cache) = (s.options.clone(), cache.clone());
     run(&world, &s.reactor, async move {
-        let fs = made(&o).await;
+        let fs = new_file_system(&o).await;
         let ino = file(&fs, "f").await;
         let (mut trees, mut newest) = (Vec::new(), ino);
         for byte in 1..=3_u8 {
@@ -159,7 +159,7 @@ fn temporary_files_are_listed_and_removed_on_request() {
     let s = roomy(&world, "main", &cache, &legs);
     let o = s.options.clone();
     run(&world, &s.reactor, async move {
-        let fs = made(&o).await;
+        let fs = new_file_system(&o).await;
         let new = |kind, flags| New { kind, flags, mode: 0o644, ..New::default() };
         fs.run(|f| {
             let dir = f.create(ROOT, b"d", &new(Kind::Dir, Flags(0)))?;

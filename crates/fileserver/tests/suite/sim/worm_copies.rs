@@ -9,7 +9,7 @@ use reactor::Reactor;
 use reactor::sim::World;
 
 use super::disk::Disk;
-use super::exposing::{BLOCK, BLOCKS, all_have, block, file, made, roomy};
+use super::exposing::{BLOCK, BLOCKS, all_have, block, file, new_file_system, roomy};
 use super::server::run;
 
 const MS: u64 = 1_000_000;
@@ -38,7 +38,7 @@ async fn stretch(fs: &FileSystem, reactor: &Reactor, ino: u64, n: u64) -> Vec<u6
 }
 
 async fn fill(o: &Options) {
-    let fs = made(o).await;
+    let fs = new_file_system(o).await;
     let ino = file(&fs, "f").await;
     for i in 0..BLOCKS {
         let seg = block(o, i as u8);
@@ -111,7 +111,7 @@ fn alone(slow_ns: u64, silent_ns: u64, are_taken: bool) {
     let s = roomy(&world, "main", &cache, &legs);
     let (o, reactor, leg) = (s.options.clone(), s.reactor.clone(), legs[0].clone());
     run(&world, &s.reactor, async move {
-        let fs = made(&o).await;
+        let fs = new_file_system(&o).await;
         let ino = file(&fs, "f").await;
         // The lease runs out while nothing changes.
         reactor.sleep(10_000 * MS).await;

@@ -159,14 +159,14 @@ mod tests {
 
     #[test]
     fn portal_of_port_0_is_found_by_its_real_port_too() {
-        let [asked, real, other] = ["127.0.0.1:0", "127.0.0.1:4711", "127.0.0.1:4712"]
+        let [listen_at, real, other] = ["127.0.0.1:0", "127.0.0.1:4711", "127.0.0.1:4712"]
             .map(|at| at.parse::<Address>().unwrap());
         let targets = Targets::<Plain>::default();
-        let listen = vec![asked.clone()];
+        let listen = vec![listen_at.clone()];
         targets.set(Plain(TargetSpec { name: "t".into(), listen, ..Default::default() })).unwrap();
-        targets.portal_opened(asked.clone(), real.clone());
+        targets.portal_opened(listen_at.clone(), real.clone());
         targets.portal_opened(real.clone(), real.clone());
-        for (at, is_there) in [(&asked, true), (&real, true), (&other, false)] {
+        for (at, is_there) in [(&listen_at, true), (&real, true), (&other, false)] {
             assert_eq!(targets.largest_at(at, |_| 2), is_there.then_some(2), "{at}");
             assert_eq!(targets.get_at(at, "t").is_some(), is_there, "{at}");
             assert_eq!(targets.at(at).len(), usize::from(is_there), "{at}");

@@ -178,9 +178,9 @@ impl Sim {
             0 => {
                 let cdb = [0xA0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0];
                 let data = self.w.run(&m.host, lun, &cdb, 256, &[]).good().data;
-                let told: Vec<u64> =
+                let luns: Vec<u64> =
                     parse_luns(&data).unwrap().0.iter().map(|l| u64::from(l.number())).collect();
-                assert_eq!(told, m.map.keys().copied().collect::<Vec<_>>());
+                assert_eq!(luns, m.map.keys().copied().collect::<Vec<_>>());
                 if let Some((disk, _)) = m.map.get(&lun).copied() {
                     m.begin(lun, disk);
                 }
@@ -193,11 +193,11 @@ impl Sim {
                     &[0x12, 1, 0x83, 0, 96, 0],
                     &[0x12, 1, 0x80, 0, 96, 0],
                 ];
-                let asked = self.random.below(3) as usize;
-                self.w.run(&m.host, lun, page[asked], 96, &[]);
+                let kind = self.random.below(3) as usize;
+                self.w.run(&m.host, lun, page[kind], 96, &[]);
                 if let Some((disk, _)) = m.map.get(&lun).copied() {
                     m.begin(lun, disk);
-                    if asked < 2 {
+                    if kind < 2 {
                         m.known.insert(lun, disk);
                     }
                 }

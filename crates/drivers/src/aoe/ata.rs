@@ -24,16 +24,16 @@ const FAILED: u8 = status::READY | status::ERROR;
 pub(super) fn command(session: &Rc<AoeSession>, tag: u32, body: &[u8], commands: bool) {
     let front = &session.frontend;
     let Ok((ata, data)) = Ata::decode(body) else {
-        let asked = AtaRequest { tag, command: 0, sectors: 0, extended: false };
-        return front.refuse(&asked, aoe::ARGUMENT);
+        let ata_request = AtaRequest { tag, command: 0, sectors: 0, extended: false };
+        return front.refuse(&ata_request, aoe::ARGUMENT);
     };
     let Ata { command, sectors, extended, .. } = ata;
-    let asked = AtaRequest { tag, command, sectors, extended };
+    let ata_request = AtaRequest { tag, command, sectors, extended };
     if command == op::IDENTIFY {
-        return identify(session, &asked);
+        return identify(session, &ata_request);
     }
     if !commands {
-        return front.refuse(&asked, aoe::RESERVED);
+        return front.refuse(&ata_request, aoe::RESERVED);
     }
     if session.open() >= front.buffers {
         // It comes again.
@@ -41,17 +41,17 @@ pub(super) fn command(session: &Rc<AoeSession>, tag: u32, body: &[u8], commands:
     }
     match command {
         op::READ | op::READ_EXT | op::READ_DMA | op::READ_DMA_EXT => {
-            transfer(session, &asked, &ata, Work::Read, data);
+            transfer(session, &ata_request, &ata, Work::Read, data);
         }
-        op::VERIFY | op::VERIFY_EXT => transfer(session, &asked, &ata, Work::Read, data),
+        op::VERIFY | op::VERIFY_EXT => transfer(session, &ata_request, &ata, Work::Read, data),
         op::WRITE | op::WRITE_EXT | op::WRITE_DMA | op::WRITE_DMA_EXT => {
-            transfer(session, &asked, &ata, Work::Write, data);
+            transfer(session, &ata_request, &ata, Work::Write, data);
         }
-        op::FLUSH | op::FLUSH_EXT => session.start(asked.request(false, 0, 0), Work::Flush, 0),
-        op::DATA_SET_MANAGEMENT => data_set(session, &asked, &ata, data),
+        op::FLUSH | op::FLUSH_EXT => session.start(ata_request.request(false, 0, 0), Work::Flush, 0),
+        op::DATA_SET_MANAGEMENT => data_set(session, &ata_request, &ata, data),
         // Active or idle, as the sector count says.
-        op::CHECK_POWER_MODE => front.answer(&asked, 0xFF, (status::READY, 0), &Segs::new()),
-        _ => front.answer(&asked, ata.registers, (FAILED, error::ABORT), &Segs::new()),
+        op::CHECK_POWER_MODE => front.answer(&ata_request, 0xFF, (status::READY, 0), &Segs::new()),
+        _ => front.answer(&ata_request, ata.registers, (FAILED, error::ABORT), &Segs::new()),
     }
 }
 
@@ -65,7 +65,7 @@ fn lba(ata: &Ata) -> u64 {
     }
 }
 
-fn transfer(session: &Rc<AoeSession>, asked: &AtaRequest, ata: &Ata, work: Work, data: &[u8]) {
+fn transfer(session: &Rc<AoeSession>, ata_request: &AtaRequest, ata: &Ata, work: Work, data: &[u8]) {
     let front = &session.frontend;
     let (lba, sectors) = (lba(ata), usize::from(ata.sectors));
     let bytes = sectors * SECTOR;
@@ -73,35 +73,35 @@ fn transfer(session: &Rc<AoeSession>, asked: &AtaRequest, ata: &Ata, work: Work,
     let most = usize::from(front.portal.sectors_max());
     let too_much = !verifies && sectors > most;
     if sectors == 0 || too_much || bytes > session.device().transfer_max() as usize {
-        return front.refuse(asked, aoe::ARGUMENT);
+        return front.refuse(ata_request, aoe::ARGUMENT);
     }
     let writes = work == Work::Write;
-    let request = asked.request(writes, lba * SECTOR as u64, bytes as u64);
+    let request = ata_request.request(writes, lba * SECTOR as u64, bytes as u64);
     if session.check_range(&request, work).is_err() {
-        return front.answer(asked, lba, (FAILED, error::NOT_FOUND), &Segs::new());
+        return front.answer(ata_request, lba, (FAILED, error::NOT_FOUND), &Segs::new());
     }
     if !writes {
         return session.start(request, work, bytes as u64);
     }
     let Some(data) = data.get(..bytes) else {
-        return front.refuse(asked, aoe::ARGUMENT);
+        return front.refuse(ata_request, aoe::ARGUMENT);
     };
     let end = request.offset + request.len;
-    let mark = WriteId { tag: asked.tag, start: request.offset, end, digest: digest(data) };
+    let mark = WriteId { tag: ata_request.tag, start: request.offset, end, digest: digest(data) };
     let deed = || {
         let mut memory = front.portal.per_core.segs();
         let got = front.portal.per_core.engine.alloc_write_data(&mut memory, bytes, false);
         memory.copy_from(0, data);
         got.then_some(HeldAction::Write(memory))
     };
-    carry_out_decision(session, asked, mark, lba, deed);
+    carry_out_decision(session, ata_request, mark, lba, deed);
 }
 
 /// Handles a write or trim by its decision (A2). Without memory the request is dropped, as if it
 /// had not arrived.
 fn carry_out_decision(
     session: &Rc<AoeSession>,
-    asked: &AtaRequest,
+    ata_request: &AtaRequest,
     mark: WriteId,
     lba: u64,
     deed: impl FnOnce() -> Option<HeldAction>,
@@ -111,7 +111,7 @@ fn carry_out_decision(
     let verdict = front.guard.check(mark, now);
     match verdict {
         WriteDecision::Duplicate => {}
-        WriteDecision::Done(registers) => front.answer(asked, lba, registers, &Segs::new()),
+        WriteDecision::Done(registers) => front.answer(ata_request, lba, registers, &Segs::new()),
         WriteDecision::Start | WriteDecision::Wait => {
             let Some(deed) = deed() else {
                 if verdict == WriteDecision::Start {
@@ -120,7 +120,7 @@ fn carry_out_decision(
                 return;
             };
             let held =
-                HeldWrite { id: mark, request: *asked, session: session.clone(), action: deed };
+                HeldWrite { id: mark, request: *ata_request, session: session.clone(), action: deed };
             match verdict {
                 WriteDecision::Start => start(held),
                 _ => front.guard.hold(held),
@@ -129,16 +129,16 @@ fn carry_out_decision(
     }
 }
 
-fn data_set(session: &Rc<AoeSession>, asked: &AtaRequest, ata: &Ata, data: &[u8]) {
+fn data_set(session: &Rc<AoeSession>, ata_request: &AtaRequest, ata: &Ata, data: &[u8]) {
     let front = &session.frontend;
     let device = session.device();
-    let aborted = || front.answer(asked, ata.registers, (FAILED, error::ABORT), &Segs::new());
+    let aborted = || front.answer(ata_request, ata.registers, (FAILED, error::ABORT), &Segs::new());
     if ata.feature != FEATURE_TRIM || !trims(session) || ata.sectors > TRIM_BLOCKS_MAX {
         return aborted();
     }
     let Some(list) = data.get(..usize::from(ata.sectors) * TRIM_BLOCK).filter(|l| !l.is_empty())
     else {
-        return front.refuse(asked, aoe::ARGUMENT);
+        return front.refuse(ata_request, aoe::ARGUMENT);
     };
     let Ok(ranges) = wire::ata::trim_ranges(list) else { return aborted() };
     let unit = SECTOR as u64;
@@ -147,13 +147,13 @@ fn data_set(session: &Rc<AoeSession>, asked: &AtaRequest, ata: &Ata, data: &[u8]
         (ranges.iter().map(|r| r.0).min(), ranges.iter().map(|r| r.0 + r.1).max())
     else {
         // Nothing to let go.
-        return front.answer(asked, 0, (status::READY, 0), &Segs::new());
+        return front.answer(ata_request, 0, (status::READY, 0), &Segs::new());
     };
     if end > device.blocks().saturating_mul(unit) {
-        return front.answer(asked, 0, (FAILED, error::NOT_FOUND), &Segs::new());
+        return front.answer(ata_request, 0, (FAILED, error::NOT_FOUND), &Segs::new());
     }
-    let mark = WriteId { tag: asked.tag, start, end, digest: digest(list) };
-    carry_out_decision(session, asked, mark, 0, || Some(HeldAction::Trim(ranges)));
+    let mark = WriteId { tag: ata_request.tag, start, end, digest: digest(list) };
+    carry_out_decision(session, ata_request, mark, 0, || Some(HeldAction::Trim(ranges)));
 }
 
 /// Begins a trim: its ranges side by side, and a flush behind the last.
@@ -212,7 +212,7 @@ fn facts(session: &AoeSession) -> Identify {
     }
 }
 
-fn identify(session: &Rc<AoeSession>, asked: &AtaRequest) {
+fn identify(session: &Rc<AoeSession>, ata_request: &AtaRequest) {
     let front: &Client = &session.frontend;
     if !session.confirm_identity() {
         // The initiator asks again, and then enters anew.
@@ -220,13 +220,13 @@ fn identify(session: &Rc<AoeSession>, asked: &AtaRequest) {
     }
     front.guard.forget(front.key.mac);
     let bytes = facts(session).encode();
-    let here = &front.portal.per_core;
-    let mut data = here.segs();
-    if here.engine.alloc_write_data(&mut data, bytes.len(), false) {
+    let core_state = &front.portal.per_core;
+    let mut data = core_state.segs();
+    if core_state.engine.alloc_write_data(&mut data, bytes.len(), false) {
         data.copy_from(0, &bytes);
-        front.answer(asked, 0, (status::READY, 0), &data);
+        front.answer(ata_request, 0, (status::READY, 0), &data);
     }
-    here.put_segs(data);
+    core_state.put_segs(data);
 }
 
 #[cfg(test)]

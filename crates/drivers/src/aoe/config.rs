@@ -30,25 +30,25 @@ fn send_config(portal: &Portal, header: &Header, seat: &VisibleSlot, directive: 
 
 /// Config string: reads, tests, sets. A test that fails is silence.
 pub(super) fn config(portal: &Rc<Portal>, header: &Header, seat: &VisibleSlot, body: &[u8]) {
-    let Ok(asked) = Config::decode(body) else {
+    let Ok(query) = Config::decode(body) else {
         return refuse(portal, header, seat.address, error::ARGUMENT);
     };
     let string = seat.slot.rules().string;
-    let tells = match asked.directive {
+    let tells = match query.directive {
         directive::READ => true,
-        directive::TEST => string == asked.string,
-        directive::PREFIX => string.starts_with(asked.string),
-        directive::SET if !string.is_empty() && string != asked.string => {
+        directive::TEST => string == query.string,
+        directive::PREFIX => string.starts_with(query.string),
+        directive::SET if !string.is_empty() && string != query.string => {
             return refuse(portal, header, seat.address, error::CONFIG_PRESENT);
         }
-        directive::SET | directive::FORCE if string != asked.string => {
-            return set(portal, header, seat, asked);
+        directive::SET | directive::FORCE if string != query.string => {
+            return set(portal, header, seat, query);
         }
         directive::SET | directive::FORCE => true,
         _ => return refuse(portal, header, seat.address, error::ARGUMENT),
     };
     if tells {
-        send_config(portal, header, seat, asked.directive, &string);
+        send_config(portal, header, seat, query.directive, &string);
     }
 }
 
@@ -79,8 +79,8 @@ fn change(
     }));
 }
 
-fn set(portal: &Rc<Portal>, header: &Header, seat: &VisibleSlot, asked: Config<'_>) {
-    let (header, wanted, how) = (*header, asked.string.to_vec(), asked.directive);
+fn set(portal: &Rc<Portal>, header: &Header, seat: &VisibleSlot, query: Config<'_>) {
+    let (header, wanted, how) = (*header, query.string.to_vec(), query.directive);
     let string = wanted.clone();
     let make = move |rules: &Rules| {
         // Another initiator may have been first (K2).
@@ -121,14 +121,14 @@ fn edit(list: &[Mac], directives: &[(u8, Mac)]) -> Result<Vec<Mac>, u8> {
 
 /// MAC mask list: reads, edits.
 pub(super) fn masks(portal: &Rc<Portal>, header: &Header, seat: &VisibleSlot, body: &[u8]) {
-    let asked = match Masks::decode(body) {
-        Ok(asked) => asked,
+    let query = match Masks::decode(body) {
+        Ok(query) => query,
         Err(_) => return refuse(portal, header, seat.address, error::ARGUMENT),
     };
-    match asked.command {
+    match query.command {
         mask::READ => list_masks(portal, header, seat, (mask::READ, 0)),
         mask::EDIT => {
-            let directives: Vec<(u8, Mac)> = asked.directives().collect();
+            let directives: Vec<(u8, Mac)> = query.directives().collect();
             let list = match edit(&seat.slot.rules().masks, &directives) {
                 Ok(list) => list,
                 Err(e) => return list_masks(portal, header, seat, (mask::EDIT, e)),
@@ -151,10 +151,10 @@ fn send_reservation(portal: &Portal, header: &Header, seat: &VisibleSlot, comman
 
 /// Reservation: reads, sets, releases.
 pub(super) fn reserve(portal: &Rc<Portal>, header: &Header, seat: &VisibleSlot, body: &[u8]) {
-    let Ok(asked) = Reserve::decode(body) else {
+    let Ok(query) = Reserve::decode(body) else {
         return refuse(portal, header, seat.address, error::ARGUMENT);
     };
-    let command = asked.command;
+    let command = query.command;
     match command {
         word::READ => return send_reservation(portal, header, seat, command),
         word::SET if seat.slot.rules().refuses(header.from) => {
@@ -164,7 +164,7 @@ pub(super) fn reserve(portal: &Rc<Portal>, header: &Header, seat: &VisibleSlot, 
         _ => return refuse(portal, header, seat.address, error::ARGUMENT),
     }
     let mut list: Vec<Mac> = Vec::new();
-    for mac in asked.addresses() {
+    for mac in query.addresses() {
         if !list.contains(&mac) {
             list.push(mac);
         }

@@ -104,17 +104,17 @@ impl Driver for Aoe {
     ) -> Local<'static, io::Result<Address>> {
         Box::pin(async move {
             let not_here = "aoe was not installed on this core";
-            let here = CoreState::find(&self.shared, &engine).ok_or(io::Error::other(not_here))?;
+            let core_state = CoreState::find(&self.shared, &engine).ok_or(io::Error::other(not_here))?;
             match self.shared.is_serving_core(engine.core().id()) {
-                true => portal::open(&here, at),
+                true => portal::open(&core_state, at),
                 false => Ok(at),
             }
         })
     }
 
     fn close_portal(&self, engine: &Rc<Engine>, at: Address) {
-        if let Some(here) = CoreState::find(&self.shared, engine) {
-            here.close_portal(&at);
+        if let Some(core_state) = CoreState::find(&self.shared, engine) {
+            core_state.close_portal(&at);
         }
     }
 }

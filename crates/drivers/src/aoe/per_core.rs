@@ -34,15 +34,15 @@ thread_local! {
 }
 
 /// How long the core keeps the driver's value: until its tasks are dropped.
-async fn watch_loop(here: Rc<CoreState>) {
-    let leave = TeardownGuard(here);
+async fn watch_loop(core_state: Rc<CoreState>) {
+    let leave = TeardownGuard(core_state);
     loop {
-        let here = &leave.0;
-        here.core.reactor().sleep(super::portal::WATCH_NS).await;
-        here.log.end_period(here.core.reactor().now());
-        let all: Vec<Rc<Portal>> = here.portals.borrow().values().cloned().collect();
+        let core_state = &leave.0;
+        core_state.core.reactor().sleep(super::portal::WATCH_NS).await;
+        core_state.log.end_period(core_state.core.reactor().now());
+        let all: Vec<Rc<Portal>> = core_state.portals.borrow().values().cloned().collect();
         all.iter().for_each(|portal| portal.watch_tick());
-        here.guards.borrow_mut().retain(|_, guard| Rc::strong_count(guard) > 1);
+        core_state.guards.borrow_mut().retain(|_, guard| Rc::strong_count(guard) > 1);
     }
 }
 
@@ -63,7 +63,7 @@ impl CoreState {
     pub fn install(shared: &Arc<AoeGlobal>, engine: &Rc<Engine>) {
         let core = engine.core().clone();
         shared.add_core(core.id());
-        let here = Rc::new(CoreState {
+        let core_state = Rc::new(CoreState {
             shared: shared.clone(),
             engine: engine.clone(),
             log: PeerLog::new(
@@ -76,8 +76,8 @@ impl CoreState {
             spares: RefCell::default(),
             core: core.clone(),
         });
-        CORES.with(|all| all.add(key_of(shared), core.id(), &here));
-        drop(core.reactor().spawn("aoe watch", watch_loop(here)));
+        CORES.with(|all| all.add(key_of(shared), core.id(), &core_state));
+        drop(core.reactor().spawn("aoe watch", watch_loop(core_state)));
     }
 
     /// The driver on the core of an engine.

@@ -87,15 +87,15 @@ pub(super) struct Portal {
 }
 
 /// Starts to serve at an interface; answers its address.
-pub(super) fn open(here: &Rc<CoreState>, at: Address) -> io::Result<Address> {
-    if here.portal(&at).is_some() {
+pub(super) fn open(core_state: &Rc<CoreState>, at: Address) -> io::Result<Address> {
+    if core_state.portal(&at).is_some() {
         return Ok(at);
     }
     let interface = at.ether().ok_or(io::ErrorKind::Unsupported)?;
-    let link = here.reactor().link(interface, ETHERTYPE)?;
+    let link = core_state.reactor().link(interface, ETHERTYPE)?;
     let facts = link.facts()?;
     let portal = Rc::new(Portal {
-        per_core: here.clone(),
+        per_core: core_state.clone(),
         at: at.clone(),
         link: RefCell::new(Some(link)),
         facts: Cell::new(facts),
@@ -109,9 +109,9 @@ pub(super) fn open(here: &Rc<CoreState>, at: Address) -> io::Result<Address> {
         denials: Cell::default(),
         task: RefCell::default(),
     });
-    let task = here.reactor().spawn("aoe portal", run(portal.clone()));
+    let task = core_state.reactor().spawn("aoe portal", run(portal.clone()));
     *portal.task.borrow_mut() = Some(task);
-    here.add_portal(at.clone(), portal);
+    core_state.add_portal(at.clone(), portal);
     Ok(at)
 }
 
@@ -435,9 +435,9 @@ impl Portal {
 
 /// Begins a write whose turn has come.
 pub(super) fn start(held: HeldWrite) {
-    let HeldWrite { id: mark, request: asked, session, action: deed } = held;
+    let HeldWrite { id: mark, request: ata_request, session, action: deed } = held;
     session.frontend.add_write(mark);
-    let request = asked.request(true, mark.start, mark.end - mark.start);
+    let request = ata_request.request(true, mark.start, mark.end - mark.start);
     match deed {
         HeldAction::Write(data) => session.start_write(request, mark.start, data, None),
         HeldAction::Trim(ranges) => ata::trim(&session, request, &ranges),

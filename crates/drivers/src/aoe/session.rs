@@ -112,7 +112,7 @@ impl Client {
         self.writes.borrow_mut().push(mark);
     }
 
-    fn header(&self, asked: &AtaRequest) -> Header {
+    fn header(&self, ata_request: &AtaRequest) -> Header {
         Header {
             to: self.key.mac,
             from: self.portal.mac(),
@@ -121,14 +121,14 @@ impl Client {
             error: None,
             address: self.key.address,
             command: command::ATA,
-            tag: asked.tag,
+            tag: ata_request.tag,
         }
     }
 
     /// The end of a command: its registers, and data.
-    pub fn answer(&self, asked: &AtaRequest, lba: u64, (status, error): Registers, data: &Segs) {
+    pub fn answer(&self, ata_request: &AtaRequest, lba: u64, (status, error): Registers, data: &Segs) {
         let ata = Ata {
-            extended: asked.extended,
+            extended: ata_request.extended,
             feature: error,
             // Sectors that are left of the request.
             sectors: 0,
@@ -137,14 +137,14 @@ impl Client {
             ..Ata::default()
         };
         let mut head = [0; ATA_HEAD];
-        let bytes = self.header(asked).encode().into_iter().chain(ata.encode());
+        let bytes = self.header(ata_request).encode().into_iter().chain(ata.encode());
         head.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
         self.portal.send(&head, data);
     }
 
     /// The frame is refused.
-    pub fn refuse(&self, asked: &AtaRequest, error: u8) {
-        let header = Header { error: Some(error), ..self.header(asked) };
+    pub fn refuse(&self, ata_request: &AtaRequest, error: u8) {
+        let header = Header { error: Some(error), ..self.header(ata_request) };
         self.portal.send(&header.encode(), &Segs::new());
     }
 
@@ -240,12 +240,12 @@ impl Frontend for Client {
             session.finish_request(tag, Some(Error::Io));
             return false;
         }
-        let asked = AtaRequest::of(&request);
+        let ata_request = AtaRequest::of(&request);
         let lba = request.offset / SECTOR as u64;
         let none = Segs::new();
-        let verifies = matches!(asked.command, op::VERIFY | op::VERIFY_EXT);
+        let verifies = matches!(ata_request.command, op::VERIFY | op::VERIFY_EXT);
         let sent = if verifies { &none } else { data };
-        session.frontend.answer(&asked, lba, (status::READY, 0), sent);
+        session.frontend.answer(&ata_request, lba, (status::READY, 0), sent);
         true
     }
 
@@ -255,10 +255,10 @@ impl Frontend for Client {
 
     fn reply(session: &AoeSession, request: &Request, error: Option<Error>, begun: bool) {
         let front = &session.frontend;
-        let asked = AtaRequest::of(request);
+        let ata_request = AtaRequest::of(request);
         let answer = match error {
             None => Some((status::READY, 0)),
-            Some(error) => registers(asked.command, error),
+            Some(error) => registers(ata_request.command, error),
         };
         front.write_ended(request, answer);
         let lba = request.offset / SECTOR as u64;
@@ -266,12 +266,12 @@ impl Frontend for Client {
             _ if begun => {}
             // The unit is not this initiator's any more: it enters again, if it may.
             Some(Error::Shutdown) => {
-                front.refuse(&asked, aoe::UNAVAILABLE);
+                front.refuse(&ata_request, aoe::UNAVAILABLE);
                 front.over.set(true);
             }
             _ => {
                 if let Some(registers) = answer {
-                    front.answer(&asked, lba, registers, &Segs::new());
+                    front.answer(&ata_request, lba, registers, &Segs::new());
                 }
             }
         }

@@ -90,7 +90,7 @@ impl IscsiSession {
     /// Sets up the reception of a command's immediate and unsolicited data.
     fn begin_data(&self, arrived: ReceivedCommand, wanted: u32) -> Incoming {
         let p = self.params.get();
-        let here = arrived.immediate;
+        let immediate = arrived.immediate;
         let limit = p.first_burst.min(arrived.expect_out);
         let mut incoming = Incoming {
             data: arrived.data,
@@ -101,22 +101,22 @@ impl IscsiSession {
             ..Incoming::default()
         };
         incoming.data.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
-        incoming.received = here.min(wanted);
-        incoming.asked = here;
+        incoming.received = immediate.min(wanted);
+        incoming.requested = immediate;
         if let Some(ImmediateDataError::Error(why)) = arrived.lost {
             incoming.fail(why);
         }
-        if here > 0 && (!p.immediate_data || here > limit) {
+        if immediate > 0 && (!p.immediate_data || immediate > limit) {
             incoming.fail(DataError::Unexpected);
         }
         if !arrived.header.last {
             if p.initial_r2t {
                 incoming.fail(DataError::Unexpected);
             }
-            if here < limit {
+            if immediate < limit {
                 incoming.bursts.push_back(Burst {
                     tag: TAG_NONE,
-                    at: here,
+                    at: immediate,
                     end: limit,
                     data_sn: 0,
                     since: self.conn.core.reactor.now(),
@@ -181,7 +181,7 @@ impl IscsiSession {
                 let mut tasks = self.tasks.borrow_mut();
                 let Some(task) = tasks.get_mut(&tag) else { return true };
                 let Some(incoming) = &mut task.incoming else { return true };
-                if incoming.asked >= incoming.wanted || incoming.failed.is_some() {
+                if incoming.requested >= incoming.wanted || incoming.failed.is_some() {
                     return true;
                 }
                 if incoming.bursts.front().is_some_and(|b| b.tag == TAG_NONE) {

@@ -97,9 +97,9 @@ fn addresses(session: &IscsiSession, target: &Arc<Checked>) -> Vec<SocketAddr> {
             out.push(address);
         }
     }
-    let asked = out.iter().position(|a| *a == advertised(reached));
-    if let Some(asked) = asked {
-        out.swap(0, asked);
+    let index = out.iter().position(|a| *a == advertised(reached));
+    if let Some(index) = index {
+        out.swap(0, index);
     }
     out
 }

@@ -58,7 +58,7 @@ pub(crate) async fn run(
     let mut login = Login::new(config(conn, Offer::default(), false, challenge));
     let mut seen: Vec<(Bhs, Vec<u8>)> = Vec::new();
     let mut decided: Option<Decision> = None;
-    let mut asked = TargetQuery::default();
+    let mut target_query = TargetQuery::default();
     loop {
         let (frame, bhs, _) = reader.header(&PRE_LOGIN).await?;
         let data = reader.text(&frame).await?.unwrap_or_default();
@@ -72,7 +72,7 @@ pub(crate) async fn run(
             }
             login.request(&bhs, &data);
             step = login.decide(decision.access.clone());
-            (decided, asked) = (Some(decision), query);
+            (decided, target_query) = (Some(decision), query);
         } else if decided.is_none() {
             seen.push((bhs, data));
         }
@@ -90,7 +90,7 @@ pub(crate) async fn run(
             }
             Step::Refuse { reply, status, reason } => {
                 let expected = decided.as_ref().map_or("", |d| &d.expected);
-                note_refusal(conn, &asked, status, (reason, expected));
+                note_refusal(conn, &target_query, status, (reason, expected));
                 send(conn, &reply);
                 return Err(CloseReason::Refused);
             }
@@ -174,8 +174,8 @@ fn discovery(conn: &Connection, tsih: Tsih) -> Decision {
 
 /// The proof that an initiator has to give, and the expected account for the log: its own account,
 /// that of its group, or that of the target. A group with accounts refuses logins without one.
-fn proof(target: &Checked, asked: RequiredAuth) -> (Auth, String) {
-    let (user, mutual) = match asked {
+fn proof(target: &Checked, required: RequiredAuth) -> (Auth, String) {
+    let (user, mutual) = match required {
         RequiredAuth::NoAccount => {
             let why = "its group has no account for this initiator: add one to `initiator_chap`, \
                        or set `chap` of the group";

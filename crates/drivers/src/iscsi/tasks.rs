@@ -71,7 +71,7 @@ pub(crate) struct Incoming {
     /// Bytes that the command takes.
     pub wanted: u32,
     /// Offset up to which R2Ts were sent, or data came unasked.
-    pub asked: u32,
+    pub requested: u32,
     /// Bytes that are there (D1).
     pub received: u32,
     /// Open bursts, oldest first.
@@ -131,7 +131,7 @@ impl Incoming {
             return DataOutAction::Discard;
         }
         if !solicited {
-            self.asked = self.asked.max(end);
+            self.requested = self.requested.max(end);
         }
         DataOutAction::Store { len: self.wanted.saturating_sub(pdu.offset).min(pdu.data_len) }
     }
@@ -150,12 +150,12 @@ impl Incoming {
     pub fn next_burst(&mut self, open_max: u32, burst_max: u32) -> Option<(u32, u32)> {
         let open = u32::try_from(self.bursts.len()).unwrap_or(u32::MAX);
         let unsolicited = self.bursts.front().is_some_and(|b| b.tag == TAG_NONE);
-        if self.failed.is_some() || unsolicited || open >= open_max || self.asked >= self.wanted {
+        if self.failed.is_some() || unsolicited || open >= open_max || self.requested >= self.wanted {
             return None;
         }
-        let len = (self.wanted - self.asked).min(burst_max.max(1));
-        let from = self.asked;
-        self.asked += len;
+        let len = (self.wanted - self.requested).min(burst_max.max(1));
+        let from = self.requested;
+        self.requested += len;
         Some((from, len))
     }
 
@@ -215,15 +215,15 @@ mod tests {
         DataOut { target_tag: tag, data_sn, offset, data_len: len, last, ..DataOut::default() }
     }
 
-    fn asked(tag: u32, from: u32, end: u32, wanted: u32) -> Incoming {
-        let mut i = Incoming { wanted, asked: end, received: from, ..Incoming::default() };
+    fn requested(tag: u32, from: u32, end: u32, wanted: u32) -> Incoming {
+        let mut i = Incoming { wanted, requested: end, received: from, ..Incoming::default() };
         i.bursts.push_back(Burst { tag, at: from, end, data_sn: 0, since: 0, ahead: 0 });
         i
     }
 
     #[test]
     fn a_burst_in_order_is_stored() {
-        let mut i = asked(7, 0, 1000, 1000);
+        let mut i = requested(7, 0, 1000, 1000);
         assert_eq!(i.admit(&pdu(7, 0, 0, 600, false)), DataOutAction::Store { len: 600 });
         i.stored(600);
         assert_eq!(i.outcome(), None);
@@ -241,7 +241,7 @@ mod tests {
             (pdu(7, 0, 0, 1000, false), DataError::Sequence),
             (pdu(7, 0, 0, 1004, true), DataError::Sequence),
         ] {
-            let mut i = asked(7, 0, 1000, 1000);
+            let mut i = requested(7, 0, 1000, 1000);
             assert_eq!(i.admit(&first), DataOutAction::Discard, "{first:?}");
             if i.outcome().is_none() {
                 // The initiator does not know yet and goes on: dropped, up to its end.
@@ -249,22 +249,22 @@ mod tests {
             }
             assert_eq!(i.outcome(), Some(Err(why)), "{first:?}");
         }
-        let mut i = asked(7, 0, 1000, 1000);
+        let mut i = requested(7, 0, 1000, 1000);
         assert_eq!(i.admit(&pdu(8, 0, 0, 1000, true)), DataOutAction::UnknownTag);
         assert_eq!(i.outcome(), None, "the right data can still come");
     }
 
     #[test]
     fn unsolicited_data_ends_with_f_and_not_before_its_limit() {
-        let mut i = asked(TAG_NONE, 100, 1000, 5000);
-        i.asked = 100;
+        let mut i = requested(TAG_NONE, 100, 1000, 5000);
+        i.requested = 100;
         assert_eq!(i.next_burst(1, 1 << 20), None, "not while data comes unasked");
         assert_eq!(i.admit(&pdu(TAG_NONE, 0, 100, 900, true)), DataOutAction::Store { len: 900 });
         assert_eq!(i.next_burst(1, 3000), Some((1000, 3000)));
-        let mut i = asked(TAG_NONE, 100, 1000, 5000);
+        let mut i = requested(TAG_NONE, 100, 1000, 5000);
         i.admit(&pdu(TAG_NONE, 0, 100, 300, true));
         assert_eq!(i.outcome(), Some(Err(DataError::TooLittle)));
-        let mut i = asked(TAG_NONE, 100, 1000, 5000);
+        let mut i = requested(TAG_NONE, 100, 1000, 5000);
         assert_eq!(i.admit(&pdu(TAG_NONE, 0, 100, 901, true)), DataOutAction::Discard);
         assert_eq!(i.outcome(), Some(Err(DataError::Unexpected)));
     }
@@ -284,7 +284,7 @@ mod tests {
             });
             tags += 1;
         }
-        assert_eq!((i.bursts.len(), i.asked), (2, 800));
+        assert_eq!((i.bursts.len(), i.requested), (2, 800));
         assert_eq!(i.admit(&pdu(11, 0, 400, 400, true)), DataOutAction::Discard, "11 before 10");
         assert_eq!(i.admit(&pdu(10, 0, 0, 400, true)), DataOutAction::Discard);
         assert_eq!(i.outcome(), Some(Err(DataError::Sequence)));
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn data_beyond_the_transfer_length_is_not_stored() {
-        let mut i = asked(TAG_NONE, 0, 1000, 512);
+        let mut i = requested(TAG_NONE, 0, 1000, 512);
         assert_eq!(i.admit(&pdu(TAG_NONE, 0, 0, 500, false)), DataOutAction::Store { len: 500 });
         assert_eq!(i.admit(&pdu(TAG_NONE, 1, 500, 500, true)), DataOutAction::Store { len: 12 });
         i.stored(1000);

@@ -15,13 +15,13 @@ use crate::nbd::kernel::{self as nbd_kernel, Entered};
 
 /// Serves until it ends.
 pub(super) async fn run(
-    here: Rc<CoreState>,
+    core_state: Rc<CoreState>,
     fd: OwnedFd,
     grant: GrantedLun,
     life: Arc<ServingState>,
     done: SyncSender<Result<(), Error>>,
 ) {
-    let entered = match enter(&here, fd, &grant) {
+    let entered = match enter(&core_state, fd, &grant) {
         Ok(entered) => entered,
         Err(e) => {
             // The caller may have gone; it sees `life` end as well.
@@ -29,19 +29,19 @@ pub(super) async fn run(
             return life.end();
         }
     };
-    here.files.set(here.files.get() + 1);
-    here.sockets.borrow_mut().push((life.clone(), Box::new(entered.retires())));
+    core_state.files.set(core_state.files.get() + 1);
+    core_state.sockets.borrow_mut().push((life.clone(), Box::new(entered.retires())));
     let _ = done.send(Ok(()));
     entered.run().await;
-    here.sockets.borrow_mut().retain(|(l, _)| !Arc::ptr_eq(l, &life));
-    here.files.set(here.files.get().saturating_sub(1));
+    core_state.sockets.borrow_mut().retain(|(l, _)| !Arc::ptr_eq(l, &life));
+    core_state.files.set(core_state.files.get().saturating_sub(1));
     life.end();
 }
 
-fn enter(here: &CoreState, fd: OwnedFd, grant: &GrantedLun) -> Result<Entered, Error> {
-    here.writes_for_kernel();
-    let stream = here.engine.core().reactor().adopt(fd);
+fn enter(core_state: &CoreState, fd: OwnedFd, grant: &GrantedLun) -> Result<Entered, Error> {
+    core_state.writes_for_kernel();
+    let stream = core_state.engine.core().reactor().adopt(fd);
     let entered =
-        nbd_kernel::enter(&here.nbd, stream, here.login(grant), &grant.entry, here.pool.clone());
+        nbd_kernel::enter(&core_state.nbd, stream, core_state.login(grant), &grant.entry, core_state.pool.clone());
     entered.map_err(|refused| Error::new(Errno::Perm, refused.text))
 }

@@ -4,7 +4,7 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `params` | the parameters of a target |
-//! | `here` | the driver on one core |
+//! | `per_core` | the driver on one core |
 //! | `kernel` | one socket of the kernel's network block device |
 //! | `serve` | one file system: requests read, answered or handed on |
 //! | `processes` | which process asks |

@@ -94,7 +94,7 @@ pub(super) fn install(
     engine: &Rc<Engine>,
 ) -> Mailer<CoreMessage> {
     let (mailer, mailbox) = engine.core().reactor().mailbox();
-    let here = Rc::new(CoreState {
+    let core_state = Rc::new(CoreState {
         engine: engine.clone(),
         pool: Pool::new(PoolConfig { limit_bytes: MEMORY_BYTES }),
         nbd: stream_target::install(shared, engine, engine.clone()),
@@ -102,36 +102,36 @@ pub(super) fn install(
         sockets: RefCell::default(),
         warned: Cell::default(),
     });
-    drop(engine.core().reactor().spawn("local", receive_messages(here, mailbox)));
+    drop(engine.core().reactor().spawn("local", receive_messages(core_state, mailbox)));
     mailer
 }
 
-async fn receive_messages(here: Rc<CoreState>, mailbox: Mailbox<CoreMessage>) {
+async fn receive_messages(core_state: Rc<CoreState>, mailbox: Mailbox<CoreMessage>) {
     while let Some(note) = mailbox.recv().await {
         let order = match note {
             CoreMessage::Serve(order) => *order,
             CoreMessage::Retire(life) => {
-                let sockets = here.sockets.borrow();
+                let sockets = core_state.sockets.borrow();
                 let found = sockets.iter().find(|(l, _)| Arc::ptr_eq(l, &life));
                 found.inspect(|(_, retire)| retire());
                 continue;
             }
         };
-        if here.files.get() >= FILES_MAX {
+        if core_state.files.get() >= FILES_MAX {
             let what = format!("{FILES_MAX} LUNs are attached on this core already");
             // The caller may have gone.
             let _ = order.done.send(Err(Error::new(Errno::Busy, what)));
             continue;
         }
-        let reactor = here.engine.core().reactor().clone();
+        let reactor = core_state.engine.core().reactor().clone();
         let ServeRequest { peer, grant, serving: life, done } = order;
         match peer {
             Peer::Fuse(fd) => {
-                let task = serve::run(here.clone(), fd, grant, life, done);
+                let task = serve::run(core_state.clone(), fd, grant, life, done);
                 drop(reactor.spawn("local file", task));
             }
             Peer::Nbd(fd) => {
-                let task = kernel::run(here.clone(), fd, grant, life, done);
+                let task = kernel::run(core_state.clone(), fd, grant, life, done);
                 drop(reactor.spawn("local socket", task));
             }
         }

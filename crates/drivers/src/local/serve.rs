@@ -71,13 +71,13 @@ struct FuseServer {
 
 /// Serves until it ends.
 pub(super) async fn run(
-    here: Rc<CoreState>,
+    core_state: Rc<CoreState>,
     channel: ChannelEnd,
     grant: GrantedLun,
     life: Arc<ServingState>,
     done: SyncSender<Result<(), GeomError>>,
 ) {
-    let files = match enter(&here, channel, grant) {
+    let files = match enter(&core_state, channel, grant) {
         Ok(files) => files,
         Err(e) => {
             // The caller may have gone; it sees `life` end as well.
@@ -85,7 +85,7 @@ pub(super) async fn run(
             return life.end();
         }
     };
-    here.files.set(here.files.get() + 1);
+    core_state.files.set(core_state.files.get() + 1);
     let _ = done.send(Ok(()));
     let unit = files.grant.entry.device.name();
     tracing::info!(target: "local", "{unit}: attached");
@@ -94,28 +94,28 @@ pub(super) async fn run(
     let FuseServer { channel: line, session, .. } = files;
     session.finish().await;
     drop((session, line));
-    here.files.set(here.files.get().saturating_sub(1));
+    core_state.files.set(core_state.files.get().saturating_sub(1));
     life.end();
 }
 
 fn enter(
-    here: &Rc<CoreState>,
+    core_state: &Rc<CoreState>,
     end: ChannelEnd,
     grant: GrantedLun,
 ) -> Result<FuseServer, GeomError> {
     let system = |e: io::Error| GeomError::new(Errno::Io, format!("/dev/fuse: {e}"));
-    let channel = here.engine.core().reactor().channel(end).map_err(system)?;
-    here.writes_for_kernel();
-    let line = Rc::new(FuseChannel::new(channel, here.pool.clone()));
+    let channel = core_state.engine.core().reactor().channel(end).map_err(system)?;
+    core_state.writes_for_kernel();
+    let line = Rc::new(FuseChannel::new(channel, core_state.pool.clone()));
     let entry = grant.entry.clone();
     let session =
         BlockSession::new(Client { channel: line.clone() }, entry.device.clone(), entry.lun);
     let transport: Rc<dyn Transport> = session.clone();
-    let nexus = here.engine.login(here.login(&grant), transport);
+    let nexus = core_state.engine.login(core_state.login(&grant), transport);
     session.attach(nexus.map_err(|refused| GeomError::new(Errno::Perm, refused.text))?);
     let name = entry.device.name().replace('/', "-").into_bytes();
-    let (here, processes) = (here.clone(), Processes::default());
-    Ok(FuseServer { per_core: here, processes, channel: line, session, grant, name })
+    let (core_state, processes) = (core_state.clone(), Processes::default());
+    Ok(FuseServer { per_core: core_state, processes, channel: line, session, grant, name })
 }
 
 impl FuseServer {
@@ -148,11 +148,11 @@ impl FuseServer {
     async fn read(&self) -> String {
         let mut head = [0; WRITE_HEAD];
         let mut rest = Segs::new();
-        let room = usize::try_from(REQUEST_MAX).unwrap_or(usize::MAX);
+        let request_max = usize::try_from(REQUEST_MAX).unwrap_or(usize::MAX);
         loop {
             self.session.wait_below_depth().await;
             // V2
-            poll_fn(|cx| match rest.grow(&self.channel.pool, room.saturating_sub(rest.len())) {
+            poll_fn(|cx| match rest.grow(&self.channel.pool, request_max.saturating_sub(rest.len())) {
                 true => Poll::Ready(()),
                 false => {
                     self.channel.pool.wake_on_free(cx.waker());
@@ -196,10 +196,10 @@ impl FuseServer {
             bytes = &long;
         }
         match Asked::decode(bytes, len) {
-            Ok(asked) => {
+            Ok(received) => {
                 let now = self.per_core.engine.core().now();
-                self.session.set_process(self.processes.of(asked.header.pid, now));
-                self.carry_out(&asked, rest);
+                self.session.set_process(self.processes.of(received.header.pid, now));
+                self.carry_out(&received, rest);
                 Ok(())
             }
             Err(e) if len < REQUEST_HEAD => Err(format!("not a request: {e}")),
@@ -239,10 +239,10 @@ impl FuseServer {
         }
     }
 
-    fn carry_out(&self, asked: &Asked<'_>, rest: &mut Segs) {
-        let (unique, node) = (asked.header.unique, asked.header.node);
+    fn carry_out(&self, received: &Asked<'_>, rest: &mut Segs) {
+        let (unique, node) = (received.header.unique, received.header.node);
         let ok = || self.channel.send(&reply::head(unique, 0), &Segs::new());
-        match asked.operation {
+        match received.operation {
             Operation::Init { major, flags, readahead, .. } => {
                 self.init(unique, major, flags, readahead);
             }

@@ -52,8 +52,8 @@ impl SocketFile {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         if self.owner.is_some() || self.group.is_some() {
-            let shown = |id: Option<u32>| id.map_or(String::new(), |id| id.to_string());
-            let what = format!("change owner to {}:{}", shown(self.owner), shown(self.group));
+            let id_text = |id: Option<u32>| id.map_or(String::new(), |id| id.to_string());
+            let what = format!("change owner to {}:{}", id_text(self.owner), id_text(self.group));
             lchown(path, self.owner, self.group).map_err(|e| fails(what, e))?;
         }
         if let Some(mode) = self.mode {

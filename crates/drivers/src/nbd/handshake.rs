@@ -78,8 +78,8 @@ pub(crate) async fn run(
         conn.io.wake();
         conn.io.wait_for_space().await;
         rx.fill(1).await?;
-        let here = rx.arrived();
-        let result = rx.peek(here, |b| handshake.input(b, &mut seen, &mut out));
+        let arrived = rx.arrived();
+        let result = rx.peek(arrived, |b| handshake.input(b, &mut seen, &mut out));
         let (used, step) = match result {
             Ok(done) => done,
             Err(hangup) => {

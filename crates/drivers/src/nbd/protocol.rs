@@ -146,18 +146,18 @@ mod tests {
 
     #[test]
     fn connections_per_peer_of_port_0_is_the_same_on_every_core() {
-        let [asked, real] =
+        let [listen_at, real] =
             ["127.0.0.1:0", "127.0.0.1:10809"].map(|at| at.parse::<Address>().unwrap());
         let shared = share(Registry::new(), 1);
         let spec = TargetSpec {
             name: "n".into(),
-            listen: vec![asked.clone()],
+            listen: vec![listen_at.clone()],
             params: serde_json::json!({ "connections_per_peer": 3 }),
             ..TargetSpec::default()
         };
         shared.own.targets.set(Checked::check(spec).unwrap()).unwrap();
-        NbdProtocol::portal_opened(&shared, &asked, &real);
-        for at in [asked, real] {
+        NbdProtocol::portal_opened(&shared, &listen_at, &real);
+        for at in [listen_at, real] {
             assert_eq!(NbdProtocol::connections_per_peer(&shared, &at), 3, "{at}");
         }
     }

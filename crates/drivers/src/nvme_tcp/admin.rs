@@ -192,9 +192,9 @@ impl Queue {
     }
 
     /// Once a watch period: keep alive, and events.
-    pub fn check_keep_alive(&self, now: u64, heard: bool) {
+    pub fn check_keep_alive(&self, now: u64, has_traffic: bool) {
         let Some(admin) = &self.admin else { return };
-        if heard {
+        if has_traffic {
             admin.last_active_ns.set(now);
         }
         let limit_ns = u64::from(admin.keep_alive_ms.get()) * MILLISECOND_NS;
@@ -210,11 +210,11 @@ fn data_for(command: &Command, mut bytes: Vec<u8>) -> Result<Vec<u8>, Status> {
     if command.sgl.kind != Sgl::TRANSPORT {
         return Err(Status::SGL_TYPE);
     }
-    let room = usize::try_from(command.sgl.len).unwrap_or(usize::MAX);
+    let transfer_len = usize::try_from(command.sgl.len).unwrap_or(usize::MAX);
     let most = usize::try_from(super::TRANSFER_MAX).unwrap_or(usize::MAX);
-    if room < bytes.len() || room > most {
+    if transfer_len < bytes.len() || transfer_len > most {
         return Err(Status::SGL_LENGTH);
     }
-    bytes.resize(room, 0);
+    bytes.resize(transfer_len, 0);
     Ok(bytes)
 }

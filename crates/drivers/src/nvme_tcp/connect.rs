@@ -145,7 +145,7 @@ async fn enter(
 ) -> Result<Rc<Queue>, ConnectRefusal> {
     let (connect, names) = read(command, data)?;
     let shared = &conn.core.shared;
-    let asked = names.controller;
+    let controller_id = names.controller;
     let host = Host { name: names.host, id: names.host_id, subsystem: names.subsystem };
     let target = match host.subsystem == DISCOVERY_NQN {
         true => None,
@@ -158,7 +158,7 @@ async fn enter(
         None => None,
     };
     let controller = if connect.queue == 0 {
-        if asked != DYNAMIC_CONTROLLER {
+        if controller_id != DYNAMIC_CONTROLLER {
             return Err(ConnectRefusal(
                 Status::CONNECT_PARAMETER,
                 ConnectData::CONTROLLER_AT,
@@ -177,7 +177,7 @@ async fn enter(
             false,
         ))?
     } else {
-        associated(conn, &connect, asked, &host)?
+        associated(conn, &connect, controller_id, &host)?
     };
     attach_queue(conn, &connect, controller, place)
 }
@@ -205,11 +205,11 @@ fn visible(conn: &Connection, host: &Host) -> Result<Arc<Checked>, ConnectRefusa
 fn associated(
     conn: &Connection,
     connect: &Connect,
-    asked: u16,
+    controller_id: u16,
     host: &Host,
 ) -> Result<Arc<Controller>, ConnectRefusal> {
     let wrong = ConnectRefusal(Status::CONNECT_PARAMETER, ConnectData::CONTROLLER_AT, true);
-    let controller = conn.core.shared.own.controller(asked).ok_or(wrong)?;
+    let controller = conn.core.shared.own.controller(controller_id).ok_or(wrong)?;
     if controller.host.id != host.id {
         return Err(ConnectRefusal(Status::CONNECT_PARAMETER, ConnectData::HOST_ID_AT, true));
     }

@@ -62,9 +62,9 @@ impl Subsystems {
             let number = state.last;
             let used = state.controllers.get(&number).is_some_and(|c| c.strong_count() > 0);
             if !used {
-                let made = make(number);
-                state.controllers.insert(number, Arc::downgrade(&made));
-                return Some(made);
+                let created = make(number);
+                state.controllers.insert(number, Arc::downgrade(&created));
+                return Some(created);
             }
         }
         None

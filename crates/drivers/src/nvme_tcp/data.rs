@@ -160,8 +160,8 @@ impl Queue {
     ) -> Result<(), CloseReason> {
         let mut place = self.conn.core.segs.take();
         let at = usize::try_from(pdu.at).unwrap_or(usize::MAX);
-        let here = self.with(tag, |t| t.data.slice_into(at, frame.data_len, &mut place));
-        if here != Some(true) {
+        let is_complete = self.with(tag, |t| t.data.slice_into(at, frame.data_len, &mut place));
+        if is_complete != Some(true) {
             // The memory was made with the R2T.
             self.conn.drop_data(rx, frame).await?;
             self.finish_task(tag, Status::INTERNAL);

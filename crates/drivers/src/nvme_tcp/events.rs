@@ -138,8 +138,8 @@ impl Queue {
             true => (event::DISCOVERY_BIT, event::DISCOVERY_CHANGED),
             false => (event::NAMESPACE_BIT, event::NAMESPACE_CHANGED),
         };
-        let told = admin.events.borrow_mut().take_reportable(bit);
-        if let Some(id) = told {
+        let reportable = admin.events.borrow_mut().take_reportable(bit);
+        if let Some(id) = reportable {
             self.end_command(id, what.into(), Status::SUCCESS);
         }
     }

@@ -98,11 +98,11 @@ impl Queue {
         map.iter().flat_map(|m| m.iter()).any(|e| e.device.mode().has(ModeBits::WCE))
     }
 
-    /// Number of queues granted to a host that asks for `asked`: NSQR and NCQR, counted from zero.
-    fn granted(&self, asked: u32) -> u32 {
+    /// Number of queues granted to a host that requests `requested`: NSQR and NCQR, from zero.
+    fn granted(&self, requested: u32) -> u32 {
         let most = self.controller.target.as_ref().map_or(1, |t| t.params.queues_max);
         let most = u32::from(most.saturating_sub(1));
         let one = |n: u32| n.min(most);
-        one(asked & 0xffff) | one(asked >> 16) << 16
+        one(requested & 0xffff) | one(requested >> 16) << 16
     }
 }

@@ -103,23 +103,23 @@ fn parse_request(command: &Command, device: &Device) -> Result<HostRequest, Stat
 }
 
 /// Checks SGL and capsule of a command; answers the bytes that the host sends.
-fn check_data(command: &Command, asked: &HostRequest, in_capsule: usize) -> Result<u32, Status> {
+fn check_data(command: &Command, request: &HostRequest, in_capsule: usize) -> Result<u32, Status> {
     let sgl = &command.sgl;
-    if asked.bytes == 0 {
+    if request.bytes == 0 {
         return if in_capsule == 0 { Ok(0) } else { Err(Status::SGL_LENGTH) };
     }
     // Linux sends room for all ranges there could be.
     let most = RANGES_MAX as u64 * RANGE_LEN as u64;
-    let right = match asked.work {
-        Work::Free => sgl.len >= asked.bytes && u64::from(sgl.len) <= most,
-        _ => sgl.len == asked.bytes,
+    let right = match request.work {
+        Work::Free => sgl.len >= request.bytes && u64::from(sgl.len) <= most,
+        _ => sgl.len == request.bytes,
     };
     if !right {
         return Err(Status::SGL_LENGTH);
     }
     match sgl.kind {
         Sgl::TRANSPORT if in_capsule == 0 => {}
-        Sgl::IN_CAPSULE if asked.from_host => {
+        Sgl::IN_CAPSULE if request.from_host => {
             if sgl.address != 0 {
                 return Err(Status::SGL_OFFSET);
             }
@@ -129,7 +129,7 @@ fn check_data(command: &Command, asked: &HostRequest, in_capsule: usize) -> Resu
         }
         _ => return Err(Status::SGL_TYPE),
     }
-    Ok(if asked.from_host { sgl.len } else { 0 })
+    Ok(if request.from_host { sgl.len } else { 0 })
 }
 
 impl Queue {
@@ -175,17 +175,17 @@ impl Queue {
         }
         let namespace = command.nsid;
         let device = self.unit(namespace).ok_or_else(|| self.absent(namespace))?;
-        let asked = parse_request(command, &device)?;
-        let wanted = check_data(command, &asked, in_capsule)?;
+        let request = parse_request(command, &device)?;
+        let wanted = check_data(command, &request, in_capsule)?;
         let task = Task {
             stage: if in_capsule > 0 { Stage::CapsuleData } else { Stage::MemoryWait },
             command: *command,
             lun: lun_of(namespace),
-            work: asked.work,
-            extent: asked.extent,
+            work: request.work,
+            extent: request.extent,
             wanted,
             // WRITE SAME knows no FUA.
-            then_flush: matches!(asked.work, Work::Zero(_)) && asked.extent.fua,
+            then_flush: matches!(request.work, Work::Zero(_)) && request.extent.fua,
             data: self.conn.core.segs.take(),
             ..Task::default()
         };
@@ -214,8 +214,8 @@ impl Queue {
         }
         let device = path.device().clone();
         let map = nexus.map();
-        let shown = map.get(path.lun()).and_then(|e| namespace_of(e)) == Some(namespace);
-        if !shown {
+        let is_visible = map.get(path.lun()).and_then(|e| namespace_of(e)) == Some(namespace);
+        if !is_visible {
             return None;
         }
         if !self.is_known(namespace, &device) {

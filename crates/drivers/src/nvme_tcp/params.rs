@@ -146,11 +146,11 @@ impl Checked {
     }
 
     /// Whether a digest that a host asks for, or does not, is used; None refuses the host.
-    pub fn digest(policy: DigestPolicy, asked: bool) -> Option<bool> {
+    pub fn digest(policy: DigestPolicy, requested: bool) -> Option<bool> {
         match policy {
             DigestPolicy::Off => Some(false),
-            DigestPolicy::Allow => Some(asked),
-            DigestPolicy::Require => asked.then_some(true),
+            DigestPolicy::Allow => Some(requested),
+            DigestPolicy::Require => requested.then_some(true),
         }
     }
 
@@ -246,7 +246,7 @@ mod tests {
     fn digests_are_negotiated_or_the_host_is_refused() {
         use DigestPolicy::{Allow, Off, Require};
         let all =
-            [Off, Allow, Require].map(|p| [false, true].map(|asked| Checked::digest(p, asked)));
+            [Off, Allow, Require].map(|p| [false, true].map(|requested| Checked::digest(p, requested)));
         let (no, yes) = (Some(false), Some(true));
         assert_eq!(all, [[no, no], [no, yes], [None, yes]]);
     }

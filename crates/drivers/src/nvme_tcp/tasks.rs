@@ -193,7 +193,7 @@ impl Tasks {
 mod tests {
     use super::*;
 
-    fn asked(id: u16, wanted: u32) -> Task {
+    fn task(id: u16, wanted: u32) -> Task {
         let command = Command { id, ..Command::default() };
         let stage = Stage::Gathering { since: 0, ahead: 0 };
         Task { stage, command, wanted, ..Task::default() }
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn q3_data_is_accepted_in_order_and_only_for_its_command() {
         let mut tasks = Tasks::default();
-        let tag = tasks.put(asked(7, 8192));
+        let tag = tasks.put(task(7, 8192));
         let pdu = Data { command: 7, tag: 0, at: 0, len: 4096 };
         assert_eq!(tasks.admit(&pdu, 4096, false), Ok(tag));
         tasks.get(tag).unwrap().received = 4096;
@@ -230,7 +230,7 @@ mod tests {
             [Stage::MemoryWait, Stage::CapsuleData, Stage::Ready, Stage::Engine, Stage::Free]
         {
             let mut tasks = Tasks::default();
-            tasks.put(Task { stage, ..asked(7, 4096) });
+            tasks.put(Task { stage, ..task(7, 4096) });
             let pdu = Data { command: 7, tag: 0, at: 0, len: 4096 };
             assert!(tasks.admit(&pdu, 4096, true).is_err(), "{stage:?}");
         }
@@ -239,11 +239,11 @@ mod tests {
     #[test]
     fn freed_places_are_reused() {
         let mut tasks = Tasks::default();
-        let (a, b) = (tasks.put(asked(1, 1)), tasks.put(asked(2, 1)));
+        let (a, b) = (tasks.put(task(1, 1)), tasks.put(task(2, 1)));
         assert_eq!((tasks.open(), tasks.find(2), tasks.find(3)), (2, Some(b), None));
         tasks.free(a);
         tasks.free(a);
         assert_eq!((tasks.open(), tasks.find(1), tasks.tags()), (1, None, vec![b]));
-        assert_eq!(tasks.put(asked(3, 1)), a);
+        assert_eq!(tasks.put(task(3, 1)), a);
     }
 }

@@ -82,7 +82,7 @@ impl Server {
         let driver: Arc<dyn Driver> = Arc::new(Aoe::new(registry.clone()));
         let config =
             RuntimeConfig { cores: 1, port: PortChoice::Auto, spin_ns: 0, pool_bytes: 64 << 20 };
-        let (tell, told) = mpsc::channel();
+        let (tell, opened) = mpsc::channel();
         let at: Address = format!("ether:{interface}").parse().unwrap();
         let (its, portal, engines) = (driver.clone(), at.clone(), registry.clone());
         let mut runtime = Runtime::start(config, move |core| {
@@ -105,7 +105,7 @@ impl Server {
         })
         .unwrap();
         let mut control = runtime.take_control().unwrap();
-        told.recv().unwrap().unwrap();
+        opened.recv().unwrap().unwrap();
         let class = Arc::new(disks::DiskClass::new(control.inbox().clone(), 1));
         control.topology.load(class.clone()).unwrap();
         let params = json!({ "size": 64 << 20, "serial": "MEM1" });
@@ -216,8 +216,8 @@ fn reads_and_writes_over_aoe_allocate_nothing() {
             settled(&counter) - before
         };
         turn(COMMANDS);
-        let made = turn(COMMANDS);
-        assert!(made <= FEW, "{name}: {made} allocations in {COMMANDS} commands");
+        let allocations = turn(COMMANDS);
+        assert!(allocations <= FEW, "{name}: {allocations} allocations in {COMMANDS} commands");
     }
     c.reactor.shutdown();
 }

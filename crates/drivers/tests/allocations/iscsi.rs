@@ -50,7 +50,7 @@ fn reads_and_writes_allocate_nothing() {
             settled(&counter) - before
         };
         turn(COMMANDS / 10);
-        let made = turn(COMMANDS);
-        assert!(made <= FEW, "{name}: {made} allocations in {COMMANDS} commands");
+        let new_allocations = turn(COMMANDS);
+        assert!(new_allocations <= FEW, "{name}: {new_allocations} allocations in {COMMANDS} commands");
     }
 }

@@ -50,10 +50,10 @@ fn reads_and_writes_allocate_nothing() {
                 settled(&counter) - before
             };
             turn(REQUESTS / 10);
-            let made = turn(REQUESTS);
+            let new_allocations = turn(REQUESTS);
             assert!(
-                made <= FEW,
-                "{form:?} {kind} {len}: {made} allocations in {REQUESTS} requests"
+                new_allocations <= FEW,
+                "{form:?} {kind} {len}: {new_allocations} allocations in {REQUESTS} requests"
             );
         }
     }

@@ -16,7 +16,7 @@ const COMMANDS: usize = 1024;
 const FEW: u64 = 32;
 
 /// Allocations that the server's core has made.
-fn made(server: &Server) -> u64 {
+fn allocations(server: &Server) -> u64 {
     let answer = Arc::new(AtomicU64::new(u64::MAX));
     let put = answer.clone();
     server.on_core(move |_| put.store(bio::allocations(), Ordering::Release));
@@ -71,9 +71,9 @@ fn check(server: &Server, how: &LoginOptions) {
     let mut wrong = Vec::new();
     for (name, phase) in &phases {
         phase(&mut client);
-        let before = made(server);
+        let before = allocations(server);
         phase(&mut client);
-        let n = made(server) - before;
+        let n = allocations(server) - before;
         if n > FEW {
             wrong.push(format!("{name}: {n} allocations"));
         }
@@ -86,9 +86,9 @@ fn check(server: &Server, how: &LoginOptions) {
 fn core_in_steady_state_allocates_nothing_per_command() {
     let server = Server::start(Shape::default());
     // The counter counts: a login makes a session.
-    let before = made(&server);
+    let before = allocations(&server);
     Client::login(server.portal, &LoginOptions::default()).logout();
-    assert!(made(&server) - before > FEW);
+    assert!(allocations(&server) - before > FEW);
     check(&server, &LoginOptions::default());
     check(&server, &LoginOptions::default().digests(true, true));
 }

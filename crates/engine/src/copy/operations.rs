@@ -387,8 +387,8 @@ mod tests {
         assert_eq!(held.len(), 4 + LIMITS.held_len as usize);
         assert_eq!(held[held.len() - 3..], [1, 2, 3]);
         assert_eq!(all.take_held(name(1), 0).unwrap(), [0; 4]);
-        let told = all.take_failure(name(1), 0).unwrap();
-        assert_eq!((told[56], told[60]), (2, 0x72));
+        let answer = all.take_failure(name(1), 0).unwrap();
+        assert_eq!((answer[56], answer[60]), (2, 0x72));
         assert_eq!(all.take_failure(name(1), 0).unwrap(), [0; 60]);
     }
 }

@@ -65,7 +65,7 @@ impl BlockMove<'_> {
         let lanes = if self.overlaps() || self.hold { 1 } else { OUTSTANDING };
         let next = Cell::new(0u64);
         let failed: RefCell<Option<(u64, Ending)>> = RefCell::new(None);
-        let lane = || async {
+        let worker = || async {
             loop {
                 let i = next.replace(next.get().saturating_add(1));
                 if i >= chunks || failed.borrow().is_some() {
@@ -84,7 +84,7 @@ impl BlockMove<'_> {
             }
         };
         let lanes: Vec<Pin<Box<dyn Future<Output = ()> + '_>>> =
-            (0..lanes).map(|_| Box::pin(lane()) as Pin<Box<_>>).collect();
+            (0..lanes).map(|_| Box::pin(worker()) as Pin<Box<_>>).collect();
         join_all(lanes).await;
         match failed.into_inner() {
             Some((_, ending)) => Err(ending),

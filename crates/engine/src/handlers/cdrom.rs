@@ -109,20 +109,20 @@ impl Handler for Cdrom {
 }
 
 fn plan_of(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
-    let there = |alloc: u32| Plan { medium: true, ..Plan::reply(alloc) };
+    let needs_medium = |alloc: u32| Plan { medium: true, ..Plan::reply(alloc) };
     Ok(match *command {
-        Cdb::ReadToc { alloc, .. } | Cdb::ReadDiscInformation { alloc, kind: 0 } => there(alloc),
+        Cdb::ReadToc { alloc, .. } | Cdb::ReadDiscInformation { alloc, kind: 0 } => needs_medium(alloc),
         Cdb::ReadDiscInformation { .. } => return Err(Sense::cdb_field(1, Some(2))),
         Cdb::ReadTrackInformation { track, alloc, .. } => {
             track_is_there(track, device)?;
-            there(alloc)
+            needs_medium(alloc)
         }
         Cdb::ReadDiscStructure { media, layer, format, alloc, .. } => {
             let dvd = matches!(media, 0) && Disc::Data(device.blocks()).is_dvd();
             if !dvd || layer != 0 || format != 0 {
                 return Err(Sense::cdb_field(7, None));
             }
-            there(alloc)
+            needs_medium(alloc)
         }
         Cdb::GetConfiguration { which: 3, .. } => return Err(Sense::cdb_field(1, Some(1))),
         // There is nothing to wait for: events are polled.
@@ -146,11 +146,11 @@ fn plan_of(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
 
 /// One track, one session.
 fn track_is_there(track: TrackAddress, device: &Device) -> Result<(), Sense> {
-    let there = match track {
+    let needs_medium = match track {
         TrackAddress::Block(lba) => u64::from(lba) < device.blocks(),
         TrackAddress::Track(number) | TrackAddress::Session(number) => number == 1,
     };
-    if there { Ok(()) } else { Err(Sense::cdb_field(2, None)) }
+    if needs_medium { Ok(()) } else { Err(Sense::cdb_field(2, None)) }
 }
 
 /// READ CD of user data; there are no raw sectors in an image.

@@ -85,8 +85,8 @@ impl CostModel {
         let variance = self.bytes_bytes / self.weight - x * x;
         let spread = (x * SPREAD).max(1.0);
         // Also false for NaN.
-        let told = variance >= spread * spread;
-        if !told {
+        let is_confident = variance >= spread * spread;
+        if !is_confident {
             return None;
         }
         let slope = (self.bytes_ns / self.weight - x * y) / variance;

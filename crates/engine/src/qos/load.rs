@@ -109,11 +109,11 @@ impl Load {
     }
 
     /// Adds the measurements of a core.
-    pub fn add_report(&self, told: &CoreReport, now: u64) {
-        self.done.fetch_add(told.done, Relaxed);
-        self.bytes.fetch_add(told.bytes, Relaxed);
-        self.sum_ns.fetch_add(told.sum_ns, Relaxed);
-        if told.waited {
+    pub fn add_report(&self, report: &CoreReport, now: u64) {
+        self.done.fetch_add(report.done, Relaxed);
+        self.bytes.fetch_add(report.bytes, Relaxed);
+        self.sum_ns.fetch_add(report.sum_ns, Relaxed);
+        if report.waited {
             self.waited.store(true, Relaxed);
         }
         // One core at a time.

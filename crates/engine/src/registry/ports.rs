@@ -178,14 +178,14 @@ impl Registry {
         let state = self.state();
         let ports = device.ports();
         let data = |g: &Arc<PortGroup>| {
-            let here =
+            let is_member =
                 |t: &&Arc<TargetPort>| Arc::ptr_eq(&t.port_group(), g) && ports.contains(&t.port);
             PortGroupData {
                 group: g.id(),
                 state: g.state(),
                 preferred: g.is_preferred(),
                 cause: g.cause(),
-                ports: state.targets.values().filter(here).map(|t| t.port).collect(),
+                ports: state.targets.values().filter(is_member).map(|t| t.port).collect(),
             }
         };
         state.port_groups.iter().map(data).filter(|g| !g.ports.is_empty()).collect()

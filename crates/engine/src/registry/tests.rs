@@ -175,8 +175,8 @@ fn a_lun_is_awaited_until_its_unit_is_mapped() {
     r.change_luns("iscsi", "iqn.t", "g", &[LunChange::Await(0, "late0".into())]).unwrap();
     assert!(luns().is_empty() && luns().awaits(0) && luns().awaits(7));
     assert!(t.decide("iqn.h1", &at()).grants(), "who has nothing yet is let in");
-    let here = LunSpec { lun: 7, device: "a".into(), read_only: false };
-    r.change_luns("iscsi", "iqn.t", "g", &[LunChange::Set(here)]).unwrap();
+    let change = LunSpec { lun: 7, device: "a".into(), read_only: false };
+    r.change_luns("iscsi", "iqn.t", "g", &[LunChange::Set(change)]).unwrap();
     assert_eq!(waits(), [awaited(0)]);
     r.change_luns("iscsi", "iqn.t", "g", &[LunChange::Remove(7), LunChange::Remove(0)]).unwrap();
     assert!(waits().is_empty() && !t.decide("iqn.h1", &at()).grants());

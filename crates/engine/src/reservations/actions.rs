@@ -113,8 +113,8 @@ impl Reservations {
             false => &[],
         };
         let mut next = Reservations { aptpl: list.aptpl, ..self.clone() };
-        let here = std::iter::once(me.target);
-        for target in here.chain(targets.iter().copied().filter(|t| *t != me.target)) {
+        let own_target = std::iter::once(me.target);
+        for target in own_target.chain(targets.iter().copied().filter(|t| *t != me.target)) {
             for port in &ports {
                 let id = Identity { port: port.clone(), target };
                 next.keys.entry(id).or_insert(list.action_key);

@@ -252,8 +252,8 @@ impl Reservations {
     pub(super) fn notify_released(&self, kind: PrType, but: &Identity, effects: &mut Effects) {
         if kind.admits_registrants() {
             let others = self.keys.keys().filter(|id| *id != but);
-            let heard = wire::scsi::asc::RESERVATIONS_RELEASED;
-            effects.attentions.extend(others.map(|id| (id.clone(), heard)));
+            let code = wire::scsi::asc::RESERVATIONS_RELEASED;
+            effects.attentions.extend(others.map(|id| (id.clone(), code)));
         }
     }
 }

@@ -215,7 +215,7 @@ impl Engine {
             Some(whom) => s.port().identity.as_ref().is_some_and(|id| whom.contains(id)),
             None => true,
         };
-        let there = |p: &Rc<Path>| Arc::ptr_eq(p.device(), device);
+        let is_on_device = |p: &Rc<Path>| Arc::ptr_eq(p.device(), device);
         let mut sessions = self.sessions();
         sessions.retain(meant);
         let doomed: Vec<(&Rc<ItNexus>, Vec<u64>, AbortHow)> = sessions
@@ -223,12 +223,12 @@ impl Engine {
             .map(|session| {
                 let own = session.number() == by;
                 let how = if own || !tas { AbortHow::Silent } else { AbortHow::Status };
-                let words = session.commands_at(there);
+                let words = session.commands_at(is_on_device);
                 session.mark_for_abort(&words, how);
                 if reset {
-                    session.raise_at(asc::POWER_ON_OR_RESET, there);
+                    session.raise_at(asc::POWER_ON_OR_RESET, is_on_device);
                 } else if !words.is_empty() && !own && !tas {
-                    session.raise_at(asc::COMMANDS_CLEARED, there);
+                    session.raise_at(asc::COMMANDS_CLEARED, is_on_device);
                 }
                 (session, words, how)
             })
@@ -454,9 +454,9 @@ impl ItNexus {
     /// of others stay. Its own contingent allegiance ends, which could stop others.
     fn reset_own_commands(&self, device: &Arc<Device>, ticket: u32) {
         let engine = self.engine();
-        let there = |p: &Rc<Path>| Arc::ptr_eq(p.device(), device);
-        engine.abort_all(self, &self.commands_at(there), AbortHow::Silent, ticket);
-        for path in self.paths().into_iter().filter(there) {
+        let is_on_device = |p: &Rc<Path>| Arc::ptr_eq(p.device(), device);
+        engine.abort_all(self, &self.commands_at(is_on_device), AbortHow::Silent, ticket);
+        for path in self.paths().into_iter().filter(is_on_device) {
             engine.end_aca(device, Some(path.nexus()));
         }
     }

@@ -17,7 +17,7 @@ struct Seen {
 /// Ordering rules, taken from the standard and not from the code: a command may be enabled when no
 /// rule here makes it wait.
 struct Model {
-    there: BTreeMap<u64, Seen>,
+    tasks: BTreeMap<u64, Seen>,
     crowd: (u32, u32),
     contingent: Vec<u64>,
 }
@@ -40,15 +40,15 @@ fn excluded(a: &Request, b: &Request) -> bool {
 impl Model {
     /// Never wrong, whatever the order of coming.
     fn check_safety(&self, seed: u64) {
-        let running: Vec<&Seen> = self.there.values().filter(|s| s.enabled).collect();
+        let running: Vec<&Seen> = self.tasks.values().filter(|s| s.enabled).collect();
         for (i, a) in running.iter().enumerate() {
             for b in running.iter().skip(i + 1) {
                 assert!(!excluded(&a.request, &b.request), "seed {seed}: {a:?} beside {b:?}");
             }
         }
-        for (id, b) in self.there.iter().filter(|(_, s)| s.enabled && !s.request.is_claim) {
+        for (id, b) in self.tasks.iter().filter(|(_, s)| s.enabled && !s.request.is_claim) {
             let same = |a: &Seen| a.request.group == b.request.group && !a.request.is_claim;
-            for (_, a) in self.there.range(..id).filter(|(_, a)| same(a)) {
+            for (_, a) in self.tasks.range(..id).filter(|(_, a)| same(a)) {
                 let barrier = a.request.attribute != TaskAttribute::Simple;
                 match b.request.attribute {
                     TaskAttribute::Simple => assert!(!barrier, "seed {seed}: {b:?} past {a:?}"),
@@ -63,8 +63,8 @@ impl Model {
     /// back from outside, at least one entry is enabled.
     fn check_progress(&self, seed: u64) {
         let free = self.crowd == (0, 0) && self.contingent.is_empty();
-        if free && !self.there.is_empty() {
-            assert!(self.there.values().any(|s| s.enabled), "seed {seed}: {:?}", self.there);
+        if free && !self.tasks.is_empty() {
+            assert!(self.tasks.values().any(|s| s.enabled), "seed {seed}: {:?}", self.tasks);
         }
     }
 }
@@ -99,10 +99,10 @@ fn schedule(seed: u64) {
     let mut random = SeededRandom::new(seed);
     let (each, restricted) = (random.chance(300), random.chance(300));
     let mut set: TaskSet<u64> = TaskSet::default();
-    let mut model = Model { there: BTreeMap::new(), crowd: (2, 2), contingent: Vec::new() };
+    let mut model = Model { tasks: BTreeMap::new(), crowd: (2, 2), contingent: Vec::new() };
     set.gather(2);
     let mut coming = 150;
-    while coming > 0 || !model.there.is_empty() {
+    while coming > 0 || !model.tasks.is_empty() {
         let mut ready = Vec::new();
         match random.below(10) {
             0..=4 if coming > 0 => {
@@ -114,7 +114,7 @@ fn schedule(seed: u64) {
                 if enabled && request.attribute == TaskAttribute::Ordered && !request.is_claim {
                     assert_eq!(model.crowd.0, 0, "seed {seed}: O4");
                 }
-                model.there.insert(id, Seen { request, enabled });
+                model.tasks.insert(id, Seen { request, enabled });
             }
             5 if model.crowd.0 > 0 => {
                 model.crowd.0 -= 1;
@@ -138,20 +138,20 @@ fn schedule(seed: u64) {
                 // One that runs ends, or now and then one that waits is aborted.
                 let abort = random.chance(100);
                 let of: Vec<u64> = model
-                    .there
+                    .tasks
                     .iter()
                     .filter(|(_, s)| s.enabled || abort)
                     .map(|(id, _)| *id)
                     .collect();
                 if !of.is_empty() {
                     let id = of[random.below(of.len() as u64) as usize];
-                    model.there.remove(&id);
+                    model.tasks.remove(&id);
                     set.leave(id, &mut ready);
                 }
             }
         }
         for id in ready {
-            let seen = model.there.get_mut(&id).expect("only what is there is enabled");
+            let seen = model.tasks.get_mut(&id).expect("only what is there is enabled");
             assert!(!seen.enabled, "seed {seed}: enabled twice");
             seen.enabled = true;
             let held = model.contingent.contains(&seen.request.group) && !seen.request.is_claim;

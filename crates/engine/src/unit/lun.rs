@@ -197,12 +197,12 @@ pub fn open_device(
     }
     let (geom, consumer) = plugged?;
     let spec = &spec;
-    let made = describe(&control.topology, provider, consumer, spec).and_then(|d| {
+    let described = describe(&control.topology, provider, consumer, spec).and_then(|d| {
         let recalled = protection::load_tail_record(registry, &d)?;
         Ok((make(registry, d, spec.handler.as_deref().unwrap_or("disk"))?, recalled))
     });
-    let (device, recalled) = match made {
-        Ok(made) => made,
+    let (device, recalled) = match described {
+        Ok(described) => described,
         Err(e) => {
             unplug(control, geom)?;
             return Err(e);
@@ -503,8 +503,8 @@ fn describe(
             return Err(Error::inval(what));
         }
     }
-    let room = space_usage_of(t, below);
-    if room.is_none() && spec.full_percents.as_ref().is_some_and(|all| !all.is_empty()) {
+    let usage = space_usage_of(t, below);
+    if usage.is_none() && spec.full_percents.as_ref().is_some_and(|all| !all.is_empty()) {
         let what = format!(
             "{provider}: its allocated space is unknown: image files and memory disks report it, \
              block devices and geoms over several providers do not; leave `thresholds` out"
@@ -528,7 +528,7 @@ fn describe(
         write_cache: spec.write_cache.unwrap_or(true),
         label: spec.label(provider),
         protection: spec.protection,
-        space_usage: room,
+        space_usage: usage,
         full_percents: spec.full_percents.clone().unwrap_or_else(|| FULL_PERCENTS.to_vec()),
         can_anchor: int("GEOM::cananchor") == Some(1) && is_disk,
         stripe_bytes,
@@ -578,9 +578,9 @@ pub fn poll_space_usage(t: &Topology, registry: &Registry) {
     for device in registry.thin_devices() {
         let geom = t.find_geom(CLASS, &device.name());
         let consumer = geom.and_then(|g| t.consumers_of(g).first().copied());
-        let room = consumer.and_then(|c| t.below(c)).and_then(|p| space_usage_of(t, p));
-        if let Some(room) = room {
-            device.update_space_usage(room);
+        let usage = consumer.and_then(|c| t.below(c)).and_then(|p| space_usage_of(t, p));
+        if let Some(usage) = usage {
+            device.update_space_usage(usage);
         }
     }
 }

@@ -172,7 +172,7 @@ impl Device {
             Some(protection) => protection.layout().blocks,
             None => spec.media_bytes / sector,
         };
-        let room = spec.space_usage.filter(|_| spec.can_delete);
+        let usage = spec.space_usage.filter(|_| spec.can_delete);
         let device = Device {
             provisioning: Mutex::new(Provisioning {
                 reads_zero: spec.delete_reads_zero,
@@ -180,7 +180,7 @@ impl Device {
                 offset: spec.delete_offset,
                 request_bytes: spec.delete_request_bytes,
             }),
-            space: room.map(|room| Space::new(room, &spec.full_percents)),
+            space: usage.map(|usage| Space::new(usage, &spec.full_percents)),
             number,
             edge: AtomicU32::new(spec.edge.0),
             blocks: AtomicU64::new(blocks),
@@ -402,10 +402,10 @@ impl Device {
     }
 
     /// Its disk says so of its room now. Raises a unit attention at a threshold (`space.rs`).
-    pub fn update_space_usage(&self, room: SpaceUsage) {
+    pub fn update_space_usage(&self, usage: SpaceUsage) {
         let Some(space) = &self.space else { return };
         let tells = self.mode().has(ModeBits::LBPERE) && self.has_nexus();
-        if space.note(room, self.media_bytes(), tells) {
+        if space.note(usage, self.media_bytes(), tells) {
             self.raise(asc::THIN_SOFT_THRESHOLD, None);
         }
     }

@@ -122,7 +122,7 @@ fn after_cut(disk: &TestDisk, whole: usize, random: &mut SeededRandom) -> Vec<u8
 /// and those of a later write replace earlier ones.
 #[test]
 fn a_power_cut_leaves_all_of_an_atomic_write_or_nothing() {
-    let (mut torn, mut there, mut missing) = (0, 0, 0);
+    let (mut torn, mut written, mut missing) = (0, 0, 0);
     for seed in Seeds::of(40) {
         let mut random = SeededRandom::new(seed);
         let whole = [512, 1024, 4096, 8192][random.below(4) as usize];
@@ -165,12 +165,12 @@ fn a_power_cut_leaves_all_of_an_atomic_write_or_nothing() {
             match (has && older, *is_atomic) {
                 (true, true) => panic!("seed {seed}: write {stamp} at {lba}, {blocks} is torn"),
                 (true, false) => torn += 1,
-                (false, true) if has => there += 1,
+                (false, true) if has => written += 1,
                 (false, true) => missing += 1,
                 (false, false) => {}
             }
         }
         w.check_empty();
     }
-    assert!(torn > 10 && there > 10 && missing > 10, "{torn} {there} {missing}");
+    assert!(torn > 10 && written > 10 && missing > 10, "{torn} {written} {missing}");
 }

@@ -475,8 +475,8 @@ fn random_segments_agree_with_the_model() {
                 }
             }
             let answer = copy(&w, &h, &lid1(round, 0x10, &names, &segments));
-            let told = (answer.status == 2).then(|| answer.sense().segment).flatten();
-            assert_eq!(told, failed, "seed {seed} round {round}: {answer:?}");
+            let segment = (answer.status == 2).then(|| answer.sense().segment).flatten();
+            assert_eq!(segment, failed, "seed {seed} round {round}: {answer:?}");
             for (i, unit) in units.iter().enumerate() {
                 let same = w.disks[i].1.state().bytes[..unit.media] == unit.bytes[..unit.media];
                 assert!(same, "seed {seed} round {round} unit {i}");

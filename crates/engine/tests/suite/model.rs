@@ -388,15 +388,15 @@ impl Sim {
             }
         }
         for host in 0..3 {
-            let heard = std::mem::take(&mut *self.hosts[host].fake.events.borrow_mut());
-            for one in heard {
+            let events = std::mem::take(&mut *self.hosts[host].fake.events.borrow_mut());
+            for one in events {
                 self.on_event(host, one);
             }
         }
     }
 
-    fn on_event(&mut self, host: usize, heard: HostEvent) {
-        match heard {
+    fn on_event(&mut self, host: usize, events: HostEvent) {
+        match events {
             HostEvent::Answer(a) => {
                 let sent = self.sent.remove(&(host, a.tag)).expect("one end for each command");
                 self.judge(&sent, &a);
@@ -440,8 +440,8 @@ impl Sim {
             return assert_eq!(a.asc(), must, "{sent:?}");
         }
         if a.status == 0x40 || sent.aborted.is_some() {
-            let told = (sent.aborted, a.status);
-            return assert_eq!(told, (Some(true), 0x40), "only TASK ABORTED ends it: {sent:?}");
+            let ending = (sent.aborted, a.status);
+            return assert_eq!(ending, (Some(true), 0x40), "only TASK ABORTED ends it: {sent:?}");
         }
         if sent.spoiled {
             return assert_eq!(a.asc(), (0xB, 0x47, 5));

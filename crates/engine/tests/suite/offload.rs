@@ -56,11 +56,11 @@ fn info(w: &World, h: &Host, lun: u64, id: u32) -> Vec<u8> {
 /// A token for runs of LUN 0.
 fn token(w: &World, h: &Host, runs: &[(u64, u32)]) -> Vec<u8> {
     odx(w, h, 0, 0x10, 1, &populate(false, 0, runs)).good();
-    let told = info(w, h, 0, 1);
-    assert_eq!(told.len(), 32 + 4 + 2 + 512);
-    assert_eq!((told[4], told[5], told[15]), (0x10, 0x01, 0xf1));
-    assert_eq!(told[32..38], [0, 0, 0x02, 0x02, 0, 0]);
-    told[38..].to_vec()
+    let answer = info(w, h, 0, 1);
+    assert_eq!(answer.len(), 32 + 4 + 2 + 512);
+    assert_eq!((answer[4], answer[5], answer[15]), (0x10, 0x01, 0xf1));
+    assert_eq!(answer[32..38], [0, 0, 0x02, 0x02, 0, 0]);
+    answer[38..].to_vec()
 }
 
 fn use_token(w: &World, h: &Host, token: &[u8], flags: u8) -> CommandResult {
@@ -86,10 +86,10 @@ fn a_token_carries_data_from_unit_to_unit() {
     assert_eq!(to[20 * 512..25 * 512], from[3005 * 512..3010 * 512]);
     assert_eq!(to[25 * 512..30 * 512], from[5000 * 512..5005 * 512]);
     assert_eq!(to[30 * 512..4000 * 512], pattern(3, to.len())[30 * 512..4000 * 512]);
-    let told = info(&w, &h, 1, 9);
-    assert_eq!((told[4], told[5]), (0x11, 0x01));
-    assert_eq!(told[16..24], 3000u64.to_be_bytes());
-    assert_eq!(told[32..], [0; 4], "no token comes of it");
+    let answer = info(&w, &h, 1, 9);
+    assert_eq!((answer[4], answer[5]), (0x11, 0x01));
+    assert_eq!(answer[16..24], 3000u64.to_be_bytes());
+    assert_eq!(answer[32..], [0; 4], "no token comes of it");
     // Another initiator, on another core, with the same map.
     let other = w.calm(1, "i2", &[0, 1]);
     use_token(&w, &other, &t, 0).good();
@@ -324,8 +324,8 @@ fn background_use_of_a_token_ends_by_abort_reset_or_disk_failure() {
                 a.state().fail = Some((7000 * 512, Errno::Io));
                 w.release_all(&b);
                 (0..40).for_each(|_| w.turn());
-                let told = info(&w, &h, 1, 7);
-                assert_eq!((told[5], told[12], told[32]), (0x02, 2, 0x72));
+                let answer = info(&w, &h, 1, 7);
+                assert_eq!((answer[5], answer[12], answer[32]), (0x02, 2, 0x72));
             }
         }
         let seen = b.state().log.len();

@@ -205,7 +205,7 @@ fn test_18_compare_and_write_is_atomic_over_all_paths() {
                 }
             }
             hosts.iter().for_each(|h| {
-                h.fake.events.borrow_mut().retain(|heard| match heard {
+                h.fake.events.borrow_mut().retain(|event| match event {
                     HostEvent::Answer(a) => running.contains(&Some(a.tag)),
                     _ => true,
                 })

@@ -360,22 +360,22 @@ fn changeable_masks_agree_with_mode_select() {
                 let mut list = list_of(&now);
                 list[byte] ^= 1 << bit;
                 let answer = select(&world, &host, &list, false);
-                let here = modes(&world, &host, 0, which.0, which.1);
+                let page = modes(&world, &host, 0, which.0, which.1);
                 if mask[byte] & (1 << bit) == 0 || (which, byte, bit) == ((0x0A, 0), 11, 2) {
                     assert_eq!(answer.asc(), (5, 0x26, 0));
                     assert_eq!(pointer(&answer), Some((byte as u16, Some(bit))));
-                    assert_eq!(here, now, "all or nothing");
+                    assert_eq!(page, now, "all or nothing");
                     world.run(&other, 0, &TUR, 0, &[]).good();
                     continue;
                 }
                 answer.good();
                 assert_eq!(
-                    here[8..],
+                    page[8..],
                     list[8..]
                         .iter()
                         .copied()
                         .enumerate()
-                        .map(|(i, b)| { if i == 0 { b | here[8] & 0x80 } else { b } })
+                        .map(|(i, b)| { if i == 0 { b | page[8] & 0x80 } else { b } })
                         .collect::<Vec<_>>(),
                     "page {which:x?} byte {byte} bit {bit}"
                 );
@@ -505,8 +505,8 @@ fn buffers_are_per_nexus_but_the_timestamp_is_shared() {
     let time = [0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0];
     world.run(&host, 0, &[0xA4, 0x0F, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0], 0, &time).good();
     assert_eq!(world.run(&other, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 0x10));
-    let said = world.run(&other, 0, &[0xA3, 0x0F, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0], 12, &[]).good();
-    assert_eq!((&said.data[..4], &said.data[4..8]), (&[0, 10, 2, 0][..], &[1, 2, 3, 4][..]));
+    let answer = world.run(&other, 0, &[0xA3, 0x0F, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0], 12, &[]).good();
+    assert_eq!((&answer.data[..4], &answer.data[4..8]), (&[0, 10, 2, 0][..], &[1, 2, 3, 4][..]));
     // A self-test reads; a disk that cannot be read fails it.
     let test = [0x1D, 0x04, 0, 0, 0, 0];
     world.run(&host, 0, &test, 0, &[]).good();

@@ -60,8 +60,8 @@ fn compare_and_write_checks_the_tuples_of_both_halves() {
         assert_eq!(read_woven(&w, &h, 0, 62, 2), new);
         // Without tuples on the wire they are made; halves without theirs are too little.
         run(0, &[&[3; 512], &[4; 512], &[5; 1024]]).good();
-        let made = tuple(&[5; 512], 0, if kind == 1 { 62 } else { u32::MAX });
-        assert_eq!(read_woven(&w, &h, 0, 62, 1)[512..], made);
+        let expected = tuple(&[5; 512], 0, if kind == 1 { 62 } else { u32::MAX });
+        assert_eq!(read_woven(&w, &h, 0, 62, 1)[512..], expected);
         let short = run(1, &[&[5; 1024], &[6; 1024]]);
         assert_ne!(short.status, 0);
         assert_eq!(w.run(&h, 0, &read16(62, 2), 1024, &[]).good().data, [5; 1024]);
@@ -232,7 +232,7 @@ fn copies_check_source_tuples_and_create_destination_tuples() {
                 copy(&w, &h, lun, 100, lba).good();
                 let plain = w.run(&h, lun, &read16(lba, 100), 51200, &[]).good().data;
                 assert_eq!(plain, data.concat(), "{what}");
-                let told = match to {
+                let sense = match to {
                     0 => continue,
                     2 => {
                         let cdb = cdb32(9, lba, 100, 1, (lba as u32, 0, 0xFFFF));
@@ -247,7 +247,7 @@ fn copies_check_source_tuples_and_create_destination_tuples() {
                     }
                     _ => woven(&data, 0, lba as u32),
                 };
-                assert_eq!(told, want, "{what}");
+                assert_eq!(sense, want, "{what}");
                 assert!(reads.state().log.iter().any(|d| d.op == Op::Write), "{what}");
             }
         }

@@ -103,8 +103,8 @@ fn a_grown_provider_keeps_its_tail_until_format_unit() {
     assert_eq!(capacity(&w, &h), SMALL_LEFT);
     assert_eq!(w.run(&h, 0, &read16(SMALL_LEFT, 1), 512, &[]).asc(), (5, 0x21, 0));
     let geoms = w.control.topology.view(0);
-    let told = (LONG - SMALL).to_string();
-    assert!(geoms.iter().any(|g| g.show.iter().any(|(_, value)| *value == told)));
+    let difference = (LONG - SMALL).to_string();
+    assert!(geoms.iter().any(|g| g.show.iter().any(|(_, value)| *value == difference)));
     // The same holds after a restart, whether it has grown before or while it was not served.
     let mut image = disk.state().bytes.clone();
     for blocks in [LONG, LONG + 100] {
@@ -149,12 +149,12 @@ fn a_grown_provider_without_its_record_is_not_initialized() {
     let vault = MemoryStore::new();
     let (mut w, disk) = plugged(1, LONG, Some(&image[..]));
     w.registry.set_state_store(vault.clone());
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let ear = told.clone();
+    let difference: Arc<Mutex<Vec<String>>> = Arc::default();
+    let ear = difference.clone();
     let hear = move |unit: &str, text: String| ear.lock().unwrap().push(format!("{unit}: {text}"));
     w.registry.set_operator_notifier(Arc::new(hear));
     serve(&mut w, &spec(1));
-    let said = told.lock().unwrap().join(" ");
+    let said = difference.lock().unwrap().join(" ");
     assert!(said.contains("d0: ") && said.contains("1000 blocks of 512"), "{said}");
     let h = w.calm(0, "i1", &[0]);
     for cdb in [TUR.to_vec(), read16(0, 1).to_vec(), write16(0, 1).to_vec()] {

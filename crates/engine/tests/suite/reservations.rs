@@ -202,13 +202,13 @@ fn test_11_unit_attentions_reach_only_the_affected_nexuses() {
         let hosts = [w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]), w.calm(1, "i3", &[0])];
         let [a, b, c] = &hosts;
         let open = kind.admits_registrants();
-        let heard = |h: &Host| w.run(h, 0, &TUR, 0, &[]).asc();
+        let sense = |h: &Host| w.run(h, 0, &TUR, 0, &[]).asc();
         register(&w, a, 1);
         register(&w, b, 2);
         run(&w, a, Reserve, kind.code(), &list(1, 0)).good();
         run(&w, a, Release, kind.code(), &list(1, 0)).good();
         let want = if open { (6, 0x2A, 4) } else { (0, 0, 0) };
-        assert_eq!((heard(a), heard(b), heard(c)), ((0, 0, 0), want, (0, 0, 0)), "{kind:?}");
+        assert_eq!((sense(a), sense(b), sense(c)), ((0, 0, 0), want, (0, 0, 0)), "{kind:?}");
         // A release of the wrong type.
         run(&w, a, Reserve, kind.code(), &list(1, 0)).good();
         let wrong = if kind == PrType::WriteExclusive { 3 } else { 1 };
@@ -217,11 +217,11 @@ fn test_11_unit_attentions_reach_only_the_affected_nexuses() {
         run(&w, a, Register, 0, &list(1, 0)).good();
         let stays = kind.is_all_registrants();
         let want = if open && !stays { (6, 0x2A, 4) } else { (0, 0, 0) };
-        assert_eq!((heard(a), heard(b), heard(c)), ((0, 0, 0), want, (0, 0, 0)), "{kind:?}");
+        assert_eq!((sense(a), sense(b), sense(c)), ((0, 0, 0), want, (0, 0, 0)), "{kind:?}");
         let held = reservation(&w, b).map(|(_, kind)| kind);
         assert_eq!(held, stays.then_some(kind), "{kind:?}");
         run(&w, b, Clear, 0, &list(2, 0)).good();
-        assert_eq!((heard(a), heard(b), heard(c)), ((0, 0, 0), (0, 0, 0), (0, 0, 0)));
+        assert_eq!((sense(a), sense(b), sense(c)), ((0, 0, 0), (0, 0, 0), (0, 0, 0)));
         // PREEMPT of a holder, and CLEAR.
         register(&w, a, 1);
         register(&w, b, 2);
@@ -234,11 +234,11 @@ fn test_11_unit_attentions_reach_only_the_affected_nexuses() {
             (_, PrType::WriteExclusive) => (0, 0, 0),
             _ => (6, 0x2A, 4),
         };
-        assert_eq!((heard(a), heard(b), heard(c)), ((6, 0x2A, 5), (0, 0, 0), third), "{kind:?}");
+        assert_eq!((sense(a), sense(b), sense(c)), ((6, 0x2A, 5), (0, 0, 0), third), "{kind:?}");
         assert_eq!(reservation(&w, c), Some((2, PrType::WriteExclusive)));
         register(&w, c, 3);
         run(&w, b, Clear, 0, &list(2, 0)).good();
-        assert_eq!((heard(a), heard(b), heard(c)), ((0, 0, 0), (0, 0, 0), (6, 0x2A, 3)));
+        assert_eq!((sense(a), sense(b), sense(c)), ((0, 0, 0), (0, 0, 0), (6, 0x2A, 3)));
         assert_eq!((keys(&w, a).1, reservation(&w, a)), (vec![], None));
     }
 }
@@ -279,8 +279,8 @@ fn preempt_and_abort_is_answered_after_the_last_access_of_aborted_tasks() {
         let (cdb, page) = control_page(false, false, tas);
         w.run(&a, 0, &cdb, 0, &page).good();
         for h in [&b, &c] {
-            let heard = w.run(h, 0, &TUR, 0, &[]).asc();
-            assert_eq!(heard, if tas { (6, 0x2A, 1) } else { (0, 0, 0) });
+            let sense = w.run(h, 0, &TUR, 0, &[]).asc();
+            assert_eq!(sense, if tas { (6, 0x2A, 1) } else { (0, 0, 0) });
         }
         register(&w, &a, 1);
         register(&w, &b, 2);
@@ -579,7 +579,7 @@ fn a_unit_with_a_malformed_reservation_record_is_not_exported() {
     w.registry.set_state_store(vault);
     w.disk("d0", 64);
     let spec = engine::lun::OpenSpec::default();
-    let made = engine::lun::open_device(&mut w.control, &w.registry, "d0", &spec);
-    let why = made.err().expect("it must not be exported").to_string();
+    let result = engine::lun::open_device(&mut w.control, &w.registry, "d0", &spec);
+    let why = result.err().expect("it must not be exported").to_string();
     assert!(why.contains("saved reservations"), "{why}");
 }

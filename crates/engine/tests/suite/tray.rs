@@ -34,8 +34,8 @@ fn loading_another_medium_is_reported_to_every_nexus() {
     assert!(load(&mut w, Some("three")).is_err(), "there is no such provider");
     load(&mut w, Some("two")).unwrap();
     for host in [&h1, &h2] {
-        let heard = [w.run(host, 0, &TUR, 0, &[]).asc(), w.run(host, 0, &TUR, 0, &[]).asc()];
-        assert!(heard.contains(&(6, 0x28, 0)) && heard.contains(&(6, 0x2A, 9)), "{heard:x?}");
+        let sense = [w.run(host, 0, &TUR, 0, &[]).asc(), w.run(host, 0, &TUR, 0, &[]).asc()];
+        assert!(sense.contains(&(6, 0x28, 0)) && sense.contains(&(6, 0x2A, 9)), "{sense:x?}");
         w.run(host, 0, &TUR, 0, &[]).good();
         assert_eq!(first_byte(&w, host), 2);
     }

@@ -39,8 +39,8 @@ fn config_query_is_answered_by_the_present_slot() {
         let (header, body) = Header::decode(&came[0]).unwrap();
         assert_eq!((header.to, header.from), (mac(0, 1), target_mac(0)));
         assert_eq!((header.address, header.tag, header.response), (SLOT, 7, true));
-        let said = Config::decode(body).unwrap();
-        assert_eq!((said.buffers, said.sectors, said.version), (16, sectors, 1));
+        let answer = Config::decode(body).unwrap();
+        assert_eq!((answer.buffers, answer.sectors, answer.version), (16, sectors, 1));
         stage.end();
     }
 }
@@ -73,10 +73,10 @@ fn written_data_is_read_back_by_28_and_48_bit_commands() {
 fn identify_reports_size_flush_and_trim() {
     let (stage, link) = stage(1500);
     let came = stage.ask(&link, &[ata(1, 1, long(op::IDENTIFY, 0, 1), &[])]);
-    let said = Identify::decode(&decode_answer(&came[0]).2).unwrap();
-    assert_eq!((said.sectors, said.sector_bytes, said.extended), (512, 512, true));
-    assert!(said.flush && said.flush_ext && said.write_cache.is_none() && said.wwn >> 60 == 5);
-    let trim = said.trim.unwrap();
+    let answer = Identify::decode(&decode_answer(&came[0]).2).unwrap();
+    assert_eq!((answer.sectors, answer.sector_bytes, answer.extended), (512, 512, true));
+    assert!(answer.flush && answer.flush_ext && answer.write_cache.is_none() && answer.wwn >> 60 == 5);
+    let trim = answer.trim.unwrap();
     assert_eq!((trim.blocks_max, trim.zeroes), (1, true));
     stage.allow(&[("mac:*", &[(0, true)])]);
     let came = stage.ask(&link, &[ata(1, 1, long(op::IDENTIFY, 0, 1), &[])]);
@@ -90,8 +90,8 @@ fn trim_frees_all_ranges_or_none() {
     let write = Ata { write: true, ..long(op::WRITE_EXT, 0, 16) };
     stage.ask(&link, &[ata(1, 1, write, &[7; 16 * 512])]);
     let trim = Ata { write: true, feature: 1, ..long(op::DATA_SET_MANAGEMENT, 0, 1) };
-    let (list, told) = trim_blocks(&[(1, 2), (8, 1)], 1);
-    assert_eq!(told, 3);
+    let (list, blocks) = trim_blocks(&[(1, 2), (8, 1)], 1);
+    assert_eq!(blocks, 3);
     assert_eq!(ended(&stage.ask(&link, &[ata(1, 2, trim, &list)])), GOOD);
     let zeroes: Vec<usize> =
         (0..16).filter(|at| stage.disk.bytes(at * 512, 512) == [0; 512]).collect();

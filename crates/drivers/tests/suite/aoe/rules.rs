@@ -120,8 +120,8 @@ fn masks(station: u8, command: u8, list: &[(u8, Mac)]) -> Vec<u8> {
 
 fn listed(frames: &[Vec<u8>]) -> (u8, Vec<Mac>) {
     let (_, body) = Header::decode(&frames[0]).unwrap();
-    let said = Masks::decode(body).unwrap();
-    (said.error, said.directives().map(|(_, mac)| mac).collect())
+    let answer = Masks::decode(body).unwrap();
+    (answer.error, answer.directives().map(|(_, mac)| mac).collect())
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn new_slot_is_announced_to_initiators_with_access() {
     let params = json!({ "shelf": SHELF, "announce": true });
     let stage = Stage::new(1, &[calm()], 1500, params);
     let (one, two) = (stage.plug(0, 1), stage.plug(0, 2));
-    let heard = |link: &reactor::Link| {
+    let slots = |link: &reactor::Link| {
         let mut all = Vec::new();
         link.receive(100, &mut |frame| {
             let (header, body) = Header::decode(frame).unwrap();
@@ -223,14 +223,14 @@ fn new_slot_is_announced_to_initiators_with_access() {
         all
     };
     stage.pass(1_500_000_000);
-    assert_eq!((heard(&one), heard(&two)), (vec![SLOT], vec![SLOT]), "everybody");
+    assert_eq!((slots(&one), slots(&two)), (vec![SLOT], vec![SLOT]), "everybody");
     stage.pass(3_000_000_000);
-    assert_eq!(heard(&one), [], "once");
+    assert_eq!(slots(&one), [], "once");
     let named = format!("mac:{}", mac(0, 2));
     stage.allow(&[(&named, &[(3, false)])]);
     stage.pass(2_000_000_000);
     let third = aoe::Address { shelf: SHELF, slot: 3 };
-    assert_eq!((heard(&one), heard(&two)), (vec![], vec![third]), "who is named");
+    assert_eq!((slots(&one), slots(&two)), (vec![], vec![third]), "who is named");
     stage.end();
 }
 

@@ -138,7 +138,7 @@ struct Scene {
     random: SeededRandom,
     /// What each sector may hold.
     model: Vec<Vec<u8>>,
-    asked: Vec<Asked>,
+    requests: Vec<Asked>,
     tags: u64,
     good: u32,
     failed: u32,
@@ -195,15 +195,15 @@ impl Scene {
         control.topology.load(cam.clone()).unwrap();
         control.topology.load(Arc::new(Users)).unwrap();
         let params = json!({ "kind": "local", "params": { "target": TARGET } });
-        let said = cam.verb(&mut control, "attach", "loop0", &params).unwrap();
-        assert_eq!(said["found"], json!(["da0"]), "{said}");
+        let answer = cam.verb(&mut control, "attach", "loop0", &params).unwrap();
+        assert_eq!(answer["found"], json!(["da0"]), "{answer}");
         let edge = open(&mut control, "da0");
         let endings = Rc::new(Endings::default());
         let sinks = cores.iter().map(|c| c.add_sink(endings.clone())).collect();
         Scene {
             random: SeededRandom::new(seed ^ 0x10ca1),
             model: vec![vec![0]; SECTORS],
-            asked: Vec::new(),
+            requests: Vec::new(),
             tags: 0,
             good: 0,
             failed: 0,
@@ -232,15 +232,15 @@ impl Scene {
     }
 
     fn on_ended(&mut self, (tag, status, bytes): Ending) {
-        let at = self.asked.iter().position(|a| a.tag == tag).expect("it ends once");
-        let asked = self.asked.swap_remove(at);
+        let at = self.requests.iter().position(|a| a.tag == tag).expect("it ends once");
+        let request = self.requests.swap_remove(at);
         match status {
             Ok(()) => self.good += 1,
             Err(_) => self.failed += 1,
         }
-        for n in 0..asked.count {
-            let may = &mut self.model[asked.first + n];
-            match (asked.fill, status) {
+        for n in 0..request.count {
+            let may = &mut self.model[request.first + n];
+            match (request.fill, status) {
                 (Some(fill), Ok(())) => *may = vec![fill],
                 (Some(fill), Err(_)) => may.push(fill),
                 (None, Ok(())) => {
@@ -258,7 +258,7 @@ impl Scene {
         let count = 1 + self.below(8) as usize;
         let first = self.below((SECTORS - count) as u64) as usize;
         let meets = |a: &Asked| a.first < first + count && first < a.first + a.count;
-        if self.asked.iter().any(meets) {
+        if self.requests.iter().any(meets) {
             return;
         }
         let writes = self.below(2) == 0;
@@ -273,7 +273,7 @@ impl Scene {
         let Some(data) = Segs::alloc(self.cores[core].pool(), count * SECTOR) else { return };
         // Read data must come from the disk, not from the former contents of the buffer.
         data.fill(0, count * SECTOR, fill.unwrap_or(0xEE));
-        self.asked.push(Asked { tag, first, count, fill });
+        self.requests.push(Asked { tag, first, count, fill });
         let end = End::Sink { sink: self.sinks[core], tag };
         self.cores[core].submit(self.edge, end, |bio| {
             bio.op = if fill.is_some() { Op::Write } else { Op::Read };
@@ -285,9 +285,9 @@ impl Scene {
 
     fn until_idle(&mut self) {
         let mut turns = 0;
-        while !self.asked.is_empty() {
+        while !self.requests.is_empty() {
             turns += 1;
-            assert!(turns < TURNS_MAX, "{} requests hang", self.asked.len());
+            assert!(turns < TURNS_MAX, "{} requests hang", self.requests.len());
             self.turn(TURN_NS);
         }
     }

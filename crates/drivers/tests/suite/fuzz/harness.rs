@@ -63,10 +63,10 @@ fn send(pool: &Pool, bytes: &[u8]) -> Vec<bio::Seg> {
     segs.as_slice().to_vec()
 }
 
-async fn drain(stream: Stream, pool: Pool, heard: Rc<Cell<usize>>) {
+async fn drain(stream: Stream, pool: Pool, received: Rc<Cell<usize>>) {
     let Some(seg) = pool.get(65_536).and_then(|b| b.seg(0, 65_536)) else { return };
     while let Ok(n @ 1..) = stream.recv(&seg).await {
-        heard.set(heard.get() + n);
+        received.set(received.get() + n);
     }
 }
 
@@ -87,14 +87,14 @@ async fn visit(outside: &Reactor, pool: &Pool, at: &Address, bytes: &[u8]) -> us
     }) else {
         return 0;
     };
-    let heard = Rc::new(Cell::new(0));
-    drop(outside.spawn("drain", drain(stream.clone(), pool.clone(), heard.clone())));
+    let received = Rc::new(Cell::new(0));
+    drop(outside.spawn("drain", drain(stream.clone(), pool.clone(), received.clone())));
     // The driver may have closed it.
     let _ = stream.send(&mut send(pool, bytes)).await;
     outside.sleep(WAIT_NS).await;
     stream.close();
     outside.sleep(WAIT_NS).await;
-    heard.get()
+    received.get()
 }
 
 fn try_one(tried: Tried, data: &[u8]) {
@@ -120,8 +120,8 @@ fn try_one(tried: Tried, data: &[u8]) {
         };
         visit(&peer, &pool2, &at, &bytes).await;
         let (far, enough) = tried.good;
-        let heard = visit(&peer, &pool2, &at, &(tried.opening)(far)).await;
-        assert!(heard >= enough, "who comes after it is not served: {heard} bytes");
+        let received = visit(&peer, &pool2, &at, &(tried.opening)(far)).await;
+        assert!(received >= enough, "who comes after it is not served: {received} bytes");
         end.set(true);
         std::future::pending::<()>().await;
     }));
@@ -314,9 +314,9 @@ pub fn aoe_frames(data: &[u8]) {
         drop(link.send(&[&ask.encode()[..], &question].concat(), &Segs::new()));
         drop(link.flush());
         peer.sleep(WAIT_NS).await;
-        let mut heard = 0;
-        drop(link.receive(usize::MAX, &mut |_| heard += 1));
-        assert!(heard > 0 || masks(&all), "who comes after it is not served");
+        let mut received = 0;
+        drop(link.receive(usize::MAX, &mut |_| received += 1));
+        assert!(received > 0 || masks(&all), "who comes after it is not served");
         end.set(true);
         std::future::pending::<()>().await;
     }));

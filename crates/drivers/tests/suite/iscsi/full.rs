@@ -36,10 +36,10 @@ async fn all(client: &mut Client, wire: &mut Wire, shape: Shape) -> Result<(), B
         let (bhs, bytes) = wire.receive(&framer).await?;
         match Response::decode(&bhs).unwrap() {
             Response::DataIn(p) => {
-                let heard = open.get_mut(&p.task_tag).unwrap();
-                *heard += bytes.len();
+                let arrived_bytes = open.get_mut(&p.task_tag).unwrap();
+                *arrived_bytes += bytes.len();
                 if let Some((status, _)) = p.status {
-                    assert_eq!((status, *heard), (0, len));
+                    assert_eq!((status, *arrived_bytes), (0, len));
                     open.remove(&p.task_tag);
                 }
             }

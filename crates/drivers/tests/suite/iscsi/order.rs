@@ -256,16 +256,16 @@ fn discovery_lists_many_targets_in_pieces() {
     how.offer.params.recv_data_len_max = 512;
     let mut c = Client::login(server.portal, &how);
     let mut all = Vec::new();
-    let (mut heard, mut text) = c.text(b"SendTargets=All\0", false, u32::MAX);
+    let (mut response, mut text) = c.text(b"SendTargets=All\0", false, u32::MAX);
     loop {
-        let Response::Text(p) = heard else { panic!("{heard:?}") };
+        let Response::Text(p) = response else { panic!("{response:?}") };
         assert!(text.len() <= 512);
         all.extend(text);
         if p.last {
             break;
         }
         assert!(p.more);
-        (heard, text) = c.text(b"", false, p.target_tag);
+        (response, text) = c.text(b"", false, p.target_tag);
     }
     let all = String::from_utf8(all).unwrap();
     assert_eq!(all.matches("TargetName=").count(), 51, "only those that grant something");
@@ -289,8 +289,8 @@ fn immediate_commands_are_served_until_task_set_full() {
         }
         c.raw(&all);
         for _ in 0..640 {
-            let heard = c.expect();
-            assert!(matches!(heard.0, Response::Scsi(_)), "{heard:?}");
+            let response = c.expect();
+            assert!(matches!(response.0, Response::Scsi(_)), "{response:?}");
         }
     }
     // Commands that wait for data fill the session: then immediate ones get TASK SET FULL.

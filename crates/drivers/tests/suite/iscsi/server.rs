@@ -85,7 +85,7 @@ impl Server {
         };
         let (engines, opened) = (Arc::new(Mutex::new(registry.clone())), driver.clone());
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let (tell, told) = mpsc::channel();
+        let (tell, portal_rx) = mpsc::channel();
         let tell = Mutex::new(tell);
         let first = Mutex::new(any);
         let mut runtime = Runtime::start(config, move |core| {
@@ -114,7 +114,7 @@ impl Server {
         })
         .unwrap();
         let mut control = runtime.take_control().unwrap();
-        let portal = told.recv().unwrap().unwrap().inet().unwrap();
+        let portal = portal_rx.recv().unwrap().unwrap().inet().unwrap();
         add_disks(&mut control, shape.cores, &registry);
         let stuck = Disk::new(STUCK_BYTES);
         disk::add(&mut control, Provider::new("stuck", STUCK_BYTES), stuck.clone());

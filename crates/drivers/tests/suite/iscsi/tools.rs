@@ -139,9 +139,9 @@ fn target_is_hidden_without_an_access_group() {
     let denied = server.registry.denied();
     let text = &denied.last().unwrap().text;
     assert!(text.contains("[[access]]") && text.contains("initiators = [\"iqn."), "{text}");
-    let asked = run(
+    let output = run(
         "iscsi-ls",
         &["-i", "iqn.2026-11.test.ashlar:somebody", &format!("iscsi://{}", server.portal)],
     );
-    assert!(asked.contains(IQN), "{asked}");
+    assert!(output.contains(IQN), "{output}");
 }

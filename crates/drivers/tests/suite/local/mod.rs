@@ -205,8 +205,8 @@ impl Kernel {
     async fn round(&mut self, end: &sim::Kernel, breaks: bool) -> bool {
         let (mut taken, mut all) = (vec![false; SECTORS], Vec::new());
         for _ in 0..1 + self.random.below(8) {
-            if let Some((asked, bytes)) = self.invent(&mut taken) {
-                all.push(asked);
+            if let Some((request, bytes)) = self.invent(&mut taken) {
+                all.push(request);
                 end.request(bytes);
             }
             if self.random.chance(100) {
@@ -228,44 +228,44 @@ impl Kernel {
             }
             let (unique, error, body) = self.receive(end).await;
             let place = all.iter().position(|a| a.unique == unique);
-            let asked = all.remove(place.expect("an answer nobody waits for"));
-            self.learn(&asked, error, &body);
+            let request = all.remove(place.expect("an answer nobody waits for"));
+            self.learn(&request, error, &body);
         }
         true
     }
 
-    fn learn(&mut self, asked: &Asked, error: u32, body: &[u8]) {
+    fn learn(&mut self, request: &Asked, error: u32, body: &[u8]) {
         let mut tally = self.counters.borrow_mut();
         if error == errno::INTR {
-            assert!(asked.interrupted, "nobody interrupted {asked:?}");
+            assert!(request.interrupted, "nobody interrupted {request:?}");
             tally.interrupted += 1;
             return;
         }
         if error == EIO {
-            assert!(self.disk.is_failing(), "no disk failed: {asked:?}");
+            assert!(self.disk.is_failing(), "no disk failed: {request:?}");
             tally.failed += 1;
             return;
         }
-        let sectors = asked.first..asked.first + asked.count;
-        match asked.does {
-            Does::Nothing { may } => assert!(error == 0 || error == may, "{error}: {asked:?}"),
+        let sectors = request.first..request.first + request.count;
+        match request.does {
+            Does::Nothing { may } => assert!(error == 0 || error == may, "{error}: {request:?}"),
             Does::Fill(0) if error == errno::OPNOTSUPP => {
                 // A unit without holes: nothing was done.
                 self.model[sectors].iter_mut().for_each(|s| s.truncate(s.len() - 1));
             }
             Does::Fill(value) => {
-                assert_eq!(error, 0, "{asked:?}");
+                assert_eq!(error, 0, "{request:?}");
                 self.model[sectors].iter_mut().for_each(|s| *s = vec![value]);
             }
             Does::Read { skip, len } => {
-                assert_eq!((error, body.len()), (0, len), "{asked:?}");
+                assert_eq!((error, body.len()), (0, len), "{request:?}");
                 let mut at = skip;
                 let mut left = body;
                 while !left.is_empty() {
                     let (part, rest) = left.split_at((SECTOR - at % SECTOR).min(left.len()));
-                    let may = &mut self.model[asked.first + at / SECTOR];
-                    assert!(part.iter().all(|b| *b == part[0]), "a torn sector: {asked:?}");
-                    assert!(may.contains(&part[0]), "{} is none of {may:?}: {asked:?}", part[0]);
+                    let may = &mut self.model[request.first + at / SECTOR];
+                    assert!(part.iter().all(|b| *b == part[0]), "a torn sector: {request:?}");
+                    assert!(may.contains(&part[0]), "{} is none of {may:?}: {request:?}", part[0]);
                     *may = vec![part[0]];
                     (at, left) = (at + part.len(), rest);
                 }

@@ -93,7 +93,7 @@ fn serves(connections: u32) {
     let params = json!({ "uri": server.url("memory"), "connections": connections });
     control.call(|t| class.add(t, "nbd", "n0", &params)).unwrap();
     let edge = open(&mut control, "n0");
-    let (tell, told) = mpsc::channel();
+    let (tell, opened) = mpsc::channel();
     for core in 0..CORES {
         let tell = Mutex::new(tell.clone());
         let call = move |core: &std::rc::Rc<Core>| {
@@ -107,7 +107,7 @@ fn serves(connections: u32) {
     let mut ended = Vec::new();
     while ended.len() < CORES {
         control.wait_until(std::time::Duration::from_millis(20), |_| false);
-        ended.extend(told.try_iter());
+        ended.extend(opened.try_iter());
     }
     assert_eq!(ended, vec![Ok(()); CORES]);
     let sessions = server.registry.sessions().len();

@@ -33,7 +33,7 @@ fn request(len: u64) -> Vec<u8> {
 /// Seconds after which the client heard an answer (true) or the end (false).
 async fn send_paced(
     mut client: Client,
-    said: PacedBytes,
+    bytes: PacedBytes,
     report: Rc<RefCell<Option<(bool, u64)>>>,
 ) {
     let mut wire = client.enter().await.unwrap();
@@ -42,26 +42,26 @@ async fn send_paced(
     let pool = client.pool.clone();
     drop(client.reactor.spawn("says", async move {
         let sender = crate::nbd::simulated::Wire::over(stream, pool);
-        if sender.send(&said.first).await.is_err() {
+        if sender.send(&bytes.first).await.is_err() {
             return;
         }
-        let mut left = said.all;
+        let mut left = bytes.all;
         while left > 0 {
             reactor.sleep(SECOND_NS).await;
-            let now = said.each.min(left);
+            let now = bytes.each.min(left);
             if sender.send(&vec![0x42; now]).await.is_err() {
                 return;
             }
             left -= now;
         }
     }));
-    let heard = wire.receive(&|_| 0).await;
+    let piece = wire.receive(&|_| 0).await;
     let took = (client.reactor.now() - begun) / SECOND_NS;
-    *report.borrow_mut() = Some((heard.is_ok_and(|h| !h.error), took));
+    *report.borrow_mut() = Some((piece.is_ok_and(|h| !h.error), took));
     std::future::pending::<()>().await;
 }
 
-fn play(said: PacedBytes) -> (bool, u64) {
+fn play(bytes: PacedBytes) -> (bool, u64) {
     let world = World::new(7);
     let portals: [Address; 1] = ["10.0.0.1:10809".parse().unwrap()];
     let plant = plant(&world, &portals);
@@ -69,7 +69,7 @@ fn play(said: PacedBytes) -> (bool, u64) {
     let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
     let client = Client::new(0, 7, &outside, &pool, &portals[0], Form::Simple);
     let report: Rc<RefCell<Option<(bool, u64)>>> = Rc::default();
-    drop(outside.spawn("client", send_paced(client, said, report.clone())));
+    drop(outside.spawn("client", send_paced(client, bytes, report.clone())));
     let ended = plant.run(&world, &outside, &mut || report.borrow().is_some());
     assert_eq!(ended, Ended::Stopped);
     plant.end(&outside);

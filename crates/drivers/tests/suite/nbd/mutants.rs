@@ -106,8 +106,8 @@ async fn attack(mut client: Client, mut random: SeededRandom, done: Rc<Cell<bool
         if wire.send(&bytes).await.is_err() {
             continue;
         }
-        if let Ok(heard) = wire.receive(&|_| 512).await {
-            assert!(!heard.error, "a good read fails");
+        if let Ok(piece) = wire.receive(&|_| 512).await {
+            assert!(!piece.error, "a good read fails");
             done.set(true);
             std::future::pending::<()>().await;
         }

@@ -75,7 +75,7 @@ impl Server {
         listen.extend(shape.unix.map(|path| Address::Unix(path.into())));
         // Before the portals open, as the daemon does.
         set_target(&driver, &listen, shape.params.clone());
-        let (tell, told) = mpsc::channel();
+        let (tell, portal_rx) = mpsc::channel();
         let tell = Mutex::new(tell);
         let (shared, opened) = (Mutex::new(registry.clone()), driver.clone());
         let portals = Mutex::new(listen.clone());
@@ -107,7 +107,7 @@ impl Server {
         let mut control = runtime.take_control().unwrap();
         let mut tcp = Vec::new();
         for _ in 0..shape.cores * listen.len() {
-            tcp.extend(told.recv().unwrap().unwrap().inet());
+            tcp.extend(portal_rx.recv().unwrap().unwrap().inet());
         }
         add_disks(&mut control, shape.cores, &registry);
         let server = Server { registry, driver, portal: tcp[0], listen, control, runtime };

@@ -102,7 +102,7 @@ impl Wire {
             }
             Head::Chunk { flags, kind, cookie, len, .. } => {
                 let body = self.take(len as usize).await?;
-                let mut heard = ReplyPiece {
+                let mut piece = ReplyPiece {
                     cookie,
                     last: flags & 1 != 0,
                     error: false,
@@ -112,16 +112,16 @@ impl Wire {
                 match kind {
                     chunk_kind::NONE => {}
                     chunk_kind::OFFSET_DATA => {
-                        heard.at = Some(u64::from_be_bytes(body[..8].try_into().unwrap()));
-                        heard.data = body[8..].to_vec();
+                        piece.at = Some(u64::from_be_bytes(body[..8].try_into().unwrap()));
+                        piece.data = body[8..].to_vec();
                     }
                     chunk_kind::OFFSET_HOLE => {
                         let (at, len) = chunk::parse_hole(&body).unwrap();
-                        (heard.at, heard.data) = (Some(at), vec![0; len as usize]);
+                        (piece.at, piece.data) = (Some(at), vec![0; len as usize]);
                     }
-                    _ => heard.error = true,
+                    _ => piece.error = true,
                 }
-                Ok(heard)
+                Ok(piece)
             }
         }
     }
@@ -274,15 +274,15 @@ impl Client {
                 .map(|w| (w.cookie, if w.value.is_none() { w.sectors * 512 } else { 0 }))
                 .collect();
             let len_of = move |cookie| lens.iter().find(|l| l.0 == cookie).unwrap().1;
-            let heard = wire.receive(&len_of).await?;
-            let place = all.iter().position(|w| w.cookie == heard.cookie).expect("a known cookie");
-            assert!(!heard.error, "an error nobody asked for");
+            let piece = wire.receive(&len_of).await?;
+            let place = all.iter().position(|w| w.cookie == piece.cookie).expect("a known cookie");
+            assert!(!piece.error, "an error nobody asked for");
             let base = (self.number * AREA + all[place].sector) * 512;
-            if let Some(at) = heard.at {
+            if let Some(at) = piece.at {
                 assert_eq!(at, base + all[place].data.len() as u64, "pieces in order");
             }
-            all[place].data.extend(heard.data);
-            if heard.last {
+            all[place].data.extend(piece.data);
+            if piece.last {
                 let work = all.remove(place);
                 self.learn(&work);
             }

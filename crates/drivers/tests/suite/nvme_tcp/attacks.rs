@@ -17,15 +17,15 @@ async fn is_fatal(mut host: Host, reason: u16) {
 }
 
 /// A WRITE of 8 KiB and more whose data was asked for.
-async fn asked(stage: &Stage, digests: (bool, bool)) -> (Host, Host, Data) {
+async fn connect(stage: &Stage, digests: (bool, bool)) -> (Host, Host, Data) {
     let (admin, mut queue) = stage.both(digests).await;
     let extent = Extent { lba: 0, blocks: 32, ..Extent::default() };
     let mut command = queue.command(io::WRITE, 1, extent.dwords());
     command.sgl.len = 32 * 512;
     queue.send(&queue.capsule(&command, &[])).await.unwrap();
-    let heard = queue.receive().await.unwrap();
-    assert_eq!(heard.kind(), pdu::READY);
-    let part = heard.part();
+    let pdu = queue.receive().await.unwrap();
+    assert_eq!(pdu.kind(), pdu::READY);
+    let part = pdu.part();
     (admin, queue, part)
 }
 
@@ -44,7 +44,7 @@ fn wrong_transfer_tags_and_command_identifiers_are_refused() {
     for change in [|p: Data| Data { tag: 99, ..p }, |p: Data| Data { command: p.command + 1, ..p }]
     {
         play(move |stage| async move {
-            let (_admin, queue, part) = asked(&stage, (false, false)).await;
+            let (_admin, queue, part) = connect(&stage, (false, false)).await;
             let part = change(Data { len: 512, ..part });
             queue.send(&queue.host_data(&part, false, &[0; 512])).await.unwrap();
             is_fatal(queue, fatal::HEADER_FIELD).await;
@@ -55,7 +55,7 @@ fn wrong_transfer_tags_and_command_identifiers_are_refused() {
 #[test]
 fn offset_and_length_whose_sum_wraps_are_out_of_range() {
     play(|stage| async move {
-        let (_admin, queue, part) = asked(&stage, (false, false)).await;
+        let (_admin, queue, part) = connect(&stage, (false, false)).await;
         let part = Data { at: u32::MAX - 511, len: 512, ..part };
         queue.send(&queue.host_data(&part, false, &[0; 512])).await.unwrap();
         is_fatal(queue, fatal::DATA_RANGE).await;
@@ -66,7 +66,7 @@ fn offset_and_length_whose_sum_wraps_are_out_of_range() {
 fn data_beyond_an_r2t_or_out_of_order_is_out_of_range() {
     for (at, len) in [(0, 33 * 512), (512, 512)] {
         play(move |stage| async move {
-            let (_admin, queue, part) = asked(&stage, (false, false)).await;
+            let (_admin, queue, part) = connect(&stage, (false, false)).await;
             let data = vec![0; len as usize];
             let part = Data { at, len, ..part };
             queue.send(&queue.host_data(&part, false, &data)).await.unwrap();
@@ -105,7 +105,7 @@ fn data_for_a_read_command_is_refused() {
 #[test]
 fn pdu_data_beyond_the_negotiated_limit_is_refused() {
     play(|stage| async move {
-        let (_admin, queue, part) = asked(&stage, (false, false)).await;
+        let (_admin, queue, part) = connect(&stage, (false, false)).await;
         let len = drivers::nvme_tcp::HOST_DATA_MAX + 4;
         let part = Data { len, ..part };
         queue.send(&queue.host_data(&part, false, &vec![0; len as usize])).await.unwrap();
@@ -154,7 +154,7 @@ fn a_wrong_header_digest_is_fatal() {
 #[test]
 fn a_wrong_data_digest_fails_the_command_and_nothing_else() {
     play(|stage| async move {
-        let (_admin, mut queue, part) = asked(&stage, (true, true)).await;
+        let (_admin, mut queue, part) = connect(&stage, (true, true)).await;
         let data = vec![9; 32 * 512];
         let mut bytes = queue.host_data(&part, true, &data);
         bytes[100] ^= 1;
@@ -215,7 +215,7 @@ fn half_open_connections_time_out() {
 #[test]
 fn missing_write_data_ends_the_connection() {
     play(|stage| async move {
-        let (_admin, mut queue, _) = asked(&stage, (false, false)).await;
+        let (_admin, mut queue, _) = connect(&stage, (false, false)).await;
         assert!(queue.is_closed().await);
     });
 }

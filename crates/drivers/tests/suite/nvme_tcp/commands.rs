@@ -257,8 +257,8 @@ fn discovery_lists_only_granted_subsystems() {
             let mut host = stage.dial().await;
             host.initialize((false, false)).await.unwrap();
             let other = host.connect("nqn.2026-11.test.ashlar:none", 0, 0).await.unwrap();
-            let told = |end: &Completion| (end.status, end.result);
-            assert_eq!(told(&end) == told(&other), found == 0, "{end:x?}");
+            let outcome = |end: &Completion| (end.status, end.result);
+            assert_eq!(outcome(&end) == outcome(&other), found == 0, "{end:x?}");
         }
     });
 }

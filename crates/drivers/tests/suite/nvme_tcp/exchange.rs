@@ -25,8 +25,8 @@ async fn write(queue: &mut Host, byte: u8) -> Result<CommandResult, Broken> {
 }
 
 /// Whether a write was refused, and its queue ended.
-async fn is_over(queue: &mut Host, told: Result<CommandResult, Broken>) -> bool {
-    let refused = told.map_or(true, |told| !told.end.status.is_good());
+async fn is_over(queue: &mut Host, result: Result<CommandResult, Broken>) -> bool {
+    let refused = result.map_or(true, |result| !result.end.status.is_good());
     refused && queue.is_closed().await
 }
 
@@ -65,16 +65,16 @@ fn t1_no_write_reaches_an_exchanged_unit_before_the_host_has_identified_it() {
         assert_eq!(ready.kind(), pdu::READY);
 
         exchange(&stage);
-        let told = write(&mut queue, 0xee).await;
-        assert!(is_over(&mut queue, told).await);
+        let result = write(&mut queue, 0xee).await;
+        assert!(is_over(&mut queue, result).await);
         // The connection may have ended already.
         let _ = late.send(&late.host_data(&ready.part(), true, &[0xee; 512])).await;
-        let told = late.answer(command.id).await;
-        assert!(is_over(&mut late, told).await);
+        let result = late.answer(command.id).await;
+        assert!(is_over(&mut late, result).await);
         // Nor does a new queue of that association reach it.
         let mut again = stage.queue(&admin, 3).await;
-        let told = write(&mut again, 0xee).await;
-        assert!(is_over(&mut again, told).await);
+        let result = write(&mut again, 0xee).await;
+        assert!(is_over(&mut again, result).await);
         assert_eq!(other.bytes(0, 512), [0; 512], "written to another disk");
 
         let after = identify(&mut admin).await;

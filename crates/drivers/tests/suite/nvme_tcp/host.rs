@@ -119,9 +119,9 @@ impl Host {
         let (header_digest, data_digest) = digests;
         let wish = Initialize { header_digest, data_digest, ..Initialize::default() };
         self.send(&wish.encode()).await?;
-        let heard = self.receive().await?;
+        let pdu = self.receive().await?;
         self.digests = digests;
-        Ok(Initialize::decode(heard.header.first_chunk().unwrap()).unwrap())
+        Ok(Initialize::decode(pdu.header.first_chunk().unwrap()).unwrap())
     }
 
     pub fn next_id(&mut self) -> u16 {
@@ -195,11 +195,11 @@ impl Host {
     ) -> Result<CommandResult, Broken> {
         command.sgl.len = data.len() as u32;
         self.send(&self.capsule(&command, &[])).await?;
-        let heard = self.receive().await?;
-        if heard.kind() != pdu::READY {
-            return Ok(CommandResult { end: heard.completion(), data: vec![] });
+        let pdu = self.receive().await?;
+        if pdu.kind() != pdu::READY {
+            return Ok(CommandResult { end: pdu.completion(), data: vec![] });
         }
-        let part = heard.part();
+        let part = pdu.part();
         assert_eq!((part.command, part.at, part.len as usize), (command.id, 0, data.len()));
         for (i, bytes) in data.chunks(piece).enumerate() {
             let at = (i * piece) as u32;
@@ -214,13 +214,13 @@ impl Host {
     pub async fn answer(&mut self, id: u16) -> Result<CommandResult, Broken> {
         let mut data = Vec::new();
         loop {
-            let heard = self.receive().await?;
-            if heard.kind() == pdu::CONTROLLER_DATA {
-                assert_eq!((heard.part().command, heard.part().at as usize), (id, data.len()));
-                data.extend(heard.data);
+            let pdu = self.receive().await?;
+            if pdu.kind() == pdu::CONTROLLER_DATA {
+                assert_eq!((pdu.part().command, pdu.part().at as usize), (id, data.len()));
+                data.extend(pdu.data);
                 continue;
             }
-            let end = heard.completion();
+            let end = pdu.completion();
             assert_eq!(end.id, id);
             return Ok(CommandResult { end, data });
         }

@@ -130,11 +130,11 @@ fn play_at<F: Future<Output = ()> + 'static>(
     let outside = Reactor::simulated(&world, "hosts");
     let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
     let registry = plant.registry.clone();
-    let told = story(Stage { reactor: outside.clone(), pool, registry });
+    let story_end = story(Stage { reactor: outside.clone(), pool, registry });
     let done = Rc::new(Cell::new(false));
     let end = done.clone();
     drop(outside.spawn("story", async move {
-        told.await;
+        story_end.await;
         end.set(true);
     }));
     let ended = plant.run(&world, &outside, &mut || done.get());

@@ -106,11 +106,11 @@ async fn set(job: &Job) -> Result<(), Ending> {
 /// Every group named is there, is one of this unit's, and takes orders.
 fn check(job: &Job, lines: &[SetGroup]) -> Result<(), Ending> {
     let groups = job.registry.port_groups();
-    let here = job.registry.port_groups_of(&job.device);
+    let port_groups = job.registry.port_groups_of(&job.device);
     for line in lines {
         let group = groups.iter().find(|g| g.id() == line.group);
         let takes = group.is_some_and(|g: &Arc<_>| g.is_explicit());
-        if !takes || !here.iter().any(|g| g.group == line.group) {
+        if !takes || !port_groups.iter().any(|g| g.group == line.group) {
             let at = line.at.saturating_add(2);
             return Err(Ending::Check(Sense::list_field(at, None)));
         }

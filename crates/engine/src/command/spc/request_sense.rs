@@ -24,11 +24,11 @@ impl EngineCommand for RequestSense {
         let Cdb::RequestSense { descriptor, .. } = *ask.command else {
             return Err(Sense::new(asc::INTERNAL_FAILURE));
         };
-        let heard = |code: &Asc| {
+        let is_reported = |code: &Asc| {
             *code != asc::THIN_SOFT_THRESHOLD
                 || ask.device.is_none_or(|d| d.claim_threshold_attention())
         };
-        let attention = ask.nexus.and_then(|n| std::iter::from_fn(|| n.take()).find(heard));
+        let attention = ask.nexus.and_then(|n| std::iter::from_fn(|| n.take()).find(is_reported));
         ask.reported_attention = attention;
         let mut bytes = [0; SENSE_LEN_MAX];
         let sense = match (attention, ask.device) {

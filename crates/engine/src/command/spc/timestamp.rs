@@ -39,7 +39,7 @@ impl EngineCommand for Timestamp {
         };
         let now = milliseconds(ask.core.now());
         let (origin, time) = match device.initiator_data().state().timestamp {
-            Some((said, at)) => (ORIGIN_SET, said.wrapping_add(now.saturating_sub(at))),
+            Some((set_to, at)) => (ORIGIN_SET, set_to.wrapping_add(now.saturating_sub(at))),
             None => (ORIGIN_START, now),
         };
         let [_, _, a, b, c, d, e, f] = time.to_be_bytes();
@@ -53,9 +53,9 @@ impl EngineCommand for Timestamp {
             let [_, _, _, _, a, b, c, d, e, f, _, _] = *list else {
                 return Ending::check(asc::PARAMETER_LIST_LEN);
             };
-            let said = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+            let set_to = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
             let now = milliseconds(job.core().now());
-            job.device.initiator_data().state().timestamp = Some((said, now));
+            job.device.initiator_data().state().timestamp = Some((set_to, now));
             job.device.raise(asc::TIMESTAMP_CHANGED, Some(&job.nexus));
             Ending::Good
         })

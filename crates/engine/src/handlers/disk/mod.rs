@@ -141,11 +141,11 @@ impl Handler for Disk {
 
 /// The needs of a command when the medium is ready.
 fn plan_of(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
-    let there = |plan: Plan| Plan { medium: true, ..plan };
+    let needs_medium = |plan: Plan| Plan { medium: true, ..plan };
     Ok(match *command {
         Cdb::Read(extent) => read_write::plan(Op::Read, extent, device)?,
         Cdb::Write(extent) => read_write::plan(Op::Write, extent, device)?,
-        Cdb::TestUnitReady => there(Plan::NOTHING),
+        Cdb::TestUnitReady => needs_medium(Plan::NOTHING),
         Cdb::Inquiry { alloc, .. } | Cdb::ModeSense { alloc, .. } => Plan::reply(alloc),
         Cdb::SendDiagnostic { .. } => diagnostic::plan_send(command)?,
         Cdb::ReceiveDiagnostic { page, alloc } => diagnostic::plan_receive(page, alloc)?,
@@ -153,8 +153,8 @@ fn plan_of(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
         Cdb::ReadBuffer { mode, id, offset, alloc } => buffer::plan_read(mode, id, offset, alloc)?,
         Cdb::WriteBuffer { mode, id, offset, len } => buffer::plan_write(mode, id, offset, len)?,
         Cdb::LogSense { .. } | Cdb::LogSelect { .. } => log::plan(command, device)?,
-        Cdb::ReadCapacity10 => there(Plan::reply(8)),
-        Cdb::ReadCapacity16 { alloc } => there(Plan::reply(alloc)),
+        Cdb::ReadCapacity10 => needs_medium(Plan::reply(8)),
+        Cdb::ReadCapacity16 { alloc } => needs_medium(Plan::reply(alloc)),
         Cdb::GetLbaStatus { lba, alloc } => lba_status::plan(lba, alloc, device)?,
         Cdb::ModeSelect { page_format, len, .. } => mode::plan_select(page_format, len)?,
         Cdb::Verify { extent, check } => verify::plan(extent, check, device)?,

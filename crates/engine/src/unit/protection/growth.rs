@@ -86,11 +86,11 @@ pub(crate) fn load_tail_record(
     }
     let Some((layout, _)) = Header::read(&bytes) else { return Ok(TailRecord::Nothing) };
     let unit = u64::from(spec.sector_bytes);
-    let here = spec.media_bytes / unit.max(1);
-    if layout.unit != unit || layout.total > here {
+    let units_now = spec.media_bytes / unit.max(1);
+    if layout.unit != unit || layout.total > units_now {
         let what = format!(
             "{}: its protection information is at the end of {} blocks of {} bytes, and there are \
-             {here} of {unit}: make the provider as long as it was, or open the unit once with \
+             {units_now} of {unit}: make the provider as long as it was, or open the unit once with \
              protection = \"none\", which gives the information up",
             spec.label.name, layout.total, layout.unit
         );

@@ -552,9 +552,9 @@ impl Host {
 
     /// Takes the answer of a command out of the received messages.
     pub fn answer(&self, tag: u32) -> Option<CommandResult> {
-        let mut heard = self.fake.events.borrow_mut();
-        let at = heard.iter().position(|h| matches!(h, HostEvent::Answer(a) if a.tag == tag))?;
-        match heard.remove(at) {
+        let mut events = self.fake.events.borrow_mut();
+        let at = events.iter().position(|h| matches!(h, HostEvent::Answer(a) if a.tag == tag))?;
+        match events.remove(at) {
             HostEvent::Answer(a) => Some(a),
             _ => None,
         }
@@ -562,9 +562,9 @@ impl Host {
 
     /// Takes the outcome of a task management function out of the received messages.
     pub fn outcome(&self, tag: u32) -> Option<TmOutcome> {
-        let mut heard = self.fake.events.borrow_mut();
-        let at = heard.iter().position(|h| matches!(h, HostEvent::Tm(t, _) if *t == tag))?;
-        match heard.remove(at) {
+        let mut events = self.fake.events.borrow_mut();
+        let at = events.iter().position(|h| matches!(h, HostEvent::Tm(t, _) if *t == tag))?;
+        match events.remove(at) {
             HostEvent::Tm(_, outcome) => Some(outcome),
             _ => None,
         }

@@ -172,8 +172,8 @@ fn ranges_that_overflow_are_out_of_range() {
                 };
                 let end = try_command(&mut c, NULL, &cdb, read, write);
                 assert_eq!(end.status, Some(2), "{opcode:#x} {lba:#x}");
-                let said = matches!(end.sense, (5, 0x21, 0) | (5, 0x20, 0) | (5, 0x24, 0));
-                assert!(said, "{opcode:#x} {lba:#x} {blocks}: {:x?}", end.sense);
+                let is_refusal = matches!(end.sense, (5, 0x21, 0) | (5, 0x20, 0) | (5, 0x24, 0));
+                assert!(is_refusal, "{opcode:#x} {lba:#x} {blocks}: {:x?}", end.sense);
             }
         }
     }

@@ -89,8 +89,8 @@ fn malformed_login_text_is_answered() {
         let mut raw = house.dial();
         raw.send(0x87, &text);
         // An answer with a status, or an end: never silence.
-        let told = raw.receive();
-        if let Some((answer, _)) = &told {
+        let response = raw.receive();
+        if let Some((answer, _)) = &response {
             let code = answer.status.code();
             assert!(code == 0 || code >> 8 == 2, "{what}: {code:#x}");
         }
@@ -254,10 +254,10 @@ fn hundreds_of_unknown_keys_are_all_answered() {
     let mut raw = house.dial();
     let keys: Vec<String> = (0..600).map(|i| format!("X-{i:03}=1")).collect();
     assert_eq!(raw.status(0x04, &login_keys()), 0);
-    let mut told = raw.ask(0x04, &keys.join(" "));
+    let mut response = raw.ask(0x04, &keys.join(" "));
     let mut text = String::new();
     loop {
-        let (answer, piece) = told.expect("an answer");
+        let (answer, piece) = response.expect("an answer");
         assert_eq!(answer.status.code(), 0);
         assert!(piece.len() <= 8192, "no more than the initiator takes");
         text.push_str(&piece);
@@ -265,7 +265,7 @@ fn hundreds_of_unknown_keys_are_all_answered() {
             break;
         }
         raw.send(0x04, &[]);
-        told = raw.receive();
+        response = raw.receive();
     }
     assert_eq!(text.matches("=NotUnderstood\0").count(), 600);
     let done = raw.ask(0x87, "").unwrap().0;
@@ -314,8 +314,8 @@ fn challenged(raw: &mut Raw, algorithms: &str, method: &str) -> (u8, Vec<u8>, St
         found.to_string()
     };
     let id = value("CHAP_I=").parse().unwrap();
-    let mut room = [0; 1024];
-    let challenge = decode_binary(&value("CHAP_C="), &mut room).unwrap().to_vec();
+    let mut buffer = [0; 1024];
+    let challenge = decode_binary(&value("CHAP_C="), &mut buffer).unwrap().to_vec();
     (id, challenge, value("CHAP_A="))
 }
 

@@ -37,14 +37,14 @@ fn login_to_a_moved_target_is_redirected() {
 fn libiscsi_follows_a_temporary_redirection() {
     // sahlberg/libiscsi 19.
     rig::packages::ensure_host().unwrap();
-    let there = Server::start(Shape::default());
-    let here = Server::start(Shape::default());
-    here.set(moved(&format!("{},1", there.portal), false));
-    let url = format!("iscsi://{}/{IQN}/0", here.portal);
+    let destination = Server::start(Shape::default());
+    let source = Server::start(Shape::default());
+    source.set(moved(&format!("{},1", destination.portal), false));
+    let url = format!("iscsi://{}/{IQN}/0", source.portal);
     assert!(rig::peer::iscsi_inq(&url, None).unwrap().contains("DIRECT_ACCESS"));
     // For good it does not, and says where it stopped.
-    here.set(moved(&format!("{},1", there.portal), true));
+    source.set(moved(&format!("{},1", destination.portal), true));
     let refused = rig::peer::iscsi_inq(&url, None).unwrap_err();
     assert!(format!("{refused:#}").contains("moved permanently"), "{refused:#}");
-    assert!(here.registry.sessions().is_empty());
+    assert!(source.registry.sessions().is_empty());
 }

@@ -66,13 +66,13 @@ fn task_functions_are_answered_for_every_kind_of_lun() {
             _ => [high, low, 0, 0, 0, 0, 0, 0],
         };
         // LUN 1 by the flat method is LUN 1.
-        let there = matches!(lun, 1 | 0x4001);
+        let is_present = matches!(lun, 1 | 0x4001);
         for code in [2u8, 5, 10] {
             if lun == 0 || lun == 2 {
                 continue;
             }
             let answer = function_at(&mut c, code, at, 0);
-            match there {
+            match is_present {
                 true => assert!(matches!(answer, TaskAnswer::Complete | TaskAnswer::Succeeded)),
                 false => assert_eq!(answer, TaskAnswer::NoLun, "function {code}, LUN {lun:#x}"),
             }

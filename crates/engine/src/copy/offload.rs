@@ -70,16 +70,16 @@ async fn make(
     let token = new_token(job, blocks);
     let timeout_ns = u64::from(seconds).saturating_mul(1_000_000_000);
     let tokens = job.registry.tokens();
-    let made = tokens.make(device, list.ranges, &token, timeout_ns, core.now())?;
-    let result = arm(job, &made.rod, operation).await;
+    let token_entry = tokens.make(device, list.ranges, &token, timeout_ns, core.now())?;
+    let result = arm(job, &token_entry.rod, operation).await;
     if let Err(ending) = result {
-        tokens.unmake(&made.rod, core.now());
+        tokens.unmake(&token_entry.rod, core.now());
         return Err(ending);
     }
     operation.advance(0, blocks);
     operation.end_segment();
-    operation.made(made.rod.token.clone());
-    made.end(core.now());
+    operation.record_token(token_entry.rod.token.clone());
+    token_entry.end(core.now());
     Ok(())
 }
 

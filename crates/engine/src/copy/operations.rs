@@ -120,8 +120,8 @@ impl Operation {
         }
     }
 
-    /// The token that it made.
-    pub fn made(&self, token: Box<[u8; ROD_TOKEN_LEN]>) {
+    /// Records the token that the operation created.
+    pub fn record_token(&self, token: Box<[u8; ROD_TOKEN_LEN]>) {
         self.state().token = Some(token);
     }
 

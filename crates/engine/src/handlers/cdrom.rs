@@ -146,11 +146,11 @@ fn plan_of(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
 
 /// One track, one session.
 fn track_is_there(track: TrackAddress, device: &Device) -> Result<(), Sense> {
-    let needs_medium = match track {
+    let exists = match track {
         TrackAddress::Block(lba) => u64::from(lba) < device.blocks(),
         TrackAddress::Track(number) | TrackAddress::Session(number) => number == 1,
     };
-    if needs_medium { Ok(()) } else { Err(Sense::cdb_field(2, None)) }
+    if exists { Ok(()) } else { Err(Sense::cdb_field(2, None)) }
 }
 
 /// READ CD of user data; there are no raw sectors in an image.

@@ -253,13 +253,13 @@ impl Flow {
     fn report(&self, now: u64) {
         self.next_report_ns.set(now + REPORT_INTERVAL_NS);
         let load = self.device.traffic();
-        let told = CoreReport {
+        let core_report = CoreReport {
             done: self.done.take(),
             bytes: self.bytes.take(),
             sum_ns: self.sum_ns.take(),
             waited: self.waited.replace(self.waiting.get() > 0),
         };
-        load.add_report(&told, now);
+        load.add_report(&core_report, now);
         let (all, power) = load.limit();
         self.power.set(power);
         if all == UNLIMITED {
@@ -269,8 +269,8 @@ impl Flow {
         // While requests wait, the request that has just left is about to be replaced.
         let next = if self.waiting.get() > 0 { UNIT } else { 0 };
         self.publish(self.active.get(), self.below.get().saturating_add(next));
-        let (active, told) = self.reported.get();
-        let others = load.below.load(Relaxed).saturating_sub(told);
+        let (active, reported_below) = self.reported.get();
+        let others = load.below.load(Relaxed).saturating_sub(reported_below);
         let total = load.active.load(Relaxed).max(active).max(1);
         let fair = u64::from(all) * u64::from(active) / u64::from(total);
         let fair = u32::try_from(fair).unwrap_or(all);

@@ -52,21 +52,21 @@ pub fn decide(target: &str, groups: &Groups, initiator: &str, portal: &Address) 
             (n, more) => format!("{is}: {n} LUN(s), and {more} not there yet"),
         };
         let view = group.view.clone();
-        let asked = group.auth.of(initiator);
+        let auth = group.auth.of(initiator);
         return Decision {
             group: Some(group.name.clone()),
             luns,
-            required_auth: asked,
+            required_auth: auth,
             reason: why,
             view,
         };
     }
     let why = refusal(target, groups, initiator, portal);
-    let (luns, asked) = (Arc::default(), RequiredAuth::Nothing);
+    let (luns, auth) = (Arc::default(), RequiredAuth::Nothing);
     Decision {
         group: None,
         luns,
-        required_auth: asked,
+        required_auth: auth,
         reason: why,
         view: groups.ungrouped.clone(),
     }

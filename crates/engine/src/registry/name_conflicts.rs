@@ -104,9 +104,9 @@ mod tests {
         }
         assert_eq!(comes("10.0.0.2", 10), [], "R1: another way of it, perhaps");
         assert_eq!(comes("10.0.0.1", 11), []);
-        let told = comes("10.0.0.2", 12);
-        assert_eq!(told[0].hosts, ["10.0.0.1", "10.0.0.2"]);
-        assert_eq!((told.len(), told[0].moves, told[0].at_ns), (1, 3, 12));
+        let found = comes("10.0.0.2", 12);
+        assert_eq!(found[0].hosts, ["10.0.0.1", "10.0.0.2"]);
+        assert_eq!((found.len(), found[0].moves, found[0].at_ns), (1, 3, 12));
         assert_eq!(comes("10.0.0.2", 13).len(), 1);
         assert_eq!(comes("10.0.0.2", 12 + QUIET_NS), [], "R2");
     }

@@ -57,8 +57,8 @@ impl Reservations {
         let mut effects = preempt_effects(me, victims, abort);
         if old != Some(kind) {
             let others = next.keys.keys().filter(|id| *id != me);
-            let heard = others.map(|id| (id.clone(), asc::RESERVATIONS_RELEASED));
-            effects.attentions.extend(heard);
+            let to_notify = others.map(|id| (id.clone(), asc::RESERVATIONS_RELEASED));
+            effects.attentions.extend(to_notify);
         }
         self.changed(next, effects)
     }
@@ -77,6 +77,6 @@ impl Reservations {
 /// Nexuses that lost their registration are notified, and lose their commands with ABORT.
 fn preempt_effects(me: &Identity, victims: &[Identity], abort: bool) -> Effects {
     let others: Vec<Identity> = victims.iter().filter(|id| *id != me).cloned().collect();
-    let heard = others.iter().map(|id| (id.clone(), asc::REGISTRATIONS_PREEMPTED));
-    Effects { attentions: heard.collect(), aborts: if abort { others } else { Vec::new() } }
+    let to_notify = others.iter().map(|id| (id.clone(), asc::REGISTRATIONS_PREEMPTED));
+    Effects { attentions: to_notify.collect(), aborts: if abort { others } else { Vec::new() } }
 }

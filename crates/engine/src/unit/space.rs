@@ -80,20 +80,20 @@ enum ThresholdPosition {
 }
 
 /// All numbers are halves, for the range is one unit wide with the threshold in its middle.
-fn threshold_position(one: &Threshold, room: &SpaceUsage, media_bytes: u64) -> ThresholdPosition {
+fn threshold_position(one: &Threshold, reported: &SpaceUsage, media_bytes: u64) -> ThresholdPosition {
     let middle = u64::from(one.count) * 2;
     let halves = |bytes: u64| bytes / (SET_BYTES / 2);
     let (value, grows) = match one.kind {
-        ThresholdKind::Percent if room.is_enough(media_bytes) => return ThresholdPosition::Back,
+        ThresholdKind::Percent if reported.is_enough(media_bytes) => return ThresholdPosition::Back,
         ThresholdKind::Percent => {
-            let all = u128::from(room.used) + u128::from(room.free);
-            let halves = (u128::from(room.free) * 200).checked_div(all).unwrap_or(200);
+            let all = u128::from(reported.used) + u128::from(reported.free);
+            let halves = (u128::from(reported.free) * 200).checked_div(all).unwrap_or(200);
             (u64::try_from(halves).unwrap_or(200), false)
         }
         ThresholdKind::Available => {
-            (halves(room.free.min(media_bytes.saturating_sub(room.used))), false)
+            (halves(reported.free.min(media_bytes.saturating_sub(reported.used))), false)
         }
-        ThresholdKind::Used => (halves(room.used), true),
+        ThresholdKind::Used => (halves(reported.used), true),
     };
     match (value < middle.saturating_sub(1), value > middle.saturating_add(1)) {
         (true, _) => {
@@ -136,12 +136,12 @@ pub(crate) struct Space {
 impl Space {
     /// For a unit whose disk reported `room` when it was opened; `percents` are the thresholds of
     /// used room.
-    pub fn new(room: SpaceUsage, percents: &[u8]) -> Space {
+    pub fn new(reported: SpaceUsage, percents: &[u8]) -> Space {
         let first = configured(percents);
         let armed = [true; THRESHOLDS];
         let (current, saved) = (first, first);
         let state =
-            SpaceState { usage: room, first, current, saved, armed, unreported: false, crossed: 0 };
+            SpaceState { usage: reported, first, current, saved, armed, unreported: false, crossed: 0 };
         Space { state: Mutex::new(state) }
     }
 
@@ -221,15 +221,15 @@ impl Space {
 
     /// Records the values that the disk reports. True when notification is on and a threshold was
     /// crossed.
-    pub fn note(&self, room: SpaceUsage, media_bytes: u64, tells: bool) -> bool {
+    pub fn note(&self, reported: SpaceUsage, media_bytes: u64, tells: bool) -> bool {
         let s = &mut *self.state();
-        s.usage = room;
+        s.usage = reported;
         if !tells {
             return false;
         }
         let mut crossed = false;
         for (i, (one, armed)) in s.current.iter().zip(&mut s.armed).enumerate() {
-            match threshold_position(one, &room, media_bytes) {
+            match threshold_position(one, &reported, media_bytes) {
                 ThresholdPosition::Beyond if *armed && one.enabled => {
                     (*armed, crossed) = (false, true);
                     s.crossed = i;

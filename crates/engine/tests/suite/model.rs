@@ -395,8 +395,8 @@ impl Sim {
         }
     }
 
-    fn on_event(&mut self, host: usize, events: HostEvent) {
-        match events {
+    fn on_event(&mut self, host: usize, event: HostEvent) {
+        match event {
             HostEvent::Answer(a) => {
                 let sent = self.sent.remove(&(host, a.tag)).expect("one end for each command");
                 self.judge(&sent, &a);

@@ -259,8 +259,8 @@ fn copies_check_source_tuples_and_create_destination_tuples() {
         let spoilt = xcopy(&w, &h, 1, 100, 30, 600);
         assert_eq!(spoilt.asc().0, 0xA, "COPY ABORTED: {:?}", spoilt.asc());
         assert_ne!(odx(&w, &h, 1, 100, 30, 600).status, 0);
-        let there = w.run(&h, 1, &read16(620, 1), 512, &[]).good().data;
-        assert_eq!(there, [0; 512], "type {from}");
+        let stored = w.run(&h, 1, &read16(620, 1), 512, &[]).good().data;
+        assert_eq!(stored, [0; 512], "type {from}");
         w.check_empty();
     }
 }

@@ -149,13 +149,13 @@ fn a_grown_provider_without_its_record_is_not_initialized() {
     let vault = MemoryStore::new();
     let (mut w, disk) = plugged(1, LONG, Some(&image[..]));
     w.registry.set_state_store(vault.clone());
-    let difference: Arc<Mutex<Vec<String>>> = Arc::default();
-    let ear = difference.clone();
+    let messages: Arc<Mutex<Vec<String>>> = Arc::default();
+    let ear = messages.clone();
     let hear = move |unit: &str, text: String| ear.lock().unwrap().push(format!("{unit}: {text}"));
     w.registry.set_operator_notifier(Arc::new(hear));
     serve(&mut w, &spec(1));
-    let said = difference.lock().unwrap().join(" ");
-    assert!(said.contains("d0: ") && said.contains("1000 blocks of 512"), "{said}");
+    let text = messages.lock().unwrap().join(" ");
+    assert!(text.contains("d0: ") && text.contains("1000 blocks of 512"), "{text}");
     let h = w.calm(0, "i1", &[0]);
     for cdb in [TUR.to_vec(), read16(0, 1).to_vec(), write16(0, 1).to_vec()] {
         assert_eq!(w.run(&h, 0, &cdb, 512, &[7; 512]).asc(), (3, 0x31, 0), "{cdb:02x?}");

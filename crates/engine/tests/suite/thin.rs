@@ -116,8 +116,8 @@ fn every_nexus_is_notified_once_at_each_threshold() {
     w.turn();
     assert!(a.outcome(tm).is_some());
     device.update_space_usage(capacity(50));
-    let heard: Vec<_> = (0..2).map(|_| w.run(&b, 0, &TUR, 0, &[]).asc()).collect();
-    assert!(heard.contains(&THRESHOLD_REACHED), "{heard:?}");
+    let asc: Vec<_> = (0..2).map(|_| w.run(&b, 0, &TUR, 0, &[]).asc()).collect();
+    assert!(asc.contains(&THRESHOLD_REACHED), "{asc:?}");
     w.check_empty();
 }
 
@@ -219,10 +219,10 @@ fn threshold_reports_agree_with_the_model() {
                 }
                 n => {
                     let i = (n - 1) as usize;
-                    let heard = w.run(&hosts[i], 0, &TUR, 0, &[]);
+                    let asc = w.run(&hosts[i], 0, &TUR, 0, &[]);
                     let want =
                         if std::mem::take(&mut waits[i]) { THRESHOLD_REACHED } else { (0, 0, 0) };
-                    assert_eq!(heard.asc(), want, "seed {seed} step {step}");
+                    assert_eq!(asc.asc(), want, "seed {seed} step {step}");
                 }
             }
         }

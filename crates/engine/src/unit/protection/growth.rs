@@ -86,11 +86,11 @@ pub(crate) fn load_tail_record(
     }
     let Some((layout, _)) = Header::read(&bytes) else { return Ok(TailRecord::Nothing) };
     let unit = u64::from(spec.sector_bytes);
-    let units_now = spec.media_bytes / unit.max(1);
-    if layout.unit != unit || layout.total > units_now {
+    let now = spec.media_bytes / unit.max(1);
+    if layout.unit != unit || layout.total > now {
         let what = format!(
             "{}: its protection information is at the end of {} blocks of {} bytes, and there are \
-             {units_now} of {unit}: make the provider as long as it was, or open the unit once with \
+             {now} of {unit}: make the provider as long as it was, or open the unit once with \
              protection = \"none\", which gives the information up",
             spec.label.name, layout.total, layout.unit
         );

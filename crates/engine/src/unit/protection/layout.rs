@@ -169,8 +169,8 @@ impl Header {
             Some(u64::from_be_bytes(*bytes))
         };
         let layout = Layout { unit: number(16)?, total: number(24)?, blocks: number(32)? };
-        let made = layout.total.checked_mul(layout.unit)?;
-        if Layout::new(made, u32::try_from(layout.unit).ok()?) != Some(layout) {
+        let total_bytes = layout.total.checked_mul(layout.unit)?;
+        if Layout::new(total_bytes, u32::try_from(layout.unit).ok()?) != Some(layout) {
             return None;
         }
         // Version and type, and the checksum: only these four are whole.

@@ -83,8 +83,8 @@ fn volume(scratch: &Path, kib: u64, tool: &str, args: &[&str]) -> Result<Vec<u8>
     }
     let done = command.output()?;
     if !done.status.success() {
-        let said = String::from_utf8_lossy(&done.stderr).into_owned();
-        return Err(format!("{tool}: {said}").into());
+        let output = String::from_utf8_lossy(&done.stderr).into_owned();
+        return Err(format!("{tool}: {output}").into());
     }
     let mut head = Vec::new();
     std::fs::File::open(&path)?.take(HEAD_BYTES).read_to_end(&mut head)?;

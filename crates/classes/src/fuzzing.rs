@@ -79,8 +79,8 @@ fn again(table: &Table) {
 }
 
 fn exercise(table: &Table, sound: bool) {
-    let shown = table.show("disk", part::Column::Label, true);
-    assert!(shown.starts_with("=>"), "a picture of the table");
+    let text = table.show("disk", part::Column::Label, true);
+    assert!(text.starts_with("=>"), "a picture of the table");
     if sound {
         let mut end = None;
         let mut entries: Vec<_> = table.entries().iter().collect();

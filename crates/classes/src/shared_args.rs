@@ -68,13 +68,13 @@ pub(crate) fn each(
     if names.is_empty() {
         return one(on);
     }
-    let mut said: Vec<String> = Vec::new();
+    let mut messages: Vec<String> = Vec::new();
     for name in names {
-        let done = one(name).map_err(|e| match said.is_empty() {
+        let done = one(name).map_err(|e| match messages.is_empty() {
             true => e,
-            false => Error::new(e.kind, format!("{}; before that: {}", e.message, said.join(", "))),
+            false => Error::new(e.kind, format!("{}; before that: {}", e.message, messages.join(", "))),
         })?;
-        said.extend(done.get("message").and_then(Value::as_str).map(str::to_owned));
+        messages.extend(done.get("message").and_then(Value::as_str).map(str::to_owned));
     }
-    Ok(json!({ "message": said.join("\n") }))
+    Ok(json!({ "message": messages.join("\n") }))
 }

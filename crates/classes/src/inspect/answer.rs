@@ -115,7 +115,7 @@ pub(super) fn answer(
         .filter(|g| g.consumers.iter().any(|c| c.provider.as_deref() == Some(name)))
         .collect();
     let finding = |f: &Finding| {
-        let mut said = SignatureFinding::of(f);
+        let mut finding = SignatureFinding::of(f);
         let verdict = tasted.iter().find(|(class, _)| *class == f.class);
         // The class itself knows better than the frame of its record.
         if let Some((_, why)) = verdict
@@ -127,10 +127,10 @@ pub(super) fn answer(
             let holder = holders.iter().find(|g| g.class == f.class);
             let made = holder.filter(|_| !why.starts_with("claimed"));
             let made = made.map(|g| format!("claimed: {} {}", g.class, g.name));
-            said.why = made.unwrap_or_else(|| why.clone());
+            finding.why = made.unwrap_or_else(|| why.clone());
         }
-        said.would_clear = would.contains(&f.offset);
-        said
+        finding.would_clear = would.contains(&f.offset);
+        finding
     };
     let verdict = |(class, why): &(&'static str, String)| TasteResult {
         class: (*class).to_owned(),

@@ -190,8 +190,8 @@ fn scan(sectors: &Sectors, place: &TableContext) -> Result<InspectReport, ProbeS
         finding.reason = match finding.class {
             "part" => table_why.clone(),
             "label" => {
-                let said = kinds.iter().find(|(prefix, _)| *prefix == prefix_of(finding.kind));
-                said.map_or_else(|| "not shown".into(), |(_, said)| said.clone())
+                let text = kinds.iter().find(|(prefix, _)| *prefix == prefix_of(finding.kind));
+                text.map_or_else(|| "not shown".into(), |(_, text)| text.clone())
             }
             "linux" => "no class here claims it; Linux and its tools do".into(),
             "geom" => "a class of FreeBSD's GEOM that is not here would claim it".into(),

@@ -57,8 +57,8 @@ mod tests {
     #[test]
     fn each_change_is_reported_once() {
         let mut t = Topology::new(1);
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let log = heard.clone();
+        let log_lines = Arc::new(Mutex::new(Vec::new()));
+        let log = log_lines.clone();
         t.set_listener(Box::new(move |r| {
             let line = format!("{} {} {:?} {}", r.class, r.name, r.severity, r.text);
             log.lock().push(line);
@@ -70,12 +70,12 @@ mod tests {
             severity,
             state: words.into(),
         };
-        let mut said = EventLog::default();
+        let mut event_log = EventLog::default();
         let whole = || fact("mirror/m", Severity::Good, "COMPLETE");
-        said.report(&mut t, geom, &[whole(), fact("d0", Severity::Good, "ACTIVE")]);
-        said.report(&mut t, geom, &[whole(), fact("d0", Severity::Good, "ACTIVE")]);
-        said.report(&mut t, geom, &[fact("mirror/m", Severity::Degraded, "DEGRADED")]);
-        let lines = heard.lock().clone();
+        event_log.report(&mut t, geom, &[whole(), fact("d0", Severity::Good, "ACTIVE")]);
+        event_log.report(&mut t, geom, &[whole(), fact("d0", Severity::Good, "ACTIVE")]);
+        event_log.report(&mut t, geom, &[fact("mirror/m", Severity::Degraded, "DEGRADED")]);
+        let lines = log_lines.lock().clone();
         assert_eq!(
             lines,
             [

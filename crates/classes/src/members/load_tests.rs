@@ -23,11 +23,11 @@ fn reads_stay_on_a_member_until_it_is_busier() {
     for _ in 0..4 {
         loads.begun(0, far);
     }
-    let asked: Vec<_> = (0..40).filter_map(|_| least(0..2)).collect();
-    assert_eq!(asked.last(), Some(&1), "the other has nothing to do");
+    let chosen: Vec<_> = (0..40).filter_map(|_| least(0..2)).collect();
+    assert_eq!(chosen.last(), Some(&1), "the other has nothing to do");
     (0..4).for_each(|_| loads.ended(0));
-    let asked: Vec<_> = (0..40).filter_map(|_| least(0..2)).collect();
-    assert_eq!(asked.last(), Some(&0));
+    let chosen: Vec<_> = (0..40).filter_map(|_| least(0..2)).collect();
+    assert_eq!(chosen.last(), Some(&0));
     assert_eq!(least(1..2), Some(1), "of those that may be asked");
     assert_eq!(least(2..2), None);
     assert_eq!(loads.way(1), (Edge(8), 4096));

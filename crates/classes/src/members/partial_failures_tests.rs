@@ -25,11 +25,11 @@ fn c2_write_is_not_released_before_the_geom_received_it() {
 #[test]
 fn c3_closing_answers_every_waiting_write() {
     let failures = PartialFailures::default();
-    let heard = failures.open(1, 'a').expect("open");
+    let failure = failures.open(1, 'a').expect("open");
     failures.open(2, 'b').expect("open");
-    failures.set_reported(heard);
+    failures.set_reported(failure);
     assert_eq!(failures.closed(), ['a', 'b']);
     assert_eq!(failures.open(1, 'c'), None);
-    failures.set_reported(heard);
+    failures.set_reported(failure);
     assert_eq!(failures.closed(), []);
 }

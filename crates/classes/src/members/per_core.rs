@@ -73,7 +73,7 @@ pub(crate) struct PerCore<O: CoreLocal>(Box<[CoreSlot<O>]>);
 impl<O: CoreLocal> PerCore<O> {
     /// For so many cores, with a table that is empty.
     pub(crate) fn new(cores: usize) -> PerCore<O> {
-        let lane = |_| CoreSlot {
+        let core_slot = |_| CoreSlot {
             open: AtomicU64::new(0),
             fast_path: O::Short::default(),
             local: Owned::default(),
@@ -82,7 +82,7 @@ impl<O: CoreLocal> PerCore<O> {
             writes: AtomicU64::new(0),
             inbox: Mutex::new(CoreInbox { table: Arc::default(), posted: O::Left::default() }),
         };
-        PerCore((0..cores.max(1)).map(lane).collect())
+        PerCore((0..cores.max(1)).map(core_slot).collect())
     }
 
     #[inline]
@@ -95,10 +95,10 @@ impl<O: CoreLocal> PerCore<O> {
     /// instructions.
     #[inline]
     pub(crate) fn local(&self, core: usize) -> RefMut<'_, O> {
-        let lane = self.core_slot(core);
-        let mut seat = lane.local.get();
-        if seat.tables_seen != lane.tables.load(SeqCst) {
-            lane.take_over(&mut seat);
+        let core_slot = self.core_slot(core);
+        let mut seat = core_slot.local.get();
+        if seat.tables_seen != core_slot.tables.load(SeqCst) {
+            core_slot.take_over(&mut seat);
         }
         RefMut::map(seat, |seat| &mut seat.state)
     }
@@ -107,10 +107,10 @@ impl<O: CoreLocal> PerCore<O> {
     /// path. `None` when nothing is open: then the caller uses [`PerCore::own`].
     #[inline(always)]
     pub(crate) fn fast_path(&self, core: usize) -> Option<(u64, &O::Short)> {
-        let lane = self.0.get(core)?;
-        match lane.open.load(SeqCst) {
+        let core_slot = self.0.get(core)?;
+        match core_slot.open.load(SeqCst) {
             0 => None,
-            open => Some((open, &lane.fast_path)),
+            open => Some((open, &core_slot.fast_path)),
         }
     }
 
@@ -134,7 +134,7 @@ impl<O: CoreLocal> PerCore<O> {
 
     /// Writes that passed so far, of all cores.
     pub(crate) fn writes(&self) -> u64 {
-        self.0.iter().fold(0, |sum, lane| sum.wrapping_add(lane.writes.load(Relaxed)))
+        self.0.iter().fold(0, |sum, core_slot| sum.wrapping_add(core_slot.writes.load(Relaxed)))
     }
 
     /// The data left with a core; from any thread.
@@ -154,13 +154,13 @@ impl<O: CoreLocal> PerCore<O> {
         table: impl Fn() -> O::Table,
         mut other: impl FnMut(usize, &mut O::Left),
     ) {
-        for (core, lane) in self.0.iter().enumerate() {
-            let mut left = lane.inbox();
+        for (core, core_slot) in self.0.iter().enumerate() {
+            let mut left = core_slot.inbox();
             left.table = Arc::new(table());
             other(core, &mut left.posted);
-            lane.tables.fetch_add(1, SeqCst);
+            core_slot.tables.fetch_add(1, SeqCst);
             // N3
-            lane.open.store(0, SeqCst);
+            core_slot.open.store(0, SeqCst);
         }
     }
 }

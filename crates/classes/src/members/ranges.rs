@@ -246,21 +246,21 @@ impl RangeLocks {
     }
 
     async fn task(&self, ask: impl Fn(&mut dyn FnMut() -> Waiter) -> LockResult) -> LockId {
-        let mut asked: Option<PendingLock<'_>> = None;
+        let mut pending: Option<PendingLock<'_>> = None;
         std::future::poll_fn(move |cx| {
-            let Some(lock) = &asked else {
+            let Some(lock) = &pending else {
                 return match ask(&mut || Waiter::Task(cx.waker().clone())) {
                     LockResult::Now(lock) => std::task::Poll::Ready(lock),
                     LockResult::Later(lock) => {
-                        asked = Some(PendingLock { locks: self, lock: Some(lock) });
+                        pending = Some(PendingLock { locks: self, lock: Some(lock) });
                         std::task::Poll::Pending
                     }
                 };
             };
             match lock.lock.filter(|lock| self.is_held(*lock)) {
                 Some(held) => {
-                    if let Some(asked) = &mut asked {
-                        asked.lock = None;
+                    if let Some(pending) = &mut pending {
+                        pending.lock = None;
                     }
                     std::task::Poll::Ready(held)
                 }

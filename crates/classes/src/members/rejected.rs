@@ -15,7 +15,7 @@ pub(crate) struct Refusals(VecDeque<(String, String)>);
 impl Refusals {
     /// Records that a provider was refused; the journal gets each refusal once.
     pub(crate) fn note(&mut self, t: &mut Topology, geom: GeomId, name: &str, why: &str) {
-        if !self.0.iter().any(|(who, said)| who == name && said == why) {
+        if !self.0.iter().any(|(who, reason)| who == name && reason == why) {
             t.remark(geom, Severity::Degraded, &format!("{name} is refused: {why}"));
         }
         self.forget(name);

@@ -92,13 +92,13 @@ pub(crate) fn wait_for_provider(
         return Ok(json!({ "message": format!("{provider} is there"), "provider": provider }));
     }
     let view = control.topology.view(0);
-    let said = members.iter().filter_map(|m| {
+    let reasons = members.iter().filter_map(|m| {
         let found = view.iter().flat_map(|g| &g.providers).find(|p| p.name == *m)?;
         let (_, why) = found.taste_outcomes.iter().find(|(c, _)| *c == class)?;
         Some(format!("{m}: {why}"))
     });
-    let said: Vec<String> = said.collect();
-    Err(Error::new(Errno::NxIo, format!("{provider} did not come up: {}", said.join("; "))))
+    let reasons: Vec<String> = reasons.collect();
+    Err(Error::new(Errno::NxIo, format!("{provider} did not come up: {}", reasons.join("; "))))
 }
 
 /// Has every provider tasted again, so that a stopped geom is found.

@@ -147,18 +147,18 @@ impl WriteGate {
     }
 
     fn is_empty(&self) -> bool {
-        self.core_slots.iter().all(|lane| lane.0.load(SeqCst) == 0)
+        self.core_slots.iter().all(|core_slot| core_slot.0.load(SeqCst) == 0)
     }
 
     #[cold]
     fn notify_drained(&self) {
-        let said = {
+        let is_drained = {
             let mut queue = self.queue();
             let now = queue.draining && self.phase.load(SeqCst) == SHUT && self.is_empty();
             queue.draining &= !now;
             now
         };
-        if said {
+        if is_drained {
             (self.notify)(GateNotice::Drained);
         }
     }
@@ -203,7 +203,7 @@ impl WriteGate {
     /// Writes inside now, of all cores; exact only while the gate is shut.
     #[cfg(test)]
     pub(crate) fn inside(&self) -> u32 {
-        self.core_slots.iter().map(|lane| lane.0.load(SeqCst)).sum()
+        self.core_slots.iter().map(|core_slot| core_slot.0.load(SeqCst)).sum()
     }
 
     /// Takes out the requests that wait at a gate that will not open again because its geom goes.

@@ -7,8 +7,8 @@ use super::shared::{CoreState, Path, Table};
 use crate::members::Loads;
 
 /// Into how many parts a read is split; `None` for one that is not.
-pub(super) fn parts(lane: &CoreState, length: u64) -> Option<u64> {
-    let table = &lane.table;
+pub(super) fn parts(core_state: &CoreState, length: u64) -> Option<u64> {
+    let table = &core_state.table;
     if table.balance != Balance::Split || length <= table.slice {
         return None;
     }
@@ -38,12 +38,12 @@ fn fixed<'a>(balance: Balance, mut of: impl Iterator<Item = (usize, &'a Path)>) 
 
 /// A member for a read at `offset`, none of `tried` (a bit a slot).
 pub(super) fn choose(
-    (lane, loads): (&mut CoreState, &Loads),
+    (core_state, loads): (&mut CoreState, &Loads),
     offset: u64,
     length: u64,
     tried: u32,
 ) -> Option<(usize, Edge)> {
-    let CoreState { table, round_robin_slot: turn, .. } = lane;
+    let CoreState { table, round_robin_slot: turn, .. } = core_state;
     let mut free = table.active().filter(|(slot, _)| tried >> slot & 1 == 0);
     let slot = match table.balance {
         Balance::Load => {

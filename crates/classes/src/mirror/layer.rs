@@ -61,17 +61,17 @@ impl MirrorLayer {
 
     #[inline(never)]
     fn read(&self, bio: &mut Bio, core: &Core, tried: u32) -> Flow {
-        let mut lane = self.0.core_state(core.id() as usize);
+        let mut core_state = self.0.core_state(core.id() as usize);
         if tried == 0
-            && let Some(parts) = balance::parts(&lane, bio.length)
+            && let Some(parts) = balance::parts(&core_state, bio.length)
         {
-            let sector = lane.table.sector;
-            let ways: Vec<(usize, Edge)> = lane.table.active().map(|(i, p)| (i, p.edge)).collect();
-            drop(lane);
+            let sector = core_state.table.sector;
+            let ways: Vec<(usize, Edge)> = core_state.table.active().map(|(i, p)| (i, p.edge)).collect();
+            drop(core_state);
             return split(bio, core, &ways, parts, sector);
         }
         let loads = self.0.loads(core.id() as usize);
-        match choose((&mut lane, loads), bio.offset, bio.length, tried) {
+        match choose((&mut core_state, loads), bio.offset, bio.length, tried) {
             Some((slot, edge)) => Flow::Down(edge, (slot as u64) << SLOT_SHIFT | u64::from(tried)),
             None => Flow::Done(Err(Errno::NxIo)),
         }
@@ -172,8 +172,8 @@ impl MirrorLayer {
             Op::Read => self.read(bio, core, 0),
             Op::Flush => self.send(bio, core),
             Op::Map => {
-                let lane = self.0.core_state(core.id() as usize);
-                let edge = lane.table.active().next().map(|(_, path)| path.edge);
+                let core_state = self.0.core_state(core.id() as usize);
+                let edge = core_state.table.active().next().map(|(_, path)| path.edge);
                 edge.map_or(Flow::Done(Err(Errno::NxIo)), |edge| Flow::Down(edge, 0))
             }
             op if Self::is_gated(op) => self.admit(bio, core),
@@ -203,8 +203,8 @@ impl MirrorLayer {
     /// A member failed a write: it is accused when that has ended.
     #[cold]
     pub(super) fn record_failure(&self, bio: &Bio, slot: u32, error: Errno, core: &Core) {
-        let mut lane = self.0.core_state(core.id() as usize);
-        let faults: &mut Faults = lane.faults.entry(bio.id().to_word()).or_default();
+        let mut core_state = self.0.core_state(core.id() as usize);
+        let faults: &mut Faults = core_state.faults.entry(bio.id().to_word()).or_default();
         let bit = 1u32.checked_shl(slot).unwrap_or(0);
         match error {
             Errno::NxIo => faults.gone |= bit,
@@ -339,8 +339,8 @@ impl Layer for MirrorLayer {
     fn child_done(&self, parent: &mut Bio, child: &mut Bio, core: &Core) {
         let slot = child.mark;
         let member = {
-            let lane = self.0.core_state(core.id() as usize);
-            lane.table.paths.get(slot as usize).copied().flatten()
+            let core_state = self.0.core_state(core.id() as usize);
+            core_state.table.paths.get(slot as usize).copied().flatten()
         };
         let mut bits = 0;
         match child.status {

@@ -127,8 +127,8 @@ impl LevelRun<'_> {
 
     /// Complete members first, ordered by descending priority.
     fn members(&self) -> Vec<Participant> {
-        let lane = self.shared.core_state(self.core.id() as usize);
-        let mut all: Vec<_> = lane.table.all().map(|(slot, path)| (slot, *path)).collect();
+        let core_state = self.shared.core_state(self.core.id() as usize);
+        let mut all: Vec<_> = core_state.table.all().map(|(slot, path)| (slot, *path)).collect();
         all.sort_by_key(|(_, path)| (!path.active, u8::MAX - path.priority));
         all.into_iter().map(|(slot, path)| (slot, path.active, path.edge)).collect()
     }

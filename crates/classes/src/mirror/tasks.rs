@@ -212,8 +212,8 @@ async fn copy(
     len: usize,
 ) -> Result<(), RebuildHalt> {
     let sources: Vec<(usize, Edge)> = {
-        let lane = shared.core_state(core.id() as usize);
-        lane.table.active().map(|(slot, path)| (slot, path.edge)).collect()
+        let core_state = shared.core_state(core.id() as usize);
+        core_state.table.active().map(|(slot, path)| (slot, path.edge)).collect()
     };
     let (mut bytes, mut failed) = (None, Vec::new());
     for (slot, edge) in sources {

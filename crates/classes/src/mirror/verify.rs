@@ -98,8 +98,8 @@ impl VerifyRun<'_> {
 
     async fn slab(&self, at: u64, len: u64) -> Result<(), &'static str> {
         let members: Vec<(usize, Edge)> = {
-            let lane = self.shared.core_state(self.core.id() as usize);
-            lane.table.active().map(|(slot, path)| (slot, path.edge)).collect()
+            let core_state = self.shared.core_state(self.core.id() as usize);
+            core_state.table.active().map(|(slot, path)| (slot, path.edge)).collect()
         };
         let Some((right, _)) =
             members.iter().find(|(slot, _)| *slot == self.options.reference_slot).copied()

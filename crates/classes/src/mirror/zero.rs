@@ -13,9 +13,9 @@ impl MirrorLayer {
     /// A member does not take it.
     #[cold]
     pub(super) fn unable(&self, bio: &Bio, slot: u32, core: &Core) {
-        let mut lane = self.0.core_state(core.id() as usize);
+        let mut core_state = self.0.core_state(core.id() as usize);
         let bit = 1u32.checked_shl(slot).unwrap_or(0);
-        *lane.unable.entry(bio.id().to_word()).or_default() |= bit;
+        *core_state.unable.entry(bio.id().to_word()).or_default() |= bit;
     }
 
     /// L6: writes zeroes to the members that did not take the request, as long as they are members.

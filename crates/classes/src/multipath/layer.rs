@@ -89,8 +89,8 @@ impl PathChoice {
 }
 
 /// The path for a request that has not tried it.
-fn choose(lane: &mut CoreState, op: Op, way: PathChoice) -> Option<(Edge, PathFrame)> {
-    let CoreState { table, bad, left_with_eagain: left, loads, choices } = lane;
+fn choose(core_state: &mut CoreState, op: Op, way: PathChoice) -> Option<(Edge, PathFrame)> {
+    let CoreState { table, bad, left_with_eagain: left, loads, choices } = core_state;
     let PathChoice { tried, kept, is_hasty } = way;
     let not = *bad | tried;
     let spreads = match table.mode {
@@ -172,23 +172,23 @@ impl MultipathLayer {
         let at = core.id() as usize;
         let waited = way.kept & WAITED != 0;
         let table = {
-            let mut lane = self.0.core_state(at);
-            if !lane.table.queues || (waited && error != Errno::NxIo) {
+            let mut core_state = self.0.core_state(at);
+            if !core_state.table.queues || (waited && error != Errno::NxIo) {
                 return Flow::Done(Err(error));
             }
-            if lane.table.paths.iter().any(|p| p.good && lane.bad & p.bit() == 0) {
+            if core_state.table.paths.iter().any(|p| p.good && core_state.bad & p.bit() == 0) {
                 if waited {
                     return Flow::Done(Err(error));
                 }
                 // One that it had tried is back already. L1
                 let chosen =
-                    choose(&mut lane, bio.op, PathChoice { tried: 0, kept: WAITED, ..way });
+                    choose(&mut core_state, bio.op, PathChoice { tried: 0, kept: WAITED, ..way });
                 return match chosen {
                     Some(chosen) => down(bio, chosen),
                     None => Flow::Done(Err(error)),
                 };
             }
-            lane.table.clone()
+            core_state.table.clone()
         };
         match self.0.wait(at, &table, bio.ticket()) {
             true => Flow::Wait,
@@ -204,11 +204,11 @@ impl MultipathLayer {
         let (is_left, mut kept) = (error == Errno::Again, word.0 & KEPT);
         self.0.close(core.id() as usize);
         let tried = {
-            let mut lane = self.0.core_state(core.id() as usize);
+            let mut core_state = self.0.core_state(core.id() as usize);
             let bit = 1u32.checked_shl(slot as u32).unwrap_or(0);
-            if lane.table.paths.iter().any(|p| p.slot == slot && p.round == round) {
-                lane.bad |= bit;
-                lane.left_with_eagain |= if is_left { bit } else { 0 };
+            if core_state.table.paths.iter().any(|p| p.slot == slot && p.round == round) {
+                core_state.bad |= bit;
+                core_state.left_with_eagain |= if is_left { bit } else { 0 };
             }
             word.tried() | if is_left { 0 } else { bit }
         };
@@ -233,8 +233,8 @@ impl MultipathLayer {
     #[inline(never)]
     fn end(&self, bio: &mut Bio, word: PathFrame, core: &Core) -> Back {
         if word.has(COUNTED) {
-            let mut lane = self.0.core_state(core.id() as usize);
-            if let Some(load) = lane.loads.get_mut(word.slot()) {
+            let mut core_state = self.0.core_state(core.id() as usize);
+            if let Some(load) = core_state.loads.get_mut(word.slot()) {
                 load.in_flight = load.in_flight.saturating_sub(1);
             }
         }

@@ -51,8 +51,8 @@ pub(crate) fn signed(code: &[u8]) -> Result<(), PartError> {
 
 /// Code for a partition does not overwrite recognized content unless the provider is named: the
 /// type of a partition gives its purpose, not its content.
-pub(super) fn may_write(control: &mut GraphControl, asked: &Bootcode) -> Result<(), Error> {
-    let Bootcode { geom, partcode: Some(_), index: Some(index), yes_destroy, .. } = asked else {
+pub(super) fn may_write(control: &mut GraphControl, request: &Bootcode) -> Result<(), Error> {
+    let Bootcode { geom, partcode: Some(_), index: Some(index), yes_destroy, .. } = request else {
         return Ok(());
     };
     let id = verbs::find(control, geom)?;

@@ -94,8 +94,8 @@ pub(super) fn commit(control: &mut GraphControl, geom: GeomId) -> Result<(), Err
             part.table = after;
             let synced = part.sync(topology, geom, TableLocation::OnMedia);
             let open = part.open(topology);
-            let told = edits.touched.difference(&open).copied().collect();
-            for provider in part.providers(&told) {
+            let to_notify = edits.touched.difference(&open).copied().collect();
+            for provider in part.providers(&to_notify) {
                 topology.post(Event::MediaChanged(provider));
             }
             (part.table.is_none(), synced)

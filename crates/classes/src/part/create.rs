@@ -45,10 +45,10 @@ type Tables<'a> = &'a dyn Fn(Media, &[[u8; 16]]) -> Result<Vec<Table>, PartError
 /// Makes an empty table.
 pub(super) fn create(
     control: &mut GraphControl,
-    asked: &request::Create,
+    request: &request::Create,
     now: bool,
 ) -> Result<PartAnswer, Error> {
-    let request::Create { provider: name, scheme, entries, overwrite } = asked;
+    let request::Create { provider: name, scheme, entries, overwrite } = request;
     let (entries, overwrite) = (*entries, *overwrite);
     let scheme = Scheme::by_name(scheme).ok_or_else(|| {
         let what = format!("no partition scheme is called {scheme:?}; use gpt, mbr, ebr or bsd");
@@ -268,15 +268,15 @@ fn fill(
         false => WritePlan::default(),
         true => wipe(&media, entries),
     };
-    let (mut fresh, mut said) = (Some(wipe), format!("{name} {}", making.done));
+    let (mut fresh, mut message) = (Some(wipe), format!("{name} {}", making.done));
     for table in tables {
         let fresh = fresh.take();
         apply(
             control,
             geom,
-            Change { table: Some(table), touched: None, fresh, code: None, message: said },
+            Change { table: Some(table), touched: None, fresh, code: None, message },
         )?;
-        said = String::new();
+        message = String::new();
     }
     Ok(())
 }

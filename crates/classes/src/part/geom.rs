@@ -452,7 +452,7 @@ impl Geom for PartGeom {
             };
             let note = format!("{what}: `part commit {name}` or `part undo {name}`");
             lines.push(("note", note));
-            lines.extend(edits.messages.iter().map(|said| ("pending", said.clone())));
+            lines.extend(edits.messages.iter().map(|message| ("pending", message.clone())));
         }
         for entry in table.entries() {
             lines.push(("partition", self.line(topology, me, table, entry)));

@@ -33,10 +33,10 @@ pub(super) fn backup(control: &mut GraphControl, name: &str) -> Result<Backup, E
 /// the providers that are named for it.
 pub(super) fn restore(
     control: &mut GraphControl,
-    asked: &Restore,
+    request: &Restore,
     now: bool,
 ) -> Result<PartAnswer, Error> {
-    let Restore { geoms: names, labels, force: replace, yes_destroy: consent, ids, backup } = asked;
+    let Restore { geoms: names, labels, force: replace, yes_destroy: consent, ids, backup } = request;
     let take = RestoreOptions { labels: *labels, ids: *ids };
     let lacks = || Error::inval("part restore: `backup` is missing");
     let source = Backup::read(backup.as_ref().ok_or_else(lacks)?).map_err(refusal)?;
@@ -74,7 +74,7 @@ pub(super) fn restore(
         }
     }
     let mut done = PartAnswer::default();
-    let mut said = Vec::new();
+    let mut restored = Vec::new();
     let mut failed = None;
     for (name, geom) in names.iter().zip(begun) {
         // After one that failed the others are left as they were.
@@ -87,7 +87,7 @@ pub(super) fn restore(
             (Ok(()), None) => {
                 let one = answer(control, name, String::new(), Vec::new());
                 done.tables.extend(one.tables);
-                said.push(format!("{name} restored"));
+                restored.push(format!("{name} restored"));
             }
             (Err(error), None) => failed = Some(error),
             _ => {}
@@ -95,12 +95,12 @@ pub(super) fn restore(
     }
     match failed {
         None => {
-            done.message = said.join("\n");
+            done.message = restored.join("\n");
             Ok(done)
         }
-        Some(error) if said.is_empty() => Err(error),
+        Some(error) if restored.is_empty() => Err(error),
         Some(error) => {
-            let what = format!("{}; before that: {}", error.message, said.join(", "));
+            let what = format!("{}; before that: {}", error.message, restored.join(", "));
             Err(Error::new(error.kind, what))
         }
     }

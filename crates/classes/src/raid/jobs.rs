@@ -283,11 +283,11 @@ impl RaidGeom {
     /// J1: opens the gate if the records already say dirty and name the absent members (J2).
     /// Otherwise the next request has them written.
     pub(super) fn reopen(&mut self, key: u32) {
-        let said = self.set.as_ref().is_some_and(|set| {
+        let is_dirty = self.set.as_ref().is_some_and(|set| {
             let at = set.volume(key);
             at.is_some_and(|at| set.is_recorded_dirty(at))
         });
-        if said {
+        if is_dirty {
             self.open(key);
         }
     }

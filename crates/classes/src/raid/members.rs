@@ -90,9 +90,9 @@ fn is_good(state: SubdiskState) -> bool {
 impl MemberSet {
     /// An array that starts with the disks that are `here`.
     pub(crate) fn start(array: Array, here: Vec<Option<Tag>>) -> MemberSet {
-        let said = array.clone();
+        let recorded = array.clone();
         let mut set =
-            MemberSet { array, recorded: said, attached: here, volume_status: Vec::new(), keys: 0 };
+            MemberSet { array, recorded, attached: here, volume_status: Vec::new(), keys: 0 };
         set.attached.resize(set.array.disks.len(), None);
         for index in 0..set.array.disks.len() {
             if set.attached.get(index).copied().flatten().is_none() {
@@ -274,18 +274,18 @@ impl MemberSet {
 
     /// Whether the records say that a volume is dirty, and list its absent members.
     pub(crate) fn is_recorded_dirty(&self, at: usize) -> bool {
-        let (Some(now), Some(said)) = (self.array.volumes.get(at), self.recorded.volumes.get(at))
+        let (Some(now), Some(recorded)) = (self.array.volumes.get(at), self.recorded.volumes.get(at))
         else {
             return false;
         };
-        let is_said = |(slot, member): (usize, &Member)| {
+        let is_member_recorded = |(slot, member): (usize, &Member)| {
             let state = self.recorded.disks.get(member.disk).map(|disk| disk.state);
-            let said = said.members.get(slot).map(|member| member.state);
+            let recorded = recorded.members.get(slot).map(|member| member.state);
             self.role(at, slot).is_some()
                 || state != Some(DiskState::Active)
-                || !said.is_some_and(is_good)
+                || !recorded.is_some_and(is_good)
         };
-        now.dirty && said.dirty && now.members.iter().enumerate().all(is_said)
+        now.dirty && recorded.dirty && now.members.iter().enumerate().all(is_member_recorded)
     }
 
     /// Whether the data of a missing member of a volume can only be computed from parity that may
@@ -379,8 +379,8 @@ impl MemberSet {
         if let Some(place) = self.attached.get_mut(index) {
             *place = Some(tag);
         }
-        let said = self.recorded.disks.get(index).map(|disk| disk.state);
-        let mut trusted = matches!(said, Some(DiskState::Active));
+        let recorded = self.recorded.disks.get(index).map(|disk| disk.state);
+        let mut trusted = matches!(recorded, Some(DiskState::Active));
         let member = self.array.volumes.iter().flat_map(|v| &v.members).any(|m| m.disk == index);
         if let Some(disk) = self.array.disks.get_mut(index) {
             disk.state = if member { DiskState::Active } else { DiskState::Spare };
@@ -397,7 +397,7 @@ impl MemberSet {
                 }
                 let before = self.recorded.volumes.get(at).and_then(|v| v.members.get(slot));
                 let before = before.filter(|m| m.disk == index).map(|m| m.state);
-                let known = said == Some(DiskState::Active) && !spare;
+                let known = recorded == Some(DiskState::Active) && !spare;
                 // A2; a volume that is not up was not written.
                 member.state = match before {
                     Some(state) if is_good(state) && known && (clean || !up) => state,

@@ -190,9 +190,9 @@ fn rebuild_resumes_at_its_position_unless_the_volume_is_dirty() {
         let set = start(array, &[0, 1]);
         assert_eq!(set.pass_from(0), Some(from), "dirty {dirty}");
         assert_eq!(set.role(0, 1), Some((2, Role::Filling)));
-        let said = set.record();
-        assert_eq!(said.volumes[0].members[1].state, SubdiskState::Rebuild);
-        assert_eq!(said.volumes[0].migration.map(|m| m.done), Some(from));
+        let record = set.record();
+        assert_eq!(record.volumes[0].members[1].state, SubdiskState::Rebuild);
+        assert_eq!(record.volumes[0].migration.map(|m| m.done), Some(from));
     }
 }
 
@@ -210,9 +210,9 @@ fn unsynchronised_volume_stays_dirty_or_uninitialised_on_record() {
     let mut set = start(raw, &[0, 1, 2]);
     assert_eq!(set.pass_from(0), Some(0));
     set.passed_to(0, 64 << 10);
-    let said = set.record();
-    assert_eq!(said.volumes[0].migration.map(|m| m.kind), Some(MigrationKind::Init));
-    assert!(!said.volumes[0].dirty);
+    let record = set.record();
+    assert_eq!(record.volumes[0].migration.map(|m| m.kind), Some(MigrationKind::Init));
+    assert!(!record.volumes[0].dirty);
     set.passed(0);
     assert!(set.record().volumes[0].members.iter().all(|m| m.state == SubdiskState::Active));
 }

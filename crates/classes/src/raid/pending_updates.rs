@@ -104,9 +104,9 @@ impl RaidGeom {
             self.set_dirty(key, true);
             if let Some(set) = &mut self.set
                 && let Some(at) = set.volume(key)
-                && let Some(said) = set.recorded.volumes.get_mut(at)
+                && let Some(recorded) = set.recorded.volumes.get_mut(at)
             {
-                said.dirty = true;
+                recorded.dirty = true;
             }
         }
         self.requeue(t, me, job, &failed);

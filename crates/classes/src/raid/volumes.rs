@@ -376,17 +376,17 @@ impl RaidGeom {
     /// Whether all records say which members of a volume are being filled (J6).
     fn is_on_record(&self, set: &MemberSet, at: usize) -> bool {
         let filled = set.filled(at);
-        let said = |slot: &usize| {
+        let is_recorded = |slot: &usize| {
             let now = set.array.volumes.get(at).and_then(|v| v.members.get(*slot));
-            let said = set.recorded.volumes.get(at).and_then(|v| v.members.get(*slot));
+            let recorded = set.recorded.volumes.get(at).and_then(|v| v.members.get(*slot));
             let filling = [SubdiskState::New, SubdiskState::Rebuild];
-            said.is_some_and(|s| {
+            recorded.is_some_and(|s| {
                 now.is_some_and(|n| n.disk == s.disk) && filling.contains(&s.state)
             })
         };
         let held = Some(set.array.generation);
         let here = set.attached.iter().flatten().filter_map(|tag| self.disks.get(tag));
-        filled.is_empty() || filled.iter().all(said) && here.into_iter().all(|d| d.holds == held)
+        filled.is_empty() || filled.iter().all(is_recorded) && here.into_iter().all(|d| d.holds == held)
     }
 
     /// Passes that are needed and do not run begin.

@@ -68,9 +68,9 @@ impl OriginCounts {
     /// Passes new counts to the hub.
     fn report_counts(&self, hub: &mut DiskQueue) {
         let new = |at: usize| match (self.counts.get(at), self.reported.get(at)) {
-            (Some(count), Some(told)) => {
+            (Some(count), Some(last)) => {
                 let is = count.load(Relaxed);
-                is.wrapping_sub(told.swap(is, Relaxed))
+                is.wrapping_sub(last.swap(is, Relaxed))
             }
             _ => 0,
         };
@@ -221,8 +221,8 @@ async fn core_task(shared: Arc<SchedShared>, core: Rc<Core>) {
         };
         let mut time = pin!(time);
         poll_fn(|cx| {
-            let heard = shared.lock().poll_signal(me, cx.waker());
-            if heard { Poll::Ready(()) } else { time.as_mut().poll(cx) }
+            let is_signalled = shared.lock().poll_signal(me, cx.waker());
+            if is_signalled { Poll::Ready(()) } else { time.as_mut().poll(cx) }
         })
         .await;
     }

@@ -328,8 +328,8 @@ impl DiskQueue {
         slot.state = RequestState::Decided;
         let core = slot.core;
         self.pending += 1;
-        if let Some(lane) = self.core_slots.get_mut(core) {
-            lane.decided.push_back(id);
+        if let Some(core_slot) = self.core_slots.get_mut(core) {
+            core_slot.decided.push_back(id);
         }
     }
 
@@ -380,8 +380,8 @@ impl DiskQueue {
             self.admit(id, now);
             return true;
         }
-        let lane = self.core_slots.get(slot.core);
-        let gone = lane.is_none_or(|l| l.decided.is_empty() && l.called.is_empty());
+        let core_slot = self.core_slots.get(slot.core);
+        let gone = core_slot.is_none_or(|l| l.decided.is_empty() && l.called.is_empty());
         if self.queued == 0 && gone {
             self.fence_out = true;
             self.decide(id);
@@ -423,10 +423,10 @@ impl DiskQueue {
         if self.slot(id).is_none_or(|s| s.state != RequestState::Decided) {
             return false;
         }
-        if let Some(lane) = self.core_slots.get_mut(me)
-            && let Some(at) = lane.decided.iter().rposition(|d| *d == id)
+        if let Some(core_slot) = self.core_slots.get_mut(me)
+            && let Some(at) = core_slot.decided.iter().rposition(|d| *d == id)
         {
-            lane.decided.remove(at);
+            core_slot.decided.remove(at);
         }
         self.pass(id, now);
         self.step(me, now);
@@ -435,9 +435,9 @@ impl DiskQueue {
 
     /// The next one that core `me` has to call, if it is there to be called.
     pub(super) fn call(&mut self, me: usize) -> Option<(u32, Ticket)> {
-        let lane = self.core_slots.get_mut(me)?;
-        let id = lane.decided.pop_front()?;
-        lane.called.push_back(id);
+        let core_slot = self.core_slots.get_mut(me)?;
+        let id = core_slot.decided.pop_front()?;
+        core_slot.called.push_back(id);
         self.set_state(id, RequestState::Called);
         self.slot(id).map(|slot| (id, slot.ticket))
     }
@@ -449,11 +449,11 @@ impl DiskQueue {
 
     /// One that was called has come to core `me`; it goes down.
     pub(super) fn take_called(&mut self, bio: BioId, me: usize, now: u64) -> Option<u32> {
-        let lane = self.core_slots.get_mut(me)?;
+        let core_slot = self.core_slots.get_mut(me)?;
         let slots = &self.slots;
         let is = |id: &u32| slots.get(*id as usize).is_some_and(|s| s.ticket.id() == bio);
-        let at = lane.called.iter().position(is)?;
-        let id = lane.called.remove(at)?;
+        let at = core_slot.called.iter().position(is)?;
+        let id = core_slot.called.remove(at)?;
         self.pass(id, now);
         self.step(me, now);
         Some(id)
@@ -461,9 +461,9 @@ impl DiskQueue {
 
     /// A called request no longer exists: it was ended elsewhere.
     pub(super) fn lost(&mut self, id: u32, me: usize, now: u64) {
-        let Some(lane) = self.core_slots.get_mut(me) else { return };
-        let Some(at) = lane.called.iter().position(|c| *c == id) else { return };
-        lane.called.remove(at);
+        let Some(core_slot) = self.core_slots.get_mut(me) else { return };
+        let Some(at) = core_slot.called.iter().position(|c| *c == id) else { return };
+        core_slot.called.remove(at);
         self.pass(id, now);
         self.ended(id, (0, 0), me, now);
     }
@@ -523,15 +523,15 @@ impl DiskQueue {
     }
 
     fn signal(&mut self, core: usize) {
-        if let Some(lane) = self.core_slots.get_mut(core) {
-            (lane.signalled, lane.to_wake, self.wakers_pending) = (true, true, true);
+        if let Some(core_slot) = self.core_slots.get_mut(core) {
+            (core_slot.signalled, core_slot.to_wake, self.wakers_pending) = (true, true, true);
         }
     }
 
     fn signal_others(&mut self, me: usize) {
-        for (core, lane) in self.core_slots.iter_mut().enumerate() {
-            if core != me && !lane.decided.is_empty() && !lane.signalled {
-                (lane.signalled, lane.to_wake, self.wakers_pending) = (true, true, true);
+        for (core, core_slot) in self.core_slots.iter_mut().enumerate() {
+            if core != me && !core_slot.decided.is_empty() && !core_slot.signalled {
+                (core_slot.signalled, core_slot.to_wake, self.wakers_pending) = (true, true, true);
             }
         }
     }
@@ -552,11 +552,11 @@ impl DiskQueue {
         if !self.wakers_pending {
             return None;
         }
-        for lane in &mut self.core_slots {
-            if lane.to_wake {
-                lane.to_wake = false;
-                if lane.waker.is_some() {
-                    return lane.waker.clone();
+        for core_slot in &mut self.core_slots {
+            if core_slot.to_wake {
+                core_slot.to_wake = false;
+                if core_slot.waker.is_some() {
+                    return core_slot.waker.clone();
                 }
             }
         }
@@ -567,27 +567,27 @@ impl DiskQueue {
     /// The task of core `me` looks, and asks the algorithm if it was its turn. Returns the time of
     /// the next look, ns.
     pub(super) fn poll_core(&mut self, me: usize, now: u64) -> Option<u64> {
-        if let Some(lane) = self.core_slots.get_mut(me) {
-            (lane.signalled, lane.to_wake) = (false, false);
+        if let Some(core_slot) = self.core_slots.get_mut(me) {
+            (core_slot.signalled, core_slot.to_wake) = (false, false);
         }
         if self.due.is_some_and(|(due, core)| core == me && due <= now) {
             self.due = None;
         }
         self.step(me, now);
-        if let Some(lane) = self.core_slots.get_mut(me) {
+        if let Some(core_slot) = self.core_slots.get_mut(me) {
             // This call processes all bells rung for this core so far.
-            (lane.signalled, lane.to_wake) = (false, false);
+            (core_slot.signalled, core_slot.to_wake) = (false, false);
         }
         self.due.filter(|(_, core)| *core == me).map(|(due, _)| due)
     }
 
     /// Whether the task of core `me` has to look; otherwise stores its waker.
     pub(super) fn poll_signal(&mut self, me: usize, waker: &Waker) -> bool {
-        let Some(lane) = self.core_slots.get_mut(me) else { return true };
-        if !lane.waker.as_ref().is_some_and(|w| w.will_wake(waker)) {
-            lane.waker = Some(waker.clone());
+        let Some(core_slot) = self.core_slots.get_mut(me) else { return true };
+        if !core_slot.waker.as_ref().is_some_and(|w| w.will_wake(waker)) {
+            core_slot.waker = Some(waker.clone());
         }
-        lane.signalled || self.closed || !lane.decided.is_empty()
+        core_slot.signalled || self.closed || !core_slot.decided.is_empty()
     }
 
     /// Q1: every place is in one state, and counted right. For tests.

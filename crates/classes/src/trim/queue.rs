@@ -214,9 +214,9 @@ impl DeleteQueue {
         ticket: impl FnOnce() -> Ticket,
     ) -> Entry {
         let mut inside = self.state();
-        let said = inside.queue.before_write(range);
+        let write_check = inside.queue.before_write(range);
         self.clear(&mut inside, self.regions(range));
-        if said == WriteCheck::Clear {
+        if write_check == WriteCheck::Clear {
             return Entry::Pass;
         }
         inside.waiting.push((core, ticket()));

@@ -47,18 +47,18 @@ fn table_of_core(lanes: &PerCore<TableState>) -> u64 {
 /// older than one that was published before the read.
 fn tables(sets: u64, reads: usize) {
     let lanes = Arc::new(PerCore::<TableState>::new(1));
-    let heard = Arc::new(AtomicU64::new(0));
+    let seen_table = Arc::new(AtomicU64::new(0));
     let geom = {
-        let (lanes, heard) = (lanes.clone(), heard.clone());
+        let (lanes, seen_table) = (lanes.clone(), seen_table.clone());
         thread::spawn(move || {
             for table in 1..=sets {
                 lanes.set(|| table, |_, ()| ());
-                heard.store(table, SeqCst);
+                seen_table.store(table, SeqCst);
             }
         })
     };
     for _ in 0..reads {
-        let known = heard.load(SeqCst);
+        let known = seen_table.load(SeqCst);
         let by = table_of_core(&lanes);
         assert!(by >= known, "N1, N3: by table {by}, and {known} is set");
     }

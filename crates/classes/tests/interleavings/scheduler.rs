@@ -8,7 +8,7 @@ use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use shuttle::{Config, Runner};
 
 /// The number of interruptions that the environment sets.
-fn asked() -> Option<usize> {
+fn interruptions_override() -> Option<usize> {
     std::env::var("ASHLAR_INTERRUPTIONS").ok().and_then(|n| n.parse().ok())
 }
 
@@ -68,7 +68,7 @@ pub fn everything(
     least: u64,
     scenario: impl Fn() + Send + Sync + 'static,
 ) {
-    let interruptions = asked().unwrap_or(interruptions);
+    let interruptions = interruptions_override().unwrap_or(interruptions);
     let (runs, taken) = (Arc::new(AtomicU64::new(0)), Arc::<Mutex<Vec<usize>>>::default());
     let orders = Orders::new(interruptions);
     let scheduler = Exhausting { orders, runs: runs.clone(), taken: taken.clone() };
@@ -77,5 +77,5 @@ pub fn everything(
     drop(tell);
     let runs = runs.load(SeqCst);
     println!("{what}: all {runs} runs with up to {interruptions} interruptions");
-    assert!(runs >= least || asked().is_some(), "{what}: {runs} runs are too few to be all");
+    assert!(runs >= least || interruptions_override().is_some(), "{what}: {runs} runs are too few to be all");
 }

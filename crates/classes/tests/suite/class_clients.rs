@@ -85,9 +85,9 @@ fn layers_above_learn_that_a_scheduler_shares_the_disk() {
         |w: &World| ["d0", "d0p1", "mirror/a"].map(|name| w.control.topology.shares(w.find(name)));
     assert_eq!(shares(&world), [false; 3]);
     let user = world.watch("mirror/a");
-    let told = |w: &mut World| w.take_notifications(&user).contains(&DELETES.to_owned());
+    let is_notified = |w: &mut World| w.take_notifications(&user).contains(&DELETES.to_owned());
     insert(&mut world, "d0");
-    assert!(told(&mut world));
+    assert!(is_notified(&mut world));
     assert_eq!(shares(&world), [true, true, false], "not of the other half");
     insert(&mut world, "d1");
     assert_eq!(shares(&world), [true; 3]);
@@ -95,7 +95,7 @@ fn layers_above_learn_that_a_scheduler_shares_the_disk() {
         let params = json!({ "algorithm": algorithm });
         world.verb("sched", "configure", "d0.sched.", params).expect("configured");
         assert_eq!(shares(&world), [does; 3], "{algorithm}");
-        assert!(told(&mut world), "{algorithm}");
+        assert!(is_notified(&mut world), "{algorithm}");
     }
     world.verb("sched", "destroy", "d0.sched.", Value::Null).expect("destroyed");
     assert_eq!(shares(&world), [false; 3]);

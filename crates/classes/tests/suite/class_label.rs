@@ -23,8 +23,8 @@ fn kind(result: Result<String, Error>) -> Errno {
 fn a_label_can_be_written_found_and_cleared() {
     for size in SIZES {
         let (mut w, disk) = World::with("da0", vec![0; MIB], size);
-        let said = label(&mut w, "label", "da0", json!({ "name": "usb" })).expect("label");
-        assert_eq!(said, "da0 labelled label/usb");
+        let answer = label(&mut w, "label", "da0", json!({ "name": "usb" })).expect("label");
+        assert_eq!(answer, "da0 labelled label/usb");
         assert_eq!(w.names(), ["da0", "label/usb"]);
         assert_eq!(w.size("label/usb"), MIB as u64 - u64::from(size));
         let (at, sector) = generic::label("usb", size, MIB as u64).expect("a sector");
@@ -76,8 +76,8 @@ fn a_refused_label_changes_nothing_and_does_not_disturb_users() {
 #[test]
 fn a_manual_label_writes_nothing_and_can_be_stopped() {
     let (mut w, disk) = World::with("da0", vec![0; MIB], 512);
-    let said = label(&mut w, "create", "da0", json!({ "name": "usb" })).expect("create");
-    assert_eq!(said, "label/usb created");
+    let answer = label(&mut w, "create", "da0", json!({ "name": "usb" })).expect("create");
+    assert_eq!(answer, "label/usb created");
     assert_eq!(w.size("label/usb"), MIB as u64, "by hand it is the whole");
     assert!(disk.bytes().iter().all(|b| *b == 0));
     assert_eq!(kind(label(&mut w, "create", "da0", json!({ "name": "usb" }))), Errno::Exist);

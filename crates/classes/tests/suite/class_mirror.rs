@@ -314,8 +314,8 @@ fn refusals_give_the_reason() {
     let error = world.verb("mirror", "insert", "m", json!({ "members": ["d5"] }));
     assert!(error.expect_err("small").message.contains("1048576 needed"));
     let error = world.verb("mirror", "configure", "m", json!({ "balance": "best" }));
-    let said = error.expect_err("no such").message;
-    assert!(said.contains("`balance`") && said.contains("`best`"), "{said}");
+    let answer = error.expect_err("no such").message;
+    assert!(answer.contains("`balance`") && answer.contains("`best`"), "{answer}");
     world.lose("d1");
     let error = world.verb("mirror", "remove", "m", json!({ "members": ["d0"] }));
     assert!(error.expect_err("missing").message.contains("ashlar mirror forget m"));

@@ -47,12 +47,12 @@ fn halves_that_were_each_used_alone_are_not_joined() {
         // Longer than a mirror waits for its members.
         let wait = Duration::from_nanos(MIRROR_START_NS + MIRROR_START_NS / 4);
         world.control.wait_until(wait, |_| false);
-        let said = world.troubles("mirror", "m").join("\n");
+        let answer = world.troubles("mirror", "m").join("\n");
         assert!(
-            said.contains("split brain") && said.contains("last written 2027-01-15T08:00:00Z"),
-            "{said}"
+            answer.contains("split brain") && answer.contains("last written 2027-01-15T08:00:00Z"),
+            "{answer}"
         );
-        assert!(said.contains("d0 (") && said.contains("d1 ("), "{said}");
+        assert!(answer.contains("d0 (") && answer.contains("d1 ("), "{answer}");
         assert!(!world.has("mirror/m"), "neither starts");
         assert!(before == contents(), "nothing was written");
         let keep = json!({ "keep": format!("d{keep}") });

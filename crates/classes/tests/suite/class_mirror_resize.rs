@@ -31,12 +31,12 @@ fn resize_grows_the_mirror_to_the_present_size_of_its_members() {
         let error = resize(&mut world, wrong).expect_err("not so");
         assert!(error.message.contains("can have up to 2096640 bytes"), "{error}");
     }
-    for (asked, size) in [(Some(MIB + 4096), MIB + 4096), (None, 2 * MIB - 512)] {
-        let said = match asked {
+    for (requested, size) in [(Some(MIB + 4096), MIB + 4096), (None, 2 * MIB - 512)] {
+        let answer = match requested {
             Some(size) => resize(&mut world, size),
             None => world.verb("mirror", "resize", "m", json!({})),
         };
-        assert_eq!(said.expect("resized")["message"], json!(format!("m has {size} bytes now")));
+        assert_eq!(answer.expect("resized")["message"], json!(format!("m has {size} bytes now")));
         assert_eq!(world.size("mirror/m"), size as u64);
         // The added space is usable and is on both members.
         let open = world.open("mirror/m", Access::WRITE);
@@ -84,8 +84,8 @@ fn resize_shrinks_a_closed_mirror_so_that_a_smaller_disk_fits() {
     let error = resize(&mut world).expect_err("open");
     assert_eq!((error.kind, world.size("mirror/m")), (Errno::Busy, (MIB - 512) as u64), "{error}");
     world.close(open);
-    let said = resize(&mut world).expect("smaller");
-    assert_eq!(said["message"], json!(format!("m has {half} bytes now")));
+    let answer = resize(&mut world).expect("smaller");
+    assert_eq!(answer["message"], json!(format!("m has {half} bytes now")));
     assert_eq!(world.size("mirror/m"), half as u64);
     let open = world.open("mirror/m", Access::WRITE);
     let beyond = world.write(&open, half as u64 + 512, &[1; 512]);
@@ -121,8 +121,8 @@ fn resize_makes_added_space_equal_before_the_size_grows() {
     }
     let was = world.size("mirror/m") as usize;
     world.verb("mirror", "configure", "m", json!({ "sync_rate": 64 << 10 })).expect("slow");
-    let said = world.verb("mirror", "resize", "m", json!({})).expect("begun");
-    assert!(said["message"].as_str().expect("words").contains("when the added space is the same"));
+    let answer = world.verb("mirror", "resize", "m", json!({})).expect("begun");
+    assert!(answer["message"].as_str().expect("words").contains("when the added space is the same"));
     assert_eq!(world.size("mirror/m") as usize, was, "not yet");
     let error = world.verb("mirror", "configure", "m", json!({ "no_bitmap": true }));
     assert!(error.expect_err("growing").message.contains("is growing"));
@@ -132,9 +132,9 @@ fn resize_makes_added_space_equal_before_the_size_grows() {
     world.verb("mirror", "resize", "m", json!({ "size": was })).expect("ended");
     assert!(world.show("mirror", "m", "Resize").is_empty());
     world.verb("mirror", "configure", "m", json!({ "sync_rate": 0 })).expect("fast");
-    let said = world.verb("mirror", "resize", "m", json!({})).expect("resized");
+    let answer = world.verb("mirror", "resize", "m", json!({})).expect("resized");
     let now = world.size("mirror/m") as usize;
-    assert_eq!(said["message"], json!(format!("m has {now} bytes now")));
+    assert_eq!(answer["message"], json!(format!("m has {now} bytes now")));
     assert_eq!(now, 2 * MIB - 512 - 512);
     assert!(disks[0].bytes()[..now] == disks[1].bytes()[..now], "members agree");
     assert!(disks[0].bytes()[..bytes.len()] == bytes[..]);

@@ -225,12 +225,12 @@ fn a_section_has_the_same_effect_at_a_start_and_as_a_change() {
         json!({ "no_autosync": true, "slice": 8192 }),
         json!({ "no_autosync": true, "no_failsync": true, "balance": "prefer" }),
     ];
-    let shown = |world: &World| {
+    let text = |world: &World| {
         ["Balance", "Slice", "Flags"].map(|key| world.show("mirror", "m", key).concat())
     };
     for (from, to) in all.iter().flat_map(|from| all.iter().map(move |to| (from, to))) {
         let (mut used, disks) = mirror(2, from.clone());
-        let before = shown(&used);
+        let before = text(&used);
         used.verb("mirror", "stop", "m", json!({})).expect("stopped");
         // All members are there; once the first waits for the other.
         let waits = from == &all[3] && to == &all[0];
@@ -246,12 +246,12 @@ fn a_section_has_the_same_effect_at_a_start_and_as_a_change() {
             let starts = Duration::from_secs(6);
             off.control.wait_until(starts, |c| c.topology.find("mirror/m").is_some());
             off.control.settle().expect("at rest");
-            let at_start = shown(&off);
+            let at_start = text(&off);
             let both: &[&str] = &["d0", "d1"];
             redeclare(&mut off, (both, both), from, &[]).expect("back");
-            assert_eq!(shown(&off), before, "{to} to {from}, {there} there");
+            assert_eq!(text(&off), before, "{to} to {from}, {there} there");
             redeclare(&mut off, (both, both), to, &[]).expect("changed");
-            assert_eq!(shown(&off), at_start, "{from} to {to}, {there} there");
+            assert_eq!(text(&off), at_start, "{from} to {to}, {there} there");
             let flag = |key: &str| to.get(key).is_some();
             let word = match (flag("no_autosync"), flag("no_failsync")) {
                 (true, true) => "NOAUTOSYNC, NOFAILSYNC",

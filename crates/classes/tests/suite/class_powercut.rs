@@ -103,9 +103,9 @@ fn an_mbr_and_its_chain_survive_a_power_cut_at_any_step() {
         cut(&image, size, "ada0", "delete", &json!({ "index": 1 }));
         cut(&image, size, "ada0s2", "add", &logical);
         let (mut w, _) = World::with("ada0", image.clone(), size);
-        let shown = w.verb("part", "show", "ada0s2", json!({})).expect("show");
+        let table = w.verb("part", "show", "ada0s2", json!({})).expect("show");
         for place in 0..2 {
-            let index = shown["tables"][0]["entries"][place]["index"].clone();
+            let index = table["tables"][0]["entries"][place]["index"].clone();
             cut(&image, size, "ada0s2", "delete", &json!({ "index": index }));
         }
     }

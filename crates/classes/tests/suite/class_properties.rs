@@ -224,11 +224,11 @@ fn attribute_changes_below_a_layer_are_reported_above_it() {
         for attr in ["GEOM::physpath", "GEOM::rotation_rate", "CAM::access"] {
             let on = world.find("d0");
             world.control.topology.set_attrs(on, vec![(attr, Attr::Text("bay/9".into()))]);
-            let told = world.control.call(|t| {
+            let result = world.control.call(|t| {
                 t.post(Event::Attr(on, attr));
                 Ok(())
             });
-            told.expect("told");
+            result.expect("told");
             assert_eq!(world.take_notifications(&user), [attr], "{name}");
             let now = world.text(&name, attr).unwrap_or_default();
             assert!(now.starts_with("bay/9"), "{name}: {attr} is {now}");

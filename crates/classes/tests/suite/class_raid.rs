@@ -274,8 +274,8 @@ fn a_torn_record_is_repaired_from_the_other_disks() {
         for which in [[0, 1, 2], [2, 1, 0]] {
             tear(&raid, which[0]);
             let alone = raid.reborn_with(&which[..1]);
-            let said = alone.world.taste_outcome(&format!("d{}", which[0]), "raid");
-            assert!(said.contains("its record is torn"), "{said}");
+            let answer = alone.world.taste_outcome(&format!("d{}", which[0]), "raid");
+            assert!(answer.contains("its record is torn"), "{answer}");
             // It is looked at first, and waits for the others.
             let mut again = raid.reborn_with(&[&which[..], &[3][..count - 3]].concat());
             assert_eq!(again.state(), "OPTIMAL", "{level}");

@@ -30,10 +30,10 @@ fn a_disk_failed_by_hand_returns_by_the_printed_commands() {
     for (format, level, count) in KINDS {
         let mut raid = Raid::label(format, level, count, json!({ "strip": 8192 }));
         raid.write(0, &noise(1, raid.size()));
-        let said = fail(&mut raid, "d1");
+        let answer = fail(&mut raid, "d1");
         let set = raid.set.clone();
         let how = format!("`ashlar raid clear d1`, then `ashlar raid insert {set} d1`");
-        assert!(said.contains(&how), "{said}");
+        assert!(answer.contains(&how), "{answer}");
         let listed = raid.show("Refused");
         assert!(listed.contains("failed by hand") && listed.contains(&how), "{listed}");
         assert!(!listed.contains("it failed a request"), "{listed}");
@@ -69,8 +69,8 @@ fn a_deleted_array_leaves_no_record_on_disks_that_failed() {
                 raid = raid.reborn();
                 raid.settle();
             }
-            let said = delete(&mut raid).expect("deleted");
-            assert!(said.contains("d1") && !said.contains("not cleared"), "{what}: {said}");
+            let answer = delete(&mut raid).expect("deleted");
+            assert!(answer.contains("d1") && !answer.contains("not cleared"), "{what}: {answer}");
             assert_eq!(ghosts(&raid), [""; 0], "{what}");
         }
     }
@@ -93,8 +93,8 @@ fn delete_names_a_disk_it_cannot_clear_and_the_command_to_clear_it() {
         let mut raid = Raid::label(format, level, count, json!({ "strip": 8192 }));
         let key = raid.record(1)["disk"].as_str().expect("a key").to_owned();
         raid.lose(1);
-        let said = delete(&mut raid).expect("deleted");
-        assert!(said.contains(&format!("not there and not cleared: {key}")), "{said}");
+        let answer = delete(&mut raid).expect("deleted");
+        assert!(answer.contains(&format!("not there and not cleared: {key}")), "{answer}");
         assert_eq!(ghosts(&raid), [raid.set.clone()], "as it says");
     }
 }
@@ -139,8 +139,8 @@ fn the_half_that_the_operator_names_is_kept_after_a_split_brain() {
             let before = [0, 1].map(|i| raid.disks[i].bytes());
             let mut both = raid.reborn();
             both.settle();
-            let said = both.state();
-            assert!(said.contains("split brain") && said.contains("--keep DISK"), "{said}");
+            let answer = both.state();
+            assert!(answer.contains("split brain") && answer.contains("--keep DISK"), "{answer}");
             assert!(!both.world.has(&both.volume()), "{format}");
             let unasked = both.world.verb("raid", "start", &set, json!({}));
             assert!(unasked.expect_err("a choice").message.contains("split brain"));

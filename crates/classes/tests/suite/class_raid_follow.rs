@@ -50,9 +50,9 @@ fn an_array_whose_disks_all_grew_is_found_with_all_its_data() {
         assert!(!again.world.names().iter().any(|name| name.starts_with("raid/")), "{what}");
         for disk in 0..*count {
             let with = if disk == 0 { json!({}) } else { json!({ "was": was }) };
-            let said = follow(&mut again.world, &format!("d{disk}"), with);
-            let said = said.unwrap_or_else(|e| panic!("{what}: {e}"));
-            assert_eq!((&said["was"], &said["array"]), (&json!(was), &json!(raid.set)), "{what}");
+            let answer = follow(&mut again.world, &format!("d{disk}"), with);
+            let answer = answer.unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert_eq!((&answer["was"], &answer["array"]), (&json!(was), &json!(raid.set)), "{what}");
         }
         again.complete();
         assert!(again.read_all() == raid.model, "{what}");
@@ -151,8 +151,8 @@ fn follow_moves_only_the_record_of_a_smaller_disk() {
         assert!(error.message.contains(words), "{error}");
     }
     // `inspect` prints the command.
-    let said = world.verb("inspect", "scan", "d0", json!({})).expect("scanned").to_string();
-    assert!(said.contains(&format!("ashlar raid follow PROVIDER --was {was}")), "{said}");
+    let answer = world.verb("inspect", "scan", "d0", json!({})).expect("scanned").to_string();
+    assert!(answer.contains(&format!("ashlar raid follow PROVIDER --was {was}")), "{answer}");
     // Something else at the end.
     let end = again.disks[0].bytes().len() - 100;
     again.disks[0].put(end, &[1; 50]);

@@ -27,13 +27,13 @@ impl Raid {
     }
 
     fn policy(&mut self) -> String {
-        let said = self.consistency(json!({})).expect("shown");
-        said["volumes"][0]["policy"].as_str().expect("a word").to_owned()
+        let answer = self.consistency(json!({})).expect("shown");
+        answer["volumes"][0]["policy"].as_str().expect("a word").to_owned()
     }
 
     fn change(&mut self, policy: &str) {
-        let said = self.consistency(json!({ "policy": policy })).expect("changed");
-        assert_eq!(said["volumes"][0]["policy"], policy);
+        let answer = self.consistency(json!({ "policy": policy })).expect("changed");
+        assert_eq!(answer["volumes"][0]["policy"], policy);
         assert_eq!(self.policy(), policy);
         for disk in 0..self.disks.len() {
             assert_eq!(self.record(disk)["volumes"][0]["consistency"], policy, "disk {disk}");

@@ -148,8 +148,8 @@ fn an_unread_linux_log_is_mentioned_when_parity_may_be_wrong() {
     let state = two.state();
     assert!(state.contains("parity may be wrong"), "{state}");
     assert!(state.contains("Linux may know"), "{state}");
-    let said = [0, 1].map(|at| record(&raid.disks[at]).volumes[0].rest[POLICY]);
-    assert_eq!(said, [PPL; 2], "nothing was written: Linux can still read it");
+    let answer = [0, 1].map(|at| record(&raid.disks[at]).volumes[0].rest[POLICY]);
+    assert_eq!(answer, [PPL; 2], "nothing was written: Linux can still read it");
 }
 
 #[test]

@@ -121,12 +121,12 @@ fn several_wrong_strips_are_repaired_only_with_forced_parity() {
             let row = |disk: &world::Disk| disk.0.lock().expect("media").bytes[..65536].to_vec();
             let all = |raid: &Raid| raid.disks.iter().map(row).collect::<Vec<_>>();
             let spoilt = all(&raid);
-            let said = raid.verify(true);
+            let output = raid.verify(true);
             assert!(
-                said.contains("more than one is wrong, and the wrong ones are unknown"),
-                "{said}"
+                output.contains("more than one is wrong, and the wrong ones are unknown"),
+                "{output}"
             );
-            assert!(said.ends_with(", 0 written anew"), "{what}: {said}");
+            assert!(output.ends_with(", 0 written anew"), "{what}: {output}");
             assert!(all(&raid) == spoilt, "{what}: nothing is written by a guess");
             let answer = raid.begin(json!({ "end": true })).expect("the report");
             let untold = answer["reports"][0]["untold_sectors"].as_u64().expect("a number");
@@ -149,14 +149,14 @@ fn an_unreadable_strip_is_not_rebuilt_from_a_row_with_a_wrong_strip() {
     raid.disks[0].put(AT, &noise(90, 512));
     let unread = raid.disks[1].bytes();
     raid.disks[1].0.lock().expect("media").unreadable = true;
-    let said = raid.verify(true);
-    assert!(said.contains("are unknown"), "{said}");
+    let output = raid.verify(true);
+    assert!(output.contains("are unknown"), "{output}");
     let row = 8192;
     assert!(raid.disks[1].bytes()[..row] == unread[..row], "it would be made of what is wrong");
     raid.disks[1].0.lock().expect("media").unreadable = false;
     // It can be read again: now the one that is wrong is found.
-    let said = raid.verify(true);
-    assert_eq!(said, "done; 1 sectors differ, 0 cannot be read, 1 written anew");
+    let output = raid.verify(true);
+    assert_eq!(output, "done; 1 sectors differ, 0 cannot be read, 1 written anew");
     assert!(raid.read_all() == raid.model);
 }
 
@@ -180,9 +180,9 @@ fn differing_copies_are_found_and_repaired_only_on_request() {
         // The first is right, whatever it holds.
         raid.spoil(0);
         let others = if *level == "RAID1" { disks - 1 } else { 1 };
-        let said =
+        let output =
             format!("done; {others} sectors differ, 0 cannot be read, {others} written anew");
-        assert_eq!(raid.verify(true), said, "{what}");
+        assert_eq!(raid.verify(true), output, "{what}");
         raid.model[AT..AT + 512].iter_mut().for_each(|byte| *byte = !*byte);
         assert!(raid.read_all() == raid.model, "{what}");
         assert_eq!(raid.verify(false), NOTHING, "{what}");
@@ -195,19 +195,19 @@ fn unreadable_sectors_are_counted_and_rewritten_from_other_disks() {
         let mut raid = filled(format, level, *disks);
         let what = format!("{format} {level} of {disks}");
         raid.disks[1].0.lock().expect("media").unreadable = true;
-        let said = raid.verify(false);
-        let count = |said: &str, word: &str| {
-            let before = said.split(word).next().expect("a part");
+        let output = raid.verify(false);
+        let count = |output: &str, word: &str| {
+            let before = output.split(word).next().expect("a part");
             before.rsplit(' ').next().expect("a number").parse::<usize>().expect("a number")
         };
-        let unread = count(&said, " cannot be read");
-        assert!(unread > 0 && said.starts_with("done; 0 sectors differ"), "{what}: {said}");
+        let unread = count(&output, " cannot be read");
+        assert!(unread > 0 && output.starts_with("done; 0 sectors differ"), "{what}: {output}");
         assert!(raid.show("Difference").contains("d1, bytes 0 to "), "{what}");
         // A member that users do not read is not blamed.
         assert_eq!(raid.state(), "OPTIMAL", "{what}");
         raid.disks[1].put(0, &vec![0xee; AT]);
-        let said = raid.verify(true);
-        assert_eq!(count(&said, " written anew"), unread, "{what}: {said}");
+        let output = raid.verify(true);
+        assert_eq!(count(&output, " written anew"), unread, "{what}: {output}");
         raid.disks[1].0.lock().expect("media").unreadable = false;
         assert_eq!(raid.verify(false), NOTHING, "{what}");
         assert!(raid.read_all() == raid.model, "{what}");
@@ -228,8 +228,8 @@ fn verify_runs_during_writes_and_can_be_ended() {
             raid.random_writes(writes, &bytes);
             writes += 1;
         }
-        let said = raid.show("Verify");
-        assert_eq!(said, format!("{NOTHING}, 0 written anew"), "{what}");
+        let output = raid.show("Verify");
+        assert_eq!(output, format!("{NOTHING}, 0 written anew"), "{what}");
         assert!(raid.read_all() == raid.model, "{what}");
         raid.begin(json!({ "rate": 1 << 10 })).expect("begun");
         raid.random_writes(writes, &bytes);
@@ -257,8 +257,8 @@ fn only_complete_redundant_volumes_are_compared() {
             }
             raid.settle();
         }
-        let said = raid.show("Verify");
-        assert!(said.contains("a member is missing or being filled"), "{level}: {said}");
+        let output = raid.show("Verify");
+        assert!(output.contains("a member is missing or being filled"), "{level}: {output}");
         let refused = raid.begin(json!({})).expect_err("degraded");
         assert!(refused.kind == Errno::Busy && refused.message.contains("DEGRADED"), "{refused}");
         raid.back(1);

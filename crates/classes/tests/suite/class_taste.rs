@@ -68,9 +68,9 @@ fn every_class_reports_why_it_claimed_or_refused() {
     world.disk("empty", vec![0; MIB], 512);
     assert_eq!(world.taste_outcome("ada0", "part"), "claimed: GPT with 3 partitions");
     assert!(world.taste_outcome("ada0", "label").contains("no ext2"), "every kind says why not");
-    let said = world.taste_outcome("ada0p2", "label");
-    assert!(said.starts_with("claimed: GPT entry: gpt/wurzel"), "{said}");
-    assert!(said.contains("ext2, ext3, ext4: ext2fs/root"), "{said}");
+    let answer = world.taste_outcome("ada0p2", "label");
+    assert!(answer.starts_with("claimed: GPT entry: gpt/wurzel"), "{answer}");
+    assert!(answer.contains("ext2, ext3, ext4: ext2fs/root"), "{answer}");
     assert!(!world.taste_outcome("ada0p2", "part").is_empty());
     assert!(world.taste_outcome("ext2fs/root", "label").contains("itself a name"));
     assert!(world.taste_outcome("ext2fs/root", "part").contains("leaf"));
@@ -81,9 +81,9 @@ fn every_class_reports_why_it_claimed_or_refused() {
     let copy = real_disk_copy(&scratch);
     world.disk("copy", copy, 512);
     assert!(world.has("copyp2"));
-    let said = world.taste_outcome("copyp2", "label");
-    assert!(said.contains("refused") && said.contains("ext2fs/root exists already"), "{said}");
-    assert!(said.contains("for ada0p2"), "{said}");
+    let answer = world.taste_outcome("copyp2", "label");
+    assert!(answer.contains("refused") && answer.contains("ext2fs/root exists already"), "{answer}");
+    assert!(answer.contains("for ada0p2"), "{answer}");
 }
 
 fn real_disk_copy(scratch: &Scratch) -> Vec<u8> {
@@ -259,8 +259,8 @@ fn damaged_tables_are_found_and_reported_as_corrupt() {
     let (world, _) = World::with("ada0", one, 512);
     assert!(world.has("ada0p2"));
     assert_eq!(world.show("part", "ada0", "state"), ["CORRUPT"]);
-    let said = world.taste_outcome("ada0", "part");
-    assert!(said.contains("primary header") && said.contains("part recover ada0"), "{said}");
+    let answer = world.taste_outcome("ada0", "part");
+    assert!(answer.contains("primary header") && answer.contains("part recover ada0"), "{answer}");
     let mut both = bytes.clone();
     both[512..1024].fill(0);
     let len = both.len();

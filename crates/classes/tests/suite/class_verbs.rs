@@ -46,8 +46,8 @@ fn a_gpt_is_created_edited_and_destroyed() {
         let scratch = Scratch::new(&format!("class-verbs-gpt-{size}"));
         let path = scratch.path().join("judge");
         let (mut w, disk) = World::with("ada0", vec![0; 64 * MIB], size);
-        let said = w.part("create", "ada0", json!({ "scheme": "gpt" }));
-        assert_eq!(said, "ada0 created");
+        let answer = w.part("create", "ada0", json!({ "scheme": "gpt" }));
+        assert_eq!(answer, "ada0 created");
         accepted(&disk, &path, size, "gpt");
         let add = json!({ "kind": "efi", "align": bytes(MIB), "size": bytes(4 * MIB) });
         assert_eq!(w.part("add", "ada0", add), "ada0p1 added");
@@ -115,7 +115,7 @@ fn an_mbr_with_logical_partitions_is_created_and_edited() {
         let add = |n: usize| json!({ "kind": "linux-data", "size": bytes(n * MIB) });
         let first = w.part("add", "ada0s2", add(4));
         let second = w.part("add", "ada0s2", add(6));
-        let name = |said: &str| said.trim_end_matches(" added").to_owned();
+        let name = |answer: &str| answer.trim_end_matches(" added").to_owned();
         let (first, second) = (name(&first), name(&second));
         assert_eq!((w.size(&first), w.size(&second)), (4 << 20, 6 << 20));
         assert_eq!(counted(&disk, &path, size), 4);
@@ -353,8 +353,8 @@ fn recover_rewrites_the_damaged_copy() {
             w.close(open);
             let now = table(&mut w, "ada0");
             assert!(!now.corrupt && now.why.is_empty());
-            let said = w.part("recover", "ada0", json!({}));
-            assert!(said.contains("not needed"), "{said}");
+            let answer = w.part("recover", "ada0", json!({}));
+            assert!(answer.contains("not needed"), "{answer}");
             accepted(&disk, &scratch.path().join("judge"), size, "gpt");
         }
     }
@@ -399,8 +399,8 @@ fn a_disk_that_shrinks_under_a_partition_loses_the_table() {
     assert_eq!(w.names(), ["ada0"], "the table names sectors that are gone");
     assert!(open.orphaned());
     w.close(open);
-    let said = w.taste_outcome("ada0", "part");
-    assert!(!said.is_empty() && !said.contains("claimed"), "{said}");
+    let answer = w.taste_outcome("ada0", "part");
+    assert!(!answer.is_empty() && !answer.contains("claimed"), "{answer}");
     // Free space may go.
     let (mut w, disk) = two_partitions(512);
     w.grow("ada0", &disk, 16 * MIB);

@@ -83,8 +83,8 @@ fn cut_everywhere(what: &str, image: &[u8], sector: u32, kinds: &[&str]) {
     let names = w.names();
     let_go(&mut w);
     disk.0.lock().expect("media").steps = 0;
-    let said = w.verb("inspect", "wipe", "d0", json!({ "force": true })).expect("wiped");
-    let cleared = findings(&said, "cleared");
+    let answer = w.verb("inspect", "wipe", "d0", json!({ "force": true })).expect("wiped");
+    let cleared = findings(&answer, "cleared");
     let steps = disk.0.lock().expect("media").steps;
     assert!(steps >= cleared.len() * 2, "{what}: every write is flushed, {steps}");
     let rest = |n: usize| -> Vec<Sign> {

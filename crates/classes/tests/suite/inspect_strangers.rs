@@ -164,10 +164,10 @@ fn wipe_requires_consent_refuses_open_disks_and_clears_the_rest() {
         let unit = u64::from(sector);
         assert_eq!(all, [510, unit, 64 * MIB - unit]);
         // Dry.
-        let said = w.verb("inspect", "wipe", "ada0", json!({})).expect("dry");
+        let answer = w.verb("inspect", "wipe", "ada0", json!({})).expect("dry");
         assert!(
-            said["message"].as_str().is_some_and(|m| m.contains("--yes-destroy ada0")),
-            "{said}"
+            answer["message"].as_str().is_some_and(|m| m.contains("--yes-destroy ada0")),
+            "{answer}"
         );
         assert!(disk.bytes() == bytes && w.has("ada0p2"), "nothing changes");
         // In use.
@@ -180,13 +180,13 @@ fn wipe_requires_consent_refuses_open_disks_and_clears_the_rest() {
         let refused = w.verb("inspect", "wipe", "ada0", json!({ "only": ["xfs"] }));
         assert_eq!(refused.expect_err("not there").kind, Errno::NoEnt);
         // One of them; then the rest.
-        let said = w.verb("inspect", "wipe", "ada0", json!({ "only": ["pmbr"] })).expect("one");
-        assert_eq!(offsets(&said, "cleared"), [510]);
+        let answer = w.verb("inspect", "wipe", "ada0", json!({ "only": ["pmbr"] })).expect("one");
+        assert_eq!(offsets(&answer, "cleared"), [510]);
         assert!(w.has("ada0p2"), "a GPT without its guard is a GPT");
-        let said = w.verb("inspect", "wipe", "ada0", json!({ "force": true })).expect("all");
+        let answer = w.verb("inspect", "wipe", "ada0", json!({ "force": true })).expect("all");
         // The copy goes first.
-        assert_eq!(offsets(&said, "cleared"), [64 * MIB - unit, unit]);
-        assert!(offsets(&said, "findings").is_empty());
+        assert_eq!(offsets(&answer, "cleared"), [64 * MIB - unit, unit]);
+        assert!(offsets(&answer, "findings").is_empty());
         assert_eq!(w.names(), ["ada0"]);
         disk.save(&path);
         clean(&path, sector);
@@ -202,11 +202,11 @@ fn our_own_members_and_labels_are_found() {
     let members = json!({ "members": ["ada0", "ada1"] });
     for class in ["mirror", "stripe", "concat"] {
         w.verb(class, "label", "data", members.clone()).unwrap_or_else(|e| panic!("{class}: {e}"));
-        let said = w.verb("inspect", "scan", "ada0", json!({})).expect("scan");
+        let answer = w.verb("inspect", "scan", "ada0", json!({})).expect("scan");
         let last = (16 << 20) - 512;
-        assert_eq!(offsets(&said, "findings"), [last], "{said}");
-        assert_eq!(said["findings"][0]["class"], class);
-        let why = said["findings"][0]["why"].as_str().unwrap_or("");
+        assert_eq!(offsets(&answer, "findings"), [last], "{answer}");
+        assert_eq!(answer["findings"][0]["class"], class);
+        let why = answer["findings"][0]["why"].as_str().unwrap_or("");
         assert!(why.contains("data"), "{class}: {why}");
         let refused = w.verb("inspect", "wipe", "ada0", json!({ "force": true }));
         if class == "mirror" {

@@ -76,14 +76,14 @@ fn a_gpt_is_restored() {
         assert_eq!(lines[3][1], "!deadbeef-0000-4000-8000-000000000001", "{text}");
         // Text on another disk: the same partitions, labels when asked for, ids of their own.
         let (mut w, disk) = World::with("ada1", vec![0; 64 * MIB], sector);
-        let said = restore(&mut w, "ada1", &text, json!({ "labels": true })).expect("restored");
-        assert_eq!(said, "ada1 restored");
+        let output = restore(&mut w, "ada1", &text, json!({ "labels": true })).expect("restored");
+        assert_eq!(output, "ada1 restored");
         assert!(w.has("ada1p1") && w.has("gpt/EFI%20system"), "{:?}", w.names());
         let after = dump(&disk, &path, sector);
         assert_eq!(bare(&after), bare(&before));
         assert!(after.iter().zip(&before).all(|(a, b)| a != b || !a.contains("uuid=")));
-        let said = run_on(&path, sector, "sgdisk", &["-v", "@"], "");
-        assert!(said.contains("No problems found"), "{said}");
+        let output = run_on(&path, sector, "sgdisk", &["-v", "@"], "");
+        assert!(output.contains("No problems found"), "{output}");
         assert_eq!(backup(&mut w, "ada1").0, text);
         // JSON with ids on the disk that it was made of, whose table is lost: to the byte.
         let old = std::fs::read(scratch.image("again", 64 * MIB as u64)).expect("image");

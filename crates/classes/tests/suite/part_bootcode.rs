@@ -46,24 +46,24 @@ fn judged(scratch: &Scratch, disk: &Disk, sector: u32) -> Vec<String> {
     let path = scratch.path().join("judge");
     disk.save(&path);
     let ask = |tool: &str, args: &[&str]| {
-        let said = run_on(&path, sector, tool, args, "");
+        let lines = run_on(&path, sector, tool, args, "");
         // A loop device's name counts up.
-        said.lines().filter(|l| !l.contains("/dev/loop")).collect::<Vec<_>>().join("\n")
+        lines.lines().filter(|l| !l.contains("/dev/loop")).collect::<Vec<_>>().join("\n")
     };
-    let mut said = vec![
+    let mut lines = vec![
         ask("sfdisk", &["-d", "@"]),
         ask("fdisk", &["-l", "@"]),
         ask("parted", &["-s", "@", "unit", "s", "print"]),
         ask("blkid", &["-p", "-o", "export", "@"]),
     ];
-    if said[0].contains("label: gpt") {
+    if lines[0].contains("label: gpt") {
         let checked = ask("sgdisk", &["-v", "@"]);
         assert!(checked.contains("No problems found"), "{checked}");
-        said.push(ask("sgdisk", &["-p", "@"]));
+        lines.push(ask("sgdisk", &["-p", "@"]));
     }
     let verified = ask("sfdisk", &["--verify", "@"]);
     assert!(verified.contains("No errors detected"), "{verified}");
-    said
+    lines
 }
 
 const GPT: &str = "label: gpt\nlabel-id: 11111111-2222-4333-8444-555566667777\n\
@@ -78,7 +78,7 @@ fn only_the_boot_area_changes_and_other_tools_read_the_same_table() {
     for (script, serial) in [(GPT, 0), (MBR, 4)] {
         for sector in SIZES {
             let (mut w, disk) = theirs(&scratch, sector, script);
-            let (before, said) = (disk.bytes(), judged(&scratch, &disk, sector));
+            let (before, lines) = (disk.bytes(), judged(&scratch, &disk, sector));
             let code = noise(512);
             let done = w.part("bootcode", "ada0", json!({ "bootcode": hex(&code) }));
             assert_eq!(done, "bootcode written to ada0");
@@ -88,7 +88,7 @@ fn only_the_boot_area_changes_and_other_tools_read_the_same_table() {
             assert_eq!(after[440..444], from[440..444], "the serial, where there is one");
             assert_eq!(after[444..446], code[444..446], "a boot manager's timeout is its own");
             assert!(after[446..] == before[446..], "entries, signature and all the rest");
-            assert_eq!(judged(&scratch, &disk, sector), said);
+            assert_eq!(judged(&scratch, &disk, sector), lines);
             let path = scratch.path().join("judge");
             let kind = run("file", &["-b", &path.display().to_string()]);
             assert!(kind.contains("DOS/MBR boot sector"), "{kind}");
@@ -195,7 +195,7 @@ fn partition_code_is_written_only_inside_its_partition() {
     let scratch = Scratch::new("part-bootcode-part");
     for sector in SIZES {
         let (mut w, disk) = theirs(&scratch, sector, GPT);
-        let (before, said) = (disk.bytes(), judged(&scratch, &disk, sector));
+        let (before, lines) = (disk.bytes(), judged(&scratch, &disk, sector));
         disk.put(MIB, &noise(512 << 10));
         let code: Vec<u8> = noise(300_001).iter().map(|b| b ^ 0x40).collect();
         let with = json!({ "partcode": hex(&code), "index": 1 });
@@ -207,7 +207,7 @@ fn partition_code_is_written_only_inside_its_partition() {
         assert!(after[padded..MIB + old.len()] == old[padded - MIB..], "the rest of it");
         assert!(after[MIB + old.len()..] == before[MIB + old.len()..]);
         assert!(after[..MIB] == before[..MIB], "the table is what it was");
-        assert_eq!(judged(&scratch, &disk, sector), said);
+        assert_eq!(judged(&scratch, &disk, sector), lines);
         // To the last byte, and both at once.
         let whole = noise(512 << 10);
         let with = json!({ "partcode": hex(&whole), "index": 1, "bootcode": hex(&noise(440)) });
@@ -297,8 +297,8 @@ fn a_power_cut_leaves_no_code_over_partitions_of_the_old_table() {
         let media = disk.0.lock().expect("media");
         for left in [&media.durable, &media.bytes] {
             let (mut other, _) = World::with("ada0", left.clone(), 512);
-            let shown = other.verb("part", "show", "ada0", json!({})).expect("a table");
-            let new = shown["tables"][0]["entries"][0]["label"] == "new";
+            let table = other.verb("part", "show", "ada0", json!({})).expect("a table");
+            let new = table["tables"][0]["entries"][0]["label"] == "new";
             assert!(new || left[MIB..MIB + 1024] == [0xda; 1024], "cut {cut}");
             seen[usize::from(new)] += 1;
         }

@@ -36,10 +36,10 @@ fn other_tools_read_our_disklabel() {
     assert_eq!((a, b, d), (1, 2, 4));
     apply_to(&path, &part::plan(None, &table).expect("a plan"));
     let file = path.display().to_string();
-    let said = run("fdisk", &["-l", &file]);
-    assert!(said.contains("Disklabel type: bsd"), "{said}");
+    let output = run("fdisk", &["-l", &file]);
+    assert!(output.contains("Disklabel type: bsd"), "{output}");
     for row in ["2048", "18431", "32768", "40959"] {
-        assert!(said.split_whitespace().any(|word| word == row), "{row}: {said}");
+        assert!(output.split_whitespace().any(|word| word == row), "{row}: {output}");
     }
     let read = table_of(&path, 512).expect("our own");
     assert_eq!(read.entries(), table.entries());
@@ -58,17 +58,17 @@ fn a_disklabel_written_by_fdisk_is_read() {
     // Into the slice; a label, two partitions of it, written; offsets count from the disk's start.
     let script = "b\ny\nn\na\n6144\n22527\nn\nb\n22528\n100000\nw\nq\n";
     let file = path.display().to_string();
-    let (_, said) = support::try_run("fdisk", &["-w", "never", "-W", "never", &file], script);
+    let (_, output) = support::try_run("fdisk", &["-w", "never", "-W", "never", &file], script);
     let (mut w, disk) = World::with("ada0", std::fs::read(&path).expect("image"), 512);
-    assert_eq!(w.names(), ["ada0", "ada0s1", "ada0s1a", "ada0s1b"], "{said}");
+    assert_eq!(w.names(), ["ada0", "ada0s1", "ada0s1a", "ada0s1b"], "{output}");
     assert_eq!((w.size("ada0s1a"), w.size("ada0s1b")), (16384 * 512, 77473 * 512));
     // An edit keeps all fields that it does not name, and other tools still read the table.
     let modify = json!({ "index": 2, "kind": "freebsd-zfs" });
     assert_eq!(w.part("modify", "ada0s1", modify), "ada0s1b modified");
     disk.save(&path);
-    let (_, said) = support::try_run("fdisk", &[&file], "b\np\nq\n");
+    let (_, output) = support::try_run("fdisk", &[&file], "b\np\nq\n");
     for row in ["6144", "22527", "22528", "100000"] {
-        assert!(said.split_whitespace().any(|word| word == row), "{row}: {said}");
+        assert!(output.split_whitespace().any(|word| word == row), "{row}: {output}");
     }
 }
 
@@ -173,13 +173,13 @@ fn a_disklabel_works_inside_an_mbr_slice() {
             let scratch = Scratch::new("part-bsd-nested");
             let path = scratch.path().join("judge");
             disk.save(&path);
-            let said =
+            let output =
                 run("partx", &["-g", "-o", "START,SECTORS", "-s", path.to_str().expect("a path")]);
             let row = |start: u64, sectors: u64| {
-                let mut rows = said.lines().map(|l| l.split_whitespace().collect::<Vec<_>>());
+                let mut rows = output.lines().map(|l| l.split_whitespace().collect::<Vec<_>>());
                 rows.any(|r| r == [start.to_string(), sectors.to_string()])
             };
-            assert!(row(2048 + 16, 8 * MIB / 512), "{said}");
+            assert!(row(2048 + 16, 8 * MIB / 512), "{output}");
         }
         // Another world finds the same.
         let (other, _) = World::with("ada0", disk.bytes(), size);

@@ -37,8 +37,8 @@ type Row = (u16, &'static str, &'static str, Value, Ends);
 fn run(world: &mut World, rows: Vec<Row>) {
     for (number, verb, on, with, ends) in rows {
         let before = world.names();
-        let said = world.verb("part", verb, on, with);
-        match (said, &ends) {
+        let output = world.verb("part", verb, on, with);
+        match (output, &ends) {
             (Ok(answer), Message(wanted)) => {
                 assert_eq!(answer["message"], json!(wanted), "{number}")
             }

@@ -33,8 +33,8 @@ fn misc_each_scheme_adds_its_own_suffix() {
     ] {
         let (mut world, _) = World::with("d0", vec![0; 4 * MIB], 512);
         table(&mut world, "d0", scheme, kind);
-        let said = world.text(name, "GEOM::physpath");
-        assert_eq!(said.as_deref(), Some(place), "{:?}", world.names());
+        let answer = world.text(name, "GEOM::physpath");
+        assert_eq!(answer.as_deref(), Some(place), "{:?}", world.names());
     }
 }
 
@@ -43,10 +43,10 @@ fn misc_a_disklabel_in_an_mbr_appends_both_suffixes() {
     let (mut world, disk) = World::with("d0", vec![0; 4 * MIB], 512);
     table(&mut world, "d0", "mbr", "freebsd");
     table(&mut world, "d0s1", "bsd", "freebsd-ufs");
-    let said = world.text("d0s1a", "GEOM::physpath");
-    assert_eq!(said.as_deref(), Some("bay/3/s1/a"), "{:?}", world.names());
+    let answer = world.text("d0s1a", "GEOM::physpath");
+    assert_eq!(answer.as_deref(), Some("bay/3/s1/a"), "{:?}", world.names());
     // Found again by tasting.
     let (world, _) = World::with("d0", disk.bytes(), 512);
-    let said = world.text("d0s1a", "GEOM::physpath");
-    assert_eq!(said.as_deref(), Some("bay/3/s1/a"), "{:?}", world.names());
+    let answer = world.text("d0s1a", "GEOM::physpath");
+    assert_eq!(answer.as_deref(), Some("bay/3/s1/a"), "{:?}", world.names());
 }

@@ -190,8 +190,8 @@ fn replay_here(images: &[PathBuf], theirs: &[u8]) -> Vec<u8> {
     let mut world = World::new();
     attach(&mut world, disks_of(LEFT).start, &disks);
     in_order(&mut world);
-    let said = line(&world);
-    assert!(said.contains(", partial parity log (PPL)") && !said.contains("not"), "{said}");
+    let answer = line(&world);
+    assert!(answer.contains(", partial parity log (PPL)") && !answer.contains("not"), "{answer}");
     assert_eq!(wrong_rows(&disks), [WITNESS], "replayed, and nothing else done");
     assert!(read(&mut world, BYTES) == bytes);
     turn(&slot);

@@ -22,9 +22,9 @@ fn examine(device: &str) -> Vec<(String, String)> {
 }
 
 /// The value of the first line with this key, up to a bracket.
-fn value(said: &[(String, String)], key: &str) -> String {
-    let found = said.iter().find(|(name, _)| name == key);
-    let found = found.unwrap_or_else(|| panic!("no \"{key}\" in {said:#?}"));
+fn value(examined: &[(String, String)], key: &str) -> String {
+    let found = examined.iter().find(|(name, _)| name == key);
+    let found = found.unwrap_or_else(|| panic!("no \"{key}\" in {examined:#?}"));
     found.1.split(" (").next().unwrap_or("").to_owned()
 }
 
@@ -36,12 +36,12 @@ fn intel(array: &mut Array, disk: &Loop, sector_size: u32) -> Vec<(String, Strin
     let sectors = DISK_BYTES / u64::from(sector_size);
     let plan = imsm::plan(&record, sectors, sector_size).expect("a plan");
     apply_to(Path::new(disk.name()), &plan);
-    let said = examine(disk.name());
-    assert!(value(&said, "Checksum").ends_with(" correct"), "{said:#?}");
-    assert_eq!(value(&said, "Orig Family"), "87654321");
-    assert_eq!(value(&said, "Generation"), "00000007");
-    assert_eq!(value(&said, "Disk00 Serial"), disk.name());
-    said
+    let examined = examine(disk.name());
+    assert!(value(&examined, "Checksum").ends_with(" correct"), "{examined:#?}");
+    assert_eq!(value(&examined, "Orig Family"), "87654321");
+    assert_eq!(value(&examined, "Generation"), "00000007");
+    assert_eq!(value(&examined, "Disk00 Serial"), disk.name());
+    examined
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn mdadm_reads_every_level_of_intel() {
         let disk = Loop::disk(&image, size);
         for (level, members) in INTEL_LEVELS {
             let mut array = with_one_volume(INTEL, level, members);
-            let said = intel(&mut array, &disk, size);
+            let examined = intel(&mut array, &disk, size);
             let volume = &array.volumes[0];
             let name = match level {
                 Level::Single | Level::Raid0 => "0",
@@ -60,18 +60,18 @@ fn mdadm_reads_every_level_of_intel() {
                 Level::Raid1e | Level::Raid10 => "10",
                 _ => "5",
             };
-            assert_eq!(value(&said, "RAID Level"), name, "{level:?}");
-            assert_eq!(value(&said, "Members"), members.to_string());
-            assert_eq!(value(&said, "Slots"), format!("[{}]", "U".repeat(members)));
+            assert_eq!(value(&examined, "RAID Level"), name, "{level:?}");
+            assert_eq!(value(&examined, "Members"), members.to_string());
+            assert_eq!(value(&examined, "Slots"), format!("[{}]", "U".repeat(members)));
             let unit = u64::from(size);
-            assert_eq!(value(&said, "Array Size"), (volume.bytes / unit).to_string());
-            assert_eq!(value(&said, "Per Dev Size"), ((16 << 20) / unit).to_string());
-            assert_eq!(value(&said, "Sector Offset"), ((1 << 20) / unit).to_string());
-            assert_eq!(value(&said, "Chunk Size"), "64 KiB");
-            assert_eq!(value(&said, "Migrate State"), "idle");
-            assert_eq!(value(&said, "Map State"), "normal");
-            assert_eq!(value(&said, "Dirty State"), "clean");
-            assert_eq!(value(&said, "Failed disk"), "none");
+            assert_eq!(value(&examined, "Array Size"), (volume.bytes / unit).to_string());
+            assert_eq!(value(&examined, "Per Dev Size"), ((16 << 20) / unit).to_string());
+            assert_eq!(value(&examined, "Sector Offset"), ((1 << 20) / unit).to_string());
+            assert_eq!(value(&examined, "Chunk Size"), "64 KiB");
+            assert_eq!(value(&examined, "Migrate State"), "idle");
+            assert_eq!(value(&examined, "Map State"), "normal");
+            assert_eq!(value(&examined, "Dirty State"), "clean");
+            assert_eq!(value(&examined, "Failed disk"), "none");
             let member = ("TYPE", "isw_raid_member");
             let seen = run("blkid", &["-p", "-o", "export", disk.name()]);
             assert!(seen.contains(&format!("{}={}", member.0, member.1)), "{seen}");
@@ -91,13 +91,13 @@ fn mdadm_reads_the_states_of_an_intel_array() {
         array.volumes[0].dirty = true;
         array.disks[1].state = DiskState::Failed;
         array.volumes[0].members[1].state = SubdiskState::Failed;
-        let said = intel(&mut array, &disk, 512);
-        assert_eq!(value(&said, "Map State"), "degraded");
-        assert_eq!(value(&said, "Failed disk"), "1");
-        assert_eq!(value(&said, "Slots"), format!("[U_{}]", "U".repeat(members - 2)));
-        assert_eq!(value(&said, "Dirty State"), "dirty");
-        let states: Vec<_> = said.iter().filter(|(key, _)| key == "State").collect();
-        assert!(states.iter().any(|(_, state)| state == "active failed"), "{said:#?}");
+        let examined = intel(&mut array, &disk, 512);
+        assert_eq!(value(&examined, "Map State"), "degraded");
+        assert_eq!(value(&examined, "Failed disk"), "1");
+        assert_eq!(value(&examined, "Slots"), format!("[U_{}]", "U".repeat(members - 2)));
+        assert_eq!(value(&examined, "Dirty State"), "dirty");
+        let states: Vec<_> = examined.iter().filter(|(key, _)| key == "State").collect();
+        assert!(states.iter().any(|(_, state)| state == "active failed"), "{examined:#?}");
 
         array.disks[1].state = DiskState::Active;
         let tasks = [
@@ -121,11 +121,11 @@ fn mdadm_reads_the_states_of_an_intel_array() {
                 }
                 _ => array.volumes[0].members[1].state = state,
             }
-            let said = intel(&mut array, &disk, 512);
-            assert_eq!(value(&said, "Migrate State"), task, "{level:?}");
-            assert_eq!(value(&said, "Map State"), map, "{level:?} {task}");
+            let examined = intel(&mut array, &disk, 512);
+            assert_eq!(value(&examined, "Migrate State"), task, "{level:?}");
+            assert_eq!(value(&examined, "Map State"), map, "{level:?} {task}");
             // Units, and sectors per unit: mdadm's own calculation.
-            let at = said.iter().find(|(key, _)| key == "Checkpoint").expect("a checkpoint");
+            let at = examined.iter().find(|(key, _)| key == "Checkpoint").expect("a checkpoint");
             let (units, unit) = at.1.split_once(" (").expect("units");
             let unit: u64 = unit.trim_end_matches(')').parse().expect("a number");
             let units: u64 = units.trim().parse().expect("a number");
@@ -142,22 +142,22 @@ fn mdadm_reads_two_volumes_spares_and_long_records() {
     let mut array = with_one_volume(INTEL, Level::Raid10, 6);
     array.volumes.push(volume(2, Level::Raid0, 6, 64 << 20, 8 << 20, 131_072));
     array.disks[5].bad = vec![(70 << 20, 4096)];
-    let said = intel(&mut array, &disk, 512);
+    let examined = intel(&mut array, &disk, 512);
     assert_eq!(
-        (value(&said, "RAID Devices"), value(&said, "MPB Sectors")),
+        (value(&examined, "RAID Devices"), value(&examined, "MPB Sectors")),
         ("2".into(), "2".into())
     );
-    let levels: Vec<_> = said.iter().filter(|(key, _)| key == "RAID Level").collect();
+    let levels: Vec<_> = examined.iter().filter(|(key, _)| key == "RAID Level").collect();
     assert_eq!((levels[0].1.as_str(), levels[1].1.as_str()), ("10", "0"));
-    assert_eq!(value(&said, "Entry Count"), "1", "bad blocks");
+    assert_eq!(value(&examined, "Entry Count"), "1", "bad blocks");
 
     let mut spare = raid_world::disk(9);
     spare.serial = disk.name().to_owned();
     let record = imsm::spare(&spare, 512).expect("a record");
     apply_to(Path::new(disk.name()), &imsm::plan(&record, DISK_BYTES / 512, 512).expect("a plan"));
-    let said = examine(disk.name());
-    assert!(value(&said, "Checksum").ends_with(" correct"));
-    assert_eq!((value(&said, "State"), value(&said, "RAID Devices")), ("spare".into(), "0".into()));
+    let examined = examine(disk.name());
+    assert!(value(&examined, "Checksum").ends_with(" correct"));
+    assert_eq!((value(&examined, "State"), value(&examined, "RAID Devices")), ("spare".into(), "0".into()));
 }
 
 #[test]
@@ -181,16 +181,16 @@ fn mdadm_reads_every_level_of_ddf() {
         let meta = ddf::create(&array, 1.min(members - 1), &place).expect("metadata");
         let plan = ddf::plan(&meta, place.media_sectors, 512, true).expect("a plan");
         apply_to(Path::new(disk.name()), &plan);
-        let said = examine(disk.name());
-        assert_eq!(value(&said, "Magic"), "de11de11");
-        assert_eq!(value(&said, "Version"), "01.02.00");
+        let examined = examine(disk.name());
+        assert_eq!(value(&examined, "Magic"), "de11de11");
+        assert_eq!(value(&examined, "Version"), "01.02.00");
         assert_eq!(
-            (value(&said, "Seq"), value(&said, "Redundant hdr")),
+            (value(&examined, "Seq"), value(&examined, "Redundant hdr")),
             ("00000007".into(), "yes".into())
         );
-        assert_eq!(value(&said, "state[0]"), "Optimal, Consistent");
-        assert_eq!(value(&said, "init state[0]"), "Fully Initialised");
-        assert_eq!(value(&said, "Name[0]"), "Volume1");
+        assert_eq!(value(&examined, "state[0]"), "Optimal, Consistent");
+        assert_eq!(value(&examined, "init state[0]"), "Fully Initialised");
+        assert_eq!(value(&examined, "Name[0]"), "Volume1");
         let (name, disks) = match level {
             Level::Raid0 => ("RAID0", members),
             Level::Raid1 => ("RAID1", members),
@@ -202,17 +202,17 @@ fn mdadm_reads_every_level_of_ddf() {
             Level::Raid5(_) => ("RAID5", members),
             Level::Raid6(_) => ("RAID6", members),
         };
-        assert_eq!(value(&said, "Raid Level[0]"), name);
-        assert_eq!(value(&said, "Raid Devices[0]"), disks.to_string());
+        assert_eq!(value(&examined, "Raid Level[0]"), name);
+        assert_eq!(value(&examined, "Raid Devices[0]"), disks.to_string());
         let places: Vec<_> = (0..disks).map(|n| format!("{n}@1024K")).collect();
-        let line = said.iter().find(|(key, _)| key == "Raid Devices[0]").expect("devices");
+        let line = examined.iter().find(|(key, _)| key == "Raid Devices[0]").expect("devices");
         assert!(line.1.contains(&format!("({})", places.join(" "))), "{}", line.1);
-        assert_eq!(value(&said, "Chunk Size[0]"), "128 sectors");
-        assert_eq!(value(&said, "Device Size[0]"), "16384");
-        assert_eq!(value(&said, "Array Size[0]"), (array.volumes[0].bytes / 1024).to_string());
+        assert_eq!(value(&examined, "Chunk Size[0]"), "128 sectors");
+        assert_eq!(value(&examined, "Device Size[0]"), "16384");
+        assert_eq!(value(&examined, "Array Size[0]"), (array.volumes[0].bytes / 1024).to_string());
         if level == Level::Raid10 {
-            assert_eq!(value(&said, "Secondary Position[0]"), format!("0 of {}", members / 2));
-            assert_eq!(value(&said, "Secondary Level[0]"), "Striped");
+            assert_eq!(value(&examined, "Secondary Position[0]"), format!("0 of {}", members / 2));
+            assert_eq!(value(&examined, "Secondary Level[0]"), "Striped");
         }
         let seen = run("blkid", &["-p", "-o", "export", disk.name()]);
         assert!(seen.contains("TYPE=ddf_raid_member"), "{seen}");

@@ -71,7 +71,7 @@ fn wipe(control: &mut GraphControl, name: &str, params: &Wipe) -> Result<Inspect
     let dry = !params.force && params.only.is_empty();
     if dry || first.is_empty() {
         let offsets: Vec<u64> = first.iter().map(|f| f.offset).collect();
-        let mut said = answer(control, name, &report, &offsets)?;
+        let mut inspection = answer(control, name, &report, &offsets)?;
         let message = match first.len() {
             0 => format!("{name}: nothing to clear"),
             n => format!(
@@ -79,8 +79,8 @@ fn wipe(control: &mut GraphControl, name: &str, params: &Wipe) -> Result<Inspect
                  clear all of them, --only KIND or OFFSET for some"
             ),
         };
-        said.message = message;
-        return Ok(said);
+        inspection.message = message;
+        return Ok(inspection);
     }
     if let Some(users) = users(control, name) {
         let what = format!("{name} is in use: {users}; stop that first. Nothing was cleared");
@@ -105,10 +105,10 @@ fn wipe(control: &mut GraphControl, name: &str, params: &Wipe) -> Result<Inspect
             Ok((cleared, report))
         })?;
     control.settle()?;
-    let mut said = answer(control, name, &left, &[])?;
-    said.message = format!("{name}: {} cleared, {} left", cleared.len(), left.findings.len());
-    said.cleared = cleared.iter().map(SignatureFinding::of).collect();
-    Ok(said)
+    let mut inspection = answer(control, name, &left, &[])?;
+    inspection.message = format!("{name}: {} cleared, {} left", cleared.len(), left.findings.len());
+    inspection.cleared = cleared.iter().map(SignatureFinding::of).collect();
+    Ok(inspection)
 }
 
 /// Zeroes over one signature, flushed; the rest of its sectors stays.

@@ -124,7 +124,7 @@ impl MirrorGeom {
             Ok(at) if s > 0 => format!("last written {at}"),
             _ => "time of the last write not known".to_owned(),
         };
-        let said = |(_, name, m): (usize, String, &Member)| {
+        let line = |(_, name, m): (usize, String, &Member)| {
             let r = &m.record;
             format!(
                 "{name} (genid {}, syncid {}, {})",
@@ -133,7 +133,7 @@ impl MirrorGeom {
                 when(r.lineage.written_s)
             )
         };
-        let all: Vec<String> = self.named(t).map(said).collect();
+        let all: Vec<String> = self.named(t).map(line).collect();
         let why = format!(
             "split brain: members were each used without the other, and each has writes that the \
              other lacks: {}",

@@ -113,8 +113,8 @@ impl Mirror {
         if !same || !newest.resumes(member, true) {
             member.record.sync_offset = 0;
         }
-        let asked = member.record.has(disk_flags::FORCE_SYNC);
-        member.role = if auto || asked { Role::Synchronizing } else { Role::Stale };
+        let is_forced = member.record.has(disk_flags::FORCE_SYNC);
+        member.role = if auto || is_forced { Role::Synchronizing } else { Role::Stale };
         if member.role == Role::Synchronizing {
             self.admit(slot, is_new);
         }
@@ -176,8 +176,8 @@ impl Mirror {
             if member.partial || !newest.resumes(member, failsync) {
                 member.record.sync_offset = 0;
             }
-            let asked = member.record.has(disk_flags::FORCE_SYNC);
-            member.role = if auto || asked { Role::Synchronizing } else { Role::Stale };
+            let is_forced = member.record.has(disk_flags::FORCE_SYNC);
+            member.role = if auto || is_forced { Role::Synchronizing } else { Role::Stale };
         }
         self.count_in();
         self.dirty = false;

@@ -160,12 +160,12 @@ fn joined(control: &mut GraphControl, members: &[String], name: &str) -> Result<
         return Ok(answer);
     }
     let view = control.topology.view(0);
-    let said = missing.iter().map(|m| {
+    let reasons = missing.iter().map(|m| {
         let found = view.iter().flat_map(|g| &g.providers).find(|p| p.name == *m);
         let why = found.and_then(|p| p.taste_outcomes.iter().find(|(c, _)| *c == NAME));
         format!("{m}: {}", why.map_or("not looked at", |(_, why)| why))
     });
-    let said: Vec<String> = said.collect();
-    let what = format!("{NAME}/{name} is there, but not by every path: {}", said.join("; "));
+    let reasons: Vec<String> = reasons.collect();
+    let what = format!("{NAME}/{name} is there, but not by every path: {}", reasons.join("; "));
     Err(Error::new(Errno::Busy, what))
 }

@@ -52,10 +52,10 @@ impl TableEdit for Bootcode {
             (None, Some(_)) => return Err(lacks("skip_serial is for bootcode")),
             (None, None) => return Err(lacks("give bootcode, or partcode and index")),
         };
-        let said = partition.map(|on| format!("partcode written to {on}"));
-        let said = said.into_iter().chain(boot.map(|_| format!("bootcode written to {name}")));
-        let said = said.collect::<Vec<_>>().join("\n");
-        Ok(Change { code, ..Change::of(next.map_err(refusal)?, None, said) })
+        let message = partition.map(|on| format!("partcode written to {on}"));
+        let message = message.into_iter().chain(boot.map(|_| format!("bootcode written to {name}")));
+        let message = message.collect::<Vec<_>>().join("\n");
+        Ok(Change { code, ..Change::of(next.map_err(refusal)?, None, message) })
     }
 }
 

@@ -118,9 +118,9 @@ pub(super) fn find(control: &GraphControl, name: &str) -> Result<GeomId, Error> 
     let mut verdict = String::new();
     let view = control.topology.view(0);
     let seen = view.iter().flat_map(|g| &g.providers).find(|p| p.id == on);
-    for (class, said) in seen.map(|p| p.taste_outcomes.as_slice()).unwrap_or_default() {
+    for (class, message) in seen.map(|p| p.taste_outcomes.as_slice()).unwrap_or_default() {
         if *class == NAME {
-            verdict = format!(" ({said})");
+            verdict = format!(" ({message})");
         }
     }
     let what = format!("{name} carries no partition table{verdict}; `part create` makes one");
@@ -161,8 +161,8 @@ struct Uses {
 }
 
 impl Change {
-    fn of(table: Table, touched: Option<u32>, said: String) -> Change {
-        Change { table: Some(table), touched, fresh: None, code: None, message: said }
+    fn of(table: Table, touched: Option<u32>, message: String) -> Change {
+        Change { table: Some(table), touched, fresh: None, code: None, message }
     }
 }
 

@@ -90,8 +90,8 @@ fn header_at(
         return Err(ProbeStop::no(Reason::Value, at, "DDF header's byte order"));
     }
     let header = refuse(Header::decode(sector, copy), at)?;
-    let said = |h: &Header| (h.guid, h.primary, h.secondary, h.revision, h.order);
-    match said(&header) == said(anchor) {
+    let fields = |h: &Header| (h.guid, h.primary, h.secondary, h.revision, h.order);
+    match fields(&header) == fields(anchor) {
         true => Ok((header, at)),
         false => {
             Err(ProbeStop::no(Reason::Contradiction, at, "DDF header, which is not the anchor's,"))

@@ -267,8 +267,8 @@ fn translate(array: &Array, base: &Record, generation: u32, size: u32) -> Result
 
 fn put_disk(disk: &Disk, old: Option<&DiskRecord>, size: u32) -> Result<DiskRecord, Fault> {
     let gone = matches!(disk.state, DiskState::Missing | DiskState::Failed);
-    let said = if gone { format!("{}{GONE}", disk.serial) } else { disk.serial.clone() };
-    let serial = serial_tail(&said);
+    let serial_text = if gone { format!("{}{GONE}", disk.serial) } else { disk.serial.clone() };
+    let serial = serial_tail(&serial_text);
     let flags = match disk.state {
         DiskState::Active => ASSIGNED | ONLINE,
         DiskState::Spare => SPARE,

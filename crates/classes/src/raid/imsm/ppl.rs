@@ -110,10 +110,10 @@ impl Header {
         let Some(head) = bytes.get(..HEADER) else {
             return Err(Fault::value("PPL header", "is cut off"));
         };
-        let said = le32(head, 532);
+        let recorded_sum = le32(head, 532);
         let is = crc32c(&[span(head, 0, 532), &[0; 4], span(head, FIRST, HEADER - FIRST)]);
-        if is != said {
-            let what = format!("is {is:08x} instead of {said:08x}");
+        if is != recorded_sum {
+            let what = format!("is {is:08x} instead of {recorded_sum:08x}");
             return Err(Fault::new(Reason::Checksum, "PPL checksum", what));
         }
         let count = usize::try_from(le32(head, 528)).unwrap_or(usize::MAX);
@@ -301,8 +301,8 @@ mod tests {
         let header = Header { signature: SIGNATURE, generation: 1, entries: vec![far; 2] };
         let mut bytes = header.encode();
         bytes.resize(AREA as usize, 0);
-        let said = Log::read(&bytes, SIGNATURE).expect_err("refused").to_string();
-        assert!(said.contains("partial parity ends at"), "{said}");
+        let refusal = Log::read(&bytes, SIGNATURE).expect_err("refused").to_string();
+        assert!(refusal.contains("partial parity ends at"), "{refusal}");
         let mut bytes = header.encode();
         put(&mut bytes, 528, &149_u32.to_le_bytes());
         put(&mut bytes, 532, &[0; 4]);

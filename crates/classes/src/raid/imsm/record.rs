@@ -239,9 +239,9 @@ impl Record {
                 format!("is {size}: more than there is"),
             ));
         };
-        let said = le32(bytes, 32);
-        if checksum(bytes) != said {
-            let what = format!("is {:08x} instead of {said:08x}", checksum(bytes));
+        let recorded_sum = le32(bytes, 32);
+        if checksum(bytes) != recorded_sum {
+            let what = format!("is {:08x} instead of {recorded_sum:08x}", checksum(bytes));
             return Err(Fault::new(Reason::Checksum, "Intel record checksum", what));
         }
         let mut from = Cursor::new(bytes, 24);

@@ -86,8 +86,8 @@ impl Verb<RaidClass> for Add {
             let here =
                 |disk: &usize| PresentDisk { index: *disk, sectors: u64::MAX >> 16, moved: false };
             let here: Vec<PresentDisk> = places.iter().map(here).collect();
-            let said = metadata.clone().write(&mut array, &here, g.highest_generation, g.sector);
-            said.map_err(|fault| Error::inval(fault.to_string()))?;
+            let written = metadata.clone().write(&mut array, &here, g.highest_generation, g.sector);
+            written.map_err(|fault| Error::inval(fault.to_string()))?;
             if let Some(set) = &mut g.set {
                 set.add_volume(volume);
             }

@@ -272,14 +272,14 @@ fn wait_for_volume(
     let view = control.topology.view(0);
     let shown = view.iter().find(|g| g.class == NAME && g.name == set && !g.withering);
     let state = shown.and_then(|g| g.show.iter().find(|(k, _)| *k == "State"));
-    let said = members.iter().filter_map(|m| {
+    let reasons = members.iter().filter_map(|m| {
         let found = view.iter().flat_map(|g| &g.providers).find(|p| p.name == *m)?;
         let (_, why) = found.taste_outcomes.iter().find(|(c, _)| *c == NAME)?;
         Some(format!("{m}: {why}"))
     });
-    let mut said: Vec<String> = said.collect();
-    said.extend(state.map(|(_, state)| format!("{set} is {state}")));
-    Err(Error::new(Errno::NxIo, format!("{volume} did not come up: {}", said.join("; "))))
+    let mut reasons: Vec<String> = reasons.collect();
+    reasons.extend(state.map(|(_, state)| format!("{set} is {state}")));
+    Err(Error::new(Errno::NxIo, format!("{volume} did not come up: {}", reasons.join("; "))))
 }
 
 /// The disk of an array that a provider is.

@@ -159,17 +159,17 @@ impl<const LIE: u8> VolumeLayer<LIE> {
     }
 
     fn read_pieces(&self, bio: &mut Bio, core: &Core) -> Flow {
-        let lane = self.0.core_state(core.id());
+        let core_state = self.0.core_state(core.id());
         let mut pieces = self.0.shape.pieces(bio.offset, bio.length).peekable();
         if pieces.peek().is_none() {
             return Flow::Done(Err(Errno::Inval));
         }
-        if pieces.any(|piece| self.read_edges(&lane.table, piece).next().is_none()) {
-            drop(lane);
+        if pieces.any(|piece| self.read_edges(&core_state.table, piece).next().is_none()) {
+            drop(core_state);
             return self.task(bio, core);
         }
         for piece in self.0.shape.pieces(bio.offset, bio.length) {
-            let Some((slot, edge, at)) = self.read_edge(core, &lane.table, piece) else { continue };
+            let Some((slot, edge, at)) = self.read_edge(core, &core_state.table, piece) else { continue };
             if !fork(bio, core, edge, at, piece, slot) {
                 return Flow::Done(Err(Errno::Inval));
             }

@@ -140,8 +140,8 @@ impl Rows {
                 let Some(data) = more(1, bytes.len()).await.pop() else { return false };
                 data.copy_from(0, bytes);
                 let at = path.offset.saturating_add(at);
-                let asked = vec![MemberRequest { slot, edge, op: Op::Write, at, len, data }];
-                for (slot, status) in send_all(&self.core, asked, RequestContext::default()).await {
+                let requests = vec![MemberRequest { slot, edge, op: Op::Write, at, len, data }];
+                for (slot, status) in send_all(&self.core, requests, RequestContext::default()).await {
                     if let Err(e) = status {
                         self.shared.report_failure(slot, e, FailureEffect::Order);
                         return false;

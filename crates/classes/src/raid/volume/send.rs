@@ -222,8 +222,8 @@ impl Rows {
             let held = part(&spare, 0, len);
             let at = path.offset.saturating_add(first).saturating_add(touch.range.start);
             let (slot, edge, op, data) = (touch.slot, path.edge, Op::Read, part(&held, 0, len));
-            let asked = vec![MemberRequest { slot, edge, op, at, len, data }];
-            if send_all(&self.core, asked, RequestContext::default())
+            let requests = vec![MemberRequest { slot, edge, op, at, len, data }];
+            if send_all(&self.core, requests, RequestContext::default())
                 .await
                 .iter()
                 .any(|(_, s)| s.is_err())

@@ -183,8 +183,8 @@ impl Pass {
             let read = one_block(&self.core, piece.len).await;
             let (slot, at) = (spot.slot, path.offset.saturating_add(spot.at));
             let (edge, op, data) = (path.edge, Op::Read, part(&read, 0, piece.len));
-            let asked = MemberRequest { slot, edge, op, at, len: piece.len, data };
-            match send_all(&self.core, vec![asked], RequestContext::default()).await[..] {
+            let request = MemberRequest { slot, edge, op, at, len: piece.len, data };
+            match send_all(&self.core, vec![request], RequestContext::default()).await[..] {
                 [(_, Ok(()))] => {
                     (block, source) = (Some(read), Some(slot));
                     break;
@@ -210,12 +210,12 @@ impl Pass {
     /// Writes what its member does not have: of zeroes that is looked at first.
     async fn written(&self, table: &Table, all: Vec<MemberRequest>) -> Result<(), PassHalt> {
         let mut lacking = Vec::with_capacity(all.len());
-        for asked in all {
-            let keeps = table.path(asked.slot).is_some_and(|path| path.keeps_zeroes);
-            let has = keeps && sparse::are_zero(&asked.data);
-            let (edge, at, len) = (asked.edge, asked.at, asked.data.len());
+        for request in all {
+            let keeps = table.path(request.slot).is_some_and(|path| path.keeps_zeroes);
+            let has = keeps && sparse::are_zero(&request.data);
+            let (edge, at, len) = (request.edge, request.at, request.data.len());
             if !has || !sparse::has_zeroes(&self.core, edge, at, len).await {
-                lacking.push(asked);
+                lacking.push(request);
             }
         }
         let all = lacking;

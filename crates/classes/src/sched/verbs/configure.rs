@@ -82,8 +82,8 @@ mod tests {
             let part = parts.iter().find(|p| p.starts_with(&head)).expect("an algorithm");
             assert_eq!(part.matches(" to ").count(), kind.knobs.len(), "{part}");
             for k in kind.knobs {
-                let said = format!("{} {} to {} ({})", k.name, k.min, k.max, k.default);
-                assert!(part.contains(&said), "{said}: {part}");
+                let range = format!("{} {} to {} ({})", k.name, k.min, k.max, k.default);
+                assert!(part.contains(&range), "{range}: {part}");
             }
         }
     }

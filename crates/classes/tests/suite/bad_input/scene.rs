@@ -107,16 +107,16 @@ pub fn crc32(bytes: &[u8]) -> u32 {
 /// The text about a provider, from the class's verdict and its lists.
 pub fn reported_text(world: &World, class: &str, name: &str) -> String {
     let view = world.control.topology.view(0);
-    let mut said = world.taste_outcome(name, class);
+    let mut outcome = world.taste_outcome(name, class);
     for geom in view.iter().filter(|g| g.class == class && !g.withering) {
         for (key, value) in &geom.show {
             let of_it = value.starts_with(&format!("{name}:")) || *key == "State";
             if of_it {
-                said.push_str(&format!("\n{key} {value}"));
+                outcome.push_str(&format!("\n{key} {value}"));
             }
         }
     }
-    said
+    outcome
 }
 
 impl Scene {

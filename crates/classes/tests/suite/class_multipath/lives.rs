@@ -32,7 +32,7 @@ fn live(seed: u64) {
         let at = chance.below(PATHS);
         let name = format!("d{at}");
         let others = ways.iter().enumerate().filter(|(i, w)| *i != at && w.is_some()).count();
-        let told = format!("seed {seed}, step {step}");
+        let step_name = format!("seed {seed}, step {step}");
         match chance.below(14) {
             0 | 1 => {
                 works[at] = !works[at];
@@ -53,7 +53,7 @@ fn live(seed: u64) {
                 let verb = ["fail", "restore", "prefer"][chance.below(3)];
                 // A path that has failed is not preferred; the others never refuse.
                 let done = ask(&mut world, verb, &name);
-                assert!(done.is_ok() || verb == "prefer", "{told}: {done:?}");
+                assert!(done.is_ok() || verb == "prefer", "{step_name}: {done:?}");
             }
             // It answers all that can go another way so, and the rest well.
             12 | 13 => {
@@ -75,22 +75,22 @@ fn live(seed: u64) {
                 if n < 9 {
                     let bytes = vec![chance.below(256) as u8; 512];
                     let done = world.write(&open, offset as u64, &bytes);
-                    assert_eq!(done.is_ok(), can, "{told}: {done:?}");
+                    assert_eq!(done.is_ok(), can, "{step_name}: {done:?}");
                     if done.is_ok() {
                         model[place].copy_from_slice(&bytes);
                     }
                 } else {
                     match world.read(&open, offset as u64, 512) {
-                        Ok(bytes) => assert!(can && bytes == model[place], "{told}"),
-                        Err(e) => assert!(!can, "{told}: {e:?}"),
+                        Ok(bytes) => assert!(can && bytes == model[place], "{step_name}"),
+                        Err(e) => assert!(!can, "{step_name}: {e:?}"),
                     }
                 }
             }
         }
         let states = states(&world);
-        assert_eq!(states.len(), ways.iter().flatten().count(), "{told}: {states:?}");
+        assert_eq!(states.len(), ways.iter().flatten().count(), "{step_name}: {states:?}");
         if state(&world).starts_with("OPTIMAL") {
-            assert!(states.iter().all(|s| !s.ends_with("FAIL")), "{told}: {states:?}");
+            assert!(states.iter().all(|s| !s.ends_with("FAIL")), "{step_name}: {states:?}");
         }
     }
     world.close(open);

@@ -192,16 +192,16 @@ fn failloop_a_persistent_error_ends_and_restores_no_failed_path() {
     for mode in ["passive", "active", "read"] {
         let (mut world, _, ways) = labelled(2, json!({ mode: mode != "passive" }));
         write(&mut world, 0, 5).expect("well");
-        let asked = |ways: &[Way]| ways.iter().map(|w| w.seen(Op::Read)).collect::<Vec<_>>();
-        asked(&ways);
+        let reads = |ways: &[Way]| ways.iter().map(|w| w.seen(Op::Read)).collect::<Vec<_>>();
+        reads(&ways);
         ways.iter().for_each(|w| w.fails(Some(Errno::Io)));
         assert_eq!(read(&mut world, 0), Err(Errno::Io));
-        assert_eq!(asked(&ways), [1, 1], "{mode}: each once");
+        assert_eq!(reads(&ways), [1, 1], "{mode}: each once");
         assert_eq!(states(&world), ["d0 FAIL", "d1 FAIL"]);
         assert_eq!(state(&world), "BROKEN");
         for _ in 0..3 {
             assert_eq!(read(&mut world, 0), Err(Errno::Io));
-            assert_eq!(asked(&ways), [1, 1], "{mode}: each once");
+            assert_eq!(reads(&ways), [1, 1], "{mode}: each once");
         }
         // Not for ever: a path that works again is used again, without an operator.
         ways[1].fails(None);

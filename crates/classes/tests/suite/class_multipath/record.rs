@@ -156,11 +156,11 @@ fn a_path_that_reports_another_size_is_used_last() {
         write(&mut world, last, 7).expect("beyond what the liar says");
         assert_eq!(ways.iter().map(|way| way.seen(Op::Write)).collect::<Vec<_>>(), [0, 1]);
         let view = world.control.topology.view(0);
-        let said = view.iter().find(|g| g.name == "m").map(|g| format!("{:?}", g.troubles));
-        let said = said.unwrap_or_default();
+        let reasons = view.iter().find(|g| g.name == "m").map(|g| format!("{:?}", g.troubles));
+        let reasons = reasons.unwrap_or_default();
         assert!(
-            said.contains(&format!("path d0 reports another disk size ({lie} bytes")),
-            "{said}"
+            reasons.contains(&format!("path d0 reports another disk size ({lie} bytes")),
+            "{reasons}"
         );
         // Asked again, it reports its true size.
         world.report_size("d0", MIB);

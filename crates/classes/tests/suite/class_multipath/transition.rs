@@ -41,8 +41,8 @@ fn requests_use_another_path_and_the_path_in_transition_is_not_failed() {
         // Status reports the transition and asks for no action.
         let view = world.control.topology.view(0);
         let m = view.iter().find(|g| g.name == "m" && !g.withering).expect("it is there");
-        let told: Vec<&str> = m.troubles.iter().map(|t| t.why.as_str()).collect();
-        assert_eq!(told, ["path d0 is in transition: requests sent over it would wait"]);
+        let reasons: Vec<&str> = m.troubles.iter().map(|t| t.why.as_str()).collect();
+        assert_eq!(reasons, ["path d0 is in transition: requests sent over it would wait"]);
         ways[0].in_transition(false);
         left.push((world, open));
     }

@@ -115,8 +115,8 @@ fn a_write_cancels_queued_deletes_and_waits_for_deletes_in_flight() {
 #[test]
 fn zeroes_after_delete_are_promised_only_in_keep_mode() {
     let (mut life, _) = Scene::bare(Deletes::Take(MS), true);
-    let said = life.verb("trim", "insert", "d0", json!({})).expect_err("a promise");
-    assert!(said.kind == Errno::Inval && said.message.contains("--zeroes drop"), "{said}");
+    let refusal = life.verb("trim", "insert", "d0", json!({})).expect_err("a promise");
+    assert!(refusal.kind == Errno::Inval && refusal.message.contains("--zeroes drop"), "{refusal}");
     life.verb("trim", "create", "d0", json!({ "as": "q" })).expect("create");
     let promise = |life: &Life, name: &str| {
         let t = &life.control.topology;
@@ -232,8 +232,8 @@ fn a_queue_is_not_removed_while_the_device_does_not_answer() {
     let mut s = Scene { life, disk, user, edge };
     s.delete(0, 64 * K);
     s.life.pass(1_000 * MS);
-    let said = s.life.verb("trim", "destroy", "d0.trim", json!({})).expect_err("in flight");
-    assert_eq!(said.kind, Errno::TimedOut, "{said}");
+    let refusal = s.life.verb("trim", "destroy", "d0.trim", json!({})).expect_err("in flight");
+    assert_eq!(refusal.kind, Errno::TimedOut, "{refusal}");
     assert!(s.life.has("d0.trim"));
     s.life.write(s.edge, 256 * K, vec![1; 4096]).expect("it still serves");
     s.life.pass(60_000 * MS);
@@ -273,12 +273,12 @@ fn invalid_and_fixed_settings_are_refused() {
         json!({ "quiet_ms": 90_000_000 }),
         json!({ "colour": 1 }),
     ] {
-        let said = s.life.verb("trim", "configure", "d0.trim", with.clone());
-        assert_eq!(said.map_err(|e| e.kind), Err(Errno::Inval), "{with}");
+        let refusal = s.life.verb("trim", "configure", "d0.trim", with.clone());
+        assert_eq!(refusal.map_err(|e| e.kind), Err(Errno::Inval), "{with}");
     }
     for fixed in [json!({ "granule": 4096 }), json!({ "zeroes": "keep" })] {
-        let said = s.life.verb("trim", "configure", "d0.trim", fixed.clone());
-        assert_eq!(said.map_err(|e| e.kind), Err(Errno::NotSup), "{fixed}");
+        let refusal = s.life.verb("trim", "configure", "d0.trim", fixed.clone());
+        assert_eq!(refusal.map_err(|e| e.kind), Err(Errno::NotSup), "{fixed}");
     }
     s.life.verb("trim", "configure", "d0.trim", json!({ "share": 20 })).expect("configure");
     assert_eq!(s.life.show("trim", "d0.trim", "share"), "20 %");

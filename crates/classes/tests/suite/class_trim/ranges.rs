@@ -182,8 +182,8 @@ fn granule_offsets_are_reported_as_seen_from_above() {
     let (_, edge) = life.open("t", Access::WRITE).expect("open");
     assert_eq!(delete(&mut life, edge, &[0..64 * K]).0, Ok(()));
     life.verb("trim", "now", "t", json!({ "wait": true })).expect("now");
-    let told = took(&disk).1;
-    assert_eq!(told, [4096..65536], "whole granules of the disk, where the disk has them");
+    let deletes = took(&disk).1;
+    assert_eq!(deletes, [4096..65536], "whole granules of the disk, where the disk has them");
 }
 
 #[test]
@@ -224,20 +224,20 @@ fn a_queue_updates_its_limits_when_the_layers_below_change() {
     life.verb("trim", "create", "mirror/m", json!({ "as": "t", "short": 0, "quiet_ms": 5_000 }))
         .expect("create");
     let (_, edge) = life.open("t", Access::WRITE).expect("open");
-    let shown = |life: &Life, key: &str| {
+    let text = |life: &Life, key: &str| {
         let view = life.control.topology.view(0);
         let geom = view.iter().find(|g| g.class == "trim").expect("there").show.clone();
         geom.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone()).expect("shown")
     };
     assert_eq!(
-        (shown(&life, "granule"), shown(&life, "ranges a command")),
+        (text(&life, "granule"), text(&life, "ranges a command")),
         ("4096".into(), "64".into())
     );
     let ranges = [0..4 * K, 16 * K..33 * K, 48 * K..64 * K, 128 * K..144 * K];
     assert_eq!(delete(&mut life, edge, &ranges), (Ok(()), 53 * K));
     life.verb("mirror", "insert", "m", json!({ "members": ["c"] })).expect("inserted");
     assert_eq!(
-        (shown(&life, "granule"), shown(&life, "ranges a command")),
+        (text(&life, "granule"), text(&life, "ranges a command")),
         ("16384".into(), "2".into())
     );
     disks.iter().for_each(|disk| drop(took(disk)));
@@ -247,7 +247,7 @@ fn a_queue_updates_its_limits_when_the_layers_below_change() {
     life.verb("mirror", "remove", "m", json!({ "members": ["c"] })).expect("removed");
     life.pass(1_000 * MS);
     assert_eq!(
-        (shown(&life, "granule"), shown(&life, "ranges a command")),
+        (text(&life, "granule"), text(&life, "ranges a command")),
         ("4096".into(), "64".into())
     );
 }

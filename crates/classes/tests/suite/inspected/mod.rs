@@ -63,8 +63,8 @@ pub fn clean(path: &Path, sector: u32) {
     assert_eq!(look(path, sector), []);
     let device = Loop::new(path, sector);
     assert_eq!(wipefs(device.name()), []);
-    let (_, said) = try_run("blkid", &["-p", device.name()], "");
-    assert_eq!(said.trim(), "");
-    let said = run("sgdisk", &["-p", device.name()]);
-    assert!(said.contains("Creating new GPT entries in memory"), "{said}");
+    let (_, output) = try_run("blkid", &["-p", device.name()], "");
+    assert_eq!(output.trim(), "");
+    let output = run("sgdisk", &["-p", device.name()]);
+    assert!(output.contains("Creating new GPT entries in memory"), "{output}");
 }

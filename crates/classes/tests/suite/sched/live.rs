@@ -45,8 +45,8 @@ fn a_scheduler_is_inserted_changed_and_removed_while_requests_wait() {
     assert_eq!(lab.control.topology.below(later), Some(above), "who comes later too");
     for algorithm in ["as", "deadline", "fair", "fifo", "rr"] {
         count += some(&lab);
-        let said = lab.verb("configure", "d0.sched.", json!({ "algorithm": algorithm }));
-        assert!(said.is_ok(), "{said:?}");
+        let answer = lab.verb("configure", "d0.sched.", json!({ "algorithm": algorithm }));
+        assert!(answer.is_ok(), "{answer:?}");
         assert_eq!(lab.stats()["algorithm"], algorithm);
         lab.pass(MS / 2);
     }

@@ -56,8 +56,8 @@ fn cut_at_each_step(by: u64, off: bool, mut moved: impl FnMut(&mut Bench)) {
         for name in NAMES {
             assert_eq!(bench.state(name), "ACTIVE", "{fuse}\n{}", bench.life.dump_state());
         }
-        let shown = bench.life.show("mirror", "m", "Bitmap");
-        assert!(shown.contains("regions of 4096"), "{fuse}: the bitmap is lost: {shown}");
+        let text = bench.life.show("mirror", "m", "Bitmap");
+        assert!(text.contains("regions of 4096"), "{fuse}: the bitmap is lost: {text}");
         bench.holds(1);
         if !cut {
             break;

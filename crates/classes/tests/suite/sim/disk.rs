@@ -312,8 +312,8 @@ impl Layer for DiskLayer {
         }
         let now = core.now();
         let end = inside.model.begin(now, what, bio.offset, bio.length);
-        let said = LATENCY.with(|l| l.borrow_mut().as_mut().map(|latency| latency()));
-        core.wake(bio.ticket(), said.unwrap_or(end.saturating_sub(now)));
+        let latency_ns = LATENCY.with(|l| l.borrow_mut().as_mut().map(|latency| latency()));
+        core.wake(bio.ticket(), latency_ns.unwrap_or(end.saturating_sub(now)));
         Flow::Wait
     }
 

@@ -117,7 +117,7 @@ fn is_recorded(name: &str, disk: &Disk) -> bool {
     let dump = life.verb("raid", "dump", "", json!({ "members": [name] }));
     drop(life);
     disk.power_cut();
-    dump.is_ok_and(|said| !said.to_string().contains("torn"))
+    dump.is_ok_and(|answer| !answer.to_string().contains("torn"))
 }
 
 impl raids::RaidSimulation {

@@ -17,7 +17,7 @@ use super::named_raid::Rig;
 /// Sends a request that has the flag.
 fn hasty(life: &mut Life, edge: Edge, op: Op, at: u64) -> Result<(), Errno> {
     let (ended, core) = (Rc::new(Cell::new(None)), life.cores[0].clone());
-    let told = ended.clone();
+    let report = ended.clone();
     life.cores[0].reactor().spawn("user", async move {
         let data = match op {
             Op::Flush | Op::WriteZeroes => Segs::new(),
@@ -28,7 +28,7 @@ fn hasty(life: &mut Life, edge: Edge, op: Op, at: u64) -> Result<(), Errno> {
             (bio.op, bio.offset, bio.length, bio.data) = (op, at, length, data);
             bio.flags |= Flags::FAIL_FAST;
         });
-        told.set(Some(done.await.status));
+        report.set(Some(done.await.status));
     });
     let seen = ended.clone();
     assert!(life.until(20, move |_| seen.get().is_some()), "{}", life.dump_state());

@@ -240,15 +240,15 @@ fn follow_moves_only_the_label_of_a_smaller_disk() {
     refuse(of(DISK + MORE), "--was must be smaller");
     refuse(of(41 * SECTOR), "for another size (65536 bytes)");
     refuse(of(DISK - SECTOR), "no metadata of this class");
-    let said = bench.life.verb("inspect", "scan", "d1", json!({})).expect("looked");
+    let answer = bench.life.verb("inspect", "scan", "d1", json!({})).expect("looked");
     let typed = format!("`ashlar mirror follow PROVIDER --was {DISK}`");
-    let all: Vec<&Value> = said["findings"].as_array().expect("findings").iter().collect();
+    let all: Vec<&Value> = answer["findings"].as_array().expect("findings").iter().collect();
     let says =
         |at: u64| all.iter().find(|f| f["offset"] == json!(at)).expect("found")["why"].clone();
-    assert!(says(DISK - SECTOR).as_str().expect("words").contains(&typed), "{said}");
+    assert!(says(DISK - SECTOR).as_str().expect("words").contains(&typed), "{answer}");
     assert!(
         says(40 * SECTOR).as_str().expect("words").contains("ignored at this position"),
-        "{said}"
+        "{answer}"
     );
     // Looked for in the last MiB.
     let done = bench.life.verb("mirror", "follow", "", json!({ "member": "d1", "force": true }));

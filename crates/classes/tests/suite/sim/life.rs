@@ -308,7 +308,7 @@ impl Life {
 
     /// Retastes all providers that did not answer a taste.
     pub fn ask_again(&mut self) {
-        let silent = |said: &(&str, String)| said.1.contains("did not answer");
+        let silent = |outcome: &(&str, String)| outcome.1.contains("did not answer");
         let t = &mut self.control.topology;
         let all = t.view(0).into_iter().flat_map(|g| g.providers);
         let all = all.filter(|p| p.taste_outcomes.iter().any(silent)).map(|p| p.id);

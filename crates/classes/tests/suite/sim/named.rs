@@ -252,9 +252,9 @@ fn a_write_done_only_by_a_removed_member_is_not_acknowledged() {
     let slow = ["d0", "d2"];
     slow.iter().for_each(|name| bench.disks[*name].lock().hangs = true);
     let status = Rc::new(Cell::new(None));
-    let (own, told) = (bench.life.cores[0].clone(), status.clone());
+    let (own, report) = (bench.life.cores[0].clone(), status.clone());
     bench.life.cores[0].reactor().spawn("user", async move {
-        told.set(Some(own.write(edge, 0, &[2; SECTOR as usize]).await));
+        report.set(Some(own.write(edge, 0, &[2; SECTOR as usize]).await));
     });
     bench.life.pass(MS);
     // d1 has done it; the others take only later requests.

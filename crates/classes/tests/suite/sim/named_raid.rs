@@ -127,7 +127,7 @@ impl Rig {
     /// A request begins.
     pub(super) fn send(&mut self, op: Op, at: u64, len: u64) -> Ended {
         let (ended, core, edge) = (Ended::default(), self.life.cores[0].clone(), self.edge);
-        let told = ended.clone();
+        let report = ended.clone();
         self.life.cores[0].reactor().spawn("user", async move {
             let mut data = Segs::new();
             if op == Op::Write {
@@ -137,7 +137,7 @@ impl Rig {
             let done = core
                 .io(edge, |bio| (bio.op, bio.offset, bio.length, bio.data) = (op, at, len, data))
                 .await;
-            told.set(Some(done.status));
+            report.set(Some(done.status));
         });
         self.life.pass(5 * MS);
         ended
@@ -146,10 +146,10 @@ impl Rig {
     /// A DELETE of several ranges begins.
     fn delete(&mut self, ranges: Vec<std::ops::Range<u64>>) -> Ended {
         let (ended, core, edge) = (Ended::default(), self.life.cores[0].clone(), self.edge);
-        let told = ended.clone();
+        let report = ended.clone();
         self.life.cores[0].reactor().spawn("user", async move {
             let done = core.io(edge, |bio| assert!(bio.delete_ranges(&ranges), "in order")).await;
-            told.set(Some(done.status));
+            report.set(Some(done.status));
         });
         self.life.pass(5 * MS);
         ended

@@ -72,14 +72,14 @@ impl Array {
     /// Polls until all is in order, beside a user that writes; returns the reported progress of a
     /// pass.
     fn progress_until_in_order(&mut self, word: &str) -> Vec<u64> {
-        let mut said = Vec::new();
+        let mut percents = Vec::new();
         for turn in 0..20_000 {
             self.life.pass(MS / 100);
             let line = self.life.show("raid", &self.set, "Volume");
-            said.extend(percent(&line, word));
+            percents.extend(percent(&line, word));
             let in_order = self.life.show("raid", &self.set, "State") == "OPTIMAL";
             if in_order && !line.contains('%') {
-                return said;
+                return percents;
             }
             if turn % 1000 == 999 {
                 self.write();
@@ -99,10 +99,10 @@ fn percent(line: &str, word: &str) -> Option<u64> {
     rest.split('%').next()?.trim().parse().ok()
 }
 
-fn is_honest(what: (&str, &str, usize), said: &[u64]) {
-    assert!(said.is_sorted(), "{what:?} went back: {said:?}");
-    assert_eq!(said.last(), Some(&100), "{what:?}");
-    let mut steps = said.to_vec();
+fn is_honest(what: (&str, &str, usize), percents: &[u64]) {
+    assert!(percents.is_sorted(), "{what:?} went back: {percents:?}");
+    assert_eq!(percents.last(), Some(&100), "{what:?}");
+    let mut steps = percents.to_vec();
     steps.dedup();
     assert!(steps.len() > 2, "{what:?}: {steps:?}");
 }
@@ -117,8 +117,8 @@ fn progress_of_a_rebuild_never_decreases_and_ends_at_100() {
         array.life.pass(50 * MS);
         array.write();
         array.life.plug_soon("d1", &disk);
-        let said = array.progress_until_in_order("rebuild ");
-        is_honest(what, &said);
+        let percents = array.progress_until_in_order("rebuild ");
+        is_honest(what, &percents);
     }
 }
 
@@ -130,7 +130,7 @@ fn progress_of_a_resync_never_decreases_and_ends_at_100() {
         array.write();
         array.reboot();
         array.slowly();
-        let said = array.progress_until_in_order("synchronised ");
-        is_honest(what, &said);
+        let percents = array.progress_until_in_order("synchronised ");
+        is_honest(what, &percents);
     }
 }

@@ -218,8 +218,8 @@ fn run_with(kind: Kind, seed: u64, lives: u64, grows: Option<SeededRandom>, tall
                 let line = |key| life.show("raid", &story.set, key);
                 let keys = ["State", "Generation", "Volume", "Subdisks"];
                 let doubts = ["parity may be wrong", "a crash causes a resync"];
-                let said = doubts.iter().any(|doubt| line("Volume").contains(doubt));
-                story.doubt.fetch_or(said, SeqCst);
+                let is_doubtful = doubts.iter().any(|doubt| line("Volume").contains(doubt));
+                story.doubt.fetch_or(is_doubtful, SeqCst);
                 talk(|| format!("power cut: {}", keys.map(line).join("; ")));
                 story.totals.power_cuts += 1;
             }

@@ -84,7 +84,7 @@ impl Simulation<'_> {
         talk(|| format!("to {to} sectors: {done:?}"));
         match done {
             // Its records were not all written: it goes on with that.
-            Ok(said) if said["message"].as_str().is_some_and(|m| m.contains("becomes")) => {}
+            Ok(answer) if answer["message"].as_str().is_some_and(|m| m.contains("becomes")) => {}
             Ok(_) => {
                 self.totals.shrunk += 1;
                 self.model.borrow_mut().shrink(to);
@@ -152,9 +152,9 @@ impl Simulation<'_> {
         let on = t.find(&self.plan.volume()).filter(|on| t.error_of(*on).is_none());
         let Some(limits) = on.and_then(|on| t.limits(on)) else { return };
         let (sectors, known) = (limits.media_bytes / SECTOR, self.model.borrow().sectors());
-        let asked = self.larger || self.smaller == Some(sectors) || sectors == known;
+        let is_expected = self.larger || self.smaller == Some(sectors) || sectors == known;
         let less = sectors < known && self.smaller != Some(sectors);
-        assert!(asked && !less, "{known} sectors became {sectors}\n{}", life.dump_state());
+        assert!(is_expected && !less, "{known} sectors became {sectors}\n{}", life.dump_state());
         if sectors < known {
             // Its users were orphaned.
             self.reads = false;

@@ -77,13 +77,13 @@ impl Simulation<'_> {
             let name = made.provider();
             let Some(is) = size(life, &name) else { continue };
             let was = self.sizes.insert(name.clone(), is);
-            let asked = self.asked.remove(&name).unwrap_or_default();
+            let requested = self.requested.remove(&name).unwrap_or_default();
             let promised = match made.grows_by_itself() {
                 true => made_of(life, made).is_none_or(|bytes| bytes == is),
-                false => was.is_none_or(|was| was == is) || asked.contains(&is),
+                false => was.is_none_or(|was| was == is) || requested.contains(&is),
             };
             let what =
-                || format!("{name}: {was:?} became {is}, of {asked:?}\n{}", life.dump_state());
+                || format!("{name}: {was:?} became {is}, of {requested:?}\n{}", life.dump_state());
             assert!(promised, "{}", what());
         }
         let Some(bytes) = size(life, &self.plan.volume()) else { return };
@@ -174,8 +174,8 @@ impl Simulation<'_> {
             }
             "part" => {
                 let entry = |life: &mut Life| {
-                    let said = life.verb("part", "show", on, json!({})).expect("a table");
-                    (said["tables"][0]["modified"] == true, said["tables"][0].clone())
+                    let answer = life.verb("part", "show", on, json!({})).expect("a table");
+                    (answer["tables"][0]["modified"] == true, answer["tables"][0].clone())
                 };
                 let (modified, _) = entry(life);
                 let _ = life.verb("part", "recover", on, json!({}));
@@ -198,7 +198,7 @@ impl Simulation<'_> {
     }
 
     fn ask(&mut self, made: &Made, bytes: Option<u64>) {
-        self.asked.entry(made.provider()).or_default().extend(bytes);
+        self.requested.entry(made.provider()).or_default().extend(bytes);
     }
 }
 

@@ -86,7 +86,7 @@ pub(super) struct Simulation<'a> {
     /// Of geoms that may grow: the sizes of each when nothing went on, and those that were
     /// requested since, in bytes.
     pub(super) sizes: BTreeMap<String, u64>,
-    pub(super) asked: BTreeMap<String, BTreeSet<u64>>,
+    pub(super) requested: BTreeMap<String, BTreeSet<u64>>,
     /// Where things ended.
     pub(super) kept: Kept,
     /// Chance for moving labels: a random generator of its own, so that other runs stay unchanged.
@@ -130,7 +130,7 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Totals) {
         forced: false,
         reads: false,
         sizes: BTreeMap::new(),
-        asked: BTreeMap::new(),
+        requested: BTreeMap::new(),
         kept: Kept::default(),
         dice: SeededRandom::new(seed ^ 0x0e4d),
     };

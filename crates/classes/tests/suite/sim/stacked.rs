@@ -192,8 +192,8 @@ impl Simulation<'_> {
                 }
                 life.pass(5 * MS);
             }
-            let said = line(life);
-            assert_eq!(said, "done; 0 sectors differ, 0 cannot be read", "{}", life.dump_state());
+            let answer = line(life);
+            assert_eq!(answer, "done; 0 sectors differ, 0 cannot be read", "{}", life.dump_state());
             self.totals.verified += 1;
         }
     }

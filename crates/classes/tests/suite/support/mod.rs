@@ -185,16 +185,16 @@ impl Loop {
     pub fn new(path: &Path, sector_size: u32) -> Self {
         let size = sector_size.to_string();
         let file = path.display().to_string();
-        let shown = run("losetup", &["-f", "--show", "-b", &size, &file]);
-        Self(shown.trim().to_owned())
+        let output = run("losetup", &["-f", "--show", "-b", &size, &file]);
+        Self(output.trim().to_owned())
     }
 
     /// A device that may have partitions: mdadm takes it for a whole disk.
     pub fn disk(path: &Path, sector_size: u32) -> Self {
         let size = sector_size.to_string();
         let file = path.display().to_string();
-        let shown = run("losetup", &["-f", "-P", "--show", "-b", &size, &file]);
-        Self(shown.trim().to_owned())
+        let output = run("losetup", &["-f", "-P", "--show", "-b", &size, &file]);
+        Self(output.trim().to_owned())
     }
 
     pub fn name(&self) -> &str {

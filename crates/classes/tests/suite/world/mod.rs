@@ -326,11 +326,11 @@ impl World {
 
     /// Notifications that a user received since the last call.
     pub fn take_notifications(&mut self, open: &Open) -> Vec<String> {
-        let heard = self
+        let notifications = self
             .control
             .topology
             .with(open.geom, |u: &mut User, _| std::mem::take(&mut u.notifications));
-        heard.expect("a user")
+        notifications.expect("a user")
     }
 
     pub fn try_open(&mut self, name: &str, access: Access) -> Result<Open, Error> {

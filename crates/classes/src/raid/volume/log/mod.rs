@@ -296,9 +296,9 @@ impl Log {
             let (at, len, data) = (0, 0, Segs::new());
             MemberRequest { slot, edge: path.edge, op: Op::Flush, at, len, data }
         };
-        let asked = table.all().map(flush).collect();
+        let requests = table.all().map(flush).collect();
         let (mut failed, mut gone) = (0, 0);
-        for (slot, status) in send_all(core, asked, RequestContext::default()).await {
+        for (slot, status) in send_all(core, requests, RequestContext::default()).await {
             match status {
                 Ok(()) | Err(Errno::NotSup) => {}
                 Err(e) if is_members_fault(e) => {

@@ -106,9 +106,9 @@ impl RaidSimulation {
 
     /// A comparison in order finds no difference.
     pub(super) fn agrees(&self, life: &Life) {
-        let said = life.show("raid", &self.set, "Verify");
-        let agrees = said.is_empty() || said.contains("; 0 sectors differ");
-        assert!(agrees, "{said}\n{}", life.dump_state());
+        let answer = life.show("raid", &self.set, "Verify");
+        let agrees = answer.is_empty() || answer.contains("; 0 sectors differ");
+        assert!(agrees, "{answer}\n{}", life.dump_state());
     }
 
     /// All of a volume in order agrees.
@@ -128,8 +128,8 @@ impl RaidSimulation {
         };
         assert!(life.until(20, ended), "it never ends\n{}", life.dump_state());
         self.agrees(life);
-        let said = life.show("raid", &self.set, "Verify");
-        assert_eq!(said, "done; 0 sectors differ, 0 cannot be read", "{}", life.dump_state());
+        let answer = life.show("raid", &self.set, "Verify");
+        assert_eq!(answer, "done; 0 sectors differ, 0 cannot be read", "{}", life.dump_state());
         self.totals.verified += 1;
     }
 

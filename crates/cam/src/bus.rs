@@ -115,7 +115,7 @@ impl Names {
     fn of(&self, path: Path, says: &[&str]) -> Option<&str> {
         let place = format!("{}:{}", path.target, path.lun);
         let fits = |wanted: &String| {
-            *wanted == place || says.iter().any(|said| said.eq_ignore_ascii_case(wanted))
+            *wanted == place || says.iter().any(|reported| reported.eq_ignore_ascii_case(wanted))
         };
         self.by_name.iter().find(|(_, wanted)| fits(wanted)).map(|(name, _)| name.as_str())
     }
@@ -508,12 +508,12 @@ impl Bus {
             core.reactor().clone().spawn("cam access", async move {
                 for look in 1..=ACCESS_LOOKS_MAX {
                     let wishes = unit.access_requests();
-                    let said = scan::query_access_state(&unit, &core, &bus).await;
+                    let reported = scan::query_access_state(&unit, &core, &bus).await;
                     let Some(bus) = bus.upgrade() else { return };
-                    if let Some(access) = said {
+                    if let Some(access) = reported {
                         bus.access_reported(&unit, access);
                     }
-                    let is_moving = match said {
+                    let is_moving = match reported {
                         Some(access) => access == AccessState::Transitioning,
                         None => look < ACCESS_SILENT_MAX,
                     };
@@ -566,9 +566,9 @@ impl Bus {
             core.reactor().clone().spawn("cam", async move {
                 let Some(before) = bus.upgrade().and_then(|bus| bus.facts(path)) else { return };
                 let began = Cell::new(0);
-                let asked = scan::probe(&unit, Some(before.clone()), &core, &|_| {}, &began).await;
+                let probed = scan::probe(&unit, Some(before.clone()), &core, &|_| {}, &began).await;
                 let Some(bus) = bus.upgrade() else { return };
-                let facts = match asked.0 {
+                let facts = match probed.0 {
                     Ok(facts) => facts,
                     Err(why) if why.is_nonsense() => return bus.doubt(path, Some(why)),
                     Err(_) => return,

@@ -101,7 +101,7 @@ impl Target {
     fn start(interface: String) -> Target {
         let over = Arc::new(AtomicBool::new(false));
         let stop = over.clone();
-        let (tell, told) = mpsc::channel();
+        let (tell, opened) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let (core, _control, _) = core();
             let ways = Ways { buffers: 64, ..Ways::default() };
@@ -112,7 +112,7 @@ impl Target {
             }
         });
         // It is not asked often.
-        told.recv().unwrap();
+        opened.recv().unwrap();
         Target { over, thread: Some(thread) }
     }
 }

@@ -34,7 +34,7 @@ impl Sim for Prompt {
         match ccb.priority {
             cam::Priority::Normal => Begun::Later(1000),
             _ => {
-                let said = wire::ata::Identify {
+                let identify = wire::ata::Identify {
                     model: "prompt".into(),
                     sectors: 1 << 20,
                     sector_bytes: 512,
@@ -44,7 +44,7 @@ impl Sim for Prompt {
                     queue_depth: 32,
                     ..wire::ata::Identify::default()
                 };
-                data.copy_from(0, &said.encode());
+                data.copy_from(0, &identify.encode());
                 Begun::Ended(Outcome::good(ccb.length))
             }
         }

@@ -183,8 +183,8 @@ impl Bus {
             core.reactor().clone().spawn("cam check", async move {
                 check(&bus, &unit, &core).await;
                 let Some(bus) = bus.upgrade() else { return };
-                let said = bus.checks.lock().remove(&path).flatten();
-                if said.is_some() {
+                let reason = bus.checks.lock().remove(&path).flatten();
+                if reason.is_some() {
                     bus.inbox.wake();
                 }
                 // A doubt that came while this ended, or another device at the same place.
@@ -200,7 +200,7 @@ impl Bus {
     /// Why a device is still in doubt.
     fn doubt_remains(&self, path: Path, why: String) {
         let before = match self.checks.lock().get_mut(&path) {
-            Some(said) => said.replace(why.clone()),
+            Some(reason) => reason.replace(why.clone()),
             None => return,
         };
         if before.as_deref() != Some(&why) {
@@ -252,7 +252,7 @@ impl Bus {
         core: &Core,
     ) {
         let path = unit.path();
-        let said = match self.known.lock().get(&path).filter(|k| Arc::ptr_eq(&k.unit, unit)) {
+        let exchanged = match self.known.lock().get(&path).filter(|k| Arc::ptr_eq(&k.unit, unit)) {
             Some(known) => {
                 Exchanged { previous: Missing::of(known), current: description_with_mark(is, mark) }
             }
@@ -269,7 +269,7 @@ impl Bus {
             }
             _ => {
                 self.log_event(path, Event::InquiryChanged);
-                self.exchanged.lock().insert(path, said);
+                self.exchanged.lock().insert(path, exchanged);
                 self.inbox.wake();
             }
         }
@@ -335,11 +335,11 @@ async fn check(bus: &Weak<Bus>, unit: &Arc<Unit>, core: &Rc<Core>) {
         }
         let Some(was) = bus.upgrade().and_then(|bus| bus.facts_of(unit)) else { return };
         let Some(sim) = bus.upgrade().map(|bus| bus.sim.clone()) else { return };
-        let (said, round) = scan::identity(unit, was.clone(), core).await;
+        let (probed, round) = scan::identity(unit, was.clone(), core).await;
         let mark = sim.mark(path, core).await;
         let Some(bus) = bus.upgrade() else { return };
         let marked = is_mark_changed(bus.mark_of(path).as_deref(), mark.as_deref());
-        let why = match said {
+        let why = match probed {
             Ok(is) => match if marked { Comparison::Different } else { compare(&was, &is) } {
                 Comparison::Same if bus.identity_confirmed(unit, &was, &is, round, core) => return,
                 // Another round of doubt: the answer is about the previous medium.

@@ -26,11 +26,11 @@ const PLACES_NS: u64 = 10_000_000_000;
 impl Bus {
     /// The SAS address of a target's port, from the HBA or from the disk itself.
     pub(crate) fn sas_of(&self, path: Path, facts: &Facts) -> Option<u64> {
-        let said = match facts {
+        let own_sas = match facts {
             Facts::Scsi(f) => u64::from_str_radix(&f.names.port, 16).ok(),
             _ => None,
         };
-        self.sim().address(path.target).or(said).filter(|sas| path.lun == 0 && *sas != 0)
+        self.sim().address(path.target).or(own_sas).filter(|sas| path.lun == 0 && *sas != 0)
     }
 
     /// Reads the enclosures, after a scan.
@@ -39,29 +39,29 @@ impl Bus {
         let shelf = |k: &KnownDevice| (k.unit.clone(), k.facts.clone());
         let shelves: Vec<(Arc<Unit>, Facts)> =
             self.known.lock().values().filter(is_ses).map(shelf).collect();
-        let mut said = BTreeMap::new();
+        let mut physpaths = BTreeMap::new();
         let mut whole = true;
         let read = async {
             for (unit, facts) in &shelves {
                 match ses::read(unit, facts, core).await {
                     // The first that names a device has it.
                     Ok(shelf) => shelf.paths().for_each(|(sas, path)| {
-                        said.entry(sas).or_insert(path);
+                        physpaths.entry(sas).or_insert(path);
                     }),
                     Err(_) => whole = false,
                 }
             }
         };
         let in_time = deadline(core, PLACES_NS, read).await.is_some();
-        self.set_physpaths(&said, whole && in_time);
+        self.set_physpaths(&physpaths, whole && in_time);
     }
 
     /// W1, W2
-    fn set_physpaths(&self, said: &BTreeMap<u64, String>, whole: bool) {
+    fn set_physpaths(&self, physpaths: &BTreeMap<u64, String>, whole: bool) {
         let mut moved = Vec::new();
         for (path, known) in &*self.known.lock() {
             let sas = self.sas_of(*path, &known.facts).filter(|_| known.facts.role().is_none());
-            let place = sas.and_then(|sas| said.get(&sas)).cloned();
+            let place = sas.and_then(|sas| physpaths.get(&sas)).cloned();
             if (place.is_some() || whole) && known.unit.set_physpath(place) {
                 moved.push((*path, known.provider.as_ref().map(|(provider, _)| *provider)));
             }

@@ -311,26 +311,26 @@ impl Bus {
             Some((unit, _)) if !lost => unit.clone(),
             _ => self.create_unit(path, core),
         };
-        let asked = ProbedUnit { bus: self, unit: unit.clone() };
+        let probed_unit = ProbedUnit { bus: self, unit: unit.clone() };
         let before = old.as_ref().filter(|_| !lost).map(|(_, facts)| facts.clone());
         let exchanged = |port| {
             if let Some(unit) = self.unit(Path::new(self.number, port, 0)) {
                 unit.lost_power();
             }
         };
-        let (said, luns, round) = probe_whole(&unit, before, core, &exchanged).await;
-        let luns = match (&said, &old) {
+        let (probed, luns, round) = probe_whole(&unit, before, core, &exchanged).await;
+        let luns = match (&probed, &old) {
             // C5
             (Err(why), Some((_, Facts::Scsi(facts)))) if why.is_nonsense() => facts.luns.clone(),
             _ => luns,
         };
         let known = old.as_ref().filter(|_| !lost);
-        let mark = match (&said, known) {
+        let mark = match (&probed, known) {
             (Ok(facts), Some((_, before))) if facts.is_same(before) => None,
             (Ok(_), _) => self.sim.mark(path, core).await,
             (Err(_), _) => None,
         };
-        if let Ok(facts) = &said
+        if let Ok(facts) = &probed
             && !by_hand
             && self.is_held_back(&unit, known, (facts, mark.as_deref()), core)
         {
@@ -341,8 +341,8 @@ impl Bus {
             }
             return luns;
         }
-        self.set_refusal(path, said.as_ref().err().copied().filter(|_| known.is_none()));
-        match (said, old) {
+        self.set_refusal(path, probed.as_ref().err().copied().filter(|_| known.is_none()));
+        match (probed, old) {
             (Ok(facts), Some((_, before))) if !lost && is_for_check(&unit, &before, &facts) => {}
             (Ok(facts), Some((_, before))) if !lost && facts.is_same(&before) => {
                 self.doubt(path, None);
@@ -374,7 +374,7 @@ impl Bus {
             (Err(_), Some(_)) => tell(self.remove_device(path, core)),
             (Err(_), None) => {}
         }
-        drop(asked);
+        drop(probed_unit);
         luns
     }
 
@@ -430,10 +430,10 @@ async fn probe_whole(
     let mut tries = WHOLE_TRIES;
     loop {
         let began = Cell::new(0);
-        let said = probe(unit, before.clone(), core, exchanged, &began).await;
+        let probed = probe(unit, before.clone(), core, exchanged, &began).await;
         tries -= 1;
         if tries == 0 || unit.inspect(|device| device.doubt_round()) == began.get() {
-            return (said.0, said.1, began.get());
+            return (probed.0, probed.1, began.get());
         }
     }
 }
@@ -446,8 +446,8 @@ pub(super) async fn identity(
 ) -> (Result<Facts, Refusal>, u64) {
     let began = Cell::new(0);
     let Facts::Scsi(facts) = was else {
-        let (said, _) = probe(unit, Some(was), core, &|_| {}, &began).await;
-        return (said, began.get());
+        let (probed, _) = probe(unit, Some(was), core, &|_| {}, &began).await;
+        return (probed, began.get());
     };
     let mut probe = ScsiProbe::identity(*facts);
     run_probe(unit, &mut probe, core, &began).await;
@@ -479,7 +479,7 @@ pub(super) async fn probe(
     began: &Cell<u64>,
 ) -> (Result<Facts, Refusal>, Option<Vec<Lun>>) {
     // A device that speaks ATA is alone behind its target.
-    let alone = |said| (said, Some(Vec::new()));
+    let alone = |probed| (probed, Some(Vec::new()));
     began.set(unit.inspect(|device| device.doubt_round()));
     let signature = unit.sim().signature(unit.path().target);
     if signature == Signature::Bridge {

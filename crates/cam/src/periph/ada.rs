@@ -41,61 +41,61 @@ fn blocks_of(trim: Option<Trim>, bus: &SimFacts) -> u16 {
 
 /// The disk that these facts describe.
 pub(super) fn disk(facts: &AtaFacts, bus: &SimFacts) -> Option<Disk> {
-    let said = &facts.identify;
-    let sector = said.sector_bytes;
-    let most = if said.extended { SECTORS_48 } else { SECTORS_28 } * u64::from(sector);
+    let identify = &facts.identify;
+    let sector = identify.sector_bytes;
+    let most = if identify.extended { SECTORS_48 } else { SECTORS_28 } * u64::from(sector);
     let io_max = u64::from(bus.io_max_bytes).min(most);
-    let trim_blocks = blocks_of(said.trim, bus);
+    let trim_blocks = blocks_of(identify.trim, bus);
     let ranges = u64::from(trim_blocks.max(1)) * TRIM_RANGES_A_BLOCK as u64;
     Some(Disk {
         prefix: "ada",
         command_set: Box::new(Ata {
             sector,
-            extended: said.extended,
-            queued: said.queue_depth > 1,
-            flush: match said {
+            extended: identify.extended,
+            queued: identify.queue_depth > 1,
+            flush: match identify {
                 s if s.flush_ext => Some(command::FLUSH_EXT),
                 s if s.flush => Some(command::FLUSH),
                 _ => None,
             },
             trim_blocks,
-            cache: said.write_cache == Some(true),
+            cache: identify.write_cache == Some(true),
         }),
         limits: Limits {
-            media_bytes: said.sectors * u64::from(sector),
+            media_bytes: identify.sectors * u64::from(sector),
             sector_bytes: sector,
             io_max_bytes: u32::try_from(io_max).unwrap_or(bus.io_max_bytes),
             delete_max_bytes: ranges * TRIM_RANGE_MAX * u64::from(sector),
         },
-        shape: match said.queue_depth {
+        shape: match identify.queue_depth {
             0 | 1 => shape(Queueing::Untagged, 1),
             depth => shape(Queueing::Ncq, u32::from(depth)),
         },
-        stripe_bytes: u64::from(sector) << said.physical_exponent,
+        stripe_bytes: u64::from(sector) << identify.physical_exponent,
         read_only: false,
-        attrs: attrs(said),
+        attrs: attrs(identify),
     })
 }
 
-fn attrs(said: &Identify) -> Vec<(&'static str, Attr)> {
-    let zeroes = said.trim.is_some_and(|t| t.deterministic && t.zeroes);
+fn attrs(identify: &Identify) -> Vec<(&'static str, Attr)> {
+    let zeroes = identify.trim.is_some_and(|t| t.deterministic && t.zeroes);
     let mut attrs = vec![
-        ("GEOM::ident", Attr::Text(said.serial.clone())),
-        ("GEOM::descr", Attr::Text(said.model.clone())),
-        ("GEOM::rotation_rate", Attr::Int(u64::from(said.rotation))),
-        ("GEOM::candelete", Attr::Int(u64::from(said.trim.is_some()))),
+        ("GEOM::ident", Attr::Text(identify.serial.clone())),
+        ("GEOM::descr", Attr::Text(identify.model.clone())),
+        ("GEOM::rotation_rate", Attr::Int(u64::from(identify.rotation))),
+        ("GEOM::candelete", Attr::Int(u64::from(identify.trim.is_some()))),
         ("GEOM::deletereadszero", Attr::Int(u64::from(zeroes))),
     ];
     // A physical sector is given up as a whole; in which of its places sector 0 lies is said.
-    let (sector, places) = (u64::from(said.sector_bytes), 1u64 << said.physical_exponent.min(15));
-    let first = (places - u64::from(said.alignment) % places) % places;
+    let (sector, places) = (u64::from(identify.sector_bytes), 1u64 << identify.physical_exponent.min(15));
+    let first = (places - u64::from(identify.alignment) % places) % places;
     attrs.extend([
         ("DISK::delete_granule", Attr::Int(sector * places)),
         ("DISK::delete_offset", Attr::Int(sector * first)),
         ("DISK::delete_range", Attr::Int(sector * TRIM_RANGE_MAX)),
     ]);
-    if said.wwn != 0 {
-        attrs.push(("GEOM::lunid", Attr::Text(format!("{:016x}", said.wwn))));
+    if identify.wwn != 0 {
+        attrs.push(("GEOM::lunid", Attr::Text(format!("{:016x}", identify.wwn))));
     }
     attrs
 }
@@ -216,9 +216,9 @@ mod tests {
         for (physical_exponent, alignment, granule, offset) in
             [(0, 0, 512, 0), (3, 0, 4096, 0), (3, 1, 4096, 7 * 512), (3, 9, 4096, 7 * 512)]
         {
-            let said =
+            let identify =
                 Identify { sector_bytes: 512, physical_exponent, alignment, ..Identify::default() };
-            let attrs = attrs(&said);
+            let attrs = attrs(&identify);
             let of = |name| attrs.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone());
             assert_eq!(of("DISK::delete_granule"), Some(Attr::Int(granule)));
             assert_eq!(of("DISK::delete_offset"), Some(Attr::Int(offset)));

@@ -266,8 +266,8 @@ mod tests {
             assert_eq!(attr("DISK::delete_granule").is_some(), is_disk);
             let mut bio = bio::Slab::new().alloc();
             (bio.op, bio.length) = (Op::Delete, 4096);
-            let asked = disk.command_set.command(&mut bio, &pool).map(|_| ());
-            assert_eq!(asked, if is_disk { Ok(()) } else { Err(Errno::NotSup) });
+            let command = disk.command_set.command(&mut bio, &pool).map(|_| ());
+            assert_eq!(command, if is_disk { Ok(()) } else { Err(Errno::NotSup) });
             assert_eq!(disk.command_set.delete_ranges() > 1, is_disk);
             assert_eq!(disk.command_set.has_cache(), is_disk);
             assert_eq!((disk.command_set.flush().is_some(), !disk.read_only), (is_disk, is_disk));

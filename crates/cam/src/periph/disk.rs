@@ -49,10 +49,10 @@ impl DiskLayer {
         }
     }
 
-    fn send(&self, bio: &mut Bio, asked: &DiskCommand, end_ns: u64, core: &Core) -> CcbId {
+    fn send(&self, bio: &mut Bio, command: &DiskCommand, end_ns: u64, core: &Core) -> CcbId {
         let owner = Owner::Bio { core: core.id() as usize, ticket: bio.ticket() };
         let (how, bounds) = ((bio.op, bio.flags), (self.bounds.get(), end_ns));
-        let ccb = asked.ccb(&*self.command_set, owner, how, bounds);
+        let ccb = command.ccb(&*self.command_set, owner, how, bounds);
         let id = self.unit.with(core, |device| device.submit(ccb));
         bio.value = Some(Attr::Int(id.to_word()));
         id
@@ -69,7 +69,7 @@ impl DiskLayer {
                     }
                     return Flow::Done(result);
                 }
-                NextStep::Continue(asked) => id = self.send(bio, &asked, ended.end_ns, core),
+                NextStep::Continue(command) => id = self.send(bio, &command, ended.end_ns, core),
             }
         }
     }
@@ -108,7 +108,7 @@ impl DiskLayer {
                 NextStep::Done(Ok(()))
             }
             Op::Delete => match self.command_set.delete_more(bio, core.pool()) {
-                Some(Ok(asked)) => NextStep::Continue(asked),
+                Some(Ok(command)) => NextStep::Continue(command),
                 Some(Err(error)) => NextStep::Done(Err(error)),
                 None => NextStep::Done(Ok(())),
             },
@@ -149,8 +149,8 @@ impl Layer for DiskLayer {
             return Flow::Done(Ok(()));
         }
         match self.command_set.command(bio, core.pool()) {
-            Ok(asked) => {
-                let id = self.send(bio, &asked, self.bounds.get().end_ns(core.now()), core);
+            Ok(command) => {
+                let id = self.send(bio, &command, self.bounds.get().end_ns(core.now()), core);
                 self.resume(bio, id, core)
             }
             Err(error) => Flow::Done(Err(error)),

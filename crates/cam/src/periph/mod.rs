@@ -212,7 +212,7 @@ impl DiskCommand {
         // Commands other than block transfers may take longer.
         let moves = matches!(op, Op::Read | Op::Write) && self.length > 0;
         let timeout_ms = bounds.timeout_s.map_or(language.timeout_ms(), |s| s.saturating_mul(1000));
-        let also = |asked, flag| if how.has(asked) { flag } else { Flags::NONE };
+        let also = |wanted, flag| if how.has(wanted) { flag } else { Flags::NONE };
         Ccb {
             command: self.command,
             flags: self.flags

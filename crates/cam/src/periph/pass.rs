@@ -111,10 +111,10 @@ pub struct PassResult {
 impl PassResult {
     /// The data of a command that ended well; else the device's error text, behind the name
     /// `asked`.
-    pub fn good(self, asked: &str) -> Result<Vec<u8>, Error> {
+    pub fn good(self, subject: &str) -> Result<Vec<u8>, Error> {
         match self.ended.result {
             Ok(_) => Ok(self.data),
-            Err(e) => Err(Error::new(e, format!("{asked}: {}", explain(&self.ended)))),
+            Err(e) => Err(Error::new(e, format!("{subject}: {}", explain(&self.ended)))),
         }
     }
 }

@@ -133,8 +133,8 @@ async fn page(
     core: &Rc<Core>,
     code: u8,
 ) -> Result<Vec<u8>, Error> {
-    let asked = format!("the enclosure's page {code:02x}h");
-    send(unit, core, &receive(facts, code)).await?.good(&asked)
+    let page_name = format!("the enclosure's page {code:02x}h");
+    send(unit, core, &receive(facts, code)).await?.good(&page_name)
 }
 
 /// Reads an enclosure (E1).
@@ -152,16 +152,16 @@ pub async fn read(unit: &Arc<Unit>, facts: &Facts, core: &Rc<Core>) -> Result<En
         let has = |code: u8| ses_supported(&listed).is_ok_and(|pages| pages.contains(&code));
         let mut names = Vec::new();
         if has(ses_page::DESCRIPTORS) {
-            let said = page(unit, facts, core, ses_page::DESCRIPTORS).await?;
-            names = match config.names(&said) {
+            let data = page(unit, facts, core, ses_page::DESCRIPTORS).await?;
+            names = match config.names(&data) {
                 Err(e) if e.field == "GENERATION CODE" => continue,
                 other => other.map_err(malformed(ses_page::DESCRIPTORS))?,
             };
         }
         let mut places = Vec::new();
         if has(ses_page::ADDITIONAL) {
-            let said = page(unit, facts, core, ses_page::ADDITIONAL).await?;
-            places = match config.additional_elements(&said) {
+            let data = page(unit, facts, core, ses_page::ADDITIONAL).await?;
+            places = match config.additional_elements(&data) {
                 Err(e) if e.field == "GENERATION CODE" => continue,
                 other => other.map_err(malformed(ses_page::ADDITIONAL))?,
             };

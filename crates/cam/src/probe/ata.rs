@@ -114,21 +114,21 @@ impl AtaProbe {
     fn handle_identify(&mut self, ended: &Ended, data: &[u8]) {
         let question = "IDENTIFY DEVICE";
         if ended.result.is_err() {
-            let said = FailedResponse::of(&ended.outcome);
-            return self.refuse(Refusal::Silent { question, said });
+            let response = FailedResponse::of(&ended.outcome);
+            return self.refuse(Refusal::Silent { question, response });
         }
-        let said = match Identify::decode(data) {
-            Ok(said) => said,
+        let identify = match Identify::decode(data) {
+            Ok(identify) => identify,
             Err(error) => return self.refuse(Refusal::Malformed { question, error }),
         };
-        if let Err(why) = usable(said.sectors, said.sector_bytes) {
+        if let Err(why) = usable(identify.sectors, identify.sector_bytes) {
             return self.refuse(why);
         }
-        let other = said.write_cache.is_some() && self.cache.is_some();
+        let other = identify.write_cache.is_some() && self.cache.is_some();
         let first = self.state == AtaProbeState::Identify;
-        let wrong = other && first && said.write_cache != self.cache;
+        let wrong = other && first && identify.write_cache != self.cache;
         self.state = if wrong { AtaProbeState::SetCache } else { AtaProbeState::Done };
-        self.facts.identify = said;
+        self.facts.identify = identify;
     }
 
     fn refuse(&mut self, why: Refusal) {

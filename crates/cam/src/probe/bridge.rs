@@ -20,7 +20,7 @@ pub fn bridge_answer(ended: &Ended, data: &[u8]) -> Result<SepIdentify, Refusal>
         return Err(Refusal::NoDevice);
     }
     if ended.result.is_err() {
-        return Err(Refusal::Silent { question, said: FailedResponse::of(&ended.outcome) });
+        return Err(Refusal::Silent { question, response: FailedResponse::of(&ended.outcome) });
     }
     SepIdentify::decode(received_data(ended, data))
         .map_err(|error| Refusal::Malformed { question, error })

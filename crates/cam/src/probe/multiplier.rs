@@ -153,8 +153,8 @@ impl MultiplierProbe {
             self.tries = 0;
             self.left.pop_front();
         } else {
-            let (question, said) = ("READ PORT MULTIPLIER", FailedResponse::of(&ended.outcome));
-            self.refusal = Some(Refusal::Silent { question, said });
+            let (question, response) = ("READ PORT MULTIPLIER", FailedResponse::of(&ended.outcome));
+            self.refusal = Some(Refusal::Silent { question, response });
         }
         None
     }
@@ -230,12 +230,12 @@ mod tests {
     fn play(
         mut answer: RegisterAnswer,
     ) -> (Vec<String>, Vec<u64>, Result<MultiplierFacts, Refusal>) {
-        let (mut probe, mut said, mut lost) = (MultiplierProbe::default(), Vec::new(), Vec::new());
+        let (mut probe, mut requests, mut lost) = (MultiplierProbe::default(), Vec::new(), Vec::new());
         while let Some((rest_ns, ask)) = probe.next_command() {
             let Command::Ata(r) = ask.command else { panic!("ATA") };
             let value = pm_value((r.count, r.lba));
             let written = (r.command == WRITE_PORT_MULTIPLIER).then_some(value);
-            said.push(format!("{rest_ns} {}:{} {written:x?}", r.device, r.features));
+            requests.push(format!("{rest_ns} {}:{} {written:x?}", r.device, r.features));
             let outcome = match answer(r.device, r.features, written) {
                 Some(value) => Outcome { answer: pm_registers(value), ..Outcome::good(0) },
                 None => Outcome { ata: (0x41, 4), ..Outcome::of(CamStatus::AtaError) },
@@ -252,15 +252,15 @@ mod tests {
                 power_losses: (0, 0),
             };
             lost.extend(probe.handle_answer(&ended));
-            assert!(said.len() < 1000, "it ends");
+            assert!(requests.len() < 1000, "it ends");
         }
-        (said, lost, probe.finish())
+        (requests, lost, probe.finish())
     }
 
     #[test]
     fn a_port_is_enabled_awaited_and_its_errors_cleared() {
         let mut links = vec![0x113, 1, 1];
-        let (said, lost, facts) = play(Box::new(move |port, register, written| {
+        let (requests, lost, facts) = play(Box::new(move |port, register, written| {
             Some(match (port, register, written) {
                 (_, _, Some(_)) => 0,
                 (CONTROL_PORT, gscr::PORTS, _) => 1,
@@ -272,7 +272,7 @@ mod tests {
             })
         }));
         assert_eq!(
-            said,
+            requests,
             [
                 "0 15:0 None",
                 "0 15:1 None",
@@ -307,9 +307,9 @@ mod tests {
                 _ => Some(0),
             })
         };
-        let (said, lost, facts) = play(old(gscr::FEATURES));
+        let (requests, lost, facts) = play(old(gscr::FEATURES));
         let facts = facts.unwrap();
-        assert_eq!((facts.ports[0].is_up(), facts.ports[1].is_up()), (false, true), "{said:?}");
+        assert_eq!((facts.ports[0].is_up(), facts.ports[1].is_up()), (false, true), "{requests:?}");
         assert_eq!((facts.changed(None), lost), (vec![1], vec![]));
         assert!(matches!(play(old(gscr::PORTS)).2, Err(Refusal::Silent { .. })));
         // A link that never comes up is not waited for without end.
@@ -318,8 +318,8 @@ mod tests {
             (0, pscr::STATUS) => Some(pscr::SEEN),
             _ => Some(0),
         });
-        let (said, _, facts) = play(dark);
+        let (requests, _, facts) = play(dark);
         assert_eq!(facts.unwrap().ports[0].text(), "no link to its device");
-        assert_eq!(said.iter().filter(|s| s.starts_with("10000000 ")).count(), 20);
+        assert_eq!(requests.iter().filter(|s| s.starts_with("10000000 ")).count(), 20);
     }
 }

@@ -245,14 +245,14 @@ impl ScsiProbe {
         match self.state {
             ScsiProbeState::Tur | ScsiProbeState::Done => {}
             ScsiProbeState::Inquiry if ended.result.is_err() => {
-                let said = FailedResponse::of(&ended.outcome);
-                return self.refuse(Refusal::Silent { question: "INQUIRY", said });
+                let response = FailedResponse::of(&ended.outcome);
+                return self.refuse(Refusal::Silent { question: "INQUIRY", response });
             }
             ScsiProbeState::Inquiry => match parse_inquiry(data) {
                 Err(error) => {
                     return self.refuse(Refusal::Malformed { question: "INQUIRY", error });
                 }
-                Ok(said) if said.qualifier != 0 || said.kind == 0x1f => {
+                Ok(inquiry) if inquiry.qualifier != 0 || inquiry.kind == 0x1f => {
                     // A target need not have a unit 0, but reports its units there all the same
                     // (SPC-4 section 6.33).
                     self.refuse(Refusal::NoUnit);
@@ -261,14 +261,14 @@ impl ScsiProbe {
                     }
                     return;
                 }
-                Ok(said) => self.facts.inquiry = said,
+                Ok(inquiry) => self.facts.inquiry = inquiry,
             },
             ScsiProbeState::Capacity16 | ScsiProbeState::Capacity10 => {
                 return self.handle_capacity(ended, data);
             }
             _ if self.brief && ended.result.is_err_and(|e| e != bio::Errno::Inval) => {
-                let said = FailedResponse::of(&ended.outcome);
-                return self.refuse(Refusal::Silent { question: "INQUIRY of a page", said });
+                let response = FailedResponse::of(&ended.outcome);
+                return self.refuse(Refusal::Silent { question: "INQUIRY of a page", response });
             }
             _ if ended.result.is_err() => {}
             _ => self.handle_optional(data),
@@ -281,14 +281,14 @@ impl ScsiProbe {
         let facts = &mut self.facts;
         match self.state {
             ScsiProbeState::FullInquiry => {
-                if let Ok(said) = parse_inquiry(data) {
-                    facts.inquiry = said;
+                if let Ok(inquiry) = parse_inquiry(data) {
+                    facts.inquiry = inquiry;
                 }
             }
             ScsiProbeState::ReportLuns => {
                 facts.luns = parse_luns(data).ok().map(|(mut luns, len)| {
-                    let said = len.saturating_sub(LUNS_HEAD) / LUN_LEN;
-                    facts.luns_beyond = if said > self.luns_max { said } else { 0 };
+                    let reported = len.saturating_sub(LUNS_HEAD) / LUN_LEN;
+                    facts.luns_beyond = if reported > self.luns_max { reported } else { 0 };
                     luns.truncate(self.luns_max as usize);
                     luns.sort_unstable();
                     luns.dedup();
@@ -322,9 +322,9 @@ impl ScsiProbe {
     /// room for all that are looked at.
     fn needs_longer_list(&mut self, data: &[u8]) -> bool {
         let most = LUNS_HEAD.saturating_add(LUN_LEN.saturating_mul(self.luns_max));
-        let said = parse_luns(data).map_or(0, |(_, len)| len.min(most));
-        let more = said > self.luns_len;
-        self.luns_len = self.luns_len.max(said);
+        let reported = parse_luns(data).map_or(0, |(_, len)| len.min(most));
+        let more = reported > self.luns_len;
+        self.luns_len = self.luns_len.max(reported);
         more
     }
 

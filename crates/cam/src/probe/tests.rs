@@ -36,15 +36,15 @@ fn ended(answer: &Result<Vec<u8>, Outcome>, ask: &ProbeCommand) -> (Ended, Vec<u
 
 fn scsi(first: bool, says: &mut Responder<'_>) -> (Result<ScsiFacts, Refusal>, Vec<u8>) {
     let mut probe = ScsiProbe::new(first, None);
-    let mut asked = Vec::new();
+    let mut commands = Vec::new();
     while let Some(ask) = probe.next_command() {
-        assert!(asked.len() < 100, "it comes to an end");
+        assert!(commands.len() < 100, "it comes to an end");
         let cdb = ask.command.cdb();
-        asked.push(if cdb[0] == 0x12 && cdb[1] == 1 { cdb[2] } else { cdb[0] });
+        commands.push(if cdb[0] == 0x12 && cdb[1] == 1 { cdb[2] } else { cdb[0] });
         let (ended, data) = ended(&says(&ask), &ask);
         probe.handle_answer(&ended, &data);
     }
-    (probe.finish(), asked)
+    (probe.finish(), commands)
 }
 
 fn sense(key: u8, asc: u8, ascq: u8) -> Outcome {
@@ -98,10 +98,10 @@ fn disk(ask: &ProbeCommand) -> Result<Vec<u8>, Outcome> {
 
 #[test]
 fn a_conforming_disk_is_probed_with_the_expected_commands() {
-    let (facts, asked) = scsi(true, &mut disk);
+    let (facts, commands) = scsi(true, &mut disk);
     let facts = facts.unwrap();
     let order = [0, 0x12, 0x12, 0xa0, 0, 0x83, 0x80, 0xb0, 0xb1, 0xb2, 0x5a, 0x9e];
-    assert_eq!(asked, order);
+    assert_eq!(commands, order);
     assert_eq!((facts.serial.as_str(), facts.rotation), ("3QK0A63P", 7200));
     assert_eq!(facts.names.id, "6000c50005060708090a0b0c0d0e0f10");
     assert_eq!((facts.limits, facts.capacity), (limits(), Some(capacity())));
@@ -109,8 +109,8 @@ fn a_conforming_disk_is_probed_with_the_expected_commands() {
     assert_eq!(facts.luns, Some([0, 5].map(|n| Lun::new(n).unwrap()).to_vec()));
     assert!(facts.is_same(&facts.clone()));
     assert!(!facts.is_same(&ScsiFacts { serial: "3QK0A63Q".into(), ..facts.clone() }));
-    let (_, asked) = scsi(false, &mut disk);
-    assert!(!asked.contains(&0xa0), "only the first unit is asked for the others");
+    let (_, commands) = scsi(false, &mut disk);
+    assert!(!commands.contains(&0xa0), "only the first unit is asked for the others");
 }
 
 #[test]
@@ -124,17 +124,17 @@ fn unit_attentions_are_retried_a_limited_number_of_times() {
         _ => disk(ask),
     });
     assert!(facts.is_ok());
-    let (facts, asked) = scsi(true, &mut |_| Err(sense(6, 0x29, 0)));
-    assert_eq!(asked.len(), 10);
-    let said = FailedResponse::of(&sense(6, 0x29, 0));
-    assert_eq!(facts, Err(Refusal::Silent { question: "INQUIRY", said }));
+    let (facts, commands) = scsi(true, &mut |_| Err(sense(6, 0x29, 0)));
+    assert_eq!(commands.len(), 10);
+    let response = FailedResponse::of(&sense(6, 0x29, 0));
+    assert_eq!(facts, Err(Refusal::Silent { question: "INQUIRY", response }));
 }
 
 #[test]
 fn a_missing_target_and_a_missing_unit_are_distinguished() {
     for status in [CamStatus::SelectionTimeout, CamStatus::NotThere] {
-        let (facts, asked) = scsi(true, &mut |_| Err(Outcome::of(status)));
-        assert_eq!((facts, asked.len()), (Err(Refusal::NoDevice), 1));
+        let (facts, commands) = scsi(true, &mut |_| Err(Outcome::of(status)));
+        assert_eq!((facts, commands.len()), (Err(Refusal::NoDevice), 1));
     }
     let (facts, _) = scsi(false, &mut |ask| match ask.command.cdb()[0] {
         0x12 => Ok(wire::scsi::no_lun_inquiry()),
@@ -181,10 +181,10 @@ fn read_capacity_16_follows_read_capacity_10_on_large_old_disks() {
         0x9e => Ok(read_capacity16(&large).to_vec()),
         _ => disk(ask),
     };
-    let (facts, asked) = scsi(true, &mut says);
-    assert_eq!(asked[asked.len() - 2..], [0x25, 0x9e]);
+    let (facts, commands) = scsi(true, &mut says);
+    assert_eq!(commands[commands.len() - 2..], [0x25, 0x9e]);
     assert_eq!(facts.unwrap().capacity, Some(large));
-    assert!(!asked.contains(&0xa0));
+    assert!(!commands.contains(&0xa0));
 }
 
 #[test]
@@ -248,15 +248,15 @@ fn random_answers_give_valid_facts_or_an_error_text() {
 
 fn ata(cache: Option<bool>, says: &mut Responder<'_>) -> (Result<AtaFacts, Refusal>, Vec<u8>) {
     let mut probe = AtaProbe::new(cache, None);
-    let mut asked = Vec::new();
+    let mut commands = Vec::new();
     while let Some(ask) = probe.next_command() {
-        assert!(asked.len() < 100, "it comes to an end");
+        assert!(commands.len() < 100, "it comes to an end");
         let Command::Ata(registers) = ask.command else { panic!("an ATA command") };
-        asked.push(registers.command);
+        commands.push(registers.command);
         let (ended, data) = ended(&says(&ask), &ask);
         probe.handle_answer(&ended, &data);
     }
-    (probe.finish(), asked)
+    (probe.finish(), commands)
 }
 
 fn ssd() -> Identify {
@@ -282,7 +282,7 @@ fn the_write_cache_of_an_ata_disk_is_set_as_configured() {
         [(None, true), (Some(true), true), (Some(false), true), (Some(false), false)]
     {
         let mut disk = ssd();
-        let (facts, asked) = ata(wanted, &mut |ask| {
+        let (facts, commands) = ata(wanted, &mut |ask| {
             let Command::Ata(registers) = ask.command else { panic!("an ATA command") };
             match (registers.command, registers.features) {
                 (command::IDENTIFY, _) => Ok(disk.encode().to_vec()),
@@ -293,11 +293,11 @@ fn the_write_cache_of_an_ata_disk_is_set_as_configured() {
                 _ => Err(Outcome::of(CamStatus::AtaError)),
             }
         });
-        let said = facts.unwrap().identify;
-        assert_eq!(said, disk);
+        let identify = facts.unwrap().identify;
+        assert_eq!(identify, disk);
         let sets = wanted == Some(false);
-        assert_eq!(asked.len(), if sets { 3 } else { 1 });
-        assert_eq!(said.write_cache, Some(!(sets && obeys)), "what it says, not what was asked");
+        assert_eq!(commands.len(), if sets { 3 } else { 1 });
+        assert_eq!(identify.write_cache, Some(!(sets && obeys)), "what it says, not what was asked");
     }
 }
 
@@ -308,8 +308,8 @@ fn an_ata_device_with_malformed_identify_data_is_refused() {
     let empty = Identify { sectors: 0, ..ssd() };
     let (facts, _) = ata(None, &mut |_| Ok(empty.encode().to_vec()));
     assert!(facts.unwrap_err().to_string().contains("no blocks"));
-    let (facts, asked) = ata(None, &mut |_| Err(Outcome::of(CamStatus::BusReset)));
-    assert_eq!((facts.is_err(), asked.len()), (true, 5));
+    let (facts, commands) = ata(None, &mut |_| Err(Outcome::of(CamStatus::BusReset)));
+    assert_eq!((facts.is_err(), commands.len()), (true, 5));
     let (facts, _) = ata(None, &mut |_| Err(Outcome::of(CamStatus::SelectionTimeout)));
     assert_eq!(facts, Err(Refusal::NoDevice));
 }

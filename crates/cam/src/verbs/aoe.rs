@@ -109,16 +109,16 @@ impl DeviceOnCore<'_> {
 
     pub(super) async fn string(&self, how: u8, text: &[u8]) -> Result<Vec<u8>, Error> {
         let body = [&Config::request(how, text).encode()[..], text].concat();
-        let said =
+        let data =
             self.send_command(command::CONFIG, body).await?.map_err(|code| self.wrong(code))?;
-        let read = Config::decode(&said).map(|config| config.string.to_vec());
+        let read = Config::decode(&data).map(|config| config.string.to_vec());
         read.map_err(|_| self.unreadable())
     }
 
     pub(super) async fn masks(&self, how: u8, list: &[(u8, Mac)]) -> Result<Vec<Mac>, Error> {
-        let said = self.send_command(command::MASKS, Masks::encode(how, 0, list)).await?;
-        let said = said.map_err(|code| self.wrong(code))?;
-        let masks = Masks::decode(&said).map_err(|_| self.unreadable())?;
+        let data = self.send_command(command::MASKS, Masks::encode(how, 0, list)).await?;
+        let data = data.map_err(|code| self.wrong(code))?;
+        let masks = Masks::decode(&data).map_err(|_| self.unreadable())?;
         let why = match masks.error {
             0 => return Ok(masks.directives().map(|(_, mac)| mac).collect()),
             mask::DIRECTIVE => "the target does not know this directive",
@@ -133,11 +133,11 @@ impl DeviceOnCore<'_> {
         how: u8,
         list: &[Mac],
     ) -> Result<Result<Vec<Mac>, u8>, Error> {
-        let said = match self.send_command(command::RESERVE, Reserve::encode(how, list)).await? {
-            Ok(said) => said,
+        let data = match self.send_command(command::RESERVE, Reserve::encode(how, list)).await? {
+            Ok(data) => data,
             Err(code) => return Ok(Err(code)),
         };
-        let read = Reserve::decode(&said).map_err(|_| self.unreadable())?;
+        let read = Reserve::decode(&data).map_err(|_| self.unreadable())?;
         Ok(Ok(read.addresses().collect()))
     }
 }

@@ -65,7 +65,7 @@ impl AoeConfig {
                     let what = format!("{on} says `{now}` already; --force replaces it");
                     return Err(Error::new(Errno::Exist, what));
                 }
-                said => said?,
+                outcome => outcome?,
             },
         };
         let text = String::from_utf8_lossy(&string).into_owned();

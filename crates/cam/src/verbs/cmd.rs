@@ -214,11 +214,11 @@ mod tests {
 
     #[test]
     fn typed_commands_are_parsed_or_refused_with_a_reason() {
-        let asked = request(&json!({ "cdb": "12 0 0 0 0x24 0", "receive": 36 })).unwrap().0;
-        assert_eq!(asked.command, Command::scsi(&[0x12, 0, 0, 0, 0x24, 0]));
-        assert_eq!(asked.data, Data::In(36));
-        let asked = request(&json!({ "ata": "25 1 2 3 4 40 5 6 7 8 9 a" })).unwrap().0;
-        let Command::Ata(r) = asked.command else { panic!("ATA") };
+        let parsed = request(&json!({ "cdb": "12 0 0 0 0x24 0", "receive": 36 })).unwrap().0;
+        assert_eq!(parsed.command, Command::scsi(&[0x12, 0, 0, 0, 0x24, 0]));
+        assert_eq!(parsed.data, Data::In(36));
+        let parsed = request(&json!({ "ata": "25 1 2 3 4 40 5 6 7 8 9 a" })).unwrap().0;
+        let Command::Ata(r) = parsed.command else { panic!("ATA") };
         assert_eq!(
             (r.lba, r.features, r.count, r.extended),
             (0x0706_0504_0302, 0x801, 0xa09, true)
@@ -251,13 +251,13 @@ mod tests {
     #[test]
     fn arguments_fill_the_command_first_and_then_the_data() {
         let typed = json!({ "cdb": "12 0 0 0 v 0", "receive": 36, "args": ["36", "s8 z8"] });
-        let (asked, show) = request(&typed).unwrap();
-        assert_eq!(asked.command, Command::scsi(&[0x12, 0, 0, 0, 36, 0]));
+        let (parsed, show) = request(&typed).unwrap();
+        assert_eq!(parsed.command, Command::scsi(&[0x12, 0, 0, 0, 36, 0]));
         assert_eq!(show.as_deref(), Some("s8 z8"));
         let typed =
             json!({ "cdb": "3b 0 0 0 0 0 0 0 v 0", "send": "v:i2 7", "args": ["3", "258"] });
-        let (asked, show) = request(&typed).unwrap();
-        assert_eq!((asked.data, show), (Data::Out(vec![1, 2, 7]), None));
+        let (parsed, show) = request(&typed).unwrap();
+        assert_eq!((parsed.data, show), (Data::Out(vec![1, 2, 7]), None));
     }
 
     #[test]

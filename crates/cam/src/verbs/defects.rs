@@ -82,24 +82,24 @@ impl DefectList {
         let offset = self.offset;
         let [[a, b, c, d], [e, f, g, h]] = [DEFECT_LEN, offset].map(u32::to_be_bytes);
         let cdb = [0xb7, wanted, e, f, g, h, a, b, c, d, 0, 0];
-        let asked = Request::with_recovery(Command::scsi(&cdb), Data::In(DEFECT_LEN));
+        let request = Request::with_recovery(Command::scsi(&cdb), Data::In(DEFECT_LEN));
         let asking = format!("{}: READ DEFECT DATA", talk.name());
-        let answer = talk.send(asked).await?;
+        let answer = talk.send(request).await?;
         let (twelve, data) = match answer.ended.result {
             // The short command is older, and begins at the first.
             Err(Errno::Inval) if offset == 0 => {
                 let cdb = [0x37, 0, wanted, 0, 0, 0, 0, 0xff, 0xfc, 0];
-                let asked = Request::with_recovery(Command::scsi(&cdb), Data::In(0xfffc));
-                (false, talk.send(asked).await?.good(&asking)?)
+                let request = Request::with_recovery(Command::scsi(&cdb), Data::In(0xfffc));
+                (false, talk.send(request).await?.good(&asking)?)
             }
             _ => (true, answer.good(&asking)?),
         };
-        let said = Defects::decode(twelve, &data)
+        let defects = Defects::decode(twelve, &data)
             .map_err(|e| Error::new(Errno::Io, format!("{asking}: the answer's {e}")))?;
-        Ok(self.shown(&said))
+        Ok(self.shown(&defects))
     }
 
-    fn shown(&self, said: &Defects) -> Value {
+    fn shown(&self, defects: &Defects) -> Value {
         let DefectList { summary, quiet, hex, offset, .. } = *self;
         let number = |n: u64| if hex { format!("{n:#x}") } else { n.to_string() };
         let one = |defect: &Defect| match *defect {
@@ -110,16 +110,16 @@ impl DefectList {
                 format!("{}:{}:{at}", number(u64::from(cylinder)), number(u64::from(head)))
             }
         };
-        let list: Vec<String> = said.list.iter().map(one).collect();
-        let plural = if said.count == 1 { "" } else { "s" };
-        let end = if summary || said.count == 0 { "." } else { ":" };
+        let list: Vec<String> = defects.list.iter().map(one).collect();
+        let plural = if defects.count == 1 { "" } else { "s" };
+        let end = if summary || defects.count == 0 { "." } else { ":" };
         let mut text = match summary && quiet {
-            true => format!("{}\n", said.count),
-            false => format!("Got {} defect{plural}{end}\n", said.count),
+            true => format!("{}\n", defects.count),
+            false => format!("Got {} defect{plural}{end}\n", defects.count),
         };
         if !summary {
             list.iter().for_each(|line| text.extend([line, "\n"]));
-            let left = said.count - said.list.len();
+            let left = defects.count - defects.list.len();
             if left > 0 {
                 let _ = writeln!(
                     text,
@@ -129,7 +129,8 @@ impl DefectList {
             }
         }
         json!({
-            "text": text, "count": said.count, "primary": said.primary, "grown": said.grown,
+            "text": text, "count": defects.count, "primary": defects.primary,
+            "grown": defects.grown,
             "defects": list,
         })
     }

@@ -27,32 +27,32 @@ impl Verb<CamClass> for Identify {
             let what = format!("{0} speaks SCSI; `ashlar cam inquiry {0}` asks it", found.name);
             return Err(Error::new(Errno::NotSup, what));
         };
-        let (name, said) = (&found.name, &facts.identify);
+        let (name, identify) = (&found.name, &facts.identify);
         let yes = |on: bool| if on { "yes" } else { "no" };
-        let cache = said.write_cache.unwrap_or(false);
-        let rate = match said.rotation {
+        let cache = identify.write_cache.unwrap_or(false);
+        let rate = match identify.rotation {
             0 => "not reported".to_string(),
             1 => "non-rotating".to_string(),
             turns => turns.to_string(),
         };
-        let sector = said.sector_bytes;
+        let sector = identify.sector_bytes;
         let pass = found.pass_name();
         let mut text = format!("{pass}: {} ATA device\n", found.facts.label());
-        text += &found.transfers(&pass, said.queue_depth > 1);
+        text += &found.transfers(&pass, identify.queue_depth > 1);
         text.push('\n');
         let lines = [
-            ("device model", said.model.clone()),
-            ("firmware revision", said.firmware.clone()),
-            ("serial number", said.serial.clone()),
-            ("WWN", format!("{:016x}", said.wwn)),
+            ("device model", identify.model.clone()),
+            ("firmware revision", identify.firmware.clone()),
+            ("serial number", identify.serial.clone()),
+            ("WWN", format!("{:016x}", identify.wwn)),
             (
                 "sector size",
-                format!("logical {sector}, physical {}", sector << said.physical_exponent),
+                format!("logical {sector}, physical {}", sector << identify.physical_exponent),
             ),
-            ("LBA supported", format!("{} sectors", said.sectors.min(0x0fff_ffff))),
+            ("LBA supported", format!("{} sectors", identify.sectors.min(0x0fff_ffff))),
             (
                 "LBA48 supported",
-                format!("{} sectors", if said.extended { said.sectors } else { 0 }),
+                format!("{} sectors", if identify.extended { identify.sectors } else { 0 }),
             ),
             ("media RPM", rate),
         ];
@@ -61,30 +61,31 @@ impl Verb<CamClass> for Identify {
         }
         let _ = writeln!(text, "\n{:<29}{:<8} {:<9} Value", "Feature", "Support", "Enabled");
         let features = [
-            ("write cache", said.write_cache.is_some(), cache, String::new()),
+            ("write cache", identify.write_cache.is_some(), cache, String::new()),
             (
                 "flush cache",
-                said.flush || said.flush_ext,
-                said.flush || said.flush_ext,
+                identify.flush || identify.flush_ext,
+                identify.flush || identify.flush_ext,
                 String::new(),
             ),
             (
                 "Native Command Queuing (NCQ)",
-                said.queue_depth > 1,
-                said.queue_depth > 1,
-                format!("{} tags", said.queue_depth),
+                identify.queue_depth > 1,
+                identify.queue_depth > 1,
+                format!("{} tags", identify.queue_depth),
             ),
-            ("Data Set Management (TRIM)", said.trim.is_some(), said.trim.is_some(), String::new()),
+            ("Data Set Management (TRIM)", identify.trim.is_some(), identify.trim.is_some(), String::new()),
         ];
         for (feature, has, on, value) in &features {
             let line = format!("{feature:<29}{:<8} {:<9} {value}", yes(*has), yes(*on));
             let _ = writeln!(text, "{}", line.trim_end());
         }
         Ok(json!({
-            "text": text, "name": name, "model": said.model, "firmware": said.firmware,
-            "serial": said.serial, "wwn": format!("{:016x}", said.wwn), "sectors": said.sectors,
-            "sector_bytes": sector, "rotation_rate": said.rotation, "write_cache": said.write_cache,
-            "queue_depth": said.queue_depth, "trim": said.trim.is_some(),
+            "text": text, "name": name, "model": identify.model, "firmware": identify.firmware,
+            "serial": identify.serial, "wwn": format!("{:016x}", identify.wwn),
+            "sectors": identify.sectors, "sector_bytes": sector,
+            "rotation_rate": identify.rotation, "write_cache": identify.write_cache,
+            "queue_depth": identify.queue_depth, "trim": identify.trim.is_some(),
         }))
     }
 }

@@ -34,9 +34,9 @@ impl Verb<CamClass> for Inquiry {
     fn run(self, class: &CamClass, _: &mut GraphControl) -> Result<Value, Error> {
         let found = class.disk(&self.name.0)?;
         // The serial number alone has no word before it, for scripts.
-        let asked = [self.standard, self.serial, self.rate];
+        let chosen = [self.standard, self.serial, self.rate];
         let [standard_too, serial_too, rate_too] =
-            if asked.contains(&true) { asked } else { [true; 3] };
+            if chosen.contains(&true) { chosen } else { [true; 3] };
         let (name, label) = (&found.name, found.facts.label());
         let shown = match &found.facts {
             Facts::Multiplier(_) => name.clone(),
@@ -62,7 +62,7 @@ impl Verb<CamClass> for Inquiry {
         if standard_too {
             let _ = writeln!(text, "{shown}: {label} {kind} {standard} {device}");
         }
-        if serial_too && asked == [false, true, false] {
+        if serial_too && chosen == [false, true, false] {
             let _ = writeln!(text, "{serial}");
         } else if serial_too && !serial.is_empty() {
             let _ = writeln!(text, "{shown}: Serial Number {serial}");

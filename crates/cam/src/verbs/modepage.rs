@@ -146,9 +146,9 @@ impl DeviceOnCore<'_> {
         let [high, low] = MODE_LEN.to_be_bytes();
         // DBD: no block descriptors.
         let cdb = [0x5a, 0x08, values << 6 | page, subpage, 0, 0, 0, high, low, 0];
-        let asked = Request::with_recovery(Command::scsi(&cdb), Data::In(u32::from(MODE_LEN)));
+        let request = Request::with_recovery(Command::scsi(&cdb), Data::In(u32::from(MODE_LEN)));
         let asking = format!("{}: MODE SENSE", self.name());
-        let data = self.send(asked).await?.good(&asking)?;
+        let data = self.send(request).await?.good(&asking)?;
         parse_mode_pages(&data)
             .map_err(|e| Error::new(Errno::Io, format!("{asking}: the answer's {e}")))
     }
@@ -209,8 +209,8 @@ impl DeviceOnCore<'_> {
         let [high, low] = u16::try_from(list.len()).unwrap_or(0).to_be_bytes();
         // PF, and SP.
         let cdb = [0x55, 0x10 | u8::from(save), 0, 0, 0, 0, 0, high, low, 0];
-        let asked = Request::with_recovery(Command::scsi(&cdb), Data::Out(list));
-        self.send(asked).await?.good(&format!("{}: MODE SELECT", self.name()))?;
+        let request = Request::with_recovery(Command::scsi(&cdb), Data::Out(list));
+        self.send(request).await?.good(&format!("{}: MODE SELECT", self.name()))?;
         let now = self.page(which, 0).await?;
         for (field, value) in set {
             let has = field.get(&now.bytes);

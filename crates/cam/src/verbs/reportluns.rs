@@ -70,8 +70,8 @@ impl Reportluns {
         }
         let [a, b, c, d] = LUNS_LEN.to_be_bytes();
         let cdb = [0xa0, 0, self.report as u8, 0, 0, 0, a, b, c, d, 0, 0];
-        let asked = Request::with_recovery(Command::scsi(&cdb), Data::In(LUNS_LEN));
-        let data = talk.send(asked).await?.good(&format!("{on}: REPORT LUNS"))?;
+        let request = Request::with_recovery(Command::scsi(&cdb), Data::In(LUNS_LEN));
+        let data = talk.send(request).await?.good(&format!("{on}: REPORT LUNS"))?;
         // LUN LIST LENGTH, and four bytes that mean nothing.
         let (length, list) = match data.as_slice() {
             [a, b, c, d, _, _, _, _, list @ ..] => (u32::from_be_bytes([*a, *b, *c, *d]), list),

@@ -206,7 +206,7 @@ impl DeviceOnCore<'_> {
     async fn port(&self, port: u8, which: u16, value: Option<u32>) -> Result<u32, Error> {
         let command = register(port, which, value).command;
         let answer = self.send(Request::with_recovery(command, Data::None)).await?;
-        let said = pm_value(answer.ended.outcome.answer);
-        answer.good(&format!("{}: port {port}", self.name())).map(|_| said)
+        let port_value = pm_value(answer.ended.outcome.answer);
+        answer.good(&format!("{}: port {port}", self.name())).map(|_| port_value)
     }
 }

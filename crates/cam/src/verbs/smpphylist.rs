@@ -55,19 +55,19 @@ impl DeviceOnCore<'_> {
 
     async fn phys(&self, known: &PeriphsByAddress, quiet: bool) -> Result<Value, Error> {
         let on = self.name();
-        let said = |e| Error::new(Errno::Io, format!("the expander of {on}: {e}"));
+        let decode_error = |e| Error::new(Errno::Io, format!("the expander of {on}: {e}"));
         let refused = |code: u8| {
             let what = format!("the expander of {on} refused: function result {code:02x}");
             Error::new(Errno::Io, what)
         };
         let general = ReportGeneral::decode(&self.smp(function::REPORT_GENERAL, 0).await?);
-        let general = general.map_err(said)?.map_err(refused)?;
+        let general = general.map_err(decode_error)?.map_err(refused)?;
         let plural = if general.phys == 1 { "PHY" } else { "PHYs" };
         let mut text = format!("{} {plural}:\nPHY  Attached SAS Address\n", general.phys);
         let mut phys = Vec::new();
         for number in 0..general.phys {
             let phy =
-                match Phy::decode(&self.smp(function::DISCOVER, number).await?).map_err(said)? {
+                match Phy::decode(&self.smp(function::DISCOVER, number).await?).map_err(decode_error)? {
                     Ok(phy) => phy,
                     Err(result::VACANT) => continue,
                     Err(code) => return Err(refused(code)),

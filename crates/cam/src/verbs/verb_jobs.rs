@@ -168,11 +168,11 @@ impl CamClass {
             }
             let order = self.verb_jobs.table().open.remove(&number);
             if let Some(VerbJob { running, then, .. }) = order
-                && let Some(said) = running.take()
+                && let Some(result) = running.take()
             {
                 return match then {
-                    Some(then) => said.and_then(|_| then(self, control)),
-                    None => said,
+                    Some(then) => result.and_then(|_| then(self, control)),
+                    None => result,
                 };
             }
         }

@@ -120,11 +120,11 @@ fn both_cores(seed: u64) -> (u64, u64) {
     let (mut sent, mut failed) = (0u64, 0u64);
     for round in 0..20u64 {
         let mut waits = [0usize; 2];
-        let mut asked = [[None; 64]; 2];
+        let mut in_flight = [[None; 64]; 2];
         for _ in 0..20 {
             let n = random.below(2) as usize;
             let slot = random.below(64) as usize;
-            if asked[n][slot].is_some() {
+            if in_flight[n][slot].is_some() {
                 continue;
             }
             let write = random.below(2) == 0;
@@ -137,7 +137,7 @@ fn both_cores(seed: u64) -> (u64, u64) {
                 (bio.offset, bio.length, bio.flags) = (at, 512, flags);
                 bio.data = data;
             });
-            asked[n][slot] = Some(write);
+            in_flight[n][slot] = Some(write);
             (waits[n], sent) = (waits[n] + 1, sent + 1);
         }
         let end = cores[0].reactor().fresh_now() + 3_600_000_000_000;
@@ -150,7 +150,7 @@ fn both_cores(seed: u64) -> (u64, u64) {
                 for (slot, status, bytes) in std::mem::take(&mut *sinks[n].0.0.borrow_mut()) {
                     ended += 1;
                     let slot = slot as usize;
-                    match (asked[n][slot], status) {
+                    match (in_flight[n][slot], status) {
                         (Some(true), Ok(())) => wrote[n][slot] = Some(round as u8 + 1),
                         (Some(false), Ok(())) => {
                             let found = wrote[n][slot].is_none_or(|v| bytes == [v; 512]);

@@ -109,18 +109,18 @@ fn providers_report_delete_granules_ranges_and_lengths() {
     };
     let spec = DiskSpec { ranges: 20, granule: (8, 3), ..DiskSpec::default() };
     let (w, ..) = disk(Transport::Sas, spec.clone(), 1 << 20);
-    let said = deletes(&w, "da0");
-    assert_eq!((said.granule, said.offset), (8 * SECTOR, Some(3 * SECTOR)));
-    assert_eq!((said.ranges, said.range_bytes, said.max_bytes), (20, 0, 32 << 20));
+    let limits = deletes(&w, "da0");
+    assert_eq!((limits.granule, limits.offset), (8 * SECTOR, Some(3 * SECTOR)));
+    assert_eq!((limits.ranges, limits.range_bytes, limits.max_bytes), (20, 0, 32 << 20));
     // It does not say so of itself, but one command names one.
     let same = DiskSpec { deletes: Deletes::Same10, ..spec.clone() };
-    let said = deletes(&disk(Transport::Sas, same, 1 << 20).0, "da0");
-    assert_eq!((said.granule, said.ranges), (SECTOR, 1));
+    let limits = deletes(&disk(Transport::Sas, same, 1 << 20).0, "da0");
+    assert_eq!((limits.granule, limits.ranges), (SECTOR, 1));
     // A granule that is larger than the disk.
     let odd = DiskSpec { granule: (u32::MAX, 5), ..spec.clone() };
-    let said = deletes(&disk(Transport::Sas, odd, 1 << 20).0, "da0");
-    assert_eq!((said.granule, said.offset), (SECTOR, Some(0)));
-    let said = deletes(&disk(Transport::Sata, spec, 1 << 20).0, "ada0");
-    assert_eq!((said.granule, said.offset, said.ranges), (SECTOR, Some(0), 64));
-    assert_eq!((said.range_bytes, said.max_bytes), (LONGEST * SECTOR, 64 * LONGEST * SECTOR));
+    let limits = deletes(&disk(Transport::Sas, odd, 1 << 20).0, "da0");
+    assert_eq!((limits.granule, limits.offset), (SECTOR, Some(0)));
+    let limits = deletes(&disk(Transport::Sata, spec, 1 << 20).0, "ada0");
+    assert_eq!((limits.granule, limits.offset, limits.ranges), (SECTOR, Some(0), 64));
+    assert_eq!((limits.range_bytes, limits.max_bytes), (LONGEST * SECTOR, 64 * LONGEST * SECTOR));
 }

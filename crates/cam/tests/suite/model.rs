@@ -61,7 +61,7 @@ struct World {
     medium: Vec<u64>,
     /// Values that each block may have: the last acknowledged one and all unacknowledged ones.
     may: Vec<Vec<u64>>,
-    asked: BTreeMap<u64, Asked>,
+    requests: BTreeMap<u64, Asked>,
     serials: BTreeMap<CcbId, u64>,
     held: Vec<Held>,
     ended: u64,
@@ -89,7 +89,7 @@ impl World {
             now: 1,
             medium: vec![0; BLOCKS as usize],
             may: vec![vec![0]; BLOCKS as usize],
-            asked: BTreeMap::new(),
+            requests: BTreeMap::new(),
             serials: BTreeMap::new(),
             held: Vec::new(),
             ended: 0,
@@ -142,9 +142,9 @@ impl World {
         if let Operation::Write(block, value) = what {
             // From now on a read may find the value, and reads in flight may too.
             self.may[block as usize].push(value);
-            for asked in self.asked.values_mut() {
-                if asked.operation == Operation::Read(block) {
-                    asked.values.push(value);
+            for request in self.requests.values_mut() {
+                if request.operation == Operation::Read(block) {
+                    request.values.push(value);
                 }
             }
         }
@@ -152,13 +152,13 @@ impl World {
             Operation::Read(block) => self.may[block as usize].clone(),
             Operation::Write(block, _) => {
                 let mut over = self.may[block as usize].clone();
-                over.retain(|v| *v != serial && !self.asked.contains_key(v));
+                over.retain(|v| *v != serial && !self.requests.contains_key(v));
                 over
             }
         };
-        let asked =
+        let request =
             Asked { operation: what, hasty, ordered, sent: serial, values, began: false, end_ns };
-        self.asked.insert(serial, asked);
+        self.requests.insert(serial, request);
         let id = self.device.submit(ccb);
         assert!(self.serials.insert(id, serial).is_none(), "an id is in use once");
     }
@@ -233,7 +233,7 @@ impl World {
         if held.is_recovery {
             return;
         }
-        match self.asked[&held.serial].operation {
+        match self.requests[&held.serial].operation {
             Operation::Write(block, value) => self.medium[block as usize] = value,
             Operation::Read(block) => held.carried_out = Some(self.medium[block as usize]),
         }
@@ -248,13 +248,13 @@ impl World {
         let cure = matches!(ccb.command.cdb()[0], 0 | 0x1b);
         if !cure {
             // D5, as the device sees it.
-            let own = &self.asked[&serial];
-            for other in self.asked.values().filter(|o| o.sent != serial) {
+            let own = &self.requests[&serial];
+            for other in self.requests.values().filter(|o| o.sent != serial) {
                 let fenced = (own.ordered || other.ordered) && other.sent < serial;
                 assert!(!fenced, "seed {seed}: {serial} began before {} ended", other.sent);
             }
             assert!(self.now < own.end_ns, "seed {seed}: D12, {serial} began after its end");
-            self.asked.get_mut(&serial).unwrap().began = true;
+            self.requests.get_mut(&serial).unwrap().began = true;
         }
         if self.device.shape().queueing == Queueing::Untagged {
             assert!(self.held.is_empty(), "seed {seed}: D8, {serial} is not alone");
@@ -268,18 +268,18 @@ impl World {
         let Some(ended) = self.device.end(id) else { panic!("seed {seed}: it has not ended") };
         assert!(self.device.end(id).is_none(), "seed {seed}: D1");
         let serial = self.serials.remove(&id).expect("D1: it was asked for");
-        let asked = self.asked.remove(&serial).expect("D1: it ends once");
+        let request = self.requests.remove(&serial).expect("D1: it ends once");
         self.ended += 1;
         self.last.push(id);
-        let most_ns = asked.end_ns.saturating_add(ABORT_GRACE_NS + RESET_GRACE_NS);
+        let most_ns = request.end_ns.saturating_add(ABORT_GRACE_NS + RESET_GRACE_NS);
         assert!(self.now <= most_ns, "seed {seed}: D12, {serial} ended late");
-        match (asked.operation, ended.result) {
+        match (request.operation, ended.result) {
             (Operation::Write(block, _), Ok(n)) => {
                 assert_eq!(n, 512);
-                assert!(asked.began, "seed {seed}: acknowledged and never sent");
-                self.may[block as usize].retain(|v| !asked.values.contains(v));
+                assert!(request.began, "seed {seed}: acknowledged and never sent");
+                self.may[block as usize].retain(|v| !request.values.contains(v));
             }
-            (_, Err(Errno::Again)) => assert!(asked.hasty, "seed {seed}: it waits"),
+            (_, Err(Errno::Again)) => assert!(request.hasty, "seed {seed}: it waits"),
             (_, Err(Errno::Inval | Errno::RoFs)) => panic!("seed {seed}: {ended:?}"),
             _ => {}
         }
@@ -343,9 +343,9 @@ impl World {
 
     fn check(&self, held: &Held, found: u64) {
         // A command that was given up (lost) meanwhile has no owner any more.
-        let Some(asked) = self.asked.get(&held.serial) else { return };
-        let fine = asked.values.contains(&found);
-        let allowed = &asked.values;
+        let Some(request) = self.requests.get(&held.serial) else { return };
+        let fine = request.values.contains(&found);
+        let allowed = &request.values;
         assert!(fine, "seed {}: a read found {found}, not of {allowed:?}", self.seed);
     }
 
@@ -375,12 +375,12 @@ impl World {
                 self.device.abort(id, self.now);
                 self.effects();
             }
-            if !self.asked.is_empty() {
+            if !self.requests.is_empty() {
                 self.step();
             }
         }
         let mut steps = 0;
-        while !self.asked.is_empty() {
+        while !self.requests.is_empty() {
             self.step();
             steps += 1;
             assert!(steps < 2_000_000, "seed {}: no end", self.seed);

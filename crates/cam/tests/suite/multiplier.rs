@@ -56,16 +56,16 @@ fn until(w: &mut World, what: &str, so: impl Fn(&World) -> bool) {
 
 /// What its ports are, as it said last.
 fn ports(w: &mut World) -> Vec<String> {
-    let said = w.verb("inquiry", "pmp0", &json!({})).unwrap();
-    let all = said["ports"].as_array().unwrap();
+    let answer = w.verb("inquiry", "pmp0", &json!({})).unwrap();
+    let all = answer["ports"].as_array().unwrap();
     all.iter().map(|port| port["is"].as_str().unwrap().to_owned()).collect()
 }
 
 /// Reads a register of a port, as camcontrol would.
 fn register(w: &mut World, port: u8, which: u16) -> String {
     let ata = format!("{READ_PORT_MULTIPLIER:x} {which:x} 0 0 0 {port:x} 0 0 0 0 0 0");
-    let said = w.verb("cmd", "pmp0", &json!({ "ata": ata }));
-    said.map_or_else(|e| e.message, |said| said.to_string())
+    let answer = w.verb("cmd", "pmp0", &json!({ "ata": ata }));
+    answer.map_or_else(|e| e.message, |answer| answer.to_string())
 }
 
 #[test]
@@ -161,8 +161,8 @@ fn a_port_reset_affects_only_its_port_and_loses_no_request() {
     }
     w.turn(1_000_000);
     hba.set_faults(1, Faults::default());
-    let said = w.verb("reset", "pmp0", &json!({ "port": 1 })).unwrap();
-    assert_eq!(said["message"], "port 1 of pmp0 was reset");
+    let answer = w.verb("reset", "pmp0", &json!({ "port": 1 })).unwrap();
+    assert_eq!(answer["message"], "port 1 of pmp0 was reset");
     w.turn(5_000_000_000);
     let ended = w.ended();
     assert!(ended.len() == 1 && ended[0].tag == 1, "the other port was not touched");

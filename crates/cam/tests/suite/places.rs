@@ -161,8 +161,8 @@ fn element_names_become_parts_of_physical_paths() {
     hba.forge(SHELF, RECEIVE, Some(7), &config.encode_names(&names));
     let mut w = World::new(2, std::slice::from_ref(&hba));
     w.scan(0);
-    let said = place(&w, "da0");
-    let end = said.split("/slot@1").nth(1).unwrap_or(&said);
-    assert!(end.starts_with("/elmdesc@Bay_1_left"), "{said}");
-    assert_eq!(end.matches('/').count(), 1, "{said}");
+    let answer = place(&w, "da0");
+    let end = answer.split("/slot@1").nth(1).unwrap_or(&answer);
+    assert!(end.starts_with("/elmdesc@Bay_1_left"), "{answer}");
+    assert_eq!(end.matches('/').count(), 1, "{answer}");
 }

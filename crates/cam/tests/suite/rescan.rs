@@ -131,7 +131,7 @@ struct Shelf {
     /// REPORT LUNS fails.
     mute: AtomicBool,
     changed: AtomicBool,
-    asked: Mutex<Vec<u64>>,
+    probed_luns: Mutex<Vec<u64>>,
 }
 
 impl Shelf {
@@ -142,7 +142,7 @@ impl Shelf {
         match Command::parse(cdb).map_err(|e| e.sense())? {
             Command::Inquiry { page: None, .. } if luns >> lun & 1 == 0 => Ok(no_lun_inquiry()),
             Command::Inquiry { page: None, .. } => {
-                self.asked.lock().unwrap().push(lun);
+                self.probed_luns.lock().unwrap().push(lun);
                 Ok(inquiry_data(&identity))
             }
             Command::ReportLuns { .. } if self.mute.load(Ordering::Relaxed) => {
@@ -199,7 +199,7 @@ fn shelf(luns: u32) -> Arc<Shelf> {
         luns: AtomicU32::new(luns),
         mute: AtomicBool::new(false),
         changed: AtomicBool::new(false),
-        asked: Mutex::default(),
+        probed_luns: Mutex::default(),
     })
 }
 
@@ -257,7 +257,7 @@ fn a_target_that_reports_changed_luns_is_scanned_again() {
 /// IDENTIFY DEVICE data of the disk in bay 0, or nearly.
 fn identify(f: impl FnOnce(&mut Identify)) -> Vec<u8> {
     let spec = DiskSpec::default();
-    let mut said = Identify {
+    let mut data = Identify {
         model: spec.model,
         serial: "S0".into(),
         firmware: spec.revision,
@@ -269,8 +269,8 @@ fn identify(f: impl FnOnce(&mut Identify)) -> Vec<u8> {
         queue_depth: 32,
         ..Identify::default()
     };
-    f(&mut said);
-    said.encode().to_vec()
+    f(&mut data);
+    data.encode().to_vec()
 }
 
 /// Two ATA disks.
@@ -308,10 +308,10 @@ fn an_ata_disk_with_malformed_identify_data_stays_and_is_reported() {
         hba.forge(0, IDENTIFY, None, &forged);
         assert_eq!(w.scan(0), [""; 0], "{word}");
         w.turn(1_000_000_000);
-        let said = w.buses[0].troubles();
-        assert!(said.len() == 1 && said[0].why.contains(word), "{word}: {said:?}");
-        assert!(said[0].why.contains("at scbus0 target 0 lun 0: "), "{said:?}");
-        assert!(said[0].action.contains("`ashlar cam rescan 0`"), "{said:?}");
+        let troubles = w.buses[0].troubles();
+        assert!(troubles.len() == 1 && troubles[0].why.contains(word), "{word}: {troubles:?}");
+        assert!(troubles[0].why.contains("at scbus0 target 0 lun 0: "), "{troubles:?}");
+        assert!(troubles[0].action.contains("`ashlar cam rescan 0`"), "{troubles:?}");
         assert_eq!(w.read(edges[0], 0, 512).unwrap(), [7; 512], "{word}");
         assert!(w.read(edges[1], 0, 512).is_ok());
         hba.clear_injected_faults(0);

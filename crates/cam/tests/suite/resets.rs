@@ -205,8 +205,8 @@ fn a_reset_without_a_reported_end_ends_at_its_deadline() {
 
 #[test]
 fn an_unannounced_reset_is_detected_by_its_first_aborted_command() {
-    let told = [(CamStatus::BusReset, Event::BusReset), (CamStatus::ResetSent, Event::SentBdr)];
-    for (status, event) in told {
+    let events = [(CamStatus::BusReset, Event::BusReset), (CamStatus::ResetSent, Event::SentBdr)];
+    for (status, event) in events {
         let mut b = busy(4);
         let sent = b.held.clone();
         let last = b.held.pop().unwrap();

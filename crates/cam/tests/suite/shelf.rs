@@ -33,8 +33,8 @@ fn diversity() -> World {
         "revision": "400i", "enclosure": 5, "multiplier": true,
     });
     for (name, params) in [("mps0", sas), ("ahcich0", sata)] {
-        let asked = json!({ "kind": "virtual", "params": params });
-        verb(&mut w, "attach", name, asked).unwrap();
+        let request = json!({ "kind": "virtual", "params": params });
+        verb(&mut w, "attach", name, request).unwrap();
     }
     w
 }
@@ -73,8 +73,8 @@ ses0:
     let done = verb(&mut w, "locate", "da2", json!({})).unwrap();
     assert_eq!(done["message"], "da2: the light of element 2 of ses0 is on");
     let lit = |w: &mut World, shelf: &str| -> Vec<usize> {
-        let said = verb(w, "enclosure", shelf, json!({})).unwrap();
-        let all = said["elements"].as_array().unwrap().clone();
+        let answer = verb(w, "enclosure", shelf, json!({})).unwrap();
+        let all = answer["elements"].as_array().unwrap().clone();
         (0..all.len()).filter(|n| all[*n]["locate"] == true).collect()
     };
     assert_eq!(lit(&mut w, "ses0"), [2], "E2: and no other");

@@ -31,28 +31,28 @@ fn hba(disks: usize, hangs: u8) -> Arc<VirtualHba> {
 /// Runs a verb once and returns its immediate result.
 fn ask(w: &mut World, verb: &str, on: &str, params: &Value) -> Result<Value, Error> {
     let (class, start) = (w.cam.clone(), w.now());
-    let said = CamClass::verb(&class, &mut w.control, verb, on, params);
+    let answer = CamClass::verb(&class, &mut w.control, verb, on, params);
     let took = w.now() - start;
     assert!(took <= LOOK_NS, "{verb}: the control thread waited {took} ns");
-    said
+    answer
 }
 
-fn again(said: &Value) -> Value {
-    let again = &said["unfinished"]["again"];
-    assert!(again.is_object(), "it is not over: {said}");
+fn again(answer: &Value) -> Value {
+    let again = &answer["unfinished"]["again"];
+    assert!(again.is_object(), "it is not over: {answer}");
     again.clone()
 }
 
 /// Asks until it is over.
-fn follow(w: &mut World, verb: &str, on: &str, mut said: Value) -> Result<Value, Error> {
+fn follow(w: &mut World, verb: &str, on: &str, mut answer: Value) -> Result<Value, Error> {
     let end = w.now() + 120_000_000_000;
-    while said.get("unfinished").is_some() {
+    while answer.get("unfinished").is_some() {
         assert!(w.now() < end, "{verb} does not end");
         w.turn(100_000_000);
         look(w);
-        said = ask(w, verb, on, &again(&said))?;
+        answer = ask(w, verb, on, &again(&answer))?;
     }
-    Ok(said)
+    Ok(answer)
 }
 
 /// As the daemon does between two questions.
@@ -65,21 +65,21 @@ fn look(w: &mut World) {
 fn other_verbs_are_answered_during_a_scan() {
     let hba = hba(2, 100);
     let mut w = World::new(1, std::slice::from_ref(&hba));
-    let said = ask(&mut w, "rescan", "", &json!({})).unwrap();
-    assert!(said["unfinished"]["what"].as_str().unwrap().contains("rescan"), "{said}");
+    let answer = ask(&mut w, "rescan", "", &json!({})).unwrap();
+    assert!(answer["unfinished"]["what"].as_str().unwrap().contains("rescan"), "{answer}");
     for verb in ["devlist", "devlist"] {
         let list = ask(&mut w, verb, "", &json!({})).unwrap();
         assert_eq!(list["buses"].as_array().unwrap().len(), 1);
     }
     // A second one takes its turn.
     let other = ask(&mut w, "rescan", "", &json!({ "buses": ["0"] })).unwrap();
-    let done = follow(&mut w, "rescan", "", said).unwrap();
+    let done = follow(&mut w, "rescan", "", answer).unwrap();
     assert_eq!(done["found"], json!(["da0"]));
     assert!(done["message"].as_str().unwrap().starts_with("found da0"), "{done}");
     let done = follow(&mut w, "rescan", "", other).unwrap();
     assert_eq!(done["found"], json!(["da0"]), "new since that was asked, too");
-    let said = ask(&mut w, "rescan", "", &json!({})).unwrap();
-    assert_eq!(follow(&mut w, "rescan", "", said).unwrap()["found"], json!([]));
+    let answer = ask(&mut w, "rescan", "", &json!({})).unwrap();
+    assert_eq!(follow(&mut w, "rescan", "", answer).unwrap()["found"], json!([]));
 }
 
 #[test]
@@ -102,12 +102,12 @@ fn a_bus_is_detached_at_once_during_its_scan() {
     let done = w.verb("attach", "mps0", &params).unwrap();
     assert_eq!(done["message"], "scbus0: da0, da1");
     w.verb("fault", "da1", &json!({ "hangs": 100 })).unwrap();
-    let said = ask(&mut w, "rescan", "", &json!({})).unwrap();
-    again(&said);
+    let answer = ask(&mut w, "rescan", "", &json!({})).unwrap();
+    again(&answer);
     let done = ask(&mut w, "detach", "mps0", &json!({})).unwrap();
     assert_eq!(done["message"], "mps0 is gone");
     assert!(w.control.topology.find("da1").is_none());
-    let done = follow(&mut w, "rescan", "", said).unwrap();
+    let done = follow(&mut w, "rescan", "", answer).unwrap();
     assert_eq!(done["message"], "bus 0 was detached meanwhile");
     let list = ask(&mut w, "devlist", "", &json!({})).unwrap();
     assert_eq!(list["buses"], json!([]));
@@ -123,10 +123,10 @@ fn disks_found_on_a_bus_detached_meanwhile_are_discarded() {
     spec.shape.timing = Timing::Between { min_ns: 200_000_000, max_ns: 300_000_000 };
     hba.plug(0, spec, 1).unwrap();
     let mut w = World::new(5, std::slice::from_ref(&hba));
-    let said = ask(&mut w, "rescan", "", &json!({})).unwrap();
+    let answer = ask(&mut w, "rescan", "", &json!({})).unwrap();
     ask(&mut w, "detach", "mps0", &json!({})).unwrap();
     assert_eq!(
-        follow(&mut w, "rescan", "", said).unwrap()["message"],
+        follow(&mut w, "rescan", "", answer).unwrap()["message"],
         "bus 0 was detached meanwhile"
     );
     assert!(w.buses[0].devices().is_empty());
@@ -142,8 +142,8 @@ fn an_attach_fails_as_a_whole_when_a_disk_name_is_taken() {
     };
     w.verb("attach", "mps0", &bus("root", 1)).unwrap();
     for attempt in 0..2 {
-        let said = ask(&mut w, "attach", "mps1", &bus("root", 2));
-        let refused = said.and_then(|said| follow(&mut w, "attach", "mps1", said)).unwrap_err();
+        let answer = ask(&mut w, "attach", "mps1", &bus("root", 2));
+        let refused = answer.and_then(|answer| follow(&mut w, "attach", "mps1", answer)).unwrap_err();
         assert_eq!(refused.kind, Errno::Exist, "{attempt}: {}", refused.message);
         assert!(refused.message.contains("root"), "{}", refused.message);
         let list = ask(&mut w, "devlist", "", &json!({})).unwrap();

@@ -229,8 +229,8 @@ impl Storm {
                 }
             }
             (Operation::Flush { gone, cuts }, Ok(())) => {
-                let told = !self.unreported_loss && cuts == self.power_cuts || !self.wrote;
-                assert!(told, "seed {seed}: flush {tag} vouches for what a power cut took");
+                let is_reported = !self.unreported_loss && cuts == self.power_cuts || !self.wrote;
+                assert!(is_reported, "seed {seed}: flush {tag} vouches for what a power cut took");
                 for (sector, gone) in self.sectors.iter_mut().zip(&gone) {
                     sector.kept.retain(|v| !gone.contains(v));
                 }

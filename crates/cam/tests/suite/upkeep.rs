@@ -111,8 +111,8 @@ fn raw_commands_obey_the_queueing_rules_of_the_disk() {
                 let data = w.buffer(512);
                 w.start(edge, round * 5 + tag, |bio| range(bio, Op::Read, tag * 512, data));
             }
-            let said = verb(&mut w, "cmd", ask.clone()).unwrap();
-            assert_eq!(said["moved"], if transport == Transport::Sas { 36 } else { 512 });
+            let answer = verb(&mut w, "cmd", ask.clone()).unwrap();
+            assert_eq!(answer["moved"], if transport == Transport::Sas { 36 } else { 512 });
             ended += w.ended().into_iter().inspect(|e| assert!(e.status.is_ok())).count();
         }
         while ended < 100 {
@@ -135,14 +135,14 @@ fn raw_commands_are_parsed_and_printed_as_by_camcontrol() {
             "verbose": verbose,
         })
     };
-    let said = verb(&mut w, "cmd", ask(json!(["0", "0", "36", "s8 z8 z16 z4"]), false)).unwrap();
-    assert_eq!(said["text"], "ASHLAR virtual disk 1\n");
+    let answer = verb(&mut w, "cmd", ask(json!(["0", "0", "36", "s8 z8 z16 z4"]), false)).unwrap();
+    assert_eq!(answer["text"], "ASHLAR virtual disk 1\n");
     let format = "*b3 {type} b5 s4 {length} i1 s8 {vendor} z8";
-    let said = verb(&mut w, "cmd", ask(json!(["0", "0", "36", format]), true)).unwrap();
-    let length = said["data"].as_str().and_then(|hex| u8::from_str_radix(&hex[8..10], 16).ok());
+    let answer = verb(&mut w, "cmd", ask(json!(["0", "0", "36", format]), true)).unwrap();
+    let length = answer["data"].as_str().and_then(|hex| u8::from_str_radix(&hex[8..10], 16).ok());
     let want = format!("type: 0\nlength: {}\nvendor: ASHLAR\n", length.unwrap());
-    assert_eq!(said["text"].as_str(), Some(want.as_str()));
-    assert_eq!(said["fields"][2], json!({ "name": "vendor", "value": "ASHLAR" }));
+    assert_eq!(answer["text"].as_str(), Some(want.as_str()));
+    assert_eq!(answer["fields"][2], json!({ "name": "vendor", "value": "ASHLAR" }));
     // The device sends less than the format shows.
     let what = refused(&mut w, "cmd", ask(json!(["0", "0", "8", "s8 z8"]), false));
     assert!(what.contains("z8: only 8 bytes came"), "{what}");
@@ -193,8 +193,8 @@ fn malformed_answers_are_reported() {
     }
     // More entries than the answer has: the received ones are shown, with the number of the rest.
     hba.forge(0, 0xb7, None, &[0, 3, 0, 0, 0xff, 0xff, 0xff, 0xf8, 0, 0, 0, 0, 0, 0, 0, 9]);
-    let said = text(&mut w, "defects", json!({}));
-    assert_eq!(said, "Got 536870911 defects:\n9\n... and 536870910 more, from -S 1 on\n");
+    let answer = text(&mut w, "defects", json!({}));
+    assert_eq!(answer, "Got 536870911 defects:\n9\n... and 536870910 more, from -S 1 on\n");
     let (mut w, _) = disk(Transport::Sata, DiskSpec::default());
     assert!(refused(&mut w, "modepage", json!({ "page": "8" })).contains("identify"));
     assert!(refused(&mut w, "defects", json!({})).contains("identify"));

@@ -17,16 +17,16 @@ fn text(w: &mut World, name: &str, on: &str) -> String {
 }
 
 /// Parameters of a virtual bus.
-fn asked(params: Value) -> Value {
+fn virtual_bus(params: Value) -> Value {
     json!({ "kind": "virtual", "params": params })
 }
 
 fn attached() -> World {
     let mut w = World::new(1, &[]);
-    let sas = asked(json!({ "transport": "sas", "disks": 2, "size": 1 << 20 }));
+    let sas = virtual_bus(json!({ "transport": "sas", "disks": 2, "size": 1 << 20 }));
     let done = verb(&mut w, "attach", "mps0", sas).unwrap();
     assert_eq!(done["found"], json!(["da0", "da1"]));
-    let sata = asked(json!({ "transport": "sata", "size": 2 << 20 }));
+    let sata = virtual_bus(json!({ "transport": "sata", "size": 2 << 20 }));
     let done = verb(&mut w, "attach", "ahcich0", sata).unwrap();
     assert_eq!(done["message"], "scbus1: ada0");
     w
@@ -94,7 +94,7 @@ pass0: 600.000MB/s transfers, Command Queueing Enabled
         let what = verb(&mut w, name, on, params).unwrap_err().message;
         assert!(what.contains(word), "{what}");
     }
-    let said = text(&mut w, "identify", "ada0");
+    let output = text(&mut w, "identify", "ada0");
     for line in [
         "pass2: <virtual disk 1> ATA device",
         "pass2: 300.000MB/s transfers, Command Queueing Enabled",
@@ -104,7 +104,7 @@ pass0: 600.000MB/s transfers, Command Queueing Enabled
         "write cache                  yes      yes",
         "Native Command Queuing (NCQ) yes      yes       32 tags",
     ] {
-        assert!(said.lines().any(|l| l == line), "{line} is not in\n{said}");
+        assert!(output.lines().any(|l| l == line), "{line} is not in\n{output}");
     }
 }
 
@@ -127,8 +127,8 @@ fn buses_can_be_listed_and_rescanned_singly_or_all() {
     let e = verb(&mut w, "rescan", "", json!({ "buses": ["7"] })).unwrap_err();
     assert!(e.kind == Errno::NoEnt && e.message.contains("devlist -b"), "{e}");
     let mut tags = |params: Value| {
-        let said = verb(&mut w, "tags", "da0", params).unwrap();
-        said["text"].as_str().unwrap().to_owned()
+        let output = verb(&mut w, "tags", "da0", params).unwrap();
+        output["text"].as_str().unwrap().to_owned()
     };
     let place = "(pass0:mps0:0:0:0): ";
     assert_eq!(tags(json!({})), format!("{place}device openings: 64\n"));
@@ -148,7 +148,7 @@ fn buses_can_be_listed_and_rescanned_singly_or_all() {
 #[test]
 fn reset_messages_are_those_of_camcontrol() {
     let mut w = attached();
-    let said =
+    let output =
         |w: &mut World, on: &str| verb(w, "reset", on, json!({})).map(|v| v["message"].clone());
     for (on, what) in [
         ("da1", "0:1:0"),
@@ -158,10 +158,10 @@ fn reset_messages_are_those_of_camcontrol() {
         ("0", "bus 0"),
         ("all", "all buses"),
     ] {
-        assert_eq!(said(&mut w, on).unwrap(), format!("Reset of {what} was successful"), "{on}");
+        assert_eq!(output(&mut w, on).unwrap(), format!("Reset of {what} was successful"), "{on}");
     }
     for (on, why) in [("7", "devlist -v"), ("0:9:0", "devlist -v"), ("0:1:0:0", "devlist")] {
-        let e = said(&mut w, on).unwrap_err();
+        let e = output(&mut w, on).unwrap_err();
         assert!(e.kind == Errno::NoEnt && e.message.contains(why), "{on}: {e}");
     }
     let e = verb(&mut w, "reset", "0", json!({ "port": 1 })).unwrap_err();
@@ -201,15 +201,15 @@ fn a_hanging_disk_delays_only_its_own_verbs() {
     verb(&mut w, "fault", "da0", json!({ "hangs": 100 })).unwrap();
     let ready = |timeout: u64| json!({ "cdb": "0 0 0 0 0 0", "timeout": timeout });
     let begun = w.control.now_ns();
-    let asked = verb(&mut w, "cmd", "da0", ready(60_000)).unwrap();
-    let again = asked["unfinished"]["again"].clone();
-    assert_eq!(again["name"], "da0", "{asked}");
+    let first = verb(&mut w, "cmd", "da0", ready(60_000)).unwrap();
+    let again = first["unfinished"]["again"].clone();
+    assert_eq!(again["name"], "da0", "{first}");
     let inquiry = json!({ "cdb": "12 0 0 0 24 0", "receive": 36 });
     assert!(verb(&mut w, "cmd", "da1", inquiry).unwrap()["data"].is_string());
     assert!(w.control.now_ns() - begun < 1_000_000_000, "da1 waited for da0");
     // Its own timeout ends it, which is longer than the control thread's limit for a conversation.
-    let mut answer = Ok(asked);
-    while answer.as_ref().is_ok_and(|said| said.get("unfinished").is_some()) {
+    let mut answer = Ok(first);
+    while answer.as_ref().is_ok_and(|answer| answer.get("unfinished").is_some()) {
         w.turn(1_000_000_000);
         answer = verb(&mut w, "cmd", "da0", again.clone());
     }
@@ -223,13 +223,13 @@ fn a_hanging_disk_delays_only_its_own_verbs() {
 #[test]
 fn verbs_for_silent_devices_do_not_delay_other_verbs() {
     let mut w = World::new(1, &[]);
-    let shelf = asked(json!({ "disks": 2, "size": 1 << 20, "enclosure": 21 }));
+    let shelf = virtual_bus(json!({ "disks": 2, "size": 1 << 20, "enclosure": 21 }));
     verb(&mut w, "attach", "mps0", shelf).unwrap();
     for silent in ["da0", "mps0:21"] {
         verb(&mut w, "fault", silent, json!({ "hangs": 100 })).unwrap();
     }
     let begun = w.control.now_ns();
-    let asked = [
+    let answers = [
         ("modepage", "da0", json!({ "page": "8" })),
         ("defects", "da0", json!({})),
         ("cmd", "da0", json!({ "cdb": "0 0 0 0 0 0" })),
@@ -246,9 +246,9 @@ fn verbs_for_silent_devices_do_not_delay_other_verbs() {
     let page = w.verb("modepage", "da1", &json!({ "page": "8" })).unwrap();
     assert!(page["fields"]["WCE"].is_number(), "{page}");
     assert!(w.control.now_ns() - begun < 1_000_000_000, "da1 waited for the others");
-    let e = verb(&mut w, "defects", "da1", asked[1].2.clone()).unwrap_err();
+    let e = verb(&mut w, "defects", "da1", answers[1].2.clone()).unwrap_err();
     assert_eq!(e.kind, Errno::Canceled, "an answer is whose it is: {e}");
-    for (name, on, again) in asked {
+    for (name, on, again) in answers {
         let e = w.verb(name, on, &again).unwrap_err();
         assert!(e.message.contains("timed out"), "{name} {on}: {e}");
     }
@@ -260,8 +260,8 @@ fn unfetched_answers_expire_but_hanging_verbs_keep_their_place() {
     verb(&mut w, "fault", "da0", json!({ "hangs": 100 })).unwrap();
     let ready = json!({ "cdb": "0 0 0 0 0 0", "timeout": 5_000 });
     for _ in 0..64 {
-        let asked = verb(&mut w, "cmd", "da0", ready.clone()).unwrap();
-        assert!(asked.get("unfinished").is_some(), "{asked}");
+        let answer = verb(&mut w, "cmd", "da0", ready.clone()).unwrap();
+        assert!(answer.get("unfinished").is_some(), "{answer}");
     }
     let e = verb(&mut w, "cmd", "da1", ready.clone()).unwrap_err();
     assert!(e.kind == Errno::Busy && e.message.contains("cam reset"), "{e}");
@@ -284,9 +284,9 @@ fn invalid_requests_are_refused_with_a_hint() {
         ("tags", "da0", json!({ "number": 0 }), Errno::Inval, "number"),
         ("tags", "da0", json!({ "number": 256 }), Errno::Inval, "number"),
         ("rescan", "", json!({ "buses": ["7"] }), Errno::NoEnt, "devlist"),
-        ("attach", "mps0", asked(json!({})), Errno::Exist, "another name"),
+        ("attach", "mps0", virtual_bus(json!({})), Errno::Exist, "another name"),
         ("attach", "mps1", json!({ "kind": "mps" }), Errno::NoEnt, "virtual"),
-        ("attach", "mps1", asked(json!({ "size": 1000 })), Errno::Inval, "size"),
+        ("attach", "mps1", virtual_bus(json!({ "size": 1000 })), Errno::Inval, "size"),
         ("detach", "mps9", json!({}), Errno::NoEnt, "devlist"),
         ("eject", "da0", json!({}), Errno::NotSup, "devlist"),
     ] {
@@ -318,7 +318,7 @@ fn an_hba_can_be_detached_only_when_its_disks_are_unused() {
         verb(&mut w, "rescan", "", json!({})).unwrap()["message"],
         "Re-scan of bus 1 was successful"
     );
-    let done = verb(&mut w, "attach", "mps0", asked(json!({}))).unwrap();
+    let done = verb(&mut w, "attach", "mps0", virtual_bus(json!({}))).unwrap();
     assert_eq!(done["message"], "scbus0: da0", "number and name are free again");
 }
 
@@ -330,8 +330,8 @@ fn the_fault_verb_sets_and_clears_faults() {
     let (_, edge) = w.open("da0");
     let write = |w: &mut World| w.write(edge, 0, &[7; 512], Flags::default());
     assert_eq!(write(&mut w), Ok(()));
-    let said = verb(&mut w, "fault", "da0", json!({ "fails": 100 })).unwrap();
-    assert_eq!((&said["fails"], &said["hangs"]), (&json!(100), &json!(0)));
+    let output = verb(&mut w, "fault", "da0", json!({ "fails": 100 })).unwrap();
+    assert_eq!((&output["fails"], &output["hangs"]), (&json!(100), &json!(0)));
     assert!(write(&mut w).is_err() && write(&mut w).is_err(), "it stays");
     verb(&mut w, "fault", "da0", json!({ "clear": true, "stop": true, "full": 5 })).unwrap();
     assert_eq!(write(&mut w), Ok(()), "it is started again");
@@ -397,7 +397,7 @@ fn the_fault_verb_sets_bad_blocks_and_forged_answers() {
 fn a_virtual_bus_can_have_optical_drives() {
     let mut w = World::new(1, &[]);
     let params = json!({ "disks": 1, "size": 1 << 20, "drives": 2, "enclosure": 3 });
-    let done = verb(&mut w, "attach", "mps0", asked(params)).unwrap();
+    let done = verb(&mut w, "attach", "mps0", virtual_bus(params)).unwrap();
     assert_eq!(done["found"], json!(["da0", "cd0", "cd1"]));
     assert_eq!(text(&mut w, "readcap", "cd1"), "Last Block: 511, Block Length: 2048 bytes\n");
     for (params, word) in [
@@ -405,7 +405,7 @@ fn a_virtual_bus_can_have_optical_drives() {
         (json!({ "drives": 1, "size": 512 }), "2048"),
         (json!({ "drives": 2, "enclosure": 2 }), "from 3"),
     ] {
-        let e = verb(&mut w, "attach", "mps1", asked(params.clone())).unwrap_err();
+        let e = verb(&mut w, "attach", "mps1", virtual_bus(params.clone())).unwrap_err();
         assert!(e.message.contains(word), "{params}: {}", e.message);
     }
 }

@@ -54,8 +54,8 @@ impl Way {
 
     /// Answers READ CAPACITY(16) with so many blocks of 512 bytes.
     fn report_capacity(&self, blocks: u64) {
-        let said = wire::scsi::Capacity { blocks, block_len: 512, ..Default::default() };
-        self.forges(&wire::scsi::read_capacity16(&said));
+        let capacity = wire::scsi::Capacity { blocks, block_len: 512, ..Default::default() };
+        self.forges(&wire::scsi::read_capacity16(&capacity));
     }
 
     fn forges(&self, bytes: &[u8]) {
@@ -277,8 +277,8 @@ fn a_changed_block_length_makes_a_different_disk() {
     assert_eq!(w.scan(0), ["da0"]);
     let edge = w.open("da0").1;
     w.write(edge, 512, &[7; 512], Flags::NONE).unwrap();
-    let said = wire::scsi::Capacity { blocks: 256, block_len: 4096, ..Default::default() };
-    way.forges(&wire::scsi::read_capacity16(&said));
+    let capacity = wire::scsi::Capacity { blocks: 256, block_len: 4096, ..Default::default() };
+    way.forges(&wire::scsi::read_capacity16(&capacity));
     // By whatever way it is asked: a scan, or a unit attention.
     way.hba.resize(0, MIB as u64);
     drop(w.read(edge, 0, 512));

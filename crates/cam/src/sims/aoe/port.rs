@@ -396,11 +396,11 @@ impl Aoe {
     pub(super) async fn query_mark(&self, target: u64, core: &Rc<Core>) -> Option<String> {
         let (port, address) = (port(self.inner.number, core)?, address_of(target));
         for _ in 0..MARK_TRIES {
-            let asked = core.reactor().fresh_now();
+            let asked_ns = core.reactor().fresh_now();
             port.with(|engine, wire| engine.discover(wire));
             for _ in 0..MARK_LOOKS {
                 core.reactor().sleep(MARK_LOOK_NS).await;
-                if let Some(string) = self.inner.shared.mark(address, asked) {
+                if let Some(string) = self.inner.shared.mark(address, asked_ns) {
                     return Some(String::from_utf8_lossy(&string).into_owned());
                 }
             }
@@ -424,7 +424,7 @@ impl Aoe {
         let number = port.with(|engine, _| engine.begin_command(to, command, body, now));
         let number = number.map_err(NoReply::status)?;
         let settled = poll_fn(|cx| match port.engine.borrow_mut().take_reply(number) {
-            Some(said) => Poll::Ready(said),
+            Some(mark) => Poll::Ready(mark),
             None => {
                 port.settled.borrow_mut().push(cx.waker().clone());
                 Poll::Pending

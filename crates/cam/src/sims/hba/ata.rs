@@ -69,7 +69,7 @@ fn sectors(count: u16) -> u64 {
 /// READ LOG EXT: the directory, and the queued command that failed last.
 fn log(target: &Target, r: &Registers) -> Result<Work, Outcome> {
     let [address, page, ..] = r.lba.to_le_bytes();
-    let said = match address {
+    let log_page = match address {
         _ if !ncq(target) || page != 0 || r.count != 1 => None,
         0 => {
             let mut directory = [0; TRIM_BLOCK];
@@ -80,7 +80,7 @@ fn log(target: &Target, r: &Registers) -> Result<Work, Outcome> {
         NCQ_ERROR_LOG => Some(target.queue.log()),
         _ => None,
     };
-    said.map(|page| Work::Reply(page.to_vec())).ok_or(refused(error::ABORT))
+    log_page.map(|page| Work::Reply(page.to_vec())).ok_or(refused(error::ABORT))
 }
 
 fn read(target: &Target, lba: u64, sectors: u64) -> Result<Work, Outcome> {

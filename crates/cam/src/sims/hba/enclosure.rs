@@ -143,7 +143,7 @@ pub(super) fn parse_ata(target: &Target, r: &Registers) -> Result<Work, Outcome>
     match (target.spec.role, r.command, lba) {
         (Role::Enclosure(_), SEP_ATTN, sep::IDENTIFY) => {
             let spec = &target.spec;
-            let said = SepIdentify {
+            let identify = SepIdentify {
                 id: spec.wwn,
                 vendor: spec.vendor.clone(),
                 product: spec.model.clone(),
@@ -151,7 +151,7 @@ pub(super) fn parse_ata(target: &Target, r: &Registers) -> Result<Work, Outcome>
                 firmware: spec.serial.clone(),
                 interface: "S-E-S".into(),
             };
-            Ok(Work::Reply(said.encode()))
+            Ok(Work::Reply(identify.encode()))
         }
         (Role::Enclosure(_), SEP_ATTN, sep::RECEIVE) => {
             let mut data = page(target, code).ok_or(refused(error::ABORT))?;

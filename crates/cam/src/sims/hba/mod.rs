@@ -214,9 +214,9 @@ impl VirtualHba {
     /// Hot plug: the link of a bay went down or came up, and the bus is notified; behind a port
     /// multiplier by its notification.
     pub fn link_changed(&self, bay: u64) {
-        let (asked, is_notified) = self.port_changed(bay).unwrap_or((bay, true));
+        let (scan_target, is_notified) = self.port_changed(bay).unwrap_or((bay, true));
         if let Some(rescan) = self.rescan.lock().as_ref().filter(|_| is_notified) {
-            rescan.request_target_scan(asked);
+            rescan.request_target_scan(scan_target);
         }
     }
 
@@ -437,11 +437,11 @@ impl Sim for VirtualHba {
             let Some((own, seen)) = self.expander() else {
                 return Begun::Ended(Outcome::of(CamStatus::CannotProvide));
             };
-            let said = enclosure::smp(own, &seen, function, phy);
-            let said =
-                self.at(unit.path().target, |t| t.forged_smp(function)).flatten().unwrap_or(said);
-            let moved = data.copy_from(0, &said) as u32;
-            let refused = said.get(2).is_none_or(|result| *result != 0);
+            let response = enclosure::smp(own, &seen, function, phy);
+            let response =
+                self.at(unit.path().target, |t| t.forged_smp(function)).flatten().unwrap_or(response);
+            let moved = data.copy_from(0, &response) as u32;
+            let refused = response.get(2).is_none_or(|result| *result != 0);
             let status = if refused { CamStatus::SmpError } else { CamStatus::Complete };
             return Begun::Ended(Outcome { moved, ..Outcome::of(status) });
         }
@@ -492,8 +492,8 @@ impl Sim for VirtualHba {
     }
 
     fn abort(&self, unit: &Unit, id: CcbId, core: &Core) {
-        let heard = self.at(unit.path().target, |t| t.abort(id)).unwrap_or(true);
-        if heard {
+        let is_aborted = self.at(unit.path().target, |t| t.abort(id)).unwrap_or(true);
+        if is_aborted {
             unit.done(id, Outcome::of(CamStatus::Aborted), core);
         }
     }

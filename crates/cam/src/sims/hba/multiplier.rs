@@ -125,7 +125,7 @@ impl VirtualHba {
             let notifies = || u32::from(self.multiplier.notifies.load(Ordering::Acquire));
             let errors =
                 || (0..ports).filter(|n| self.port(*n).is_some_and(|p| get(&p.error) != 0));
-            let said = match (r.features, value) {
+            let answer = match (r.features, value) {
                 // 3726h by Silicon Image (1095h).
                 (gscr::PRODUCT, None) => Some(0x3726_1095),
                 (gscr::REVISION, None) => Some(0x1706),
@@ -140,7 +140,7 @@ impl VirtualHba {
                 }
                 _ => None,
             };
-            return (said, None);
+            return (answer, None);
         }
         let bay = u64::from(r.device & 0x0f);
         let Some(port) = self.port(bay) else { return (None, None) };

@@ -62,13 +62,13 @@ impl Target {
         self.queue.failed = NcqError { tag: Some(tag), status, error, ..NcqError::default() };
         // From here on the port's.
         let mute = self.chance(self.faults.mute);
-        let said = if mute { None } else { NcqError::decode(&self.queue.log()).ok() };
+        let ncq_error = if mute { None } else { NcqError::decode(&self.queue.log()).ok() };
         let mut own = Outcome::of(CamStatus::Requeue);
         for (each, tag) in std::mem::take(&mut self.queue.tags) {
             self.drop_op(each);
-            let outcome = match said {
-                Some(said) if said.tag == Some(tag) => {
-                    let ata = (said.status, said.error);
+            let outcome = match ncq_error {
+                Some(ncq_error) if ncq_error.tag == Some(tag) => {
+                    let ata = (ncq_error.status, ncq_error.error);
                     Outcome { ata, ..Outcome::of(CamStatus::AtaError) }
                 }
                 _ => Outcome::of(CamStatus::Requeue),

@@ -49,13 +49,13 @@ pub(super) fn parse(target: &Target, cdb: &[u8]) -> Result<Work, Outcome> {
         Command::ReportLuns { alloc, .. } => say(report_luns(Lun::new(0)), alloc),
         Command::ModeSense { ten, long_lba, no_blocks, control, page, subpage, alloc } => {
             let which = (page, subpage);
-            let said = mode_sense(ten, long_lba, no_blocks, control, which, &modes(target));
-            say(said.map_err(refused)?, alloc)
+            let answer = mode_sense(ten, long_lba, no_blocks, control, which, &modes(target));
+            say(answer.map_err(refused)?, alloc)
         }
         Command::ModeSelect { ten, page_format: true, save, .. } => Ok(Work::Modes(ten, save)),
         Command::ReadDefects { twelve, primary, grown, format, index, alloc } => {
-            let said = defects(target, primary, grown, format, index as usize);
-            say(said.ok_or(refused(Sense::cdb_field(1, None)))?.encode(twelve), alloc)
+            let answer = defects(target, primary, grown, format, index as usize);
+            say(answer.ok_or(refused(Sense::cdb_field(1, None)))?.encode(twelve), alloc)
         }
         Command::ReadCapacity10 => say(read_capacity10(&capacity(target)).to_vec(), 8),
         Command::ReadCapacity16 { alloc } => {

@@ -310,14 +310,14 @@ mod tests {
 
     #[test]
     fn target_addresses_are_parsed_with_default_port_and_group_tag() {
-        for (said, place, tag) in [
+        for (text, place, tag) in [
             ("10.0.0.1:3261,7", "10.0.0.1:3261", 7),
             ("10.0.0.1,2", "10.0.0.1:3260", 2),
             ("[fe80::1]:3260,1", "[fe80::1]:3260", 1),
             ("[fe80::1],1", "[fe80::1]:3260", 1),
             ("san.example.org", "san.example.org:3260", 0),
         ] {
-            assert_eq!(address(said), (place.to_owned(), tag), "{said}");
+            assert_eq!(address(text), (place.to_owned(), tag), "{text}");
         }
     }
 

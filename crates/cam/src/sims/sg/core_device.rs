@@ -96,9 +96,9 @@ pub(super) fn close(bus: u64, core: &Rc<Core>) {
 
 async fn receive_loop(line: Rc<CoreDevice>) {
     loop {
-        let heard = line.node.ready().await;
+        let readiness = line.node.ready().await;
         let Some(core) = line.core.upgrade() else { return };
-        let fate = heard.and_then(|()| line.receive_answers(&core));
+        let fate = readiness.and_then(|()| line.receive_answers(&core));
         if fate.is_err() {
             return line.fail_all(&core);
         }

@@ -311,9 +311,9 @@ fn a_delayed_reserve_command_is_never_applied_over_a_newer_one() {
     let sent = s.shelf.command_count.get();
     for number in 0..200 {
         let mac = Mac([2, 0, 0, 0, 9, number]);
-        let asked = json!({ "set": true, "addresses": [mac.to_string()] });
-        let said = s.w.verb("aoereserve", "ada0", &asked).unwrap();
-        assert_eq!(said["holders"], json!([mac.to_string()]));
+        let params = json!({ "set": true, "addresses": [mac.to_string()] });
+        let answer = s.w.verb("aoereserve", "ada0", &params).unwrap();
+        assert_eq!(answer["holders"], json!([mac.to_string()]));
         for _ in 0..number % 3 * 10 {
             assert_eq!(*s.shelf.reserved.borrow(), [mac], "order {number}");
             s.w.turn(10 * MS);
@@ -482,8 +482,8 @@ fn the_original_disk_is_attached_again_when_it_announces_itself() {
             let cam = s.w.cam.clone();
             cam.take_update_results(&mut s.w.control);
         }
-        let said = s.w.buses[s.bus].troubles().iter().any(|t| t.why.contains("a different disk"));
-        (s.w.buses[s.bus].devices().len(), said)
+        let is_reported = s.w.buses[s.bus].troubles().iter().any(|t| t.why.contains("a different disk"));
+        (s.w.buses[s.bus].devices().len(), is_reported)
     };
     assert_eq!(is(&mut s, "SHELF1"), (1, false));
     assert_eq!(is(&mut s, "OTHER"), (0, true));

@@ -204,9 +204,9 @@ async fn answer(shelf: Rc<Shelf>, core: Rc<Core>, link: Link, frame: Vec<u8>) {
     match header.command {
         command::CONFIG => {
             let sectors = sectors_of_mtu(facts.mtu as usize);
-            let Ok(asked) = Config::decode(body) else { return };
-            if asked.directive == directive::FORCE {
-                shelf.mark.replace(String::from_utf8_lossy(asked.string).into_owned());
+            let Ok(query) = Config::decode(body) else { return };
+            if query.directive == directive::FORCE {
+                shelf.mark.replace(String::from_utf8_lossy(query.string).into_owned());
             }
             let mark = shelf.mark.borrow().clone();
             let config = Config::response(shelf.ways.borrow().buffers, 1, sectors, mark.as_bytes());
@@ -234,7 +234,7 @@ async fn answer(shelf: Rc<Shelf>, core: Rc<Core>, link: Link, frame: Vec<u8>) {
             data = read;
         }
         command::RESERVE => {
-            let asked = Reserve::decode(body).unwrap();
+            let query = Reserve::decode(body).unwrap();
             shelf.command_count.set(shelf.command_count.get() + 1);
             if !shelf.seen.borrow_mut().insert(header.tag) {
                 return;
@@ -242,10 +242,10 @@ async fn answer(shelf: Rc<Shelf>, core: Rc<Core>, link: Link, frame: Vec<u8>) {
             let slow = shelf.ways.borrow().slow_ns;
             let takes = shelf.random.borrow_mut().below(slow.max(1));
             core.reactor().sleep(takes).await;
-            if asked.command != reserve::READ {
-                *shelf.reserved.borrow_mut() = asked.addresses().collect();
+            if query.command != reserve::READ {
+                *shelf.reserved.borrow_mut() = query.addresses().collect();
             }
-            head.extend(Reserve::encode(asked.command, &shelf.reserved.borrow()));
+            head.extend(Reserve::encode(query.command, &shelf.reserved.borrow()));
         }
         _ => return,
     }

@@ -40,12 +40,12 @@ fn a_command_that_repeatedly_ends_its_session_fails_alone() {
             let op = if tag == u64::from(killer) { op } else { Op::Write };
             w.start(edge, tag, |bio| range(bio, op, tag * SECTOR, data));
         }
-        let (mut ended, mut told) = (BTreeMap::new(), Vec::new());
+        let (mut ended, mut reasons) = (BTreeMap::new(), Vec::new());
         let end = w.now() + 60 * S;
         while ended.len() < 48 && w.now() < end {
             w.turn(10 * MS);
             ended.extend(w.ended().into_iter().map(|e| (e.tag, e.status)));
-            told.extend(sim.troubles().into_iter().map(|t| t.why));
+            reasons.extend(sim.troubles().into_iter().map(|t| t.why));
         }
         let failed: Vec<_> = ended.iter().filter(|(_, status)| status.is_err()).collect();
         assert_eq!(ended.len(), 48, "seed {seed}: the others go on");
@@ -58,7 +58,7 @@ fn a_command_that_repeatedly_ends_its_session_fails_alone() {
         // It was named, and afterwards all is as before.
         let opcode = if op == Op::Read { "28" } else { "2a" };
         let name = format!("the last alone: {opcode} 00 00 00 00 {killer:02x} 00 00 01 00");
-        assert!(told.iter().any(|why| why.contains(&name)), "seed {seed}: {name} {told:?}");
+        assert!(reasons.iter().any(|why| why.contains(&name)), "seed {seed}: {name} {reasons:?}");
         (0..50).for_each(|_| w.turn(10 * MS));
         w.write(edge, SECTOR * u64::from(killer ^ 1), &pattern(9, 9), Flags::NONE).unwrap();
         (0..200).for_each(|_| w.turn(10 * MS));

@@ -513,9 +513,9 @@ fn an_attach_that_fails_late_removes_disks_already_in_use() {
     let params = params(&[portal(1), portal(2)]);
     let bus = json!({ "kind": "iscsi", "params": params, "names": { "root": "1:0" } });
     let cam = w.cam.clone();
-    let said = cam.verb(&mut w.control, "attach", "iscsi0", &bus).unwrap();
-    let again = said["unfinished"]["again"].clone();
-    assert!(again.is_object(), "it takes its time: {said}");
+    let answer = cam.verb(&mut w.control, "attach", "iscsi0", &bus).unwrap();
+    let again = answer["unfinished"]["again"].clone();
+    assert!(again.is_object(), "it takes its time: {answer}");
     let end = w.now() + 60 * S;
     while w.control.topology.find("da0").is_none() {
         assert!(w.now() < end, "da0 does not come");

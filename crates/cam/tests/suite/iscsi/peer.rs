@@ -387,9 +387,9 @@ impl Conn {
         let exp_cmd_sn = self.exp_cmd_sn.get();
         let window = self.peer.ways.borrow().window;
         // A window that becomes smaller is used up first.
-        let told = self.sent_max_cmd_sn.get();
+        let sent = self.sent_max_cmd_sn.get();
         let most = exp_cmd_sn.wrapping_add(window).wrapping_sub(1);
-        let max_cmd_sn = if most.wrapping_sub(told).cast_signed() > 0 { most } else { told };
+        let max_cmd_sn = if most.wrapping_sub(sent).cast_signed() > 0 { most } else { sent };
         self.sent_max_cmd_sn.set(max_cmd_sn);
         Numbers { stat_sn, exp_cmd_sn, max_cmd_sn }
     }
@@ -494,12 +494,12 @@ impl Conn {
         assert!(command.last || !params.initial_r2t, "no unsolicited data were agreed on");
         assert!(data.len() as u32 <= params.first_burst);
         let first = command.transfer_len.min(params.first_burst);
-        let asked = if command.last { data.len() as u32 } else { first };
+        let first_burst = if command.last { data.len() as u32 } else { first };
         let write = Write {
             command,
             data: data.to_vec(),
             received: data.len() as u32,
-            requested: asked,
+            requested: first_burst,
             r2t_sn: 0,
         };
         self.writes.borrow_mut().insert(command.task_tag, write);

@@ -318,12 +318,12 @@ fn run(n: usize, row: &Row) {
         };
         assert_eq!(answer.words(), answers, "{name}");
         assert!(w.now() - start <= 61 * S, "{name}");
-        let Status { severity: word, troubles: mut said } = status(&mut w);
-        assert_eq!(word, row.severity, "{name}: {said:?}");
+        let Status { severity: word, troubles: mut reasons } = status(&mut w);
+        assert_eq!(word, row.severity, "{name}: {reasons:?}");
         let last = format!("da0: {verb} of block 5: {}, {}", row.last, row.error.text());
-        assert_eq!(said.pop().as_ref(), Some(&last), "{name}");
-        assert_eq!(said.len(), usize::from(!row.trouble.is_empty()), "{name}: {said:?}");
-        assert!(said.iter().all(|why| why.contains(row.trouble)), "{name}: {said:?}");
+        assert_eq!(reasons.pop().as_ref(), Some(&last), "{name}");
+        assert_eq!(reasons.len(), usize::from(!row.trouble.is_empty()), "{name}: {reasons:?}");
+        assert!(reasons.iter().all(|why| why.contains(row.trouble)), "{name}: {reasons:?}");
         target.calm();
         (0..100).for_each(|_| w.turn(20 * MS));
         let later = host.read(&mut w, 5);
@@ -423,9 +423,9 @@ fn the_failed_block_is_reported_through_stripes_and_mirrors() {
         attach_at(&mut w, ("iscsi0", portal(), "da0"), &json!({}));
         attach_at(&mut w, ("iscsi1", other, "da1"), &json!({}));
         w.control.topology.load(class.clone()).unwrap();
-        let mut asked = how;
-        asked["members"] = json!(["da0", "da1"]);
-        class.verb(&mut w.control, "label", "s", &asked).unwrap();
+        let mut params = how;
+        params["members"] = json!(["da0", "da1"]);
+        class.verb(&mut w.control, "label", "s", &params).unwrap();
         (0..50).for_each(|_| w.turn(20 * MS));
         let host = Host::login(&mut w, name);
         let read = |w: &mut World| host.read_blocks(w, 8, 32).words();
@@ -445,8 +445,8 @@ fn the_last_error_of_a_disk_is_listed_with_its_time() {
     let target = Target::start(&w.core, portal(), OWN, 1, ways(8));
     let edge = attach(&mut w, &json!({}));
     let list = |w: &mut World, verbose: bool| {
-        let said = w.verb("devlist", "", &json!({ "verbose": verbose })).unwrap();
-        (said["text"].as_str().unwrap().to_owned(), said["buses"][0]["devices"][0].clone())
+        let answer = w.verb("devlist", "", &json!({ "verbose": verbose })).unwrap();
+        (answer["text"].as_str().unwrap().to_owned(), answer["buses"][0]["devices"][0].clone())
     };
     assert!(!list(&mut w, true).0.contains("last error"));
     target.reply(Reply { opcode: 0x28, ..odd(fixed_at_12) });
@@ -455,8 +455,8 @@ fn the_last_error_of_a_disk_is_listed_with_its_time() {
     w.read(edge, 0, SECTOR).unwrap();
     (0..600).for_each(|_| w.turn(100 * MS));
     let (text, device) = list(&mut w, true);
-    let said = "last error 1 min ago, 1 in all: READ of 8 blocks at 8: ";
-    assert!(text.contains(said) && text.contains("UNRECOVERED READ ERROR"), "{text}");
+    let last_error = "last error 1 min ago, 1 in all: READ of 8 blocks at 8: ";
+    assert!(text.contains(last_error) && text.contains("UNRECOVERED READ ERROR"), "{text}");
     assert!(!list(&mut w, false).0.contains("last error"));
     let error = &device["last_error"];
     assert!((60 * S..62 * S).contains(&error["age_ns"].as_u64().unwrap()), "{error}");

@@ -46,13 +46,13 @@ fn a_disk_is_reported_while_its_capacity_is_unusable() {
         let at = bus(&mut w, 10, 16);
         w.scan(at);
         look(&mut w, |w| whys(w).iter().any(|(words, _)| words.contains(why)));
-        let said = whys(&w);
-        assert_eq!(said.len(), 1, "{said:?}");
+        let troubles = whys(&w);
+        assert_eq!(troubles.len(), 1, "{troubles:?}");
         let place = "at scbus0 target 0 lun 0 on bus iscsi0 (iqn.2026-11.test.ashlar:peer,";
         for part in [place, "is not offered", &format!(" of {block_len} bytes")] {
-            assert!(said[0].0.contains(part), "{part}: {said:?}");
+            assert!(troubles[0].0.contains(part), "{part}: {troubles:?}");
         }
-        assert!(said[0].1.contains("`ashlar cam rescan 0`"), "{said:?}");
+        assert!(troubles[0].1.contains("`ashlar cam rescan 0`"), "{troubles:?}");
         let listed = w.verb("devlist", "", &serde_json::json!({})).unwrap();
         assert!(listed["text"].as_str().unwrap().contains(why), "{listed}");
         assert!(w.control.topology.find("da0").is_none());
@@ -71,9 +71,9 @@ fn a_disk_that_fails_read_capacity_is_reported() {
     target.reply(Reply { sense, ..super::table::reply(0x9e, None, u32::MAX, 2) });
     let at = bus(&mut w, 10, 16);
     look(&mut w, |w| !w.buses[at].devices().is_empty());
-    let said = whys(&w);
+    let troubles = whys(&w);
     let words = "is not offered: the capacity is not reported";
-    assert!(said.len() == 1 && said[0].0.contains(words), "{said:?}");
+    assert!(troubles.len() == 1 && troubles[0].0.contains(words), "{troubles:?}");
     target.calm();
     w.scan(at);
     look(&mut w, |w| w.control.topology.find("da0").is_some());

@@ -28,8 +28,8 @@ pub fn attach_at(w: &mut World, (name, at, disk): (&str, SocketAddr, &str), boun
         "portals": [at], "target": "iqn.2026-11.test.ashlar:peer",
         "initiator": "iqn.2026-11.test.ashlar:us", "deadline_s": 10,
     });
-    let asked = json!({ "kind": "iscsi", "params": params, "bounds": bounds });
-    w.verb("attach", name, &asked).unwrap();
+    let request = json!({ "kind": "iscsi", "params": params, "bounds": bounds });
+    w.verb("attach", name, &request).unwrap();
     let end = w.now() + 20 * S;
     while w.control.topology.find(disk).is_none() {
         assert!(w.now() < end, "the disk is found");
@@ -40,8 +40,8 @@ pub fn attach_at(w: &mut World, (name, at, disk): (&str, SocketAddr, &str), boun
 }
 
 pub fn whys(w: &World) -> Vec<(String, String)> {
-    let said = |bus: &std::sync::Arc<cam::Bus>| bus.troubles();
-    w.cam.buses().iter().flat_map(said).map(|t| (t.why, t.action)).collect()
+    let troubles = |bus: &std::sync::Arc<cam::Bus>| bus.troubles();
+    w.cam.buses().iter().flat_map(troubles).map(|t| (t.why, t.action)).collect()
 }
 
 fn write(w: &mut World, edge: Edge, tag: u64) {

@@ -165,14 +165,14 @@ fn run(n: usize, row: &Row) {
     }
     let began = w.now();
     let tags = [host.send_write(9, 9), host.send_read(0)];
-    let (mut ended, mut said) = (Vec::new(), Vec::new());
+    let (mut ended, mut reasons) = (Vec::new(), Vec::new());
     let mut lasts = row.lasts_ns > 0;
     while ended.len() < tags.len() {
         let took = w.now() - began;
         assert!(took < row.within_s * S, "{}: {} ended in time", row.name, ended.len());
         w.turn(20 * MS);
         ended.extend(host.ended());
-        said.extend(whys(&w).into_iter().map(|(why, _)| why));
+        reasons.extend(whys(&w).into_iter().map(|(why, _)| why));
         if lasts && took >= row.lasts_ns {
             set(&target, row.fault, false);
             lasts = false;
@@ -183,10 +183,10 @@ fn run(n: usize, row: &Row) {
         assert!(end.words() != "GOOD" || end.tag == tags[0] || end.data == [1; SECTOR]);
     }
     (0..100).for_each(|_| w.turn(20 * MS));
-    let says = said.iter().any(|why| why.contains(row.status_text));
+    let says = reasons.iter().any(|why| why.contains(row.status_text));
     assert!(
-        if row.status_text.is_empty() { said.is_empty() } else { says },
-        "{}: {said:?}",
+        if row.status_text.is_empty() { reasons.is_empty() } else { says },
+        "{}: {reasons:?}",
         row.name
     );
     let Status { severity: word, troubles: now } = status(&mut w);

@@ -118,14 +118,14 @@ fn run(row: &Row, seed: u64) {
     let old = exchange(row, &target, &mut w);
     target.peer.ways.borrow_mut().slow_ns = MS;
     let late: Vec<u32> = (0..4).map(|n| host.send_write(row.sector + n, 9)).collect();
-    let (began, mut ended, mut said) = (w.now(), Vec::new(), Vec::new());
+    let (began, mut ended, mut reasons) = (w.now(), Vec::new(), Vec::new());
     while ended.len() < early.len() + late.len() {
         let took = w.now() - began;
         assert!(took < row.within_s * S, "{}: {} ended in time", row.name, ended.len());
         w.turn(20 * MS);
         ended.extend(host.ended());
         let troubles = w.buses[0].troubles().into_iter();
-        said.extend(troubles.map(|t| (word_of(t.severity), t.why)));
+        reasons.extend(troubles.map(|t| (word_of(t.severity), t.why)));
     }
     (0..100).for_each(|_| w.turn(20 * MS));
     let disks = Disks { old: &old, now: &target.peer.bytes.borrow().clone() };
@@ -142,7 +142,7 @@ fn run(row: &Row, seed: u64) {
         }
     }
     disks.check(row);
-    check_words(row, said, &status(&mut w));
+    check_words(row, reasons, &status(&mut w));
     let (attentions, is) = host.look(&mut w);
     assert_eq!(attentions.concat(), row.attention, "{}", row.name);
     let unit = if row.is_exchanged() { row.host_status } else { "GOOD" };
@@ -181,24 +181,24 @@ impl Disks<'_> {
 }
 
 /// Checks the words of `status` during the fault and now.
-fn check_words(row: &Row, mut said: Vec<(&str, String)>, now: &Status) {
+fn check_words(row: &Row, mut reasons: Vec<(&str, String)>, now: &Status) {
     let name = row.name;
-    let count = said.len();
-    said.retain(|(w, why)| {
+    let count = reasons.len();
+    reasons.retain(|(w, why)| {
         let is = row.meanwhile.is_empty() || !why.contains(row.meanwhile);
         assert!(is || *w == "DEGRADED", "{name}: {w}: {why}");
         is
     });
-    assert_eq!(said.len() < count, !row.meanwhile.is_empty(), "{name}: {} is said", row.meanwhile);
+    assert_eq!(reasons.len() < count, !row.meanwhile.is_empty(), "{name}: {} is said", row.meanwhile);
     let closed = ("FAILED", "the target has closed the connection");
-    let closed = said.iter().any(|(word, why)| *word == closed.0 && why.contains(closed.1));
+    let closed = reasons.iter().any(|(word, why)| *word == closed.0 && why.contains(closed.1));
     let restarts = matches!(row.when, When::Restart | When::RestartTwice);
     assert!(closed || !restarts, "{name}: that the target is gone is said");
     let says = row.expected_status();
     let connection = format!("iqn.2026-11.test.ashlar:peer at {}: ", portal());
-    said.retain(|(_, why)| !why.starts_with(&connection) || row.when == When::Live);
-    said.retain(|(_, why)| says.is_empty() || !why.contains(&says));
-    assert_eq!(said, [], "{name}: nothing else is said");
+    reasons.retain(|(_, why)| !why.starts_with(&connection) || row.when == When::Live);
+    reasons.retain(|(_, why)| says.is_empty() || !why.contains(&says));
+    assert_eq!(reasons, [], "{name}: nothing else is said");
     let Status { severity: word, troubles: now } = now;
     assert_eq!(*word, row.severity, "{name}: {now:?}");
     let wanted = [&says, row.last].into_iter().filter(|words| !words.is_empty());
@@ -296,8 +296,8 @@ fn all_reported_units_are_found_up_to_the_limit() {
             w.scan(at);
         }
         assert_eq!(count(&w), found, "luns_max = {luns_max}");
-        let said = format!("has 600 logical units, but at most {luns_max} are scanned");
-        let says = w.buses[at].troubles().iter().any(|t| t.why.contains(&said));
+        let reason = format!("has 600 logical units, but at most {luns_max} are scanned");
+        let says = w.buses[at].troubles().iter().any(|t| t.why.contains(&reason));
         assert_eq!(says, found < 600, "luns_max = {luns_max}");
     }
 }
@@ -326,8 +326,8 @@ fn an_automatic_scan_does_not_attach_an_exchanged_disk() {
         look(&mut w);
         assert_eq!(w.write(edge, 0, &[1; SECTOR], bio::Flags::NONE), Err(Errno::NxIo));
         assert!(target.peer.bytes.borrow().iter().all(|b| *b == 3));
-        let said = |w: &World| w.buses[0].troubles().into_iter().map(|t| t.why).collect::<Vec<_>>();
-        assert!(said(&w).iter().any(|why| why.contains("a different disk")), "{:?}", said(&w));
+        let reasons = |w: &World| w.buses[0].troubles().into_iter().map(|t| t.why).collect::<Vec<_>>();
+        assert!(reasons(&w).iter().any(|why| why.contains("a different disk")), "{:?}", reasons(&w));
         assert!(w.control.topology.find("da1").is_none(), "it is not taken in");
         assert!(w.buses[0].devices().is_empty());
         w.buses[0].rescan().request_scan();
@@ -338,7 +338,7 @@ fn an_automatic_scan_does_not_attach_an_exchanged_disk() {
         w.buses[0].rescan().request_scan();
         look(&mut w);
         assert_eq!(w.buses[0].devices().len(), 1);
-        assert!(said(&w).iter().all(|why| !why.contains("a different disk")), "{:?}", said(&w));
+        assert!(reasons(&w).iter().all(|why| !why.contains("a different disk")), "{:?}", reasons(&w));
     }
 }
 
@@ -379,16 +379,16 @@ fn another_disk_after_an_orderly_removal_is_not_attached() {
         let own = target.exchange(OTHER, vec![3; OTHER.sectors * SECTOR]);
         target.is_away(false);
         ask(&mut w, &target);
-        let said = |w: &World| w.buses[0].troubles().into_iter().map(|t| t.why).collect::<String>();
-        assert_eq!(w.buses[0].devices().is_empty(), is_called, "{by}: {}", said(&w));
+        let reasons = |w: &World| w.buses[0].troubles().into_iter().map(|t| t.why).collect::<String>();
+        assert_eq!(w.buses[0].devices().is_empty(), is_called, "{by}: {}", reasons(&w));
         assert_eq!(w.write(edge, 0, &[1; SECTOR], bio::Flags::NONE), Err(Errno::NxIo));
         assert!(target.peer.bytes.borrow().iter().all(|b| *b == 3));
         if !is_called {
-            assert_eq!(said(&w), "", "nothing expects the first one");
+            assert_eq!(reasons(&w), "", "nothing expects the first one");
             continue;
         }
         for part in ["da0", "a different disk answers", "OWN", "OTHER"] {
-            assert!(said(&w).contains(part), "{part}: {}", said(&w));
+            assert!(reasons(&w).contains(part), "{part}: {}", reasons(&w));
         }
         let listed = w.verb("devlist", "", &json!({})).unwrap()["text"].to_string();
         for part in ["OWN", "OTHER", "`ashlar cam rescan 0`"] {
@@ -397,6 +397,6 @@ fn another_disk_after_an_orderly_removal_is_not_attached() {
         target.exchange(OWN, own);
         ask(&mut w, &target);
         assert_eq!(w.buses[0].devices().len(), 1, "{by}: the right one is back");
-        assert_eq!(said(&w), "");
+        assert_eq!(reasons(&w), "");
     }
 }

@@ -214,7 +214,7 @@ fn a_path_to_a_disk_of_another_name_is_refused() {
     {
         let mut w = World::with(1, &[]);
         let _targets = two(&mut w, [OWN, disk]);
-        let said = create(&mut w);
-        assert_eq!(said.is_err(), is_refused, "{said:?}");
+        let result = create(&mut w);
+        assert_eq!(result.is_err(), is_refused, "{result:?}");
     }
 }

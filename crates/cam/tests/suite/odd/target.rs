@@ -207,13 +207,13 @@ impl TargetState {
         }
         match (cdb[0], cdb[1] & 1, cdb[2]) {
             (0x12, 0, _) => {
-                let said = inquiry_data(&Identity {
+                let inquiry = inquiry_data(&Identity {
                     vendor: disk.vendor.into(),
                     product: "disk for tests".into(),
                     revision: disk.revision.into(),
                     ..Identity::default()
                 });
-                Odd::Data([&[disk.kind], &said[1..]].concat())
+                Odd::Data([&[disk.kind], &inquiry[1..]].concat())
             }
             (0x9e, ..) if self.capacity.is_some() => {
                 Odd::Data(self.capacity.clone().unwrap_or_default())

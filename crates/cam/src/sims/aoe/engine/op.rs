@@ -119,8 +119,8 @@ pub(super) fn registers_of(op: &Op, first: u32, sectors: u32) -> Ata {
 }
 
 /// Outcome for CAM of a failed answer.
-pub(super) fn failure(said: Option<u8>, ata: &Ata) -> Outcome {
-    match said {
+pub(super) fn failure(error: Option<u8>, ata: &Ata) -> Outcome {
+    match error {
         Some(error::UNAVAILABLE) => Outcome::of(CamStatus::Busy),
         Some(error::COMMAND | error::VERSION) => Outcome::of(CamStatus::CannotProvide),
         Some(_) => Outcome::of(CamStatus::CompletedError),

@@ -50,8 +50,8 @@ impl Engine {
         if header.error.is_some() || !wanted || mac.is_group() || !address.is_single() {
             return;
         }
-        let said = (config.buffers, config.sectors);
-        let Some(known) = self.shared.record_target(address, (link, mac), said) else { return };
+        let limits = (config.buffers, config.sectors);
+        let Some(known) = self.shared.record_target(address, (link, mac), limits) else { return };
         self.shared.is_marked(address, config.string, now);
         let Some(at) = self.target(address) else { return };
         if header.tag == 0 {
@@ -175,7 +175,7 @@ impl Engine {
 
 /// Number of sectors in IDENTIFY data.
 fn size(identify: &[u8]) -> Option<u64> {
-    Identify::decode(identify).ok().map(|said| said.sectors)
+    Identify::decode(identify).ok().map(|identify| identify.sectors)
 }
 
 /// Fingerprint that distinguishes disks.

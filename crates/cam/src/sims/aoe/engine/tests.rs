@@ -51,21 +51,21 @@ struct Bench {
 }
 
 fn identify(sectors: u64, serial: &str) -> Vec<u8> {
-    let said = Identify {
+    let device = Identify {
         model: "m".into(),
         serial: serial.into(),
         sectors,
         extended: true,
         ..Identify::default()
     };
-    said.encode().to_vec()
+    device.encode().to_vec()
 }
 
 fn frame(header: &Header, body: &[&[u8]]) -> Vec<u8> {
     [&[&header.encode()[..]], body].concat().concat()
 }
 
-fn asked(frame: &[u8]) -> (Header, Vec<u8>) {
+fn decode_request(frame: &[u8]) -> (Header, Vec<u8>) {
     Header::decode(frame).map(|(header, body)| (header, body.to_vec())).unwrap()
 }
 
@@ -136,7 +136,7 @@ impl Bench {
         if self.cables[core].0.is_empty() {
             return false;
         }
-        let (header, body) = asked(&self.cables[core].0.remove(0));
+        let (header, body) = decode_request(&self.cables[core].0.remove(0));
         let reply = header.answer(THEIRS, SHELF);
         let Ok((ata, _)) = Ata::decode(&body) else { return true };
         let (mut head, mut data) = (Ata { command: status::READY, feature: 0, ..ata }, Vec::new());
@@ -227,12 +227,12 @@ fn a_command_is_resent_and_ends_when_none_of_its_frames_may_arrive() {
         b.engines[0].begin_command(SHELF, command::MASKS, Vec::new(), b.now),
         Err(NoReply::Busy)
     );
-    let (first, sent) = asked(&b.cables[0].0.remove(0));
+    let (first, sent) = decode_request(&b.cables[0].0.remove(0));
     assert_eq!((first.command, first.address, sent), (command::RESERVE, SHELF, body));
     // Lost: it comes again, under another tag.
     b.now += 400 * MS;
     b.pump(0);
-    let (second, _) = asked(&b.cables[0].0.remove(0));
+    let (second, _) = decode_request(&b.cables[0].0.remove(0));
     assert!(second.tag != first.tag && second.command == command::RESERVE);
     let list = Reserve::encode(reserve::SET, &[OURS]);
     let stranger = Header { from: Mac([2, 9, 9, 9, 9, 9]), ..second.answer(THEIRS, SHELF) };
@@ -250,7 +250,7 @@ fn a_command_is_resent_and_ends_when_none_of_its_frames_may_arrive() {
     // One order that is refused, and one without an answer.
     let number = b.engines[0].begin_command(SHELF, command::RESERVE, Vec::new(), b.now).unwrap();
     b.pump(0);
-    let (asks, _) = asked(&b.cables[0].0.remove(0));
+    let (asks, _) = decode_request(&b.cables[0].0.remove(0));
     let refused = Header { error: Some(error::RESERVED), ..asks.answer(THEIRS, SHELF) };
     b.receive(0, &frame(&refused, &[]));
     assert_eq!(b.engines[0].take_reply(number), Some(Ok(Err(error::RESERVED))));
@@ -295,7 +295,7 @@ fn a_changed_size_of_the_target_is_reported_once() {
     b.answer_all(0);
     b.pump(0);
     assert_eq!(b.cables[0].0.len(), 1);
-    let (header, body) = asked(&b.cables[0].0[0]);
+    let (header, body) = decode_request(&b.cables[0].0[0]);
     let (ata, _) = Ata::decode(&body).unwrap();
     assert_eq!((header.command, ata.command), (command::ATA, ata::command::IDENTIFY));
     assert_eq!(b.cables[0].0[0].len(), HEADER_LEN + ATA_LEN);

@@ -182,14 +182,14 @@ impl Engine {
     ) -> Result<(), Fault> {
         let Some(op) = self.op(tag) else { return Ok(()) };
         let (length, lun) = (op.task.length, op.task.lun);
-        let said = match residual {
+        let reported = match residual {
             Residual::None | Residual::Overflow(_) => length,
             Residual::Underflow(less) => length.saturating_sub(less),
         };
-        let moved = if op.task.read { op.bytes_received } else { said };
+        let moved = if op.task.read { op.bytes_received } else { reported };
         let lies = match (op.task.read, op.task.write) {
-            (true, _) => op.bytes_received != said,
-            (_, true) => op.bytes_sent < said,
+            (true, _) => op.bytes_received != reported,
+            (_, true) => op.bytes_sent < reported,
             _ => false,
         };
         let outcome = if status != Status::Good.code() {

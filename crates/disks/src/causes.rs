@@ -91,8 +91,8 @@ mod tests {
     fn short_writes_are_explained_where_the_file_system_is_not_full() {
         let path = Path::new("/srv/a b.img");
         assert_eq!(of_short_writes(path, FULL_BYTES - 1), None);
-        let said = of_short_writes(path, FULL_BYTES).unwrap();
-        assert!(said.why.contains("writes to /srv/a b.img failed"), "{}", said.why);
-        assert!(said.action.contains("`ls -ls '/srv/a b.img'`"), "{}", said.action);
+        let finding = of_short_writes(path, FULL_BYTES).unwrap();
+        assert!(finding.why.contains("writes to /srv/a b.img failed"), "{}", finding.why);
+        assert!(finding.action.contains("`ls -ls '/srv/a b.img'`"), "{}", finding.action);
     }
 }

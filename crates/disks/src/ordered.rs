@@ -95,45 +95,45 @@ impl Ordered {
 
     #[cold]
     #[inline(never)]
-    fn start_queued(&self, lane: &CoreQueue, bio: &mut Bio, core: &Core) -> Flow {
+    fn start_queued(&self, queue: &CoreQueue, bio: &mut Bio, core: &Core) -> Flow {
         if bio.op == Op::GetAttr {
             return self.disk.start(bio, core);
         }
         let ordered = bio.flags.has(Flags::ORDERED);
-        let mut line = lane.wait_queue();
-        if line.barrier || !line.waiting.is_empty() || (ordered && lane.inflight_count() != 0) {
+        let mut line = queue.wait_queue();
+        if line.barrier || !line.waiting.is_empty() || (ordered && queue.inflight_count() != 0) {
             line.waiting.push_back(Waiter { ticket: bio.ticket(), ordered });
-            lane.set_queued(true);
+            queue.set_queued(true);
             return Flow::Wait;
         }
         line.barrier = ordered;
         drop(line);
         let flow = self.disk.start(bio, core);
-        self.answered(lane, bio, core, flow, false)
+        self.answered(queue, bio, core, flow, false)
     }
 
     #[cold]
     #[inline(never)]
     fn ready_queued(
         &self,
-        lane: &CoreQueue,
+        queue: &CoreQueue,
         bio: &mut Bio,
         result: Result<u64, Errno>,
         core: &Core,
     ) -> Flow {
-        let why = lane.wait_queue().restart_reason(bio.id());
+        let why = queue.wait_queue().restart_reason(bio.id());
         match why {
             RestartReason::Dequeued => {
                 let flow = self.disk.start(bio, core);
-                self.answered(lane, bio, core, flow, false)
+                self.answered(queue, bio, core, flow, false)
             }
             RestartReason::TriedAgain => {
                 let flow = self.disk.start(bio, core);
-                self.answered(lane, bio, core, flow, true)
+                self.answered(queue, bio, core, flow, true)
             }
             RestartReason::Ready => {
                 let flow = self.disk.ready(bio, result, core);
-                self.answered(lane, bio, core, flow, true)
+                self.answered(queue, bio, core, flow, true)
             }
         }
     }
@@ -143,7 +143,7 @@ impl Ordered {
     #[inline(never)]
     fn answered(
         &self,
-        lane: &CoreQueue,
+        queue: &CoreQueue,
         bio: &Bio,
         core: &Core,
         flow: Flow,
@@ -151,7 +151,7 @@ impl Ordered {
     ) -> Flow {
         let flow = match flow {
             Flow::Done(Err(Errno::NoMem)) => {
-                lane.wait_queue().out_of_memory.push(bio.id());
+                queue.wait_queue().out_of_memory.push(bio.id());
                 core.wake(bio.ticket(), NOMEM_RETRY_NS);
                 Flow::Wait
             }
@@ -162,16 +162,16 @@ impl Ordered {
             other => other,
         };
         match (flow, was_inside) {
-            (Flow::Done(_), true) => lane.left(),
+            (Flow::Done(_), true) => queue.left(),
             (Flow::Done(_), false) | (_, true) => {}
-            (_, false) => lane.entered(),
+            (_, false) => queue.entered(),
         }
-        while let Some(ticket) = lane.next() {
+        while let Some(ticket) = queue.next() {
             if core.restart(ticket) {
                 break;
             }
             // Ended elsewhere; then the turn of the next one has come.
-            lane.wait_queue().forget_restarted();
+            queue.wait_queue().forget_restarted();
         }
         flow
     }
@@ -252,33 +252,33 @@ impl Layer for Ordered {
     }
 
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
-        let Some(lane) = self.core_queue(core) else { return self.disk.start(bio, core) };
-        if !lane.is_free() || bio.flags.has(Flags::ORDERED) {
-            return self.start_queued(lane, bio, core);
+        let Some(queue) = self.core_queue(core) else { return self.disk.start(bio, core) };
+        if !queue.is_free() || bio.flags.has(Flags::ORDERED) {
+            return self.start_queued(queue, bio, core);
         }
         // The answers of every day are made anew: copying one that was just written in parts costs
         // more than all the rest of this.
         match self.disk.start(bio, core) {
             Flow::Done(Ok(())) => Flow::Done(Ok(())),
             Flow::Wait => {
-                lane.entered();
+                queue.entered();
                 Flow::Wait
             }
-            other => self.answered(lane, bio, core, other, false),
+            other => self.answered(queue, bio, core, other, false),
         }
     }
 
     fn ready(&self, bio: &mut Bio, result: Result<u64, Errno>, core: &Core) -> Flow {
-        let Some(lane) = self.core_queue(core) else { return self.disk.ready(bio, result, core) };
-        if !lane.is_free() {
-            return self.ready_queued(lane, bio, result, core);
+        let Some(queue) = self.core_queue(core) else { return self.disk.ready(bio, result, core) };
+        if !queue.is_free() {
+            return self.ready_queued(queue, bio, result, core);
         }
         match self.disk.ready(bio, result, core) {
             Flow::Done(Ok(())) => {
-                lane.left();
+                queue.left();
                 Flow::Done(Ok(()))
             }
-            other => self.answered(lane, bio, core, other, true),
+            other => self.answered(queue, bio, core, other, true),
         }
     }
 }

@@ -121,16 +121,16 @@ impl Drive {
         self.ends.latency.take();
         self.submitted = 0;
         let (clock, cpu) = (bed.core.reactor().fresh_now(), thread_ns());
-        let (mut last, mut heard) = (clock, 0);
+        let (mut last, mut ended_before) = (clock, 0);
         while goes_on(bed, self.submitted) {
             let free = self.ends.free.borrow_mut().pop();
             match free {
                 Some(slot) => self.submit(&bed.core, (slot, op, timed), &mut place)?,
-                None => self.listen(bed, &mut last, &mut heard)?,
+                None => self.listen(bed, &mut last, &mut ended_before)?,
             }
         }
         while self.ends.ended.get() < self.submitted {
-            self.listen(bed, &mut last, &mut heard)?;
+            self.listen(bed, &mut last, &mut ended_before)?;
         }
         if let Some(error) = self.ends.wrong.take() {
             return Err(failed(format!("a request ended with {error}")));
@@ -166,15 +166,15 @@ impl Drive {
     }
 
     /// Lets the core work; an error when nothing ends for long.
-    fn listen(&self, bed: &mut Bed, last: &mut u64, heard: &mut u64) -> Result<(), Error> {
+    fn listen(&self, bed: &mut Bed, last: &mut u64, ended_before: &mut u64) -> Result<(), Error> {
         bed.core.turn(match self.sleeps {
             true => WaitFor::Until(bed.core.reactor().fresh_now() + NAP_NS),
             false => WaitFor::Peek,
         });
         bed.control.pump();
         let (now, ended) = (bed.core.reactor().fresh_now(), self.ends.ended.get());
-        if ended != *heard {
-            (*last, *heard) = (now, ended);
+        if ended != *ended_before {
+            (*last, *ended_before) = (now, ended);
         }
         match now.saturating_sub(*last) > SILENCE.as_nanos() as u64 {
             true => Err(failed("requests do not end")),

@@ -52,19 +52,19 @@ impl Server {
         let mut stream = UnixStream::connect(console).map_err(io)?;
         stream.set_read_timeout(Some(ANSWER)).map_err(io)?;
         stream.write_all(format!("{line}\n").as_bytes()).map_err(io)?;
-        let mut said = String::new();
-        while said.matches(PROMPT).count() < 2 {
+        let mut reply = String::new();
+        while reply.matches(PROMPT).count() < 2 {
             let mut some = [0; 4096];
             let n = stream.read(&mut some).map_err(io)?;
             if n == 0 {
                 break;
             }
-            said += &String::from_utf8_lossy(some.get(..n).unwrap_or(&[]));
+            reply += &String::from_utf8_lossy(some.get(..n).unwrap_or(&[]));
         }
-        let said = said.replace(PROMPT, "");
-        match said.starts_with("/dump/") {
-            true => Ok(said),
-            false => Err(Error::new(Kind::Protocol, format!("{line}: {said}"))),
+        let reply = reply.replace(PROMPT, "");
+        match reply.starts_with("/dump/") {
+            true => Ok(reply),
+            false => Err(Error::new(Kind::Protocol, format!("{line}: {reply}"))),
         }
     }
 }

@@ -171,10 +171,10 @@ impl Caller {
             reinstates: false,
             labels: Vec::new(),
         };
-        let heard = Rc::new(LastResponse::default());
-        let session = engine.login(login, heard.clone());
+        let response = Rc::new(LastResponse::default());
+        let session = engine.login(login, response.clone());
         let session = session.map_err(|refused| Error::new(Kind::System, refused.text))?;
-        Ok(Caller { session, last_response: heard, tag: Cell::new(0) })
+        Ok(Caller { session, last_response: response, tag: Cell::new(0) })
     }
 
     /// Sends a command: status and bytes of data, or `None` when it has not ended yet.

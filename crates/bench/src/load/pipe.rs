@@ -156,7 +156,7 @@ pub(crate) trait Caller {
 
     /// The whole load: ends when nothing is in flight and nothing more is to be made.
     fn work(&mut self) -> Result<Outcome, Error> {
-        let mut heard = Instant::now();
+        let mut last_progress = Instant::now();
         loop {
             self.fill();
             let (pipe, table) = self.parts();
@@ -167,8 +167,8 @@ pub(crate) trait Caller {
             }
             if pipe.receive()? {
                 while self.reply()? {}
-                heard = Instant::now();
-            } else if heard.elapsed() > WAIT {
+                last_progress = Instant::now();
+            } else if last_progress.elapsed() > WAIT {
                 return Err(Error::new(Kind::Timeout, "the server does not answer"));
             }
         }

@@ -79,7 +79,7 @@ fn work(spec: &Spec, shared: &Arc<LoadShared>) -> Result<Outcome, Error> {
 /// Turns until every session has ended or one has failed.
 fn watch(reactor: &Reactor, spec: &Spec, shared: &LoadShared, tasks: &Tasks) -> Result<(), Error> {
     let mut stopped: Option<Instant> = None;
-    let (mut last, mut heard) = (0, Instant::now());
+    let (mut last, mut last_report) = (0, Instant::now());
     let mut turns = 0u64;
     loop {
         reactor.turn(WaitFor::Until(reactor.fresh_now() + TURN_NS), &mut |_, _| ());
@@ -100,9 +100,9 @@ fn watch(reactor: &Reactor, spec: &Spec, shared: &LoadShared, tasks: &Tasks) -> 
         let (requests, lingers) =
             (shared.requests.load(Relaxed), !tasks.lingering.borrow().is_empty());
         if requests != last || lingers {
-            (last, heard) = (requests, Instant::now());
+            (last, last_report) = (requests, Instant::now());
         }
-        if heard.elapsed() > SILENCE || stopped.is_some_and(|at| at.elapsed() > WAIT) {
+        if last_report.elapsed() > SILENCE || stopped.is_some_and(|at| at.elapsed() > WAIT) {
             let what = "the target does not answer; its log may say why";
             return Err(Error::new(Kind::Timeout, what));
         }

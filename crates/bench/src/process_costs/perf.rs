@@ -68,8 +68,8 @@ pub fn syscalls_of(words: &[String]) -> Result<u64, Error> {
     command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let output = command.output().map_err(|e| Error::system("perf", e))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(Error::new(Kind::System, format!("perf: {}", said.trim())));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        return Err(Error::new(Kind::System, format!("perf: {}", stderr.trim())));
     }
     read_table(&table)
 }

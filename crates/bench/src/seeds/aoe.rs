@@ -212,8 +212,8 @@ async fn read(link: Link, own: Mac, bytes: u64, blocks: Rc<Cell<u64>>) {
         };
         let frame = [&header.encode()[..], &ata.encode()].concat();
         let sent = link.send(&frame, &Segs::new()).and_then(|()| link.flush());
-        let heard = link.ready().await.and_then(|()| link.receive(1, &mut |_| ()));
-        if sent.is_err() || !matches!(heard, Ok(1)) {
+        let frames = link.ready().await.and_then(|()| link.receive(1, &mut |_| ()));
+        if sent.is_err() || !matches!(frames, Ok(1)) {
             return;
         }
         blocks.set(blocks.get() + 1);

@@ -74,6 +74,6 @@ fn tgtadm(socket: &Path, words: &[&str]) -> Result<(), Error> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(Error::new(Kind::Server, format!("tgtadm {}: {}", words.join(" "), said.trim())))
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(Error::new(Kind::Server, format!("tgtadm {}: {}", words.join(" "), stderr.trim())))
 }

@@ -77,9 +77,9 @@ fn the_demo_copies_a_file_system_in_and_out() {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port");
     let (data, listen) = (scratch.path().display().to_string(), port.to_string());
     let output = ashlar_bench(&["demo", "--data", &data, "--listen", &listen]);
-    let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let printed = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{printed}");
     for words in ["bytes, equal", "refused, as it should be", "done; the images are in"] {
-        assert!(said.contains(words), "no `{words}` in {said}");
+        assert!(printed.contains(words), "no `{words}` in {printed}");
     }
 }

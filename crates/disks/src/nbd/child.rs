@@ -101,8 +101,8 @@ impl Server {
 
     /// Its last messages.
     pub(crate) fn messages(&self) -> String {
-        let said = self.shared.messages.lock();
-        said.iter().map(String::as_str).collect::<Vec<_>>().join("; ")
+        let lines = self.shared.messages.lock();
+        lines.iter().map(String::as_str).collect::<Vec<_>>().join("; ")
     }
 
     /// Its last messages, once it could not be reached. Waits for the messages of one that is
@@ -266,11 +266,11 @@ impl ServerState {
         }
         let line = escaped(&String::from_utf8_lossy(line));
         tracing::info!("disk {}: the NBD server reports: {line}", self.name);
-        let mut said = self.messages.lock();
-        if said.len() == LINES_KEPT {
-            said.pop_front();
+        let mut lines = self.messages.lock();
+        if lines.len() == LINES_KEPT {
+            lines.pop_front();
         }
-        said.push_back(line);
+        lines.push_back(line);
     }
 }
 

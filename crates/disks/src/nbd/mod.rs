@@ -281,10 +281,10 @@ fn unreachable(
     let errno = if *is_away && server.is_none() { Errno::NxIo } else { Errno::Io };
     let what = match (server, &p.command) {
         (Some(server), Some(words)) => {
-            let (words, said) = (words.join(" "), server.final_messages());
-            let said = if said.is_empty() { "nothing".to_owned() } else { said };
+            let (words, output) = (words.join(" "), server.final_messages());
+            let output = if output.is_empty() { "nothing".to_owned() } else { output };
             format!(
-                "server `{}`, export \"{export}\": {why}; its output: {said}; next: run the \
+                "server `{}`, export \"{export}\": {why}; its output: {output}; next: run the \
                  command by hand",
                 words.escape_debug()
             )
@@ -434,9 +434,9 @@ impl Unit for NbdUnit {
         let troubles = self.disk.troubles.lock();
         let Some(why) = troubles.values().next() else { return Vec::new() };
         let (at, export) = (&self.disk.wanted.address.text, &self.disk.wanted.export);
-        let said = self.disk.server.as_ref().map(Server::messages).filter(|said| !said.is_empty());
-        let said = said.map(|said| format!("; its server says: {said}")).unwrap_or_default();
-        let why = format!("no connection to {at}, export \"{export}\": {why}{said}");
+        let output = self.disk.server.as_ref().map(Server::messages).filter(|output| !output.is_empty());
+        let output = output.map(|output| format!("; its server says: {output}")).unwrap_or_default();
+        let why = format!("no connection to {at}, export \"{export}\": {why}{output}");
         let deadline_s = self.disk.bounds.deadline_ns / 1_000_000_000;
         let action = format!(
             "The connection is retried automatically; the disk is lost after {deadline_s} s. List \

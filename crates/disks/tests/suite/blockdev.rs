@@ -116,9 +116,9 @@ fn discard_reaches_the_medium_without_promising_zeroes() {
         let params = json!({ "path": disk.device, "delete": "discard" });
         let p = w.disk("blockdev", "b0", params).unwrap();
         assert_eq!(w.shown("b0", "deletes"), "by discard (as configured)");
-        let said = |w: &World, name| w.control.topology.attr(p, name);
-        assert_eq!(said(&w, "GEOM::candelete"), Some(bio::Attr::Int(1)));
-        assert_eq!(said(&w, "GEOM::deletereadszero"), Some(bio::Attr::Int(0)));
+        let attribute = |w: &World, name| w.control.topology.attr(p, name);
+        assert_eq!(attribute(&w, "GEOM::candelete"), Some(bio::Attr::Int(1)));
+        assert_eq!(attribute(&w, "GEOM::deletereadszero"), Some(bio::Attr::Int(0)));
         let edge = w.open("b0");
         for i in 0..4u64 {
             w.write(edge, i << 20, &vec![5; 1 << 20]).unwrap();
@@ -194,9 +194,9 @@ fn resize_reports_a_device_that_grew() {
     w.disk("blockdev", "b0", json!({ "path": disk.device })).unwrap();
     std::fs::OpenOptions::new().write(true).open(&disk.image).unwrap().set_len(2 << 20).unwrap();
     losetup(&["--set-capacity", &disk.device]).unwrap();
-    let said = w.verb("resize", "b0", json!({})).unwrap();
+    let answer = w.verb("resize", "b0", json!({})).unwrap();
     let words = "b0 has 2097152 bytes now; it had 1048576";
-    assert_eq!(said, json!({ "was": 1 << 20, "size": 2 << 20, "message": words }));
+    assert_eq!(answer, json!({ "was": 1 << 20, "size": 2 << 20, "message": words }));
 }
 
 #[test]

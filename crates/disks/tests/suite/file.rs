@@ -62,13 +62,13 @@ fn delete_punches_holes_and_zeroing_obeys_no_hole() {
         let mut runs = Vec::new();
         let mut at = 0;
         while at < 8 << 20 {
-            let told = w.io(edge, move |bio| {
+            let ended = w.io(edge, move |bio| {
                 (bio.op, bio.offset, bio.length) = (Op::Map, at, (8 << 20) - at);
             });
-            assert_eq!(told.status, Ok(()));
-            assert!(told.completed > 0);
-            runs.push((at >> 20, told.value));
-            at += told.completed;
+            assert_eq!(ended.status, Ok(()));
+            assert!(ended.completed > 0);
+            runs.push((at >> 20, ended.value));
+            at += ended.completed;
         }
         let is = |state| Some(bio::Attr::Int(state));
         assert_eq!(runs, [(0, is(bio::HOLE)), (5, is(bio::MAPPED))]);
@@ -147,14 +147,14 @@ fn grown_file_is_resized_and_a_truncated_one_is_lost_once() {
     grow(16384 + 100);
     assert_eq!(w.read(edge, 8192, 512), Ok(vec![]), "not seen by itself");
     let disks = w.disks.clone();
-    let said = disks.verb(&mut w.control, "resize", "f0", &json!({})).unwrap();
+    let answer = disks.verb(&mut w.control, "resize", "f0", &json!({})).unwrap();
     let words = "f0 has 16384 bytes now; it had 8192";
-    assert_eq!(said, json!({ "was": 8192, "size": 16384, "message": words }));
+    assert_eq!(answer, json!({ "was": 8192, "size": 16384, "message": words }));
     assert_eq!(w.read(edge, 8192, 512), Ok(vec![0; 512]));
     assert!(disks.verb(&mut w.control, "spin", "f0", &json!({})).is_err());
-    let said = disks.verb(&mut w.control, "resize", "f0", &json!({ "size": 20480 })).unwrap();
+    let answer = disks.verb(&mut w.control, "resize", "f0", &json!({ "size": 20480 })).unwrap();
     let words = "f0 has 20480 bytes now; it had 16384";
-    assert_eq!(said, json!({ "was": 16384, "size": 20480, "message": words }));
+    assert_eq!(answer, json!({ "was": 16384, "size": 20480, "message": words }));
     assert_eq!(w.read(edge, 19968, 512), Ok(vec![0; 512]));
     for wrong in [json!({ "size": 8192 }), json!({ "size": 20481 }), json!({ "sise": 40960 })] {
         assert!(disks.verb(&mut w.control, "resize", "f0", &wrong).is_err(), "{wrong}");

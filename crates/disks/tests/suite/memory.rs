@@ -49,7 +49,7 @@ fn a_read_only_disk_refuses_writers_and_serves_readers() {
 #[test]
 fn delete_attributes_are_reported_and_forwarded_by_layers() {
     let mut w = World::simulated(1);
-    for (n, (kind, own, said)) in [
+    for (n, (kind, own, expected)) in [
         ("memory", json!({}), (1, 1)),
         ("memory", json!({ "read_only": true }), (0, 1)),
         ("null", json!({}), (1, 1)),
@@ -70,11 +70,11 @@ fn delete_attributes_are_reported_and_forwarded_by_layers() {
         for on in [name.as_str(), above.as_str()] {
             let t = &w.control.topology;
             let p = t.find(on).unwrap();
-            let told = (t.attr(p, "GEOM::candelete"), t.attr(p, "GEOM::deletereadszero"));
-            let wanted = (Some(Attr::Int(said.0)), Some(Attr::Int(said.1)));
-            assert_eq!(told, wanted, "{kind} {own} {on}");
+            let attributes = (t.attr(p, "GEOM::candelete"), t.attr(p, "GEOM::deletereadszero"));
+            let wanted = (Some(Attr::Int(expected.0)), Some(Attr::Int(expected.1)));
+            assert_eq!(attributes, wanted, "{kind} {own} {on}");
         }
-        if said == (1, 1) {
+        if expected == (1, 1) {
             let edge = w.open(&above);
             w.write(edge, 0, &[7; 8192]).unwrap();
             assert_eq!(w.plain(edge, Op::Delete, 512, 4096), Ok(()));

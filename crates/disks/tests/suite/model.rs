@@ -40,12 +40,12 @@ fn deleted_ranges_are_holes_and_written_zeroes_are_not() {
     w.flagged(edge, Op::WriteZeroes, 768 << 10, 128 << 10, Flags::NO_HOLE).unwrap();
     let (mut runs, mut at) = (Vec::new(), 0);
     while at < 1 << 20 {
-        let told = w.io(edge, move |bio| {
+        let ended = w.io(edge, move |bio| {
             (bio.op, bio.offset, bio.length) = (Op::Map, at, (1 << 20) - at);
         });
-        assert_eq!(told.status, Ok(()));
-        runs.push((at >> 10, told.value == Some(Attr::Int(MAPPED))));
-        at += told.completed.max(1);
+        assert_eq!(ended.status, Ok(()));
+        runs.push((at >> 10, ended.value == Some(Attr::Int(MAPPED))));
+        at += ended.completed.max(1);
     }
     assert_eq!(runs, [(0, false), (128, true), (512, false), (768, true), (896, false)]);
 }
@@ -111,13 +111,13 @@ fn failed_requests_are_counted_and_the_last_one_is_described() {
     w.verb("fail", "d0", json!({ "op": "read", "offset": 8192, "length": 512 })).unwrap();
     assert_eq!(w.read(edge, 8192, 1024), Err(Errno::Io));
     let first = last(&w).expect("a failure");
-    let said = (first.description.as_str(), first.count);
-    assert_eq!(said, ("read of 1024 bytes at 8192: input/output error", 1));
+    let error = (first.description.as_str(), first.count);
+    assert_eq!(error, ("read of 1024 bytes at 8192: input/output error", 1));
     w.verb("fail", "d0", json!({ "op": "flush", "times": 1 })).unwrap();
     assert_eq!(w.plain(edge, Op::Flush, 0, 0), Err(Errno::Io));
     let second = last(&w).expect("a failure");
-    let said = (second.description.as_str(), second.count);
-    assert_eq!(said, ("flush: input/output error", 2));
+    let error = (second.description.as_str(), second.count);
+    assert_eq!(error, ("flush: input/output error", 2));
     assert!(second.at_ns >= first.at_ns, "{second:?}");
     // Success does not erase it, and a full disk is another trouble.
     w.verb("fail", "d0", json!({ "op": "write", "error": "ENOSPC", "times": 1 })).unwrap();
@@ -147,8 +147,8 @@ fn power_cut_fails_requests_under_way_and_keeps_flushed_data() {
         let data = Segs::alloc(w.core.pool(), 16384).unwrap();
         data.fill(0, 16384, 4);
         w.start(edge, 7, &ended, |bio| range(bio, Op::Write, 32768, 16384, data));
-        let said = w.verb("power-cut", "d0", json!({})).unwrap();
-        assert_eq!(said["ended"], 1);
+        let error = w.verb("power-cut", "d0", json!({})).unwrap();
+        assert_eq!(error["ended"], 1);
         w.until("the end of the torn write", |_| !ended.list().is_empty());
         assert_eq!(ended.list(), [(7, Err(Errno::Io))]);
         let found = w.read(edge, 0, 66048).unwrap();
@@ -236,8 +236,8 @@ fn hung_disk_delays_only_its_own_tasting() {
         "{}",
         taste_outcome(&w, "hung")
     );
-    let said = w.verb("release", "hung", json!({})).unwrap();
-    assert_eq!(said["released"], 1);
+    let error = w.verb("release", "hung", json!({})).unwrap();
+    assert_eq!(error["released"], 1);
     w.control.topology.retaste(hung);
     w.control.settle().unwrap();
     assert_eq!(taste_outcome(&w, "hung"), "looked at 512");

@@ -86,9 +86,9 @@ fn removed_file_is_failed_and_can_be_copied_back() {
     assert_eq!(troubles(&mut w), []);
     std::fs::remove_file(&path).unwrap();
     w.write(edge, 4096, &[7; 4096]).unwrap();
-    let said = trouble(&mut w, "was removed while it is in use", "restart");
-    assert!(said.why.contains(&path) && said.why.contains("lost when the daemon stops"));
-    shell(&command(&said, "cp"));
+    let finding = trouble(&mut w, "was removed while it is in use", "restart");
+    assert!(finding.why.contains(&path) && finding.why.contains("lost when the daemon stops"));
+    shell(&command(&finding, "cp"));
     let saved = std::fs::read(&path).unwrap();
     assert!(saved.len() == 1 << 20 && saved[4096..8192].iter().all(|b| *b == 7));
     // The copy is not the file in use.
@@ -115,10 +115,10 @@ fn replaced_file_is_failed_and_can_be_copied_back() {
     std::fs::write(&new, vec![1; 1 << 20]).unwrap();
     std::fs::rename(&new, &path).unwrap();
     w.write(edge, 0, &[7; 4096]).unwrap();
-    let said = trouble(&mut w, "was replaced by another file", "restart");
-    shell(&command(&said, "cp"));
+    let finding = trouble(&mut w, "was replaced by another file", "restart");
+    shell(&command(&finding, "cp"));
     assert!(std::fs::read(&path).unwrap().iter().all(|b| *b == 1), "the other file is kept");
-    shell(&command(&said, "mv"));
+    shell(&command(&finding, "mv"));
     assert!(std::fs::read(&path).unwrap()[..4096].iter().all(|b| *b == 7));
 }
 
@@ -127,14 +127,14 @@ fn renamed_file_is_degraded_until_it_is_restored() {
     let (mut w, folder, path) = world(&[]);
     let aside = folder.path("a b'.img");
     std::fs::rename(&path, &aside).unwrap();
-    let said = trouble(&mut w, &format!("was renamed to {aside}"), "mv ");
-    shell(&command(&said, "mv"));
+    let finding = trouble(&mut w, &format!("was renamed to {aside}"), "mv ");
+    shell(&command(&finding, "mv"));
     assert_eq!(troubles(&mut w), []);
     // Another file came in its place.
     std::fs::rename(&path, &aside).unwrap();
     std::fs::write(&path, "other").unwrap();
-    let said = trouble(&mut w, "another file has its path", "mv ");
-    shell(&command(&said, "mv"));
+    let finding = trouble(&mut w, "another file has its path", "mv ");
+    shell(&command(&finding, "mv"));
     assert_eq!(troubles(&mut w), []);
     assert_eq!(std::fs::read(format!("{path}.other")).unwrap(), b"other");
     // Only another hard link is left.
@@ -154,8 +154,8 @@ fn file_in_a_renamed_folder_is_degraded_until_it_is_restored() {
     w.disk("file", "f1", json!({ "path": format!("{deep}/b.img") })).unwrap();
     let aside = folder.path("aside");
     std::fs::rename(&deep, &aside).unwrap();
-    let said = examined(&mut w, "f1");
-    assert!(said[0].why.contains(&format!("was renamed to {aside}/b.img")), "{said:?}");
+    let finding = examined(&mut w, "f1");
+    assert!(finding[0].why.contains(&format!("was renamed to {aside}/b.img")), "{finding:?}");
     std::fs::rename(&aside, &deep).unwrap();
     assert_eq!(examined(&mut w, "f1"), []);
 }
@@ -176,11 +176,11 @@ fn immutable_file_is_reported_with_the_command_that_fixes_it() {
         eprintln!("not tested: this user or file system has no immutable files");
         return;
     }
-    let said = trouble(&mut w, "was made immutable", "chattr -i");
+    let finding = trouble(&mut w, "was made immutable", "chattr -i");
     drop(w);
     let mut w = World::new(PortChoice::Poll);
     let refused = w.disk("file", "f0", json!({ "path": path })).unwrap_err();
-    shell(&command(&said, "chattr"));
+    shell(&command(&finding, "chattr"));
     assert!(refused.kind == Errno::Perm && refused.message.contains(&path), "{refused}");
     assert!(
         refused.message.contains("immutable") && refused.message.contains("chattr -i"),

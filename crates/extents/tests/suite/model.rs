@@ -75,9 +75,9 @@ impl Scenario {
 
     fn write(&mut self, from: u64, to: u64) {
         let flies = (from..to).any(|b| self.truth[b as usize] == Truth::Flies);
-        let said = self.queue.before_write(&(from..to));
-        assert_eq!(said == WriteCheck::Wait, flies, "Q2: {from}..{to}");
-        match said {
+        let write_check = self.queue.before_write(&(from..to));
+        assert_eq!(write_check == WriteCheck::Wait, flies, "Q2: {from}..{to}");
+        match write_check {
             WriteCheck::Clear => self.set(from, to, |_| Truth::InUse),
             WriteCheck::Wait => {
                 let held = (from..to).filter(|b| self.truth[*b as usize] == Truth::Flies);

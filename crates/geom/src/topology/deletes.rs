@@ -178,18 +178,18 @@ impl Topology {
     /// As the disk reports them; else its stripes are taken for its granules.
     fn deletes_of_disk(&self, p: ProviderId) -> Deletes {
         let Some(own) = self.providers.get(p) else { return Deletes::of(1) };
-        let said = |name: &str| own.attrs.iter().find(|(n, _)| *n == name).map(|(_, v)| v);
+        let attribute = |name: &str| own.attrs.iter().find(|(n, _)| *n == name).map(|(_, v)| v);
         let sector = u64::from(own.limits.sector_bytes).max(1);
         let usual = match own.stripe_bytes {
             0 => sector,
             stripe if stripe.is_multiple_of(sector) => stripe,
             _ => sector,
         };
-        match (said("DISK::delete_granule"), said("DISK::delete_offset")) {
+        match (attribute("DISK::delete_granule"), attribute("DISK::delete_offset")) {
             (Some(Attr::Int(granule)), offset) => {
                 let offset = if let Some(Attr::Int(offset)) = offset { *offset } else { 0 };
                 let all = Deletes::of((*granule).max(sector));
-                let range_bytes = match said("DISK::delete_range") {
+                let range_bytes = match attribute("DISK::delete_range") {
                     Some(Attr::Int(bytes)) => *bytes,
                     _ => 0,
                 };

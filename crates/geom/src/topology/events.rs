@@ -238,11 +238,11 @@ impl Topology {
         let Some(pp) = self.providers.get(p) else {
             return Vec::new();
         };
-        let told = |c: &ConsumerId| {
+        let attached = |c: &ConsumerId| {
             let cp = self.consumers.get(*c)?;
             (!cp.detaching).then_some((*c, cp.geom))
         };
-        pp.consumers.iter().filter_map(told).collect()
+        pp.consumers.iter().filter_map(attached).collect()
     }
 
     pub(super) fn geom_spoils(&self, g: GeomId) -> bool {

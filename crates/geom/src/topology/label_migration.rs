@@ -117,17 +117,17 @@ impl Topology {
         let carry = match left.write {
             Ok(carry) => carry,
             Err(what) => {
-                let said = format!("{why}, {what}");
-                self.ask_once(p, class, &said);
-                return said;
+                let remark = format!("{why}, {what}");
+                self.ask_once(p, class, &remark);
+                return remark;
             }
         };
         // C3
         self.set_hidden(p, class, true);
         let left = (left.former_bytes, left.identity, carry, left.manual_command);
         match self.start_migration(p, class, left) {
-            Ok(said) => format!("{why}, {said}"),
-            Err(said) => format!("{why}, but {said}"),
+            Ok(remark) => format!("{why}, {remark}"),
+            Err(remark) => format!("{why}, but {remark}"),
         }
     }
 
@@ -140,8 +140,8 @@ impl Topology {
         }
         pp.attempts.retain(|a| a.class != class);
         pp.attempts.push(Attempt { class, bytes, why: why.to_owned() });
-        let said = format!("{name} may be one of {}: {why}", self.classes[class].name());
-        self.remark(geom, Severity::Degraded, &said);
+        let remark = format!("{name} may be one of {}: {why}", self.classes[class].name());
+        self.remark(geom, Severity::Degraded, &remark);
     }
 
     /// Begins to carry; otherwise why not.
@@ -228,8 +228,8 @@ impl Topology {
                 (Severity::Failed, why)
             }
         };
-        let said = format!("label at the former end ({was} bytes): {why}");
-        self.remark(geom, severity, &said);
+        let remark = format!("label at the former end ({was} bytes): {why}");
+        self.remark(geom, severity, &remark);
         if let Some(pp) = self.providers.get_mut(on) {
             pp.attempts.retain(|a| a.class != class);
             pp.attempts.push(Attempt { class, bytes, why });

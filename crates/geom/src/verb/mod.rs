@@ -152,17 +152,17 @@ mod tests {
 
     #[test]
     fn missing_names_are_reported_with_an_example() {
-        let said =
+        let message =
             CLEAR.missing_words("mirror", "", &json!({ "members": [] })).expect("none is named");
         assert_eq!(
-            said,
+            message,
             "mirror clear: `members` has 0 words and needs 1 (Providers, in order): for example \
              `ashlar mirror clear d0`"
         );
         assert!(CLEAR.missing_words("mirror", "m", &json!({})).is_some());
         assert_eq!(CLEAR.missing_words("mirror", "", &json!({ "members": ["d0"] })), None);
-        let said = STOP.missing_words("mirror", "", &json!({})).expect("none is named");
-        assert!(said.contains("`ashlar mirror stop m`"), "{said}");
+        let message = STOP.missing_words("mirror", "", &json!({})).expect("none is named");
+        assert!(message.contains("`ashlar mirror stop m`"), "{message}");
         assert_eq!(STOP.missing_words("mirror", "m", &json!({})), None);
     }
 }

@@ -160,8 +160,8 @@ mod tests {
         assert_eq!((&fields["rate"]["x-first"], fields["rate"].get("default")), (&json!(5), None));
         let fixed: Configure =
             serde_json::from_value(json!({ "name": "x", "size": 8 })).expect("well-formed");
-        let said = fixed.change.over("pace x", &now).expect_err("it is fixed").message;
-        assert!(said.starts_with("pace x: `size` is fixed"), "{said}");
+        let message = fixed.change.over("pace x", &now).expect_err("it is fixed").message;
+        assert!(message.starts_with("pace x: `size` is fixed"), "{message}");
         let settings = now.settings();
         assert_eq!(settings.keys().collect::<Vec<_>>(), ["rate", "word"]);
     }
@@ -169,8 +169,8 @@ mod tests {
     #[test]
     fn refusal_names_the_wrong_key() {
         let wrong = |value: Value| read::<Pace>("pace", &value).expect_err("refused").message;
-        let said = wrong(json!({ "rate": 900, "size": 4096 }));
-        assert!(said.starts_with("pace: `rate`: ") && said.contains("900"), "{said}");
+        let message = wrong(json!({ "rate": 900, "size": 4096 }));
+        assert!(message.starts_with("pace: `rate`: ") && message.contains("900"), "{message}");
         assert!(wrong(json!({ "speed": 1 })).contains("`speed`"));
         assert_eq!(read::<Pace>("pace", &Value::Null), Ok(Pace::default()));
     }

@@ -87,7 +87,7 @@ fn spec<C, V: Verb<C>>() -> VerbSpec {
     let mut own = own.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));
     let doc = own.next().unwrap_or_default();
     let detail = own.collect::<Vec<_>>().join("\n\n");
-    let or = |said: &'static str, own: String| if said.is_empty() { own.leak() } else { said };
+    let or = |given: &'static str, own: String| if given.is_empty() { own.leak() } else { given };
     VerbSpec {
         name: V::NAME,
         doc: or(V::DOC, doc),
@@ -254,8 +254,8 @@ mod tests {
             (json!({ "name": "a", "most": 10 }), "`most` is 10: use 1 to 9"),
             (json!({ "name": "a", "quiet": 1 }), "`quiet`"),
         ] {
-            let said = parse_params::<Count>("x count", &params).expect_err("refused").message;
-            assert!(said.starts_with("x count") && said.contains(word), "{params}: {said}");
+            let message = parse_params::<Count>("x count", &params).expect_err("refused").message;
+            assert!(message.starts_with("x count") && message.contains(word), "{params}: {message}");
         }
     }
 }

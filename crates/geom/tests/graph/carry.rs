@@ -210,10 +210,10 @@ fn failed_metadata_move_is_tried_once_and_reports_the_command() {
     }
     let log = lab.logged();
     assert_eq!(log.iter().filter(|line| line.starts_with("carries")).count(), 1, "{log:?}");
-    let said = lab.taste_outcome("d0", "tail");
+    let outcome = lab.taste_outcome("d0", "tail");
     let wanted = "it is left, but the label could not be moved to the end: EIO; `tail follow` \
                   tries again";
-    assert_eq!(said, wanted);
+    assert_eq!(outcome, wanted);
 }
 
 /// E1: a new end is kept before the provider's users are notified of the growth.

@@ -34,14 +34,14 @@ impl Geom for Recorder {
 }
 
 fn ear(lab: &mut Lab) -> (GeomId, Received) {
-    let heard = Received::default();
-    let ears = Box::new(Recorder(heard.clone()));
+    let notices = Received::default();
+    let ears = Box::new(Recorder(notices.clone()));
     let geom = lab.control.call(|t| t.new_geom("shim", "ear", "a test", ears));
-    (geom.expect("a geom"), heard)
+    (geom.expect("a geom"), notices)
 }
 
-fn received(heard: &Received) -> Vec<String> {
-    heard.lock().expect("heard").clone()
+fn received(notices: &Received) -> Vec<String> {
+    notices.lock().expect("heard").clone()
 }
 
 #[test]

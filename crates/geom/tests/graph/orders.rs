@@ -101,10 +101,10 @@ impl Scene {
         }
         let log = self.lab.logged();
         for who in ["reader ", "watcher ", "writer "] {
-            let told = |log: &[String]| log.iter().filter(|l| l.starts_with(who)).count();
-            assert!(told(&log) <= 1, "{who}was told more than once: {log:?}");
+            let notices = |log: &[String]| log.iter().filter(|l| l.starts_with(who)).count();
+            assert!(notices(&log) <= 1, "{who}was told more than once: {log:?}");
             if let Some(before) = self.left.as_ref().filter(|_| who != "writer ") {
-                assert_eq!(told(&log), told(before), "{who}left and was told: {log:?}");
+                assert_eq!(notices(&log), notices(before), "{who}left and was told: {log:?}");
             }
         }
         let gone = acts.iter().any(|a| matches!(a, Act::Lose | Act::Spoil | Act::Wither));
@@ -127,7 +127,7 @@ impl Scene {
 fn all_orders(what: &str, acts: &[Act], interruptions: usize, least: u64) {
     let asked = std::env::var("ASHLAR_INTERRUPTIONS").ok().and_then(|n| n.parse().ok());
     let mut orders = Orders::new(asked.unwrap_or(interruptions));
-    let mut told = BTreeSet::new();
+    let mut all_notices = BTreeSet::new();
     while orders.begin() {
         let mut scene = Scene::new();
         scene.lab.world.explore(orders);
@@ -142,11 +142,11 @@ fn all_orders(what: &str, acts: &[Act], interruptions: usize, least: u64) {
             }
         }
         let run = scene.lab.world.explored().expect("explored");
-        told.extend(scene.lab.log.lock().expect("log").iter().cloned());
+        all_notices.extend(scene.lab.log.lock().expect("log").iter().cloned());
         scene.check(&done);
         orders = run;
     }
-    println!("{what}: all {} runs; told: {told:?}", orders.runs());
+    println!("{what}: all {} runs; told: {all_notices:?}", orders.runs());
     assert!(orders.runs() >= least || asked.is_some(), "{what}: {} runs", orders.runs());
 }
 

@@ -99,9 +99,9 @@ fn provider_open_for_writing_is_tasted_when_its_last_writer_closes() {
     lab.open(w, Access::WRITE.inverse()).unwrap();
     let log = lab.logged();
     assert!(log.contains(&"ta claims d0".to_string()), "{log:?}");
-    let told = log.iter().position(|l| l == "w attr GEOM::media");
+    let notified = log.iter().position(|l| l == "w attr GEOM::media");
     let tasted = log.iter().position(|l| l == "ta tastes d0");
-    assert!(told.is_some() && told < tasted, "consumers are told first: {log:?}");
+    assert!(notified.is_some() && notified < tasted, "consumers are told first: {log:?}");
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn claim_that_writes_makes_the_other_classes_taste_again() {
     let mut lab = lab_with(&[("ta", 0, Claims), ("tw", 0, Writes)]);
     let leaf = marked(0);
     leaf.create(&mut lab.control.topology, "d0").unwrap();
-    let said = |c: &geom::GraphControl| {
+    let is_claimed = |c: &geom::GraphControl| {
         let views = c.topology.view(0);
         let all = views.iter().flat_map(|g| &g.providers).flat_map(|p| &p.taste_outcomes);
         all.into_iter().any(|(c, v)| *c == "tw" && v.starts_with("claimed"))
@@ -364,7 +364,7 @@ fn claim_that_writes_makes_the_other_classes_taste_again() {
     for _ in 0..200 {
         lab.spin(10_000);
         lab.control.pump();
-        if said(&lab.control) {
+        if is_claimed(&lab.control) {
             words.push(lab.taste_outcome("d0", "ta"));
             break;
         }

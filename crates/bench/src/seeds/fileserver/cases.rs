@@ -95,8 +95,8 @@ pub fn formula(order: Order, (seek, after, follows): Disk) -> Result<f64, Error>
                 Order::Rows => w % ROWS * PER_ROW,
                 Order::Columns => w % ROWS,
             };
-            let told = |e| Fault::Io(e, "the disk".into());
-            plugged.write((1 + place) * BLOCK, segs).await.map_err(told)?;
+            let io_fault = |e| Fault::Io(e, "the disk".into());
+            plugged.write((1 + place) * BLOCK, segs).await.map_err(io_fault)?;
         }
         Ok(disk.written.get() as f64 * 1e3 / disk.busy.get() as f64)
     })

@@ -169,8 +169,8 @@ fn run_case(way: Way, seed: u64) -> Result<Outcome, Error> {
     }
     out.reusable_ns = deletion.free_at.get().saturating_sub(began) + deletion.longer.get();
     let all = out.bytes - if way == Way::Queue { BLOCK } else { 0 };
-    let told = flash.clone();
-    if !lab.until(3600, || told.asked().bytes >= all && told.asked().ended > 0) {
+    let observed = flash.clone();
+    if !lab.until(3600, || observed.asked().bytes >= all && observed.asked().ended > 0) {
         return Err(failed("the disk was never told of everything"));
     }
     lab.pass(S);

@@ -42,8 +42,8 @@ fn settings(geom: &GeomConfig) -> Map<String, Value> {
         return Map::new();
     }
     let all = [("balance", Value::from("load")), ("slice", 4096.into())];
-    let said = |(key, usual)| (key, geom.params.get(key).cloned().unwrap_or(usual));
-    all.map(said).map(|(key, value)| (key.to_owned(), value)).into_iter().collect()
+    let setting = |(key, usual)| (key, geom.params.get(key).cloned().unwrap_or(usual));
+    all.map(setting).map(|(key, value)| (key.to_owned(), value)).into_iter().collect()
 }
 
 /// Members of a mirror may be any, a concat may grow.
@@ -285,8 +285,8 @@ impl Inner {
                 let changes = |p: &String| {
                     let bare = |u: &UnitConfig| UnitConfig { thresholds: None, ..u.clone() };
                     let of = |all: &[UnitConfig]| {
-                        let said = all.iter().find(|u| u.provider == *p).map(bare);
-                        said.unwrap_or(UnitConfig { provider: p.clone(), ..Default::default() })
+                        let section = all.iter().find(|u| u.provider == *p).map(bare);
+                        section.unwrap_or(UnitConfig { provider: p.clone(), ..Default::default() })
                     };
                     of(from) != of(to)
                 };

@@ -51,18 +51,18 @@ fn plan_apply_export_and_undo_match_the_transcript() {
     );
     assert!(daemon.expect_exit("apply @a.toml --dry-run", Exit::Done).ends_with("(dry run)\n"));
     assert_eq!(daemon.plant.calls(), 0, "a dry run changes nothing");
-    let said = daemon.expect_exit("apply @a.toml", Exit::Done);
-    assert!(said.ends_with("4 steps done, generation 1\n"), "{said}");
+    let output = daemon.expect_exit("apply @a.toml", Exit::Done);
+    assert!(output.ends_with("4 steps done, generation 1\n"), "{output}");
     assert_eq!(daemon.expect_exit("plan @a.toml", Exit::Done), "no changes\n");
     assert_eq!(daemon.expect_exit("apply @a.toml", Exit::Done), "no changes\n");
     let exported = daemon.expect_exit("export", Exit::Done);
     daemon.write("b.toml", &exported);
     assert_eq!(daemon.expect_exit("plan @b.toml", Exit::Done), "no changes\n");
     daemon.write("b.toml", &FIRST.replace("/srv/d0", "/srv/d1").replace("iqn.h:*", "iqn.i:*"));
-    let said = daemon.expect_exit("apply @b.toml", Exit::Done);
-    assert!(said.contains("path \"/srv/d0\" -> \"/srv/d1\""), "{said}");
-    let said = daemon.expect_exit("undo", Exit::Done);
-    assert!(said.contains("note: configuration 1 of history"), "{said}");
+    let output = daemon.expect_exit("apply @b.toml", Exit::Done);
+    assert!(output.contains("path \"/srv/d0\" -> \"/srv/d1\""), "{output}");
+    let output = daemon.expect_exit("undo", Exit::Done);
+    assert!(output.contains("note: configuration 1 of history"), "{output}");
     assert_eq!(daemon.expect_exit("plan @a.toml", Exit::Done), "no changes\n");
     let history = daemon.expect_exit("history", Exit::Done);
     assert_eq!(history.lines().count(), 4, "head and three\n{history}");
@@ -83,8 +83,8 @@ fn apply_refuses_to_destroy_data_without_confirmation() {
          --yes-destroy m0.\n  more: ashlar explain ASH-0030\n"
     );
     daemon.expect_exit("apply @b.toml --yes-destroy d0", Exit::Refused);
-    let said = daemon.expect_exit("apply @b.toml --yes-destroy m0", Exit::Done);
-    assert!(said.contains("- remove disk m0 (memory)        destroys"), "{said}");
+    let output = daemon.expect_exit("apply @b.toml --yes-destroy m0", Exit::Done);
+    assert!(output.contains("- remove disk m0 (memory)        destroys"), "{output}");
 }
 
 #[test]
@@ -320,9 +320,9 @@ fn part_verbs_match_the_transcript() {
     );
     assert!(daemon.expect_exit("part restore -l -F", Exit::Usage).contains("no provider is named"));
     let params = json!({ "geoms": ["d0", "d1"], "labels": true, "backup": "MBR 4\n" });
-    let said = daemon.client().verb("part.restore", &params, &mut |_| {}).expect("restored");
-    let said = said["message"].as_str().expect("a message");
-    assert!(said.contains("\"backup\":\"MBR 4\\n\"") && said.contains("\"commit\":true"), "{said}");
+    let output = daemon.client().verb("part.restore", &params, &mut |_| {}).expect("restored");
+    let output = output["message"].as_str().expect("a message");
+    assert!(output.contains("\"backup\":\"MBR 4\\n\"") && output.contains("\"commit\":true"), "{output}");
     let commit = daemon.expect_exit("part commit d0", Exit::Done);
     assert!(commit.contains("\"geom\":\"d0\""), "{commit}");
     assert!(daemon.expect_exit("part undo d0", Exit::Done).contains("\"geom\":\"d0\""));
@@ -339,22 +339,22 @@ fn part_verbs_match_the_transcript() {
 fn boot_code(daemon: &Daemon) {
     daemon.write("pmbr", "Hi!");
     daemon.write("empty", "");
-    let said = daemon.expect_exit("part bootcode -b @pmbr -N -f x d0", Exit::Done);
+    let output = daemon.expect_exit("part bootcode -b @pmbr -N -f x d0", Exit::Done);
     for part in ["\"bootcode\":\"0bSGkh\"", "\"skip_serial\":true", "\"commit\":false"] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(output.contains(part), "{part}: {output}");
     }
     let refused = daemon.expect_exit("part bootcode -p @pmbr -i 1 d0", Exit::Refused);
     assert!(refused.contains("--yes-destroy d0p1") && refused.contains("linux-data"), "{refused}");
-    let said = daemon.expect_exit("part bootcode -p @pmbr -i 1 d0 --yes-destroy d0p1", Exit::Done);
-    assert!(said.contains("\"partcode\":\"0bSGkh\"") && said.contains("\"index\":1"), "{said}");
+    let output = daemon.expect_exit("part bootcode -p @pmbr -i 1 d0 --yes-destroy d0p1", Exit::Done);
+    assert!(output.contains("\"partcode\":\"0bSGkh\"") && output.contains("\"index\":1"), "{output}");
     daemon.expect_exit("part bootcode -p @pmbr -i 7 d0", Exit::Failed);
     for (line, exit, words) in [
         ("-b @empty", Exit::Usage, "-b: the file is empty"),
         ("-p @nowhere -i 1", Exit::Failed, "-p: No such file"),
         ("-b /dev/zero", Exit::Usage, "-b: not a regular file"),
     ] {
-        let said = daemon.expect_exit(&format!("part bootcode {line} d0"), exit);
-        assert!(said.contains(words), "{said}");
+        let output = daemon.expect_exit(&format!("part bootcode {line} d0"), exit);
+        assert!(output.contains(words), "{output}");
     }
 }
 
@@ -385,9 +385,9 @@ fn daemon_verbs_answer_json_as_their_schemas_describe() {
         "top --interval 10ms",
         "undo --to 1",
     ] {
-        let said = daemon.run_line(&format!("{line} --json"));
-        let value: Value = serde_json::from_str(&said.out)
-            .unwrap_or_else(|e| panic!("{line}: {e}\n{}{}", said.out, said.err));
+        let output = daemon.run_line(&format!("{line} --json"));
+        let value: Value = serde_json::from_str(&output.out)
+            .unwrap_or_else(|e| panic!("{line}: {e}\n{}{}", output.out, output.err));
         let words: Vec<&str> = line.split(' ').collect();
         let name = [words.get(..2).unwrap_or_default().join("."), words[0].to_owned()];
         let entry = name.iter().find_map(|n| verbs::find(n)).expect("a verb");
@@ -396,7 +396,7 @@ fn daemon_verbs_answer_json_as_their_schemas_describe() {
         for key in value.as_object().expect("an object").keys() {
             assert!(known.contains_key(key), "{line}: {key}");
         }
-        assert_eq!(daemon.run_line(&format!("{line} -o json")).exit, said.exit, "{line}");
+        assert_eq!(daemon.run_line(&format!("{line} -o json")).exit, output.exit, "{line}");
     }
 }
 
@@ -496,10 +496,10 @@ fn plan_reports_steps_that_apply_would_refuse() {
     let daemon = Daemon::start();
     daemon.write("a.toml", FIRST);
     daemon.plant.refuse(Error::new(Kind::NotFound, "export", "no such provider").at("d9"));
-    let said = daemon.expect_exit("plan @a.toml", Exit::Failed);
+    let output = daemon.expect_exit("plan @a.toml", Exit::Failed);
     let why = "`apply` would refuse and do none of 4 steps, because these are impossible:\n  \
                create disk d0 (file): d9: no such provider\n";
-    assert!(said.starts_with(why), "no table of what is not done: {said}");
+    assert!(output.starts_with(why), "no table of what is not done: {output}");
     assert!(daemon.expect_exit("apply @a.toml", Exit::Failed).contains("ASH-0032"));
 }
 
@@ -514,9 +514,9 @@ fn status_reports_a_stuck_command_with_its_age() {
         session.oldest_command_ns = 23_000_000_000;
     }
     daemon.plant.set_extra(state);
-    let said = daemon.expect_exit("status", Exit::Degraded);
-    assert!(said.starts_with(" state: DEGRADED"), "{said}");
-    assert!(said.contains("why: 3 commands outstanding, the oldest for 23"), "{said}");
+    let output = daemon.expect_exit("status", Exit::Degraded);
+    assert!(output.starts_with(" state: DEGRADED"), "{output}");
+    assert!(output.contains("why: 3 commands outstanding, the oldest for 23"), "{output}");
     let sessions = daemon.expect_exit("sessions", Exit::Done);
     assert!(
         sessions.contains("in flight  waiting  window  oldest") && sessions.contains("   23"),
@@ -572,46 +572,46 @@ fn socket_path_is_read_from_the_configuration_file() {
     let faulty = daemon.write("faulty.toml", "[[disk]]\nnam = \"x\"\n");
     for verb in ["plan", "apply"] {
         let words = [verb, &faulty, "--socket", "/nonexistent/a.sock"];
-        let said = run_words(words.iter().map(OsString::from).collect());
-        assert_eq!(said.exit, Exit::Usage, "{}", said.err);
-        assert!(said.err.contains("`name` is missing"), "{}", said.err);
+        let output = run_words(words.iter().map(OsString::from).collect());
+        assert_eq!(output.exit, Exit::Usage, "{}", output.err);
+        assert!(output.err.contains("`name` is missing"), "{}", output.err);
     }
 }
 
 #[test]
 fn missing_daemon_is_reported_as_unreachable() {
     let words = ["status", "--socket", "/nonexistent/a.sock"];
-    let said = run_words(words.iter().map(OsString::from).collect());
-    assert_eq!(said.exit, Exit::Unreachable);
-    assert!(said.err.contains("ASH-0040") && said.err.contains("ashlar serve"), "{}", said.err);
+    let output = run_words(words.iter().map(OsString::from).collect());
+    assert_eq!(output.exit, Exit::Unreachable);
+    assert!(output.err.contains("ASH-0040") && output.err.contains("ashlar serve"), "{}", output.err);
 }
 
 #[test]
 fn help_exits_with_success_and_wrong_arguments_with_usage() {
-    let said = |line: &str| run_words(line.split(' ').map(OsString::from).collect());
-    assert_eq!(said("--help").exit, Exit::Done);
-    assert!(said("--help").out.contains("  6  changes are pending (plan)"));
-    assert_eq!(said("help").exit, Exit::Done);
-    assert!(said("help part add").out.contains("Add a partition"));
+    let output = |line: &str| run_words(line.split(' ').map(OsString::from).collect());
+    assert_eq!(output("--help").exit, Exit::Done);
+    assert!(output("--help").out.contains("  6  changes are pending (plan)"));
+    assert_eq!(output("help").exit, Exit::Done);
+    assert!(output("help part add").out.contains("Add a partition"));
     for section in ["daemon", "bus", "disk", "geom", "target", "access", "lun"] {
-        assert_eq!(said(&format!("schema {section}")).exit, Exit::Done, "{section}");
+        assert_eq!(output(&format!("schema {section}")).exit, Exit::Done, "{section}");
     }
-    assert!(said("schema target").out.contains("chap = { user"), "where secrets go");
-    assert_eq!(said("statsu").exit, Exit::Usage);
-    assert!(said("statsu").err.contains("status"), "clap suggests");
-    assert_eq!(said("part").exit, Exit::Usage);
-    assert_eq!(said("plan --nonsense").exit, Exit::Usage);
-    assert_eq!(said("journal --after x").exit, Exit::Usage);
-    assert_eq!(said("list wrong").exit, Exit::Usage);
-    assert_eq!(said("--version").exit, Exit::Done);
-    assert!(said("explain ASH-0030").out.contains("--yes-destroy NAME"));
-    assert_eq!(said("explain ASH-9999").exit, Exit::Usage);
-    assert!(said("schema nop").out.contains("delay_us  integer  0"), "{}", said("schema nop").out);
-    assert!(said("schema memory").out.contains("size_bytes = \"64MiB\""));
-    assert!(said("schema nopp").err.contains("Did you mean `nop`?"));
+    assert!(output("schema target").out.contains("chap = { user"), "where secrets go");
+    assert_eq!(output("statsu").exit, Exit::Usage);
+    assert!(output("statsu").err.contains("status"), "clap suggests");
+    assert_eq!(output("part").exit, Exit::Usage);
+    assert_eq!(output("plan --nonsense").exit, Exit::Usage);
+    assert_eq!(output("journal --after x").exit, Exit::Usage);
+    assert_eq!(output("list wrong").exit, Exit::Usage);
+    assert_eq!(output("--version").exit, Exit::Done);
+    assert!(output("explain ASH-0030").out.contains("--yes-destroy NAME"));
+    assert_eq!(output("explain ASH-9999").exit, Exit::Usage);
+    assert!(output("schema nop").out.contains("delay_us  integer  0"), "{}", output("schema nop").out);
+    assert!(output("schema memory").out.contains("size_bytes = \"64MiB\""));
+    assert!(output("schema nopp").err.contains("Did you mean `nop`?"));
     assert!(
-        said("schema part.add").out.contains("linux-data")
-            || said("schema part.add").exit == Exit::Done
+        output("schema part.add").out.contains("linux-data")
+            || output("schema part.add").exit == Exit::Done
     );
 }
 

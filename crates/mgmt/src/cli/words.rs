@@ -56,8 +56,8 @@ pub(super) fn answer(
     match word {
         "help" => Some(help(root.find_subcommand(class)?, of.get_one::<String>("verb"))),
         "load" => {
-            let said = format!("{class} is built in: already loaded");
-            Some(Ok((json!({ "message": said }), format!("{said}\n"))))
+            let output = format!("{class} is built in: already loaded");
+            Some(Ok((json!({ "message": output }), format!("{output}\n"))))
         }
         "unload" => {
             let why = format!(

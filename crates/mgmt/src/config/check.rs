@@ -305,10 +305,10 @@ fn listed_portals(i: usize, target: &TargetConfig, out: &mut Vec<Problem>) {
 
 /// The TLS settings of a target; settings that are off or empty count as absent.
 fn tls_settings(target: &TargetConfig) -> BTreeMap<&str, &Value> {
-    let said = target.params.iter().filter(|(key, value)| {
+    let chosen = target.params.iter().filter(|(key, value)| {
         key.starts_with("tls") && !value.as_str().is_some_and(|v| v.is_empty() || v == "off")
     });
-    said.map(|(key, value)| (key.as_str(), value)).collect()
+    chosen.map(|(key, value)| (key.as_str(), value)).collect()
 }
 
 /// TLS begins before a peer has named its target: targets at one address have to agree about it.
@@ -416,10 +416,10 @@ fn ids(config: &Config, out: &mut Vec<Problem>) {
         .collect();
     for (key, what) in IDS {
         let mut all = unit_ids(config, key, &shown);
-        all.retain(|said| match id_fault(key, said.text) {
+        all.retain(|identity| match id_fault(key, identity.text) {
             None => true,
             Some(text) => {
-                out.push(problem(said.section, said.index, key, Kind::ConfigValue, text));
+                out.push(problem(identity.section, identity.index, key, Kind::ConfigValue, text));
                 false
             }
         });
@@ -474,28 +474,28 @@ fn id_fault(key: &str, text: &str) -> Option<String> {
 
 fn duplicate_ids(all: &[UnitId<'_>], (key, what): (&'static str, &str), out: &mut Vec<Problem>) {
     let (mut of, mut whose) = (HashMap::new(), HashMap::new());
-    for said in all {
+    for identity in all {
         // A setting of the unit overrides the same setting of its disk.
-        if said.section == "disk" && of.contains_key(said.provider) {
+        if identity.section == "disk" && of.contains_key(identity.provider) {
             continue;
         }
         // Letters of a serial number count as they are; hexadecimal digits do not.
-        let value = if key == "serial" { said.text.to_owned() } else { said.text.to_lowercase() };
-        let first = of.entry(said.provider).or_insert(value.clone());
-        let owner = *whose.entry(value.clone()).or_insert(said.provider);
+        let value = if key == "serial" { identity.text.to_owned() } else { identity.text.to_lowercase() };
+        let first = of.entry(identity.provider).or_insert(value.clone());
+        let owner = *whose.entry(value.clone()).or_insert(identity.provider);
         let text = if *first != value {
-            format!("`{}` has two {what}s, `{first}` and `{value}`", said.provider)
-        } else if owner != said.provider {
+            format!("`{}` has two {what}s, `{first}` and `{value}`", identity.provider)
+        } else if owner != identity.provider {
             format!(
                 "`{owner}` and `{}` have the same {what}, `{value}`: hosts would take them for \
                  one disk",
-                said.provider
+                identity.provider
             )
         } else {
             continue;
         };
-        let place = if said.section == "access" { "luns" } else { key };
-        out.push(problem(said.section, said.index, place, Kind::ConfigName, text));
+        let place = if identity.section == "access" { "luns" } else { key };
+        out.push(problem(identity.section, identity.index, place, Kind::ConfigName, text));
     }
 }
 

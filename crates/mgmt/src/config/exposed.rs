@@ -137,10 +137,10 @@ mod tests {
         assert_eq!(exposures(&config("[::ffff:127.0.0.1]:3260", &["*"])), []);
         assert_eq!(exposures(&config("0.0.0.0:3260", &["iqn.h:*"])), []);
         let open = config("0.0.0.0:3260", &["*"]);
-        let said = exposures(&open);
-        assert!(said.len() == 1 && said[0].why.contains("group g0"), "{said:?}");
-        let said = exposures(&config("0.0.0.0:3260", &["iqn.h:*", "iqn.*"]));
-        assert!(said.len() == 1 && said[0].why.contains("pattern `iqn.*`"), "{said:?}");
+        let exposed = exposures(&open);
+        assert!(exposed.len() == 1 && exposed[0].why.contains("group g0"), "{exposed:?}");
+        let exposed = exposures(&config("0.0.0.0:3260", &["iqn.h:*", "iqn.*"]));
+        assert!(exposed.len() == 1 && exposed[0].why.contains("pattern `iqn.*`"), "{exposed:?}");
         let mut proven = open.clone();
         proven.target[0].chap = Some(chap());
         assert_eq!(exposures(&proven), []);

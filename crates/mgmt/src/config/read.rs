@@ -382,7 +382,7 @@ fn report(text: &str, file: &str, mut faults: Vec<Fault>) -> Error {
 fn report_arguments(text: &str, op: &str, mut faults: Vec<Fault>) -> Error {
     faults.sort_by_key(|f| f.span.start);
     let kind = faults.first().map_or(Kind::Internal, |f| f.kind);
-    let said = |fault: &Fault| {
+    let text_of = |fault: &Fault| {
         let before = text.get(..fault.span.start).unwrap_or(text);
         let line = text.lines().nth(before.matches('\n').count()).unwrap_or("");
         match line.split_once(" = ") {
@@ -390,8 +390,8 @@ fn report_arguments(text: &str, op: &str, mut faults: Vec<Fault>) -> Error {
             None => fault.text.clone(),
         }
     };
-    let said: Vec<String> = faults.iter().map(said).collect();
-    Error::new(kind, op, said.join("; "))
+    let texts: Vec<String> = faults.iter().map(text_of).collect();
+    Error::new(kind, op, texts.join("; "))
 }
 
 #[cfg(test)]

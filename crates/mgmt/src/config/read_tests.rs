@@ -583,7 +583,7 @@ fn portals_units_and_port_groups_are_checked_and_written_back() {
 
 #[test]
 fn errors_in_command_arguments_name_the_argument() {
-    let said = |lines: &str| {
+    let refusal = |lines: &str| {
         let text = format!("[[bus]]\nname = \"v0\"\n{lines}");
         let catalog = crate::fake::catalog();
         let error = read_arguments(&text, "cam attach", &catalog).expect_err("it is wrong");
@@ -591,8 +591,8 @@ fn errors_in_command_arguments_name_the_argument() {
         assert!(!error.source.contains("[[bus]]") && !error.source.contains('\n'), "{error:?}");
         error.source
     };
-    assert_eq!(said(""), "`kind` is missing");
-    let two = said("kind = \"virtual\"\nfoo = 1\nsize_bytes = \"much\"\n");
+    assert_eq!(refusal(""), "`kind` is missing");
+    let two = refusal("kind = \"virtual\"\nfoo = 1\nsize_bytes = \"much\"\n");
     assert!(two.starts_with("foo: unknown key `foo`") && two.contains("; size_bytes: "), "{two}");
     let good = "[[bus]]\nname = \"v0\"\nkind = \"virtual\"\nsize_bytes = 4096\n";
     let catalog = crate::fake::catalog();

@@ -123,8 +123,8 @@ fn check_file(disk: &DiskConfig, path: &Path, mounts: &str) -> Vec<CheckFinding>
 /// Whether it is a block device that the kernel refuses to write: a disk on it is read-only.
 fn is_read_only(about: &Metadata) -> bool {
     let (major, minor) = (rustix::fs::major(about.rdev()), rustix::fs::minor(about.rdev()));
-    let said = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
-    about.file_type().is_block_device() && said.is_ok_and(|said| said.trim() == "1")
+    let flag = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
+    about.file_type().is_block_device() && flag.is_ok_and(|flag| flag.trim() == "1")
 }
 
 /// Findings about the file system under a disk's file.

@@ -144,8 +144,8 @@ fn certificates_are_reported_thirty_days_ahead() {
             crate::api::CertificateState { at, key, path, expires_s, expires_at: 1_800_000_000 };
         let found = certificates::validity(&file);
         assert_eq!(found.as_ref().map(|f| f.grade), grade);
-        let said = found.map(|f| f.finding).unwrap_or_default();
-        assert!(said.ends_with(words), "{said}");
+        let finding = found.map(|f| f.finding).unwrap_or_default();
+        assert!(finding.ends_with(words), "{finding}");
     }
 }
 
@@ -334,9 +334,9 @@ fn bus_troubles_are_graded() {
     facts.daemon = state(vec![well, one, none]);
     assert_eq!(grades("buses", &facts), [Severity::Fail; 3], "each is said");
     let check = CHECKS.iter().find(|c| c.id == "buses").expect("a check");
-    let said = &check.run(&facts)[0];
-    assert_eq!(said.finding, "iscsi0: iqn.x at 10.0.0.1:3260: connection refused");
-    assert!(said.fix.contains("ashlar cam rescan 7"), "{said:?}");
+    let finding = &check.run(&facts)[0];
+    assert_eq!(finding.finding, "iscsi0: iqn.x at 10.0.0.1:3260: connection refused");
+    assert!(finding.fix.contains("ashlar cam rescan 7"), "{finding:?}");
 }
 
 #[test]
@@ -371,6 +371,6 @@ fn disk_names_that_depend_on_scan_order_are_warned_about() {
     let label = document("", "gpt/store");
     assert_eq!(grades("names", &facts(&label, &["da0", "da1"])), [Severity::Ok], "not in use");
     let check = CHECKS.iter().find(|c| c.id == "names").expect("a check");
-    let said = &check.run(&facts(&by_order, &["da0", "da1"]))[0];
-    assert!(said.fix.contains("names = { da1 = \"0:7\" }"), "{said:?}");
+    let finding = &check.run(&facts(&by_order, &["da0", "da1"]))[0];
+    assert!(finding.fix.contains("names = { da1 = \"0:7\" }"), "{finding:?}");
 }

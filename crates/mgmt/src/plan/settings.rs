@@ -69,14 +69,14 @@ pub fn adopt_settings(
     state: &SystemState,
     catalog: &Catalog,
 ) -> Vec<GeomConfig> {
-    let mut said = Vec::new();
+    let mut adopted = Vec::new();
     for geom in &mut config.geom {
         if let Some(now) = settings(geom, state, catalog) {
-            said.push(geom.clone());
+            adopted.push(geom.clone());
             set_params(geom, now);
         }
     }
-    said
+    adopted
 }
 
 /// Whether two sections differ at most in members and in settings that can change while the geom

@@ -480,7 +480,7 @@ fn hosts_whose_next_login_fails_are_named() {
         let steps = plan(from, to, state, &catalog());
         steps.iter().max_by_key(|s| s.risk).expect("a step").risk_text()
     };
-    let said = |from: &Config, to: &Config| worst(from, to, &state);
+    let risk_of = |from: &Config, to: &Config| worst(from, to, &state);
     let account =
         |secret: &str| InitiatorChap { user: "u".into(), secret: secret.into(), mutual: None };
     let with = |change: &dyn Fn(&mut Config)| {
@@ -497,12 +497,12 @@ fn hosts_whose_next_login_fails_are_named() {
     });
     let digests = with(&|c| c.target[0].data_digest = DigestPolicy::Require);
     for to in [&common, &own, &others, &digests] {
-        assert_eq!(said(&config, to), "disruptive: iqn.h:1");
-        assert_eq!(said(to, &config), "safe", "it is asked for less");
+        assert_eq!(risk_of(&config, to), "disruptive: iqn.h:1");
+        assert_eq!(risk_of(to, &config), "safe", "it is asked for less");
     }
-    assert_eq!(said(&common, &own), "safe", "the same account, at another place");
+    assert_eq!(risk_of(&common, &own), "safe", "the same account, at another place");
     let renewed = with(&|c| c.access[0].chap = Some(account("file:/new")));
-    assert_eq!(said(&own, &renewed), "disruptive: iqn.h:1");
+    assert_eq!(risk_of(&own, &renewed), "disruptive: iqn.h:1");
     // A host with TLS has a certificate of the former CA, or none.
     let mut encrypted = state.clone();
     encrypted.targets[0].sessions[0].tls = Some("TLS 1.3".into());
@@ -511,7 +511,7 @@ fn hosts_whose_next_login_fails_are_named() {
     let (one, other) = (trusting("/one.pem"), trusting("/other.pem"));
     for (from, to) in [(&config, &one), (&one, &other)] {
         assert_eq!(worst(from, to, &encrypted), "disruptive: iqn.h:1");
-        assert_eq!(said(from, to), "safe", "a host in the clear shows no certificate");
+        assert_eq!(risk_of(from, to), "safe", "a host in the clear shows no certificate");
     }
     assert_eq!(worst(&one, &config, &encrypted), "safe", "it is asked for less");
 }
@@ -534,7 +534,7 @@ fn permissions_of_a_group_change_without_cost_and_are_shown() {
 #[test]
 fn hosts_that_lose_access_are_named() {
     let (config, state) = hosted(vec![access("g", &["iqn.h:*"], &[(0, "a"), (1, "b")])]);
-    let said = |to: Config| {
+    let risk_of = |to: Config| {
         let steps = plan(&config, &to, &state, &catalog());
         let worst = steps.iter().max_by_key(|s| s.risk).expect("a step");
         assert!(worst.hosts.len() < 2, "{worst:?}");
@@ -542,36 +542,36 @@ fn hosts_that_lose_access_are_named() {
     };
     let groups = |access: Vec<AccessConfig>| Config { access, ..config.clone() };
     let less = groups(vec![access("g", &["iqn.h:*"], &[(0, "a")])]);
-    assert_eq!(said(less), "disruptive: iqn.h:1");
+    assert_eq!(risk_of(less), "disruptive: iqn.h:1");
     let swapped = groups(vec![access("g", &["iqn.h:*"], &[(0, "b"), (1, "a")])]);
-    assert_eq!(said(swapped), "destroys: in use by iqn.h:1");
+    assert_eq!(risk_of(swapped), "destroys: in use by iqn.h:1");
     // Also when the disk that was there goes, and the LUN is withdrawn before.
     let mut gone = groups(vec![access("g", &["iqn.h:*"], &[(0, "b"), (1, "b")])]);
     gone.disk.remove(0);
-    assert_eq!(said(gone), "destroys: in use by iqn.h:1");
+    assert_eq!(risk_of(gone), "destroys: in use by iqn.h:1");
     let out = groups(vec![access("g", &["iqn.x:*"], &[(0, "a"), (1, "b")])]);
-    assert_eq!(said(out), "disruptive: iqn.h:1");
+    assert_eq!(risk_of(out), "disruptive: iqn.h:1");
     let mut portals = access("g", &["iqn.h:*"], &[(0, "a"), (1, "b")]);
     portals.portals = vec!["10.0.0.1".into()];
-    assert_eq!(said(groups(vec![portals.clone()])), "disruptive: iqn.h:1");
+    assert_eq!(risk_of(groups(vec![portals.clone()])), "disruptive: iqn.h:1");
     portals.portals = vec!["10.0.0.2".into()];
-    assert_eq!(said(groups(vec![portals])), "safe");
+    assert_eq!(risk_of(groups(vec![portals])), "safe");
     let listens = |at: &[&str]| {
         let mut to = config.clone();
         to.target[0].listen = at.iter().map(|a| (*a).to_owned()).collect();
         to
     };
-    assert_eq!(said(listens(&["10.0.0.1:3260"])), "disruptive: iqn.h:1");
-    assert_eq!(said(listens(&["0.0.0.0:3260"])), "safe");
+    assert_eq!(risk_of(listens(&["10.0.0.1:3260"])), "disruptive: iqn.h:1");
+    assert_eq!(risk_of(listens(&["0.0.0.0:3260"])), "safe");
     let mut thresholds = config.clone();
     let unit =
         UnitConfig { provider: "a".into(), thresholds: Some(vec![70]), ..Default::default() };
     thresholds.unit.push(unit);
-    assert_eq!(said(thresholds.clone()), "safe");
+    assert_eq!(risk_of(thresholds.clone()), "safe");
     assert_eq!(plan(&config, &thresholds, &state, &catalog()).len(), 1, "under the LUN");
     let mut serial = config.clone();
     serial.access[0].luns.get_mut(&0).expect("LUN 0").serial = Some("S1".into());
-    assert_eq!(said(serial), "destroys: in use by iqn.h:1", "hosts see another disk");
+    assert_eq!(risk_of(serial), "destroys: in use by iqn.h:1", "hosts see another disk");
 }
 
 /// The identity by which hosts know a disk decides whether a LUN has become another disk.
@@ -579,7 +579,7 @@ fn hosts_that_lose_access_are_named() {
 fn lun_with_another_identity_counts_as_another_disk() {
     let (config, mut state) = hosted(vec![access("g", &["iqn.h:1"], &[(0, "a")])]);
     state.targets[0].groups[0].luns[0].serial = "A".into();
-    let said = |to: &Config, foreseen: &[(&str, &str)]| {
+    let risk_of = |to: &Config, foreseen: &[(&str, &str)]| {
         let known = foreseen.iter().map(|(d, s)| ((*d).to_owned(), (*s).to_owned())).collect();
         let steps = super::plan(&config, to, (&state, &known), &catalog());
         let worst = steps.iter().max_by_key(|s| s.risk).expect("a step").risk;
@@ -590,34 +590,34 @@ fn lun_with_another_identity_counts_as_another_disk() {
     let mut renamed = config.clone();
     renamed.disk[0].name = "r".into();
     renamed.access[0].luns.get_mut(&0).expect("LUN 0").provider = "r".into();
-    let (risk, why) = said(&renamed, &[("r", "A")]);
+    let (risk, why) = risk_of(&renamed, &[("r", "A")]);
     assert_eq!(risk, Risk::Disruptive, "{why}");
     assert!(why.contains("LUN 0 is the same disk for hosts: serial number A"), "{why}");
-    let (risk, why) = said(&renamed, &[("r", "B")]);
+    let (risk, why) = risk_of(&renamed, &[("r", "B")]);
     assert_eq!(risk, Risk::Destroys, "{why}");
     assert!(why.contains("LUN 0 is another disk for hosts: serial number A -> B"), "{why}");
-    let (_, why) = said(&renamed, &[]);
+    let (_, why) = risk_of(&renamed, &[]);
     assert!(why.contains("LUN 0 is another disk for hosts: provider a -> r"), "{why}");
     // The same section for another image.
     let mut other = config.clone();
     other.disk[0].params.insert("serial".into(), "B".into());
-    let (_, why) = said(&other, &[("a", "B")]);
+    let (_, why) = risk_of(&other, &[("a", "B")]);
     assert!(why.contains("serial number A -> B"), "{why}");
     let steps = plan(&config, &other, &state, &catalog());
     let of_disk = steps.iter().find(|s| s.action.name() == "a").expect("a step");
     assert_eq!(of_disk.what, "change the identity of disk a (null)");
     assert_eq!(of_disk.risk_text(), "disruptive: iqn.h:1");
-    let (_, why) = said(&other, &[("a", "")]);
+    let (_, why) = risk_of(&other, &[("a", "")]);
     assert!(why.contains("serial number A -> B"), "what is written counts: {why}");
     // The same disk with sectors of another length: a host would go on with other bytes.
     let mut sectors = config.clone();
     sectors.disk[0].params.insert("sector_size".into(), 4096.into());
-    let (risk, why) = said(&sectors, &[("a", "A")]);
+    let (risk, why) = risk_of(&sectors, &[("a", "A")]);
     assert_eq!(risk, Risk::Destroys);
     assert!(why.contains("another disk for hosts: sector_size 512 -> 4096"), "{why}");
     let unit = |unit: UnitConfig| {
         let unit = vec![UnitConfig { provider: "a".into(), ..unit }];
-        said(&Config { unit, ..config.clone() }, &[])
+        risk_of(&Config { unit, ..config.clone() }, &[])
     };
     let (risk, why) = unit(UnitConfig { serial: Some("A".into()), ..UnitConfig::default() });
     assert_eq!(risk, Risk::Disruptive, "written down as it is: {why}");
@@ -661,9 +661,9 @@ fn image_files_grow_in_place() {
     for (size, what) in [(now, None), (now + 512, Some("resize")), (now - 512, Some("resize"))] {
         let to = config(file(size, "/a"));
         let steps = plan(&from, &to, &plant.state().expect("a state"), &catalog());
-        let said: Vec<String> = steps.into_iter().map(|s| s.what).collect();
+        let texts: Vec<String> = steps.into_iter().map(|s| s.what).collect();
         let wanted = what.map(|what| format!("{what} disk f (file)"));
-        assert_eq!(said, wanted.into_iter().collect::<Vec<_>>(), "{size}");
+        assert_eq!(texts, wanted.into_iter().collect::<Vec<_>>(), "{size}");
     }
     let smaller = steps(file(2 << 20, "/a"), file(1 << 20, "/a"));
     assert_eq!(smaller, [("resize disk f (file)".to_owned(), Risk::Safe)]);

@@ -64,9 +64,9 @@ impl Plan {
     /// the sections that they were declared with.
     fn as_declared(&self, mut reached: Config) -> Config {
         for geom in &mut reached.geom {
-            let said = self.declared.iter().find(|said| said.name == geom.name);
-            if let Some(said) = said.filter(|_| self.base.geom(&geom.name) == Some(&*geom)) {
-                *geom = said.clone();
+            let section = self.declared.iter().find(|section| section.name == geom.name);
+            if let Some(section) = section.filter(|_| self.base.geom(&geom.name) == Some(&*geom)) {
+                *geom = section.clone();
             }
         }
         reached
@@ -142,9 +142,9 @@ impl Control {
         params: &Value,
         progress: &mut Progress<'_>,
     ) -> Result<A> {
-        let said = self.change(|plant| plant.verb(class, verb, params, progress))?;
+        let answer = self.change(|plant| plant.verb(class, verb, params, progress))?;
         let op = || format!("{class} {verb}");
-        serde_json::from_value(said).map_err(|e| Error::new(Kind::Internal, op(), e))
+        serde_json::from_value(answer).map_err(|e| Error::new(Kind::Internal, op(), e))
     }
 
     /// Everything, now.
@@ -190,7 +190,7 @@ impl Control {
         plan::adopt_found_members(&mut base, &lock(&self.deferred), &state, &self.catalog);
         plan::keep_lost_objects(&mut base, &config, desired);
         let adopted = plan::adopt_made(&mut base, desired, &state, &self.catalog);
-        let said = plan::adopt_settings(&mut base, &state, &self.catalog);
+        let declared = plan::adopt_settings(&mut base, &state, &self.catalog);
         let foreseen = self.predict_serials(&base, desired);
         let mut steps = plan::plan(&base, desired, (&state, &foreseen), &self.catalog);
         plan::renew(&mut steps, self.plant.stale(), desired, &state);
@@ -206,7 +206,7 @@ impl Control {
             step.action.apply_to(&mut now);
             step.may_wait = step.action.is_in(&config);
             if let Action::ModifyGeom { to, .. } = &step.action
-                && said.contains(to)
+                && declared.contains(to)
             {
                 step.why = format!("changed by hand, set back to ashlar.toml: {}", step.why);
             }
@@ -218,7 +218,7 @@ impl Control {
                     &format!("; one copy until the rebuild ends (ashlar mirror status {name})");
             }
         }
-        Ok(Plan { steps, generation, base, declared: said, adopted, before: None })
+        Ok(Plan { steps, generation, base, declared, adopted, before: None })
     }
 
     /// The identities by which hosts would know the disks that a plan makes; empty when no LUN has
@@ -353,9 +353,9 @@ impl Control {
             let mut running = lock(&self.running);
             // A section may describe settings that a geom already works with: no step is needed for
             // that.
-            let said = if result.is_ok() { &desired } else { &reached };
-            let changed = [&reached, said].iter().any(|to| !running.config.is_equivalent(to));
-            running.config = said.clone();
+            let now = if result.is_ok() { &desired } else { &reached };
+            let changed = [&reached, now].iter().any(|to| !running.config.is_equivalent(to));
+            running.config = now.clone();
             running.generation += u64::from(changed);
             changed
         };

@@ -138,7 +138,7 @@ fn geom_names(params: &Map<String, Value>) -> Vec<String> {
 fn append_list(answer: &mut Value, listed: &Value) {
     let Some(all) = answer.as_object_mut() else { return };
     let before = ["text", "message"].into_iter().find_map(|key| all.get(key)?.as_str());
-    let mut text = before.map(|said| format!("{}\n", said.trim_end())).unwrap_or_default();
+    let mut text = before.map(|message| format!("{}\n", message.trim_end())).unwrap_or_default();
     text += listed.get("text").and_then(Value::as_str).unwrap_or_default();
     all.insert("text".into(), text.into());
     all.insert("geoms".into(), listed.get("geoms").cloned().unwrap_or_default());

@@ -112,7 +112,7 @@ pub fn render(table: &PartTable, style: TableStyle) -> String {
     }
     if table.modified {
         let geom = &table.geom;
-        out.extend(table.pending.iter().map(|said| format!("   not written: {said}\n")));
+        out.extend(table.pending.iter().map(|message| format!("   not written: {message}\n")));
         out.push_str(&format!("   `ashlar part commit {geom}` writes it, "));
         out.push_str(&format!("`ashlar part undo {geom}` forgets it\n"));
     }

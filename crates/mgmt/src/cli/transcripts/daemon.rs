@@ -69,17 +69,17 @@ impl Daemon {
             None => w.to_owned(),
         });
         let words = words.chain(["--socket".to_owned(), self.path("a.sock")]);
-        let mut said = run_words(words.map(OsString::from).collect());
-        said.out = said.out.replace(&folder, "@");
-        said.err = said.err.replace(&folder, "@");
-        said
+        let mut output = run_words(words.map(OsString::from).collect());
+        output.out = output.out.replace(&folder, "@");
+        output.err = output.err.replace(&folder, "@");
+        output
     }
 
     /// The same, and it must end with `exit`; returns the output.
     pub(super) fn expect_exit(&self, line: &str, exit: Exit) -> String {
-        let said = self.run_line(line);
-        assert_eq!(said.exit, exit, "{line}\n{}{}", said.out, said.err);
-        if said.out.is_empty() { said.err } else { said.out }
+        let output = self.run_line(line);
+        assert_eq!(output.exit, exit, "{line}\n{}{}", output.out, output.err);
+        if output.out.is_empty() { output.err } else { output.out }
     }
 }
 

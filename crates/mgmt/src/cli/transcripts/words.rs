@@ -10,42 +10,42 @@ use crate::api::Exit;
 /// GEOM's words for every class need no daemon; and a verb's own letter goes before a general one.
 #[test]
 fn every_class_has_help_load_and_unload_commands() {
-    let said = |line: &str| run_words(line.split(' ').map(OsString::from).collect());
-    let help = said("toy help");
+    let output = |line: &str| run_words(line.split(' ').map(OsString::from).collect());
+    let help = output("toy help");
     assert_eq!(help.exit, Exit::Done, "{}", help.err);
     let line = "ashlar toy label [-fv] [-s SIZE] [-b BALANCE] [-o FORM] NAME PROVIDERS...\n    \
                 Label providers\n";
     assert!(help.out.contains(line), "{}", help.out);
     assert!(help.out.contains("ashlar toy status [-sga] [NAMES...]\n"), "{}", help.out);
-    assert_eq!(said("toy help label").out, line);
-    let json: Value = serde_json::from_str(&said("toy help label --json").out).expect("JSON");
+    assert_eq!(output("toy help label").out, line);
+    let json: Value = serde_json::from_str(&output("toy help label --json").out).expect("JSON");
     assert_eq!(json["verbs"][0]["about"], "Label providers");
-    let unknown = said("toy help lable");
+    let unknown = output("toy help lable");
     assert_eq!(unknown.exit, Exit::Usage);
     assert!(unknown.err.contains("`ashlar toy help` lists"), "{}", unknown.err);
-    assert!(said("part help").out.contains("ashlar part add ["), "{}", said("part help").out);
+    assert!(output("part help").out.contains("ashlar part add ["), "{}", output("part help").out);
     for line in ["toy load", "toy load -v", "part load"] {
-        assert_eq!(said(line).exit, Exit::Done, "{line}");
-        assert!(said(line).out.contains("built in: already loaded"), "{line}");
+        assert_eq!(output(line).exit, Exit::Done, "{line}");
+        assert!(output(line).out.contains("built in: already loaded"), "{line}");
     }
-    let unload = said("toy unload");
+    let unload = output("toy unload");
     assert_eq!(unload.exit, Exit::Failed);
     assert!(unload.err.contains("`ashlar toy list` names its geoms"), "{}", unload.err);
     // The verb's own -o takes its own words; elsewhere the letter is --output's.
-    assert!(said("toy label -o json data d0 d1").err.contains("possible values: big, little"));
-    let page = said("toy label --help").out;
+    assert!(output("toy label -o json data d0 d1").err.contains("possible values: big, little"));
+    let page = output("toy label --help").out;
     assert!(page.contains("-o, --form <FORM>") && page.contains("      --output <"), "{page}");
-    let down = said("toy label -o big data d0 d1 --output json --socket /nonexistent/a.sock");
+    let down = output("toy label -o big data d0 d1 --output json --socket /nonexistent/a.sock");
     assert_eq!(down.exit, Exit::Unreachable);
     assert!(down.out.contains("\"error\""), "as JSON: {}{}", down.out, down.err);
 }
 
 #[test]
 fn options_of_earlier_versions_are_accepted_without_effect() {
-    let said = |line: &str| run_words(line.split(' ').map(OsString::from).collect());
-    let started = said("serve --keep-going /nonexistent/a.toml");
+    let output = |line: &str| run_words(line.split(' ').map(OsString::from).collect());
+    let started = output("serve --keep-going /nonexistent/a.toml");
     assert_eq!(started.exit, Exit::Failed, "{}", started.err);
     assert!(started.err.contains("/nonexistent/a.toml"), "{}", started.err);
-    assert_eq!(said("serve --keep-on /nonexistent/a.toml").exit, Exit::Usage);
-    assert!(!said("serve --help").out.contains("keep-going"));
+    assert_eq!(output("serve --keep-on /nonexistent/a.toml").exit, Exit::Usage);
+    assert!(!output("serve --help").out.contains("keep-going"));
 }

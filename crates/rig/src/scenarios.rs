@@ -348,8 +348,8 @@ pub fn converse(
         if !acknowledge(line, &mut acknowledged)?
             && let Some(words) = line.strip_prefix(ASK)
         {
-            let said = answer(words).with_context(|| format!("the guest asked: {words}"))?;
-            console.send(&said)?;
+            let reply = answer(words).with_context(|| format!("the guest asked: {words}"))?;
+            console.send(&reply)?;
         }
         Ok(())
     })?;

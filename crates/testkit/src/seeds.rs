@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn the_command_names_this_test() {
-        let said = Seeds::of(1).command;
-        assert!(said.ends_with(" --exact seeds::tests::the_command_names_this_test"), "{said}");
+        let command = Seeds::of(1).command;
+        assert!(command.ends_with(" --exact seeds::tests::the_command_names_this_test"), "{command}");
     }
 }

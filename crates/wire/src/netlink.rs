@@ -187,7 +187,7 @@ pub fn decode(bytes: &[u8]) -> Result<(u32, KernelMessage<'_>, &[u8]), WireError
     let rest = bytes.get(length.next_multiple_of(4)..).unwrap_or(&[]);
     let kind = u16_at(message, 4).ok_or(short)?;
     let sequence = u32_at(message, 8).ok_or(short)?;
-    let said = match kind {
+    let reply = match kind {
         ERROR => {
             let word = u32_at(message, PLAIN_HEAD).ok_or(WireError::short("error", 16))?;
             KernelMessage::Ended { errno: word.wrapping_neg() }
@@ -199,7 +199,7 @@ pub fn decode(bytes: &[u8]) -> Result<(u32, KernelMessage<'_>, &[u8]), WireError
             KernelMessage::Message { family, command, attributes }
         }
     };
-    Ok((sequence, said, rest))
+    Ok((sequence, reply, rest))
 }
 
 /// The value of the first attribute of that kind.
@@ -236,10 +236,10 @@ mod tests {
         message.u64(nbd::SIZE_BYTES, 1 << 40).text(nbd::BACKEND_IDENTIFIER, "abc");
         message.sockets(&[5, 6]).u32(nbd::INDEX, 3);
         let bytes = message.finish();
-        let (sequence, said, rest) = decode(&bytes).unwrap();
+        let (sequence, reply, rest) = decode(&bytes).unwrap();
         assert_eq!((sequence, rest.len()), (7, 0));
-        let KernelMessage::Message { family: 29, command: nbd::CONNECT, attributes } = said else {
-            panic!("{said:?}");
+        let KernelMessage::Message { family: 29, command: nbd::CONNECT, attributes } = reply else {
+            panic!("{reply:?}");
         };
         assert_eq!(attribute_u32(attributes, nbd::INDEX), Some(3));
         assert_eq!(attribute(attributes, nbd::BACKEND_IDENTIFIER), Some(&b"abc\0"[..]));

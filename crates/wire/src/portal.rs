@@ -225,8 +225,8 @@ mod tests {
             ("[::ffff:10.0.0.1]:3260", "10.0.0.1:3260", true),
         ] {
             let (a, b) = (a.parse().unwrap(), b.parse().unwrap());
-            let said = (listeners_overlap(a, b), listeners_overlap(b, a));
-            assert_eq!(said, (wanted, wanted), "{a} {b}");
+            let overlap = (listeners_overlap(a, b), listeners_overlap(b, a));
+            assert_eq!(overlap, (wanted, wanted), "{a} {b}");
         }
     }
 

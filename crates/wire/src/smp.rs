@@ -196,24 +196,24 @@ mod tests {
     fn smp_responses_match_known_bytes() {
         let mut general = vec![0x41, 0, 0, 6, 0, 9, 0, 0, 0, 28, 0, 0];
         general.extend([0x50, 3, 4, 0x80, 0, 0, 0, 0x3f]);
-        let said = ReportGeneral::decode(&general).unwrap().unwrap();
-        assert_eq!((said.changes, said.phys, said.enclosure), (9, 28, 0x5003_0480_0000_003f));
-        assert_eq!(ReportGeneral::decode(&said.encode()), Ok(Ok(said)));
+        let decoded = ReportGeneral::decode(&general).unwrap().unwrap();
+        assert_eq!((decoded.changes, decoded.phys, decoded.enclosure), (9, 28, 0x5003_0480_0000_003f));
+        assert_eq!(ReportGeneral::decode(&decoded.encode()), Ok(Ok(decoded)));
         let mut phy = vec![0x41, 0x10, 0, 12, 0, 0, 0, 0, 0, 3, 0, 0, 0x10, 0x0a, 0, 0x08];
         phy.extend([0x50, 3, 4, 0x80, 0, 0, 0, 0x3f, 0x50, 0, 0xc5, 0, 0, 0, 0, 1]);
-        let said = Phy::decode(&phy).unwrap().unwrap();
+        let decoded = Phy::decode(&phy).unwrap().unwrap();
         assert_eq!(
-            (said.number, said.attached, said.rate, said.ssp, said.sata),
+            (decoded.number, decoded.attached, decoded.rate, decoded.ssp, decoded.sata),
             (3, 1, 10, true, false)
         );
-        assert_eq!(said.attached_sas_address, 0x5000_c500_0000_0001);
-        assert_eq!(Phy::decode(&said.encode()), Ok(Ok(said)));
-        let said = Manufacturer {
+        assert_eq!(decoded.attached_sas_address, 0x5000_c500_0000_0001);
+        assert_eq!(Phy::decode(&decoded.encode()), Ok(Ok(decoded)));
+        let decoded = Manufacturer {
             vendor: "LSILOGIC".into(),
             product: "SASX28 A.0".into(),
             revision: "9".into(),
         };
-        assert_eq!(Manufacturer::decode(&said.encode()), Ok(Ok(said)));
+        assert_eq!(Manufacturer::decode(&decoded.encode()), Ok(Ok(decoded)));
     }
 
     #[test]

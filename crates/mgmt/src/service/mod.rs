@@ -353,9 +353,9 @@ impl Control {
             let mut running = lock(&self.running);
             // A section may describe settings that a geom already works with: no step is needed for
             // that.
-            let now = if result.is_ok() { &desired } else { &reached };
-            let changed = [&reached, now].iter().any(|to| !running.config.is_equivalent(to));
-            running.config = now.clone();
+            let accepted = if result.is_ok() { &desired } else { &reached };
+            let changed = [&reached, accepted].iter().any(|to| !running.config.is_equivalent(to));
+            running.config = accepted.clone();
             running.generation += u64::from(changed);
             changed
         };

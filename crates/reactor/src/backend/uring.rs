@@ -170,8 +170,8 @@ impl Uring {
         }
         // The ring knows no lseek.
         if let Some(slot) = slots.get(id).filter(|slot| matches!(slot.op, Op::Map { .. })) {
-            let said = self.calls.put(Job::of(slot, id));
-            self.ready.extend(said.map(|said| (id, said)));
+            let call = self.calls.put(Job::of(slot, id));
+            self.ready.extend(call.map(|call| (id, call)));
             return;
         }
         self.in_flight += 1;
@@ -344,7 +344,7 @@ impl Uring {
                     match slot.as_ref().map(|slot| (slot.op, &slot.on)) {
                         Some((Op::Discard { .. }, _)) if is_unknown(entry.result()) => {
                             let Some(slot) = slot else { continue };
-                            out.extend(self.calls.put(Job::of(slot, id)).map(|said| (id, said)));
+                            out.extend(self.calls.put(Job::of(slot, id)).map(|call| (id, call)));
                             continue;
                         }
                         Some((Op::Recv { .. }, On::Socket(socket))) => {

@@ -337,9 +337,9 @@ impl Client {
     }
 
     pub fn closed(&mut self) {
-        while let Some(heard) = self.receive() {
-            let last_words = matches!(heard.0, Response::Reject(_) | Response::Async(_));
-            assert!(last_words, "{heard:?} instead of an end");
+        while let Some(response) = self.receive() {
+            let last_words = matches!(response.0, Response::Reject(_) | Response::Async(_));
+            assert!(last_words, "{response:?} instead of an end");
         }
     }
 

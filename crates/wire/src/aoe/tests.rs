@@ -21,10 +21,10 @@ fn captured_frames_of_linux_are_decoded() {
     assert_eq!(Config::decode(body), Ok(Config::request(directive::READ, &[])));
 
     let answer = header.answer(TARGET, OWN);
-    let told = Config::response(16, 0x4019, 17, &[]);
-    let said = [&answer.encode()[..], &told.encode()].concat();
+    let config = Config::response(16, 0x4019, 17, &[]);
+    let encoded = [&answer.encode()[..], &config.encode()].concat();
     let wanted = "525400123456 762964ce7e53 88a2 18 00 0235 01 01 00000000 0010 4019 11 10 0000";
-    assert_eq!(said, bytes(wanted));
+    assert_eq!(encoded, bytes(wanted));
 
     let identify = "762964ce7e53 525400123456 88a2 10 00 0235 01 00 0001de5d \
                     00 00 01 ec 000000a00000 0000";
@@ -101,21 +101,21 @@ fn broadcast_and_own_addresses_reach_the_target() {
 #[test]
 fn mac_mask_lists_are_encoded_and_decoded() {
     let list = [(mask::ADD, HOST), (mask::DELETE, TARGET), (mask::NOTHING, Mac::default())];
-    let said = Masks::encode(mask::EDIT, mask::FULL, &list);
-    assert_eq!(said[..12], bytes("00 01 03 03 00 01 525400123456"));
+    let encoded = Masks::encode(mask::EDIT, mask::FULL, &list);
+    assert_eq!(encoded[..12], bytes("00 01 03 03 00 01 525400123456"));
     // A short frame is filled up.
-    let filled = [&said[..], &[0; 20]].concat();
+    let filled = [&encoded[..], &[0; 20]].concat();
     let read = Masks::decode(&filled).unwrap();
     assert_eq!((read.command, read.error), (mask::EDIT, mask::FULL));
     assert!(read.directives().eq(list));
-    let cut = Masks::decode(&said[..said.len() - 1]).map_err(|e| (e.kind, e.field));
+    let cut = Masks::decode(&encoded[..encoded.len() - 1]).map_err(|e| (e.kind, e.field));
     assert_eq!(cut, Err((Kind::Truncated, "directives")));
 
-    let said = Reserve::encode(reserve::SET, &[HOST, TARGET]);
-    assert_eq!(said[..8], bytes("01 02 525400123456"));
-    let read = Reserve::decode(&said).unwrap();
+    let encoded = Reserve::encode(reserve::SET, &[HOST, TARGET]);
+    assert_eq!(encoded[..8], bytes("01 02 525400123456"));
+    let read = Reserve::decode(&encoded).unwrap();
     assert!(read.command == reserve::SET && read.addresses().eq([HOST, TARGET]));
-    assert!(Reserve::decode(&[1]).is_err() && Reserve::decode(&said[..13]).is_err());
+    assert!(Reserve::decode(&[1]).is_err() && Reserve::decode(&encoded[..13]).is_err());
     assert_eq!(Reserve::encode(0, &[HOST; 300]).len(), RESERVE_LEN + 255 * 6);
 }
 

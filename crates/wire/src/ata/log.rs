@@ -51,8 +51,8 @@ impl NcqError {
         let [a, b, c, d, e, f, ..] = self.lba.to_le_bytes();
         let [low, high] = self.count.to_le_bytes();
         let first = self.tag.map_or(NOT_QUEUED, |tag| tag & 0x1f);
-        let said = [first, 0, self.status, self.error, a, b, c, self.device, d, e, f, 0, low, high];
-        page.iter_mut().zip(said).for_each(|(to, from)| *to = from);
+        let fields = [first, 0, self.status, self.error, a, b, c, self.device, d, e, f, 0, low, high];
+        page.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
         let sum = page.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
         page[TRIM_BLOCK - 1] = sum.wrapping_neg();
         page
@@ -70,12 +70,12 @@ mod tests {
         assert_eq!(NcqError::decode(&page).unwrap_err().kind, Kind::Digest);
         let sum = page.iter().fold(0u8, |s, b| s.wrapping_add(*b));
         page[511] = sum.wrapping_neg();
-        let said = NcqError::decode(&page).unwrap();
-        assert_eq!((said.tag, said.status, said.error), (Some(5), 0x41, 0x40));
-        assert_eq!((said.lba, said.device, said.count), (0x0605_0403_0201, 0x40, 0x108));
-        assert_eq!(said.encode(), page);
+        let decoded = NcqError::decode(&page).unwrap();
+        assert_eq!((decoded.tag, decoded.status, decoded.error), (Some(5), 0x41, 0x40));
+        assert_eq!((decoded.lba, decoded.device, decoded.count), (0x0605_0403_0201, 0x40, 0x108));
+        assert_eq!(decoded.encode(), page);
         assert!(NcqError::decode(&page[..511]).is_err());
-        let other = NcqError { tag: None, ..said };
+        let other = NcqError { tag: None, ..decoded };
         assert_eq!(NcqError::decode(&other.encode()), Ok(other));
     }
 }

@@ -52,8 +52,8 @@ fn identify_words_match_acs_3() {
 fn identify_data_decodes_as_encoded() {
     let small = Identify { sectors: 1000, sector_bytes: 512, queue_depth: 1, ..<_>::default() };
     let long = Identify { sector_bytes: 4096, write_cache: Some(true), ..disk() };
-    for said in [disk(), small, long] {
-        assert_eq!(Identify::decode(&said.encode()), Ok(said));
+    for identify in [disk(), small, long] {
+        assert_eq!(Identify::decode(&identify.encode()), Ok(identify));
     }
 }
 
@@ -79,18 +79,18 @@ fn invalid_identify_data_is_refused() {
 #[test]
 fn trim_ranges_are_split_packed_and_decoded() {
     let gib = (1 << 30) / 512;
-    let (bytes, told) = trim_blocks(&[(2048, gib)], 8);
-    assert_eq!((bytes.len(), told), (TRIM_BLOCK, gib), "33 ranges of 65535");
+    let (bytes, covered) = trim_blocks(&[(2048, gib)], 8);
+    assert_eq!((bytes.len(), covered), (TRIM_BLOCK, gib), "33 ranges of 65535");
     let read: Vec<_> = trim_ranges(&bytes).unwrap().collect();
     assert_eq!(read.len(), 33);
     assert_eq!((read[0], read[32].0 + read[32].1), ((2048, 65535), 2048 + gib));
     assert_eq!(&bytes[..8], [0x00, 0x08, 0, 0, 0, 0, 0xFF, 0xFF]);
 
     let many: Vec<(u64, u64)> = (0..200).map(|i| (i * 100, 3)).collect();
-    let (bytes, told) = trim_blocks(&many, 2);
-    assert_eq!((bytes.len(), told), (2 * TRIM_BLOCK, 128 * 3), "no more than the device takes");
-    let (bytes, told) = trim_blocks(&[(0, 1), ((1 << 48) - 1, 2), (5, 1)], 1);
-    assert_eq!(told, 1, "48 bits do not reach the end of the second");
+    let (bytes, covered) = trim_blocks(&many, 2);
+    assert_eq!((bytes.len(), covered), (2 * TRIM_BLOCK, 128 * 3), "no more than the device takes");
+    let (bytes, covered) = trim_blocks(&[(0, 1), ((1 << 48) - 1, 2), (5, 1)], 1);
+    assert_eq!(covered, 1, "48 bits do not reach the end of the second");
     assert_eq!(trim_ranges(&bytes).unwrap().count(), 1);
     assert_eq!(trim_blocks(&[], 8), (Vec::new(), 0));
     assert!(trim_ranges(&[0; 500]).is_err());

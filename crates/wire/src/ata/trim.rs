@@ -31,7 +31,7 @@ pub fn trim_ranges(bytes: &[u8]) -> Result<impl Iterator<Item = (u64, u64)>, Wir
 /// the list.
 pub fn trim_blocks(ranges: &[(u64, u64)], blocks_max: usize) -> (Vec<u8>, u64) {
     let room = blocks_max.saturating_mul(TRIM_RANGES_A_BLOCK);
-    let (mut bytes, mut told) = (Vec::new(), 0u64);
+    let (mut bytes, mut covered) = (Vec::new(), 0u64);
     'all: for (first, sectors) in ranges {
         let (mut at, mut left) = (*first, *sectors);
         while left > 0 {
@@ -40,9 +40,9 @@ pub fn trim_blocks(ranges: &[(u64, u64)], blocks_max: usize) -> (Vec<u8>, u64) {
                 break 'all;
             }
             bytes.extend((now << LBA_BITS | at).to_le_bytes());
-            (at, left, told) = (at + now, left - now, told + now);
+            (at, left, covered) = (at + now, left - now, covered + now);
         }
     }
     bytes.resize(bytes.len().next_multiple_of(TRIM_BLOCK), 0);
-    (bytes, told)
+    (bytes, covered)
 }

@@ -38,19 +38,19 @@ pub fn fuzz_aoe(data: &[u8]) {
 /// IDENTIFY DEVICE data: decoded data is encoded again and decodes to the same value. Also ranges
 /// of TRIM, and the log of queued commands that failed.
 pub fn fuzz_ata(data: &[u8]) {
-    if let Ok(said) = Identify::decode(data) {
-        assert!(said.sector_bytes >= 512 && said.queue_depth >= 1);
-        let again = Identify::decode(&said.encode());
-        assert!(again.is_ok_and(|again| again.encode() == said.encode()));
+    if let Ok(decoded) = Identify::decode(data) {
+        assert!(decoded.sector_bytes >= 512 && decoded.queue_depth >= 1);
+        let again = Identify::decode(&decoded.encode());
+        assert!(again.is_ok_and(|again| again.encode() == decoded.encode()));
     }
-    if let Ok(said) = NcqError::decode(data) {
-        assert_eq!(NcqError::decode(&said.encode()), Ok(said));
+    if let Ok(decoded) = NcqError::decode(data) {
+        assert_eq!(NcqError::decode(&decoded.encode()), Ok(decoded));
     }
     let Ok(ranges) = trim_ranges(data) else { return };
     let ranges: Vec<_> = ranges.collect();
     let blocks = data.len() / TRIM_BLOCK;
-    let (bytes, told) = trim_blocks(&ranges, blocks);
+    let (bytes, covered) = trim_blocks(&ranges, blocks);
     assert!(bytes.len() <= data.len());
     let read = trim_ranges(&bytes).map(|read| read.map(|(_, sectors)| sectors).sum::<u64>());
-    assert_eq!(read, Ok(told));
+    assert_eq!(read, Ok(covered));
 }

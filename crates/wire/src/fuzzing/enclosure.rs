@@ -36,27 +36,27 @@ pub fn fuzz_ses(data: &[u8]) {
 
 /// Responses of expanders.
 pub fn fuzz_smp(data: &[u8]) {
-    if let Ok(Ok(said)) = ReportGeneral::decode(data) {
-        assert_eq!(ReportGeneral::decode(&said.encode()), Ok(Ok(said)));
+    if let Ok(Ok(decoded)) = ReportGeneral::decode(data) {
+        assert_eq!(ReportGeneral::decode(&decoded.encode()), Ok(Ok(decoded)));
     }
-    if let Ok(Ok(said)) = Phy::decode(data) {
-        assert_eq!(Phy::decode(&said.encode()), Ok(Ok(said)));
+    if let Ok(Ok(decoded)) = Phy::decode(data) {
+        assert_eq!(Phy::decode(&decoded.encode()), Ok(Ok(decoded)));
     }
-    if let Ok(Ok(said)) = Manufacturer::decode(data) {
-        assert_eq!(Manufacturer::decode(&said.encode()), Ok(Ok(said)));
+    if let Ok(Ok(decoded)) = Manufacturer::decode(data) {
+        assert_eq!(Manufacturer::decode(&decoded.encode()), Ok(Ok(decoded)));
     }
 }
 
 /// Defect lists, mode pages, tracks of discs, and the identity of an enclosure behind a bridge.
 pub fn fuzz_upkeep(data: &[u8]) {
     for twelve in [false, true] {
-        let Ok(said) = Defects::decode(twelve, data) else { continue };
-        assert!(said.list.len() <= said.count);
-        let again = Defects::decode(twelve, &said.encode(twelve));
-        assert!(again.is_ok_and(|again| again.list == said.list));
+        let Ok(decoded) = Defects::decode(twelve, data) else { continue };
+        assert!(decoded.list.len() <= decoded.count);
+        let again = Defects::decode(twelve, &decoded.encode(twelve));
+        assert!(again.is_ok_and(|again| again.list == decoded.list));
     }
-    if let Ok(said) = SepIdentify::decode(data) {
-        assert_eq!(SepIdentify::decode(&said.encode()), Ok(said));
+    if let Ok(decoded) = SepIdentify::decode(data) {
+        assert_eq!(SepIdentify::decode(&decoded.encode()), Ok(decoded));
     }
     if let Ok(tracks) = parse_toc(data) {
         assert!(tracks.len() <= 99 && tracks.len() * 8 <= data.len());

@@ -8,10 +8,10 @@ use crate::netlink::{
 /// attribute that is encoded again decodes to the same value.
 pub fn fuzz_netlink(data: &[u8]) {
     let mut rest = data;
-    while let Ok((sequence, said, after)) = decode(rest) {
+    while let Ok((sequence, message, after)) = decode(rest) {
         assert!(after.len() + 16 <= rest.len());
         rest = after;
-        let KernelMessage::Message { family, command, attributes } = said else { continue };
+        let KernelMessage::Message { family, command, attributes } = message else { continue };
         assert!(attributes.len() + HEAD <= MESSAGE_MAX);
         for kind in 0..12 {
             let Some(value) = attribute(attributes, kind) else { continue };

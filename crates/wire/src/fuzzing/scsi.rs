@@ -254,9 +254,9 @@ pub fn fuzz_medium(data: &[u8]) {
 /// The data that a device reports: INQUIRY, its pages, mode data. Decoded limits are encoded again
 /// and decode to the same value.
 pub fn fuzz_initiator(data: &[u8]) {
-    if let Ok(said) = parse_inquiry(data) {
-        assert!(said.qualifier < 8 && said.kind < 32 && said.vendor.len() <= 8);
-        assert!(said.product.len() <= 16 && said.revision.len() <= 4 && said.whole >= 5);
+    if let Ok(decoded) = parse_inquiry(data) {
+        assert!(decoded.qualifier < 8 && decoded.kind < 32 && decoded.vendor.len() <= 8);
+        assert!(decoded.product.len() <= 16 && decoded.revision.len() <= 4 && decoded.whole >= 5);
     }
     if let Ok(names) = parse_vpd_names(data) {
         assert!(names.id.len() <= 510 && names.name.len() <= 255 && names.port.len() <= 510);
@@ -266,8 +266,8 @@ pub fn fuzz_initiator(data: &[u8]) {
     }
     let _ = (parse_vpd_rotation(data), parse_disk_mode(data), vpd_body(0, data));
     let mut limits = Limits::default();
-    let heard = parse_vpd_limits(data, &mut limits).is_ok();
-    if heard || parse_vpd_provisioning(data, &mut limits).is_ok() {
+    let has_limits = parse_vpd_limits(data, &mut limits).is_ok();
+    if has_limits || parse_vpd_provisioning(data, &mut limits).is_ok() {
         let vpd = Vpd { identity: &Identity::default(), limits: &limits };
         let mut again = Limits::default();
         for page in [0xb0, 0xb2] {

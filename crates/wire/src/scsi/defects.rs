@@ -135,13 +135,13 @@ mod tests {
     #[test]
     fn defect_lists_match_known_bytes() {
         let data = [0, 0x1d, 0, 16, 0, 1, 2, 3, 0, 0, 0, 9, 0, 0, 4, 1, 0xff, 0xff, 0xff, 0xff];
-        let said = Defects::decode(false, &data).unwrap();
-        assert_eq!(said.list, [Defect::Place(258, 3, 9), Defect::Place(4, 1, u32::MAX)]);
-        assert!(said.primary && said.grown && said.count == 2);
-        assert_eq!(said.encode(false), data);
+        let decoded = Defects::decode(false, &data).unwrap();
+        assert_eq!(decoded.list, [Defect::Place(258, 3, 9), Defect::Place(4, 1, u32::MAX)]);
+        assert!(decoded.primary && decoded.grown && decoded.count == 2);
+        assert_eq!(decoded.encode(false), data);
         let data = [0, 0x0b, 0, 0, 0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0, 2];
-        let said = Defects::decode(true, &data).unwrap();
-        assert_eq!((said.count, said.list.as_slice()), (2, &[Defect::Block(0x1_0000_0002)][..]));
+        let decoded = Defects::decode(true, &data).unwrap();
+        assert_eq!((decoded.count, decoded.list.as_slice()), (2, &[Defect::Block(0x1_0000_0002)][..]));
         assert_eq!(Defects::decode(false, &[0, 2, 0, 0]).unwrap_err().field, "DEFECT LIST FORMAT");
         assert_eq!(Defects::decode(false, &[0, 0, 0, 5]).unwrap_err().field, "DEFECT LIST LENGTH");
         assert_eq!(Defects::decode(true, &[0, 0, 0]).unwrap_err().field, "GENERATION CODE");

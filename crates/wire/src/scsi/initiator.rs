@@ -224,9 +224,9 @@ mod tests {
     #[test]
     fn initiator_decodes_the_data_of_our_targets() {
         let identity = identity();
-        let said = parse_inquiry(&inquiry_data(&identity)).unwrap();
-        assert_eq!((said.qualifier, said.kind, said.queues, said.whole), (0, 0, true, 96));
-        assert_eq!((said.vendor.as_str(), said.product.as_str()), ("SEAGATE", "ST3750630SS"));
+        let inquiry = parse_inquiry(&inquiry_data(&identity)).unwrap();
+        assert_eq!((inquiry.qualifier, inquiry.kind, inquiry.queues, inquiry.whole), (0, 0, true, 96));
+        assert_eq!((inquiry.vendor.as_str(), inquiry.product.as_str()), ("SEAGATE", "ST3750630SS"));
         assert_eq!(parse_inquiry(&no_lun_inquiry()).unwrap().qualifier, 3);
         let limits = Limits {
             transfer_max: 0x800,
@@ -243,10 +243,10 @@ mod tests {
             ..Limits::default()
         };
         let page = |code| vpd_page(code, Vpd { identity: &identity, limits: &limits }).unwrap();
-        let mut heard = Limits::default();
-        parse_vpd_limits(&page(0xb0), &mut heard).unwrap();
-        parse_vpd_provisioning(&page(0xb2), &mut heard).unwrap();
-        assert_eq!(heard, limits);
+        let mut decoded = Limits::default();
+        parse_vpd_limits(&page(0xb0), &mut decoded).unwrap();
+        parse_vpd_provisioning(&page(0xb2), &mut decoded).unwrap();
+        assert_eq!(decoded, limits);
         assert_eq!(parse_vpd_rotation(&page(0xb1)), Ok(7200));
         assert_eq!(parse_vpd_serial(&page(0x80)).unwrap(), "3QK0A63P");
         let names = parse_vpd_names(&page(0x83)).unwrap();
@@ -286,8 +286,8 @@ mod tests {
         assert_eq!(vpd_body(0x80, &[0, 0x80, 0xff, 0xff, 1, 2]), Ok(&[1, 2][..]), "cut");
         assert!(parse_vpd_rotation(&[0, 0xb1, 0, 1, 5]).is_err());
         let mode = [0, 18, 0, 0x90, 0, 0, 0, 0, 0x88, 10, 0x04, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        let heard = DiskMode { write_protected: true, fua: true, write_cache: Some(true) };
-        assert_eq!(parse_disk_mode(&mode), Ok(heard));
+        let expected = DiskMode { write_protected: true, fua: true, write_cache: Some(true) };
+        assert_eq!(parse_disk_mode(&mode), Ok(expected));
         assert_eq!(parse_disk_mode(&mode[..8]).unwrap().write_cache, None);
         let mut lie = mode;
         lie[7] = 200;

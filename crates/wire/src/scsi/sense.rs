@@ -181,8 +181,8 @@ fn field_of(bytes: &[u8]) -> Option<FieldPointer> {
 /// A progress indication, where keys have one.
 fn progress_of(key: Key, bytes: &[u8]) -> Option<u16> {
     let [flags, high, low] = *bytes.first_chunk::<3>()?;
-    let told = flags & 0x80 != 0 && matches!(key, Key::NotReady | Key::NoSense);
-    told.then_some(u16::from_be_bytes([high, low]))
+    let is_valid = flags & 0x80 != 0 && matches!(key, Key::NotReady | Key::NoSense);
+    is_valid.then_some(u16::from_be_bytes([high, low]))
 }
 
 fn decode_fixed(bytes: &[u8], valid: bool, deferred: bool) -> Result<Sense, WireError> {

@@ -90,8 +90,8 @@ fn trim_frees_all_ranges_or_none() {
     let write = Ata { write: true, ..long(op::WRITE_EXT, 0, 16) };
     stage.ask(&link, &[ata(1, 1, write, &[7; 16 * 512])]);
     let trim = Ata { write: true, feature: 1, ..long(op::DATA_SET_MANAGEMENT, 0, 1) };
-    let (list, blocks) = trim_blocks(&[(1, 2), (8, 1)], 1);
-    assert_eq!(blocks, 3);
+    let (list, covered) = trim_blocks(&[(1, 2), (8, 1)], 1);
+    assert_eq!(covered, 3);
     assert_eq!(ended(&stage.ask(&link, &[ata(1, 2, trim, &list)])), GOOD);
     let zeroes: Vec<usize> =
         (0..16).filter(|at| stage.disk.bytes(at * 512, 512) == [0; 512]).collect();

@@ -56,14 +56,14 @@ pub fn filled(pool: &Pool, bytes: &[u8]) -> Segs {
 
 /// Turns until `count` requests have completed; returns their completions in order.
 pub fn gather(reactor: &Reactor, count: usize) -> Vec<(Token, Result<u64, Errno>)> {
-    let mut told = Vec::new();
+    let mut completions = Vec::new();
     let start = Instant::now();
-    while told.len() < count {
-        assert!(start.elapsed() < HANG, "{} of {count} told", told.len());
+    while completions.len() < count {
+        assert!(start.elapsed() < HANG, "{} of {count} told", completions.len());
         let limit = reactor.fresh_now() + 1_000_000_000;
-        reactor.turn(WaitFor::Until(limit), &mut |t, r| told.push((t, r)));
+        reactor.turn(WaitFor::Until(limit), &mut |t, r| completions.push((t, r)));
     }
-    told
+    completions
 }
 
 /// Runs `work` as a task until it is done.

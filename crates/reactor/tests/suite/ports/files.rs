@@ -65,8 +65,8 @@ fn punched_and_zeroed_ranges_read_as_zeros() {
         r.zero(token(3), &file, 16384, 4096, true);
         r.zero(token(4), &file, 32768, 4096, false);
         // Nothing orders these against each other: wait before reading.
-        let told = gather(&r, 3);
-        assert!(told.iter().all(|(_, e)| *e == Ok(0)), "{told:?}");
+        let completions = gather(&r, 3);
+        assert!(completions.iter().all(|(_, e)| *e == Ok(0)), "{completions:?}");
         let into = Segs::alloc(&pool, 65536).unwrap();
         r.read(token(5), &file, 0, &into);
         gather(&r, 1);
@@ -122,8 +122,8 @@ fn errors_are_mapped_and_invalid_requests_complete() {
         for offset in [u64::MAX, u64::MAX - 100, i64::MAX as u64] {
             r.read(token(2), &file, offset, &data);
             r.punch(token(2), &file, offset, 4096);
-            let told = gather(&r, 2);
-            assert_eq!(told, [(token(2), Err(Errno::Inval)); 2]);
+            let completions = gather(&r, 2);
+            assert_eq!(completions, [(token(2), Err(Errno::Inval)); 2]);
         }
         r.read(token(3), &file, 0, &Segs::new());
         r.punch(token(3), &file, 0, 0);
@@ -206,17 +206,17 @@ fn inline_calls_do_not_delay_other_submissions() {
         // Too long to be made in line.
         let long = Segs::alloc(&pool, 2 << 20).expect("memory");
         r.read(token(2), &file, 0, &long);
-        let (mut open, mut told) = (1, Vec::new());
+        let (mut open, mut completions) = (1, Vec::new());
         for _ in 0..1_000_000 {
             r.read(token(1), &file, 0, &page);
             let ended = gather(&r, 1);
             open = open + 1 - ended.len();
-            told.extend(ended.into_iter().filter(|(t, _)| *t == token(2)));
-            if !told.is_empty() {
+            completions.extend(ended.into_iter().filter(|(t, _)| *t == token(2)));
+            if !completions.is_empty() {
                 break;
             }
         }
-        assert_eq!(told, [(token(2), Ok(2 << 20))]);
+        assert_eq!(completions, [(token(2), Ok(2 << 20))]);
         gather(&r, open);
     });
 }

@@ -264,8 +264,8 @@ fn interface_down_is_reported_with_ring_and_with_calls() {
             let b = r.link_by(far, 0x88B5, way).unwrap();
             ip(&["link", "set", far, "down"]);
             let link = b.clone();
-            let said = Rc::new(Cell::new(None));
-            let into = said.clone();
+            let link_error = Rc::new(Cell::new(None));
+            let into = link_error.clone();
             run(&r, async move {
                 let error = match link.ready().await {
                     Ok(()) => link.receive(64, &mut |_| ()).err(),
@@ -273,7 +273,7 @@ fn interface_down_is_reported_with_ring_and_with_calls() {
                 };
                 into.set(error.map(|e| e.kind()));
             });
-            assert_eq!(said.get(), Some(ErrorKind::NetworkDown), "{way:?}");
+            assert_eq!(link_error.get(), Some(ErrorKind::NetworkDown), "{way:?}");
             cable.up(1);
         }
     });

@@ -42,10 +42,10 @@ fn simulated_file_operations_behave_as_on_a_kernel() {
         r.read(token(5), &file, (1 << 20) - 4096, &into);
         r.read(token(6), &file, u64::MAX, &into);
         r.write(token(7), &file, 1 << 20, &filled(&pool(), &[1; 8192]), false);
-        let mut told = quiet(&world, &r);
-        told.sort_by_key(|(t, _)| t.user_data);
+        let mut completions = quiet(&world, &r);
+        completions.sort_by_key(|(t, _)| t.user_data);
         let want = [Ok(4096), Err(Errno::Inval), Err(Errno::NoSpc)];
-        assert!(told.iter().map(|(_, e)| *e).eq(want), "{told:?}");
+        assert!(completions.iter().map(|(_, e)| *e).eq(want), "{completions:?}");
         assert_eq!(r.in_flight(), 0);
     }
 }

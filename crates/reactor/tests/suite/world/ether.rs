@@ -35,7 +35,7 @@ struct Stage {
 fn stage(seed: u64, shape: SegmentShape) -> Stage {
     let world = World::new(seed);
     let segment = world.segment(shape);
-    let (mut reactors, mut links, heard) = (Vec::new(), Vec::new(), ReceivedFrames::default());
+    let (mut reactors, mut links, all_received) = (Vec::new(), Vec::new(), ReceivedFrames::default());
     for i in 0..4u8 {
         let name = format!("e{i}");
         match i {
@@ -44,10 +44,10 @@ fn stage(seed: u64, shape: SegmentShape) -> Stage {
         }
         let reactor = Reactor::simulated(&world, &name);
         let link = reactor.link(&name, TYPE).unwrap();
-        let (reader, heard) = (link.clone(), heard.clone());
+        let (reader, all_received) = (link.clone(), all_received.clone());
         reactor.spawn("reader", async move {
             while reader.ready().await.is_ok() {
-                let mut note = |f: &[u8]| heard.borrow_mut().push((i, f[14]));
+                let mut note = |f: &[u8]| all_received.borrow_mut().push((i, f[14]));
                 if reader.receive(9, &mut note).is_err() {
                     break;
                 }
@@ -56,7 +56,7 @@ fn stage(seed: u64, shape: SegmentShape) -> Stage {
         reactors.push(reactor);
         links.push(link);
     }
-    let stage = Stage { world, segment, reactors, links, received: heard };
+    let stage = Stage { world, segment, reactors, links, received: all_received };
     stage.settle();
     stage
 }
@@ -97,23 +97,23 @@ fn frames_reach_their_destinations_only() {
 #[test]
 fn frame_order_loss_and_duplication_follow_shape_and_seed() {
     let all: Vec<(u8, u8)> = (0..100).map(|i| (1, i)).collect();
-    let heard = |seed, shape| {
+    let frames = |seed, shape| {
         let s = stage(seed, shape);
         (0..100).for_each(|i| s.send_frame(0, mac(1), i));
         s.settle()
     };
-    assert_eq!(heard(1, SegmentShape::default()), all);
-    let mut late = heard(2, SegmentShape { in_order: false, ..SegmentShape::default() });
+    assert_eq!(frames(1, SegmentShape::default()), all);
+    let mut late = frames(2, SegmentShape { in_order: false, ..SegmentShape::default() });
     assert_ne!(late, all);
     late.sort_unstable();
     assert_eq!(late, all);
     let lossy = SegmentShape { lost_per_million: 200_000, ..SegmentShape::default() };
-    let some = heard(3, lossy);
+    let some = frames(3, lossy);
     assert!((60..95).contains(&some.len()), "{}", some.len());
-    assert_eq!(heard(3, lossy), some, "the same again for the same seed");
-    assert_ne!(heard(4, lossy), some);
+    assert_eq!(frames(3, lossy), some, "the same again for the same seed");
+    assert_ne!(frames(4, lossy), some);
     let doubled = SegmentShape { doubled_per_million: 1_000_000, ..SegmentShape::default() };
-    assert_eq!(heard(5, doubled).len(), 200);
+    assert_eq!(frames(5, doubled).len(), 200);
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn drama(seed: u64) -> (Vec<String>, u64) {
     }
     cores[0].after(150_000, token(1000));
     {
-        let told = |r: Reactor| {
+        let actor = |r: Reactor| {
             let (world, log) = (world.clone(), log.clone());
             let r2 = r.clone();
             Actor::new(&r, move || {
@@ -92,7 +92,7 @@ fn drama(seed: u64) -> (Vec<String>, u64) {
                 });
             })
         };
-        let mut actors: Vec<Actor> = cores.iter().map(|r| told(r.clone())).collect();
+        let mut actors: Vec<Actor> = cores.iter().map(|r| actor(r.clone())).collect();
         world.run(&mut actors, Limits::default(), &mut || left.get() == 0);
     }
     let mut found = vec![0; 30_000];

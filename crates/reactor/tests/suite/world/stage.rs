@@ -34,13 +34,13 @@ type Completions = Vec<(Token, Result<u64, Errno>)>;
 
 /// Runs one reactor until no event is left; returns its completions.
 pub fn quiet(world: &World, r: &Reactor) -> Completions {
-    let told = RefCell::new(Completions::new());
+    let completions = RefCell::new(Completions::new());
     let turn = || {
-        r.turn(WaitFor::Forever, &mut |t, e| told.borrow_mut().push((t, e)));
+        r.turn(WaitFor::Forever, &mut |t, e| completions.borrow_mut().push((t, e)));
     };
     let ended = world.run(&mut [Actor::new(r, turn)], Limits::default(), &mut || false);
     assert_eq!(ended, Ended::Quiet, "seed {}", world.seed());
-    told.into_inner()
+    completions.into_inner()
 }
 
 /// Runs `work` on the first of the reactors, and the tasks of the others, until it is done.

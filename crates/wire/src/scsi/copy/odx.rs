@@ -103,8 +103,8 @@ fn parse_ranges(data: &[u8], at: usize, limits: &CopyLimits) -> Result<Vec<Block
     let len_at = at.saturating_sub(2);
     let len = usize::from(field16(data, len_at).ok_or(cut)?);
     // The first field counts the bytes after it.
-    let said = usize::from(field16(data, 0).ok_or(cut)?);
-    if said.saturating_add(2) < at.saturating_add(len) {
+    let declared_len = usize::from(field16(data, 0).ok_or(cut)?);
+    if declared_len.saturating_add(2) < at.saturating_add(len) {
         return Err(Sense::list_field(0, None));
     }
     if len == 0 || !len.is_multiple_of(RANGE_LEN) {
@@ -150,9 +150,9 @@ fn put_ranges(out: &mut Vec<u8>, ranges: &[BlockRange]) {
         out.extend(range.blocks.to_be_bytes());
         out.extend([0; 4]);
     }
-    let said = u16::try_from(out.len().saturating_sub(2)).unwrap_or(u16::MAX);
+    let declared_len = u16::try_from(out.len().saturating_sub(2)).unwrap_or(u16::MAX);
     if let Some(head) = out.first_chunk_mut::<2>() {
-        *head = said.to_be_bytes();
+        *head = declared_len.to_be_bytes();
     }
 }
 

@@ -42,8 +42,8 @@ impl Fixture {
 #[test]
 fn options_are_accepted_in_any_order_before_go() {
     // CVE-2019-14851: INFO and then GO opened the export twice and crashed.
-    let mut house = Fixture::new(serde_json::Value::Null);
-    let mut c = Client::dial(house.server.portal);
+    let mut fixture = Fixture::new(serde_json::Value::Null);
+    let mut c = Client::dial(fixture.server.portal);
     for _ in 0..3 {
         for export in ["memory", "nothing", "null", ""] {
             let kinds = c.option(option::INFO, &dial::info(export, &[3, 0, 9, 3]));
@@ -55,14 +55,14 @@ fn options_are_accepted_in_any_order_before_go() {
     c.option(option::SET_META_CONTEXT, &dial::contexts("null", &["base:allocation"]));
     assert_eq!(c.option(option::GO, &dial::info("memory", &[])).last(), Some(&rep::ACK));
     drop(c);
-    house.well("INFO before GO");
+    fixture.well("INFO before GO");
 }
 
 #[test]
 fn options_with_wrong_lengths_affect_no_other_client() {
     // CVE-2022-26495 and 26496: name lengths of 4 GiB and names longer than the stack;
     // CVE-2020-10761: an error text longer than a reply may be.
-    let mut house = Fixture::new(serde_json::Value::Null);
+    let mut fixture = Fixture::new(serde_json::Value::Null);
     let long = "n".repeat(4096);
     for number in [
         option::EXPORT_NAME,
@@ -87,7 +87,7 @@ fn options_with_wrong_lengths_affect_no_other_client() {
             dial::contexts("memory", &[&long, "base:", ":", ""]),
             [0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff].to_vec(),
         ] {
-            let mut c = Client::dial(house.server.portal);
+            let mut c = Client::dial(fixture.server.portal);
             c.stream.write_all(&dial::option(number, &payload)).unwrap();
             c.stream.shutdown(Shutdown::Write).unwrap();
             let mut rest = Vec::new();
@@ -95,23 +95,23 @@ fn options_with_wrong_lengths_affect_no_other_client() {
             assert!(rest.len() < 64 << 10, "{number}: {} bytes", rest.len());
         }
         // A length whose data are never sent.
-        let mut c = Client::dial(house.server.portal);
+        let mut c = Client::dial(fixture.server.portal);
         let mut bytes = dial::option(number, &[]);
         let at = bytes.len() - 4;
         bytes[at..].copy_from_slice(&u32::MAX.to_be_bytes());
         c.stream.write_all(&bytes).unwrap();
         assert!(c.is_closed() || number != option::GO, "{number}");
     }
-    house.well("lengths that lie");
+    fixture.well("lengths that lie");
 }
 
 #[test]
 fn connections_cut_at_each_byte_affect_no_other_client() {
     // CVE-2017-7539: a client that goes in the middle of the handshake took the server along.
-    let mut house = Fixture::new(serde_json::Value::Null);
+    let mut fixture = Fixture::new(serde_json::Value::Null);
     let go = dial::option(option::GO, &dial::info("memory", &[]));
     for at in 0..=go.len() {
-        let mut c = Client::dial(house.server.portal);
+        let mut c = Client::dial(fixture.server.portal);
         c.stream.write_all(&go[..at]).unwrap();
         if at % 2 == 0 {
             c.stream.shutdown(Shutdown::Both).unwrap();
@@ -123,7 +123,7 @@ fn connections_cut_at_each_byte_affect_no_other_client() {
         write.encode(form, &mut bytes);
         bytes.extend([7; 512]);
         for at in (0..bytes.len()).filter(|at| *at < 40 || at % 61 == 0) {
-            let mut c = Client::enter(house.server.portal, form, "memory");
+            let mut c = Client::enter(fixture.server.portal, form, "memory");
             // An answer that is not read makes the end a reset.
             let read = Request { kind: kind::READ, len: 512, ..Request::default() };
             let mut first = Vec::new();
@@ -133,26 +133,26 @@ fn connections_cut_at_each_byte_affect_no_other_client() {
             c.stream.write_all(&bytes[..at]).unwrap();
         }
     }
-    house.well("cuts");
+    fixture.well("cuts");
 }
 
 #[test]
 fn half_open_clients_do_not_keep_others_out() {
     // CVE-2024-7409: clients that stay in the handshake blocked all others or took the server down.
-    let mut house = Fixture::new(serde_json::json!({ "handshake_timeout": 2 }));
+    let mut fixture = Fixture::new(serde_json::json!({ "handshake_timeout": 2 }));
     let silent: Vec<_> =
-        (0..700).map(|_| std::net::TcpStream::connect(house.server.portal).unwrap()).collect();
-    drop(Client::enter(house.server.portal, Form::Simple, "memory"));
-    house.well("seven hundred half-open clients");
+        (0..700).map(|_| std::net::TcpStream::connect(fixture.server.portal).unwrap()).collect();
+    drop(Client::enter(fixture.server.portal, Form::Simple, "memory"));
+    fixture.well("seven hundred half-open clients");
     drop(silent);
-    house.well("their end");
+    fixture.well("their end");
 }
 
 #[test]
 fn requests_of_every_kind_flag_and_length_are_answered() {
-    let mut house = Fixture::new(serde_json::Value::Null);
+    let mut fixture = Fixture::new(serde_json::Value::Null);
     for form in [Form::Simple, Form::Structured, Form::Extended] {
-        let mut c = Client::enter(house.server.portal, form, "null");
+        let mut c = Client::enter(fixture.server.portal, form, "null");
         for of in (0..12u16).chain([255, 256, 0xffff]) {
             // WRITE has a payload, which would have to come; DISC has no reply.
             if matches!(of, kind::WRITE | kind::DISC) {
@@ -169,6 +169,6 @@ fn requests_of_every_kind_flag_and_length_are_answered() {
             }
         }
         drop(c);
-        house.well("every kind of request");
+        fixture.well("every kind of request");
     }
 }

@@ -43,8 +43,8 @@ pub fn with_fixture<F: Future<Output = ()> + 'static>(
         let done = Rc::new(Cell::new(false));
         let (r, d, story) = (reactor.clone(), done.clone(), story.clone());
         reactor.spawn("story", async move {
-            let house = make_fixture(r, seed, is_image).await;
-            story(house).await;
+            let fixture = make_fixture(r, seed, is_image).await;
+            story(fixture).await;
             d.set(true);
         });
         let mut actors = [Actor::of_tasks(&reactor)];

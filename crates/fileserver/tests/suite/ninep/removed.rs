@@ -100,9 +100,9 @@ fn exposing_f_exclusive_file_has_one_user_at_a_time_across_dumps() {
         // A dump that takes ten minutes, and another one beside it.
         h.cache.hangs.set(true);
         for pause in [600_000_000_000, 100_000_000_000] {
-            let (house, cache, r) = (h.clone(), h.cache.clone(), h.reactor.clone());
+            let (fixture, cache, r) = (h.clone(), h.cache.clone(), h.reactor.clone());
             h.reactor.spawn("dump", async move {
-                house.server.dump(&house.fs, 20_261_121).await.unwrap();
+                fixture.server.dump(&fixture.fs, 20_261_121).await.unwrap();
             });
             h.reactor.spawn("hand", async move {
                 r.sleep(pause).await;

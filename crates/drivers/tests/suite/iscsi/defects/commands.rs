@@ -86,8 +86,8 @@ const NULL: [u8; 8] = [0, 1, 0, 0, 0, 0, 0, 0];
 
 #[test]
 fn every_opcode_and_expected_length_is_answered() {
-    let mut house = Fixture::new();
-    let mut c = house.client();
+    let mut fixture = Fixture::new();
+    let mut c = fixture.client();
     let mut random = reactor::SeededRandom::new(46);
     for opcode in 0..=255u8 {
         for fill in 0..3 {
@@ -110,13 +110,13 @@ fn every_opcode_and_expected_length_is_answered() {
     }
     assert_eq!(c.ping(b"alive"), b"alive");
     drop(c);
-    house.well("every opcode");
+    fixture.well("every opcode");
 }
 
 #[test]
 fn luns_of_every_addressing_method_are_answered() {
-    let mut house = Fixture::new();
-    let mut c = house.client();
+    let mut fixture = Fixture::new();
+    let mut c = fixture.client();
     let inquiry = [0x12, 0, 0, 0, 36, 0];
     for first in 0..=255u8 {
         for second in [0, 1, 3, 255] {
@@ -145,14 +145,14 @@ fn luns_of_every_addressing_method_are_answered() {
         assert!(end.status.is_some());
     }
     drop(c);
-    house.well("odd LUNs");
+    fixture.well("odd LUNs");
 }
 
 #[test]
 fn ranges_that_overflow_are_out_of_range() {
     // tgt 2012, SCST 2017 and 2023: LBA and length overflow when they are added.
-    let mut house = Fixture::new();
-    let mut c = house.client();
+    let mut fixture = Fixture::new();
+    let mut c = fixture.client();
     for opcode in [0x88u8, 0x8a, 0x8f, 0x8e, 0x93, 0x91, 0x9c] {
         for lba in
             [1u64 << 63, u64::MAX, u64::MAX - 7, 1 << 55, 1 << 31 << 1, (1 << 31) + (1 << 32)]
@@ -178,7 +178,7 @@ fn ranges_that_overflow_are_out_of_range() {
         }
     }
     drop(c);
-    house.well("ranges that overflow");
+    fixture.well("ranges that overflow");
 }
 
 #[test]
@@ -186,8 +186,8 @@ fn parameter_lists_of_every_length_are_answered() {
     // PR OUT (SCST 2019, 2020), MODE SELECT, UNMAP, EXTENDED COPY, RECEIVE COPY, WRITE SAME,
     // COMPARE AND WRITE (SCST 2019 and 328), WRITE BUFFER, FORMAT UNIT (tcmu-runner 3b93531),
     // SEND DIAGNOSTIC, SET TARGET PORT GROUPS: each list shorter than it says, and lying.
-    let mut house = Fixture::new();
-    let mut c = house.client();
+    let mut fixture = Fixture::new();
+    let mut c = fixture.client();
     let mut random = reactor::SeededRandom::new(22);
     for (opcode, action, at, width) in [
         (0x15u8, 0x10u8, 4usize, 1usize),
@@ -227,14 +227,14 @@ fn parameter_lists_of_every_length_are_answered() {
         assert_eq!(c.ping(b"alive"), b"alive", "{opcode:#x}");
     }
     drop(c);
-    house.well("lists that lie");
+    fixture.well("lists that lie");
 }
 
 #[test]
 fn reports_of_unknown_operation_codes_are_bounded() {
     // CVE-2024-42416: service actions of 32 and more read beyond a table.
-    let mut house = Fixture::new();
-    let mut c = house.client();
+    let mut fixture = Fixture::new();
+    let mut c = fixture.client();
     for option in 0..8u8 {
         for opcode in 0..=255u8 {
             for action in [0u16, 1, 31, 32, 33, 255, 256, 0x7fff, 0xffff] {
@@ -252,15 +252,15 @@ fn reports_of_unknown_operation_codes_are_bounded() {
         }
     }
     drop(c);
-    house.well("reports of commands");
+    fixture.well("reports of commands");
 }
 
 #[test]
 fn buffer_commands_at_every_offset_stay_within_their_length() {
     // CVE-2024-8178, CVE-2024-45063: offsets outside of the buffer; CVE-2024-43110: REQUEST SENSE
     // longer than the sense data.
-    let mut house = Fixture::new();
-    let mut c = house.client();
+    let mut fixture = Fixture::new();
+    let mut c = fixture.client();
     for mode in 0..32u8 {
         for id in [0, 1, 255] {
             for offset in [0u32, 1, 511, 4096, 0x7f_ffff, 0xff_ffff] {
@@ -284,13 +284,13 @@ fn buffer_commands_at_every_offset_stay_within_their_length() {
         }
     }
     drop(c);
-    house.well("buffers");
+    fixture.well("buffers");
 }
 
 #[test]
 fn inquiry_data_is_truncated_to_the_allocation_length() {
-    let mut house = Fixture::new();
-    let mut c = house.client();
+    let mut fixture = Fixture::new();
+    let mut c = fixture.client();
     let whole = try_command(&mut c, NULL, &[0x12, 0, 0, 0xff, 0xff, 0], 65_535, 0).data;
     let page = try_command(&mut c, NULL, &[0x12, 1, 0x83, 0xff, 0xff, 0], 65_535, 0).data;
     for len in (0..=300u16).chain((301..=65_535).step_by(997)).chain([65_535]) {
@@ -304,7 +304,7 @@ fn inquiry_data_is_truncated_to_the_allocation_length() {
         assert_eq!(end.residual, Residual::Underflow(left).or_none());
     }
     drop(c);
-    house.well("inquiries");
+    fixture.well("inquiries");
 }
 
 trait OrNone {
@@ -320,8 +320,8 @@ impl OrNone for Residual {
 #[test]
 fn long_cdb_with_a_wrong_length_is_refused() {
     // SCST 2025-09: the control byte of a long CDB; additional headers that do not fit the CDB.
-    let mut house = Fixture::new();
-    let mut c = house.client_as(&LoginOptions::default());
+    let mut fixture = Fixture::new();
+    let mut c = fixture.client_as(&LoginOptions::default());
     for additional in [0u8, 7, 8, 24, 248, 255] {
         for rest in [0usize, 4, 16, 244] {
             let mut pdu = c.command(1, &[0x7f, 0, 0, 0, 0, 0, 0, additional, 0, 9], 512, 0);
@@ -340,5 +340,5 @@ fn long_cdb_with_a_wrong_length_is_refused() {
     }
     assert_eq!(c.ping(b"alive"), b"alive");
     drop(c);
-    house.well("long CDBs");
+    fixture.well("long CDBs");
 }

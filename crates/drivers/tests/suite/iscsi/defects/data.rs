@@ -11,9 +11,9 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
 
 #[test]
 fn data_for_another_connections_command_is_not_stored() {
-    let mut house = Fixture::new();
-    let mut mine = house.client();
-    let mut thief = house.client_as(&LoginOptions::default().isid(2));
+    let mut fixture = Fixture::new();
+    let mut mine = fixture.client();
+    let mut thief = fixture.client_as(&LoginOptions::default().isid(2));
     let (tag, target_tag) = mine.open_write(10, 4096);
     thief.tag = tag.wrapping_sub(1);
     thief.data_out(tag, target_tag, 0, 0, &[0xee; 4096], true);
@@ -24,13 +24,13 @@ fn data_for_another_connections_command_is_not_stored() {
     assert_eq!(mine.answer(tag).1.status, 0);
     assert_eq!(thief.read(0, 10, 8), sent);
     drop((mine, thief));
-    house.well("stolen tags");
+    fixture.well("stolen tags");
 }
 
 #[test]
 fn transfer_tag_of_another_write_is_rejected() {
-    let mut house = Fixture::new();
-    let mut c = house.client();
+    let mut fixture = Fixture::new();
+    let mut c = fixture.client();
     let (first, first_tag) = c.open_write(10, 1024);
     let (second, second_tag) = c.open_write(20, 1024);
     // Both tags are good, but not together.
@@ -44,14 +44,14 @@ fn transfer_tag_of_another_write_is_rejected() {
     assert_eq!(c.read(0, 10, 2), vec![1; 1024]);
     assert_eq!(c.read(0, 20, 2), vec![2; 1024]);
     drop(c);
-    house.well("exchanged tags");
+    fixture.well("exchanged tags");
 }
 
 #[test]
 fn lengths_that_are_not_whole_blocks_write_whole_blocks_only() {
     // SPDK 1781: data that is no multiple of the block.
-    let mut house = Fixture::new();
-    let mut c = house.client();
+    let mut fixture = Fixture::new();
+    let mut c = fixture.client();
     assert_eq!(c.write(200, &[0x11; 4 * 512], 8192).status, 0);
     for len in [1u32, 3, 511, 513, 700, 1023] {
         let mut pdu = c.command(0, &rw10(0x2a, 200, 2), 0, len);
@@ -65,7 +65,7 @@ fn lengths_that_are_not_whole_blocks_write_whole_blocks_only() {
         assert_eq!(c.write(200, &[0x11; 4 * 512], 8192).status, 0);
     }
     drop(c);
-    house.well("odd lengths");
+    fixture.well("odd lengths");
 }
 
 #[test]
@@ -73,11 +73,11 @@ fn writes_with_any_amount_of_immediate_data_are_complete() {
     // SPDK 565a44628d and 2781: pools of immediate data and of solicited data were mixed up; SPDK
     // 2029: the data digest of more than one segment.
     let params = serde_json::json!({ "initial_r2t": false, "first_burst_length": 65_536 });
-    let mut house = Fixture::with(drivers::TargetSpec { params, ..drivers::TargetSpec::default() });
+    let mut fixture = Fixture::with(drivers::TargetSpec { params, ..drivers::TargetSpec::default() });
     for (i, digests) in [false, true].into_iter().enumerate() {
         let mut how = LoginOptions::default().isid(20 + i as u8).digests(digests, digests);
         how.offer.params.initial_r2t = false;
-        let mut c = house.client_as(&how);
+        let mut c = fixture.client_as(&how);
         for blocks in [1usize, 8, 9, 64, 128, 129, 256, 2048] {
             for piece in [512, 1000, 4096, 65_536] {
                 let sent = pattern(blocks * 512, blocks + piece);
@@ -88,16 +88,16 @@ fn writes_with_any_amount_of_immediate_data_are_complete() {
         }
         c.logout();
     }
-    house.well("every size");
+    fixture.well("every size");
 }
 
 #[test]
 fn too_little_unsolicited_data_ends_the_command() {
     let params = serde_json::json!({ "initial_r2t": false });
-    let mut house = Fixture::with(drivers::TargetSpec { params, ..drivers::TargetSpec::default() });
+    let mut fixture = Fixture::with(drivers::TargetSpec { params, ..drivers::TargetSpec::default() });
     let mut how = LoginOptions::default();
     how.offer.params.initial_r2t = false;
-    let mut c = house.client_as(&how);
+    let mut c = fixture.client_as(&how);
     // F comes before all that was announced: the rest is asked for, or the command ends.
     let mut pdu = c.command(0, &rw10(0x2a, 300, 16), 0, 8192);
     pdu.last = false;
@@ -121,7 +121,7 @@ fn too_little_unsolicited_data_ends_the_command() {
     assert_eq!(answer, wire::iscsi::TaskAnswer::Complete);
     assert_eq!(c.ping(b"alive"), b"alive");
     drop(c);
-    house.well("too little data");
+    fixture.well("too little data");
 }
 
 #[test]

@@ -65,8 +65,8 @@ const HOST: &str = "127.0.0.1";
 
 /// The server ends and logs what it has collected about its peers: one line with every text.
 #[track_caller]
-fn expect_collected(house: Fixture, texts: &[&str]) {
-    drop(house);
+fn expect_collected(fixture: Fixture, texts: &[&str]) {
+    drop(fixture);
     let head = format!("{HOST}: ");
     let is_it = |line: &String| line.starts_with(&head) && texts.iter().all(|t| line.contains(t));
     let lines = lines();
@@ -76,20 +76,20 @@ fn expect_collected(house: Fixture, texts: &[&str]) {
 #[test]
 fn refusals_are_logged_with_the_reason() {
     keep();
-    let mut house = Fixture::new();
+    let mut fixture = Fixture::new();
     for (flags, text) in [
         (0x87, "TargetName=iqn.2026-11.test.ashlar:disk"),
         (0x87, "InitiatorName=iqn.a TargetName=iqn.b"),
         (0x8b, "InitiatorName=iqn.a"),
     ] {
-        let mut raw = house.dial();
+        let mut raw = fixture.dial();
         raw.ask(flags, text);
         assert!(raw.is_closed(), "{text}");
     }
-    let mut raw = house.dial();
+    let mut raw = fixture.dial();
     raw.stream.write_all(&[0x41; 48]).unwrap();
     assert!(raw.is_closed(), "bad framing");
-    let mut c = house.client();
+    let mut c = fixture.client();
     twisted(&mut c, &NopOut::default(), &[], &[(0, 0x0e)]);
     let mut pdu = c.command(0, &rw10(0x28, 0, 1), 512, 0);
     pdu.task_tag = TAG_NONE;
@@ -103,11 +103,11 @@ fn refusals_are_logged_with_the_reason() {
     };
     c.send(&text, &[]);
     (0..3).for_each(|_| drop(c.rejected()));
-    let mut raw = house.dial();
+    let mut raw = fixture.dial();
     raw.ask(0x00, &login_keys());
     drop(raw);
     drop(c);
-    house.well("refusals");
+    fixture.well("refusals");
     let texts = [
         "InitiatorName",
         "login of iqn.a to iqn.b refused: there is no such target",
@@ -119,27 +119,27 @@ fn refusals_are_logged_with_the_reason() {
         "target transfer tag",
         "closed the connection",
     ];
-    expect_collected(house, &texts);
+    expect_collected(fixture, &texts);
 }
 
 #[test]
 fn target_of_another_portal_is_logged_as_absent_not_as_hidden() {
     const ELSEWHERE: &str = "iqn.2026-11.test.ashlar:elsewhere";
     keep();
-    let mut house = Fixture::new();
+    let mut fixture = Fixture::new();
     let listen = vec!["127.0.0.2:3260".parse().unwrap()];
     let spec = TargetSpec { name: ELSEWHERE.into(), listen, ..TargetSpec::default() };
-    house.server.driver.set_target(spec).unwrap();
+    fixture.server.driver.set_target(spec).unwrap();
     let keys = format!("InitiatorName=iqn.stranger TargetName={ELSEWHERE}");
-    assert_eq!(house.dial().status(0x87, &keys), 0x0203);
+    assert_eq!(fixture.dial().status(0x87, &keys), 0x0203);
     // A target of this portal whose group does not admit the initiator.
-    house.server.allow(&["iqn.2026-11.test.ashlar:witness"]);
+    fixture.server.allow(&["iqn.2026-11.test.ashlar:witness"]);
     let keys = format!("InitiatorName=iqn.stranger TargetName={IQN}");
-    assert_eq!(house.dial().status(0x87, &keys), 0x0203);
-    house.well("refusals");
+    assert_eq!(fixture.dial().status(0x87, &keys), 0x0203);
+    fixture.well("refusals");
     let texts = [
         &format!("login of iqn.stranger to {ELSEWHERE} refused: there is no such target"),
         &format!("login of iqn.stranger to {IQN} refused: no access group"),
     ];
-    expect_collected(house, &texts.map(String::as_str));
+    expect_collected(fixture, &texts.map(String::as_str));
 }

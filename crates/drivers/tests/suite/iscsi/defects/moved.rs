@@ -13,24 +13,24 @@ fn moved(to: &str, permanent: bool) -> TargetSpec {
 
 #[test]
 fn login_to_a_moved_target_is_redirected() {
-    let mut house = Fixture::new();
+    let mut fixture = Fixture::new();
     for (permanent, code) in [(false, 0x0101), (true, 0x0102)] {
-        house.server.set(moved("[fd00::2]:3261,1", permanent));
-        let mut raw = house.dial();
+        fixture.server.set(moved("[fd00::2]:3261,1", permanent));
+        let mut raw = fixture.dial();
         let (answer, text) = raw.ask(0x87, &login_keys()).unwrap();
         assert_eq!(answer.status.code(), code);
         assert_eq!(text, "TargetAddress=[fd00::2]:3261,1\0");
         assert!(raw.is_closed());
     }
     // An initiator without access gets no redirection: it is as if there were no such target.
-    house.server.allow(&["iqn.2026-11.test.ashlar:witness"]);
-    assert_eq!(house.dial().status(0x87, &login_keys()), 0x0203);
+    fixture.server.allow(&["iqn.2026-11.test.ashlar:witness"]);
+    assert_eq!(fixture.dial().status(0x87, &login_keys()), 0x0203);
     // A session that was there stays; without a redirection logins are served again.
-    house.server.allow(&["*"]);
-    house.well("a redirection");
-    house.server.set(TargetSpec::default());
-    house.client().logout();
-    house.well("the end of a redirection");
+    fixture.server.allow(&["*"]);
+    fixture.well("a redirection");
+    fixture.server.set(TargetSpec::default());
+    fixture.client().logout();
+    fixture.well("the end of a redirection");
 }
 
 #[test]

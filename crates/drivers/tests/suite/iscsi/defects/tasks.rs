@@ -29,9 +29,9 @@ fn function_at(c: &mut Client, function: u8, lun: [u8; 8], of: u32) -> TaskAnswe
 
 #[test]
 fn abort_of_an_unknown_task_reports_no_task() {
-    let mut house = Fixture::new();
-    let mut c = house.client();
-    let mut other = house.client_as(&LoginOptions::default().isid(2));
+    let mut fixture = Fixture::new();
+    let mut c = fixture.client();
+    let mut other = fixture.client_as(&LoginOptions::default().isid(2));
     let (tag, target_tag) = other.open_write(10, 4096);
     // Its own tag, tags of functions that are done, tags of another session.
     for of in [c.tag.wrapping_add(1), c.tag, 0, tag, TAG_NONE, 0x7777] {
@@ -50,14 +50,14 @@ fn abort_of_an_unknown_task_reports_no_task() {
     other.burst(tag, target_tag, &[5; 4096], 0, 4096, 4096);
     assert_eq!(other.answer(tag).1.status, 0, "not touched");
     drop((c, other));
-    house.well("aborts of nothing");
+    fixture.well("aborts of nothing");
 }
 
 #[test]
 fn task_functions_are_answered_for_every_kind_of_lun() {
     // SPDK bc70a4d63f, fce8466477: a function for a LUN that is not there crashed.
-    let mut house = Fixture::new();
-    let mut c = house.client();
+    let mut fixture = Fixture::new();
+    let mut c = fixture.client();
     for lun in (0..=300u16).chain([0x4001, 0x7fff, 0xc001, 0xffff]) {
         let [high, low] = lun.to_be_bytes();
         let at = match lun {
@@ -97,16 +97,16 @@ fn task_functions_are_answered_for_every_kind_of_lun() {
         c.ready(1);
     }
     drop(c);
-    house.quiet();
-    house.well("every function");
+    fixture.quiet();
+    fixture.well("every function");
 }
 
 #[test]
 fn task_functions_survive_a_race_with_connection_end() {
     // tgt 532a527, 09f7fb0, 7bb239b; CVE-2026-23216: tasks freed twice, or used after.
-    let mut house = Fixture::new();
+    let mut fixture = Fixture::new();
     for round in 0..200u32 {
-        let mut c = house.client_as(&LoginOptions::default().isid(3));
+        let mut c = fixture.client_as(&LoginOptions::default().isid(3));
         let tags: Vec<u32> = (0..4).map(|i| c.start(1, &rw10(0x2a, i, 8), 0, 4096)).collect();
         let mut bytes = Vec::new();
         for (i, function) in
@@ -132,17 +132,17 @@ fn task_functions_survive_a_race_with_connection_end() {
             1 => drop(c),
             _ => {
                 // A newer login takes its place in the middle of it.
-                drop(Client::try_login(house.server.portal, &LoginOptions::default().isid(3)));
+                drop(Client::try_login(fixture.server.portal, &LoginOptions::default().isid(3)));
             }
         }
     }
-    house.well("races of functions and ends");
+    fixture.well("races of functions and ends");
 }
 
 #[test]
 fn snack_is_rejected_at_error_recovery_level_0() {
-    let mut house = Fixture::new();
-    let mut c = house.client();
+    let mut fixture = Fixture::new();
+    let mut c = fixture.client();
     let (tag, target_tag) = c.open_write(10, 512);
     for kind in 0..4u8 {
         let tags = [tag, TAG_NONE, TAG_NONE, tag];
@@ -153,20 +153,20 @@ fn snack_is_rejected_at_error_recovery_level_0() {
     c.burst(tag, target_tag, &[1; 512], 0, 512, 512);
     assert_eq!(c.answer(tag).1.status, 0);
     drop(c);
-    house.well("SNACK");
+    fixture.well("SNACK");
 }
 
 #[test]
 fn pings_of_every_size_are_echoed() {
-    let mut house = Fixture::new();
-    let mut c = house.client();
+    let mut fixture = Fixture::new();
+    let mut c = fixture.client();
     for len in [0usize, 1, 2, 3, 4, 5, 511, 512, 8192, 65_536] {
         let data: Vec<u8> = (0..len).map(|i| i as u8).collect();
         assert_eq!(c.ping(&data), data, "{len}");
     }
     let mut narrow = LoginOptions::default().isid(4);
     narrow.offer.params.recv_data_len_max = 512;
-    let mut small = house.client_as(&narrow);
+    let mut small = fixture.client_as(&narrow);
     assert_eq!(small.ping(&[7; 4096]), vec![7; 512], "as much as it takes");
     // A ping that counts, with its number, and one that only acknowledges.
     let quiet = NopOut {
@@ -198,13 +198,13 @@ fn pings_of_every_size_are_echoed() {
     }
     assert_eq!(c.read(0, 0, 1).len(), 512, "numbers go on");
     drop((c, small));
-    house.well("pings");
+    fixture.well("pings");
 }
 
 #[test]
 fn unfinished_text_is_bounded_and_dropped() {
-    let mut house = Fixture::new();
-    let mut c = house.client();
+    let mut fixture = Fixture::new();
+    let mut c = fixture.client();
     let mut tag = TAG_NONE;
     let piece = vec![b'v'; 8000];
     let mut pieces = 0;
@@ -226,19 +226,19 @@ fn unfinished_text_is_bounded_and_dropped() {
     let (_, text) = c.text(b"X-c=1\0", false, TAG_NONE);
     assert_eq!(text, b"X-c=NotUnderstood\0");
     drop(c);
-    house.well("endless text");
+    fixture.well("endless text");
 }
 
 #[test]
 fn logouts_of_every_reason_are_answered_with_commands_in_flight() {
-    let mut house = Fixture::new();
+    let mut fixture = Fixture::new();
     for (reason, cid, answer) in [
         (LogoutReason::Recovery, 1, LogoutAnswer::RecoveryUnsupported),
         (LogoutReason::Connection, 7, LogoutAnswer::NoConnection),
         (LogoutReason::Connection, 1, LogoutAnswer::Closed),
         (LogoutReason::Session, 0, LogoutAnswer::Closed),
     ] {
-        let mut c = house.client();
+        let mut c = fixture.client();
         let before = c.read(0, 10, 8);
         let (tag, target_tag) = c.open_write(10, 4096);
         let pdu = LogoutRequest {
@@ -262,7 +262,7 @@ fn logouts_of_every_reason_are_answered_with_commands_in_flight() {
         }
         if answer == LogoutAnswer::Closed {
             assert!(c.receive().is_none());
-            let mut again = house.client();
+            let mut again = fixture.client();
             assert_eq!(again.read(0, 10, 8), before);
             again.logout();
         } else {
@@ -271,20 +271,20 @@ fn logouts_of_every_reason_are_answered_with_commands_in_flight() {
             c.logout();
         }
     }
-    house.well("logouts");
+    fixture.well("logouts");
 }
 
 #[test]
 fn kicked_session_receives_an_asynchronous_message() {
-    let mut house = Fixture::new();
-    let mut c = house.client();
-    let sessions = house.server.registry.sessions();
+    let mut fixture = Fixture::new();
+    let mut c = fixture.client();
+    let sessions = fixture.server.registry.sessions();
     let own = sessions.iter().find(|s| s.initiator.ends_with(":raw")).unwrap().number;
-    assert!(house.server.registry.kick(own));
+    assert!(fixture.server.registry.kick(own));
     match c.expect() {
         (Response::Async(p), _) => assert_eq!(p.event, AsyncEvent::SessionDropped),
         other => panic!("{other:?}"),
     }
     assert!(c.receive().is_none());
-    house.well("a session that was ended");
+    fixture.well("a session that was ended");
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use crate::error::{Error, Kind};
 use crate::progress::stopped;
 use act::act;
-use setup::{Site, how_to_connect, start, write_configs};
+use setup::{Site, connection_commands, start, write_configs};
 use tools::Tools;
 
 /// The user's choices.
@@ -44,7 +44,7 @@ pub fn run(wish: Wish, ashlar: &Path, out: &mut dyn Write) -> Result<(), Error> 
     let mut tools = Tools { out, ashlar, socket: &socket };
     let mut child = start(&site, &mut tools)?;
     let played = if wish.serve {
-        how_to_connect(&site).iter().for_each(|line| tools.print_note(line));
+        connection_commands(&site).iter().for_each(|line| tools.print_note(line));
         until_stopped(&mut child)
     } else {
         act(&site, &mut tools)

@@ -185,7 +185,7 @@ fn wait(site: &Site, tools: &mut Tools<'_>, child: &mut Child) -> Result<(), Err
 }
 
 /// Commands to type to connect.
-pub fn how_to_connect(site: &Site) -> Vec<String> {
+pub fn connection_commands(site: &Site) -> Vec<String> {
     let portal = site.portal();
     let socket = site.socket().display().to_string();
     vec![

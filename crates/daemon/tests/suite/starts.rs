@@ -198,7 +198,7 @@ impl Site {
         read(&text, file.to_str().expect("a path"), &catalog()).expect("a configuration")
     }
 
-    fn is_there(&self, unit: &Unit) -> bool {
+    fn is_available(&self, unit: &Unit) -> bool {
         let mut here = unit.images.iter().map(|image| !self.away.contains(image));
         if unit.copies { here.any(|here| here) } else { here.all(|here| here) }
     }
@@ -248,20 +248,20 @@ impl Walk {
         }
         for lun in 0..self.site.units.len() {
             let unit = self.site.units[lun].clone();
-            let is_there = self.site.is_there(&unit);
+            let is_available = self.site.is_available(&unit);
             let end = Instant::now() + LIMIT;
             // H4: it is open since it was served first.
             while !self.sessions.contains_key(&lun) {
                 match Client::try_enter(self.site.at, &lun.to_string()) {
                     Ok(Ok(session)) => {
-                        assert!(is_there, "seed {seed}: {unit:?} is served without its disk");
+                        assert!(is_available, "seed {seed}: {unit:?} is served without its disk");
                         self.sessions.insert(lun, session);
                     }
                     // H2
                     Ok(Err(error)) if error != rep::ERR_SHUTDOWN => {
                         panic!("seed {seed}: {unit:?}: refused for good: {error:#x}")
                     }
-                    Ok(Err(_)) if !is_there => {
+                    Ok(Err(_)) if !is_available => {
                         self.seen.awaited += 1;
                         break;
                     }

@@ -114,7 +114,7 @@ fn plan_of(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
         Cdb::ReadToc { alloc, .. } | Cdb::ReadDiscInformation { alloc, kind: 0 } => needs_medium(alloc),
         Cdb::ReadDiscInformation { .. } => return Err(Sense::cdb_field(1, Some(2))),
         Cdb::ReadTrackInformation { track, alloc, .. } => {
-            track_is_there(track, device)?;
+            check_track(track, device)?;
             needs_medium(alloc)
         }
         Cdb::ReadDiscStructure { media, layer, format, alloc, .. } => {
@@ -145,7 +145,7 @@ fn plan_of(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
 }
 
 /// One track, one session.
-fn track_is_there(track: TrackAddress, device: &Device) -> Result<(), Sense> {
+fn check_track(track: TrackAddress, device: &Device) -> Result<(), Sense> {
     let exists = match track {
         TrackAddress::Block(lba) => u64::from(lba) < device.blocks(),
         TrackAddress::Track(number) | TrackAddress::Session(number) => number == 1,

@@ -18,7 +18,7 @@ impl Bench {
     }
 
     /// Those two come back first, and the newest a while later.
-    fn is_not_fooled_by(&mut self, old: [&str; 2], newest: &str, value: u8) {
+    fn check_stale_members(&mut self, old: [&str; 2], newest: &str, value: u8) {
         for order in [old, [old[1], old[0]]] {
             self.reboot(&order);
             self.plug(newest);
@@ -41,7 +41,7 @@ fn a_forgotten_and_a_failed_member_do_not_form_a_complete_mirror() {
     bench.life.pass(500 * MS);
     assert_eq!(bench.state("d2"), "ACTIVE");
     bench.continues_without("d1", 2);
-    bench.is_not_fooled_by(["d0", "d1"], "d2", 2);
+    bench.check_stale_members(["d0", "d1"], "d2", 2);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_replaced_and_a_failed_member_do_not_form_a_complete_mirror() {
     bench.life.pass(500 * MS);
     assert_eq!(bench.state("d0"), "ACTIVE", "{}", bench.life.dump_state());
     bench.continues_without("d1", 3);
-    bench.is_not_fooled_by(["d2", "d1"], "d0", 3);
+    bench.check_stale_members(["d2", "d1"], "d0", 3);
 }
 
 /// No member is inserted in the place of one that the records still contain.

@@ -122,7 +122,7 @@ impl Bench<'_> {
             let with = json!({ "member": names[0], "was": DISK, "force": true });
             match self.life.verb(self.case.class, "follow", "", with) {
                 Ok(_) => left += 1,
-                Err(e) => assert!(is_no_loss(&e.message), "{e:?}\n{}", self.life.dump_state()),
+                Err(e) => assert!(is_expected_error(&e.message), "{e:?}\n{}", self.life.dump_state()),
             }
         }
         left
@@ -153,7 +153,7 @@ impl Bench<'_> {
 }
 
 /// It is where it belongs.
-fn is_no_loss(what: &str) -> bool {
+fn is_expected_error(what: &str) -> bool {
     what.contains("at its end") || what.contains("is in use")
 }
 

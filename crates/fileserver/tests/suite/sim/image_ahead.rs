@@ -43,7 +43,7 @@ async fn read(fs: &Served, view: View, reader: &mut Reader, order: impl Iterator
 }
 
 /// Sequential reads in a view request no block from the devices that was not requested before.
-async fn is_there_before(o: &Options, disks: &[Rc<Disk>; 2], layout: Layout, view: View) {
+async fn check_read_ahead(o: &Options, disks: &[Rc<Disk>; 2], layout: Layout, view: View) {
     let ahead = ReadAhead { workers: 8, bytes: 64 * BLOCK as u64 };
     let rest = || o.reactor.sleep(1_000_000_000);
     let reads = || disks.iter().map(|d| d.reads()).sum::<u64>();
@@ -138,15 +138,15 @@ fn sequentially_read_blocks_are_prefetched() {
         let o = s.options.clone();
         run(&world, &s.reactor, async move {
             prepare(&o, layout).await;
-            is_there_before(&o, &disks, layout, View::Live).await;
+            check_read_ahead(&o, &disks, layout, View::Live).await;
             let fs = cold(&o, layout, ReadAhead::default()).await;
             let d = fs.dump(20_261_121).await.unwrap();
             fs.copied(&d).await.unwrap();
             fs.close().await.unwrap();
-            is_there_before(&o, &disks, layout, View::Dump(d.number)).await;
+            check_read_ahead(&o, &disks, layout, View::Dump(d.number)).await;
             // From the WORM, which a new cache device knows alone.
             image::recover(&o, setup(layout)).await.unwrap();
-            is_there_before(&o, &disks, layout, View::Dump(d.number)).await;
+            check_read_ahead(&o, &disks, layout, View::Dump(d.number)).await;
         })
         .unwrap();
         s.reactor.shutdown();

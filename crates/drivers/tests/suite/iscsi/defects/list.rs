@@ -425,7 +425,7 @@ const DEFECTS: &[(&str, &str, &str)] = &[
 ];
 
 /// Whether the test is in the file.
-fn is_there(file: &str, test: &str) -> bool {
+fn has_test(file: &str, test: &str) -> bool {
     let path = format!("{}/../{file}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
     text.contains(&format!("#[test]\nfn {test}()"))
@@ -437,7 +437,7 @@ fn every_malformed_input_has_its_test() {
         assert!(INPUTS.iter().any(|(n, ..)| *n == number), "input {number}");
     }
     for (number, file, test) in INPUTS {
-        assert!(is_there(file, test), "input {number}: no {test} in {file}");
+        assert!(has_test(file, test), "input {number}: no {test} in {file}");
     }
 }
 
@@ -445,6 +445,6 @@ fn every_malformed_input_has_its_test() {
 fn hundred_defects_of_other_targets_have_their_tests() {
     assert!(DEFECTS.len() >= 100, "{}", DEFECTS.len());
     for (defect, file, test) in DEFECTS {
-        assert!(is_there(file, test), "{defect}: no {test} in {file}");
+        assert!(has_test(file, test), "{defect}: no {test} in {file}");
     }
 }

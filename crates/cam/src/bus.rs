@@ -89,7 +89,7 @@ pub struct Bus {
     silent: Mutex<BTreeSet<u64>>,
     /// Results of scans that are not in the graph yet.
     pending_changes: Mutex<Vec<Change>>,
-    /// Identity checks that run, and why the last try of each said nothing.
+    /// Identity checks that run, and why the last try of each had no result.
     checks: Mutex<BTreeMap<Path, Option<String>>>,
     /// Devices that are there and cannot be used.
     refused: Mutex<BTreeMap<Path, Refusal>>,
@@ -531,7 +531,7 @@ impl Bus {
         self.notifier.call(0, Box::new(ask));
     }
 
-    /// A disk has said how it can be accessed.
+    /// A disk has reported its access state.
     fn access_reported(&self, unit: &Unit, access: AccessState) {
         if !unit.set_access(Some(access)) {
             return;

@@ -114,23 +114,23 @@ impl Unit {
         self.state.lock()
     }
 
-    /// How it can be accessed this way, as it said last.
+    /// The access state that the unit reported last on this path.
     pub fn access(&self) -> Option<AccessState> {
         *self.access.lock()
     }
 
-    /// It has said how it can be accessed; true: otherwise than before.
+    /// Records the reported access state; true when it differs from the state before.
     pub(crate) fn set_access(&self, access: Option<AccessState>) -> bool {
         let mut now = self.access.lock();
         std::mem::replace(&mut *now, access) != access
     }
 
-    /// Where it sits, as its enclosure said last.
+    /// The physical path that its enclosure reported last.
     pub fn physpath(&self) -> Option<String> {
         self.physpath.lock().clone()
     }
 
-    /// An enclosure has said where it sits; true: elsewhere than before.
+    /// Records the physical path that an enclosure reports; true when it has changed.
     pub(crate) fn set_physpath(&self, place: Option<String>) -> bool {
         let mut now = self.physpath.lock();
         let is_new = *now != place;

@@ -497,7 +497,7 @@ impl ControlLoop {
         Ok(left)
     }
 
-    /// Tables by name. A provider that carries none is said, and is no error.
+    /// Tables by name. A provider without a table is reported and is no error.
     fn part_show(&mut self, params: &Value) -> Result<Value> {
         let show: Show = serde_json::from_value(params.clone())
             .map_err(|e| Error::new(Kind::Usage, "part show", e))?;

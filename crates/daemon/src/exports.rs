@@ -159,7 +159,7 @@ impl Exports {
         }
     }
 
-    /// The state that a group has when it comes; one that was set by hand is said.
+    /// The state of a new group; a state that was set by hand is reported.
     fn override_or(&self, group: &str, configured: AluaState) -> AluaState {
         let state = self.overrides.state(group, configured);
         if state != configured {
@@ -451,8 +451,8 @@ impl Exports {
         self.registry.has_thin()
     }
 
-    /// Thresholds of units that are open become those of `to`, under their LUNs; whatever else is
-    /// said of a unit holds from its next opening on.
+    /// Sets the thresholds of open units to those of `to`. Other settings of a unit take effect
+    /// when it is opened the next time.
     pub fn set_thresholds(&self, from: &[UnitConfig], to: &[UnitConfig]) -> Result<()> {
         let thresholds = |all: &[UnitConfig], name: &str| {
             all.iter().find(|u| u.provider == name).and_then(|u| u.thresholds.clone())

@@ -133,8 +133,8 @@ impl Overrides {
         &self.kept.names
     }
 
-    /// Former names that are no longer served; true when there were some. What cannot be saved
-    /// is said.
+    /// Removes former names that are no longer served; true when there were some. A failure to
+    /// save is reported.
     pub fn forget_names(&mut self, which: impl Fn(&str, &Former) -> bool) -> bool {
         let mut next = self.kept.clone();
         next.names.retain(|name, unit| !which(name, unit));
@@ -148,7 +148,7 @@ impl Overrides {
     }
 
     /// Providers have other names: trays and former names follow, and `left` names are kept as
-    /// former ones. What cannot be saved is said.
+    /// former ones. A failure to save is reported.
     pub fn rename(&mut self, names: &[(String, String)], left: Vec<(String, Former)>) {
         let called = |name: String| match names.iter().find(|(from, _)| *from == name) {
             Some((_, to)) => to.clone(),

@@ -55,7 +55,7 @@ struct Search {
 #[derive(Default)]
 pub struct Reattach {
     known: BTreeMap<String, DiskIdentity>,
-    /// Disks that are configured and have no medium, and of which that was said.
+    /// Configured disks without a medium for which this was reported.
     missing: BTreeSet<String>,
     /// Geoms of the configuration that went with their disks, or came before them.
     geoms: BTreeSet<String>,

@@ -4,7 +4,7 @@
 //!
 //! Invariants
 //!  M1  A record that cannot be read is as none, and the journal says so.
-//!  M2  That one cannot be saved is said once, until one can be.
+//!  M2  A failure to save is reported once, until a save succeeds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -8,7 +8,7 @@
 //!      before an ORDERED request was sent is before it, and a request that is sent after its
 //!      acknowledgement is after it. Of two requests of different cores that are under way
 //!      together, none is first.
-//!  O3  A lane belongs to one core. While nothing in it is ordered a request costs two loads and
+//!  O3  A queue belongs to one core. While nothing in it is ordered a request costs two loads and
 //!      two stores there; its lock is taken otherwise, and never by another core.
 //!  O4  A request waits only while another one is inside the disk, or while a waiting one has been
 //!      called: each end, good or bad, calls the next one, and a called one calls the one behind.
@@ -37,7 +37,7 @@ use crate::failures::Failures;
 /// Wait before a request that the disk had no memory for is tried again, ns.
 const NOMEM_RETRY_NS: u64 = 1_000_000;
 
-/// Set in a lane's word while its line has to be asked; the other bits count the requests inside.
+/// Set in a queue's word while its line has to be asked; the other bits count the requests inside.
 const QUEUED: u64 = 1 << 63;
 
 /// A disk with its queue.

@@ -208,7 +208,7 @@ fn remaining_user(config: &Config, owner: &str) -> Option<String> {
 }
 
 impl Inner {
-    /// Partition tables: those that a test has said.
+    /// Partition tables: those that a test has set.
     fn part_verb(&mut self, verb: &str, params: &Value) -> Result<Value> {
         let op = format!("part {verb}");
         let none = |geom: &str| Error::new(Kind::NotFound, &op, "no table").at(geom.to_owned());

@@ -28,7 +28,7 @@ pub struct OpenHow {
 
 /// Which calls on a buffered file may be made in line instead of by another thread. Only the
 /// poll port has the choice; io_uring tries the page cache in line for reads by itself. Short calls
-/// on a file in memory are made in line by both, whatever is said here.
+/// on a file in memory are made in line by both, regardless of this setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inline {
     /// Reads that the page cache can serve at once.

@@ -378,7 +378,7 @@ impl Bus {
         luns
     }
 
-    /// A device that is new at its place, as it said it is in a round of doubt.
+    /// A device that is new at its place, by its answers in a round of doubt.
     fn accept_device(
         &self,
         unit: &Arc<Unit>,
@@ -438,7 +438,7 @@ async fn probe_whole(
     }
 }
 
-/// Asks a device, which said `was`, whether it is the same one, and in which round of doubt.
+/// Asks a device, which reported `was`, whether it is the same one, and in which round of doubt.
 pub(super) async fn identity(
     unit: &Arc<Unit>,
     was: Facts,

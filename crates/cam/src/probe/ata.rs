@@ -27,8 +27,8 @@ pub struct AtaFacts {
 }
 
 impl AtaFacts {
-    /// It is the same device as one that said `other`. With sectors of another length it is not:
-    /// whatever is on it is elsewhere then.
+    /// Whether it is the device that reported `other`. With sectors of another length it is not:
+    /// all data would be at other offsets.
     pub fn is_same(&self, other: &AtaFacts) -> bool {
         let (own, other) = (&self.identify, &other.identify);
         let names = (&own.model, &own.serial, own.wwn) == (&other.model, &other.serial, other.wwn);
@@ -55,14 +55,14 @@ pub struct AtaProbe {
     tries: u8,
     cache: Option<bool>,
     facts: AtaFacts,
-    /// It said before which disk it is.
+    /// It reported its identity before.
     named: bool,
     refusal: Option<Refusal>,
 }
 
 impl AtaProbe {
-    /// Of a device, whose write cache is to be switched on or off; `None` leaves it as it is. It
-    /// may have said something `before`.
+    /// A probe of a device. `cache` switches its write cache on or off; `None` leaves it unchanged.
+    /// `before`: the facts that it reported before.
     pub fn new(cache: Option<bool>, before: Option<&AtaFacts>) -> AtaProbe {
         AtaProbe {
             state: AtaProbeState::Identify,

@@ -71,8 +71,8 @@ pub struct ScsiFacts {
 }
 
 impl ScsiFacts {
-    /// It is the same unit as one that said `other`: names and serial number agree, and a disk has
-    /// blocks of the same length, without which nothing that is on it is where it was.
+    /// Whether it is the unit that reported `other`: names and serial number agree, and a disk has
+    /// blocks of the same length. With another length all data would be at other offsets.
     pub fn is_same(&self, other: &ScsiFacts) -> bool {
         let block_len = |facts: &ScsiFacts| {
             facts.capacity.filter(|_| !facts.inquiry.removable).map(|c| c.block_len)

@@ -97,7 +97,7 @@ impl WriteGate {
     }
 
     fn core_counter(&self, core: usize) -> &AtomicU32 {
-        // A core with a higher number shares a lane: only the sum of the lanes matters.
+        // A core with a higher number shares a slot: only the sum of the slots matters.
         &self.core_slots.get(core).unwrap_or(&self.core_slots[0]).0
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //!  T1  When [`Shared::set`] has returned, every request that starts uses the new table.
-//!  T2  A request waits in its core's lane only while no path of the table is good and the table
+//!  T2  A request waits in its core's slot only while no path of the table is good and the table
 //!      says that requests wait. It is put there under the lock under which tables change, if the
 //!      table is still the one that was read. So no request is left waiting.
 

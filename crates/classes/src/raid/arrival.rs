@@ -516,8 +516,8 @@ fn open_array(
     array.check().map(|()| (array, metadata))
 }
 
-/// Keys of disks that need not be waited for any more: not of a spare that is said to have
-/// everything, for it was cleared since that was said.
+/// Keys of disks that need not be waited for any more. A spare that is recorded as complete is not
+/// among them, for it was cleared after that was recorded.
 fn not_waited_for(found: &[&Found], winner: Option<&&Found>, sector: u32) -> Vec<String> {
     let is_there =
         |f: &&&Found| !f.is_spare() || winner.is_some_and(|w| w.excludes(&f.key(), sector));

@@ -17,7 +17,7 @@
 //! by a lock, which is held for one step of an algorithm and never across a call into another
 //! crate. The hub has no home core: the core with an event (an arrival, an end, a timer) asks the
 //! algorithm. If the chosen request belongs to that core, the core starts it. A request of another
-//! core is left in the lane of that core and its bell is rung: this wakes a task that sleeps there,
+//! core is left in the slot of that core and its bell is rung: this wakes a task that sleeps there,
 //! so a request needs no allocation.
 //!
 //! ```text

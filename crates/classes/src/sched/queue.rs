@@ -2,7 +2,7 @@
 //! Q1 to Q9 of the module.
 //!
 //! It has no core and no clock: the holder of the lock passes both the core and the time. Work for
-//! a core is left in the lane of that core: requests to be called ([`DiskQueue::call`]) and a bell
+//! a core is left in the slot of that core: requests to be called ([`DiskQueue::call`]) and a bell
 //! to be rung ([`DiskQueue::bell`]).
 
 use std::collections::VecDeque;
@@ -38,7 +38,7 @@ enum RequestState {
     Held,
     /// Q2: a fence, or behind one.
     Fenced,
-    /// In its core's lane, to be called.
+    /// In its core's slot, to be called.
     Decided,
     /// Called; it has not come yet.
     Called,
@@ -536,7 +536,7 @@ impl DiskQueue {
         }
     }
 
-    /// The end: every lane's task looks.
+    /// The end: the task of every core checks.
     pub(super) fn close(&mut self) {
         self.closed = true;
         (0..self.core_slots.len()).for_each(|core| self.signal(core));

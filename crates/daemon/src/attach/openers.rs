@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 
-/// Longest look at all processes; that not all were looked at then is said.
+/// Longest search of all processes; an incomplete search is reported.
 const LOOK_LIMIT: Duration = Duration::from_secs(2);
 
 /// The same for lists, which the control thread makes.

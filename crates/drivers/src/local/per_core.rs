@@ -55,7 +55,7 @@ pub(super) struct CoreState {
     pub nbd: Rc<nbd::protocol::PerCore>,
     pub files: Cell<u32>,
     pub sockets: RefCell<Vec<Socket>>,
-    /// It was said that memory may be waited for.
+    /// A warning that requests may wait for memory was logged.
     warned: Cell<bool>,
 }
 

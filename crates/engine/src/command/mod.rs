@@ -113,7 +113,7 @@ pub enum TaskAttribute {
 /// How an aborted command ends towards its own initiator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AbortHow {
-    /// Nothing is said.
+    /// No response is sent.
     Silent,
     /// TASK ABORTED status (TAS=1 and another nexus did it).
     Status,

@@ -6,7 +6,7 @@ use crate::unit::ids::{ConfiguredIds, Ids};
 use crate::unit::protection::ProtectionSpec;
 use crate::unit::space::{FULL_PERCENTS, SpaceUsage};
 
-/// T10 vendor identification of a unit for which nothing else is said.
+/// T10 vendor identification of a unit without a configured one.
 pub const VENDOR: &str = "ASHLAR";
 /// Its product identification.
 pub const PRODUCT: &str = "VIRTUAL DISK";
@@ -33,7 +33,7 @@ pub struct Label {
 }
 
 impl Label {
-    /// The names that hold for a unit of which nothing else is said.
+    /// The names of a unit without configured ones.
     pub fn new(name: &str) -> Label {
         Label {
             name: name.into(),

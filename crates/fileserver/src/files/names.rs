@@ -18,7 +18,7 @@ pub struct New {
     pub flags: Flags,
     /// Permission bits.
     pub mode: u32,
-    /// Owner, who also is said to have changed it last.
+    /// Owner, also reported as the last user who changed it.
     pub uid: u32,
     /// Group.
     pub gid: u32,

@@ -550,8 +550,8 @@ impl VolumeFiles<'_, '_> {
         Ok(out)
     }
 
-    /// Surgery: an item of the live tree as it is said here, or without a value none; whatever
-    /// others say of it. [`FileSystem::mend`] is what helps then.
+    /// Surgery: sets an item of the live tree, or removes it without a value, whatever other items
+    /// refer to it. Run [`FileSystem::mend`] afterwards.
     pub fn set_item(&mut self, key: &Key, value: Option<&[u8]>) -> Result<(), Stop> {
         match value {
             Some(value) => self.put(key, value),

@@ -53,7 +53,7 @@ enum FenceReply {
     #[default]
     Waiting,
     Good,
-    /// It said an error.
+    /// It answered with an error.
     Bad,
     /// It has not answered; a later answer is ignored.
     Late,
@@ -189,8 +189,8 @@ impl Volume {
         Err(no_reply())
     }
 
-    /// A look at every leg at once, which ends when one has answered, or none in time. Those that
-    /// answered before are waited for for a while, others are heard when they speak.
+    /// Reads every leg at once, until one has answered or the time limit ends. Legs that answered
+    /// before are waited for for a while; answers of others are used when they arrive.
     async fn read_fence(&self) -> Result<(), Fault> {
         let before = self.0.reactor.now();
         let looks: Vec<Rc<Cell<FenceReply>>> =

@@ -480,7 +480,7 @@ pub enum LunAddressing {
 }
 
 impl LunAddressing {
-    /// True for what need not be said.
+    /// True for the default, which is not written.
     pub fn is_usual(&self) -> bool {
         *self == LunAddressing::default()
     }

@@ -537,7 +537,7 @@ fn same_elements<T: PartialEq>(a: &[T], b: &[T]) -> bool {
 /// Providers whose units are shown in another way from now on, so that their LUNs have to be
 /// withdrawn. Thresholds and the names of a unit change without that.
 fn changed_units<'c>(running: &'c Config, desired: &'c Config) -> BTreeSet<&'c str> {
-    // A unit of which nothing is said is like one of which only defaults are.
+    // A unit without a section equals a unit whose section has only defaults.
     let plain = |p: &str| UnitConfig { provider: p.to_owned(), ..UnitConfig::default() };
     let by_name = |c: &'c Config, other: &Config| -> HashMap<&'c str, UnitConfig> {
         let bare = |u: &UnitConfig| UnitConfig {

@@ -63,7 +63,7 @@ pub fn set_params(geom: &mut GeomConfig, settings: Map<String, Value>) {
     }
 }
 
-/// Sections say what their geoms work with. The answer is what those said that are others now.
+/// Sets sections to the current settings of their geoms. Returns the changed sections as they were.
 pub fn adopt_settings(
     config: &mut Config,
     state: &SystemState,

@@ -62,7 +62,7 @@ pub(crate) struct Uring {
     no_iowait: bool,
     taskrun_flag: bool,
     in_flight: usize,
-    /// Lazy sends that were queued and have not said anything (U5).
+    /// Lazy sends that were queued and have no completion yet (U5).
     quiet: Vec<SlotId>,
     /// The kernel can omit the completions of successful operations.
     skips: bool,
@@ -313,7 +313,7 @@ impl Uring {
         }
     }
 
-    /// The lazy sends that the kernel took and said nothing about have ended well (U5).
+    /// Lazy sends that the kernel took without a completion have succeeded (U5).
     fn reap_quiet(&mut self, slots: &mut Slots, out: &mut Reaped) {
         if self.quiet.is_empty() {
             return;

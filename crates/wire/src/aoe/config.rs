@@ -60,7 +60,7 @@ impl<'a> Config<'a> {
         })
     }
 
-    /// The bytes before the string. A string that is too long is said to end at the limit.
+    /// The bytes before the string. A string that is too long is cut at the limit.
     pub fn encode(&self) -> [u8; CONFIG_LEN] {
         let [b0, b1] = self.buffers.to_be_bytes();
         let [f0, f1] = self.firmware.to_be_bytes();

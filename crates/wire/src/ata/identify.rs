@@ -43,7 +43,7 @@ pub struct Identify {
     pub write_cache: Option<bool>,
     /// TRIM.
     pub trim: Option<Trim>,
-    /// 1: does not turn; above 0x400: turns a minute; 0: not said.
+    /// 1: does not turn; above 0x400: turns a minute; 0: not reported.
     pub rotation: u16,
     /// World wide name; 0: none.
     pub wwn: u64,

@@ -100,7 +100,7 @@ pub enum Rule {
     Security,
 }
 
-/// When a key may be said.
+/// When a key may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Security stage of a login.

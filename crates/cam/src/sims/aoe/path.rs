@@ -117,7 +117,7 @@ impl Path {
         self.is_up && self.is_same
     }
 
-    /// The target was heard at this path.
+    /// A frame of the target was received on this path.
     pub(super) fn mark_up(&mut self) {
         (self.is_up, self.timeouts) = (true, 0);
     }

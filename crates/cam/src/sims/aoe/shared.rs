@@ -11,13 +11,13 @@ use super::engine::{Counts, TARGETS_MAX, UnusablePath};
 use super::pool::TargetCredits;
 use super::ranges::Ranges;
 
-/// A target as it said it is.
+/// A target by its last answers.
 #[derive(Clone, Default)]
 pub(super) struct KnownTarget {
     /// Frames that it can hold, and most sectors of one.
     pub buffers: u16,
     pub sectors: u8,
-    /// Interfaces on which it was heard, with its address there.
+    /// Interfaces on which frames of it were received, with its address there.
     pub paths: Vec<(usize, Mac)>,
     pub ranges: Arc<Ranges>,
     pub credits: Arc<TargetCredits>,
@@ -47,7 +47,7 @@ impl KnownTargets {
         self.known.lock().get(&address).cloned()
     }
 
-    /// A target was heard; `None` when there are too many.
+    /// Records a target that sent a frame; `None` when there are too many.
     pub(super) fn record_target(
         &self,
         address: Address,

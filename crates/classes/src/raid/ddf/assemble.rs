@@ -213,7 +213,7 @@ fn empty_slot_disk() -> Disk {
     }
 }
 
-/// Members of a concatenation have lengths of their own, each said by its own disk.
+/// Members of a concatenation have lengths of their own, each recorded on its own disk.
 fn lengths(
     level: Level,
     mut members: Vec<Member>,

@@ -51,7 +51,7 @@ fn identity(array: &Array) -> Result<[u8; 24], Fault> {
 /// What disk `index` of a new array, or a disk new in one, is to say.
 ///
 /// # Errors
-/// A disk of 32 MiB or less, or something of the array that cannot be said.
+/// A disk of 32 MiB or less, or an array that this format cannot describe.
 pub fn create(array: &Array, index: usize, place: &TargetDisk) -> Result<Meta, Fault> {
     let (size, media) = (place.sector_size, place.media_sectors);
     let bytes = media.checked_mul(u64::from(size)).filter(|bytes| *bytes > RESERVED);

@@ -204,7 +204,7 @@ fn volume(record: &VolumeRecord, disks: &[Disk], size: u32) -> Result<Volume, Fa
 /// The first record of a new array. Every member disk gets the same one.
 ///
 /// # Errors
-/// Something of the array cannot be said in this format.
+/// The array has a property that this format cannot describe.
 pub fn create(array: &Array, names: &Names, sector_size: u32) -> Result<Record, Fault> {
     let created = u16::try_from(array.volumes.len()).unwrap_or(u16::MAX);
     let base = Record { time: names.time, created, cycles: 1, ..Record::default() };
@@ -214,7 +214,7 @@ pub fn create(array: &Array, names: &Names, sector_size: u32) -> Result<Record, 
 /// The record that follows `base` when the array has become `array`: one generation later.
 ///
 /// # Errors
-/// Something of the array cannot be said in this format.
+/// The array has a property that this format cannot describe.
 pub fn update(base: &Record, array: &Array, sector_size: u32) -> Result<Record, Fault> {
     translate(array, base, base.generation.wrapping_add(1), sector_size)
 }
@@ -222,7 +222,7 @@ pub fn update(base: &Record, array: &Array, sector_size: u32) -> Result<Record, 
 /// The record that a spare disk carries: its own, and no other disk's.
 ///
 /// # Errors
-/// The disk cannot be said in this format.
+/// The disk has a property that this format cannot describe.
 pub fn spare(disk: &Disk, sector_size: u32) -> Result<Record, Fault> {
     let disk = Disk { state: DiskState::Spare, ..disk.clone() };
     let disks = vec![put_disk(&disk, None, sector_size)?];

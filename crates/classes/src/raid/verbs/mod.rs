@@ -143,8 +143,8 @@ fn find(control: &mut GraphControl, on: &str) -> Result<GeomId, Error> {
     }
 }
 
-/// The volumes of an array that a verb means: the one that is said, or after which the array was
-/// called; otherwise all.
+/// The volumes that a verb works on: the given one, or the one by whose name the array was given;
+/// otherwise all.
 fn selected_volumes(g: &RaidGeom, on: &str, volume: Option<&str>) -> Result<Vec<usize>, Error> {
     let volumes = g.set.iter().flat_map(|set| set.volume_status.iter().zip(&set.array.volumes));
     let named = |word: &str| {
@@ -246,7 +246,7 @@ pub(super) fn probe_as(
     }
 }
 
-/// The answer once a volume is there; otherwise what tasting said of the disks.
+/// The answer once a volume exists; otherwise the taste results of its disks.
 fn wait_for_volume(
     control: &mut GraphControl,
     set: &str,

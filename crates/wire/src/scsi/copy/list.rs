@@ -59,7 +59,7 @@ pub struct Cscd<'a> {
     pub kind: u8,
     /// The designator, at most 20 bytes.
     pub designator: &'a [u8],
-    /// DISK BLOCK LENGTH, bytes; 0 when it is not said.
+    /// DISK BLOCK LENGTH, bytes; 0 when it is not given.
     pub block_len: u32,
 }
 

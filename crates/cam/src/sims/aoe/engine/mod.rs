@@ -121,7 +121,7 @@ struct Target {
     ranges: Arc<Ranges>,
     /// The first fingerprint of the disk.
     fingerprint: Option<Fingerprint>,
-    /// Its sectors as it said last, and when it was asked for them last, ns.
+    /// The sectors that it reported last, and when they were requested last, ns.
     size: Option<u64>,
     sized_ns: u64,
     /// Commands with something to send, oldest first.

@@ -99,7 +99,7 @@ pub struct Limits {
 
 impl Limits {
     /// With the medium cut to whole sectors.
-    pub(crate) fn whole(self) -> Limits {
+    pub(crate) fn truncated(self) -> Limits {
         let beyond = self.media_bytes % u64::from(self.sector_bytes.max(1));
         Limits { media_bytes: self.media_bytes - beyond, ..self }
     }

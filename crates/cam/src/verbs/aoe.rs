@@ -50,7 +50,7 @@ pub(super) fn names(list: &[Mac]) -> Vec<String> {
 }
 
 /// A list for people and for programs.
-pub(super) fn shown(name: &str, list: &[Mac], none: &str, key: &str) -> Value {
+pub(super) fn list_value(name: &str, list: &[Mac], none: &str, key: &str) -> Value {
     let mut text = String::new();
     for mac in list {
         let _ = writeln!(text, "{mac}");

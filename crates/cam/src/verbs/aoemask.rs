@@ -5,7 +5,7 @@ use serde_json::Value;
 use wire::aoe::{Mac, mask};
 
 use super::DiskName;
-use super::aoe::{Addresses, names, refuse, shown};
+use super::aoe::{Addresses, list_value, names, refuse};
 use super::verb_jobs::DeviceOnCore;
 use crate::class::CamClass;
 
@@ -72,6 +72,6 @@ impl AoeMask {
             let directives: Vec<(u8, Mac)> = list.iter().map(|mac| (how, *mac)).collect();
             now = talk.masks(mask::EDIT, &directives).await?;
         }
-        Ok(shown(on, &now, "all machines may reach it", "masks"))
+        Ok(list_value(on, &now, "all machines may reach it", "masks"))
     }
 }

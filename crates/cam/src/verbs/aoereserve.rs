@@ -6,7 +6,7 @@ use serde_json::Value;
 use wire::aoe::{error, reserve};
 
 use super::DiskName;
-use super::aoe::{Addresses, names, refuse, shown};
+use super::aoe::{Addresses, list_value, names, refuse};
 use super::verb_jobs::DeviceOnCore;
 use crate::class::CamClass;
 
@@ -78,6 +78,6 @@ impl AoeReserve {
             }
             Err(code) => return Err(talk.wrong(code)),
         };
-        Ok(shown(on, &now, "not reserved", "holders"))
+        Ok(list_value(on, &now, "not reserved", "holders"))
     }
 }

@@ -96,10 +96,10 @@ impl DefectList {
         };
         let defects = Defects::decode(twelve, &data)
             .map_err(|e| Error::new(Errno::Io, format!("{asking}: the answer's {e}")))?;
-        Ok(self.shown(&defects))
+        Ok(self.value_of(&defects))
     }
 
-    fn shown(&self, defects: &Defects) -> Value {
+    fn value_of(&self, defects: &Defects) -> Value {
         let DefectList { summary, quiet, hex, offset, .. } = *self;
         let number = |n: u64| if hex { format!("{n:#x}") } else { n.to_string() };
         let one = |defect: &Defect| match *defect {

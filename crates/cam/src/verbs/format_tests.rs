@@ -1,6 +1,6 @@
 use super::*;
 
-fn made(format: &str, words: &[&str]) -> Result<Vec<u8>, String> {
+fn encode_words(format: &str, words: &[&str]) -> Result<Vec<u8>, String> {
     encode(format, &mut words.iter().copied().collect())
 }
 
@@ -24,7 +24,7 @@ fn bytes_numbers_and_bit_fields_are_encoded() {
         ("v:b12 f:b4", &["0xabc"], &[0xab, 0xcf]),
         ("12,0,0x24", &[], &[0x12, 0, 0x24]),
     ] {
-        assert_eq!(made(format, words).as_deref(), Ok(want), "{format}");
+        assert_eq!(encode_words(format, words).as_deref(), Ok(want), "{format}");
     }
     let mut words = VecDeque::from(["1", "left"]);
     assert_eq!(encode("v", &mut words), Ok(vec![1]));
@@ -49,10 +49,10 @@ fn invalid_formats_are_refused_with_a_reason() {
         ("{open", &[], "without its }"),
         ("/* 1", &[], "without its */"),
     ] {
-        let why = made(format, words).unwrap_err();
+        let why = encode_words(format, words).unwrap_err();
         assert!(why.contains(word), "{format}: {why}");
     }
-    assert!(made(&"1 ".repeat(FIELDS_MAX + 1), &[]).unwrap_err().contains("fields"));
+    assert!(encode_words(&"1 ".repeat(FIELDS_MAX + 1), &[]).unwrap_err().contains("fields"));
 }
 
 #[test]

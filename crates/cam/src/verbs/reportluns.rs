@@ -83,7 +83,7 @@ impl Reportluns {
         let count = length / 8;
         let (luns, _) = list.as_chunks::<8>();
         let luns = luns.iter().take(usize::try_from(count).unwrap_or(usize::MAX));
-        let luns: Vec<Value> = luns.map(|lun| shown(*lun)).collect();
+        let luns: Vec<Value> = luns.map(|lun| lun_value(*lun)).collect();
         let mut text = String::new();
         if !self.luns {
             let plural = if count > 1 { "s" } else { "" };
@@ -102,7 +102,7 @@ impl Reportluns {
 }
 
 /// A logical unit's eight bytes (SAM-5 4.7): its number where it is one of a single level.
-fn shown(lun: [u8; 8]) -> Value {
+fn lun_value(lun: [u8; 8]) -> Value {
     match Lun::decode(lun) {
         Ok(lun) => lun.number().into(),
         Err(LunError::WellKnown(number)) => number.into(),
@@ -122,7 +122,7 @@ mod tests {
             ([0xc1, 1, 0, 0, 0, 0, 0, 0], json!(1)),
             ([1, 2, 0, 3, 0, 0, 0, 0], json!("0x102000300000000")),
         ] {
-            assert_eq!(shown(lun), want);
+            assert_eq!(lun_value(lun), want);
         }
     }
 }

@@ -37,7 +37,7 @@ fn stage() -> (World, Arc<VirtualHba>) {
     (w, hba)
 }
 
-fn there(w: &World, name: &str) -> bool {
+fn is_present(w: &World, name: &str) -> bool {
     w.control.topology.find(name).is_some()
 }
 
@@ -93,14 +93,14 @@ fn disk_changes_reported_by_a_multiplier_are_applied() {
     let (mut w, hba) = stage();
     hba.set_present(1, false);
     hba.link_changed(1);
-    until(&mut w, "ada1 goes", |w| !there(w, "ada1"));
+    until(&mut w, "ada1 goes", |w| !is_present(w, "ada1"));
     assert!(w.buses[0].events().contains(&(Path::new(0, 1, 0), Event::LostDevice)));
     assert_eq!(ports(&mut w)[1], "empty");
     hba.plug(3, disk(3), 3).unwrap();
     hba.link_changed(3);
     hba.set_present(1, true);
     hba.link_changed(1);
-    until(&mut w, "both come", |w| there(w, "ada1") && there(w, "ada3"));
+    until(&mut w, "both come", |w| is_present(w, "ada1") && is_present(w, "ada3"));
     assert_eq!(ports(&mut w), ["3.0 Gb/s"; 4]);
     // Another disk in the place of one, between two looks.
     hba.plug(0, disk(9), 9).unwrap();
@@ -123,9 +123,9 @@ fn disk_changes_that_are_not_reported_are_found_by_a_scan() {
     hba.set_present(2, false);
     hba.link_changed(2);
     w.turn(SOON_NS);
-    assert!(there(&w, "ada2") && ports(&mut w)[2] == "3.0 Gb/s", "nobody has told");
+    assert!(is_present(&w, "ada2") && ports(&mut w)[2] == "3.0 Gb/s", "nobody has told");
     w.scan(0);
-    until(&mut w, "ada2 goes", |w| !there(w, "ada2"));
+    until(&mut w, "ada2 goes", |w| !is_present(w, "ada2"));
     assert_eq!(ports(&mut w)[2], "empty");
 }
 
@@ -145,7 +145,7 @@ fn a_flush_fails_after_a_loss_of_power_seen_only_by_the_port() {
     );
     assert_eq!(w.write(edge, 0, &[8; 512], Flags::NONE), Ok(()));
     assert_eq!(w.plain(edge, Op::Flush, 0, 0), Ok(()));
-    assert!(there(&w, "ada0"), "it was not lost");
+    assert!(is_present(&w, "ada0"), "it was not lost");
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_link_that_stays_down_is_reported_and_can_be_reset_again() {
     let e = w.verb("reset", "pmp0", &json!({ "port": 1 })).unwrap_err();
     assert!(e.kind == Errno::Io && e.message.contains("-p 1"), "{e}");
     w.scan(0);
-    until(&mut w, "ada1 goes", |w| !there(w, "ada1"));
+    until(&mut w, "ada1 goes", |w| !is_present(w, "ada1"));
     assert_eq!(ports(&mut w)[1], "no link to its device");
     hba.set_faults(1, Faults::default());
     w.verb("reset", "pmp0", &json!({ "port": 1 })).unwrap();
@@ -199,11 +199,11 @@ fn all_disks_are_lost_with_the_multiplier_and_found_again_with_it() {
     let (mut w, hba) = stage();
     hba.set_present(CONTROL, false);
     hba.link_changed(CONTROL);
-    until(&mut w, "the disks go", |w| (0..3).all(|n| !there(w, &format!("ada{n}"))));
+    until(&mut w, "the disks go", |w| (0..3).all(|n| !is_present(w, &format!("ada{n}"))));
     assert!(w.buses[0].devices().is_empty());
     hba.set_present(CONTROL, true);
     hba.link_changed(CONTROL);
-    until(&mut w, "the disks come", |w| (0..3).all(|n| there(w, &format!("ada{n}"))));
+    until(&mut w, "the disks come", |w| (0..3).all(|n| is_present(w, &format!("ada{n}"))));
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn names(n: usize) -> Vec<String> {
     (0..n).map(|i| format!("d{i}")).collect()
 }
 
-fn whole(class: &str, verb: &str, sizes: &[usize], extra: serde_json::Value) -> (World, Vec<Disk>) {
+fn span_world(class: &str, verb: &str, sizes: &[usize], extra: serde_json::Value) -> (World, Vec<Disk>) {
     let mut world = World::new();
     let disks = disks(&mut world, sizes);
     let mut params = json!({ "members": names(sizes.len()) });
@@ -59,7 +59,7 @@ fn holds(world: &mut World, name: &str) {
 
 #[test]
 fn concat_1_and_2_the_size_is_the_sum_and_data_reads_back() {
-    let (mut world, disks) = whole("concat", "create", &[1, 2, 3], json!({}));
+    let (mut world, disks) = span_world("concat", "create", &[1, 2, 3], json!({}));
     assert_eq!(world.size("concat/w"), 6_291_456);
     holds(&mut world, "concat/w");
     let joined: Vec<u8> = disks.iter().flat_map(Disk::bytes).collect();
@@ -68,7 +68,7 @@ fn concat_1_and_2_the_size_is_the_sum_and_data_reads_back() {
 
 #[test]
 fn stripe_1_and_2_the_smallest_member_sets_the_size_and_data_reads_back() {
-    let (mut world, disks) = whole("stripe", "create", &[1, 2, 3], json!({ "strip": 16384 }));
+    let (mut world, disks) = span_world("stripe", "create", &[1, 2, 3], json!({ "strip": 16384 }));
     assert_eq!(world.size("stripe/w"), 3_145_728);
     holds(&mut world, "stripe/w");
     let bytes = noise(7, 3 * MIB);
@@ -81,7 +81,7 @@ fn stripe_1_and_2_the_smallest_member_sets_the_size_and_data_reads_back() {
 #[test]
 fn concat_append_1_and_2_size_grows_while_open_and_the_label_is_kept() {
     for verb in ["create", "label"] {
-        let (mut world, _) = whole("concat", verb, &[1, 1], json!({}));
+        let (mut world, _) = span_world("concat", verb, &[1, 1], json!({}));
         let open = world.open("concat/w", Access::WRITE);
         let before = world.size("concat/w");
         world.write(&open, 0, &noise(3, 4096)).expect("written");
@@ -108,7 +108,7 @@ fn concat_append_1_and_2_size_grows_while_open_and_the_label_is_kept() {
 #[test]
 fn labelled_members_are_assembled_in_any_order_of_arrival() {
     for class in ["stripe", "concat"] {
-        let (mut world, made) = whole(class, "label", &[1, 2, 2], json!({}));
+        let (mut world, made) = span_world(class, "label", &[1, 2, 2], json!({}));
         let name = format!("{class}/w");
         assert_eq!(world.show(class, "w", "State"), ["UP"]);
         let expected = match class {
@@ -136,7 +136,7 @@ fn labelled_members_are_assembled_in_any_order_of_arrival() {
 
 #[test]
 fn a_stripe_is_lost_with_a_member_and_returns_with_it() {
-    let (mut world, made) = whole("stripe", "label", &[1, 1], json!({}));
+    let (mut world, made) = span_world("stripe", "label", &[1, 1], json!({}));
     holds(&mut world, "stripe/w");
     let open = world.open("stripe/w", Access::WRITE);
     world.lose("d1");
@@ -154,7 +154,7 @@ fn a_stripe_is_lost_with_a_member_and_returns_with_it() {
 
 #[test]
 fn a_second_disk_for_the_same_slot_is_refused_and_not_written() {
-    let (mut world, made) = whole("stripe", "label", &[1, 1], json!({}));
+    let (mut world, made) = span_world("stripe", "label", &[1, 1], json!({}));
     let copy = world.disk("copy", made[0].bytes(), 512);
     assert!(
         world.taste_outcome("copy", "stripe").contains("d0 has slot 0"),
@@ -188,7 +188,7 @@ fn a_second_disk_for_the_same_slot_is_refused_and_not_written() {
 
 #[test]
 fn labels_that_contradict_each_other_are_refused() {
-    let (_, made) = whole("stripe", "label", &[1, 1], json!({}));
+    let (_, made) = span_world("stripe", "label", &[1, 1], json!({}));
     let mut strip = made[1].bytes();
     let at = MIB - 512 + 44;
     strip[at..at + 4].copy_from_slice(&131_072u32.to_le_bytes());
@@ -208,7 +208,7 @@ fn labels_that_contradict_each_other_are_refused() {
 
 #[test]
 fn a_table_of_a_stripe_is_not_found_on_its_member() {
-    let (mut world, made) = whole("stripe", "label", &[4, 4], json!({}));
+    let (mut world, made) = span_world("stripe", "label", &[4, 4], json!({}));
     world.part("create", "stripe/w", json!({ "scheme": "gpt" }));
     world.part("add", "stripe/w", json!({ "kind": "linux-data" }));
     assert!(world.has("stripe/wp1"));
@@ -224,7 +224,7 @@ fn a_table_of_a_stripe_is_not_found_on_its_member() {
 
 #[test]
 fn members_are_protected_until_the_geom_is_stopped() {
-    let (mut world, _) = whole("concat", "label", &[1, 1], json!({}));
+    let (mut world, _) = span_world("concat", "label", &[1, 1], json!({}));
     let refused = world.try_open("d0", Access::WRITE).err().expect("held");
     assert_eq!(refused.kind, Errno::Perm);
     let open = world.open("concat/w", Access::WRITE);
@@ -276,7 +276,7 @@ fn label_refuses_to_overwrite_data_and_rejects_bad_parameters() {
 
 #[test]
 fn properties_are_reported() {
-    let (world, _) = whole("stripe", "label", &[1, 1], json!({ "strip": 131_072 }));
+    let (world, _) = span_world("stripe", "label", &[1, 1], json!({ "strip": 131_072 }));
     assert_eq!(world.text("stripe/w", "GEOM::candelete").as_deref(), Some("0"));
     let ident = world.text("stripe/w", "GEOM::ident").expect("an identity");
     assert!(ident.starts_with("stripe-"), "{ident}");

@@ -13,7 +13,7 @@ use crate::world::World;
 
 const MIB: u64 = 1 << 20;
 
-fn made(kind: &str, mib: u64, tool: &str, args: &[&str]) {
+fn check_tool(kind: &str, mib: u64, tool: &str, args: &[&str]) {
     let scratch = Scratch::new(&format!("inspect-{kind}-{}", args.join("")));
     for sector in [512, 4096] {
         let path = scratch.image("image", mib * MIB);
@@ -25,16 +25,16 @@ fn made(kind: &str, mib: u64, tool: &str, args: &[&str]) {
 
 #[test]
 fn file_systems() {
-    made("ext", 40, "mkfs.ext2", &["-q", "-F"]);
-    made("ext", 40, "mkfs.ext4", &["-q", "-F", "-b", "4096"]);
-    made("xfs", 320, "mkfs.xfs", &["-q", "-f"]);
-    made("btrfs", 256, "mkfs.btrfs", &["-q", "-f"]);
-    made("ntfs", 16, "mkntfs", &["-q", "-F", "-f"]);
-    made("swap", 16, "mkswap", &["-q"]);
-    made("swap", 16, "mkswap", &["-q", "--pagesize", "65536"]);
-    made("fat", 4, "mkfs.vfat", &["-I", "-F", "12"]);
-    made("fat", 64, "mkfs.vfat", &["-I", "-F", "16"]);
-    made("fat", 320, "mkfs.vfat", &["-I", "-F", "32"]);
+    check_tool("ext", 40, "mkfs.ext2", &["-q", "-F"]);
+    check_tool("ext", 40, "mkfs.ext4", &["-q", "-F", "-b", "4096"]);
+    check_tool("xfs", 320, "mkfs.xfs", &["-q", "-f"]);
+    check_tool("btrfs", 256, "mkfs.btrfs", &["-q", "-f"]);
+    check_tool("ntfs", 16, "mkntfs", &["-q", "-F", "-f"]);
+    check_tool("swap", 16, "mkswap", &["-q"]);
+    check_tool("swap", 16, "mkswap", &["-q", "--pagesize", "65536"]);
+    check_tool("fat", 4, "mkfs.vfat", &["-I", "-F", "12"]);
+    check_tool("fat", 64, "mkfs.vfat", &["-I", "-F", "16"]);
+    check_tool("fat", 320, "mkfs.vfat", &["-I", "-F", "32"]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::world::World;
 
 const MIB: u64 = 1 << 20;
 
-fn made(sectors: u64, size: u32) -> Table {
+fn new_table(sectors: u64, size: u32) -> Table {
     let create = Create { scheme: Scheme::Bsd, entries: None };
     Table::create(Media::plain(sectors, size), &create, [0; 16]).expect("a label")
 }
@@ -28,7 +28,7 @@ fn add(table: &Table, kind: &str, start: Option<u64>, sectors: u64) -> (Table, u
 fn other_tools_read_our_disklabel() {
     let scratch = Scratch::new("part-bsd-ours");
     let path = scratch.image("image", 64 * MIB);
-    let table = made(64 * MIB / 512, 512);
+    let table = new_table(64 * MIB / 512, 512);
     let (table, a) = add(&table, "freebsd-ufs", Some(2048), 16384);
     let (table, b) = add(&table, "freebsd-swap", Some(32768), 8192);
     // c is the whole.
@@ -76,7 +76,7 @@ fn a_disklabel_written_by_fdisk_is_read() {
 #[test]
 fn lettered_partitions_follow_the_new_name_of_a_renamed_disk() {
     let mut image = Image::new(20000, 512);
-    let (table, _) = add(&made(20000, 512), "freebsd-ufs", Some(100), 50);
+    let (table, _) = add(&new_table(20000, 512), "freebsd-ufs", Some(100), 50);
     image.apply(&part::plan(None, &table).expect("a plan"));
     let (mut w, _) = World::with("d0", image.read(0, 20000 * 512), 512);
     assert_eq!(w.names(), ["d0", "d0a"]);
@@ -92,7 +92,7 @@ fn lettered_partitions_follow_the_new_name_of_a_renamed_disk() {
 #[test]
 fn offsets_relative_to_the_start_of_the_disk_are_read_and_kept() {
     let mut image = Image::new(20000, 512);
-    let (table, _) = add(&made(20000, 512), "freebsd-ufs", Some(100), 50);
+    let (table, _) = add(&new_table(20000, 512), "freebsd-ufs", Some(100), 50);
     image.apply(&part::plan(None, &table).expect("a plan"));
     let mut label = image.read(512, 512);
     for at in [148, 148 + 32] {
@@ -115,7 +115,7 @@ fn offsets_relative_to_the_start_of_the_disk_are_read_and_kept() {
 
 #[test]
 fn invalid_indexes_types_and_entry_counts_are_refused() {
-    let table = made(20000, 512);
+    let table = new_table(20000, 512);
     let with = |index| Add { kind: "freebsd-ufs".into(), index: Some(index), ..Add::default() };
     assert!(table.add(&with(3), [0; 16]).is_err(), "c is the whole");
     assert!(table.add(&with(9), [0; 16]).is_err(), "eight entries");
@@ -142,7 +142,7 @@ fn invalid_indexes_types_and_entry_counts_are_refused() {
 fn a_power_cut_leaves_the_old_or_the_new_label() {
     for size in [512, 4096] {
         let mut image = Image::new(20000, size);
-        let (old, _) = add(&made(20000, size), "freebsd-ufs", Some(100), 50);
+        let (old, _) = add(&new_table(20000, size), "freebsd-ufs", Some(100), 50);
         image.apply(&part::plan(None, &old).expect("a plan"));
         let (new, _) = add(&old, "freebsd-swap", None, 500);
         let plan = part::plan(Some(&old), &new).expect("a plan");

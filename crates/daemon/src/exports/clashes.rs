@@ -20,15 +20,15 @@ pub fn must_export(step: &Step) -> bool {
 
 /// The identities by which hosts would know the disks that a plan makes.
 pub fn predict_serials(steps: &[Step], identities: &IdentityKeeper) -> PredictedSerials {
-    let (mut made, mut gone) = (Vec::new(), BTreeSet::new());
+    let (mut created, mut gone) = (Vec::new(), BTreeSet::new());
     for step in steps {
         match &step.action {
             Action::RemoveDisk { disk } => drop(gone.insert(disk.name.clone())),
-            Action::CreateDisk { disk } => made.push(disk.clone()),
+            Action::CreateDisk { disk } => created.push(disk.clone()),
             _ => {}
         }
     }
-    identities.predict_serials(&made, &gone)
+    identities.predict_serials(&created, &gone)
 }
 
 /// The state of units after some steps of a plan.
@@ -39,7 +39,7 @@ struct ClashCheck<'a> {
     units: HashMap<&'a str, &'a UnitConfig>,
     disks: HashMap<&'a str, &'a DiskConfig>,
     /// Disks that the steps make.
-    made: HashSet<&'a str>,
+    created: HashSet<&'a str>,
     /// Providers that some group gives up: their units are made anew.
     withdrawn: HashSet<&'a str>,
     /// Units that the steps make.
@@ -60,7 +60,7 @@ pub fn find(
         foreseen,
         units: by_provider(&config.unit),
         disks: config.disk.iter().map(|d| (d.name.as_str(), d)).collect(),
-        made: HashSet::new(),
+        created: HashSet::new(),
         withdrawn: HashSet::new(),
         made_units: HashMap::new(),
     };
@@ -80,7 +80,7 @@ impl<'a> ClashCheck<'a> {
                 return Ok(());
             }
             Action::CreateDisk { disk } => {
-                self.made.insert(&disk.name);
+                self.created.insert(&disk.name);
                 self.disks.insert(&disk.name, disk);
                 return Ok(());
             }
@@ -115,7 +115,7 @@ impl<'a> ClashCheck<'a> {
         let (units, disks): (Vec<_>, Vec<_>) = (units.collect(), disks.collect());
         for (name, spec) in units_of(step.action.groups(), (&units, &disks), None) {
             let there = || {
-                let is_there = !self.made.contains(name.as_str());
+                let is_there = !self.created.contains(name.as_str());
                 let provider = self.topology.find(&name).filter(|_| is_there)?;
                 let is_known = |serial: &str| self.registry.is_known_serial(serial);
                 Some(identity::serial_of(self.topology, provider, is_known))

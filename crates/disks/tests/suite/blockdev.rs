@@ -78,8 +78,8 @@ fn block_devices_agree_with_an_array_of_bytes() {
         let limits = w.control.topology.limits(p).unwrap();
         assert_eq!((limits.media_bytes, limits.sector_bytes), (3 << 20, sector));
         let mode = if direct == "no" { "buffered (as configured)" } else { "direct" };
-        assert_eq!(w.shown("b0", "mode"), mode);
-        assert!(w.shown("b0", "descr").contains(&disk.image), "{}", w.shown("b0", "descr"));
+        assert_eq!(w.line_of("b0", "mode"), mode);
+        assert!(w.line_of("b0", "descr").contains(&disk.image), "{}", w.line_of("b0", "descr"));
         exercise(&mut w, "b0", seed, 200);
         boundaries(&mut w, "b0");
     }
@@ -115,7 +115,7 @@ fn discard_reaches_the_medium_without_promising_zeroes() {
         let mut w = World::new(port);
         let params = json!({ "path": disk.device, "delete": "discard" });
         let p = w.disk("blockdev", "b0", params).unwrap();
-        assert_eq!(w.shown("b0", "deletes"), "by discard (as configured)");
+        assert_eq!(w.line_of("b0", "deletes"), "by discard (as configured)");
         let attribute = |w: &World, name| w.control.topology.attr(p, name);
         assert_eq!(attribute(&w, "GEOM::candelete"), Some(bio::Attr::Int(1)));
         assert_eq!(attribute(&w, "GEOM::deletereadszero"), Some(bio::Attr::Int(0)));
@@ -211,13 +211,13 @@ fn file_with_sectors_too_small_for_direct_io_is_reported() {
     let mut w = World::new(PortChoice::Poll);
     let path = format!("{at}/a.img");
     let mut params = json!({ "path": path, "create": true, "size": 1 << 20 });
-    let auto = w.disk("file", "f0", params.clone()).map(|_| w.shown("f0", "mode"));
+    let auto = w.disk("file", "f0", params.clone()).map(|_| w.line_of("f0", "mode"));
     drop(w);
     let mut w = World::new(PortChoice::Poll);
     params["direct"] = json!("yes");
     let forced = w.disk("file", "f0", params.clone()).map(|_| ());
     params["sector_size"] = json!(4096);
-    let large = w.disk("file", "f0", params).map(|_| w.shown("f0", "mode"));
+    let large = w.disk("file", "f0", params).map(|_| w.line_of("f0", "mode"));
     drop(w);
     assert!(Command::new("umount").arg(&at).status().unwrap().success());
     let why = "O_DIRECT needs multiples of 4096 bytes here, and sector_size is 512";

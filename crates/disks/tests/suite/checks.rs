@@ -40,14 +40,14 @@ fn kind_that_does_not_fit_the_path_is_refused() {
 fn file_that_cannot_be_created_is_refused_and_nothing_is_created() {
     let folder = Folder::new();
     let here = folder.0.display().to_string();
-    let made = |path: String, size: u64| json!({ "path": path, "create": true, "size": size });
-    let e = check("file", made(folder.path("no/a.img"), 8192)).unwrap_err();
+    let params_of = |path: String, size: u64| json!({ "path": path, "create": true, "size": size });
+    let e = check("file", params_of(folder.path("no/a.img"), 8192)).unwrap_err();
     assert!(e.kind == Errno::NoEnt && e.message.contains(&folder.path("no")), "{e}");
     // More than any file system here allows.
     let size = i64::MAX as u64 / 4096 * 4096;
-    let e = check("file", made(folder.path("a.img"), size)).unwrap_err();
+    let e = check("file", params_of(folder.path("a.img"), size)).unwrap_err();
     assert!(e.kind == Errno::NoSpc && e.message.contains(&size.to_string()), "{e}");
-    check("file", made(folder.path("a.img"), 8192)).unwrap();
+    check("file", params_of(folder.path("a.img"), 8192)).unwrap();
     assert_eq!(entries(&here), 0);
     // A file that is there, and cannot be extended so far.
     std::fs::write(folder.path("b.img"), vec![0; 4096]).unwrap();

@@ -29,7 +29,7 @@ fn image_files_agree_with_an_array_of_bytes() {
                     "sector_size": sector, "direct": direct,
                 });
                 w.disk("file", "f0", params).unwrap();
-                let mode = w.shown("f0", "mode");
+                let mode = w.line_of("f0", "mode");
                 let expected = if direct == "yes" { "direct" } else { "buffered (as configured)" };
                 assert_eq!(mode, expected);
                 let model = exercise(&mut w, "f0", seed, 250);
@@ -130,7 +130,7 @@ fn read_only_file_serves_several_disks_and_refuses_writers() {
         assert_eq!(w.user(name, Access::WRITE).map(|_| ()), Err(Errno::RoFs));
         let (_, edge) = w.user(name, Access::READ).unwrap();
         assert_eq!(w.read(edge, 0, 512), Ok(vec![3; 512]));
-        assert_eq!(w.shown(name, "read-only"), "yes");
+        assert_eq!(w.line_of(name, "read-only"), "yes");
     }
 }
 

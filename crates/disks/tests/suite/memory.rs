@@ -27,13 +27,13 @@ fn deleted_memory_is_freed_and_memory_max_holds() {
     let edge = w.open("m0");
     let (mib, far) = (vec![1u8; 1 << 20], 1u64 << 39);
     assert_eq!(w.write(edge, far, &mib), Ok(()));
-    assert_eq!(w.shown("m0", "allocated"), format!("{} bytes", 1 << 20));
+    assert_eq!(w.line_of("m0", "allocated"), format!("{} bytes", 1 << 20));
     assert_eq!(w.write(edge, 0, &[2; 512]), Err(Errno::NoSpc));
     assert_eq!(w.plain(edge, Op::Delete, 0, 1 << 40), Ok(()), "the whole of it, split");
-    assert_eq!(w.shown("m0", "allocated"), "0 bytes");
+    assert_eq!(w.line_of("m0", "allocated"), "0 bytes");
     assert!(w.read(edge, far, 4096).unwrap().iter().all(|b| *b == 0));
     assert_eq!(w.flagged(edge, Op::WriteZeroes, 0, 1 << 20, Flags::NO_HOLE), Ok(()));
-    assert_eq!(w.shown("m0", "allocated"), format!("{} bytes", 1 << 20));
+    assert_eq!(w.line_of("m0", "allocated"), format!("{} bytes", 1 << 20));
 }
 
 #[test]

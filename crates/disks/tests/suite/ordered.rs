@@ -193,7 +193,7 @@ fn ordered_operations_are_barriers_and_a_plain_flush_is_not() {
             write(&mut w, edge, &ended, 2, (8192, 512), (3, Flags::NONE));
             w.turn(1_000_000);
             let inside = if flags.has(Flags::ORDERED) { "1" } else { "3" };
-            assert_eq!(w.shown("d0", "under way"), inside, "{op:?} {flags:?}");
+            assert_eq!(w.line_of("d0", "under way"), inside, "{op:?} {flags:?}");
             w.verb("release", "d0", json!({})).unwrap();
             w.until("all three", |_| ended.list().len() == 3);
             if flags.has(Flags::ORDERED) {
@@ -267,7 +267,7 @@ fn errors_hangs_and_power_cuts_leave_no_request_waiting() {
         assert_eq!(w.write(edge, 0, &[9; 512]), Ok(()));
         assert_eq!(w.flagged(edge, Op::Flush, 0, 0, Flags::ORDERED), Ok(()));
         assert_eq!(w.read(edge, 0, 512), Ok(vec![9; 512]));
-        assert_eq!(w.shown("d0", "under way"), "0");
+        assert_eq!(w.line_of("d0", "under way"), "0");
     }
 }
 

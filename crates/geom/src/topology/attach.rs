@@ -57,7 +57,7 @@ impl Topology {
             name: new.name,
             consumers: Vec::new(),
             counts: Access::NONE,
-            limits: new.limits.whole(),
+            limits: new.limits.truncated(),
             stripe_bytes: new.stripe_bytes,
             stripe_offset: new.stripe_offset,
             wither: false,
@@ -261,7 +261,7 @@ impl Topology {
     pub fn replace_layer(&mut self, provider: ProviderId, layer: Arc<dyn Layer>, limits: Limits) {
         if let Some(pp) = self.providers.get_mut(provider) {
             pp.layer = ResolvedArc::new(layer);
-            pp.limits = limits.whole();
+            pp.limits = limits.truncated();
             self.dirty_nodes.insert(pp.node);
         }
     }

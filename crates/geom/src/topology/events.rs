@@ -165,7 +165,7 @@ impl Topology {
             return;
         };
         let was = pp.limits.media_bytes;
-        let size = Limits { media_bytes: size, ..pp.limits }.whole().media_bytes;
+        let size = Limits { media_bytes: size, ..pp.limits }.truncated().media_bytes;
         if pp.wither || was == size {
             return;
         }

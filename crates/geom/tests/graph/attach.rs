@@ -72,7 +72,7 @@ fn a_full_stack_with_a_split_at_every_layer_has_frames_enough() {
     let c = lab.writer("u", top);
     let tag = lab.send(lab.edge(c), Op::Write, 0, 1 << 20);
     assert_eq!(lab.finish(tag).status, Ok(()));
-    assert_eq!(leaf.asked().len(), 2048);
+    assert_eq!(leaf.take_requests().len(), 2048);
     lab.assert_empty();
 }
 

@@ -96,7 +96,7 @@ fn scripted(lab: &mut Lab, disks: &[ProviderId], script: Script) -> Edge {
 fn disks(lab: &mut Lab, count: usize) -> (Vec<Arc<Leaf>>, Vec<ProviderId>) {
     let leaves: Vec<_> = (0..count).map(|_| Leaf::new(1 << 20)).collect();
     let disks = leaves.iter().enumerate().map(|(i, l)| lab.disk(&format!("d{i}"), l)).collect();
-    leaves.iter().for_each(|l| drop(l.asked()));
+    leaves.iter().for_each(|l| drop(l.take_requests()));
     (leaves, disks)
 }
 
@@ -140,7 +140,7 @@ fn children_inherit_operation_flags_and_origin() {
             assert_eq!(ended.completed, 3 * 1024, "by default the children's bytes add up");
         }
         for l in &leaves {
-            let asked = l.asked();
+            let asked = l.take_requests();
             assert_eq!((asked.len(), asked[0].op, asked[0].flags), (1, op, flags));
         }
     }
@@ -193,8 +193,8 @@ fn forked_children_are_dropped_if_the_layer_answers_otherwise() {
         let ended = lab.io(edge, Op::Write, 0, SECTOR);
         let down = matches!(answer, Flow::Down(..));
         assert_eq!(ended.status.is_ok(), answer != Flow::Done(Err(Errno::Io)));
-        assert_eq!(leaves[0].asked().len(), 0, "an unsent child does not count");
-        assert_eq!(leaves[1].asked().len(), usize::from(down));
+        assert_eq!(leaves[0].take_requests().len(), 0, "an unsent child does not count");
+        assert_eq!(leaves[1].take_requests().len(), usize::from(down));
         lab.assert_empty();
     }
 }
@@ -216,7 +216,7 @@ fn children_forked_after_a_wait_start_when_the_layer_has_answered() {
     let script = Script { start: Some(start), ready: Some(ready), ..Script::default() };
     let edge = scripted(&mut lab, &d, script);
     assert_eq!(lab.io(edge, Op::Write, 0, SECTOR).status, Ok(()));
-    assert_eq!((leaves[0].asked().len(), leaves[1].asked().len()), (2, 1));
+    assert_eq!((leaves[0].take_requests().len(), leaves[1].take_requests().len()), (2, 1));
     lab.assert_empty();
 }
 
@@ -251,7 +251,7 @@ fn no_memory_never_reaches_the_originator() {
     let ended = lab.io(edge, Op::Write, 0, SECTOR);
     assert_eq!(ended.status, Ok(()));
     assert!(ended.at_ns - start >= 20 * MS, "each time after a while");
-    assert_eq!((leaves[0].asked().len(), leaves[1].asked().len()), (1, 1));
+    assert_eq!((leaves[0].take_requests().len(), leaves[1].take_requests().len()), (1, 1));
     lab.assert_empty();
 }
 
@@ -285,7 +285,7 @@ fn lack_of_memory_in_every_hook_is_retried_without_leaks() {
     let edge = scripted(&mut lab, &d, script);
     let tag = lab.send(edge, Op::Write, 0, SECTOR);
     assert_eq!(lab.finish(tag).status, Ok(()));
-    assert!(!leaves[0].asked().is_empty());
+    assert!(!leaves[0].take_requests().is_empty());
     lab.spin(10 * MS);
     lab.assert_empty();
 }
@@ -307,7 +307,7 @@ fn waiting_requests_resume_after_their_delay() {
     assert_eq!(lab.finish(late).status, Ok(()));
     assert_eq!(*lab.ends.order.borrow(), [soon, late]);
     assert!(lab.ended(late).unwrap().at_ns - begin >= 51_200);
-    assert_eq!(leaves[0].asked().iter().map(|a| a.offset).collect::<Vec<_>>(), [512, 51_200]);
+    assert_eq!(leaves[0].take_requests().iter().map(|a| a.offset).collect::<Vec<_>>(), [512, 51_200]);
     lab.assert_empty();
 }
 
@@ -439,7 +439,7 @@ fn sink_may_submit_requests_and_take_the_buffers() {
         b.data = data;
     });
     assert_eq!(chain.1.get(), 0);
-    assert_eq!(leaves[0].asked().len(), 10_001);
+    assert_eq!(leaves[0].take_requests().len(), 10_001);
     assert_eq!(chain.2.take().map(|s| s.len()), Some(512));
     lab.assert_empty();
 }

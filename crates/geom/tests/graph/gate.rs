@@ -16,7 +16,7 @@ fn a_closed_gate_parks_in_order_and_reopening_replays_in_order() {
     let c = lab.writer("u", disk);
     let edge = lab.edge(c);
     leaf.set(Mode::After(MS));
-    leaf.asked();
+    leaf.take_requests();
     let first = lab.send(edge, Op::Write, 0, SECTOR);
     let gate = lab.control.close_gate(disk).unwrap();
     assert!(lab.ended(first).is_some(), "drained");
@@ -24,7 +24,7 @@ fn a_closed_gate_parks_in_order_and_reopening_replays_in_order() {
         lab.send(edge, Op::Write, i * SECTOR, SECTOR);
     }
     lab.pass(5 * MS);
-    assert_eq!(leaf.asked().len(), 1, "nobody enters");
+    assert_eq!(leaf.take_requests().len(), 1, "nobody enters");
     let flush = lab.send(edge, Op::Flush, 0, 0);
     lab.pass(MS);
     assert!(lab.ended(flush).is_none());
@@ -32,7 +32,7 @@ fn a_closed_gate_parks_in_order_and_reopening_replays_in_order() {
     let last = lab.send(edge, Op::Write, 20 * SECTOR, SECTOR);
     assert!(lab.ended(last).is_none());
     lab.pass(5 * MS);
-    let offsets: Vec<u64> = leaf.asked().iter().map(|a| a.offset / SECTOR).collect();
+    let offsets: Vec<u64> = leaf.take_requests().iter().map(|a| a.offset / SECTOR).collect();
     assert_eq!(offsets, (1..20).chain([0, 20]).collect::<Vec<_>>());
     lab.assert_empty();
 }
@@ -43,17 +43,17 @@ fn gate_stays_closed_across_graph_changes() {
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
     let c = lab.writer("u", disk);
-    leaf.asked();
+    leaf.take_requests();
     let gate = lab.control.close_gate(disk).unwrap();
     for i in 0..3 {
         lab.disk(&format!("other{i}"), &Leaf::new(1 << 20));
         lab.send_on(1, lab.edge(c), Op::Write, i * SECTOR, SECTOR, bio::Flags::NONE);
         lab.pass(MS);
     }
-    assert!(leaf.asked().is_empty());
+    assert!(leaf.take_requests().is_empty());
     lab.control.open_gate(gate);
     lab.pass(MS);
-    assert_eq!(leaf.asked().iter().map(|a| a.offset / SECTOR).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(leaf.take_requests().iter().map(|a| a.offset / SECTOR).collect::<Vec<_>>(), [0, 1, 2]);
     lab.assert_empty();
 }
 
@@ -64,7 +64,7 @@ fn parked_requests_precede_those_of_the_turn_that_opens_the_gate() {
     let disk = lab.disk("d0", &leaf);
     let c = lab.writer("u", disk);
     let (edge, board) = (lab.edge(c), lab.control.topology.notifier());
-    leaf.asked();
+    leaf.take_requests();
     let delete = |i: u64| {
         let fill = move |bio: &mut bio::Bio| {
             (bio.op, bio.offset, bio.length) = (Op::Delete, i * SECTOR, SECTOR);
@@ -77,11 +77,11 @@ fn parked_requests_precede_those_of_the_turn_that_opens_the_gate() {
     let gate = lab.control.close_gate(disk).unwrap();
     (0..3).for_each(delete);
     lab.pass(MS);
-    assert!(leaf.asked().is_empty());
+    assert!(leaf.take_requests().is_empty());
     lab.control.open_gate(gate);
     delete(3);
     lab.pass(MS);
-    let offsets: Vec<u64> = leaf.asked().iter().map(|a| a.offset / SECTOR).collect();
+    let offsets: Vec<u64> = leaf.take_requests().iter().map(|a| a.offset / SECTOR).collect();
     assert_eq!(offsets, [0, 1, 2, 3], "G2");
     lab.assert_empty();
 }
@@ -120,7 +120,7 @@ fn gate_of_a_new_unpublished_provider_holds_requests() {
     let gate = lab.control.close_gate(disk).unwrap();
     let tag = lab.send(lab.edge(c), Op::Write, 0, SECTOR);
     lab.pass(MS);
-    assert!(lab.ended(tag).is_none() && leaf.asked().is_empty());
+    assert!(lab.ended(tag).is_none() && leaf.take_requests().is_empty());
     lab.control.open_gate(gate);
     assert_eq!(lab.finish(tag).status, Ok(()));
 }

@@ -26,12 +26,12 @@ fn check_table(media: u64, sector: u32, rows: &[(u64, u64, Status, u64)]) {
     for op in RANGED {
         let mut lab = Lab::new(1);
         let (leaf, edge) = disk(&mut lab, media, sector);
-        leaf.asked();
+        leaf.take_requests();
         for &(offset, length, status, done) in rows {
             let ended = lab.io(edge, op, offset, length);
             let what = format!("{op:?} {offset}+{length} of {media} by {sector}");
             assert_eq!((ended.status, ended.completed), (status, done), "{what}");
-            let asked = leaf.asked();
+            let asked = leaf.take_requests();
             match status.is_ok() && done > 0 {
                 true => assert_eq!((asked[0].offset, asked[0].length), (offset, done), "{what}"),
                 false => assert!(asked.is_empty(), "{what}: the layer must not see it"),
@@ -114,9 +114,9 @@ fn io_without_a_medium_is_refused_but_flush_passes() {
             assert_eq!(lab.io(edge, op, offset, length).status, Err(Errno::NxIo), "{op:?}");
         }
     }
-    leaf.asked();
+    leaf.take_requests();
     assert_eq!(lab.io(edge, Op::Flush, 0, 0).status, Ok(()));
-    assert_eq!(leaf.asked().len(), 1);
+    assert_eq!(leaf.take_requests().len(), 1);
 }
 
 #[test]

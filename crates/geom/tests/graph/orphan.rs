@@ -112,9 +112,9 @@ fn a_request_that_waits_for_memory_keeps_its_slot() {
     let c = lab.writer("u", disk);
     let edge = lab.edge(c);
     leaf.set(Mode::NoMem(3));
-    leaf.asked();
+    leaf.take_requests();
     let tag = lab.send(edge, Op::Write, 0, SECTOR);
-    assert!(leaf.asked().is_empty());
+    assert!(leaf.take_requests().is_empty());
     lab.control.topology.leave(c);
     let t = &mut lab.control.topology;
     let log = crate::common::log();
@@ -272,12 +272,12 @@ fn t4_stale_edge_is_refused_and_reaches_no_provider() {
     let mut seen = vec![stale];
     for i in 0..20 {
         let c = lab.writer(&format!("next{i}"), to);
-        new.asked();
+        new.take_requests();
         let edge = lab.edge(c);
         assert!(!seen.contains(&edge), "a number is not given out again soon");
         seen.push(edge);
         assert_eq!(lab.io(stale, Op::Write, 0, SECTOR).status, Err(Errno::NxIo));
-        assert!(old.asked().is_empty() && new.asked().is_empty(), "nobody is asked");
+        assert!(old.take_requests().is_empty() && new.take_requests().is_empty(), "nobody is asked");
         assert_eq!(lab.io(edge, Op::Write, 0, SECTOR).status, Ok(()));
         lab.control.topology.leave(c);
         lab.control.settle().unwrap();

@@ -32,12 +32,12 @@ fn every_byte_arrives_once_for_any_sector_piece_size_and_order() {
                 let mut lab = Lab::new(7);
                 let (leaf, edge) = disk(&mut lab, sector, io_max, 0);
                 leaf.set(mode);
-                leaf.asked();
+                leaf.take_requests();
                 let (at, len) = (5 * u64::from(sector), 200 * u64::from(sector));
                 let tag = lab.send(edge, Op::Write, at, len);
                 let ended = lab.finish(tag);
                 assert_eq!((ended.status, ended.completed), (Ok(()), len));
-                let asked = leaf.asked();
+                let asked = leaf.take_requests();
                 assert_eq!(asked.len(), pieces, "{mode:?} {sector} {io_max}");
                 let most = u64::from((io_max / sector).max(1)) * u64::from(sector);
                 assert!(io_max == 0 || asked.iter().all(|a| a.length <= most));
@@ -72,10 +72,10 @@ fn deletes_and_zeroes_have_a_limit_of_their_own() {
     let mut lab = Lab::new(1);
     let (leaf, edge) = disk(&mut lab, 512, 4096, 10_000);
     for op in [Op::Delete, Op::WriteZeroes] {
-        leaf.asked();
+        leaf.take_requests();
         let ended = lab.io(edge, op, 512, 1000 * 512);
         assert_eq!((ended.status, ended.completed), (Ok(()), 1000 * 512));
-        let asked = leaf.asked();
+        let asked = leaf.take_requests();
         assert_eq!(asked.len(), 53, "19 whole sectors each");
         let mut next = 512;
         for a in &asked {
@@ -89,11 +89,11 @@ fn deletes_and_zeroes_have_a_limit_of_their_own() {
 fn flags_reach_every_piece() {
     let mut lab = Lab::new(1);
     let (leaf, edge) = disk(&mut lab, 512, 512, 0);
-    leaf.asked();
+    leaf.take_requests();
     let flags = Flags::FUA | Flags::ORDERED | Flags::NO_HOLE;
     let tag = lab.send_on(0, edge, Op::Write, 0, 70 * 512, flags);
     lab.finish(tag);
-    let asked = leaf.asked();
+    let asked = leaf.take_requests();
     assert_eq!(asked.len(), 70);
     assert!(asked.iter().all(|a| a.flags == flags));
 }
@@ -102,7 +102,7 @@ fn flags_reach_every_piece() {
 fn the_first_error_wins_and_the_next_wave_is_not_sent() {
     let mut lab = Lab::new(1);
     let (leaf, edge) = disk(&mut lab, 512, 512, 0);
-    leaf.asked();
+    leaf.take_requests();
     leaf.set(Mode::Hold);
     let tag = lab.send(edge, Op::Read, 0, 200 * 512);
     // Two pieces of the first wave fail, differently; the one that ends first decides.
@@ -118,7 +118,7 @@ fn the_first_error_wins_and_the_next_wave_is_not_sent() {
     }
     let ended = lab.finish(tag);
     assert_eq!(ended.status, Err(Errno::NoSpc));
-    assert_eq!(leaf.asked().len(), 64, "one wave");
+    assert_eq!(leaf.take_requests().len(), 64, "one wave");
     assert_eq!(lab.ends.order.borrow().len(), 1);
     lab.assert_empty();
 }
@@ -127,10 +127,10 @@ fn the_first_error_wins_and_the_next_wave_is_not_sent() {
 fn a_request_at_the_end_of_the_medium_is_cut_before_it_is_split() {
     let mut lab = Lab::new(1);
     let (leaf, edge) = disk(&mut lab, 520, 520 * 2, 0);
-    leaf.asked();
+    leaf.take_requests();
     let ended = lab.io(edge, Op::Read, 4091 * 520, 100 * 520);
     assert_eq!((ended.status, ended.completed), (Ok(()), 5 * 520));
-    assert_eq!(leaf.asked().iter().map(|a| a.length).collect::<Vec<_>>(), [1040, 1040, 520]);
+    assert_eq!(leaf.take_requests().iter().map(|a| a.length).collect::<Vec<_>>(), [1040, 1040, 520]);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn pieces_inherit_fail_fast() {
         let flags = Flags::FAIL_FAST | Flags::FUA;
         let tag = lab.send_on(0, edge, op, 0, bytes, flags);
         assert_eq!(lab.finish(tag).status, Ok(()));
-        let asked = leaf.asked();
+        let asked = leaf.take_requests();
         assert!(asked.len() > 1 && asked.iter().all(|a| a.flags == flags), "{op:?}");
     }
 }

@@ -16,7 +16,7 @@ pub enum Body {
 
 impl Body {
     /// A body that is known already.
-    pub fn whole(bytes: impl Into<Bytes>) -> Body {
+    pub fn from_bytes(bytes: impl Into<Bytes>) -> Body {
         Body::Whole(Some(bytes.into()))
     }
 }

@@ -118,7 +118,7 @@ async fn blocking<T: Send + 'static>(f: impl FnOnce() -> Result<T> + Send + 'sta
 }
 
 fn reply(kind: &str, text: String) -> Response<Body> {
-    let mut response = Response::new(Body::whole(text));
+    let mut response = Response::new(Body::from_bytes(text));
     content(&mut response, kind);
     response
 }

@@ -81,15 +81,15 @@ fn replacing_a_disk_in_a_mirror_withdraws_no_lun() {
 #[test]
 fn mirror_is_recreated_if_a_new_member_has_an_image_in_use() {
     let from = document(&BOTH, &["d0", "d1"], None);
-    let whole = |to: &Config, on: &[&str]| {
+    let assert_recreated = |to: &Config, on: &[&str]| {
         let steps = steps(&from, to, on);
         assert!(steps.contains(&"remove geom r0 (mirror)".to_owned()), "{steps:?}");
     };
     // The image of d1 under another name with other keys, and another image under its name.
     let mut other = document(&[("d0", "/a"), ("d2", "/b")], &["d0", "d2"], None);
     other.disk[1].params.insert("read_only".into(), true.into());
-    whole(&other, &["d0", "d1"]);
-    whole(&document(&[("d0", "/a"), ("d1", "/c")], &["d0", "d1"], None), &["d0", "d1"]);
+    assert_recreated(&other, &["d0", "d1"]);
+    assert_recreated(&document(&[("d0", "/a"), ("d1", "/c")], &["d0", "d1"], None), &["d0", "d1"]);
 }
 
 /// LUNs and layers on a partition with a letter (BSD) stay when its disk is renamed.

@@ -27,7 +27,7 @@ impl MadeGeoms {
         let geoms = config.geom.iter().map(|g| g.name.clone());
         let mut names: HashSet<String> = disks.chain(buses).chain(geoms).collect();
         let mut lost: Vec<&str> = Vec::new();
-        let mut made = MadeGeoms::default();
+        let mut found = MadeGeoms::default();
         for geom in state.geoms.iter().filter(|geom| is_made(geom)) {
             let section = made_section(geom, catalog).and_then(|section| {
                 let is_lost = |below: &&str| lost.iter().any(|one| name_depends_on(below, one));
@@ -40,14 +40,14 @@ impl MadeGeoms {
                 }
             });
             match section {
-                Ok(section) => made.sections.push(section),
+                Ok(section) => found.sections.push(section),
                 Err(why) => {
                     lost.extend(geom.providers.iter().map(|p| p.name.as_str()));
-                    made.undeclared.push((geom_label(geom), why));
+                    found.undeclared.push((geom_label(geom), why));
                 }
             }
         }
-        made
+        found
     }
 
     /// Whether a geom, by class and name, is one of those with a section.
@@ -82,12 +82,12 @@ pub(super) fn made_section(geom: &GeomState, catalog: &Catalog) -> Result<GeomCo
     if geom.providers.is_empty() || geom.consumers.iter().any(|c| c.provider.is_none()) {
         return Err("a provider below it is missing".to_owned());
     }
-    let mut made = section(geom, fixed_params(geom, &class.schema, facts));
-    if !facts.lists_members && made.members.len() == 1 {
-        made.provider = made.members.pop();
+    let mut config = section(geom, fixed_params(geom, &class.schema, facts));
+    if !facts.lists_members && config.members.len() == 1 {
+        config.provider = config.members.pop();
     }
-    set_params(&mut made, geom.settings.clone());
-    Ok(made)
+    set_params(&mut config, geom.settings.clone());
+    Ok(config)
 }
 
 /// Keys that do not change while the geom is used, as it shows them.
@@ -127,13 +127,13 @@ pub fn adopt_made(
     state: &SystemState,
     catalog: &Catalog,
 ) -> Vec<GeomConfig> {
-    let mut made = MadeGeoms::of(base, state, catalog).sections;
-    made.retain(|made| {
-        let wanted = desired.geom(&made.name).filter(|wanted| wanted.class == made.class);
-        wanted.is_some_and(|wanted| same_settings(made, wanted, state, catalog))
+    let mut sections = MadeGeoms::of(base, state, catalog).sections;
+    sections.retain(|section| {
+        let wanted = desired.geom(&section.name).filter(|wanted| wanted.class == section.class);
+        wanted.is_some_and(|wanted| same_settings(section, wanted, state, catalog))
     });
-    base.geom.extend(made.iter().cloned());
-    made
+    base.geom.extend(sections.iter().cloned());
+    sections
 }
 
 #[cfg(test)]
@@ -152,7 +152,7 @@ mod tests {
         word: Option<String>,
     }
 
-    fn made(class: &str, name: &str, below: &[&str], shown: &[(&str, &str)]) -> GeomState {
+    fn geom_state(class: &str, name: &str, below: &[&str], shown: &[(&str, &str)]) -> GeomState {
         let on = |name: &&str| ConsumerState {
             provider: Some((*name).to_owned()),
             ..ConsumerState::default()
@@ -181,12 +181,12 @@ mod tests {
         let catalog = Catalog { classes, class_facts, ..Catalog::default() };
         let shown = [("Stripesize", "8192"), ("word", "7"), ("State", "UP")];
         let geoms = vec![
-            made("stripe", "r", &["d1", "d0"], &shown),
-            made("nop", "n", &["d2"], &[]),
-            made("mirror", "m", &["d3"], &[]),
-            made("nop", "above", &["mirror/m"], &[]),
-            made("nop", "r", &["d4"], &[]),
-            made("secret", "s", &["d5"], &[]),
+            geom_state("stripe", "r", &["d1", "d0"], &shown),
+            geom_state("nop", "n", &["d2"], &[]),
+            geom_state("mirror", "m", &["d3"], &[]),
+            geom_state("nop", "above", &["mirror/m"], &[]),
+            geom_state("nop", "r", &["d4"], &[]),
+            geom_state("secret", "s", &["d5"], &[]),
         ];
         let state = SystemState { geoms, ..SystemState::default() };
         let found = MadeGeoms::of(&Config::default(), &state, &catalog);

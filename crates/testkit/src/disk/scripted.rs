@@ -52,7 +52,7 @@ struct Inside {
     media: Media,
     mode: Mode,
     failing: u64,
-    asked: Vec<Asked>,
+    requests: Vec<Asked>,
     held: Vec<(u32, Ticket)>,
 }
 
@@ -94,8 +94,8 @@ impl Disk {
     }
 
     /// Requests received since the last call.
-    pub fn asked(&self) -> Vec<Asked> {
-        std::mem::take(&mut self.inside().asked)
+    pub fn take_requests(&self) -> Vec<Asked> {
+        std::mem::take(&mut self.inside().requests)
     }
 
     /// Bytes as they read.
@@ -170,7 +170,7 @@ impl Layer for Disk {
             return Flow::Done(Err(Errno::NoMem));
         }
         let Bio { op, offset, length, flags, .. } = *bio;
-        inside.asked.push(Asked { op, offset, length, flags });
+        inside.requests.push(Asked { op, offset, length, flags });
         match inside.mode {
             Mode::Now | Mode::NoMem(_) => return Flow::Done(inside.answer(bio, core)),
             Mode::Fail(error) => return Flow::Done(Err(error)),

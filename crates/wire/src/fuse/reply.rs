@@ -79,7 +79,7 @@ impl Body<'_> {
 }
 
 /// Appends the whole reply whose body `fill` makes.
-fn whole(unique: u64, out: &mut Vec<u8>, fill: impl FnOnce(&mut Body<'_>)) {
+fn write_reply(unique: u64, out: &mut Vec<u8>, fill: impl FnOnce(&mut Body<'_>)) {
     let start = out.len();
     out.extend([0; REPLY_HEAD]);
     fill(&mut Body(out));
@@ -105,7 +105,7 @@ pub struct Init {
 
 /// Answers INIT.
 pub fn init(unique: u64, i: &Init, out: &mut Vec<u8>) {
-    whole(unique, out, |b| {
+    write_reply(unique, out, |b| {
         b.word(&[super::codes::MAJOR, super::codes::MINOR, i.readahead, i.flags]);
         b.short(&[i.background, i.background / 4 * 3]);
         b.word(&[i.write_max, 1]).short(&[i.pages_max, 0]).word(&[0; 8]);
@@ -114,28 +114,28 @@ pub fn init(unique: u64, i: &Init, out: &mut Vec<u8>) {
 
 /// Answers INIT of a kernel that speaks a later major version: it comes again with ours.
 pub fn init_version(unique: u64, out: &mut Vec<u8>) {
-    whole(unique, out, |b| {
+    write_reply(unique, out, |b| {
         b.word(&[super::codes::MAJOR, super::codes::MINOR]);
     });
 }
 
 /// Answers LOOKUP.
 pub fn entry(unique: u64, a: &Attributes, out: &mut Vec<u8>) {
-    whole(unique, out, |b| {
+    write_reply(unique, out, |b| {
         b.long(&[a.node, 0, 0, 0]).word(&[0, 0]).attributes(a);
     });
 }
 
 /// Answers GETATTR.
 pub fn attributes(unique: u64, a: &Attributes, out: &mut Vec<u8>) {
-    whole(unique, out, |b| {
+    write_reply(unique, out, |b| {
         b.long(&[0]).word(&[0, 0]).attributes(a);
     });
 }
 
 /// Answers OPEN and OPENDIR; flags of [`super::codes::open_flag`].
 pub fn open(unique: u64, flags: u32, out: &mut Vec<u8>) {
-    whole(unique, out, |b| {
+    write_reply(unique, out, |b| {
         b.long(&[0]).word(&[flags, 0]);
     });
 }
@@ -150,7 +150,7 @@ pub fn written(unique: u64, bytes: u32) -> [u8; REPLY_HEAD + 8] {
 
 /// Answers LSEEK.
 pub fn offset(unique: u64, offset: u64, out: &mut Vec<u8>) {
-    whole(unique, out, |b| {
+    write_reply(unique, out, |b| {
         b.long(&[offset]);
     });
 }
@@ -159,7 +159,7 @@ pub fn offset(unique: u64, offset: u64, out: &mut Vec<u8>) {
 /// space is freed.
 pub fn statfs(unique: u64, bytes: u64, block: u32, out: &mut Vec<u8>) {
     let blocks = bytes / u64::from(block.max(1));
-    whole(unique, out, |b| {
+    write_reply(unique, out, |b| {
         b.long(&[blocks, 0, 0, 2, 0]).word(&[block, 255, block, 0]).word(&[0; 6]);
     });
 }
@@ -178,7 +178,7 @@ pub struct Entry<'a> {
 /// Answers READDIR with the entries after the first `skip`, as many as fit in `size` bytes.
 pub fn entries(unique: u64, all: &[Entry<'_>], skip: u64, size: u32, out: &mut Vec<u8>) {
     let room = usize::try_from(size).unwrap_or(usize::MAX);
-    whole(unique, out, |b| {
+    write_reply(unique, out, |b| {
         let mut used = 0usize;
         for (next, e) in (1u64..).zip(all).skip(usize::try_from(skip).unwrap_or(usize::MAX)) {
             let padded = e.name.len().next_multiple_of(8);
@@ -198,7 +198,7 @@ pub fn entries(unique: u64, all: &[Entry<'_>], skip: u64, size: u32, out: &mut V
 /// The notice that the attributes of a node have changed.
 pub fn changed(node: u64, out: &mut Vec<u8>) {
     let start = out.len();
-    whole(0, out, |b| {
+    write_reply(0, out, |b| {
         b.long(&[node, u64::MAX, 0]);
     });
     let code = NOTIFY_INVAL_INODE.to_ne_bytes();
@@ -216,22 +216,22 @@ mod tests {
     #[test]
     fn replies_have_the_lengths_that_the_kernel_expects() {
         let a = Attributes { node: 2, size: 1 << 30, block: 4096, ..Attributes::default() };
-        let made = |f: &dyn Fn(&mut Vec<u8>)| {
+        let reply_len = |f: &dyn Fn(&mut Vec<u8>)| {
             let mut out = Vec::new();
             f(&mut out);
             assert_eq!(len_of(&out), out.len());
             assert!(out.len() <= REPLY_MAX);
             out.len() - REPLY_HEAD
         };
-        assert_eq!(made(&|o| init(1, &Init::default(), o)), 64);
-        assert_eq!(made(&|o| init_version(1, o)), 8);
-        assert_eq!(made(&|o| entry(1, &a, o)), 128);
-        assert_eq!(made(&|o| attributes(1, &a, o)), 104);
-        assert_eq!(made(&|o| open(1, 1, o)), 16);
-        assert_eq!(made(&|o| o.extend(written(1, 512))), 8);
-        assert_eq!(made(&|o| offset(1, 512, o)), 8);
-        assert_eq!(made(&|o| statfs(1, 1 << 20, 4096, o)), 80);
-        assert_eq!(made(&|o| changed(2, o)), 24);
+        assert_eq!(reply_len(&|o| init(1, &Init::default(), o)), 64);
+        assert_eq!(reply_len(&|o| init_version(1, o)), 8);
+        assert_eq!(reply_len(&|o| entry(1, &a, o)), 128);
+        assert_eq!(reply_len(&|o| attributes(1, &a, o)), 104);
+        assert_eq!(reply_len(&|o| open(1, 1, o)), 16);
+        assert_eq!(reply_len(&|o| o.extend(written(1, 512))), 8);
+        assert_eq!(reply_len(&|o| offset(1, 512, o)), 8);
+        assert_eq!(reply_len(&|o| statfs(1, 1 << 20, 4096, o)), 80);
+        assert_eq!(reply_len(&|o| changed(2, o)), 24);
         assert_eq!(len_of(&error(1, 5)), 16);
         assert_eq!(i32::from_ne_bytes(error(1, 5)[4..8].try_into().unwrap()), -5);
     }

@@ -291,7 +291,7 @@ impl Record {
     }
 }
 
-fn whole(low: u32, high: u32) -> u64 {
+fn join_words(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
@@ -301,7 +301,7 @@ fn disk(from: &mut Cursor<'_>) -> Result<DiskRecord, Fault> {
     let id = from.u32("disk id")?;
     let flags = from.u32("disk flags")?;
     let owner = from.u32("disk owner")?;
-    let sectors = whole(low, from.u32("disk sectors")?);
+    let sectors = join_words(low, from.u32("disk sectors")?);
     Ok(DiskRecord { serial, sectors, id, flags, owner, rest: from.array("disk record")? })
 }
 
@@ -325,7 +325,7 @@ fn map(from: &mut Cursor<'_>, disks: usize) -> Result<Map, Fault> {
     }
     let [first, sectors, stripes] = [0, 1, 2].map(|at: usize| {
         let of = |words: &[u32; 3]| words.get(at).copied().unwrap_or(0);
-        whole(of(&low), of(&high))
+        join_words(of(&low), of(&high))
     });
     Ok(Map { first, sectors, stripes, strip, status, level, domains, failed, ddf, rest, slots })
 }
@@ -345,7 +345,7 @@ fn volume(from: &mut Cursor<'_>, disks: usize) -> Result<VolumeRecord, Fault> {
     volume.fs_state = from.u8("fs state")?;
     volume.verify_errors = from.u16("verify errors")?;
     volume.bad_blocks = from.u16("bad blocks")?;
-    volume.unit = whole(low, from.u32("migration unit")?);
+    volume.unit = join_words(low, from.u32("migration unit")?);
     volume.tail = from.array("volume record")?;
     volume.migration = (state != 0).then_some(kind);
     volume.map = map(from, disks)?;
@@ -372,7 +372,7 @@ fn bad_blocks(from: &mut Cursor<'_>, size: u32, disks: usize) -> Result<Vec<BadB
         if usize::from(disk) >= disks {
             return Err(Fault::value(FIELD, format!("names disk {disk} of {disks}")));
         }
-        all.push(BadBlocks { disk, first: whole(low, high), count });
+        all.push(BadBlocks { disk, first: join_words(low, high), count });
     }
     Ok(all)
 }

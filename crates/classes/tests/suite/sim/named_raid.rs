@@ -50,7 +50,7 @@ impl Rig {
 
     /// The seed determines the part of its cache that a disk loses.
     pub(super) fn seeded(format: &str, level: &str, count: usize, seed: u64) -> Rig {
-        Rig::made(format, level, count, seed, false)
+        Rig::labelled(format, level, count, seed, false)
     }
 
     /// With a log of partial parity.
@@ -60,10 +60,10 @@ impl Rig {
 
     /// The same; the seed determines the part of its cache that a disk loses.
     pub(super) fn logged_by(count: usize, seed: u64) -> Rig {
-        Rig::made("Intel", "RAID5", count, seed, true)
+        Rig::labelled("Intel", "RAID5", count, seed, true)
     }
 
-    fn made(format: &str, level: &str, count: usize, seed: u64, logged: bool) -> Rig {
+    fn labelled(format: &str, level: &str, count: usize, seed: u64, logged: bool) -> Rig {
         let size = DISK + if format == "DDF" { DDF } else { 0 } + if logged { LOG } else { 0 };
         let disks: BTreeMap<String, Disk> =
             (0..count).map(|i| (format!("d{i}"), Disk::new(size, seed + i as u64))).collect();

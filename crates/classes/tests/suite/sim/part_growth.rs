@@ -13,7 +13,7 @@ const DISK: u64 = 96 << 10;
 const PART: u64 = 24 << 10;
 
 /// Two disks with one partition each, and a geom on both partitions, whose name is returned.
-fn made(class: &str, scheme: &str) -> (Life, BTreeMap<String, Disk>, [String; 2]) {
+fn partitioned(class: &str, scheme: &str) -> (Life, BTreeMap<String, Disk>, [String; 2]) {
     let disk = |i: u64| (format!("d{i}"), Disk::new(DISK, i));
     let disks: BTreeMap<String, Disk> = (0..2).map(disk).collect();
     let mut life = Life::new(1, 2);
@@ -48,7 +48,7 @@ fn volume(life: &Life, class: &str) -> Option<String> {
 fn recovers_after_each_cut(class: &str, scheme: &str, how: fn(&mut Life, &str)) {
     let mut brought = 0;
     for fuse in 0.. {
-        let (mut life, disks, parts) = made(class, scheme);
+        let (mut life, disks, parts) = partitioned(class, scheme);
         life.fuse.set(fuse);
         let done = catch_unwind(AssertUnwindSafe(|| how(&mut life, "d1")));
         let cut = match done {
@@ -101,7 +101,7 @@ fn a_label_is_found_after_a_power_cut_while_its_partition_grows() {
 #[test]
 fn layers_above_see_the_larger_size_after_the_commit() {
     for class in CLASSES {
-        let (mut life, disks, parts) = made(class, "gpt");
+        let (mut life, disks, parts) = partitioned(class, "gpt");
         let size = |life: &Life| {
             let on = life.control.topology.find(&parts[1]).expect("a partition");
             life.control.topology.limits(on).expect("limits").media_bytes

@@ -92,8 +92,8 @@ fn nbdkit_memory_disk_matches_an_array_of_bytes() {
     let server = Server::start("nbdkit", &["-f", "-U", "SOCKET", "memory", "16M"]);
     let mut w = world(&server.address(), Value::Null);
     exercise(&mut w, "n0", 1, 300);
-    assert_eq!(w.shown("n0", "connections"), "1");
-    assert_eq!(w.shown("n0", "connections made"), "1", "that by which it was opened is used");
+    assert_eq!(w.line_of("n0", "connections"), "1");
+    assert_eq!(w.line_of("n0", "connections made"), "1", "that by which it was opened is used");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn server_error_fails_only_its_request() {
     let edge = w.open("n0");
     assert_eq!(w.read(edge, 0, 512), Err(Errno::NoSpc));
     assert_eq!(w.write(edge, 0, &[1; 512]), Ok(()));
-    assert_eq!(w.shown("n0", "connections lost"), "0");
+    assert_eq!(w.line_of("n0", "connections lost"), "0");
 }
 
 #[test]
@@ -177,8 +177,8 @@ fn restarted_server_fails_no_request() {
     }
     wait_for_progress(&mut w, &p, 200);
     ends(&mut w, &p);
-    assert_eq!(w.shown("n0", "connections lost"), "4");
-    assert_ne!(w.shown("n0", "requests sent again"), "0");
+    assert_eq!(w.line_of("n0", "connections lost"), "4");
+    assert_ne!(w.line_of("n0", "requests sent again"), "0");
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn qemu_nbd_serves_qcow2_and_restarts_in_order() {
     }
     wait_for_progress(&mut w, &p, 200);
     ends(&mut w, &p);
-    assert_eq!(w.shown("n0", "connections lost"), "3");
+    assert_eq!(w.line_of("n0", "connections lost"), "3");
 }
 
 #[test]
@@ -341,12 +341,12 @@ fn commanded(words: &[&str]) -> World {
 }
 
 fn process(w: &mut World) -> Option<u32> {
-    w.shown("n0", "process").parse().ok()
+    w.line_of("n0", "process").parse().ok()
 }
 
 /// Removes the disk: its server ends, and its socket's folder is removed.
 fn removed(w: &mut World) {
-    let folder = PathBuf::from(w.shown("n0", "server").strip_prefix("unix:").unwrap());
+    let folder = PathBuf::from(w.line_of("n0", "server").strip_prefix("unix:").unwrap());
     let folder = folder.parent().unwrap().to_owned();
     assert!(folder.exists());
     let geom = w.control.topology.find_geom(disks::DISK_CLASS, "n0").unwrap();
@@ -375,7 +375,7 @@ fn command_server_is_restarted_after_a_crash() {
     // The first FLUSH after the server's end fails: data that it had not stored may be lost.
     let failed = p.failed.borrow();
     assert!(failed.iter().all(|f| f.starts_with("Flush")), "{failed:?}");
-    assert!(w.shown("n0", "path").starts_with("nbdkit file "), "as `list disks` shows it");
+    assert!(w.line_of("n0", "path").starts_with("nbdkit file "), "as `list disks` shows it");
     drop(failed);
     removed(&mut w);
 }

@@ -201,7 +201,7 @@ impl World {
     }
 
     /// A line of a disk's list.
-    pub fn shown(&mut self, disk: &str, line: &str) -> String {
+    pub fn line_of(&mut self, disk: &str, line: &str) -> String {
         let view = self.control.topology.view(0);
         let geom = view.iter().find(|g| g.class == DISK_CLASS && g.name == disk).unwrap();
         let found = geom.show.iter().find(|(n, _)| *n == line);

@@ -164,13 +164,13 @@ impl Client {
             Operation::Read { df } => {
                 self.shared.mark("nbd reads");
                 assert!(!df || task.got.len() == 1, "{who}: in pieces");
-                let bytes = unit_reserved_by(task, &who);
+                let bytes = read_data(task, &who);
                 let when = When { began: task.issue, ended: model.tick(), ..When::default() };
                 model.check(task.place, &bytes, &when, &who);
             }
             Operation::Look => {
                 let bid = task.bid.as_ref().expect("it has one");
-                model.counters.seen(task.place, bid, &unit_reserved_by(task, &who), &who);
+                model.counters.seen(task.place, bid, &read_data(task, &who), &who);
             }
             Operation::Write { .. } | Operation::Zero { .. } | Operation::Trim { .. } => {
                 drop(model);
@@ -327,7 +327,7 @@ fn chunk(task: &mut Task, link: &Link, kind: u16, body: &[u8]) {
 }
 
 /// The bytes of a READ, of which each came once.
-fn unit_reserved_by(task: &Task, who: &str) -> Vec<u8> {
+fn read_data(task: &Task, who: &str) -> Vec<u8> {
     let mut pieces: Vec<&(u64, Vec<u8>)> = task.got.iter().collect();
     pieces.sort_by_key(|p| p.0);
     let mut out = Vec::new();

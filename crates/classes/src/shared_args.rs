@@ -72,7 +72,9 @@ pub(crate) fn each(
     for name in names {
         let done = one(name).map_err(|e| match messages.is_empty() {
             true => e,
-            false => Error::new(e.kind, format!("{}; before that: {}", e.message, messages.join(", "))),
+            false => {
+                Error::new(e.kind, format!("{}; before that: {}", e.message, messages.join(", ")))
+            }
         })?;
         messages.extend(done.get("message").and_then(Value::as_str).map(str::to_owned));
     }

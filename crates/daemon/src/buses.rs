@@ -233,7 +233,8 @@ pub fn note_changes(control_loop: &ControlLoop, before: &NotedTroubles, now: &No
     let none = BTreeMap::new();
     for (about, whys) in now {
         let reported = before.get(about).unwrap_or(&none);
-        for (why, (severity, action)) in whys.iter().filter(|(why, _)| !reported.contains_key(*why)) {
+        for (why, (severity, action)) in whys.iter().filter(|(why, _)| !reported.contains_key(*why))
+        {
             let level = if *severity == Severity::Good { Level::Info } else { Level::Warn };
             control_loop.note(level, about, format!("{why}. {action}"));
         }

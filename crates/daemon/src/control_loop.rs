@@ -488,7 +488,8 @@ impl ControlLoop {
             true => to,
             false => a,
         });
-        let wanted = units_of(groups, (&published.config.unit, &published.config.disk), Some(&news));
+        let wanted =
+            units_of(groups, (&published.config.unit, &published.config.disk), Some(&news));
         // Questions are answered while disks open.
         drop(published);
         let exports = &mut self.exports;

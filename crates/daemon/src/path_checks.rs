@@ -48,7 +48,8 @@ pub fn check_paths(control_loop: &mut ControlLoop) {
     control_loop.path_watch.take_news();
     let published = control_loop.published.lock();
     let image = |d: &DiskConfig| Some((d.name.clone(), d.image()?.to_owned()));
-    let images: BTreeMap<String, PathBuf> = published.config.disk.iter().filter_map(image).collect();
+    let images: BTreeMap<String, PathBuf> =
+        published.config.disk.iter().filter_map(image).collect();
     drop(published);
     let watched = |(name, path): (&String, &PathBuf)| {
         Some((name.clone(), watched_path(control_loop, name, path)?))

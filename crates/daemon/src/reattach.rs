@@ -422,7 +422,8 @@ mod tests {
         let failed = Err(Error::new(Kind::Busy, "create disk", "the device of disk c"));
         assert!(reattach.record_attempt("a", &failed, 0).is_some());
         assert!(reattach.record_attempt("a", &failed, 0).is_none(), "reported once");
-        let refusals = |reattach: &Reattach| reattach.refused_disks().into_iter().collect::<Vec<_>>();
+        let refusals =
+            |reattach: &Reattach| reattach.refused_disks().into_iter().collect::<Vec<_>>();
         assert_eq!(refusals(&reattach), [("a".to_owned(), "the device of disk c".to_owned())]);
         reattach.record_attempt("a", &Ok(()), 0);
         assert!(refusals(&reattach).is_empty());

@@ -108,7 +108,8 @@ fn stopped(topology: &Topology, geoms: &[GeomView]) -> Vec<StoppedState> {
     let verdicts = || geoms.iter().flat_map(|g| &g.providers).flat_map(|p| &p.taste_outcomes);
     let of = |class: &Arc<dyn Class>| {
         let all = class.stopped_geoms().into_iter();
-        let seen = all.filter(|(_, why)| verdicts().any(|(_, outcome)| outcome.contains(why.as_str())));
+        let seen =
+            all.filter(|(_, why)| verdicts().any(|(_, outcome)| outcome.contains(why.as_str())));
         let name = class.name();
         seen.map(|(geom, _)| StoppedState { class: name.into(), name: geom }).collect::<Vec<_>>()
     };

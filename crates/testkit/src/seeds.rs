@@ -151,6 +151,9 @@ mod tests {
     #[test]
     fn the_command_names_this_test() {
         let command = Seeds::of(1).command;
-        assert!(command.ends_with(" --exact seeds::tests::the_command_names_this_test"), "{command}");
+        assert!(
+            command.ends_with(" --exact seeds::tests::the_command_names_this_test"),
+            "{command}"
+        );
     }
 }

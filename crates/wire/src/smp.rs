@@ -197,7 +197,10 @@ mod tests {
         let mut general = vec![0x41, 0, 0, 6, 0, 9, 0, 0, 0, 28, 0, 0];
         general.extend([0x50, 3, 4, 0x80, 0, 0, 0, 0x3f]);
         let decoded = ReportGeneral::decode(&general).unwrap().unwrap();
-        assert_eq!((decoded.changes, decoded.phys, decoded.enclosure), (9, 28, 0x5003_0480_0000_003f));
+        assert_eq!(
+            (decoded.changes, decoded.phys, decoded.enclosure),
+            (9, 28, 0x5003_0480_0000_003f)
+        );
         assert_eq!(ReportGeneral::decode(&decoded.encode()), Ok(Ok(decoded)));
         let mut phy = vec![0x41, 0x10, 0, 12, 0, 0, 0, 0, 0, 3, 0, 0, 0x10, 0x0a, 0, 0x08];
         phy.extend([0x50, 3, 4, 0x80, 0, 0, 0, 0x3f, 0x50, 0, 0xc5, 0, 0, 0, 0, 1]);

@@ -165,7 +165,9 @@ fn file_system_on_an_attached_lun_keeps_its_files() {
 
 #[test]
 fn reservations_and_masks_apply_to_attached_luns() {
-    let Some(mut fixture) = build_fixture("attach-rules", "t-rules", "", "0 = \"d0\"") else { return };
+    let Some(mut fixture) = build_fixture("attach-rules", "t-rules", "", "0 = \"d0\"") else {
+        return;
+    };
     let device = device(&fixture);
     let write = || {
         try_run(
@@ -229,7 +231,9 @@ fn attach_is_refused_without_an_access_group() {
 
 #[test]
 fn device_follows_resizes_and_is_attached_again_after_restarts() {
-    let Some(mut fixture) = build_fixture("attach-again", "t-again", "0", "0 = \"d0\"") else { return };
+    let Some(mut fixture) = build_fixture("attach-again", "t-again", "0", "0 = \"d0\"") else {
+        return;
+    };
     let first = device(&fixture);
     let bytes = |device: &str| run("blockdev", &["--getsize64", device]).trim().to_owned();
     assert_eq!(bytes(&first), DISK_BYTES.to_string());
@@ -270,7 +274,9 @@ fn device_follows_resizes_and_is_attached_again_after_restarts() {
 
 #[test]
 fn open_device_is_detached_only_with_force() {
-    let Some(mut fixture) = build_fixture("attach-open", "t-open", "", "0 = \"d0\"") else { return };
+    let Some(mut fixture) = build_fixture("attach-open", "t-open", "", "0 = \"d0\"") else {
+        return;
+    };
     let device = device(&fixture);
     let opened = fs::File::open(&device).unwrap();
     let mut holder = Command::new("sleep").arg("600").stdin(opened).spawn().unwrap();
@@ -296,7 +302,9 @@ fn open_device_is_detached_only_with_force() {
 
 #[test]
 fn dirty_pages_over_a_memory_limit_are_written_back() {
-    let Some(mut fixture) = build_fixture("attach-memory", "t-memory", "", "0 = \"d0\"") else { return };
+    let Some(mut fixture) = build_fixture("attach-memory", "t-memory", "", "0 = \"d0\"") else {
+        return;
+    };
     let device = device(&fixture);
     run("mkfs.ext4", &["-q", "-b", "4096", &device]);
     let mnt = Mounted::new(&fixture, &device, &[]);

@@ -457,7 +457,8 @@ fn provider_above_a_geom_is_refused_as_its_member() {
     fixture.configure(&sections, "");
     fixture.start();
     for _ in 0..2 {
-        let is_present = || fixture.provider("stripe/s").is_some() && fixture.provider("mirror/x").is_some();
+        let is_present =
+            || fixture.provider("stripe/s").is_some() && fixture.provider("mirror/x").is_some();
         fixture.until("all of it is there", LIMIT, is_present);
         for (name, words) in
             [("mirror/x", "would make a cycle"), ("stripe/s", "would make a cycle")]

@@ -110,7 +110,8 @@ fn members_edited_while_stopped_wait_for_apply_with_consent() {
     fixture.until("complete", LIMIT, || complete(&fixture));
     fixture.stop();
     // The new member holds an ext4 file system.
-    let status = std::process::Command::new("mkfs.ext4").arg("-q").arg(fixture.path("d2.img")).status();
+    let status =
+        std::process::Command::new("mkfs.ext4").arg("-q").arg(fixture.path("d2.img")).status();
     assert!(status.expect("mkfs.ext4").success());
     let held = std::fs::read(fixture.path("d2.img")).expect("d2");
     section(&fixture, &all, &with("\"d0\", \"d2\""), "0 = \"mirror/m\"");

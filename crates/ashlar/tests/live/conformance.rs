@@ -308,7 +308,10 @@ fn expected_failures_are_faults_of_the_suite() {
 
     // WriteAtomic16.Simple: the tool writes up to 256 blocks whatever page B0h reports, which is 1.
     let response = raw.scsi(&[0x12, 1, 0xB0, 0, 64, 0], 64, &[]).unwrap();
-    assert_eq!((response.status, &response.data[44..64]), (0, &[&[0, 0, 0, 1][..], &[0; 16]].concat()[..]));
+    assert_eq!(
+        (response.status, &response.data[44..64]),
+        (0, &[&[0, 0, 0, 1][..], &[0; 16]].concat()[..])
+    );
     for (blocks, status) in [(1, 0), (2, 2)] {
         let write = [0x9C, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, blocks, 0, 0];
         let response = raw.scsi(&write, 0, &vec![1; 512 * usize::from(blocks)]).unwrap();

@@ -132,7 +132,8 @@ struct Loop(String);
 impl Loop {
     fn over(file: &Path) -> Option<Loop> {
         let mut command = Command::new(proc::tool("losetup").unwrap());
-        let output = command.args(["--find", "--show", "--direct-io=on"]).arg(file).output().unwrap();
+        let output =
+            command.args(["--find", "--show", "--direct-io=on"]).arg(file).output().unwrap();
         let device = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         output.status.success().then_some(Loop(device))
     }

@@ -46,7 +46,13 @@ pub(crate) struct Host {
 }
 
 /// One command, which may end with unit attentions first; anything else is a failure of the test.
-fn command(raw: &mut Client, attentions: &AttentionLog, cdb: &[u8], read: u32, data: &[u8]) -> Vec<u8> {
+fn command(
+    raw: &mut Client,
+    attentions: &AttentionLog,
+    cdb: &[u8],
+    read: u32,
+    data: &[u8],
+) -> Vec<u8> {
     for _ in 0..16 {
         let ended = raw.scsi(cdb, read, data).expect("the session stays");
         match (ended.status, ended.sense.get(2).map(|key| key & 0xf)) {
@@ -273,7 +279,8 @@ fn edits_fail_no_command_and_lose_no_registration() {
         fixture.until(what, ROUNDS_LIMIT, || {
             let alive = hosts.iter().all(|h| !h.thread.is_finished());
             assert!(alive, "{what}: a host had to stop");
-            let completed = |(h, was): (&Host, &u64)| h.attentions.rounds.load(Ordering::Acquire) - was;
+            let completed =
+                |(h, was): (&Host, &u64)| h.attentions.rounds.load(Ordering::Acquire) - was;
             hosts.iter().zip(&now).map(completed).all(|rounds| rounds >= ROUNDS)
         });
     };
@@ -289,7 +296,8 @@ fn edits_fail_no_command_and_lose_no_registration() {
             rounds(what);
             for (host, name) in hosts.iter().zip(HOSTS) {
                 let news = std::mem::take(&mut *host.attentions.news.lock().unwrap());
-                let more: Vec<_> = news.iter().filter(|attention| !may.contains(attention)).collect();
+                let more: Vec<_> =
+                    news.iter().filter(|attention| !may.contains(attention)).collect();
                 assert!(more.is_empty(), "{what}, {way}: host {name} received {more:02x?}");
             }
         }

@@ -57,8 +57,9 @@ fn exported_disks_with_mirror_labels_are_not_written_at_start() {
 
     fixture.configure(&disks, "");
     fixture.ok(&["apply"]);
-    let found =
-        || fixture.provider("mirror/data").is_some() && fixture.provider("multipath/ways").is_some();
+    let found = || {
+        fixture.provider("mirror/data").is_some() && fixture.provider("multipath/ways").is_some()
+    };
     fixture.until("they are found", std::time::Duration::from_secs(30), found);
     assert!(fixture.provider("mirror/inner").is_some());
     fixture.stop();

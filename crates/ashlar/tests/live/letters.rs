@@ -8,7 +8,8 @@ const BYTES: u64 = 32 << 20;
 
 fn configure(fixture: &Fixture, disk: &str, lun: &str) {
     let disks = format!("[daemon]\nstate = \"units\"\n{}", file_disk(disk, "d0.img"));
-    fixture.configure(&disks, &if lun.is_empty() { String::new() } else { format!("0 = \"{lun}\"") });
+    fixture
+        .configure(&disks, &if lun.is_empty() { String::new() } else { format!("0 = \"{lun}\"") });
 }
 
 #[test]

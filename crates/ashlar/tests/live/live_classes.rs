@@ -48,10 +48,14 @@ fn round(fixture: &Fixture, arrays: &Arrays, load: &mut Load, how: Pull, nth: us
         pull(fixture, arrays, array, of(array), how);
     }
     for array in &fits {
-        fixture.until(&format!("{} lacks {} ({how:?})", array.on, of(array)), REBUILD_LIMIT, || {
-            load.check_running();
-            array.lacks(fixture, of(array), how)
-        });
+        fixture.until(
+            &format!("{} lacks {} ({how:?})", array.on, of(array)),
+            REBUILD_LIMIT,
+            || {
+                load.check_running();
+                array.lacks(fixture, of(array), how)
+            },
+        );
     }
     load.moves(fixture);
     for array in &fits {

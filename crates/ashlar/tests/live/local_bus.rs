@@ -164,7 +164,11 @@ fn reservations_hold_between_a_local_and_a_remote_nexus() {
         out(&fixture, 0, 0, (0, 0xc)).ends(0);
         out(&fixture, 3, 0, (0xc, 0)).ends(0);
         let response = raw.scsi(&[0; 6], 0, &[]).unwrap();
-        assert_eq!((response.status, &response.sense[12..14]), (2, &[0x2A, 0x03][..]), "type {kind}");
+        assert_eq!(
+            (response.status, &response.sense[12..14]),
+            (2, &[0x2A, 0x03][..]),
+            "type {kind}"
+        );
         assert_eq!(status(&mut raw, &WRITE_CDB, 0, &block), 0);
         good(&fixture, WRITE, &block);
     }

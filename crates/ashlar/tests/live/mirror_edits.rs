@@ -22,7 +22,8 @@ fn section(fixture: &Fixture, disks: &[u32], members: &[u32], settings: &str) {
         "[[geom]]\nclass = \"mirror\"\nname = \"m\"\nmembers = [{}]\n{settings}\n",
         members.join(", ")
     );
-    fixture.configure(&format!("[daemon]\nstate = \"units\"\n{disks}\n{mirror}"), "0 = \"mirror/m\"");
+    fixture
+        .configure(&format!("[daemon]\nstate = \"units\"\n{disks}\n{mirror}"), "0 = \"mirror/m\"");
 }
 
 /// A fact of the mirror.

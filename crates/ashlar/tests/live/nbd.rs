@@ -307,7 +307,11 @@ fn sessions_and_metrics_list_nbd_clients() {
         let (who, session) = (text(&one["session"]["initiator"]), &one["session"]);
         local += usize::from(who.starts_with("unix:uid="));
         let (unit, lun) = if who == "ip:127.0.0.1" { ("memory", 1) } else { ("file", 0) };
-        assert_eq!((&one["target"], &session["unit"]), (&json!("shop"), &json!(unit)), "{output:#}");
+        assert_eq!(
+            (&one["target"], &session["unit"]),
+            (&json!("shop"), &json!(unit)),
+            "{output:#}"
+        );
         assert_eq!((&session["luns"], &session["luns_total"]), (&json!([lun]), &json!(1)));
         assert_eq!((text(&session["isid"]), text(&session["auth"])), ("".into(), "none".into()));
     }

@@ -113,7 +113,8 @@ fn status_is_answered_while_a_change_waits_for_a_slow_server() {
     fixture.start();
     let server = SlowServer::start();
     let at = server.address;
-    fixture.configure(&format!("[[disk]]\nname = \"n0\"\nkind = \"nbd\"\naddress = \"{at}\"\n"), "");
+    fixture
+        .configure(&format!("[[disk]]\nname = \"n0\"\nkind = \"nbd\"\naddress = \"{at}\"\n"), "");
     let mut command = Command::new(env!("CARGO_BIN_EXE_ashlar"));
     command.arg("apply").arg(fixture.path("ashlar.toml"));
     command.args(["--socket", fixture.path("ashlar.sock").to_str().unwrap()]);

@@ -56,7 +56,7 @@ const OF_MACHINE: &[(&str, fn(&mut Machine))] = &[
 
 #[test]
 fn daemons_of_this_machine_serve_a_real_kernel() {
-    let _turn = MachineLock::whole();
+    let _turn = MachineLock::exclusive();
     let kits = [Kit::ScsiTools, Kit::FileSystems, Kit::Nbd, Kit::Nvme, Kit::Lio];
     let image = Image::with_kits(&kits).unwrap();
     let port = free_port().unwrap();
@@ -66,7 +66,7 @@ fn daemons_of_this_machine_serve_a_real_kernel() {
 
 #[test]
 fn the_daemon_in_a_guest_uses_and_serves_its_kernel() {
-    let _turn = MachineLock::whole();
+    let _turn = MachineLock::exclusive();
     let scratch = Scratch::new("machine").unwrap();
     let program = proc::stripped(env!("CARGO_BIN_EXE_ashlar"), scratch.path()).unwrap();
     let kits = [Kit::Local, Kit::FileSystems, Kit::ScsiDisks, Kit::VirtioDisks, Kit::Aoe];

@@ -114,9 +114,9 @@ fn blocks(path: &Path) -> u64 {
 
 /// Disks are filled, trimmed, grown, added and removed.
 pub fn check(guest: &mut Shared) {
-    let mut house = Fixture::alone("disk");
-    let files = ["d0.img", "d1.img"].map(|name| house.image(name, UNIT_BYTES));
-    let late = house.image("d2.img", UNIT_BYTES);
+    let mut fixture = Fixture::alone("disk");
+    let files = ["d0.img", "d1.img"].map(|name| fixture.image(name, UNIT_BYTES));
+    let late = fixture.image("d2.img", UNIT_BYTES);
     let disks =
         [file_disk("d0", "d0.img"), file_disk("d1", "d1.img"), file_disk("d2", "d2.img")].concat();
     let two = "0 = \"d0\", 1 = \"d1\"";
@@ -128,8 +128,8 @@ pub fn check(guest: &mut Shared) {
     let how = Boot { deadline: DEADLINE, core: None };
     let mut asked_for = Vec::new();
     let (mut filled, mut trimmed) = ([0; 2], [0; 2]);
-    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
-        match asked {
+    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |request| {
+        match request {
             "filled" => filled = files.each_ref().map(|file| blocks(file)),
             "trimmed" => {
                 trimmed = files.each_ref().map(|file| blocks(file));

@@ -48,7 +48,7 @@ luns = { 3 = "files" }
 
 /// The initiator of Linux survives kill, stop and panic of the daemon.
 pub fn check(guest: &mut Shared) {
-    let mut house = Fixture::alone("kernel");
+    let mut fixture = Fixture::alone("kernel");
     let (tree_image, files_image) =
         (fixture.image("tree.img", UNIT_BYTES), fixture.image("files.img", UNIT_BYTES));
     let disks = [file_disk("tree", "tree.img"), file_disk("files", "files.img")].concat();
@@ -74,7 +74,7 @@ pub fn check(guest: &mut Shared) {
     let how = Boot { deadline: DEADLINE, core: None };
     let (mut seen, mut stopped, mut panicked) = (None, 0, None);
     let played = scenarios::play(From::Shared(guest), &script, how, &mut || {
-        house.assert_alive();
+        fixture.assert_alive();
         if seen.is_none() {
             seen = Some(fixture.json(&["sessions"]));
             fixture.kill();

@@ -129,8 +129,8 @@ fn geoms(fixture: &Fixture, class: &str) -> Vec<String> {
 
 /// Layers are inserted and removed under mounted file systems.
 pub fn check(guest: &mut Shared) {
-    let mut house = Fixture::alone("layers");
-    let files = ["d0.img", "d1.img"].map(|name| house.image(name, UNIT_BYTES));
+    let mut fixture = Fixture::alone("layers");
+    let files = ["d0.img", "d1.img"].map(|name| fixture.image(name, UNIT_BYTES));
     let disks = [file_disk("d0", "d0.img"), file_disk("d1", "d1.img")].concat();
     fixture.configure(&disks, "0 = \"d0\", 1 = \"d1\"");
     fixture.start();
@@ -140,8 +140,8 @@ pub fn check(guest: &mut Shared) {
     let how = Boot { deadline: DEADLINE, core: None };
     let (mut changes, mut requests) = (0, Vec::new());
     let mut filled = [0; 2];
-    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
-        let (verb, word) = asked.split_once(' ').unwrap_or((asked, ""));
+    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |request| {
+        let (verb, word) = request.split_once(' ').unwrap_or((request, ""));
         let number = || word.parse::<usize>().unwrap();
         match verb {
             "change" => {

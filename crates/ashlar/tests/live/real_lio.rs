@@ -136,14 +136,14 @@ impl Scene {
 /// An exchanged, grown or reserved LUN of LIO is detected. `port` of this machine leads to the
 /// target in the guest.
 pub fn check(guest: &mut Shared, port: u16) {
-    let house = Fixture::alone("lio");
+    let fixture = Fixture::alone("lio");
     let portal = SocketAddr::from(([127, 0, 0, 1], port));
     let mut scene = Scene { fixture, portal, host: None };
     let how = Boot { deadline: DEADLINE, core: None };
     let mut asked_for = 0;
     let from = From::Shared(guest);
-    let conversed = scenarios::converse(from, &script(), how, &mut |asked| {
-        scene.answer(asked);
+    let conversed = scenarios::converse(from, &script(), how, &mut |request| {
+        scene.answer(request);
         asked_for += 1;
         Ok(GO.to_owned())
     });

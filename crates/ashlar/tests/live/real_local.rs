@@ -207,8 +207,8 @@ pub fn check(guest: &mut Shared) {
     only_open(&mut script);
     by_fuse(&mut script);
     let how = Boot { deadline: DEADLINE, core: None };
-    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
-        panic!("the guest asked {asked:?}")
+    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |request| {
+        panic!("the guest asked {request:?}")
     });
     let conversed = conversed.unwrap_or_else(|e| panic!("{e:#}"));
     println!("{}", conversed.run.summary());

@@ -49,7 +49,8 @@ const LATE: [&str; 3] = ["i1", "n1", "b1"];
 
 /// An ext4 file system with a file `who` that holds the name of the image.
 fn fill(fixture: &Fixture, name: &str) {
-    let (folder, image) = (fixture.path(&format!("{name}.d")), fixture.path(&format!("{name}.img")));
+    let (folder, image) =
+        (fixture.path(&format!("{name}.d")), fixture.path(&format!("{name}.img")));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("who"), name).unwrap();
     let part = fixture.path(&format!("{name}.part"));
@@ -114,8 +115,8 @@ fn move_all(fixture: &Fixture, from: &str, to: &str) {
 
 /// Hosts find late disks and wait for absent ones.
 pub fn check(guest: &mut Shared) {
-    let mut house = Fixture::alone("missing");
-    house.image("here.img", BYTES);
+    let mut fixture = Fixture::alone("missing");
+    fixture.image("here.img", BYTES);
     let names = ["here", "i1", "n1", "b1"];
     let disks: String = names.map(|name| file_disk(name, &format!("{name}.img"))).concat();
     let [nvme, nbd] = [(); 2].map(|()| SocketAddr::from(([127, 0, 0, 1], free_port().unwrap())));
@@ -126,7 +127,7 @@ pub fn check(guest: &mut Shared) {
     let script = steps(&guest_portal(fixture.portal()), nvme.port(), nbd.port());
     let how = Boot { deadline: DEADLINE, core: None };
     let mut asked_for = 0;
-    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
+    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |request| {
         asked_for += 1;
         match request {
             "appear" => LATE.iter().for_each(|name| fill(&fixture, name)),

@@ -103,10 +103,10 @@ fn blocks(path: &Path) -> u64 {
 
 /// nbd-client makes, fills and trims a file system.
 pub fn check(guest: &mut Shared) {
-    let mut house = Fixture::alone("nbd");
-    let file = house.image("disk.img", UNIT_BYTES);
-    house.image("protected.img", UNIT_BYTES);
-    house.image("large.img", UNIT_BYTES);
+    let mut fixture = Fixture::alone("nbd");
+    let file = fixture.image("disk.img", UNIT_BYTES);
+    fixture.image("protected.img", UNIT_BYTES);
+    fixture.image("large.img", UNIT_BYTES);
     let nbd: SocketAddr = ([127, 0, 0, 1], free_port().unwrap()).into();
     let disks = ["disk", "protected", "large"].map(|name| file_disk(name, &format!("{name}.img")));
     let disks = format!("{}sector_size = 4096\n", disks.concat());
@@ -116,7 +116,7 @@ pub fn check(guest: &mut Shared) {
     let script = steps(nbd.port(), &Tree::some(120).unwrap());
     let how = Boot { deadline: DEADLINE, core: None };
     let (mut asked_for, mut filled) = (0, 0);
-    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
+    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |request| {
         asked_for += 1;
         let sessions = fixture.json(&["sessions"]);
         let live = array(&sessions["sessions"]);

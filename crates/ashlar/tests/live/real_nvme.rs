@@ -149,9 +149,9 @@ fn blocks(path: &Path) -> u64 {
 
 /// Linux makes, fills, grows and trims a file system, over a kill of the daemon.
 pub fn check(guest: &mut Shared) {
-    let mut house = Fixture::alone("nvme");
-    let file = house.image("disk.img", UNIT_BYTES);
-    house.image("protected.img", UNIT_BYTES);
+    let mut fixture = Fixture::alone("nvme");
+    let file = fixture.image("disk.img", UNIT_BYTES);
+    fixture.image("protected.img", UNIT_BYTES);
     let nvme: SocketAddr = ([127, 0, 0, 1], free_port().unwrap()).into();
     let disks = [file_disk("disk", "disk.img"), file_disk("protected", "protected.img")].concat();
     let subsystems = SUBSYSTEMS.replace("{nvme}", &nvme.to_string()).replace("{nqn}", NQN);
@@ -160,7 +160,7 @@ pub fn check(guest: &mut Shared) {
     let script = steps(nvme.port(), &Tree::some(120).unwrap());
     let how = Boot { deadline: DEADLINE, core: None };
     let (mut asked_for, mut filled) = (0, 0);
-    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
+    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |request| {
         asked_for += 1;
         match request {
             "connected" => {

@@ -149,7 +149,7 @@ fn steps(portal: &str, nvme: u16, nbd: u16) -> Script {
 
 /// Linux sends commands of full size to every kind of disk.
 pub fn check(guest: &mut Shared) {
-    let mut house = Fixture::alone("queues");
+    let mut fixture = Fixture::alone("queues");
     let files = ["file", "under", "m0", "m1", "s0", "s1"];
     let disks: String = files.map(|name| file_disk(name, &format!("{name}.img"))).concat();
     for name in files.iter().chain(&["large"]) {
@@ -165,8 +165,8 @@ pub fn check(guest: &mut Shared) {
     fixture.start_whole();
     let script = steps(&guest_portal(fixture.portal()), nvme.port(), nbd.port());
     let how = Boot { deadline: DEADLINE, core: None };
-    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
-        panic!("the guest asked {asked:?}, {GO}")
+    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |request| {
+        panic!("the guest asked {request:?}, {GO}")
     })
     .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", fixture.log()));
     println!("{}", conversed.run.summary());

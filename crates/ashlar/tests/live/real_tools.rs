@@ -73,8 +73,8 @@ fn tuples(script: &mut Script) {
 
 /// sg3_utils and ddpt have the expected output and effect.
 pub fn check(guest: &mut Shared) {
-    let mut house = Fixture::alone("tools");
-    let (a, b) = (house.image("a.img", UNIT_BYTES), house.image("b.img", UNIT_BYTES));
+    let mut fixture = Fixture::alone("tools");
+    let (a, b) = (fixture.image("a.img", UNIT_BYTES), fixture.image("b.img", UNIT_BYTES));
     let erasable = "[[unit]]\nprovider = \"b\"\nsanitize = true\n".to_owned();
     let orders = "[[alua]]\nname = \"default\"\nid = 1\nexplicit = true\n".to_owned();
     let more = format!(
@@ -89,7 +89,7 @@ pub fn check(guest: &mut Shared) {
     let script = steps(&guest_portal(fixture.portal()));
     let how = Boot { deadline: DEADLINE, core: None };
     let (mut asked_for, mut noise) = (0, Vec::new());
-    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |asked| {
+    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |request| {
         asked_for += 1;
         let url = fixture.url(0);
         let other = |command: &str| peer::qemu_io(&url, &[command]);

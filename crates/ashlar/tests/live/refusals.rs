@@ -55,7 +55,10 @@ fn refusals_of_apply_are_reported_by_plan_doctor_and_a_start() {
         fixture.write("ashlar.toml", &format!("{good}\n[[target]]\n{target}"));
         fixture.ashlar(&["plan"]).ends(1).prints(&["`apply` would refuse", why]);
         fixture.ashlar(&["apply"]).ends(1).complains(&[why]);
-        fixture.ashlar(&["doctor", "config", "--file", file]).ends(3).prints(&[why, "apply refuses"]);
+        fixture
+            .ashlar(&["doctor", "config", "--file", file])
+            .ends(3)
+            .prints(&[why, "apply refuses"]);
     }
     // A group whose secret cannot be read is refused in the same way; so is an address of two
     // drivers, with its line.
@@ -113,7 +116,9 @@ fn impossible_disks_are_refused_by_plan_and_apply_alike() {
     let odd = "[[disk]]\nname = \"odd\"\nkind = \"file\"\npath = \"odd.img\"\n";
     fixture.write("ashlar.toml", &format!("{good}\n{odd}"));
     fixture.ok(&["apply"]);
-    fixture.ashlar(&["geom", "disk", "list"]).prints(&["100 bytes: the file is no multiple of 512"]);
+    fixture
+        .ashlar(&["geom", "disk", "list"])
+        .prints(&["100 bytes: the file is no multiple of 512"]);
     assert!(fixture.log().contains("unused tail of 100 bytes"), "{}", fixture.log());
     fixture.stop();
     // Without a daemon, doctor finds what a start leaves out.

@@ -193,7 +193,8 @@ fn damaged_port_identifiers_stop_only_targets_without_port_id() {
             "[[access]]\ntarget = \"{OTHER}\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
              luns = {{ 0 = \"d0\" }}\n"
         );
-        fixture.configure(&format!("{}\n{other}\n{access}", file_disk("d0", "d0.img")), "0 = \"d0\"");
+        fixture
+            .configure(&format!("{}\n{other}\n{access}", file_disk("d0", "d0.img")), "0 = \"d0\"");
     };
     configure(&fixture, "");
     fixture.start();

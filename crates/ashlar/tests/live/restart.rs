@@ -127,7 +127,8 @@ fn restarts_under_load_cause_no_client_error() {
     fixture.image("d1.img", BYTES);
     fixture.write("ashlar.toml", &configuration(nbd));
     fixture.start();
-    let iscsi = format!("driver=iscsi,transport=tcp,portal={},target={IQN},lun=0", fixture.portal());
+    let iscsi =
+        format!("driver=iscsi,transport=tcp,portal={},target={IQN},lun=0", fixture.portal());
     let nbd = format!(
         "driver=nbd,server.type=inet,server.host={},server.port={},export=exports/0,\
          reconnect-delay=30",

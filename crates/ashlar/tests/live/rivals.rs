@@ -8,7 +8,8 @@ fn hosts_that_share_an_initiator_name_are_reported() {
     let mut fixture = Fixture::alone("rivals");
     fixture.image("d0.img", 1 << 20);
     fixture.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
-    let address = std::net::SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, fixture.portal().port()));
+    let address =
+        std::net::SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, fixture.portal().port()));
     let config = std::fs::read_to_string(fixture.path("ashlar.toml")).unwrap();
     let listen = format!("listen = [\"{address}\", ");
     fixture.write("ashlar.toml", &config.replace("listen = [", &listen));

@@ -57,7 +57,8 @@ fn missing_image_does_not_prevent_other_luns() {
     // A change that is unrelated to the missing disks.
     fixture.image("d3.img", BYTES);
     let more = file_disk("d3", "d3.img");
-    fixture.configure(&format!("{disks}{more}{stripe}"), "0 = \"d0\", 1 = \"concat/c\", 3 = \"d3\"");
+    fixture
+        .configure(&format!("{disks}{more}{stripe}"), "0 = \"d0\", 1 = \"concat/c\", 3 = \"d3\"");
     fixture.ok(&["apply"]);
     assert_eq!(luns(&mut host), [0, 3]);
     host.lun = 1;

@@ -111,11 +111,15 @@ fn trim_queue_is_inserted_and_removed_under_a_unit_in_use() {
 
     let full = bytes(&file);
     unmap(&mut raw);
-    assert_eq!((stat(&fixture, "d0.trim", "deletes"), stat(&fixture, "d0.trim", "commands")), (4, 0));
+    assert_eq!(
+        (stat(&fixture, "d0.trim", "deletes"), stat(&fixture, "d0.trim", "commands")),
+        (4, 0)
+    );
     assert_eq!(bytes(&file), full, "acknowledged, and not sent");
     fixture.ok(&["trim", "configure", "d0.trim", "--share", "100"]);
     fixture.ashlar(&["trim", "list", "d0.trim"]).ends(0).prints(&["share: 100 %", "mode: queues"]);
-    let output = fixture.ashlar(&["trim", "now", "d0.trim", "--wait", "--progress", "json"]).ends(0);
+    let output =
+        fixture.ashlar(&["trim", "now", "d0.trim", "--wait", "--progress", "json"]).ends(0);
     let lines = output.err.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
     assert!(lines.map(|l| l["progress"].clone()).all(|p| p["what"] == "trim d0.trim"), "{output}");
     fixture.ashlar(&["trim", "now", "d0.trim", "--end"]).ends(0).prints(&["no full trim"]);

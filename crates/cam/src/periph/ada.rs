@@ -87,7 +87,8 @@ fn attrs(identify: &Identify) -> Vec<(&'static str, Attr)> {
         ("GEOM::deletereadszero", Attr::Int(u64::from(zeroes))),
     ];
     // A physical sector is given up as a whole; in which of its places sector 0 lies is said.
-    let (sector, places) = (u64::from(identify.sector_bytes), 1u64 << identify.physical_exponent.min(15));
+    let (sector, places) =
+        (u64::from(identify.sector_bytes), 1u64 << identify.physical_exponent.min(15));
     let first = (places - u64::from(identify.alignment) % places) % places;
     attrs.extend([
         ("DISK::delete_granule", Attr::Int(sector * places)),

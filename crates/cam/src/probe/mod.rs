@@ -138,7 +138,9 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::NoDevice => f.write_str("no device answers"),
             Refusal::NoUnit => f.write_str("the target has no such logical unit"),
-            Refusal::Silent { question, response } => write!(f, "{question} is not answered: {response}"),
+            Refusal::Silent { question, response } => {
+                write!(f, "{question} is not answered: {response}")
+            }
             Refusal::Malformed { question, error } => write!(f, "{question}: {error}"),
             Refusal::Nameless => f.write_str("IDENTIFY DEVICE: neither model nor serial number"),
             Refusal::Medium { blocks, block_len, why } => {

@@ -230,7 +230,8 @@ mod tests {
     fn play(
         mut answer: RegisterAnswer,
     ) -> (Vec<String>, Vec<u64>, Result<MultiplierFacts, Refusal>) {
-        let (mut probe, mut requests, mut lost) = (MultiplierProbe::default(), Vec::new(), Vec::new());
+        let (mut probe, mut requests, mut lost) =
+            (MultiplierProbe::default(), Vec::new(), Vec::new());
         while let Some((rest_ns, ask)) = probe.next_command() {
             let Command::Ata(r) = ask.command else { panic!("ATA") };
             let value = pm_value((r.count, r.lba));

@@ -297,7 +297,11 @@ fn the_write_cache_of_an_ata_disk_is_set_as_configured() {
         assert_eq!(identify, disk);
         let sets = wanted == Some(false);
         assert_eq!(commands.len(), if sets { 3 } else { 1 });
-        assert_eq!(identify.write_cache, Some(!(sets && obeys)), "what it says, not what was asked");
+        assert_eq!(
+            identify.write_cache,
+            Some(!(sets && obeys)),
+            "what it says, not what was asked"
+        );
     }
 }
 

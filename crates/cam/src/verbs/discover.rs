@@ -70,7 +70,8 @@ impl Discover {
 
     /// The lines of a bus to all portals of a target that are addresses.
     fn lines(&self, found: &DiscoveredTarget, at: SocketAddr) -> String {
-        let addresses = found.portals.iter().filter_map(|(place, _)| place.parse::<SocketAddr>().ok());
+        let addresses =
+            found.portals.iter().filter_map(|(place, _)| place.parse::<SocketAddr>().ok());
         let mut portals: Vec<SocketAddr> = addresses.collect();
         if portals.is_empty() {
             portals.push(at);
@@ -140,7 +141,8 @@ mod tests {
         for wrong in [json!({ "user": "me" }), json!({ "initiator": "me" })] {
             let mut params = wrong;
             params["name"] = "10.0.0.1".into();
-            let parsed: Discover = geom::parse_params("cam discover", &params).expect("well-formed");
+            let parsed: Discover =
+                geom::parse_params("cam discover", &params).expect("well-formed");
             assert!(parsed.discovery_initiator().is_err(), "{params}");
         }
     }

@@ -74,7 +74,12 @@ impl Verb<CamClass> for Identify {
                 identify.queue_depth > 1,
                 format!("{} tags", identify.queue_depth),
             ),
-            ("Data Set Management (TRIM)", identify.trim.is_some(), identify.trim.is_some(), String::new()),
+            (
+                "Data Set Management (TRIM)",
+                identify.trim.is_some(),
+                identify.trim.is_some(),
+                String::new(),
+            ),
         ];
         for (feature, has, on, value) in &features {
             let line = format!("{feature:<29}{:<8} {:<9} {value}", yes(*has), yes(*on));

@@ -66,12 +66,13 @@ impl DeviceOnCore<'_> {
         let mut text = format!("{} {plural}:\nPHY  Attached SAS Address\n", general.phys);
         let mut phys = Vec::new();
         for number in 0..general.phys {
-            let phy =
-                match Phy::decode(&self.smp(function::DISCOVER, number).await?).map_err(decode_error)? {
-                    Ok(phy) => phy,
-                    Err(result::VACANT) => continue,
-                    Err(code) => return Err(refused(code)),
-                };
+            let phy = match Phy::decode(&self.smp(function::DISCOVER, number).await?)
+                .map_err(decode_error)?
+            {
+                Ok(phy) => phy,
+                Err(result::VACANT) => continue,
+                Err(code) => return Err(refused(code)),
+            };
             let device = known.get(&phy.attached_sas_address);
             if quiet && device.is_none() {
                 continue;

@@ -143,7 +143,8 @@ fn an_attach_fails_as_a_whole_when_a_disk_name_is_taken() {
     w.verb("attach", "mps0", &bus("root", 1)).unwrap();
     for attempt in 0..2 {
         let answer = ask(&mut w, "attach", "mps1", &bus("root", 2));
-        let refused = answer.and_then(|answer| follow(&mut w, "attach", "mps1", answer)).unwrap_err();
+        let refused =
+            answer.and_then(|answer| follow(&mut w, "attach", "mps1", answer)).unwrap_err();
         assert_eq!(refused.kind, Errno::Exist, "{attempt}: {}", refused.message);
         assert!(refused.message.contains("root"), "{}", refused.message);
         let list = ask(&mut w, "devlist", "", &json!({})).unwrap();

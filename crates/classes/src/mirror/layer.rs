@@ -66,7 +66,8 @@ impl MirrorLayer {
             && let Some(parts) = balance::parts(&core_state, bio.length)
         {
             let sector = core_state.table.sector;
-            let ways: Vec<(usize, Edge)> = core_state.table.active().map(|(i, p)| (i, p.edge)).collect();
+            let ways: Vec<(usize, Edge)> =
+                core_state.table.active().map(|(i, p)| (i, p.edge)).collect();
             drop(core_state);
             return split(bio, core, &ways, parts, sector);
         }

@@ -36,7 +36,8 @@ pub(super) fn restore(
     request: &Restore,
     now: bool,
 ) -> Result<PartAnswer, Error> {
-    let Restore { geoms: names, labels, force: replace, yes_destroy: consent, ids, backup } = request;
+    let Restore { geoms: names, labels, force: replace, yes_destroy: consent, ids, backup } =
+        request;
     let take = RestoreOptions { labels: *labels, ids: *ids };
     let lacks = || Error::inval("part restore: `backup` is missing");
     let source = Backup::read(backup.as_ref().ok_or_else(lacks)?).map_err(refusal)?;

@@ -171,7 +171,8 @@ impl Typed for RaidClass {
             // A partition at the end of a disk ends where the disk does: the record is that one's.
             let smaller = |bytes: &u64| *bytes != 0 && *bytes < disk.media_bytes;
             let recorded_bytes = found.disk_bytes(disk.sector_bytes).filter(smaller);
-            if let Some(why) = recorded_bytes.and_then(|bytes| other_bytes(bytes, disk.media_bytes)) {
+            if let Some(why) = recorded_bytes.and_then(|bytes| other_bytes(bytes, disk.media_bytes))
+            {
                 let why = format!("disk {key} of {}: {why}", id.name());
                 return relocate::taste_old_end(disk).await.unwrap_or(TasteOutcome::No(why));
             }

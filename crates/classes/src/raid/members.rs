@@ -274,7 +274,8 @@ impl MemberSet {
 
     /// Whether the records say that a volume is dirty, and list its absent members.
     pub(crate) fn is_recorded_dirty(&self, at: usize) -> bool {
-        let (Some(now), Some(recorded)) = (self.array.volumes.get(at), self.recorded.volumes.get(at))
+        let (Some(now), Some(recorded)) =
+            (self.array.volumes.get(at), self.recorded.volumes.get(at))
         else {
             return false;
         };

@@ -386,7 +386,8 @@ impl RaidGeom {
         };
         let held = Some(set.array.generation);
         let here = set.attached.iter().flatten().filter_map(|tag| self.disks.get(tag));
-        filled.is_empty() || filled.iter().all(is_recorded) && here.into_iter().all(|d| d.holds == held)
+        filled.is_empty()
+            || filled.iter().all(is_recorded) && here.into_iter().all(|d| d.holds == held)
     }
 
     /// Passes that are needed and do not run begin.

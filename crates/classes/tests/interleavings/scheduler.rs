@@ -77,5 +77,8 @@ pub fn everything(
     drop(tell);
     let runs = runs.load(SeqCst);
     println!("{what}: all {runs} runs with up to {interruptions} interruptions");
-    assert!(runs >= least || interruptions_override().is_some(), "{what}: {runs} runs are too few to be all");
+    assert!(
+        runs >= least || interruptions_override().is_some(),
+        "{what}: {runs} runs are too few to be all"
+    );
 }

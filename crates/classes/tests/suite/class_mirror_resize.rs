@@ -122,7 +122,9 @@ fn resize_makes_added_space_equal_before_the_size_grows() {
     let was = world.size("mirror/m") as usize;
     world.verb("mirror", "configure", "m", json!({ "sync_rate": 64 << 10 })).expect("slow");
     let answer = world.verb("mirror", "resize", "m", json!({})).expect("begun");
-    assert!(answer["message"].as_str().expect("words").contains("when the added space is the same"));
+    assert!(
+        answer["message"].as_str().expect("words").contains("when the added space is the same")
+    );
     assert_eq!(world.size("mirror/m") as usize, was, "not yet");
     let error = world.verb("mirror", "configure", "m", json!({ "no_bitmap": true }));
     assert!(error.expect_err("growing").message.contains("is growing"));

@@ -52,7 +52,11 @@ fn an_array_whose_disks_all_grew_is_found_with_all_its_data() {
             let with = if disk == 0 { json!({}) } else { json!({ "was": was }) };
             let answer = follow(&mut again.world, &format!("d{disk}"), with);
             let answer = answer.unwrap_or_else(|e| panic!("{what}: {e}"));
-            assert_eq!((&answer["was"], &answer["array"]), (&json!(was), &json!(raid.set)), "{what}");
+            assert_eq!(
+                (&answer["was"], &answer["array"]),
+                (&json!(was), &json!(raid.set)),
+                "{what}"
+            );
         }
         again.complete();
         assert!(again.read_all() == raid.model, "{what}");

@@ -32,7 +32,12 @@ fn names(n: usize) -> Vec<String> {
     (0..n).map(|i| format!("d{i}")).collect()
 }
 
-fn span_world(class: &str, verb: &str, sizes: &[usize], extra: serde_json::Value) -> (World, Vec<Disk>) {
+fn span_world(
+    class: &str,
+    verb: &str,
+    sizes: &[usize],
+    extra: serde_json::Value,
+) -> (World, Vec<Disk>) {
     let mut world = World::new();
     let disks = disks(&mut world, sizes);
     let mut params = json!({ "members": names(sizes.len()) });

@@ -82,7 +82,10 @@ fn every_class_reports_why_it_claimed_or_refused() {
     world.disk("copy", copy, 512);
     assert!(world.has("copyp2"));
     let answer = world.taste_outcome("copyp2", "label");
-    assert!(answer.contains("refused") && answer.contains("ext2fs/root exists already"), "{answer}");
+    assert!(
+        answer.contains("refused") && answer.contains("ext2fs/root exists already"),
+        "{answer}"
+    );
     assert!(answer.contains("for ada0p2"), "{answer}");
 }
 

@@ -157,7 +157,10 @@ fn mdadm_reads_two_volumes_spares_and_long_records() {
     apply_to(Path::new(disk.name()), &imsm::plan(&record, DISK_BYTES / 512, 512).expect("a plan"));
     let examined = examine(disk.name());
     assert!(value(&examined, "Checksum").ends_with(" correct"));
-    assert_eq!((value(&examined, "State"), value(&examined, "RAID Devices")), ("spare".into(), "0".into()));
+    assert_eq!(
+        (value(&examined, "State"), value(&examined, "RAID Devices")),
+        ("spare".into(), "0".into())
+    );
 }
 
 #[test]

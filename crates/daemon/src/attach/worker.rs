@@ -324,9 +324,7 @@ impl Worker {
         let last_report = table.missing.get(key).and_then(|w| w.last_report.clone());
         let says = since.elapsed() >= RETRY_PAUSE && last_report.as_ref() != Some(&why);
         let last_report = if says { Some(why.clone()) } else { last_report };
-        table
-            .missing
-            .insert(key.clone(), MissingLun { why: why.clone(), since, last_report });
+        table.missing.insert(key.clone(), MissingLun { why: why.clone(), since, last_report });
         drop(table);
         if says {
             (self.shared.log)(&key.target, format!("LUN {}: {why}", key.lun), true);

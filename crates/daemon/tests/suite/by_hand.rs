@@ -61,7 +61,8 @@ impl Site {
         let state = self.control.plant().state().expect("a state");
         let config = self.control.config().0;
         let changes = manual_changes(&config, &state, self.control.catalog()).into_iter();
-        changes.filter(|change| change.object == at)
+        changes
+            .filter(|change| change.object == at)
             .map(|change| format!("{}. {}", change.why, change.fix))
             .collect()
     }
@@ -365,7 +366,8 @@ fn manual_change_is_reported_exported_and_reverted() {
         let changed = config.geom.iter().filter(|geom| now(geom).is_some()).count();
         let steps = plan(&written);
         if reported_as != Setting {
-            let word = if reported_as == Transient { "next start" } else { "In ashlar.toml: members = [" };
+            let word =
+                if reported_as == Transient { "next start" } else { "In ashlar.toml: members = [" };
             assert!(says[0].contains(word), "{what}: {says:?}");
             assert_eq!((changed, steps), (0, Vec::new()), "{what}");
             undo(&site, &says[0], &at);

@@ -434,8 +434,10 @@ impl Unit for NbdUnit {
         let troubles = self.disk.troubles.lock();
         let Some(why) = troubles.values().next() else { return Vec::new() };
         let (at, export) = (&self.disk.wanted.address.text, &self.disk.wanted.export);
-        let output = self.disk.server.as_ref().map(Server::messages).filter(|output| !output.is_empty());
-        let output = output.map(|output| format!("; its server says: {output}")).unwrap_or_default();
+        let output =
+            self.disk.server.as_ref().map(Server::messages).filter(|output| !output.is_empty());
+        let output =
+            output.map(|output| format!("; its server says: {output}")).unwrap_or_default();
         let why = format!("no connection to {at}, export \"{export}\": {why}{output}");
         let deadline_s = self.disk.bounds.deadline_ns / 1_000_000_000;
         let action = format!(

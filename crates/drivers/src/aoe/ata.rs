@@ -47,7 +47,9 @@ pub(super) fn command(session: &Rc<AoeSession>, tag: u32, body: &[u8], commands:
         op::WRITE | op::WRITE_EXT | op::WRITE_DMA | op::WRITE_DMA_EXT => {
             transfer(session, &ata_request, &ata, Work::Write, data);
         }
-        op::FLUSH | op::FLUSH_EXT => session.start(ata_request.request(false, 0, 0), Work::Flush, 0),
+        op::FLUSH | op::FLUSH_EXT => {
+            session.start(ata_request.request(false, 0, 0), Work::Flush, 0)
+        }
         op::DATA_SET_MANAGEMENT => data_set(session, &ata_request, &ata, data),
         // Active or idle, as the sector count says.
         op::CHECK_POWER_MODE => front.answer(&ata_request, 0xFF, (status::READY, 0), &Segs::new()),
@@ -65,7 +67,13 @@ fn lba(ata: &Ata) -> u64 {
     }
 }
 
-fn transfer(session: &Rc<AoeSession>, ata_request: &AtaRequest, ata: &Ata, work: Work, data: &[u8]) {
+fn transfer(
+    session: &Rc<AoeSession>,
+    ata_request: &AtaRequest,
+    ata: &Ata,
+    work: Work,
+    data: &[u8],
+) {
     let front = &session.frontend;
     let (lba, sectors) = (lba(ata), usize::from(ata.sectors));
     let bytes = sectors * SECTOR;
@@ -119,8 +127,12 @@ fn carry_out_decision(
                 }
                 return;
             };
-            let held =
-                HeldWrite { id: mark, request: *ata_request, session: session.clone(), action: deed };
+            let held = HeldWrite {
+                id: mark,
+                request: *ata_request,
+                session: session.clone(),
+                action: deed,
+            };
             match verdict {
                 WriteDecision::Start => start(held),
                 _ => front.guard.hold(held),

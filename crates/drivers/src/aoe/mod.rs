@@ -104,7 +104,8 @@ impl Driver for Aoe {
     ) -> Local<'static, io::Result<Address>> {
         Box::pin(async move {
             let not_here = "aoe was not installed on this core";
-            let core_state = CoreState::find(&self.shared, &engine).ok_or(io::Error::other(not_here))?;
+            let core_state =
+                CoreState::find(&self.shared, &engine).ok_or(io::Error::other(not_here))?;
             match self.shared.is_serving_core(engine.core().id()) {
                 true => portal::open(&core_state, at),
                 false => Ok(at),

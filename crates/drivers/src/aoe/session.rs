@@ -126,7 +126,13 @@ impl Client {
     }
 
     /// The end of a command: its registers, and data.
-    pub fn answer(&self, ata_request: &AtaRequest, lba: u64, (status, error): Registers, data: &Segs) {
+    pub fn answer(
+        &self,
+        ata_request: &AtaRequest,
+        lba: u64,
+        (status, error): Registers,
+        data: &Segs,
+    ) {
         let ata = Ata {
             extended: ata_request.extended,
             feature: error,

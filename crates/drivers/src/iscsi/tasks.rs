@@ -150,7 +150,8 @@ impl Incoming {
     pub fn next_burst(&mut self, open_max: u32, burst_max: u32) -> Option<(u32, u32)> {
         let open = u32::try_from(self.bursts.len()).unwrap_or(u32::MAX);
         let unsolicited = self.bursts.front().is_some_and(|b| b.tag == TAG_NONE);
-        if self.failed.is_some() || unsolicited || open >= open_max || self.requested >= self.wanted {
+        if self.failed.is_some() || unsolicited || open >= open_max || self.requested >= self.wanted
+        {
             return None;
         }
         let len = (self.wanted - self.requested).min(burst_max.max(1));

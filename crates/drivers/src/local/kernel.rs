@@ -41,7 +41,12 @@ pub(super) async fn run(
 fn enter(core_state: &CoreState, fd: OwnedFd, grant: &GrantedLun) -> Result<Entered, Error> {
     core_state.writes_for_kernel();
     let stream = core_state.engine.core().reactor().adopt(fd);
-    let entered =
-        nbd_kernel::enter(&core_state.nbd, stream, core_state.login(grant), &grant.entry, core_state.pool.clone());
+    let entered = nbd_kernel::enter(
+        &core_state.nbd,
+        stream,
+        core_state.login(grant),
+        &grant.entry,
+        core_state.pool.clone(),
+    );
     entered.map_err(|refused| Error::new(Errno::Perm, refused.text))
 }

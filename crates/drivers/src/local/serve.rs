@@ -152,11 +152,13 @@ impl FuseServer {
         loop {
             self.session.wait_below_depth().await;
             // V2
-            poll_fn(|cx| match rest.grow(&self.channel.pool, request_max.saturating_sub(rest.len())) {
-                true => Poll::Ready(()),
-                false => {
-                    self.channel.pool.wake_on_free(cx.waker());
-                    Poll::Pending
+            poll_fn(|cx| {
+                match rest.grow(&self.channel.pool, request_max.saturating_sub(rest.len())) {
+                    true => Poll::Ready(()),
+                    false => {
+                        self.channel.pool.wake_on_free(cx.waker());
+                        Poll::Pending
+                    }
                 }
             })
             .await;

@@ -245,8 +245,8 @@ mod tests {
     #[test]
     fn digests_are_negotiated_or_the_host_is_refused() {
         use DigestPolicy::{Allow, Off, Require};
-        let all =
-            [Off, Allow, Require].map(|p| [false, true].map(|requested| Checked::digest(p, requested)));
+        let all = [Off, Allow, Require]
+            .map(|p| [false, true].map(|requested| Checked::digest(p, requested)));
         let (no, yes) = (Some(false), Some(true));
         assert_eq!(all, [[no, no], [no, yes], [None, yes]]);
     }

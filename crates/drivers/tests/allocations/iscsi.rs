@@ -51,6 +51,9 @@ fn reads_and_writes_allocate_nothing() {
         };
         turn(COMMANDS / 10);
         let new_allocations = turn(COMMANDS);
-        assert!(new_allocations <= FEW, "{name}: {new_allocations} allocations in {COMMANDS} commands");
+        assert!(
+            new_allocations <= FEW,
+            "{name}: {new_allocations} allocations in {COMMANDS} commands"
+        );
     }
 }

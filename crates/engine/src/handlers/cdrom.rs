@@ -111,7 +111,9 @@ impl Handler for Cdrom {
 fn plan_of(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
     let needs_medium = |alloc: u32| Plan { medium: true, ..Plan::reply(alloc) };
     Ok(match *command {
-        Cdb::ReadToc { alloc, .. } | Cdb::ReadDiscInformation { alloc, kind: 0 } => needs_medium(alloc),
+        Cdb::ReadToc { alloc, .. } | Cdb::ReadDiscInformation { alloc, kind: 0 } => {
+            needs_medium(alloc)
+        }
         Cdb::ReadDiscInformation { .. } => return Err(Sense::cdb_field(1, Some(2))),
         Cdb::ReadTrackInformation { track, alloc, .. } => {
             check_track(track, device)?;

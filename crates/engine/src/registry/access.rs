@@ -63,13 +63,7 @@ pub fn decide(target: &str, groups: &Groups, initiator: &str, portal: &Address) 
     }
     let why = refusal(target, groups, initiator, portal);
     let (luns, auth) = (Arc::default(), RequiredAuth::Nothing);
-    Decision {
-        group: None,
-        luns,
-        required_auth: auth,
-        reason: why,
-        view: groups.ungrouped.clone(),
-    }
+    Decision { group: None, luns, required_auth: auth, reason: why, view: groups.ungrouped.clone() }
 }
 
 fn refusal(target: &str, groups: &Groups, initiator: &str, portal: &Address) -> String {

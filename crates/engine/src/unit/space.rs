@@ -80,11 +80,17 @@ enum ThresholdPosition {
 }
 
 /// All numbers are halves, for the range is one unit wide with the threshold in its middle.
-fn threshold_position(one: &Threshold, reported: &SpaceUsage, media_bytes: u64) -> ThresholdPosition {
+fn threshold_position(
+    one: &Threshold,
+    reported: &SpaceUsage,
+    media_bytes: u64,
+) -> ThresholdPosition {
     let middle = u64::from(one.count) * 2;
     let halves = |bytes: u64| bytes / (SET_BYTES / 2);
     let (value, grows) = match one.kind {
-        ThresholdKind::Percent if reported.is_enough(media_bytes) => return ThresholdPosition::Back,
+        ThresholdKind::Percent if reported.is_enough(media_bytes) => {
+            return ThresholdPosition::Back;
+        }
         ThresholdKind::Percent => {
             let all = u128::from(reported.used) + u128::from(reported.free);
             let halves = (u128::from(reported.free) * 200).checked_div(all).unwrap_or(200);
@@ -140,8 +146,15 @@ impl Space {
         let first = configured(percents);
         let armed = [true; THRESHOLDS];
         let (current, saved) = (first, first);
-        let state =
-            SpaceState { usage: reported, first, current, saved, armed, unreported: false, crossed: 0 };
+        let state = SpaceState {
+            usage: reported,
+            first,
+            current,
+            saved,
+            armed,
+            unreported: false,
+            crossed: 0,
+        };
         Space { state: Mutex::new(state) }
     }
 

@@ -79,7 +79,8 @@ impl VolumeFiles<'_, '_> {
         let first = offset / wide;
         let run = self.run_of(view, ino, first / RUN)?;
         let is_stored = run[(first % RUN) as usize] != 0;
-        let same = run[(first % RUN) as usize..].iter().take_while(|a| (**a != 0) == is_stored).count();
+        let same =
+            run[(first % RUN) as usize..].iter().take_while(|a| (**a != 0) == is_stored).count();
         let end = (first + same as u64) * wide;
         Ok((is_stored, (end - offset).min(len)))
     }

@@ -310,7 +310,10 @@ impl Image {
         m.free.extend(listed);
         if n != m.sb.1.tfree {
             let recorded = m.sb.1.tfree;
-            fault(format!("free list: {n} blocks, and the superblock says {recorded}"), &mut m.list);
+            fault(
+                format!("free list: {n} blocks, and the superblock says {recorded}"),
+                &mut m.list,
+            );
         }
         Ok(())
     }

@@ -198,7 +198,7 @@ impl Volume {
             fresh.extend(some.iter().map(|(addr, _, crc)| (*addr, *crc)));
             self.part_done().await;
         }
-        let mut made = Vec::new();
+        let mut blocks_to_write = Vec::new();
         for (i, at) in (dump.end..dump.next).enumerate() {
             let first = dump.sb + (i * per) as Addr;
             let covered: Range<Addr> = first..(first + per as Addr).min(dump.end);
@@ -207,7 +207,7 @@ impl Volume {
                 let crc = |a: Addr| fresh.get(&a).copied().or_else(|| state.table.crc(a));
                 worm::encode_sums(covered.map(|a| if a == dump.sb { None } else { crc(a) }))
             };
-            made.push((at, worm::Kind::Sums, body));
+            blocks_to_write.push((at, worm::Kind::Sums, body));
             self.part_done().await;
         }
         let body = {

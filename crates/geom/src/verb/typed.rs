@@ -255,7 +255,10 @@ mod tests {
             (json!({ "name": "a", "quiet": 1 }), "`quiet`"),
         ] {
             let message = parse_params::<Count>("x count", &params).expect_err("refused").message;
-            assert!(message.starts_with("x count") && message.contains(word), "{params}: {message}");
+            assert!(
+                message.starts_with("x count") && message.contains(word),
+                "{params}: {message}"
+            );
         }
     }
 }

@@ -307,7 +307,10 @@ fn waiting_requests_resume_after_their_delay() {
     assert_eq!(lab.finish(late).status, Ok(()));
     assert_eq!(*lab.ends.order.borrow(), [soon, late]);
     assert!(lab.ended(late).unwrap().at_ns - begin >= 51_200);
-    assert_eq!(leaves[0].take_requests().iter().map(|a| a.offset).collect::<Vec<_>>(), [512, 51_200]);
+    assert_eq!(
+        leaves[0].take_requests().iter().map(|a| a.offset).collect::<Vec<_>>(),
+        [512, 51_200]
+    );
     lab.assert_empty();
 }
 

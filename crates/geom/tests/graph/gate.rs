@@ -53,7 +53,10 @@ fn gate_stays_closed_across_graph_changes() {
     assert!(leaf.take_requests().is_empty());
     lab.control.open_gate(gate);
     lab.pass(MS);
-    assert_eq!(leaf.take_requests().iter().map(|a| a.offset / SECTOR).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(
+        leaf.take_requests().iter().map(|a| a.offset / SECTOR).collect::<Vec<_>>(),
+        [0, 1, 2]
+    );
     lab.assert_empty();
 }
 

@@ -277,7 +277,10 @@ fn t4_stale_edge_is_refused_and_reaches_no_provider() {
         assert!(!seen.contains(&edge), "a number is not given out again soon");
         seen.push(edge);
         assert_eq!(lab.io(stale, Op::Write, 0, SECTOR).status, Err(Errno::NxIo));
-        assert!(old.take_requests().is_empty() && new.take_requests().is_empty(), "nobody is asked");
+        assert!(
+            old.take_requests().is_empty() && new.take_requests().is_empty(),
+            "nobody is asked"
+        );
         assert_eq!(lab.io(edge, Op::Write, 0, SECTOR).status, Ok(()));
         lab.control.topology.leave(c);
         lab.control.settle().unwrap();

@@ -130,7 +130,10 @@ fn a_request_at_the_end_of_the_medium_is_cut_before_it_is_split() {
     leaf.take_requests();
     let ended = lab.io(edge, Op::Read, 4091 * 520, 100 * 520);
     assert_eq!((ended.status, ended.completed), (Ok(()), 5 * 520));
-    assert_eq!(leaf.take_requests().iter().map(|a| a.length).collect::<Vec<_>>(), [1040, 1040, 520]);
+    assert_eq!(
+        leaf.take_requests().iter().map(|a| a.length).collect::<Vec<_>>(),
+        [1040, 1040, 520]
+    );
 }
 
 #[test]

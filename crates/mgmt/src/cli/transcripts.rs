@@ -322,7 +322,10 @@ fn part_verbs_match_the_transcript() {
     let params = json!({ "geoms": ["d0", "d1"], "labels": true, "backup": "MBR 4\n" });
     let output = daemon.client().verb("part.restore", &params, &mut |_| {}).expect("restored");
     let output = output["message"].as_str().expect("a message");
-    assert!(output.contains("\"backup\":\"MBR 4\\n\"") && output.contains("\"commit\":true"), "{output}");
+    assert!(
+        output.contains("\"backup\":\"MBR 4\\n\"") && output.contains("\"commit\":true"),
+        "{output}"
+    );
     let commit = daemon.expect_exit("part commit d0", Exit::Done);
     assert!(commit.contains("\"geom\":\"d0\""), "{commit}");
     assert!(daemon.expect_exit("part undo d0", Exit::Done).contains("\"geom\":\"d0\""));
@@ -345,8 +348,12 @@ fn boot_code(daemon: &Daemon) {
     }
     let refused = daemon.expect_exit("part bootcode -p @pmbr -i 1 d0", Exit::Refused);
     assert!(refused.contains("--yes-destroy d0p1") && refused.contains("linux-data"), "{refused}");
-    let output = daemon.expect_exit("part bootcode -p @pmbr -i 1 d0 --yes-destroy d0p1", Exit::Done);
-    assert!(output.contains("\"partcode\":\"0bSGkh\"") && output.contains("\"index\":1"), "{output}");
+    let output =
+        daemon.expect_exit("part bootcode -p @pmbr -i 1 d0 --yes-destroy d0p1", Exit::Done);
+    assert!(
+        output.contains("\"partcode\":\"0bSGkh\"") && output.contains("\"index\":1"),
+        "{output}"
+    );
     daemon.expect_exit("part bootcode -p @pmbr -i 7 d0", Exit::Failed);
     for (line, exit, words) in [
         ("-b @empty", Exit::Usage, "-b: the file is empty"),
@@ -583,7 +590,11 @@ fn missing_daemon_is_reported_as_unreachable() {
     let words = ["status", "--socket", "/nonexistent/a.sock"];
     let output = run_words(words.iter().map(OsString::from).collect());
     assert_eq!(output.exit, Exit::Unreachable);
-    assert!(output.err.contains("ASH-0040") && output.err.contains("ashlar serve"), "{}", output.err);
+    assert!(
+        output.err.contains("ASH-0040") && output.err.contains("ashlar serve"),
+        "{}",
+        output.err
+    );
 }
 
 #[test]
@@ -606,7 +617,11 @@ fn help_exits_with_success_and_wrong_arguments_with_usage() {
     assert_eq!(output("--version").exit, Exit::Done);
     assert!(output("explain ASH-0030").out.contains("--yes-destroy NAME"));
     assert_eq!(output("explain ASH-9999").exit, Exit::Usage);
-    assert!(output("schema nop").out.contains("delay_us  integer  0"), "{}", output("schema nop").out);
+    assert!(
+        output("schema nop").out.contains("delay_us  integer  0"),
+        "{}",
+        output("schema nop").out
+    );
     assert!(output("schema memory").out.contains("size_bytes = \"64MiB\""));
     assert!(output("schema nopp").err.contains("Did you mean `nop`?"));
     assert!(

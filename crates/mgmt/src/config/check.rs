@@ -480,7 +480,8 @@ fn duplicate_ids(all: &[UnitId<'_>], (key, what): (&'static str, &str), out: &mu
             continue;
         }
         // Letters of a serial number count as they are; hexadecimal digits do not.
-        let value = if key == "serial" { identity.text.to_owned() } else { identity.text.to_lowercase() };
+        let value =
+            if key == "serial" { identity.text.to_owned() } else { identity.text.to_lowercase() };
         let first = of.entry(identity.provider).or_insert(value.clone());
         let owner = *whose.entry(value.clone()).or_insert(identity.provider);
         let text = if *first != value {

@@ -136,7 +136,10 @@ mod tests {
         let mut data = vec![68, 0, 0, 0, 0, 0, 0, 0, 0, 5];
         data.extend(b"AMI     MG9071          1.00\x000011S-E-S ");
         let decoded = SepIdentify::decode(&data).unwrap();
-        assert_eq!((decoded.id, decoded.vendor.as_str(), decoded.product.as_str()), (5, "AMI", "MG9071"));
+        assert_eq!(
+            (decoded.id, decoded.vendor.as_str(), decoded.product.as_str()),
+            (5, "AMI", "MG9071")
+        );
         assert_eq!((decoded.revision.as_str(), decoded.firmware.as_str()), ("1.00", "0011"));
         assert_eq!(decoded.interface, "S-E-S");
         assert_eq!(SepIdentify::decode(&decoded.encode()), Ok(decoded));

@@ -51,7 +51,8 @@ impl NcqError {
         let [a, b, c, d, e, f, ..] = self.lba.to_le_bytes();
         let [low, high] = self.count.to_le_bytes();
         let first = self.tag.map_or(NOT_QUEUED, |tag| tag & 0x1f);
-        let fields = [first, 0, self.status, self.error, a, b, c, self.device, d, e, f, 0, low, high];
+        let fields =
+            [first, 0, self.status, self.error, a, b, c, self.device, d, e, f, 0, low, high];
         page.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
         let sum = page.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
         page[TRIM_BLOCK - 1] = sum.wrapping_neg();

@@ -136,7 +136,8 @@ pub fn fuzz_negotiate(data: &[u8]) {
     if let Ok(result) = negotiation.finish() {
         assert!(result.first_burst <= result.max_burst);
         assert!((512..=DATA_LEN_MAX).contains(&result.send_data_len_max));
-        let is_answered = answered.iter().any(|(k, v)| *k == "MaxBurstLength" && v.parse::<u32>().is_ok());
+        let is_answered =
+            answered.iter().any(|(k, v)| *k == "MaxBurstLength" && v.parse::<u32>().is_ok());
         assert!(!is_answered || result.max_burst <= 65_536);
     }
 }

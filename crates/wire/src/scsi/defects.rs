@@ -141,7 +141,10 @@ mod tests {
         assert_eq!(decoded.encode(false), data);
         let data = [0, 0x0b, 0, 0, 0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0, 2];
         let decoded = Defects::decode(true, &data).unwrap();
-        assert_eq!((decoded.count, decoded.list.as_slice()), (2, &[Defect::Block(0x1_0000_0002)][..]));
+        assert_eq!(
+            (decoded.count, decoded.list.as_slice()),
+            (2, &[Defect::Block(0x1_0000_0002)][..])
+        );
         assert_eq!(Defects::decode(false, &[0, 2, 0, 0]).unwrap_err().field, "DEFECT LIST FORMAT");
         assert_eq!(Defects::decode(false, &[0, 0, 0, 5]).unwrap_err().field, "DEFECT LIST LENGTH");
         assert_eq!(Defects::decode(true, &[0, 0, 0]).unwrap_err().field, "GENERATION CODE");

@@ -225,7 +225,10 @@ mod tests {
     fn initiator_decodes_the_data_of_our_targets() {
         let identity = identity();
         let inquiry = parse_inquiry(&inquiry_data(&identity)).unwrap();
-        assert_eq!((inquiry.qualifier, inquiry.kind, inquiry.queues, inquiry.whole), (0, 0, true, 96));
+        assert_eq!(
+            (inquiry.qualifier, inquiry.kind, inquiry.queues, inquiry.whole),
+            (0, 0, true, 96)
+        );
         assert_eq!((inquiry.vendor.as_str(), inquiry.product.as_str()), ("SEAGATE", "ST3750630SS"));
         assert_eq!(parse_inquiry(&no_lun_inquiry()).unwrap().qualifier, 3);
         let limits = Limits {

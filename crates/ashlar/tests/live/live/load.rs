@@ -135,7 +135,12 @@ impl Load {
             }
             let output = || ["mirror", "raid"].map(|class| fixture.ok(&[class, "list"])).concat();
             let late = start.elapsed() > MOVES_LIMIT;
-            assert!(!late, "somebody stands still: {before:?}, {now:?}\n{}{}", output(), fixture.log());
+            assert!(
+                !late,
+                "somebody stands still: {before:?}, {now:?}\n{}{}",
+                output(),
+                fixture.log()
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -438,8 +438,10 @@ impl Sim for VirtualHba {
                 return Begun::Ended(Outcome::of(CamStatus::CannotProvide));
             };
             let response = enclosure::smp(own, &seen, function, phy);
-            let response =
-                self.at(unit.path().target, |t| t.forged_smp(function)).flatten().unwrap_or(response);
+            let response = self
+                .at(unit.path().target, |t| t.forged_smp(function))
+                .flatten()
+                .unwrap_or(response);
             let moved = data.copy_from(0, &response) as u32;
             let refused = response.get(2).is_none_or(|result| *result != 0);
             let status = if refused { CamStatus::SmpError } else { CamStatus::Complete };

@@ -482,7 +482,8 @@ fn the_original_disk_is_attached_again_when_it_announces_itself() {
             let cam = s.w.cam.clone();
             cam.take_update_results(&mut s.w.control);
         }
-        let is_reported = s.w.buses[s.bus].troubles().iter().any(|t| t.why.contains("a different disk"));
+        let is_reported =
+            s.w.buses[s.bus].troubles().iter().any(|t| t.why.contains("a different disk"));
         (s.w.buses[s.bus].devices().len(), is_reported)
     };
     assert_eq!(is(&mut s, "SHELF1"), (1, false));

@@ -51,7 +51,8 @@ impl Conn {
             Odd::Status(status, sense) => self.status(command, status, &sense),
             Odd::Failure(response) => {
                 let (sn, task_tag) = (self.numbers(true), command.task_tag);
-                let scsi_response = ScsiResponse { response, task_tag, sn, ..ScsiResponse::default() };
+                let scsi_response =
+                    ScsiResponse { response, task_tag, sn, ..ScsiResponse::default() };
                 self.send_pdu(&scsi_response, &[]);
             }
             Odd::Reject(reason) => {

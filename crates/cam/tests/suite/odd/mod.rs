@@ -189,7 +189,12 @@ fn check_words(row: &Row, mut reasons: Vec<(&str, String)>, now: &Status) {
         assert!(is || *w == "DEGRADED", "{name}: {w}: {why}");
         is
     });
-    assert_eq!(reasons.len() < count, !row.meanwhile.is_empty(), "{name}: {} is said", row.meanwhile);
+    assert_eq!(
+        reasons.len() < count,
+        !row.meanwhile.is_empty(),
+        "{name}: {} is said",
+        row.meanwhile
+    );
     let closed = ("FAILED", "the target has closed the connection");
     let closed = reasons.iter().any(|(word, why)| *word == closed.0 && why.contains(closed.1));
     let restarts = matches!(row.when, When::Restart | When::RestartTwice);
@@ -326,8 +331,13 @@ fn an_automatic_scan_does_not_attach_an_exchanged_disk() {
         look(&mut w);
         assert_eq!(w.write(edge, 0, &[1; SECTOR], bio::Flags::NONE), Err(Errno::NxIo));
         assert!(target.peer.bytes.borrow().iter().all(|b| *b == 3));
-        let reasons = |w: &World| w.buses[0].troubles().into_iter().map(|t| t.why).collect::<Vec<_>>();
-        assert!(reasons(&w).iter().any(|why| why.contains("a different disk")), "{:?}", reasons(&w));
+        let reasons =
+            |w: &World| w.buses[0].troubles().into_iter().map(|t| t.why).collect::<Vec<_>>();
+        assert!(
+            reasons(&w).iter().any(|why| why.contains("a different disk")),
+            "{:?}",
+            reasons(&w)
+        );
         assert!(w.control.topology.find("da1").is_none(), "it is not taken in");
         assert!(w.buses[0].devices().is_empty());
         w.buses[0].rescan().request_scan();
@@ -338,7 +348,11 @@ fn an_automatic_scan_does_not_attach_an_exchanged_disk() {
         w.buses[0].rescan().request_scan();
         look(&mut w);
         assert_eq!(w.buses[0].devices().len(), 1);
-        assert!(reasons(&w).iter().all(|why| !why.contains("a different disk")), "{:?}", reasons(&w));
+        assert!(
+            reasons(&w).iter().all(|why| !why.contains("a different disk")),
+            "{:?}",
+            reasons(&w)
+        );
     }
 }
 
@@ -379,7 +393,8 @@ fn another_disk_after_an_orderly_removal_is_not_attached() {
         let own = target.exchange(OTHER, vec![3; OTHER.sectors * SECTOR]);
         target.is_away(false);
         ask(&mut w, &target);
-        let reasons = |w: &World| w.buses[0].troubles().into_iter().map(|t| t.why).collect::<String>();
+        let reasons =
+            |w: &World| w.buses[0].troubles().into_iter().map(|t| t.why).collect::<String>();
         assert_eq!(w.buses[0].devices().is_empty(), is_called, "{by}: {}", reasons(&w));
         assert_eq!(w.write(edge, 0, &[1; SECTOR], bio::Flags::NONE), Err(Errno::NxIo));
         assert!(target.peer.bytes.borrow().iter().all(|b| *b == 3));

@@ -53,7 +53,8 @@ impl TableEdit for Bootcode {
             (None, None) => return Err(lacks("give bootcode, or partcode and index")),
         };
         let message = partition.map(|on| format!("partcode written to {on}"));
-        let message = message.into_iter().chain(boot.map(|_| format!("bootcode written to {name}")));
+        let message =
+            message.into_iter().chain(boot.map(|_| format!("bootcode written to {name}")));
         let message = message.collect::<Vec<_>>().join("\n");
         Ok(Change { code, ..Change::of(next.map_err(refusal)?, None, message) })
     }

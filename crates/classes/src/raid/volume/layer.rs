@@ -169,7 +169,9 @@ impl<const LIE: u8> VolumeLayer<LIE> {
             return self.task(bio, core);
         }
         for piece in self.0.shape.pieces(bio.offset, bio.length) {
-            let Some((slot, edge, at)) = self.read_edge(core, &core_state.table, piece) else { continue };
+            let Some((slot, edge, at)) = self.read_edge(core, &core_state.table, piece) else {
+                continue;
+            };
             if !fork(bio, core, edge, at, piece, slot) {
                 return Flow::Done(Err(Errno::Inval));
             }

@@ -141,7 +141,9 @@ impl Rows {
                 data.copy_from(0, bytes);
                 let at = path.offset.saturating_add(at);
                 let requests = vec![MemberRequest { slot, edge, op: Op::Write, at, len, data }];
-                for (slot, status) in send_all(&self.core, requests, RequestContext::default()).await {
+                for (slot, status) in
+                    send_all(&self.core, requests, RequestContext::default()).await
+                {
                     if let Err(e) = status {
                         self.shared.report_failure(slot, e, FailureEffect::Order);
                         return false;

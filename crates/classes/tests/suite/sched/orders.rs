@@ -93,7 +93,8 @@ fn all_orders(
     users: &[Act],
     (interruptions, least): (usize, u64),
 ) {
-    let interruptions_override = std::env::var("ASHLAR_INTERRUPTIONS").ok().and_then(|n| n.parse().ok());
+    let interruptions_override =
+        std::env::var("ASHLAR_INTERRUPTIONS").ok().and_then(|n| n.parse().ok());
     let mut orders = Orders::new(interruptions_override.unwrap_or(interruptions));
     while orders.begin() {
         let mut scene = Scene::new(algorithm, inserted);

@@ -122,7 +122,9 @@ impl Bench<'_> {
             let with = json!({ "member": names[0], "was": DISK, "force": true });
             match self.life.verb(self.case.class, "follow", "", with) {
                 Ok(_) => left += 1,
-                Err(e) => assert!(is_expected_error(&e.message), "{e:?}\n{}", self.life.dump_state()),
+                Err(e) => {
+                    assert!(is_expected_error(&e.message), "{e:?}\n{}", self.life.dump_state())
+                }
             }
         }
         left

@@ -111,11 +111,16 @@ impl Scene {
 
 /// Runs a scene in all orders; there are at least `least`.
 pub fn all_orders(what: &str, interruptions: usize, least: u64, scene: impl Fn(Orders) -> Orders) {
-    let interruptions_override = std::env::var("ASHLAR_INTERRUPTIONS").ok().and_then(|n| n.parse().ok());
+    let interruptions_override =
+        std::env::var("ASHLAR_INTERRUPTIONS").ok().and_then(|n| n.parse().ok());
     let mut orders = Orders::new(interruptions_override.unwrap_or(interruptions));
     while orders.begin() {
         orders = scene(orders);
     }
     println!("{what}: all {} runs", orders.runs());
-    assert!(orders.runs() >= least || interruptions_override.is_some(), "{what}: {} runs", orders.runs());
+    assert!(
+        orders.runs() >= least || interruptions_override.is_some(),
+        "{what}: {} runs",
+        orders.runs()
+    );
 }

@@ -329,7 +329,8 @@ impl ReservationModel {
         // Where nothing more has to be over it is explained.
         self.suspects.retain(|s| s.over.iter().all(|o| !o.is_empty()));
         for (mut world, mut ended) in std::mem::take(&mut self.worlds) {
-            world.state.unit_reserved_by = world.state.unit_reserved_by.filter(|(owner, _)| *owner != port);
+            world.state.unit_reserved_by =
+                world.state.unit_reserved_by.filter(|(owner, _)| *owner != port);
             ended.remove(&port);
             world.over.remove(&port);
             self.add(world, &ended);

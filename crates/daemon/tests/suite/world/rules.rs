@@ -162,12 +162,18 @@ impl ReservationState {
     pub fn after(&self, who: usize, session: u64, act: Act) -> Effect {
         let same = |verdict| (self.clone(), verdict, Vec::new());
         match act {
-            Act::Reset => {
-                (ReservationState { unit_reserved_by: None, ..self.clone() }, CommandOutcome::Good, Vec::new())
-            }
+            Act::Reset => (
+                ReservationState { unit_reserved_by: None, ..self.clone() },
+                CommandOutcome::Good,
+                Vec::new(),
+            ),
             Act::Hide => {
                 let unit_reserved_by = self.unit_reserved_by.filter(|(port, _)| *port != who);
-                (ReservationState { unit_reserved_by, ..self.clone() }, CommandOutcome::Good, Vec::new())
+                (
+                    ReservationState { unit_reserved_by, ..self.clone() },
+                    CommandOutcome::Good,
+                    Vec::new(),
+                )
             }
             Act::ReserveUnit | Act::ReleaseUnit => self.of_old(who, session, act),
             _ if self.unit_reserved_by.is_some() => same(CommandOutcome::Conflict),

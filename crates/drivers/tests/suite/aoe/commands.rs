@@ -75,7 +75,9 @@ fn identify_reports_size_flush_and_trim() {
     let came = stage.ask(&link, &[ata(1, 1, long(op::IDENTIFY, 0, 1), &[])]);
     let answer = Identify::decode(&decode_answer(&came[0]).2).unwrap();
     assert_eq!((answer.sectors, answer.sector_bytes, answer.extended), (512, 512, true));
-    assert!(answer.flush && answer.flush_ext && answer.write_cache.is_none() && answer.wwn >> 60 == 5);
+    assert!(
+        answer.flush && answer.flush_ext && answer.write_cache.is_none() && answer.wwn >> 60 == 5
+    );
     let trim = answer.trim.unwrap();
     assert_eq!((trim.blocks_max, trim.zeroes), (1, true));
     stage.allow(&[("mac:*", &[(0, true)])]);

@@ -49,7 +49,8 @@ fn exposing_b_second_tversion_resets_the_session() {
         assert!(s.rpc(T::Version { msize: 255, version: "9P2000" }).await.error().is_some());
         assert_eq!(s.version(256).await, 256);
         assert_eq!(s.version(u32::MAX).await, MSIZE_MAX);
-        for (requested, answered) in [("9P2000.L", "9P2000"), ("9P2000.x", "9P2000"), ("9P2001", "unknown")]
+        for (requested, answered) in
+            [("9P2000.L", "9P2000"), ("9P2000.x", "9P2000"), ("9P2001", "unknown")]
         {
             let a = s.rpc(T::Version { msize: 8192, version: requested }).await;
             assert_eq!(a.r(), R::Version { msize: 8192, version: answered });

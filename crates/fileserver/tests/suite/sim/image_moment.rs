@@ -83,7 +83,7 @@ fn removed_file_that_is_still_open_is_an_orphan_for_check() {
 
 #[test]
 fn operation_without_room_in_the_log_does_not_wait_for_a_whole_commit() {
-    let disks = made(4000, 8000);
+    let disks = new_disks(4000, 8000);
     let cache = disks[0].clone();
     on(&disks, move |o| async move {
         // The log is full before the block cache.

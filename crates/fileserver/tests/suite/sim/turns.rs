@@ -9,7 +9,7 @@ use reactor::Reactor;
 use reactor::sim::World;
 
 use super::disk::Disk;
-use super::exposing::{BLOCK, all_have, block, file, made, roomy};
+use super::exposing::{BLOCK, all_have, block, file, new_file_system, roomy};
 use super::server::run;
 
 /// Blocks of the file that is changed or removed.
@@ -56,7 +56,7 @@ fn commit_enters_its_blocks_in_the_table_a_part_at_a_time() {
     let s = roomy(&world, "main", &cache, &legs);
     let (o, reactor) = (s.options.clone(), s.reactor.clone());
     run(&world, &s.reactor, async move {
-        let fs = made(&o).await;
+        let fs = new_file_system(&o).await;
         let ino = file(&fs, "f").await;
         let fill = async |byte: u8| {
             let seg = block(&o, byte);
@@ -89,7 +89,7 @@ fn removed_file_is_given_back_and_passed_by_the_copier_a_part_at_a_time() {
     let s = roomy(&world, "main", &cache, &legs);
     let (o, reactor) = (s.options.clone(), s.reactor.clone());
     run(&world, &s.reactor, async move {
-        let fs = made(&o).await;
+        let fs = new_file_system(&o).await;
         let ino = file(&fs, "gone").await;
         let seg = block(&o, 1);
         for i in 0..BLOCKS {

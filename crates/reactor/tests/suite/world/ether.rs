@@ -35,7 +35,8 @@ struct Stage {
 fn stage(seed: u64, shape: SegmentShape) -> Stage {
     let world = World::new(seed);
     let segment = world.segment(shape);
-    let (mut reactors, mut links, all_received) = (Vec::new(), Vec::new(), ReceivedFrames::default());
+    let (mut reactors, mut links, all_received) =
+        (Vec::new(), Vec::new(), ReceivedFrames::default());
     for i in 0..4u8 {
         let name = format!("e{i}");
         match i {

@@ -148,7 +148,8 @@ async fn enter_or_break(stream: Stream, pool: &Pool, wanted: &Wanted) -> Option<
     if let Some(error) = error_of(&replies) {
         return Some(Entry::Refused(error));
     }
-    let is_export_info = |(kind, body): &&(u32, Vec<u8>)| *kind == INFO && u16_at(body, 0) == INFO_EXPORT;
+    let is_export_info =
+        |(kind, body): &&(u32, Vec<u8>)| *kind == INFO && u16_at(body, 0) == INFO_EXPORT;
     let (_, export) = replies.iter().find(is_export_info).expect("information about the export");
     assert_eq!(export.len(), 12);
     Some(Entry::Entered(Rc::new(Link {

@@ -73,7 +73,8 @@ fn writes_with_any_amount_of_immediate_data_are_complete() {
     // SPDK 565a44628d and 2781: pools of immediate data and of solicited data were mixed up; SPDK
     // 2029: the data digest of more than one segment.
     let params = serde_json::json!({ "initial_r2t": false, "first_burst_length": 65_536 });
-    let mut fixture = Fixture::with(drivers::TargetSpec { params, ..drivers::TargetSpec::default() });
+    let mut fixture =
+        Fixture::with(drivers::TargetSpec { params, ..drivers::TargetSpec::default() });
     for (i, digests) in [false, true].into_iter().enumerate() {
         let mut how = LoginOptions::default().isid(20 + i as u8).digests(digests, digests);
         how.offer.params.initial_r2t = false;
@@ -94,7 +95,8 @@ fn writes_with_any_amount_of_immediate_data_are_complete() {
 #[test]
 fn too_little_unsolicited_data_ends_the_command() {
     let params = serde_json::json!({ "initial_r2t": false });
-    let mut fixture = Fixture::with(drivers::TargetSpec { params, ..drivers::TargetSpec::default() });
+    let mut fixture =
+        Fixture::with(drivers::TargetSpec { params, ..drivers::TargetSpec::default() });
     let mut how = LoginOptions::default();
     how.offer.params.initial_r2t = false;
     let mut c = fixture.client_as(&how);

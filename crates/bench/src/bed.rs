@@ -4,10 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{Errno, Pool, PoolConfig};
-use geom::{
-    Access, Class, Core, Edge, Error, Geom, GeomId, GraphControl, Inbox, Layer, Limits,
-    NewProvider, ProviderId, Topology,
-};
+use geom::{Access, Class, Core, Edge, Error, Geom, GraphControl, Inbox, Layer, Limits, NewProvider};
 use reactor::{Config, PortChoice, Reactor, WaitFor};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
@@ -26,17 +23,7 @@ pub(crate) struct Bed {
 /// Holds a disk, or uses one.
 pub(crate) struct Plain;
 
-impl Geom for Plain {
-    fn access(
-        &mut self,
-        t: &mut Topology,
-        me: GeomId,
-        _: ProviderId,
-        delta: Access,
-    ) -> Result<(), Errno> {
-        t.access_all_below(me, delta)
-    }
-}
+impl Geom for Plain {}
 
 /// The class of that name.
 pub(crate) struct BedClass;

@@ -366,14 +366,17 @@ pub trait Class: Send + Sync {
 /// An instance of a class. Called on the topology's thread, never with itself on the stack.
 pub trait Geom: Send + Any {
     /// Changes the counts of an upper consumer on `provider`; the geom passes down the access that
-    /// the class needs below. A pure close never fails.
+    /// the class needs below. A pure close never fails. The default passes on the same access.
     fn access(
         &mut self,
         topology: &mut Topology,
         me: GeomId,
         provider: ProviderId,
         delta: Access,
-    ) -> Result<(), Errno>;
+    ) -> Result<(), Errno> {
+        let _ = provider;
+        topology.access_all_below(me, delta)
+    }
 
     /// The provider under `consumer` is gone. The default leaves and withers.
     fn orphan(&mut self, topology: &mut Topology, me: GeomId, consumer: ConsumerId, error: Errno) {

@@ -29,9 +29,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::layer::{Back, Edge, Flow, Layer};
 use crate::snapshot::Limits;
-use crate::topology::{
-    Access, ConsumerId, Deletes, Event, GeomId, NewProvider, ProviderId, Topology,
-};
+use crate::topology::{ConsumerId, Deletes, Event, GeomId, NewProvider, ProviderId, Topology};
 use crate::typed::{NoClaim, Typed, with};
 use crate::verb::{Change, ClassParams, ClassVerb, MessageAnswer, Verb, specs};
 
@@ -161,16 +159,6 @@ impl<F: Filter> FilterGeom<F> {
 }
 
 impl<F: Filter> Geom for FilterGeom<F> {
-    fn access(
-        &mut self,
-        topology: &mut Topology,
-        me: GeomId,
-        _: ProviderId,
-        delta: Access,
-    ) -> Result<(), Errno> {
-        topology.access_all_below(me, delta)
-    }
-
     fn resizes(&self) -> bool {
         true
     }

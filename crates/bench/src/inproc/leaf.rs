@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use bio::sync::Mutex;
 use bio::{Bio, Errno, Ticket};
-use geom::{Access, Class, Core, Flow, Geom, GeomId, Layer, ProviderId, Topology};
+use geom::{Class, Core, Flow, Geom, Layer};
 use reactor::Mailer;
 
 /// Way of a disk to its answer.
@@ -78,17 +78,7 @@ impl Layer for Leaf {
 /// Holds a leaf; permits every open and close.
 pub(crate) struct Plain;
 
-impl Geom for Plain {
-    fn access(
-        &mut self,
-        _: &mut Topology,
-        _: GeomId,
-        _: ProviderId,
-        _: Access,
-    ) -> Result<(), Errno> {
-        Ok(())
-    }
-}
+impl Geom for Plain {}
 
 /// Name of the class.
 pub(crate) const CLASS: &str = "bench-disk";

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bio::Errno;
-use geom::{Access, ConsumerId, Event, Geom, GeomId, ProviderId, Settings, Topology};
+use geom::{ConsumerId, Event, Geom, GeomId, Settings, Topology};
 use serde_json::{Map, Value, json};
 
 use super::algorithms::{about, shares};
@@ -81,16 +81,6 @@ impl SchedGeom {
 }
 
 impl Geom for SchedGeom {
-    fn access(
-        &mut self,
-        topology: &mut Topology,
-        me: GeomId,
-        _: ProviderId,
-        delta: Access,
-    ) -> Result<(), Errno> {
-        topology.access_all_below(me, delta)
-    }
-
     /// Q6.
     fn set_draining(&mut self, hurry: bool) {
         self.shared.update(|hub| hub.set_draining(hurry));

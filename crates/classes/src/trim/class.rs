@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bio::{Attr, Errno};
 use extents::trim::Queue;
 use geom::{
-    Access, ClassParams, ClassVerb, Create, Error, Geom, GeomId, GraphControl, Limits,
-    MADE_BY_VERB, NewProvider, NoClaim, ProviderId, Settings, Topology, Typed,
+    Access, ClassParams, ClassVerb, Create, Error, GeomId, GraphControl, Limits, MADE_BY_VERB,
+    NewProvider, NoClaim, ProviderId, Settings, Topology, Typed,
 };
 
 use super::geom::TrimGeom;
@@ -14,24 +14,10 @@ use super::layer::TrimLayer;
 use super::params::{TrimParams, Zeroes};
 use super::shared::TrimShared;
 use super::{NAME, issuer, verbs};
+use crate::members::PlaceholderGeom;
 
 /// The class.
 pub struct TrimClass;
-
-/// Placeholder for a geom that has no number yet.
-struct PlaceholderGeom;
-
-impl Geom for PlaceholderGeom {
-    fn access(
-        &mut self,
-        _: &mut Topology,
-        _: GeomId,
-        _: ProviderId,
-        _: Access,
-    ) -> Result<(), Errno> {
-        Err(Errno::NxIo)
-    }
-}
 
 pub(super) fn is_set(t: &Topology, provider: ProviderId, name: &str) -> bool {
     t.attr(provider, name) == Some(Attr::Int(1))

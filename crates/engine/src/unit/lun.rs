@@ -72,17 +72,6 @@ struct LunGeom {
 }
 
 impl Geom for LunGeom {
-    fn access(
-        &mut self,
-        _: &mut Topology,
-        _: GeomId,
-        _: ProviderId,
-        _: Access,
-    ) -> Result<(), Errno> {
-        // It has no provider that could be opened.
-        Err(Errno::NotSup)
-    }
-
     fn orphan(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId, error: Errno) {
         self.lost = Some(error);
         if let Some(device) = &self.device {

@@ -6,11 +6,10 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use bio::{Attr, Bio, Errno, Flags, Op};
+use bio::{Attr, Bio, Flags, Op};
 use engine::lun::{OpenSpec, open_device};
 use geom::{
-    Access, Back, Class, Core, Create, Edge, Error, Flow, Geom, GeomId, Layer, NewProvider,
-    ProviderId, Topology,
+    Back, Class, Core, Create, Edge, Error, Flow, Geom, GeomId, Layer, NewProvider, Topology,
 };
 
 use crate::world::*;
@@ -44,17 +43,7 @@ impl Layer for Veil {
 
 struct VeilGeom;
 
-impl Geom for VeilGeom {
-    fn access(
-        &mut self,
-        t: &mut Topology,
-        me: GeomId,
-        _: ProviderId,
-        delta: Access,
-    ) -> Result<(), Errno> {
-        t.access_all_below(me, delta)
-    }
-}
+impl Geom for VeilGeom {}
 
 #[derive(Default)]
 struct VeilClass(Arc<Mutex<Vec<Vec<Range<u64>>>>>, Arc<AtomicU64>);

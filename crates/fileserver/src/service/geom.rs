@@ -56,17 +56,7 @@ pub struct FsGeom {
 /// A placeholder for a geom that has no number yet.
 struct PlaceholderGeom;
 
-impl Geom for PlaceholderGeom {
-    fn access(
-        &mut self,
-        _: &mut Topology,
-        _: GeomId,
-        _: ProviderId,
-        _: Access,
-    ) -> Result<(), Errno> {
-        Err(Errno::NxIo)
-    }
-}
+impl Geom for PlaceholderGeom {}
 
 impl FsGeom {
     pub(super) fn create(

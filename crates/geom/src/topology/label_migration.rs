@@ -80,16 +80,6 @@ struct Migrator {
 }
 
 impl Geom for Migrator {
-    fn access(
-        &mut self,
-        _: &mut Topology,
-        _: GeomId,
-        _: ProviderId,
-        _: Access,
-    ) -> Result<(), Errno> {
-        Err(Errno::NxIo)
-    }
-
     /// A transfer in progress fails by itself.
     fn orphan(&mut self, _: &mut Topology, _: GeomId, _: super::ConsumerId, _: Errno) {}
 

@@ -94,16 +94,6 @@ impl TasteJob {
 struct TasteGeom;
 
 impl Geom for TasteGeom {
-    fn access(
-        &mut self,
-        _: &mut Topology,
-        _: GeomId,
-        _: ProviderId,
-        _: Access,
-    ) -> Result<(), Errno> {
-        Err(Errno::NotSup)
-    }
-
     fn orphan(&mut self, _: &mut Topology, _: GeomId, _: ConsumerId, _: Errno) {
         // The tasting ends by itself, with the error or at its deadline, and leaves then.
     }

@@ -5,10 +5,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use bio::{Attr, Bio, End, Errno, Flags, Op, Segs};
-use geom::{
-    Access, Back, Core, Edge, Flow, Geom, GeomId, Layer, Limits, NewProvider, ProviderId, Sink,
-    Topology,
-};
+use geom::{Access, Back, Core, Edge, Flow, Geom, Layer, Limits, NewProvider, ProviderId, Sink};
 
 use crate::common::{Lab, Leaf, MS, Manner, Mode, SECTOR};
 
@@ -50,17 +47,7 @@ impl Layer for ScriptLayer {
 
 struct Plain;
 
-impl Geom for Plain {
-    fn access(
-        &mut self,
-        t: &mut Topology,
-        me: GeomId,
-        _: ProviderId,
-        delta: Access,
-    ) -> Result<(), Errno> {
-        t.access_all_below(me, delta)
-    }
-}
+impl Geom for Plain {}
 
 /// A scripted layer over disks; returns the edge of a writer on top.
 fn scripted(lab: &mut Lab, disks: &[ProviderId], script: Script) -> Edge {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use bio::Errno;
-use geom::{Access, Geom, GeomId, Notice, ProviderId, Topology, Unanswered};
+use geom::{Access, Geom, GeomId, Notice, Topology, Unanswered};
 
 use crate::common::{BLOCK, Lab, Leaf, MS, Mode};
 
@@ -13,16 +13,6 @@ type Received = Arc<Mutex<Vec<String>>>;
 struct Recorder(Received);
 
 impl Geom for Recorder {
-    fn access(
-        &mut self,
-        _: &mut Topology,
-        _: GeomId,
-        _: ProviderId,
-        _: Access,
-    ) -> Result<(), Errno> {
-        Ok(())
-    }
-
     fn on_notice(&mut self, _: &mut Topology, _: GeomId, notice: Notice) {
         let text = match notice.downcast::<String>() {
             Ok(text) => *text,

@@ -9,11 +9,8 @@ mod scripted;
 
 use std::sync::Arc;
 
-use bio::{Attr, Errno};
-use geom::{
-    Access, Class, Error, Geom, GeomId, GraphControl, Layer, Limits, NewProvider, ProviderId,
-    Topology,
-};
+use bio::Attr;
+use geom::{Class, Error, Geom, GraphControl, Layer, Limits, NewProvider, ProviderId, Topology};
 
 pub use media::Media;
 pub use scripted::{Asked, Disk, Mode, SLOW};
@@ -53,17 +50,7 @@ impl Class for Disks {
 /// The geom of a disk: it has nothing below and refuses no one.
 pub struct Open;
 
-impl Geom for Open {
-    fn access(
-        &mut self,
-        _: &mut Topology,
-        _: GeomId,
-        _: ProviderId,
-        _: Access,
-    ) -> Result<(), Errno> {
-        Ok(())
-    }
-}
+impl Geom for Open {}
 
 /// Properties of a disk's provider.
 #[derive(Clone, Debug)]

@@ -44,16 +44,6 @@ impl Sink for Ends {
 struct User;
 
 impl Geom for User {
-    fn access(
-        &mut self,
-        _: &mut Topology,
-        _: GeomId,
-        _: ProviderId,
-        _: Access,
-    ) -> Result<(), Errno> {
-        Err(Errno::NotSup)
-    }
-
     fn orphan(&mut self, _: &mut Topology, _: GeomId, _: ConsumerId, _: Errno) {}
 }
 

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use bio::{Errno, Pool, PoolConfig, Ticket};
 use geom::{
-    Access, Class, ConsumerId, Core, Edge, Error, Event, Geom, GeomId, GeomView, GraphControl,
-    Inbox, ProviderId, Topology,
+    Access, Class, ConsumerId, Core, Edge, Error, Event, Geom, GeomView, GraphControl, Inbox,
 };
 use reactor::sim::{Actor, DelayedThread, Limits as RunLimits, World};
 use reactor::{Reactor, SeededRandom, Token, WaitFor};
@@ -27,17 +26,7 @@ pub struct PowerCut;
 
 struct User;
 
-impl Geom for User {
-    fn access(
-        &mut self,
-        _: &mut Topology,
-        _: GeomId,
-        _: ProviderId,
-        _: Access,
-    ) -> Result<(), Errno> {
-        Err(Errno::NotSup)
-    }
-}
+impl Geom for User {}
 
 /// The control thread, which gets its turn sooner or later.
 struct Lazy {

@@ -130,16 +130,6 @@ struct User {
 }
 
 impl Geom for User {
-    fn access(
-        &mut self,
-        _: &mut Topology,
-        _: GeomId,
-        _: ProviderId,
-        _: Access,
-    ) -> Result<(), Errno> {
-        Err(Errno::NotSup)
-    }
-
     fn orphan(&mut self, _: &mut Topology, _: GeomId, _: ConsumerId, _: Errno) {
         *self.orphaned.lock().expect("flag") = true;
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use bio::Errno;
-use geom::{Access, Class, ConsumerId, Error, Geom, GeomId, ProviderId, Topology};
+use geom::{Class, ConsumerId, Error, Geom, GeomId, ProviderId, Topology};
 
 pub type Log = Arc<Mutex<Vec<String>>>;
 
@@ -48,16 +48,6 @@ impl User {
 }
 
 impl Geom for User {
-    fn access(
-        &mut self,
-        _: &mut Topology,
-        _: GeomId,
-        _: ProviderId,
-        _: Access,
-    ) -> Result<(), Errno> {
-        Err(Errno::NotSup)
-    }
-
     fn orphan(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId, error: Errno) {
         self.note(&format!("orphan {}", error.name()));
         if !self.manner.stays {

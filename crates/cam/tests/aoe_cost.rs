@@ -17,9 +17,7 @@ use std::time::{Duration, Instant};
 
 use bio::{Bio, CountingAlloc, End, Errno, Op, Pool, PoolConfig, Segs};
 use cam::{CAM_CLASS, CamClass};
-use geom::{
-    Access, Class, Core, Edge, Error, Geom, GeomId, GraphControl, Inbox, ProviderId, Sink, Topology,
-};
+use geom::{Access, Core, Edge, GraphControl, Inbox, Sink};
 use reactor::{Config, Reactor, WaitFor};
 use serde_json::json;
 use shelf::{Shelf, Ways};
@@ -124,30 +122,6 @@ impl Drop for Target {
     }
 }
 
-struct User;
-
-impl Geom for User {
-    fn access(
-        &mut self,
-        t: &mut Topology,
-        me: GeomId,
-        _: ProviderId,
-        delta: Access,
-    ) -> Result<(), Errno> {
-        t.access_all_below(me, delta)
-    }
-}
-
-impl Class for User {
-    fn name(&self) -> &'static str {
-        "user"
-    }
-
-    fn doc(&self) -> &'static str {
-        "Opens a provider, for a test."
-    }
-}
-
 #[derive(Default)]
 struct Ends {
     ended: Cell<u64>,
@@ -175,7 +149,6 @@ impl Initiator {
         let (core, mut control, inbox) = core();
         let cam = Arc::new(CamClass::new(inbox, cam::sims::kinds(), 1));
         control.topology.load(cam.clone()).unwrap();
-        control.topology.load(Arc::new(User)).unwrap();
         let params = json!({ "interfaces": [interface], "frame_life_ms": 100 });
         let params = json!({ "kind": "aoe", "params": params });
         let class = control.topology.class(CAM_CLASS).unwrap();
@@ -189,16 +162,10 @@ impl Initiator {
                 .into_iter()
                 .for_each(|(_, done)| drop(done.unwrap()));
         }
-        let opened = control.call(|t| {
-            let below = t.find("ada0").unwrap();
-            let user = t.new_geom("user", "user", "test", Box::new(User))?;
-            let consumer = t.attach_new(user, below).map_err(|e| Error::of(e, "attach"))?;
-            t.access(consumer, Access::WRITE).map_err(|e| Error::of(e, "open"))?;
-            Ok(t.edge(consumer))
-        });
+        let (_, edge) = testkit::user::open(&mut control, "ada0", Access::WRITE).unwrap();
         let ends = Rc::new(Ends::default());
         let sink = core.add_sink(ends.clone());
-        Initiator { core, control, cam, edge: opened.unwrap(), ends, sink }
+        Initiator { core, control, cam, edge, ends, sink }
     }
 
     /// Makes requests; how often this thread allocated.

@@ -6,6 +6,7 @@
 //! * [`iscsi`]: an initiator's connection in a simulated world, and an initiator over a socket.
 //! * [`nbd`], [`nvme`]: a client over a socket.
 //! * [`until`]: a wait for a condition.
+//! * [`user`]: a geom that holds a provider open.
 #![forbid(unsafe_code)]
 
 pub mod corpus;
@@ -14,6 +15,7 @@ pub mod iscsi;
 pub mod nbd;
 pub mod nvme;
 pub mod seeds;
+pub mod user;
 pub mod wait;
 
 pub use seeds::Seeds;

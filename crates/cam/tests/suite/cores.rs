@@ -8,37 +8,9 @@ use std::time::Duration;
 use bio::{Bio, End, Errno, Flags, Op, Pool, PoolConfig, Segs};
 use cam::sims::hba::{DiskSpec, Faults, Transport, VirtualHba};
 use cam::{CamClass, Names, Path};
-use geom::{
-    Access, Core, Edge, Error, Geom, GeomId, GraphControl, Inbox, ProviderId, Sink, Topology,
-};
+use geom::{Access, Core, GraphControl, Inbox, Sink};
 use reactor::sim::{self, Actor};
 use reactor::{Reactor, SeededRandom, Token, WaitFor};
-
-struct User;
-
-impl Geom for User {
-    fn access(
-        &mut self,
-        t: &mut Topology,
-        me: GeomId,
-        _: ProviderId,
-        delta: Access,
-    ) -> Result<(), Errno> {
-        t.access_all_below(me, delta)
-    }
-}
-
-struct Users;
-
-impl geom::Class for Users {
-    fn name(&self) -> &'static str {
-        "user"
-    }
-
-    fn doc(&self) -> &'static str {
-        "Opens providers, for tests."
-    }
-}
 
 type List = Vec<(u64, Result<(), Errno>, Vec<u8>)>;
 
@@ -64,17 +36,6 @@ fn turn(cores: &[Rc<Core>], world: &sim::World, most: u64) {
     world.run(&mut actors, limits, &mut || false);
 }
 
-fn open(control: &mut GraphControl, on: &str) -> Edge {
-    let opened = control.call(|t| {
-        let p = t.find(on).expect("the provider exists");
-        let g = t.new_geom("user", "u", "test", Box::new(User))?;
-        let c = t.attach_new(g, p).map_err(|e| Error::of(e, "attach"))?;
-        t.access(c, Access::WRITE).map_err(|e| Error::of(e, "open"))?;
-        Ok(t.edge(c))
-    });
-    opened.unwrap()
-}
-
 /// Each core writes and reads sectors of its own, all at once.
 fn both_cores(seed: u64) -> (u64, u64) {
     let world = sim::World::new(seed);
@@ -95,7 +56,6 @@ fn both_cores(seed: u64) -> (u64, u64) {
     let mut control = GraphControl::new(mailers, inbox.clone(), Box::new(wait), now);
     let cam = Arc::new(CamClass::new(inbox, Vec::new(), 2));
     control.topology.load(cam.clone()).unwrap();
-    control.topology.load(Arc::new(Users)).unwrap();
     let hba = VirtualHba::new("mps0", Transport::Sas, 1);
     let mut spec = DiskSpec { depth: 3, ..DiskSpec::default() };
     spec.shape.size = 1 << 20;
@@ -106,7 +66,7 @@ fn both_cores(seed: u64) -> (u64, u64) {
         .run_on_core("a scan", move |core| Box::pin(async move { on.scan(core).await }))
         .unwrap();
     control.call(|t| cam.commit(t, &bus, changes)).unwrap();
-    let edge = open(&mut control, "da0");
+    let (_, edge) = testkit::user::open(&mut control, "da0", Access::WRITE).unwrap();
     hba.set_faults(0, Faults { fails: 5, hangs: 1, echoes: 10, full: 10, ..Faults::default() });
     let mut random = SeededRandom::new(seed);
     let sinks: Vec<(Rc<Endings>, u32)> = cores

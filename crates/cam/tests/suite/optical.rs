@@ -2,7 +2,7 @@
 
 use bio::{Attr, Errno};
 use cam::sims::hba::{DiskSpec, Role, Transport, VirtualHba};
-use geom::{Access, Class, Geom, GeomId, ProviderId, Topology};
+use geom::{Access, Class, Geom};
 use serde_json::json;
 
 use crate::world::World;
@@ -19,16 +19,6 @@ fn drive() -> (World, std::sync::Arc<VirtualHba>) {
 struct DiscUser;
 
 impl Geom for DiscUser {
-    fn access(
-        &mut self,
-        t: &mut Topology,
-        me: GeomId,
-        _: ProviderId,
-        delta: Access,
-    ) -> Result<(), Errno> {
-        t.access_all_below(me, delta)
-    }
-
     fn spoils(&self) -> bool {
         true
     }

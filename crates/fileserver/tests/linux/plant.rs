@@ -9,47 +9,19 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bio::{Errno, Pool, PoolConfig};
+use bio::{Pool, PoolConfig};
 use disks::DiskClass;
 use fileserver::files::{Change, FileSystem, ROOT, Served};
 use fileserver::image::{self, Setup};
 use fileserver::medium::{Medium, Provider};
 use fileserver::ninep::{Flavour, ListenerOptions, Server};
 use fileserver::volume::{self, Options};
-use geom::{
-    Access, Class, Core, Edge, Error, Geom, GeomId, GraphControl, Inbox, ProviderId, Topology,
-};
+use geom::{Access, Core, Edge, GraphControl, Inbox};
 use reactor::{Config, Reactor, WaitFor};
 use serde_json::json;
 
 /// The number of bootes.
 const BOOTES: u32 = 10_005;
-
-struct User;
-
-impl Geom for User {
-    fn access(
-        &mut self,
-        t: &mut Topology,
-        me: GeomId,
-        _: ProviderId,
-        delta: Access,
-    ) -> Result<(), Errno> {
-        t.access_all_below(me, delta)
-    }
-}
-
-struct Users;
-
-impl Class for Users {
-    fn name(&self) -> &'static str {
-        "user"
-    }
-
-    fn doc(&self) -> &'static str {
-        "Opens providers, for tests."
-    }
-}
 
 /// The kind of file system that stores the files.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -112,15 +84,8 @@ fn open(
     size: u64,
 ) -> Edge {
     let params = json!({ "path": path, "create": true, "size": size });
-    let opened = control.call(|t| {
-        disks.add(t, "file", name, &params)?;
-        let p = t.find(name).ok_or(Error::of(Errno::NoEnt, "provider"))?;
-        let g = t.new_geom("user", &format!("user-{name}"), "test", Box::new(User))?;
-        let c = t.attach_new(g, p).map_err(|e| Error::of(e, "attach"))?;
-        t.access(c, Access::WRITE).map_err(|e| Error::of(e, "open"))?;
-        Ok(t.edge(c))
-    });
-    opened.expect("a file as a disk")
+    control.call(|t| disks.add(t, "file", name, &params)).expect("a file as a disk");
+    testkit::user::open(control, name, Access::WRITE).expect("an open disk").1
 }
 
 /// The files, and bootes owns their root.
@@ -162,7 +127,6 @@ fn serve(
     );
     let disks = Arc::new(DiskClass::new(inbox, 1));
     control.topology.load(disks.clone()).unwrap();
-    control.topology.load(Arc::new(Users)).unwrap();
     let mut medium = |name: &str, size: u64| -> Rc<dyn Medium> {
         let edge = open(&mut control, &disks, name, &folder.join(name), size);
         Rc::new(Provider::new(name, core.clone(), edge, size))

@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,46 +10,24 @@ use bio::{Attr, Bio, End, Errno, Flags, Op, Pool, PoolConfig, Segs};
 use cam::sims::hba::VirtualHba;
 use cam::{Bus, CamClass, Change, Names, Sim};
 use geom::{
-    Access, Class, ConsumerId, Core, Edge, Error, Geom, GeomId, GraphControl, Inbox, ProviderId,
-    Sink, Topology,
+    Access, Class, ConsumerId, Core, Edge, Error, Geom, GeomId, GraphControl, Inbox, Sink, Topology,
 };
 use reactor::sim::{self, Actor};
 use reactor::{Reactor, Token, WaitFor};
 use serde_json::Value;
+use testkit::user;
 
 /// Remembers which attributes changed below it.
 #[derive(Clone, Default)]
 struct User(Arc<Mutex<Vec<String>>>);
 
 impl Geom for User {
-    fn access(
-        &mut self,
-        t: &mut Topology,
-        me: GeomId,
-        _: ProviderId,
-        delta: Access,
-    ) -> Result<(), Errno> {
-        t.access_all_below(me, delta)
-    }
-
     fn resizes(&self) -> bool {
         true
     }
 
     fn attr_changed(&mut self, _: &mut Topology, _: GeomId, _: ConsumerId, name: &str) {
         self.0.lock().unwrap().push(name.to_owned());
-    }
-}
-
-struct Users;
-
-impl Class for Users {
-    fn name(&self) -> &'static str {
-        "user"
-    }
-
-    fn doc(&self) -> &'static str {
-        "Opens providers, for tests."
     }
 }
 
@@ -133,7 +110,7 @@ impl World {
         );
         let cam = Arc::new(CamClass::new(inbox.clone(), cam::sims::kinds(), 1));
         control.topology.load(cam.clone()).unwrap();
-        control.topology.load(Arc::new(Users)).unwrap();
+        user::load(&mut control.topology);
         let notifier = control.topology.notifier();
         let bus = |sim: &Arc<dyn Sim>| cam.add_bus(sim.clone(), Names::default(), notifier.clone());
         let buses = sims.iter().map(bus).collect();
@@ -190,32 +167,15 @@ impl World {
 
     /// Opens a provider for reading and writing.
     pub fn open(&mut self, on: &str) -> (ConsumerId, Edge) {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!("user{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         let user = Box::new(self.user.clone());
-        let opened = self.control.call(|t| {
-            let p = t.find(on).expect("the provider exists");
-            let g = t.new_geom("user", &name, "test", user)?;
-            let c = t.attach_new(g, p).map_err(|e| Error::of(e, "attach"))?;
-            t.access(c, Access::WRITE).map_err(|e| Error::of(e, "open"))?;
-            Ok((c, t.edge(c)))
-        });
-        opened.unwrap()
+        user::open_as(&mut self.control, on, Access::WRITE, user).unwrap()
     }
 
     /// Opens a provider, if it lets itself be opened so.
     pub fn open_as(&mut self, on: &str, access: Access) -> Result<Edge, Errno> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!("reader{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         let user = Box::new(self.user.clone());
-        let opened = self.control.call(|t| {
-            let p = t.find(on).expect("the provider exists");
-            let g = t.new_geom("user", &name, "test", user)?;
-            let c = t.attach_new(g, p).map_err(|e| Error::of(e, "attach"))?;
-            t.access(c, access).map_err(|e| Error::of(e, "open"))?;
-            Ok(t.edge(c))
-        });
-        opened.map_err(|e| e.kind)
+        let opened = user::open_as(&mut self.control, on, access, user);
+        opened.map(|(_, edge)| edge).map_err(|e| e.kind)
     }
 
     pub fn start(&mut self, edge: Edge, tag: u64, fill: impl FnOnce(&mut Bio)) {

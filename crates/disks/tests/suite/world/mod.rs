@@ -10,8 +10,7 @@ use std::time::Duration;
 use bio::{Bio, End, Errno, Flags, Op, Pool, PoolConfig, Segs};
 use disks::{DISK_CLASS, DiskClass};
 use geom::{
-    Access, Class, ConsumerId, Core, Edge, Error, Finished, Geom, GeomId, GraphControl, Inbox,
-    ProviderId, Sink, Topology,
+    Access, Class, ConsumerId, Core, Edge, Error, Finished, GraphControl, Inbox, ProviderId, Sink,
 };
 use reactor::sim::{self, Actor};
 use reactor::{Config, PortChoice, Reactor, SeededRandom, Token, WaitFor};
@@ -27,37 +26,6 @@ pub struct World {
 
 /// Lets the world go on for at most so many ns.
 type AdvanceWorld = Rc<dyn Fn(u64)>;
-
-struct User;
-
-impl Geom for User {
-    fn access(
-        &mut self,
-        t: &mut Topology,
-        me: GeomId,
-        _: ProviderId,
-        delta: Access,
-    ) -> Result<(), Errno> {
-        t.access_all_below(me, delta)
-    }
-
-    fn resizes(&self) -> bool {
-        true
-    }
-}
-
-/// The class of those who open disks in tests.
-struct Users;
-
-impl Class for Users {
-    fn name(&self) -> &'static str {
-        "user"
-    }
-
-    fn doc(&self) -> &'static str {
-        "Opens providers, for tests."
-    }
-}
 
 impl World {
     pub fn new(port: PortChoice) -> World {
@@ -91,7 +59,6 @@ impl World {
         );
         let disks = Arc::new(DiskClass::new(inbox, 1));
         control.topology.load(disks.clone()).unwrap();
-        control.topology.load(Arc::new(Users)).unwrap();
         control.topology.load(geom::filter_class::<classes::nop::Nop>()).unwrap();
         World { core, control, reactor, disks, turn }
     }
@@ -107,16 +74,7 @@ impl World {
 
     /// Opens a provider.
     pub fn user(&mut self, on: &str, access: Access) -> Result<(ConsumerId, Edge), Errno> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!("user{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-        let out = self.control.call(|t| {
-            let p = t.find(on).expect("the provider exists");
-            let g = t.new_geom("user", &name, "test", Box::new(User))?;
-            let c = t.attach_new(g, p).map_err(|e| Error::of(e, "attach"))?;
-            t.access(c, access).map_err(|e| Error::of(e, "open"))?;
-            Ok((c, t.edge(c)))
-        });
-        out.map_err(|e| e.kind)
+        testkit::user::open(&mut self.control, on, access).map_err(|e| e.kind)
     }
 
     /// Opens a provider for reading and writing.

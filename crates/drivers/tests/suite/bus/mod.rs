@@ -16,9 +16,7 @@ use engine::{
     CloseReason, Command, Engine, GroupSpec, ItNexus, Login, LunSpec, Next, Registry, Response,
     TaskAttribute, TmFunction, TmOutcome, Transport,
 };
-use geom::{
-    Access, Class, Core, Edge, Error, Geom, GeomId, GraphControl, Inbox, ProviderId, Sink, Topology,
-};
+use geom::{Access, Class, Core, Edge, GraphControl, Inbox, Sink};
 use reactor::sim::{Actor, Limits, World};
 use reactor::{Address, Reactor, SeededRandom, Token, WaitFor};
 use serde_json::json;
@@ -36,32 +34,6 @@ const TARGET: &str = "iqn.2026-11.test:t";
 const TURN_NS: u64 = 2_000_000;
 /// Nothing may take longer in the end, turns.
 const TURNS_MAX: u32 = 200_000;
-
-struct User;
-
-impl Geom for User {
-    fn access(
-        &mut self,
-        t: &mut Topology,
-        me: GeomId,
-        _: ProviderId,
-        delta: Access,
-    ) -> Result<(), Errno> {
-        t.access_all_below(me, delta)
-    }
-}
-
-struct Users;
-
-impl Class for Users {
-    fn name(&self) -> &'static str {
-        "user"
-    }
-
-    fn doc(&self) -> &'static str {
-        "Opens providers, for tests."
-    }
-}
 
 type Ending = (u64, Result<(), Errno>, Vec<u8>);
 
@@ -144,17 +116,6 @@ struct Scene {
     failed: u32,
 }
 
-fn open(control: &mut GraphControl, on: &str) -> Edge {
-    let opened = control.call(|t| {
-        let p = t.find(on).expect("the disk is there");
-        let g = t.new_geom("user", "u", "test", Box::new(User))?;
-        let c = t.attach_new(g, p).map_err(|e| Error::of(e, "attach"))?;
-        t.access(c, Access::WRITE).map_err(|e| Error::of(e, "open"))?;
-        Ok(t.edge(c))
-    });
-    opened.unwrap()
-}
-
 impl Scene {
     fn new(seed: u64) -> Scene {
         let world = World::new(seed);
@@ -193,7 +154,6 @@ impl Scene {
         let kind = LocalKind::new(registry.clone());
         let cam = Arc::new(CamClass::new(inbox, vec![kind], 2));
         control.topology.load(cam.clone()).unwrap();
-        control.topology.load(Arc::new(Users)).unwrap();
         let params = json!({ "kind": "local", "params": { "target": TARGET } });
         let answer = cam.verb(&mut control, "attach", "loop0", &params).unwrap();
         assert_eq!(answer["found"], json!(["da0"]), "{answer}");

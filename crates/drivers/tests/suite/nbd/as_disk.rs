@@ -4,8 +4,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 
 use bio::{Op, Segs};
-use geom::{Access, Class, Core, Edge, Error, Geom, GraphControl, ProviderId, Topology};
-use geom::{Runtime, RuntimeConfig};
+use geom::{Access, Core, Edge, Runtime, RuntimeConfig};
 use reactor::{PortChoice, SeededRandom};
 use serde_json::json;
 
@@ -13,44 +12,6 @@ use crate::nbd::server::{MEMORY_BYTES, Server, Shape};
 
 const CORES: usize = 2;
 const ROUNDS: u64 = 300;
-
-struct User;
-
-impl Geom for User {
-    fn access(
-        &mut self,
-        t: &mut Topology,
-        me: geom::GeomId,
-        _: ProviderId,
-        delta: Access,
-    ) -> Result<(), bio::Errno> {
-        t.access_all_below(me, delta)
-    }
-}
-
-struct Users;
-
-impl Class for Users {
-    fn name(&self) -> &'static str {
-        "user"
-    }
-
-    fn doc(&self) -> &'static str {
-        "Opens providers, for tests."
-    }
-}
-
-fn open(control: &mut GraphControl, on: &str) -> Edge {
-    control
-        .call(|t| {
-            let p = t.find(on).ok_or(Error::of(bio::Errno::NoEnt, "provider"))?;
-            let g = t.new_geom("user", "u", "test", Box::new(User))?;
-            let c = t.attach_new(g, p).map_err(|e| Error::of(e, "attach"))?;
-            t.access(c, Access::WRITE).map_err(|e| Error::of(e, "open"))?;
-            Ok(t.edge(c))
-        })
-        .unwrap()
-}
 
 /// Writes, reads and checks its own half of the disk.
 async fn work(core: std::rc::Rc<Core>, edge: Edge) -> Result<(), String> {
@@ -89,7 +50,6 @@ fn serves(connections: u32) {
     let mut control = runtime.take_control().unwrap();
     let class = Arc::new(disks::DiskClass::new(control.inbox().clone(), CORES));
     control.topology.load(class.clone()).unwrap();
-    control.topology.load(Arc::new(Users)).unwrap();
     let params = json!({ "uri": server.url("memory"), "connections": connections });
     control.call(|t| class.add(t, "nbd", "n0", &params)).unwrap();
     let edge = open(&mut control, "n0");

@@ -6,6 +6,7 @@
 mod aoe;
 mod bench;
 mod bounds;
+mod contents;
 mod cores;
 mod deletes;
 mod disks;

@@ -8,10 +8,9 @@ mod scenes;
 pub mod shelf;
 mod turns;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use bio::{Errno, Flags, Op};
+use bio::{Errno, Flags};
 use cam::sims::aoe::AoeKind;
 use cam::{Open, SimKind, Site};
 use geom::Edge;
@@ -21,7 +20,8 @@ use serde_json::json;
 use shelf::{Shelf, Ways};
 use testkit::Seeds;
 
-use crate::world::{World, range};
+use crate::contents::Contents;
+use crate::world::World;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -68,24 +68,6 @@ fn bus(w: &mut World, interfaces: &[String]) -> usize {
     w.add(sim)
 }
 
-fn pattern(sector: u64, version: u64) -> Vec<u8> {
-    (0..SECTOR).map(|i| (sector * 31 + version * 7 + i / 8 + version / 256) as u8).collect()
-}
-
-#[derive(Clone)]
-enum Operation {
-    Write {
-        at: u64,
-        len: u64,
-        version: u64,
-    },
-    /// What each sector may be found to hold.
-    Read {
-        at: u64,
-        may: Vec<BTreeSet<u64>>,
-    },
-}
-
 struct Storm {
     seed: u64,
     random: SeededRandom,
@@ -93,13 +75,8 @@ struct Storm {
     net: Net,
     shelf: Rc<Shelf>,
     edge: Edge,
-    /// Versions that each sector may have.
-    may: Vec<BTreeSet<u64>>,
-    under_way: BTreeMap<u64, (Operation, u64)>,
-    next: u64,
+    contents: Contents,
     lost: bool,
-    acked: u64,
-    read: u64,
 }
 
 impl Storm {
@@ -146,31 +123,9 @@ impl Storm {
         }
         assert_eq!(found, ["ada0"], "seed {seed}: the target is not found");
         let (_, edge) = w.open("ada0");
-        let storm = Storm {
-            seed,
-            random,
-            w,
-            net,
-            shelf,
-            edge,
-            may: vec![BTreeSet::from([0]); SECTORS as usize],
-            under_way: BTreeMap::new(),
-            next: 0,
-            lost: false,
-            acked: 0,
-            read: 0,
-        };
-        // Known contents: version 0 is what pattern says of it.
-        let all: Vec<u8> = (0..SECTORS).flat_map(|s| pattern(s, 0)).collect();
-        storm.shelf.bytes.borrow_mut().copy_from_slice(&all);
-        storm
-    }
-
-    fn is_written(&self, at: u64, len: u64) -> bool {
-        self.under_way.values().any(|(what, _)| match what {
-            Operation::Write { at: a, len: l, .. } => *a < at + len && at < *a + *l,
-            Operation::Read { .. } => false,
-        })
+        let contents = Contents::new(seed, SECTORS as usize);
+        shelf.bytes.borrow_mut().copy_from_slice(&contents.initial());
+        Storm { seed, random, w, net, shelf, edge, contents, lost: false }
     }
 
     fn request(&mut self) {
@@ -182,71 +137,23 @@ impl Storm {
                 (len, self.random.below(SECTORS - len + 1))
             }
         };
-        self.next += 1;
-        let tag = self.next;
-        let data = self.w.buffer((len * SECTOR) as usize);
-        let now = self.w.now();
         if self.random.below(2) == 0 {
-            // Who writes the same at the same time gets one or the other: nothing to check.
-            if self.is_written(at, len) {
-                return;
-            }
-            for sector in at..at + len {
-                data.copy_from(((sector - at) * SECTOR) as usize, &pattern(sector, tag));
-                self.may[sector as usize].insert(tag);
-            }
-            for (what, _) in self.under_way.values_mut() {
-                let Operation::Read { at: from, may } = what else { continue };
-                for (i, may) in may.iter_mut().enumerate() {
-                    if (at..at + len).contains(&(*from + i as u64)) {
-                        may.insert(tag);
-                    }
-                }
-            }
-            self.under_way.insert(tag, (Operation::Write { at, len, version: tag }, now));
-            self.w.start(self.edge, tag, |bio| {
-                range(bio, Op::Write, at * SECTOR, data);
-                bio.flags = if is_flushed(tag) { Flags::FUA } else { Flags::NONE };
-            });
+            let flags = |tag| if is_flushed(tag) { Flags::FUA } else { Flags::NONE };
+            self.contents.write(&mut self.w, self.edge, (at, len), flags);
         } else {
-            let may = self.may[at as usize..(at + len) as usize].to_vec();
-            self.under_way.insert(tag, (Operation::Read { at, may }, now));
-            self.w.start(self.edge, tag, |bio| range(bio, Op::Read, at * SECTOR, data));
+            self.contents.read(&mut self.w, self.edge, at, len);
         }
     }
 
     fn reap(&mut self) {
-        let (seed, now) = (self.seed, self.w.now());
+        let now = self.w.now();
         for ended in self.w.ended() {
-            let (what, began) = self.under_way.remove(&ended.tag).expect("ends once");
-            let took = now - began;
             // A write that is flushed behind is two commands.
             let longest = if is_flushed(ended.tag) { 2 * LONGEST_NS } else { LONGEST_NS };
-            assert!(took <= longest, "seed {seed}: {} took {} ms", ended.tag, took / MS);
-            match (what, ended.status) {
-                (Operation::Write { at, len, version }, Ok(())) => {
-                    self.acked += 1;
-                    for sector in at..at + len {
-                        self.may[sector as usize] = BTreeSet::from([version]);
-                    }
-                }
-                (Operation::Read { at, may }, Ok(())) => {
-                    self.read += 1;
-                    for (i, may) in may.iter().enumerate() {
-                        let from = i * SECTOR as usize;
-                        let found = &ended.bytes[from..from + SECTOR as usize];
-                        let sector = at + i as u64;
-                        let fits = may.iter().any(|v| pattern(sector, *v) == found);
-                        let is = (0..=self.next).find(|v| pattern(sector, *v) == found);
-                        let what = format!("seed {seed}: sector {sector} is {is:?}");
-                        assert!(fits, "{what}, none of {may:?}: {:x?}", &found[..16]);
-                    }
-                }
-                (_, Err(Errno::NxIo)) => self.lost = true,
-                (what, Err(e)) => {
-                    let is_write = matches!(what, Operation::Write { .. });
-                    panic!("seed {seed}: {e} (write: {is_write}) without a reason");
-                }
+            match self.contents.end(&ended, now, longest) {
+                Ok(()) => {}
+                Err(Errno::NxIo) => self.lost = true,
+                Err(e) => panic!("seed {}: {e} without a reason", self.seed),
             }
         }
     }
@@ -300,7 +207,7 @@ impl Storm {
             if self.lost {
                 break;
             }
-            while self.under_way.len() < 8 && self.random.below(3) > 0 {
+            while self.contents.in_flight() < 8 && self.random.below(3) > 0 {
                 self.request();
             }
             if self.random.chance(30) && ill_until == 0 {
@@ -319,8 +226,9 @@ impl Storm {
         }
         self.restore_links();
         let end = self.w.now() + 2 * LONGEST_NS;
-        while !self.under_way.is_empty() {
-            assert!(self.w.now() < end, "seed {}: {} wait", self.seed, self.under_way.len());
+        while self.contents.in_flight() > 0 {
+            let count = self.contents.in_flight();
+            assert!(self.w.now() < end, "seed {}: {count} wait", self.seed);
             self.w.turn(20 * MS);
             self.reap();
         }
@@ -329,12 +237,7 @@ impl Storm {
         while self.w.now() < quiet {
             self.w.turn(20 * MS);
         }
-        let bytes = self.shelf.bytes.borrow();
-        for (sector, may) in self.may.iter().enumerate() {
-            let found = &bytes[sector * SECTOR as usize..][..SECTOR as usize];
-            let fits = may.iter().any(|v| pattern(sector as u64, *v) == found);
-            assert!(fits, "seed {}: sector {sector} is none of {may:?}", self.seed);
-        }
+        self.contents.check(&self.shelf.bytes.borrow());
     }
 }
 
@@ -346,7 +249,7 @@ fn exposing_15_acknowledged_writes_are_neither_lost_nor_overwritten() {
     let play = |seed| {
         let mut storm = Storm::new(seed);
         storm.run();
-        (storm.acked, storm.read, storm.lost)
+        (storm.contents.writes_done, storm.contents.reads_done, storm.lost)
     };
     for (was_acked, was_read, was_lost) in seeds.each(play) {
         acked += was_acked;

@@ -3,11 +3,13 @@
 use bio::{Errno, Flags, Op};
 use cam::sims::iscsi::IscsiKind;
 use cam::{Open, Sim, SimKind, Site};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::iscsi::Auth;
 
 use super::peer::{Peer, Ways};
 use super::*;
+use crate::contents::pattern;
 use crate::world::{World, range};
 
 /// Sessions that a command may end: two, and then one for each of its five tries.

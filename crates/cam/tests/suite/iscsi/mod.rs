@@ -8,11 +8,10 @@ mod killers;
 pub mod peer;
 mod reply;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use bio::{Errno, Flags, Op};
+use bio::{Errno, Flags};
 use cam::sims::iscsi::IscsiKind;
 use cam::{Open, SimKind, Site};
 use geom::{Class, Edge};
@@ -23,7 +22,8 @@ use serde_json::{Value, json};
 use testkit::Seeds;
 use wire::iscsi::{Auth, ChapAccount, ChapUser};
 
-use crate::world::{World, range};
+use crate::contents::Contents;
+use crate::world::World;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -68,24 +68,6 @@ fn disks(w: &mut World, at: usize, count: usize, most: u64) -> Vec<String> {
     found
 }
 
-fn pattern(sector: u64, version: u64) -> Vec<u8> {
-    (0..SECTOR).map(|i| (sector * 31 + version * 7 + i / 8 + version / 256) as u8).collect()
-}
-
-#[derive(Clone)]
-enum Operation {
-    Write {
-        at: u64,
-        len: u64,
-        version: u64,
-    },
-    /// What each sector may be found to hold.
-    Read {
-        at: u64,
-        may: Vec<BTreeSet<u64>>,
-    },
-}
-
 #[derive(Default)]
 struct Sums {
     acked: u64,
@@ -103,10 +85,7 @@ struct Storm {
     w: World,
     peer: Rc<Peer>,
     edge: Edge,
-    /// Versions that each sector may have.
-    may: Vec<BTreeSet<u64>>,
-    under_way: BTreeMap<u64, (Operation, u64)>,
-    next: u64,
+    contents: Contents,
     lost: bool,
     sums: Sums,
 }
@@ -151,19 +130,10 @@ impl Storm {
         *peer.ways.borrow_mut() = ways;
         let resets_per_million = [0, 2_000][random.below(2) as usize];
         w.net().set_net(NetShape { resets_per_million, ..shape });
-        // Known contents: version 0 is what pattern says of it.
-        let all: Vec<u8> = (0..SECTORS).flat_map(|s| pattern(s, 0)).collect();
-        peer.bytes.borrow_mut().copy_from_slice(&all);
-        let may = vec![BTreeSet::from([0]); SECTORS as usize];
-        let (under_way, sums) = (BTreeMap::new(), Sums::default());
-        Storm { seed, random, w, peer, edge, may, under_way, next: 0, lost: false, sums }
-    }
-
-    fn is_written(&self, at: u64, len: u64) -> bool {
-        self.under_way.values().any(|(what, _)| match what {
-            Operation::Write { at: a, len: l, .. } => *a < at + len && at < *a + *l,
-            Operation::Read { .. } => false,
-        })
+        let contents = Contents::new(seed, SECTORS as usize);
+        peer.bytes.borrow_mut().copy_from_slice(&contents.initial());
+        let sums = Sums::default();
+        Storm { seed, random, w, peer, edge, contents, lost: false, sums }
     }
 
     fn request(&mut self) {
@@ -175,66 +145,22 @@ impl Storm {
                 (len, self.random.below(SECTORS - len + 1))
             }
         };
-        self.next += 1;
-        let tag = self.next;
-        let data = self.w.buffer((len * SECTOR) as usize);
-        let now = self.w.now();
         if self.random.below(2) > 0 {
-            let may = self.may[at as usize..(at + len) as usize].to_vec();
-            self.under_way.insert(tag, (Operation::Read { at, may }, now));
-            return self.w.start(self.edge, tag, |bio| range(bio, Op::Read, at * SECTOR, data));
+            self.contents.read(&mut self.w, self.edge, at, len);
+        } else {
+            self.contents.write(&mut self.w, self.edge, (at, len), |_| Flags::default());
         }
-        // Who writes the same at the same time gets one or the other: nothing to check.
-        if self.is_written(at, len) {
-            return;
-        }
-        for sector in at..at + len {
-            data.copy_from(((sector - at) * SECTOR) as usize, &pattern(sector, tag));
-            self.may[sector as usize].insert(tag);
-        }
-        for (what, _) in self.under_way.values_mut() {
-            let Operation::Read { at: from, may } = what else { continue };
-            for (i, may) in may.iter_mut().enumerate() {
-                if (at..at + len).contains(&(*from + i as u64)) {
-                    may.insert(tag);
-                }
-            }
-        }
-        self.under_way.insert(tag, (Operation::Write { at, len, version: tag }, now));
-        self.w.start(self.edge, tag, |bio| {
-            range(bio, Op::Write, at * SECTOR, data);
-            bio.flags = Flags::default();
-        });
     }
 
     fn reap(&mut self) {
-        let (seed, now) = (self.seed, self.w.now());
+        let (now, longest) = (self.w.now(), self.longest());
         for ended in self.w.ended() {
-            let (what, began) = self.under_way.remove(&ended.tag).expect("ends once");
-            let took = now - began;
-            assert!(took <= self.longest(), "seed {seed}: {} took {} ms", ended.tag, took / MS);
-            match (what, ended.status) {
-                (Operation::Write { at, len, version }, Ok(())) => {
-                    self.sums.acked += 1;
-                    for sector in at..at + len {
-                        self.may[sector as usize] = BTreeSet::from([version]);
-                    }
-                }
-                (Operation::Read { at, may }, Ok(())) => {
-                    self.sums.read += 1;
-                    for (i, may) in may.iter().enumerate() {
-                        let from = i * SECTOR as usize;
-                        let found = &ended.bytes[from..from + SECTOR as usize];
-                        let sector = at + i as u64;
-                        let fits = may.iter().any(|v| pattern(sector, *v) == found);
-                        let is = (0..=self.next).find(|v| pattern(sector, *v) == found);
-                        assert!(fits, "seed {seed}: sector {sector} is {is:?}, none of {may:?}");
-                    }
-                }
-                (_, Err(Errno::NxIo)) => self.lost = true,
+            match self.contents.end(&ended, now, longest) {
+                Ok(()) => {}
+                Err(Errno::NxIo) => self.lost = true,
                 // Five tries of one command may have ended with five connections.
-                (_, Err(Errno::RemoteIo)) => {}
-                (_, Err(e)) => panic!("seed {seed}: {e} without a reason"),
+                Err(Errno::RemoteIo) => {}
+                Err(e) => panic!("seed {}: {e} without a reason", self.seed),
             }
         }
     }
@@ -270,7 +196,7 @@ impl Storm {
             if self.lost {
                 break;
             }
-            while self.under_way.len() < 8 && self.random.below(3) > 0 {
+            while self.contents.in_flight() < 8 && self.random.below(3) > 0 {
                 self.request();
             }
             if self.random.chance(30) && ill_until == 0 {
@@ -289,19 +215,15 @@ impl Storm {
         }
         self.restore_peer();
         self.calm();
-        let bytes = self.peer.bytes.borrow();
-        for (sector, may) in self.may.iter().enumerate() {
-            let found = &bytes[sector * SECTOR as usize..][..SECTOR as usize];
-            let fits = may.iter().any(|v| pattern(sector as u64, *v) == found);
-            assert!(fits, "seed {}: sector {sector} is none of {may:?}", self.seed);
-        }
+        self.contents.check(&self.peer.bytes.borrow());
     }
 
     /// All that is under way anywhere ends.
     fn calm(&mut self) {
         let end = self.w.now() + self.longest();
-        while !self.under_way.is_empty() {
-            assert!(self.w.now() < end, "seed {}: {} wait", self.seed, self.under_way.len());
+        while self.contents.in_flight() > 0 {
+            let count = self.contents.in_flight();
+            assert!(self.w.now() < end, "seed {}: {count} wait", self.seed);
             self.w.turn(20 * MS);
             self.reap();
         }
@@ -314,6 +236,7 @@ impl Storm {
         self.sums.stray = count("answers-unasked");
         self.sums.wrong_lengths = count("answers-of-other-lengths");
         self.sums.lost = u64::from(self.lost);
+        (self.sums.acked, self.sums.read) = (self.contents.writes_done, self.contents.reads_done);
         self.sums.orphans = self.peer.orphans.get();
         self.sums.reinstated = self.peer.reinstated.get();
     }

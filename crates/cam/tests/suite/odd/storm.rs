@@ -4,9 +4,7 @@
 //!
 //! More of them: see `testkit::seeds`.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use bio::{Errno, Flags, Op};
+use bio::{Errno, Flags};
 use geom::Edge;
 use reactor::SeededRandom;
 use reactor::sim::NetShape;
@@ -15,24 +13,15 @@ use testkit::Seeds;
 use super::table::reply;
 use super::target::{Disk, OTHER, OWN, Reply, Target};
 use super::{BUSY, MS, S, open, portal, ways};
+use crate::contents::Contents;
 use crate::iscsi::peer::{SECTOR, Ways};
-use crate::world::{World, range};
+use crate::world::World;
 
 const SEEDS: u64 = 200;
 /// CAM gives a request 60 s, an abort 5 and a reset 10.
 const LONGEST_NS: u64 = 80 * S;
 /// Content of a disk of another identity.
 const FOREIGN: u8 = 0xee;
-
-fn pattern(sector: u64, version: u64) -> Vec<u8> {
-    let head = [sector.to_be_bytes(), version.to_be_bytes()].concat();
-    head.iter().copied().cycle().take(SECTOR).collect()
-}
-
-enum Operation {
-    Write { at: u64, len: u64, version: u64 },
-    Read { at: u64, may: Vec<BTreeSet<u64>> },
-}
 
 #[derive(Default, Debug)]
 struct Sums {
@@ -57,9 +46,7 @@ struct Storm {
     own_is_away: bool,
     names: (Disk, Disk),
     lone: bool,
-    may: Vec<BTreeSet<u64>>,
-    under_way: BTreeMap<u64, (Operation, u64)>,
-    next: u64,
+    contents: Contents,
     /// When a target that is down lets connections in again.
     open_ns: Option<u64>,
     lost: bool,
@@ -97,8 +84,8 @@ impl Storm {
         w.net().set_net(NetShape { delay_ns_max, ..NetShape::default() });
         let target = Target::start(&w.core, portal(), names.0.clone(), seed, ways);
         let edge = open(&mut w, deadline_s);
-        let all: Vec<u8> = (0..OWN.sectors as u64).flat_map(|s| pattern(s, 0)).collect();
-        target.peer.bytes.borrow_mut().copy_from_slice(&all);
+        let contents = Contents::new(seed, OWN.sectors);
+        target.peer.bytes.borrow_mut().copy_from_slice(&contents.initial());
         let mute = if lone { 0 } else { [0, 0, 0, 2][random.below(4) as usize] };
         target.peer.ways.borrow_mut().mute = mute;
         Storm {
@@ -111,9 +98,7 @@ impl Storm {
             own_is_away: false,
             names,
             lone,
-            may: vec![BTreeSet::from([0]); OWN.sectors],
-            under_way: BTreeMap::new(),
-            next: 0,
+            contents,
             open_ns: None,
             lost: false,
             sums: Sums::default(),
@@ -172,67 +157,21 @@ impl Storm {
         // What needs no R2T, which would let another command go.
         let len = 1 + self.random.below(if self.lone { 2 } else { 8 });
         let at = self.random.below(OWN.sectors as u64 - len + 1);
-        self.next += 1;
-        let (tag, now) = (self.next, self.w.now());
-        let data = self.w.buffer(len as usize * SECTOR);
-        let from = at * SECTOR as u64;
         if self.random.below(3) == 0 {
-            let may = self.may[at as usize..(at + len) as usize].to_vec();
-            self.under_way.insert(tag, (Operation::Read { at, may }, now));
-            return self.w.start(self.edge, tag, |bio| range(bio, Op::Read, from, data));
+            self.contents.read(&mut self.w, self.edge, at, len);
+        } else {
+            self.contents.write(&mut self.w, self.edge, (at, len), |_| Flags::default());
         }
-        let overlaps = |what: &Operation| match what {
-            Operation::Write { at: a, len: l, .. } => *a < at + len && at < *a + *l,
-            Operation::Read { .. } => false,
-        };
-        if self.under_way.values().any(|(what, _)| overlaps(what)) {
-            return;
-        }
-        for sector in at..at + len {
-            data.copy_from((sector - at) as usize * SECTOR, &pattern(sector, tag));
-            self.may[sector as usize].insert(tag);
-        }
-        for (what, _) in self.under_way.values_mut() {
-            let Operation::Read { at: from, may } = what else { continue };
-            for (i, may) in may.iter_mut().enumerate() {
-                if (at..at + len).contains(&(*from + i as u64)) {
-                    may.insert(tag);
-                }
-            }
-        }
-        self.under_way.insert(tag, (Operation::Write { at, len, version: tag }, now));
-        self.w.start(self.edge, tag, |bio| {
-            range(bio, Op::Write, from, data);
-            bio.flags = Flags::default();
-        });
     }
 
     fn reap(&mut self) {
-        let (seed, now) = (self.seed, self.w.now());
+        let now = self.w.now();
         for ended in self.w.ended() {
-            let (what, began) = self.under_way.remove(&ended.tag).expect("ends once");
-            let took = now - began;
-            assert!(took <= LONGEST_NS, "seed {seed}: {} took {} ms", ended.tag, took / MS);
-            match (what, ended.status) {
-                (Operation::Write { at, len, version }, Ok(())) => {
-                    self.sums.acked += 1;
-                    for sector in at..at + len {
-                        self.may[sector as usize] = BTreeSet::from([version]);
-                    }
-                }
-                (Operation::Read { at, may }, Ok(())) => {
-                    self.sums.read += 1;
-                    for (i, may) in may.iter().enumerate() {
-                        let found = &ended.bytes[i * SECTOR..][..SECTOR];
-                        let sector = at + i as u64;
-                        let fits = may.iter().any(|v| pattern(sector, *v) == found);
-                        let is = (0..=self.next).find(|v| pattern(sector, *v) == found);
-                        assert!(fits, "seed {seed}: sector {sector} is {is:?}, none of {may:?}");
-                    }
-                }
-                (_, Err(Errno::NxIo)) => self.lost = true,
-                (_, Err(Errno::RemoteIo | Errno::TimedOut)) => self.sums.failed += 1,
-                (_, Err(e)) => panic!("seed {seed}: {e} without a reason"),
+            match self.contents.end(&ended, now, LONGEST_NS) {
+                Ok(()) => {}
+                Err(Errno::NxIo) => self.lost = true,
+                Err(Errno::RemoteIo | Errno::TimedOut) => self.sums.failed += 1,
+                Err(e) => panic!("seed {}: {e} without a reason", self.seed),
             }
         }
         self.look();
@@ -251,7 +190,7 @@ impl Storm {
             if self.lost {
                 break;
             }
-            while self.under_way.len() < 8 && self.random.below(3) > 0 {
+            while self.contents.in_flight() < 8 && self.random.below(3) > 0 {
                 self.request();
             }
             if self.open_ns.is_none() && self.random.chance(40) {
@@ -265,21 +204,18 @@ impl Storm {
         self.target.open();
         self.target.calm();
         let end = self.w.now() + LONGEST_NS;
-        while !self.under_way.is_empty() {
-            assert!(self.w.now() < end, "seed {}: {} wait", self.seed, self.under_way.len());
+        while self.contents.in_flight() > 0 {
+            let count = self.contents.in_flight();
+            assert!(self.w.now() < end, "seed {}: {count} wait", self.seed);
             self.w.turn(100 * MS);
             self.reap();
         }
         (0..20).for_each(|_| self.w.turn(100 * MS));
         self.look();
         self.sums.lost = u64::from(self.lost);
+        (self.sums.acked, self.sums.read) = (self.contents.writes_done, self.contents.reads_done);
         let here = self.target.peer.bytes.borrow();
-        let own = if self.own_is_away { &self.away } else { &*here };
-        for (sector, may) in self.may.iter().enumerate() {
-            let found = &own[sector * SECTOR..][..SECTOR];
-            let fits = may.iter().any(|v| pattern(sector as u64, *v) == found);
-            assert!(fits, "seed {}: sector {sector} is none of {may:?}", self.seed);
-        }
+        self.contents.check(if self.own_is_away { &self.away } else { &*here });
     }
 }
 

@@ -6,16 +6,16 @@
 
 mod kernel;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bio::{Errno, Flags, Op};
 use cam::sims::sg::Sg;
 use geom::Edge;
-use kernel::{Kernel, SECTOR, Ways};
+use kernel::{Kernel, Ways};
 use reactor::SeededRandom;
 use testkit::Seeds;
 
+use crate::contents::Contents;
 use crate::world::{World, range};
 
 const MS: u64 = 1_000_000;
@@ -30,15 +30,6 @@ fn bus(w: &mut World, kernel: &Arc<Kernel>) -> Vec<String> {
     let site = (w.control.topology.notifier(), 1);
     let at = w.add(Arc::new(Sg::new("sg0", kernel.clone(), site)));
     w.scan(at)
-}
-
-fn pattern(sector: u64, version: u64) -> Vec<u8> {
-    (0..SECTOR as u64).map(|i| (sector * 31 + version * 7 + i / 8 + version / 256) as u8).collect()
-}
-
-enum Operation {
-    Write { at: u64, len: u64, version: u64 },
-    Read { at: u64, may: Vec<BTreeSet<u64>> },
 }
 
 #[derive(Default)]
@@ -57,9 +48,7 @@ struct Storm {
     w: World,
     kernel: Arc<Kernel>,
     edge: Edge,
-    may: Vec<BTreeSet<u64>>,
-    under_way: BTreeMap<u64, (Operation, u64)>,
-    next: u64,
+    contents: Contents,
     sums: Sums,
 }
 
@@ -82,80 +71,30 @@ impl Storm {
         let kernel = Kernel::new(seed, SECTORS as usize, good);
         assert_eq!(bus(&mut w, &kernel), ["da0"], "seed {seed}");
         let (_, edge) = w.open("da0");
-        let all: Vec<u8> = (0..SECTORS).flat_map(|s| pattern(s, 0)).collect();
-        kernel.state().bytes.copy_from_slice(&all);
+        let contents = Contents::new(seed, SECTORS as usize);
+        kernel.state().bytes.copy_from_slice(&contents.initial());
         kernel.state().ways = ways;
-        let may = vec![BTreeSet::from([0]); SECTORS as usize];
-        let (under_way, sums) = (BTreeMap::new(), Sums::default());
-        Storm { seed, random, w, kernel, edge, may, under_way, next: 0, sums }
+        Storm { seed, random, w, kernel, edge, contents, sums: Sums::default() }
     }
 
     fn request(&mut self) {
         let len = 1 + self.random.below(20);
         let at = self.random.below(SECTORS - len + 1);
-        self.next += 1;
-        let (tag, now) = (self.next, self.w.now());
-        let bytes = len as usize * SECTOR;
         if self.random.below(2) > 0 {
-            let data = self.w.buffer(bytes);
-            let may = self.may[at as usize..(at + len) as usize].to_vec();
-            self.under_way.insert(tag, (Operation::Read { at, may }, now));
-            let from = at * SECTOR as u64;
-            return self.w.start(self.edge, tag, |bio| range(bio, Op::Read, from, data));
+            self.contents.read(&mut self.w, self.edge, at, len);
+        } else {
+            self.contents.write(&mut self.w, self.edge, (at, len), |_| Flags::default());
         }
-        // Who writes the same at the same time gets one or the other: nothing to check.
-        let overlaps = |what: &Operation| match what {
-            Operation::Write { at: a, len: l, .. } => *a < at + len && at < *a + *l,
-            Operation::Read { .. } => false,
-        };
-        if self.under_way.values().any(|(what, _)| overlaps(what)) {
-            return;
-        }
-        let data = self.w.buffer(bytes);
-        for sector in at..at + len {
-            data.copy_from((sector - at) as usize * SECTOR, &pattern(sector, tag));
-            self.may[sector as usize].insert(tag);
-        }
-        for (what, _) in self.under_way.values_mut() {
-            let Operation::Read { at: from, may } = what else { continue };
-            for (i, may) in may.iter_mut().enumerate() {
-                if (at..at + len).contains(&(*from + i as u64)) {
-                    may.insert(tag);
-                }
-            }
-        }
-        self.under_way.insert(tag, (Operation::Write { at, len, version: tag }, now));
-        self.w.start(self.edge, tag, |bio| {
-            range(bio, Op::Write, at * SECTOR as u64, data);
-            bio.flags = Flags::default();
-        });
     }
 
     fn reap(&mut self) {
-        let (seed, now) = (self.seed, self.w.now());
+        let now = self.w.now();
         for ended in self.w.ended() {
-            let (what, began) = self.under_way.remove(&ended.tag).expect("ends once");
-            let took = now - began;
-            assert!(took <= LONGEST_NS, "seed {seed}: {} took {} ms", ended.tag, took / MS);
-            match (what, ended.status) {
-                (Operation::Write { at, len, version }, Ok(())) => {
-                    self.sums.acked += 1;
-                    for sector in at..at + len {
-                        self.may[sector as usize] = BTreeSet::from([version]);
-                    }
-                }
-                (Operation::Read { at, may }, Ok(())) => {
-                    self.sums.read += 1;
-                    for (i, may) in may.iter().enumerate() {
-                        let found = &ended.bytes[i * SECTOR..][..SECTOR];
-                        let sector = at + i as u64;
-                        let fits = may.iter().any(|v| pattern(sector, *v) == found);
-                        assert!(fits, "seed {seed}: sector {sector} is none of {may:?}");
-                    }
-                }
-                (_, Err(Errno::NxIo)) => self.sums.lost = 1,
-                (_, Err(Errno::Io | Errno::RemoteIo)) => self.sums.failed += 1,
-                (_, Err(e)) => panic!("seed {seed}: {e} without a reason"),
+            match self.contents.end(&ended, now, LONGEST_NS) {
+                Ok(()) => {}
+                Err(Errno::NxIo) => self.sums.lost = 1,
+                Err(Errno::Io | Errno::RemoteIo) => self.sums.failed += 1,
+                Err(e) => panic!("seed {}: {e} without a reason", self.seed),
             }
         }
     }
@@ -166,7 +105,7 @@ impl Storm {
                 break;
             }
             // More than the node takes.
-            while self.under_way.len() < 24 && self.random.below(4) > 0 {
+            while self.contents.in_flight() < 24 && self.random.below(4) > 0 {
                 self.request();
             }
             if self.random.chance(2) {
@@ -177,8 +116,9 @@ impl Storm {
             self.reap();
         }
         let end = self.w.now() + LONGEST_NS;
-        while !self.under_way.is_empty() {
-            assert!(self.w.now() < end, "seed {}: {} wait", self.seed, self.under_way.len());
+        while self.contents.in_flight() > 0 {
+            let count = self.contents.in_flight();
+            assert!(self.w.now() < end, "seed {}: {count} wait", self.seed);
             self.w.turn(200 * MS);
             self.reap();
         }
@@ -186,12 +126,9 @@ impl Storm {
         self.sums.hung = state.counts.hung;
         self.sums.resets = state.counts.resets;
         if self.sums.lost == 0 {
-            for (sector, may) in self.may.iter().enumerate() {
-                let found = &state.bytes[sector * SECTOR..][..SECTOR];
-                let fits = may.iter().any(|v| pattern(sector as u64, *v) == found);
-                assert!(fits, "seed {}: sector {sector} is none of {may:?}", self.seed);
-            }
+            self.contents.check(&state.bytes);
         }
+        (self.sums.acked, self.sums.read) = (self.contents.writes_done, self.contents.reads_done);
     }
 }
 

@@ -51,12 +51,7 @@ impl SendSide {
         self.cmd_sn = agreed.cmd_sn;
         self.max_cmd_sn = agreed.max_cmd_sn;
         self.exp_stat_sn = agreed.exp_stat_sn;
-        self.framer = Framer {
-            header_digest: agreed.params.header_digest,
-            data_digest: agreed.params.data_digest,
-            data_len_max: agreed.params.recv_data_len_max,
-            ahs_len_max: 0,
-        };
+        self.framer = Framer::of(&agreed.params);
     }
 
     /// Whether the target takes another command now (RFC 7143 section 4.2.2.1).

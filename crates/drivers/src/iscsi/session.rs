@@ -130,13 +130,8 @@ impl IscsiSession {
 
     /// How bytes become PDUs.
     pub fn framer(&self) -> Framer {
-        let p = self.params.get();
-        Framer {
-            header_digest: p.header_digest,
-            data_digest: p.data_digest,
-            data_len_max: p.recv_data_len_max,
-            ahs_len_max: u16::try_from(iscsi::AHS_LEN_MAX).unwrap_or(u16::MAX),
-        }
+        let ahs_len_max = u16::try_from(iscsi::AHS_LEN_MAX).unwrap_or(u16::MAX);
+        Framer { ahs_len_max, ..Framer::of(&self.params.get()) }
     }
 
     /// Seconds of silence before a ping, and for its answer.

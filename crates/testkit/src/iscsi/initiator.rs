@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use wire::iscsi::{
-    Bhs, ClientChap, ClientConfig, ClientError, ClientLogin, ClientStep, Crc32c, DataOut,
-    DigestPolicy, Framer, LogoutRequest, Need, NopOut, Offer, PRE_LOGIN, Pdu, Reject, RejectReason,
-    Response, ScsiCommand, ScsiResponse, SessionParams, TAG_NONE, TaskAnswer, TaskRequest,
-    TextRequest, crc32c,
+    Bhs, ClientChap, ClientConfig, ClientError, ClientLogin, ClientStep, DataOut, DigestPolicy,
+    Framer, LogoutRequest, Need, NopOut, Offer, PRE_LOGIN, Pdu, Reject, RejectReason, Response,
+    ScsiCommand, ScsiResponse, SessionParams, TAG_NONE, TaskAnswer, TaskRequest, TextRequest,
 };
+
+use super::{numbers, pdu_bytes};
 
 /// The target that [`LoginOptions::default`] names.
 pub const IQN: &str = "iqn.2026-11.test.ashlar:disk";
@@ -237,33 +238,9 @@ impl Client {
         }
     }
 
-    fn framer(&self) -> Framer {
-        Framer {
-            header_digest: self.params.header_digest,
-            data_digest: self.params.data_digest,
-            data_len_max: self.params.recv_data_len_max,
-            ahs_len_max: 0,
-        }
-    }
-
     /// A PDU as bytes, with digests as agreed.
     pub fn bytes(&self, pdu: &impl Pdu, ahs: &[u8], data: &[u8]) -> Vec<u8> {
-        let mut bhs = [0; 48];
-        pdu.encode(&mut bhs);
-        let mut out = bhs.to_vec();
-        out.extend(ahs);
-        if self.params.header_digest {
-            out.extend(crc32c(&out).to_le_bytes());
-        }
-        let mut padded = data.to_vec();
-        padded.resize(data.len().next_multiple_of(4), 0);
-        out.extend(&padded);
-        if self.params.data_digest && !data.is_empty() {
-            let mut crc = Crc32c::new();
-            crc.update(&padded);
-            out.extend(crc.wire());
-        }
-        out
+        pdu_bytes(&self.params, pdu, ahs, data)
     }
 
     pub fn send(&mut self, pdu: &impl Pdu, data: &[u8]) {
@@ -282,7 +259,7 @@ impl Client {
 
     /// The next PDU; `None` when the target has closed.
     pub fn receive(&mut self) -> Option<ReceivedPdu> {
-        let framer = self.framer();
+        let framer = Framer::of(&self.params);
         let (bhs, data) = read_pdu(&mut self.stream, &framer)?;
         let response = Response::decode(&bhs).unwrap();
         self.note(&response);
@@ -291,7 +268,7 @@ impl Client {
 
     /// Like `hear`, with a target that may be gone.
     fn try_receive(&mut self) -> io::Result<ReceivedPdu> {
-        let framer = self.framer();
+        let framer = Framer::of(&self.params);
         let (bhs, data) = pdu(&mut self.stream, &framer)?;
         let response = Response::decode(&bhs).unwrap();
         self.note(&response);
@@ -310,18 +287,7 @@ impl Client {
 
     /// Checks the conditions of every PDU.
     fn note(&mut self, response: &Response) {
-        let (sn, counts) = match response {
-            Response::Scsi(p) => (p.sn, true),
-            Response::DataIn(p) => (p.sn, p.status.is_some()),
-            Response::R2t(p) => (p.sn, false),
-            Response::NopIn(p) => (p.sn, p.task_tag != TAG_NONE),
-            Response::Task(p) => (p.sn, true),
-            Response::Text(p) => (p.sn, true),
-            Response::Logout(p) => (p.sn, true),
-            Response::Async(p) => (p.sn, true),
-            Response::Reject(p) => (p.sn, true),
-            Response::Login(_) => panic!("a login response in the full feature phase"),
-        };
+        let (sn, counts) = numbers(response);
         if counts {
             assert_eq!(sn.stat_sn, self.exp_stat_sn, "StatSN of {response:?}");
             self.exp_stat_sn = self.exp_stat_sn.wrapping_add(1);

@@ -11,7 +11,8 @@ use bio::{Pool, Segs};
 use reactor::{Reactor, Signal, Stream};
 use wire::iscsi::{
     Algorithms, Bhs, ChapUser, ClientChap, ClientConfig, ClientLogin, ClientStep, Crc32c,
-    DigestPolicy, Framer, Need, Offer, PRE_LOGIN, Pdu, Response, SessionParams, TAG_NONE, crc32c,
+    DigestPolicy, Framer, Need, Numbers, Offer, PRE_LOGIN, Pdu, Response, SessionParams, TAG_NONE,
+    crc32c,
 };
 
 /// Login parameters.
@@ -54,7 +55,8 @@ pub struct Conn {
 pub struct RxBuffer {
     stream: Stream,
     pool: Pool,
-    bytes: Vec<u8>,
+    /// Input that was not taken.
+    pub bytes: Vec<u8>,
 }
 
 impl RxBuffer {
@@ -63,23 +65,14 @@ impl RxBuffer {
         RxBuffer { stream: stream.clone(), pool: pool.clone(), bytes: Vec::new() }
     }
 
-    /// Sets the bytes that precede all later input.
-    pub fn put_back(&mut self, bytes: Vec<u8>) {
-        self.bytes = bytes;
-    }
-
-    /// Input that was not taken.
-    pub fn rest(self) -> Vec<u8> {
-        self.bytes
-    }
-
     /// The next `len` bytes; None at the end.
     pub async fn take(&mut self, len: usize) -> Option<Vec<u8>> {
         self.fill(len).await?;
         Some(self.bytes.drain(..len).collect())
     }
 
-    async fn fill(&mut self, need: usize) -> Option<()> {
+    /// Receives until `need` bytes are there; None at the end.
+    pub async fn fill(&mut self, need: usize) -> Option<()> {
         while self.bytes.len() < need {
             let buf = self.pool.get(4096)?;
             let seg = buf.seg(0, 4096)?;
@@ -93,7 +86,7 @@ impl RxBuffer {
     }
 
     /// The next PDU with its data; None at the end. A wrong digest fails the test.
-    async fn pdu(&mut self, framer: &Framer) -> Option<(Bhs, Vec<u8>)> {
+    pub async fn pdu(&mut self, framer: &Framer) -> Option<(Bhs, Vec<u8>)> {
         let mut need = 48;
         let frame = loop {
             self.fill(need).await?;
@@ -117,6 +110,41 @@ pub async fn put(stream: &Stream, pool: &Pool, bytes: &[u8]) -> Option<()> {
     segs.copy_from(0, bytes);
     let mut list: Vec<_> = segs.iter().cloned().collect();
     stream.send(&mut list).await.ok()
+}
+
+/// A PDU as bytes, with digests as agreed.
+pub fn pdu_bytes(params: &SessionParams, pdu: &impl Pdu, ahs: &[u8], data: &[u8]) -> Vec<u8> {
+    let mut bhs = [0; 48];
+    pdu.encode(&mut bhs);
+    let mut out = [&bhs[..], ahs].concat();
+    if params.header_digest {
+        out.extend(crc32c(&out).to_le_bytes());
+    }
+    let start = out.len();
+    out.extend(data);
+    out.resize(start + data.len().next_multiple_of(4), 0);
+    if params.data_digest && !data.is_empty() {
+        let mut crc = Crc32c::new();
+        crc.update(&out[start..]);
+        out.extend(crc.wire());
+    }
+    out
+}
+
+/// The numbers of a response, and whether it takes a StatSN.
+fn numbers(response: &Response) -> (Numbers, bool) {
+    match response {
+        Response::Scsi(p) => (p.sn, true),
+        Response::DataIn(p) => (p.sn, p.status.is_some()),
+        Response::R2t(p) => (p.sn, false),
+        Response::NopIn(p) => (p.sn, p.task_tag != TAG_NONE),
+        Response::Task(p) => (p.sn, true),
+        Response::Text(p) => (p.sn, true),
+        Response::Logout(p) => (p.sn, true),
+        Response::Async(p) => (p.sn, true),
+        Response::Reject(p) => (p.sn, true),
+        Response::Login(_) => panic!("a login response in the full feature phase"),
+    }
 }
 
 /// Logs in; why not, in words.
@@ -185,14 +213,9 @@ impl Conn {
 
     /// Passes every PDU to `hear`, with its header as received, until the end.
     pub async fn read(self: Rc<Conn>, reactor: Reactor, hear: impl Fn(&Bhs, Response, Vec<u8>)) {
-        let framer = Framer {
-            header_digest: self.params.header_digest,
-            data_digest: self.params.data_digest,
-            data_len_max: self.params.recv_data_len_max,
-            ahs_len_max: 0,
-        };
+        let framer = Framer::of(&self.params);
         let mut inlet = RxBuffer::new(&self.stream, &self.pool);
-        inlet.put_back(self.early.take());
+        inlet.bytes = self.early.take();
         while let Some((bhs, data)) = inlet.pdu(&framer).await {
             let response = Response::decode(&bhs).expect("a right response");
             self.last_received_ns.set(reactor.now());
@@ -204,18 +227,8 @@ impl Conn {
 
     /// Checks the conditions of every PDU.
     fn note(&self, response: &Response) {
-        let (sn, counts) = match response {
-            Response::Scsi(p) => (p.sn, true),
-            Response::DataIn(p) => (p.sn, p.status.is_some()),
-            Response::R2t(p) => (p.sn, false),
-            Response::NopIn(p) => (p.sn, p.task_tag != TAG_NONE),
-            Response::Task(p) => (p.sn, true),
-            Response::Text(p) => (p.sn, true),
-            Response::Logout(p) => (p.sn, true),
-            Response::Async(p) => (p.sn, true),
-            Response::Reject(p) => panic!("rejected: {p:?}"),
-            Response::Login(_) => panic!("a login response in the full feature phase"),
-        };
+        assert!(!matches!(response, Response::Reject(_)), "rejected: {response:?}");
+        let (sn, counts) = numbers(response);
         if counts {
             assert_eq!(sn.stat_sn, self.exp_stat_sn.get(), "StatSN of {response:?}");
             self.exp_stat_sn.set(sn.stat_sn.wrapping_add(1));
@@ -239,21 +252,7 @@ impl Conn {
 
     /// Queues a PDU, with digests as agreed.
     pub fn send(&self, pdu: &impl Pdu, data: &[u8]) {
-        let mut bhs = [0; 48];
-        pdu.encode(&mut bhs);
-        let mut out = bhs.to_vec();
-        if self.params.header_digest {
-            out.extend(crc32c(&bhs).to_le_bytes());
-        }
-        let mut padded = data.to_vec();
-        padded.resize(data.len().next_multiple_of(4), 0);
-        out.extend(&padded);
-        if self.params.data_digest && !data.is_empty() {
-            let mut crc = Crc32c::new();
-            crc.update(&padded);
-            out.extend(crc.wire());
-        }
-        self.out.borrow_mut().push_back(out);
+        self.out.borrow_mut().push_back(pdu_bytes(&self.params, pdu, &[], data));
         self.more.notify();
     }
 }

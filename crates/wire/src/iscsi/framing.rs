@@ -11,6 +11,7 @@
 //! ```
 
 use super::bhs::{BHS_LEN, Bhs, ahs_len_of, data_len_of};
+use super::negotiate::SessionParams;
 use crate::digest::{Crc32c, crc32c, pad_len};
 use crate::error::{Kind, WireError};
 
@@ -69,6 +70,16 @@ impl Frame {
 }
 
 impl Framer {
+    /// Framing of the PDUs that this side receives after a login, without additional headers.
+    pub fn of(params: &SessionParams) -> Framer {
+        Framer {
+            header_digest: params.header_digest,
+            data_digest: params.data_digest,
+            data_len_max: params.recv_data_len_max,
+            ahs_len_max: 0,
+        }
+    }
+
     /// Looks at the bytes of a PDU from its start. Says how many are needed, or gives the lengths
     /// once the header is whole and verified. Errors: HeaderDigest (the connection cannot be
     /// resynchronised), TotalAHSLength or DataSegmentLength above the limit.

@@ -295,13 +295,7 @@ impl Conn {
     }
 
     fn framer(&self) -> Framer {
-        let params = self.params.get();
-        Framer {
-            header_digest: params.header_digest,
-            data_digest: params.data_digest,
-            data_len_max: 1 << 20,
-            ahs_len_max: 0,
-        }
+        Framer { data_len_max: 1 << 20, ..Framer::of(&self.params.get()) }
     }
 
     fn login(&self) -> Login {

@@ -26,12 +26,7 @@ async fn all(client: &mut Client, wire: &mut Wire, shape: Shape) -> Result<(), B
     for _ in 0..shape.count {
         open.insert(client.start(wire, &work).await?, 0);
     }
-    let framer = Framer {
-        header_digest: false,
-        data_digest: false,
-        data_len_max: wire.params.recv_data_len_max,
-        ahs_len_max: 0,
-    };
+    let framer = Framer::of(&wire.params);
     while !open.is_empty() {
         let (bhs, bytes) = wire.receive(&framer).await?;
         match Response::decode(&bhs).unwrap() {

@@ -12,8 +12,8 @@ use engine::Registry;
 use reactor::sim::{Ended, NetShape, World};
 use reactor::{Reactor, SeededRandom, Stream};
 use wire::iscsi::{
-    Bhs, ClientConfig, ClientLogin, ClientStep, Crc32c, DataOut, DigestPolicy, Framer, Need, Offer,
-    PRE_LOGIN, Pdu, Response, ScsiCommand, SessionParams, TAG_NONE, crc32c,
+    Bhs, ClientConfig, ClientLogin, ClientStep, DataOut, DigestPolicy, Framer, Offer, PRE_LOGIN,
+    Pdu, Response, ScsiCommand, SessionParams, TAG_NONE,
 };
 
 use crate::common::connection_cuts::ConnectionCuts;
@@ -21,6 +21,7 @@ use crate::common::plant::{self, Plant};
 use crate::iscsi::server::IQN;
 use testkit::Seeds;
 use testkit::iscsi::initiator::rw10;
+use testkit::iscsi::{RxBuffer, pdu_bytes, put};
 
 const CLIENTS: u64 = 3;
 /// Sectors of each client.
@@ -31,7 +32,7 @@ const ROUNDS: u32 = 20;
 pub struct Wire {
     pub stream: Stream,
     pool: Pool,
-    buffer: Vec<u8>,
+    rx: RxBuffer,
     pub params: SessionParams,
 }
 
@@ -41,58 +42,20 @@ pub struct Broken;
 impl Wire {
     /// Before any login.
     pub fn over(stream: Stream, pool: Pool) -> Wire {
-        Wire { stream, pool, buffer: Vec::new(), params: SessionParams::default() }
-    }
-
-    async fn need(&mut self, len: usize) -> Result<(), Broken> {
-        while self.buffer.len() < len {
-            let seg = self.pool.get(65_536).unwrap().seg(0, 65_536).unwrap();
-            match self.stream.recv(&seg).await {
-                Ok(n) if n > 0 => seg.with(|b| self.buffer.extend_from_slice(&b[..n])),
-                _ => return Err(Broken),
-            }
-        }
-        Ok(())
+        let rx = RxBuffer::new(&stream, &pool);
+        Wire { stream, pool, rx, params: SessionParams::default() }
     }
 
     pub async fn receive(&mut self, framer: &Framer) -> Result<(Bhs, Vec<u8>), Broken> {
-        let mut len = 48;
-        let frame = loop {
-            self.need(len).await?;
-            match framer.header(&self.buffer[..len]).unwrap() {
-                Need::Bytes(n) => len = n,
-                Need::Header(frame) => break frame,
-            }
-        };
-        self.need(frame.total_len()).await?;
-        let pdu: Vec<u8> = self.buffer.drain(..frame.total_len()).collect();
-        let data = framer.data(&frame, &pdu[frame.header_len..]).unwrap().to_vec();
-        Ok((*pdu.first_chunk().unwrap(), data))
+        self.rx.pdu(framer).await.ok_or(Broken)
     }
 
     pub async fn raw(&self, bytes: &[u8]) -> Result<(), Broken> {
-        let segs = bio::Segs::alloc(&self.pool, bytes.len()).unwrap();
-        segs.copy_from(0, bytes);
-        let mut list = segs.as_slice().to_vec();
-        self.stream.send(&mut list).await.map_err(|_| Broken)
+        put(&self.stream, &self.pool, bytes).await.ok_or(Broken)
     }
 
     async fn send(&self, pdu: &impl Pdu, data: &[u8]) -> Result<(), Broken> {
-        let mut bhs = [0; 48];
-        pdu.encode(&mut bhs);
-        let mut out = bhs.to_vec();
-        if self.params.header_digest {
-            out.extend(crc32c(&bhs).to_le_bytes());
-        }
-        let start = out.len();
-        out.extend(data);
-        out.resize(start + data.len().next_multiple_of(4), 0);
-        if self.params.data_digest && !data.is_empty() {
-            let mut crc = Crc32c::new();
-            crc.update(&out[start..]);
-            out.extend(crc.wire());
-        }
-        self.raw(&out).await
+        self.raw(&pdu_bytes(&self.params, pdu, &[], data)).await
     }
 }
 
@@ -223,12 +186,7 @@ impl Client {
             let tag = self.start(wire, work).await?;
             open.insert(tag, work.clone());
         }
-        let framer = Framer {
-            header_digest: wire.params.header_digest,
-            data_digest: wire.params.data_digest,
-            data_len_max: wire.params.recv_data_len_max,
-            ahs_len_max: 0,
-        };
+        let framer = Framer::of(&wire.params);
         while !open.is_empty() {
             let (bhs, data) = wire.receive(&framer).await?;
             let (tag, status) = match Response::decode(&bhs).unwrap() {
@@ -334,12 +292,7 @@ impl Client {
     }
 
     pub async fn swallow_attention(&mut self, wire: &mut Wire) -> Result<(), Broken> {
-        let framer = Framer {
-            header_digest: wire.params.header_digest,
-            data_digest: wire.params.data_digest,
-            data_len_max: wire.params.recv_data_len_max,
-            ahs_len_max: 0,
-        };
+        let framer = Framer::of(&wire.params);
         let header = ScsiCommand {
             last: true,
             task_tag: 0xaaaa,

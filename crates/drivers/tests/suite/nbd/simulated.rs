@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bio::{Pool, PoolConfig, Segs};
+use bio::{Pool, PoolConfig};
 use drivers::Driver;
 use drivers::nbd::Nbd;
 use engine::Registry;
@@ -17,6 +17,7 @@ use wire::nbd::{Form, Head, OptionReply, Request, chunk, dial};
 use crate::common::connection_cuts::ConnectionCuts;
 use crate::common::plant::{self, Plant};
 use testkit::Seeds;
+use testkit::iscsi::{RxBuffer, put};
 
 const CLIENTS: u64 = 3;
 /// Sectors of each client.
@@ -32,50 +33,40 @@ pub struct Broken;
 pub struct Wire {
     pub stream: Stream,
     pool: Pool,
-    buffer: Vec<u8>,
+    rx: RxBuffer,
     form: Form,
 }
 
 impl Wire {
     /// One that speaks on a stream.
     pub fn over(stream: Stream, pool: Pool) -> Wire {
-        Wire { stream, pool, buffer: Vec::new(), form: Form::Simple }
+        let rx = RxBuffer::new(&stream, &pool);
+        Wire { stream, pool, rx, form: Form::Simple }
     }
 
     async fn need(&mut self, len: usize) -> Result<(), Broken> {
-        while self.buffer.len() < len {
-            let seg = self.pool.get(65_536).unwrap().seg(0, 65_536).unwrap();
-            match self.stream.recv(&seg).await {
-                Ok(n) if n > 0 => seg.with(|b| self.buffer.extend_from_slice(&b[..n])),
-                _ => return Err(Broken),
-            }
-        }
-        Ok(())
+        self.rx.fill(len).await.ok_or(Broken)
     }
 
     /// Whatever has arrived, at least a byte.
     pub async fn some(&mut self) -> Result<Vec<u8>, Broken> {
         self.need(1).await?;
-        Ok(std::mem::take(&mut self.buffer))
+        Ok(std::mem::take(&mut self.rx.bytes))
     }
 
     pub async fn take(&mut self, len: usize) -> Result<Vec<u8>, Broken> {
-        self.need(len).await?;
-        Ok(self.buffer.drain(..len).collect())
+        self.rx.take(len).await.ok_or(Broken)
     }
 
     pub async fn send(&self, bytes: &[u8]) -> Result<(), Broken> {
-        let segs = Segs::alloc(&self.pool, bytes.len()).unwrap();
-        segs.copy_from(0, bytes);
-        let mut list = segs.as_slice().to_vec();
-        self.stream.send(&mut list).await.map_err(|_| Broken)
+        put(&self.stream, &self.pool, bytes).await.ok_or(Broken)
     }
 
     async fn option(&mut self, option: u32, payload: &[u8]) -> Result<(), Broken> {
         self.send(&dial::option(option, payload)).await?;
         loop {
             self.need(OptionReply::HEADER_LEN).await?;
-            let len = u32::from_be_bytes(self.buffer[16..20].try_into().unwrap()) as usize;
+            let len = u32::from_be_bytes(self.rx.bytes[16..20].try_into().unwrap()) as usize;
             let bytes = self.take(OptionReply::HEADER_LEN + len).await?;
             let (reply, _) = OptionReply::decode(&bytes).unwrap();
             assert!(!reply.is_error(), "{:?}", reply.kind);
@@ -88,7 +79,7 @@ impl Wire {
     /// The next piece of a reply: cookie, whether it is the last, bytes of a READ and their place.
     pub async fn receive(&mut self, read: &dyn Fn(u64) -> u64) -> Result<ReplyPiece, Broken> {
         self.need(16).await?;
-        let len = match (self.form, self.buffer[0]) {
+        let len = match (self.form, self.rx.bytes[0]) {
             (Form::Extended, _) => 32,
             (_, 0x67) => 16,
             _ => 20,

@@ -1,9 +1,8 @@
 //! An NVMe over TCP host for tests.
 
-use std::collections::VecDeque;
-
-use bio::{Pool, Segs};
+use bio::Pool;
 use reactor::{Address, Reactor, Stream};
+use testkit::iscsi::{RxBuffer, put};
 use wire::iscsi::crc32c;
 use wire::nvme::codes::{admin, fabrics, pdu, pdu_flag, property};
 use wire::nvme::*;
@@ -47,7 +46,7 @@ impl ReceivedPdu {
 pub struct Host {
     pub pool: Pool,
     stream: Stream,
-    buffer: VecDeque<u8>,
+    rx: RxBuffer,
     pub digests: (bool, bool),
     id: u16,
     /// CNTLID, once it is known.
@@ -62,8 +61,8 @@ impl Host {
         let stream = reactor.connect(at.inet().unwrap()).await.map_err(|_| Broken)?;
         Ok(Host {
             pool: pool.clone(),
+            rx: RxBuffer::new(&stream, pool),
             stream,
-            buffer: VecDeque::new(),
             digests: (false, false),
             id: 0,
             controller: DYNAMIC_CONTROLLER,
@@ -73,20 +72,11 @@ impl Host {
     }
 
     pub async fn send(&self, bytes: &[u8]) -> Result<(), Broken> {
-        let segs = Segs::alloc(&self.pool, bytes.len()).unwrap();
-        segs.copy_from(0, bytes);
-        self.stream.send(&mut segs.as_slice().to_vec()).await.map_err(|_| Broken)
+        put(&self.stream, &self.pool, bytes).await.ok_or(Broken)
     }
 
     async fn take(&mut self, len: usize) -> Result<Vec<u8>, Broken> {
-        while self.buffer.len() < len {
-            let seg = self.pool.get(65_536).unwrap().seg(0, 65_536).unwrap();
-            match self.stream.recv(&seg).await {
-                Ok(n) if n > 0 => seg.with(|b| self.buffer.extend(&b[..n])),
-                _ => return Err(Broken),
-            }
-        }
-        Ok(self.buffer.drain(..len).collect())
+        self.rx.take(len).await.ok_or(Broken)
     }
 
     /// The next PDU, whole, its digests right.

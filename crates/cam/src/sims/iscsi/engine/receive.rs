@@ -88,12 +88,7 @@ impl Engine {
                 }
                 self.group = connected.portal_group;
                 self.params = connected.params;
-                self.framer = Framer {
-                    header_digest: self.params.header_digest,
-                    data_digest: self.params.data_digest,
-                    data_len_max: RECEIVE_MAX,
-                    ahs_len_max: 0,
-                };
+                self.framer = Framer { data_len_max: RECEIVE_MAX, ..Framer::of(&self.params) };
                 (self.cmd_sn, self.max_cmd_sn) = (connected.cmd_sn, connected.max_cmd_sn);
                 self.exp_stat_sn = connected.exp_stat_sn;
                 (self.stage, self.stage_due_ns) = (Stage::Up, u64::MAX);

@@ -160,7 +160,7 @@ async fn enter_or_break(stream: Stream, pool: &Pool, wanted: &Wanted) -> Option<
         flags: u16_at(export, 10),
         dead: Cell::new(false),
         going: Cell::new(false),
-        early: RefCell::new(hand.rx.rest()),
+        early: RefCell::new(hand.rx.bytes),
         out: RefCell::default(),
         more: Signal::default(),
         pool: pool.clone(),

@@ -5,6 +5,7 @@
 //! * [`disk`]: disks in memory, and providers of layers of a test's own.
 //! * [`iscsi`]: an initiator's connection in a simulated world, and an initiator over a socket.
 //! * [`nbd`], [`nvme`]: a client over a socket.
+//! * [`noise()`]: pseudo-random bytes.
 //! * [`until`]: a wait for a condition.
 //! * [`user`]: a geom that holds a provider open.
 #![forbid(unsafe_code)]
@@ -13,10 +14,12 @@ pub mod corpus;
 pub mod disk;
 pub mod iscsi;
 pub mod nbd;
+mod noise;
 pub mod nvme;
 pub mod seeds;
 pub mod user;
 pub mod wait;
 
+pub use noise::noise;
 pub use seeds::Seeds;
 pub use wait::until;

@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::fixture::load::Load;
 use crate::fixture::{Fixture, IQN, QEMU, array, file_disk, text, tool};
 use testkit::iscsi::initiator::{self, Client, LoginOptions};
+use testkit::noise;
 
 /// Size of the disks here.
 const DISK_BYTES: u64 = 64 << 20;
@@ -382,18 +383,6 @@ fn exhausted_buffers_starve_no_client() {
 /// A layer that is there from the start.
 fn slow(name: &str, provider: &str) -> String {
     format!("[[geom]]\nclass = \"nop\"\nname = \"{name}\"\nprovider = \"{provider}\"\n")
-}
-
-/// Bytes by chance, the same in every run.
-fn noise(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut x = seed * 2 + 1;
-    let mut next = || {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        (x >> 32) as u8
-    };
-    (0..bytes).map(|_| next()).collect()
 }
 
 /// How many files this process may have open.

@@ -6,21 +6,11 @@ use std::time::Duration;
 use bio::{Errno, Op};
 use geom::Access;
 use serde_json::{Value, json};
+use testkit::noise;
 
 use crate::world::{Disk, World};
 
 pub(crate) const MIB: usize = 1 << 20;
-
-pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = move || {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x as u8
-    };
-    (0..len).map(|_| next()).collect()
-}
 
 /// A labelled mirror of `n` disks of a MiB.
 pub(crate) fn mirror(n: usize, extra: Value) -> (World, Vec<Disk>) {

@@ -5,8 +5,9 @@ use std::time::Duration;
 use bio::Errno;
 use geom::Access;
 use serde_json::json;
+use testkit::noise;
 
-use crate::class_mirror::{MIB, complete, mirror, noise, read_all, verified, write_all};
+use crate::class_mirror::{MIB, complete, mirror, read_all, verified, write_all};
 use crate::world::World;
 
 #[test]

@@ -5,8 +5,9 @@ use std::time::Duration;
 use bio::Errno;
 use geom::{Access, Create, Redeclare};
 use serde_json::{Value, json};
+use testkit::noise;
 
-use crate::class_mirror::{MIB, complete, dump, mirror, noise, read_all, write_all};
+use crate::class_mirror::{MIB, complete, dump, mirror, read_all, write_all};
 use crate::world::World;
 
 /// `configure -h` and `-d`, and the output of `create -n`.

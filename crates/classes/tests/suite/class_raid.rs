@@ -5,8 +5,9 @@
 use bio::Errno;
 use geom::Access;
 use serde_json::json;
+use testkit::noise;
 
-use crate::raids::{self, DDF, INTEL, Raid, noise};
+use crate::raids::{self, DDF, INTEL, Raid};
 use crate::world::{self, World};
 
 #[test]

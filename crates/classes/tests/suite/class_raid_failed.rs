@@ -2,8 +2,9 @@
 
 use bio::Errno;
 use serde_json::json;
+use testkit::noise;
 
-use crate::raids::{DDF, INTEL, Raid, noise};
+use crate::raids::{DDF, INTEL, Raid};
 
 const KINDS: [(&str, &str, usize); 3] =
     [(INTEL, "RAID1", 2), (INTEL, "RAID5", 3), (DDF, "RAID5-LS", 3)];

@@ -2,8 +2,9 @@
 
 use bio::Errno;
 use serde_json::{Value, json};
+use testkit::noise;
 
-use crate::raids::{DDF, INTEL, Raid, noise};
+use crate::raids::{DDF, INTEL, Raid};
 use crate::world::World;
 
 const KINDS: &[(&str, &str, usize)] = &[

@@ -4,8 +4,9 @@
 use classes::raid::imsm::ppl::{self, Entry, HEADER, Header};
 use geom::Access;
 use serde_json::json;
+use testkit::noise;
 
-use crate::raids::{DDF, INTEL, Raid, noise};
+use crate::raids::{DDF, INTEL, Raid};
 use crate::world;
 
 const STRIP: usize = 8192;

@@ -3,8 +3,9 @@
 use bio::Errno;
 use geom::Access;
 use serde_json::{Value, json};
+use testkit::noise;
 
-use crate::raids::{DDF, INTEL, Raid, noise};
+use crate::raids::{DDF, INTEL, Raid};
 
 const STRIP: usize = 8192;
 

@@ -3,8 +3,9 @@
 use classes::raid::imsm::{self, Record};
 use geom::Access;
 use serde_json::json;
+use testkit::noise;
 
-use crate::raids::{self, DDF, INTEL, Raid, noise};
+use crate::raids::{self, DDF, INTEL, Raid};
 use crate::world::Disk;
 
 /// Byte of a volume's record that says how the write hole is closed, in `VolumeRecord::rest`.

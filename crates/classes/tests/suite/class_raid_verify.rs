@@ -6,8 +6,9 @@ use std::time::Duration;
 use bio::Errno;
 use geom::Access;
 use serde_json::{Value, json};
+use testkit::noise;
 
-use crate::raids::{DDF, INTEL, Raid, noise};
+use crate::raids::{DDF, INTEL, Raid};
 use crate::world;
 
 /// Format, level, disks.

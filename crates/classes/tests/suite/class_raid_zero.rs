@@ -4,8 +4,9 @@
 use bio::{Errno, Op};
 use geom::Access;
 use serde_json::json;
+use testkit::noise;
 
-use crate::raids::{DDF, INTEL, Raid, noise};
+use crate::raids::{DDF, INTEL, Raid};
 
 const STRIP: usize = 8192;
 

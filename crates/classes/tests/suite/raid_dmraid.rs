@@ -24,8 +24,9 @@ use std::time::Duration;
 use geom::Access;
 use rig::guest::{Boot, Image, Kit, Run, Script, boot_scsi};
 use serde_json::json;
+use testkit::noise;
 
-use crate::raid_linux::{BYTES, disk_of, noise, sum};
+use crate::raid_linux::{BYTES, disk_of, sum};
 use crate::world::World;
 
 const DEADLINE: Duration = Duration::from_secs(900);

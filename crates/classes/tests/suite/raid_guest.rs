@@ -15,6 +15,7 @@ use std::time::Duration;
 use geom::Access;
 use rig::guest::Script;
 use serde_json::json;
+use testkit::noise;
 
 use crate::raid_linux::{
     BYTES, ENV, FIND, STOP, device, disk_of, guest_with, has_volume, noise, play, sum,

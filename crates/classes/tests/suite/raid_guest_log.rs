@@ -9,6 +9,7 @@ use classes::raid::imsm::{Record, ppl};
 use geom::Access;
 use rig::guest::Script;
 use serde_json::json;
+use testkit::noise;
 
 use crate::raid_linux::{
     BYTES, ENV, FIND, STOP, attach, device, disk_of, guest_with, in_order, noise, play, read, sum,

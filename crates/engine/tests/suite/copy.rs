@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bio::{Errno, Op};
 use engine::{TmFunction, TmOutcome, flags};
-use testkit::Seeds;
+use testkit::{Seeds, noise};
 use wire::fuzzing::Prng;
 
 use crate::lists::*;
@@ -19,19 +19,13 @@ fn name(w: &World, host: &Host, lun: u64) -> Vec<u8> {
     cscd(&naa_of(&page.data))
 }
 
-fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    Prng::new(seed).fill(&mut bytes);
-    bytes
-}
-
 /// Disks `d0`, `d1` at LUN 0 and 1 of all initiators, full of different bytes.
 fn two(seed: u64, blocks: u64) -> (World, Arc<TestDisk>, Arc<TestDisk>) {
     let mut w = World::new(seed);
     let (a, b) = (w.disk("d0", blocks), w.disk("d1", blocks));
     for (i, disk) in [&a, &b].into_iter().enumerate() {
         let len = disk.state().bytes.len();
-        disk.state().bytes = pattern(seed + 1 + i as u64, len);
+        disk.state().bytes = noise(seed + 1 + i as u64, len);
     }
     w.export("d0");
     w.export("d1");
@@ -62,7 +56,7 @@ fn blocks_are_copied_between_units_and_counted_in_the_status() {
     copy(&w, &h, &list).good();
     let (from, to) = (a.state().bytes.clone(), b.state().bytes.clone());
     assert_eq!(to[50 * 512..2050 * 512], from[3 * 512..2003 * 512]);
-    let before = pattern(3, to.len());
+    let before = noise(3, to.len());
     assert_eq!(to[..50 * 512], before[..50 * 512]);
     assert_eq!(to[2050 * 512..], before[2050 * 512..]);
     let status = w.run(&h, 0, &in_cdb(0, 7), 4096, &[]).good();
@@ -184,7 +178,7 @@ fn copies_between_block_sizes_move_whole_destination_blocks_only() {
     let mut w = World::new(1);
     let (a, b) = (w.disk("d0", 64), w.disk_of("d1", 16, 4096));
     let len = a.state().bytes.len();
-    a.state().bytes = pattern(9, len);
+    a.state().bytes = noise(9, len);
     w.export("d0");
     w.export("d1");
     w.map(&[(0, "d0", false), (1, "d1", false)]);
@@ -436,7 +430,7 @@ fn random_segments_agree_with_the_model() {
         let mut units = Vec::new();
         for (i, (label, count, unit)) in shapes.into_iter().enumerate() {
             let disk = w.disk_of(label, count, unit);
-            let bytes = pattern(seed * 10 + i as u64, disk.state().bytes.len());
+            let bytes = noise(seed * 10 + i as u64, disk.state().bytes.len());
             disk.state().bytes.clone_from(&bytes);
             w.export(label);
             units.push(Unit { bytes, unit, media: count as usize * unit });

@@ -8,16 +8,10 @@ use bio::{Errno, Op};
 use engine::{TmFunction, TmOutcome};
 use reactor::WaitFor;
 use reactor::sim::{Actor, Limits};
-use wire::fuzzing::Prng;
+use testkit::noise;
 
 use crate::lists::*;
 use crate::world::*;
-
-fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    Prng::new(seed).fill(&mut bytes);
-    bytes
-}
 
 /// Time goes by.
 fn pass(w: &World, ns: u64) {
@@ -34,7 +28,7 @@ fn two(seed: u64) -> (World, Arc<TestDisk>, Arc<TestDisk>) {
     let mut w = World::new(seed);
     let (a, b) = (w.disk("d0", 8192), w.disk("d1", 8192));
     for (i, disk) in [&a, &b].into_iter().enumerate() {
-        let bytes = pattern(seed + 1 + i as u64, 8192 * 2 * BLOCK);
+        let bytes = noise(seed + 1 + i as u64, 8192 * 2 * BLOCK);
         disk.state().bytes = bytes;
     }
     w.export("d0");
@@ -264,7 +258,7 @@ fn the_zero_token_writes_zeroes() {
     let bytes = b.state().bytes.clone();
     assert!(bytes[5 * 512..8 * 512].iter().all(|b| *b == 0));
     assert!(bytes[100 * 512..1100 * 512].iter().all(|b| *b == 0));
-    assert_eq!(bytes[8 * 512..100 * 512], pattern(9, bytes.len())[8 * 512..100 * 512]);
+    assert_eq!(bytes[8 * 512..100 * 512], noise(9, bytes.len())[8 * 512..100 * 512]);
 }
 
 #[test]

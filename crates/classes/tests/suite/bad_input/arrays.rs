@@ -3,9 +3,10 @@
 use classes::probe::{ProbeError, Sectors, Step};
 use classes::raid::{ddf, imsm};
 use serde_json::json;
+use testkit::noise;
 
 use crate::bad_input::scene::{Found, MIB, Scene, crc32, judge, scene};
-use crate::raids::{DDF, INTEL, Raid, noise};
+use crate::raids::{DDF, INTEL, Raid};
 
 /// The disks of a RAID1 volume of two that was stopped.
 fn disks_of(format: &str) -> Vec<Found> {

@@ -17,22 +17,11 @@ fn run(tool: &str, arguments: &[&str]) -> String {
     proc::run(Command::new(proc::tool(tool).unwrap()).args(arguments)).unwrap()
 }
 
-/// Bytes that repeat nowhere within a block's length.
-fn pattern(len: usize, seed: u64) -> Vec<u8> {
-    let mut random = reactor::SeededRandom::new(seed);
-    let mut out = Vec::with_capacity(len + 8);
-    while out.len() < len {
-        out.extend(random.next_u64().to_le_bytes());
-    }
-    out.truncate(len);
-    out
-}
-
 fn round_trip(server: &Server, url: &str, seed: u64) {
     rig::packages::ensure_host().unwrap();
     let scratch = proc::Scratch::new("drivers-tools").unwrap();
     let (up, down) = (scratch.path().join("up"), scratch.path().join("down"));
-    let bytes = pattern(MEMORY_BYTES as usize, seed);
+    let bytes = testkit::noise(seed, MEMORY_BYTES as usize);
     std::fs::write(&up, &bytes).unwrap();
     peer::upload(&up, url).unwrap();
     peer::download(url, &down).unwrap();

@@ -19,20 +19,9 @@ pub fn try_run(tool: &str, arguments: &[&str]) -> Result<String, String> {
     ran.map_err(|e| format!("{e:#}"))
 }
 
-/// Bytes that repeat nowhere within a block's length.
-fn pattern(len: usize, seed: u64) -> Vec<u8> {
-    let mut random = reactor::SeededRandom::new(seed);
-    let mut out = Vec::with_capacity(len + 8);
-    while out.len() < len {
-        out.extend(random.next_u64().to_le_bytes());
-    }
-    out.truncate(len);
-    out
-}
-
 /// A file with data and holes in it.
 fn sparse(len: usize) -> Vec<u8> {
-    let mut bytes = pattern(len, 3);
+    let mut bytes = testkit::noise(3, len);
     bytes.chunks_mut(1 << 20).step_by(3).for_each(|c| c.fill(0));
     bytes[5 << 20..][..4096].fill(0);
     bytes

@@ -19,11 +19,13 @@ pub mod aoe;
 mod blocks;
 mod buffer_wait;
 pub mod bus;
+mod connection_claim;
 mod driver;
 pub mod iscsi;
 pub mod local;
 pub mod nbd;
 pub mod nvme_tcp;
+mod seg_cursor;
 mod stream_target;
 mod targets;
 

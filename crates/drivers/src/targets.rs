@@ -36,6 +36,14 @@ pub(crate) trait Target: Send + Sync + Sized + 'static {
     }
 }
 
+/// Refuses a parameter outside of its range: key, value, least, greatest.
+pub(crate) fn check_ranges(ranges: &[(&str, u32, u32, u32)]) -> Result<(), String> {
+    match ranges.iter().find(|(_, value, min, max)| !(*min..=*max).contains(value)) {
+        Some((key, value, min, max)) => Err(format!("{key} = {value}: it must be {min} to {max}")),
+        None => Ok(()),
+    }
+}
+
 struct TargetsState<T> {
     all: BTreeMap<String, Arc<T>>,
     /// Addresses of open portals: port 0 has become a number.

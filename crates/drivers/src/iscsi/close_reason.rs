@@ -83,12 +83,8 @@ impl fmt::Display for CloseReason {
             CloseReason::Logout => f.write_str("logged out"),
             CloseReason::Refused => f.write_str("login refused"),
             CloseReason::Reinstated => f.write_str("a newer login has taken its place"),
-            CloseReason::Closed(EngineReason::Kicked) => f.write_str("ended by the administrator"),
-            CloseReason::Closed(EngineReason::TargetRemoved) => {
-                f.write_str("the target was removed")
-            }
             CloseReason::Closed(EngineReason::ColdReset) => f.write_str("TARGET COLD RESET"),
-            CloseReason::Closed(EngineReason::Stopping) => f.write_str("the daemon stops"),
+            CloseReason::Closed(reason) => f.write_str(reason.description()),
             CloseReason::Silent => f.write_str("no answer to a ping"),
             CloseReason::TooManyRejects => f.write_str("too many refused PDUs"),
             CloseReason::Protocol(what) => f.write_str(what),

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use transport::PEER_CONNECTIONS_MAX;
 
 use crate::driver::{DigestPolicy, TargetSpec};
-use crate::targets::Target;
+use crate::targets::{self, Target};
 
 /// Parameters of an iSCSI target besides its name, portals and secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -193,7 +193,7 @@ fn to_itself(spec: &TargetSpec, address: &str) -> bool {
 }
 
 fn check_ranges(p: &IscsiParams) -> Result<(), String> {
-    let ranges = [
+    targets::check_ranges(&[
         ("max_recv_data_segment_length", p.max_recv_data_segment_length, 8192, 1 << 20),
         ("max_burst_length", p.max_burst_length, 8192, 16_777_215),
         ("first_burst_length", p.first_burst_length, 512, 1 << 20),
@@ -202,12 +202,7 @@ fn check_ranges(p: &IscsiParams) -> Result<(), String> {
         ("connections_per_peer", p.connections_per_peer, 1, 65_536),
         ("nop_interval", p.nop_interval, 0, 3600),
         ("nop_timeout", p.nop_timeout, 1, 3600),
-    ];
-    for (key, value, min, max) in ranges {
-        if value < min || value > max {
-            return Err(format!("{key} = {value}: it must be {min} to {max}"));
-        }
-    }
+    ])?;
     check_redirect(&p.redirect)?;
     if p.alias.len() > 255 || p.alias.chars().any(char::is_control) {
         return Err("alias: at most 255 printable bytes".into());

@@ -30,6 +30,7 @@ use super::receive::CompleteRequest;
 use super::session_owners::{Claim, Tsih};
 use super::tasks::Tasks;
 use super::text::TextState;
+use crate::seg_cursor::SegCursor;
 
 /// Commands that an initiator may have open: MaxCmdSN - ExpCmdSN + 1 of an idle session.
 pub(crate) const WINDOW: u32 = 128;
@@ -226,7 +227,7 @@ impl IscsiSession {
     fn send_data_in(&self, tag: u32, data: &[Seg], len: u32, status: Option<StatusOf>) -> u32 {
         let p = self.params.get();
         let (mut at, mut data_sn, mut burst) = (0u32, 0u32, p.max_burst);
-        let mut segs = SegCursor { segs: data, at: 0 };
+        let mut segs = SegCursor::new(data);
         while at < len {
             let n = (len - at).min(p.send_data_len_max).min(burst).max(1);
             burst -= n.min(burst);
@@ -295,35 +296,6 @@ impl IscsiSession {
 }
 
 type StatusOf = (u8, iscsi::Residual);
-
-/// Walks over segments.
-struct SegCursor<'a> {
-    segs: &'a [Seg],
-    at: usize,
-}
-
-impl SegCursor<'_> {
-    /// Hands out the next `len` bytes.
-    fn take(&mut self, mut len: usize, mut f: impl FnMut(Seg)) {
-        while len > 0 {
-            let Some((first, rest)) = self.segs.split_first() else { return };
-            let left = first.len() - self.at;
-            if len < left {
-                if let Some(piece) = first.slice(self.at, len) {
-                    f(piece);
-                }
-                self.at += len;
-                return;
-            }
-            match self.at {
-                0 => f(first.clone()),
-                at => first.slice(at, left).into_iter().for_each(&mut f),
-            }
-            len -= left;
-            (self.segs, self.at) = (rest, 0);
-        }
-    }
-}
 
 fn residual(r: Residual) -> iscsi::Residual {
     match r {

@@ -1,12 +1,13 @@
 //! Replies.
 
-use bio::{Seg, Segs};
+use bio::Segs;
 use wire::nbd::codes::{ALLOCATION_ID, DONE, chunk_kind, command_flag as flag, kind};
 use wire::nbd::{Error, Form, HEAD_MAX, Head, Request, chunk, command};
 
 use super::close_reason::CloseReason;
 use super::session::NbdSession;
 use super::unaligned;
+use crate::seg_cursor::SegCursor;
 
 /// Shortest run of zeroes, in bytes, that is reported as a hole; shorter runs are sent.
 const HOLE_UNIT: usize = 4096;
@@ -17,33 +18,6 @@ fn is_zero(bytes: &[u8]) -> bool {
     match bytes.split_first() {
         Some((first, rest)) => *first == 0 && bytes.starts_with(rest),
         None => true,
-    }
-}
-
-/// Walks over segments.
-struct Cursor<'a> {
-    segs: &'a [Seg],
-    at: usize,
-}
-
-impl Cursor<'_> {
-    /// Passes over the next `len` bytes, handing them to `f`.
-    fn take(&mut self, mut len: usize, mut f: impl FnMut(Seg)) {
-        while len > 0 {
-            let Some((first, rest)) = self.segs.split_first() else { return };
-            let left = first.len() - self.at;
-            if len < left {
-                first.slice(self.at, len).into_iter().for_each(&mut f);
-                self.at += len;
-                return;
-            }
-            match self.at {
-                0 => f(first.clone()),
-                at => first.slice(at, left).into_iter().for_each(&mut f),
-            }
-            len -= left;
-            (self.segs, self.at) = (rest, 0);
-        }
     }
 }
 
@@ -142,7 +116,7 @@ impl NbdSession {
     }
 
     fn send_runs(&self, r: &Request, at: u64, last: bool, data: &Segs, runs: &[(bool, u64)]) {
-        let mut segs = Cursor { segs: data.as_slice(), at: 0 };
+        let mut segs = SegCursor::new(data.as_slice());
         let mut offset = at;
         for (i, (zero, len)) in runs.iter().enumerate() {
             let done = last && i + 1 == runs.len();

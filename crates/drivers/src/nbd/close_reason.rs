@@ -85,12 +85,7 @@ impl fmt::Display for CloseReason {
             CloseReason::Refused(why) | CloseReason::NoExport(why) => f.write_str(why),
             CloseReason::Aborted => f.write_str("the client ended the handshake"),
             CloseReason::Protocol(what) => f.write_str(what),
-            CloseReason::Closed(EngineReason::Kicked) => f.write_str("ended by the administrator"),
-            CloseReason::Closed(EngineReason::TargetRemoved) => {
-                f.write_str("the target was removed")
-            }
-            CloseReason::Closed(EngineReason::ColdReset) => f.write_str("the target was reset"),
-            CloseReason::Closed(EngineReason::Stopping) => f.write_str("the daemon stops"),
+            CloseReason::Closed(reason) => f.write_str(reason.description()),
             CloseReason::Exchanged => f.write_str("the export maps another unit now"),
             CloseReason::HalfAnswered => f.write_str("an error within the data of a reply"),
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use geom::Error;
 use reactor::Address;
@@ -12,8 +12,9 @@ use tls::{Files, Keys};
 use transport::PEER_CONNECTIONS_MAX;
 
 use super::file::SocketFile;
+use crate::connection_claim::ConnectionClaim;
 use crate::driver::TargetSpec;
-use crate::targets::Target;
+use crate::targets::{Target, check_ranges};
 
 /// Longest name of a target, bytes: export names begin with it.
 const NAME_MAX: usize = 223;
@@ -177,19 +178,7 @@ impl Checked {
 
     /// One connection more; None when there are enough.
     pub fn claim_connection(&self) -> Option<ConnectionClaim> {
-        let most = usize::try_from(self.params.connections_max).unwrap_or(usize::MAX);
-        let one_more = |n: usize| (n < most).then_some(n + 1);
-        let taken = self.connections.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
-        taken.is_ok().then(|| ConnectionClaim(self.connections.clone()))
-    }
-}
-
-/// A connection's place at a target; given back when dropped.
-pub(crate) struct ConnectionClaim(Arc<AtomicUsize>);
-
-impl Drop for ConnectionClaim {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        ConnectionClaim::take(&self.connections, self.params.connections_max)
     }
 }
 
@@ -199,15 +188,11 @@ fn files(p: &NbdParams) -> Files<'_> {
 }
 
 fn check(p: &NbdParams) -> Result<(), String> {
-    for (key, value, min, max) in [
+    check_ranges(&[
         ("handshake_timeout", p.handshake_timeout, 1, 300),
         ("connections_max", p.connections_max, 1, 16384),
         ("connections_per_peer", p.connections_per_peer, 1, 65_536),
-    ] {
-        if value < min || value > max {
-            return Err(format!("{key} = {value}: it must be {min} to {max}"));
-        }
-    }
+    ])?;
     if let Some(alias) = p.aliases.keys().find(|a| a.is_empty() || a.parse::<u64>().is_ok()) {
         return Err(format!(
             "aliases: {alias:?}: a number already means a LUN, and an empty name \

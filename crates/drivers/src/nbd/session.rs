@@ -8,11 +8,11 @@ use bio::{Pool, Segs};
 use wire::nbd::{Agreed, Error, Form, Request};
 
 use super::close_reason::CloseReason;
-use super::params;
 use super::protocol::Connection;
 use engine::registry::LunEntry;
 
 use crate::blocks::{BlockSession, Frontend, SessionEnd, Work};
+use crate::connection_claim::ConnectionClaim;
 
 /// A session with its connection.
 pub(crate) type NbdSession = BlockSession<Client>;
@@ -26,7 +26,7 @@ pub(crate) struct Client {
     unaligned: Cell<bool>,
     /// Runs of zeroes and data of one reply, reused.
     pub runs: RefCell<Vec<(bool, u64)>>,
-    _place: Option<params::ConnectionClaim>,
+    _place: Option<ConnectionClaim>,
 }
 
 impl NbdSession {
@@ -35,7 +35,7 @@ impl NbdSession {
         conn: &Rc<Connection>,
         entry: &LunEntry,
         initiator: String,
-        place: Option<params::ConnectionClaim>,
+        place: Option<ConnectionClaim>,
     ) -> Rc<NbdSession> {
         let client = Client {
             conn: conn.clone(),

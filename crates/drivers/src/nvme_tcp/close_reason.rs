@@ -87,12 +87,7 @@ impl fmt::Display for CloseReason {
             CloseReason::KeepAlive => f.write_str("the keep alive timer expired"),
             CloseReason::AssociationOver => f.write_str("the association is over"),
             CloseReason::Exchanged => f.write_str("a namespace maps another unit now"),
-            CloseReason::Closed(EngineReason::Kicked) => f.write_str("ended by the administrator"),
-            CloseReason::Closed(EngineReason::TargetRemoved) => {
-                f.write_str("the target was removed")
-            }
-            CloseReason::Closed(EngineReason::ColdReset) => f.write_str("the target was reset"),
-            CloseReason::Closed(EngineReason::Stopping) => f.write_str("the daemon stops"),
+            CloseReason::Closed(reason) => f.write_str(reason.description()),
         }
     }
 }

@@ -17,10 +17,11 @@ use super::close_reason::CloseReason;
 use super::controller::{Controller, Host, QueueLocation};
 use super::controllers::NUMBER_MAX;
 use super::data::{CAPSULE_MAX, HOST_DATA_MAX};
-use super::params::{Checked, ConnectionClaim};
+use super::params::Checked;
 use super::protocol::Connection;
 use super::queue::{Queue, Shape};
 use super::tasks::DEPTH;
+use crate::connection_claim::ConnectionClaim;
 
 /// How often a host that is let in later looks whether its last commands have ended, ns.
 const PAUSE_NS: u64 = 5_000_000;

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use geom::Error;
 use schemars::JsonSchema;
@@ -11,8 +11,9 @@ use wire::nvme::codes::DISCOVERY_NQN;
 use wire::nvme::is_nqn;
 
 use super::controllers::NUMBER_MAX;
+use crate::connection_claim::ConnectionClaim;
 use crate::driver::{DigestPolicy, TargetSpec};
-use crate::targets::Target;
+use crate::targets::{Target, check_ranges};
 
 /// Parameters of an NVMe/TCP target besides its name (the subsystem's NQN), portals and digests.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -156,35 +157,19 @@ impl Checked {
 
     /// One connection more; None when there are enough.
     pub fn claim_connection(&self) -> Option<ConnectionClaim> {
-        let most = usize::try_from(self.params.connections_max).unwrap_or(usize::MAX);
-        let one_more = |n: usize| (n < most).then_some(n + 1);
-        let taken = self.connections.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
-        taken.is_ok().then(|| ConnectionClaim(self.connections.clone()))
-    }
-}
-
-/// A connection's place at a target; given back when dropped.
-pub(crate) struct ConnectionClaim(Arc<AtomicUsize>);
-
-impl Drop for ConnectionClaim {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        ConnectionClaim::take(&self.connections, self.params.connections_max)
     }
 }
 
 fn check(p: &NvmeTcpParams) -> Result<(), String> {
-    for (key, value, min, max) in [
+    check_ranges(&[
         ("queues_max", u32::from(p.queues_max), 1, 1024),
         ("handshake_timeout", p.handshake_timeout, 1, 300),
         ("controller_id_min", u32::from(p.controller_id_min), 1, u32::from(NUMBER_MAX)),
         ("controller_id_max", u32::from(p.controller_id_max), 1, u32::from(NUMBER_MAX)),
         ("connections_max", p.connections_max, 1, 16384),
         ("connections_per_peer", p.connections_per_peer, 1, 65_536),
-    ] {
-        if value < min || value > max {
-            return Err(format!("{key} = {value}: it must be {min} to {max}"));
-        }
-    }
+    ])?;
     if p.controllers().is_empty() {
         return Err(format!(
             "controller_id_min = {} is greater than controller_id_max = {}",

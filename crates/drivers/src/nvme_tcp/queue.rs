@@ -23,9 +23,9 @@ use super::TRIES_MAX;
 use super::admin::Admin;
 use super::close_reason::CloseReason;
 use super::controller::{Claim, Controller};
-use super::params::ConnectionClaim;
 use super::protocol::Connection;
 use super::tasks::{Stage, Task, Tasks, Work};
+use crate::connection_claim::ConnectionClaim;
 
 /// Parameters of a queue from Connect.
 #[derive(Clone, Copy)]

@@ -13,3 +13,15 @@ pub enum CloseReason {
     /// connection reports this: the initiator repeats them to the next daemon.
     Stopping,
 }
+
+impl CloseReason {
+    /// What the log says of it.
+    pub fn description(self) -> &'static str {
+        match self {
+            CloseReason::Kicked => "ended by the administrator",
+            CloseReason::TargetRemoved => "the target was removed",
+            CloseReason::ColdReset => "the target was reset",
+            CloseReason::Stopping => "the daemon stops",
+        }
+    }
+}

@@ -15,7 +15,7 @@ use rig::proc;
 use rig::relay::{Cable, Relay};
 
 use crate::fixture::bench::Bench;
-use crate::fixture::{Fixture, gave, tool};
+use crate::fixture::{Fixture, gave};
 
 const BYTES: u64 = 24 << 20;
 const LIMIT: Duration = Duration::from_secs(30);
@@ -63,21 +63,8 @@ impl Shop {
 
     /// Writes a file of its own over the disk, through iSCSI twice, and reads it back both ways.
     fn fill(&self, seed: u64) {
-        let source = self.fixture.path("source.img");
-        let mut value = seed;
-        let word = |_| {
-            value = value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_041);
-            (value >> 32) as u32
-        };
-        let bytes: Vec<u8> = (0..BYTES / 4).map(word).flat_map(u32::to_le_bytes).collect();
-        fs::write(&source, &bytes).unwrap();
-        let (from, url) = (source.to_str().unwrap(), self.fixture.url(0));
         // A multipath is smaller by its record.
-        tool("truncate", &["-s", &self.size().to_string(), from], "");
-        tool("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", from, &url], "");
-        let (found, most) = (fs::read(&self.disk).unwrap(), self.size() as usize);
-        assert!(found[..most] == bytes[..most], "seed {seed}: tgt's file differs");
-        tool("qemu-img", &["compare", "-f", "raw", "-F", "raw", from, &url], "");
+        self.fixture.fill(seed, self.size(), &self.disk);
     }
 
     fn size(&self) -> u64 {

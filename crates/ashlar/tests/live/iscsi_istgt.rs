@@ -2,7 +2,6 @@
 //! portal, logged in with mutual authentication and all digests, killed and started again under
 //! load; the written data is in its file.
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use rig::Chap;
 use rig::istgt::Istgt;
 
 use crate::fixture::bench::Bench;
-use crate::fixture::{Fixture, tool};
+use crate::fixture::Fixture;
 
 const BYTES: u64 = 24 << 20;
 /// A load that not one of so many kills meets does not run.
@@ -52,15 +51,8 @@ impl Shop {
     }
 
     /// Writes a file of its own over the disk and finds it in istgt's.
-    fn fill(&self, seed: u8) {
-        let source = self.fixture.path("source.img");
-        let bytes: Vec<u8> =
-            (0..BYTES).map(|at| (at / 512) as u8 ^ (at % 251) as u8 ^ seed).collect();
-        fs::write(&source, &bytes).unwrap();
-        let (from, url) = (source.to_str().unwrap(), self.fixture.url(0));
-        tool("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", from, &url], "");
-        tool("qemu-img", &["compare", "-f", "raw", "-F", "raw", from, &url], "");
-        assert!(fs::read(&self.disk).unwrap() == bytes, "seed {seed}: istgt's file differs");
+    fn fill(&self, seed: u64) {
+        self.fixture.fill(seed, BYTES, &self.disk);
     }
 
     fn count(&self, name: &str) -> u64 {

@@ -15,6 +15,7 @@
 //! * `command`: the life of a command, from [`ItNexus::command`] to [`Transport::respond`]; `spc`
 //!   has the commands that every kind of unit answers alike.
 //! * `task_set`: task attributes, ACA, task management.
+//! * `load`: the measured load of a unit, and the limit and the costs that follow from it.
 //! * `qos`: which requests of which nexus a busy unit gets.
 //! * `unit`: a logical unit, its state and its nexuses with their unit attentions ([`ItlNexus`]);
 //!   [`lun`] holds a provider of the graph open for it.
@@ -31,6 +32,7 @@ pub mod flags;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod handlers;
+mod load;
 mod nexus;
 mod qos;
 pub mod registry;
@@ -45,11 +47,11 @@ pub use command::buffers::{MEMORY_WAIT_NS, MemoryWaiter, PartialGrant};
 pub use command::{Command, CommandState, DEPTH_MAX, Next, TaskAttribute};
 pub use engine::{Engine, Message};
 pub use handlers::disk::{naa, unmap_limits};
+pub use load::FlowView;
 pub use nexus::transport::{
     DataError, Login, RefusalReason, Refused, Residual, Response, TmFunction, TmOutcome, Transport,
 };
 pub use nexus::{ItNexus, Path};
-pub use qos::load::FlowView;
 pub use registry::access;
 pub use registry::{
     Account, ChapAccounts, CloseReason, GroupAuth, GroupSpec, LunChange, LunSpec, OperatorNotifier,

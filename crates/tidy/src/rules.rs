@@ -81,25 +81,26 @@ const BELOW_CLASSES: &[&str] = &["members", "inspect"];
 /// Formats that the scanner of disks reads by the code of their class.
 const SCANNED: &[&str] = &["part", "label"];
 
-/// Modules of the engine, each with those that it may import. The first four are below all others;
+/// Modules of the engine, each with those that it may import. The first five are below all others;
 /// the others import each other in circles, of which none may be added.
 const ENGINE: &[(&str, &str)] = &[
     ("flags", ""),
+    ("load", ""),
     ("state_store", ""),
     ("status", ""),
     ("reservations", "flags"),
-    ("unit", "copy flags handlers qos registry reservations state_store status task_set"),
-    ("registry", "command copy engine handlers qos reservations state_store unit"),
+    ("unit", "copy flags handlers load registry reservations state_store status task_set"),
+    ("registry", "command copy engine handlers load reservations state_store unit"),
     ("copy", "flags handlers registry status unit"),
     (
         "handlers",
         "command copy engine nexus qos registry reservations state_store status task_set unit",
     ),
-    ("qos", "unit"),
+    ("qos", "load unit"),
     ("nexus", "command engine flags qos registry reservations status unit"),
     (
         "command",
-        "copy engine flags handlers nexus qos reservations state_store status task_set unit",
+        "copy engine flags handlers load nexus qos reservations state_store status task_set unit",
     ),
     ("task_set", "command engine flags handlers nexus registry reservations status unit"),
     ("engine", "command nexus qos registry task_set unit"),

@@ -1,6 +1,6 @@
 //! Admission of requests to a unit under load. A limit holds for all requests together
-//! (`concurrency_limit.rs`). The rest wait in a queue in which nexuses take turns by the cost of
-//! their requests (`cost.rs`).
+//! (`load/concurrency_limit.rs`). The rest wait in a queue in which nexuses take turns by the cost
+//! of their requests (`load/cost.rs`).
 //!
 //! ```text
 //!   enter() --no limit, or room and none waits, or behind and below its share-------+
@@ -30,9 +30,6 @@
 //!  L6  Without a limit a command costs two counters and a comparison; nothing is shared with other
 //!      cores but once in [`REPORT_INTERVAL_NS`].
 
-pub(crate) mod concurrency_limit;
-pub(crate) mod cost;
-pub(crate) mod load;
 pub(crate) mod nexus_queue;
 pub(crate) mod waiter;
 
@@ -42,9 +39,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::qos::concurrency_limit::UNLIMITED;
-use crate::qos::cost::{UNIT, cost};
-use crate::qos::load::CoreReport;
+use crate::load::CoreReport;
+use crate::load::concurrency_limit::UNLIMITED;
+use crate::load::cost::{UNIT, cost};
 use crate::qos::nexus_queue::Queue;
 use crate::qos::waiter::Waiter;
 use crate::unit::Device;

@@ -10,7 +10,7 @@ use wire::scsi::{AccessState, Addressing};
 use super::facts::SessionFacts;
 use super::name_conflicts::NameConflict;
 use super::{Denied, Former, Registry};
-use crate::qos::load::FlowView;
+use crate::load::FlowView;
 use crate::reservations::Reservations;
 use crate::unit::ModeBits;
 use crate::unit::ids::Ids;

@@ -35,7 +35,7 @@ use wire::scsi::{Asc, LogCounts, ProtectionType, SpaceCounts, asc};
 use crate::copy::{Operations, Watch};
 use crate::flags;
 use crate::handlers::{Handler, TRANSFER_MAX};
-use crate::qos::load::{FlowView, Load};
+use crate::load::{FlowView, Load};
 use crate::task_set::TaskSet;
 use crate::task_set::cross_core::Owner;
 use crate::unit::counters::History;

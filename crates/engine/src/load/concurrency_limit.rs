@@ -3,7 +3,7 @@
 //!
 //! The limit is found by trials: with fewer commands below, an unchanged rate shows that the rest
 //! was only a queue. The kind of the disk need not be known, and a disk that is faster with more
-//! commands (one that sorts them) keeps them. Commands are weighted by cost (`qos/cost.rs`), so
+//! commands (one that sorts them) keeps them. Commands are weighted by cost (`load/cost.rs`), so
 //! that a change of request sizes does not look like a faster or slower disk. Limits are in costs
 //! of a command that moves nothing.
 //!
@@ -22,7 +22,7 @@
 //!  B3  A trial counts only while commands wait for their turn: otherwise the initiators, and not
 //!      the limit, determined the rate.
 
-use crate::qos::cost::UNIT;
+use crate::load::cost::UNIT;
 
 /// Latency up to which nothing is limited, ns.
 pub(crate) const TARGET_NS: u64 = 1_000_000;

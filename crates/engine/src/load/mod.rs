@@ -1,12 +1,15 @@
 //! Flow state of a unit's commands, shared by all cores: measured times, the limit that follows
 //! from them, and how much each core has below.
 
+pub(crate) mod concurrency_limit;
+pub(crate) mod cost;
+
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use bio::sync::Mutex;
 
-use crate::qos::concurrency_limit::{ConcurrencyLimit, Sample, UNLIMITED};
-use crate::qos::cost::{CostModel, UNIT, cost_of_all};
+use crate::load::concurrency_limit::{ConcurrencyLimit, Sample, UNLIMITED};
+use crate::load::cost::{CostModel, UNIT, cost_of_all};
 
 /// Shortest and longest time between two looks at the limit, ns.
 const ADJUST_INTERVAL_NS: (u64, u64) = (40_000_000, 1_000_000_000);

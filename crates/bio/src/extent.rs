@@ -48,20 +48,6 @@ impl Extent {
             && !self.is_empty()
             && !other.is_empty()
     }
-
-    /// The bytes in both, if any.
-    pub fn intersection(self, other: Extent) -> Option<Extent> {
-        let start = self.start.max(other.start);
-        let end = self.end().min(other.end());
-        (start < end).then(|| Extent { start, len: end - start })
-    }
-
-    /// The largest range inside `self` that starts and ends on a multiple of `unit` (not zero).
-    pub fn aligned_inside(self, unit: u64) -> Option<Extent> {
-        let start = self.start.checked_next_multiple_of(unit)?;
-        let end = self.end() / unit * unit;
-        (start < end).then(|| Extent { start, len: end - start })
-    }
 }
 
 #[cfg(test)]
@@ -72,27 +58,5 @@ mod tests {
     fn the_end_never_overflows() {
         assert!(Extent::new(u64::MAX, 1).is_none());
         assert_eq!(Extent::new(u64::MAX, 0).map(Extent::end), Some(u64::MAX));
-    }
-
-    #[test]
-    fn aligned_inside_shrinks_and_may_be_empty() {
-        let e = |s, l| Extent::new(s, l).unwrap();
-        assert_eq!(e(1, 4096 * 2).aligned_inside(4096), Some(e(4096, 4096)));
-        assert_eq!(e(1, 4096).aligned_inside(4096), None);
-        assert_eq!(e(8192, 4096).aligned_inside(4096), Some(e(8192, 4096)));
-    }
-
-    #[test]
-    fn overlap_and_intersection_agree() {
-        for a in 0..6u64 {
-            for al in 0..4u64 {
-                for b in 0..6u64 {
-                    for bl in 0..4u64 {
-                        let (x, y) = (Extent::new(a, al).unwrap(), Extent::new(b, bl).unwrap());
-                        assert_eq!(x.overlaps(y), x.intersection(y).is_some(), "{x:?} {y:?}");
-                    }
-                }
-            }
-        }
     }
 }

@@ -55,14 +55,15 @@ pub struct Conn {
 pub struct RxBuffer {
     stream: Stream,
     pool: Pool,
+    piece: usize,
     /// Input that was not taken.
     pub bytes: Vec<u8>,
 }
 
 impl RxBuffer {
-    /// Nothing has arrived.
-    pub fn new(stream: &Stream, pool: &Pool) -> RxBuffer {
-        RxBuffer { stream: stream.clone(), pool: pool.clone(), bytes: Vec::new() }
+    /// Nothing has arrived. At most `piece` bytes are received at a time.
+    pub fn new(stream: &Stream, pool: &Pool, piece: usize) -> RxBuffer {
+        RxBuffer { stream: stream.clone(), pool: pool.clone(), piece, bytes: Vec::new() }
     }
 
     /// The next `len` bytes; None at the end.
@@ -74,8 +75,7 @@ impl RxBuffer {
     /// Receives until `need` bytes are there; None at the end.
     pub async fn fill(&mut self, need: usize) -> Option<()> {
         while self.bytes.len() < need {
-            let buf = self.pool.get(4096)?;
-            let seg = buf.seg(0, 4096)?;
+            let seg = self.pool.get(self.piece)?.seg(0, self.piece)?;
             let n = self.stream.recv(&seg).await.ok()?;
             if n == 0 {
                 return None;
@@ -170,7 +170,7 @@ pub async fn login(
         },
         chap: how.chap.clone().map(chap),
     };
-    let mut inlet = RxBuffer::new(&stream, pool);
+    let mut inlet = RxBuffer::new(&stream, pool, 4096);
     let (mut login, mut request) = ClientLogin::start(config).map_err(|e| e.to_string())?;
     loop {
         put(&stream, pool, &request.to_bytes()).await.ok_or("not sent")?;
@@ -214,7 +214,7 @@ impl Conn {
     /// Passes every PDU to `hear`, with its header as received, until the end.
     pub async fn read(self: Rc<Conn>, reactor: Reactor, hear: impl Fn(&Bhs, Response, Vec<u8>)) {
         let framer = Framer::of(&self.params);
-        let mut inlet = RxBuffer::new(&self.stream, &self.pool);
+        let mut inlet = RxBuffer::new(&self.stream, &self.pool, 4096);
         inlet.bytes = self.early.take();
         while let Some((bhs, data)) = inlet.pdu(&framer).await {
             let response = Response::decode(&bhs).expect("a right response");

@@ -42,7 +42,7 @@ pub struct Broken;
 impl Wire {
     /// Before any login.
     pub fn over(stream: Stream, pool: Pool) -> Wire {
-        let rx = RxBuffer::new(&stream, &pool);
+        let rx = RxBuffer::new(&stream, &pool, 65_536);
         Wire { stream, pool, rx, params: SessionParams::default() }
     }
 

@@ -40,7 +40,7 @@ pub struct Wire {
 impl Wire {
     /// One that speaks on a stream.
     pub fn over(stream: Stream, pool: Pool) -> Wire {
-        let rx = RxBuffer::new(&stream, &pool);
+        let rx = RxBuffer::new(&stream, &pool, 65_536);
         Wire { stream, pool, rx, form: Form::Simple }
     }
 

@@ -61,7 +61,7 @@ impl Host {
         let stream = reactor.connect(at.inet().unwrap()).await.map_err(|_| Broken)?;
         Ok(Host {
             pool: pool.clone(),
-            rx: RxBuffer::new(&stream, pool),
+            rx: RxBuffer::new(&stream, pool, 65_536),
             stream,
             digests: (false, false),
             id: 0,

@@ -114,7 +114,7 @@ pub async fn enter(stream: Stream, pool: &Pool, wanted: &Wanted) -> Entry {
 }
 
 async fn enter_or_break(stream: Stream, pool: &Pool, wanted: &Wanted) -> Option<Entry> {
-    let inlet = RxBuffer::new(&stream, pool);
+    let inlet = RxBuffer::new(&stream, pool, 4096);
     let mut hand = Handshake { rx: inlet, stream: stream.clone(), pool: pool.clone() };
     let greeting = hand.rx.take(18).await?;
     assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");

@@ -4,7 +4,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{Errno, Pool, PoolConfig};
-use geom::{Access, Class, Core, Edge, Error, Geom, GraphControl, Inbox, Layer, Limits, NewProvider};
+use geom::{
+    Access, Class, Core, Edge, Error, Geom, GraphControl, Inbox, Layer, Limits, NewProvider,
+};
 use reactor::{Config, PortChoice, Reactor, WaitFor};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use rig::Chap;
 use rig::istgt::Istgt;
 
-use crate::fixture::bench::Bench;
 use crate::fixture::Fixture;
+use crate::fixture::bench::Bench;
 
 const BYTES: u64 = 24 << 20;
 /// A load that not one of so many kills meets does not run.

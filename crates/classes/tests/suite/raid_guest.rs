@@ -18,7 +18,7 @@ use serde_json::json;
 use testkit::noise;
 
 use crate::raid_linux::{
-    BYTES, ENV, FIND, STOP, device, disk_of, guest_with, has_volume, noise, play, sum,
+    BYTES, ENV, FIND, STOP, device, disk_of, guest_with, has_volume, play, sum,
 };
 use crate::world::{Disk, World};
 

@@ -12,7 +12,7 @@ use serde_json::json;
 use testkit::noise;
 
 use crate::raid_linux::{
-    BYTES, ENV, FIND, STOP, attach, device, disk_of, guest_with, in_order, noise, play, read, sum,
+    BYTES, ENV, FIND, STOP, attach, device, disk_of, guest_with, in_order, play, read, sum,
 };
 use crate::world::{Disk, Open, World};
 

@@ -79,7 +79,7 @@ fn a_token_carries_data_from_unit_to_unit() {
     assert_eq!(to[4000 * 512..6990 * 512], from[15 * 512..3005 * 512]);
     assert_eq!(to[20 * 512..25 * 512], from[3005 * 512..3010 * 512]);
     assert_eq!(to[25 * 512..30 * 512], from[5000 * 512..5005 * 512]);
-    assert_eq!(to[30 * 512..4000 * 512], pattern(3, to.len())[30 * 512..4000 * 512]);
+    assert_eq!(to[30 * 512..4000 * 512], noise(3, to.len())[30 * 512..4000 * 512]);
     let answer = info(&w, &h, 1, 9);
     assert_eq!((answer[4], answer[5]), (0x11, 0x01));
     assert_eq!(answer[16..24], 3000u64.to_be_bytes());

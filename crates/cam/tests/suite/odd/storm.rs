@@ -215,7 +215,7 @@ impl Storm {
         self.sums.lost = u64::from(self.lost);
         (self.sums.acked, self.sums.read) = (self.contents.writes_done, self.contents.reads_done);
         let here = self.target.peer.bytes.borrow();
-        self.contents.check(if self.own_is_away { &self.away } else { &*here });
+        self.contents.check(if self.own_is_away { &self.away } else { &here });
     }
 }
 

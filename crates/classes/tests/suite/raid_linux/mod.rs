@@ -33,17 +33,6 @@ pub fn play(guest: &mut Shared, script: &Script) {
     println!("{}", run.summary());
 }
 
-pub fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = move || {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x as u8
-    };
-    (0..len).map(|_| next()).collect()
-}
-
 pub fn sum(bytes: &[u8]) -> String {
     Md5::digest(bytes).iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");

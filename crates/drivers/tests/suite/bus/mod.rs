@@ -157,7 +157,7 @@ impl Scene {
         let params = json!({ "kind": "local", "params": { "target": TARGET } });
         let answer = cam.verb(&mut control, "attach", "loop0", &params).unwrap();
         assert_eq!(answer["found"], json!(["da0"]), "{answer}");
-        let edge = open(&mut control, "da0");
+        let (_, edge) = testkit::user::open(&mut control, "da0", Access::WRITE).unwrap();
         let endings = Rc::new(Endings::default());
         let sinks = cores.iter().map(|c| c.add_sink(endings.clone())).collect();
         Scene {

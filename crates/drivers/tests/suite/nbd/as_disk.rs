@@ -52,7 +52,7 @@ fn serves(connections: u32) {
     control.topology.load(class.clone()).unwrap();
     let params = json!({ "uri": server.url("memory"), "connections": connections });
     control.call(|t| class.add(t, "nbd", "n0", &params)).unwrap();
-    let edge = open(&mut control, "n0");
+    let (_, edge) = testkit::user::open(&mut control, "n0", Access::WRITE).unwrap();
     let (tell, opened) = mpsc::channel();
     for core in 0..CORES {
         let tell = Mutex::new(tell.clone());

@@ -193,8 +193,8 @@ impl Link {
 
     /// Hands every piece to `hear`, until the end; `len_of`: the bytes that a READ brings.
     pub async fn read(self: Rc<Link>, len_of: impl Fn(u64) -> usize, hear: impl Fn(ReplyPiece)) {
-        let mut inlet = RxBuffer::new(&self.stream, &self.pool);
-        inlet.put_back(self.early.take());
+        let mut inlet = RxBuffer::new(&self.stream, &self.pool, 4096);
+        inlet.bytes = self.early.take();
         while let Some(piece) = self.piece(&mut inlet, &len_of).await {
             hear(piece);
         }

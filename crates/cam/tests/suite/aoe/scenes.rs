@@ -320,7 +320,7 @@ fn a_delayed_reserve_command_is_never_applied_over_a_newer_one() {
         }
     }
     let sent = s.shelf.command_count.get() - sent;
-    assert!(sent > 250, "{sent} orders came for 200: none was sent twice");
+    assert!(sent > 220, "{sent} orders came for 200: none was sent twice");
 }
 
 #[test]

@@ -229,7 +229,9 @@ impl Client {
             return Outcome::Unknown;
         }
         if let Some(wrong) = task.wrong {
-            let beyond = if writes { NO_SPC } else { INVAL };
+            // Only what needs space beyond the end is out of space.
+            let needs_space = writes && !matches!(task.operation, Operation::Trim { .. });
+            let beyond = if needs_space { NO_SPC } else { INVAL };
             let right = if wrong == Wrong::Beyond { beyond } else { INVAL };
             assert_eq!(error, right, "{who}: {wrong:?}");
             self.shared.mark("nbd wrong requests");

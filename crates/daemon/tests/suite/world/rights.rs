@@ -261,11 +261,14 @@ impl ReservationModel {
 
     /// Ports that may hear of commands under way: command, port, code.
     pub fn possible_attentions(&self) -> BTreeSet<(u64, usize, u8)> {
-        let of = |w: &World| -> Vec<(u64, usize, u8)> {
-            let each =
-                |(op, (_, attentions)): (&u64, &(CommandOutcome, Attentions))| -> Vec<(u64, usize, u8)> {
-                    attentions.iter().map(|(port, code)| (*op, *port, *code)).collect()
-                };
+        type Attention = (u64, usize, u8);
+        let of = |w: &World| -> Vec<Attention> {
+            let each = |(op, (_, attentions)): (&u64, &(CommandOutcome, Attentions))| {
+                attentions
+                    .iter()
+                    .map(|(port, code)| (*op, *port, *code))
+                    .collect::<Vec<Attention>>()
+            };
             w.done.iter().flat_map(each).collect()
         };
         self.worlds.keys().flat_map(of).collect()

@@ -1,4 +1,4 @@
-//! A client of 9P that makes load: one connection.
+//! A client of 9P that makes load: one connection. Several share a thread.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use wire::ninep::{self, HEAD, IOHDR, NOFID, NOTAG, Names, T, open};
 
 use super::servers::{FILE, FILE_BYTES, PIECE, SEED, Server};
 use crate::error::{Error, Kind};
-use crate::load::{Caller, LoadShared, Outcome, Pipe, RequestTable, Running, pattern};
+use crate::load::{Caller, LoadShared, Outcome, Pipe, RequestTable, Running, pattern, work_all};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 20;
@@ -60,6 +60,8 @@ pub(super) struct Load {
     pub at: SocketAddr,
     pub dialect: Dialect,
     pub aname: String,
+    /// Name of the file in the root.
+    pub file: String,
     /// Largest message.
     pub msize: u32,
     pub depth: u32,
@@ -75,6 +77,7 @@ impl Load {
             at: server.at,
             dialect: server.dialect,
             aname: server.aname.clone(),
+            file: FILE.to_owned(),
             msize: (128 << 10) + IOHDR,
             depth: 1,
             work,
@@ -91,8 +94,17 @@ pub(super) fn run(load: &Load) -> Result<Outcome, Error> {
 
 /// Starts a load; answers when its first requests are out.
 pub(super) fn start(load: &Load) -> Result<Running, Error> {
-    let wanted = load.clone();
-    Running::begin(load.core, 1, move |shared| Client::enter(&wanted, shared)?.work())
+    start_all(vec![load.clone()])
+}
+
+/// Starts loads of several clients, each with a connection of its own, on one thread.
+pub(super) fn start_all(loads: Vec<Load>) -> Result<Running, Error> {
+    let core = loads.first().and_then(|load| load.core);
+    Running::begin(core, 1, move |shared| {
+        let enter = |load| Client::enter(load, shared.clone());
+        let mut clients = loads.iter().map(enter).collect::<Result<Vec<_>, _>>()?;
+        work_all(&mut clients)
+    })
 }
 
 fn broken(what: impl Into<String>) -> Error {
@@ -135,6 +147,11 @@ fn linux(kind: u8, tag: u16, fields: &[&[u8]], out: &mut Vec<u8>) {
     fields.iter().for_each(|f| out.extend_from_slice(f));
 }
 
+/// Names of a walk.
+fn path<'a>(names: &[&'a str]) -> Result<Names<'a>, Error> {
+    Names::new(names).ok_or_else(|| broken("too many names"))
+}
+
 /// A string with its count.
 fn text(s: &str) -> Vec<u8> {
     let len = u16::try_from(s.len()).unwrap_or(0).to_le_bytes();
@@ -174,15 +191,15 @@ impl Client {
     }
 
     fn open(&mut self) -> Result<(), Error> {
-        let to = |names: &[&'static str]| Names::new(names).ok_or(broken("too many names"));
-        let (here, file) = (to(&[])?, to(&[FILE])?);
+        let name = self.load.file.clone();
+        let (here, file) = (path(&[])?, path(&[name.as_str()])?);
         let walk = |names| T::Walk { fid: ROOT, newfid: DATA, names };
         match self.load.work {
             Work::Names => Ok(()),
             Work::Fill(_) => {
                 self.ask(&|o| walk(here).encode(0, o))?;
                 let mode = open::RDWR;
-                self.ask(&|o| T::Create { fid: DATA, name: FILE, perm: 0o644, mode }.encode(0, o))
+                self.ask(&|o| T::Create { fid: DATA, name: &name, perm: 0o644, mode }.encode(0, o))
             }
             _ => {
                 self.ask(&|o| walk(file).encode(0, o))?;

@@ -16,7 +16,7 @@ use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
 use crate::turns::{FIGURE_COUNT, Round, Rounds, Turns, measure_load, or_note};
 use client::{Load, Work};
-use servers::{FILE_BYTES, Server, Sizes, Store};
+use servers::{FILE, FILE_BYTES, PIECE, Server, Sizes, Store};
 
 /// One case of load.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,11 +77,11 @@ pub(crate) const CASES: [Case; 4] = [
         most_us: Some(NAME_US),
     },
 ];
-/// Cost of a dump for the client of a file system.
+/// Cost of a dump for the clients of a file system.
 struct Halt {
     name: &'static str,
     sizes: Sizes,
-    /// Blocks of its tree, and bytes of contents in each.
+    /// Blocks of its files together, and bytes of contents in each.
     tree: (u64, u64),
     /// Goal: longest wait of a client while a dump is taken, ms.
     most_ms: Option<f64>,
@@ -115,11 +115,13 @@ const SIZES: Sizes =
     Sizes { block: None, memory: 256 << 20, device: 2 * 4096 * 1_000_000, on: Store::Memory };
 /// Names of these cases.
 pub(crate) const HALT_NAMES: [&str; 3] = [HALTS[0].name, HALTS[1].name, HALTS[2].name];
-/// Blocks changed before each dump.
+/// Clients that write while a dump is taken, each with a connection and a file of its own.
+const CLIENTS: u64 = 4;
+/// Blocks changed before each dump, by all clients together.
 const CHANGED: u64 = 1000;
 /// See [`Halt::most_ms`].
 const HALT_MS: f64 = 10.0;
-/// Around a dump, the client is watched so long.
+/// Around a dump, the clients are watched so long.
 const AROUND: Duration = Duration::from_millis(300);
 
 const FIGURES: [(&str, &str); FIGURE_COUNT] = [
@@ -206,8 +208,8 @@ fn rows(options: &Options, report: &mut Report, case: &Case, servers: &[Server],
     }
 }
 
-/// The longest wait of a client that writes a block at a time while a dump is taken of a large
-/// tree, a thousand blocks of which were changed; and how long the dump took.
+/// The longest wait of four clients, each of which writes a block at a time, while a dump is taken
+/// of a large tree, a thousand blocks of which were changed; and how long the dump took.
 fn halt(
     case: &Halt,
     options: &Options,
@@ -215,22 +217,29 @@ fn halt(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Error> {
     let (server_core, load_core) = two_cores(report);
-    let bytes = case.tree.0 * case.tree.1;
+    let piece = PIECE as u64;
+    let bytes = case.tree.0 * case.tree.1 / CLIENTS / piece * piece;
     let server = servers::ashlar(&options.binary()?, server_core, case.sizes)?;
     let what = format!("files: a tree of {} blocks", case.tree.0);
     progress(Progress { done: 0, of: 1, step: what });
-    let write = |work, depth| Load { depth, core: load_core, ..Load::new(&server, work) };
-    client::run(&write(Work::Fill(bytes / 65_536 * 65_536), 8))?;
+    let write = |work, depth, requests| -> Vec<Load> {
+        let one = |n| {
+            let file = format!("{FILE}{n}");
+            Load { depth, requests, file, core: load_core, ..Load::new(&server, work) }
+        };
+        (0..CLIENTS).map(one).collect()
+    };
+    // One after the other, so that the blocks of each file follow each other.
+    write(Work::Fill(bytes), 8, None).iter().try_for_each(|load| client::run(load).map(drop))?;
     server.typed("dump --wait")?;
     let (mut longest, mut took, mut alone) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..options.rounds {
         let what = format!("files: {}, round {}", case.name, round + 1);
         progress(Progress { done: round, of: options.rounds, step: what });
-        let soil = Load { requests: Some(CHANGED), ..write(Work::Soil(bytes), 8) };
-        client::run(&soil)?;
-        // The same client without a dump, as the reference for delays of the machine itself.
+        client::start_all(write(Work::Soil(bytes), 8, Some(CHANGED / CLIENTS)))?.join()?;
+        // The same clients without a dump, as the reference for delays of the machine itself.
         for dump in [false, true] {
-            let running = client::start(&write(Work::Soil(bytes), 1))?;
+            let running = client::start_all(write(Work::Soil(bytes), 1, None))?;
             sleep(AROUND);
             running.record(true);
             let begun = Instant::now();
@@ -239,7 +248,7 @@ fn halt(
                 took.push(begun.elapsed().as_secs_f64() * 1e3);
             }
             sleep(AROUND);
-            // It keeps recording: a request that the dump delays ends after all others.
+            // They keep recording: a request that the dump delays ends after all others.
             let latency = running.stop()?.latency;
             let most = latency.quantile(1.0).map_or(0.0, |ns| ns as f64 / 1e6);
             if dump { &mut longest } else { &mut alone }.push(most);

@@ -154,23 +154,126 @@ pub(crate) trait Caller {
     /// Takes one reply when all of it is here; false: more must come first.
     fn reply(&mut self) -> Result<bool, Error>;
 
+    /// Sends requests of idle slots, and takes the replies that are here.
+    fn pass(&mut self) -> Result<Pass, Error> {
+        self.fill();
+        let (pipe, table) = self.parts();
+        table.shared.ready.store(1, Relaxed);
+        pipe.send()?;
+        if table.in_flight == 0 {
+            return Ok(Pass::Ended);
+        }
+        if !pipe.receive()? {
+            return Ok(Pass::Waits);
+        }
+        while self.reply()? {}
+        Ok(Pass::Received)
+    }
+
     /// The whole load: ends when nothing is in flight and nothing more is to be made.
-    fn work(&mut self) -> Result<Outcome, Error> {
-        let mut last_progress = Instant::now();
-        loop {
-            self.fill();
-            let (pipe, table) = self.parts();
-            table.shared.ready.store(1, Relaxed);
-            pipe.send()?;
-            if table.in_flight == 0 {
-                return Ok(std::mem::take(&mut table.outcome));
-            }
-            if pipe.receive()? {
-                while self.reply()? {}
-                last_progress = Instant::now();
-            } else if last_progress.elapsed() > WAIT {
-                return Err(Error::new(Kind::Timeout, "the server does not answer"));
+    fn work(&mut self) -> Result<Outcome, Error>
+    where
+        Self: Sized,
+    {
+        work_all(std::slice::from_mut(self))
+    }
+}
+
+/// Result of [`Caller::pass`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// Nothing is in flight, and nothing more is to be made.
+    Ended,
+    /// No bytes arrived.
+    Waits,
+    /// Bytes arrived.
+    Received,
+}
+
+/// Loads of several clients on this thread, which polls them in turn; ends when the last one ends.
+/// Threads that share a core would wait for each other's time slices.
+pub(crate) fn work_all<C: Caller>(clients: &mut [C]) -> Result<Outcome, Error> {
+    let mut last_progress = Instant::now();
+    loop {
+        let (mut ended, mut received) = (0, false);
+        for client in clients.iter_mut() {
+            match client.pass()? {
+                Pass::Ended => ended += 1,
+                Pass::Waits => {}
+                Pass::Received => received = true,
             }
         }
+        if ended == clients.len() {
+            let mut all = Outcome::default();
+            clients.iter_mut().for_each(|client| all.add(&client.parts().1.outcome));
+            return Ok(all);
+        }
+        if received {
+            last_progress = Instant::now();
+        } else if last_progress.elapsed() > WAIT {
+            return Err(Error::new(Kind::Timeout, "the server does not answer"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    /// Sends bytes and counts their echoes.
+    struct Echo {
+        pipe: Pipe,
+        table: RequestTable,
+        all: u64,
+    }
+
+    impl Caller for Echo {
+        fn parts(&mut self) -> (&mut Pipe, &mut RequestTable) {
+            (&mut self.pipe, &mut self.table)
+        }
+
+        fn fill(&mut self) {
+            while let Some(slot) = self.table.next(self.all) {
+                self.pipe.out.push(u8::try_from(slot).expect("few slots"));
+            }
+        }
+
+        fn reply(&mut self) -> Result<bool, Error> {
+            let Some(slot) = self.pipe.unread().first().copied() else { return Ok(false) };
+            self.pipe.used(1);
+            self.table.ended(u32::from(slot), 0);
+            Ok(true)
+        }
+    }
+
+    #[test]
+    fn clients_of_one_thread_all_finish_and_their_outcomes_are_added() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let server = thread::spawn(move || {
+            let accept = |_| listener.accept().unwrap().0;
+            let streams: Vec<TcpStream> = (0..4).map(accept).collect();
+            thread::scope(|scope| {
+                for stream in &streams {
+                    let (mut from, mut to) = (stream, stream);
+                    scope.spawn(move || std::io::copy(&mut from, &mut to));
+                }
+            });
+        });
+        let shared = Arc::new(LoadShared::default());
+        shared.recording.store(true, Relaxed);
+        let dial = |n| {
+            let mut pipe = Pipe::dial(at, 64).unwrap();
+            pipe.set_nonblocking().unwrap();
+            Echo { pipe, table: RequestTable::new(shared.clone(), 2), all: 10 * n }
+        };
+        let mut clients: Vec<Echo> = (1..=4).map(dial).collect();
+        let outcome = work_all(&mut clients).unwrap();
+        assert_eq!((outcome.requests, outcome.latency.count()), (100, 100));
+        drop(clients);
+        server.join().unwrap();
     }
 }

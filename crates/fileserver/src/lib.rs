@@ -36,6 +36,7 @@ mod notify;
 mod orphans;
 mod service;
 pub mod tree;
+mod turn_budget;
 pub mod users;
 pub mod volume;
 

@@ -19,6 +19,7 @@ use super::format::{BLOCK, FIRST, HEADER, Tag, path, put_u64, set_tag, u64_at};
 use super::state::ImageState;
 use crate::fault::{Addr, Fault};
 use crate::medium::Medium;
+use crate::turn_budget::PART_BYTES;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ASHCWLOG");
 /// Behind the fixed part of a head.
@@ -45,7 +46,10 @@ const BLOCKS_ONCE: u64 = ((BLOCK - LIST - 4) / ITEM) as u64;
 /// Fewer make no log: an operation changes so many.
 const BLOCKS_MIN: u64 = 256;
 /// Blocks of one write.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = PART_BYTES / BLOCK;
+/// A commit is behind by as many parts of this kind of the log as clients have filled again. One
+/// that begins when half of the log is full ends before the other half is.
+const LOG_PARTS: usize = 8;
 
 /// How many blocks a commit may have where the slack has so many.
 pub fn log_capacity(slack: u64) -> Option<u64> {
@@ -240,7 +244,7 @@ impl Image {
         // This memory no longer changes: a change of a block makes a copy first.
         for some in dirty.chunks(AT_ONCE) {
             head.blocks.extend(some.iter().map(|(at, seg)| (*at, seg.with(crc32c))));
-            self.0.reactor.yield_now().await;
+            self.bytes_done(some.len() * BLOCK).await;
         }
         let first = &*self.0.first;
         let sheet = self.own_memory().await?;
@@ -256,6 +260,18 @@ impl Image {
         Ok(())
     }
 
+    /// So many bytes of a commit's work are done: others have their turn after some of them.
+    async fn bytes_done(&self, bytes: usize) {
+        let behind = {
+            let state = self.0.state.borrow();
+            let log_blocks = state.shape.log.map_or(usize::MAX, |blocks| blocks as usize);
+            state.frames.dirty() * LOG_PARTS / log_blocks.max(1)
+        };
+        if self.0.budget.spend(bytes, behind) {
+            self.0.reactor.yield_now().await;
+        }
+    }
+
     /// Writes blocks that follow each other. Others have their turn in between.
     async fn write_runs<'s>(
         &self,
@@ -268,7 +284,7 @@ impl Image {
             let segs = some.iter().copied().cloned().collect();
             write_at(&*self.0.first, at, segs).await?;
             at += some.len() as Addr;
-            self.0.reactor.yield_now().await;
+            self.bytes_done(some.len() * BLOCK).await;
         }
         Ok(())
     }

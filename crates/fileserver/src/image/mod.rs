@@ -75,6 +75,7 @@ use crate::inflight_loads::Loads;
 use crate::medium::Medium;
 use crate::notify::Notify;
 use crate::orphans::InodeRefs;
+use crate::turn_budget::TurnBudget;
 use crate::volume::{Dump, Facts, ReadAhead, Report};
 use format::{BLOCK, Layout};
 use state::{ImageState, WORM};
@@ -116,6 +117,8 @@ struct Inner {
     ended: Cell<u64>,
     committing: Cell<bool>,
     committed: Notify,
+    /// Work of the commit between two turns of clients.
+    budget: TurnBudget,
     /// Operations wait.
     halted: Cell<bool>,
     /// A task freezes the tree.

@@ -20,6 +20,7 @@ use crate::inflight_loads::Loads;
 use crate::medium::Medium;
 use crate::notify::Notify;
 use crate::orphans::InodeRefs;
+use crate::turn_budget::TurnBudget;
 use crate::volume::{Options, View};
 
 /// Addresses that a recovered image leaves out: given since the dump, for all that is known.
@@ -150,6 +151,7 @@ pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
         ended: Cell::new(0),
         committing: Cell::new(false),
         committed: Notify::default(),
+        budget: TurnBudget::default(),
         halted: Cell::new(false),
         freezing: Cell::new(false),
         checking: Cell::new(false),

@@ -18,16 +18,10 @@ use super::table::Slot;
 use super::worm;
 use super::{AddrMap, COMMIT_BLOCKS, Volume, state};
 use crate::fault::{Addr, Fault};
+use crate::turn_budget::PART_BYTES;
 
-/// Bytes checksummed, or written at once, between two chances for others. A device in memory takes
-/// the core for all of one write.
-const WRITE_BYTES: usize = 256 << 10;
 /// Entries of the table looked up or changed between two chances for others.
 const ENTRIES: usize = 256;
-/// Parts of that size that follow each other when clients change blocks faster, at most.
-const PARTS: usize = 8;
-/// A write counts as so many bytes at least: a page of the table takes longer than its copy.
-const IO_BYTES: usize = 16 << 10;
 /// The ring is emptied when so many thousandths are taken.
 const CHECKPOINT_AT: u64 = 500;
 /// Slots emptied ahead when few are free.
@@ -46,29 +40,21 @@ struct Captured {
     runs: Vec<(u32, usize)>,
 }
 
-/// Bytes of a commit's work that are done between two chances for others, with so many blocks to
-/// be written by the next one.
-fn bytes_at_once(dirty: usize) -> usize {
-    WRITE_BYTES * (1 + dirty / COMMIT_BLOCKS).min(PARTS)
-}
-
 impl Volume {
     /// Blocks of one write.
     fn blocks_at_once(&self) -> usize {
-        (WRITE_BYTES / self.block()).max(1)
+        (PART_BYTES / self.block()).max(1)
     }
 
-    /// A part of a commit's work is done: others have their turn, at the latest after [`PARTS`].
+    /// A part of a commit's work is done: others have their turn after some of them.
     async fn part_done(&self) {
-        self.bytes_done(WRITE_BYTES).await;
+        self.bytes_done(PART_BYTES).await;
     }
 
     /// The same for a part of so many bytes.
     async fn bytes_done(&self, bytes: usize) {
-        let done = self.0.work.get() + bytes;
-        let is_due = done >= bytes_at_once(self.0.state.borrow().frames.dirty());
-        self.0.work.set(if is_due { 0 } else { done });
-        if is_due {
+        let behind = self.0.state.borrow().frames.dirty() / COMMIT_BLOCKS;
+        if self.0.budget.spend(bytes, behind) {
             self.0.reactor.yield_now().await;
         }
     }
@@ -265,7 +251,7 @@ impl Volume {
             let at = self.0.state.borrow().layout.slot_at(first);
             self.0.cache.write(at, segs).await.map_err(|e| self.io(e))?;
             // A device in memory has written at once.
-            self.bytes_done((n * self.block()).max(IO_BYTES)).await;
+            self.bytes_done(n * self.block()).await;
         }
         if !sets.is_empty() {
             self.cache_flush().await?;
@@ -298,7 +284,7 @@ impl Volume {
     pub(super) async fn write_bytes(&self, at: u64, bytes: &[u8]) -> Result<(), Fault> {
         let block = self.block();
         let mut done = 0;
-        for some in bytes.chunks(WRITE_BYTES.max(block)) {
+        for some in bytes.chunks(PART_BYTES.max(block)) {
             let mut segs = Segs::default();
             for one in some.chunks(block) {
                 let seg = self.own_memory().await?;
@@ -306,7 +292,7 @@ impl Volume {
                 segs.push(seg);
             }
             self.0.cache.write(at + done, segs).await.map_err(|e| self.io(e))?;
-            self.bytes_done(some.len().max(IO_BYTES)).await;
+            self.bytes_done(some.len()).await;
             done += some.len() as u64;
         }
         Ok(())
@@ -440,18 +426,4 @@ fn take_slots(s: &mut state::VolumeState) -> Result<Vec<(u32, usize)>, Fault> {
         left -= n;
     }
     Ok(runs)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commit_does_more_at_a_time_only_when_clients_are_faster() {
-        assert_eq!([0, COMMIT_BLOCKS - 1].map(bytes_at_once), [WRITE_BYTES; 2]);
-        assert_eq!(bytes_at_once(3 * COMMIT_BLOCKS), 4 * WRITE_BYTES);
-        assert_eq!(bytes_at_once(usize::MAX / 2), PARTS * WRITE_BYTES);
-        // Pages of the table, and blocks of scattered slots: a commit has thousands of them.
-        assert_eq!(bytes_at_once(0) / IO_BYTES, 16);
-    }
 }

@@ -70,6 +70,7 @@ use crate::inflight_loads::Loads;
 use crate::medium::Medium;
 use crate::notify::Notify;
 use crate::orphans::InodeRefs;
+use crate::turn_budget::TurnBudget;
 use state::VolumeState;
 pub(crate) use table::AddrMap;
 
@@ -133,8 +134,8 @@ struct Inner {
     fault: RefCell<Option<Fault>>,
     committing: Cell<bool>,
     committed: Notify,
-    /// Bytes of the commit's work since others had their turn.
-    work: Cell<usize>,
+    /// Work of the commit between two turns of clients.
+    budget: TurnBudget,
     /// A dump was committed, or a leg got further.
     dumped: Notify,
     ring: RefCell<journal::Ring>,

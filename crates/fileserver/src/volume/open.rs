@@ -24,6 +24,7 @@ use crate::inflight_loads::Loads;
 use crate::medium::Medium;
 use crate::notify::Notify;
 use crate::orphans::InodeRefs;
+use crate::turn_budget::TurnBudget;
 
 /// Why a volume is not opened with fewer or more devices of the WORM.
 pub const MEMBER_COUNT_DIFFERS: &str =
@@ -353,7 +354,7 @@ fn inner(o: &Options, state: VolumeState, ring: Ring) -> Inner {
         ended: Cell::new(0),
         fault: RefCell::new(None),
         committing: Cell::new(false),
-        work: Cell::new(0),
+        budget: TurnBudget::default(),
         committed: Notify::default(),
         dumped: Notify::default(),
         ring: RefCell::new(ring),

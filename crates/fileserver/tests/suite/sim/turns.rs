@@ -1,16 +1,21 @@
 //! Work that commits, dumps and the copier do between two turns of clients: bounded, by count.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use fileserver::files::ROOT;
+use bio::{Errno, Segs};
+use fileserver::files::{New, ROOT, Served};
+use fileserver::image::format::{self, PAYLOAD};
+use fileserver::image::{self, Setup};
+use fileserver::medium::Medium;
 use fileserver::volume::View;
+use geom::Local;
 use reactor::Reactor;
 use reactor::sim::World;
 
 use super::disk::Disk;
 use super::exposing::{BLOCK, all_have, block, file, new_file_system, roomy};
-use super::server::run;
+use super::server::{run, server};
 
 /// Blocks of the file that is changed or removed.
 const BLOCKS: u64 = 3000;
@@ -19,14 +24,17 @@ const MOST: u64 = 300;
 /// The same for blocks that are given back, and for those that led to them.
 const MOST_FREED: u64 = 2048 + 100;
 
+/// Writes of one block that a commit of an image makes between two turns: 256 KiB, and the head.
+const SMALL_WRITES: std::ops::RangeInclusive<u64> = 8..=18;
+
 /// Watches a count at every turn of the reactor.
-struct Watch {
+pub struct Watch {
     is_over: Rc<Cell<bool>>,
     most: Rc<Cell<u64>>,
 }
 
 impl Watch {
-    fn new(reactor: &Reactor, count: impl Fn() -> u64 + 'static) -> Watch {
+    pub fn new(reactor: &Reactor, count: impl Fn() -> u64 + 'static) -> Watch {
         let watch = Watch { is_over: Rc::default(), most: Rc::default() };
         let (is_over, most, own) = (watch.is_over.clone(), watch.most.clone(), reactor.clone());
         reactor.spawn("watch", async move {
@@ -42,10 +50,98 @@ impl Watch {
     }
 
     /// The largest increase from one turn to the next.
-    fn most(self) -> u64 {
+    pub fn most(self) -> u64 {
         self.is_over.set(true);
         self.most.get()
     }
+}
+
+/// A device in memory, which completes each operation at once.
+struct InMemory {
+    bytes: RefCell<Vec<u8>>,
+    writes: Cell<u64>,
+}
+
+impl InMemory {
+    fn new(blocks: usize) -> Rc<InMemory> {
+        let bytes = RefCell::new(vec![0; blocks * format::BLOCK]);
+        Rc::new(InMemory { bytes, writes: Cell::new(0) })
+    }
+}
+
+impl Medium for InMemory {
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn size(&self) -> u64 {
+        self.bytes.borrow().len() as u64
+    }
+
+    fn read(&self, at: u64, into: Segs) -> Local<'_, Result<(), Errno>> {
+        Box::pin(async move {
+            let (at, bytes) = (at as usize, self.bytes.borrow());
+            into.copy_from(0, bytes.get(at..at + into.len()).ok_or(Errno::Io)?);
+            Ok(())
+        })
+    }
+
+    fn write(&self, at: u64, from: Segs) -> Local<'_, Result<(), Errno>> {
+        Box::pin(async move {
+            self.writes.set(self.writes.get() + 1);
+            let (at, mut bytes) = (at as usize, self.bytes.borrow_mut());
+            let to = bytes.get_mut(at..at + from.len()).ok_or(Errno::Io)?;
+            to.copy_from_slice(&from.to_vec());
+            Ok(())
+        })
+    }
+
+    fn flush(&self) -> Local<'_, Result<(), Errno>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[test]
+fn commit_of_an_image_makes_several_small_writes_between_two_turns() {
+    let world = World::new(85);
+    let unused = Disk::new("unused", 1 << 20, 85);
+    let mut s = server(&world, "main", 1, &unused, &[]);
+    let (cache, worm) = (InMemory::new(1500), InMemory::new(900));
+    s.options.cache = cache.clone();
+    s.options.members = vec![worm];
+    s.options.memory = 1000 * format::BLOCK;
+    let (o, reactor) = (s.options.clone(), s.reactor.clone());
+    run(&world, &s.reactor, async move {
+        image::ream(&o, Setup::default()).await.unwrap();
+        let fs = Served::from(image::open(&o, Setup::default()).await.unwrap());
+        let ino = fs.run(|f| f.create(ROOT, b"f", &New::default())).await.unwrap();
+        let write = async |n: u64, byte: u8| {
+            let seg = o.pool.get(PAYLOAD).unwrap().seg(0, PAYLOAD).unwrap();
+            seg.with_mut(|b| b.fill(byte));
+            let at = n * PAYLOAD as u64;
+            fs.run(|f| f.write(ino, at, std::slice::from_ref(&seg), 0)).await.unwrap();
+        };
+        for n in 0..150 {
+            write(n, 1).await;
+        }
+        fs.sync().await.unwrap();
+        // Every other block: none of them follows another one on the cache device.
+        for n in (0..150).step_by(2) {
+            write(n, 2).await;
+        }
+        let writes = {
+            let cache = cache.clone();
+            move || cache.writes.get()
+        };
+        let before = writes();
+        let watch = Watch::new(&reactor, writes.clone());
+        fs.sync().await.unwrap();
+        let (most, all) = (watch.most(), writes() - before);
+        assert!(all >= 60, "{all} writes");
+        assert!(SMALL_WRITES.contains(&most), "{most} writes in one turn");
+        fs.close().await.unwrap();
+    });
+    s.reactor.shutdown();
 }
 
 #[test]

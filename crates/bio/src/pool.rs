@@ -4,9 +4,10 @@
 //!  P1  The bytes handed out and cached together never exceed `limit_bytes`.
 //!  P2  A buffer goes back to its pool when its last handle and its last loan are gone, not before.
 //!  P3  Memory outlives the pool's own handle for as long as one buffer is out.
-//!  P4  Memory that was not needed since the last call of [`Pool::cool`] has no pages of the
-//!      system. Its addresses stay, so that P1 counts it and it is available when it is needed
-//!      again.
+//!  P4  Memory that was not needed between two calls of [`Pool::cool`] loses its pages of the
+//!      system, a part with each call of [`Pool::cool_part`]. Its addresses stay, so that P1 counts
+//!      it and it is available when it is needed again. A part is bounded in bytes and in calls to
+//!      the system, because it takes the core from requests.
 //!
 //! Buffers are recycled last in, first out: a warm buffer is still in the cache. Fresh memory is
 //! zeroed by the allocator, but recycled memory keeps its old bytes. Code that fills a buffer from
@@ -31,8 +32,15 @@ const CLASSES: [usize; 3] = [PAGE_BYTES, 16 * 1024, 64 * 1024];
 /// Bytes that a pool keeps warm whatever happens: less is not worth looking after.
 const WARM_BYTES: usize = 1 << 20;
 
-/// Bytes that one call of [`Pool::cool`] gives back at most: it takes a few milliseconds.
+/// Bytes given back after one call of [`Pool::cool`] at most: all parts of them take a few
+/// milliseconds.
 const COOL_BYTES: usize = 16 << 20;
+
+/// Bytes of one part at most: the system frees 512 pages.
+const PART_BYTES: usize = 2 << 20;
+
+/// Calls to the system for one part at most, one for each buffer.
+const PART_CALLS: usize = 128;
 
 /// Tasks that may wait for a free buffer at once; a further one is woken at once and tries again.
 const WAITERS_MAX: usize = 4096;
@@ -76,6 +84,8 @@ pub(crate) struct Inner {
     cooled: Cell<usize>,
     /// Most that was out since the pool was cooled last.
     peak: Cell<usize>,
+    /// Bytes that are still to be given back after the last call of [`Pool::cool`].
+    due: Cell<usize>,
     cooler: RefCell<Option<Waker>>,
     limit: usize,
     refused: Cell<u64>,
@@ -96,6 +106,7 @@ impl Pool {
             used: Cell::new(0),
             cooled: Cell::new(0),
             peak: Cell::new(0),
+            due: Cell::new(0),
             cooler: RefCell::new(None),
             limit: config.limit_bytes,
             refused: Cell::new(0),
@@ -155,20 +166,26 @@ impl Pool {
         !self.0.waiters.borrow().is_empty()
     }
 
-    /// Returns the pages of memory not needed since the last call to the system, the largest and
-    /// longest unused first, at most `COOL_BYTES` per call. Returns the number of bytes given back.
-    pub fn cool(&self) -> usize {
+    /// Decides how much of the memory not needed since the last call is given back to the system,
+    /// at most `COOL_BYTES`. [`Pool::cool_part`] does it.
+    pub fn cool(&self) {
         let (used, peak) = (self.0.used.get(), self.0.peak.get());
         self.0.peak.set(used);
-        let keep = (peak - used).max(WARM_BYTES);
-        let cached = self.warm_bytes() - used;
-        let most = cached.saturating_sub(keep).min(COOL_BYTES);
-        let mut given = 0;
+        self.0.due.set(self.spare_bytes(peak - used).min(COOL_BYTES));
+    }
+
+    /// Gives a part of that memory back, the largest and longest unused buffers first. Call it once
+    /// in a turn until it returns 0. Returns the number of bytes given back.
+    pub fn cool_part(&self) -> usize {
+        // Buffers may have been taken since.
+        let due = self.0.due.get().min(self.spare_bytes(0));
+        let most = due.min(PART_BYTES);
+        let (mut given, mut calls) = (0, 0);
         for class in (0..CLASSES.len()).rev() {
             let mut free = self.0.free[class].borrow_mut();
-            let count = (most - given) / CLASSES[class];
+            let count = ((most - given) / CLASSES[class]).min(PART_CALLS - calls).min(free.len());
+            calls += count;
             // Those at the front were used least lately.
-            let count = count.min(free.len());
             for header in free.drain(..count) {
                 // SAFETY: it came from the free list, so no handle or loan of it exists (P2).
                 unsafe { give_back(header) };
@@ -177,7 +194,14 @@ impl Pool {
             }
         }
         self.0.cooled.set(self.0.cooled.get() + given);
+        self.0.due.set(if given > 0 { due - given } else { 0 });
         given
+    }
+
+    /// Bytes that have pages and are in no use, beyond `keep` and what is kept warm whatever
+    /// happens.
+    fn spare_bytes(&self, keep: usize) -> usize {
+        (self.warm_bytes() - self.0.used.get()).saturating_sub(keep.max(WARM_BYTES))
     }
 
     /// Ready when the pool has more than it keeps warm whatever happens; else `waker` is woken when
@@ -324,6 +348,32 @@ mod tests {
         assert_eq!(big.capacity(), 64 * 1024);
     }
 
+    /// Ends a period; the bytes that were given back.
+    fn cool(pool: &Pool) -> usize {
+        pool.cool();
+        std::iter::repeat_with(|| pool.cool_part()).take_while(|given| *given > 0).sum()
+    }
+
+    #[test]
+    fn p4_part_that_is_given_back_at_once_is_bounded() {
+        for (bytes, part) in [(PAGE_BYTES, PART_CALLS * PAGE_BYTES), (64 * 1024, PART_BYTES)] {
+            let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
+            let take = |_| pool.get(bytes).expect("below the limit");
+            let all: Vec<Buf> = (0..(32 << 20) / bytes).map(take).collect();
+            drop(all);
+            assert_eq!((cool(&pool), pool.cool_part()), (0, 0), "it was needed just now");
+            pool.cool();
+            let parts: Vec<usize> = (0..COOL_BYTES / part).map(|_| pool.cool_part()).collect();
+            assert_eq!(parts, vec![part; COOL_BYTES / part]);
+            assert_eq!(pool.cool_part(), 0, "until the next period");
+            // Memory that is needed meanwhile stays.
+            pool.cool();
+            let again: Vec<Buf> = (0..(15 << 20) / bytes).map(take).collect();
+            assert_eq!(pool.cool_part(), 0, "{} B", pool.usage().cold_bytes);
+            drop(again);
+        }
+    }
+
     #[test]
     fn p4_unneeded_memory_loses_its_pages_and_is_available_again() {
         let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
@@ -339,13 +389,13 @@ mod tests {
         };
         let all = fill(&pool, 512);
         assert!(pool.poll_warm(waker).is_ready());
-        assert_eq!(pool.cool(), 0, "all of it is out");
+        assert_eq!(cool(&pool), 0, "all of it is out");
         drop(all);
-        assert_eq!(pool.cool(), 0, "it was needed just now");
-        assert_eq!(pool.cool(), COOL_BYTES, "and not since");
+        assert_eq!(cool(&pool), 0, "it was needed just now");
+        assert_eq!(cool(&pool), COOL_BYTES, "and not since");
         let few = fill(&pool, 16);
         drop(few);
-        assert_eq!(pool.cool(), (32 << 20) - COOL_BYTES - WARM_BYTES, "the rest");
+        assert_eq!(cool(&pool), (32 << 20) - COOL_BYTES - WARM_BYTES, "the rest");
         assert!(pool.poll_warm(waker).is_pending());
         let usage = pool.usage();
         assert_eq!((usage.reserved_bytes, usage.cold_bytes), (32 << 20, 31 << 20));
@@ -353,7 +403,7 @@ mod tests {
         assert_eq!(pool.usage().cold_bytes, 0);
         assert!(pool.get(1).is_none(), "P1");
         drop(all);
-        while pool.cool() > 0 || pool.usage().cold_bytes == 0 {}
+        while cool(&pool) > 0 || pool.usage().cold_bytes == 0 {}
         let small: Vec<Buf> = (0..16384).map(|_| pool.get(1).expect("evicted")).collect();
         assert_eq!(pool.usage().reserved_bytes, small.len() * PAGE_BYTES);
     }

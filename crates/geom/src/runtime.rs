@@ -128,6 +128,9 @@ async fn cool(core: Rc<Core>) {
         poll_fn(|cx| core.pool().poll_warm(cx.waker())).await;
         core.reactor().sleep(COOL_NS).await;
         core.pool().cool();
+        while core.pool().cool_part() > 0 {
+            core.reactor().yield_now().await;
+        }
     }
 }
 

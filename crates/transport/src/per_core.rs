@@ -264,6 +264,9 @@ async fn watch<P: Protocol>(core: Rc<PerCore<P>>) {
     loop {
         release.0.reactor.sleep(WATCH_NS).await;
         release.0.tick();
+        while release.0.memory.cool_part() > 0 {
+            release.0.reactor.yield_now().await;
+        }
     }
 }
 

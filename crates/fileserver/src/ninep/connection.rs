@@ -6,6 +6,8 @@
 //! ```
 //! Requests of a client run concurrently; a slow one does not delay the others. Reading stops while
 //! too much is under way or unsent ([`super::unsent`]), so a client's part of memory is bounded.
+//! A connection begins a bounded part of its requests in a turn of the core: so the wait of a client
+//! depends on how many others there are, but not on how many requests each of them sends.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -29,6 +31,10 @@ use crate::notify::Notify;
 const REQUESTS_MAX: usize = 128;
 /// Bytes of requests under way beyond which no further one is read.
 const BYTES_MAX: usize = 8 << 20;
+/// Requests that a connection begins in one turn, and bytes of them.
+const TURN_REQUESTS: usize = 32;
+/// See [`TURN_REQUESTS`].
+const TURN_BYTES: usize = 256 << 10;
 /// Bytes received at a time from a client that sends much.
 const RECV_BYTES: usize = 64 << 10;
 /// Largest message of a client that has not attached, bytes: it has names to send only.
@@ -155,7 +161,12 @@ impl Conn {
 
     async fn read_all(self: &Rc<Self>) -> io::Result<()> {
         let mut inbox = RxBuffer::new(self.clone());
+        let (mut begun, mut bytes) = (0, 0);
         loop {
+            if begun >= TURN_REQUESTS || bytes >= TURN_BYTES {
+                (begun, bytes) = (0, 0);
+                self.session.server.reactor.yield_now().await;
+            }
             let mut head = [0; HEAD];
             inbox.need(HEAD).await?;
             inbox.peek(&mut head);
@@ -180,6 +191,7 @@ impl Conn {
             inbox.take(front);
             let data = inbox.take(size as usize - front);
             self.begin(message, size, tag, data);
+            (begun, bytes) = (begun + 1, bytes + size as usize);
         }
     }
 

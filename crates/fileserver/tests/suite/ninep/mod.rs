@@ -12,3 +12,4 @@ mod removed;
 mod replaced;
 mod slow;
 mod stopping;
+mod turns;

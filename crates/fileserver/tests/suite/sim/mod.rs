@@ -29,7 +29,7 @@ mod resume;
 pub mod server;
 mod takeover;
 mod temporary;
-mod turns;
+pub mod turns;
 mod upkeep;
 mod worm_copies;
 

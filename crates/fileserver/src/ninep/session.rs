@@ -1,7 +1,7 @@
 //! A session of one client: its fids and its requests.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bio::Seg;
@@ -20,6 +20,8 @@ use crate::volume::View;
 /// Fids of one client. Linux with `cache=loose` has one for each name that it remembers; closed
 /// ones cost some 60 bytes each. A request for one more is refused.
 const FIDS_MAX: usize = 1 << 20;
+/// Fids clunked in one turn when a session ends.
+const TURN_CLUNKS: usize = 256;
 
 /// The rights of an open fid.
 pub(super) struct Open {
@@ -75,7 +77,8 @@ pub struct ClientSession {
     pub(super) has_attached: Cell<bool>,
     /// Moves up with each Tversion: replies to earlier requests are not sent.
     pub(super) generation: Cell<u64>,
-    fids: RefCell<HashMap<u32, Fid>>,
+    /// In a tree: a hash table of many fids that grows takes the core for milliseconds.
+    fids: RefCell<BTreeMap<u32, Fid>>,
     /// Ends the connection.
     pub(super) close_conn: RefCell<Option<Box<dyn Fn()>>>,
     /// Its messages are kept.
@@ -112,7 +115,8 @@ impl ClientSession {
     pub(super) fn client_info(&self) -> ClientInfo {
         let fids = self.fids.borrow();
         let names = self.server.users();
-        let mut users: Vec<String> = fids.values().map(|f| names.name(f.user)).collect();
+        let ids: BTreeSet<Id> = fids.values().map(|f| f.user).collect();
+        let mut users: Vec<String> = ids.into_iter().map(|id| names.name(id)).collect();
         users.sort();
         users.dedup();
         ClientInfo {
@@ -205,9 +209,14 @@ impl ClientSession {
     /// All fids are clunked.
     pub(super) async fn end(&self) {
         let fids: Vec<u32> = self.fids.borrow().keys().copied().collect();
-        for fid in fids {
-            // It is gone whatever the answer.
-            let _ = self.clunk(fid).await;
+        for some in fids.chunks(TURN_CLUNKS) {
+            for fid in some {
+                // It is gone whatever the answer.
+                let _ = self.clunk(*fid).await;
+            }
+            if some.len() == TURN_CLUNKS {
+                self.server.reactor.yield_now().await;
+            }
         }
     }
 

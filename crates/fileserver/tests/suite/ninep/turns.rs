@@ -1,7 +1,7 @@
 //! Work for one connection between two turns of the others: bounded, by count.
 
 use fileserver::ninep::Flavour;
-use wire::ninep::T;
+use wire::ninep::{Names, T};
 
 use super::client::with_fixture;
 use crate::sim::turns::Watch;
@@ -10,6 +10,10 @@ use crate::sim::turns::Watch;
 const BURST: u16 = 120;
 /// See [`BURST`].
 const MOST: u64 = 32;
+/// Fids of a client, and most of them that are clunked in one turn.
+const FIDS: u32 = 1000;
+/// See [`FIDS`].
+const MOST_CLUNKED: u64 = 256;
 
 #[test]
 fn burst_of_requests_is_answered_a_part_at_a_time() {
@@ -30,5 +34,25 @@ fn burst_of_requests_is_answered_a_part_at_a_time() {
         assert_eq!(requests() - before, u64::from(BURST));
         let most = watch.most();
         assert!((1..=MOST).contains(&most), "{most} requests in one turn");
+    });
+}
+
+#[test]
+fn fids_of_a_session_that_ends_are_clunked_a_part_at_a_time() {
+    with_fixture(36, |h| async move {
+        let c = h.user("ann", Flavour::Linux).await;
+        for newfid in 1..FIDS {
+            let names = Names::new(&[]).expect("few names");
+            assert_eq!(c.rpc(T::Walk { fid: 0, newfid, names }).await.error(), None);
+        }
+        let server = h.server.clone();
+        let fids = move || server.clients().first().map_or(0, |client| client.fids as u64);
+        assert_eq!(fids(), u64::from(FIDS));
+        let left = fids.clone();
+        let watch = Watch::new(&h.reactor, move || u64::MAX - left());
+        c.version(65_560).await;
+        assert_eq!(fids(), 0);
+        let most = watch.most();
+        assert!((1..=MOST_CLUNKED).contains(&most), "{most} fids in one turn");
     });
 }

@@ -1,4 +1,4 @@
-//! Work of a commit between two turns of clients, counted in bytes.
+//! Work of a commit or a check between two turns of clients, counted in bytes.
 //!
 //! A turn after each small write makes a commit slow: busy clients fill the block cache or the log
 //! meanwhile, and wait for all of the commit.
@@ -10,7 +10,8 @@ use std::cell::Cell;
 pub(crate) const PART_BYTES: usize = 256 << 10;
 /// Parts of that size that follow each other when clients change blocks faster, at most.
 const PARTS: usize = 8;
-/// A write counts as so many bytes at least: a page of a table takes longer than its copy.
+/// A write, or an item of a check, counts as so many bytes at least: a page of a table takes longer
+/// than its copy.
 const IO_BYTES: usize = 16 << 10;
 
 /// See the module.
@@ -20,7 +21,8 @@ pub(crate) struct TurnBudget {
     done: Cell<usize>,
 }
 
-/// Bytes of work between two turns. `behind`: how many times its usual work a commit is behind.
+/// Bytes of work between two turns. `behind`: how many times its usual work a commit is behind; 0
+/// for other work.
 fn bytes_at_once(behind: usize) -> usize {
     PART_BYTES * behind.saturating_add(1).min(PARTS)
 }

@@ -3,7 +3,8 @@
 //!
 //! On a dump it may run at any time. On the live tree it is reliable only while nothing changes the
 //! tree: a concurrent change may appear as a fault. So such a check is repeated before a fault is
-//! reported.
+//! reported. Clients have turns between parts of a check of a dump. During a check of the live tree
+//! they have turns only when a block has to be loaded, which leaves less time for changes.
 
 use serde::Serialize;
 
@@ -12,6 +13,7 @@ use super::inode::{decode_entry, decode_names};
 use super::{FileSystem, Flags, Ino, Inode, Kind, ROOT, VolumeFiles};
 use crate::fault::{Addr, Fault, Stop};
 use crate::tree::{self, Below, Key, Kind as Item};
+use crate::turn_budget::TurnBudget;
 use crate::volume::{View, is_scratch, scratch_index};
 
 /// Items looked at in one step.
@@ -118,11 +120,15 @@ impl FileSystem {
         let (mut out, mut seen, mut at) =
             (Checked::default(), Seen::default(), CurrentFile::default());
         let mut from = Some(Key { ino: 0, kind: 0, offset: 0 });
+        let budget = TurnBudget::default();
         while let Some(start) = from {
             let items = self.native(|f| f.items(view, start)).await?;
             from =
                 if items.len() == ITEMS { items.last().and_then(|(k, _)| k.next()) } else { None };
             for (key, value) in items {
+                if alone && budget.spend(value.len(), 0) {
+                    self.volume.yield_now().await;
+                }
                 if key.ino != at.ino {
                     self.close(&mut out, std::mem::take(&mut at));
                     at.ino = key.ino;
@@ -228,6 +234,7 @@ impl FileSystem {
     ) -> Result<(), Fault> {
         let root = self.native(|f| f.step.root(view)).await?;
         let mut waiting: Vec<Below> = (root != 0).then_some((root, None)).into_iter().collect();
+        let budget = TurnBudget::default();
         // A node a step: a tree may be larger than the block cache.
         while let Some((addr, level)) = waiting.pop() {
             let below = self.native(|f| tree::below(f.step, addr, level)).await;
@@ -238,6 +245,9 @@ impl FileSystem {
                     out.fault(format!("block {addr} of the tree: {why}"));
                 }
                 Err(fault) => return Err(fault),
+            }
+            if alone && budget.spend(0, 0) {
+                self.volume.yield_now().await;
             }
             out.nodes += 1;
             if !seen.add(addr) {

@@ -30,6 +30,7 @@ use super::inode::{Named, decode_entry, decode_names, encode_entry, encode_names
 use super::{FileSystem, Flags, Ino, Inode, Kind, ROOT, SIZE_MAX, VolumeFiles};
 use crate::fault::{Fault, Stop};
 use crate::tree::{self, Blocks, Key, Kind as Item};
+use crate::turn_budget::TurnBudget;
 use crate::users::ADM;
 use crate::volume::{View, is_scratch};
 
@@ -135,9 +136,13 @@ impl FileSystem {
         mut one: impl AsyncFnMut(&FileSystem, Key, bool, &mut Repairs) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let (mut from, mut ino) = (Some(Key { ino: 0, kind: 0, offset: 0 }), 0);
+        let budget = TurnBudget::default();
         while let Some(start) = from {
             let Some(key) = self.native(|f| f.item_from(start)).await? else { break };
             one(self, key, key.ino != ino, done).await?;
+            if budget.spend(0, 0) {
+                self.volume.yield_now().await;
+            }
             ino = key.ino;
             from = key.next();
         }

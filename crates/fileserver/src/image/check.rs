@@ -25,12 +25,15 @@ use super::state::DirSlot;
 use super::step::Step;
 use crate::fault::{Addr, Fault};
 use crate::files::{Checked, Ino};
+use crate::turn_budget::TurnBudget;
 use crate::volume::View;
 
 /// Limit of reported faults; further ones are counted.
 const FAULTS_MAX: usize = 1000;
 /// Levels of directories.
 const DEPTH_MAX: usize = 500;
+/// Work of a check for each pointer to a block, counted as bytes.
+const POINTER_BYTES: usize = 1 << 10;
 
 /// The moment that a check is of.
 struct CheckSnapshot {
@@ -259,6 +262,7 @@ impl Image {
                 }
                 Err(e) => return Err(e),
             }
+            self.0.reactor.yield_now().await;
         }
         Ok(())
     }
@@ -306,6 +310,7 @@ impl Image {
             if at == 0 || !nodes.insert(at) {
                 break;
             }
+            self.0.reactor.yield_now().await;
         }
         m.free.extend(listed);
         if n != m.sb.1.tfree {
@@ -355,11 +360,17 @@ impl Image {
     }
 
     async fn walk_all(&self, l: &mut CheckRun, mut open: Vec<Item>) -> Result<(), Fault> {
+        let budget = TurnBudget::default();
         while let Some(item) = open.pop() {
             if self.0.closing.get() {
                 return Err(Fault::Closed);
             }
+            let waiting = open.len();
             self.look_at(l, item, &mut open).await?;
+            let found = open.len().saturating_sub(waiting);
+            if budget.spend(found * POINTER_BYTES, 0) {
+                self.0.reactor.yield_now().await;
+            }
         }
         Ok(())
     }
@@ -538,6 +549,7 @@ impl Image {
             if self.0.closing.get() {
                 return Err(Fault::Closed);
             }
+            self.0.reactor.yield_now().await;
         }
         Ok(())
     }

@@ -4,11 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bio::{Errno, Segs};
-use fileserver::files::{New, ROOT, Served};
+use fileserver::files::{Ino, New, ROOT, Served};
 use fileserver::image::format::{self, PAYLOAD};
 use fileserver::image::{self, Setup};
 use fileserver::medium::Medium;
-use fileserver::volume::View;
+use fileserver::volume::{Options, View};
 use geom::Local;
 use reactor::Reactor;
 use reactor::sim::World;
@@ -24,6 +24,8 @@ const MOST: u64 = 300;
 /// The same for blocks that are given back, and for those that led to them.
 const MOST_FREED: u64 = 2048 + 100;
 
+/// Part of the blocks that a check looks at, of which one turn may take no more.
+const CHECK_PART: u64 = 4;
 /// Writes of one block that a commit of an image makes between two turns: 256 KiB, and the head.
 const SMALL_WRITES: std::ops::RangeInclusive<u64> = 8..=18;
 
@@ -101,47 +103,109 @@ impl Medium for InMemory {
     }
 }
 
-#[test]
-fn commit_of_an_image_makes_several_small_writes_between_two_turns() {
-    let world = World::new(85);
-    let unused = Disk::new("unused", 1 << 20, 85);
+/// Runs a task with an image on devices in memory, whose blocks all stay in the block cache.
+fn with_image<F: Future<Output = ()> + 'static>(
+    seed: u64,
+    task: impl FnOnce(Served, Options, Rc<InMemory>) -> F + 'static,
+) {
+    let world = World::new(seed);
+    let unused = Disk::new("unused", 1 << 20, seed);
     let mut s = server(&world, "main", 1, &unused, &[]);
-    let (cache, worm) = (InMemory::new(1500), InMemory::new(900));
+    let (cache, worm) = (InMemory::new(3000), InMemory::new(2000));
     s.options.cache = cache.clone();
     s.options.members = vec![worm];
-    s.options.memory = 1000 * format::BLOCK;
-    let (o, reactor) = (s.options.clone(), s.reactor.clone());
+    s.options.memory = 2000 * format::BLOCK;
+    let o = s.options.clone();
     run(&world, &s.reactor, async move {
         image::ream(&o, Setup::default()).await.unwrap();
         let fs = Served::from(image::open(&o, Setup::default()).await.unwrap());
+        task(fs, o, cache).await;
+    });
+    s.reactor.shutdown();
+}
+
+/// Writes a block of a file of an image.
+async fn write_block(fs: &Served, o: &Options, ino: Ino, n: u64, byte: u8) {
+    let seg = o.pool.get(PAYLOAD).unwrap().seg(0, PAYLOAD).unwrap();
+    seg.with_mut(|b| b.fill(byte));
+    let at = n * PAYLOAD as u64;
+    fs.run(|f| f.write(ino, at, std::slice::from_ref(&seg), 0)).await.unwrap();
+}
+
+#[test]
+fn check_of_an_image_looks_at_a_part_of_the_tree_at_a_time() {
+    with_image(86, |fs, o, _| async move {
         let ino = fs.run(|f| f.create(ROOT, b"f", &New::default())).await.unwrap();
-        let write = async |n: u64, byte: u8| {
-            let seg = o.pool.get(PAYLOAD).unwrap().seg(0, PAYLOAD).unwrap();
-            seg.with_mut(|b| b.fill(byte));
-            let at = n * PAYLOAD as u64;
-            fs.run(|f| f.write(ino, at, std::slice::from_ref(&seg), 0)).await.unwrap();
+        for n in 0..900 {
+            write_block(&fs, &o, ino, n, 1).await;
+        }
+        fs.sync().await.unwrap();
+        let hits = {
+            let fs = fs.clone();
+            move || fs.facts().hits
         };
+        let before = hits();
+        let watch = Watch::new(&o.reactor, hits.clone());
+        let found = fs.check(View::Live, true).await.unwrap();
+        assert!(found.faults.is_empty() && found.blocks > 900, "{found:?}");
+        let (most, all) = (watch.most(), hits() - before);
+        assert!(all >= 900 && most * CHECK_PART < all, "{most} of {all} blocks in one turn");
+        fs.close().await.unwrap();
+    });
+}
+
+#[test]
+fn check_of_a_dump_looks_at_a_part_of_the_tree_at_a_time() {
+    let world = World::new(87);
+    let cache = Disk::new("cache", 60 << 20, 87);
+    let legs = [Disk::new("leg", 60 << 20, 88)];
+    let s = roomy(&world, "main", &cache, &legs);
+    let (o, reactor) = (s.options.clone(), s.reactor.clone());
+    run(&world, &s.reactor, async move {
+        let fs = new_file_system(&o).await;
+        for n in 0..500 {
+            file(&fs, &format!("f{n}")).await;
+        }
+        let dump = fs.volume().dump(20_261_121).await.unwrap();
+        all_have(&fs, &reactor).await;
+        let hits = {
+            let volume = fs.volume().clone();
+            move || volume.facts().hits
+        };
+        let before = hits();
+        let watch = Watch::new(&reactor, hits.clone());
+        let found = fs.check(View::Dump(dump.number), false).await.unwrap();
+        assert!(found.faults.is_empty() && found.files == 500, "{found:?}");
+        let (most, all) = (watch.most(), hits() - before);
+        assert!(most * CHECK_PART < all, "{most} of {all} blocks in one turn");
+    });
+    s.reactor.shutdown();
+}
+
+#[test]
+fn commit_of_an_image_makes_several_small_writes_between_two_turns() {
+    with_image(85, |fs, o, cache| async move {
+        let ino = fs.run(|f| f.create(ROOT, b"f", &New::default())).await.unwrap();
         for n in 0..150 {
-            write(n, 1).await;
+            write_block(&fs, &o, ino, n, 1).await;
         }
         fs.sync().await.unwrap();
         // Every other block: none of them follows another one on the cache device.
         for n in (0..150).step_by(2) {
-            write(n, 2).await;
+            write_block(&fs, &o, ino, n, 2).await;
         }
         let writes = {
             let cache = cache.clone();
             move || cache.writes.get()
         };
         let before = writes();
-        let watch = Watch::new(&reactor, writes.clone());
+        let watch = Watch::new(&o.reactor, writes.clone());
         fs.sync().await.unwrap();
         let (most, all) = (watch.most(), writes() - before);
         assert!(all >= 60, "{all} writes");
         assert!(SMALL_WRITES.contains(&most), "{most} writes in one turn");
         fs.close().await.unwrap();
     });
-    s.reactor.shutdown();
 }
 
 #[test]

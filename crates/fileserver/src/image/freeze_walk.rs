@@ -9,7 +9,7 @@
 //! no superblock knows are copied like others. Blocks that only the frozen tree had are lost until
 //! the next repair: they are never given again.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use super::Image;
 use super::format::{BlockState, DENTRIES, DIRECT, Dentry, POINTERS, Tag, mode, path, u64_at};
@@ -121,7 +121,7 @@ impl Image {
     /// Freezes the live tree as it is. One at a time.
     pub(super) fn freeze(&self) -> Frozen<'_> {
         let mut state = self.0.state.borrow_mut();
-        state.since = Some(HashSet::new());
+        state.since = Some(BTreeSet::new());
         Frozen { image: self, root: state.header.root }
     }
 

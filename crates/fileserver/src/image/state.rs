@@ -1,6 +1,6 @@
 //! The state of an open image beside its blocks.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::commit::Notes;
 use super::format::{BLOCK, Dentry, HEADER, Header, Layout};
@@ -55,8 +55,9 @@ pub struct ImageState {
     pub header: Header,
     /// Entries of the buckets in each state.
     pub counts: [u64; 6],
-    /// Entries that were looked up.
-    pub dir_slots: HashMap<(View, Ino), DirSlot>,
+    /// Entries that were looked up. In a tree: a hash table of many that grows takes the core for
+    /// milliseconds.
+    pub dir_slots: BTreeMap<(View, Ino), DirSlot>,
     /// Files without a name: they have keepers, or their blocks are still to be given back.
     pub unlinked: HashMap<Ino, Dentry>,
     /// Dumps, and the places of the entries of their roots.
@@ -85,7 +86,7 @@ pub struct ImageState {
     pub supers: Vec<Addr>,
     /// While a frozen tree is walked: the addresses that were given since it was frozen. Whatever
     /// else is dirty belongs to that tree.
-    pub since: Option<HashSet<Addr>>,
+    pub since: Option<BTreeSet<Addr>>,
     /// Addresses that the live tree gave back while a frozen one may have had them.
     pub left: Vec<Addr>,
     /// Addresses that are free, and on no list as long as the superblock cannot be changed.
@@ -111,7 +112,7 @@ impl ImageState {
             shape,
             header,
             counts: [0; 6],
-            dir_slots: HashMap::new(),
+            dir_slots: BTreeMap::new(),
             unlinked: HashMap::new(),
             dumps: Vec::new(),
             roots: Vec::new(),

@@ -1,4 +1,5 @@
-//! Index of the slots of the cache device by address: a map in parts that grow one by one.
+//! Map by address, for slots of the cache device and frames of the block cache: in parts that grow
+//! one by one.
 //!
 //! A map that grows is copied in one go while clients wait. The parts have a bounded size, and each
 //! grows at another number of entries, so that few of them are copied at a time.
@@ -8,22 +9,23 @@ use std::hash::Hasher;
 use super::table::{AddrHasher, AddrMap};
 use crate::fault::Addr;
 
-/// Entries of a part, in the mean, when all slots are in use.
+/// Entries of a part, in the mean, when the map has as many as it was made for.
 const PART: usize = 4096;
 /// Parts, at most.
 const PARTS_MAX: usize = 1 << 16;
 
 /// See the module.
-pub struct AddrIndex {
+pub struct AddrIndex<T> {
     /// A power of two of them.
-    parts: Vec<AddrMap<u32>>,
+    parts: Vec<AddrMap<T>>,
+    len: usize,
 }
 
-impl AddrIndex {
-    /// For so many slots.
-    pub fn new(slots: usize) -> AddrIndex {
-        let parts = (slots / PART).next_power_of_two().min(PARTS_MAX);
-        AddrIndex { parts: vec![AddrMap::default(); parts] }
+impl<T> AddrIndex<T> {
+    /// For so many entries.
+    pub fn new(entries: usize) -> AddrIndex<T> {
+        let parts = (entries / PART).next_power_of_two().min(PARTS_MAX);
+        AddrIndex { parts: (0..parts).map(|_| AddrMap::default()).collect(), len: 0 }
     }
 
     /// Which part an address is in: bits of its hash that place no entry within a part.
@@ -33,13 +35,24 @@ impl AddrIndex {
         (hash.finish() >> 24) as usize & (self.parts.len() - 1)
     }
 
-    /// Slot of an address.
-    pub fn get(&self, addr: Addr) -> Option<u32> {
-        self.parts[self.part(addr)].get(&addr).copied()
+    /// Entries.
+    pub fn len(&self) -> usize {
+        self.len
     }
 
-    /// Sets the slot of an address; returns the previous one.
-    pub fn insert(&mut self, addr: Addr, slot: u32) -> Option<u32> {
+    /// The entry of an address.
+    pub fn get(&self, addr: Addr) -> Option<&T> {
+        self.parts[self.part(addr)].get(&addr)
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, addr: Addr) -> Option<&mut T> {
+        let i = self.part(addr);
+        self.parts[i].get_mut(&addr)
+    }
+
+    /// Sets the entry of an address; returns the previous one.
+    pub fn insert(&mut self, addr: Addr, entry: T) -> Option<T> {
         let (i, all) = (self.part(addr), self.parts.len());
         let part = &mut self.parts[i];
         // The last part grows when it is half full, the first when it is full.
@@ -47,13 +60,17 @@ impl AddrIndex {
         if part.len() + room / 2 * i / all >= room {
             part.reserve(room + 1 - part.len());
         }
-        part.insert(addr, slot)
+        let before = part.insert(addr, entry);
+        self.len += usize::from(before.is_none());
+        before
     }
 
-    /// Removes an address; returns its slot.
-    pub fn remove(&mut self, addr: Addr) -> Option<u32> {
+    /// Removes an address; returns its entry.
+    pub fn remove(&mut self, addr: Addr) -> Option<T> {
         let i = self.part(addr);
-        self.parts[i].remove(&addr)
+        let gone = self.parts[i].remove(&addr)?;
+        self.len -= 1;
+        Some(gone)
     }
 
     /// Every address.
@@ -64,6 +81,7 @@ impl AddrIndex {
     /// Removes all.
     pub fn clear(&mut self) {
         self.parts.iter_mut().for_each(AddrMap::clear);
+        self.len = 0;
     }
 }
 
@@ -86,10 +104,12 @@ mod tests {
             }
         }
         assert!(most <= 8 * PART, "{most} entries were copied for 256 new ones");
-        assert!((0..ALL).all(|addr| index.get(addr) == Some(addr as u32)));
+        assert!((0..ALL).all(|addr| index.get(addr) == Some(&(addr as u32))));
+        assert_eq!(index.len() as Addr, ALL);
         assert_eq!((index.insert(7, 1), index.remove(7), index.get(7)), (Some(7), Some(1), None));
-        assert_eq!(index.addresses().count() as Addr, ALL - 1);
+        assert_eq!(index.remove(7), None);
+        assert_eq!((index.addresses().count(), index.len()), (ALL as usize - 1, ALL as usize - 1));
         index.clear();
-        assert_eq!((index.addresses().count(), index.get(8)), (0, None));
+        assert_eq!((index.addresses().count(), index.len(), index.get(8)), (0, 0, None));
     }
 }

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use bio::{Pool, PoolConfig, Seg};
 
-use super::table::AddrMap;
+use super::addr_index::AddrIndex;
 use crate::fault::Addr;
 
 struct Frame {
@@ -39,7 +39,7 @@ pub struct Frames {
     /// Bytes that a block takes of the pool.
     buffer: usize,
     zeros: Option<Seg>,
-    map: AddrMap<Frame>,
+    map: AddrIndex<Frame>,
     /// Addresses in the order in which the hand examines them, each with the number of its entry.
     /// An entry whose frame was dropped remains for a while; no frame has its number.
     ring: VecDeque<(Addr, u64)>,
@@ -66,15 +66,16 @@ impl Frames {
             z.with_mut(|b| b.fill(0));
         }
         let limit = bytes / block;
-        // A map that grows is copied in one go, which takes as long as the block cache is large.
-        let room = limit + limit / 4;
+        // A ring that grows is copied in one go, which takes as long as the block cache is large. It
+        // has two entries for each frame, and a few more until `queue` has examined as many.
+        let room = 2 * limit + limit / 2 + 1;
         Frames {
             pool,
             block,
             buffer,
             zeros,
-            map: AddrMap::with_capacity_and_hasher(room, Default::default()),
-            ring: VecDeque::new(),
+            map: AddrIndex::new(limit),
+            ring: VecDeque::with_capacity(room),
             entries: 0,
             dirtied: Vec::new(),
             dirty: 0,
@@ -119,7 +120,7 @@ impl Frames {
 
     /// A block, if it is in memory.
     pub fn find(&mut self, addr: Addr) -> Option<Seg> {
-        match self.map.get_mut(&addr) {
+        match self.map.get_mut(addr) {
             Some(f) => {
                 f.hot = true;
                 self.hits += 1;
@@ -139,7 +140,7 @@ impl Frames {
         check: impl FnOnce(&[u8]) -> Result<(), String>,
     ) -> Result<Option<Seg>, String> {
         let Some(seg) = self.find(addr) else { return Ok(None) };
-        if let Some(f) = self.map.get_mut(&addr)
+        if let Some(f) = self.map.get_mut(addr)
             && !f.node
         {
             seg.with(check)?;
@@ -150,12 +151,12 @@ impl Frames {
 
     /// True when it is in memory; does not count as a look.
     pub fn has(&self, addr: Addr) -> bool {
-        self.map.contains_key(&addr)
+        self.map.get(addr).is_some()
     }
 
     /// True when it is dirty.
     pub fn is_dirty(&self, addr: Addr) -> bool {
-        self.map.get(&addr).is_some_and(|f| f.dirty)
+        self.map.get(addr).is_some_and(|f| f.dirty)
     }
 
     /// A block that came from a device.
@@ -167,7 +168,7 @@ impl Frames {
 
     /// Gives a frame an entry in the ring, if it may be evicted and has none (F3).
     fn queue(&mut self, addr: Addr) {
-        let Some(f) = self.map.get_mut(&addr) else { return };
+        let Some(f) = self.map.get_mut(addr) else { return };
         if f.dirty || f.writing || f.entry != 0 {
             return;
         }
@@ -180,7 +181,7 @@ impl Frames {
                 break;
             }
             if let Some((addr, entry)) = self.ring.pop_front()
-                && self.map.get(&addr).is_some_and(|f| f.entry == entry)
+                && self.map.get(addr).is_some_and(|f| f.entry == entry)
             {
                 self.ring.push_back((addr, entry));
             }
@@ -196,7 +197,7 @@ impl Frames {
     /// Prepares a block in memory for a change: the memory has no other holder (F2). `None`: no
     /// such block, or no memory for a copy.
     pub fn exclusive(&mut self, addr: Addr) -> Option<Seg> {
-        let held = &self.map.get(&addr)?.seg;
+        let held = &self.map.get(addr)?.seg;
         let seg = if held.is_shared() {
             let copy = self.memory()?;
             held.with(|b| copy.copy_from(0, b));
@@ -204,7 +205,7 @@ impl Frames {
         } else {
             held.clone()
         };
-        let frame = self.map.get_mut(&addr)?;
+        let frame = self.map.get_mut(addr)?;
         frame.seg = seg.clone();
         frame.hot = true;
         self.mark_dirty(addr);
@@ -213,7 +214,7 @@ impl Frames {
 
     /// Replaces a block by `seg`, which has no other holder.
     pub fn swap(&mut self, addr: Addr, seg: Seg) {
-        match self.map.get_mut(&addr) {
+        match self.map.get_mut(addr) {
             Some(f) => (f.seg, f.hot, f.node) = (seg, true, false),
             None => self.enter(addr, seg),
         }
@@ -223,7 +224,7 @@ impl Frames {
     /// The same for an operation that is undone: restores the block's contents and whether it was
     /// dirty.
     pub fn put_back(&mut self, addr: Addr, seg: Seg, dirty: bool) {
-        if let Some(f) = self.map.get_mut(&addr) {
+        if let Some(f) = self.map.get_mut(addr) {
             f.seg = seg;
         }
         if !dirty {
@@ -232,7 +233,7 @@ impl Frames {
     }
 
     fn mark_dirty(&mut self, addr: Addr) {
-        if let Some(f) = self.map.get_mut(&addr)
+        if let Some(f) = self.map.get_mut(addr)
             && !std::mem::replace(&mut f.dirty, true)
         {
             self.dirty += 1;
@@ -242,14 +243,14 @@ impl Frames {
 
     /// Nothing at this address any more.
     pub fn drop_block(&mut self, addr: Addr) {
-        if self.map.remove(&addr).is_some_and(|f| f.dirty) {
+        if self.map.remove(addr).is_some_and(|f| f.dirty) {
             self.dirty -= 1;
         }
     }
 
     /// Marks a block as clean that an undone operation made dirty.
     pub fn clean(&mut self, addr: Addr) {
-        if let Some(f) = self.map.get_mut(&addr)
+        if let Some(f) = self.map.get_mut(addr)
             && std::mem::take(&mut f.dirty)
         {
             self.dirty -= 1;
@@ -263,7 +264,7 @@ impl Frames {
         self.dirty = 0;
         for addr in std::mem::take(&mut self.dirtied) {
             // An address may be there twice, and gone since.
-            if let Some(f) = self.map.get_mut(&addr)
+            if let Some(f) = self.map.get_mut(addr)
                 && std::mem::take(&mut f.dirty)
             {
                 f.writing = true;
@@ -277,7 +278,7 @@ impl Frames {
     /// The commit that wrote them has ended.
     pub fn written(&mut self, addrs: impl Iterator<Item = Addr>) {
         for addr in addrs {
-            if let Some(f) = self.map.get_mut(&addr) {
+            if let Some(f) = self.map.get_mut(addr) {
                 f.writing = false;
                 self.queue(addr);
             }
@@ -290,7 +291,7 @@ impl Frames {
         let (mut gone, mut spared) = (0, 0);
         while gone < most {
             let Some((addr, entry)) = self.ring.pop_front() else { break };
-            let Some(f) = self.map.get_mut(&addr).filter(|f| f.entry == entry) else { continue };
+            let Some(f) = self.map.get_mut(addr).filter(|f| f.entry == entry) else { continue };
             f.entry = 0;
             if f.dirty || f.writing {
                 continue;
@@ -300,7 +301,7 @@ impl Frames {
                 self.queue(addr);
                 continue;
             }
-            self.map.remove(&addr);
+            self.map.remove(addr);
             gone += 1;
         }
         gone
@@ -324,7 +325,8 @@ mod tests {
 
     /// Frames that were used since the hand examined them.
     fn hot(frames: &Frames) -> usize {
-        frames.map.values().filter(|f| f.hot).count()
+        let is_hot = |addr: &Addr| frames.map.get(*addr).is_some_and(|f| f.hot);
+        frames.map.addresses().filter(is_hot).count()
     }
 
     #[test]
@@ -362,6 +364,26 @@ mod tests {
         }
         assert_eq!(small.evict(6), 6);
         assert!((10..64).all(|addr| small.has(addr)));
+    }
+
+    #[test]
+    fn ring_of_a_full_cache_has_not_grown() {
+        let limit = 1000;
+        let mut frames = Frames::new(limit * BLOCK, BLOCK);
+        let before = frames.ring.capacity();
+        for addr in 0..20 * limit as Addr {
+            // Some are dropped, and others evicted.
+            if addr % 3 == 0 {
+                frames.drop_block(addr / 2);
+            }
+            if frames.memory().is_none() {
+                frames.evict(4);
+            }
+            let seg = frames.memory().expect("some were evicted");
+            frames.enter(addr, seg);
+        }
+        assert!(frames.map.len() > limit / 2, "{} frames", frames.map.len());
+        assert_eq!(frames.ring.capacity(), before);
     }
 
     #[test]

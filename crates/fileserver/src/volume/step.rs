@@ -12,7 +12,7 @@ use crate::orphans::InodeRefs;
 use crate::tree::{self, Blocks, Root};
 
 /// The tree that an operation reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum View {
     /// The tree that is written.
     Live,

@@ -55,7 +55,7 @@ pub struct Slot {
 /// See the module.
 pub struct Table {
     slots: Vec<Slot>,
-    by_addr: AddrIndex,
+    by_addr: AddrIndex<u32>,
     /// Looked at since the hand came by.
     hot: Vec<bool>,
     /// One bit a slot: may be written (S2).
@@ -117,7 +117,7 @@ impl Table {
 
     /// Where an address is.
     pub fn find(&mut self, addr: Addr) -> Option<(u32, u32)> {
-        let slot = self.by_addr.get(addr)?;
+        let slot = *self.by_addr.get(addr)?;
         let i = slot as usize;
         *self.hot.get_mut(i)? = true;
         Some((slot, self.slots.get(i)?.crc))
@@ -125,12 +125,12 @@ impl Table {
 
     /// Slot of an address; does not count as a look.
     pub fn slot(&self, addr: Addr) -> Option<u32> {
-        self.by_addr.get(addr)
+        self.by_addr.get(addr).copied()
     }
 
     /// Checksum of an address that is in a slot.
     pub fn crc(&self, addr: Addr) -> Option<u32> {
-        self.slots.get(self.by_addr.get(addr)? as usize).map(|s| s.crc)
+        self.slots.get(*self.by_addr.get(addr)? as usize).map(|s| s.crc)
     }
 
     /// Every address in a slot.

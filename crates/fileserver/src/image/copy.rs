@@ -7,6 +7,8 @@
 //! Only blocks that are durable on the cache device are copied, because an address is written once.
 //! A block whose bit is set already was copied before the power went, and must be the same.
 
+use std::collections::BTreeSet;
+
 use bio::Seg;
 
 use super::Image;
@@ -20,7 +22,7 @@ const AT_ONCE: usize = 64;
 /// Addresses found in one look through the buckets.
 const QUEUE: usize = 1 << 16;
 /// Bucket blocks examined in one step, which begins again for each that is not in memory.
-const LOOK: u64 = 8;
+const LOOK: u64 = 4;
 /// Waits after an error, ns: at first and at most.
 const RETRY_NS: (u64, u64) = (1_000_000_000, 60_000_000_000);
 
@@ -80,8 +82,8 @@ impl Image {
     }
 
     /// Addresses in state dump, the lowest first, at most [`QUEUE`].
-    async fn scan(&self) -> Result<Vec<Addr>, Fault> {
-        let mut out = Vec::new();
+    async fn scan(&self) -> Result<BTreeSet<Addr>, Fault> {
+        let mut out = BTreeSet::new();
         let msize = self.0.state.borrow().header.msize;
         for row in (0..msize).step_by((LOOK * BUCKETS) as usize) {
             let end = (row + LOOK * BUCKETS).min(msize);
@@ -104,20 +106,17 @@ impl Image {
             };
             let some = self.step(&mut look).await?;
             let stuck = |a: &Addr| self.0.state.borrow().stuck.contains(a);
-            out.extend(some.into_iter().filter(|a| !stuck(a)));
-            if out.len() > 2 * QUEUE {
-                keep_lowest(&mut out);
-            }
+            some.into_iter().filter(|a| !stuck(a)).for_each(|a| keep_lowest(&mut out, a));
             self.0.reactor.yield_now().await;
         }
-        keep_lowest(&mut out);
-        out.sort_unstable();
         // A superblock says that everything else is there, and the one before it (I3).
         let state = self.0.state.borrow();
-        if out.iter().any(|a| !state.supers.contains(a)) {
-            out.retain(|a| !state.supers.contains(a));
-        } else {
-            out = state.supers.iter().copied().find(|a| out.contains(a)).into_iter().collect();
+        let first = state.supers.iter().copied().find(|a| out.contains(a));
+        for addr in &state.supers {
+            out.remove(addr);
+        }
+        if out.is_empty() {
+            out.extend(first);
         }
         Ok(out)
     }
@@ -145,12 +144,11 @@ impl Image {
                 return Ok(0);
             }
             self.settled_states().await?;
-            self.0.queue.borrow_mut().extend(found);
+            *self.0.queue.borrow_mut() = found;
         }
         let some: Vec<Addr> = {
             let mut queue = self.0.queue.borrow_mut();
-            let n = queue.len().min(AT_ONCE);
-            queue.drain(..n).collect()
+            std::iter::from_fn(|| queue.pop_first()).take(AT_ONCE).collect()
         };
         let begun = self.0.reactor.now();
         self.copy(&some).await?;
@@ -295,11 +293,14 @@ impl Image {
     }
 }
 
-/// Keeps the lowest [`QUEUE`] addresses, in whatever order: quicker than sorting all.
-fn keep_lowest(addrs: &mut Vec<Addr>) {
-    if addrs.len() > QUEUE {
-        addrs.select_nth_unstable(QUEUE);
-        addrs.truncate(QUEUE);
+/// Adds an address to the lowest [`QUEUE`] ones. In a tree, that is the same work for each address:
+/// sorting all at the end would take the core for milliseconds.
+fn keep_lowest(addrs: &mut BTreeSet<Addr>, addr: Addr) {
+    if addrs.len() >= QUEUE && addrs.last().is_some_and(|last| *last < addr) {
+        return;
+    }
+    if addrs.insert(addr) && addrs.len() > QUEUE {
+        addrs.pop_last();
     }
 }
 
@@ -322,11 +323,13 @@ mod tests {
     #[test]
     fn lowest_addresses_are_kept_for_a_scan() {
         let all = 2 * QUEUE as Addr + 7;
-        let mut addrs: Vec<Addr> = (0..all).map(|n| n * 7919 % all).collect();
-        keep_lowest(&mut addrs);
-        addrs.sort_unstable();
+        let mut addrs = BTreeSet::new();
+        for n in 0..all {
+            keep_lowest(&mut addrs, n * 7919 % all);
+            assert!(addrs.len() <= QUEUE);
+        }
         assert!(addrs.iter().copied().eq(0..QUEUE as Addr));
-        keep_lowest(&mut addrs);
+        keep_lowest(&mut addrs, 0);
         assert_eq!(addrs.len(), QUEUE);
     }
 }

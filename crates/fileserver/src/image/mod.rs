@@ -62,7 +62,7 @@ mod state;
 mod step;
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use bio::{Pool, Seg};
@@ -134,7 +134,7 @@ struct Inner {
     /// Dumps are copied.
     copies: Cell<bool>,
     /// Addresses to be copied next.
-    queue: RefCell<VecDeque<Addr>>,
+    queue: RefCell<BTreeSet<Addr>>,
     /// Nothing was in state dump when it was last looked.
     idle: Cell<bool>,
     report: RefCell<Report>,
@@ -454,7 +454,9 @@ impl Image {
         }
         self.0.inode_refs.dismiss();
         for ino in self.unlinked_files() {
-            while let Ok(false) = self.run(|s| s.reap(ino)).await {}
+            while let Ok(false) = self.run(|s| s.reap(ino)).await {
+                self.0.reactor.yield_now().await;
+            }
         }
         let writes = self.0.state.borrow().shape.log.is_some();
         let done = if writes { self.settle_and_sync().await } else { Ok(()) };

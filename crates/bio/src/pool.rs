@@ -253,10 +253,7 @@ impl Pool {
     /// Gives cached buffers of other sizes back to the system until one of `class` fits.
     fn evict(&self, class: usize) -> Option<NonNull<Header>> {
         for other in (0..CLASSES.len()).rev().filter(|&c| c != class) {
-            while let Some(victim) = self.victim(other) {
-                self.0.reserved.set(self.0.reserved.get() - CLASSES[other]);
-                // SAFETY: it came from the free list, so no handle or loan of it exists (P2).
-                unsafe { destroy(victim) };
+            while self.free_one(other) {
                 if let Some(h) = self.grow(class) {
                     return Some(h);
                 }
@@ -267,6 +264,22 @@ impl Pool {
 }
 
 impl Pool {
+    /// Frees up to `most` buffers that are not in use. Returns how many. For the owner of a large
+    /// pool that ends: freeing all of it in one go takes the core for milliseconds.
+    pub fn shrink(&self, most: usize) -> usize {
+        let classes = (0..CLASSES.len()).flat_map(|class| std::iter::repeat_n(class, most));
+        classes.filter(|class| self.free_one(*class)).take(most).count()
+    }
+
+    /// Gives a buffer that is not in use back to the system; false: there is none.
+    fn free_one(&self, class: usize) -> bool {
+        let Some(victim) = self.victim(class) else { return false };
+        self.0.reserved.set(self.0.reserved.get() - CLASSES[class]);
+        // SAFETY: it came from the free list, so no handle or loan of it exists (P2).
+        unsafe { destroy(victim) };
+        true
+    }
+
     /// A buffer that is not in use, one without pages first.
     fn victim(&self, class: usize) -> Option<NonNull<Header>> {
         let Some(cold) = self.0.cold[class].borrow_mut().pop() else {
@@ -406,6 +419,18 @@ mod tests {
         while cool(&pool) > 0 || pool.usage().cold_bytes == 0 {}
         let small: Vec<Buf> = (0..16384).map(|_| pool.get(1).expect("evicted")).collect();
         assert_eq!(pool.usage().reserved_bytes, small.len() * PAGE_BYTES);
+    }
+
+    #[test]
+    fn shrink_frees_so_many_buffers_that_are_not_in_use() {
+        let pool = Pool::new(PoolConfig::default());
+        let small: Vec<Buf> = (0..5).map(|_| pool.get(1).expect("below the limit")).collect();
+        let large = pool.get(64 * 1024).expect("below the limit");
+        assert_eq!(pool.shrink(10), 0, "all are in use");
+        drop((small, large));
+        assert_eq!((pool.shrink(3), pool.usage().reserved_bytes), (3, 2 * PAGE_BYTES + 64 * 1024));
+        assert_eq!((pool.shrink(10), pool.usage().reserved_bytes), (3, 0));
+        assert!(pool.get(1).is_some(), "it grows again");
     }
 
     #[test]

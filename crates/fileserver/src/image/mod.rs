@@ -465,6 +465,9 @@ impl Image {
         for notify in [&self.0.gates_changed, &self.0.committed] {
             notify.notify_all();
         }
+        while self.0.state.borrow_mut().frames.discard_some() {
+            self.0.reactor.yield_now().await;
+        }
         done
     }
 

@@ -32,6 +32,9 @@ struct Frame {
 /// Frames spared for each one that is to be evicted, at most (F4).
 const SPARED: usize = 16;
 
+/// Blocks discarded in one turn at the end.
+const DISCARDED: usize = 256;
+
 /// See the module.
 pub struct Frames {
     pool: Pool,
@@ -306,6 +309,14 @@ impl Frames {
         }
         gone
     }
+
+    /// Evicts some clean blocks and frees their memory; false: there are no others. Called once in
+    /// a turn at the end: dropping all blocks at once takes the core from other file servers.
+    pub fn discard_some(&mut self) -> bool {
+        let gone = self.evict(DISCARDED);
+        self.pool.shrink(gone);
+        gone > 0
+    }
 }
 
 #[cfg(test)]
@@ -364,6 +375,22 @@ mod tests {
         }
         assert_eq!(small.evict(6), 6);
         assert!((10..64).all(|addr| small.has(addr)));
+    }
+
+    #[test]
+    fn blocks_are_discarded_a_part_at_a_time() {
+        let blocks = 10 * DISCARDED;
+        let mut frames = full(blocks as Addr);
+        frames.exclusive(7).unwrap();
+        let mut last = frames.pool.usage().reserved_bytes;
+        let mut parts = 0;
+        while frames.discard_some() {
+            let now = frames.pool.usage().reserved_bytes;
+            assert!(last - now <= DISCARDED * BLOCK, "{} B in one part", last - now);
+            (last, parts) = (now, parts + 1);
+        }
+        assert_eq!(parts, 10);
+        assert_eq!((frames.map.len(), last), (1, 2 * BLOCK), "the dirty one, and the zeros");
     }
 
     #[test]

@@ -503,6 +503,9 @@ impl Volume {
         self.refuse(Fault::Closed);
         self.0.dumped.notify_all();
         self.0.inode_refs.close();
+        while self.0.state.borrow_mut().frames.discard_some() {
+            self.0.reactor.yield_now().await;
+        }
         done
     }
 }

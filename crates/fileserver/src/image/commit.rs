@@ -47,7 +47,7 @@ const BLOCKS_ONCE: u64 = ((BLOCK - LIST - 4) / ITEM) as u64;
 const BLOCKS_MIN: u64 = 256;
 /// Blocks of one write.
 const AT_ONCE: usize = PART_BYTES / BLOCK;
-/// A commit is behind by as many parts of this kind of the log as clients have filled again. One
+/// Parts of the log: a commit is behind by as many as clients have filled since it began. So one
 /// that begins when half of the log is full ends before the other half is.
 const LOG_PARTS: usize = 8;
 

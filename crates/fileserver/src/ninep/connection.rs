@@ -6,8 +6,8 @@
 //! ```
 //! Requests of a client run concurrently; a slow one does not delay the others. Reading stops while
 //! too much is under way or unsent ([`super::unsent`]), so a client's part of memory is bounded.
-//! A connection begins a bounded part of its requests in a turn of the core: so the wait of a client
-//! depends on how many others there are, but not on how many requests each of them sends.
+//! A connection begins a bounded part of its requests in a turn of the core. So the wait of a
+//! client depends on the number of others, but not on the number of requests that each one sends.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};

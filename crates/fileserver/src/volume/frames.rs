@@ -69,8 +69,8 @@ impl Frames {
             z.with_mut(|b| b.fill(0));
         }
         let limit = bytes / block;
-        // A ring that grows is copied in one go, which takes as long as the block cache is large. It
-        // has two entries for each frame, and a few more until `queue` has examined as many.
+        // A ring that grows is copied in one go, which takes as long as the block cache is large.
+        // It has two entries for each frame, and a few more until `queue` has examined as many.
         let room = 2 * limit + limit / 2 + 1;
         Frames {
             pool,

@@ -337,30 +337,3 @@ fn expected_failures_are_faults_of_the_suite() {
     assert!(answered, "no reset was answered in {LUN_RESETS_MAX} tries");
     fixture.stop();
 }
-
-#[test]
-fn freed_blocks_of_a_model_disk_are_reported_as_deallocated() {
-    let mut fixture = Fixture::alone("freed");
-    let disk = "[[disk]]\nname = \"d0\"\nkind = \"model\"\nsize = \"1MiB\"\n\
-                latency = \"none\"\n\n[[unit]]\nprovider = \"d0\"\nsanitize = true\n";
-    fixture.configure(disk, "0 = \"d0\"");
-    fixture.start();
-    let mut raw = Client::session(fixture.portal(), "iqn.2024-01.test:freed", IQN).unwrap();
-    raw.must(&[0; 6], 0);
-    let mut list = [0; 24];
-    (list[1], list[3], list[19]) = (22, 16, 8);
-    let unmap: (&[u8], &[u8]) = (&[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0], &list);
-    // GET LBA STATUS of block 0: 0 is mapped, 1 is deallocated.
-    let ask = [0x9E, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 24, 0, 0];
-    let erase: (&[u8], &[u8]) = (&[0x48, 2, 0, 0, 0, 0, 0, 0, 0, 0], &[]);
-    for (name, (cdb, data)) in [("UNMAP", unmap), ("SANITIZE, BLOCK ERASE", erase)] {
-        // Zeroes that were written occupy space as well.
-        let write = [0x2A, 0, 0, 0, 0, 0, 0, 0, 8, 0];
-        assert_eq!(raw.scsi(&write, 0, &[0; 4096]).unwrap().status, 0);
-        assert_eq!(raw.must(&ask, 24)[20], 0, "mapped before {name}");
-        let ended = raw.scsi(cdb, 0, data).unwrap();
-        assert_eq!(ended.status, 0, "{name}: {:02x?}", ended.sense);
-        assert_eq!(raw.must(&ask, 24)[20], 1, "deallocated after {name}");
-    }
-    fixture.stop();
-}

@@ -67,6 +67,8 @@ const GOOD: Ends = None;
 const BEYOND: Ends = Some([5, 0x21, 0]);
 const FIELD: Ends = Some([5, 0x24, 0]);
 const MISCOMPARE: Ends = Some([0xe, 0x1d, 0]);
+/// INVALID FIELD IN COMMAND INFORMATION UNIT: the data ends within a block or a list.
+const CUT: Ends = Some([5, 0x0e, 3]);
 
 /// Blocks 8 to 23 are zeroes before each. The names are those of iscsi-test-cu.
 #[rustfmt::skip]
@@ -137,6 +139,20 @@ const CASES: &[(&str, &[u8], Moves, Ends)] = &[
         Out(1024, 0), GOOD),
     ("CompareAndWrite.Miscompare", &[0x89, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0],
         Out(1024, 1), MISCOMPARE),
+    ("Write6, a part of a block", &[0x0a, 0, 0, 8, 1, 0], Out(200, 1), CUT),
+    ("Write10, a part of a block", &[0x2a, 0, 0, 0, 0, 8, 0, 0, 1, 0], Out(200, 1), CUT),
+    ("Write10, a part of the second block", &[0x2a, 0, 0, 0, 0, 8, 0, 0, 2, 0],
+        Out(700, 1), CUT),
+    ("Write12, a part of a block", &[0xaa, 0, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0], Out(200, 1), CUT),
+    ("Write16, a part of a block", &[0x8a, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0],
+        Out(200, 1), CUT),
+    ("WriteVerify10, a part of a block", &[0x2e, 0, 0, 0, 0, 8, 0, 0, 1, 0], Out(200, 1), CUT),
+    ("OrWrite, a part of a block", &[0x8b, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0],
+        Out(200, 1), CUT),
+    ("Verify10, a part of a block", &[0x2f, 2, 0, 0, 0, 8, 0, 0, 1, 0], Out(200, 1), CUT),
+    ("Unmap, no list", &[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0], Nothing, CUT),
+    ("ModeSelect6, no list", &[0x15, 0x10, 0, 0, 24, 0], Nothing, CUT),
+    ("ModeSelect6, a part of the list", &[0x15, 0x10, 0, 0, 24, 0], Out(4, 0), CUT),
     ("OrWrite.Simple", &[0x8b, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0], Out(512, 0xa6), GOOD),
     ("OrWrite.BeyondEol", &[0x8b, 0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 1, 0, 0],
         Out(512, 0xa6), BEYOND),
@@ -247,6 +263,116 @@ fn each_case_has_the_same_result_by_cam_and_by_iscsi() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     fixture.assert_alive();
+    fixture.stop();
+}
+
+/// EXTENDED COPY of 700 bytes within the unit, from byte 10 of block 8 to byte 20 of block 16.
+const COPY: [u8; 16] = [0x83, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 48, 0, 0];
+#[rustfmt::skip]
+const COPY_LIST: &[u8] = &[
+    // Without a list identifier and CSCD descriptors: one segment of 32 bytes.
+    0, 0x18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0, 0, 0,
+    // Block to block with offsets; both units are the one that has the command.
+    0x0a, 0, 0, 0x1c, 0xff, 0xff, 0xff, 0xff, 0, 0, 0x02, 0xbc,
+    0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 16, 0, 10, 0, 20,
+];
+
+#[test]
+fn extended_copy_with_offsets_moves_the_same_bytes_by_cam_and_by_iscsi() {
+    let mut fixture = build_fixture("local-copy", &file_disk("d0", "d0.img"), "");
+    let mut raw = remote(&fixture);
+    by_cam(&fixture, &[0; 6], Nothing);
+    let source: Vec<u8> = (0..16 * 512).map(|at| (at * 31 + at / 512) as u8).collect();
+    let mut wanted = source.clone();
+    wanted[8 * 512 + 20..8 * 512 + 720].copy_from_slice(&source[10..710]);
+    for is_remote in [true, false] {
+        let fill = [0x2a, 0, 0, 0, 0, 8, 0, 0, 16, 0];
+        assert_eq!(raw.scsi(&fill, 0, &source).unwrap().status, 0);
+        if is_remote {
+            let ended = raw.scsi(&COPY, 0, COPY_LIST).unwrap();
+            assert_eq!(ended.status, 0, "{:02x?}", ended.sense);
+        } else {
+            by_cam(&fixture, &COPY, List(COPY_LIST)).0.ends(0);
+        }
+        let left = raw.must(&[0x28, 0, 0, 0, 0, 8, 0, 0, 16, 0], 16 * 512);
+        assert!(left == wanted, "by iSCSI: {is_remote}");
+    }
+    fixture.assert_alive();
+    fixture.stop();
+}
+
+/// UNMAP of 128 KiB from block 0 on: whole allocation units of every kind of disk.
+const FREE: ([u8; 10], &[u8]) = (
+    [0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0],
+    &[0, 22, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0],
+);
+/// SANITIZE, BLOCK ERASE.
+const ERASE: ([u8; 10], &[u8]) = ([0x48, 2, 0, 0, 0, 0, 0, 0, 0, 0], &[]);
+/// GET LBA STATUS of block 0; byte 20 is 0 for a mapped block and 1 for a deallocated one.
+const MAPPING: [u8; 16] = [0x9e, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 24, 0, 0];
+
+/// Whether block 0 is deallocated, by iSCSI and, where the bus has the disk, by CAM.
+fn is_deallocated(fixture: &Fixture, raw: &mut Client, on_bus: bool) -> bool {
+    let remote = raw.must(&MAPPING, 24);
+    if on_bus {
+        let (output, local) = by_cam(fixture, &MAPPING, In(24));
+        let remote: String = remote.iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(local, remote, "{output}");
+    }
+    remote[20] == 1
+}
+
+/// Commands of either nexus free blocks, and both see it.
+fn expect_freed_blocks(fixture: &Fixture, kind: &str, on_bus: bool) {
+    let mut raw = remote(fixture);
+    let by_remote = [("UNMAP", FREE, false), ("SANITIZE", ERASE, false)];
+    let by_bus = [("UNMAP by CAM", FREE, true), ("SANITIZE by CAM", ERASE, true)];
+    let cases = by_remote.iter().chain(by_bus.iter().filter(|_| on_bus));
+    for (name, (cdb, list), by_local) in cases {
+        // Unit attentions about what the other nexus did.
+        raw.must(&[0; 6], 0);
+        // Zeroes that were written occupy space as well.
+        let write = [0x2a, 0, 0, 0, 0, 0, 0, 0, 8, 0];
+        assert_eq!(raw.scsi(&write, 0, &[0; 4096]).unwrap().status, 0, "{kind}: {name}");
+        assert!(!is_deallocated(fixture, &mut raw, on_bus), "{kind}: mapped before {name}");
+        if *by_local {
+            let moves = if list.is_empty() { Nothing } else { List(list) };
+            by_cam(fixture, cdb, moves).0.ends(0);
+        } else {
+            let ended = raw.scsi(cdb, 0, list).unwrap();
+            assert_eq!(ended.status, 0, "{kind}: {name}: {:02x?}", ended.sense);
+        }
+        assert!(is_deallocated(fixture, &mut raw, on_bus), "{kind}: deallocated after {name}");
+    }
+}
+
+#[test]
+fn freed_blocks_of_every_kind_of_disk_are_reported_as_deallocated() {
+    let unit = "[[unit]]\nprovider = \"d0\"\nsanitize = true\n";
+    let disk = |kind: &str, more: &str| {
+        format!("[[disk]]\nname = \"d0\"\nkind = \"{kind}\"\nsize = \"16MiB\"\n{more}")
+    };
+    for (kind, disk) in [
+        ("file", file_disk("d0", "d0.img")),
+        ("memory", disk("memory", "")),
+        ("model", disk("model", "latency = \"none\"\n")),
+    ] {
+        let mut fixture = build_fixture(&format!("freed-{kind}"), &disk, unit);
+        by_cam(&fixture, &[0; 6], Nothing);
+        expect_freed_blocks(&fixture, kind, true);
+        fixture.stop();
+    }
+    // The bus could be scanned before the server of the disk answers.
+    let mut fixture = Fixture::alone("freed-nbd");
+    let program = proc::tool("nbdkit").unwrap();
+    let disk = format!(
+        "[[disk]]\nname = \"d0\"\nkind = \"nbd\"\n\
+         command = [\"{}\", \"-f\", \"memory\", \"16M\"]\n",
+        program.display()
+    );
+    fixture.configure(&format!("{disk}{unit}"), "0 = \"d0\"");
+    fixture.start_whole();
+    expect_freed_blocks(&fixture, "nbd", false);
     fixture.stop();
 }
 

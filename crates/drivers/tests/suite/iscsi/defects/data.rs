@@ -1,9 +1,16 @@
 //! Data that does not belong where it is sent (inputs 27 to 30), and every way to move it.
 
-use wire::iscsi::{Response, TAG_NONE};
+use wire::iscsi::{Residual, Response, TAG_NONE};
 
 use super::Fixture;
-use testkit::iscsi::initiator::{LoginOptions, rw10};
+use testkit::iscsi::initiator::{Client, LoginOptions, rw10, sense};
+
+/// INVALID FIELD IN COMMAND INFORMATION UNIT.
+const CUT: (u8, u8, u8) = (5, 0x0e, 3);
+
+/// UNMAP and MODE SELECT(6) whose lists have 24 bytes.
+const UNMAP: [u8; 10] = [0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0];
+const MODE_SELECT: [u8; 6] = [0x15, 0x10, 0, 0, 24, 0];
 
 fn pattern(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + i / 512 + seed) as u8).collect()
@@ -48,21 +55,41 @@ fn transfer_tag_of_another_write_is_rejected() {
 }
 
 #[test]
-fn lengths_that_are_not_whole_blocks_write_whole_blocks_only() {
+fn data_that_ends_within_a_block_is_refused_and_not_written() {
     // SPDK 1781: data that is no multiple of the block.
     let mut fixture = Fixture::new();
     let mut c = fixture.client();
-    assert_eq!(c.write(200, &[0x11; 4 * 512], 8192).status, 0);
-    for len in [1u32, 3, 511, 513, 700, 1023] {
-        let mut pdu = c.command(0, &rw10(0x2a, 200, 2), 0, len);
-        pdu.data_len = len;
-        c.send(&pdu, &vec![0x22; len as usize]);
-        let (_, end, _) = c.answer(pdu.task_tag);
-        let held = c.read(0, 200, 4);
-        let whole = if end.status == 0 { len as usize / 512 * 512 } else { 0 };
-        assert_eq!(held[..whole], vec![0x22; whole], "{len}");
-        assert!(held[len as usize..].iter().all(|b| *b == 0x11), "{len}: beyond what came");
-        assert_eq!(c.write(200, &[0x11; 4 * 512], 8192).status, 0);
+    let before = [0x11; 4 * 512];
+    assert_eq!(c.write(200, &before, 8192).status, 0);
+    let give = |c: &mut Client, cdb: &[u8], data: &[u8]| {
+        let mut pdu = c.command(0, cdb, 0, data.len() as u32);
+        pdu.data_len = data.len() as u32;
+        c.send(&pdu, data);
+        let (_, end, returned) = c.answer(pdu.task_tag);
+        (end, returned)
+    };
+    let mut verify = rw10(0x2f, 200, 2);
+    verify[1] = 2;
+    for cdb in [rw10(0x2a, 200, 2), rw10(0x2e, 200, 2), verify] {
+        for len in [1usize, 3, 200, 511, 513, 700, 1023] {
+            let (end, returned) = give(&mut c, &cdb, &vec![0x22; len]);
+            let what = format!("{:x}: {len} bytes", cdb[0]);
+            assert_eq!((end.status, sense(&returned)), (2, CUT), "{what}");
+            assert_eq!(end.residual, Residual::Overflow(1024 - len as u32), "{what}");
+            assert_eq!(c.read(0, 200, 4), before, "{what}");
+        }
+    }
+    // Whole blocks of it can be written.
+    let (end, _) = give(&mut c, &rw10(0x2a, 200, 2), &[0x22; 512]);
+    assert_eq!((end.status, end.residual), (0, Residual::Overflow(512)));
+    assert_eq!(c.read(0, 200, 1), [0x22; 512]);
+    assert_eq!(c.read(0, 201, 3), before[512..]);
+    // A list that ends early.
+    for cdb in [&UNMAP[..], &MODE_SELECT[..]] {
+        for len in [0, 4, 23] {
+            let (end, returned) = give(&mut c, cdb, &vec![0; len]);
+            assert_eq!((end.status, sense(&returned)), (2, CUT), "{cdb:x?}: {len} bytes");
+        }
     }
     drop(c);
     fixture.well("odd lengths");

@@ -126,11 +126,12 @@ fn deleted_blocks_are_freed_in_the_files_below_every_class() {
     fixture.stop();
 }
 
-/// A loop device over a file; away with it.
-struct Loop(String);
+/// A loop device over a file; removed when it is dropped.
+pub struct Loop(pub String);
 
 impl Loop {
-    fn over(file: &Path) -> Option<Loop> {
+    /// None where loop devices are not available.
+    pub fn over(file: &Path) -> Option<Loop> {
         let mut command = Command::new(proc::tool("losetup").unwrap());
         let output =
             command.args(["--find", "--show", "--direct-io=on"]).arg(file).output().unwrap();

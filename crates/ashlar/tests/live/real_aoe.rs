@@ -85,6 +85,7 @@ fn found(script: &mut Script) {
              ip link set veth0 up; ip link set veth1 up; begin\n\
              within 20 discover e565.0; within 20 discover e565.1\n\
              [ $(blockdev --getsize64 $disk) = {UNIT_BYTES} ]; is e565.0 payload 8704\n\
+             [ $(of e565.0 queue/max_sectors_kb) -ge 128 ]\n\
              is e565.0 netif veth0; is e565.0 mac $(sed s/://g /sys/class/net/veth1/address)\n\
              [ $(ashlar sessions --json | grep -c 'mac:02:00:00:00:00:01') -ge 2 ]"
         ),

@@ -182,6 +182,7 @@ fn by_fuse(script: &mut Script) {
         script,
         "by FUSE, when somebody says so",
         "ends 0 ashlar attach 0 --by fuse; fact /tmp/ends '^/dev/loop0$'\n\
+         [ $(cat /sys/block/loop0/queue/max_sectors_kb) -ge 128 ]\n\
          ends 1 ashlar attach 0 --by nbd; grep 'already' /tmp/ends\n\
          /usr/sbin/e2fsck -fn /dev/loop0; mount -t ext4 /dev/loop0 /mnt\n\
          (cd /mnt/tree; sha256sum -c -s /rig/sums); cp -r /rig/tree /mnt/again; sync\n\

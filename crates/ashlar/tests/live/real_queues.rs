@@ -1,15 +1,18 @@
-//! Effect of our limits on a kernel: the queue of each kind of disk and of layers over them, by
-//! iSCSI, NVMe over TCP and NBD. A limits page that reports too little makes a host send small
-//! commands, and no load generator of ours shows it.
+//! Effect of our limits on a kernel: the queue of each kind of disk and of a provider of each
+//! class, by iSCSI, NVMe over TCP and NBD. A limits page that reports too little makes a host send
+//! small commands, and no load generator of ours shows it. The kernel's AoE driver and the devices
+//! of this machine are checked by `real_aoe` and `real_local`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use rig::guest::{Boot, HOST, Script, Shared, guest_portal};
-use rig::proc::free_port;
+use rig::proc::{self, free_port};
 use rig::scenarios::{self, From, GO};
 
+use crate::deletes::Loop;
 use crate::fixture::{Fixture, IQN, file_disk};
+use crate::two_ways::Wire;
 
 /// The subsystem.
 const NQN: &str = "nqn.2026-11.test.ashlar:queues";
@@ -17,26 +20,60 @@ const NQN: &str = "nqn.2026-11.test.ashlar:queues";
 const DEADLINE: Duration = Duration::from_secs(900);
 /// Strip of the stripe, KiB: its optimal size, which Linux keeps commands to.
 const STRIP_KIB: u64 = 256;
+/// Optimal size of an array with strips of 64 KiB, KiB: the smallest multiple that we report.
+const ARRAY_KIB: u64 = 128;
 /// Least length of a command without a reported optimal size, KiB: Linux' own default.
 const WHOLE_KIB: u64 = 1280;
+/// Bytes of each image.
+const BYTES: u64 = 32 << 20;
+/// Devices of the kernel's NBD driver that are used in turn.
+const NBD_DEVICES: usize = 8;
 
-/// Providers of the LUNs from 0 on, and the KiB of `optimal_io_size`.
-const UNITS: [(&str, u64); 8] = [
+/// Providers of the LUNs from 0 on, and the KiB of `optimal_io_size`. The name of the array is
+/// known after it was made, and a loop device may be unavailable: both follow these.
+const UNITS: [(&str, u64); 20] = [
     ("file", 0),
     ("large", 0),
     ("memory", 0),
     ("model", 0),
     ("null", 0),
+    ("nbd", 0),
+    ("here", 0),
+    ("virtual", 0),
+    ("da0", 0),
+    ("ada0", 0),
     ("nop", 0),
+    ("limit", 0),
+    ("sched", 0),
+    ("trim", 0),
     ("mirror/m", 0),
     ("stripe/s", STRIP_KIB),
+    ("concat/c", 0),
+    ("multipath/p", 0),
+    ("part1p1", 0),
+    ("label/data", 0),
 ];
 
-const OTHERS: &str = r#"
+/// Image files that are disks with the same names.
+const FILES: [&str; 17] = [
+    "file", "behind", "under0", "under1", "under2", "under3", "m0", "m1", "s0", "s1", "c0", "c1",
+    "path0", "part1", "label0", "r0", "r1",
+];
+
+/// Makes the providers that are found by their metadata.
+const COMMANDS: [&str; 5] = [
+    "multipath label p path0",
+    "part create -s GPT part1",
+    "part add -t freebsd-ufs -b 2048 part1",
+    "geom label label name=data provider=label0",
+    "raid label Intel v RAID0 r0 r1 -s 64k",
+];
+
+const DISKS: &str = r#"
 [[disk]]
 name = "large"
 kind = "file"
-path = "large.img"
+path = "{here}/large.img"
 sector_size = 4096
 
 [[disk]]
@@ -55,10 +92,30 @@ name = "null"
 kind = "null"
 size = "16MiB"
 
+[[disk]]
+name = "nbd"
+kind = "nbd"
+command = ["{nbdkit}", "-f", "memory", "16M"]
+
 [[geom]]
 class = "nop"
 name = "nop"
-provider = "under"
+provider = "under0"
+
+[[geom]]
+class = "limit"
+name = "limit"
+provider = "under1"
+
+[[geom]]
+class = "sched"
+name = "sched"
+provider = "under2"
+
+[[geom]]
+class = "trim"
+name = "trim"
+provider = "under3"
 
 [[geom]]
 class = "mirror"
@@ -71,6 +128,53 @@ name = "s"
 members = ["s0", "s1"]
 strip = 262144
 
+[[geom]]
+class = "concat"
+name = "c"
+members = ["c0", "c1"]
+"#;
+
+/// Buses: a target of this daemon, an HBA in memory, and a target of another daemon by iSCSI and by
+/// AoE.
+const BUSES: &str = r#"
+[[bus]]
+name = "own"
+kind = "local"
+target = "{iqn}-behind"
+names = { here = "0:0" }
+
+[[bus]]
+name = "hba"
+kind = "virtual"
+size = "64MiB"
+names = { virtual = "0:0" }
+
+[[bus]]
+name = "far"
+kind = "iscsi"
+portals = ["{far}"]
+target = "{iqn}"
+initiator = "iqn.2026-11.test.ashlar:front"
+
+[[bus]]
+name = "near"
+kind = "aoe"
+interfaces = ["{near}"]
+ask_s = 1
+
+[[target]]
+driver = "iscsi"
+name = "{iqn}-behind"
+listen = ["{portal}"]
+
+[[access]]
+target = "{iqn}-behind"
+group = "all"
+initiators = ["*"]
+luns = { 0 = "behind" }
+"#;
+
+const TARGETS: &str = r#"
 [[target]]
 driver = "nvme_tcp"
 name = "{nqn}"
@@ -80,7 +184,7 @@ listen = ["{nvme}"]
 target = "{nqn}"
 group = "all"
 initiators = ["*"]
-luns = { 0 = "file", 1 = "large", 2 = "stripe/s" }
+luns = { {luns} }
 
 [[target]]
 driver = "nbd"
@@ -91,8 +195,35 @@ listen = ["{nbd}"]
 target = "n"
 group = "all"
 initiators = ["ip:127.0.0.1"]
-luns = { 0 = "file", 1 = "large", 2 = "stripe/s" }
+luns = { {luns} }
 "#;
+
+/// The daemon whose disks two of the buses find.
+const BACK: &str = r#"
+[[target]]
+driver = "aoe"
+name = "e7"
+listen = ["ether:{wire}"]
+shelf = 7
+
+[[access]]
+target = "e7"
+group = "all"
+initiators = ["*"]
+luns = { 0 = "b0" }
+
+[[access]]
+target = "{iqn}"
+group = "all"
+initiators = ["*"]
+luns = { 0 = "b1" }
+"#;
+
+/// Addresses of the targets besides iSCSI.
+struct Portals {
+    nvme: SocketAddr,
+    nbd: SocketAddr,
+}
 
 /// `queue NAME DEVICE BEST`: fails when the kernel would cut commands shorter than `BEST` KiB, or
 /// than a whole one where that is 0.
@@ -108,11 +239,11 @@ fn helpers() -> String {
     )
 }
 
-fn steps(portal: &str, nvme: u16, nbd: u16) -> Script {
+fn steps(portal: &str, portals: &Portals, units: &[(String, u64)]) -> Script {
     let mut script = Script::new();
     let log_in = scenarios::log_in_to_two(IQN, portal, ["A", "B"]);
     let mut iscsi = format!("{}{log_in}\n", helpers());
-    for (lun, (provider, best)) in UNITS.iter().enumerate() {
+    for (lun, (provider, best)) in units.iter().enumerate() {
         let disk = format!("d=$(disk {IQN} {lun})");
         iscsi.push_str(&format!("{disk}; queue {provider} $d {best}; best $d {best}\n"));
     }
@@ -126,44 +257,87 @@ fn steps(portal: &str, nvme: u16, nbd: u16) -> Script {
          echo \"$reads commands for $((sectors / 2)) KiB\"; [ $((sectors / reads)) -ge 1024 ]"
             .to_owned(),
     );
+    let (nvme, nbd) = (portals.nvme.port(), portals.nbd.port());
     let mut other = format!(
         "{}nvme connect -t tcp -a {HOST} -s {nvme} -n {NQN}\n\
-         within 10 [ -b /dev/nvme0n1 ]; within 10 [ -b /dev/nvme0n3 ]\n",
-        helpers()
+         within 10 [ -b /dev/nvme0n1 ]; within 10 [ -b /dev/nvme0n{} ]\n",
+        helpers(),
+        units.len()
     );
-    for (n, name) in ["file", "large", "stripe"].iter().enumerate() {
-        let best = if *name == "stripe" { STRIP_KIB } else { 0 };
-        other.push_str(&format!("queue nvme-{name} /dev/nvme0n{} {best}\n", n + 1));
+    for (n, (provider, best)) in units.iter().enumerate() {
+        other.push_str(&format!("queue nvme-{provider} /dev/nvme0n{} {best}\n", n + 1));
     }
     script.step("NVMe over TCP", other);
     let mut other = helpers();
-    for (n, name) in ["file", "large", "stripe/s"].iter().enumerate() {
+    for (n, (provider, _)) in units.iter().enumerate() {
+        let device = format!("/dev/nbd{}", n % NBD_DEVICES);
         other.push_str(&format!(
-            "nbd-client {HOST} {nbd} /dev/nbd{n} -N {name}; within 10 nbd-client -c /dev/nbd{n}\n\
-             queue nbd-{name} /dev/nbd{n} 128\n"
+            "nbd-client {HOST} {nbd} {device} -N {provider}; within 10 nbd-client -c {device}\n\
+             queue nbd-{provider} {device} 128\n\
+             nbd-client -d {device}; within 10 ends 1 nbd-client -c {device}\n"
         ));
     }
     script.step("NBD", other);
     script
 }
 
-/// Linux sends commands of full size to every kind of disk.
+/// Sections of the image files and of a loop device, where there is one.
+fn disks(device: Option<&Loop>) -> String {
+    let files = FILES.map(|name| file_disk(name, &format!("{name}.img"))).concat();
+    let nbdkit = proc::tool("nbdkit").unwrap();
+    let others = DISKS.replace("{nbdkit}", nbdkit.to_str().unwrap());
+    let device = device.map(|Loop(path)| {
+        format!("[[disk]]\nname = \"device\"\nkind = \"blockdev\"\npath = \"{path}\"\n")
+    });
+    format!("{files}{others}{}", device.unwrap_or_default())
+}
+
+/// Makes the providers of [`COMMANDS`]; returns the name of the array.
+fn label(fixture: &Fixture) -> String {
+    for line in COMMANDS {
+        fixture.ok(&line.split(' ').collect::<Vec<_>>());
+    }
+    let list = fixture.ok(&["raid", "list"]);
+    let is_volume = |word: &&str| word.starts_with("raid/") && word.ends_with("/v");
+    list.split_whitespace().find(is_volume).expect("a volume").to_owned()
+}
+
+/// Linux sends commands of full size to every kind of disk and to a provider of every class.
 pub fn check(guest: &mut Shared) {
     let mut fixture = Fixture::alone("queues");
-    let files = ["file", "under", "m0", "m1", "s0", "s1"];
-    let disks: String = files.map(|name| file_disk(name, &format!("{name}.img"))).concat();
-    for name in files.iter().chain(&["large"]) {
-        fixture.image(&format!("{name}.img"), 24 << 20);
+    for name in FILES.iter().chain(&["large", "device"]) {
+        fixture.image(&format!("{name}.img"), BYTES);
     }
-    let [nvme, nbd] = [(); 2].map(|()| SocketAddr::from(([127, 0, 0, 1], free_port().unwrap())));
-    let others = OTHERS.replace("{nqn}", NQN).replace("{nvme}", &nvme.to_string());
-    let others = others.replace("{nbd}", &nbd.to_string());
-    let others = others.replace("\"large.img\"", &format!("{:?}", fixture.path("large.img")));
-    let luns = UNITS.iter().enumerate().map(|(n, (name, _))| format!("{n} = \"{name}\""));
+    let device = Loop::over(&fixture.path("device.img"));
+    if device.is_none() {
+        println!("no loop device is available: a block device is left out");
+    }
+    let wire = Wire::new();
+    let images = ["b0", "b1"].map(|name| fixture.image(&format!("{name}.img"), BYTES));
+    let back = ["b0", "b1"].iter().zip(&images).map(|(name, path)| {
+        format!("[[disk]]\nname = \"{name}\"\nkind = \"file\"\npath = {path:?}\n")
+    });
+    let back = back.chain([BACK.replace("{wire}", &wire.far)]).collect::<String>();
+    let mut back = fixture.sibling("queues-back", &back);
+    let disks = disks(device.as_ref());
+    fixture.configure(&disks, "");
+    fixture.start();
+
+    let mut units = Vec::from(UNITS.map(|(name, best)| (name.to_owned(), best)));
+    units.push((label(&fixture), ARRAY_KIB));
+    units.extend(device.iter().map(|_| ("device".to_owned(), 0)));
+    let luns = units.iter().enumerate().map(|(n, (name, _))| format!("{n} = \"{name}\""));
     let luns = luns.collect::<Vec<_>>().join(", ");
-    fixture.configure(&format!("{disks}{others}"), &luns);
-    fixture.start_whole();
-    let script = steps(&guest_portal(fixture.portal()), nvme.port(), nbd.port());
+    let [nvme, nbd] = [(); 2].map(|()| SocketAddr::from(([127, 0, 0, 1], free_port().unwrap())));
+    let portals = Portals { nvme, nbd };
+    let buses = BUSES.replace("{far}", &back.portal().to_string()).replace("{near}", &wire.near);
+    let targets = TARGETS.replace("{nqn}", NQN).replace("{luns}", &luns);
+    let targets = targets.replace("{nvme}", &nvme.to_string()).replace("{nbd}", &nbd.to_string());
+    fixture.configure(&format!("{disks}{buses}{targets}"), &luns);
+    fixture.ok(&["apply"]);
+    fixture.wait_whole();
+
+    let script = steps(&guest_portal(fixture.portal()), &portals, &units);
     let how = Boot { deadline: DEADLINE, core: None };
     let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |request| {
         panic!("the guest asked {request:?}, {GO}")
@@ -171,4 +345,5 @@ pub fn check(guest: &mut Shared) {
     .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", fixture.log()));
     println!("{}", conversed.run.summary());
     fixture.stop();
+    back.stop();
 }

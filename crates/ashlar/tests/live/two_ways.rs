@@ -16,10 +16,10 @@ use crate::fixture::{Fixture, gave, tool};
 const BYTES: u64 = 24 << 20;
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// An Ethernet cable: both ends here, away with it.
-struct Wire {
-    near: String,
-    far: String,
+/// An Ethernet cable with both ends here; removed when it is dropped.
+pub struct Wire {
+    pub near: String,
+    pub far: String,
 }
 
 fn ip(line: &str) {
@@ -27,7 +27,7 @@ fn ip(line: &str) {
 }
 
 impl Wire {
-    fn new() -> Wire {
+    pub fn new() -> Wire {
         let id = std::process::id() % 100_000;
         let wire = Wire { near: format!("w{id}h"), far: format!("w{id}t") };
         let Wire { near: here, far: there } = &wire;

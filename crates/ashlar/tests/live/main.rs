@@ -51,6 +51,7 @@ mod real_checks;
 mod real_discard;
 mod real_disk;
 mod real_files;
+mod real_gateways;
 mod real_image;
 mod real_kernel;
 mod real_layers;

@@ -12,8 +12,8 @@ use rig::proc::{self, Scratch, free_port};
 
 use crate::fixture::MachineLock;
 use crate::{
-    real_aoe, real_discard, real_disk, real_kernel, real_layers, real_lio, real_local,
-    real_missing, real_nbd, real_nvme, real_queues, real_sg, real_tools,
+    real_aoe, real_discard, real_disk, real_gateways, real_kernel, real_layers, real_lio,
+    real_local, real_missing, real_nbd, real_nvme, real_queues, real_sg, real_tools,
 };
 
 /// A guest that uses daemons of this machine.
@@ -31,6 +31,7 @@ const OF_HOST: &[(&str, fn(&mut Host))] = &[
     ("layers", |host| real_layers::check(&mut host.guest)),
     ("nbd", |host| real_nbd::check(&mut host.guest)),
     ("nvme", |host| real_nvme::check(&mut host.guest)),
+    ("gateways", |host| real_gateways::check(&mut host.guest)),
     ("queues", |host| real_queues::check(&mut host.guest)),
     ("missing", |host| real_missing::check(&mut host.guest)),
     ("lio", |host| real_lio::check(&mut host.guest, host.port)),

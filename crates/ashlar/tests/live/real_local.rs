@@ -142,6 +142,13 @@ fn outlived(script: &mut Script) {
     );
     add(
         script,
+        "started again without the image under a writer, which waits for it",
+        "killed; mv /data/d0.img /data/away; ashlar serve >>/tmp/log 2>&1 & echo $! >/tmp/pid\n\
+         within 30 ends 3 ashlar status; fact /tmp/ends 'd0.img'\n\
+         kill -0 \"$(cat /tmp/writer)\"; mv /data/away /data/d0.img; within 40 served; more 20",
+    );
+    add(
+        script,
         "ended in order and started again under a writer",
         "ended; [ -e /sys/block/nbd0/backend ]; begin; within 20 served; more 20\n\
          touch /tmp/stop; over /tmp/writer\n\

@@ -1,6 +1,7 @@
 //! Access rules: groups, config strings, masks, reservations, announcements.
 
 use bio::Errno;
+use engine::GroupSpec;
 use serde_json::json;
 use wire::aoe::{
     self, Ata, Config, Header, Mac, Masks, Reserve, command, directive, error as code, mask,
@@ -234,6 +235,12 @@ fn new_slot_is_announced_to_initiators_with_access() {
     stage.end();
 }
 
+/// Commands and tags of frames.
+fn kinds(came: Vec<Vec<u8>>) -> Vec<(u8, u32)> {
+    let header = |frame: &Vec<u8>| Header::decode(frame).unwrap().0;
+    came.iter().map(header).map(|header| (header.command, header.tag)).collect()
+}
+
 /// An initiator that gets the announcement asks which disk the slot has; without it a write of the
 /// old disk's would be carried out on the new one.
 #[test]
@@ -251,10 +258,6 @@ fn a_slot_whose_disk_is_exchanged_is_announced_before_it_serves() {
     let write = |byte: u8| ata(1, 0x77, long(0x34, 0, 1), &[byte; 512]);
     let came = stage.ask(&link, &[write(1)]);
     assert_eq!((came.len(), stage.disk.bytes(0, 1)), (1, vec![1]));
-    let kinds = |came: Vec<Vec<u8>>| -> Vec<(u8, u32)> {
-        let header = |frame: &Vec<u8>| Header::decode(frame).unwrap().0;
-        came.iter().map(header).map(|header| (header.command, header.tag)).collect()
-    };
     let both = [("mac:02:00:00:02:*", &[(0, false)][..])];
     stage.allow_of("other", &both);
     // The first ends the session of the old disk, and the initiator sends it again.
@@ -286,6 +289,38 @@ fn a_slot_whose_disk_is_exchanged_is_announced_before_it_serves() {
     // It is the disk that the initiator asked about last.
     assert_eq!(ends(&stage.ask(&link, &[write(4)])), None);
     assert_eq!((stage.disk.bytes(0, 1), other.bytes(0, 1)), (vec![1], vec![4]));
+    stage.end();
+}
+
+/// After a start without the disk. Initiators repeat a command that is not answered; an error would
+/// end it.
+#[test]
+fn a_slot_whose_disk_is_missing_is_silent_and_announced_when_it_appears() {
+    let params = json!({ "shelf": SHELF, "announce": true });
+    let stage = Stage::new(4, &[calm()], 1500, params);
+    let link = stage.plug(0, 1);
+    let group = GroupSpec {
+        name: "g0".into(),
+        initiators: vec!["mac:02:00:00:02:*".into()],
+        awaited: vec![(0, "slow".into())],
+        ..GroupSpec::default()
+    };
+    stage.plant.registry.set_groups("aoe", NAME, &[group]).unwrap();
+    stage.pass(1_500_000_000);
+    let write = ata(1, 0x77, long(op::WRITE_EXT, 0, 1), &[2; 512]);
+    for request in [&discovery_query(1), &write, &write] {
+        let came = stage.ask(&link, std::slice::from_ref(request));
+        assert!(came.is_empty(), "{came:x?}");
+    }
+    assert_eq!(stage.disk.bytes(0, 1), [0]);
+    stage.allow(&[("mac:02:00:00:02:*", &[(0, false)])]);
+    stage.pass(1_500_000_000);
+    let mut came = Vec::new();
+    link.receive(100, &mut |frame| came.push(frame.to_vec())).unwrap();
+    assert_eq!(kinds(came), [(command::CONFIG, 0)], "an announcement");
+    let came = stage.ask(&link, &[write]);
+    assert_eq!(decode_answer(&came[0]).0.error, None);
+    assert_eq!(stage.disk.bytes(0, 1), [2]);
     stage.end();
 }
 

@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use bio::PAGE_BYTES;
 use reactor::sim::{Actor, Ended, Limits, World};
 use reactor::{Address, Reactor};
 use transport::{BACKLOG_MAX, RECEIVE_BYTES_MAX};
@@ -126,6 +127,24 @@ fn silent_connections_of_one_peer_end_at_its_limit() {
     });
     stage.run(|| played.get());
     assert_eq!(stage.counts()[..2], [u64::from(echo::PER_PEER) + 1, 1]);
+}
+
+#[test]
+fn silent_connections_hold_at_most_a_page_each() {
+    let stage = Stage::new(1, 100);
+    let (at, own) = (stage.at.clone(), stage.outside.clone());
+    let memory = stage.core.memory.clone();
+    let played = client::spawn(&stage.outside, async move {
+        let mut silent = Vec::new();
+        for _ in 0..echo::PER_PEER {
+            silent.push(Client::connect(&own, &at).await);
+        }
+        own.sleep(SECOND_NS).await;
+        let held = memory.usage().used_bytes;
+        assert!(held <= silent.len() * PAGE_BYTES, "{held} bytes for {}", silent.len());
+    });
+    stage.run(|| played.get());
+    assert_eq!(stage.counts()[..2], [u64::from(echo::PER_PEER), 0]);
 }
 
 #[test]

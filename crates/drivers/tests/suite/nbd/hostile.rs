@@ -1,6 +1,6 @@
 //! Peers that break rules, stay silent or never read.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -117,6 +117,22 @@ fn connections_beyond_the_limit_are_refused_until_others_close() {
     drop((first, second));
     until("both sessions are gone", || server.registry.sessions().is_empty());
     drop(Client::enter(server.portal, Form::Simple, "memory"));
+}
+
+#[test]
+fn connections_of_one_peer_are_limited_until_some_close() {
+    let params = json!({ "connections_per_peer": 2 });
+    let server = Server::start(Shape { params, ..Shape::default() });
+    let first = Client::enter(server.portal, Form::Simple, "memory");
+    let silent = Client::dial(server.portal);
+    // A timeout would be another error.
+    let refused = Client::try_enter(server.portal, "memory").map(|entered| entered.is_ok());
+    let kind = refused.expect_err("a third connection").kind();
+    assert!(matches!(kind, ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof), "{kind:?}");
+    drop((silent, first));
+    until("the count goes down", || {
+        Client::try_enter(server.portal, "memory").is_ok_and(|entered| entered.is_ok())
+    });
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Malformed input from peers: each case was once a crash or worse in some target.
 
+use serde_json::json;
 use wire::nvme::codes::{admin, cns, fatal, io, pdu, pdu_flag};
 use wire::nvme::*;
 
 use crate::nvme_tcp::host::{Host, SUBSYSTEM};
-use crate::nvme_tcp::stage::{Stage, play};
+use crate::nvme_tcp::stage::{Stage, play, play_with};
 
 /// Ends with that reason, and then the connection with nothing more said.
 async fn is_fatal(mut host: Host, reason: u16) {
@@ -209,6 +210,21 @@ fn half_open_connections_time_out() {
         let end = refused.connect("nqn.2026-11.test.ashlar:none", 0, 0).await.unwrap();
         assert_eq!((end.status, end.result), (Status::CONNECT_PARAMETER, 256 | 1 << 16));
         assert!(refused.is_closed().await);
+    });
+}
+
+#[test]
+fn connections_of_one_peer_are_limited_until_some_close() {
+    play_with(json!({ "connections_per_peer": 2 }), |stage| async move {
+        let admin = stage.admin((false, false), 0).await;
+        let silent = stage.dial().await;
+        stage.seconds(1).await;
+        assert!(stage.dial().await.is_closed().await, "a third connection");
+        silent.close();
+        stage.seconds(1).await;
+        let mut queue = stage.queue(&admin, 1).await;
+        let flush = queue.command(io::FLUSH, 1, [0; 6]);
+        queue.ask(flush, 0).await.unwrap().good();
     });
 }
 

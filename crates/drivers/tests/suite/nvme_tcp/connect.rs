@@ -74,5 +74,12 @@ fn a_hidden_subsystem_answers_byte_for_byte_like_one_that_does_not_exist() {
             let at = u64::from(ConnectData::SUBSYSTEM_AT) | 1 << 16;
             assert_eq!(end.result, at, "the name of the subsystem");
         }
+        // The administrator learns which it was.
+        let denied = stage.registry.denied();
+        let is_noted = |subsystem: &str, why: &str| {
+            denied.iter().any(|d| d.target == subsystem && d.text.contains(why))
+        };
+        assert!(is_noted(SUBSYSTEM, "no access group"), "{denied:?}");
+        assert!(is_noted("nqn.2026-11.test.ashlar:none", "no subsystem"), "{denied:?}");
     });
 }

@@ -160,3 +160,17 @@ impl Refusal {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limit_of_fids_differs_from_a_fid_in_use() {
+        let (many, used) = (Refusal::TooManyFids(9), Refusal::FidInUse);
+        assert_eq!(many.text(Flavour::Plan9), "too many fids: the limit is 9 a client");
+        // EMFILE in the kernel's table.
+        assert_eq!(many.text(Flavour::Linux), "Too many open files");
+        assert_eq!(used.text(Flavour::Linux), "fid already in use");
+    }
+}

@@ -3,7 +3,7 @@
 use fileserver::ninep::Flavour;
 use wire::ninep::{Names, Qid, R, Stat, T, mode, open};
 
-use super::client::with_fixture;
+use super::client::{Client, with_fixture};
 
 #[test]
 fn exposing_c_e_permission_bits_add_up_and_truncation_needs_write() {
@@ -212,30 +212,34 @@ fn ftruncate_is_permitted_by_the_open_mode_of_the_fid() {
     });
 }
 
+/// Refusal of a message with a byte in the place of `?` that is not UTF-8.
+async fn refusal(c: &Client, t: T<'_>) -> Option<String> {
+    let (mut out, tag) = (Vec::new(), c.tag());
+    t.encode(tag, &mut out);
+    let at = out.iter().rposition(|b| *b == b'?').unwrap();
+    out[at] = 0xe9;
+    c.send_raw(&out).await;
+    c.reply(tag).await.error()
+}
+
 #[test]
-fn create_refuses_a_name_that_is_not_utf8() {
+fn names_that_are_not_utf8_are_refused_without_a_protocol_error() {
     with_fixture(27, |h| async move {
-        for (flavour, refusal) in [
+        for (flavour, wanted) in [
             (Flavour::Linux, "Invalid argument"),
             (Flavour::Plan9, "illegal name: it is not UTF-8"),
         ] {
             let c = h.user("ann", flavour).await;
             assert_eq!(c.walk(0, 1, &[]).await, Ok(vec![]));
-            let mut out = Vec::new();
-            let tag = c.tag();
-            T::Create { fid: 1, name: "caf?", perm: 0o644, mode: 0 }.encode(tag, &mut out);
-            let at = out.iter().position(|b| *b == b'?').unwrap();
-            out[at] = 0xe9;
-            c.send_raw(&out).await;
-            assert_eq!(c.reply(tag).await.error().as_deref(), Some(refusal));
-            let mut out = Vec::new();
-            let tag = c.tag();
+            let create = T::Create { fid: 1, name: "caf?", perm: 0o644, mode: 0 };
+            assert_eq!(refusal(&c, create).await.as_deref(), Some(wanted), "create");
+            let stat = Stat { name: "caf?", ..Stat::KEEP };
+            let rename = T::Wstat { fid: 1, stat };
+            assert_eq!(refusal(&c, rename).await.as_deref(), Some(wanted), "rename");
             let names = Names::new(&["caf?"]).unwrap();
-            T::Walk { fid: 0, newfid: 2, names }.encode(tag, &mut out);
-            let at = out.iter().position(|b| *b == b'?').unwrap();
-            out[at] = 0xe9;
-            c.send_raw(&out).await;
-            assert!(c.reply(tag).await.error().unwrap().contains("not"), "no such file");
+            let walk = T::Walk { fid: 0, newfid: 2, names };
+            assert!(refusal(&c, walk).await.unwrap().contains("not"), "no such file");
+            assert!(c.stat(0).await.error().is_none(), "the connection stays");
         }
     });
 }

@@ -1,9 +1,13 @@
 //! Memory that sessions needed returns to the system after they have ended.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use rig::proc;
 use testkit::iscsi::initiator::Client;
+use testkit::nbd;
+use wire::nbd::Form;
+use wire::nbd::codes::kind;
 
 use crate::fixture::{Fixture, IQN, file_disk};
 
@@ -44,24 +48,29 @@ fn leave_write_open(client: &mut Client) {
     }
 }
 
-#[test]
-fn memory_of_ended_sessions_returns_to_the_system() {
-    let mut fixture = Fixture::alone("idle-memory");
+/// An NBD connection with a write whose last piece is not sent.
+fn nbd_write(at: SocketAddr) -> nbd::Client {
+    let mut client = nbd::Client::enter(at, Form::Simple, "d0");
+    let data = vec![0x5a; OPEN_PIECES * PIECE_BYTES];
+    client.send(kind::WRITE, 0, 0, WRITE_BYTES as u64, &data);
+    client
+}
+
+/// A daemon with one disk, which `more` exports besides iSCSI.
+fn start(name: &str, more: &str) -> Fixture {
+    let mut fixture = Fixture::alone(name);
     fixture.image("d0.img", 1 << 20);
     let daemon = format!("[daemon]\ncores = 2\nmemory = {POOL_BYTES}\n\n");
-    fixture.configure(&format!("{daemon}{}", file_disk("d0", "d0.img")), "0 = \"d0\"");
+    fixture.configure(&format!("{daemon}{}{more}", file_disk("d0", "d0.img")), "0 = \"d0\"");
     fixture.start();
-    // The first session uses code and tables that are not read at a start.
-    drop(session(&fixture, SESSIONS));
+    fixture
+}
+
+/// The clients of `open` leave writes open; their memory is given back when they have gone.
+fn expect_memory_back<T>(fixture: &Fixture, open: impl FnOnce() -> Vec<T>) {
     let resident = || proc::resident_bytes(fixture.pid()).unwrap();
     let before = resident();
-    let clients: Vec<Client> = (0..SESSIONS)
-        .map(|n| {
-            let mut client = session(&fixture, n);
-            leave_write_open(&mut client);
-            client
-        })
-        .collect();
+    let clients = open();
     fixture.until("the data of all open writes is in memory", LIMIT, || {
         resident() >= before + DATA_BYTES / 4 * 3
     });
@@ -72,6 +81,35 @@ fn memory_of_ended_sessions_returns_to_the_system() {
     });
     let mib = |bytes: u64| bytes >> 20;
     println!("{} MiB, then {} MiB, then {} MiB", mib(before), mib(most), mib(resident()));
+}
+
+#[test]
+fn memory_of_ended_sessions_returns_to_the_system() {
+    let mut fixture = start("idle-memory", "");
+    // The first session uses code and tables that are not read at a start.
+    drop(session(&fixture, SESSIONS));
+    let open = |number| {
+        let mut client = session(&fixture, number);
+        leave_write_open(&mut client);
+        client
+    };
+    expect_memory_back(&fixture, || (0..SESSIONS).map(open).collect());
+    fixture.assert_alive();
+    fixture.stop();
+}
+
+#[test]
+fn memory_of_ended_nbd_connections_returns_to_the_system() {
+    let at = SocketAddr::from(([127, 0, 0, 1], proc::free_port().unwrap()));
+    let target = format!(
+        "[[target]]\ndriver = \"nbd\"\nname = \"n\"\nlisten = [\"{at}\"]\n\
+         connections_per_peer = 65536\n\
+         [[access]]\ntarget = \"n\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
+         luns = {{ 0 = \"d0\" }}\n"
+    );
+    let mut fixture = start("idle-memory-nbd", &target);
+    drop(nbd_write(at));
+    expect_memory_back(&fixture, || (0..SESSIONS).map(|_| nbd_write(at)).collect());
     fixture.assert_alive();
     fixture.stop();
 }

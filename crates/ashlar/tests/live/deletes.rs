@@ -11,7 +11,8 @@ use std::time::Duration;
 use rig::peer::qemu_io;
 use rig::proc;
 
-use crate::fixture::{Fixture, file_disk, gave, tool};
+use crate::fixture::{Fixture, IQN, file_disk, gave, tool};
+use testkit::iscsi::initiator::Client;
 
 const MIB: u64 = 1 << 20;
 const DISK_BYTES: u64 = 32 * MIB;
@@ -79,6 +80,15 @@ fn lets_go(fixture: &Fixture, url: &str, unit: &str, files: &[PathBuf], halves: 
     qemu_io(url, &[&kept[0], &kept[1], &zero]).unwrap_or_else(|e| panic!("{what}: {e:#}"));
 }
 
+/// Whether GET LBA STATUS of a LUN reports the block at a byte as deallocated.
+fn is_deallocated(host: &mut Client, lun: u64, at: u64) -> bool {
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[1], cdb[13]) = (0x9e, 0x12, 24);
+    cdb[2..10].copy_from_slice(&(at / 512).to_be_bytes());
+    host.lun = lun.try_into().unwrap();
+    host.must(&cdb, 24)[20] == 1
+}
+
 #[test]
 fn deleted_blocks_are_freed_in_the_files_below_every_class() {
     let mut fixture = Fixture::alone("deletes");
@@ -121,6 +131,12 @@ fn deleted_blocks_are_freed_in_the_files_below_every_class() {
         if stack.unit != "d3" {
             lets_go(&fixture, &exports[0], stack.unit, &files, stack.halves, "write -z -u");
         }
+        let host = Client::session(fixture.portal(), "iqn.2024-01.test:deletes", IQN);
+        let host = &mut host.unwrap();
+        // An array does not know which blocks its disks have: all of them are reported as mapped.
+        let knows = stack.unit != "raid";
+        assert_eq!(is_deallocated(host, lun, GONE.0), knows, "{name}: deleted");
+        assert!(!is_deallocated(host, lun, WRITTEN.0), "{name}: written");
     }
     fixture.assert_alive();
     fixture.stop();

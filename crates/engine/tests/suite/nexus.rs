@@ -443,6 +443,8 @@ fn writes_to_a_null_unit_report_the_residual_of_their_data() {
 
 /// INVALID FIELD IN COMMAND INFORMATION UNIT.
 const CUT: (u8, u8, u8) = (5, 0x0E, 3);
+/// INVALID FIELD IN CDB.
+const FIELD: (u8, u8, u8) = (5, 0x24, 0);
 
 #[test]
 fn write_data_truncated_within_a_block_is_refused_and_not_written() {
@@ -497,4 +499,58 @@ fn write_data_truncated_within_a_block_is_refused_and_not_written() {
         assert_eq!((a.asc(), a.residual), (CUT, over), "FORMAT UNIT: {given} bytes");
     }
     assert_eq!(disk.state().bytes[..4096], [7; 4096]);
+}
+
+#[test]
+fn commands_that_are_all_or_nothing_refuse_a_part_of_their_data() {
+    let w = World::simple(1, 64);
+    let h = w.calm(0, "i1", &[0]);
+    let disk = &w.disks[0].1;
+    disk.state().bytes[..4096].fill(7);
+    let sixteen = |op: u8, bits: u8, at: usize, n: u8| {
+        let mut cdb = cdb16(op, 0, 0);
+        (cdb[1], cdb[at]) = (bits, n);
+        cdb.to_vec()
+    };
+    let all = [
+        ("VERIFY(12)", vec![0xAF, 2, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0], 1024, CUT),
+        ("VERIFY(16)", sixteen(0x8F, 2, 13, 2), 1024, CUT),
+        ("WRITE SAME(10)", vec![0x41, 0, 0, 0, 0, 0, 0, 0, 2, 0], 512, FIELD),
+        ("WRITE SAME(16)", sixteen(0x93, 0, 13, 2), 512, FIELD),
+        ("COMPARE AND WRITE", sixteen(0x89, 0, 13, 1), 1024, FIELD),
+        ("WRITE ATOMIC(16)", sixteen(0x9C, 0, 13, 2), 1024, FIELD),
+    ];
+    for (name, cdb, whole, wanted) in all {
+        for given in [0, 200, 511, whole - 1] {
+            let a = w.run(&h, 0, &cdb, 0, &vec![7; given]);
+            assert_eq!((a.status, a.asc()), (2, wanted), "{name}: {given} bytes");
+        }
+        w.run(&h, 0, &cdb, 0, &vec![7; whole]).good();
+    }
+    assert_eq!(disk.state().bytes[..4096], [7; 4096]);
+}
+
+#[test]
+fn units_of_every_kind_refuse_writes_that_end_within_a_block() {
+    let of = |handler: Option<&str>, block: usize| {
+        let mut w = World::new(1);
+        w.disk_of("d0", 64, block);
+        let spec = OpenSpec { handler: handler.map(Into::into), ..OpenSpec::default() };
+        open_device(&mut w.control, &w.registry, "d0", &spec).unwrap();
+        w.map(&[(0, "d0", false)]);
+        w
+    };
+    for (kind, w, block) in [
+        ("blocks of 4096 bytes", of(None, 4096), 4096),
+        ("type 1 protection", World::protected(1, 2048, 1), BLOCK),
+        ("null", of(Some("null"), BLOCK), BLOCK),
+    ] {
+        let h = w.calm(0, "i1", &[0]);
+        for given in [1, 200, block - 1, block + 1, 2 * block - 1] {
+            let a = w.run(&h, 0, &write16(0, 2), 0, &vec![1; given]);
+            assert_eq!((a.status, a.asc()), (2, CUT), "{kind}: {given} bytes");
+        }
+        let a = w.run(&h, 0, &write16(0, 2), 0, &vec![1; block]).good();
+        assert_eq!(a.residual, Residual::Over(block as u32), "{kind}: a whole block");
+    }
 }

@@ -1,6 +1,6 @@
-//! Two gateways that serve one NVMe subsystem: the kernel accepts the second path because the
-//! controller identifiers are from ranges without common numbers, and uses it when the first is
-//! gone. The second daemon has the disk of the first as an NBD disk.
+//! Two gateways of one NVMe subsystem. The kernel accepts the second path, because the controller
+//! identifiers are from ranges without common numbers, and uses it when the first path ends. The
+//! second daemon has the disk of the first as an NBD disk.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -144,7 +144,7 @@ fn outlived(script: &mut Script) {
         script,
         "started again without the image under a writer, which waits for it",
         "killed; mv /data/d0.img /data/away; ashlar serve >>/tmp/log 2>&1 & echo $! >/tmp/pid\n\
-         within 30 ends 3 ashlar status; fact /tmp/ends 'd0.img'\n\
+         waits() { ends 3 ashlar status && fact /tmp/ends 'd0.img'; }; within 30 waits\n\
          kill -0 \"$(cat /tmp/writer)\"; mv /data/away /data/d0.img; within 40 served; more 20",
     );
     add(

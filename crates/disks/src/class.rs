@@ -200,6 +200,11 @@ impl Geom for DiskGeom {
         self.read_only
     }
 
+    /// A disk has no records, but its server may have data that is not stored.
+    fn clean_records(&mut self, _: &mut Topology, _: GeomId) -> bool {
+        self.unit.make_durable()
+    }
+
     /// Attributes that do not change are in the provider's own table.
     fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, name: &str) -> Option<Attr> {
         let number = match name {

@@ -204,6 +204,12 @@ pub trait Unit: Send {
     /// Bytes of the medium now, in whole sectors. `NxIo` when it is gone.
     fn size(&mut self) -> Result<u64, Errno>;
 
+    /// Asks for acknowledged data on stable storage, where the medium ends with the daemon. True
+    /// once the data is there, or cannot get there; false while that goes on: it is asked again.
+    fn make_durable(&mut self) -> bool {
+        true
+    }
+
     /// Makes the medium `bytes` large: whole sectors, more than it has. Blocks; nothing is lost.
     fn grow(&mut self, bytes: u64) -> Result<(), Error> {
         let _ = bytes;

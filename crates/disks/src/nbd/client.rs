@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::task::{Poll, Waker};
 
-use bio::{Errno, Seg, Segs};
+use bio::{Errno, Op, Seg, Segs};
 use geom::{Core, deadline};
 use reactor::{Address, TaskHandle};
 use wire::Kind;
@@ -28,7 +28,7 @@ use wire::nbd::{Form, Request};
 
 use super::cross_core;
 use super::disk::Disk;
-use super::job::{Job, ProtocolViolation, RequestOwner};
+use super::job::{Job, NbdCommand, ProtocolViolation, RequestOwner};
 use super::tls_stream::TlsStream;
 use crate::remote::{Link, Outcome, RequestTable};
 
@@ -121,6 +121,20 @@ pub(crate) fn close(disk: u64, core: &Rc<Core>) {
     }));
 }
 
+/// Sends the FLUSH of the disk itself. It does not wait for a connection.
+pub(crate) fn flush(disk: &Arc<Disk>, core: &Rc<Core>) {
+    let began = disk.own_flush_begins();
+    let send = || {
+        let client = of(disk, core).ok_or(Errno::NxIo)?;
+        let command = NbdCommand::of(Op::Flush, 0, 0).ok_or(Errno::NotSup)?;
+        let job = Job::new(RequestOwner::Disk { began }, command, Segs::new());
+        client.begin(job, true, core.now())
+    };
+    if send().is_err() {
+        disk.own_flush_ends(began, Err(Errno::Again));
+    }
+}
+
 /// Closes the connection of a disk on this core, so that a new one is made.
 pub(crate) fn reconnect(disk: u64, core: &Rc<Core>) {
     let client = CLIENTS.with_borrow(|all| all.get(&(disk, core.id())).cloned());
@@ -173,6 +187,12 @@ impl Client {
                 let ended = self.requests.borrow_mut().take(cookie);
                 if let Some((job, outcome)) = ended {
                     cross_core::answer(&self.disk, at, number, outcome, &job);
+                }
+            }
+            Some(RequestOwner::Disk { began }) => {
+                let ended = self.requests.borrow_mut().take(cookie);
+                if let Some((_, outcome)) = ended {
+                    self.disk.own_flush_ends(began, outcome.status);
                 }
             }
             None => {}

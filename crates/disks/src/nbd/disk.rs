@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use bio::Errno;
+use bio::{Errno, Status};
 use bio::sync::Mutex;
 use geom::Notifier;
 use tls::ClientKeys;
@@ -45,6 +45,10 @@ pub(crate) struct Disk {
     dirty: AtomicBool,
     /// Ends of our own server that a FLUSH has failed for.
     reported_exits: AtomicU64,
+    /// A FLUSH of the disk itself is under way (N6).
+    own_flush: AtomicBool,
+    /// A FLUSH of the disk itself has failed: the next one of a user reports that.
+    owes_error: AtomicBool,
     /// Transmission flags at the start.
     pub(crate) flags: u16,
     pub(crate) sector: u32,
@@ -84,6 +88,8 @@ impl Disk {
             server: way.server,
             dirty: AtomicBool::new(false),
             reported_exits: AtomicU64::new(0),
+            own_flush: AtomicBool::new(false),
+            owes_error: AtomicBool::new(false),
             flags: terms.flags,
             sector: shape.sector,
             read_only: shape.read_only,
@@ -171,13 +177,24 @@ impl Disk {
         }
     }
 
-    /// A FLUSH begins: returns the number of deaths. It fails, once, when our own server has ended
-    /// after it acknowledged data that no FLUSH covers.
-    pub(crate) fn flush_begins(&self) -> Result<u64, Errno> {
+    /// Takes the data that a FLUSH is to cover. Returns the number of deaths, and whether our own
+    /// server has ended after it acknowledged data that no FLUSH covers.
+    fn take_dirty(&self) -> (u64, bool) {
         let deaths = self.unexpected_exits();
         let is_new = self.reported_exits.swap(deaths, Ordering::AcqRel) != deaths;
         let was_dirty = self.dirty.swap(false, Ordering::AcqRel);
-        if is_new && was_dirty { Err(Errno::Io) } else { Ok(deaths) }
+        (deaths, is_new && was_dirty)
+    }
+
+    /// A FLUSH of a user begins: returns the number of deaths. It fails, once, when data was lost
+    /// with our own server, or when a FLUSH of the disk itself has failed. It is not sent then.
+    pub(crate) fn flush_begins(&self) -> Result<u64, Errno> {
+        let (deaths, is_lost) = self.take_dirty();
+        if self.owes_error.swap(false, Ordering::AcqRel) || is_lost {
+            self.mark_dirty();
+            return Err(Errno::Io);
+        }
+        Ok(deaths)
     }
 
     /// A FLUSH has ended well: it covers the data that one server acknowledged.
@@ -188,6 +205,46 @@ impl Disk {
         }
         self.reported_exits.store(deaths, Ordering::Release);
         Err(Errno::Io)
+    }
+
+    /// Our own server has acknowledged data that no FLUSH covers, and can be asked for one.
+    pub(crate) fn needs_flush(&self) -> bool {
+        let is_reachable = || !self.troubles.lock().contains_key(&0);
+        self.dirty.load(Ordering::Acquire) && self.has(export_flag::SEND_FLUSH) && is_reachable()
+    }
+
+    /// Claims the FLUSH of the disk itself. False: one is under way.
+    pub(crate) fn claim_own_flush(&self) -> bool {
+        !self.own_flush.swap(true, Ordering::AcqRel)
+    }
+
+    /// True while the FLUSH of the disk itself is under way, with a server that can answer it.
+    pub(crate) fn is_flushing(&self) -> bool {
+        self.own_flush.load(Ordering::Acquire) && !self.troubles.lock().contains_key(&0)
+    }
+
+    /// The FLUSH of the disk itself begins: returns the number of deaths.
+    pub(crate) fn own_flush_begins(&self) -> u64 {
+        let (deaths, is_lost) = self.take_dirty();
+        if is_lost {
+            self.owes_error.store(true, Ordering::Release);
+        }
+        deaths
+    }
+
+    /// The FLUSH of the disk itself has ended. A failure is for the next FLUSH of a user.
+    pub(crate) fn own_flush_ends(&self, began: u64, status: Status) {
+        match status {
+            // The server has not answered it: its data is still to be covered.
+            Err(Errno::Again | Errno::RemoteIo | Errno::TimedOut | Errno::NxIo) => {
+                self.mark_dirty();
+            }
+            _ if status.is_err() || self.flush_ends(began).is_err() => {
+                self.owes_error.store(true, Ordering::Release);
+            }
+            _ => {}
+        }
+        self.own_flush.store(false, Ordering::Release);
     }
 
     /// Whether something is wrong with the connection of a core; `None`: it is well.

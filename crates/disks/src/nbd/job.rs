@@ -13,6 +13,8 @@ pub(crate) enum RequestOwner {
     Bio(Ticket),
     /// One of another core: its number there.
     OtherCore { core: u32, number: u64 },
+    /// The FLUSH of the disk itself, with the number of deaths at its start.
+    Disk { began: u64 },
 }
 
 /// The fields of a command.

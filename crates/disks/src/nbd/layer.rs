@@ -10,6 +10,8 @@
 //!      written: data that the server had acknowledged and not stored is lost, and nothing else
 //!      reports that.
 //!  N5  The number of a request is in its `value` until it ends.
+//!  N6  A stop in order ends our own server only after a FLUSH of the disk itself has covered what
+//!      the server acknowledged. An error of that FLUSH is reported by the next one of a user.
 
 use std::sync::Arc;
 

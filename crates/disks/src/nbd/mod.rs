@@ -19,12 +19,13 @@ mod probe;
 mod server_address;
 mod tls_stream;
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bio::Errno;
-use geom::{Error, Limits, Severity, Trouble};
+use geom::{Core, Error, Limits, Severity, Trouble};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -416,11 +417,21 @@ impl Unit for NbdUnit {
         {
             let number = self.disk.number;
             for core in 0..self.disk.cores {
-                let renew = move |core: &std::rc::Rc<geom::Core>| client::reconnect(number, core);
+                let renew = move |core: &Rc<Core>| client::reconnect(number, core);
                 self.disk.notifier.call(core, Box::new(renew));
             }
         }
         Ok(self.disk.size())
+    }
+
+    fn make_durable(&mut self) -> bool {
+        let disk = self.disk.clone();
+        if disk.needs_flush() && disk.claim_own_flush() {
+            let flush = move |core: &Rc<Core>| client::flush(&disk, core);
+            self.disk.notifier.call(0, Box::new(flush));
+            return false;
+        }
+        !self.disk.is_flushing()
     }
 
     fn reload_keys(&mut self, params: &Value) -> Result<(), Error> {

@@ -344,17 +344,22 @@ fn process(w: &mut World) -> Option<u32> {
     w.line_of("n0", "process").parse().ok()
 }
 
-/// Removes the disk: its server ends, and its socket's folder is removed.
-fn removed(w: &mut World) {
-    let folder = PathBuf::from(w.line_of("n0", "server").strip_prefix("unix:").unwrap());
-    let folder = folder.parent().unwrap().to_owned();
-    assert!(folder.exists());
+/// Takes the disk out of the graph.
+fn withered(w: &mut World) {
     let geom = w.control.topology.find_geom(disks::DISK_CLASS, "n0").unwrap();
     let gone = w.control.call(|t| {
         t.wither_geom(geom, Errno::NxIo);
         Ok(())
     });
     gone.unwrap();
+}
+
+/// Removes the disk: its server ends, and its socket's folder is removed.
+fn removed(w: &mut World) {
+    let folder = PathBuf::from(w.line_of("n0", "server").strip_prefix("unix:").unwrap());
+    let folder = folder.parent().unwrap().to_owned();
+    assert!(folder.exists());
+    withered(w);
     w.until("the end of the server", |_| !folder.exists());
 }
 
@@ -388,6 +393,47 @@ fn flush_fails_once_after_the_server_was_killed() {
     let first = process(&mut w).unwrap();
     proc::signal("KILL", first).unwrap();
     w.until("another server", |w| process(w).is_some_and(|pid| pid != first));
+    assert_eq!(w.plain(edge, Op::Flush, 0, 0), Err(Errno::Io));
+    assert_eq!(w.plain(edge, Op::Flush, 0, 0), Ok(()));
+    removed(&mut w);
+}
+
+/// As the daemon does before a stop, and when a disk is closed.
+fn made_durable(w: &mut World) {
+    let late = w.control.clean_records(geom::CLEAN_RECORDS_DEADLINE, |_, _| true);
+    assert_eq!(late, Vec::<String>::new());
+}
+
+#[test]
+fn command_server_is_flushed_before_it_is_ended() {
+    let scratch = Scratch::new("disks-nbd-command").unwrap();
+    let log = scratch.path().join("log");
+    let logfile = format!("logfile={}", log.display());
+    let mut w = commanded(&["nbdkit", "--filter=log", "memory", "16M", &logfile]);
+    let edge = w.open("n0");
+    w.write(edge, 0, &[7; 512]).unwrap();
+    let flushes = || std::fs::read_to_string(&log).unwrap().matches(" Flush id=").count();
+    assert_eq!(flushes(), 0);
+    made_durable(&mut w);
+    assert_eq!(flushes(), 1);
+    made_durable(&mut w);
+    assert_eq!(flushes(), 1, "nothing was written since");
+    removed(&mut w);
+}
+
+#[test]
+fn failed_flush_of_the_disk_itself_is_reported_by_the_next_flush() {
+    let scratch = Scratch::new("disks-nbd-command").unwrap();
+    let failed = scratch.path().join("failed");
+    let failed = failed.display();
+    let flush =
+        format!("flush=test -e {failed} && exit 0; touch {failed}; echo EIO disk >&2; exit 1");
+    let words = ["nbdkit", "eval", "get_size=echo 1048576", "pread=head -c $3 /dev/zero"];
+    let writes = ["can_write=exit 0", "pwrite=cat >/dev/null", "can_flush=exit 0", &flush];
+    let mut w = commanded(&[&words[..], &writes[..]].concat());
+    let edge = w.open("n0");
+    w.write(edge, 0, &[7; 512]).unwrap();
+    made_durable(&mut w);
     assert_eq!(w.plain(edge, Op::Flush, 0, 0), Err(Errno::Io));
     assert_eq!(w.plain(edge, Op::Flush, 0, 0), Ok(()));
     removed(&mut w);

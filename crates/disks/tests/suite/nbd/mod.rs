@@ -90,13 +90,13 @@ async fn user(
     p.ended.set(p.ended.get() + 1);
 }
 
-/// Users at work.
+/// Users at work, on the cores in turn.
 pub fn load(w: &mut World, edge: Edge, shape: Shape) -> Rc<Progress> {
     let p = Rc::new(Progress { users: shape.users, ..Progress::default() });
-    for n in 0..shape.users {
+    for (n, core) in (0..shape.users).zip(w.cores.iter().cycle()) {
         let part = n * shape.part..(n + 1) * shape.part;
-        let user = user(w.core.clone(), edge, part, shape.rounds, p.clone());
-        drop(w.reactor.spawn("user", user));
+        let user = user(core.clone(), edge, part, shape.rounds, p.clone());
+        drop(core.reactor().spawn("user", user));
     }
     p
 }

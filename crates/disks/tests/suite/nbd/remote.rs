@@ -1,14 +1,15 @@
 //! A simulated NBD server: it loses connections before and after it has carried out a request, cuts
 //! replies short, falls silent, restarts, and always keeps acknowledged data.
 //!
-//! A connection that is lost carries out nothing any more: NBD gives a client no way to order a
-//! request of an old connection before one of a new connection.
+//! A connection that its client has closed carries out nothing any more: NBD gives a client no way
+//! to order a request of an old connection before one of a new connection.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
 use bio::{Pool, Segs};
+use reactor::sim::World;
 use reactor::{Reactor, SeededRandom, Stream, TaskHandle};
 use wire::nbd::chunk::{self, Extent};
 use wire::nbd::codes::{chunk_kind, command_flag, export_flag, kind};
@@ -35,9 +36,8 @@ pub struct Remote {
     /// A request at this place ends its connection.
     pub poison: Cell<Option<u64>>,
     random: RefCell<SeededRandom>,
-    /// Of the newest connection: older ones are lost.
-    newest: Cell<u64>,
     tasks: RefCell<Vec<TaskHandle>>,
+    world: World,
     reactor: Reactor,
     pool: Pool,
     portal: SocketAddr,
@@ -64,7 +64,13 @@ impl Exports for &Remote {
 }
 
 impl Remote {
-    pub fn new(reactor: &Reactor, pool: &Pool, portal: SocketAddr, bytes: usize) -> Rc<Remote> {
+    pub fn new(
+        world: &World,
+        reactor: &Reactor,
+        pool: &Pool,
+        portal: SocketAddr,
+        bytes: usize,
+    ) -> Rc<Remote> {
         Rc::new(Remote {
             data: RefCell::new(vec![0; bytes]),
             flags: Cell::new(FLAGS),
@@ -73,8 +79,8 @@ impl Remote {
             writes: Cell::default(),
             poison: Cell::default(),
             random: RefCell::new(SeededRandom::new(reactor.random())),
-            newest: Cell::default(),
             tasks: RefCell::default(),
+            world: world.clone(),
             reactor: reactor.clone(),
             pool: pool.clone(),
             portal,
@@ -87,11 +93,10 @@ impl Remote {
         let listening = self.reactor.spawn("nbd remote", async move {
             let listener = remote.reactor.listen(remote.portal).unwrap();
             loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                remote.newest.set(remote.newest.get() + 1);
-                let (own, number) = (remote.clone(), remote.newest.get());
+                let (stream, client) = listener.accept().await.unwrap();
+                let own = remote.clone();
                 let task = remote.reactor.spawn("nbd connection", async move {
-                    let _over = own.serve(&stream, number).await;
+                    let _over = own.serve(&stream, client).await;
                     stream.close();
                 });
                 remote.tasks.borrow_mut().push(task);
@@ -102,7 +107,6 @@ impl Remote {
 
     /// Ends at once, as by SIGKILL.
     pub fn stop(&self) {
-        self.newest.set(self.newest.get() + 1);
         self.tasks.take().iter().for_each(TaskHandle::abort);
     }
 
@@ -112,10 +116,16 @@ impl Remote {
         fault
     }
 
-    async fn recv(&self, stream: &Stream, into: &mut Vec<u8>, number: u64) -> Result<(), Over> {
+    /// An error once the client has closed the connection, whether the server can see that or not.
+    fn check_open(&self, client: SocketAddr) -> Result<(), Over> {
+        let links = self.world.links();
+        links.iter().any(|(_, from, _)| *from == client).then_some(()).ok_or(Over)
+    }
+
+    async fn recv(&self, stream: &Stream, into: &mut Vec<u8>) -> Result<(), Over> {
         let seg = self.pool.get(16_384).and_then(|buf| buf.seg(0, 16_384)).ok_or(Over)?;
         match stream.recv(&seg).await {
-            Ok(n) if n > 0 && self.newest.get() == number => {
+            Ok(n) if n > 0 => {
                 seg.with(|b| into.extend_from_slice(&b[..n]));
                 Ok(())
             }
@@ -129,7 +139,7 @@ impl Remote {
         stream.send(&mut segs.as_slice().to_vec()).await.map_err(|_| Over)
     }
 
-    async fn serve(&self, stream: &Stream, number: u64) -> Result<(), Over> {
+    async fn serve(&self, stream: &Stream, client: SocketAddr) -> Result<(), Over> {
         let (mut fresh, mut out) = (Vec::new(), Vec::new());
         let mut handshake = Handshake::new(Settings::default(), &mut out);
         let agreed: Agreed = loop {
@@ -142,7 +152,7 @@ impl Remote {
             let (used, step) = handshake.input(&fresh, &mut &*self, &mut out).map_err(|_| Over)?;
             fresh.drain(..used);
             match step {
-                Step::More => self.recv(stream, &mut fresh, number).await?,
+                Step::More => self.recv(stream, &mut fresh).await?,
                 Step::Transmit(agreed) => break *agreed,
                 Step::Answered => {}
                 Step::StartTls | Step::Abort => return Err(Over),
@@ -151,7 +161,7 @@ impl Remote {
         self.send(stream, &out).await?;
         let mut held = Vec::new();
         loop {
-            let request = loop {
+            let (request, bytes) = loop {
                 let len = request_len(agreed.form);
                 if let Some(head) = fresh.get(..len) {
                     let request = Request::decode(agreed.form, head).expect("a request");
@@ -164,9 +174,11 @@ impl Remote {
                 if !held.is_empty() {
                     self.send(stream, &std::mem::take(&mut held)).await?;
                 }
-                self.recv(stream, &mut fresh, number).await?;
+                self.recv(stream, &mut fresh).await?;
             };
-            let reply = self.carry_out(&request, agreed.form).await?;
+            self.hesitate(&request).await?;
+            self.check_open(client)?;
+            let reply = self.carry_out(&request, &bytes, agreed.form)?;
             // A later reply may overtake this one.
             match self.random.borrow_mut().below(3) {
                 0 => held.extend(reply),
@@ -184,11 +196,8 @@ impl Remote {
         }
     }
 
-    async fn carry_out(
-        &self,
-        (request, bytes): &(Request, Vec<u8>),
-        form: Form,
-    ) -> Result<Vec<u8>, Over> {
+    /// Faults before a request is carried out, and its delay.
+    async fn hesitate(&self, request: &Request) -> Result<(), Over> {
         let poison = self.poison.get() == Some(request.offset);
         if poison || self.chance(self.faults.get()) {
             return Err(Over);
@@ -200,6 +209,10 @@ impl Remote {
             let ns = self.random.borrow_mut().below(3_000_000);
             self.reactor.sleep(ns).await;
         }
+        Ok(())
+    }
+
+    fn carry_out(&self, request: &Request, bytes: &[u8], form: Form) -> Result<Vec<u8>, Over> {
         let (from, len) = (request.offset as usize, request.len as usize);
         let mut out = Vec::new();
         let mut chunk = |flags: u16, kind: u16, body: &[u8]| {

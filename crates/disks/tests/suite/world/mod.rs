@@ -1,4 +1,4 @@
-//! A core, a control thread's state and a folder of its own, driven by one test thread.
+//! Cores, a control thread's state and a folder of its own, driven by one test thread.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -17,9 +17,12 @@ use reactor::{Config, PortChoice, Reactor, SeededRandom, Token, WaitFor};
 use serde_json::Value;
 
 pub struct World {
+    /// The first core, with its reactor.
     pub core: Rc<Core>,
-    pub control: GraphControl,
     pub reactor: Reactor,
+    /// All cores.
+    pub cores: Vec<Rc<Core>>,
+    pub control: GraphControl,
     pub disks: Arc<DiskClass>,
     turn: AdvanceWorld,
 }
@@ -30,37 +33,42 @@ type AdvanceWorld = Rc<dyn Fn(u64)>;
 impl World {
     pub fn new(port: PortChoice) -> World {
         let config = Config { name: "test".into(), port, ..Config::default() };
-        World::around(Reactor::start(config).unwrap(), None)
+        World::around(&[Reactor::start(config).unwrap()], None)
     }
 
     /// A core in a simulated world of its own: time advances only by waiting.
     pub fn simulated(seed: u64) -> World {
-        World::simulated_in(sim::World::new(seed))
+        World::simulated_in(sim::World::new(seed), 1)
     }
 
-    /// The same in a world that was made before.
-    pub fn simulated_in(world: sim::World) -> World {
-        let reactor = Reactor::simulated(&world, "test");
-        World::around(reactor, Some(world))
+    /// Cores in a world that was made before.
+    pub fn simulated_in(world: sim::World, cores: usize) -> World {
+        let reactors: Vec<Reactor> =
+            (0..cores).map(|_| Reactor::simulated(&world, "test")).collect();
+        World::around(&reactors, Some(world))
     }
 
-    fn around(reactor: Reactor, world: Option<sim::World>) -> World {
+    fn around(reactors: &[Reactor], world: Option<sim::World>) -> World {
         let inbox = Arc::new(Inbox::default());
-        let pool = Pool::new(PoolConfig { limit_bytes: 16 << 20 });
-        let (core, mailer) = Core::new(0, reactor.clone(), pool, inbox.report());
-        let clock = reactor.clone();
-        let turn = turner(core.clone(), world);
+        let start = |(id, reactor): (u32, &Reactor)| {
+            let pool = Pool::new(PoolConfig { limit_bytes: 16 << 20 });
+            Core::new(id, reactor.clone(), pool, inbox.report())
+        };
+        let (cores, mailers): (Vec<_>, Vec<_>) = (0..).zip(reactors).map(start).unzip();
+        let core = cores[0].clone();
+        let (reactor, clock) = (reactors[0].clone(), reactors[0].clone());
+        let turn = turner(cores.clone(), world);
         let waiting = turn.clone();
         let mut control = GraphControl::new(
-            vec![mailer],
+            mailers,
             inbox.clone(),
             Box::new(move |_, most: Duration| waiting((most.as_nanos() as u64).min(2_000_000))),
             Box::new(move || clock.fresh_now()),
         );
-        let disks = Arc::new(DiskClass::new(inbox, 1));
+        let disks = Arc::new(DiskClass::new(inbox, cores.len()));
         control.topology.load(disks.clone()).unwrap();
         control.topology.load(geom::filter_class::<classes::nop::Nop>()).unwrap();
-        World { core, control, reactor, disks, turn }
+        World { core, reactor, cores, control, disks, turn }
     }
 
     /// Adds a disk and returns its provider.
@@ -189,17 +197,21 @@ impl Ended {
     }
 }
 
-fn turner(core: Rc<Core>, world: Option<sim::World>) -> AdvanceWorld {
+fn turner(cores: Vec<Rc<Core>>, world: Option<sim::World>) -> AdvanceWorld {
     let Some(world) = world else {
         return Rc::new(move |most| {
-            let until = core.reactor().fresh_now() + most;
-            core.turn(WaitFor::Until(until));
+            let until = cores[0].reactor().fresh_now() + most;
+            cores[0].turn(WaitFor::Until(until));
         });
     };
     Rc::new(move |most| {
         // Without it the clock would not move when nothing is left to happen.
-        core.reactor().after(most, Token::default());
-        let mut actors = [Actor::new(core.reactor(), || core.turn(WaitFor::Forever))];
+        cores[0].reactor().after(most, Token::default());
+        let turn = |core: &Rc<Core>| {
+            let own = core.clone();
+            Actor::new(core.reactor(), move || own.turn(WaitFor::Forever))
+        };
+        let mut actors: Vec<Actor<'_>> = cores.iter().map(turn).collect();
         let limits = sim::Limits { ns: most, ..sim::Limits::default() };
         world.run(&mut actors, limits, &mut || false);
     })

@@ -209,6 +209,51 @@ fn qemu_nbd_serves_qcow2_and_restarts_in_order() {
 }
 
 #[test]
+fn replies_of_a_slow_server_are_matched_in_any_order() {
+    let words = "-f -U SOCKET --filter=delay memory 16M delay-read=20ms delay-write=1ms";
+    let words: Vec<&str> = words.split(' ').collect();
+    let server = Server::start("nbdkit", &words);
+    let mut w = world(&server.address(), Value::Null);
+    let edge = w.open("n0");
+    let p = load(&mut w, edge, USERS);
+    wait_for_progress(&mut w, &p, 100);
+    ends(&mut w, &p);
+    assert_eq!(w.line_of("n0", "connections lost"), "0");
+}
+
+#[test]
+fn request_past_its_timeout_fails_and_the_next_connection_works() {
+    let words = "-f -U SOCKET --filter=delay memory 16M delay-write=60";
+    let words: Vec<&str> = words.split(' ').collect();
+    let server = Server::start("nbdkit", &words);
+    let mut w = world(&server.address(), json!({ "timeout_s": 1, "retries": 0 }));
+    let edge = w.open("n0");
+    assert_eq!(w.write(edge, 0, &[1; 512]), Err(Errno::RemoteIo));
+    assert_eq!(w.read(edge, 0, 512), Ok(vec![0; 512]), "the server has not written");
+    assert_eq!(w.line_of("n0", "connections lost"), "1");
+}
+
+#[test]
+fn server_that_waits_for_its_last_client_serves_until_the_disk_is_gone() {
+    let words = "-f -U SOCKET --filter=exitwhen memory 16M exit-when-file-created=FOLDER/stop";
+    let words: Vec<&str> = words.split(' ').collect();
+    let mut server = Server::start("nbdkit", &words);
+    let mut w = world(&server.address(), Value::Null);
+    let edge = w.open("n0");
+    let p = load(&mut w, edge, USERS);
+    wait_for_progress(&mut w, &p, 100);
+    std::fs::write(server.scratch.path().join("stop"), "").unwrap();
+    // The server refuses a further connection, and keeps the present one.
+    w.verb("resize", "n0", Value::Null).unwrap();
+    wait_for_progress(&mut w, &p, 100);
+    ends(&mut w, &p);
+    assert_eq!(w.line_of("n0", "connections lost"), "0");
+    withered(&mut w);
+    let mut running = server.running.take().unwrap();
+    w.until("the server ends by itself", |_| running.ended().unwrap().is_some());
+}
+
+#[test]
 fn server_of_the_nbd_project_is_usable() {
     const LIST: &str = include_str!("../../../../../ci/packages/nbd.txt");
     let root = rig::packages::ensure_unpacked("nbd", LIST).unwrap();

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cam::CamClass;
+use disks::{DISK_CLASS, DISK_DOC, DiskClass};
 use drivers::bus::LocalKind;
 use engine::Registry;
 use engine::lun::LunClass;
@@ -24,8 +25,9 @@ pub fn class_verbs() -> Vec<ClassVerbs> {
     let all = classes::all().into_iter().filter(|c| !c.verbs().is_empty() && !has_own(c));
     let cam = ClassVerbs { name: cam::CAM_CLASS, doc: cam::CAM_DOC, verbs: CamClass::specs() };
     let classes = all.map(|c| ClassVerbs { name: c.name(), doc: c.doc(), verbs: c.verbs() });
+    let disk = ClassVerbs { name: DISK_CLASS, doc: DISK_DOC, verbs: DiskClass::specs() };
     let fs = ClassVerbs { name: FS_CLASS, doc: FsClass::DOC, verbs: FsClass::specs() };
-    classes.chain([cam, fs]).collect()
+    classes.chain([disk, cam, fs]).collect()
 }
 
 /// The facts about this machine that file servers need.
@@ -190,7 +192,9 @@ mod tests {
         let classes = class_verbs();
         let whole = mgmt::command(&classes);
         whole.clone().debug_assert();
-        assert!(classes.iter().any(|c| c.name == "mirror"));
+        for name in ["mirror", "disk"] {
+            assert!(classes.iter().any(|c| c.name == name), "{name}");
+        }
         for class in &classes {
             for verb in class.all_verbs() {
                 let example = class.example(verb);

@@ -1,32 +1,30 @@
 //! The class `disk`: an opened disk as a geom with one provider.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use bio::{Attr, Errno};
 use geom::{
-    Access, Class, Create, Error, Event, Geom, GeomId, GraphControl, Inbox, Message, NewProvider,
-    PHYSICAL_SECTOR, ProviderId, Severity, Topology, Trouble,
+    Access, Class, Create, Error, Geom, GeomId, GraphControl, Inbox, NewProvider, PHYSICAL_SECTOR,
+    ProviderId, Severity, Topology, Trouble, VerbSpec,
 };
-use reactor::{File, SendError};
+use reactor::File;
 use serde_json::{Value, json};
 
 use crate::failures::Failures;
-use crate::kind::{Identity, Open, Opened, Site, Unit, VerbAnswer};
+use crate::kind::{Identity, Open, Opened, Site, Unit};
 use crate::lasting::Identities;
 use crate::medium::Medium;
 use crate::ordered::Ordered;
 use crate::path_state::PathState;
 use crate::registry::KINDS;
+use crate::verbs::VERBS;
 use crate::watch::Watch;
 
 /// Name of the class.
 pub const DISK_CLASS: &str = "disk";
 
-/// Longest wait for room in a core's mailbox before it is tried again; after [`SEND_TRIES_MAX`] of
-/// them the requests stay asleep and the verb reports that.
-const SEND_WAIT: Duration = Duration::from_millis(10);
-const SEND_TRIES_MAX: u32 = 100;
+/// Description of the class.
+pub const DISK_DOC: &str = "The disks at the bottom of the graph.";
 
 /// Puts disks into the graph. Register one value with the topology.
 pub struct DiskClass {
@@ -43,6 +41,11 @@ impl DiskClass {
     pub fn keeping(mut self, identities: Arc<dyn Identities>) -> DiskClass {
         self.site.identities = Some(identities);
         self
+    }
+
+    /// Its verbs, for the command line.
+    pub fn specs() -> &'static [VerbSpec] {
+        geom::specs(VERBS)
     }
 
     /// Opens a disk of `kind` and makes its geom and provider, both called `name`. Blocks while
@@ -162,17 +165,17 @@ impl DiskClass {
     }
 }
 
-struct DiskGeom {
-    kind: &'static str,
+pub(crate) struct DiskGeom {
+    pub(crate) kind: &'static str,
     read_only: bool,
     identity: Identity,
     /// Bytes of a physical sector.
     physical: u64,
     /// The serial number with which it was opened, once it has been given another one.
     first_serial: Option<String>,
-    watch: Option<Arc<Watch>>,
+    pub(crate) watch: Option<Arc<Watch>>,
     failures: Arc<Failures>,
-    unit: Box<dyn Unit>,
+    pub(crate) unit: Box<dyn Unit>,
 }
 
 /// The attributes of a disk's provider.
@@ -283,7 +286,7 @@ impl Class for DiskClass {
     }
 
     fn doc(&self) -> &'static str {
-        "The disks at the bottom of the graph."
+        DISK_DOC
     }
 
     fn params(&self) -> Option<Value> {
@@ -309,7 +312,10 @@ impl Class for DiskClass {
         }
     }
 
-    /// `resize` reads the size again; the others are the kind's own.
+    fn verbs(&self) -> &'static [VerbSpec] {
+        DiskClass::specs()
+    }
+
     fn verb(
         &self,
         control: &mut GraphControl,
@@ -317,114 +323,6 @@ impl Class for DiskClass {
         on: &str,
         params: &Value,
     ) -> Result<Value, Error> {
-        let Some(geom) = control.topology.find_geom(DISK_CLASS, on) else {
-            return Err(Error::new(Errno::NoEnt, format!("no disk {on}")));
-        };
-        if verb == "resize" {
-            return resize(control, geom, on, params);
-        }
-        let answer = control.topology.with(geom, |g: &mut DiskGeom, _| {
-            let known = g.unit.verbs();
-            if known.iter().any(|(v, _)| *v == verb) {
-                return g.unit.verb(verb, params);
-            }
-            let mut names = vec!["resize"];
-            names.extend(known.iter().map(|(v, _)| *v));
-            let what = format!("{} disks have no verb {verb}; {}", g.kind, names.join(", "));
-            Err(Error::new(Errno::NotSup, what))
-        });
-        let VerbAnswer { value, wake } = answer
-            .unwrap_or_else(|| Err(Error::new(Errno::NxIo, format!("{on} is being removed"))))?;
-        for (core, bio) in wake {
-            wake_on(control, core, bio)?;
-        }
-        control.settle()?;
-        Ok(value)
+        geom::call(VERBS, self, control, (verb, on), params)
     }
-}
-
-/// Makes the medium `size` bytes large when that is among the parameters, reads its size again and
-/// notifies all geoms above. A disk is never made smaller: that would lose data.
-fn resize(
-    control: &mut GraphControl,
-    geom: GeomId,
-    on: &str,
-    params: &Value,
-) -> Result<Value, Error> {
-    let wanted = wanted_size(params)?;
-    let Some(&provider) = control.topology.providers_of(geom).first() else {
-        return Err(Error::new(Errno::NxIo, format!("{on} is being removed")));
-    };
-    let (was, sector) =
-        control.topology.limits(provider).map_or((0, 1), |l| (l.media_bytes, l.sector_bytes));
-    if let Some(wanted) = wanted {
-        check_resize(on, (was, sector), wanted)?;
-        if wanted > was {
-            let grown = control.topology.with(geom, |g: &mut DiskGeom, _| g.unit.grow(wanted));
-            grown.unwrap_or_else(|| {
-                Err(Error::new(Errno::NxIo, format!("{on} is being removed")))
-            })?;
-        }
-    }
-    let size = control.topology.with(geom, |g: &mut DiskGeom, _| {
-        let size = g.unit.size();
-        if let (Err(Errno::NxIo), Some(watch)) = (size, &g.watch) {
-            watch.lost(Errno::NxIo);
-        }
-        size
-    });
-    let size = size
-        .unwrap_or(Err(Errno::NxIo))
-        .map_err(|e| Error::new(e, format!("{on}: its size cannot be read: {}", e.text())))?;
-    control.call(|t| {
-        t.post(Event::Resize(provider, size));
-        Ok(())
-    })?;
-    let message = match size == was {
-        true => format!("{on} has {size} bytes, as before"),
-        false => format!("{on} has {size} bytes now; it had {was}"),
-    };
-    Ok(json!({ "was": was, "size": size, "message": message }))
-}
-
-/// Refuses to give a disk of `was` bytes in such sectors another size than a larger one.
-///
-/// # Errors
-/// The sizes, and how to keep the present one.
-pub fn check_resize(disk: &str, (was, sector): (u64, u32), wanted: u64) -> Result<(), Error> {
-    if wanted >= was && wanted.is_multiple_of(u64::from(sector.max(1))) {
-        return Ok(());
-    }
-    Err(Error::inval(format!(
-        "{disk}: size cannot change from {was} to {wanted} bytes: a disk only grows, in whole \
-         sectors of {sector} bytes; without `size` it keeps its {was} bytes"
-    )))
-}
-
-/// `size` of the verb `resize`, bytes; other parameters are refused.
-fn wanted_size(params: &Value) -> Result<Option<u64>, Error> {
-    let mut size = None;
-    for (key, value) in params.as_object().into_iter().flatten() {
-        match (key.as_str(), value.as_u64()) {
-            ("size", Some(bytes)) => size = Some(bytes),
-            _ => {
-                let what = format!("resize takes size=BYTES, not {key}={value}");
-                return Err(Error::inval(what));
-            }
-        }
-    }
-    Ok(size)
-}
-
-fn wake_on(control: &mut GraphControl, core: usize, ticket: bio::Ticket) -> Result<(), Error> {
-    let mut message = Message::Call(Box::new(move |core| core.wake(ticket, 0)));
-    for _ in 0..SEND_TRIES_MAX {
-        let Some(mailer) = control.core(core) else { return Ok(()) };
-        match mailer.send(message) {
-            Ok(()) | Err(SendError::Closed(_)) => return Ok(()),
-            Err(SendError::Full(m)) => message = m,
-        }
-        control.wait_until(SEND_WAIT, |_| false);
-    }
-    Err(Error::new(Errno::TimedOut, format!("core {core} takes no messages; try again")))
 }

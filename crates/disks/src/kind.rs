@@ -1,11 +1,12 @@
 //! Interface of a kind of disk, and the disk that it returns when it has opened one.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bio::{Attr, Errno, Ticket};
+use bio::{Attr, Errno};
 use geom::{Error, Inbox, Layer, Limits, Notifier, Trouble};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::lasting::{Identities, PersistentIdentity};
 use crate::medium::Medium;
@@ -183,24 +184,8 @@ pub struct SpaceUsage {
     pub is_shared: bool,
 }
 
-/// The answer of a verb of a disk, and the actions that follow.
-#[derive(Default)]
-pub struct VerbAnswer {
-    /// For the caller.
-    pub value: Value,
-    /// Requests whose layer is to be called again, with the number of their core.
-    pub wake: Vec<(usize, Ticket)>,
-}
-
-impl VerbAnswer {
-    /// A sentence and nothing else to do.
-    pub fn message(what: impl Into<String>) -> VerbAnswer {
-        VerbAnswer { value: json!({ "message": what.into() }), wake: Vec::new() }
-    }
-}
-
 /// The control path's side of an open disk.
-pub trait Unit: Send {
+pub trait Unit: Any + Send {
     /// Bytes of the medium now, in whole sectors. `NxIo` when it is gone.
     fn size(&mut self) -> Result<u64, Errno>;
 
@@ -250,17 +235,6 @@ pub trait Unit: Send {
 
     /// Lines for lists.
     fn show(&self) -> Vec<(&'static str, String)>;
-
-    /// Verbs besides `resize`, with a sentence each.
-    fn verbs(&self) -> &'static [(&'static str, &'static str)] {
-        &[]
-    }
-
-    /// Carries out one of [`Unit::verbs`].
-    fn verb(&mut self, verb: &str, params: &Value) -> Result<VerbAnswer, Error> {
-        let _ = params;
-        Err(Error::new(Errno::NotSup, format!("this kind of disk has no verb {verb}")))
-    }
 }
 
 /// A disk that was opened, before it is in the graph.

@@ -35,16 +35,15 @@ mod place;
 mod registry;
 mod remote;
 mod sysfs;
+mod verbs;
 mod watch;
 
 pub use blockdev::BlockDevParams;
-pub use class::{
-    DISK_CLASS, DiskClass, check_resize, open_medium, path_state, set_serial, troubles,
-};
+pub use class::{DISK_CLASS, DISK_DOC, DiskClass, open_medium, path_state, set_serial, troubles};
 pub use deletes::DeleteHow;
 pub use failures::LastError;
 pub use file::{Direct, FileParams};
-pub use kind::{IDENT_MAX, Identity, Kind, Open, Opened, Site, SpaceUsage, Unit, VerbAnswer};
+pub use kind::{IDENT_MAX, Identity, Kind, Open, Opened, Site, SpaceUsage, Unit};
 pub use lasting::{
     ATTRIBUTE, Identities, IdentityRequest, PersistentIdentity, SIDECAR, expected_identity,
     stored_at,
@@ -52,11 +51,10 @@ pub use lasting::{
 pub use locks::still_refused;
 pub use medium::Medium;
 pub use memory::{MEMORY_BYTES_MAX, MemoryParams};
-pub use model::{
-    DelayParams, FailOp, FailParams, Latency, LieParams, MODEL_BYTES_MAX, ModelParams,
-};
+pub use model::{Latency, MODEL_BYTES_MAX, ModelParams};
 pub use nbd::NbdParams;
 pub use null::{Fill, NullParams};
 pub use path_state::PathState;
 pub use registry::{KINDS, kind};
+pub use verbs::check_resize;
 pub use watch::Watch;

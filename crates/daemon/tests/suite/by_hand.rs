@@ -234,6 +234,7 @@ const OTHERS: &str = "
         follow
     raid: label add delete insert remove fail consistency verify follow stop destroy start
         clear dump
+    disk: resize fail delay lie hang release power-cut heal
     cam: devlist rescan inquiry identify readcap reportluns reset modepage defects cmd smpphylist
         enclosure locate discover aoeconfig aoemask aoereserve detach
     fs: dump dumps history yesterday diff check sync grow halt start ream recover replace stats

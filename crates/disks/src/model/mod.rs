@@ -19,6 +19,7 @@
 
 mod layer;
 mod unit;
+pub(crate) mod verbs;
 
 use std::sync::Arc;
 
@@ -35,7 +36,6 @@ use crate::lasting::{of_other, with_configured_serial};
 use crate::params;
 use layer::{ModelLayer, ModelState};
 use unit::ModelUnit;
-pub use unit::{DelayParams, FailOp, FailParams, LieParams};
 
 /// Largest modelled disk, bytes: its sectors are found by searching, and it should fit in memory.
 /// A larger one is refused.

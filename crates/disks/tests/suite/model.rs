@@ -215,6 +215,17 @@ fn taste_outcome(w: &World, provider: &str) -> String {
 }
 
 #[test]
+fn disk_that_is_not_simulated_has_no_faults() {
+    let mut w = World::simulated(1);
+    w.disk("memory", "m0", json!({ "size": 1 << 20 })).unwrap();
+    let refused = w.verb("hang", "m0", json!({})).unwrap_err();
+    assert_eq!(refused.kind, Errno::NotSup);
+    assert!(refused.message.contains("kind memory is not simulated"), "{}", refused.message);
+    assert_eq!(w.verb("hang", "m1", json!({})).unwrap_err().kind, Errno::NoEnt);
+    assert!(w.verb("lie", "m0", json!({ "lie": 1 })).unwrap_err().message.contains("no `lie`"));
+}
+
+#[test]
 fn hung_disk_delays_only_its_own_tasting() {
     let mut w = World::simulated(9);
     w.control.topology.load(Arc::new(Looks)).unwrap();

@@ -61,14 +61,11 @@ impl Verb for Geom {
         Meanwhile the layer has the name of the provider, and the provider has the name of the \
         layer. The layer is not part of ashlar.toml and does not exist after the next start.\n\
         \n\
-        `disk resize` reads the size of a file or device again, and with `size` makes a file \
-        larger first; initiators are notified. If a class does not have the verb, the error lists \
-        its verbs.";
+        If a class does not have the verb, the error lists its verbs.";
     const EXAMPLES: &'static [&'static str] = &[
         "ashlar geom nop configure name=slow delay_ms=1 read_delay_percent=100",
         "ashlar geom nop insert name=slow provider=d0p1",
         "ashlar geom nop remove name=slow",
-        "ashlar geom disk resize name=d0 size=2GiB",
     ];
     const POSITIONAL: &'static [&'static str] = &["class", "verb", "params"];
 

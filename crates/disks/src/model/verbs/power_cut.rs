@@ -1,0 +1,37 @@
+//! `power-cut`: a simulated disk that loses its power.
+
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
+use serde::Serialize;
+
+use super::{wake_all, with_model};
+use crate::class::DiskClass;
+
+/// Cut and restore the power of a simulated disk
+///
+/// Data that was not flushed may be lost.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct PowerCut {
+    /// Name of the disk
+    name: String,
+}
+
+/// The requests that ended with an error.
+#[derive(Serialize)]
+pub(crate) struct PowerWasCut {
+    ended: usize,
+    message: String,
+}
+
+impl Verb<DiskClass> for PowerCut {
+    const NAME: &'static str = "power-cut";
+    const EXAMPLE: &'static str = "disk power-cut d0";
+    type Answer = PowerWasCut;
+
+    fn run(self, _: &DiskClass, control: &mut GraphControl) -> Result<PowerWasCut, Error> {
+        let (ended, asleep) =
+            with_model(control, &self.name, |state| Ok((state.under_way(), state.power_cut())))?;
+        wake_all(control, asleep)?;
+        let message = format!("the power was cut and restored; requests ended: {ended}");
+        Ok(PowerWasCut { ended, message })
+    }
+}

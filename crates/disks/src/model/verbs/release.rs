@@ -1,0 +1,34 @@
+//! `release`: the end of a hang of a simulated disk.
+
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
+use serde::Serialize;
+
+use super::{wake_all, with_model};
+use crate::class::DiskClass;
+
+/// Release a simulated disk that hangs
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Release {
+    /// Name of the disk
+    name: String,
+}
+
+/// The released requests.
+#[derive(Serialize)]
+pub(crate) struct Released {
+    released: usize,
+    message: String,
+}
+
+impl Verb<DiskClass> for Release {
+    const NAME: &'static str = "release";
+    const EXAMPLE: &'static str = "disk release d0";
+    type Answer = Released;
+
+    fn run(self, _: &DiskClass, control: &mut GraphControl) -> Result<Released, Error> {
+        let asleep = with_model(control, &self.name, |state| Ok(state.release()))?;
+        let released = asleep.len();
+        wake_all(control, asleep)?;
+        Ok(Released { released, message: format!("requests released: {released}") })
+    }
+}

@@ -1,0 +1,81 @@
+//! `resize`: the size of a disk while it is in use.
+
+use bio::Errno;
+use geom::{Bytes, Deserialize, Error, Event, GraphControl, JsonSchema, Verb};
+use serde::Serialize;
+
+use crate::class::{DISK_CLASS, DiskClass, DiskGeom};
+
+/// Read the size of a disk again, or enlarge its image file
+///
+/// The geoms above and the hosts are notified. A disk is never made smaller: that would lose data.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Resize {
+    /// Name of the disk
+    name: String,
+    /// New size of the image file in bytes, in whole sectors [default: its present size]
+    size: Option<Bytes>,
+}
+
+/// Bytes before and after.
+#[derive(Serialize)]
+pub(super) struct Resized {
+    was: u64,
+    size: u64,
+    message: String,
+}
+
+impl Verb<DiskClass> for Resize {
+    const NAME: &'static str = "resize";
+    const EXAMPLE: &'static str = "disk resize d0 --size 2GiB";
+    type Answer = Resized;
+
+    fn run(self, _: &DiskClass, control: &mut GraphControl) -> Result<Resized, Error> {
+        let on = self.name.as_str();
+        let gone = || Error::new(Errno::NxIo, format!("{on} is being removed"));
+        let geom = geom::named(&control.topology, DISK_CLASS, on)?;
+        let provider = control.topology.providers_of(geom).first().copied().ok_or_else(gone)?;
+        let limits = control.topology.limits(provider);
+        let (was, sector) = limits.map_or((0, 1), |l| (l.media_bytes, l.sector_bytes));
+        if let Some(Bytes(wanted)) = self.size {
+            check_resize(on, (was, sector), wanted)?;
+            if wanted > was {
+                let grown = control.topology.with(geom, |g: &mut DiskGeom, _| g.unit.grow(wanted));
+                grown.unwrap_or_else(|| Err(gone()))?;
+            }
+        }
+        let size = control.topology.with(geom, |g: &mut DiskGeom, _| {
+            let size = g.unit.size();
+            if let (Err(Errno::NxIo), Some(watch)) = (size, &g.watch) {
+                watch.lost(Errno::NxIo);
+            }
+            size
+        });
+        let size = size
+            .unwrap_or(Err(Errno::NxIo))
+            .map_err(|e| Error::new(e, format!("{on}: its size cannot be read: {}", e.text())))?;
+        control.call(|t| {
+            t.post(Event::Resize(provider, size));
+            Ok(())
+        })?;
+        let message = match size == was {
+            true => format!("{on} has {size} bytes, as before"),
+            false => format!("{on} has {size} bytes now; it had {was}"),
+        };
+        Ok(Resized { was, size, message })
+    }
+}
+
+/// Refuses to give a disk of `was` bytes in such sectors another size than a larger one.
+///
+/// # Errors
+/// The sizes, and how to keep the present one.
+pub fn check_resize(disk: &str, (was, sector): (u64, u32), wanted: u64) -> Result<(), Error> {
+    if wanted >= was && wanted.is_multiple_of(u64::from(sector.max(1))) {
+        return Ok(());
+    }
+    Err(Error::inval(format!(
+        "{disk}: size cannot change from {was} to {wanted} bytes: a disk only grows, in whole \
+         sectors of {sector} bytes; without `size` it keeps its {was} bytes"
+    )))
+}

@@ -59,8 +59,10 @@ pub trait Reason: Clone + fmt::Display + From<CommonReason> + 'static {
     fn common(&self) -> Option<&CommonReason>;
     /// Queued bytes are sent before the connection is closed.
     fn flushes(&self) -> bool;
-    /// It is logged as a warning.
-    fn is_warning(&self) -> bool;
+    /// It is logged as a warning. The default: a shared reason decides, and others are warnings.
+    fn is_warning(&self) -> bool {
+        self.common().is_none_or(CommonReason::is_warning)
+    }
 }
 
 impl CommonReason {

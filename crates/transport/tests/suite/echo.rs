@@ -45,18 +45,12 @@ impl fmt::Display for Closed {
 
 impl Reason for Closed {
     fn common(&self) -> Option<&CommonReason> {
-        match self {
-            Closed::Common(reason) => Some(reason),
-            Closed::NoGreeting => None,
-        }
+        let Closed::Common(reason) = self else { return None };
+        Some(reason)
     }
 
     fn flushes(&self) -> bool {
         matches!(self, Closed::Common(CommonReason::PeerClosed))
-    }
-
-    fn is_warning(&self) -> bool {
-        !self.flushes()
     }
 }
 

@@ -10,6 +10,7 @@ mod foretold;
 mod geoms;
 mod media;
 mod members;
+mod own_server;
 mod reference;
 mod refusals;
 mod starts;

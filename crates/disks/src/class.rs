@@ -11,9 +11,10 @@ use reactor::File;
 use serde_json::{Value, json};
 
 use crate::failures::Failures;
-use crate::kind::{Identity, Open, Opened, Site, Unit};
+use crate::kind::{Identity, Open, Site, Unit};
 use crate::lasting::Identities;
 use crate::medium::Medium;
+use crate::opening::{OpenedDisk, Opener};
 use crate::ordered::Ordered;
 use crate::path_state::PathState;
 use crate::registry::KINDS;
@@ -48,6 +49,11 @@ impl DiskClass {
         geom::specs(VERBS)
     }
 
+    /// Opens disks of this class on any thread, for [`DiskClass::install`].
+    pub fn opener(&self, topology: &Topology) -> Opener {
+        Opener { site: self.site.clone(), notifier: topology.notifier() }
+    }
+
     /// Opens a disk of `kind` and makes its geom and provider, both called `name`. Blocks while
     /// it opens. On an error nothing was added to the graph.
     pub fn add(
@@ -57,18 +63,9 @@ impl DiskClass {
         name: &str,
         params: &Value,
     ) -> Result<GeomId, Error> {
-        let Some(kind) = crate::registry::kind(kind) else {
-            let known: Vec<&str> = KINDS.iter().map(|k| k.name()).collect();
-            let what = format!("no kind of disk {kind}; there are {}", known.join(", "));
-            return Err(Error::new(Errno::NoEnt, what));
-        };
-        if topology.find(name).is_some() {
-            let what = format!("a provider {name} exists already; give the disk another name");
-            return Err(Error::new(Errno::Exist, what));
-        }
-        let notifier = &topology.notifier();
-        let opened = kind.open(&Open { name, params, site: &self.site, notifier })?;
-        self.create_geom(topology, kind.name(), name, opened)
+        check_name(topology, name)?;
+        let disk = self.opener(topology).open(kind, name, params)?;
+        DiskClass::install(topology, disk)
     }
 
     /// As [`DiskClass::add`], of a file that is open already: of a simulated one, which has no
@@ -83,7 +80,8 @@ impl DiskClass {
         can_delete: bool,
     ) -> Result<GeomId, Error> {
         let opened = crate::file::adopted(name, file, serial, can_delete, &self.site)?;
-        self.create_geom(topology, "file", name, opened)
+        let disk = self.opener(topology).opened("file", name, opened);
+        DiskClass::install(topology, disk)
     }
 
     /// Adds a disk of kind `nbd` whose server was asked already: of a simulated world, which the
@@ -98,7 +96,8 @@ impl DiskClass {
         let notifier = &topology.notifier();
         let request = Open { name, params, site: &self.site, notifier };
         let opened = crate::nbd::adopted(&request, terms)?;
-        self.create_geom(topology, "nbd", name, opened)
+        let disk = self.opener(topology).opened("nbd", name, opened);
+        DiskClass::install(topology, disk)
     }
 
     /// Reads the files again that the parameters of a disk name. A disk without a medium reads them
@@ -111,20 +110,19 @@ impl DiskClass {
         t.with(geom, |g: &mut DiskGeom, _| g.unit.reload_keys(params)).unwrap_or(Ok(()))
     }
 
-    /// Makes geom and provider of an opened disk, or neither.
-    fn create_geom(
-        &self,
-        topology: &mut Topology,
-        kind: &'static str,
-        name: &str,
-        opened: Opened,
-    ) -> Result<GeomId, Error> {
+    /// Makes geom and provider of an opened disk, or neither. Does not block.
+    ///
+    /// # Errors
+    /// Its name is in use.
+    pub fn install(topology: &mut Topology, disk: OpenedDisk) -> Result<GeomId, Error> {
+        let OpenedDisk { kind, name, cores, opened } = disk;
+        check_name(topology, &name)?;
         let remarks = opened.unit.remarks();
         let failures = Arc::<Failures>::default();
         let physical = opened.stripe_bytes.max(u64::from(opened.limits.sector_bytes));
         let geom = topology.new_geom(
             DISK_CLASS,
-            name,
+            &name,
             "configured",
             Box::new(DiskGeom {
                 kind,
@@ -141,8 +139,8 @@ impl DiskClass {
         let made = topology.new_provider(
             geom,
             NewProvider {
-                name: name.into(),
-                layer: Arc::new(Ordered::new(opened.layer, self.site.cores, failures)),
+                name,
+                layer: Arc::new(Ordered::new(opened.layer, cores, failures)),
                 limits: opened.limits,
                 stripe_bytes: opened.stripe_bytes,
                 stripe_offset: 0,
@@ -163,6 +161,18 @@ impl DiskClass {
             }
         }
     }
+}
+
+/// Refuses the name of a disk that a provider has.
+///
+/// # Errors
+/// The name.
+pub fn check_name(topology: &Topology, name: &str) -> Result<(), Error> {
+    if topology.find(name).is_none() {
+        return Ok(());
+    }
+    let what = format!("a provider {name} exists already; give the disk another name");
+    Err(Error::new(Errno::Exist, what))
 }
 
 pub(crate) struct DiskGeom {

@@ -113,8 +113,8 @@ pub trait Kind: Send + Sync {
         Ok(())
     }
 
-    /// Opens a disk. Blocks; changes nothing outside except for the creation of the medium. An
-    /// error names the medium and the action to take.
+    /// Opens a disk, on a thread that may block. Changes nothing outside except for the creation of
+    /// the medium. An error names the medium and the action to take.
     fn open(&self, request: &Open<'_>) -> Result<Opened, Error>;
 }
 

@@ -3,6 +3,7 @@
 //! * [`KINDS`]: every kind of disk there is, one file each: `file`, `blockdev`, `memory`, `null`,
 //!   `model`, `nbd`. A new kind is a new file and a line in `registry.rs`.
 //! * [`Kind`]: the interface of a kind; [`Opened`] is a disk that it opened.
+//! * [`Opener`]: opens a disk on a thread that may block; [`OpenedDisk`] is its result.
 //! * [`DiskClass`]: the class `disk`, which puts an opened disk into the graph, with one provider
 //!   named after the disk.
 //!
@@ -27,6 +28,7 @@ mod memory;
 mod model;
 mod nbd;
 mod null;
+mod opening;
 mod ordered;
 mod pages;
 mod params;
@@ -39,7 +41,9 @@ mod verbs;
 mod watch;
 
 pub use blockdev::BlockDevParams;
-pub use class::{DISK_CLASS, DISK_DOC, DiskClass, open_medium, path_state, set_serial, troubles};
+pub use class::{
+    DISK_CLASS, DISK_DOC, DiskClass, check_name, open_medium, path_state, set_serial, troubles,
+};
 pub use deletes::DeleteHow;
 pub use failures::LastError;
 pub use file::{Direct, FileParams};
@@ -54,6 +58,7 @@ pub use memory::{MEMORY_BYTES_MAX, MemoryParams};
 pub use model::{Latency, MODEL_BYTES_MAX, ModelParams};
 pub use nbd::NbdParams;
 pub use null::{Fill, NullParams};
+pub use opening::{OpenedDisk, Opener};
 pub use path_state::PathState;
 pub use registry::{KINDS, kind};
 pub use verbs::check_resize;

@@ -63,7 +63,7 @@ impl LockHolder {
     }
 }
 
-/// One writer, or any number of readers. Runs on the control thread, which may wait.
+/// One writer, or any number of readers. Runs on a thread that may wait.
 pub(crate) fn take(file: &File, read_only: bool) -> Result<(), LockHolder> {
     retry(|| flock(file, read_only))?;
     retry(|| qemu(file, read_only))

@@ -1,4 +1,4 @@
-//! First connection to a server, on the control thread: learns the properties of the export.
+//! First connection to a server, on a thread that may block: learns the properties of the export.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

@@ -6,6 +6,7 @@ mod cleaning;
 mod guarding;
 mod hotplug;
 mod members;
+mod opening;
 mod published;
 mod renewing;
 mod stopping;
@@ -14,7 +15,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bio::Errno;
 use bio::sync::Mutex;
 use cam::{CAM_CLASS, CamClass};
 use classes::part::request::Show;
@@ -22,14 +22,12 @@ use disks::DISK_CLASS;
 use geom::{Class, Create, GraphControl, ProviderId};
 use mgmt::Outcome;
 use mgmt::api::{Error, Kind, Level, Result};
-use mgmt::config::{
-    AccessConfig, AluaState, Config, DaemonConfig, DiskConfig, GeomConfig, LunConfig,
-};
-use mgmt::plan::{Action, Deferred, FileSection};
+use mgmt::config::{AccessConfig, AluaState, Config, DaemonConfig, GeomConfig, LunConfig};
+use mgmt::plan::{Action, Deferred};
 use serde_json::{Value, json};
 
 use crate::buses;
-use crate::errors::{DISK_REMEDY, find_persistent, from_geom};
+use crate::errors::{find_persistent, from_geom};
 use crate::exports::{Exports, Files, ProviderSources, units_of};
 use crate::geom_layouts::GeomLayouts;
 use crate::images::Images;
@@ -37,6 +35,7 @@ use crate::insert_layer;
 use crate::journal::Journal;
 use crate::listing;
 use crate::mailbox::{Change, Mailbox};
+use crate::openings::Openings;
 use crate::path_checks::{self, PathChecks};
 use crate::path_watch::PathWatch;
 use crate::persistent_names::PersistentNames;
@@ -72,6 +71,8 @@ pub struct ControlLoop {
     pub journal: Arc<Journal>,
     /// When the daemon started, ns of the cores' clock.
     pub started_ns: u64,
+    /// Disks that are being opened.
+    pub openings: Openings,
     /// Disks that went away, and what may come back.
     pub reattach: Reattach,
     /// Names that the configuration calls disks of buses by.
@@ -108,6 +109,7 @@ impl ControlLoop {
             match mailbox.next_change() {
                 Some(Change::Stop(done)) => {
                     self.path_watch.stop();
+                    self.openings.stop();
                     self.exports.identities.store();
                     self.stop();
                     mailbox.close();
@@ -183,6 +185,7 @@ impl ControlLoop {
                 self.retry_later(&action);
                 let _ = to.send(());
             }
+            Change::OpenDisk(disk, to) => drop(to.send(self.open_disk(&disk))),
             Change::CarryOut(action, to) => drop(to.send(self.carry_out(&action))),
             Change::Verb(class, verb, params, to) => {
                 drop(to.send(self.verb(&class, &verb, &params)));
@@ -205,12 +208,14 @@ impl ControlLoop {
         let done = self.step(action);
         match &done {
             Ok(_) => self.note(Level::Info, &action.name(), action.summary()),
-            Err(e) => {
-                let text = format!("{}: {}: {}", action.summary(), e.at, e.source);
-                self.note(Level::Error, &action.name(), text);
-            }
+            Err(e) => self.note_failed(action, e),
         }
         done
+    }
+
+    fn note_failed(&self, action: &Action, e: &Error) {
+        let text = format!("{}: {}: {}", action.summary(), e.at, e.source);
+        self.note(Level::Error, &action.name(), text);
     }
 
     /// One step of a plan.
@@ -295,54 +300,6 @@ impl ControlLoop {
         self.reopen_units();
         self.store_names();
         Ok(outcome)
-    }
-
-    /// Whether a disk of the configuration is there already: it may have come by itself while its
-    /// server was waited for.
-    fn is_back(&self, disk: &DiskConfig) -> bool {
-        let is_remote = crate::reattach::remote(disk).is_some();
-        let topology = &self.control.topology;
-        let Some(geom) = topology.find_geom(DISK_CLASS, &disk.name) else { return false };
-        is_remote && self.config().disk.contains(disk) && !topology.providers_of(geom).is_empty()
-    }
-
-    /// Opens a disk. A disk that returns by itself is opened only when it is the same as before.
-    fn create_disk(&mut self, disk: &DiskConfig, by_itself: bool) -> Result<()> {
-        if !by_itself && self.is_back(disk) {
-            return Ok(());
-        }
-        if self.control.topology.find(&disk.name).is_none() {
-            // The remains of a lost disk hold its file.
-            self.destroy(DISK_CLASS, &disk.name)?;
-        }
-        let mut params = disk.params.clone();
-        params.insert("kind".into(), Value::String(disk.kind.clone()));
-        let params = Value::Object(params);
-        let files = Files::of_disk(disk);
-        let (class, returns) = (self.class(DISK_CLASS, "create disk")?, &self.reattach);
-        let request = Create { name: &disk.name, members: &[], params: &params };
-        let made = self.control.call(|t| {
-            let geom = class.create(t, &request)?;
-            let fits = if by_itself { returns.check_identity(t, geom, &disk.name) } else { Ok(()) };
-            fits.inspect_err(|_| t.wither_geom(geom, Errno::NxIo))
-        });
-        made.map_err(|e| from_geom("create disk", &disk.name, e).next(DISK_REMEDY))?;
-        self.exports.files.set_own(FileSection::Disk(disk.name.clone()), files);
-        self.reattach.record_identity(&self.control.topology, &disk.name);
-        path_checks::watch_disk(self, disk);
-        Ok(())
-    }
-
-    /// Renames a disk and the providers named after it, without disturbing their users.
-    fn rename_disk(&mut self, from: &str, to: &str) -> Result<()> {
-        let op = "rename disk";
-        let names = self.control.call(|t| t.rename(DISK_CLASS, from, to));
-        let names = names.map_err(|e| from_geom(op, from, e))?;
-        self.exports.rename(&names);
-        self.layouts.rename(&names);
-        self.reattach.forget(from);
-        self.reattach.record_identity(&self.control.topology, to);
-        Ok(())
     }
 
     fn class(&self, class: &str, op: &str) -> Result<Arc<dyn Class>> {

@@ -16,11 +16,12 @@ use engine::lun::OpenSpec;
 use geom::Inbox;
 use mgmt::Outcome;
 use mgmt::api::{Error, Kind, Result, SystemState};
-use mgmt::config::{BusConfig, Config, GeomConfig};
+use mgmt::config::{BusConfig, Config, DiskConfig, GeomConfig};
 use mgmt::plan::{Action, PredictedSerials, Step, bus_may_provide, name_depends_on};
 use serde_json::Value;
 
 use crate::images::Images;
+use crate::openings::Begun;
 
 /// Questions and changes that may wait at once; a further one is refused.
 const WAITING_MAX: usize = 1024;
@@ -208,6 +209,8 @@ pub enum Change {
     Adopt(Vec<GeomConfig>, SyncSender<()>),
     /// A step that could not be carried out and is wanted all the same.
     RetryLater(Box<Action>, SyncSender<()>),
+    /// Begin to open a disk, for the step that makes it.
+    OpenDisk(Box<DiskConfig>, SyncSender<Result<Begun>>),
     /// One step of a plan.
     CarryOut(Box<Action>, SyncSender<Result<Outcome>>),
     /// A verb of a class: class, verb, parameters.

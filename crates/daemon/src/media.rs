@@ -1,7 +1,7 @@
 //! Checks of the files and devices of disks that a plan makes, before the disks are opened.
 //!
-//! They run on the threads of callers and never on the control thread: a path may hang. Only
-//! [`check_returned`] runs there, when the search for a lost disk has just looked at its path.
+//! They run on threads that may block and never on the control thread: a path may hang. Only
+//! [`check_medium`] runs there, which looks at no path.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -170,18 +170,29 @@ pub fn refused<'a>(
 }
 
 /// Refuses a disk that returns by itself while one of `all` has its medium open and one of the two
-/// may write. `medium_of`: the medium of an open disk. [`refused`] is the same rule for plans, but
-/// a path may name another medium later.
+/// may write. `open`: the media of the open disks. [`refused`] is the same rule for plans, but a
+/// path may name another medium later.
 pub fn check_returned(
     disk: &DiskConfig,
     all: &[DiskConfig],
-    mut medium_of: impl FnMut(&str) -> Option<Medium>,
+    open: &[(String, Medium)],
 ) -> Result<()> {
     let Some(wanted) = Wanted::new(0, disk) else { return Ok(()) };
+    check_medium(disk, &wanted.medium, all, open)
+}
+
+/// The same for a disk that has been opened: other disks may have been opened meanwhile.
+pub fn check_medium(
+    disk: &DiskConfig,
+    medium: &Medium,
+    all: &[DiskConfig],
+    open: &[(String, Medium)],
+) -> Result<()> {
+    let has_it = |other: &&DiskConfig| {
+        open.iter().any(|(name, its)| *name == other.name && its.is_same(medium))
+    };
     let mut others = all.iter().filter(|other| other.conflicts_with(disk));
-    let is_its = |medium: Medium| medium.is_same(&wanted.medium);
-    let user = others.find(|other| medium_of(&other.name).is_some_and(is_its));
-    let Some(other) = user else { return Ok(()) };
+    let Some(other) = others.find(has_it) else { return Ok(()) };
     let why = format!(
         "`{}` is the open file or device of disk {}, and one of the two disks may write; name \
          another file in `path` of disk {}, then `ashlar apply`",
@@ -245,12 +256,12 @@ mod tests {
             });
             serde_json::from_value::<DiskConfig>(section).unwrap()
         };
-        let open = |name: &str| (name == "a").then(|| Medium::of(&at("a.img"))).flatten();
+        let open = &[("a".to_owned(), Medium::of(&at("a.img")).unwrap())];
         let all = |read_only: bool| [disk("a", read_only), disk("b", read_only)];
         let e = check_returned(&disk("b", false), &all(false), open).unwrap_err();
         assert!(e.kind == Kind::Busy && e.at == "b" && e.source.contains("of disk a"), "{e}");
         check_returned(&disk("b", true), &all(true), open).unwrap();
-        check_returned(&disk("b", false), &all(false), |_| None).unwrap();
+        check_returned(&disk("b", false), &all(false), &[]).unwrap();
         // A disk does not exclude itself.
         check_returned(&disk("a", false), &all(false), open).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();

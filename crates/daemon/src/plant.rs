@@ -1,5 +1,8 @@
 //! The handle that the control path holds.
 
+mod answering;
+mod opening;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
@@ -8,20 +11,18 @@ use std::sync::mpsc::{self, SyncSender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use bio::Errno;
 use bio::sync::Mutex;
 use cam::{CamClass, SimKind};
-use disks::DiskClass;
+use disks::{DiskClass, Opener};
 use drivers::Driver;
 use drivers::bus::LocalKind;
 use engine::Registry;
 use engine::lun::LunClass;
-use engine::registry::LoginGate;
 use fileserver::{FS_CLASS, FsClass};
-use geom::{Class, Runtime, RuntimeConfig, Topology};
-use mgmt::api::{AttachedState, CoreState, Error, Event, Kind, Level, Result, SystemState};
-use mgmt::config::{BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig, Port, TargetConfig};
-use mgmt::plan::{Action, DataLoss, Deferred, PredictedSerials, Step, bus_may_provide};
+use geom::{Class, Runtime, RuntimeConfig};
+use mgmt::api::{CoreState, Error, Event, Kind, Level, Result, SystemState};
+use mgmt::config::{Config, DaemonConfig, DiskConfig, GeomConfig, Port, TargetConfig};
+use mgmt::plan::{Action, DataLoss, Deferred, PredictedSerials, Step};
 use mgmt::{Outcome, Plant, Progress, StaleFiles};
 use reactor::{PortChoice, PortReport};
 use serde_json::Value;
@@ -29,9 +30,8 @@ use serde_json::Value;
 use crate::attach::Attachments;
 use crate::buses;
 use crate::catalog::{check_geom, site, wall_s};
-use crate::control_loop::{ControlLoop, Published, check, check_files};
+use crate::control_loop::{ControlLoop, Published, check_files};
 use crate::cycle_check::CycleCheck;
-use crate::errors::{DISK_REMEDY, from_geom};
 use crate::exports::{self, Exports, FilesInUse, clashes};
 use crate::geom_layouts::GeomLayouts;
 use crate::identities::IdentityKeeper;
@@ -40,14 +40,16 @@ use crate::journal::Journal;
 use crate::last_sizes::LastSizes;
 use crate::mailbox::{Change, Mailbox, PriorSteps, Query};
 use crate::media;
+use crate::openings::{DiskOpener, Openings};
 use crate::overrides::Overrides;
-use crate::path_checks::{PathChecks, show_silent};
+use crate::path_checks::PathChecks;
 use crate::path_watch::PathWatch;
 use crate::persistent_names::PersistentNames;
-use crate::reattach::{Reattach, remote};
+use crate::reattach::Reattach;
 use crate::served_volumes::ServedVolumes;
-use crate::state::{Sources, busy_ns, memory, state};
 use crate::state_store::{FileStateStore, ReportFn};
+
+use answering::Answering;
 
 /// Bytes of buffers of all cores together when the configuration gives none.
 const POOL_BYTES: u64 = 256 << 20;
@@ -55,12 +57,6 @@ const POOL_BYTES: u64 = 256 << 20;
 /// Spin before a core sleeps when the configuration says nothing, ns: none. Measured against
 /// initiators that sleep themselves, 50 us bought no latency and cost a third more CPU a command.
 const SPIN_NS: u64 = 0;
-
-/// How long a change waits for the server of a disk: longer than one of ours takes to start.
-const REACH: Duration = Duration::from_secs(15);
-
-/// The same at a start, where the others are to be served and the disk is taken when it answers.
-const REACH_AT_START: Duration = Duration::from_secs(2);
 
 /// How long a question for the state waits for the paths of disks.
 const REFRESH_LIMIT: Duration = Duration::from_millis(500);
@@ -73,12 +69,18 @@ pub struct Daemon {
     files: FilesInUse,
     identities: Arc<IdentityKeeper>,
     paths: PathWatch,
+    openings: Openings,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Daemon {
     /// Starts the cores and the control thread. Nothing is configured yet: the plan does that.
     pub fn start(config: &DaemonConfig) -> Result<Daemon> {
+        Daemon::start_with(config, Box::new(|opener| -> Arc<dyn DiskOpener> { Arc::new(opener) }))
+    }
+
+    /// The same, with another opener of disks.
+    pub(crate) fn start_with(config: &DaemonConfig, wrap: WrapOpener) -> Result<Daemon> {
         let (ready, started) = mpsc::sync_channel(1);
         let journal = Arc::new(Journal::default());
         let registry = Registry::new();
@@ -88,12 +90,21 @@ impl Daemon {
         let used = files.clone();
         let thread = std::thread::Builder::new()
             .name("ashlar-mgmt".into())
-            .spawn(move || control_thread(&config, noted, exported, used, &ready))
+            .spawn(move || control_thread(&config, noted, exported, used, wrap, &ready))
             .map_err(|e| system("start the control thread", &e))?;
         match started.recv() {
-            Ok(Ok((mailbox, identities, paths))) => {
+            Ok(Ok((mailbox, identities, paths, openings))) => {
                 let thread = Mutex::new(Some(thread));
-                Ok(Daemon { mailbox, journal, registry, files, identities, paths, thread })
+                Ok(Daemon {
+                    mailbox,
+                    journal,
+                    registry,
+                    files,
+                    identities,
+                    paths,
+                    openings,
+                    thread,
+                })
             }
             Ok(Err(e)) => Err(e),
             Err(_) => Err(Error::new(Kind::Internal, "start", "the control thread ended")),
@@ -105,9 +116,12 @@ fn system(op: &str, error: &io::Error) -> Error {
     Error::new(Kind::System, op, error.to_string())
 }
 
-/// Result of the start for its caller: the mailbox, the identities of disks and the watch over
-/// their paths, or the error.
-type Ready = SyncSender<Result<(Arc<Mailbox>, Arc<IdentityKeeper>, PathWatch)>>;
+/// Result of the start for its caller: the mailbox, the identities of disks, the watch over their
+/// paths and their openings, or the error.
+type Ready = SyncSender<Result<(Arc<Mailbox>, Arc<IdentityKeeper>, PathWatch, Openings)>>;
+
+/// Makes the opener of disks from that of this machine.
+type WrapOpener = Box<dyn FnOnce(Opener) -> Arc<dyn DiskOpener> + Send>;
 
 /// Something that the start needs; an error ends it.
 fn ok_or_report<T>(ready: &Ready, result: Result<T>) -> Option<T> {
@@ -119,6 +133,7 @@ fn control_thread(
     journal: Arc<Journal>,
     registry: Arc<Registry>,
     files: FilesInUse,
+    wrap: WrapOpener,
     ready: &Ready,
 ) {
     let vault = set_vault(&registry, config, &report_fn(&journal, Level::Error));
@@ -135,36 +150,32 @@ fn control_thread(
         Arc::new(ServedVolumes::load(registry.state_store(), report_fn(&journal, Level::Warn)));
     let identities = identities(&registry, &journal);
     let disk = DiskClass::new(control.inbox().clone(), reports.len()).keeping(identities.clone());
+    let opener = wrap(disk.opener(&control.topology));
+    let openings = Openings::new(opener, control.inbox().clone(), reactor::monotonic_ns);
     let cam = load_classes(&mut control, reports.len(), disk, (local.clone(), volumes), &journal);
     let (ended, ends) = LastSizes::load(registry.state_store(), report_fn(&journal, Level::Warn));
     control.topology.set_size_keeper(ended, Box::new(ends));
     let mailbox = Arc::new(Mailbox::new(control.inbox().clone()));
     let published: Arc<Mutex<Published>> = Arc::default();
     let started_ns = control.now_ns();
-    let cores: Vec<CoreState> = reports.iter().map(core_state).collect();
-    let pool_bytes = pool_bytes(config);
     let attachments = attachments(&drivers, &control, &journal);
     let attachments = attachments.map_err(|e| system("start the thread of attached LUNs", &e));
     let Some(attachments) = ok_or_report(ready, attachments) else { return };
-    let attached = attachments.viewer();
     control.topology.set_listener(listener(&journal));
-    control.set_watch({
-        let (mailbox, published, registry) = (mailbox.clone(), published.clone(), registry.clone());
-        let (cam, files, drivers) = (cam.clone(), files.clone(), drivers.clone());
-        Box::new(move |topology, now_ns| {
-            while let Some(question) = mailbox.next_query() {
-                let daemon = mgmt::api::Daemon {
-                    version: env!("CARGO_PKG_VERSION").into(),
-                    pid: std::process::id(),
-                    uptime_ns: now_ns.saturating_sub(started_ns),
-                    cores: with_busy_time(&cores),
-                    memory: memory(pool_bytes),
-                };
-                let sources = (&*registry, &*cam, &*drivers, &files);
-                answer_query(question, topology, &published, sources, (daemon, &attached), now_ns);
-            }
-        })
-    });
+    let answering = Answering {
+        mailbox: mailbox.clone(),
+        published: published.clone(),
+        registry: registry.clone(),
+        cam: cam.clone(),
+        drivers: drivers.clone(),
+        files: files.clone(),
+        openings: openings.clone(),
+        attached: Box::new(attachments.viewer()),
+        started_ns,
+        cores: reports.iter().map(core_state).collect(),
+        pool_bytes: pool_bytes(config),
+    };
+    control.set_watch(Box::new(move |topology, now_ns| answering.answer(topology, now_ns)));
     let by_hand = Overrides::load(registry.state_store(), report_fn(&journal, Level::Warn));
     let names = PersistentNames::load(
         registry.state_store(),
@@ -188,6 +199,7 @@ fn control_thread(
         published,
         journal,
         started_ns,
+        openings: openings.clone(),
         reattach: Reattach::default(),
         names,
         noted_troubles: buses::NotedTroubles::new(),
@@ -198,7 +210,8 @@ fn control_thread(
     };
     control_loop.exports.remember();
     let paths = control_loop.path_watch.clone();
-    let _ = ready.send(Ok((mailbox.clone(), control_loop.exports.identities.clone(), paths)));
+    let identities = control_loop.exports.identities.clone();
+    let _ = ready.send(Ok((mailbox.clone(), identities, paths, openings)));
     let attended = mailbox.serve_guard();
     control_loop.serve(&mailbox);
     drop(attended);
@@ -343,101 +356,11 @@ fn runtime_config(config: &DaemonConfig) -> RuntimeConfig {
     }
 }
 
-/// The cores with the time that they have worked by now.
-fn with_busy_time(cores: &[CoreState]) -> Vec<CoreState> {
-    let now = |(i, c): (usize, &CoreState)| CoreState {
-        busy_ns: busy_ns(&format!("ashlar-core{i}")),
-        ..c.clone()
-    };
-    cores.iter().enumerate().map(now).collect()
-}
-
 fn pool_bytes(config: &DaemonConfig) -> u64 {
     config.memory.unwrap_or(POOL_BYTES)
 }
 
-/// How long a step waits for the server of a disk.
-fn reach_deadline(gate: &LoginGate) -> Duration {
-    if gate.is_shut() { REACH_AT_START } else { REACH }
-}
-
-fn answer_query(
-    question: Query,
-    topology: &Topology,
-    published: &Mutex<Published>,
-    (registry, cam, drivers, files): (&Registry, &CamClass, &[Arc<dyn Driver>], &FilesInUse),
-    (daemon, attached): (mgmt::api::Daemon, &dyn Fn() -> Vec<AttachedState>),
-    now_ns: u64,
-) {
-    // The caller may have gone meanwhile.
-    match question {
-        Query::State(to) => {
-            let published = published.lock();
-            let view = registry.view();
-            let mut state = state(&Sources {
-                topology,
-                registry: &view,
-                cam,
-                drivers,
-                config: &published.config,
-                portals: &published.portals,
-                refused: &published.refused,
-                refused_disks: &published.refused_disks,
-                files,
-                attached: attached(),
-                daemon,
-                now_ns,
-            });
-            show_silent(&mut state, &published.silent_paths);
-            let _ = to.send(state);
-        }
-        Query::Check(step, before, to) => {
-            let published = published.lock();
-            let goes = |bus: &&BusConfig| before.removed_buses.contains(&bus.name);
-            let stays = published.config.bus.iter().filter(|bus| !goes(bus)).cloned();
-            let stays: Vec<BusConfig> = stays.collect();
-            let runs = |name: &str| {
-                let mut luns = published.config.access.iter().flat_map(|a| a.luns.values());
-                luns.any(|lun| lun.provider == name)
-            };
-            let may_wait = |name: &str| {
-                registry.login_gate().is_shut()
-                    || runs(name)
-                    || bus_may_provide(&stays, name)
-                    || exports::disk_may_provide(topology, &published.config.disk, name)
-            };
-            let _ = to.send(check(topology, &step, &before, &may_wait));
-        }
-        Query::Clash(steps, foreseen, to) => {
-            let published = published.lock();
-            let there = (topology, registry);
-            let _ = to.send(clashes::find(there, &published.config, &steps, &foreseen));
-        }
-        Query::Portals(to) => {
-            let published = published.lock();
-            let _ = to.send(published.portals.values().flatten().cloned().collect());
-        }
-        Query::Config(to) => drop(to.send(published.lock().config.clone())),
-    }
-}
-
 impl Daemon {
-    /// Asks the servers of all disks that are not there, side by side, before the steps that need
-    /// them.
-    fn ask_servers(&self, config: &Config) {
-        let remote: Vec<_> = config.disk.iter().filter_map(remote).collect();
-        if remote.is_empty() {
-            return;
-        }
-        // Without a state, no step follows either.
-        let Ok(here) = self.state() else { return };
-        for (disk, kind, params) in remote {
-            if here.provider(&disk.name).is_none() {
-                kind.is_reachable(&disk.name, &params);
-            }
-        }
-    }
-
     /// Why a target could not be made, or its portals not be opened, after the steps `before`. A
     /// start opens the portals that it can, and a file server that is removed frees its addresses.
     fn check_target(&self, target: &TargetConfig, before: &[Step]) -> Result<()> {
@@ -450,17 +373,6 @@ impl Daemon {
             return Ok(());
         }
         exports::check_portals(target, &self.mailbox.query(Query::Portals)?)
-    }
-
-    /// Waits for the server of a disk on this thread, so that the control thread does not. Answers
-    /// why a server is absent that may appear later.
-    fn reach(&self, disk: &DiskConfig) -> Result<Option<Error>> {
-        let Some((_, kind, params)) = remote(disk) else { return Ok(None) };
-        let most = reach_deadline(self.registry.login_gate());
-        let Err(e) = kind.reach(&disk.name, &params, most) else { return Ok(None) };
-        let is_away = e.kind == Errno::NxIo;
-        let error = from_geom("create disk", &disk.name, e).next(DISK_REMEDY);
-        if is_away { Ok(Some(error)) } else { Err(error) }
     }
 }
 
@@ -576,9 +488,9 @@ impl Plant for Daemon {
         self.files.stale()
     }
 
-    fn carry_out(&self, action: &Action, _: &mut Progress<'_>) -> Result<Outcome> {
+    fn carry_out(&self, action: &Action, progress: &mut Progress<'_>) -> Result<Outcome> {
         if let Action::CreateDisk { disk } = action
-            && let Some(away) = self.reach(disk)?
+            && let Some(away) = self.open_disk(disk, progress)?
         {
             // The disk is awaited, as a lost one is.
             self.retry_later(action);
@@ -618,18 +530,6 @@ mod tests {
     use engine::state_store::{RecordKind, StateStore, save_channel};
 
     use super::*;
-
-    #[test]
-    fn only_a_start_waits_briefly_for_the_server_of_a_disk() {
-        let registry = Registry::new();
-        let gate = registry.login_gate();
-        gate.shut();
-        assert_eq!(reach_deadline(gate), REACH_AT_START, "the configuration is carried out");
-        gate.open();
-        assert_eq!(reach_deadline(gate), REACH, "a change of a daemon that serves");
-        gate.pause();
-        assert_eq!(reach_deadline(gate), REACH, "a target is made");
-    }
 
     #[test]
     fn unreadable_record_of_known_units_is_reported() {

@@ -10,9 +10,8 @@
 //!  T1  A disk is reattached by itself only if it is the same: of the same serial number, not
 //!      smaller. Any other disk is brought back by the operator, with `apply`.
 //!  T2  The search for a file neither makes it nor makes it longer.
-//!  T3  The search costs the control thread little: `path_watch` looks at the paths, and opens one
-//!      before the control thread does. A disk that goes again soon after it was back is tried
-//!      ever more seldom.
+//!  T3  The search costs the control thread little: `path_watch` looks at the paths, and `openings`
+//!      opens them. A disk that goes again soon after it was back is tried ever more seldom.
 //!  T4  No disk is reattached to a medium that another disk has open, unless both only read.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,6 +65,8 @@ pub struct Reattach {
     /// The same, also while a later examination hangs: changes are reported against these.
     last_findings: BTreeMap<String, Finding>,
     searches: BTreeMap<String, Search>,
+    /// Missing disks that are being opened.
+    attempts: BTreeSet<String>,
     /// Losses that were looked at; `None`: there is something new to look at.
     losses: Option<u64>,
     /// Further parts of the configuration that could not be carried out, and are tried again.
@@ -92,6 +93,7 @@ impl Reattach {
     pub fn forget(&mut self, disk: &str) {
         self.known.remove(disk);
         self.searches.remove(disk);
+        self.attempts.remove(disk);
         self.last_reported.remove(disk);
     }
 
@@ -231,11 +233,17 @@ impl Reattach {
         due
     }
 
-    /// Disks that may be back: their path is there, and T2.
-    pub fn returned_disks(&mut self, config: &Config, now: u64) -> Vec<DiskConfig> {
+    /// Disks that may be back: their path is there, and T2. Without those that are being opened.
+    pub fn returned_disks(
+        &mut self,
+        config: &Config,
+        now: u64,
+        is_opening: impl Fn(&str) -> bool,
+    ) -> Vec<DiskConfig> {
         let here = |disk: &&DiskConfig| {
             let due = self.searches.get(&disk.name).is_none_or(|s| now >= s.next_ns);
-            self.missing.contains(&disk.name) && due && self.is_present(disk)
+            let is_sought = self.missing.contains(&disk.name) && !is_opening(&disk.name);
+            is_sought && due && self.is_present(disk)
         };
         config.disk.iter().filter(here).cloned().collect()
     }
@@ -282,6 +290,21 @@ impl Reattach {
         Err(Error::new(bio::Errno::NxIo, what))
     }
 
+    /// A missing disk is being opened.
+    pub fn begin_attempt(&mut self, disk: &str) {
+        self.attempts.insert(disk.to_owned());
+    }
+
+    /// The same is over, or is no search any more.
+    pub fn end_attempt(&mut self, disk: &str) {
+        self.attempts.remove(disk);
+    }
+
+    /// Missing disks that are being opened.
+    pub fn attempts(&self) -> Vec<String> {
+        self.attempts.iter().cloned().collect()
+    }
+
     /// Records the result of a try (T3). Answers the text to report; no text is reported twice.
     pub fn record_attempt(
         &mut self,
@@ -289,6 +312,7 @@ impl Reattach {
         done: &mgmt::api::Result<()>,
         now: u64,
     ) -> Option<String> {
+        self.end_attempt(disk);
         let search = self.searches.entry(disk.to_owned()).or_default();
         search.pause_ns = search.pause_ns.saturating_mul(2).clamp(CHECK_INTERVAL_NS, PAUSE_NS_MAX);
         search.next_ns = now + search.pause_ns;
@@ -489,7 +513,8 @@ mod tests {
         let config = config();
         let mut is_tried = |findings| {
             let reports = reattach.record_findings(&config, findings);
-            (!reattach.returned_disks(&config, 0).is_empty(), reports.len())
+            let returned = reattach.returned_disks(&config, 0, |_| false);
+            (!returned.is_empty(), reports.len())
         };
         assert_eq!(is_tried(found(Finding::Absent("No such file".into()))), (false, 0));
         assert_eq!(is_tried(found(Finding::Silent(true))), (false, 1), "it is reported");

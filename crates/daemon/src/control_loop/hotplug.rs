@@ -4,13 +4,12 @@
 use std::collections::BTreeMap;
 
 use disks::Medium;
-use mgmt::api::{Level, Result};
-use mgmt::config::{DiskConfig, GeomConfig};
+use mgmt::api::Level;
+use mgmt::config::GeomConfig;
 use mgmt::plan::Action;
 
 use super::ControlLoop;
 use crate::buses;
-use crate::media;
 use crate::path_watch::Finding;
 
 impl ControlLoop {
@@ -58,21 +57,17 @@ impl ControlLoop {
 
     /// Opens disks whose medium is back, then the geoms above them, then units.
     pub(super) fn reopen_returned(&mut self) {
+        let has_ended = self.end_attempts();
         let is_looking = self.reattach.has_missing() || self.exports.has_lost();
         let now = self.control.now_ns();
-        if !is_looking || !self.reattach.is_due(now) {
+        if !has_ended && !(is_looking && self.reattach.is_due(now)) {
             return;
         }
         let config = self.config();
-        for disk in self.reattach.returned_disks(&config, now) {
-            let done = self.reopen_disk(&disk, &config.disk);
-            let report = self.reattach.record_attempt(&disk.name, &done, self.control.now_ns());
-            match done {
-                Ok(()) => self.note(Level::Info, &disk.name, "medium available again".to_owned()),
-                Err(_) => {
-                    report.into_iter().for_each(|why| self.note(Level::Warn, &disk.name, why));
-                }
-            }
+        // One that was abandoned and hangs is opened again when it has ended.
+        let is_opening = |disk: &str| self.openings.has(disk);
+        for disk in self.reattach.returned_disks(&config, now, is_opening) {
+            self.begin_attempt(&disk);
         }
         self.published.lock().refused_disks = self.reattach.refused_disks();
         for geom in self.reattach.geoms(&self.control.topology, &config) {
@@ -89,16 +84,6 @@ impl ControlLoop {
         }
         self.retry_pending();
         self.reopen_units();
-    }
-
-    /// Opens a disk that returns by itself. `all`: the disks of the configuration.
-    fn reopen_disk(&mut self, disk: &DiskConfig, all: &[DiskConfig]) -> Result<()> {
-        let topology = &mut self.control.topology;
-        media::check_returned(disk, all, |other| {
-            topology.find(other)?;
-            disks::open_medium(topology, other)
-        })?;
-        self.create_disk(disk, true)
     }
 
     /// The file or device of each open disk, by the disk's name.
@@ -120,6 +105,12 @@ impl ControlLoop {
         }
         drop(published);
         self.reattach.retry_later(action, self.control.now_ns());
+        if let Action::CreateDisk { disk } = action
+            && self.openings.is_wanted(&disk.name)
+        {
+            // The step has not waited for its end.
+            self.reattach.begin_attempt(&disk.name);
+        }
     }
 
     /// Tries again what could not be carried out. A target gets its groups before a host is

@@ -78,6 +78,7 @@ impl ControlLoop {
     /// A disk is removed.
     pub(super) fn forget_disk(&mut self, name: &str) {
         self.exports.files.forget(FileSection::Disk(name.to_owned()));
+        self.openings.abandon(name);
         self.reattach.forget(name);
     }
 

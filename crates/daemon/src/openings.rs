@@ -1,0 +1,295 @@
+//! Disks that are being opened, each on a thread of its own: opening blocks while a medium hangs.
+//!
+//! ```text
+//!   begin --> under way --ends--> result --taken by the control thread--> in the graph
+//!                 \--abandoned----------> dropped on its thread when it ends
+//! ```
+//!
+//! Invariants
+//!  O1  The control thread waits for no opening: it begins one, and takes a result that is there.
+//!  O2  A disk has at most one opening of the same section at a time.
+//!  O3  An opening that hangs occupies one thread. At most [`THREADS_MAX`] are under way.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bio::sync::{Condvar, Mutex};
+use disks::{OpenedDisk, Opener};
+use geom::Inbox;
+use mgmt::api::{DiskState, Error, Health, Kind, Result, SystemState};
+use mgmt::config::DiskConfig;
+use serde_json::Value;
+
+use crate::errors::{DISK_REMEDY, from_geom};
+
+/// Openings under way at once; a further one is refused.
+const THREADS_MAX: usize = 64;
+
+/// How often a caller that waits is informed.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Longest wait for the end of an abandoned disk of the same name, whose file is being closed.
+const CLOSE_LIMIT: Duration = Duration::from_secs(1);
+
+/// The operation of all errors here.
+const OP: &str = "create disk";
+
+/// Opens the medium of a disk.
+pub trait DiskOpener: Send + Sync {
+    /// Blocks while the medium does not answer.
+    fn open_disk(&self, disk: &DiskConfig) -> std::result::Result<OpenedDisk, geom::Error>;
+}
+
+impl DiskOpener for Opener {
+    fn open_disk(&self, disk: &DiskConfig) -> std::result::Result<OpenedDisk, geom::Error> {
+        self.open(&disk.kind, &disk.name, &Value::Object(disk.params.clone()))
+    }
+}
+
+/// The state of a disk that a step opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// The disk is in the graph already.
+    Present,
+    /// Its opening began for this caller.
+    Now,
+    /// Its opening was under way, or has just ended.
+    Before,
+}
+
+struct Opening {
+    /// Differs from that of any other opening.
+    id: u64,
+    disk: DiskConfig,
+    began_ns: u64,
+    /// False: its caller has given up.
+    is_wanted: bool,
+    result: Option<Result<OpenedDisk>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By name of the disk.
+    openings: BTreeMap<String, Opening>,
+    /// Names of the disks whose unused result is being dropped.
+    closing: Vec<String>,
+    threads: usize,
+    last_id: u64,
+    is_stopped: bool,
+}
+
+impl State {
+    fn is_under_way(&self, name: &str) -> bool {
+        let opening = self.openings.get(name);
+        !self.is_stopped && opening.is_some_and(|opening| opening.result.is_none())
+    }
+}
+
+struct Inner {
+    state: Mutex<State>,
+    /// An opening has ended.
+    ended: Condvar,
+    opener: Arc<dyn DiskOpener>,
+    inbox: Arc<Inbox>,
+    clock: fn() -> u64,
+}
+
+/// See the module. Clones are handles of one table.
+#[derive(Clone)]
+pub struct Openings(Arc<Inner>);
+
+impl Openings {
+    /// A table whose ends wake the control thread through `inbox`.
+    pub fn new(opener: Arc<dyn DiskOpener>, inbox: Arc<Inbox>, clock: fn() -> u64) -> Openings {
+        let (state, ended) = (Mutex::default(), Condvar::new());
+        Openings(Arc::new(Inner { state, ended, opener, inbox, clock }))
+    }
+
+    /// Begins to open a disk, after `check` on the same thread. An opening of the same section that
+    /// is under way is used instead, and so is its disk.
+    ///
+    /// # Errors
+    /// Too many openings hang, or there is no thread.
+    pub fn begin(
+        &self,
+        disk: &DiskConfig,
+        check: impl FnOnce() -> Result<()> + Send + 'static,
+    ) -> Result<Begun> {
+        let mut state = self.0.state.lock();
+        let is_usable = |o: &&mut Opening| o.disk == *disk && !matches!(o.result, Some(Err(_)));
+        if let Some(opening) = state.openings.get_mut(&disk.name).filter(is_usable) {
+            let was_wanted = std::mem::replace(&mut opening.is_wanted, true);
+            return Ok(if was_wanted { Begun::Before } else { Begun::Now });
+        }
+        if state.threads >= THREADS_MAX {
+            let why = format!("{THREADS_MAX} disks are being opened, the most at a time");
+            let next = "`ashlar status` lists disks that do not answer; remove them, or wait.";
+            return Err(Error::new(Kind::Limit, OP, why).at(&disk.name).next(next));
+        }
+        let former = state.openings.remove(&disk.name);
+        state.last_id += 1;
+        state.threads += 1;
+        let (id, began_ns) = (state.last_id, (self.0.clock)());
+        let opening = Opening { id, disk: disk.clone(), began_ns, is_wanted: true, result: None };
+        state.openings.insert(disk.name.clone(), opening);
+        drop(state);
+        // The new opening may need its file.
+        drop(former);
+        let (inner, own) = (self.0.clone(), disk.clone());
+        let thread = std::thread::Builder::new().name("ashlar-open".into());
+        if let Err(e) = thread.spawn(move || inner.run(&own, id, check)) {
+            let mut state = self.0.state.lock();
+            state.threads -= 1;
+            state.openings.remove(&disk.name);
+            let why = format!("no thread can be started to open it: {e}");
+            return Err(Error::new(Kind::System, OP, why).at(&disk.name));
+        }
+        Ok(Begun::Now)
+    }
+
+    /// Waits until the opening of a disk has ended, for so long at most. `report` receives the
+    /// seconds waited, once a second. False: the opening is still under way.
+    pub fn wait(&self, name: &str, limit: Duration, mut report: impl FnMut(u64)) -> bool {
+        let mut waited = Duration::ZERO;
+        loop {
+            let pause = REPORT_INTERVAL.min(limit.saturating_sub(waited));
+            let is_under_way = |state: &mut State| state.is_under_way(name);
+            let state = self.0.state.lock();
+            let state = self.0.ended.wait_timeout_while(state, pause, is_under_way);
+            let is_over = !state.is_under_way(name);
+            drop(state);
+            waited += pause;
+            if is_over || waited >= limit {
+                return is_over;
+            }
+            report(waited.as_secs());
+        }
+    }
+
+    /// Whether the opening of a disk with this section has ended; `None`: it has none.
+    pub fn has_ended(&self, disk: &DiskConfig) -> Option<bool> {
+        let state = self.0.state.lock();
+        let opening = state.openings.get(&disk.name).filter(|opening| opening.disk == *disk);
+        opening.map(|opening| opening.result.is_some())
+    }
+
+    /// The result of an opening that has ended, once.
+    pub fn take(&self, disk: &DiskConfig) -> Option<Result<OpenedDisk>> {
+        if self.has_ended(disk) != Some(true) {
+            return None;
+        }
+        self.0.state.lock().openings.remove(&disk.name)?.result
+    }
+
+    /// Nothing waits for the opening of a disk any more: its result is dropped.
+    pub fn abandon(&self, name: &str) {
+        let mut state = self.0.state.lock();
+        let under_way = state.openings.get_mut(name).filter(|opening| opening.result.is_none());
+        let unused = match under_way {
+            Some(opening) => {
+                opening.is_wanted = false;
+                None
+            }
+            None => state.openings.remove(name),
+        };
+        drop(state);
+        drop(unused);
+    }
+
+    /// Whether a disk has an opening, also one that was abandoned and hangs.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.state.lock().openings.contains_key(name)
+    }
+
+    /// Whether a disk has an opening that was not abandoned.
+    pub fn is_wanted(&self, name: &str) -> bool {
+        self.0.state.lock().openings.get(name).is_some_and(|opening| opening.is_wanted)
+    }
+
+    /// Ends all waits, and drops the results. Waits for no opening.
+    pub fn stop(&self) {
+        let mut state = self.0.state.lock();
+        state.is_stopped = true;
+        let unused = std::mem::take(&mut state.openings);
+        drop(state);
+        drop(unused);
+        self.0.ended.notify_all();
+    }
+
+    /// Adds the disks to the state whose opening takes a second or longer.
+    pub fn show(&self, system: &mut SystemState) {
+        let now = (self.0.clock)();
+        let state = self.0.state.lock();
+        let under_way = state.openings.values().filter(|o| o.is_wanted && o.result.is_none());
+        for opening in under_way {
+            let disk = &opening.disk;
+            let seconds = now.saturating_sub(opening.began_ns) / 1_000_000_000;
+            if seconds == 0 {
+                continue;
+            }
+            let why = opening_text(seconds);
+            if let Some(shown) = system.disks.iter_mut().find(|shown| shown.name == disk.name) {
+                let before = std::mem::take(&mut shown.health_why);
+                let whys = [why, before].into_iter().filter(|why| !why.is_empty());
+                shown.health_why = whys.collect::<Vec<_>>().join("; ");
+                continue;
+            }
+            system.disks.push(DiskState {
+                name: disk.name.clone(),
+                kind: disk.kind.clone(),
+                health: Health::Degraded,
+                health_why: why,
+                ..DiskState::default()
+            });
+        }
+    }
+}
+
+impl Inner {
+    /// A thread: one opening.
+    fn run(&self, disk: &DiskConfig, id: u64, check: impl FnOnce() -> Result<()>) {
+        let is_closing = |state: &mut State| state.closing.contains(&disk.name);
+        drop(self.ended.wait_timeout_while(self.state.lock(), CLOSE_LIMIT, is_closing));
+        let opened = check().and_then(|()| {
+            let opened = self.opener.open_disk(disk);
+            opened.map_err(|e| from_geom(OP, &disk.name, e).next(DISK_REMEDY))
+        });
+        let mut state = self.state.lock();
+        state.threads -= 1;
+        let opening = state.openings.get_mut(&disk.name).filter(|opening| opening.id == id);
+        let unused = match opening {
+            Some(opening) if opening.is_wanted => {
+                opening.result = Some(opened);
+                None
+            }
+            Some(_) => {
+                state.openings.remove(&disk.name);
+                Some(opened)
+            }
+            None => Some(opened),
+        };
+        if unused.is_some() {
+            state.closing.push(disk.name.clone());
+            drop(state);
+            drop(unused);
+            state = self.state.lock();
+            let place = state.closing.iter().position(|name| *name == disk.name);
+            if let Some(place) = place {
+                state.closing.swap_remove(place);
+            }
+        }
+        drop(state);
+        self.ended.notify_all();
+        self.inbox.wake();
+    }
+}
+
+/// The progress of an opening.
+pub fn opening_text(seconds: u64) -> String {
+    format!("is being opened (for {seconds} s)")
+}
+
+#[cfg(test)]
+#[path = "openings_tests.rs"]
+mod tests;

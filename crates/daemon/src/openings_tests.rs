@@ -1,0 +1,229 @@
+//! Openings that do not end: other disks, `status`, `plan` and `apply` do not wait for them.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+
+use disks::DiskClass;
+use geom::Topology;
+use mgmt::config::{Config, DaemonConfig, Port, read};
+use mgmt::{Archive, Consent, Control};
+use serde_json::json;
+
+use super::*;
+use crate::catalog::catalog;
+use crate::plant::Daemon;
+
+/// A wait that is over when it fails.
+const LONG: Duration = Duration::from_secs(60);
+const MIB: u64 = 1 << 20;
+
+/// Reports each disk that it begins to open. `slow` does not open until it is released.
+struct FakeOpener {
+    real: Opener,
+    begun: Mutex<Sender<String>>,
+    released: Mutex<Receiver<()>>,
+}
+
+impl DiskOpener for FakeOpener {
+    fn open_disk(&self, disk: &DiskConfig) -> std::result::Result<OpenedDisk, geom::Error> {
+        let _ = self.begun.lock().send(disk.name.clone());
+        if disk.name == "slow" {
+            let _ = self.released.lock().recv();
+        }
+        self.real.open_disk(disk)
+    }
+}
+
+/// Makes the opener, reports the disks that it begins to open, and releases `slow` when it is
+/// dropped.
+type Fake = (Box<dyn FnOnce(Opener) -> Arc<dyn DiskOpener> + Send>, Receiver<String>, Sender<()>);
+
+fn fake() -> Fake {
+    let (begun, begins) = mpsc::channel();
+    let (release, released) = mpsc::channel();
+    let wrap = move |real: Opener| -> Arc<dyn DiskOpener> {
+        Arc::new(FakeOpener { real, begun: Mutex::new(begun), released: Mutex::new(released) })
+    };
+    (Box::new(wrap), begins, release)
+}
+
+fn openings(clock: fn() -> u64) -> (Openings, Receiver<String>, Sender<()>) {
+    let (wrap, begins, release) = fake();
+    let real = DiskClass::new(Arc::default(), 1).opener(&Topology::new(1));
+    (Openings::new(wrap(real), Arc::default(), clock), begins, release)
+}
+
+fn disk(name: &str, bytes: u64) -> DiskConfig {
+    let section = json!({ "name": name, "kind": "memory", "size": bytes });
+    serde_json::from_value(section).expect("a disk")
+}
+
+fn begin(openings: &Openings, disk: &DiskConfig) -> Begun {
+    openings.begin(disk, || Ok(())).expect("a thread")
+}
+
+/// Waits for an opening, and answers whether it has succeeded.
+fn opens(openings: &Openings, disk: &DiskConfig) -> Option<bool> {
+    assert!(openings.wait(&disk.name, LONG, |_| {}));
+    openings.take(disk).map(|opened| opened.is_ok())
+}
+
+#[test]
+fn o1_opening_that_hangs_leaves_others_and_is_dropped_when_abandoned() {
+    let (openings, begins, release) = openings(|| 0);
+    let (slow, other) = (disk("slow", MIB), disk("other", MIB));
+    assert_eq!(begin(&openings, &slow), Begun::Now);
+    assert_eq!(begins.recv_timeout(LONG).expect("it begins"), "slow");
+    assert!(!openings.wait("slow", Duration::ZERO, |_| {}));
+    assert!(openings.has_ended(&slow) == Some(false) && openings.take(&slow).is_none());
+    assert_eq!(begin(&openings, &other), Begun::Now);
+    assert_eq!(opens(&openings, &other), Some(true));
+    assert!(!openings.has("other"), "a result is taken once");
+    openings.abandon("slow");
+    assert!(openings.has("slow") && !openings.is_wanted("slow"));
+    drop(release);
+    assert_eq!(opens(&openings, &slow), None);
+    assert!(!openings.has("slow"));
+}
+
+#[test]
+fn o2_opening_of_the_same_section_is_used_again_and_of_another_is_not() {
+    let (openings, begins, release) = openings(|| 0);
+    let (slow, larger) = (disk("slow", MIB), disk("slow", 2 * MIB));
+    assert_eq!(begin(&openings, &slow), Begun::Now);
+    assert_eq!(begin(&openings, &slow), Begun::Before);
+    openings.abandon("slow");
+    assert_eq!(begin(&openings, &slow), Begun::Now, "it is wanted again");
+    assert_eq!(begins.recv_timeout(LONG).expect("it begins"), "slow");
+    assert!(begins.try_recv().is_err(), "once");
+    assert_eq!(begin(&openings, &larger), Begun::Now);
+    assert_eq!(openings.has_ended(&slow), None);
+    drop(release);
+    assert_eq!(opens(&openings, &larger), Some(true));
+}
+
+#[test]
+fn failed_opening_is_not_used_again() {
+    let (openings, _begins, _release) = openings(|| 0);
+    let other = disk("other", MIB);
+    let refusal = || Err(Error::new(Kind::Busy, OP, "in use"));
+    assert_eq!(openings.begin(&other, refusal).expect("a thread"), Begun::Now);
+    assert!(openings.wait("other", LONG, |_| {}));
+    assert_eq!(begin(&openings, &other), Begun::Now);
+    assert_eq!(opens(&openings, &other), Some(true));
+}
+
+#[test]
+fn o3_further_opening_is_refused_while_too_many_hang() {
+    let (openings, _begins, release) = openings(|| 0);
+    for number in 0..THREADS_MAX as u64 {
+        begin(&openings, &disk("slow", (number + 1) * MIB));
+    }
+    let refused = openings.begin(&disk("other", MIB), || Ok(())).expect_err("all threads hang");
+    assert!(refused.kind == Kind::Limit && refused.at == "other", "{refused}");
+    drop(release);
+    assert_eq!(opens(&openings, &disk("slow", THREADS_MAX as u64 * MIB)), Some(true));
+}
+
+#[test]
+fn status_names_a_disk_whose_opening_takes_seconds() {
+    static NOW: AtomicU64 = AtomicU64::new(0);
+    let (openings, _begins, _release) = openings(|| NOW.load(Ordering::Relaxed));
+    begin(&openings, &disk("slow", MIB));
+    let mut state = SystemState::default();
+    openings.show(&mut state);
+    assert!(state.disks.is_empty(), "it has just begun");
+    NOW.store(3_900_000_000, Ordering::Relaxed);
+    openings.show(&mut state);
+    let shown = |state: &SystemState| {
+        let all = state.disks.iter().map(|disk| (disk.name.clone(), disk.health_why.clone()));
+        all.collect::<Vec<_>>()
+    };
+    let expected = |why: &str| vec![("slow".to_owned(), why.to_owned())];
+    assert_eq!(shown(&state), expected("is being opened (for 3 s)"));
+    state.disks[0].health_why = "medium lost".to_owned();
+    openings.show(&mut state);
+    assert_eq!(shown(&state), expected("is being opened (for 3 s); medium lost"));
+}
+
+/// A daemon in this process whose disk `slow` does not open until it is released.
+struct Site {
+    folder: PathBuf,
+    control: Control,
+}
+
+impl Site {
+    fn launched(name: &str) -> (Site, Receiver<String>, Sender<()>) {
+        let folder = std::env::temp_dir().join(format!("ashlar-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let settings = DaemonConfig { cores: Some(1), port: Port::Poll, ..DaemonConfig::default() };
+        let launched = Config { daemon: settings.clone(), ..Config::default() };
+        let (wrap, begins, release) = fake();
+        let plant = Daemon::start_with(&settings, wrap).expect("a daemon");
+        let archive = Archive::new(&folder.join("history"), 2);
+        let control = Control::new(Box::new(plant), catalog(), &launched, archive);
+        (Site { folder, control }, begins, release)
+    }
+
+    fn read(&self, text: &str) -> Config {
+        let file = self.folder.join("ashlar.toml");
+        let config = read(text, file.to_str().expect("a path"), &catalog()).expect("well-formed");
+        Config { daemon: self.control.config().0.daemon, ..config }
+    }
+
+    fn apply(&self, config: &Config) -> Result<()> {
+        self.control.apply(config, &Consent::default(), &mut |_| {}).map(drop)
+    }
+
+    fn has(&self, disk: &str) -> bool {
+        self.control.state().expect("a state").provider(disk).is_some()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.control.plant().stop();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn memory(name: &str) -> String {
+    format!("[[disk]]\nname = '{name}'\nkind = 'memory'\nsize = '1MiB'\n")
+}
+
+#[test]
+fn status_and_plan_answer_while_apply_opens_a_disk_that_hangs() {
+    let (site, begins, release) = Site::launched("opening-apply");
+    site.control.plant().open();
+    let config = site.read(&memory("slow"));
+    std::thread::scope(|scope| {
+        let applied = scope.spawn(|| site.apply(&config));
+        assert_eq!(begins.recv_timeout(LONG).expect("it begins"), "slow");
+        assert!(!site.has("slow"));
+        let plan = site.control.plan(&site.read(&memory("other"))).expect("a plan");
+        assert_eq!(site.control.refused_steps(&plan), (Vec::new(), Vec::new()));
+        drop(release);
+        applied.join().expect("no panic").expect("it is carried out");
+    });
+    assert!(site.has("slow"));
+}
+
+#[test]
+fn apply_answers_while_a_disk_that_returns_hangs() {
+    let (site, begins, release) = Site::launched("opening-return");
+    let section = "[[disk]]\nname = 'slow'\nkind = 'file'\npath = 'slow.img'\n";
+    let config = site.read(section);
+    site.control.start(&config).expect("a start");
+    site.control.plant().open();
+    let image = site.folder.join("slow.img");
+    std::fs::write(site.folder.join("away"), vec![0; MIB as usize]).expect("a file");
+    std::fs::rename(site.folder.join("away"), &image).expect("its name");
+    assert_eq!(begins.recv_timeout(LONG).expect("it begins"), "slow");
+    assert!(!site.has("slow"));
+    site.apply(&site.read(&memory("other"))).expect("it does not wait");
+    assert!(site.has("other") && !site.has("slow"));
+    drop(release);
+    site.apply(&config).expect("it is carried out");
+    assert!(site.has("slow") && !site.has("other"));
+}

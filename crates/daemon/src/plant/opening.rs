@@ -1,0 +1,128 @@
+//! Steps that make a disk: the caller of the step waits for its server and its medium, so that the
+//! control thread does not.
+
+use std::time::Duration;
+
+use bio::Errno;
+use engine::registry::LoginGate;
+use mgmt::api::{Error, Kind, ProgressLine, Result};
+use mgmt::config::{Config, DiskConfig};
+use mgmt::{Plant, Progress};
+use serde_json::Value;
+
+use super::Daemon;
+use crate::errors::{DISK_REMEDY, from_geom};
+use crate::mailbox::Change;
+use crate::openings::{Begun, opening_text};
+use crate::reattach::remote;
+
+/// How long a change waits for the server or the medium of a disk: longer than a server of ours
+/// takes to start.
+const REACH: Duration = Duration::from_secs(15);
+
+/// The same at a start, where the others are to be served and the disk is taken when it answers;
+/// and for a disk that is being opened already.
+const REACH_AT_START: Duration = Duration::from_secs(2);
+
+/// How long a step waits for the server of a disk, and then for its opening.
+fn reach_deadline(gate: &LoginGate) -> Duration {
+    if gate.is_shut() { REACH_AT_START } else { REACH }
+}
+
+/// The error for a disk whose opening does not end.
+fn late(disk: &DiskConfig, limit: Duration) -> Error {
+    let path = disk.params.get("path").and_then(Value::as_str);
+    let place = remote(disk).and_then(|(_, kind, params)| kind.location(&params));
+    let place = place.or(path.map(str::to_owned)).unwrap_or_else(|| "medium".to_owned());
+    let why = format!("{place} does not answer ({} s, the limit)", limit.as_secs());
+    let next = "Check the file system, the device or its server: `findmnt` lists file systems, \
+                `dmesg` shows errors. Then run `ashlar apply`.";
+    Error::new(Kind::Timeout, "create disk", why).at(&disk.name).next(next)
+}
+
+impl Daemon {
+    /// Asks the servers of all disks that are not there, side by side, before the steps that need
+    /// them.
+    pub(super) fn ask_servers(&self, config: &Config) {
+        let remote: Vec<_> = config.disk.iter().filter_map(remote).collect();
+        if remote.is_empty() {
+            return;
+        }
+        // Without a state, no step follows either.
+        let Ok(here) = self.state() else { return };
+        for (disk, kind, params) in remote {
+            if here.provider(&disk.name).is_none() {
+                kind.is_reachable(&disk.name, &params);
+            }
+        }
+    }
+
+    /// Opens a disk for the step that adds it to the graph. Answers why it does not answer, if it
+    /// is awaited: its server is absent, or its opening was under way and is continued.
+    pub(super) fn open_disk(
+        &self,
+        disk: &DiskConfig,
+        progress: &mut Progress<'_>,
+    ) -> Result<Option<Error>> {
+        if let Some(away) = self.reach(disk)? {
+            return Ok(Some(away));
+        }
+        let section = Box::new(disk.clone());
+        let begun = self.mailbox.submit(|to| Change::OpenDisk(section, to))??;
+        let limit = match begun {
+            Begun::Present => return Ok(None),
+            Begun::Now => reach_deadline(self.registry.login_gate()),
+            Begun::Before => REACH_AT_START,
+        };
+        let report = |seconds| {
+            let what = format!("disk {} {}", disk.name, opening_text(seconds));
+            progress(ProgressLine { what, ..ProgressLine::default() });
+        };
+        if self.openings.wait(&disk.name, limit, report) {
+            return Ok(None);
+        }
+        if begun == Begun::Before {
+            return Ok(Some(late(disk, limit)));
+        }
+        self.openings.abandon(&disk.name);
+        Err(late(disk, limit))
+    }
+
+    /// Waits for the server of a disk. Answers why a server is absent that may appear later.
+    fn reach(&self, disk: &DiskConfig) -> Result<Option<Error>> {
+        let Some((_, kind, params)) = remote(disk) else { return Ok(None) };
+        let most = reach_deadline(self.registry.login_gate());
+        let Err(e) = kind.reach(&disk.name, &params, most) else { return Ok(None) };
+        let is_away = e.kind == Errno::NxIo;
+        let error = from_geom("create disk", &disk.name, e).next(DISK_REMEDY);
+        if is_away { Ok(Some(error)) } else { Err(error) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::Registry;
+
+    use super::*;
+
+    #[test]
+    fn only_a_start_waits_briefly_for_the_server_of_a_disk() {
+        let registry = Registry::new();
+        let gate = registry.login_gate();
+        gate.shut();
+        assert_eq!(reach_deadline(gate), REACH_AT_START, "the configuration is carried out");
+        gate.open();
+        assert_eq!(reach_deadline(gate), REACH, "a change of a daemon that serves");
+        gate.pause();
+        assert_eq!(reach_deadline(gate), REACH, "a target is made");
+    }
+
+    #[test]
+    fn late_disk_names_its_path_and_the_limit() {
+        let disk = serde_json::json!({ "name": "a", "kind": "file", "path": "/images/a.img" });
+        let disk: DiskConfig = serde_json::from_value(disk).expect("a disk");
+        let text = late(&disk, REACH).to_string();
+        assert!(text.contains("a: /images/a.img does not answer (15 s, the limit)"), "{text}");
+        assert!(text.contains("`findmnt`"), "{text}");
+    }
+}

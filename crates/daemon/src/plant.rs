@@ -35,7 +35,7 @@ use crate::cycle_check::CycleCheck;
 use crate::exports::{self, Exports, FilesInUse, clashes};
 use crate::geom_layouts::GeomLayouts;
 use crate::identities::IdentityKeeper;
-use crate::images::{self, Images};
+use crate::images::Images;
 use crate::journal::Journal;
 use crate::last_sizes::LastSizes;
 use crate::mailbox::{Change, Mailbox, PriorSteps, Query};
@@ -48,6 +48,7 @@ use crate::persistent_names::PersistentNames;
 use crate::reattach::Reattach;
 use crate::served_volumes::ServedVolumes;
 use crate::state_store::{FileStateStore, ReportFn};
+use crate::within::within;
 
 use answering::Answering;
 
@@ -60,6 +61,9 @@ const SPIN_NS: u64 = 0;
 
 /// How long a question for the state waits for the paths of disks.
 const REFRESH_LIMIT: Duration = Duration::from_millis(500);
+
+/// Longest check of all media of a plan together; one that hangs is known by the check of its disk.
+const CHECKS_LIMIT: Duration = Duration::from_secs(15);
 
 /// A running daemon.
 pub struct Daemon {
@@ -384,11 +388,11 @@ impl Plant for Daemon {
     }
 
     fn check(&self, step: &Step, before: &[Step]) -> Result<()> {
-        // On this thread: files are read, which may block.
+        // Not on the control thread: files are read, which may block.
         match &step.action {
             Action::CreateTarget { target } => self.check_target(target, before)?,
             Action::ModifyTarget { to, .. } => self.check_target(to, before)?,
-            Action::CreateDisk { disk } => return media::check(disk),
+            Action::CreateDisk { disk } => return self.check_disk(disk, media::check),
             Action::CreateBus { bus } | Action::ModifyBus { to: bus, .. } => {
                 return buses::check(bus);
             }
@@ -408,7 +412,7 @@ impl Plant for Daemon {
         if let Action::GrowDisk { to: disk, .. } = &step.action
             && let Some(bytes) = disk.params.get("size").and_then(Value::as_u64)
         {
-            media::check_section(disk)?;
+            self.check_disk(disk, media::check_section)?;
             return self.mailbox.submit(|to| Change::MayGrow(disk.name.clone(), bytes, to))?;
         }
         let found = match &step.action {
@@ -424,15 +428,22 @@ impl Plant for Daemon {
     }
 
     fn refused_media(&self, running: &[DiskConfig], steps: &[Step]) -> Vec<(usize, Error)> {
-        let open = || self.mailbox.submit(Change::OpenMedia);
-        media::refused(running, steps.iter().map(|step| &step.action), open)
+        let (mailbox, running, steps) = (self.mailbox.clone(), running.to_vec(), steps.to_vec());
+        let check = move || {
+            let open = || mailbox.submit(Change::OpenMedia);
+            media::refused(&running, steps.iter().map(|step| &step.action), open)
+        };
+        // Without a result, locks are found when the disks are opened.
+        within(CHECKS_LIMIT, check).unwrap_or_default()
     }
 
     fn clash(&self, steps: &[Step]) -> Option<(usize, Error)> {
         if !steps.iter().any(clashes::must_export) {
             return None;
         }
-        let foreseen = clashes::predict_serials(steps, &self.identities);
+        let (own, identities) = (steps.to_vec(), self.identities.clone());
+        let predict = move || clashes::predict_serials(&own, &identities);
+        let foreseen = within(CHECKS_LIMIT, predict).unwrap_or_default();
         let steps = steps.to_vec().into_boxed_slice();
         // An error says that it is stopping.
         self.mailbox.query(|to| Query::Clash(steps, foreseen, to)).ok()?
@@ -473,15 +484,16 @@ impl Plant for Daemon {
                 return exports::lost_to_protection(action, before, now, ask);
             }
         };
-        // On this thread: files are read, which may block.
-        let images = images::images_below(geom, before, &self.identities);
+        let images = self.images_below(geom, before);
         let geom = Box::new(geom.clone());
         let why = self.mailbox.submit(|to| Change::DataLost { geom, from, images, to }).ok()??;
         Some(DataLoss { why, names: action.consent_names() })
     }
 
     fn predict_serials(&self, disks: &[DiskConfig], gone: &BTreeSet<String>) -> PredictedSerials {
-        self.identities.predict_serials(disks, gone)
+        let (disks, gone, identities) = (disks.to_vec(), gone.clone(), self.identities.clone());
+        let predict = move || identities.predict_serials(&disks, &gone);
+        within(CHECKS_LIMIT, predict).unwrap_or_default()
     }
 
     fn stale(&self) -> Vec<StaleFiles> {

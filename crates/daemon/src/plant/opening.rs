@@ -6,30 +6,51 @@ use std::time::Duration;
 use bio::Errno;
 use engine::registry::LoginGate;
 use mgmt::api::{Error, Kind, ProgressLine, Result};
-use mgmt::config::{Config, DiskConfig};
+use mgmt::config::{Config, DiskConfig, GeomConfig};
+use mgmt::plan::{Action, Step};
 use mgmt::{Plant, Progress};
 use serde_json::Value;
 
-use super::Daemon;
+use super::{CHECKS_LIMIT, Daemon};
 use crate::errors::{DISK_REMEDY, from_geom};
+use crate::images::{self, Images};
 use crate::mailbox::Change;
 use crate::openings::{Begun, opening_text};
 use crate::reattach::remote;
+use crate::within::within;
 
 /// How long a change waits for the server or the medium of a disk: longer than a server of ours
-/// takes to start.
+/// takes to start, or a disk to spin up.
 const REACH: Duration = Duration::from_secs(15);
 
-/// The same at a start, where the others are to be served and the disk is taken when it answers;
-/// and for a disk that is being opened already.
+/// The same for a server at a start, where the others are to be served and the disk is taken when
+/// it answers; and for a disk that is being opened already.
 const REACH_AT_START: Duration = Duration::from_secs(2);
 
-/// How long a step waits for the server of a disk, and then for its opening.
+/// The same for the medium of a disk at a start.
+const OPEN_AT_START: Duration = Duration::from_secs(5);
+
+/// How long a step waits for the server of a disk.
 fn reach_deadline(gate: &LoginGate) -> Duration {
     if gate.is_shut() { REACH_AT_START } else { REACH }
 }
 
-/// The error for a disk whose opening does not end.
+/// How long a step waits for the medium of a disk: first for its check, then for its opening.
+fn open_deadline(gate: &LoginGate) -> Duration {
+    if gate.is_shut() { OPEN_AT_START } else { REACH }
+}
+
+/// The result of a check of a disk on a thread of its own, or the error for a late one.
+fn checked(
+    limit: Duration,
+    disk: &DiskConfig,
+    check: impl FnOnce(&DiskConfig) -> Result<()> + Send + 'static,
+) -> Result<()> {
+    let own = disk.clone();
+    within(limit, move || check(&own)).unwrap_or_else(|| Err(late(disk, limit)))
+}
+
+/// The error for a disk whose medium does not answer.
 fn late(disk: &DiskConfig, limit: Duration) -> Error {
     let path = disk.params.get("path").and_then(Value::as_str);
     let place = remote(disk).and_then(|(_, kind, params)| kind.location(&params));
@@ -57,6 +78,37 @@ impl Daemon {
         }
     }
 
+    /// Why a disk could not be opened, as far as its section and its medium show that in time.
+    pub(super) fn check_disk(
+        &self,
+        disk: &DiskConfig,
+        check: fn(&DiskConfig) -> Result<()>,
+    ) -> Result<()> {
+        match disk.image() {
+            Some(_) => checked(open_deadline(self.registry.login_gate()), disk, check),
+            // It has no path that may hang.
+            None => check(disk),
+        }
+    }
+
+    /// The images of the members of a geom that the steps before it make, if all of them answer in
+    /// time. Without them the data is found when the geom is made.
+    pub(super) fn images_below(&self, geom: &GeomConfig, before: &[Step]) -> Images {
+        let makes = |step: &Step| match &step.action {
+            Action::CreateDisk { disk } => geom.provider_names().any(|name| name == disk.name),
+            _ => false,
+        };
+        if !before.iter().any(makes) {
+            return Images::new();
+        }
+        let removes = |step: &Step| matches!(step.action, Action::RemoveDisk { .. });
+        let steps: Vec<Step> =
+            before.iter().filter(|&step| makes(step) || removes(step)).cloned().collect();
+        let (geom, identities) = (geom.clone(), self.identities.clone());
+        let read = move || images::images_below(&geom, &steps, &identities);
+        within(CHECKS_LIMIT, read).unwrap_or_default()
+    }
+
     /// Opens a disk for the step that adds it to the graph. Answers why it does not answer, if it
     /// is awaited: its server is absent, or its opening was under way and is continued.
     pub(super) fn open_disk(
@@ -71,7 +123,7 @@ impl Daemon {
         let begun = self.mailbox.submit(|to| Change::OpenDisk(section, to))??;
         let limit = match begun {
             Begun::Present => return Ok(None),
-            Begun::Now => reach_deadline(self.registry.login_gate()),
+            Begun::Now => open_deadline(self.registry.login_gate()),
             Begun::Before => REACH_AT_START,
         };
         let report = |seconds| {
@@ -118,11 +170,19 @@ mod tests {
     }
 
     #[test]
-    fn late_disk_names_its_path_and_the_limit() {
+    fn disk_whose_check_hangs_is_refused_with_its_path_and_the_limit() {
         let disk = serde_json::json!({ "name": "a", "kind": "file", "path": "/images/a.img" });
         let disk: DiskConfig = serde_json::from_value(disk).expect("a disk");
-        let text = late(&disk, REACH).to_string();
-        assert!(text.contains("a: /images/a.img does not answer (15 s, the limit)"), "{text}");
-        assert!(text.contains("`findmnt`"), "{text}");
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let hangs = move |_: &DiskConfig| {
+            let _ = released.recv();
+            Ok(())
+        };
+        let refused = checked(Duration::ZERO, &disk, hangs).expect_err("it hangs");
+        drop(release);
+        let text = refused.to_string();
+        assert!(text.contains("a: /images/a.img does not answer (0 s, the limit)"), "{text}");
+        assert!(refused.kind == Kind::Timeout && text.contains("`findmnt`"), "{text}");
+        assert!(checked(REACH, &disk, |_| Ok(())).is_ok());
     }
 }

@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{LazyLock, mpsc};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -93,8 +94,46 @@ pub fn command(name: &str, core: Option<usize>) -> Result<Command> {
     Ok(command)
 }
 
-/// A running child. Killed by its id and reaped when dropped; a test that fails prints the end of
-/// its log.
+/// The same command, which the kernel kills when the thread that starts it ends: for [`spawn`].
+/// Standard input and output are not taken over.
+pub fn ending_with_us(command: &Command) -> Result<Command> {
+    let mut kept = Command::new(tool("setpriv")?);
+    kept.args(["--pdeathsig", "KILL"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => kept.env(name, value),
+            None => kept.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        kept.current_dir(folder);
+    }
+    Ok(kept)
+}
+
+/// A command, and the channel on which its caller waits for the child.
+type Order = (Command, mpsc::Sender<std::io::Result<Child>>);
+
+/// Spawns a command of [`ending_with_us`]. One thread, which lasts as long as this process, spawns
+/// all: the thread of a test may end before its children.
+pub fn spawn(command: Command) -> std::io::Result<Child> {
+    static SPAWNER: LazyLock<mpsc::Sender<Order>> = LazyLock::new(|| {
+        let (orders, received) = mpsc::channel::<Order>();
+        std::thread::spawn(move || {
+            for (mut command, caller) in received {
+                let _ = caller.send(command.spawn());
+            }
+        });
+        orders
+    });
+    let ended = || std::io::Error::other("the thread that starts children has ended");
+    let (caller, child) = mpsc::channel();
+    SPAWNER.send((command, caller)).map_err(|_| ended())?;
+    child.recv().map_err(|_| ended())?
+}
+
+/// A running child. Killed by its id and reaped when dropped, and killed by the kernel when this
+/// process ends in whatever way; a test that fails prints the end of its log.
 pub struct Proc {
     child: Child,
     log: PathBuf,
@@ -106,12 +145,9 @@ impl Proc {
     pub fn start(name: &str, command: &mut Command, log: &Path) -> Result<Proc> {
         let out = File::options().create(true).append(true).open(log);
         let out = out.with_context(|| format!("open log {}", log.display()))?;
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(out.try_clone()?)
-            .stderr(out)
-            .spawn()
-            .with_context(|| format!("start {name}"))?;
+        let mut kept = ending_with_us(command)?;
+        kept.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+        let child = spawn(kept).with_context(|| format!("start {name}"))?;
         Ok(Proc { child, log: log.to_path_buf(), name: name.to_string() })
     }
 
@@ -420,6 +456,41 @@ mod tests {
         assert!(resident_bytes(pid).unwrap() > 0);
         drop(child);
         assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    }
+
+    /// The other half of the next test, in a process of its own.
+    #[test]
+    fn parent_of_a_child() {
+        let Some(folder) = std::env::var_os("RIG_PARENT_OF_A_CHILD") else { return };
+        let folder = PathBuf::from(folder);
+        let log = folder.join("log");
+        let start = move || Proc::start("sleep", Command::new("/bin/sleep").arg("600"), &log);
+        let mut child = std::thread::spawn(start).join().unwrap().unwrap();
+        assert!(child.ended().unwrap().is_none(), "it ended with the thread that asked for it");
+        fs::write(folder.join("new"), child.pid().to_string()).unwrap();
+        fs::rename(folder.join("new"), folder.join("pid")).unwrap();
+        loop {
+            std::thread::park();
+        }
+    }
+
+    #[test]
+    fn child_ends_with_a_parent_that_is_killed() {
+        let scratch = Scratch::new("parent").unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "proc::tests::parent_of_a_child"]);
+        command.env("RIG_PARENT_OF_A_CHILD", scratch.path());
+        let mut parent = Proc::start("parent", &mut command, &scratch.path().join("out")).unwrap();
+        let place = scratch.path().join("pid");
+        parent.wait_ready(COMMAND_LIMIT, || place.exists()).unwrap();
+        let stat = format!("/proc/{}/stat", fs::read_to_string(&place).unwrap());
+        parent.kill().unwrap();
+        let start = Instant::now();
+        // It stays a zombie until its new parent reaps it.
+        while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+            assert!(start.elapsed() < COMMAND_LIMIT, "it outlives its parent");
+            std::thread::yield_now();
+        }
     }
 
     #[test]

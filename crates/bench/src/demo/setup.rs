@@ -3,11 +3,12 @@
 use std::fs;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use super::tools::Tools;
 use crate::error::{Error, Kind};
+use crate::servers::pinned;
 
 /// Longest wait for the daemon to answer.
 const START_DEADLINE: Duration = Duration::from_secs(20);
@@ -126,7 +127,7 @@ pub fn start(site: &Site, tools: &mut Tools<'_>) -> Result<Child, Error> {
     let output = fs::File::create(&log).map_err(failed)?;
     let errors = output.try_clone().map_err(failed)?;
     tools.print_note(&format!("starting the daemon; its log is {}", log.display()));
-    let mut child = Command::new(tools.ashlar)
+    let mut child = pinned(tools.ashlar, None)?
         .arg("serve")
         .arg(site.file("disks.toml"))
         .arg(format!("--socket={}", site.socket().display()))

@@ -185,9 +185,11 @@ impl Running {
         Running::start(command, scratch)
     }
 
-    fn start(mut command: Command, scratch: Scratch) -> Result<Running> {
+    fn start(command: Command, scratch: Scratch) -> Result<Running> {
+        let mut command = proc::ending_with_us(&command)?;
         command.stderr(File::create(scratch.path().join(EMULATOR_OUTPUT))?);
-        let mut child = arguments(&mut command).spawn().context("start the emulator")?;
+        arguments(&mut command);
+        let mut child = proc::spawn(command).context("start the emulator")?;
         let input = child.stdin.take().context("the emulator's input")?;
         let output = child.stdout.take().context("the emulator's output")?;
         let emulator = Emulator { child };
@@ -256,12 +258,12 @@ impl Running {
     }
 }
 
-fn arguments(command: &mut Command) -> &mut Command {
+fn arguments(command: &mut Command) {
     // No default devices, no option ROM for the card: both would need further packages.
     command.args(["-accel", "tcg", "-cpu", PROCESSOR, "-smp", "1", "-m", &MEMORY_MIB.to_string()]);
     command.args(["-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio"]);
     command.args(["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile="]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped())
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
 }
 
 fn read_lines(output: ChildStdout) -> Receiver<String> {

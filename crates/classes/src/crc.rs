@@ -3,7 +3,7 @@
 use crc_fast::{CrcAlgorithm, Digest};
 
 /// CRC-32 of the concatenated `parts`, as GPT (UEFI 5.3.2) and DDF (SNIA DDF 2.0, 3.1) use it.
-pub(crate) fn crc32(parts: &[&[u8]]) -> u32 {
+pub fn crc32(parts: &[&[u8]]) -> u32 {
     over(CrcAlgorithm::Crc32IsoHdlc, parts)
 }
 

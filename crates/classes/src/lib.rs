@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod concat;
-mod crc;
+pub mod crc;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod guard;

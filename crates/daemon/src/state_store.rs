@@ -23,6 +23,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 
 use bio::Errno;
 use bio::sync::Mutex;
+use classes::crc::crc32;
 use engine::state_store::{RECORD_MAX, RecordKind, SaveCompletion, StateStore};
 use geom::Error;
 
@@ -114,18 +115,6 @@ fn key_of(serial: &str, kind: RecordKind) -> String {
         }
     }
     format!("{key}.{}", kind.name())
-}
-
-/// CRC-32 as zlib and GPT have it.
-fn crc32(parts: &[&[u8]]) -> u32 {
-    let mut crc = u32::MAX;
-    for byte in parts.iter().copied().flatten() {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = if crc & 1 != 0 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
-        }
-    }
-    !crc
 }
 
 fn encode(key: &str, bytes: &[u8]) -> Vec<u8> {

@@ -188,6 +188,13 @@ fn full_disk_at_any_step_fails_the_save_and_keeps_the_old_record() {
 }
 
 #[test]
+fn record_has_the_bytes_of_earlier_versions() {
+    let record = b"ashlarV1\xcd\xee\x87\x82\0\0\0\x07\0\0\0\x05a.modessaved";
+    assert_eq!(encode("a.modes", b"saved"), record);
+    assert_eq!(decode("a.modes", record), Ok(b"saved".to_vec()));
+}
+
+#[test]
 fn torn_record_is_replaced_by_the_previous_one() {
     let key = key_of(SERIAL, KIND);
     assert_eq!(key, "a%20b%2F%2E%2E%25c.reservations");

@@ -30,7 +30,7 @@ use testkit::nbd::Client;
 use wire::nbd::codes::{kind, rep};
 
 /// Seeds with every run, and how many of them run at a time: most of the time they wait.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 60;
 const AT_ONCE: u64 = 20;
 /// Longest time until something that appeared is served. Nothing is measured by it.
 const LIMIT: Duration = Duration::from_secs(60);

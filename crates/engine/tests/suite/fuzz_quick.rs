@@ -5,7 +5,7 @@ use engine::fuzzing::TARGETS;
 use testkit::corpus::{Corpus, anywhere, each_is_whole};
 
 /// Mutations of each target.
-const ROUNDS: u64 = 10_000;
+const ROUNDS: u64 = 4_000;
 
 #[test]
 fn corpus_entries_and_their_mutations_cause_no_panic() {

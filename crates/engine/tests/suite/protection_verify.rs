@@ -141,7 +141,7 @@ fn repeated(block: &Block, kind: u8, n: usize) -> Vec<Block> {
 
 #[test]
 fn verify_compares_tuples_as_the_standard_tables_specify() {
-    for seed in Seeds::of(2) {
+    for seed in Seeds::of(1) {
         for kind in [1, 2, 3] {
             let w = World::protected(seed, BLOCKS, kind);
             let h = w.calm(0, "i1", &[0]);

@@ -27,7 +27,7 @@ const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 const SECTOR: u64 = 512;
 const SECTORS: u64 = 64;
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 120;
 
 /// The deadline that is configured on the bus.
 const DEADLINE_S: u64 = 3;

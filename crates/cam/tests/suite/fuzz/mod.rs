@@ -13,7 +13,7 @@ use crate::iscsi::peer;
 use crate::world;
 
 /// Mutations without `ASHLAR_SEEDS`.
-const ROUNDS: u64 = 1500;
+const ROUNDS: u64 = 900;
 
 #[test]
 fn aoe_initiator() {

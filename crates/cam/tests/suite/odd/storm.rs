@@ -17,7 +17,7 @@ use crate::contents::Contents;
 use crate::iscsi::peer::{SECTOR, Ways};
 use crate::world::World;
 
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 100;
 /// CAM gives a request 60 s, an abort 5 and a reset 10.
 const LONGEST_NS: u64 = 80 * S;
 /// Content of a disk of another identity.

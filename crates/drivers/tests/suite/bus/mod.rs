@@ -339,7 +339,7 @@ fn play(seed: u64) -> (u32, u32, u32) {
 
 #[test]
 fn local_disk_keeps_acknowledged_writes_while_others_use_the_unit() {
-    let all = Seeds::of(60).each(play);
+    let all = Seeds::of(40).each(play);
     let sum = |f: fn(&(u32, u32, u32)) -> u32| all.iter().map(f).sum::<u32>();
     let (good, failed) = (sum(|t| t.0), sum(|t| t.1));
     println!("{} seeds: {good} good, {failed} failed", all.len());

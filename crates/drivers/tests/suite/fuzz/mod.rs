@@ -10,7 +10,7 @@ use testkit::corpus::{Corpus, anywhere};
 use crate::common::plant;
 
 /// Mutations of each driver without `ASHLAR_SEEDS`.
-const ROUNDS: u64 = 150;
+const ROUNDS: u64 = 80;
 
 /// Places at which each seed is cut off.
 const TRUNCATIONS: usize = 8;

@@ -309,7 +309,7 @@ fn play(seed: u64) -> (u64, [u32; 3]) {
 
 #[test]
 fn data_is_correct_over_failures_and_interruptions() {
-    let played = Seeds::of(30).each(play);
+    let played = Seeds::of(20).each(play);
     let mut all = [0; 3];
     for (_, counts) in &played {
         all.iter_mut().zip(counts).for_each(|(a, c)| *a += c);

@@ -58,8 +58,8 @@ impl Array {
         Array { scene, set, kind }
     }
 
-    /// One whose disk was pulled, and that was written then. The disk returns in every order, and all
-    /// classes look at it.
+    /// One whose disk was pulled, and that was written then. The disk returns in every order, and
+    /// all classes look at it.
     fn without_one(kind: Kind) -> (Array, Disk) {
         let mut array = Array::new(kind, super::classes());
         let disk = array.pull();

@@ -38,8 +38,8 @@ impl Drop for Scene {
 }
 
 impl Scene {
-    /// `count` disks `d0`, `d1` ... of so many bytes, in a world with these classes; `label` makes a
-    /// provider of them, and returns its name.
+    /// `count` disks `d0`, `d1` ... of so many bytes, in a world with these classes; `label` makes
+    /// a provider of them, and returns its name.
     pub fn new(
         (count, bytes): (u64, u64),
         classes: Vec<Arc<dyn Class>>,

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::nbd::server::{MEMORY_BYTES, Server, Shape};
 
 const CORES: usize = 2;
-const ROUNDS: u64 = 300;
+const ROUNDS: u64 = 150;
 
 /// Writes, reads and checks its own half of the disk.
 async fn work(core: std::rc::Rc<Core>, edge: Edge) -> Result<(), String> {

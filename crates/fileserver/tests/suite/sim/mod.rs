@@ -52,13 +52,13 @@ fn synced_data_survives_crashes_and_dumps_do_not_change() {
 
 #[test]
 fn exposing_7_stopped_main_that_returns_writes_nothing() {
-    Seeds::of(40).each(takeover::play);
+    Seeds::of(30).each(takeover::play);
 }
 
 #[test]
 fn damaged_devices_return_written_data_or_a_located_error() {
     let seen = std::cell::Cell::new((0, 0, 0));
-    Seeds::of(120).each(|seed| damage::anywhere(seed, &seen));
+    Seeds::of(100).each(|seed| damage::anywhere(seed, &seen));
     let (good, bad, n) = seen.get();
     eprintln!("{good} trees read, {bad} refused, {n} seeds");
     assert!(n < 100 || (good > n && bad > n / 10), "{good} {bad} {n}");
@@ -101,7 +101,7 @@ fn cache_device_full_of_temporary_files_is_reported_and_freeable() {
 #[test]
 fn contradictory_metadata_is_repaired_without_loss_of_contents() {
     let done = std::cell::Cell::new(0);
-    let seeds = Seeds::of(150);
+    let seeds = Seeds::of(100);
     seeds.each(|seed| repair::play(seed, &done));
     eprintln!("{} repairs", done.get());
     let enough = done.get() as u64 > 3 * seeds.count();

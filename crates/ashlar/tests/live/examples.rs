@@ -74,14 +74,9 @@ fn blocks_of_the_manual() -> Vec<(PathBuf, String)> {
 
 #[test]
 fn each_configuration_of_the_manual_is_planned() {
-    use std::os::unix::fs::PermissionsExt;
-
     let mut fixture = Fixture::new("manual");
     fixture.configure("", "");
     fixture.start();
-    let secret = fixture.path("chap.secret");
-    std::fs::write(&secret, "correct-horse-battery").unwrap();
-    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
     let blocks = blocks_of_the_manual();
     assert!(blocks.len() >= 3, "{blocks:?}");
     for (page, toml) in blocks {

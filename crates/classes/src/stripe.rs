@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::members::Divisor;
 use crate::members::frame::FrameError;
 use crate::members::relocate::MovableLabel;
-use crate::members::verbs::{Clear, Destroy, Dump, Follow, Start, Stop};
+use crate::members::verbs::{Clear, Destroy, Dump, Relocate, Start, Stop};
 use crate::span::{self, Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, verbs};
 
 /// The class.
@@ -61,7 +61,7 @@ impl Span for Stripe {
         ClassVerb::of::<Start>(),
         ClassVerb::of::<Clear>(),
         ClassVerb::of::<Dump>(),
-        ClassVerb::of::<Follow>(),
+        ClassVerb::of::<Relocate>(),
     ];
     const LABEL_DOC: &'static str = "Label providers and create a permanent stripe";
     const CREATE_DOC: &'static str = "Create a stripe without labels, until the daemon stops";

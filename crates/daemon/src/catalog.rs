@@ -209,6 +209,19 @@ mod tests {
     }
 
     #[test]
+    fn former_name_of_a_verb_is_accepted_and_not_shown() {
+        let whole = mgmt::command(&class_verbs());
+        for class in ["concat", "stripe", "mirror", "raid", "multipath"] {
+            let words = ["ashlar", class, "follow", "d0", "--was", "10GiB"];
+            let parsed = whole.clone().try_get_matches_from(words).expect(class);
+            let (_, of) = parsed.subcommand().expect("a class");
+            assert_eq!(of.subcommand_name(), Some("relocate"), "{class}");
+            let group = whole.find_subcommand(class).expect("a group");
+            assert!(group.get_subcommands().all(|verb| verb.get_name() != "follow"), "{class}");
+        }
+    }
+
+    #[test]
     fn facts_of_a_class_are_those_that_the_class_states() {
         let catalog = catalog();
         let mirror = catalog.facts("mirror");

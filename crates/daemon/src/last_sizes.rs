@@ -35,7 +35,7 @@ impl LastSizes {
             .unwrap_or_else(|why| {
                 let text = format!(
                     "recorded disk sizes: cannot be read ({why}); the label of a disk that has \
-                     grown since is not found: see `ashlar status`, and `follow` of its class"
+                     grown since is not found: see `ashlar status`, and `relocate` of its class"
                 );
                 tell("daemon", text);
                 Vec::new()

@@ -115,7 +115,7 @@ fn follow_requires_force_over_data_and_a_size_without_records() {
     file.write_all_at(b"EFI PART", BYTES + MORE - 512).unwrap();
     fixture.start_whole();
     until_there(&fixture, "mirror/m");
-    let command = format!("ashlar mirror follow d0 --was {BYTES} --force");
+    let command = format!("ashlar mirror relocate d0 --was {BYTES} --force");
     let output = fixture.ashlar(&["journal"]).ends(0);
     output.prints(&["d0", "d0 may be one of mirror", "at its end is a GPT header", &command]);
     let words: Vec<&str> = command.split(' ').skip(1).collect();
@@ -129,7 +129,7 @@ fn follow_requires_force_over_data_and_a_size_without_records() {
     fixture.start_whole();
     until_there(&fixture, "mirror/m");
     assert!(!fixture.ok(&["mirror", "status"]).contains("COMPLETE"));
-    fixture.ok(&["mirror", "follow", "d0", "--was", &(BYTES + MORE).to_string()]);
+    fixture.ok(&["mirror", "relocate", "d0", "--was", &(BYTES + MORE).to_string()]);
     until_whole(&fixture);
     fixture.stop();
 }

@@ -203,7 +203,7 @@ fn scan(sectors: &Sectors, place: &TableContext) -> Result<InspectReport, ProbeS
             let class = finding.class;
             finding.reason = format!(
                 "label of a provider that had {was} bytes and has grown; next: `ashlar {class} \
-                 follow PROVIDER --was {was}` moves the label to the end"
+                 relocate PROVIDER --was {was}` moves the label to the end"
             );
         } else if let Some(unit) = other_sectors(sectors, finding)? {
             let here = sectors.sector_size();

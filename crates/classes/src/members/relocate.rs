@@ -1,4 +1,4 @@
-//! Label move (`follow`): restores the label of a provider that grew while the label was not in
+//! Label move (`relocate`): restores the label of a provider that grew while the label was not in
 //! use.
 //!
 //! Labels are stored in the last sector, and no other sector is searched: an old label in the
@@ -337,7 +337,7 @@ impl OldLabel {
 
 /// What to type so that a label is brought along.
 pub(crate) fn relocate_command(class: &str, provider: &str, was: u64) -> String {
-    format!("`ashlar {class} follow {provider} --was {was}`")
+    format!("`ashlar {class} relocate {provider} --was {was}`")
 }
 
 /// Why a label is not brought to an end where there is something else.

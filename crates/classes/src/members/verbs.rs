@@ -1,5 +1,5 @@
 //! Verbs that are the same in every class whose members have labels: `stop`, `destroy`, `clear`,
-//! `dump`; and `start`, `follow` where the labels are in last sectors.
+//! `dump`; and `start`, `relocate` where the labels are in last sectors.
 
 use geom::{Bytes, Class, Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::Value;
@@ -155,7 +155,7 @@ impl<C: LabelledClass> Verb<C> for Dump {
 /// not found: this verb moves it. The provider size that the label records must equal --was. Other
 /// data in the last sector is overwritten only with --force.
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct Follow {
+pub(crate) struct Relocate {
     /// Provider that grew
     member: String,
     /// Previous size of the provider [default: search for the label in the last MiB]
@@ -164,15 +164,15 @@ pub(crate) struct Follow {
     force: Force,
 }
 
-impl<C: LastSectorClass> Verb<C> for Follow {
-    const NAME: &'static str = "follow";
+impl<C: LastSectorClass> Verb<C> for Relocate {
+    const NAME: &'static str = "relocate";
     const POSITIONAL: &'static [&'static str] = &["member"];
-    const EXAMPLE: &'static str = "follow d0 --was 10GiB";
+    const EXAMPLE: &'static str = "relocate d0 --was 10GiB";
     const WRITES: bool = true;
     type Answer = Value;
 
     fn run(self, _: &C, control: &mut GraphControl) -> Result<Value, Error> {
-        let Follow { member, was, force } = self;
+        let Relocate { member, was, force } = self;
         let (was, force) = (was.map(|bytes| bytes.0), force.0);
         let ask = RelocateParams {
             class: C::CLASS,

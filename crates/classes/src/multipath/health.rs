@@ -92,7 +92,7 @@ impl MultipathGeom {
             _ => {}
         }
         if let Some(fault) = &self.fault {
-            let action = format!("`ashlar {NAME} follow {name}` writes it again.");
+            let action = format!("`ashlar {NAME} relocate {name}` writes it again.");
             out.push(Trouble::degraded(fault.clone(), action));
         }
         out

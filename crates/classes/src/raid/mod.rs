@@ -16,7 +16,7 @@
 //! * `messages` handles its messages, and `jobs` changes the array in jobs that end with
 //!   `pending_updates`.
 //! * `volumes` offers the volumes that can be used; `volume` is the data path; `records` writes.
-//! * `verbs` has the verbs, with `policy` and `follow`; `show` makes lists; `name` names volumes.
+//! * `verbs` has the verbs, with `policy` and `relocate`; `show` makes lists; `name` names volumes.
 
 mod arrival;
 mod assemble;

@@ -1,4 +1,4 @@
-//! The `follow` verb: moves the record of a disk that grew unnoticed to its new end.
+//! The `relocate` verb: moves the record of a disk that grew unnoticed to its new end.
 //!
 //! Intel's record is at the end of the disk; of DDF the anchor is, and it gives the place of the
 //! rest. They are moved if a disk grows while its array runs. If it grew at another time, they stay

@@ -625,7 +625,7 @@ impl<S: Span> Geom for SpanGeom<S> {
             out.push(Trouble::failed(why, action));
         }
         if let Some(why) = &self.unmoved_labels {
-            let action = format!("See `ashlar {class} list {name}`, and `{class} follow --help`.");
+            let action = format!("See `ashlar {class} list {name}`, and `{class} help relocate`.");
             out.push(Trouble::degraded(why.clone(), action));
         }
         out

@@ -225,14 +225,14 @@ fn changes() -> Vec<(&'static str, &'static str, Value, &'static str, ReportedAs
 const OTHERS: &str = "
     sched: destroy stats reset
     trim: destroy now stats
-    concat: label stop destroy start clear dump follow
-    stripe: label stop destroy start clear dump follow
+    concat: label stop destroy start clear dump relocate
+    stripe: label stop destroy start clear dump relocate
     mirror: label remove forget rebuild deactivate activate resize verify stop destroy start clear
-        dump follow
+        dump relocate
     label: label clear destroy stop refresh
     multipath: label add fail restore prefer rotate getactive stop destroy start clear dump
-        follow
-    raid: label add delete insert remove fail consistency verify follow stop destroy start
+        relocate
+    raid: label add delete insert remove fail consistency verify relocate stop destroy start
         clear dump
     disk: resize fail delay lie hang release power-cut heal
     cam: devlist rescan inquiry identify readcap reportluns reset modepage defects cmd smpphylist

@@ -7,6 +7,7 @@ use super::build::{missing_options, verb_command};
 use super::values::params;
 use super::words::with_common_verbs;
 use crate::api::Result;
+use crate::verbs::geom::former_names;
 use clap::{ArgMatches, Command};
 use geom::{ArgKind, ArgSpec, VerbSpec};
 use serde_json::{Value, json};
@@ -128,6 +129,7 @@ impl ClassVerbs {
     /// One verb.
     pub fn subcommand(&self, verb: &VerbSpec) -> Command {
         verb_command(verb.name, (verb.doc, verb.detail), &[self.example(verb)], arguments(verb))
+            .aliases(former_names(verb.name))
     }
 }
 

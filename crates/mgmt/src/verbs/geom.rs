@@ -39,6 +39,19 @@ pub struct GeomAnswer {
     pub answer: Value,
 }
 
+/// Verbs of classes that earlier versions called something else: former name and present name.
+const FORMER_NAMES: &[(&str, &str)] = &[("follow", "relocate")];
+
+/// The present name of a verb that may be given by a former one.
+fn present_name(verb: &str) -> &str {
+    FORMER_NAMES.iter().find(|(former, _)| *former == verb).map_or(verb, |(_, present)| *present)
+}
+
+/// Names that earlier versions had for a verb; they are accepted, but not shown.
+pub fn former_names(verb: &str) -> impl Iterator<Item = &'static str> {
+    FORMER_NAMES.iter().filter(move |(_, present)| *present == verb).map(|(former, _)| *former)
+}
+
 /// `true`, `12`, `10ms`-like texts stay texts, `4k` becomes 4096.
 fn value(text: &str) -> Value {
     match text {
@@ -90,6 +103,7 @@ impl DaemonVerb for Geom {
         progress: &mut Progress<'_>,
     ) -> Result<GeomAnswer> {
         let GeomParams { class, verb, params, yes_destroy, value: mut all } = params;
+        let verb = present_name(&verb);
         if !yes_destroy.is_empty() {
             all.insert("yes_destroy".to_owned(), yes_destroy.into());
         }
@@ -105,12 +119,12 @@ impl DaemonVerb for Geom {
         let listed = all.remove("listed") == Some(Value::Bool(true));
         let named = geom_names(&all);
         let all = Value::Object(all);
-        let mut answer = control.change(|plant| plant.verb(&class, &verb, &all, progress))?;
+        let mut answer = control.change(|plant| plant.verb(&class, verb, &all, progress))?;
         while let Some((line, again)) = unfinished(&answer) {
             progress(line);
             // Others get their turn.
             std::thread::sleep(POLL_INTERVAL);
-            answer = control.change(|plant| plant.verb(&class, &verb, &again, progress))?;
+            answer = control.change(|plant| plant.verb(&class, verb, &again, progress))?;
         }
         if listed {
             for name in named {

@@ -10,7 +10,7 @@ mod doctor;
 mod entry;
 mod explain;
 mod export;
-mod geom;
+pub(crate) mod geom;
 mod history;
 mod index;
 mod inspect;

@@ -31,7 +31,7 @@ use super::metadata::Metadata;
 use super::state::Mirror;
 use crate::members::frame::FrameError;
 use crate::members::relocate::MovableLabel;
-use crate::members::verbs::{Clear, Destroy, Dump, Follow, LabelledClass, LastSectorClass, Stop};
+use crate::members::verbs::{Clear, Destroy, Dump, LabelledClass, LastSectorClass, Relocate, Stop};
 use crate::members::{Stopped, provider_access, verb_util};
 use crate::shared_args::STOPPED_HIDES as HIDDEN;
 pub(super) use creation::{by_hand, declare};
@@ -58,7 +58,7 @@ pub(super) const VERBS: &[ClassVerb<MirrorClass>] = &[
     ClassVerb::of::<start::Start>(),
     ClassVerb::of::<Clear>(),
     ClassVerb::of::<Dump>(),
-    ClassVerb::of::<Follow>(),
+    ClassVerb::of::<Relocate>(),
 ];
 
 impl LabelledClass for MirrorClass {

@@ -21,7 +21,7 @@ use super::options::{Options, SECONDS_MAX};
 use crate::members::frame::{self, FrameError};
 use crate::members::relocate::MovableLabel;
 use crate::members::verbs::{
-    Clear, Destroy, Dump, Follow, LabelledClass, LastSectorClass, Start, Stop,
+    Clear, Destroy, Dump, LabelledClass, LastSectorClass, Relocate, Start, Stop,
 };
 use crate::members::{Stopped, provider_access, verb_util};
 
@@ -45,7 +45,7 @@ pub(super) const VERBS: &[ClassVerb<MultipathClass>] = &[
     ClassVerb::of::<Start>(),
     ClassVerb::of::<Clear>(),
     ClassVerb::of::<Dump>(),
-    ClassVerb::of::<Follow>(),
+    ClassVerb::of::<Relocate>(),
 ];
 
 impl LabelledClass for MultipathClass {

@@ -8,9 +8,9 @@ mod consistency;
 mod delete;
 mod dump;
 mod fail;
-mod follow;
 mod insert;
 mod label;
+mod relocate;
 mod remove;
 mod start;
 mod verify;
@@ -49,7 +49,7 @@ pub(super) const VERBS: &[ClassVerb<RaidClass>] = &[
     ClassVerb::of::<configure::Configure>(),
     ClassVerb::of::<consistency::Consistency>(),
     ClassVerb::of::<verify::Verify>(),
-    ClassVerb::of::<follow::Follow>(),
+    ClassVerb::of::<relocate::Relocate>(),
     ClassVerb::of::<Stop>(),
     ClassVerb::of::<Destroy>(),
     ClassVerb::of::<start::Start>(),

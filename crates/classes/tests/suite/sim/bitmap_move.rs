@@ -24,7 +24,7 @@ fn grow(bench: &Bench, by: u64) {
     }
 }
 
-/// A power cut at each step; `follow` moves the records that stayed behind.
+/// A power cut at each step; `relocate` moves the records that stayed behind.
 fn cut_at_each_step(by: u64, off: bool, mut moved: impl FnMut(&mut Bench)) {
     let mut left = 0;
     for fuse in 0.. {
@@ -48,7 +48,7 @@ fn cut_at_each_step(by: u64, off: bool, mut moved: impl FnMut(&mut Bench)) {
             if labelled(&disk, disk.size()).is_none() {
                 let old = labelled(&disk, DISK);
                 assert_eq!(old.as_deref(), Some("mirror"), "{fuse}: {name} has no record");
-                bench.life.verb("mirror", "follow", "", left_behind(name, DISK)).expect("found");
+                bench.life.verb("mirror", "relocate", "", left_behind(name, DISK)).expect("found");
                 left += 1;
             }
         }
@@ -82,7 +82,7 @@ fn a_power_cut_during_follow_leaves_a_record() {
     for by in [SECTOR, 2 * SECTOR] {
         cut_at_each_step(by, true, |bench| {
             for name in NAMES {
-                bench.life.verb("mirror", "follow", "", left_behind(name, DISK)).expect("found");
+                bench.life.verb("mirror", "relocate", "", left_behind(name, DISK)).expect("found");
             }
         });
     }
@@ -105,7 +105,7 @@ fn bits_are_kept_when_a_bitmap_moves_over_the_old_record() {
             // One after the other: the first is not taken in before the second is found.
             for name in NAMES {
                 let with = left_behind(name, DISK);
-                bench.life.verb("mirror", "follow", "", with).expect("found");
+                bench.life.verb("mirror", "relocate", "", with).expect("found");
                 if name == "d0" {
                     assert_eq!(bits(&bench, name), before[0], "by hand");
                 }

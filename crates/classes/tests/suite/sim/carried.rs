@@ -221,7 +221,7 @@ fn a_label_is_not_moved_to_another_disk_or_over_known_data() {
     bench.disks[0].put(DISK + MORE - SECTOR, b"EFI PART");
     let at_end = says(
         &mut bench,
-        "at its end is a GPT header; if that may be lost, `ashlar mirror follow d0 --was 65536 \
+        "at its end is a GPT header; if that may be lost, `ashlar mirror relocate d0 --was 65536 \
          --force`",
     );
     assert!(at_end.starts_with(b"EFI PART"));

@@ -1,6 +1,6 @@
 //! Disks that grow while the daemon is down, or just before a power cut, so that labels are left
 //! behind. The labels are moved to the new ends, one after the other: by the daemon, which has
-//! recorded the old ends, or by `follow` before it starts. The power may go on the way. All
+//! recorded the old ends, or by `relocate` before it starts. The power may go on the way. All
 //! properties of the run before hold afterwards.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -19,8 +19,8 @@ use super::run::{self, DISK, GROWTH, talk};
 /// Turns within which the power goes while a label is brought along.
 const TURNS: u64 = 80;
 
-/// Runs `follow` on a daemon that has never seen the disk and has only this one, until no power cut
-/// interrupts it. Returns its answer. The daemon of the run sees the disk then.
+/// Runs `relocate` on a daemon that has never seen the disk and has only this one, until no power
+/// cut interrupts it. Returns its answer. The daemon of the run sees the disk then.
 fn follow(
     random: &mut SeededRandom,
     kept: &Kept,
@@ -35,10 +35,10 @@ fn follow(
             life.fuse.set(random.below(TURNS));
         }
         let done = catch_unwind(AssertUnwindSafe(|| {
-            let done = life.verb(class, "follow", "", with.clone());
+            let done = life.verb(class, "relocate", "", with.clone());
             if done.as_ref().is_err_and(|e| e.kind == Errno::Perm) {
                 stop_all(&mut life);
-                return life.verb(class, "follow", "", with.clone());
+                return life.verb(class, "relocate", "", with.clone());
             }
             done
         }));

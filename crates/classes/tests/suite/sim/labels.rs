@@ -123,7 +123,7 @@ impl Bench<'_> {
         let mut left = 0;
         for names in self.case.names {
             let with = json!({ "member": names[0], "was": DISK, "force": true });
-            match self.life.verb(self.case.class, "follow", "", with) {
+            match self.life.verb(self.case.class, "relocate", "", with) {
                 Ok(_) => left += 1,
                 Err(e) => {
                     assert!(is_expected_error(&e.message), "{e:?}\n{}", self.life.dump_state())
@@ -234,7 +234,7 @@ fn follow_moves_only_the_label_of_a_smaller_disk() {
     bench.plug();
     let mut refuse = |with: Value, says: &str| {
         let before = (small.bytes(0, DISK as usize), wide.bytes(0, (DISK + MORE) as usize));
-        let e = bench.life.verb("mirror", "follow", "", with).expect_err("refused");
+        let e = bench.life.verb("mirror", "relocate", "", with).expect_err("refused");
         assert!(e.message.contains(says), "{}", e.message);
         let after = (small.bytes(0, DISK as usize), wide.bytes(0, (DISK + MORE) as usize));
         assert!(before == after, "nothing is written");
@@ -246,7 +246,7 @@ fn follow_moves_only_the_label_of_a_smaller_disk() {
     refuse(of(41 * SECTOR), "for another size (65536 bytes)");
     refuse(of(DISK - SECTOR), "no metadata of this class");
     let answer = bench.life.verb("inspect", "scan", "d1", json!({})).expect("looked");
-    let typed = format!("`ashlar mirror follow PROVIDER --was {DISK}`");
+    let typed = format!("`ashlar mirror relocate PROVIDER --was {DISK}`");
     let all: Vec<&Value> = answer["findings"].as_array().expect("findings").iter().collect();
     let says =
         |at: u64| all.iter().find(|f| f["offset"] == json!(at)).expect("found")["why"].clone();
@@ -256,7 +256,7 @@ fn follow_moves_only_the_label_of_a_smaller_disk() {
         "{answer}"
     );
     // Looked for in the last MiB.
-    let done = bench.life.verb("mirror", "follow", "", json!({ "member": "d1", "force": true }));
+    let done = bench.life.verb("mirror", "relocate", "", json!({ "member": "d1", "force": true }));
     assert_eq!(done.expect("brought")["from"], json!(DISK - SECTOR));
     bench.life.pass(500 * MS);
     assert_eq!(bench.life.members("v").len(), 2, "{}", bench.life.dump_state());
@@ -272,7 +272,7 @@ fn follow_refuses_an_inner_member_of_a_concat() {
     bench.disks[0].grow(MORE);
     bench.plug();
     let with = json!({ "member": "d0", "was": DISK, "force": true });
-    let e = bench.life.verb("concat", "follow", "", with).expect_err("an inner member");
+    let e = bench.life.verb("concat", "relocate", "", with).expect_err("an inner member");
     assert!(e.message.contains("the data after"), "{}", e.message);
     // As large as it was, it is one again.
     let t = &mut bench.life.control.topology;

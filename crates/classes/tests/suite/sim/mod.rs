@@ -57,7 +57,7 @@
 //!  * a growth that is requested again and recorded by the waiter for the first: `growth`
 //!  * a record's old place that is cleared and not flushed: `seeds`
 //!
-//! Put into `geom/src/topology` (`ends`, `carry`) and `members/follow`: caught by `carried` and
+//! Put into `geom/src/topology` (`ends`, `carry`) and `members/relocate`: caught by `carried` and
 //! `put_out`, by `carry` of the graph's tests (a new end is kept first; C2; waiting providers are
 //! tasted again), or by seeds (an end is noted for any writer that opens a disk: `rich_concats`; an
 //! end where a label was found is the only one: `labels_of_rich_mirrors_are_moved_after_growth`).

@@ -1,5 +1,5 @@
 //! Growth of a partition under a label at its end, with a power cut at each step: the label is
-//! found at the partition's end according to the table on the media, or `follow` finds it within.
+//! found at the partition's end according to the table on the media, or `relocate` finds it within.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -67,7 +67,7 @@ fn recovers_after_each_cut(class: &str, scheme: &str, how: fn(&mut Life, &str)) 
         };
         if !used(&life) {
             let follow = json!({ "member": parts[1], "force": true });
-            let done = life.verb(class, "follow", "", follow);
+            let done = life.verb(class, "relocate", "", follow);
             done.unwrap_or_else(|e| {
                 panic!("{class} {scheme}, fuse {fuse}: {e}\n{}", life.dump_state())
             });

@@ -31,7 +31,7 @@ pub struct Plan {
     pub rich: bool,
     /// Users do not wait for each other's writes of the same sectors.
     pub crowded: bool,
-    /// Disks grow also while the power is off, and `follow` moves the labels that were left behind.
+    /// Disks grow also while the power is off, and `relocate` moves the labels that stayed.
     pub follows: bool,
     /// The mirror on top is made smaller, too, when it is not open.
     pub shrinks: bool,

@@ -228,12 +228,12 @@ fn a_dropped_disk_that_fails_the_move_of_its_record_stays_hidden() {
     bench.disks["d0"].lock().faults = vec![(Op::Write, 100, Errno::Io)];
     grow(&mut bench, "d0");
     bench.life.pass(500 * MS);
-    let typed = format!("`ashlar mirror follow d0 --was {DISK}`");
+    let typed = format!("`ashlar mirror relocate d0 --was {DISK}`");
     let story = bench.life.dump_state();
     assert!(!bench.life.has("d0a") && story.contains(&typed), "{story}");
     bench.disks["d0"].lock().heal();
     let with = json!({ "member": "d0", "was": DISK, "force": true });
-    bench.life.verb("mirror", "follow", "", with).expect("brought along");
+    bench.life.verb("mirror", "relocate", "", with).expect("brought along");
     let disk = &bench.disks["d0"];
     assert_eq!(labelled(disk, disk.size()).as_deref(), Some("mirror"));
     let story = bench.life.dump_state();

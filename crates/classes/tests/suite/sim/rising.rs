@@ -214,7 +214,7 @@ pub(super) fn labelled(disk: &Disk, end: u64) -> Option<String> {
     Some(String::from_utf8_lossy(name).to_lowercase())
 }
 
-/// The parameters for `follow`.
+/// The parameters for `relocate`.
 pub(super) fn left_behind(name: &str, was: u64) -> Value {
     json!({ "member": name, "was": was, "force": true })
 }

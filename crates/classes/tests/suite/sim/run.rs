@@ -46,7 +46,7 @@ pub struct Totals {
     pub holes: u64,
     /// Arrays that lacked a disk, and were clean though another had failed and stayed.
     pub cleaned: u64,
-    /// Disks whose labels were moved after they had grown: by `follow`, by the daemon.
+    /// Disks whose labels were moved after they had grown: by `relocate`, by the daemon.
     pub followed: u64,
     pub carried: u64,
     /// Arrays that were compared from end to end.

@@ -1,4 +1,4 @@
-//! Disks of arrays that grew unseen: `raid follow` moves their records to the new end.
+//! Disks of arrays that grew unseen: `raid relocate` moves their records to the new end.
 
 use bio::Errno;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ fn follow(world: &mut World, disk: &str, with: Value) -> Result<Value, geom::Err
     for (key, value) in with.as_object().into_iter().flatten() {
         all[key] = value.clone();
     }
-    world.verb("raid", "follow", "", all)
+    world.verb("raid", "relocate", "", all)
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn follow_moves_only_the_record_of_a_smaller_disk() {
     }
     // `inspect` prints the command.
     let answer = world.verb("inspect", "scan", "d0", json!({})).expect("scanned").to_string();
-    assert!(answer.contains(&format!("ashlar raid follow PROVIDER --was {was}")), "{answer}");
+    assert!(answer.contains(&format!("ashlar raid relocate PROVIDER --was {was}")), "{answer}");
     // Something else at the end.
     let end = again.disks[0].size() - 100;
     again.disks[0].put(end, &[1; 50]);

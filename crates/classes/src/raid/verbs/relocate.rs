@@ -1,4 +1,4 @@
-//! The `follow` verb: moves the record of a disk that grew to its new end.
+//! The `relocate` verb: moves the record of a disk that grew to its new end.
 
 use geom::{Bytes, Deserialize, Edge, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use crate::shared_args::Force;
 /// found: this verb moves them. The disk size that Intel metadata records must equal --was. Other
 /// data at the end is overwritten only with --force.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Follow {
+pub(super) struct Relocate {
     /// Provider that grew
     member: String,
     /// Previous size of the disk [default: search for the metadata in the last MiB]
@@ -28,10 +28,10 @@ pub(super) struct Follow {
     force: Force,
 }
 
-impl Verb<RaidClass> for Follow {
-    const NAME: &'static str = "follow";
+impl Verb<RaidClass> for Relocate {
+    const NAME: &'static str = "relocate";
     const POSITIONAL: &'static [&'static str] = &["member"];
-    const EXAMPLE: &'static str = "raid follow d0 --was 10GiB";
+    const EXAMPLE: &'static str = "raid relocate d0 --was 10GiB";
     const WRITES: bool = true;
     type Answer = Value;
 

@@ -129,7 +129,7 @@ pub struct BioId {
 }
 
 impl BioId {
-    /// The id as one word, for tokens that cross rooms which do not know Bios.
+    /// The id as one word, for tokens of crates that do not know Bios.
     pub const fn to_word(self) -> u64 {
         ((self.tenant as u64) << 32) | self.index as u64
     }
@@ -162,7 +162,7 @@ impl Ticket {
         self.id
     }
 
-    /// The ticket as a word and 24 bits, for tokens that cross rooms which do not know Bios.
+    /// The ticket as a word and 24 bits, for tokens of crates that do not know Bios.
     pub const fn to_words(self) -> (u32, u64) {
         (self.serial, self.id.to_word())
     }

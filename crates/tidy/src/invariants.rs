@@ -72,10 +72,10 @@ pub fn listed(tree: &Tree) -> String {
         let _ = write!(out, "\n## {}\n\n| | holds | cited by |\n|---|---|---|\n", source.path);
         for Invariant { number, text } in all {
             let cites = |(test, numbers): &&(&Source, BTreeSet<String>)| {
-                test.room() == source.room() && numbers.contains(&number)
+                test.krate() == source.krate() && numbers.contains(&number)
             };
             let name = |(test, _): &(&Source, _)| {
-                let prefix = format!("crates/{}/", source.room());
+                let prefix = format!("crates/{}/", source.krate());
                 format!("`{}`", test.path.strip_prefix(&prefix).unwrap_or(&test.path))
             };
             let files: Vec<String> = tests.iter().filter(cites).map(name).collect();

@@ -73,7 +73,7 @@ pub fn measure(tree: &Tree) -> BTreeMap<String, Counts> {
     let mut all = BTreeMap::<String, Counts>::new();
     for source in &tree.sources {
         let counts = count(&source.text);
-        for name in ["", source.room()] {
+        for name in ["", source.krate()] {
             all.entry(name.to_owned()).or_default().add(&counts);
         }
     }

@@ -2,8 +2,8 @@
 
 use crate::source::{Source, Tree, indent_of};
 
-/// Rooms and their floors: a room imports only from floors below its own.
-pub const FLOORS: &[(&str, u32)] = &[
+/// Crates and their levels: a crate imports only crates of lower levels.
+pub const LEVELS: &[(&str, u32)] = &[
     ("bio", 0),
     ("wire", 0),
     ("extents", 0),
@@ -22,7 +22,7 @@ pub const FLOORS: &[(&str, u32)] = &[
     ("ashlar", 7),
 ];
 
-/// Rooms that are tools, not part of the daemon: they may import anything and nothing imports them.
+/// Tools that are not part of the daemon: they may import any crate, and no crate imports them.
 const TOOLS: &[&str] = &["tidy", "rig", "testkit", "bench"];
 
 /// Files that may contain `unsafe`, with the reason in each block.
@@ -37,11 +37,11 @@ const UNSAFE: &[&str] = &[
     "crates/reactor/src/backend/",
 ];
 
-/// Rooms that bytes of a peer or a disk reach, where nothing may panic.
+/// Crates that bytes of a peer or a disk reach, where nothing may panic.
 const NO_PANIC: &[&str] =
     &["wire", "extents", "classes", "cam", "engine", "transport", "drivers", "fileserver"];
 
-/// Rooms that ask the core for time and chance.
+/// Crates that take time and random numbers from the core.
 const NO_CLOCK: &[&str] = &[
     "bio",
     "wire",
@@ -122,16 +122,16 @@ const LIBRARIES: &[(&str, &str)] = &[("md-5", "md5")];
 /// Every breach of a rule, as `file:line: what, and what to do instead`.
 pub fn check(tree: &Tree) -> Vec<String> {
     let mut out = Vec::new();
-    for (room, manifest) in &tree.manifests {
-        if room.is_empty() {
+    for (krate, manifest) in &tree.manifests {
+        if krate.is_empty() {
             listed(manifest, tree, &mut out);
         } else {
-            edges(room, manifest, &mut out);
-            used(room, manifest, tree, &mut out);
+            edges(krate, manifest, &mut out);
+            used(krate, manifest, tree, &mut out);
         }
     }
     for s in &tree.sources {
-        if s.room() == "tidy" {
+        if s.krate() == "tidy" {
             continue;
         }
         unsafe_code(s, &mut out);
@@ -219,7 +219,7 @@ fn dependencies<'m>(
     })
 }
 
-/// A dependency of the workspace that no room asks for is dead.
+/// Reports dependencies of the workspace that no crate uses.
 fn listed(workspace: &str, tree: &Tree, out: &mut Vec<String>) {
     for (n, name) in dependencies(workspace, "workspace.dependencies") {
         let asks = |line: &str| {
@@ -228,51 +228,51 @@ fn listed(workspace: &str, tree: &Tree, out: &mut Vec<String>) {
             })
         };
         if !tree.manifests.iter().any(|(_, m)| m.lines().any(asks)) {
-            out.push(format!("Cargo.toml:{n}: no room depends on {name}"));
+            out.push(format!("Cargo.toml:{n}: no crate depends on {name}"));
         }
     }
 }
 
-/// A dependency that a room's code does not name is dead.
-fn used(room: &str, manifest: &str, tree: &Tree, out: &mut Vec<String>) {
+/// Reports dependencies of a crate that its code does not name.
+fn used(krate: &str, manifest: &str, tree: &Tree, out: &mut Vec<String>) {
     for (n, name) in dependencies(manifest, "dependencies") {
         let known = LIBRARIES.iter().find(|(package, _)| *package == name);
         let library = known.map_or_else(|| name.replace('-', "_"), |(_, l)| l.to_string());
         let (path, import) = (format!("{library}::"), format!("use {library}"));
-        let mut sources = tree.sources.iter().filter(|s| s.room() == room);
+        let mut sources = tree.sources.iter().filter(|s| s.krate() == krate);
         if !sources.any(|s| s.text.contains(&path) || s.text.contains(&import)) {
-            out.push(format!("crates/{room}/Cargo.toml:{n}: {name} is not used"));
+            out.push(format!("crates/{krate}/Cargo.toml:{n}: {name} is not used"));
         }
     }
 }
 
-fn floor(room: &str) -> Option<u32> {
-    FLOORS.iter().find(|(n, _)| *n == room).map(|(_, f)| *f)
+fn level(krate: &str) -> Option<u32> {
+    LEVELS.iter().find(|(n, _)| *n == krate).map(|(_, f)| *f)
 }
 
-fn edges(room: &str, manifest: &str, out: &mut Vec<String>) {
-    if TOOLS.contains(&room) {
+fn edges(krate: &str, manifest: &str, out: &mut Vec<String>) {
+    if TOOLS.contains(&krate) {
         return;
     }
-    let Some(own) = floor(room) else {
-        out.push(format!("crates/{room}/Cargo.toml:1: room {room} has no floor in FLOORS"));
+    let Some(own) = level(krate) else {
+        out.push(format!("crates/{krate}/Cargo.toml:1: crate {krate} has no level in LEVELS"));
         return;
     };
     for (n, name) in dependencies(manifest, "dependencies") {
         let name = name.strip_prefix("ashlar-").unwrap_or(name);
-        let at = format!("crates/{room}/Cargo.toml:{n}");
+        let at = format!("crates/{krate}/Cargo.toml:{n}");
         if TOOLS.contains(&name) {
             out.push(format!("{at}: {name} is a tool; only dev-dependencies may name it"));
         }
-        if floor(name).is_some_and(|f| f >= own) {
-            out.push(format!("{at}: {room} (floor {own}) imports {name}, which is not below it"));
+        if level(name).is_some_and(|f| f >= own) {
+            out.push(format!("{at}: {krate} (level {own}) imports {name}, which is not below it"));
         }
     }
 }
 
 fn unsafe_code(s: &Source, out: &mut Vec<String>) {
     let root = s.path.ends_with("/src/lib.rs") || s.path.ends_with("/src/main.rs");
-    let exempt = matches!(s.room(), "bio" | "reactor");
+    let exempt = matches!(s.krate(), "bio" | "reactor");
     if root && !exempt && !s.text.contains("#![forbid(unsafe_code)]") {
         out.push(format!("{}:1: the crate's root lacks #![forbid(unsafe_code)]", s.path));
     }
@@ -298,10 +298,10 @@ fn banned(s: &Source, out: &mut Vec<String>) {
                 }
             }
         };
-        if NO_PANIC.contains(&s.room()) {
+        if NO_PANIC.contains(&s.krate()) {
             ban(PANICS);
         }
-        if NO_CLOCK.contains(&s.room()) {
+        if NO_CLOCK.contains(&s.krate()) {
             ban(CLOCKS);
         }
     }

@@ -14,7 +14,7 @@ pub struct Source {
 
 impl Source {
     /// The crate it belongs to: `crates/NAME/...`.
-    pub fn room(&self) -> &str {
+    pub fn krate(&self) -> &str {
         self.path.strip_prefix("crates/").and_then(|p| p.split('/').next()).unwrap_or("")
     }
 
@@ -72,7 +72,7 @@ fn without_comment(line: &str) -> String {
 pub struct Tree {
     /// Rust files.
     pub sources: Vec<Source>,
-    /// `(room, text)` of every crate's manifest; the workspace's own has no room's name.
+    /// `(crate, text)` of every manifest; the name is empty for that of the workspace.
     pub manifests: Vec<(String, String)>,
 }
 
@@ -94,8 +94,8 @@ impl Tree {
                 } else if name.ends_with(".rs") {
                     tree.sources.push(Source { text: fs::read_to_string(&path)?, path: name });
                 } else if name.ends_with("/Cargo.toml") {
-                    let room = name.split('/').nth(1).unwrap_or("").to_string();
-                    tree.manifests.push((room, fs::read_to_string(&path)?));
+                    let krate = name.split('/').nth(1).unwrap_or("").to_string();
+                    tree.manifests.push((krate, fs::read_to_string(&path)?));
                 }
             }
         }

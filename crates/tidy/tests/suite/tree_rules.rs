@@ -102,7 +102,7 @@ fn imports_from_a_higher_layer_are_refused() {
     let code = Source { path: "crates/reactor/src/lib.rs".into(), text: "use geom::X;".into() };
     let found = check(&Tree { sources: vec![code], manifests });
     assert!(found[0].contains("not below"), "{found:?}");
-    assert!(found[1].contains("no floor"), "{found:?}");
+    assert!(found[1].contains("no level"), "{found:?}");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn unused_dependency_is_reported() {
         ],
     };
     let found = check(&tree("#![forbid(unsafe_code)]\nuse serde_x::X;\n"));
-    assert_eq!(found, ["Cargo.toml:3: no room depends on old"]);
+    assert_eq!(found, ["Cargo.toml:3: no crate depends on old"]);
     let found = check(&tree("#![forbid(unsafe_code)]\n"));
     assert!(found[1].contains("serde-x is not used"), "{found:?}");
 }

@@ -10,13 +10,8 @@ const FOLDERS: [&str; 4] = ["docs", "bench", "fuzz", ".github"];
 /// Every link of the tree's documents that leads nowhere, as `FILE: LINK`: to a file that is not
 /// there, or to a heading that its file does not have. Links to other hosts are not looked at.
 pub fn broken_links(root: &Path) -> io::Result<Vec<String>> {
-    let mut pages = Vec::new();
-    documents(root, false, &mut pages)?;
-    for folder in FOLDERS {
-        documents(&root.join(folder), true, &mut pages)?;
-    }
     let mut broken = Vec::new();
-    for page in pages {
+    for page in documents_of(root)? {
         let text = fs::read_to_string(&page)?;
         for link in links_of(&text) {
             if !leads_somewhere(&page, &text, &link) {
@@ -26,6 +21,16 @@ pub fn broken_links(root: &Path) -> io::Result<Vec<String>> {
         }
     }
     Ok(broken)
+}
+
+/// The Markdown files of the checkout: those in its root and in [`FOLDERS`].
+pub(crate) fn documents_of(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut pages = Vec::new();
+    documents(root, false, &mut pages)?;
+    for folder in FOLDERS {
+        documents(&root.join(folder), true, &mut pages)?;
+    }
+    Ok(pages)
 }
 
 fn documents(folder: &Path, deep: bool, out: &mut Vec<PathBuf>) -> io::Result<()> {

@@ -38,7 +38,7 @@ fn open(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<Value> {
     let mut params = bus.params.clone();
     resolve(&mut params)?;
     if bus.kind == "iscsi" && !params.contains_key("initiator") {
-        let name = own_name(&*control_loop.exports.vault()).map_err(|e| e.at(bus.name.as_str()))?;
+        let name = own_name(&*control_loop.exports.store()).map_err(|e| e.at(bus.name.as_str()))?;
         params.insert("initiator".to_owned(), Value::String(name));
     }
     let asked = json!({

@@ -437,7 +437,7 @@ impl Exports {
     }
 
     /// Where small records are kept.
-    pub fn vault(&self) -> Arc<dyn StateStore> {
+    pub fn store(&self) -> Arc<dyn StateStore> {
         self.registry.state_store()
     }
 

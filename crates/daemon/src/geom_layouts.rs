@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 use crate::state_store::{ReportFn, read};
 
-/// The record's place in the vault: it belongs to no unit.
+/// The record's place in the state store: it belongs to no unit.
 const SERIAL: &str = "geoms";
 
 /// Form of the record.
@@ -101,7 +101,7 @@ type LayoutMap = BTreeMap<Key, GeomLayout>;
 
 /// See the module.
 pub struct GeomLayouts {
-    vault: Arc<dyn StateStore>,
+    store: Arc<dyn StateStore>,
     report: Arc<ReportFn>,
     all: LayoutMap,
     /// W4
@@ -110,8 +110,8 @@ pub struct GeomLayouts {
 
 impl GeomLayouts {
     /// Loads the stored records (W3). The callback receives messages for people.
-    pub fn load(vault: Arc<dyn StateStore>, tell: Arc<ReportFn>) -> GeomLayouts {
-        let kept = read(&*vault, SERIAL, state_store::RecordKind::GeomLayouts, |bytes| {
+    pub fn load(store: Arc<dyn StateStore>, tell: Arc<ReportFn>) -> GeomLayouts {
+        let kept = read(&*store, SERIAL, state_store::RecordKind::GeomLayouts, |bytes| {
             decode(bytes).map(Some)
         });
         let kept = kept.unwrap_or_else(|why| {
@@ -122,9 +122,9 @@ impl GeomLayouts {
             tell("daemon", text);
             Some(LayoutMap::new())
         });
-        let inherits = kept.is_none() && vault.was_used();
+        let inherits = kept.is_none() && store.was_used();
         let is_new = kept.is_none();
-        let wholes = GeomLayouts { vault, report: tell, all: kept.unwrap_or_default(), inherits };
+        let wholes = GeomLayouts { store, report: tell, all: kept.unwrap_or_default(), inherits };
         if is_new {
             wholes.store("no geom");
         }
@@ -188,11 +188,11 @@ impl GeomLayouts {
     }
 
     fn store(&self, what: &str) {
-        if !self.vault.is_persistent() {
+        if !self.store.is_persistent() {
             return;
         }
         let (done, saved) = save_channel();
-        self.vault.save(SERIAL, state_store::RecordKind::GeomLayouts, encode(&self.all), done);
+        self.store.save(SERIAL, state_store::RecordKind::GeomLayouts, encode(&self.all), done);
         if let Err(e) = saved.wait() {
             let text = format!(
                 "layout of {what}: not saved ({e}); the next start may ask for consent. Repair the \

@@ -41,7 +41,7 @@ use serde_json::{Value, json};
 use crate::identity;
 use crate::state_store::{ReportFn, read};
 
-/// The record's place in the vault: it belongs to no unit.
+/// The record's place in the state store: it belongs to no unit.
 const SERIAL: &str = "disks";
 
 /// Form of the record.
@@ -98,7 +98,7 @@ enum Prediction {
 
 /// See the module.
 pub struct IdentityKeeper {
-    vault: Arc<dyn StateStore>,
+    store: Arc<dyn StateStore>,
     report: Arc<ReportFn>,
     /// I5: serial numbers of units that initiators knew when the daemon started.
     known: BTreeSet<String>,
@@ -108,17 +108,17 @@ pub struct IdentityKeeper {
 impl IdentityKeeper {
     /// Loads the stored identities. `known`: serial numbers of units that initiators know.
     pub fn load(
-        vault: Arc<dyn StateStore>,
+        store: Arc<dyn StateStore>,
         tell: Arc<ReportFn>,
         known: BTreeSet<String>,
     ) -> IdentityKeeper {
         let mut state = IdentityState::default();
-        match read(&*vault, SERIAL, state_store::RecordKind::DiskIdentities, |bytes| {
+        match read(&*store, SERIAL, state_store::RecordKind::DiskIdentities, |bytes| {
             decode(bytes).map(Some)
         }) {
             Ok(Some(record)) => state.record = record,
             Ok(None) => {
-                state.inherits = vault.was_used();
+                state.inherits = store.was_used();
                 state.changed = !state.inherits; // I4
             }
             Err(why) => {
@@ -135,7 +135,7 @@ impl IdentityKeeper {
         let own = state.record.all.iter().filter(|(_, kept)| !kept.is_hardware);
         let places = own.map(|(place, kept)| (kept.lasting.clone(), place.clone()));
         state.places = places.collect();
-        let keeper = IdentityKeeper { vault, report: tell, known, state: Mutex::new(state) };
+        let keeper = IdentityKeeper { store, report: tell, known, state: Mutex::new(state) };
         keeper.store();
         keeper
     }
@@ -169,17 +169,17 @@ impl IdentityKeeper {
             self.store();
         }
         let state = self.state();
-        state.changed && !state.is_lost && self.vault.is_persistent()
+        state.changed && !state.is_lost && self.store.is_persistent()
     }
 
     /// Stores the changes (I1); waits for the disk.
     pub fn store(&self) {
         let mut state = self.state();
-        if !state.changed || state.is_lost || !self.vault.is_persistent() {
+        if !state.changed || state.is_lost || !self.store.is_persistent() {
             return;
         }
         let (done, saved) = save_channel();
-        self.vault.save(
+        self.store.save(
             SERIAL,
             state_store::RecordKind::DiskIdentities,
             encode(&state.record),

@@ -2,7 +2,7 @@ use super::*;
 use disks::Identities;
 use engine::state_store::MemoryStore;
 
-/// A vault that an earlier version has used.
+/// A state store that an earlier version has used.
 struct Used(Arc<MemoryStore>);
 
 impl StateStore for Used {
@@ -29,9 +29,9 @@ impl StateStore for Used {
     }
 }
 
-fn keeper(vault: Arc<dyn StateStore>, known: &[String]) -> IdentityKeeper {
+fn keeper(store: Arc<dyn StateStore>, known: &[String]) -> IdentityKeeper {
     IdentityKeeper::load(
-        vault,
+        store,
         Arc::new(|_, text| panic!("{text}")),
         known.iter().cloned().collect(),
     )
@@ -51,9 +51,9 @@ fn ask<'a>(name: &'a str, place: &'a str) -> IdentityRequest<'a> {
 }
 
 /// The identity is stored, and the state folder read again.
-fn again(keeper: &IdentityKeeper, vault: &Arc<MemoryStore>) -> IdentityKeeper {
+fn again(keeper: &IdentityKeeper, store: &Arc<MemoryStore>) -> IdentityKeeper {
     keeper.store();
-    self::keeper(vault.clone(), &[])
+    self::keeper(store.clone(), &[])
 }
 
 #[test]
@@ -76,12 +76,12 @@ fn i1_identity_is_random_and_kept_for_its_path() {
 
 #[test]
 fn i2_i3_identity_moves_with_its_image_and_leaves_no_copy_behind() {
-    let vault = MemoryStore::new();
-    let a = keeper(vault.clone(), &[]);
+    let store = MemoryStore::new();
+    let a = keeper(store.clone(), &[]);
     let first = a.identity_of(&ask("d0", "/nowhere/a.img"));
     let moved = IdentityRequest { found: Some(first.clone()), ..ask("d0", "/nowhere/b.img") };
     assert_eq!(a.identity_of(&moved), first);
-    let a = again(&a, &vault);
+    let a = again(&a, &store);
     assert_ne!(
         a.identity_of(&ask("d1", "/nowhere/a.img")),
         first,
@@ -94,12 +94,12 @@ fn i2_i3_identity_moves_with_its_image_and_leaves_no_copy_behind() {
 fn i5_disks_of_an_earlier_configuration_keep_their_identity() {
     let text = "[[disk]]\nname = 'old'\nkind = 'memory'\nsize = '1MiB'\n";
     let config = mgmt::config::read_arguments(text, "test", &crate::catalog()).unwrap();
-    let vault = MemoryStore::new();
-    let a = keeper(Arc::new(Used(vault.clone())), &[]);
+    let store = MemoryStore::new();
+    let a = keeper(Arc::new(Used(store.clone())), &[]);
     a.set_desired(&config);
     a.store();
     // The start ends before the disk is opened, and the next one has another configuration.
-    let a = keeper(Arc::new(Used(vault.clone())), &[]);
+    let a = keeper(Arc::new(Used(store.clone())), &[]);
     a.set_desired(&Config::default());
     let old = ask("old", "/old.img");
     let lasting = a.identity_of(&old);
@@ -109,7 +109,7 @@ fn i5_disks_of_an_earlier_configuration_keep_their_identity() {
     let made = IdentityRequest { is_new: true, ..ask("old", "/made.img") };
     assert_ne!(a.identity_of(&made).ident, made.derived, "made just now");
     // Its name is not what makes it known.
-    let a = again(&a, &vault);
+    let a = again(&a, &store);
     assert_eq!(a.identity_of(&ask("renamed", "/old.img")), lasting);
     let fresh = keeper(MemoryStore::new(), &[]);
     fresh.set_desired(&config);
@@ -137,13 +137,13 @@ fn i2_disks_of_one_image_have_distinct_identities() {
         let text: String = names.iter().map(disk).collect();
         mgmt::config::read_arguments(&text, "test", &crate::catalog()).unwrap()
     };
-    let vault = MemoryStore::new();
-    let a = keeper(Arc::new(Used(vault.clone())), &[]);
+    let store = MemoryStore::new();
+    let a = keeper(Arc::new(Used(store.clone())), &[]);
     a.set_desired(&config(&["d0", "d1"]));
     let [one, two] = ["d0", "d1"].map(|name| a.identity_of(&ask(name, "/x.iso")));
     assert_eq!((&one.ident, &two.ident), (&two.ident, &ask("d0", "/x.iso").derived));
     assert_ne!(identity::serial_of_disk(&one), identity::serial_of_disk(&two));
-    let a = again(&a, &vault);
+    let a = again(&a, &store);
     a.set_desired(&config(&["d0", "d1", "d2"]));
     let all = ["d0", "d1", "d2"].map(|name| a.identity_of(&ask(name, "/x.iso")));
     assert_eq!(all[..2], [one, two]);
@@ -157,13 +157,13 @@ fn i2_disks_of_one_image_have_distinct_identities() {
 
 #[test]
 fn hardware_disk_keeps_its_serial_number_and_first_name() {
-    let vault = MemoryStore::new();
-    let a = keeper(vault.clone(), &[]);
+    let store = MemoryStore::new();
+    let a = keeper(store.clone(), &[]);
     let own =
         |name, own| IdentityRequest { kind: "blockdev", own: Some(own), ..ask(name, "/dev/x") };
     let first = a.identity_of(&own("d0", "WD-1"));
     assert_eq!(first, PersistentIdentity { ident: "WD-1".into(), unit_name: Some("d0".into()) });
-    let a = again(&a, &vault);
+    let a = again(&a, &store);
     assert_eq!(a.identity_of(&own("d1", "WD-1")), first);
     let other = a.identity_of(&own("d1", "WD-2"));
     assert_eq!(other, PersistentIdentity { ident: "WD-2".into(), unit_name: Some("d1".into()) });
@@ -171,15 +171,15 @@ fn hardware_disk_keeps_its_serial_number_and_first_name() {
 
 #[test]
 fn i6_unreadable_record_is_not_overwritten_and_identities_are_derived() {
-    let vault = MemoryStore::new();
-    vault.put(SERIAL, state_store::RecordKind::DiskIdentities, b"{\"layout\":9}".to_vec());
+    let store = MemoryStore::new();
+    store.put(SERIAL, state_store::RecordKind::DiskIdentities, b"{\"layout\":9}".to_vec());
     let tell: Arc<ReportFn> = Arc::new(|_, text: String| assert!(text.contains("cannot be read")));
-    let a = IdentityKeeper::load(vault.clone(), tell, BTreeSet::new());
+    let a = IdentityKeeper::load(store.clone(), tell, BTreeSet::new());
     let old = ask("d0", "/a.img");
     assert_eq!(a.identity_of(&old).ident, old.derived);
     a.store();
     assert_eq!(
-        vault.record(SERIAL, state_store::RecordKind::DiskIdentities).unwrap(),
+        store.record(SERIAL, state_store::RecordKind::DiskIdentities).unwrap(),
         b"{\"layout\":9}"
     );
 }

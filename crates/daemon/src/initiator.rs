@@ -13,7 +13,7 @@ use crate::state_store::read;
 /// Where open-iscsi keeps the name of a machine.
 const FILE: &str = "/etc/iscsi/initiatorname.iscsi";
 
-/// The record's place in the vault: it belongs to no unit.
+/// The record's place in the state store: it belongs to no unit.
 const SERIAL: &str = "initiator";
 
 /// Prefix of our initiator names; random digits follow.
@@ -23,7 +23,7 @@ const PREFIX: &str = "iqn.2026-11.org.ashlar:";
 ///
 /// # Errors
 /// When there is none and none can be kept: two daemons must not have one name.
-pub fn own_name(vault: &dyn StateStore) -> Result<String> {
+pub fn own_name(store: &dyn StateStore) -> Result<String> {
     if let Some(name) = fs::read_to_string(FILE).ok().as_deref().and_then(named_in) {
         return Ok(name);
     }
@@ -31,7 +31,7 @@ pub fn own_name(vault: &dyn StateStore) -> Result<String> {
         let next = "Give the bus its `initiator`, or [daemon] a `state` folder.";
         Error::new(Kind::ConfigValue, "attach", why).at("initiator").next(next)
     };
-    let kept = read(vault, SERIAL, state_store::RecordKind::Initiator, |bytes| {
+    let kept = read(store, SERIAL, state_store::RecordKind::Initiator, |bytes| {
         normalise_name(std::str::from_utf8(bytes).ok()?).ok()
     });
     match kept {
@@ -39,12 +39,12 @@ pub fn own_name(vault: &dyn StateStore) -> Result<String> {
         Ok(name) if !name.is_empty() => return Ok(name),
         Ok(_) => {}
     }
-    if !vault.is_persistent() {
+    if !store.is_persistent() {
         return Err(refuse(format!("no name in {FILE}, and no state folder to keep one")));
     }
     let name = random_name().map_err(|e| refuse(format!("no random numbers: {e}")))?;
     let (done, saved) = save_channel();
-    vault.save(SERIAL, state_store::RecordKind::Initiator, name.clone().into_bytes(), done);
+    store.save(SERIAL, state_store::RecordKind::Initiator, name.clone().into_bytes(), done);
     saved.wait().map_err(|e| refuse(format!("generated name: cannot be saved: {e}")))?;
     Ok(name)
 }

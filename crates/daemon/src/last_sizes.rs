@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::state_store::{ReportFn, read};
 
-/// The record's place in the vault: it belongs to no unit.
+/// The record's place in the state store: it belongs to no unit.
 const SERIAL: &str = "providers";
 
 /// Form of the record.
@@ -22,7 +22,7 @@ const LAYOUT: u64 = 1;
 
 /// See the module.
 pub struct LastSizes {
-    vault: Arc<dyn StateStore>,
+    store: Arc<dyn StateStore>,
     report: Arc<ReportFn>,
     failed: bool,
 }
@@ -30,8 +30,8 @@ pub struct LastSizes {
 impl LastSizes {
     /// Loads the stored ends (N1), and makes their keeper. The callback receives messages for
     /// people.
-    pub fn load(vault: Arc<dyn StateStore>, tell: Arc<ReportFn>) -> (Vec<FormerSizes>, LastSizes) {
-        let kept = read(&*vault, SERIAL, state_store::RecordKind::LastSizes, decode)
+    pub fn load(store: Arc<dyn StateStore>, tell: Arc<ReportFn>) -> (Vec<FormerSizes>, LastSizes) {
+        let kept = read(&*store, SERIAL, state_store::RecordKind::LastSizes, decode)
             .unwrap_or_else(|why| {
                 let text = format!(
                     "recorded disk sizes: cannot be read ({why}); the label of a disk that has \
@@ -40,17 +40,17 @@ impl LastSizes {
                 tell("daemon", text);
                 Vec::new()
             });
-        (kept, LastSizes { vault, report: tell, failed: false })
+        (kept, LastSizes { store, report: tell, failed: false })
     }
 }
 
 impl SizeKeeper for LastSizes {
     fn save(&mut self, ends: &[FormerSizes]) {
-        if !self.vault.is_persistent() {
+        if !self.store.is_persistent() {
             return;
         }
         let (done, saved) = save_channel();
-        self.vault.save(SERIAL, state_store::RecordKind::LastSizes, encode(ends), done);
+        self.store.save(SERIAL, state_store::RecordKind::LastSizes, encode(ends), done);
         let failed = saved.wait().err();
         if let Some(e) = failed.filter(|_| !self.failed) {
             let text = format!(

@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 
 use crate::state_store::{ReportFn, read};
 
-/// The record's place in the vault: it belongs to no unit.
+/// The record's place in the state store: it belongs to no unit.
 const SERIAL: &str = "operator";
 
 /// Form of the record.
@@ -54,15 +54,15 @@ struct OverrideRecord {
 
 /// See the module.
 pub struct Overrides {
-    vault: Arc<dyn StateStore>,
+    store: Arc<dyn StateStore>,
     report: Arc<ReportFn>,
     kept: OverrideRecord,
 }
 
 impl Overrides {
     /// Loads the record (H3). The callback receives messages for people.
-    pub fn load(vault: Arc<dyn StateStore>, tell: Arc<ReportFn>) -> Overrides {
-        let kept = read(&*vault, SERIAL, state_store::RecordKind::Overrides, decode)
+    pub fn load(store: Arc<dyn StateStore>, tell: Arc<ReportFn>) -> Overrides {
+        let kept = read(&*store, SERIAL, state_store::RecordKind::Overrides, decode)
             .unwrap_or_else(|why| {
                 let text = format!(
                     "settings made by hand (`alua set`, `tray`): cannot be read; the configuration \
@@ -71,7 +71,7 @@ impl Overrides {
                 tell("daemon", text);
                 OverrideRecord::default()
             });
-        Overrides { vault, report: tell, kept }
+        Overrides { store, report: tell, kept }
     }
 
     /// Something for the journal.
@@ -198,11 +198,11 @@ impl Overrides {
     }
 
     fn save(&self, kept: &OverrideRecord) -> std::result::Result<(), bio::Errno> {
-        if !self.vault.is_persistent() {
+        if !self.store.is_persistent() {
             return Ok(());
         }
         let (done, saved) = save_channel();
-        self.vault.save(SERIAL, state_store::RecordKind::Overrides, encode(kept), done);
+        self.store.save(SERIAL, state_store::RecordKind::Overrides, encode(kept), done);
         saved.wait()
     }
 }
@@ -270,20 +270,20 @@ mod tests {
 
     #[test]
     fn h1_applied_override_is_stored_and_a_refused_one_is_not() {
-        let vault = MemoryStore::new();
-        let mut hand = Overrides::load(vault.clone(), quiet());
+        let store = MemoryStore::new();
+        let mut hand = Overrides::load(store.clone(), quiet());
         hand.set_state("a", SET, || Ok(())).unwrap();
         hand.set_state("b", SET, refused).unwrap_err();
         let tray = Tray { provider: Some("disc2".into()), is_out: true };
         hand.set_tray("cd0", tray.clone(), || Ok(())).unwrap();
         hand.set_tray("cd1", tray.clone(), refused).unwrap_err();
-        let again = Overrides::load(vault.clone(), quiet());
+        let again = Overrides::load(store.clone(), quiet());
         assert_eq!(again.kept, hand.kept);
         assert_eq!(again.state("a", AluaState::Optimized), AluaState::Standby);
         assert_eq!(again.state("b", AluaState::Optimized), AluaState::Optimized);
         assert_eq!((again.tray("cd0"), again.tray("cd1")), (tray, Tray::default()));
         // A change that cannot be saved does not take effect.
-        vault.fail(Some(Errno::NoSpc));
+        store.fail(Some(Errno::NoSpc));
         let mut acted = false;
         let act = || {
             acted = true;
@@ -292,16 +292,16 @@ mod tests {
         assert!(hand.set_state("c", SET, act).unwrap_err().source.contains("nothing was changed"));
         assert!(!acted && hand.kept == again.kept);
         // As the configuration says: nothing to keep, nothing to save.
-        vault.fail(None);
+        store.fail(None);
         hand.set_state("a", (AluaState::Standby, AluaState::Standby), || Ok(())).unwrap();
         hand.set_tray("cd0", Tray::default(), || Ok(())).unwrap();
-        assert_eq!(Overrides::load(vault, quiet()).kept, OverrideRecord::default());
+        assert_eq!(Overrides::load(store, quiet()).kept, OverrideRecord::default());
     }
 
     #[test]
     fn h2_later_configuration_replaces_an_override() {
-        let vault = MemoryStore::new();
-        let mut hand = Overrides::load(vault.clone(), quiet());
+        let store = MemoryStore::new();
+        let mut hand = Overrides::load(store.clone(), quiet());
         hand.set_state("a", SET, || Ok(())).unwrap();
         hand.set_state("gone", SET, || Ok(())).unwrap();
         assert_eq!(hand.state("a", AluaState::Offline), AluaState::Offline);
@@ -310,25 +310,25 @@ mod tests {
         assert_eq!(hand.state("gone", AluaState::Optimized), AluaState::Optimized);
         hand.configured(&BTreeMap::from([("a", AluaState::Offline)])).unwrap();
         assert_eq!(hand.state("a", AluaState::Optimized), AluaState::Optimized);
-        assert_eq!(Overrides::load(vault, quiet()).kept, OverrideRecord::default());
+        assert_eq!(Overrides::load(store, quiet()).kept, OverrideRecord::default());
     }
 
     #[test]
     fn former_names_follow_renames_and_are_dropped_when_reused() {
-        let vault = MemoryStore::new();
-        let mut hand = Overrides::load(vault.clone(), quiet());
+        let store = MemoryStore::new();
+        let mut hand = Overrides::load(store.clone(), quiet());
         let pair = |from: &str, to: &str| [(from.to_owned(), to.to_owned())];
         let unit = |provider: &str| Former { serial: "S".into(), provider: provider.into() };
         hand.rename(&pair("d0", "x"), vec![("d0".into(), unit("x"))]);
         hand.rename(&pair("x", "y"), vec![("x".into(), unit("y"))]);
         let both = BTreeMap::from([("d0".to_owned(), unit("y")), ("x".to_owned(), unit("y"))]);
-        assert_eq!(Overrides::load(vault.clone(), quiet()).names(), &both);
+        assert_eq!(Overrides::load(store.clone(), quiet()).names(), &both);
         hand.rename(&pair("y", "d0"), vec![("y".into(), unit("d0"))]);
         let left: Vec<&String> = hand.names().keys().collect();
         assert_eq!(left, ["x", "y"], "d0 is its name again");
         assert!(hand.forget_names(|name, _| name == "x"));
         assert!(!hand.forget_names(|name, _| name == "x"));
-        let again = Overrides::load(vault, quiet());
+        let again = Overrides::load(store, quiet());
         assert_eq!(again.names(), &BTreeMap::from([("y".to_owned(), unit("d0"))]));
     }
 
@@ -356,14 +356,14 @@ mod tests {
             text[..text.len() / 2].to_owned(),
         ];
         for bad in bad {
-            let vault = MemoryStore::new();
-            vault.put(SERIAL, state_store::RecordKind::Overrides, bad.clone().into_bytes());
+            let store = MemoryStore::new();
+            store.put(SERIAL, state_store::RecordKind::Overrides, bad.clone().into_bytes());
             let log = Arc::new(bio::sync::Mutex::new(String::new()));
             let tell = {
                 let log = log.clone();
                 Arc::new(move |_: &str, text: String| *log.lock() += &text)
             };
-            assert_eq!(Overrides::load(vault, tell).kept, OverrideRecord::default(), "{bad}");
+            assert_eq!(Overrides::load(store, tell).kept, OverrideRecord::default(), "{bad}");
             assert!(log.lock().contains("cannot be read"), "{bad}");
         }
     }

@@ -3,7 +3,7 @@
 //! because one before it was away at a start.
 //!
 //! ```text
-//!   the configuration uses the name of a present disk --> kept for that disk, in the vault
+//!   the configuration uses the name of a present disk --> kept for that disk, in the state store
 //!   the configuration no longer uses it, or `names` of a bus assigns it --> not kept
 //!   at a start --> buses get the names before they are scanned
 //! ```
@@ -24,7 +24,7 @@ use serde_json::{Map, Value, json};
 
 use crate::state_store::{ReportFn, read};
 
-/// The record's place in the vault: it belongs to no unit.
+/// The record's place in the state store: it belongs to no unit.
 const SERIAL: &str = "buses";
 
 /// Form of the record.
@@ -34,7 +34,7 @@ type NameMap = BTreeMap<String, Holder>;
 
 /// See the module.
 pub struct PersistentNames {
-    vault: Arc<dyn StateStore>,
+    store: Arc<dyn StateStore>,
     report: Arc<ReportFn>,
     /// The owner of the names.
     cam: Arc<CamClass>,
@@ -49,11 +49,11 @@ impl PersistentNames {
     /// Loads the stored names (N3), and passes them to the buses. The callback receives messages
     /// for people.
     pub fn load(
-        vault: Arc<dyn StateStore>,
+        store: Arc<dyn StateStore>,
         tell: Arc<ReportFn>,
         cam: Arc<CamClass>,
     ) -> PersistentNames {
-        let stored = read(&*vault, SERIAL, state_store::RecordKind::Names, decode);
+        let stored = read(&*store, SERIAL, state_store::RecordKind::Names, decode);
         let stored = stored.unwrap_or_else(|why| {
             let text = format!(
                 "recorded names of bus disks: cannot be read ({why}); disks are named in the order \
@@ -63,7 +63,7 @@ impl PersistentNames {
             NameMap::new()
         });
         cam.wired_names().set(stored.clone());
-        PersistentNames { vault, report: tell, cam, stored, failed: false, generation: None }
+        PersistentNames { store, report: tell, cam, stored, failed: false, generation: None }
     }
 
     /// Whether the graph is another than it was when this was asked last.
@@ -77,7 +77,7 @@ impl PersistentNames {
         self.cam.wired_names().set_configured(config.used_names().map(str::to_owned).collect());
         let kept = self.cam.wired_names().all();
         let is_idle = kept.is_empty() && self.stored.is_empty() && self.cam.buses().is_empty();
-        if is_idle || !self.vault.is_persistent() {
+        if is_idle || !self.store.is_persistent() {
             return false;
         }
         let next = next(&kept, &self.present_names(), config, is_starting);
@@ -105,7 +105,7 @@ impl PersistentNames {
     pub fn store(&mut self) {
         let kept = self.cam.wired_names().all();
         let (done, saved) = save_channel();
-        self.vault.save(SERIAL, state_store::RecordKind::Names, encode(&kept), done);
+        self.store.save(SERIAL, state_store::RecordKind::Names, encode(&kept), done);
         match saved.wait() {
             Ok(()) => {
                 self.stored = kept;

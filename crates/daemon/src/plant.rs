@@ -140,8 +140,8 @@ fn control_thread(
     wrap: WrapOpener,
     ready: &Ready,
 ) {
-    let vault = set_vault(&registry, config, &report_fn(&journal, Level::Error));
-    let Some(()) = ok_or_report(ready, vault) else { return };
+    let store = set_store(&registry, config, &report_fn(&journal, Level::Error));
+    let Some(()) = ok_or_report(ready, store) else { return };
     let drivers = drivers::all(&registry);
     let runtime = start_cores(config, &registry, &drivers);
     let Some(mut runtime) = ok_or_report(ready, runtime) else { return };
@@ -260,8 +260,8 @@ fn core_state(report: &PortReport) -> CoreState {
 
 /// Identities of disks, from the state folder.
 fn identities(registry: &Registry, journal: &Arc<Journal>) -> Arc<IdentityKeeper> {
-    let (vault, known) = (registry.state_store(), registry.known_serials());
-    Arc::new(IdentityKeeper::load(vault, report_fn(journal, Level::Warn), known))
+    let (store, known) = (registry.state_store(), registry.known_serials());
+    Arc::new(IdentityKeeper::load(store, report_fn(journal, Level::Warn), known))
 }
 
 /// Every class there is; the buses are answered, for they are no geoms.
@@ -291,7 +291,7 @@ pub(crate) fn bus_kinds(local: Arc<LocalKind>) -> Vec<Arc<dyn SimKind>> {
     kinds
 }
 
-/// Passes messages of the vault and its users to the journal.
+/// Passes messages of the state store and its users to the journal.
 fn report_fn(journal: &Arc<Journal>, level: Level) -> Arc<ReportFn> {
     let (journal, started) = (journal.clone(), std::time::Instant::now());
     Arc::new(move |serial: &str, text: String| {
@@ -316,15 +316,15 @@ fn listener(journal: &Arc<Journal>) -> geom::Listener {
 
 /// Stores the persistent state of units in the state folder; without one nothing is kept. `tell`
 /// reports records that cannot be read, and later what operators should know of units.
-fn set_vault(registry: &Registry, config: &DaemonConfig, tell: &Arc<ReportFn>) -> Result<()> {
+fn set_store(registry: &Registry, config: &DaemonConfig, tell: &Arc<ReportFn>) -> Result<()> {
     registry.set_operator_notifier(tell.clone());
     let Some(folder) = &config.state else { return Ok(()) };
-    let vault = FileStateStore::start(Path::new(folder), tell.clone()).map_err(|e| {
+    let store = FileStateStore::start(Path::new(folder), tell.clone()).map_err(|e| {
         system("open the state folder", &e)
             .at(folder)
             .next("Name a folder that can be written: `state` in [daemon].")
     })?;
-    registry.set_state_store(Arc::new(vault));
+    registry.set_state_store(Arc::new(store));
     Ok(())
 }
 
@@ -557,7 +557,7 @@ mod tests {
         let state = Some(folder.display().to_string());
         let config = DaemonConfig { state, ..DaemonConfig::default() };
         let tell = report_fn(&journal, Level::Error);
-        set_vault(&Registry::new(), &config, &tell).expect("a state folder");
+        set_store(&Registry::new(), &config, &tell).expect("a state folder");
         let events = journal.after(0, 10);
         let is_said = |e: &Event| e.level == Level::Error && e.text.contains("known-units.known");
         assert!(events.iter().any(is_said), "{events:?}");

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::state_store::{ReportFn, read};
 
-/// The record's place in the vault: it belongs to no unit.
+/// The record's place in the state store: it belongs to no unit.
 const SERIAL: &str = "file-servers";
 
 /// Form of the record.
@@ -27,7 +27,7 @@ type VolumeMap = BTreeMap<String, u64>;
 
 /// See the module.
 pub struct ServedVolumes {
-    vault: Arc<dyn StateStore>,
+    store: Arc<dyn StateStore>,
     report: Arc<ReportFn>,
     all: Mutex<VolumeMap>,
     failed: AtomicBool,
@@ -35,8 +35,8 @@ pub struct ServedVolumes {
 
 impl ServedVolumes {
     /// Loads the record (M1). The callback receives messages for people.
-    pub fn load(vault: Arc<dyn StateStore>, tell: Arc<ReportFn>) -> ServedVolumes {
-        let kept = read(&*vault, SERIAL, state_store::RecordKind::ServedFileSystems, decode);
+    pub fn load(store: Arc<dyn StateStore>, tell: Arc<ReportFn>) -> ServedVolumes {
+        let kept = read(&*store, SERIAL, state_store::RecordKind::ServedFileSystems, decode);
         let kept = kept.unwrap_or_else(|why| {
             let text = format!(
                 "recorded list of served file systems: cannot be read ({why}); `create = true` of \
@@ -45,7 +45,7 @@ impl ServedVolumes {
             tell("daemon", text);
             VolumeMap::new()
         });
-        ServedVolumes { vault, report: tell, all: Mutex::new(kept), failed: AtomicBool::new(false) }
+        ServedVolumes { store, report: tell, all: Mutex::new(kept), failed: AtomicBool::new(false) }
     }
 }
 
@@ -58,13 +58,13 @@ impl fileserver::VolumeHistory for ServedVolumes {
         let bytes = {
             let mut all = self.all.lock();
             let known = all.insert(name.to_owned(), volume) == Some(volume);
-            if !self.vault.is_persistent() || known && !self.failed.load(Ordering::Relaxed) {
+            if !self.store.is_persistent() || known && !self.failed.load(Ordering::Relaxed) {
                 return;
             }
             encode(&all)
         };
         let (done, saved) = save_channel();
-        self.vault.save(SERIAL, state_store::RecordKind::ServedFileSystems, bytes, done);
+        self.store.save(SERIAL, state_store::RecordKind::ServedFileSystems, bytes, done);
         let failed = saved.wait().err();
         if let Some(e) = failed.filter(|_| !self.failed.load(Ordering::Relaxed)) {
             let text = format!(

@@ -1,4 +1,4 @@
-//! The vault: persistent state of logical units, as files in the state folder.
+//! The state store: persistent state of logical units, as files in the state folder.
 //!
 //! ```text
 //!   save:  KEY.new written, synced --> KEY renamed KEY.old --> KEY.new renamed KEY --> folder
@@ -213,24 +213,24 @@ enum Request {
     Load { serial: String, kind: RecordKind, to: Sender<io::Result<StoredRecord>> },
 }
 
-/// Called with the vault's messages for people.
+/// Called with the state store's messages for people.
 pub type ReportFn = dyn Fn(&str, String) + Send + Sync;
 
 /// A record that belongs to no unit, or why it cannot be read; nothing where none was stored.
 pub fn read<T: Default>(
-    vault: &dyn StateStore,
+    store: &dyn StateStore,
     serial: &str,
     kind: RecordKind,
     decode: impl Fn(&[u8]) -> Option<T>,
 ) -> Result<T, String> {
-    match vault.load(serial, kind) {
+    match store.load(serial, kind) {
         Ok(None) => Ok(T::default()),
         Ok(Some(bytes)) => decode(&bytes).ok_or_else(|| "invalid contents".to_owned()),
         Err(e) => Err(e.message),
     }
 }
 
-/// The daemon's vault.
+/// The daemon's state store.
 pub struct FileStateStore {
     mailbox: Mutex<Sender<Request>>,
     report: Arc<ReportFn>,
@@ -239,14 +239,14 @@ pub struct FileStateStore {
 }
 
 impl FileStateStore {
-    /// A vault over a folder; its thread lives as long as the value.
+    /// A state store over a folder; its thread lives as long as the value.
     pub fn start(path: &Path, tell: Arc<ReportFn>) -> io::Result<FileStateStore> {
         let shelf = Folder::open(path)?;
         let was_used = has_records(path)?;
         let (mailbox, requests) = mpsc::channel();
         let says = tell.clone();
         std::thread::Builder::new()
-            .name("ashlar-vault".into())
+            .name("ashlar-store".into())
             .spawn(move || serve(shelf, &requests, &*says))?;
         Ok(FileStateStore {
             mailbox: Mutex::new(mailbox),
@@ -326,5 +326,5 @@ impl StateStore for FileStateStore {
 }
 
 #[cfg(test)]
-#[path = "vault_tests.rs"]
+#[path = "state_store_tests.rs"]
 mod tests;

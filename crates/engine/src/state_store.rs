@@ -232,7 +232,7 @@ struct MemoryState {
     held: Vec<(Key, Vec<u8>, SaveCompletion)>,
 }
 
-/// A vault for tests: it lasts as long as the value, and fails and delays on request.
+/// A state store for tests: it lasts as long as the value, and fails and delays on request.
 #[derive(Default)]
 pub struct MemoryStore(Mutex<MemoryState>);
 
@@ -313,25 +313,25 @@ mod tests {
 
     #[test]
     fn w2_a_failed_save_keeps_the_previous_record() {
-        let vault = MemoryStore::new();
+        let store = MemoryStore::new();
         let save = |bytes: &[u8]| {
             let (ticket, saved) = save_channel();
-            vault.save("s", RecordKind::Reservations, bytes.to_vec(), ticket);
+            store.save("s", RecordKind::Reservations, bytes.to_vec(), ticket);
             saved
         };
         assert_eq!(poll(&mut save(b"one")), Poll::Ready(Ok(())));
-        vault.fail(Some(Errno::NoSpc));
+        store.fail(Some(Errno::NoSpc));
         assert_eq!(poll(&mut save(b"two")), Poll::Ready(Err(Errno::NoSpc)));
-        vault.fail(None);
-        assert_eq!(vault.load("s", RecordKind::Reservations).unwrap().unwrap(), b"one");
-        assert_eq!(vault.load("s", RecordKind::ModePages).unwrap(), None);
-        vault.hold(true);
+        store.fail(None);
+        assert_eq!(store.load("s", RecordKind::Reservations).unwrap().unwrap(), b"one");
+        assert_eq!(store.load("s", RecordKind::ModePages).unwrap(), None);
+        store.hold(true);
         let mut late = save(b"three");
         assert_eq!(poll(&mut late), Poll::Pending);
-        assert_eq!(vault.record("s", RecordKind::Reservations).unwrap(), b"one");
-        vault.hold(false);
+        assert_eq!(store.record("s", RecordKind::Reservations).unwrap(), b"one");
+        store.hold(false);
         assert_eq!(poll(&mut late), Poll::Ready(Ok(())));
-        assert_eq!(vault.record("s", RecordKind::Reservations).unwrap(), b"three");
+        assert_eq!(store.record("s", RecordKind::Reservations).unwrap(), b"three");
     }
 
     #[test]

@@ -63,9 +63,9 @@ fn change(
     let (portal, seat) = (portal.clone(), seat.clone());
     let reactor = portal.per_core.reactor().clone();
     drop(reactor.spawn("aoe change", async move {
-        let vault = portal.per_core.shared.registry.state_store();
+        let store = portal.per_core.shared.registry.state_store();
         let slot = seat.address.slot;
-        let changed = seat.shelf.config.change(&*vault, slot, make).await;
+        let changed = seat.shelf.config.change(&*store, slot, make).await;
         if let Err(e) = changed
             && e != Errno::Busy
         {

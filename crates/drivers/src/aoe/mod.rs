@@ -23,7 +23,7 @@
 //!  A2  A write that was answered is never carried out again. A duplicate is not carried out after
 //!      a later write of the same blocks (`replay_guard`).
 //!  A3  An initiator that may see nothing gets no answer.
-//!  A4  A setting of an initiator is acknowledged when it is in the vault.
+//!  A4  A setting of an initiator is acknowledged when it is in the state store.
 
 mod announce;
 mod ata;

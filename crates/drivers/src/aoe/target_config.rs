@@ -3,7 +3,7 @@
 //! off by a reservation must not lose the reservation by a restart of the target.
 //!
 //! Invariants
-//!  K1  A string, list or reservation takes effect when it is in the vault, and not before.
+//!  K1  A string, list or reservation takes effect when it is in the state store, and not before.
 //!  K2  One change of a target is under way at a time: of two requests that find a slot free, only
 //!      one gets it.
 
@@ -78,7 +78,7 @@ impl Slot {
     }
 }
 
-/// The record of a slot in the vault.
+/// The record of a slot in the state store.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SlotRecord {
@@ -108,11 +108,11 @@ impl Drop for ChangeGuard<'_> {
 }
 
 impl TargetConfig {
-    /// As the vault has it. On the control thread.
-    pub fn load(vault: &dyn StateStore, target: &str) -> Result<TargetConfig, Error> {
+    /// As the state store has it. On the control thread.
+    pub fn load(store: &dyn StateStore, target: &str) -> Result<TargetConfig, Error> {
         let key = format!("aoe:{target}");
         let mut slots = BTreeMap::new();
-        if let Some(bytes) = vault.load(&key, RecordKind::Aoe)? {
+        if let Some(bytes) = store.load(&key, RecordKind::Aoe)? {
             let bad = |what: String| {
                 let what = format!(
                     "aoe target {target}: its config strings, masks and reservations cannot be \
@@ -173,7 +173,7 @@ impl TargetConfig {
     /// leaves them unchanged. `Busy`: another change of the target is under way, nothing was done.
     pub async fn change(
         &self,
-        vault: &dyn StateStore,
+        store: &dyn StateStore,
         slot: u8,
         make: impl FnOnce(&Rules) -> Option<Rules>,
     ) -> Result<(), Errno> {
@@ -184,7 +184,7 @@ impl TargetConfig {
         let place = self.slot(slot);
         let Some(rules) = make(&place.rules()) else { return Ok(()) };
         let (done, saved) = save_channel();
-        vault.save(&self.key, RecordKind::Aoe, self.encode(slot, &rules), done);
+        store.save(&self.key, RecordKind::Aoe, self.encode(slot, &rules), done);
         saved.await?;
         place.set(rules);
         Ok(())
@@ -212,71 +212,71 @@ mod tests {
 
     #[test]
     fn strings_masks_and_reservations_are_reloaded() {
-        let vault = MemoryStore::default();
-        let config = TargetConfig::load(&vault, "e1").unwrap();
+        let store = MemoryStore::default();
+        let config = TargetConfig::load(&store, "e1").unwrap();
         let mac = Mac([2, 0, 0, 0, 0, 9]);
-        now(config.change(&vault, 3, named(b"mine"))).unwrap();
+        now(config.change(&store, 3, named(b"mine"))).unwrap();
         let masked = |rules: &Rules| Some(Rules { masks: vec![mac], ..rules.clone() });
-        now(config.change(&vault, 3, masked)).unwrap();
+        now(config.change(&store, 3, masked)).unwrap();
         let reserved = |rules: &Rules| Some(Rules { reserved: vec![mac], ..rules.clone() });
-        now(config.change(&vault, 3, reserved)).unwrap();
+        now(config.change(&store, 3, reserved)).unwrap();
         assert_eq!(config.slot(3).access_of(Mac([2; 6])), (false, false));
         assert_eq!(config.slot(3).access_of(mac), (true, true));
-        let again = TargetConfig::load(&vault, "e1").unwrap();
+        let again = TargetConfig::load(&store, "e1").unwrap();
         let kept = Rules { string: b"mine".to_vec(), masks: vec![mac], reserved: vec![mac] };
         assert_eq!(again.slot(3).rules(), kept);
         assert_eq!(again.slot(3).access_of(Mac([2; 6])), (false, false));
         let released = |rules: &Rules| Some(Rules { reserved: vec![], ..rules.clone() });
-        now(again.change(&vault, 3, released)).unwrap();
-        let again = TargetConfig::load(&vault, "e1").unwrap().slot(3).rules();
+        now(again.change(&store, 3, released)).unwrap();
+        let again = TargetConfig::load(&store, "e1").unwrap().slot(3).rules();
         assert_eq!(again, Rules { reserved: vec![], ..kept });
-        let other = TargetConfig::load(&vault, "e2").unwrap().slot(3).rules();
+        let other = TargetConfig::load(&store, "e2").unwrap().slot(3).rules();
         assert_eq!(other, Rules::default());
     }
 
     #[test]
     fn change_that_cannot_be_saved_has_no_effect() {
-        let vault = MemoryStore::default();
-        let config = TargetConfig::load(&vault, "e1").unwrap();
-        vault.fail(Some(Errno::NoSpc));
-        assert_eq!(now(config.change(&vault, 0, named(b"a"))), Err(Errno::NoSpc));
+        let store = MemoryStore::default();
+        let config = TargetConfig::load(&store, "e1").unwrap();
+        store.fail(Some(Errno::NoSpc));
+        assert_eq!(now(config.change(&store, 0, named(b"a"))), Err(Errno::NoSpc));
         assert_eq!(config.slot(0).rules(), Rules::default());
-        vault.fail(None);
-        now(config.change(&vault, 0, named(b"b"))).unwrap();
+        store.fail(None);
+        now(config.change(&store, 0, named(b"b"))).unwrap();
         assert_eq!(config.slot(0).rules().string, b"b");
     }
 
     #[test]
     fn record_without_reservations_is_read() {
-        let vault = MemoryStore::default();
+        let store = MemoryStore::default();
         let old = b"[{\"slot\":1,\"string\":[97],\"masks\":[]}]";
-        vault.put("aoe:e1", RecordKind::Aoe, old.to_vec());
-        let rules = TargetConfig::load(&vault, "e1").unwrap().slot(1).rules();
+        store.put("aoe:e1", RecordKind::Aoe, old.to_vec());
+        let rules = TargetConfig::load(&store, "e1").unwrap().slot(1).rules();
         assert_eq!(rules, Rules { string: b"a".to_vec(), ..Rules::default() });
     }
 
     #[test]
     fn second_change_is_busy_while_one_is_saved() {
-        let vault = MemoryStore::default();
-        let config = TargetConfig::load(&vault, "e1").unwrap();
-        vault.hold(true);
-        let mut first = pin!(config.change(&vault, 0, named(b"a")));
+        let store = MemoryStore::default();
+        let config = TargetConfig::load(&store, "e1").unwrap();
+        store.hold(true);
+        let mut first = pin!(config.change(&store, 0, named(b"a")));
         let mut cx = Context::from_waker(Waker::noop());
         assert!(first.as_mut().poll(&mut cx).is_pending());
-        assert_eq!(now(config.change(&vault, 1, named(b"b"))), Err(Errno::Busy));
-        vault.hold(false);
+        assert_eq!(now(config.change(&store, 1, named(b"b"))), Err(Errno::Busy));
+        store.hold(false);
         assert_eq!(first.as_mut().poll(&mut cx), Poll::Ready(Ok(())));
-        now(config.change(&vault, 1, named(b"b"))).unwrap();
-        let again = TargetConfig::load(&vault, "e1").unwrap();
+        now(config.change(&store, 1, named(b"b"))).unwrap();
+        let again = TargetConfig::load(&store, "e1").unwrap();
         assert_eq!([again.slot(0).rules().string, again.slot(1).rules().string], [b"a", b"b"]);
     }
 
     #[test]
     fn invalid_record_is_reported() {
-        let vault = MemoryStore::default();
+        let store = MemoryStore::default();
         for bad in ["{", "[{\"slot\":1,\"string\":[],\"masks\":[\"x\"]}]", "[{\"slot\":256}]"] {
-            vault.put("aoe:e1", RecordKind::Aoe, bad.as_bytes().to_vec());
-            let error = TargetConfig::load(&vault, "e1").err().unwrap();
+            store.put("aoe:e1", RecordKind::Aoe, bad.as_bytes().to_vec());
+            let error = TargetConfig::load(&store, "e1").err().unwrap();
             assert!(error.message.contains("aoe:e1"), "{error}");
         }
     }

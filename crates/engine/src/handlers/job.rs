@@ -164,7 +164,7 @@ impl Job {
         }
     }
 
-    /// Stores a record of the unit; ends when it is on stable storage (`vault.rs`).
+    /// Stores a record of the unit; ends when it is on stable storage (`state_store.rs`).
     pub async fn save(&self, kind: RecordKind, bytes: Vec<u8>) -> Result<(), Errno> {
         let (done, saved) = save_channel();
         self.registry.state_store().save(&self.device.spec().serial, kind, bytes, done);

@@ -29,7 +29,7 @@ use crate::state_store::{RecordKind, StateStore, save_channel};
 use crate::unit::ids::LENGTH_MARK;
 use crate::unit::unit_attention::Port;
 
-/// The record's place in the vault: it belongs to no unit.
+/// The record's place in the state store: it belongs to no unit.
 const SERIAL: &str = "known-units";
 
 const LAYOUT: u16 = 1;
@@ -118,8 +118,8 @@ impl KnownUnits {
     }
 
     /// Loads the saved record.
-    pub fn load(&self, vault: &dyn StateStore) -> Result<(), Error> {
-        let Some(bytes) = vault.load(SERIAL, RecordKind::KnownUnits)? else { return Ok(()) };
+    pub fn load(&self, store: &dyn StateStore) -> Result<(), Error> {
+        let Some(bytes) = store.load(SERIAL, RecordKind::KnownUnits)? else { return Ok(()) };
         let Some(all) = decode(&bytes) else {
             let what = "the saved list of units that initiators know (known-units.known in the \
                         state folder) is damaged";
@@ -131,11 +131,11 @@ impl KnownUnits {
     }
 
     /// Begins to save it, if it has changed, and does not wait (K3).
-    pub fn save(&self, vault: &dyn StateStore) {
+    pub fn save(&self, store: &dyn StateStore) {
         let mut state = self.state();
-        if vault.is_persistent() && std::mem::take(&mut state.changed) {
+        if store.is_persistent() && std::mem::take(&mut state.changed) {
             let (done, _) = save_channel();
-            vault.save(SERIAL, RecordKind::KnownUnits, encode(&state.all), done);
+            store.save(SERIAL, RecordKind::KnownUnits, encode(&state.all), done);
         }
     }
 }
@@ -244,19 +244,19 @@ mod tests {
 
     #[test]
     fn known_units_survive_a_restart_and_truncated_records_are_rejected() {
-        let vault = MemoryStore::new();
+        let store = MemoryStore::new();
         let known = KnownUnits::default();
         for lun in 0..3 {
             assert!(known.check_or_record(&port("one"), lun, &format!("s{lun}")));
         }
-        known.save(vault.as_ref());
+        known.save(store.as_ref());
         let again = KnownUnits::default();
-        again.load(vault.as_ref()).unwrap();
+        again.load(store.as_ref()).unwrap();
         assert!(
             !again.check_or_record(&port("one"), 2, "s1")
                 && again.check_or_record(&port("one"), 2, "s2")
         );
-        let record = vault.record(SERIAL, RecordKind::KnownUnits).unwrap();
+        let record = store.record(SERIAL, RecordKind::KnownUnits).unwrap();
         for len in 0..record.len() {
             assert!(decode(&record[..len]).is_none(), "{len} bytes");
         }

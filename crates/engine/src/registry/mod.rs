@@ -177,12 +177,12 @@ impl Registry {
 
     /// What units and targets keep over a restart is kept there from now on. Before the first of
     /// them.
-    pub fn set_state_store(&self, vault: Arc<dyn StateStore>) {
+    pub fn set_state_store(&self, store: Arc<dyn StateStore>) {
         self.state().numbers = None;
-        if let Err(e) = self.known.load(vault.as_ref()) {
+        if let Err(e) = self.known.load(store.as_ref()) {
             self.notify_operator("", e.message);
         }
-        *self.state_store.lock() = Some(vault);
+        *self.state_store.lock() = Some(store);
     }
 
     /// Which unit each initiator port knows behind its LUNs.
@@ -210,8 +210,8 @@ impl Registry {
 
     /// Where units keep what outlives a restart; one that keeps nothing when none was given.
     pub fn state_store(&self) -> Arc<dyn StateStore> {
-        let vault = self.state_store.lock();
-        vault.clone().unwrap_or_else(|| Arc::new(NullStore))
+        let store = self.state_store.lock();
+        store.clone().unwrap_or_else(|| Arc::new(NullStore))
     }
 
     /// ROD tokens.
@@ -371,11 +371,11 @@ impl Registry {
     /// The relative port identifier of a target that is made. The lock is not held while that is
     /// saved: cores come by at logins.
     fn number_of(&self, key: &numbers::Name, wanted: Option<u16>) -> Result<u16, Error> {
-        let vault = self.state_store();
+        let store = self.state_store();
         let known = self.state().numbers.clone();
         let known = match known {
             Some(known) => known,
-            None => match Numbers::load(&*vault) {
+            None => match Numbers::load(&*store) {
                 Ok(known) => known,
                 Err(e) => return self.number_unsaved(wanted, e),
             },
@@ -383,7 +383,7 @@ impl Registry {
         let mut new = known.clone();
         let port = new.assign(key, wanted, &|n| self.state().targets.contains_key(n))?;
         if new != known {
-            new.save(&*vault)?;
+            new.save(&*store)?;
         }
         self.state().numbers = Some(new);
         Ok(port)

@@ -23,7 +23,7 @@ use geom::Error;
 use super::TARGETS_MAX;
 use crate::state_store::{RecordKind, StateStore, save_channel};
 
-/// The record's place in the vault: it belongs to no unit.
+/// The record's place in the state store: it belongs to no unit.
 const SERIAL: &str = "target-ports";
 
 const LAYOUT: u16 = 1;
@@ -37,8 +37,8 @@ pub(super) struct Numbers(BTreeMap<Name, u16>);
 
 impl Numbers {
     /// Loads the saved numbers.
-    pub fn load(vault: &dyn StateStore) -> Result<Numbers, Error> {
-        let Some(bytes) = vault.load(SERIAL, RecordKind::Ports)? else {
+    pub fn load(store: &dyn StateStore) -> Result<Numbers, Error> {
+        let Some(bytes) = store.load(SERIAL, RecordKind::Ports)? else {
             return Ok(Numbers::default());
         };
         Numbers::decode(&bytes).ok_or_else(|| {
@@ -49,12 +49,12 @@ impl Numbers {
     }
 
     /// Saves them and waits (N3).
-    pub fn save(&self, vault: &dyn StateStore) -> Result<(), Error> {
-        if !vault.is_persistent() {
+    pub fn save(&self, store: &dyn StateStore) -> Result<(), Error> {
+        if !store.is_persistent() {
             return Ok(());
         }
         let (done, saved) = save_channel();
-        vault.save(SERIAL, RecordKind::Ports, self.encode(), done);
+        store.save(SERIAL, RecordKind::Ports, self.encode(), done);
         saved.wait().map_err(|e| Error::new(e, "target port identifiers could not be saved"))
     }
 
@@ -170,11 +170,11 @@ mod tests {
         ] {
             assert_eq!(all.assign(&name(who), wanted, &live).ok(), want, "{who} {wanted:?}");
         }
-        let vault = MemoryStore::new();
-        all.save(&*vault).unwrap();
-        assert_eq!(Numbers::load(&*vault).unwrap(), all);
-        vault.fail(Some(Errno::NoSpc));
-        assert_eq!(all.save(&*vault).unwrap_err().kind, Errno::NoSpc);
+        let store = MemoryStore::new();
+        all.save(&*store).unwrap();
+        assert_eq!(Numbers::load(&*store).unwrap(), all);
+        store.fail(Some(Errno::NoSpc));
+        assert_eq!(all.save(&*store).unwrap_err().kind, Errno::NoSpc);
     }
 
     #[test]

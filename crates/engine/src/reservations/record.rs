@@ -1,6 +1,6 @@
-//! Reservation state encoded for the vault. The vault protects the bytes (length, checksum,
-//! generations of files), but the decoder still checks their meaning, which a checksum does not
-//! cover.
+//! Reservation state encoded for the state store. The state store protects the bytes (length,
+//! checksum, generations of files), but the decoder still checks their meaning, which a checksum
+//! does not cover.
 //!
 //! Layout 1, DON'T TOUCH, big-endian:
 //!

@@ -293,8 +293,8 @@ pub fn close_device(
 }
 
 /// Lets the operator clear the reservations of a host that does not return: registrations and
-/// reservations end, and their holders receive RESERVATIONS PREEMPTED. Waits for the vault; refused
-/// while another change does not end.
+/// reservations end, and their holders receive RESERVATIONS PREEMPTED. Waits for the state store;
+/// refused while another change does not end.
 pub fn clear_reservations(registry: &Registry, provider: &str) -> Result<(), Error> {
     let Some(device) = registry.device(provider) else {
         return Err(Error::new(Errno::NoEnt, format!("no device {provider}")));

@@ -312,11 +312,11 @@ fn sanitize_is_refused_unless_the_unit_is_configured_for_it() {
 
 #[test]
 fn a_sanitize_continues_through_resets_and_after_a_restart() {
-    let vault = MemoryStore::new();
+    let store = MemoryStore::new();
     let spec = OpenSpec { sanitize: true, ..OpenSpec::default() };
     let begin = |seed| {
         let mut w = World::new(seed);
-        w.registry.set_state_store(vault.clone());
+        w.registry.set_state_store(store.clone());
         let disk = w.disk("d0", 8192);
         disk.state().bytes.fill(0xD0);
         disk.state().hold = true;

@@ -404,25 +404,25 @@ fn changeable_masks_agree_with_mode_select() {
 
 #[test]
 fn saved_mode_pages_survive_resets_and_restarts() {
-    let vault = MemoryStore::new();
-    let start = |vault: &Arc<MemoryStore>| {
+    let store = MemoryStore::new();
+    let start = |store: &Arc<MemoryStore>| {
         let mut world = World::new(3);
-        world.registry.set_state_store(vault.clone());
+        world.registry.set_state_store(store.clone());
         world.disk("d0", 64);
         world.export("d0");
         world.map(&[(0, "d0", false)]);
         let host = world.calm(0, "iqn.2024-01.test:h", &[0]);
         (world, host)
     };
-    let (world, host) = start(&vault);
+    let (world, host) = start(&store);
     let plain = modes(&world, &host, 0, 0x0A, 0);
     assert_eq!(plain[8], 0x8A, "PS");
     let mut list = list_of(&plain);
     list[13] |= 0x40; // TAS
-    vault.fail(Some(Errno::NoSpc));
+    store.fail(Some(Errno::NoSpc));
     assert_eq!(select(&world, &host, &list, true).asc().0, 4, "a save that fails is an error");
     assert_eq!(modes(&world, &host, 0, 0x0A, 0), plain, "and nothing has changed");
-    vault.fail(None);
+    store.fail(None);
     select(&world, &host, &list, true).good();
     let mut more = list.clone();
     more[12] |= 0x08; // SWP, not saved
@@ -438,15 +438,15 @@ fn saved_mode_pages_survive_resets_and_restarts() {
     let name = [0xA4, 0x06, 0, 0, 0, 0, 0, 0, 0, 4, 4, 0];
     world.run(&host, 0, &name, 0, b"abc\0").good();
     drop((host, world));
-    let (world, host) = start(&vault);
+    let (world, host) = start(&store);
     assert_eq!(modes(&world, &host, 0, 0x0A, 0)[12..14], [0, 0x40], "a restart");
     let name = [0xA3, 0x05, 0, 0, 0, 0, 0, 0, 0, 64, 4, 0];
     assert_eq!(world.run(&host, 0, &name, 64, &[]).good().data, b"\0\0\0\x04abc\0");
     drop((host, world));
     // A record that cannot be read keeps the unit closed, because it may forbid writes.
-    vault.put("d0", RecordKind::ModePages, vec![9, 9]);
+    store.put("d0", RecordKind::ModePages, vec![9, 9]);
     let mut world = World::new(3);
-    world.registry.set_state_store(vault);
+    world.registry.set_state_store(store);
     world.disk("d0", 64);
     let spec = engine::lun::OpenSpec::default();
     assert!(engine::lun::open_device(&mut world.control, &world.registry, "d0", &spec).is_err());

@@ -49,10 +49,10 @@ fn world_of(seed: u64, blocks: u64, image: Option<&[u8]>) -> (World, Arc<TestDis
     (w, disk)
 }
 
-/// With a vault that outlives the daemon.
-fn kept(vault: &Arc<MemoryStore>, blocks: u64, image: Option<&[u8]>) -> (World, Arc<TestDisk>) {
+/// With a state store that outlives the daemon.
+fn kept(store: &Arc<MemoryStore>, blocks: u64, image: Option<&[u8]>) -> (World, Arc<TestDisk>) {
     let (mut w, disk) = plugged(1, blocks, image);
-    w.registry.set_state_store(vault.clone());
+    w.registry.set_state_store(store.clone());
     serve(&mut w, &spec(1));
     (w, disk)
 }
@@ -93,8 +93,8 @@ fn write_ends(w: &World, h: &Host) -> [(u64, Vec<u8>); 2] {
 
 #[test]
 fn a_grown_provider_keeps_its_tail_until_format_unit() {
-    let vault = MemoryStore::new();
-    let (mut w, disk) = kept(&vault, SMALL, None);
+    let store = MemoryStore::new();
+    let (mut w, disk) = kept(&store, SMALL, None);
     let h = w.calm(0, "i1", &[0]);
     let ends = write_ends(&w, &h);
     grow(&mut w, LONG);
@@ -108,7 +108,7 @@ fn a_grown_provider_keeps_its_tail_until_format_unit() {
     // The same holds after a restart, whether it has grown before or while it was not served.
     let mut image = disk.state().bytes.clone();
     for blocks in [LONG, LONG + 100] {
-        let (w, disk) = kept(&vault, blocks, Some(&image[..]));
+        let (w, disk) = kept(&store, blocks, Some(&image[..]));
         let h = w.calm(0, "i1", &[0]);
         assert_eq!(capacity(&w, &h), SMALL_LEFT);
         for (lba, sent) in &ends {
@@ -120,7 +120,7 @@ fn a_grown_provider_keeps_its_tail_until_format_unit() {
         image = disk.state().bytes.clone();
     }
     // FORMAT UNIT makes a tail at the end: nothing of the old one is to be seen.
-    let (w, disk) = kept(&vault, LONG, Some(&image[..]));
+    let (w, disk) = kept(&store, LONG, Some(&image[..]));
     let h = w.calm(0, "i1", &[0]);
     w.run(&h, 0, &[4, 0x90, 0, 0, 0, 0], 0, &[0; 4]).good();
     assert_eq!(w.run(&h, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 9));
@@ -131,7 +131,7 @@ fn a_grown_provider_keeps_its_tail_until_format_unit() {
     let sent = woven(&[[9; 512]], 7, (LONG_LEFT - 1) as u32);
     w.run(&h, 0, &with_protect(write16(LONG_LEFT - 1, 1), 1), 0, &sent).good();
     let image = disk.state().bytes.clone();
-    let (w, _) = kept(&vault, LONG, Some(&image[..]));
+    let (w, _) = kept(&store, LONG, Some(&image[..]));
     let h = w.calm(0, "i1", &[0]);
     assert_eq!(capacity(&w, &h), LONG_LEFT);
     assert_eq!(read_woven(&w, &h, LONG_LEFT - 1), sent);
@@ -139,16 +139,16 @@ fn a_grown_provider_keeps_its_tail_until_format_unit() {
 
 #[test]
 fn a_grown_provider_without_its_record_is_not_initialized() {
-    let vault = MemoryStore::new();
-    let (w, disk) = kept(&vault, SMALL, None);
+    let store = MemoryStore::new();
+    let (w, disk) = kept(&store, SMALL, None);
     let h = w.calm(0, "i1", &[0]);
     let ends = write_ends(&w, &h);
     let image = disk.state().bytes.clone();
     drop(w);
     // Another state folder, and a longer provider.
-    let vault = MemoryStore::new();
+    let store = MemoryStore::new();
     let (mut w, disk) = plugged(1, LONG, Some(&image[..]));
-    w.registry.set_state_store(vault.clone());
+    w.registry.set_state_store(store.clone());
     let messages: Arc<Mutex<Vec<String>>> = Arc::default();
     let ear = messages.clone();
     let hear = move |unit: &str, text: String| ear.lock().unwrap().push(format!("{unit}: {text}"));
@@ -164,7 +164,7 @@ fn a_grown_provider_without_its_record_is_not_initialized() {
     assert!(disk.state().bytes[image.len()..].iter().all(|byte| *byte == 0));
     drop(w);
     // At its former length it has its former contents, and it may grow while it is served.
-    let (mut w, disk) = kept(&vault, SMALL, Some(&image[..]));
+    let (mut w, disk) = kept(&store, SMALL, Some(&image[..]));
     let h = w.calm(0, "i1", &[0]);
     grow(&mut w, LONG);
     for (lba, sent) in &ends {
@@ -174,14 +174,14 @@ fn a_grown_provider_without_its_record_is_not_initialized() {
     assert_eq!(w.run(&h, 0, &read16(0, 1), 512, &[]).asc(), GUARD);
     drop(w);
     // Or the guards are given up.
-    let vault = MemoryStore::new();
-    let (w, _) = kept(&vault, LONG, Some(&image[..]));
+    let store = MemoryStore::new();
+    let (w, _) = kept(&store, LONG, Some(&image[..]));
     drop(w);
     let (mut w, _) = plugged(1, LONG, Some(&image[..]));
-    w.registry.set_state_store(vault.clone());
+    w.registry.set_state_store(store.clone());
     serve(&mut w, &OpenSpec::default());
     drop(w);
-    let (w, _) = kept(&vault, LONG, Some(&image[..]));
+    let (w, _) = kept(&store, LONG, Some(&image[..]));
     let h = w.calm(0, "i1", &[0]);
     assert_eq!(capacity(&w, &h), LONG_LEFT);
     assert_eq!(w.run(&h, 0, &read16(0, 1), 512, &[]).good().data, [1; 512]);
@@ -203,8 +203,8 @@ fn a_header_at_another_position_is_data() {
 
 #[test]
 fn sanitize_does_not_move_the_tail() {
-    let vault = MemoryStore::new();
-    let (mut w, _) = kept(&vault, SMALL, None);
+    let store = MemoryStore::new();
+    let (mut w, _) = kept(&store, SMALL, None);
     let h = w.calm(0, "i1", &[0]);
     grow(&mut w, LONG);
     w.run(&h, 0, &[0x48, 1, 0, 0, 0, 0, 0, 0, 5, 0], 0, &[1, 0, 0, 1, 0xAA]).good();
@@ -214,30 +214,30 @@ fn sanitize_does_not_move_the_tail() {
 
 #[test]
 fn a_provider_without_its_tail_is_refused_until_protection_is_dropped() {
-    let vault = MemoryStore::new();
-    let (w, disk) = kept(&vault, SMALL, None);
+    let store = MemoryStore::new();
+    let (w, disk) = kept(&store, SMALL, None);
     let h = w.calm(0, "i1", &[0]);
     let ends = write_ends(&w, &h);
     let image = disk.state().bytes.clone();
     drop(w);
     let (mut w, disk) = plugged(1, SMALL - 1, Some(&image[..]));
-    w.registry.set_state_store(vault.clone());
+    w.registry.set_state_store(store.clone());
     let refused = open_device(&mut w.control, &w.registry, "d0", &spec(1));
     let error = refused.err().unwrap().to_string();
     assert!(error.contains("1000 blocks") && error.contains("none"), "{error}");
     assert!(disk.state().log.is_empty(), "nothing was touched");
     // At its former length it has its former contents.
-    let (w, _) = kept(&vault, SMALL, Some(&image[..]));
+    let (w, _) = kept(&store, SMALL, Some(&image[..]));
     let h = w.calm(0, "i1", &[0]);
     assert_eq!(read_woven(&w, &h, ends[1].0), ends[1].1);
     drop(w);
     // Given up: then it may be made anew.
     let (mut w, _) = plugged(1, SMALL - 1, None);
-    w.registry.set_state_store(vault.clone());
+    w.registry.set_state_store(store.clone());
     serve(&mut w, &OpenSpec::default());
-    assert_eq!(vault.record("d0", RecordKind::Protection), Some(vec![]));
+    assert_eq!(store.record("d0", RecordKind::Protection), Some(vec![]));
     drop(w);
-    let (w, _) = kept(&vault, SMALL - 1, None);
+    let (w, _) = kept(&store, SMALL - 1, None);
     let h = w.calm(0, "i1", &[0]);
     assert!(capacity(&w, &h) < SMALL_LEFT);
 }

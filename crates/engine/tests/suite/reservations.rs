@@ -319,8 +319,8 @@ fn preempt_and_abort_is_answered_after_the_last_access_of_aborted_tasks() {
 /// turn.
 #[test]
 fn other_actions_proceed_while_preempt_and_abort_waits_for_aborted_tasks() {
-    let vault = MemoryStore::new();
-    let w = start(&vault);
+    let store = MemoryStore::new();
+    let w = start(&store);
     let disk = w.disks[0].1.clone();
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     let c = w.calm(1, "i3", &[0]);
@@ -330,14 +330,14 @@ fn other_actions_proceed_while_preempt_and_abort_waits_for_aborted_tasks() {
     let write = b.send(0, &write16(1, 1), 0, &[7; 512]);
     w.turn();
     // One of the victim's own commands waits for the turn that the preemption has.
-    vault.hold(true);
+    store.hold(true);
     let bytes = PrOutList { aptpl: true, ..list(1, 2) }.encode();
     let preempt = a.send(0, &pr_out(PreemptAndAbort, 5, &bytes), 0, &bytes);
     w.turn();
     let more = list(2, 9).encode();
     let late = b.send(0, &pr_out(Register, 0, &more), 0, &more);
     w.turn();
-    vault.hold(false);
+    store.hold(false);
     w.turn();
     assert_eq!(a.answer(preempt), None, "the write is still below");
     // A stranger's change waits for neither.
@@ -374,10 +374,10 @@ fn register_aptpl(w: &World, h: &Host, key: u64) -> CommandResult {
     run(w, h, RegisterAndIgnore, 0, &list)
 }
 
-/// A world over a vault, as after a start of the daemon.
-fn start(vault: &std::sync::Arc<MemoryStore>) -> World {
+/// A world over a state store, as after a start of the daemon.
+fn start(store: &std::sync::Arc<MemoryStore>) -> World {
     let mut w = World::new(1);
-    w.registry.set_state_store(vault.clone());
+    w.registry.set_state_store(store.clone());
     w.disk("d0", 64);
     w.export("d0");
     w.map(&[(0, "d0", false)]);
@@ -387,9 +387,9 @@ fn start(vault: &std::sync::Arc<MemoryStore>) -> World {
 #[test]
 fn test_12_aptpl_state_is_restored_before_the_first_command() {
     for kind in PrType::ALL {
-        let vault = MemoryStore::new();
+        let store = MemoryStore::new();
         let (w, ports) = {
-            let w = start(&vault);
+            let w = start(&store);
             let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
             register_aptpl(&w, &a, 1).good();
             register_aptpl(&w, &b, 2).good();
@@ -399,7 +399,7 @@ fn test_12_aptpl_state_is_restored_before_the_first_command() {
         };
         // Nothing is said to the world that ends: it is killed.
         drop(w);
-        let w = start(&vault);
+        let w = start(&store);
         let stranger = w.calm(1, "i3", &[0]);
         assert_eq!(status(&w, &stranger, &write16(0, 1), &[1; 512]), CONFLICT, "{kind:?}");
         let b = Host::login_as(&w.engines[0], "i2", &ports[1]).unwrap();
@@ -421,7 +421,7 @@ fn test_12_aptpl_state_is_restored_before_the_first_command() {
         // APTPL given up: the next life begins empty.
         run(&w, &a, RegisterAndIgnore, 0, &list(0, 1)).good();
         drop(w);
-        let w = start(&vault);
+        let w = start(&store);
         let c = w.calm(0, "i3", &[0]);
         assert_eq!((keys(&w, &c).1, reservation(&w, &c)), (vec![], None));
     }
@@ -457,10 +457,10 @@ fn a_waiting_command_obeys_a_reservation_made_meanwhile() {
 }
 
 /// A world whose targets come in this order, as after a start of the daemon; `TARGET` has `d0`.
-fn start_with(vault: &std::sync::Arc<MemoryStore>, names: &[(&str, Option<u16>)]) -> World {
+fn start_with(store: &std::sync::Arc<MemoryStore>, names: &[(&str, Option<u16>)]) -> World {
     let mut w = World::new(1);
     w.registry.remove_target("iscsi", TARGET).unwrap();
-    w.registry.set_state_store(vault.clone());
+    w.registry.set_state_store(store.clone());
     for (name, port) in names {
         w.registry.set_target_at("iscsi", name, *port).unwrap();
     }
@@ -476,8 +476,8 @@ fn port_of(w: &World, name: &str) -> u16 {
 
 #[test]
 fn test_12_registrations_keep_their_port_after_targets_change() {
-    let vault = MemoryStore::new();
-    let w = start_with(&vault, &[("iqn.t:first", None), (TARGET, None)]);
+    let store = MemoryStore::new();
+    let w = start_with(&store, &[("iqn.t:first", None), (TARGET, None)]);
     assert_eq!((port_of(&w, "iqn.t:first"), port_of(&w, TARGET)), (1, 2));
     let a = w.calm(0, "i1", &[0]);
     register_aptpl(&w, &a, 1).good();
@@ -492,7 +492,7 @@ fn test_12_registrations_keep_their_port_after_targets_change() {
         &[("iqn.t:more", None), (TARGET, None)],
     ];
     for names in lives {
-        let w = start_with(&vault, names);
+        let w = start_with(&store, names);
         assert_eq!(port_of(&w, TARGET), 2, "{names:?}");
         let ports: std::collections::BTreeSet<u16> =
             names.iter().map(|(name, _)| port_of(&w, name)).collect();
@@ -508,23 +508,23 @@ fn test_12_registrations_keep_their_port_after_targets_change() {
         let moved = w.registry.set_target_at("iscsi", TARGET, Some(3)).err().unwrap();
         assert!(moved.to_string().contains("port_id 2"), "{moved}");
     }
-    vault.fail(Some(Errno::NoSpc));
+    store.fail(Some(Errno::NoSpc));
     let w = World::new(1);
-    w.registry.set_state_store(vault);
+    w.registry.set_state_store(store);
     assert!(w.registry.set_target("iscsi", "iqn.t:unsaved").is_err());
     assert!(w.registry.target("iscsi", "iqn.t:unsaved").is_none());
 }
 
 #[test]
 fn test_12_a_failed_save_is_an_error_and_changes_nothing() {
-    let vault = MemoryStore::new();
-    let w = start(&vault);
+    let store = MemoryStore::new();
+    let w = start(&store);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     register_aptpl(&w, &a, 1).good();
-    let record = vault.record("d0", RecordKind::Reservations);
+    let record = store.record("d0", RecordKind::Reservations);
     assert!(record.is_some());
     for (error, want) in [(Errno::NoSpc, (5, 0x55, 4)), (Errno::Io, (4, 0x44, 0))] {
-        vault.fail(Some(error));
+        store.fail(Some(error));
         assert_eq!(register_aptpl(&w, &b, 2).asc(), want);
         assert_eq!(run(&w, &a, Reserve, 1, &list(1, 0)).asc(), want);
         assert_eq!(run(&w, &a, Clear, 0, &list(1, 0)).asc(), want);
@@ -533,19 +533,19 @@ fn test_12_a_failed_save_is_an_error_and_changes_nothing() {
         assert_eq!((keys(&w, &b), reservation(&w, &b)), ((1, vec![1]), None));
         assert_eq!(status(&w, &b, &write16(0, 1), &[1; 512]), GOOD);
     }
-    vault.fail(None);
-    assert_eq!(vault.record("d0", RecordKind::Reservations), record);
+    store.fail(None);
+    assert_eq!(store.record("d0", RecordKind::Reservations), record);
     run(&w, &a, Reserve, 1, &list(1, 0)).good();
     assert_eq!(status(&w, &b, &write16(0, 1), &[1; 512]), CONFLICT);
 }
 
 #[test]
 fn test_12_changes_are_answered_after_the_save_and_one_at_a_time() {
-    let vault = MemoryStore::new();
-    let w = start(&vault);
+    let store = MemoryStore::new();
+    let w = start(&store);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     register_aptpl(&w, &a, 1).good();
-    vault.hold(true);
+    store.hold(true);
     let bytes = list(1, 0).encode();
     let first = a.send(0, &pr_out(Reserve, 3, &bytes), 0, &bytes);
     let more = PrOutList { aptpl: true, ..list(0, 2) }.encode();
@@ -554,7 +554,7 @@ fn test_12_changes_are_answered_after_the_save_and_one_at_a_time() {
     w.turn();
     assert_eq!((a.answer(first), b.answer(second), b.answer(legacy)), (None, None, None));
     assert_eq!(status(&w, &b, &read16(0, 1), &[]), GOOD, "not reserved yet");
-    vault.hold(false);
+    store.hold(false);
     w.answer(&a, first).good();
     w.answer(&b, second).good();
     assert_eq!(w.answer(&b, legacy).status, CONFLICT);
@@ -573,10 +573,10 @@ fn aptpl_is_refused_and_not_reported_without_a_state_store() {
 
 #[test]
 fn a_unit_with_a_malformed_reservation_record_is_not_exported() {
-    let vault = MemoryStore::new();
-    vault.put("d0", RecordKind::Reservations, vec![0, 1, 1]);
+    let store = MemoryStore::new();
+    store.put("d0", RecordKind::Reservations, vec![0, 1, 1]);
     let mut w = World::new(1);
-    w.registry.set_state_store(vault);
+    w.registry.set_state_store(store);
     w.disk("d0", 64);
     let spec = engine::lun::OpenSpec::default();
     let result = engine::lun::open_device(&mut w.control, &w.registry, "d0", &spec);

@@ -278,7 +278,7 @@ impl Agent {
                 Outcome::Nothing
             }
             (Key::HardwareError, 0x44, _) if matches!(task.operation, Operation::Rights(_)) => {
-                assert!(self.shared.vault.has_failed(), "{who}: every save went well");
+                assert!(self.shared.store.has_failed(), "{who}: every save went well");
                 self.shared.mark("saves failed");
                 Outcome::Nothing
             }

@@ -18,7 +18,7 @@
 //! | `rules`, `rights`, `reserve` | reservations: rules, possible states (R1 to R4), commands |
 //! | `owed` | unit attentions: required and forbidden ones: U1 to U4 |
 //! | `access` | asymmetric access states: S1 to S3 |
-//! | `vault` | data that survive the daemon: V1 to V3 |
+//! | `slow_store` | data that survive the daemon: V1 to V3 |
 //! | `shared` | state that all of them share |
 
 mod access;
@@ -37,8 +37,8 @@ mod rights;
 mod rules;
 mod shared;
 mod sim;
+mod slow_store;
 mod stack;
-mod vault;
 
 use shared::Marks;
 use sim::Sim;

@@ -14,7 +14,7 @@ use crate::world::model::{BlockRange, Model, OPEN};
 use crate::world::nbd::Client;
 use crate::world::owed::Source;
 use crate::world::rights::ReservationModel;
-use crate::world::vault::SlowVault;
+use crate::world::slow_store::SlowStore;
 
 /// Lines shown of a seed that fails.
 const LINES_MAX: usize = 120;
@@ -114,7 +114,7 @@ pub struct SimContext {
     pub marks: RefCell<Marks>,
     /// Sources of unit attentions that have begun.
     pub sources: RefCell<Vec<Source>>,
-    pub vault: Arc<SlowVault>,
+    pub store: Arc<SlowStore>,
     /// Commands about reservations, of a thousand.
     pub reserving: Cell<u64>,
     /// REGISTER AND MOVE is among them.
@@ -146,7 +146,7 @@ impl SimContext {
             failing: RefCell::new(vec![false; disks.len()]),
             marks: RefCell::default(),
             sources: RefCell::default(),
-            vault: Arc::default(),
+            store: Arc::default(),
             reserving: Cell::new(0),
             moving: Cell::new(false),
             ordering: Cell::new(0),

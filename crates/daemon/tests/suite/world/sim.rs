@@ -161,7 +161,7 @@ impl Sim {
     /// Draws from a stream of its own, so that seeds without reservations keep their runs.
     fn shape_more(&mut self) {
         let mut random = SeededRandom::new(self.seed ^ 0x5e5e);
-        self.shared.vault.start(&self.outside, random.next_u64());
+        self.shared.store.start(&self.outside, random.next_u64());
         self.shared.reserving.set([0, 15, 60][random.below(3) as usize]);
         self.shared.ordering.set([0, 0, 30, 200][random.below(4) as usize]);
         self.shared.counting.set([0, 50, 150][random.below(3) as usize]);
@@ -267,8 +267,8 @@ impl Sim {
     /// A daemon over the disks as they are.
     pub fn boot(&mut self) {
         self.log(|| "boot".into());
-        let vault = self.shared.vault.clone();
-        self.stack = Some(Stack::start(&self.outside, &self.shape, vault));
+        let store = self.shared.store.clone();
+        self.stack = Some(Stack::start(&self.outside, &self.shape, store));
         *self.shared.registry.borrow_mut() = Some(self.stack().registry.clone());
         self.nop_names.clear();
         for name in DISKS {
@@ -424,9 +424,9 @@ impl Sim {
         self.look_at_disks("after the crash");
     }
 
-    /// The daemon is gone: the vault determines the reservations.
+    /// The daemon is gone: the state store determines the reservations.
     pub fn forget_rights(&mut self) {
-        self.shared.vault.crash(&mut self.random);
+        self.shared.store.crash(&mut self.random);
         self.shared.sources.borrow_mut().clear();
         let now = self.shared.model.borrow_mut().tick();
         self.shared.states.borrow_mut().restart(now);

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::world::nbd::address;
 use crate::world::shared::GROUPS;
-use crate::world::vault::SlowVault;
+use crate::world::slow_store::SlowStore;
 
 pub const IQN: &str = "iqn.2026-11.test.ashlar:world";
 /// Relative port identifier of the target: the first that is made.
@@ -90,7 +90,7 @@ fn spin(outside: &Outside, cores: &[Rc<Core>], ns: u64, stop: &mut dyn FnMut() -
 
 impl Stack {
     /// A daemon without disks, targets and groups.
-    pub fn start(outside: &Outside, shape: &Shape, vault: Arc<SlowVault>) -> Stack {
+    pub fn start(outside: &Outside, shape: &Shape, store: Arc<SlowStore>) -> Stack {
         let inbox = Arc::new(Inbox::default());
         let (mut cores, mut mailers) = (Vec::new(), Vec::new());
         for i in 0..shape.cores {
@@ -101,7 +101,7 @@ impl Stack {
             mailers.push(mailer);
         }
         let registry = Registry::new();
-        registry.set_state_store(vault);
+        registry.set_state_store(store);
         let drivers = drivers::all(&registry);
         let driver = drivers[0].clone();
         let nbd = shape.nbd.then(|| drivers[1].clone());

@@ -81,9 +81,9 @@ fn config_strings_are_set_tested_and_outlive_the_daemon() {
     assert_eq!(string(&ask(directive::PREFIX, b"lick")), None);
     assert_eq!(string(&ask(directive::FORCE, b"other")), some(b"other"));
     assert_eq!(error(&ask(5, b"")), code::ARGUMENT);
-    stage.vault.fail(Some(Errno::NoSpc));
+    stage.store.fail(Some(Errno::NoSpc));
     assert_eq!(error(&ask(directive::FORCE, b"lost")), code::UNAVAILABLE);
-    stage.vault.fail(None);
+    stage.store.fail(None);
     assert_eq!(string(&ask(directive::READ, b"")), some(b"other"), "what could not be kept");
     let mut long = config(1, SLOT, directive::SET, &[b'x'; 1024]);
     long[30..32].copy_from_slice(&1025u16.to_be_bytes());
@@ -91,9 +91,9 @@ fn config_strings_are_set_tested_and_outlive_the_daemon() {
     let mut short = config(1, SLOT, directive::SET, b"x");
     short[30..32].copy_from_slice(&500u16.to_be_bytes());
     assert_eq!(error(&stage.ask(&link, &[short])), code::ARGUMENT);
-    let vault = stage.vault.clone();
+    let store = stage.store.clone();
     stage.end();
-    let again = Stage::with_vault(2, &[calm()], 1500, params(), vault);
+    let again = Stage::with_store(2, &[calm()], 1500, params(), store);
     let link = again.plug(0, 1);
     let came = again.ask(&link, &[config(1, SLOT, directive::READ, b"")]);
     assert_eq!(string(&came), some(b"other"));
@@ -104,10 +104,10 @@ fn config_strings_are_set_tested_and_outlive_the_daemon() {
 fn one_of_two_concurrent_string_sets_succeeds() {
     let stage = stage();
     let (a, b) = (stage.plug(0, 1), stage.plug(0, 2));
-    stage.vault.hold(true);
+    stage.store.hold(true);
     stage.ask(&a, &[config(1, SLOT, directive::SET, b"a")]);
     assert_eq!(string(&stage.ask(&b, &[config(2, SLOT, directive::SET, b"b")])), None);
-    stage.vault.hold(false);
+    stage.store.hold(false);
     assert_eq!(error(&stage.ask(&b, &[config(2, SLOT, directive::SET, b"b")])), 4);
     let came = stage.ask(&a, &[config(1, SLOT, directive::READ, b"")]);
     assert_eq!(string(&came), some(b"a"));
@@ -143,9 +143,9 @@ fn mask_list_edits_are_atomic_and_enforced() {
         assert_eq!(stage.ask(&two, &[frame]).len(), 0, "masked");
     }
     assert_eq!(stage.ask(&one, &[masks(1, 2, &[])]).len(), 1);
-    let vault = stage.vault.clone();
+    let store = stage.store.clone();
     stage.end();
-    let again = Stage::with_vault(2, &[calm()], 1500, params(), vault);
+    let again = Stage::with_store(2, &[calm()], 1500, params(), store);
     let (one, two) = (again.plug(0, 1), again.plug(0, 2));
     assert_eq!(
         (
@@ -183,24 +183,24 @@ fn reservation_allows_others_only_queries() {
     assert_eq!(holders(&taken), [mac(0, 2)]);
     assert_eq!(error(&stage.ask(&one, &[read(1)])), code::RESERVED);
     // It does not hold before it is kept, and outlives the target.
-    stage.vault.fail(Some(Errno::NoSpc));
+    stage.store.fail(Some(Errno::NoSpc));
     let release = reserve(2, reserve::SET, &[]);
     assert_eq!(error(&stage.ask(&two, std::slice::from_ref(&release))), code::UNAVAILABLE);
     assert_eq!(error(&stage.ask(&one, &[read(1)])), code::RESERVED);
-    stage.vault.fail(None);
-    let vault = stage.vault.clone();
+    stage.store.fail(None);
+    let store = stage.store.clone();
     stage.end();
-    let stage = Stage::with_vault(2, &[calm()], 1500, params(), vault);
+    let stage = Stage::with_store(2, &[calm()], 1500, params(), store);
     let (one, two) = (stage.plug(0, 1), stage.plug(0, 2));
     assert_eq!(error(&stage.ask(&one, &[read(1)])), code::RESERVED);
     assert_eq!(holders(&stage.ask(&two, &[release])), []);
     assert_eq!(decode_answer(&stage.ask(&one, &[read(1)])[0]).1.command, 0x40);
     // Of two initiators that reserve at once one succeeds; the other retries and is refused.
-    stage.vault.hold(true);
+    stage.store.hold(true);
     assert!(stage.ask(&one, &[reserve(1, reserve::SET, &[me])]).is_empty());
     let late = reserve(2, reserve::SET, &[mac(0, 2)]);
     assert!(stage.ask(&two, std::slice::from_ref(&late)).is_empty());
-    stage.vault.hold(false);
+    stage.store.hold(false);
     stage.pass(20_000_000);
     assert_eq!(error(&stage.ask(&two, &[late])), code::RESERVED);
     assert_eq!(holders(&stage.ask(&two, &[reserve(2, reserve::READ, &[])])), [me]);

@@ -51,7 +51,7 @@ pub struct Stage {
     pub plant: Plant,
     pub driver: Arc<dyn Driver>,
     pub disk: Arc<Volatile>,
-    pub vault: Arc<MemoryStore>,
+    pub store: Arc<MemoryStore>,
     pub segments: Vec<Segment>,
     pub outside: Reactor,
 }
@@ -63,20 +63,20 @@ pub fn calm() -> SegmentShape {
 
 impl Stage {
     pub fn new(seed: u64, shapes: &[SegmentShape], mtu: u32, params: serde_json::Value) -> Stage {
-        Stage::with_vault(seed, shapes, mtu, params, MemoryStore::new())
+        Stage::with_store(seed, shapes, mtu, params, MemoryStore::new())
     }
 
-    pub fn with_vault(
+    pub fn with_store(
         seed: u64,
         shapes: &[SegmentShape],
         mtu: u32,
         params: serde_json::Value,
-        vault: Arc<MemoryStore>,
+        store: Arc<MemoryStore>,
     ) -> Stage {
         let world = World::new(seed);
         let mut disk = None;
         let plant = Plant::over(&world, |c| disk = Some(Volatile::add(c, DISK_BYTES)));
-        plant.registry.set_state_store(vault.clone());
+        plant.registry.set_state_store(store.clone());
         let driver: Arc<dyn Driver> = Arc::new(Aoe::new(plant.registry.clone()));
         let mut segments = Vec::new();
         let mut listen = Vec::new();
@@ -91,7 +91,7 @@ impl Stage {
         plant.add_target(&driver, spec, "mac:02:00:00:02:*");
         plant.open(&driver, &listen);
         let outside = Reactor::simulated(&world, "outside");
-        Stage { world, plant, driver, disk: disk.unwrap(), vault, segments, outside }
+        Stage { world, plant, driver, disk: disk.unwrap(), store, segments, outside }
     }
 
     /// Who sees what.

@@ -1,5 +1,5 @@
 //! REPORT IDENTIFYING INFORMATION and SET IDENTIFYING INFORMATION (SPC-4 6.32, 6.43): names that
-//! initiators give a unit. They outlive restarts: stored in the vault before GOOD.
+//! initiators give a unit. They outlive restarts: stored in the state store before GOOD.
 //!
 //! ```text
 //!   record: version 1 | { type | length (2) | bytes }*
@@ -54,9 +54,9 @@ fn decode(bytes: &[u8]) -> Option<BTreeMap<u8, Vec<u8>>> {
 }
 
 /// Takes over the stored values.
-pub(super) fn load(device: &Device, vault: &dyn StateStore) -> Result<(), Error> {
+pub(super) fn load(device: &Device, store: &dyn StateStore) -> Result<(), Error> {
     let serial = &device.spec().serial;
-    let Some(bytes) = vault.load(serial, RecordKind::Identifying)? else { return Ok(()) };
+    let Some(bytes) = store.load(serial, RecordKind::Identifying)? else { return Ok(()) };
     let all = decode(&bytes).ok_or_else(|| {
         Error::inval(format!("identifying information of {serial} cannot be read"))
     })?;

@@ -76,13 +76,13 @@ pub(crate) fn serves(info: &CommandInfo) -> bool {
     )
 }
 
-/// Restores a new unit's state from the vault before any nexus sees it. An error keeps the unit
-/// from being exported.
-pub(crate) fn device_made(device: &Arc<Device>, vault: &dyn StateStore) -> Result<(), Error> {
-    persistent::load(device, vault)?;
-    crate::handlers::disk::medium_operation::recall(device, vault)?;
-    saved_modes::load(device, vault)?;
-    identifying::load(device, vault)
+/// Restores a new unit's state from the state store before any nexus sees it. An error keeps the
+/// unit from being exported.
+pub(crate) fn device_made(device: &Arc<Device>, store: &dyn StateStore) -> Result<(), Error> {
+    persistent::load(device, store)?;
+    crate::handlers::disk::medium_operation::recall(device, store)?;
+    saved_modes::load(device, store)?;
+    identifying::load(device, store)
 }
 
 /// A nexus has just been enlisted with its unit: rights of the past that belong to its port are

@@ -1,5 +1,5 @@
 //! PERSISTENT RESERVE IN and OUT (SPC-4 6.15, 6.16): from the list to the state machine of
-//! `reserve`, to the vault, to the nexuses of all cores.
+//! `reserve`, to the state store, to the nexuses of all cores.
 //!
 //! Invariants
 //!  O1  State that APTPL promises to keep is on stable storage before the change holds, and the
@@ -148,11 +148,11 @@ fn not_saved(error: Errno) -> Ending {
     }
 }
 
-/// Loads the vault's record of a unit, before any nexus exists. An invalid record keeps the unit
-/// from being exported: without its reservations two hosts could write at the same time.
-pub(super) fn load(device: &Device, vault: &dyn StateStore) -> Result<(), Error> {
+/// Loads the state store's record of a unit, before any nexus exists. An invalid record keeps the
+/// unit from being exported: without its reservations two hosts could write at the same time.
+pub(super) fn load(device: &Device, store: &dyn StateStore) -> Result<(), Error> {
     let spec = device.spec();
-    let Some(bytes) = vault.load(&spec.serial, RecordKind::Reservations)? else { return Ok(()) };
+    let Some(bytes) = store.load(&spec.serial, RecordKind::Reservations)? else { return Ok(()) };
     match Reservations::of_record(&bytes) {
         Ok(state) => {
             device.reservations().load(state);

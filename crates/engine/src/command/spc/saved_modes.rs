@@ -1,4 +1,4 @@
-//! Mode pages that were saved (MODE SELECT with SP): one record a unit in the vault.
+//! Mode pages that were saved (MODE SELECT with SP): one record a unit in the state store.
 //!
 //! ```text
 //!   version 2 | 4 bytes mode bits ([`ModeBits::bits`]) | 4 bytes: which of them were served then
@@ -84,9 +84,9 @@ fn thresholds_of(bytes: &[u8]) -> Option<Thresholds> {
 
 /// Takes the saved values over. A record that cannot be read keeps the unit from being exported: it
 /// may have set write protection.
-pub(super) fn load(device: &Device, vault: &dyn StateStore) -> Result<(), Error> {
+pub(super) fn load(device: &Device, store: &dyn StateStore) -> Result<(), Error> {
     let serial = &device.spec().serial;
-    let Some(bytes) = vault.load(serial, RecordKind::ModePages)? else { return Ok(()) };
+    let Some(bytes) = store.load(serial, RecordKind::ModePages)? else { return Ok(()) };
     let first = device.space().map(Space::first).unwrap_or_default();
     let read = decode(&bytes, device.default_mode(), first);
     let (bits, thresholds) = read.ok_or_else(|| {

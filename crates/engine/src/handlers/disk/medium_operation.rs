@@ -2,9 +2,9 @@
 //! and resets do not end (SBC-3 4.11, 4.34).
 //!
 //! Invariants
-//!  U1  Before the first block changes, the vault has a record of the operation; it is removed when
-//!      the operation is complete and durable. A daemon that finds the record finishes a SANITIZE,
-//!      and reports a medium whose FORMAT was interrupted as corrupted.
+//!  U1  Before the first block changes, the state store has a record of the operation; it is
+//!      removed when the operation is complete and durable. A daemon that finds the record finishes
+//!      a SANITIZE, and reports a medium whose FORMAT was interrupted as corrupted.
 //!  U2  The unit is READY again only when the record is gone: a SANITIZE that was done is never
 //!      repeated over new data.
 //!  U3  While it runs nothing else reaches the medium: new commands are refused, those that were
@@ -71,7 +71,7 @@ impl MediumOperation {
         out
     }
 
-    /// The vault has checked that the bytes are those that were stored.
+    /// The state store has checked that the bytes are those that were stored.
     fn decode(bytes: &[u8]) -> Option<MediumOperation> {
         let rest = bytes.strip_prefix(MAGIC)?;
         let ([bits, passes, kind @ 0..=4, 0], pattern) = rest.split_first_chunk::<4>()? else {
@@ -148,7 +148,8 @@ pub(super) async fn run(job: &Job, work: MediumOperation, immed: bool) -> Result
     }
 }
 
-/// Saves the record. Without a vault nothing is saved, so an interruption is not detected later.
+/// Saves the record. Without a state store nothing is saved, so an interruption is not detected
+/// later.
 pub(super) async fn save(
     registry: &Registry,
     device: &Device,
@@ -261,9 +262,9 @@ async fn pattern_piece(
     Ok(data)
 }
 
-/// Applies the record of the vault to a new unit. An unreadable record counts as interrupted.
-pub(crate) fn recall(device: &Device, vault: &dyn StateStore) -> Result<(), geom::Error> {
-    let Some(bytes) = vault.load(&device.spec().serial, RecordKind::Medium)? else { return Ok(()) };
+/// Applies the record of the state store to a new unit. An unreadable record counts as interrupted.
+pub(crate) fn recall(device: &Device, store: &dyn StateStore) -> Result<(), geom::Error> {
+    let Some(bytes) = store.load(&device.spec().serial, RecordKind::Medium)? else { return Ok(()) };
     if bytes.is_empty() {
         return Ok(());
     }

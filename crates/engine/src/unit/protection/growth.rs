@@ -3,7 +3,7 @@
 //! | the provider | then |
 //! | --- | --- |
 //! | grows while the unit is served | tail and capacity stay |
-//! | has grown when the unit is made | so they do: the record in the vault says where it was |
+//! | has grown when the unit is made | so they do: the state store's record says where it was |
 //! | is longer, FORMAT UNIT comes | tail at the new end, capacity of all of it |
 //! | is shorter while the unit is served | nothing can be reached |
 //! | is shorter when the unit is made | refused: the tail is cut off |
@@ -45,7 +45,7 @@ const NEAR_BYTES: u64 = 16 << 10;
 /// The record of a unit on which an old header was found.
 const OLD_HEADER_RECORD: &[u8] = b"ASHDOUBT";
 
-/// The vault's record of a unit's tail.
+/// The state store's record of a unit's tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TailRecord {
     /// Nothing.
@@ -65,14 +65,14 @@ impl TailRecord {
     }
 }
 
-/// Reads the record for a new unit. Waits for the vault: for the control thread. Fails when the
-/// tail is cut off.
+/// Reads the record for a new unit. Waits for the state store: for the control thread. Fails when
+/// the tail is cut off.
 pub(crate) fn load_tail_record(
     registry: &Registry,
     spec: &DeviceSpec,
 ) -> Result<TailRecord, Error> {
-    let vault = registry.state_store();
-    let Some(bytes) = vault.load(&spec.serial, RecordKind::Protection)? else {
+    let store = registry.state_store();
+    let Some(bytes) = store.load(&spec.serial, RecordKind::Protection)? else {
         return Ok(TailRecord::Nothing);
     };
     if bytes.is_empty() {
@@ -80,7 +80,7 @@ pub(crate) fn load_tail_record(
     }
     if spec.protection == super::ProtectionSpec::Off {
         let (done, saved) = save_channel();
-        vault.save(&spec.serial, RecordKind::Protection, Vec::new(), done);
+        store.save(&spec.serial, RecordKind::Protection, Vec::new(), done);
         saved.wait().map_err(|e| Error::of(e, "forget the protection information"))?;
         return Ok(TailRecord::GivenUp);
     }
@@ -114,23 +114,23 @@ pub(super) async fn report_old_header(registry: &Registry, device: &Device, tota
             spec.sector_bytes
         ),
     );
-    let vault = registry.state_store();
-    if vault.is_persistent() {
+    let store = registry.state_store();
+    if store.is_persistent() {
         let (done, saved) = save_channel();
-        vault.save(&spec.serial, RecordKind::Protection, OLD_HEADER_RECORD.to_vec(), done);
+        store.save(&spec.serial, RecordKind::Protection, OLD_HEADER_RECORD.to_vec(), done);
         let _ = saved.await;
     }
 }
 
 /// Keeps where the tail is. Without success the last record stays.
 pub(crate) async fn save_tail_record(registry: &Registry, device: &Device) -> Result<(), Errno> {
-    let vault = registry.state_store();
-    let Some(protection) = device.protection().filter(|_| vault.is_persistent()) else {
+    let store = registry.state_store();
+    let Some(protection) = device.protection().filter(|_| store.is_persistent()) else {
         return Ok(());
     };
     let (done, saved) = save_channel();
     let record = protection.layout().record(protection.kind());
-    vault.save(&device.spec().serial, RecordKind::Protection, record, done);
+    store.save(&device.spec().serial, RecordKind::Protection, record, done);
     saved.await
 }
 

@@ -27,7 +27,7 @@
 //!  D4  A request never waits for memory while others wait for its turn: memory is taken before.
 //!  D5  The tail stays where it is when the provider grows: the header records the provider length
 //!      that it was made for. FORMAT UNIT makes one at the new end. If a provider has grown while
-//!      the unit was not open, the record in the vault locates the header.
+//!      the unit was not open, the record in the state store locates the header.
 //!  D6  Marks are removed when their regions have rested, and when the unit is closed, so that
 //!      after a restart only the regions written last are repaired (`cleaning`).
 

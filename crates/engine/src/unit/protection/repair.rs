@@ -20,9 +20,9 @@ use crate::unit::medium_state::MediumState;
 /// Bytes read or written at a time.
 pub(super) const PIECE_BYTES: u64 = 1 << 20;
 
-/// Makes a unit ready on the core that this runs on, then calls `after`. `recalled` is the vault's
-/// record of it ([`super::load_tail_record`]). A tail that cannot be read or that is damaged leaves
-/// the medium corrupted: FORMAT UNIT makes a new one.
+/// Makes a unit ready on the core that this runs on, then calls `after`. `recalled` is the state
+/// store's record of it ([`super::load_tail_record`]). A tail that cannot be read or that is
+/// damaged leaves the medium corrupted: FORMAT UNIT makes a new one.
 pub(crate) fn mount(
     core: &Rc<Core>,
     device: Arc<Device>,

@@ -234,36 +234,36 @@ fn torn_record_is_replaced_by_the_previous_one() {
 }
 
 #[test]
-fn file_vault_keeps_records_and_logs_its_actions() {
-    let folder = std::env::temp_dir().join(format!("ashlar-vault-{}", std::process::id()));
+fn file_store_keeps_records_and_logs_its_actions() {
+    let folder = std::env::temp_dir().join(format!("ashlar-store-{}", std::process::id()));
     let log: Arc<Mutex<Vec<String>>> = Arc::default();
     let listen = log.clone();
     let tell: Arc<ReportFn> = Arc::new(move |_: &str, text| listen.lock().push(text));
-    let save = |vault: &FileStateStore, bytes: &[u8]| {
+    let save = |store: &FileStateStore, bytes: &[u8]| {
         let (done, saved) = engine::state_store::save_channel();
-        vault.save("s", KIND, bytes.to_vec(), done);
+        store.save("s", KIND, bytes.to_vec(), done);
         // A load is answered after the save.
-        let loaded = vault.load("s", KIND);
+        let loaded = store.load("s", KIND);
         let mut saved = Box::pin(saved);
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         (saved.as_mut().poll(&mut cx), loaded)
     };
     use std::future::Future;
     use std::task::Poll;
-    let vault = FileStateStore::start(&folder, tell.clone()).unwrap();
-    assert!(vault.load("s", KIND).unwrap().is_none());
+    let store = FileStateStore::start(&folder, tell.clone()).unwrap();
+    assert!(store.load("s", KIND).unwrap().is_none());
     for bytes in [b"one", b"two"] {
-        let (end, loaded) = save(&vault, bytes);
+        let (end, loaded) = save(&store, bytes);
         assert_eq!((end, loaded.unwrap()), (Poll::Ready(Ok(())), Some(bytes.to_vec())));
     }
-    drop(vault);
+    drop(store);
     // Another life: the newest is torn.
     fs::write(folder.join("s.reservations"), b"ashl").unwrap();
-    let vault = FileStateStore::start(&folder, tell).unwrap();
-    assert_eq!(vault.load("s", KIND).unwrap(), Some(b"one".to_vec()));
+    let store = FileStateStore::start(&folder, tell).unwrap();
+    assert_eq!(store.load("s", KIND).unwrap(), Some(b"one".to_vec()));
     assert!(log.lock()[0].contains("the one before it is used"));
     // The folder is gone: no save succeeds.
     fs::remove_dir_all(&folder).unwrap();
-    let (end, _) = save(&vault, b"three");
+    let (end, _) = save(&store, b"three");
     assert_eq!(end, Poll::Ready(Err(Errno::Io)));
 }

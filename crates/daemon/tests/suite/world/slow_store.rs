@@ -1,5 +1,5 @@
-//! The vault of the simulated daemon: one for a whole seed, whatever dies meanwhile. Saves take
-//! their time, some fail, and those under way when the daemon dies may be stored or not.
+//! The state store of the simulated daemon: one for a whole seed, whatever dies meanwhile. Saves
+//! take their time, some fail, and those under way when the daemon dies may be stored or not.
 //!
 //! Invariants
 //!  V1  A save that was acknowledged is found by the next load (or a later one is).
@@ -28,22 +28,22 @@ struct Inner {
 
 /// Records by serial number and kind.
 #[derive(Default)]
-pub struct SlowVault(Mutex<Inner>);
+pub struct SlowStore(Mutex<Inner>);
 
-impl SlowVault {
+impl SlowStore {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().expect("one thread")
     }
 
     /// Carries saves out, on a reactor of its own.
     pub fn start(self: &Arc<Self>, outside: &Outside, seed: u64) {
-        let reactor = Reactor::simulated(&outside.world, "vault");
+        let reactor = Reactor::simulated(&outside.world, "store");
         outside.reactors.borrow_mut().push(reactor.clone());
         let (me, own) = (self.clone(), reactor.clone());
         let mut random = SeededRandom::new(seed);
         let slow_ms = [1, 5, 40][random.below(3) as usize];
         let failing = [0, 0, 100][random.below(3) as usize];
-        drop(reactor.spawn("vault", async move {
+        drop(reactor.spawn("store", async move {
             loop {
                 own.sleep((1 + random.below(slow_ms)) * MS).await;
                 me.complete_next(random.chance(failing));
@@ -81,7 +81,7 @@ impl SlowVault {
     }
 }
 
-impl StateStore for SlowVault {
+impl StateStore for SlowStore {
     fn save(&self, serial: &str, kind: RecordKind, bytes: Vec<u8>, done: SaveCompletion) {
         let key = (serial.to_string(), kind);
         // The control thread waits for the numbers of ports, so no time passes meanwhile.

@@ -31,7 +31,7 @@ test:
 check:
 	.ci/check
 
-# `make check` before every commit of this clone.
+# Before every commit of this clone: `make check`, and a test of the title's length.
 hooks:
 	git config core.hooksPath ci/hooks
 

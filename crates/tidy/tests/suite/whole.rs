@@ -121,3 +121,15 @@ fn every_file_that_plays_seeds_has_tests() {
     let paths: Vec<&str> = untested.map(|source| source.path.as_str()).collect();
     assert!(paths.is_empty(), "no part of `make soak`: {paths:?}");
 }
+
+#[test]
+fn long_commit_titles_are_refused_by_the_hook() {
+    let file = std::env::temp_dir().join(format!("tidy-title-{}", std::process::id()));
+    for (length, is_accepted) in [(72, true), (73, false)] {
+        fs::write(&file, format!("{}\n\nbody\n", "x".repeat(length))).expect("a file");
+        let hook = Path::new(ROOT).join("ci/hooks/commit-msg");
+        let out = Command::new(hook).arg(&file).output().expect("the hook runs");
+        assert_eq!(out.status.success(), is_accepted, "{length}");
+    }
+    fs::remove_file(&file).expect("gone");
+}

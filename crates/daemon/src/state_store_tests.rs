@@ -1,5 +1,5 @@
-//! Power cuts between any two steps, torn writes, full disks: test 12 of the list of what toy
-//! targets get wrong, on the files.
+//! Power cuts between any two steps, torn writes, full disks, on the files: test 12 of
+//! `docs/reference/scsi-target.md`.
 
 use std::collections::BTreeMap;
 

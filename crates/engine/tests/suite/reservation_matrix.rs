@@ -1,4 +1,4 @@
-//! Matrix of reservations, test 10 of the list of common target errors: every command of the table
+//! Matrix of reservations, test 10 of `docs/reference/scsi-target.md`: every command of the table
 //! against every type of reservation and every relation of a nexus to it. The expectations were
 //! written down from the tables of SPC-4 5.12.1, SBC-3 4.17 and SPC-2 5.5.1, not from the table of
 //! commands.

@@ -18,6 +18,8 @@ pub use files::{first_sentence, in_reading_order, listed as listed_files};
 pub use invariants::{Invariant, listed as listed_invariants, of as invariants_of};
 pub use licences::{ALLOWED, goes_with_ours};
 pub use links::{broken_links, links_of};
-pub use prose::{Counts, MEASURED, count as count_prose, measure as measure_prose};
+pub use prose::{
+    Counts, MEASURED, count as count_prose, measure as measure_prose, measure_documents,
+};
 pub use rules::{LEVELS, check};
 pub use source::{Source, Tree};

@@ -1,7 +1,11 @@
-//! Measure of the prose in comments: how often unclear words appear in 10,000 words.
+//! Measure of the prose in comments and documents: how often unclear words appear in 10,000 words.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
 
+use crate::links::documents_of;
 use crate::source::Tree;
 
 /// A word or phrase that is counted, and the most of it in 10,000 words of the whole tree.
@@ -15,7 +19,7 @@ pub const MEASURED: &[(&str, f64)] = &[
     ("told", 1.0),
 ];
 
-/// Number of words in comments, and the counts of measured words among them.
+/// Number of words in comments or documents, and the counts of measured words among them.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// All words.
@@ -44,8 +48,11 @@ const CLAUSE_VERBS: &[&str] = &[
 
 /// Counts the comments of a text.
 pub fn count(text: &str) -> Counts {
-    let comments = text.lines().filter_map(|line| line.trim_start().strip_prefix("//"));
-    let words: Vec<String> = comments
+    count_lines(text.lines().filter_map(|line| line.trim_start().strip_prefix("//")))
+}
+
+fn count_lines<'t>(lines: impl Iterator<Item = &'t str>) -> Counts {
+    let words: Vec<String> = lines
         .flat_map(str::split_whitespace)
         .map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase())
         .filter(|word| !word.is_empty())
@@ -78,4 +85,13 @@ pub fn measure(tree: &Tree) -> BTreeMap<String, Counts> {
         }
     }
     all
+}
+
+/// Counts the documents of the checkout.
+pub fn measure_documents(root: &Path) -> io::Result<Counts> {
+    let mut all = Counts::default();
+    for page in documents_of(root)? {
+        all.add(&count_lines(fs::read_to_string(&page)?.lines()));
+    }
+    Ok(all)
 }

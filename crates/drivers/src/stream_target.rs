@@ -101,6 +101,7 @@ impl<D: StreamTarget> Driver for D {
         if let Some(core) = PerCore::find(self.shared(), engine.core().id()) {
             core.close_portal(&at);
         }
+        self.targets().portal_closed(&at);
     }
 
     fn connections(&self) -> Option<ConnectionCounts> {

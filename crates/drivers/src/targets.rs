@@ -137,6 +137,11 @@ impl<T: Target> Targets<T> {
         self.state().portals.insert(at, local);
     }
 
+    /// A portal is closed, by the address that it was opened with or its real one.
+    pub fn portal_closed(&self, at: &Address) {
+        self.state().portals.retain(|asked, local| asked != at && local != at);
+    }
+
     /// The real address of a portal that is open.
     pub fn portal(&self, at: &Address) -> Option<Address> {
         self.state().portals.get(at).cloned()
@@ -179,5 +184,20 @@ mod tests {
             assert_eq!(targets.get_at(at, "t").is_some(), is_there, "{at}");
             assert_eq!(targets.at(at).len(), usize::from(is_there), "{at}");
         }
+    }
+
+    #[test]
+    fn closed_portal_of_port_0_is_forgotten() {
+        let [asked, real, open] = ["127.0.0.1:0", "127.0.0.1:4711", "127.0.0.1:4712"]
+            .map(|at| at.parse::<Address>().unwrap());
+        let targets = Targets::<Plain>::default();
+        targets.portal_opened(asked.clone(), real.clone());
+        targets.portal_opened(real.clone(), real.clone());
+        targets.portal_opened(open.clone(), open.clone());
+        targets.portal_closed(&real);
+        assert_eq!([&asked, &real].map(|at| targets.portal(at)), [None, None]);
+        assert_eq!(targets.portal(&open), Some(open.clone()));
+        targets.portal_closed(&open);
+        assert!(targets.state().portals.is_empty());
     }
 }

@@ -25,8 +25,17 @@ const TEXTS_MAX: usize = 16;
 /// line stays below the limit of a log line.
 const TEXT_BYTES_MAX: usize = 4096;
 
+/// Bytes that the texts about all peers occupy; texts beyond it are counted. Addresses of peers can
+/// be forged, so that one sender may appear as many peers.
+const ALL_BYTES_MAX: usize = 256 << 10;
+
 /// Name of the texts that are only counted.
 const OTHERS: &str = "other lines";
+
+/// Memory that a collected text occupies, bytes.
+fn bytes_of(text: &str) -> usize {
+    text.len() + size_of::<(String, u64)>()
+}
 
 /// Lines about a peer since the last one that was logged.
 struct Collected {
@@ -45,18 +54,29 @@ impl Collected {
         Collected { until_ns, texts: Vec::new(), others: 0, is_trouble: false }
     }
 
-    fn add(&mut self, text: String, is_trouble: bool) {
+    /// Adds a line. Its text is kept if it occupies at most `left_bytes`. Answers the bytes that it
+    /// occupies from now on.
+    fn add(&mut self, mut text: String, is_trouble: bool, left_bytes: usize) -> usize {
         self.is_trouble |= is_trouble;
         if let Some((_, times)) = self.texts.iter_mut().find(|(known, _)| *known == text) {
             *times += 1;
-            return;
+            return 0;
         }
         let bytes: usize = self.texts.iter().map(|(known, _)| known.len()).sum();
-        if self.texts.len() < TEXTS_MAX && bytes + text.len() <= TEXT_BYTES_MAX {
-            self.texts.push((text, 1));
-        } else {
+        let fits = bytes + text.len() <= TEXT_BYTES_MAX && bytes_of(&text) <= left_bytes;
+        if self.texts.len() >= TEXTS_MAX || !fits {
             self.others += 1;
+            return 0;
         }
+        text.shrink_to_fit();
+        let bytes = bytes_of(&text);
+        self.texts.push((text, 1));
+        bytes
+    }
+
+    /// Bytes that its texts occupy.
+    fn bytes(&self) -> usize {
+        self.texts.iter().map(|(text, _)| bytes_of(text)).sum()
     }
 
     /// The line about them; `None` when there are none.
@@ -76,13 +96,20 @@ impl Collected {
     }
 }
 
+/// The remembered peers.
+#[derive(Default)]
+struct Peers {
+    by_host: BTreeMap<String, Collected>,
+    /// Bytes that all collected texts occupy.
+    bytes: usize,
+}
+
 /// See the module.
 #[derive(Default)]
 pub struct RepeatedLines {
     /// The latest time that a core reported, ns.
     now_ns: AtomicU64,
-    /// By the peer's host.
-    peers: Mutex<BTreeMap<String, Collected>>,
+    peers: Mutex<Peers>,
 }
 
 impl RepeatedLines {
@@ -91,10 +118,12 @@ impl RepeatedLines {
     pub fn admit(&self, host: String, text: String, is_trouble: bool) -> bool {
         let until_ns = self.now_ns.load(Ordering::Relaxed).saturating_add(QUIET_NS);
         let mut peers = self.peers.lock();
-        let has_space = peers.len() < REMEMBERED_MAX;
-        match peers.entry(host) {
+        let Peers { by_host, bytes } = &mut *peers;
+        let has_space = by_host.len() < REMEMBERED_MAX;
+        match by_host.entry(host) {
             Entry::Occupied(mut known) => {
-                known.get_mut().add(text, is_trouble);
+                let left_bytes = ALL_BYTES_MAX.saturating_sub(*bytes);
+                *bytes += known.get_mut().add(text, is_trouble, left_bytes);
                 return false;
             }
             Entry::Vacant(new) => {
@@ -111,18 +140,22 @@ impl RepeatedLines {
     pub fn expire(&self, now_ns: u64, log: impl Fn(bool, fmt::Arguments<'_>)) {
         let now_ns = self.now_ns.fetch_max(now_ns, Ordering::Relaxed).max(now_ns);
         let mut ended = Vec::new();
-        self.peers.lock().retain(|host, collected| {
+        let mut peers = self.peers.lock();
+        let Peers { by_host, bytes } = &mut *peers;
+        by_host.retain(|host, collected| {
             if collected.until_ns > now_ns {
                 return true;
             }
             // That line begins the next minute.
             let next = Collected::new(now_ns.saturating_add(QUIET_NS));
             let collected = std::mem::replace(collected, next);
+            *bytes = bytes.saturating_sub(collected.bytes());
             let line = collected.line(host);
             let is_kept = line.is_some();
             ended.extend(line.map(|line| (collected.is_trouble, line)));
             is_kept
         });
+        drop(peers);
         for (is_trouble, line) in ended {
             log(is_trouble, format_args!("{line}"));
         }
@@ -131,7 +164,7 @@ impl RepeatedLines {
     /// Logs all collected lines before their minute is over: the log ends.
     pub fn flush(&self, log: impl Fn(bool, fmt::Arguments<'_>)) {
         let peers = std::mem::take(&mut *self.peers.lock());
-        for (host, collected) in peers {
+        for (host, collected) in peers.by_host {
             if let Some(line) = collected.line(&host) {
                 log(collected.is_trouble, format_args!("{line}"));
             }
@@ -166,7 +199,32 @@ mod tests {
         for i in 0..2 * REMEMBERED_MAX {
             assert!(lines.admit(host(i), "no PDU".into(), true), "{i}");
         }
-        assert_eq!(lines.peers.lock().len(), REMEMBERED_MAX);
+        assert_eq!(lines.peers.lock().by_host.len(), REMEMBERED_MAX);
+    }
+
+    #[test]
+    fn collected_texts_of_all_peers_are_bounded() {
+        let lines = RepeatedLines::default();
+        let host = |i: usize| format!("10.0.{}.{}", i / 256, i % 256);
+        let add = |i: usize, text: usize| {
+            let text = format!("{text}{}", "x".repeat(TEXT_BYTES_MAX / TEXTS_MAX - 2));
+            lines.admit(host(i), text, true)
+        };
+        let all = || (0..REMEMBERED_MAX).flat_map(|i| (0..TEXTS_MAX).map(move |text| (i, text)));
+        let kept_bytes = || {
+            let peers = lines.peers.lock();
+            let kept: usize = peers.by_host.values().map(Collected::bytes).sum();
+            assert_eq!(kept, peers.bytes);
+            kept
+        };
+        (0..REMEMBERED_MAX).for_each(|i| assert!(add(i, 0)));
+        assert!(all().all(|(i, text)| !add(i, text)));
+        assert!((ALL_BYTES_MAX - TEXT_BYTES_MAX..=ALL_BYTES_MAX).contains(&kept_bytes()));
+        // Those without a kept text are counted.
+        let logged = expired(&lines, QUIET_NS);
+        assert_eq!(logged.len(), REMEMBERED_MAX);
+        assert!(logged.iter().all(|(_, line)| line.contains(" 16 more in the last minute: ")));
+        assert_eq!(kept_bytes(), 0);
     }
 
     #[test]

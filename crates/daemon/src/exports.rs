@@ -485,8 +485,8 @@ impl Exports {
     /// Providers have other names, and so have their units.
     pub fn rename(&mut self, names: &[(String, String)]) {
         let left = self.dropped_names(names);
+        self.files.rename_disks(names);
         for (from, to) in names {
-            self.files.rename_disk(from, to);
             if let Some(device) = self.registry.device(from) {
                 let label = Label { name: to.clone(), ..(*device.label()).clone() };
                 self.registry.relabel(from, label);

@@ -264,13 +264,21 @@ impl FilesInUse {
         self.set(of, |of| of.own = files);
     }
 
-    /// A disk has another name.
-    pub fn rename_disk(&self, from: &str, to: &str) {
-        let [from, to] = [from, to].map(|name| FileSection::Disk(name.to_owned()));
+    /// Disks have other names, which may be former names of others of them.
+    pub fn rename_disks(&self, names: &[(String, String)]) {
+        let section = |name: &str| FileSection::Disk(name.to_owned());
         let mut inner = self.inner.lock();
-        inner.changed.retain(|stale| stale.of != from);
-        if let Some(files) = inner.all.remove(&from) {
-            inner.all.insert(to, files);
+        let mut renamed = Vec::with_capacity(names.len());
+        for (from, to) in names {
+            let (from, to) = (section(from), section(to));
+            inner.changed.retain(|stale| stale.of != from && stale.of != to);
+            renamed.push((inner.all.remove(&from), to));
+        }
+        for (files, to) in renamed {
+            match files {
+                Some(files) => inner.all.insert(to, files),
+                None => inner.all.remove(&to),
+            };
         }
     }
 
@@ -326,6 +334,42 @@ mod tests {
     /// Certificates, which are looked at as bytes.
     const OLD: &str = "-----BEGIN CERTIFICATE-----\nb2xk\n-----END CERTIFICATE-----\n";
     const NEW: &str = "-----BEGIN CERTIFICATE-----\nbmV3\n-----END CERTIFICATE-----\n";
+
+    #[test]
+    fn files_follow_disks_that_exchange_their_names() {
+        let tracked = TrackedFiles { is_watched: true, ..TrackedFiles::default() };
+        let files = FilesInUse {
+            inner: Arc::new(Mutex::new(tracked)),
+            report: Arc::new(|_: &str, _: String| {}),
+        };
+        let file = |path: &str| File {
+            key: "tls_ca".into(),
+            path: path.into(),
+            digest: [0; 32],
+            expires: None,
+            secret: None,
+            client_cas: BTreeSet::new(),
+        };
+        for (disk, path) in [("a", "/a.pem"), ("b", "/b.pem")] {
+            files.set_own(FileSection::Disk(disk.into()), Files(vec![file(path)]));
+        }
+        let rename = |names: &[(&str, &str)]| -> Vec<(String, String)> {
+            let owned = |(from, to): &(&str, &str)| ((*from).to_owned(), (*to).to_owned());
+            files.rename_disks(&names.iter().map(owned).collect::<Vec<_>>());
+            let inner = files.inner.lock();
+            let shown = |(of, files): (&FileSection, &SectionFiles)| {
+                (of.to_string(), files.all().map(|file| file.path.clone()).collect())
+            };
+            inner.all.iter().map(shown).collect()
+        };
+        let [a, b] = ["a", "b"].map(|name| FileSection::Disk(name.into()).to_string());
+        let at = |section: &String, path: &str| (section.clone(), path.to_owned());
+        let exchanged = [at(&a, "/b.pem"), at(&b, "/a.pem")];
+        assert_eq!(rename(&[("a", "b"), ("b", "a")]), exchanged);
+        // The disk `c` has no files.
+        assert_eq!(rename(&[("c", "b")]), [at(&a, "/b.pem")]);
+        assert_eq!(rename(&[("a", "b"), ("b", "bp1")]), [at(&b, "/b.pem")]);
+    }
 
     #[test]
     fn ca_of_clients_is_dropped_by_another_one_and_kept_beside_it() {

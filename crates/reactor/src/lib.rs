@@ -51,7 +51,7 @@ pub use scsi::{
     take_block_device,
 };
 pub use signal::Signal;
-pub use socket::{Parcel, check_unix_path};
+pub use socket::{Parcel, check_unix_path, has_unix_listener};
 pub use tasks::{TASK_POLLS_PER_TURN, TaskHandle, running_task};
 pub use timers::TimerId;
 pub use token::Token;

@@ -373,10 +373,26 @@ fn check_left_behind(path: &str, at: &SocketAddrUnix) -> io::Result<()> {
         let why = "a file that is not a socket exists there";
         return Err(io::Error::new(io::ErrorKind::AddrInUse, why));
     }
-    match net::connect(&unix_socket()?, at) {
-        Err(rustix::io::Errno::CONNREFUSED) => Ok(()),
+    match connect_now(at) {
+        Ok(false) => Ok(()),
         _ => Err(rustix::io::Errno::ADDRINUSE.into()),
     }
+}
+
+/// Whether a Unix socket has a listener. One that has no place for a connection is a listener, too,
+/// and is not waited for.
+fn connect_now(at: &SocketAddrUnix) -> io::Result<bool> {
+    match net::connect(&unix_socket()?, at) {
+        Ok(()) | Err(rustix::io::Errno::AGAIN) => Ok(true),
+        Err(rustix::io::Errno::CONNREFUSED) => Ok(false),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Whether the Unix socket at a path has a listener, without waiting for one that accepts no
+/// connection. A listener that is there sees a connection that ends at once.
+pub fn has_unix_listener(path: &Path) -> io::Result<bool> {
+    connect_now(&SocketAddrUnix::new(path)?)
 }
 
 /// Whether a socket could be bound at a path, without binding one: nothing is there, or a stale

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use std::fs::Metadata;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 /// See the module.
@@ -125,13 +124,13 @@ fn unix(address: &str, path: &Path) -> Option<CheckFinding> {
     };
     let shown = path.display();
     match std::fs::symlink_metadata(path) {
-        Ok(found) if found.file_type().is_socket() => match UnixStream::connect(path) {
-            Ok(_) => {
+        Ok(found) if found.file_type().is_socket() => match reactor::has_unix_listener(path) {
+            Ok(true) => {
                 let fix =
                     format!("ss -lxp src {shown} shows the process; stop it or change `listen`");
                 fail("another process listens there".into(), fix)
             }
-            Err(_) => None,
+            _ => None,
         },
         Ok(_) => {
             let fix = format!("ls -l {shown} shows it; move it or change `listen`");

@@ -288,6 +288,36 @@ fn unix_socket_addresses_are_graded() {
     assert_eq!(grades("ports", &at("no/such/folder.sock")), [Severity::Fail]);
 }
 
+/// A connection to it would wait until the listener accepts one.
+#[test]
+fn unix_socket_whose_listener_accepts_nothing_is_graded_at_once() {
+    use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    let machine = Machine::new("full");
+    let path = machine.0.join("full.sock");
+    let socket = || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("a socket")
+    };
+    let (listener, at) = (socket(), SocketAddrUnix::new(path.as_path()).expect("an address"));
+    net::bind(&listener, &at).expect("bind");
+    net::listen(&listener, 0).expect("listen");
+    let mut waiting = Vec::new();
+    let last = loop {
+        let client = socket();
+        match net::connect(&client, &at) {
+            Ok(()) => waiting.push(client),
+            Err(e) => break e,
+        }
+    };
+    assert_eq!(last, rustix::io::Errno::AGAIN, "it has no place");
+    let listen = format!("listen=['unix:{}']\n", path.display());
+    let facts = machine.facts(Some(&format!("[[target]]\ndriver='other'\nname='t'\n{listen}")));
+    let (to, graded) = std::sync::mpsc::channel();
+    std::thread::spawn(move || to.send(grades("ports", &facts)));
+    let graded = graded.recv_timeout(std::time::Duration::from_secs(60));
+    assert_eq!(graded, Ok(vec![Severity::Fail]));
+}
+
 #[test]
 fn unix_socket_that_keeps_out_a_named_user_is_reported() {
     let machine = Machine::new("users");

@@ -14,7 +14,7 @@ use crate::client::check_folder;
 use rustix::fs::{FlockOperation, flock};
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 /// A bound socket that goes away with this value.
@@ -55,7 +55,7 @@ impl BoundSocket {
                 let why = "the path exists and is not a socket";
                 return Err(Error::new(Kind::System, "serve", why).at(&name));
             }
-            if UnixStream::connect(path).is_ok() {
+            if matches!(reactor::has_unix_listener(path), Ok(true)) {
                 return taken("another daemon answers there");
             }
             fs::remove_file(path).map_err(fail("remove the stale socket"))?;

@@ -1,33 +1,31 @@
 //! The state of everything, as the API shows it.
 
+mod disk_state;
+mod session_state;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use bio::{Attr, Op};
+use bio::Op;
 use disks::DISK_CLASS;
 use drivers::Driver;
-use engine::CommandState;
-use engine::lun::space_usage_of;
-use engine::registry::{
-    CommandView, DeviceView, GroupView, PortGroupView, RegistryView, SessionFacts, TargetView,
-};
+use engine::registry::{DeviceView, GroupView, PortGroupView, RegistryView, TargetView};
 use engine::reservations::Reservations;
-use engine::space::{FULL_PERCENTS, SpaceUsage};
 use geom::{Class, GeomView, ProviderView, Reading, Severity, Topology, Trouble, bucket_top_ns};
 use mgmt::api::{
     Bucket, BusState, ConnectionsState, ConsumerState, Daemon, Denied, DeviceErrorState,
-    DeviceState, Digests, DiskMode, DiskState, FormerNameState, GeomState, GroupState, Health,
-    Histogram, LunState, Memory, OpStats, PendingLunState, PortGroupState, ProviderState,
-    RegistrantState, ReservationState, RivalsState, SCHEMA_VERSION, SessionState, Stats,
-    StoppedState, SystemState, TargetHealth, TargetState, TasteRejection, TransientState,
-    TroubleState,
+    DeviceState, FormerNameState, GeomState, GroupState, Health, Histogram, LunState, Memory,
+    OpStats, PendingLunState, PortGroupState, ProviderState, RegistrantState, ReservationState,
+    RivalsState, SCHEMA_VERSION, Stats, StoppedState, SystemState, TargetHealth, TargetState,
+    TasteRejection, TransientState, TroubleState,
 };
-use mgmt::config::units::short;
 use mgmt::config::{AccessConfig, Config};
 use serde_json::{Map, Value};
 use wire::scsi::{TransportId, hex, show_naa, show_uuid};
 
 use crate::exports::FilesInUse;
+use disk_state::disk;
+use session_state::session;
 
 /// Sources of the state report.
 pub struct Sources<'a> {
@@ -274,96 +272,6 @@ fn bus(from: &Sources<'_>, bus: &cam::Bus) -> BusState {
     }
 }
 
-fn disk(from: &Sources<'_>, geoms: &HashMap<&str, &GeomView>, name: &str, kind: &str) -> DiskState {
-    let refused = from.refused_disks.get(name).cloned();
-    let Some(geom) = geoms.get(name) else {
-        return DiskState {
-            name: name.into(),
-            kind: kind.into(),
-            health: Health::Failed,
-            health_why: refused.unwrap_or_else(|| "the disk is gone; see `ashlar journal`".into()),
-            ..DiskState::default()
-        };
-    };
-    let entry = |key: &str| geom.show.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
-    let id = from.topology.find(name);
-    let number = |attr: &str| match id.and_then(|p| from.topology.attr(p, attr)) {
-        Some(Attr::Int(n)) => Some(n),
-        _ => None,
-    };
-    let p = geom.providers.first();
-    let error = p.and_then(|p| p.error);
-    let space = id.and_then(|p| space_usage_of(from.topology, p));
-    let size_bytes = p.map_or(0, |p| p.limits.media_bytes);
-    let full = space.and_then(|space| full_reason(from.config, name, &space, size_bytes));
-    let mut troubles: Vec<TroubleState> = geom.troubles.iter().map(trouble).collect();
-    troubles.extend(full.map(|why| TroubleState {
-        health: Health::Degraded,
-        why,
-        ..TroubleState::default()
-    }));
-    DiskState {
-        name: name.into(),
-        kind: kind.into(),
-        used_bytes: space.map(|space| space.used),
-        free_bytes: space.map(|space| space.free),
-        path: entry("path"),
-        size_bytes,
-        sector_bytes: p.map_or(0, |p| p.limits.sector_bytes),
-        serial: entry("serial").or_else(|| entry("ident")).unwrap_or_default(),
-        identity: entry("identity"),
-        rotational: number("GEOM::rotation_rate").filter(|r| *r != 0).map(|r| r != 1),
-        discard: number("GEOM::candelete") == Some(1),
-        mode: match entry("mode").as_deref().map(|m| m.split(' ').next().unwrap_or("")) {
-            Some("direct") => DiskMode::Direct,
-            Some("buffered") => DiskMode::Buffered,
-            _ => DiskMode::None,
-        },
-        mode_why: entry("mode-why").or_else(|| entry("why")).unwrap_or_default(),
-        health: match p.is_none() || error.is_some() {
-            true => Health::Failed,
-            false => troubles.iter().map(|t| t.health).max().unwrap_or_default(),
-        },
-        health_why: match (p, error) {
-            (None, _) => {
-                refused.unwrap_or_else(|| "medium lost: removed, or smaller than before".into())
-            }
-            (_, Some(e)) => format!("answers {e}"),
-            _ => {
-                let whys: Vec<&str> = troubles.iter().map(|t| t.why.as_str()).collect();
-                whys.join("; ")
-            }
-        },
-        error: error.map(|e| e.to_string()),
-        last_error: disk_error(from, name),
-        troubles,
-    }
-}
-
-/// The last failed request of a disk.
-fn disk_error(from: &Sources<'_>, disk: &str) -> Option<DeviceErrorState> {
-    let last = disks::LastError::of(from.topology, from.topology.find(disk)?)?;
-    let age_ns = from.now_ns.saturating_sub(last.at_ns);
-    Some(DeviceErrorState { what: last.description, age_ns, count: last.count })
-}
-
-/// Why a disk that takes room as it is written is too full; None while it is not.
-fn full_reason(config: &Config, name: &str, space: &SpaceUsage, size_bytes: u64) -> Option<String> {
-    let unit = config.unit.iter().find(|u| u.provider == name);
-    let percents = unit.and_then(|u| u.thresholds.as_deref()).unwrap_or(&FULL_PERCENTS);
-    let percent = space.percent_full();
-    let reached = percents.iter().filter(|p| **p <= percent).max()?;
-    if space.is_enough(size_bytes) {
-        return None;
-    }
-    let left = short(space.free);
-    let whose = if space.is_shared { " for all disks there" } else { "" };
-    Some(format!(
-        "{percent} % of its space is used (threshold {reached} %), {left} free{whose}; writes fail \
-         when none is left"
-    ))
-}
-
 fn target_state(from: &Sources<'_>, driver: &str, name: &str) -> TargetState {
     let view = from.registry.targets.iter().find(|t| t.driver == driver && t.name == name);
     let portals = from.portals.get(name).cloned().unwrap_or_default();
@@ -486,9 +394,6 @@ fn groups(from: &Sources<'_>, view: &TargetView) -> Vec<GroupState> {
     view.groups.iter().map(group).collect()
 }
 
-/// Most LUNs listed of a session; of further ones only the number is reported.
-const LUNS_SHOWN_MAX: usize = 64;
-
 /// The registrants of a unit and the holder of its reservation, by name; None when there are none.
 fn reservation(from: &Sources<'_>, r: &Reservations) -> Option<ReservationState> {
     if r.is_empty() {
@@ -527,118 +432,6 @@ fn reservation(from: &Sources<'_>, r: &Reservations) -> Option<ReservationState>
         persistent: r.is_aptpl(),
         registrants,
     })
-}
-
-/// How long write data may be on its way before lists mention it, ns.
-const DATA_SLOW_NS: u64 = 1_000_000_000;
-
-/// How many commands of a session wait here: for their turn at the unit, for buffers, in the order.
-/// Tasks wait for a turn while they execute.
-fn waiting_commands(s: &SessionFacts, all: &[CommandView]) -> u64 {
-    let others = [CommandState::MemoryWait, CommandState::Dormant];
-    let others = all.iter().filter(|c| others.contains(&c.state)).count();
-    u64::from(s.held_back().queued).saturating_add(others as u64)
-}
-
-/// Why commands of a session wait here: what most of them wait for.
-fn wait_reason(from: &Sources<'_>, s: &SessionFacts, all: &[CommandView]) -> Option<String> {
-    let waits = |c: &CommandView, state| {
-        c.state == state && (state != CommandState::DataWait || c.age_ns > DATA_SLOW_NS)
-    };
-    let held = s.held_back();
-    let count = |state: CommandState| match state {
-        // Requests of tasks among them, which execute meanwhile.
-        CommandState::Queued => held.queued as usize,
-        _ => all.iter().filter(|c| waits(c, state)).count(),
-    };
-    let states = [
-        CommandState::Queued,
-        CommandState::MemoryWait,
-        CommandState::Dormant,
-        CommandState::DataWait,
-    ];
-    let most = states.into_iter().rev().max_by_key(|state| count(*state))?;
-    let n = count(most);
-    if n == 0 {
-        return None;
-    }
-    Some(match most {
-        CommandState::Queued => {
-            let device = from.registry.devices.iter().find(|d| Some(d.number) == held.device);
-            let name = device.map_or("its unit", |d| d.name.as_str());
-            let share = held.share.map_or(String::new(), |n| format!(", its share is {n}"));
-            match device
-                .and_then(|d| d.flow.limit.map(|l| (l, d.flow.latency_ns, d.flow.par_bytes)))
-            {
-                Some((limit, ns, par)) => format!(
-                    "{n} wait for {name}, which is no faster with more than {limit} ({} us \
-                     each, and {} KiB count as one more){share}",
-                    ns / 1000,
-                    par / 1024
-                ),
-                None => format!("{n} wait for {name}{share}"),
-            }
-        }
-        CommandState::MemoryWait => format!("{n} wait for buffers"),
-        CommandState::Dormant => format!("{n} wait for their turn in the order of the unit"),
-        _ => format!("{n} wait for the initiator's data"),
-    })
-}
-
-fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
-    let label = |key: &str| s.labels.iter().find(|(k, _)| *k == key).map(|(_, v)| v.as_str());
-    let counters = s.counters();
-    let group = s.group();
-    let groups = from
-        .registry
-        .targets
-        .iter()
-        .filter(|t| t.driver == s.driver && t.name == s.target)
-        .flat_map(|t| t.groups.iter().filter(|g| g.name == group));
-    let all = groups.map(|g| &g.luns).next();
-    // A client that has entered one unit sees no other.
-    let only: Option<u64> = label("lun").and_then(|l| l.parse().ok());
-    let (luns, luns_total) = match only {
-        Some(lun) => (vec![lun], 1),
-        None => (
-            all.into_iter().flatten().take(LUNS_SHOWN_MAX).map(|l| l.0).collect(),
-            all.map_or(0, |l| l.len() as u64),
-        ),
-    };
-    let isid: String = s.port_id.iter().map(|b| format!("{b:02x}")).collect();
-    let waiting = s.commands(from.now_ns);
-    let mut stats = Stats { in_flight: waiting.len() as u64, ..Stats::default() };
-    stats.read.ops = counters.reads;
-    stats.read.bytes = counters.read_bytes;
-    stats.write.ops = counters.writes;
-    stats.write.bytes = counters.written_bytes;
-    stats.other.ops = counters.commands.saturating_sub(counters.reads + counters.writes);
-    stats.other.errors = counters.errors;
-    SessionState {
-        initiator: s.initiator.clone(),
-        address: s.from.to_string(),
-        portal: s.portal.to_string(),
-        group: (!group.is_empty()).then_some(group),
-        isid: if s.driver == "iscsi" { isid } else { String::new() },
-        tsih: label("tsih").and_then(|t| t.parse().ok()).unwrap_or(0),
-        since_ns: from.since_start_ns(s.since_ns),
-        luns,
-        luns_total,
-        unit: label("export").map(str::to_owned),
-        tls: label("tls").filter(|t| *t != "none").map(str::to_owned),
-        digests: Digests {
-            header: label("header-digest").is_some_and(|d| d != "none"),
-            data: label("data-digest").is_some_and(|d| d != "none"),
-        },
-        auth: label("auth").unwrap_or("none").to_owned(),
-        commands_outstanding: stats.in_flight,
-        oldest_command_ns: waiting.first().map_or(0, |c| c.age_ns),
-        window: s.held_back().window,
-        share: s.held_back().share,
-        waiting: waiting_commands(s, &waiting),
-        held_back: wait_reason(from, s, &waiting),
-        stats,
-    }
 }
 
 fn rivals(from: &Sources<'_>) -> Vec<RivalsState> {

@@ -144,7 +144,8 @@ impl Reattach {
     }
 
     /// Stores the findings at the paths of disks. Answers the events to report: a loss once, later
-    /// another reason why the medium cannot be opened.
+    /// another reason why the medium cannot be opened. Of a file that is too small, the first size
+    /// is an event, since it may be copied; the state shows the current size.
     pub fn record_findings(
         &mut self,
         config: &Config,
@@ -157,18 +158,20 @@ impl Reattach {
             let (Some(path), Some(now)) = (disk.image(), findings.get(name)) else { continue };
             let before = self.last_findings.insert(name.clone(), now.clone());
             let text = self.missing_reason(&disk, path, now);
+            let is_small = self.is_too_small(&disk, now);
             if self.unexplained.remove(name) {
-                if matches!(now, Finding::Silent(_)) {
+                if is_small || matches!(now, Finding::Silent(_)) {
                     self.new_report(name, &text);
                 }
                 reports.push((name.clone(), Level::Error, text));
                 continue;
             }
             let Some(before) = before.filter(|before| before != now) else { continue };
-            if matches!(now, Finding::Absent(_) | Finding::Silent(_)) {
-                let text = self.new_report(name, &text);
+            let was_small = self.is_too_small(&disk, &before);
+            if is_small || matches!(now, Finding::Absent(_) | Finding::Silent(_)) {
+                let text = self.new_report(name, &text).filter(|_| !(is_small && was_small));
                 reports.extend(text.map(|text| (name.clone(), Level::Warn, text)));
-            } else if matches!(before, Finding::Absent(_) | Finding::Silent(_)) {
+            } else if was_small || matches!(before, Finding::Absent(_) | Finding::Silent(_)) {
                 self.clear_report(name);
             }
         }
@@ -176,6 +179,18 @@ impl Reattach {
         self.last_findings.retain(|name, _| self.missing.contains(name));
         self.findings = findings;
         reports
+    }
+
+    /// Bytes that the file of a disk must have, for the disk to be opened by itself: those that it
+    /// had, and those of `size`. A disk that has not been here since the start had none.
+    fn needed_bytes(&self, disk: &DiskConfig) -> (u64, u64) {
+        let had = self.known.get(&disk.name).map_or(0, |known| known.bytes);
+        (had, disk.params.get("size").and_then(Value::as_u64).unwrap_or(0))
+    }
+
+    fn is_too_small(&self, disk: &DiskConfig, finding: &Finding) -> bool {
+        let (had, size) = self.needed_bytes(disk);
+        matches!(finding, Finding::File(bytes) if disk.kind == "file" && *bytes < had.max(size))
     }
 
     /// Why a disk without a path is gone, and what brings it back.
@@ -191,7 +206,6 @@ impl Reattach {
 
     /// The same of a disk with a path.
     fn missing_reason(&self, disk: &DiskConfig, path: &Path, finding: &Finding) -> String {
-        let was = self.known.get(&disk.name).map_or(0, |k| k.bytes);
         let file = path.display();
         let absent = |why: &str| match self.known.contains_key(&disk.name) {
             true => format!("medium lost: {file}: {why}; the disk is used again when it returns"),
@@ -200,15 +214,22 @@ impl Reattach {
         match finding {
             Finding::Absent(why) => absent(why),
             Finding::Silent(has_begun) => absent(silence(*has_begun)),
-            Finding::File(has) if *has < was => {
+            Finding::File(has) if self.is_too_small(disk, finding) => {
+                let (had, size) = self.needed_bytes(disk);
                 let takes = match disk.params.contains_key("size") {
                     true => "extends it to the configured size with zeroes",
                     false => "accepts the smaller size",
                 };
-                format!(
-                    "medium lost: {file} has {has} bytes and had {was}; nothing is written to it \
-                     until it has that size again; `ashlar apply` {takes}"
-                )
+                match *has < had {
+                    true => format!(
+                        "medium lost: {file} has {has} bytes and had {had}; nothing is written to \
+                         it until it has that size again; `ashlar apply` {takes}"
+                    ),
+                    false => format!(
+                        "medium missing: {file} has {has} bytes and `size` is {size}; nothing is \
+                         written to it until it has that size; `ashlar apply` {takes}"
+                    ),
+                }
             }
             _ if self.known.contains_key(&disk.name) => {
                 format!("medium lost: {file} does not answer; it is retried automatically")
@@ -252,13 +273,8 @@ impl Reattach {
         if let Some((_, kind, params)) = remote(disk) {
             return kind.is_reachable(&disk.name, &params) == Some(true);
         }
-        // One that has not been here since the start is taken as it is.
-        let was = self.known.get(&disk.name).map_or(0, |known| known.bytes);
         match (disk.kind.as_str(), self.findings.get(&disk.name)) {
-            ("file", Some(Finding::File(bytes))) => {
-                let size = disk.params.get("size").and_then(Value::as_u64).unwrap_or(0);
-                *bytes >= was.max(size)
-            }
+            ("file", Some(finding @ Finding::File(_))) => !self.is_too_small(disk, finding),
             ("blockdev", Some(Finding::Device)) => true,
             _ => false,
         }
@@ -504,6 +520,45 @@ mod tests {
         let (count, why) = record(found(Finding::Absent("Stale file handle".into())));
         assert!(count == 1 && why.contains("Stale file handle"), "{count}: {why}");
         assert_eq!(record(found(Finding::File(1))), nothing(), "the reason is over");
+    }
+
+    #[test]
+    fn file_that_returns_smaller_is_reported_once_and_its_size_is_shown() {
+        let missing = BTreeSet::from(["a".to_owned()]);
+        let known = DiskIdentity { ident: String::new(), bytes: 1024 };
+        let known = BTreeMap::from([("a".to_owned(), known)]);
+        let mut reattach = Reattach { missing, known, ..Reattach::default() };
+        let config = config();
+        let mut record = |finding| {
+            let reports = reattach.record_findings(&config, found(finding));
+            let shown = reattach.refused_disks().remove("a").unwrap_or_default();
+            (reports, shown, reattach.returned_disks(&config, 0).len())
+        };
+        let absent = || Finding::Absent("No such file".into());
+        record(absent());
+        let (reports, shown, tried) = record(Finding::File(512));
+        let [(name, Level::Warn, text)] = reports.as_slice() else { panic!("{reports:?}") };
+        assert_eq!((name.as_str(), text, tried), ("a", &shown, 0));
+        assert!(text.contains("has 512 bytes and had 1024") && text.contains("`ashlar apply`"));
+        // It is copied.
+        let (reports, shown, tried) = record(Finding::File(768));
+        assert!(reports.is_empty() && shown.contains("has 768 bytes"), "{reports:?}: {shown}");
+        assert_eq!(tried, 0);
+        assert_eq!(record(Finding::File(1024)), (Vec::new(), String::new(), 1));
+        record(absent());
+        assert_eq!(record(Finding::File(0)).0.len(), 1, "another absence");
+    }
+
+    #[test]
+    fn awaited_file_that_is_smaller_than_its_section_says_is_reported() {
+        let missing = BTreeSet::from(["a".to_owned()]);
+        let mut reattach = Reattach { missing, ..Reattach::default() };
+        let mut config = config();
+        config.disk[0].params.insert("size".into(), 1024.into());
+        reattach.record_findings(&config, found(Finding::Absent("No such file".into())));
+        let reports = reattach.record_findings(&config, found(Finding::File(512)));
+        let [(_, _, text)] = reports.as_slice() else { panic!("{reports:?}") };
+        assert!(text.starts_with("medium missing: /images/a.img has 512 bytes and `size` is 1024"));
     }
 
     #[test]

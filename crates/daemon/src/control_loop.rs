@@ -91,6 +91,8 @@ pub struct ControlLoop {
     pub consent: Vec<String>,
     /// Disks that earlier steps make, for the step of a plan that is judged.
     pub images: Images,
+    /// Whether an earlier step removes the geom that this step makes.
+    pub is_remade: bool,
 }
 
 impl ControlLoop {
@@ -159,13 +161,13 @@ impl ControlLoop {
                 self.consent = consent;
                 let _ = to.send(());
             }
-            Change::DataLost { geom, from, images, to } => {
-                self.images = images;
+            Change::DataLost { geom, from, images, is_remade, to } => {
+                (self.images, self.is_remade) = (images, is_remade);
                 let lost = match from {
                     Some(from) => self.added_data_lost(&from, &geom),
                     None => self.data_lost(&geom),
                 };
-                self.images.clear();
+                (self.images, self.is_remade) = (Images::new(), false);
                 let _ = to.send(lost);
             }
             Change::DataHeld(names, to) => drop(to.send(self.data_at_ends(&names))),

@@ -153,6 +153,11 @@ impl PriorSteps {
         }
     }
 
+    /// Whether they remove the geom, which the step makes anew.
+    pub fn removes_geom(&self, geom: &GeomConfig) -> bool {
+        self.removed_geoms.iter().any(|(class, name)| *class == geom.class && *name == geom.name)
+    }
+
     /// Whether they make the provider of that name, or one below it, in the place of another.
     pub fn replaces(&self, name: &str) -> bool {
         bus_may_provide(&self.buses, name)
@@ -193,6 +198,8 @@ pub enum Change {
         from: Option<Box<GeomConfig>>,
         /// Those of its members that are made before it.
         images: Images,
+        /// An earlier step removes the geom.
+        is_remade: bool,
         to: SyncSender<Option<String>>,
     },
     /// The data that these providers hold.

@@ -211,6 +211,7 @@ fn control_thread(
         path_checks: PathChecks::default(),
         consent: Vec::new(),
         images: Images::new(),
+        is_remade: false,
     };
     control_loop.exports.remember();
     let paths = control_loop.path_watch.clone();
@@ -485,8 +486,14 @@ impl Plant for Daemon {
             }
         };
         let images = self.images_below(geom, before);
+        let removes = |step: &Step| match &step.action {
+            Action::RemoveGeom { geom: gone } => gone.class == geom.class && gone.name == geom.name,
+            _ => false,
+        };
+        let is_remade = before.iter().any(removes);
         let geom = Box::new(geom.clone());
-        let why = self.mailbox.submit(|to| Change::DataLost { geom, from, images, to }).ok()??;
+        let lost = |to| Change::DataLost { geom, from, images, is_remade, to };
+        let why = self.mailbox.submit(lost).ok()??;
         Some(DataLoss { why, names: action.consent_names() })
     }
 

@@ -54,8 +54,9 @@ impl ControlLoop {
         prior: &PriorSteps,
     ) -> Result<()> {
         let op = "change geom";
-        // One that is made is asked only when it is found by its records.
-        if from.provider_names().next().is_none() && !self.is_found(to) {
+        // One that is made is asked only when it is found by its records, and stays until then.
+        let is_there = self.is_found(to) && !prior.removes_geom(to);
+        if from.provider_names().next().is_none() && !is_there {
             self.check_member_count(to)?;
             self.check_remake(to, prior)?;
             return self.check_members(to, prior);

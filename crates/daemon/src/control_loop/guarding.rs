@@ -158,13 +158,13 @@ impl ControlLoop {
     }
 
     /// Whether a geom is there and would be found again by the records of a member that the plan
-    /// does not exchange.
+    /// does not exchange. One that an earlier step removes is found by the members that are named.
     fn stays_found(&self, geom: &GeomConfig) -> bool {
         let has = self.providers_of(&geom.class, &geom.name);
         let stays =
             |name: &str| !self.images.contains_key(name) && has.iter().any(|member| member == name);
         self.control.topology.find_geom(&geom.class, &geom.name).is_some()
-            && (self.images.is_empty() || geom.provider_names().any(stays))
+            && (self.images.is_empty() && !self.is_remade || geom.provider_names().any(stays))
     }
 
     /// The members that a section names, as they are now, or as the plan makes them.

@@ -101,16 +101,47 @@ impl ControlLoop {
     }
 
     /// Refuses a geom with the name of a stopped one that would be found by its records, on other
-    /// members than those that are named.
+    /// members than those that are named. One that an earlier step removes is stopped then.
     fn check_stopped_name(
         &self,
         class: &dyn Class,
         geom: &GeomConfig,
         prior: &PriorSteps,
     ) -> Result<()> {
-        let stopped = || class.stopped_geoms().into_iter().find(|(name, _)| *name == geom.name);
-        let Some((_, verdict)) = class.keeps_records().then(stopped).flatten() else {
+        if !class.keeps_records() {
             return Ok(());
+        }
+        let kind = &geom.class;
+        let clear = format!("run `ashlar {kind} clear");
+        let (mut members, state, first) = match prior.removes_geom(geom) {
+            true => {
+                let first = format!("apply its removal alone, then {clear}");
+                (self.providers_of(kind, &geom.name), "removed", first)
+            }
+            false => (self.stopped_members(class, &geom.name), "stopped", clear),
+        };
+        members.retain(|name| !is_on_any(&prior.removed_disks, name));
+        let is_member = |name: &str| members.iter().any(|member| member == name);
+        if members.is_empty() || geom.provider_names().any(is_member) {
+            return Ok(());
+        }
+        let why = format!(
+            "a {state} {kind} of that name has records on {}, and `members` names none of them",
+            members.join(", ")
+        );
+        let next = format!(
+            "Name one of them, choose another name, or {first} {}` if the data of the {state} \
+             {kind} may be lost.",
+            members.join(" ")
+        );
+        Err(Error::new(Kind::Exists, OP, why).at(&geom.name).next(next))
+    }
+
+    /// Providers with records of a stopped geom.
+    fn stopped_members(&self, class: &dyn Class, name: &str) -> Vec<String> {
+        let mut stopped = class.stopped_geoms().into_iter();
+        let Some((_, verdict)) = stopped.find(|(stopped, _)| stopped == name) else {
+            return Vec::new();
         };
         let view = self.control.topology.view(self.control.now_ns());
         let is_member = |outcomes: &[(&'static str, String)]| {
@@ -118,23 +149,7 @@ impl ControlLoop {
         };
         let providers = view.iter().flat_map(|geom| &geom.providers);
         let members = providers.filter(|provider| is_member(&provider.taste_outcomes));
-        let members = members.map(|provider| provider.name.as_str());
-        let members: Vec<&str> =
-            members.filter(|name| !is_on_any(&prior.removed_disks, name)).collect();
-        if members.is_empty() || geom.provider_names().any(|name| members.contains(&name)) {
-            return Ok(());
-        }
-        let kind = &geom.class;
-        let why = format!(
-            "a stopped {kind} of that name has records on {}, and `members` names none of them",
-            members.join(", ")
-        );
-        let next = format!(
-            "Name one of them, choose another name, or run `ashlar {kind} clear {}` if the data \
-             of the stopped {kind} may be lost.",
-            members.join(" ")
-        );
-        Err(Error::new(Kind::Exists, OP, why).at(&geom.name).next(next))
+        members.map(|provider| provider.name.clone()).collect()
     }
 }
 

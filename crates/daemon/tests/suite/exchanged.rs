@@ -5,7 +5,7 @@ use mgmt::plan::Risk;
 
 use crate::by_hand::Site;
 use crate::media::{MIB, disk};
-use crate::members::{apply, exported, geom};
+use crate::members::{apply, exported, geom, refused};
 
 /// A daemon whose folder has three blank files, and two that end with unknown data.
 fn site(name: &str) -> Site {
@@ -91,6 +91,36 @@ fn mirror_whose_files_are_all_exchanged_requires_consent() {
     let made = |one: &str, two: &str| pair(one, two) + &geom("mirror", "m", ["d0", "d1"]);
     apply(&site, &made("a.img", "b.img"), &[]).expect("a mirror");
     expect_loss(&site, &made("x.img", "y.img"), ("m", "members were d0"));
+}
+
+/// The name of a former member is that of another disk now.
+#[test]
+fn mirror_that_is_made_anew_on_other_disks_requires_consent() {
+    let site = site("exchanged-remade");
+    let blank = |name: &str, file: &str| disk(name, file, "create = true\nsize = '1MiB'");
+    let spare = disk("d2", "c.img", "") + &blank("d3", "e.img");
+    let first = pair("a.img", "b.img") + &spare + &geom("mirror", "m", ["d0", "d1"]);
+    apply(&site, &first, &[]).expect("a mirror");
+    let other = blank("d0", "f.img") + &spare + &geom("mirror", "m", ["d2", "d3"]);
+    expect_loss(&site, &other, ("m", "members were d0"));
+    apply(&site, &other, &["m"]).expect("with consent");
+}
+
+/// The mirror would be found by them, and none of them would be named.
+#[test]
+fn mirror_that_is_made_anew_beside_its_records_is_refused() {
+    let site = site("exchanged-records");
+    let blank = |name: &str, file: &str| disk(name, file, "create = true\nsize = '1MiB'");
+    let mirror = |members| geom("mirror", "m", members);
+    let first = pair("a.img", "b.img") + &disk("d2", "c.img", "") + &mirror(["d0", "d1"]);
+    apply(&site, &first, &[]).expect("a mirror");
+    let rest = disk("d1", "b.img", "") + &disk("d2", "c.img", "");
+    let exchanged = blank("d0", "e.img") + &rest + &mirror(["d0", "d2"]);
+    let why = "a removed mirror of that name has records on";
+    refused(&site, &exchanged, (&format!("{why} d1"), "apply its removal alone"));
+    let moved = pair("a.img", "b.img") + &blank("d2", "e.img") + &mirror(["d2", "d3"]);
+    let moved = moved + &blank("d3", "f.img");
+    refused(&site, &moved, (why, "`ashlar mirror clear"));
 }
 
 /// The bytes of the second member would be elsewhere in the concatenation.

@@ -282,20 +282,7 @@ impl ControlLoop {
         self.exports.drop_former(&self.control.topology, removed);
         self.clean_closed();
         let mut published = self.published.lock();
-        // A lost object is still in the configuration, and is made anew.
-        match action {
-            Action::CreateBus { bus } => published.config.bus.retain(|b| b.name != bus.name),
-            Action::CreateDisk { disk } => published.config.disk.retain(|d| d.name != disk.name),
-            Action::CreateGeom { geom } => published.config.geom.retain(|g| g.name != geom.name),
-            Action::CreateTarget { target } => {
-                published.config.target.retain(|t| t.name != target.name);
-            }
-            Action::CreateAccess { access } => {
-                published.config.access.retain(|a| !a.same_group(access));
-            }
-            _ => {}
-        }
-        action.apply_to(&mut published.config);
+        published.record(action);
         published.portals = self.exports.portals();
         published.refused = self.exports.refused_luns();
         drop(published);

@@ -89,6 +89,14 @@ impl Reattach {
         self.last_reported.remove(disk);
     }
 
+    /// A lost disk is to have the serial number that its section gives.
+    pub fn expect_serial(&mut self, disk: &DiskConfig) {
+        let serial = disk.params.get("serial").and_then(Value::as_str).filter(|s| !s.is_empty());
+        if let (Some(known), Some(serial)) = (self.known.get_mut(&disk.name), serial) {
+            serial.clone_into(&mut known.ident);
+        }
+    }
+
     /// A disk is not wanted any more.
     pub fn forget(&mut self, disk: &str) {
         self.known.remove(disk);

@@ -101,9 +101,12 @@ impl ControlLoop {
     pub(super) fn retry_later(&mut self, action: &Action) {
         let mut published = self.published.lock();
         if !action.is_in(&published.config) {
-            action.apply_to(&mut published.config);
+            published.record(action);
         }
         drop(published);
+        if let Action::CreateDisk { disk } = action {
+            self.reattach.expect_serial(disk);
+        }
         self.reattach.retry_later(action, self.control.now_ns());
         if let Action::CreateDisk { disk } = action
             && self.openings.is_wanted(&disk.name)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use geom::Trouble;
 use mgmt::config::Config;
+use mgmt::plan::Action;
 
 /// The data for answers to questions, besides the graph.
 #[derive(Default)]
@@ -18,4 +19,20 @@ pub struct Published {
     pub refused_disks: BTreeMap<String, String>,
     /// Open disks whose path does not answer.
     pub silent_paths: BTreeMap<String, Trouble>,
+}
+
+impl Published {
+    /// Applies an action to the configuration. A lost object is still in it, and is made anew.
+    pub fn record(&mut self, action: &Action) {
+        let config = &mut self.config;
+        match action {
+            Action::CreateBus { bus } => config.bus.retain(|b| b.name != bus.name),
+            Action::CreateDisk { disk } => config.disk.retain(|d| d.name != disk.name),
+            Action::CreateGeom { geom } => config.geom.retain(|g| g.name != geom.name),
+            Action::CreateTarget { target } => config.target.retain(|t| t.name != target.name),
+            Action::CreateAccess { access } => config.access.retain(|a| !a.same_group(access)),
+            _ => {}
+        }
+        action.apply_to(config);
+    }
 }

@@ -73,6 +73,32 @@ fn start_leaves_out_the_second_disk_of_an_image() {
     assert!(site.control.plant().state().expect("a state").provider("a").is_some());
 }
 
+/// It is awaited after the edit as it was before.
+#[test]
+fn edit_of_an_awaited_disk_is_accepted_before_its_image_exists() {
+    let site = Site::launched("media-awaited");
+    let left = site.control.start(&site.read(&disk("a", "a.img", ""))).expect("a start").deferred;
+    assert_eq!(left.len(), 1, "{left:?}");
+    let serial = "serial = 'S1'";
+    let sized = format!("{serial}\nsize = '2MiB'");
+    let sized = sized.as_str();
+    for (name, more) in [("a", serial), ("a", sized), ("b", sized), ("b", serial), ("b", "")] {
+        assert!(refused(&site, &disk(name, "a.img", more)).is_empty(), "{name}: {more}");
+        let disks = site.control.plant().state().expect("a state").disks;
+        let names: Vec<&str> = disks.iter().map(|disk| disk.name.as_str()).collect();
+        assert_eq!(names, [name], "{more}");
+    }
+    // Another path may be a mistake, and a LUN is not exported before its disk is there.
+    assert_eq!(refused(&site, &disk("b", "c.img", "")).len(), 1);
+    let exported = disk("c", "a.img", "") + &crate::members::exported("c");
+    assert!(!refused(&site, &exported).is_empty());
+    let made = disk("b", "a.img", &format!("{sized}\ncreate = true"));
+    assert!(refused(&site, &made).is_empty());
+    let state = site.control.plant().state().expect("a state");
+    assert_eq!(state.disks.first().map(|disk| disk.serial.as_str()), Some("S1"));
+    assert!(state.provider("b").is_some());
+}
+
 #[test]
 fn locked_image_is_refused_and_an_image_of_the_same_disk_is_not() {
     let site = Site::launched("media-locked");

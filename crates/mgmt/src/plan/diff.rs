@@ -4,7 +4,9 @@
 
 use super::action::{Action, Step};
 use super::depend::{DependencyGraph, bottom_up};
-use super::disk_edits::{changes_in_place, ids_of_kept_disks, renumbered_units, with_ids};
+use super::disk_edits::{
+    changes_in_place, ids_of_kept_disks, is_awaited, renumbered_units, with_ids,
+};
 use super::identity::{Identities, PredictedSerials};
 use super::manual_changes::members;
 use super::rename::{rename, renamed};
@@ -521,12 +523,6 @@ impl Planner<'_> {
             }
         }
     }
-}
-
-/// Whether a disk is listed, but not open.
-fn is_awaited(state: &SystemState, disk: &str) -> bool {
-    let mut providers = state.geoms.iter().flat_map(|g| &g.providers);
-    state.disks.iter().any(|d| d.name == disk) && !providers.any(|p| p.name == disk)
 }
 
 /// Whether two short lists without repetitions have the same in them.

@@ -4,13 +4,43 @@
 //! A new identity concerns the LUNs on the disk and on its partitions. They are withdrawn before,
 //! and exported again as other disks for hosts. Other geoms above the disk would keep its former
 //! serial number until the next start, so the disk is removed and made anew below them.
+//!
+//! A disk that is awaited has no users. It is removed and made anew with each edit of its section,
+//! and is awaited still while there is no medium at its path.
 
-use super::depend::DependencyGraph;
+use super::action::Action;
+use super::depend::{DependencyGraph, name_depends_on};
 use super::identity::{UnitIds, disk_ids, unit_ids};
 use super::sizes::size_edit;
 use crate::api::{GeomState, SystemState};
-use crate::config::{Catalog, Config, DiskConfig};
+use crate::config::{Catalog, Config, DiskConfig, GeomConfig};
 use std::collections::{BTreeSet, HashMap};
+
+/// Whether a disk is listed, but not open.
+pub(super) fn is_awaited(state: &SystemState, disk: &str) -> bool {
+    let mut providers = state.geoms.iter().flat_map(|g| &g.providers);
+    state.disks.iter().any(|d| d.name == disk) && !providers.any(|p| p.name == disk)
+}
+
+/// Whether an action makes a disk at the path of one that is awaited; under another name only if
+/// no LUN and no geom names it. `running`: the configuration that was carried out last.
+pub fn stays_awaited(
+    action: &Action,
+    (running, desired): (&Config, &Config),
+    state: &SystemState,
+) -> bool {
+    let Action::CreateDisk { disk } = action else { return false };
+    let Some(path) = disk.image() else { return false };
+    let luns = desired.access.iter().flat_map(|access| access.luns.values());
+    let mut users = luns.map(|lun| lun.provider.as_str());
+    let mut members = desired.geom.iter().flat_map(GeomConfig::provider_names);
+    let is_its = |name: &str| name_depends_on(name, &disk.name);
+    let is_free = !users.any(is_its) && !members.any(is_its);
+    running.disk.iter().any(|was| {
+        let is_one = was.kind == disk.kind && was.image() == Some(path);
+        is_one && (is_free || was.name == disk.name) && is_awaited(state, &was.name)
+    })
+}
 
 /// Keys of a section that give a disk its identity.
 pub(super) const ID_KEYS: [&str; 4] = ["serial", "naa", "uuid", "eui64"];

@@ -38,6 +38,7 @@ pub(crate) use depend::DependencyGraph;
 pub(crate) use depend::keep_lost_objects;
 pub use depend::{adopt_found_members, bus_may_provide, name_depends_on, running_config};
 pub use diff::plan;
+pub(crate) use disk_edits::stays_awaited;
 pub use identity::PredictedSerials;
 pub use made_geoms::{MadeGeoms, adopt_made};
 pub use manual_changes::{inserted, manual_changes, members};

@@ -204,7 +204,9 @@ impl Control {
                 step.set_destroys(loss);
             }
             step.action.apply_to(&mut now);
-            step.may_wait = step.action.is_in(&config);
+            step.may_wait = step.action.is_in(&config)
+                || plan::stays_awaited(&step.action, (&config, desired), &state)
+                    && self.plant.check(step, before).is_err_and(|e| e.kind == Kind::NotFound);
             if let Action::ModifyGeom { to, .. } = &step.action
                 && declared.contains(to)
             {
@@ -331,6 +333,7 @@ impl Control {
         let mut reached = plan.base.clone();
         self.plant.set_desired(desired, consent);
         let result = plan::apply(self.plant.as_ref(), &plan.steps, &mut reached, progress);
+        let is_as_before = reached == plan.base;
         let mut reached = plan.as_declared(reached);
         match &result {
             Ok(_) if plan.adopted.is_empty() => {}
@@ -338,6 +341,11 @@ impl Control {
             Err(_) => reached.geom.retain(|geom| !plan.adopted.contains(geom)),
         }
         if result.is_err() {
+            if is_as_before {
+                // Lost and awaited objects are wanted as before.
+                let (config, _) = self.config();
+                plan::keep_lost_objects(&mut reached, &config, &Config::default());
+            }
             self.plant.set_desired(&reached, &[]);
         }
         let mut desired = desired.clone();

@@ -1,5 +1,5 @@
-//! Contents of disks that a plan makes: their files are read before the graph has them, so that the
-//! plan shows what its later steps would overwrite.
+//! Contents of disks that a plan makes, and of their partitions: the files are read before the
+//! graph has them, so that the plan shows what its later steps would overwrite.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -9,8 +9,10 @@ use std::path::Path;
 
 use classes::guard::{self, Requester};
 use classes::inspect::{self, InspectReport};
+use classes::part::{self, TableContext};
+use classes::probe::Sectors;
 use mgmt::config::{DiskConfig, GeomConfig};
-use mgmt::plan::{Action, Step};
+use mgmt::plan::{Action, Step, name_depends_on};
 use serde_json::Value;
 
 use crate::identities::IdentityKeeper;
@@ -18,33 +20,18 @@ use crate::identities::IdentityKeeper;
 /// Sector of a disk whose section does not give one, bytes.
 const SECTOR: u32 = 512;
 
-/// A file that becomes a disk, or a disk that is made blank.
-#[derive(Clone, Debug)]
-pub struct Image {
+/// The file or device of a section.
+struct ImageFile {
+    file: File,
+    sector: u32,
     /// Bytes of the disk.
-    pub bytes: u64,
-    /// Serial number that the disk will have; empty: unknown.
-    pub ident: String,
-    report: InspectReport,
-    /// The last sector; empty: blank.
-    last: Vec<u8>,
+    bytes: u64,
 }
 
-impl Image {
-    /// The image of a section; None: its kind has no file, or the file is missing.
-    fn of(disk: &DiskConfig) -> Option<Image> {
+impl ImageFile {
+    fn open(disk: &DiskConfig) -> Option<ImageFile> {
         let number = |key| disk.params.get(key).and_then(Value::as_u64);
-        let path = disk.params.get("path").and_then(Value::as_str);
-        let creates = disk.params.get("create") == Some(&Value::Bool(true));
-        let is_blank = match path {
-            Some(path) => creates && !Path::new(path).exists(),
-            None => disk.kind == "memory",
-        };
-        if is_blank {
-            let (report, last) = (InspectReport::default(), Vec::new());
-            return Some(Image { bytes: number("size")?, ident: String::new(), report, last });
-        }
-        let path = path?;
+        let path = disk.params.get("path").and_then(Value::as_str)?;
         let (mut file, facts) = bio::open_image(Path::new(path)).ok()?;
         let own = match facts.is_file() {
             true => SECTOR,
@@ -52,11 +39,64 @@ impl Image {
         };
         let sector = number("sector_size").and_then(|size| size.try_into().ok()).unwrap_or(own);
         let length = file.seek(SeekFrom::End(0)).ok()?.max(number("size").unwrap_or(0));
-        let bytes = length - length % u64::from(sector);
-        let report = inspect::image(sector, bytes, |offset, len| read(&file, offset, len));
-        let last = bytes.checked_sub(u64::from(sector));
-        let last = last.and_then(|at| read(&file, at, sector as usize)).unwrap_or_default();
-        Some(Image { bytes, ident: String::new(), report, last })
+        Some(ImageFile { file, sector, bytes: length - length % u64::from(sector) })
+    }
+
+    /// The first byte of a partition, and its bytes. `suffix`: its name behind that of the disk.
+    fn partition(&self, suffix: &str) -> Option<(u64, u64)> {
+        let mut sectors = Sectors::new(self.sector, self.bytes);
+        let read_at = |offset, len| read(&self.file, offset, len);
+        let probed = sectors.drive(read_at, |s| part::step(s, &TableContext::default()));
+        let table = probed.ok()?;
+        let entry = table.entries().iter().find(|entry| table.suffix(entry) == suffix)?;
+        let sector = u64::from(self.sector);
+        Some((entry.data.checked_mul(sector)?, entry.data_sectors().checked_mul(sector)?))
+    }
+
+    /// So many bytes from an offset, as an image.
+    fn image(&self, from: u64, bytes: u64) -> Image {
+        let read_at = |offset: u64, len| read(&self.file, from.saturating_add(offset), len);
+        let report = inspect::image(self.sector, bytes, read_at);
+        let last = bytes.checked_sub(u64::from(self.sector));
+        let last = last.and_then(|at| read_at(at, self.sector as usize)).unwrap_or_default();
+        Image { bytes, ident: String::new(), report, last }
+    }
+}
+
+/// A file that becomes a disk, a partition in it, or a disk that is made blank.
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// Bytes of the disk or partition.
+    pub bytes: u64,
+    /// Serial number that the disk will have; empty: unknown, or a partition.
+    pub ident: String,
+    report: InspectReport,
+    /// The last sector; empty: blank.
+    last: Vec<u8>,
+}
+
+impl Image {
+    /// The image of a section, or of a partition, which has this name behind that of the disk.
+    /// None: its kind has no file, the file is missing, or it has no such partition.
+    fn of(disk: &DiskConfig, partition: &str) -> Option<Image> {
+        let path = disk.params.get("path").and_then(Value::as_str);
+        let creates = disk.params.get("create") == Some(&Value::Bool(true));
+        let is_blank = match path {
+            Some(path) => creates && !Path::new(path).exists(),
+            None => disk.kind == "memory",
+        };
+        if is_blank {
+            let bytes = disk.params.get("size").and_then(Value::as_u64)?;
+            let (report, last) = (InspectReport::default(), Vec::new());
+            let image = Image { bytes, ident: String::new(), report, last };
+            return partition.is_empty().then_some(image);
+        }
+        let file = ImageFile::open(disk)?;
+        let (from, bytes) = match partition {
+            "" => (0, file.bytes),
+            suffix => file.partition(suffix)?,
+        };
+        Some(file.image(from, bytes))
     }
 
     /// The contents that a geom would overwrite, in words.
@@ -102,7 +142,7 @@ fn read(file: &File, offset: u64, len: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Images by the names of the disks that they become.
+/// Images by the names of the disks and partitions that they become.
 pub type Images = BTreeMap<String, Image>;
 
 /// The images of the members of a geom that the steps before it make, with the serial numbers that
@@ -122,13 +162,31 @@ pub fn images_below(geom: &GeomConfig, before: &[Step], identities: &IdentityKee
     images
 }
 
-/// The images of those of some disks that actions make.
+/// The images of those of some disks and partitions that actions make.
 pub fn planned_images<'a, 'b>(
-    disks: impl Iterator<Item = &'a str>,
+    names: impl Iterator<Item = &'a str>,
     actions: impl Iterator<Item = &'b Action> + Clone,
 ) -> Images {
-    let image = |name: &str| Image::of(planned_disk(name, actions.clone())?);
-    disks.filter_map(|name| Some((name.to_owned(), image(name)?))).collect()
+    let image = |name: &str| {
+        let (disk, partition) = planned_owner(name, actions.clone())?;
+        Image::of(disk, partition)
+    };
+    names.filter_map(|name| Some((name.to_owned(), image(name)?))).collect()
+}
+
+/// The section of the disk of that name that actions make, or of the disk on which the partition of
+/// that name is; and the rest of the name.
+fn planned_owner<'a, 'b>(
+    name: &'a str,
+    actions: impl Iterator<Item = &'b Action>,
+) -> Option<(&'b DiskConfig, &'a str)> {
+    let owners = actions.filter_map(|action| match action {
+        Action::CreateDisk { disk } if name_depends_on(name, &disk.name) => {
+            Some((disk, name.strip_prefix(disk.name.as_str())?))
+        }
+        _ => None,
+    });
+    owners.min_by_key(|(_, rest)| rest.len())
 }
 
 /// The section of the disk of that name that actions make.

@@ -66,7 +66,10 @@ fn disks_below<'c>(provider: &str, config: &'c Config) -> BTreeSet<&'c str> {
 /// The data on the images below a provider that its protection information may overwrite, in words.
 fn held_on_images(provider: &str, images: &Images) -> Option<String> {
     let by = guard::Requester { class: lun::CLASS, geom: provider, force: false };
-    let unmade = images.iter().filter(|(_, image)| !image.ends_with(PROTECTION_MAGIC));
+    // The end of a partition is read, and not that of its disk.
+    let has_own = images.contains_key(provider);
+    let below = images.iter().filter(|(name, _)| !has_own || *name == provider);
+    let unmade = below.filter(|(_, image)| !image.ends_with(PROTECTION_MAGIC));
     let mut held = unmade.filter_map(|(disk, image)| Some((disk, image.contents(by)?)));
     let (disk, held) = held.next()?;
     Some(match disk == provider {

@@ -85,6 +85,36 @@ fn mirror_on_an_exchanged_file_requires_consent() {
     apply(&site, &made("c.img"), &[]).expect("nothing is lost");
 }
 
+/// An image with an MBR and one partition, which ends with these bytes.
+fn partitioned(site: &Site, file: &str, end: u8) {
+    const START: usize = 64;
+    const SECTORS: usize = 1024;
+    let mut image = vec![0; MIB as usize];
+    image[446 + 4] = 0x83;
+    image[446 + 8..][..4].copy_from_slice(&(START as u32).to_le_bytes());
+    image[446 + 12..][..4].copy_from_slice(&(SECTORS as u32).to_le_bytes());
+    image[510..512].copy_from_slice(&[0x55, 0xAA]);
+    image[(START + SECTORS - 1) * 512..][..512].fill(end);
+    std::fs::write(site.folder.join(file), image).expect("a file");
+}
+
+#[test]
+fn partition_of_an_exchanged_file_is_read_from_the_new_file() {
+    let site = site("exchanged-partition");
+    for (file, end) in [("blank.img", 0), ("other.img", 0), ("used.img", 0xA5)] {
+        partitioned(&site, file, end);
+    }
+    let made = |file: &str| pair(file, "b.img") + &geom("mirror", "m", ["d0s1", "d1"]);
+    let exported = |file: &str| disk("d0", file, "") + &protected("d0s1");
+    apply(&site, &pair("used.img", "b.img"), &[]).expect("two disks");
+    assert_eq!(losses(&site, &made("blank.img")), []);
+    apply(&site, &pair("blank.img", "b.img"), &[]).expect("two disks");
+    expect_loss(&site, &made("used.img"), ("m", "d0s1 holds something unknown"));
+    apply(&site, &exported("blank.img"), &["d0s1"]).expect("the partition is blank");
+    assert_eq!(losses(&site, &exported("other.img")), []);
+    expect_loss(&site, &exported("used.img"), ("d0s1", "d0s1 contains something unknown"));
+}
+
 #[test]
 fn mirror_whose_files_are_all_exchanged_requires_consent() {
     let site = site("exchanged-mirror");

@@ -63,6 +63,43 @@ impl ImageFile {
     }
 }
 
+/// Size and write access of a disk.
+#[derive(Clone, Copy, Debug)]
+pub struct MediumFacts {
+    /// Its bytes.
+    pub bytes: u64,
+    /// Bytes of a sector.
+    pub sector: u32,
+    /// Whether it cannot be written.
+    pub is_read_only: bool,
+}
+
+impl MediumFacts {
+    /// Those of the disk that a section makes; None as of an image.
+    pub fn of(disk: &DiskConfig) -> Option<MediumFacts> {
+        let number = |key| disk.params.get(key).and_then(Value::as_u64);
+        if is_blank(disk) {
+            let sector = number("sector_size").and_then(|size| size.try_into().ok());
+            let (bytes, sector) = (number("size")?, sector.unwrap_or(SECTOR));
+            return Some(MediumFacts { bytes, sector, is_read_only: disk.is_read_only() });
+        }
+        let file = ImageFile::open(disk)?;
+        let can_write =
+            |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
+        let is_read_only = disk.is_read_only() || !disk.image().is_some_and(can_write);
+        Some(MediumFacts { bytes: file.bytes, sector: file.sector, is_read_only })
+    }
+}
+
+/// Whether a section makes a disk without data.
+fn is_blank(disk: &DiskConfig) -> bool {
+    let creates = disk.params.get("create") == Some(&Value::Bool(true));
+    match disk.params.get("path").and_then(Value::as_str) {
+        Some(path) => creates && !Path::new(path).exists(),
+        None => disk.kind == "memory",
+    }
+}
+
 /// A file that becomes a disk, a partition in it, or a disk that is made blank.
 #[derive(Clone, Debug)]
 pub struct Image {
@@ -79,13 +116,7 @@ impl Image {
     /// The image of a section, or of a partition, which has this name behind that of the disk.
     /// None: its kind has no file, the file is missing, or it has no such partition.
     fn of(disk: &DiskConfig, partition: &str) -> Option<Image> {
-        let path = disk.params.get("path").and_then(Value::as_str);
-        let creates = disk.params.get("create") == Some(&Value::Bool(true));
-        let is_blank = match path {
-            Some(path) => creates && !Path::new(path).exists(),
-            None => disk.kind == "memory",
-        };
-        if is_blank {
+        if is_blank(disk) {
             let bytes = disk.params.get("size").and_then(Value::as_u64)?;
             let (report, last) = (InspectReport::default(), Vec::new());
             let image = Image { bytes, ident: String::new(), report, last };

@@ -17,9 +17,10 @@ use geom::Inbox;
 use mgmt::Outcome;
 use mgmt::api::{Error, Kind, Result, SystemState};
 use mgmt::config::{BusConfig, Config, DiskConfig, GeomConfig};
-use mgmt::plan::{Action, PredictedSerials, Step, bus_may_provide, name_depends_on};
+use mgmt::plan::{Action, Step, bus_may_provide, name_depends_on};
 use serde_json::Value;
 
+use crate::exports::clashes::PredictedDisks;
 use crate::images::Images;
 use crate::openings::Begun;
 
@@ -32,9 +33,8 @@ pub enum Query {
     State(SyncSender<SystemState>),
     /// Would this step succeed?
     Check(Box<Step>, PriorSteps, SyncSender<Result<()>>),
-    /// Which step would create two units that hosts take for one? With the foreseen identities of
-    /// disks.
-    Clash(Box<[Step]>, PredictedSerials, SyncSender<Option<(usize, Error)>>),
+    /// Which step has a unit that could not be opened? With the disks that the steps make.
+    Clash(Box<[Step]>, PredictedDisks, SyncSender<Option<(usize, Error)>>),
     /// Addresses of the open portals.
     Portals(SyncSender<BTreeSet<String>>),
     /// The configuration that has been carried out.

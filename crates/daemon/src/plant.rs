@@ -442,8 +442,9 @@ impl Plant for Daemon {
         if !steps.iter().any(clashes::must_export) {
             return None;
         }
+        let config = self.mailbox.query(Query::Config).ok()?;
         let (own, identities) = (steps.to_vec(), self.identities.clone());
-        let predict = move || clashes::predict_serials(&own, &identities);
+        let predict = move || clashes::PredictedDisks::of(&own, &config, &identities);
         let foreseen = within(CHECKS_LIMIT, predict).unwrap_or_default();
         let steps = steps.to_vec().into_boxed_slice();
         // An error says that it is stopping.

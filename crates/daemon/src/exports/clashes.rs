@@ -1,25 +1,56 @@
-//! Units that hosts would take for one disk: two of one serial number, NAA name, UUID or EUI-64.
+//! Units that a plan could not open: two that hosts would take for one disk, by serial number, NAA
+//! name, UUID or EUI-64; and those whose provider cannot keep their protection information.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use engine::Registry;
 use engine::ids::{Id, Ids};
+use engine::lun::{self, OpenSpec};
+use engine::{ProtectionSpec, Registry};
 use geom::Topology;
 use mgmt::api::{Error, Kind, Result};
 use mgmt::config::{AccessConfig, Config, DiskConfig, UnitConfig};
-use mgmt::plan::{Action, PredictedSerials, Step};
+use mgmt::plan::{Action, PredictedSerials, Step, name_depends_on};
 
 use super::specs::units_of;
+use crate::errors::from_geom;
 use crate::identities::IdentityKeeper;
 use crate::identity;
+use crate::images::MediumFacts;
 
 /// Whether a step of a plan brings units to hosts and may not stay undone.
 pub fn must_export(step: &Step) -> bool {
     step.action.groups().next().is_some() && !step.may_wait
 }
 
-/// The identities by which hosts would know the disks that a plan makes.
-pub fn predict_serials(steps: &[Step], identities: &IdentityKeeper) -> PredictedSerials {
+/// The disks that a plan makes.
+pub struct PredictedDisks {
+    /// The identities by which hosts would know them.
+    serials: PredictedSerials,
+    /// The media of those whose units have protection information.
+    media: BTreeMap<String, MediumFacts>,
+}
+
+impl PredictedDisks {
+    /// Those of some steps. `config`: the configuration before them. Looks at files, which may
+    /// block.
+    pub fn of(steps: &[Step], config: &Config, identities: &IdentityKeeper) -> PredictedDisks {
+        let units = steps.iter().rev().find_map(|step| match &step.action {
+            Action::Units { to, .. } => Some(to),
+            _ => None,
+        });
+        let protected = units.unwrap_or(&config.unit).iter().filter(|u| !u.protection.is_none());
+        let protected: HashSet<&str> = protected.map(|unit| unit.provider.as_str()).collect();
+        let media = steps.iter().filter_map(|step| match &step.action {
+            Action::CreateDisk { disk } if protected.contains(disk.name.as_str()) => {
+                Some((disk.name.clone(), MediumFacts::of(disk)?))
+            }
+            _ => None,
+        });
+        PredictedDisks { media: media.collect(), serials: predict_serials(steps, identities) }
+    }
+}
+
+fn predict_serials(steps: &[Step], identities: &IdentityKeeper) -> PredictedSerials {
     let (mut created, mut gone) = (Vec::new(), BTreeSet::new());
     for step in steps {
         match &step.action {
@@ -35,24 +66,26 @@ pub fn predict_serials(steps: &[Step], identities: &IdentityKeeper) -> Predicted
 struct ClashCheck<'a> {
     topology: &'a Topology,
     registry: &'a Registry,
-    foreseen: &'a PredictedSerials,
+    foreseen: &'a PredictedDisks,
     units: HashMap<&'a str, &'a UnitConfig>,
     disks: HashMap<&'a str, &'a DiskConfig>,
     /// Disks that the steps make.
     created: HashSet<&'a str>,
+    /// Geoms that the steps make.
+    made_geoms: HashSet<&'a str>,
     /// Providers that some group gives up: their units are made anew.
     withdrawn: HashSet<&'a str>,
     /// Units that the steps make.
     made_units: HashMap<Id, String>,
 }
 
-/// The first step of a plan after which hosts would take two units for one disk, as far as that is
-/// known before it is carried out.
+/// The first step of a plan with a unit that could not be opened, as far as that is known before it
+/// is carried out.
 pub fn find(
     (topology, registry): (&Topology, &Registry),
     config: &Config,
     steps: &[Step],
-    foreseen: &PredictedSerials,
+    foreseen: &PredictedDisks,
 ) -> Option<(usize, Error)> {
     let mut walk = ClashCheck {
         topology,
@@ -61,6 +94,7 @@ pub fn find(
         units: by_provider(&config.unit),
         disks: config.disk.iter().map(|d| (d.name.as_str(), d)).collect(),
         created: HashSet::new(),
+        made_geoms: HashSet::new(),
         withdrawn: HashSet::new(),
         made_units: HashMap::new(),
     };
@@ -82,6 +116,10 @@ impl<'a> ClashCheck<'a> {
             Action::CreateDisk { disk } => {
                 self.created.insert(&disk.name);
                 self.disks.insert(&disk.name, disk);
+                return Ok(());
+            }
+            Action::CreateGeom { geom } => {
+                self.made_geoms.insert(&geom.name);
                 return Ok(());
             }
             Action::IdentifyDisk { to, .. } => {
@@ -120,8 +158,9 @@ impl<'a> ClashCheck<'a> {
                 let is_known = |serial: &str| self.registry.is_known_serial(serial);
                 Some(identity::serial_of(self.topology, provider, is_known))
             };
-            let foreseen = self.foreseen.get(&name).filter(|serial| !serial.is_empty());
-            let serial = spec.serial.or_else(|| foreseen.cloned()).or_else(there);
+            let foreseen = self.foreseen.serials.get(&name).filter(|serial| !serial.is_empty());
+            let serial = spec.serial.clone().or_else(|| foreseen.cloned()).or_else(there);
+            self.check_protection(&name, &OpenSpec { serial: serial.clone(), ..spec.clone() })?;
             // One that gets a new identity is like no other.
             let Some(serial) = serial else { continue };
             let ids = Ids::new(&serial, spec.configured_ids).all();
@@ -131,6 +170,36 @@ impl<'a> ClashCheck<'a> {
             self.made_units.extend(ids.into_iter().map(|id| (id, name.clone())));
         }
         Ok(())
+    }
+
+    /// Refuses a unit that is opened on a provider which cannot keep its protection information.
+    fn check_protection(&self, name: &str, unit: &OpenSpec) -> Result<()> {
+        let is_on = |owner: &&str| name_depends_on(name, owner);
+        let is_made = self.created.iter().chain(&self.made_geoms).any(is_on);
+        let is_opened =
+            is_made || self.withdrawn.contains(name) || self.registry.device(name).is_none();
+        if unit.protection == ProtectionSpec::Off || !is_opened {
+            return Ok(());
+        }
+        let there = || {
+            let provider = self.topology.find(name)?;
+            let limits = self.topology.limits(provider)?;
+            let is_read_only = self.topology.is_read_only(provider);
+            let (bytes, sector) = (limits.media_bytes, limits.sector_bytes);
+            Some(MediumFacts { bytes, sector, is_read_only })
+        };
+        let medium = if is_made { self.foreseen.media.get(name).copied() } else { there() };
+        // Nothing is known of a geom or partition that the steps make.
+        let Some(medium) = medium else { return Ok(()) };
+        let unit = OpenSpec { read_only: unit.read_only || medium.is_read_only, ..unit.clone() };
+        let at = (medium.bytes, medium.sector);
+        lun::check_protection(self.registry, name, &unit, at).map_err(|e| {
+            let next = format!(
+                "Name another file in the section of the disk below {name}, or remove `protection` \
+                 from its [[unit]]."
+            );
+            from_geom("export", name, e).next(next)
+        })
     }
 }
 

@@ -67,6 +67,23 @@ fn protected_unit_on_an_exchanged_file_requires_consent() {
 }
 
 #[test]
+fn protected_unit_on_a_file_without_room_or_write_access_is_refused() {
+    let site = site("exchanged-room");
+    let on = |file: &str, more: &str| disk("d0", file, more) + &protected("d0");
+    apply(&site, &on("a.img", ""), &["d0"]).expect("the file is blank");
+    std::fs::write(site.folder.join("small.img"), vec![0; 4096]).expect("a file");
+    let why = "protection information needs a disk that can be written";
+    let says = (why, "or remove `protection`");
+    for (file, more) in [("small.img", ""), ("b.img", "read_only = true")] {
+        refused(&site, &on(file, more), says);
+    }
+    let new = on("new.img", "create = true\nsize = 4096");
+    refused(&site, &new, says);
+    assert!(!site.folder.join("new.img").exists(), "nothing was made");
+    apply(&site, &on("b.img", ""), &[]).expect("there is room");
+}
+
+#[test]
 fn protected_unit_above_an_exchanged_file_requires_consent() {
     let site = site("exchanged-below");
     let layer = "[[geom]]\nclass = 'nop'\nname = 'n'\nprovider = 'd0'\n";

@@ -453,6 +453,38 @@ fn is_cd(spec: &OpenSpec) -> bool {
     spec.handler.as_deref() == Some("cdrom")
 }
 
+/// Refuses a unit whose provider, of so many bytes with such blocks, cannot keep its protection
+/// information.
+fn has_room(provider: &str, spec: &OpenSpec, (bytes, sector): (u64, u32)) -> Result<(), Error> {
+    let disk = spec.handler.as_deref().is_none_or(|h| h == "disk");
+    let can_keep = disk && !spec.read_only && Layout::new(bytes, sector).is_some();
+    if spec.protection == ProtectionSpec::Off || can_keep {
+        return Ok(());
+    }
+    let what = format!(
+        "{provider}: protection information needs a disk that can be written, with blocks of a \
+         power of two and room for it"
+    );
+    Err(Error::inval(what))
+}
+
+/// Why the protection information of a unit would keep it from being opened on a provider of so
+/// many bytes with such blocks. Waits for the vault, if the serial number is given.
+pub fn check_protection(
+    registry: &Registry,
+    provider: &str,
+    spec: &OpenSpec,
+    media: (u64, u32),
+) -> Result<(), Error> {
+    has_room(provider, spec, media)?;
+    let Some(serial) = spec.serial.as_ref().filter(|_| spec.protection != ProtectionSpec::Off)
+    else {
+        return Ok(());
+    };
+    let record = registry.state_store().load(serial, RecordKind::Protection)?;
+    protection::recorded_total(&record.unwrap_or_default(), provider, media).map(drop)
+}
+
 fn describe(
     t: &Topology,
     provider: &str,
@@ -482,16 +514,7 @@ fn describe(
         false => limits.sector_bytes,
     };
     let is_cd = is_cd(spec);
-    if spec.protection != ProtectionSpec::Off {
-        let disk = spec.handler.as_deref().is_none_or(|h| h == "disk");
-        if spec.read_only || !disk || Layout::new(limits.media_bytes, sector_bytes).is_none() {
-            let what = format!(
-                "{provider}: protection information needs a disk that can be written, with blocks \
-                 of a power of two and room for it"
-            );
-            return Err(Error::inval(what));
-        }
-    }
+    has_room(provider, spec, (limits.media_bytes, sector_bytes))?;
     let usage = space_usage_of(t, below);
     if usage.is_none() && spec.full_percents.as_ref().is_some_and(|all| !all.is_empty()) {
         let what = format!(

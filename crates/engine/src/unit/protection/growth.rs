@@ -84,19 +84,30 @@ pub(crate) fn load_tail_record(
         saved.wait().map_err(|e| Error::of(e, "forget the protection information"))?;
         return Ok(TailRecord::GivenUp);
     }
-    let Some((layout, _)) = Header::read(&bytes) else { return Ok(TailRecord::Nothing) };
-    let unit = u64::from(spec.sector_bytes);
-    let now = spec.media_bytes / unit.max(1);
+    let total = recorded_total(&bytes, &spec.label.name, (spec.media_bytes, spec.sector_bytes))?;
+    Ok(total.map_or(TailRecord::Nothing, TailRecord::Tail))
+}
+
+/// Blocks of the provider for which a recorded tail was made; none when the record has no tail.
+/// Fails when the tail is cut off from a provider of so many bytes with such blocks.
+pub(crate) fn recorded_total(
+    record: &[u8],
+    provider: &str,
+    (media_bytes, sector_bytes): (u64, u32),
+) -> Result<Option<u64>, Error> {
+    let Some((layout, _)) = Header::read(record) else { return Ok(None) };
+    let unit = u64::from(sector_bytes);
+    let now = media_bytes / unit.max(1);
     if layout.unit != unit || layout.total > now {
         let what = format!(
-            "{}: its protection information is at the end of {} blocks of {} bytes, and there are \
-             {now} of {unit}: make the provider as long as it was, or open the unit once with \
-             protection = \"none\", which gives the information up",
-            spec.label.name, layout.total, layout.unit
+            "{provider}: its protection information is at the end of {} blocks of {} bytes, and \
+             there are {now} of {unit}: make the provider as long as it was, or open the unit once \
+             with protection = \"none\", which gives the information up",
+            layout.total, layout.unit
         );
         return Err(Error::inval(what));
     }
-    Ok(TailRecord::Tail(layout.total))
+    Ok(Some(layout.total))
 }
 
 /// Reports an old header, of a provider of `total` blocks, to the operator. The finding is kept, so
@@ -189,5 +200,22 @@ impl Protection {
         let unit = u32::try_from(now.unit).ok();
         let new = bytes.zip(unit).and_then(|(bytes, unit)| Layout::new(bytes, unit));
         new.filter(|new| new.total > now.total).unwrap_or(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recorded_tail_fits_the_provider_and_a_longer_one_only() {
+        let record = Layout::new(1 << 20, 512).expect("there is room").record(None);
+        let total = |bytes, sector| recorded_total(&record, "d0", (bytes, sector));
+        assert!([1 << 20, 2 << 20].iter().all(|bytes| total(*bytes, 512) == Ok(Some(2048))));
+        for (bytes, sector) in [((1 << 20) - 512, 512), (1 << 20, 4096)] {
+            let refused = total(bytes, sector).expect_err("it is cut off").to_string();
+            assert!(refused.contains("2048 blocks of 512 bytes"), "{refused}");
+        }
+        assert_eq!(recorded_total(OLD_HEADER_RECORD, "d0", (512, 512)), Ok(None));
     }
 }

@@ -50,7 +50,7 @@ use crate::unit::ModeBits;
 pub(crate) use check::{Facts, join, split};
 use check::{flip, generate};
 pub(crate) use cleaning::{clean_now, is_marked};
-pub(crate) use growth::{TailRecord, load_tail_record, save_tail_record};
+pub(crate) use growth::{TailRecord, load_tail_record, recorded_total, save_tail_record};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use layout::Header;
 pub(crate) use layout::Layout;

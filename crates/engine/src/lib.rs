@@ -39,12 +39,13 @@ pub mod registry;
 pub mod reservations;
 pub mod state_store;
 mod status;
+mod task;
 mod task_set;
 mod unit;
 
 pub use command::admission::WINDOW_MIN;
 pub use command::buffers::{MEMORY_WAIT_NS, MemoryWaiter, PartialGrant};
-pub use command::{Command, CommandState, DEPTH_MAX, Next, TaskAttribute};
+pub use command::{Command, Next};
 pub use engine::{Engine, Message};
 pub use handlers::disk::{naa, unmap_limits};
 pub use load::FlowView;
@@ -58,6 +59,7 @@ pub use registry::{
     Registry, TargetPort,
 };
 pub use status::{Ending, ending_of};
+pub use task::{CommandState, DEPTH_MAX, TaskAttribute};
 pub use task_set::Span;
 pub use task_set::cross_core::BlockClaim;
 pub use task_set::management::AbortOrder;

@@ -81,29 +81,31 @@ const BELOW_CLASSES: &[&str] = &["members", "inspect"];
 /// Formats that the scanner of disks reads by the code of their class.
 const SCANNED: &[&str] = &["part", "label"];
 
-/// Modules of the engine, each with those that it may import. The first five are below all others;
-/// the others import each other in circles, of which none may be added.
+/// Modules of the engine from the lowest to the highest, each with those that it may import. Those
+/// from `command` on import each other in circles, of which none may be added.
 const ENGINE: &[(&str, &str)] = &[
     ("flags", ""),
     ("load", ""),
     ("state_store", ""),
     ("status", ""),
+    ("task", ""),
     ("reservations", "flags"),
-    ("unit", "copy flags handlers load registry reservations state_store status task_set"),
-    ("registry", "command copy engine handlers load reservations state_store unit"),
+    (
+        "command",
+        "copy engine flags handlers load nexus qos reservations state_store status task \
+         task_set unit",
+    ),
     ("copy", "flags handlers registry status unit"),
+    ("engine", "command nexus qos registry task_set unit"),
     (
         "handlers",
         "command copy engine nexus qos registry reservations state_store status task_set unit",
     ),
+    ("nexus", "command engine flags qos registry reservations status task unit"),
     ("qos", "load unit"),
-    ("nexus", "command engine flags qos registry reservations status unit"),
-    (
-        "command",
-        "copy engine flags handlers load nexus qos reservations state_store status task_set unit",
-    ),
-    ("task_set", "command engine flags handlers nexus registry reservations status unit"),
-    ("engine", "command nexus qos registry task_set unit"),
+    ("registry", "command copy engine handlers load reservations state_store task unit"),
+    ("task_set", "command engine flags handlers nexus reservations status task unit"),
+    ("unit", "copy flags handlers load registry reservations state_store status task_set"),
 ];
 
 /// Lines of a file above which it is refused.

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use crate::command::execute::DispatchedCommand;
-use crate::command::{CommandState, DEPTH_MAX, Slot, TaskAttribute, slot_id_of};
+use crate::command::{Slot, slot_id_of};
 use crate::engine::Engine;
 use crate::handlers::{JobState, Run};
 use crate::load::concurrency_limit::UNLIMITED;
 use crate::nexus::{ItNexus, Path};
 use crate::qos::waiter::{AdmissionGrant, Waiter};
 use crate::qos::{Completion, Flow, QosClient};
+use crate::task::{CommandState, DEPTH_MAX, TaskAttribute};
 use crate::unit::Device;
 
 /// Commands that a nexus may have here beyond its share: the next ones, when its turn comes.

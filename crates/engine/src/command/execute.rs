@@ -14,9 +14,7 @@ use wire::scsi::{Asc, Command as Cdb, Key, Status, asc};
 use crate::command::buffers::{MemoryWaiter, data_max};
 use crate::command::gate;
 use crate::command::spc;
-use crate::command::{
-    Command, CommandState, DEPTH_MAX, Next, Slot, Slots, TaskAttribute, slot_id_of,
-};
+use crate::command::{Command, Next, Slot, Slots, slot_id_of};
 use crate::flags;
 use crate::handlers::{
     Blocks, ImmediateCommand, Job, JobState, Medium, Plan, REPLY_MAX, Run, answer_none, parse,
@@ -25,6 +23,7 @@ use crate::handlers::{
 use crate::nexus::transport::{DataError, Residual};
 use crate::nexus::{ItNexus, Path};
 use crate::status::{Ending, ending_of};
+use crate::task::{CommandState, DEPTH_MAX, TaskAttribute};
 use crate::task_set::Span;
 use crate::task_set::aca;
 use crate::unit::ModeBits;

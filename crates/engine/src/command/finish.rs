@@ -8,12 +8,13 @@ use geom::{Core, Sink};
 use wire::scsi::{Command as Cdb, Key, SENSE_LEN_MAX, Status, asc};
 
 use crate::command::admission;
-use crate::command::{AbortHow, CommandState, Slot, Slots, slot_id_of};
+use crate::command::{Slot, Slots, slot_id_of};
 use crate::handlers::Run;
 use crate::nexus::ItNexus;
 use crate::nexus::transport::{Residual, Response};
 use crate::qos::Completion;
 use crate::status::{Ending, ending_of};
+use crate::task::{AbortHow, CommandState};
 use crate::task_set::cross_core::key_of;
 use crate::unit::ModeBits;
 use crate::unit::counters::{AccessKind, add};

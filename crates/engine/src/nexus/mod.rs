@@ -23,7 +23,7 @@ use bio::sync::Mutex;
 use geom::Entry;
 use wire::scsi::TransportId;
 
-use crate::command::{AbortHow, CommandState, Slots};
+use crate::command::Slots;
 use crate::engine::Engine;
 use crate::nexus::origin::LocalProcesses;
 use crate::nexus::paths::Paths;
@@ -34,6 +34,7 @@ use crate::registry::{
     CloseReason, FlowNotes, LunMap, LunMapView, SessionCounters, SessionFacts, TargetPort,
 };
 use crate::reservations::Identity;
+use crate::task::{AbortHow, CommandState};
 use crate::unit::Device;
 use crate::unit::unit_attention::{ItlNexus, Port};
 

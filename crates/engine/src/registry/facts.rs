@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use bio::sync::Mutex;
 use reactor::Address;
 
-use crate::command::{CommandState, DEPTH_MAX};
+use crate::task::{CommandState, DEPTH_MAX};
 
 /// One outstanding command for lists.
 #[derive(Default)]

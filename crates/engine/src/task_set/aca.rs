@@ -16,11 +16,12 @@ use std::sync::Arc;
 
 use wire::scsi::{NACA, Status};
 
-use crate::command::{AbortHow, Command, TaskAttribute};
+use crate::command::Command;
 use crate::engine::Engine;
 use crate::flags;
 use crate::nexus::{ItNexus, Path};
 use crate::status::Ending;
+use crate::task::{AbortHow, TaskAttribute};
 use crate::task_set::AcaEffect;
 use crate::task_set::cross_core::{group_of, key_of};
 use crate::task_set::management::TmCompletion;

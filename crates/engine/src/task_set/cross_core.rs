@@ -25,11 +25,12 @@ use std::task::{Context, Poll, Waker};
 use bio::sync::Mutex;
 use reactor::Mailer;
 
-use crate::command::{CommandState, TaskAttribute, slot_id_of};
+use crate::command::slot_id_of;
 use crate::engine::{Engine, Message};
 use crate::flags;
 use crate::handlers::Plan;
 use crate::nexus::{ItNexus, Path};
+use crate::task::{CommandState, TaskAttribute};
 use crate::task_set::management::TmCompletion;
 use crate::task_set::{Request, Span};
 use crate::unit::unit_attention::ItlNexus;

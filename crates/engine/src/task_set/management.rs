@@ -25,12 +25,13 @@ use std::task::Waker;
 use reactor::{Mailer, SendError};
 use wire::scsi::asc;
 
+use crate::command::Slot;
 use crate::command::spc::{device_reset, nexus_lost};
-use crate::command::{AbortHow, CommandState, Slot};
 use crate::engine::{Engine, Message};
 use crate::nexus::transport::{TmFunction, TmOutcome};
 use crate::nexus::{ItNexus, Path};
 use crate::reservations::Identity;
+use crate::task::{AbortHow, CommandState};
 use crate::unit::alua::Transition;
 use crate::unit::{Device, ModeBits};
 

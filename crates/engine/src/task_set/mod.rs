@@ -37,7 +37,7 @@ pub(crate) mod aca;
 pub(crate) mod cross_core;
 pub(crate) mod management;
 
-use crate::command::TaskAttribute;
+use crate::task::TaskAttribute;
 
 /// Blocks that a command touches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -47,7 +47,7 @@ pub use command::admission::WINDOW_MIN;
 pub use command::buffers::{MEMORY_WAIT_NS, MemoryWaiter, PartialGrant};
 pub use command::{Command, Next};
 pub use engine::{Engine, Message};
-pub use handlers::disk::{naa, unmap_limits};
+pub use handlers::disk::unmap_limits;
 pub use load::FlowView;
 pub use nexus::transport::{
     DataError, Login, RefusalReason, Refused, Residual, Response, TmFunction, TmOutcome, Transport,
@@ -70,4 +70,4 @@ pub use unit::protection::{
 pub use unit::spec::{DeviceSpec, Label};
 pub use unit::unit_attention::{ATTENTIONS_MAX, ItlNexus, Port};
 pub use unit::unit_reservations::UnitReservations;
-pub use unit::{Device, ModeBits, alua, ids, lun, provisioning, space};
+pub use unit::{Device, ModeBits, TRANSFER_MAX, alua, ids, lun, provisioning, space};

@@ -12,8 +12,9 @@ use super::reach::CopyUnit;
 use super::tokens::{Presented, Rod, Use};
 use super::transfer::{BlockMove, cancelled};
 use super::{CHUNK_BYTES, LIMITS};
-use crate::handlers::{Job, disk};
+use crate::handlers::Job;
 use crate::status::{Ending, ending_of};
+use crate::unit::ids::naa;
 use crate::unit::{Device, ModeBits};
 
 /// Blocks zeroed at a time, bytes.
@@ -103,7 +104,7 @@ fn new_token(job: &Job, blocks: u64) -> RodToken {
     let reactor = job.core().reactor();
     let mut secret = [0; TOKEN_SECRET_LEN];
     reactor.fill_random(&mut secret);
-    let naa = disk::naa(&job.device.spec().serial);
+    let naa = naa(&job.device.spec().serial);
     let block_len = job.device.block_bytes();
     let creator = Cscd {
         null: false,

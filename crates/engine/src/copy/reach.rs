@@ -11,6 +11,7 @@ use wire::scsi::{Asc, CSCD_THIS_UNIT, Cscd, PeripheralType, asc};
 use crate::flags;
 use crate::handlers::{Job, Medium, disk};
 use crate::registry::{LunEntry, TargetPort};
+use crate::unit::ids::naa;
 use crate::unit::unit_attention::ItlNexus;
 use crate::unit::{Device, ModeBits};
 
@@ -118,7 +119,7 @@ fn is_named(device: &Device, port: &TargetPort, cscd: &Cscd<'_>) -> bool {
     }
     if cscd.kind == NAA && cscd.designator.len() == 16 {
         // The usual one, without building a page for every unit of a large map.
-        return cscd.code_set == 1 && disk::naa(&device.spec().serial) == *cscd.designator;
+        return cscd.code_set == 1 && naa(&device.spec().serial) == *cscd.designator;
     }
     let page = disk::designators(device, port);
     let mut rest = page.get(4..).unwrap_or(&[]);

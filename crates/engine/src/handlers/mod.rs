@@ -13,7 +13,7 @@ mod job;
 mod none;
 pub mod null;
 mod serve;
-pub(crate) mod tray;
+mod tray;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -37,10 +37,6 @@ pub(crate) use serve::{is_served, parse, served};
 /// be. An allocation length beyond it reserves no more memory.
 pub const REPLY_MAX: u32 = 256 * 1024;
 
-/// Largest transfer of one command, bytes; pools too small for it lower it. VPD page B0h reports
-/// the limit, and a longer transfer is refused.
-pub const TRANSFER_MAX: u32 = 32 << 20;
-
 /// A run of blocks to read or write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Blocks {
@@ -48,7 +44,7 @@ pub struct Blocks {
     pub op: Op,
     /// First logical block.
     pub lba: u64,
-    /// Blocks; the range was checked, the length is within [`TRANSFER_MAX`].
+    /// Blocks; the range was checked, the length is within [`crate::TRANSFER_MAX`].
     pub blocks: u32,
     /// On stable storage before GOOD, or from stable storage.
     pub fua: bool,

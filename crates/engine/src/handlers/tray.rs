@@ -1,15 +1,12 @@
 //! START STOP UNIT (SBC-3 5.25, MMC-6 6.42) and PREVENT ALLOW MEDIUM REMOVAL (SBC-3 5.12) of units
 //! with removable media. Units with a fixed medium accept both as far as they apply.
 
-use std::sync::Arc;
-
 use wire::scsi::{Command as Cdb, Sense};
 
 use super::{ImmediateCommand, Job, Plan};
 use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::medium_state::{MediumState, TrayError};
-use crate::unit::unit_attention::ItlNexus;
 
 /// A power condition is taken note of and changes nothing, START and LOEJ mean nothing beside one;
 /// nothing to eject when the medium is fixed, or while something runs on it.
@@ -75,16 +72,4 @@ pub(super) fn prevent(ask: &ImmediateCommand<'_>, prevent: u8) {
     {
         device.condition().prevent(nexus, prevent & 1 != 0);
     }
-}
-
-/// The nexus is gone, and with it its prevention of removal.
-pub(crate) fn nexus_lost(device: &Device, nexus: &Arc<ItlNexus>) {
-    if device.spec().removable {
-        device.condition().prevent(nexus, false);
-    }
-}
-
-/// A reset allows removal again for all nexuses.
-pub(crate) fn device_reset(device: &Device) {
-    device.condition().allow_all();
 }

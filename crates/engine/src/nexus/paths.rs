@@ -34,13 +34,13 @@ use std::sync::Arc;
 use wire::scsi::{Access, Asc, Lun, asc};
 
 use crate::command::gate;
-use crate::command::spc::nexus_made;
 use crate::flags;
 use crate::nexus::{ItNexus, Path};
 use crate::qos::QosClient;
 use crate::registry::{LunEntry, LunMap};
 use crate::status::Ending;
 use crate::unit::Device;
+use crate::unit::events::nexus_made;
 use crate::unit::unit_attention::ItlNexus;
 
 /// Spreads LUNs, which the operator chooses and no peer does.

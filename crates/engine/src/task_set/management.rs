@@ -26,13 +26,13 @@ use reactor::{Mailer, SendError};
 use wire::scsi::asc;
 
 use crate::command::Slot;
-use crate::command::spc::{device_reset, nexus_lost};
 use crate::engine::{Engine, Message};
 use crate::nexus::transport::{TmFunction, TmOutcome};
 use crate::nexus::{ItNexus, Path};
 use crate::reservations::Identity;
 use crate::task::{AbortHow, CommandState};
 use crate::unit::alua::Transition;
+use crate::unit::events::{device_reset, nexus_lost};
 use crate::unit::{Device, ModeBits};
 
 /// How long a full mailbox of another core is left alone before the next try, ns.

@@ -3,7 +3,8 @@
 use wire::nvme::uuid_of;
 use wire::scsi::{Naa, hex, show_naa, show_uuid};
 
-use crate::handlers::disk::naa;
+/// Company in NAA identifiers: the locally administered bit is set, so it has no owner.
+const COMPANY: u32 = 0x02_A5_B1;
 
 /// Stands between the names of a unit and the length of its blocks; no name has it.
 pub(crate) const LENGTH_MARK: char = '\t';
@@ -83,6 +84,17 @@ impl Ids {
     }
 }
 
+/// A 128-bit name of type 6h, from the serial number alone: the same on every path, after every
+/// restart and on every host.
+pub fn naa(serial: &str) -> [u8; 16] {
+    let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    for byte in serial.bytes() {
+        hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+    }
+    let tail = hash & ((1 << 100) - 1);
+    (6 << 124 | u128::from(COMPANY) << 100 | tail).to_be_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,5 +113,13 @@ mod tests {
         let named = Ids::new("S1", given);
         assert_eq!((named.naa, named.uuid, named.eui64), (naa("S1"), [7; 16], Some([9; 8])));
         assert_eq!(named.all().len(), 4);
+    }
+
+    #[test]
+    fn naa_name_is_type_six_and_derived_from_the_serial_number() {
+        let a = naa("disk-1");
+        assert_eq!(a[..4], [0x60, 0x2A, 0x5B, 0x10 | (a[3] & 0x0F)]);
+        assert_ne!(a, naa("disk-2"));
+        assert_eq!(a, naa("disk-1"));
     }
 }

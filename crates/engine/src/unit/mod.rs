@@ -12,6 +12,7 @@
 pub mod alua;
 pub(crate) mod counters;
 pub(crate) mod ending;
+pub(crate) mod events;
 pub mod ids;
 pub(crate) mod initiator_data;
 pub mod lun;
@@ -34,7 +35,7 @@ use wire::scsi::{Asc, LogCounts, ProtectionType, SpaceCounts, asc};
 
 use crate::copy::{Operations, Watch};
 use crate::flags;
-use crate::handlers::{Handler, TRANSFER_MAX};
+use crate::handlers::Handler;
 use crate::load::{FlowView, Load};
 use crate::task_set::TaskSet;
 use crate::task_set::cross_core::Owner;
@@ -48,6 +49,10 @@ use crate::unit::space::{FULL_PERCENTS, Space, SpaceUsage};
 use crate::unit::spec::{DeviceSpec, Label};
 use crate::unit::unit_attention::ItlNexus;
 use crate::unit::unit_reservations::UnitReservations;
+
+/// Largest transfer of one command, bytes; pools too small for it lower it. VPD page B0h reports
+/// the limit, and a longer transfer is refused.
+pub const TRANSFER_MAX: u32 = 32 << 20;
 
 /// Bits of the mode pages that change how commands run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

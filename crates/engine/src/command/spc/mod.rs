@@ -3,8 +3,8 @@
 //! without waiting, [`EngineCommand::task`] for a conversation. [`serves`] is the same decision for
 //! rows of the table of commands.
 //!
-//! The functions at the end report events of nexuses and units to commands that keep state: each
-//! such command adds its line there.
+//! [`device_made`] restores the saved state of a new unit: each command that saves state has its
+//! line there.
 
 mod alua;
 mod copy;
@@ -26,7 +26,6 @@ use crate::handlers::{ImmediateCommand, Job, Plan};
 use crate::state_store::StateStore;
 use crate::status::Ending;
 use crate::unit::Device;
-use crate::unit::unit_attention::ItlNexus;
 
 pub(crate) use report_luns::answer as report_luns;
 
@@ -83,26 +82,4 @@ pub(crate) fn device_made(device: &Arc<Device>, store: &dyn StateStore) -> Resul
     crate::handlers::disk::medium_operation::recall(device, store)?;
     saved_modes::load(device, store)?;
     identifying::load(device, store)
-}
-
-/// A nexus has just been enlisted with its unit: rights of the past that belong to its port are
-/// its own from the first command on.
-pub(crate) fn nexus_made(device: &Arc<Device>, nexus: &Arc<ItlNexus>) {
-    device.reservations().apply_to_nexus(nexus);
-}
-
-/// A nexus has ended, its commands too: logout, lost connection, reinstatement, a LUN taken away;
-/// or I_T NEXUS RESET, after which it goes on.
-pub(crate) fn nexus_lost(device: &Arc<Device>, nexus: &Arc<ItlNexus>) {
-    device.reservations().session_ended(device, nexus.port().session);
-    device.history().ended(nexus);
-    device.initiator_data().state().buffers.remove(&nexus.port().session);
-    crate::handlers::tray::nexus_lost(device, nexus);
-    device.operations().forget(nexus);
-}
-
-/// LOGICAL UNIT RESET, before any nexus is notified.
-pub(crate) fn device_reset(device: &Arc<Device>) {
-    device.reservations().reset(device);
-    crate::handlers::tray::device_reset(device);
 }

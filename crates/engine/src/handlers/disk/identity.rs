@@ -16,9 +16,6 @@ use crate::registry::TargetPort;
 use crate::unit::Device;
 use crate::unit::space::Space;
 
-/// Company in NAA identifiers: the locally administered bit is set, so it has no owner.
-const COMPANY: u32 = 0x02_A5_B1;
-
 /// SANITIZE and two of its service actions.
 const SANITIZE: u8 = 0x48;
 const BLOCK_ERASE: u16 = 0x02;
@@ -98,17 +95,6 @@ pub(crate) fn designators(device: &Device, port: &TargetPort) -> Vec<u8> {
     vpd_page(0x83, Vpd { identity: &identity, limits: &limits }).unwrap_or_default()
 }
 
-/// A 128-bit name of type 6h, from the serial number alone: the same on every path, after every
-/// restart and on every host.
-pub fn naa(serial: &str) -> [u8; 16] {
-    let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-    for byte in serial.bytes() {
-        hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
-    }
-    let tail = hash & ((1 << 100) - 1);
-    (6 << 124 | u128::from(COMPANY) << 100 | tail).to_be_bytes()
-}
-
 /// Least OPTIMAL TRANSFER LENGTH of a stripe, bytes.
 const TRANSFER_BEST_MIN: u64 = 128 << 10;
 
@@ -169,18 +155,5 @@ fn limits(device: &Device) -> Limits {
         anchor: thin && spec.can_anchor,
         threshold_exponent: device.space().map_or(0, |_| Space::exponent(device.block_bytes())),
         threshold_percent: u8::from(device.space().is_some()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn naa_name_is_type_six_and_derived_from_the_serial_number() {
-        let a = naa("disk-1");
-        assert_eq!(a[..4], [0x60, 0x2A, 0x5B, 0x10 | (a[3] & 0x0F)]);
-        assert_ne!(a, naa("disk-2"));
-        assert_eq!(a, naa("disk-1"));
     }
 }

@@ -25,7 +25,6 @@ mod verify;
 mod write_same;
 
 pub(crate) use identity::designators;
-pub use identity::naa;
 pub use unmap::unmap_limits;
 
 use bio::Op;

@@ -97,15 +97,12 @@ const ENGINE: &[(&str, &str)] = &[
     ),
     ("copy", "flags handlers registry status unit"),
     ("engine", "command nexus qos registry task_set unit"),
-    (
-        "handlers",
-        "command copy engine nexus qos registry reservations state_store status task_set unit",
-    ),
+    ("handlers", "command engine nexus qos registry reservations state_store status task_set unit"),
     ("nexus", "command engine flags qos registry reservations status task unit"),
     ("qos", "load unit"),
-    ("registry", "command copy engine handlers load reservations state_store task unit"),
+    ("registry", "command engine handlers load reservations state_store task unit"),
     ("task_set", "command engine flags handlers nexus reservations status task unit"),
-    ("unit", "copy flags handlers load registry reservations state_store status task_set"),
+    ("unit", "flags handlers load registry reservations state_store status task_set"),
 ];
 
 /// Lines of a file above which it is refused.

@@ -2,12 +2,12 @@
 
 use wire::scsi::{CopyForm, CopyList, ListUsage, Segment, SegmentAt, Sense, Status, asc};
 
-use super::LIMITS;
-use super::operations::{Operation, OperationId};
 use super::reach::{CopyUnit, resolve};
 use super::transfer::{BlockMove, cancelled};
 use crate::handlers::Job;
 use crate::status::Ending;
+use crate::unit::copies::LIMITS;
+use crate::unit::copies::operations::{Operation, OperationId};
 
 /// Offsets of LBAs and counts in a segment descriptor.
 const COUNT_AT: u16 = 10;

@@ -7,13 +7,13 @@ use wire::scsi::{
     BlockRange, Cscd, PopulateToken, RodToken, Sense, TOKEN_SECRET_LEN, WriteToken, asc,
 };
 
-use super::operations::{Operation, OperationId};
 use super::reach::CopyUnit;
-use super::tokens::{Presented, Rod, Use};
 use super::transfer::{BlockMove, cancelled};
-use super::{CHUNK_BYTES, LIMITS};
 use crate::handlers::Job;
 use crate::status::{Ending, ending_of};
+use crate::unit::copies::operations::{Operation, OperationId};
+use crate::unit::copies::tokens::{Presented, Rod, Use};
+use crate::unit::copies::{CHUNK_BYTES, LIMITS};
 use crate::unit::ids::naa;
 use crate::unit::{Device, ModeBits};
 

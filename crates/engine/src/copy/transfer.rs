@@ -11,11 +11,12 @@ use std::task::Poll;
 use bio::Segs;
 use wire::scsi::asc;
 
-use super::operations::Operation;
+use super::OUTSTANDING;
 use super::reach::CopyUnit;
-use super::{CHUNK_BYTES, OUTSTANDING};
 use crate::handlers::Job;
 use crate::status::Ending;
+use crate::unit::copies::CHUNK_BYTES;
+use crate::unit::copies::operations::Operation;
 
 /// A move, in bytes of each medium. Ranges were checked against the capacities.
 pub(super) struct BlockMove<'a> {

@@ -37,13 +37,13 @@ use geom::{Error, Origins};
 use reactor::{Address, Mailer};
 
 use crate::command::spc;
-use crate::copy::Tokens;
 use crate::engine::Message;
 use crate::handlers;
 use crate::registry::access::{Decision, decide};
 use crate::state_store::{NullStore, StateStore};
 use crate::unit::Device;
 use crate::unit::alua::{DEFAULT_GROUP, PortGroup, PortGroupSpec};
+use crate::unit::copies::Tokens;
 use crate::unit::ids::Id;
 use crate::unit::spec::DeviceSpec;
 use known::KnownUnits;

@@ -10,6 +10,7 @@
 //! ```
 
 pub mod alua;
+pub(crate) mod copies;
 pub(crate) mod counters;
 pub(crate) mod ending;
 pub(crate) mod events;
@@ -33,12 +34,12 @@ use bio::sync::{Mutex, MutexGuard, RwLock};
 use geom::Edge;
 use wire::scsi::{Asc, LogCounts, ProtectionType, SpaceCounts, asc};
 
-use crate::copy::{Operations, Watch};
 use crate::flags;
 use crate::handlers::Handler;
 use crate::load::{FlowView, Load};
 use crate::task_set::TaskSet;
 use crate::task_set::cross_core::Owner;
+use crate::unit::copies::{Operations, Watch};
 use crate::unit::counters::History;
 use crate::unit::ids::LENGTH_MARK;
 use crate::unit::initiator_data::InitiatorData;

@@ -11,12 +11,13 @@ use wire::scsi::{
 };
 
 use super::EngineCommand;
-use crate::copy::operations::OperationId;
-use crate::copy::{LIMITS, LIST_LEN_MAX, extended, offload};
+use crate::copy::{LIST_LEN_MAX, extended, offload};
 use crate::handlers::{ImmediateCommand, Job, Plan, Run};
 use crate::status::Ending;
 use crate::task_set::Span;
 use crate::unit::Device;
+use crate::unit::copies::LIMITS;
+use crate::unit::copies::operations::OperationId;
 
 pub(super) struct Copy;
 

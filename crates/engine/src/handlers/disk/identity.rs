@@ -10,10 +10,10 @@ use super::unmap::UNMAP_DESCRIPTORS_MAX;
 use super::write_same::WRITE_SAME_BYTES_MAX;
 use super::{atomic, compare_write, unmap};
 use crate::command::spc::opcodes::ACA_SERVED;
-use crate::copy::LIMITS;
 use crate::handlers::{ImmediateCommand, is_served};
 use crate::registry::TargetPort;
 use crate::unit::Device;
+use crate::unit::copies::LIMITS;
 use crate::unit::space::Space;
 
 /// SANITIZE and two of its service actions.

@@ -17,9 +17,9 @@
 //! * `task_set`: task attributes, ACA, task management.
 //! * `load`: the measured load of a unit, and the limit and the costs that follow from it.
 //! * `qos`: which requests of which nexus a busy unit gets.
-//! * `unit`: a logical unit, its state and its nexuses with their unit attentions ([`ItlNexus`]);
-//!   [`lun`] holds a provider of the graph open for it.
+//! * `unit`: a logical unit, its state and its nexuses with their unit attentions ([`ItlNexus`]).
 //! * [`handlers`]: what executes the commands of a kind of unit; [`handlers::disk`] is a disk.
+//! * [`lun`] holds a provider of the graph open for a unit.
 //! * `copy`: EXTENDED COPY and offloaded data transfer. [`reservations`], [`state_store`].
 //!
 //! `tidy` lists the imports that are allowed between these modules.
@@ -33,6 +33,7 @@ pub mod flags;
 pub mod fuzzing;
 pub mod handlers;
 mod load;
+pub mod lun;
 mod nexus;
 mod qos;
 pub mod registry;
@@ -70,4 +71,4 @@ pub use unit::protection::{
 pub use unit::spec::{DeviceSpec, Label};
 pub use unit::unit_attention::{ATTENTIONS_MAX, ItlNexus, Port};
 pub use unit::unit_reservations::UnitReservations;
-pub use unit::{Device, ModeBits, TRANSFER_MAX, alua, ids, lun, provisioning, space};
+pub use unit::{Device, ModeBits, TRANSFER_MAX, alua, ids, provisioning, space};

@@ -16,7 +16,6 @@ pub(crate) mod ending;
 pub(crate) mod events;
 pub mod ids;
 pub(crate) mod initiator_data;
-pub mod lun;
 pub(crate) mod medium_state;
 pub(crate) mod protection;
 pub mod provisioning;

@@ -19,6 +19,7 @@
 //! * `qos`: which requests of which nexus a busy unit gets.
 //! * `unit`: a logical unit, its state and its nexuses with their unit attentions ([`ItlNexus`]).
 //! * [`handlers`]: what executes the commands of a kind of unit; [`handlers::disk`] is a disk.
+//! * `job`: the conversation of a command with its medium.
 //! * [`lun`] holds a provider of the graph open for a unit.
 //! * `copy`: EXTENDED COPY and offloaded data transfer. [`reservations`], [`state_store`].
 //!
@@ -32,6 +33,7 @@ pub mod flags;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod handlers;
+mod job;
 mod load;
 pub mod lun;
 mod nexus;

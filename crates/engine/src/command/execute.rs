@@ -17,9 +17,9 @@ use crate::command::spc;
 use crate::command::{Command, Next, Slot, Slots, slot_id_of};
 use crate::flags;
 use crate::handlers::{
-    Blocks, ImmediateCommand, Job, JobState, Medium, Plan, REPLY_MAX, Run, answer_none, parse,
-    parse_none, plan_none,
+    Blocks, ImmediateCommand, Plan, REPLY_MAX, Run, answer_none, parse, parse_none, plan_none,
 };
+use crate::job::{Job, JobState, Medium};
 use crate::nexus::transport::{DataError, Residual};
 use crate::nexus::{ItNexus, Path};
 use crate::status::{Ending, ending_of};

@@ -39,7 +39,8 @@ use std::rc::Rc;
 use bio::{Origin, Segs};
 use wire::scsi::{Asc, Command as Cdb, asc};
 
-use crate::handlers::{JobState, Plan};
+use crate::handlers::Plan;
+use crate::job::JobState;
 use crate::nexus::Path;
 use crate::task::{AbortHow, CommandState, TaskAttribute};
 use crate::task_set::aca;

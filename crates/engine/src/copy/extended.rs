@@ -4,7 +4,7 @@ use wire::scsi::{CopyForm, CopyList, ListUsage, Segment, SegmentAt, Sense, Statu
 
 use super::reach::{CopyUnit, resolve};
 use super::transfer::{BlockMove, cancelled};
-use crate::handlers::Job;
+use crate::job::Job;
 use crate::status::Ending;
 use crate::unit::copies::LIMITS;
 use crate::unit::copies::operations::{Operation, OperationId};

@@ -9,7 +9,7 @@ use wire::scsi::{
 
 use super::reach::CopyUnit;
 use super::transfer::{BlockMove, cancelled};
-use crate::handlers::Job;
+use crate::job::Job;
 use crate::status::{Ending, ending_of};
 use crate::unit::copies::operations::{Operation, OperationId};
 use crate::unit::copies::tokens::{Presented, Rod, Use};

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use wire::scsi::{Asc, CSCD_THIS_UNIT, Cscd, PeripheralType, asc};
 
 use crate::flags;
-use crate::handlers::{Job, Medium, disk};
+use crate::handlers::disk;
+use crate::job::{Job, Medium};
 use crate::registry::{LunEntry, TargetPort};
 use crate::unit::ids::naa;
 use crate::unit::unit_attention::ItlNexus;

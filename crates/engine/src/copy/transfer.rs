@@ -13,7 +13,7 @@ use wire::scsi::asc;
 
 use super::OUTSTANDING;
 use super::reach::CopyUnit;
-use crate::handlers::Job;
+use crate::job::Job;
 use crate::status::Ending;
 use crate::unit::copies::CHUNK_BYTES;
 use crate::unit::copies::operations::Operation;

@@ -9,7 +9,6 @@
 
 pub mod cdrom;
 pub mod disk;
-mod job;
 mod none;
 pub mod null;
 mod serve;
@@ -28,8 +27,7 @@ use crate::task_set::Span;
 use crate::unit::Device;
 use crate::unit::unit_attention::{ItlNexus, Port};
 
-pub(crate) use job::JobState;
-pub use job::{Job, Medium};
+pub use crate::job::{Job, Medium};
 pub(crate) use none::{answer_none, parse_none, plan_none};
 pub(crate) use serve::{is_served, parse, served};
 

@@ -11,7 +11,8 @@ use wire::scsi::{
 };
 
 use super::EngineCommand;
-use crate::handlers::{ImmediateCommand, Job, Plan};
+use crate::handlers::{ImmediateCommand, Plan};
+use crate::job::Job;
 use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::alua::{PORT_GROUPS_MAX, Stage, TRANSITION_S_MAX};

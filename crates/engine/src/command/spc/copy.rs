@@ -12,7 +12,8 @@ use wire::scsi::{
 
 use super::EngineCommand;
 use crate::copy::{LIST_LEN_MAX, extended, offload};
-use crate::handlers::{ImmediateCommand, Job, Plan, Run};
+use crate::handlers::{ImmediateCommand, Plan, Run};
+use crate::job::Job;
 use crate::status::Ending;
 use crate::task_set::Span;
 use crate::unit::Device;

@@ -12,7 +12,8 @@ use geom::{Error, Local};
 use wire::scsi::{Command as Cdb, Sense, asc};
 
 use super::EngineCommand;
-use crate::handlers::{ImmediateCommand, Job, Plan};
+use crate::handlers::{ImmediateCommand, Plan};
+use crate::job::Job;
 use crate::state_store::{RecordKind, StateStore};
 use crate::status::Ending;
 use crate::unit::Device;

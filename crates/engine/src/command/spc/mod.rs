@@ -22,7 +22,8 @@ use std::sync::Arc;
 use geom::{Error, Local};
 use wire::scsi::{Command as Cdb, CommandInfo, Sense, asc};
 
-use crate::handlers::{ImmediateCommand, Job, Plan};
+use crate::handlers::{ImmediateCommand, Plan};
+use crate::job::Job;
 use crate::state_store::StateStore;
 use crate::status::Ending;
 use crate::unit::Device;

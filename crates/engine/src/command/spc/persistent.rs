@@ -20,7 +20,8 @@ use wire::scsi::{
 
 use super::EngineCommand;
 use super::reserve::refused;
-use crate::handlers::{Job, Plan, Run};
+use crate::handlers::{Plan, Run};
+use crate::job::Job;
 use crate::reservations::{Effects, PortContext, Request, RequestingNexus, Reservations};
 use crate::state_store::{RecordKind, StateStore};
 use crate::status::Ending;

@@ -13,7 +13,7 @@ use bio::Errno;
 use geom::Error;
 use wire::scsi::{Sense, Status, Threshold, ThresholdKind, asc};
 
-use crate::handlers::Job;
+use crate::job::Job;
 use crate::state_store::{RecordKind, StateStore};
 use crate::status::Ending;
 use crate::unit::space::{Space, Thresholds};

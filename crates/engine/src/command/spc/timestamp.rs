@@ -5,7 +5,8 @@ use geom::Local;
 use wire::scsi::{Command as Cdb, Sense, asc};
 
 use super::EngineCommand;
-use crate::handlers::{ImmediateCommand, Job, Plan};
+use crate::handlers::{ImmediateCommand, Plan};
+use crate::job::Job;
 use crate::status::Ending;
 use crate::unit::Device;
 

@@ -9,7 +9,8 @@
 use wire::scsi::{Extent, Sense};
 
 use super::protected;
-use crate::handlers::{Job, Plan};
+use crate::handlers::Plan;
+use crate::job::Job;
 use crate::status::Ending;
 use crate::unit::Device;
 

@@ -3,7 +3,8 @@
 
 use wire::scsi::{Command as Cdb, Sense, asc};
 
-use crate::handlers::{ImmediateCommand, Job, Plan};
+use crate::handlers::{ImmediateCommand, Plan};
+use crate::job::Job;
 use crate::status::Ending;
 use crate::unit::Device;
 

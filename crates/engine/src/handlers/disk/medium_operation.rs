@@ -22,7 +22,7 @@ use bio::{Flags, Op, Segs};
 use geom::{Core, deadline};
 use wire::scsi::{ProtectionType, asc};
 
-use crate::handlers::{Job, Medium};
+use crate::job::{Job, Medium};
 use crate::registry::Registry;
 use crate::state_store::{RecordKind, StateStore, save_channel};
 use crate::status::Ending;

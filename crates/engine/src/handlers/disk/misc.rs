@@ -2,7 +2,8 @@
 
 use wire::scsi::{Asc, Extent, Key, Sense, asc};
 
-use crate::handlers::{Job, Plan};
+use crate::handlers::Plan;
+use crate::job::Job;
 use crate::status::Ending;
 use crate::unit::Device;
 

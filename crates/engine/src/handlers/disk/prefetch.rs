@@ -4,7 +4,8 @@
 
 use wire::scsi::{Extent, Sense, asc};
 
-use crate::handlers::{Job, Plan};
+use crate::handlers::Plan;
+use crate::job::Job;
 use crate::status::Ending;
 use crate::unit::Device;
 

@@ -13,7 +13,7 @@ use bio::{Flags, Op, Segs};
 use geom::Core;
 
 use super::{Protection, memory};
-use crate::handlers::Medium;
+use crate::job::Medium;
 use crate::status::Ending;
 use crate::unit::Device;
 

@@ -28,7 +28,7 @@ use geom::Error;
 
 use super::layout::{Header, Layout};
 use super::{Protection, get, memory};
-use crate::handlers::Medium;
+use crate::job::Medium;
 use crate::registry::Registry;
 use crate::state_store::{RecordKind, save_channel};
 use crate::status::Ending;

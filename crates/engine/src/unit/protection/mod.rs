@@ -44,7 +44,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use bio::{Flags, Op, Segs};
 use wire::scsi::{Protect, ProtectionType, Status, TUPLE_LEN, Tags, asc};
 
-use crate::handlers::Medium;
+use crate::job::Medium;
 use crate::status::Ending;
 use crate::unit::ModeBits;
 pub(crate) use check::{Facts, join, split};

@@ -11,7 +11,7 @@ use super::check::{flip, guards};
 use super::growth::{TailRecord, report_old_header, save_new_tail};
 use super::layout::{Header, Layout};
 use super::{Protection, get, memory, put};
-use crate::handlers::Medium;
+use crate::job::Medium;
 use crate::registry::Registry;
 use crate::status::Ending;
 use crate::unit::Device;

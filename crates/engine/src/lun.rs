@@ -20,12 +20,13 @@ use geom::{
 use wire::scsi::CD_BLOCK;
 
 use crate::handlers::disk::medium_operation;
+use crate::job::protection;
 use crate::registry::Registry;
 use crate::state_store::{RecordKind, save_channel};
 use crate::unit::Device;
 use crate::unit::ids::ConfiguredIds;
 use crate::unit::medium_state::{MediumState, TrayError};
-use crate::unit::protection::{self, Layout, Protection, ProtectionSpec};
+use crate::unit::protection::{Layout, Protection, ProtectionSpec};
 use crate::unit::provisioning::Provisioning;
 use crate::unit::space::{FULL_PERCENTS, SpaceUsage};
 use crate::unit::spec::{DeviceSpec, Label, PRODUCT, PRODUCT_CD, REVISION, VENDOR};

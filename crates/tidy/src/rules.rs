@@ -103,8 +103,8 @@ const ENGINE: &[(&str, &str)] = &[
     ("qos", "load unit"),
     ("registry", "command engine handlers load reservations state_store task unit"),
     ("task_set", "command engine flags handlers nexus reservations status task unit"),
-    ("unit", "flags handlers job load registry reservations state_store status task_set"),
-    ("lun", "handlers registry state_store unit"),
+    ("unit", "flags handlers load registry reservations status task_set"),
+    ("lun", "handlers job registry state_store unit"),
 ];
 
 /// Lines of a file above which it is refused.

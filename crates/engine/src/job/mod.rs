@@ -1,5 +1,7 @@
 //! A conversation of one command with its medium.
 
+pub(crate) mod protection;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -22,13 +22,12 @@ use bio::{Flags, Op, Segs};
 use geom::{Core, deadline};
 use wire::scsi::{ProtectionType, asc};
 
-use crate::job::{Job, Medium};
+use crate::job::{Job, Medium, protection};
 use crate::registry::Registry;
 use crate::state_store::{RecordKind, StateStore, save_channel};
 use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::medium_state::MediumState;
-use crate::unit::protection;
 
 /// Bytes written at a time.
 const PIECE_BYTES: u64 = 1 << 20;

@@ -80,7 +80,7 @@ fn low(lba: u64) -> u32 {
 }
 
 /// The guards of whole blocks, wherever the segments are cut.
-pub(super) fn guards(data: &Segs, unit: u64) -> Vec<u16> {
+pub(crate) fn guards(data: &Segs, unit: u64) -> Vec<u16> {
     let unit = usize::try_from(unit).unwrap_or(usize::MAX).max(1);
     let mut out = Vec::with_capacity(data.len() / unit);
     let (mut crc, mut have) = (0, 0);
@@ -111,19 +111,19 @@ fn own(kind: ProtectionType, lba: u64, guard: u16) -> Tuple {
 }
 
 /// Tuples for data that comes without.
-pub(super) fn generate(kind: ProtectionType, lba: u64, data: &Segs, unit: u64) -> Vec<u8> {
+pub(crate) fn generate(kind: ProtectionType, lba: u64, data: &Segs, unit: u64) -> Vec<u8> {
     let guards = guards(data, unit).into_iter();
     (lba..).zip(guards).flat_map(|(lba, guard)| own(kind, lba, guard).encode()).collect()
 }
 
 /// Tuples for blocks of zeroes.
-pub(super) fn generate_zeroes(kind: ProtectionType, lba: u64, blocks: u64, unit: u64) -> Vec<u8> {
+pub(crate) fn generate_zeroes(kind: ProtectionType, lba: u64, blocks: u64, unit: u64) -> Vec<u8> {
     let zero = guard(&vec![0; usize::try_from(unit).unwrap_or(0)]);
     (lba..lba.saturating_add(blocks)).flat_map(|lba| own(kind, lba, zero).encode()).collect()
 }
 
 /// Between the wire and the medium.
-pub(super) fn flip(tuples: &mut [u8]) {
+pub(crate) fn flip(tuples: &mut [u8]) {
     tuples.iter_mut().for_each(|byte| *byte = !*byte);
 }
 

@@ -56,10 +56,10 @@ struct RegionsState {
 
 /// Shared by all cores.
 #[derive(Default)]
-pub(super) struct Regions(Mutex<RegionsState>);
+pub(crate) struct Regions(Mutex<RegionsState>);
 
 /// A place in the order; others go on when it is dropped.
-pub(super) struct RangeLock(Arc<Regions>, u64);
+pub(crate) struct RangeLock(Arc<Regions>, u64);
 
 impl Drop for RangeLock {
     fn drop(&mut self) {
@@ -68,7 +68,7 @@ impl Drop for RangeLock {
 }
 
 /// The right to change the map on the medium.
-pub(super) struct MapLock(Arc<Regions>);
+pub(crate) struct MapLock(Arc<Regions>);
 
 impl Drop for MapLock {
     fn drop(&mut self) {
@@ -78,7 +78,7 @@ impl Drop for MapLock {
 
 /// Writes in some regions. They stay marked unless [`Marked::done`] says that data and tuples
 /// agree.
-pub(super) struct Marked {
+pub(crate) struct Marked {
     regions: Arc<Regions>,
     first: u64,
     end: u64,

@@ -7,15 +7,14 @@ use bio::{Flags, Op, Segs};
 use geom::Core;
 use wire::scsi::{ProtectionType, TUPLE_LEN, Tuple, asc};
 
-use super::check::{flip, guards};
 use super::growth::{TailRecord, report_old_header, save_new_tail};
-use super::layout::{Header, Layout};
-use super::{Protection, get, memory, put};
+use super::{get, memory, put};
 use crate::job::Medium;
 use crate::registry::Registry;
 use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::medium_state::MediumState;
+use crate::unit::protection::{Header, Layout, Protection, flip, guards};
 
 /// Bytes read or written at a time.
 pub(super) const PIECE_BYTES: u64 = 1 << 20;

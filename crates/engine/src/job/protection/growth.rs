@@ -26,13 +26,13 @@ use std::sync::Arc;
 use bio::Errno;
 use geom::Error;
 
-use super::layout::{Header, Layout};
-use super::{Protection, get, memory};
+use super::{get, memory};
 use crate::job::Medium;
 use crate::registry::Registry;
 use crate::state_store::{RecordKind, save_channel};
 use crate::status::Ending;
 use crate::unit::Device;
+use crate::unit::protection::{Header, Layout, Protection, ProtectionSpec};
 use crate::unit::spec::DeviceSpec;
 
 /// Most places at which an old header is looked for: multiples of the smallest power of two blocks
@@ -78,7 +78,7 @@ pub(crate) fn load_tail_record(
     if bytes.is_empty() {
         return Ok(TailRecord::GivenUp);
     }
-    if spec.protection == super::ProtectionSpec::Off {
+    if spec.protection == ProtectionSpec::Off {
         let (done, saved) = save_channel();
         store.save(&spec.serial, RecordKind::Protection, Vec::new(), done);
         saved.wait().map_err(|e| Error::of(e, "forget the protection information"))?;

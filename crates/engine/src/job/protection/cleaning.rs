@@ -12,10 +12,11 @@ use std::sync::{Arc, Weak};
 use bio::{Flags, Op, Segs};
 use geom::Core;
 
-use super::{Protection, memory};
+use super::memory;
 use crate::job::Medium;
 use crate::status::Ending;
 use crate::unit::Device;
+use crate::unit::protection::Protection;
 
 /// A region in which nothing was written for so long, and at most twice as long, loses its mark.
 pub(super) const IDLE_NS: u64 = 5_000_000_000;

@@ -12,7 +12,7 @@ pub const RESERVED_STATUS: u32 = 1 << 3;
 pub const RESERVED: u32 = RESERVED_READ | RESERVED_WRITE | RESERVED_STATUS;
 /// An auto contingent allegiance concerns this nexus.
 pub const ACA: u32 = 1 << 4;
-/// Commands of the unit run in order just now (`task_set/mod.rs`).
+/// Commands of the unit run in order just now (`task/set.rs`).
 pub const ORDER: u32 = 1 << 5;
 /// The unit was taken out of the initiator's map, or another has its number: commands that wait
 /// to run there no longer run. No new command arrives on such a nexus.

@@ -14,7 +14,8 @@
 //! * `nexus`: a [`ItNexus`] is one initiator port at one target port; its paths and [`Transport`].
 //! * `command`: the life of a command, from [`ItNexus::command`] to [`Transport::respond`]; `spc`
 //!   has the commands that every kind of unit answers alike.
-//! * `task_set`: task attributes, ACA, task management.
+//! * `task`: the states, attributes and order of tasks as values.
+//! * `task_set`: order across cores, ACA, task management.
 //! * `load`: the measured load of a unit, and the limit and the costs that follow from it.
 //! * `qos`: which requests of which nexus a busy unit gets.
 //! * `unit`: a logical unit, its state and its nexuses with their unit attentions ([`ItlNexus`]).
@@ -62,8 +63,8 @@ pub use registry::{
     Registry, TargetPort,
 };
 pub use status::{Ending, ending_of};
+pub use task::set::Span;
 pub use task::{CommandState, DEPTH_MAX, TaskAttribute};
-pub use task_set::Span;
 pub use task_set::cross_core::BlockClaim;
 pub use task_set::management::AbortOrder;
 pub use unit::medium_state::{Condition, MediumState, TrayError};

@@ -97,13 +97,13 @@ const ENGINE: &[(&str, &str)] = &[
     ),
     ("copy", "flags handlers job registry status unit"),
     ("engine", "command nexus qos registry task_set unit"),
-    ("handlers", "command job registry state_store status task_set unit"),
-    ("job", "command engine nexus qos registry reservations state_store status task_set unit"),
+    ("handlers", "command job registry state_store status task unit"),
+    ("job", "command engine nexus qos registry reservations state_store status task task_set unit"),
     ("nexus", "command engine flags qos registry reservations status task unit"),
     ("qos", "load unit"),
     ("registry", "command engine handlers load reservations state_store task unit"),
     ("task_set", "command engine flags handlers nexus reservations status task unit"),
-    ("unit", "flags handlers load registry reservations status task_set"),
+    ("unit", "flags handlers load registry reservations status task task_set"),
     ("lun", "handlers job registry state_store unit"),
 ];
 

@@ -23,7 +23,7 @@ use wire::scsi::{Asc, Command as Cdb, CommandInfo, PeripheralType, Sense};
 
 use crate::registry::{LunMap, Registry, TargetPort};
 use crate::status::Ending;
-use crate::task_set::Span;
+use crate::task::set::Span;
 use crate::unit::Device;
 use crate::unit::unit_attention::{ItlNexus, Port};
 

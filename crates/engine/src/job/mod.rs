@@ -21,7 +21,7 @@ use crate::registry::{LunMap, Registry, TargetPort};
 use crate::reservations::Identity;
 use crate::state_store::{RecordKind, save_channel};
 use crate::status::{Ending, ending_of};
-use crate::task_set::Span;
+use crate::task::set::Span;
 use crate::task_set::cross_core::BlockClaim;
 use crate::unit::ending::ending_at;
 use crate::unit::protection::Want;

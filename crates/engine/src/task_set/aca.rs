@@ -8,7 +8,7 @@
 //! ```
 //! While it lasts, the nexus that established it runs commands of the ACA attribute, one at a time,
 //! and receives ACA ACTIVE for others. Other nexuses of the same task set receive ACA ACTIVE when
-//! NACA is set in their command, else BUSY. Dormant commands stay dormant (`task_set/mod.rs`, O6);
+//! NACA is set in their command, else BUSY. Dormant commands stay dormant (`task/set.rs`, O6);
 //! running ones continue.
 
 use std::rc::Rc;
@@ -21,8 +21,8 @@ use crate::engine::Engine;
 use crate::flags;
 use crate::nexus::{ItNexus, Path};
 use crate::status::Ending;
+use crate::task::set::AcaEffect;
 use crate::task::{AbortHow, TaskAttribute};
-use crate::task_set::AcaEffect;
 use crate::task_set::cross_core::{group_of, key_of};
 use crate::task_set::management::TmCompletion;
 use crate::unit::unit_attention::ItlNexus;

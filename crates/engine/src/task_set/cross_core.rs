@@ -1,4 +1,4 @@
-//! Order across cores: the task set of a unit (`task_set/mod.rs`), the engines' part in it, and
+//! Order across cores: the task set of a unit (`task/set.rs`), the engines' part in it, and
 //! claims of blocks.
 //!
 //! ```text
@@ -30,9 +30,9 @@ use crate::engine::{Engine, Message};
 use crate::flags;
 use crate::handlers::Plan;
 use crate::nexus::{ItNexus, Path};
+use crate::task::set::{Request, Span};
 use crate::task::{CommandState, TaskAttribute};
 use crate::task_set::management::TmCompletion;
-use crate::task_set::{Request, Span};
 use crate::unit::unit_attention::ItlNexus;
 use crate::unit::{Device, ModeBits};
 

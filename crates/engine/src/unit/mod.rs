@@ -36,7 +36,7 @@ use wire::scsi::{Asc, LogCounts, ProtectionType, SpaceCounts, asc};
 use crate::flags;
 use crate::handlers::Handler;
 use crate::load::{FlowView, Load};
-use crate::task_set::TaskSet;
+use crate::task::set::TaskSet;
 use crate::task_set::cross_core::Owner;
 use crate::unit::copies::{Operations, Watch};
 use crate::unit::counters::History;
@@ -131,7 +131,7 @@ pub struct Device {
     lost: AtomicU8,
     condition: Condition,
     nexuses: Mutex<Nexuses>,
-    /// Order of the commands (`task_set/mod.rs`); locked before `nexuses`.
+    /// Order of the commands (`task/set.rs`); locked before `nexuses`.
     order: Mutex<TaskSet<Owner>>,
     /// Entries of LUN maps that name it, by relative target port.
     ports: Mutex<BTreeMap<u16, u32>>,

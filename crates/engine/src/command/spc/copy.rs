@@ -15,7 +15,7 @@ use crate::copy::{LIST_LEN_MAX, extended, offload};
 use crate::handlers::{ImmediateCommand, Plan, Run};
 use crate::job::Job;
 use crate::status::Ending;
-use crate::task_set::Span;
+use crate::task::set::Span;
 use crate::unit::Device;
 use crate::unit::copies::LIMITS;
 use crate::unit::copies::operations::OperationId;

@@ -234,7 +234,7 @@ const DEFECTS: &[(&str, &str, &str)] = &[
         "engine/tests/suite/copy.rs",
         "a_copy_fails_when_one_of_its_units_is_lost"),
     ("SCST 2015: an extra unblock mixes orders up",
-        "engine/src/task_set/tests.rs",
+        "engine/src/task/set/tests.rs",
         "o1_to_o6_hold_in_any_schedule"),
     ("SCST 2018-12: a reload shrinks a device",
         "engine/tests/suite/nexus.rs",

@@ -1,5 +1,8 @@
 //! A task as lists, the order of a unit and task management see it (SAM-5 section 8): its state and
-//! its attribute. Pure values; the life of a command is in `command/mod.rs`.
+//! its attribute, and the set that orders the tasks of a unit. Pure values; the life of a command is
+//! in `command/mod.rs`.
+
+pub(crate) mod set;
 
 /// Commands of one session that may be outstanding; a further one ends with TASK SET FULL.
 pub const DEPTH_MAX: u32 = 128;

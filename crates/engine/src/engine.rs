@@ -17,46 +17,9 @@ use crate::command::buffers::{MemoryQueue, transfer_max};
 use crate::nexus::ItNexus;
 use crate::nexus::transport::{Login, RefusalReason, Refused, Transport};
 use crate::qos::Flow;
-use crate::registry::{CloseReason, Denied, Registry, TargetPort};
-use crate::task_set::management::{AbortOrder, PendingTms};
-use crate::unit::Device;
-use crate::unit::alua::Transition;
-
-/// Messages from engines and the control thread to an engine.
-pub enum Message {
-    /// Groups have changed: look at all sessions.
-    Refresh,
-    /// Say when the commands have ended that a change of access states waits for.
-    Drain(Arc<Transition>),
-    /// End a session.
-    Close {
-        /// Its number.
-        session: u64,
-        /// Why.
-        why: CloseReason,
-    },
-    /// Abort commands for another core's task management, and say when it is done.
-    Abort(AbortOrder),
-    /// An operation requested from another core is complete.
-    Aborted {
-        /// The asker's number for it.
-        ticket: u32,
-    },
-    /// The commands of a unit run in order from now on: count those out that run already.
-    Gather {
-        /// The unit.
-        device: Arc<Device>,
-        /// Numbers in its order below this one are of an earlier time.
-        floor: u64,
-    },
-    /// The turn of a command has come.
-    Start {
-        /// Its session.
-        session: u64,
-        /// Its place and generation.
-        word: u64,
-    },
-}
+use crate::registry::{Denied, Registry, TargetPort};
+use crate::task_set::management::PendingTms;
+use crate::unit::message::Message;
 
 /// Sessions that look for changes before other work of the core goes on.
 const REFRESH_BATCH: usize = 64;

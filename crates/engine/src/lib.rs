@@ -27,6 +27,7 @@
 //! `tidy` lists the imports that are allowed between these modules.
 #![forbid(unsafe_code)]
 
+mod close_reason;
 mod command;
 mod copy;
 mod engine;
@@ -50,7 +51,7 @@ mod unit;
 pub use command::admission::WINDOW_MIN;
 pub use command::buffers::{MEMORY_WAIT_NS, MemoryWaiter, PartialGrant};
 pub use command::{Command, Next};
-pub use engine::{Engine, Message};
+pub use engine::Engine;
 pub use handlers::disk::unmap_limits;
 pub use load::FlowView;
 pub use nexus::transport::{
@@ -66,8 +67,8 @@ pub use status::{Ending, ending_of};
 pub use task::set::Span;
 pub use task::{CommandState, DEPTH_MAX, TaskAttribute};
 pub use task_set::cross_core::BlockClaim;
-pub use task_set::management::AbortOrder;
 pub use unit::medium_state::{Condition, MediumState, TrayError};
+pub use unit::message::{AbortOrder, Message};
 pub use unit::protection::{
     MAGIC as PROTECTION_MAGIC, ProtectionSpec, header_offset as protection_header_offset,
 };

@@ -84,6 +84,7 @@ const SCANNED: &[&str] = &["part", "label"];
 /// Modules of the engine from the lowest to the highest, each with those that it may import. Those
 /// from `command` on import each other in circles, of which none may be added.
 const ENGINE: &[(&str, &str)] = &[
+    ("close_reason", ""),
     ("flags", ""),
     ("load", ""),
     ("state_store", ""),
@@ -101,9 +102,9 @@ const ENGINE: &[(&str, &str)] = &[
     ("job", "command engine nexus qos registry reservations state_store status task task_set unit"),
     ("nexus", "command engine flags qos registry reservations status task unit"),
     ("qos", "load unit"),
-    ("registry", "command engine handlers load reservations state_store task unit"),
+    ("registry", "close_reason command handlers load reservations state_store task unit"),
     ("task_set", "command engine flags handlers nexus reservations status task unit"),
-    ("unit", "flags handlers load registry reservations status task task_set"),
+    ("unit", "close_reason flags handlers load reservations status task"),
     ("lun", "handlers job registry state_store unit"),
 ];
 

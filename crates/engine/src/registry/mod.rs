@@ -13,7 +13,6 @@
 //!  R4  A device counts its entries in maps by port: `recount` follows every change of a map.
 
 pub mod access;
-mod close_reason;
 mod facts;
 mod former;
 mod groups;
@@ -37,7 +36,6 @@ use geom::{Error, Origins};
 use reactor::{Address, Mailer};
 
 use crate::command::spc;
-use crate::engine::Message;
 use crate::handlers;
 use crate::registry::access::{Decision, decide};
 use crate::state_store::{NullStore, StateStore};
@@ -45,12 +43,13 @@ use crate::unit::Device;
 use crate::unit::alua::{DEFAULT_GROUP, PortGroup, PortGroupSpec};
 use crate::unit::copies::Tokens;
 use crate::unit::ids::Id;
+use crate::unit::message::Message;
 use crate::unit::spec::DeviceSpec;
 use known::KnownUnits;
 use numbers::Numbers;
 use wire::scsi::SERIAL_MAX;
 
-pub use close_reason::CloseReason;
+pub use crate::close_reason::CloseReason;
 pub use facts::{CommandView, Counters, HeldBack, SessionFacts};
 pub(crate) use facts::{FlowNotes, SessionCounters};
 pub use former::Former;

@@ -8,11 +8,11 @@ use geom::Error;
 use wire::scsi::{AccessState, PortGroup as PortGroupData, StateCause, asc};
 
 use super::{Registry, RegistryState, TargetPort};
-use crate::engine::Message;
 use crate::unit::Device;
 use crate::unit::alua::{
     DEFAULT_GROUP, GroupTransition, PORT_GROUPS_MAX, PortGroup, PortGroupSpec, Stage, Transition,
 };
+use crate::unit::message::Message;
 use crate::unit::unit_attention::ItlNexus;
 
 impl Registry {
@@ -117,10 +117,11 @@ impl Registry {
         for leg in legs.iter().filter(loses) {
             leg.group.set_state(AccessState::Transitioning, cause);
         }
-        let transition = Arc::new(Transition::new(legs, targets, cause, except));
+        let ports = targets.iter().map(|t| t.port).collect();
+        let transition = Arc::new(Transition::new(legs, ports, cause, except));
         // L2.
-        transition.targets.iter().for_each(|t| t.groups().touch(false));
-        if !transition.targets.is_empty() {
+        targets.iter().for_each(|t| t.groups().touch(false));
+        if !targets.is_empty() {
             for (_, engine) in &state.engines {
                 transition.add_engine();
                 if engine.send(Message::Drain(transition.clone())).is_err() {

@@ -16,79 +16,25 @@
 //! reads the Gather message, so it is counted (O4). After [`LINGER_NS`] without a command that
 //! needs an order the set is plain again.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
-
-use bio::sync::Mutex;
-use reactor::Mailer;
 
 use crate::command::slot_id_of;
-use crate::engine::{Engine, Message};
+use crate::engine::Engine;
 use crate::flags;
 use crate::handlers::Plan;
 use crate::nexus::{ItNexus, Path};
 use crate::task::set::{Request, Span};
 use crate::task::{CommandState, TaskAttribute};
 use crate::task_set::management::TmCompletion;
+use crate::unit::message::Message;
+use crate::unit::owner::{ClaimFuture, ClaimGrant, Owner};
 use crate::unit::unit_attention::ItlNexus;
 use crate::unit::{Device, ModeBits};
 
 /// How long a set stays strict after the last command that needed an order, ns, once to twice: a
 /// change costs a message to every core, a strict set a lock for every command.
 const LINGER_NS: u64 = 20_000_000;
-
-/// Owner of an entry, which is notified when the entry is enabled.
-#[derive(Clone)]
-pub(crate) enum Owner {
-    /// A command of a session.
-    Command {
-        /// The core of the session.
-        core: u32,
-        /// The way to it.
-        to: Mailer<Message>,
-        /// The session.
-        session: u64,
-        /// Place and generation.
-        word: u64,
-    },
-    /// A claim of a running command.
-    Claim(Arc<ClaimGrant>),
-}
-
-/// The turn of a claim.
-#[derive(Default)]
-pub(crate) struct ClaimGrant(Mutex<(bool, Option<Waker>)>);
-
-impl ClaimGrant {
-    fn grant(&self) {
-        let waker = {
-            let mut turn = self.0.lock();
-            turn.0 = true;
-            turn.1.take()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
-
-struct ClaimFuture(Arc<ClaimGrant>);
-
-impl Future for ClaimFuture {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut turn = self.0.0.lock();
-        if turn.0 {
-            return Poll::Ready(());
-        }
-        turn.1 = Some(cx.waker().clone());
-        Poll::Pending
-    }
-}
 
 /// Blocks of a unit that no other command touches until this is dropped.
 pub struct BlockClaim {

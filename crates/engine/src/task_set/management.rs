@@ -26,13 +26,14 @@ use reactor::{Mailer, SendError};
 use wire::scsi::asc;
 
 use crate::command::Slot;
-use crate::engine::{Engine, Message};
+use crate::engine::Engine;
 use crate::nexus::transport::{TmFunction, TmOutcome};
 use crate::nexus::{ItNexus, Path};
 use crate::reservations::Identity;
 use crate::task::{AbortHow, CommandState};
 use crate::unit::alua::Transition;
 use crate::unit::events::{device_reset, nexus_lost};
+use crate::unit::message::{AbortOrder, AbortScope, Message};
 use crate::unit::{Device, ModeBits};
 
 /// How long a full mailbox of another core is left alone before the next try, ns.
@@ -40,28 +41,6 @@ const MAILBOX_RETRY_NS: u64 = 1_000_000;
 
 /// Operation code of MAINTENANCE OUT, of which SET TARGET PORT GROUPS is one.
 const SET_TARGET_PORT_GROUPS: u8 = 0xA4;
-
-/// Request to another core to abort commands.
-pub struct AbortOrder {
-    device: Arc<Device>,
-    scope: AbortScope,
-    reply: Mailer<Message>,
-    ticket: u32,
-}
-
-/// Reason and extent of an abort of a unit's commands.
-#[derive(Clone)]
-struct AbortScope {
-    /// Only the commands of these nexuses; None is all nexuses.
-    nexuses: Option<Arc<BTreeSet<Identity>>>,
-    /// The session that asked.
-    by: u64,
-    /// The unit is reset: all nexuses are notified. Otherwise nexuses that lost commands receive
-    /// COMMANDS CLEARED, unless TAS reports the abort in another way.
-    reset: bool,
-    /// TAS as it was when the function came: a reset changes it.
-    tas: bool,
-}
 
 /// Sessions that end when a function has been answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -265,8 +244,7 @@ impl Engine {
     /// their end.
     pub(crate) fn drain(self: &Rc<Self>, transition: Arc<Transition>) {
         let ticket = self.tms.borrow_mut().open(TmCompletion::Drained(transition.clone()));
-        let concerned =
-            |s: &Rc<ItNexus>| transition.targets.iter().any(|t| Arc::ptr_eq(t, s.target()));
+        let concerned = |s: &Rc<ItNexus>| transition.ports.contains(&s.target().port);
         for session in self.sessions().into_iter().filter(concerned) {
             for _ in 0..session.await_commands(ticket) {
                 self.tms.borrow_mut().add_pending(ticket);

@@ -26,7 +26,6 @@ use bio::sync::{Mutex, MutexGuard};
 
 pub use wire::scsi::{AccessState, StateCause};
 
-use crate::registry::TargetPort;
 use crate::unit::unit_attention::ItlNexus;
 
 /// The group of ports that the configuration puts into no other.
@@ -161,8 +160,8 @@ pub enum Stage {
 /// A change of the states of some groups, wholly or not at all.
 pub struct Transition {
     pub(crate) groups: Vec<GroupTransition>,
-    /// The targets of these groups that lose access: their commands are waited for.
-    pub(crate) targets: Vec<Arc<TargetPort>>,
+    /// Relative identifiers of the target ports that lose access: their commands are waited for.
+    pub(crate) ports: Vec<u16>,
     pub(crate) cause: StateCause,
     /// The nexus that asks, which is not notified.
     pub(crate) except: Option<Arc<ItlNexus>>,
@@ -174,13 +173,13 @@ pub struct Transition {
 impl Transition {
     pub(crate) fn new(
         legs: Vec<GroupTransition>,
-        targets: Vec<Arc<TargetPort>>,
+        ports: Vec<u16>,
         cause: StateCause,
         except: Option<Arc<ItlNexus>>,
     ) -> Transition {
         Transition {
             groups: legs,
-            targets,
+            ports,
             cause,
             except,
             left: AtomicU32::new(1),

@@ -67,6 +67,7 @@ pub use status::{Ending, ending_of};
 pub use task::set::Span;
 pub use task::{CommandState, DEPTH_MAX, TaskAttribute};
 pub use task_set::cross_core::BlockClaim;
+pub use unit::kind::UnitKind;
 pub use unit::medium_state::{Condition, MediumState, TrayError};
 pub use unit::message::{AbortOrder, Message};
 pub use unit::protection::{

@@ -260,7 +260,7 @@ fn make(registry: &Registry, spec: DeviceSpec, handler: &str) -> Result<Arc<Devi
     let same = was.ids() == spec.ids()
         && was.sector_bytes == spec.sector_bytes
         && was.protection == spec.protection
-        && lost.handler().name() == handler;
+        && lost.kind().name() == handler;
     if !same {
         let what = format!(
             "{}: not the disk that was lost (serial {}, now {}); remove its LUNs from the groups \

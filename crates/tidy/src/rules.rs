@@ -91,6 +91,8 @@ const ENGINE: &[(&str, &str)] = &[
     ("status", ""),
     ("task", ""),
     ("reservations", "flags"),
+    ("unit", "close_reason flags load reservations status task"),
+    ("qos", "load unit"),
     (
         "command",
         "copy engine flags handlers job load nexus qos reservations state_store status task \
@@ -101,10 +103,8 @@ const ENGINE: &[(&str, &str)] = &[
     ("handlers", "command job registry state_store status task unit"),
     ("job", "command engine nexus qos registry reservations state_store status task task_set unit"),
     ("nexus", "command engine flags qos registry reservations status task unit"),
-    ("qos", "load unit"),
-    ("registry", "close_reason command handlers load reservations state_store task unit"),
+    ("registry", "close_reason command load reservations state_store task unit"),
     ("task_set", "command engine flags handlers nexus reservations status task unit"),
-    ("unit", "close_reason flags handlers load reservations status task"),
     ("lun", "handlers job registry state_store unit"),
 ];
 

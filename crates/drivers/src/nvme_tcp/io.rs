@@ -56,7 +56,7 @@ fn lun_of(namespace: u32) -> [u8; 8] {
 /// The number of a unit's namespace; None for what can be none: no disk, or blocks of odd size.
 pub(crate) fn namespace_of(entry: &LunEntry) -> Option<u32> {
     let block = entry.device.block_bytes();
-    let disk = entry.device.handler().peripheral() == PeripheralType::Disk;
+    let disk = entry.device.kind().peripheral() == PeripheralType::Disk;
     let fits = disk && block.is_power_of_two() && block >= 512;
     u32::try_from(entry.lun).ok().and_then(|lun| lun.checked_add(1)).filter(|_| fits)
 }

@@ -108,7 +108,7 @@ fn new_token(job: &Job, blocks: u64) -> RodToken {
     let block_len = job.device.block_bytes();
     let creator = Cscd {
         null: false,
-        peripheral: job.device.handler().peripheral() as u8,
+        peripheral: job.device.kind().peripheral() as u8,
         code_set: 1,
         association: 0,
         kind: 3,

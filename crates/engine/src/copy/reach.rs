@@ -98,7 +98,7 @@ pub(super) fn resolve(job: &Job, cscds: &[Cscd<'_>], id: u16) -> Result<CopyUnit
 }
 
 fn is_disk(device: &Device) -> bool {
-    device.handler().peripheral() == PeripheralType::Disk
+    device.kind().peripheral() == PeripheralType::Disk
 }
 
 fn find(job: &Job, cscd: &Cscd<'_>) -> Option<CopyUnit> {

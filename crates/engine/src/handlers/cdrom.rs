@@ -6,10 +6,9 @@
 
 use geom::Local;
 use wire::scsi::{
-    Asc, Command as Cdb, CommandInfo, Disc, Extent, FeatureFilter, Key, MainChannel,
-    PeripheralType, Sense, TrackAddress, asc, capabilities_page, dvd_physical_format,
-    get_configuration, get_event_status, mechanism_status, read_disc_information, read_toc,
-    read_track_information,
+    Asc, Command as Cdb, CommandInfo, Disc, Extent, FeatureFilter, Key, MainChannel, Sense,
+    TrackAddress, asc, capabilities_page, dvd_physical_format, get_configuration, get_event_status,
+    mechanism_status, read_disc_information, read_toc, read_track_information,
 };
 
 use super::{DISK, Handler, ImmediateCommand, Job, Plan, tray};
@@ -28,14 +27,6 @@ const ALL_PAGES: u8 = 0x3F;
 pub struct Cdrom;
 
 impl Handler for Cdrom {
-    fn name(&self) -> &'static str {
-        "cdrom"
-    }
-
-    fn peripheral(&self) -> PeripheralType {
-        PeripheralType::Cdrom
-    }
-
     fn serves(&self, info: &CommandInfo, _: &Device) -> bool {
         matches!(
             (info.opcode, info.service_action),

@@ -5,7 +5,7 @@
 //! ([`Handler::now`]), and a conversation with the medium ([`Handler::task`]). The engine itself
 //! runs plain reads and writes from the plan, without any call.
 //!
-//! Adding a handler: a folder here and a line in [`HANDLERS`].
+//! Adding a handler: a folder here, its kind in `unit/kind.rs`, and a line in [`Device::handler`].
 
 pub mod cdrom;
 pub mod disk;
@@ -19,12 +19,13 @@ use std::sync::Arc;
 
 use bio::Op;
 use geom::{Core, Local};
-use wire::scsi::{Asc, Command as Cdb, CommandInfo, PeripheralType, Sense};
+use wire::scsi::{Asc, Command as Cdb, CommandInfo, Sense};
 
 use crate::registry::{LunMap, Registry, TargetPort};
 use crate::status::Ending;
 use crate::task::set::Span;
 use crate::unit::Device;
+use crate::unit::kind::UnitKind;
 use crate::unit::unit_attention::{ItlNexus, Port};
 
 pub use crate::job::{Job, Medium};
@@ -174,12 +175,6 @@ pub struct ImmediateCommand<'a> {
 
 /// A kind of logical unit.
 pub trait Handler: Send + Sync {
-    /// Name in lists and configuration.
-    fn name(&self) -> &'static str;
-
-    /// Peripheral device type.
-    fn peripheral(&self) -> PeripheralType;
-
     /// Whether it executes the commands of a row of the table, at this unit. The engine refuses all
     /// others, and REPORT SUPPORTED OPERATION CODES lists exactly these.
     fn serves(&self, info: &CommandInfo, device: &Device) -> bool;
@@ -200,10 +195,14 @@ pub trait Handler: Send + Sync {
 /// The disk handler.
 pub const DISK: &dyn Handler = &disk::Disk;
 
-/// Every handler.
-pub const HANDLERS: &[&dyn Handler] = &[DISK, &cdrom::Cdrom, &null::Null];
-
-/// A handler by name.
-pub fn find(name: &str) -> Option<&'static dyn Handler> {
-    HANDLERS.iter().copied().find(|h| h.name() == name)
+impl Device {
+    /// Handler of its commands.
+    #[inline]
+    pub fn handler(&self) -> &'static dyn Handler {
+        match self.kind() {
+            UnitKind::Disk => DISK,
+            UnitKind::Cdrom => &cdrom::Cdrom,
+            UnitKind::Null => &null::Null,
+        }
+    }
 }

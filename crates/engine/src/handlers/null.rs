@@ -5,7 +5,7 @@
 
 use bio::Op;
 use geom::Local;
-use wire::scsi::{Command as Cdb, CommandInfo, Extent, PeripheralType, Sense, asc};
+use wire::scsi::{Command as Cdb, CommandInfo, Extent, Sense, asc};
 
 use super::{DISK, Handler, ImmediateCommand, Job, Plan, Run};
 use crate::status::Ending;
@@ -18,14 +18,6 @@ const NOW_MAX: u32 = 64 * 1024;
 pub struct Null;
 
 impl Handler for Null {
-    fn name(&self) -> &'static str {
-        "null"
-    }
-
-    fn peripheral(&self) -> PeripheralType {
-        PeripheralType::Disk
-    }
-
     fn serves(&self, info: &CommandInfo, device: &Device) -> bool {
         match info.opcode {
             0x08 | 0x28 | 0xA8 | 0x88 | 0x0A | 0x2A | 0xAA | 0x8A | 0x35 | 0x91 => true,

@@ -17,7 +17,7 @@ pub(crate) fn is_served(info: &CommandInfo, device: &Device) -> bool {
 
 /// Every row that the unit serves, by opcode.
 pub(crate) fn served(device: &Device) -> Vec<&'static CommandInfo> {
-    let kind = device.handler().peripheral();
+    let kind = device.kind().peripheral();
     let rows = (0..=u8::MAX).flat_map(|opcode| commands_of(kind, opcode));
     rows.filter(|info| is_served(info, device)).collect()
 }
@@ -25,7 +25,7 @@ pub(crate) fn served(device: &Device) -> Vec<&'static CommandInfo> {
 /// Reads a CDB for a unit. Plain reads and writes are not asked about: every unit whose type has
 /// them serves them, but for the 32-byte ones.
 pub(crate) fn parse(cdb: &[u8], device: &Device) -> Result<(Cdb, &'static CommandInfo), Sense> {
-    match Cdb::parse_for(device.handler().peripheral(), cdb) {
+    match Cdb::parse_for(device.kind().peripheral(), cdb) {
         Ok(found @ (Cdb::Read(extent) | Cdb::Write(extent), _)) if extent.tags.is_none() => {
             Ok(found)
         }
@@ -37,7 +37,7 @@ pub(crate) fn parse(cdb: &[u8], device: &Device) -> Result<(Cdb, &'static Comman
 
 /// A service action that is not served, or an opcode that has none that is.
 fn unserved(opcode: u8, device: &Device) -> CdbError {
-    let kind = device.handler().peripheral();
+    let kind = device.kind().peripheral();
     let other = commands_of(kind, opcode).find(|info| is_served(info, device));
     other.map_or(CdbError::Opcode, CommandInfo::action_error)
 }
@@ -46,7 +46,7 @@ fn unserved(opcode: u8, device: &Device) -> CdbError {
 #[cold]
 fn refused(cdb: &[u8], error: CdbError, device: &Device) -> CdbError {
     let opcode = cdb.first().copied().unwrap_or(0);
-    match find(device.handler().peripheral(), cdb) {
+    match find(device.kind().peripheral(), cdb) {
         Ok(info) if is_served(info, device) => error,
         _ => unserved(opcode, device),
     }

@@ -1,7 +1,7 @@
 //! The queue of a unit over random arrivals, ends and losses, checked against the invariants.
 
 use super::*;
-use crate::handlers::DISK;
+use crate::unit::kind::UnitKind;
 use crate::unit::spec::DeviceSpec;
 use geom::Edge;
 use reactor::SeededRandom;
@@ -34,7 +34,7 @@ struct Harness {
 impl Harness {
     fn new(limit: u32) -> Harness {
         let spec = DeviceSpec::new("d", "s", Edge(0), 1 << 20, 512);
-        let device = Arc::new(Device::new(1, spec, DISK, Arc::default()));
+        let device = Arc::new(Device::new(1, spec, UnitKind::Disk, Arc::default()));
         let flow = Rc::new(Flow::new(&device));
         flow.limit.set(limit);
         flow.power.set(POWER);

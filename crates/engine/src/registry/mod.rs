@@ -36,13 +36,13 @@ use geom::{Error, Origins};
 use reactor::{Address, Mailer};
 
 use crate::command::spc;
-use crate::handlers;
 use crate::registry::access::{Decision, decide};
 use crate::state_store::{NullStore, StateStore};
 use crate::unit::Device;
 use crate::unit::alua::{DEFAULT_GROUP, PortGroup, PortGroupSpec};
 use crate::unit::copies::Tokens;
 use crate::unit::ids::Id;
+use crate::unit::kind::UnitKind;
 use crate::unit::message::Message;
 use crate::unit::spec::DeviceSpec;
 use known::KnownUnits;
@@ -241,7 +241,7 @@ impl Registry {
     /// Makes a logical unit. The name must be free; the serial number must not be that of another
     /// unit, or initiators would take the two for one.
     pub fn add_device(&self, handler: &str, spec: DeviceSpec) -> Result<Arc<Device>, Error> {
-        let Some(handler) = handlers::find(handler) else {
+        let Some(kind) = UnitKind::find(handler) else {
             return Err(Error::new(Errno::NoEnt, format!("no device handler {handler}")));
         };
         if spec.sector_bytes == 0 {
@@ -270,7 +270,7 @@ impl Registry {
         }
         state.devices_made += 1;
         let device =
-            Arc::new(Device::new(state.devices_made, spec, handler, self.transfer_max.clone()));
+            Arc::new(Device::new(state.devices_made, spec, kind, self.transfer_max.clone()));
         spc::device_made(&device, &*self.state_store())?;
         let name = device.name();
         state.ids.extend(ids.into_iter().map(|id| (id, name.clone())));

@@ -126,7 +126,7 @@ impl Registry {
             name: d.name(),
             number: d.number(),
             ids: d.spec().ids(),
-            handler: d.handler().name(),
+            handler: d.kind().name(),
             blocks: d.blocks(),
             block_bytes: d.block_bytes(),
             write_cache: d.mode().has(ModeBits::WCE),

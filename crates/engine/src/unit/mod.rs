@@ -16,6 +16,7 @@ pub(crate) mod ending;
 pub(crate) mod events;
 pub mod ids;
 pub(crate) mod initiator_data;
+pub(crate) mod kind;
 pub(crate) mod medium_state;
 pub(crate) mod message;
 pub(crate) mod owner;
@@ -36,13 +37,13 @@ use geom::Edge;
 use wire::scsi::{Asc, LogCounts, ProtectionType, SpaceCounts, asc};
 
 use crate::flags;
-use crate::handlers::Handler;
 use crate::load::{FlowView, Load};
 use crate::task::set::TaskSet;
 use crate::unit::copies::{Operations, Watch};
 use crate::unit::counters::History;
 use crate::unit::ids::LENGTH_MARK;
 use crate::unit::initiator_data::InitiatorData;
+use crate::unit::kind::UnitKind;
 use crate::unit::medium_state::Condition;
 use crate::unit::owner::Owner;
 use crate::unit::protection::{Layout, Protection, ProtectionSpec};
@@ -123,7 +124,7 @@ pub struct Device {
     number: u32,
     spec: DeviceSpec,
     label: RwLock<Arc<Label>>,
-    handler: &'static dyn Handler,
+    kind: UnitKind,
     edge: AtomicU32,
     blocks: AtomicU64,
     mode: AtomicU32,
@@ -170,7 +171,7 @@ impl Device {
     pub(crate) fn new(
         number: u32,
         spec: DeviceSpec,
-        handler: &'static dyn Handler,
+        kind: UnitKind,
         transfer_max: Arc<AtomicU32>,
     ) -> Device {
         let sector = u64::from(spec.sector_bytes.max(1));
@@ -209,7 +210,7 @@ impl Device {
             history: History::default(),
             load: Load::default(),
             protection,
-            handler,
+            kind,
             label: RwLock::new(Arc::new(spec.label.clone())),
             spec,
         };
@@ -286,9 +287,10 @@ impl Device {
         self.protection.as_ref().and_then(Protection::kind)
     }
 
-    /// Handler of its commands.
-    pub fn handler(&self) -> &'static dyn Handler {
-        self.handler
+    /// What kind of unit it is; the handler of the kind executes its commands.
+    #[inline]
+    pub fn kind(&self) -> UnitKind {
+        self.kind
     }
 
     /// The way down.
@@ -603,12 +605,15 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handlers::DISK;
+
+    fn disk() -> Device {
+        let spec = DeviceSpec::new("d", "s", Edge(0), 1 << 20, 512);
+        Device::new(1, spec, UnitKind::Disk, Arc::default())
+    }
 
     #[test]
     fn a_changed_size_is_reported_once_to_every_nexus() {
-        let d =
-            Device::new(1, DeviceSpec::new("d", "s", Edge(0), 1 << 20, 512), DISK, Arc::default());
+        let d = disk();
         let (a, b) = (Arc::new(ItlNexus::default()), Arc::new(ItlNexus::default()));
         d.enlist(&a);
         d.enlist(&b);
@@ -623,8 +628,7 @@ mod tests {
 
     #[test]
     fn errors_of_a_lost_device_round_trip_through_the_shared_byte() {
-        let d =
-            Device::new(1, DeviceSpec::new("d", "s", Edge(0), 1 << 20, 512), DISK, Arc::default());
+        let d = disk();
         assert_eq!(d.lost(), None);
         for &e in Errno::ALL {
             d.lose(e);

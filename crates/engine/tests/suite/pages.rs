@@ -10,10 +10,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bio::Errno;
-use engine::TmFunction;
-use engine::handlers::HANDLERS;
 use engine::lun::{OpenSpec, open_device};
 use engine::state_store::{MemoryStore, RecordKind};
+use engine::{TmFunction, UnitKind};
 
 use crate::world::{self, BLOCK, Host, TUR, World, cdb16};
 
@@ -109,15 +108,15 @@ fn supported_operation_codes_agree_with_executed_commands() {
 /// atomically and on one that is only read.
 fn units() -> Vec<(String, World, Host)> {
     let mut units = Vec::new();
-    for handler in HANDLERS {
+    for kind in UnitKind::ALL {
         for (sanitize, read_only) in [(false, false), (true, false), (false, true), (true, true)] {
             let mut world = World::new(7);
             world.disk_keeping("d0", 2048, BLOCK, if read_only { 0 } else { u64::MAX });
-            let name = Some(handler.name().into());
+            let name = Some(kind.name().into());
             let spec = OpenSpec { handler: name, sanitize, read_only, ..OpenSpec::default() };
             open_device(&mut world.control, &world.registry, "d0", &spec).unwrap();
             world.map(&[(0, "d0", false)]);
-            let what = format!("{}, sanitize {sanitize}, read_only {read_only}", handler.name());
+            let what = format!("{}, sanitize {sanitize}, read_only {read_only}", kind.name());
             let (world, host) = calm_in(world);
             units.push((what, world, host));
         }

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use bio::Errno;
-use engine::handlers::find;
 use engine::lun::{OpenSpec, open_device};
 use engine::space::SpaceUsage;
 use engine::state_store::MemoryStore;
@@ -30,7 +29,6 @@ fn thin(seed: u64) -> (World, Arc<Device>) {
         space_usage: Some(capacity(0)),
         ..DeviceSpec::new("thin", "THIN-1", edge, 100 * MIB, 512)
     };
-    assert!(find("disk").is_some());
     let device = w.registry.add_device("disk", spec).unwrap();
     w.map(&[(0, "thin", false), (1, "d0", false)]);
     w.settle();

@@ -24,7 +24,7 @@ pub(super) struct Copy;
 
 impl EngineCommand for Copy {
     fn plan(&self, command: &Cdb, device: &Device) -> Result<Plan, Sense> {
-        if device.handler().peripheral() != PeripheralType::Disk {
+        if device.kind().peripheral() != PeripheralType::Disk {
             return Err(Sense::new(asc::INVALID_OPCODE));
         }
         match *command {

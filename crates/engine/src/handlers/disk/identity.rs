@@ -51,7 +51,7 @@ fn identity(device: &Device, port: &TargetPort, ports: &[Arc<TargetPort>]) -> Id
     let (spec, label, group) = (device.spec(), device.label(), port.port_group());
     let ids = spec.ids();
     Identity {
-        kind: device.handler().peripheral(),
+        kind: device.kind().peripheral(),
         removable: spec.removable,
         vendor: label.vendor.clone(),
         product: label.product.clone(),
@@ -85,7 +85,7 @@ fn identity(device: &Device, port: &TargetPort, ports: &[Arc<TargetPort>]) -> Id
 /// Whether the unit serves a command. A handler that uses these pages may serve fewer commands than
 /// the disk handler, and pages offer only those that it serves.
 fn serves(device: &Device, opcode: u8, action: Option<u16>) -> bool {
-    let mut rows = commands_of(device.handler().peripheral(), opcode);
+    let mut rows = commands_of(device.kind().peripheral(), opcode);
     rows.any(|info| info.service_action == action && is_served(info, device))
 }
 

@@ -29,7 +29,7 @@ pub use unmap::unmap_limits;
 
 use bio::Op;
 use geom::Local;
-use wire::scsi::{Command as Cdb, CommandInfo, PeripheralType, ProtectionType, Sense, asc};
+use wire::scsi::{Command as Cdb, CommandInfo, ProtectionType, Sense, asc};
 
 use super::{Handler, ImmediateCommand, Job, Plan, Run, tray};
 use crate::status::Ending;
@@ -39,14 +39,6 @@ use crate::unit::Device;
 pub struct Disk;
 
 impl Handler for Disk {
-    fn name(&self) -> &'static str {
-        "disk"
-    }
-
-    fn peripheral(&self) -> PeripheralType {
-        PeripheralType::Disk
-    }
-
     fn serves(&self, info: &CommandInfo, device: &Device) -> bool {
         let spec = device.spec();
         match (info.opcode, info.service_action) {

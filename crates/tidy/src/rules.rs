@@ -93,17 +93,17 @@ const ENGINE: &[(&str, &str)] = &[
     ("reservations", "flags"),
     ("unit", "close_reason flags load reservations status task"),
     ("qos", "load unit"),
+    ("registry", "close_reason load reservations state_store task unit"),
     (
         "command",
-        "copy engine flags handlers job load nexus qos reservations state_store status task \
-         task_set unit",
+        "copy engine flags handlers job load nexus qos registry reservations state_store \
+         status task task_set unit",
     ),
     ("copy", "flags handlers job registry status unit"),
     ("engine", "command nexus qos registry task_set unit"),
     ("handlers", "command job registry state_store status task unit"),
     ("job", "command engine nexus qos registry reservations state_store status task task_set unit"),
     ("nexus", "command engine flags qos registry reservations status task unit"),
-    ("registry", "close_reason command load reservations state_store task unit"),
     ("task_set", "command engine flags handlers nexus reservations status task unit"),
     ("lun", "handlers job registry state_store unit"),
 ];

@@ -35,7 +35,6 @@ use bio::sync::{Mutex, MutexGuard};
 use geom::{Error, Origins};
 use reactor::{Address, Mailer};
 
-use crate::command::spc;
 use crate::registry::access::{Decision, decide};
 use crate::state_store::{NullStore, StateStore};
 use crate::unit::Device;
@@ -238,9 +237,15 @@ impl Registry {
         self.state.lock()
     }
 
-    /// Makes a logical unit. The name must be free; the serial number must not be that of another
-    /// unit, or initiators would take the two for one.
-    pub fn add_device(&self, handler: &str, spec: DeviceSpec) -> Result<Arc<Device>, Error> {
+    /// Makes a logical unit, whose saved state `restore` reads before any nexus sees it; an error
+    /// keeps the unit from being exported. The name must be free; the serial number must not be
+    /// that of another unit, or initiators would take the two for one.
+    pub(crate) fn insert_device(
+        &self,
+        handler: &str,
+        spec: DeviceSpec,
+        restore: fn(&Arc<Device>, &dyn StateStore) -> Result<(), Error>,
+    ) -> Result<Arc<Device>, Error> {
         let Some(kind) = UnitKind::find(handler) else {
             return Err(Error::new(Errno::NoEnt, format!("no device handler {handler}")));
         };
@@ -271,7 +276,7 @@ impl Registry {
         state.devices_made += 1;
         let device =
             Arc::new(Device::new(state.devices_made, spec, kind, self.transfer_max.clone()));
-        spc::device_made(&device, &*self.state_store())?;
+        restore(&device, &*self.state_store())?;
         let name = device.name();
         state.ids.extend(ids.into_iter().map(|id| (id, name.clone())));
         state.devices.insert(name, device.clone());

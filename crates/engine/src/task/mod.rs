@@ -1,6 +1,6 @@
-//! A task as lists, the order of a unit and task management see it (SAM-5 section 8): its state and
-//! its attribute, and the set that orders the tasks of a unit. Pure values; the life of a command is
-//! in `command/mod.rs`.
+//! A task as lists, the order of a unit and task management see it (SAM-5 section 8): its state,
+//! its attribute, and the set that orders the tasks of a unit. Pure values; the life of a command
+//! is in `command/mod.rs`.
 
 pub(crate) mod set;
 

@@ -3,8 +3,7 @@
 //! without waiting, [`EngineCommand::task`] for a conversation. [`serves`] is the same decision for
 //! rows of the table of commands.
 //!
-//! [`device_made`] restores the saved state of a new unit: each command that saves state has its
-//! line there.
+//! `restore` reads the saved state of a new unit: each command that saves state has its line there.
 
 mod alua;
 mod copy;
@@ -24,9 +23,11 @@ use wire::scsi::{Command as Cdb, CommandInfo, Sense, asc};
 
 use crate::handlers::{ImmediateCommand, Plan};
 use crate::job::Job;
+use crate::registry::Registry;
 use crate::state_store::StateStore;
 use crate::status::Ending;
 use crate::unit::Device;
+use crate::unit::spec::DeviceSpec;
 
 pub(crate) use report_luns::answer as report_luns;
 
@@ -76,9 +77,17 @@ pub(crate) fn serves(info: &CommandInfo) -> bool {
     )
 }
 
-/// Restores a new unit's state from the state store before any nexus sees it. An error keeps the
+impl Registry {
+    /// Makes a logical unit with its saved state. The name must be free; the serial number must not
+    /// be that of another unit, or initiators would take the two for one.
+    pub fn add_device(&self, handler: &str, spec: DeviceSpec) -> Result<Arc<Device>, Error> {
+        self.insert_device(handler, spec, restore)
+    }
+}
+
+/// Restores the state of a new unit from the state store before any nexus sees it. An error keeps the
 /// unit from being exported.
-pub(crate) fn device_made(device: &Arc<Device>, store: &dyn StateStore) -> Result<(), Error> {
+fn restore(device: &Arc<Device>, store: &dyn StateStore) -> Result<(), Error> {
     persistent::load(device, store)?;
     crate::handlers::disk::medium_operation::recall(device, store)?;
     saved_modes::load(device, store)?;

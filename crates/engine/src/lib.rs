@@ -34,11 +34,13 @@ mod engine;
 pub mod flags;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod gate;
 pub mod handlers;
 mod job;
 mod load;
 pub mod lun;
 mod nexus;
+mod plan;
 mod qos;
 pub mod registry;
 pub mod reservations;

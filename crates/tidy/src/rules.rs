@@ -90,21 +90,23 @@ const ENGINE: &[(&str, &str)] = &[
     ("state_store", ""),
     ("status", ""),
     ("task", ""),
+    ("plan", "task"),
     ("reservations", "flags"),
     ("unit", "close_reason flags load reservations status task"),
     ("qos", "load unit"),
+    ("gate", "flags plan status unit"),
     ("registry", "close_reason load reservations state_store task unit"),
     (
         "command",
-        "copy engine flags handlers job load nexus qos registry reservations state_store \
-         status task task_set unit",
+        "copy engine flags gate handlers job load nexus plan qos registry reservations \
+         state_store status task task_set unit",
     ),
     ("copy", "flags handlers job registry status unit"),
     ("engine", "command nexus qos registry task_set unit"),
-    ("handlers", "command job registry state_store status task unit"),
+    ("handlers", "command job plan registry state_store status unit"),
     ("job", "command engine nexus qos registry reservations state_store status task task_set unit"),
-    ("nexus", "command engine flags qos registry reservations status task unit"),
-    ("task_set", "command engine flags handlers nexus reservations status task unit"),
+    ("nexus", "command engine flags gate qos registry reservations status task unit"),
+    ("task_set", "command engine flags nexus plan reservations status task unit"),
     ("lun", "handlers job registry state_store unit"),
 ];
 

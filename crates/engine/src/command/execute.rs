@@ -12,16 +12,15 @@ use bio::{End, Flags, Op, Origin, Segs};
 use wire::scsi::{Asc, Command as Cdb, Key, Status, asc};
 
 use crate::command::buffers::{MemoryWaiter, data_max};
-use crate::command::gate;
 use crate::command::spc;
 use crate::command::{Command, Next, Slot, Slots, slot_id_of};
 use crate::flags;
-use crate::handlers::{
-    Blocks, ImmediateCommand, Plan, REPLY_MAX, Run, answer_none, parse, parse_none, plan_none,
-};
+use crate::gate;
+use crate::handlers::{ImmediateCommand, REPLY_MAX, answer_none, parse, parse_none, plan_none};
 use crate::job::{Job, JobState, Medium};
 use crate::nexus::transport::{DataError, Residual};
 use crate::nexus::{ItNexus, Path};
+use crate::plan::{Blocks, Plan, Run};
 use crate::status::{Ending, ending_of};
 use crate::task::set::Span;
 use crate::task::{CommandState, DEPTH_MAX, TaskAttribute};

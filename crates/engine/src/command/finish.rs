@@ -9,9 +9,9 @@ use wire::scsi::{Command as Cdb, Key, SENSE_LEN_MAX, Status, asc};
 
 use crate::command::admission;
 use crate::command::{Slot, Slots, slot_id_of};
-use crate::handlers::Run;
 use crate::nexus::ItNexus;
 use crate::nexus::transport::{Residual, Response};
+use crate::plan::Run;
 use crate::qos::Completion;
 use crate::status::{Ending, ending_of};
 use crate::task::{AbortHow, CommandState};

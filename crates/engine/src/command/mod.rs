@@ -31,7 +31,6 @@ pub(crate) mod admission;
 pub(crate) mod buffers;
 pub(crate) mod execute;
 pub(crate) mod finish;
-pub(crate) mod gate;
 pub(crate) mod spc;
 
 use std::rc::Rc;
@@ -39,9 +38,9 @@ use std::rc::Rc;
 use bio::{Origin, Segs};
 use wire::scsi::{Asc, Command as Cdb, asc};
 
-use crate::handlers::Plan;
 use crate::job::JobState;
 use crate::nexus::Path;
+use crate::plan::Plan;
 use crate::task::{AbortHow, CommandState, TaskAttribute};
 use crate::task_set::aca;
 

@@ -33,8 +33,8 @@ use std::sync::Arc;
 
 use wire::scsi::{Access, Asc, Lun, asc};
 
-use crate::command::gate;
 use crate::flags;
+use crate::gate;
 use crate::nexus::{ItNexus, Path};
 use crate::qos::QosClient;
 use crate::registry::{LunEntry, LunMap};

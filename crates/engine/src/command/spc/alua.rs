@@ -11,8 +11,9 @@ use wire::scsi::{
 };
 
 use super::EngineCommand;
-use crate::handlers::{ImmediateCommand, Plan};
+use crate::handlers::ImmediateCommand;
 use crate::job::Job;
+use crate::plan::Plan;
 use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::alua::{PORT_GROUPS_MAX, Stage, TRANSITION_S_MAX};

@@ -12,8 +12,9 @@ use wire::scsi::{
 
 use super::EngineCommand;
 use crate::copy::{LIST_LEN_MAX, extended, offload};
-use crate::handlers::{ImmediateCommand, Plan, Run};
+use crate::handlers::ImmediateCommand;
 use crate::job::Job;
+use crate::plan::{Plan, Run};
 use crate::status::Ending;
 use crate::task::set::Span;
 use crate::unit::Device;

@@ -12,8 +12,9 @@ use geom::{Error, Local};
 use wire::scsi::{Command as Cdb, Sense, asc};
 
 use super::EngineCommand;
-use crate::handlers::{ImmediateCommand, Plan};
+use crate::handlers::ImmediateCommand;
 use crate::job::Job;
+use crate::plan::Plan;
 use crate::state_store::{RecordKind, StateStore};
 use crate::status::Ending;
 use crate::unit::Device;

@@ -21,8 +21,9 @@ use std::sync::Arc;
 use geom::{Error, Local};
 use wire::scsi::{Command as Cdb, CommandInfo, Sense, asc};
 
-use crate::handlers::{ImmediateCommand, Plan};
+use crate::handlers::ImmediateCommand;
 use crate::job::Job;
+use crate::plan::Plan;
 use crate::registry::Registry;
 use crate::state_store::StateStore;
 use crate::status::Ending;

@@ -4,7 +4,8 @@
 use wire::scsi::{Command as Cdb, Sense, asc, report_opcodes};
 
 use super::EngineCommand;
-use crate::handlers::{ImmediateCommand, Plan, served};
+use crate::handlers::{ImmediateCommand, served};
+use crate::plan::Plan;
 use crate::unit::Device;
 
 /// CLEAR ACA and the NACA bit are served, as REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS and INQUIRY

@@ -20,8 +20,8 @@ use wire::scsi::{
 
 use super::EngineCommand;
 use super::reserve::refused;
-use crate::handlers::{Plan, Run};
 use crate::job::Job;
+use crate::plan::{Plan, Run};
 use crate::reservations::{Effects, PortContext, Request, RequestingNexus, Reservations};
 use crate::state_store::{RecordKind, StateStore};
 use crate::status::Ending;

@@ -3,7 +3,8 @@
 use wire::scsi::{Command as Cdb, Lun, LunSelect, Sense, asc, report_luns_into};
 
 use super::EngineCommand;
-use crate::handlers::{ImmediateCommand, Plan};
+use crate::handlers::ImmediateCommand;
+use crate::plan::Plan;
 use crate::unit::Device;
 
 pub(super) struct ReportLuns;

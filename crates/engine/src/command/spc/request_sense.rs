@@ -6,7 +6,8 @@ use std::sync::Arc;
 use wire::scsi::{Asc, Command as Cdb, SENSE_LEN_MAX, Sense, asc};
 
 use super::EngineCommand;
-use crate::handlers::{ImmediateCommand, Plan};
+use crate::handlers::ImmediateCommand;
+use crate::plan::Plan;
 use crate::unit::Device;
 use crate::unit::unit_attention::sense_of;
 

@@ -6,8 +6,8 @@ use geom::Local;
 use wire::scsi::{Command as Cdb, Sense, Status};
 
 use super::EngineCommand;
-use crate::handlers::Plan;
 use crate::job::Job;
+use crate::plan::Plan;
 use crate::reservations::{Effects, Refusal, RequestingNexus};
 use crate::status::Ending;
 use crate::unit::Device;

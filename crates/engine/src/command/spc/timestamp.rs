@@ -5,8 +5,9 @@ use geom::Local;
 use wire::scsi::{Command as Cdb, Sense, asc};
 
 use super::EngineCommand;
-use crate::handlers::{ImmediateCommand, Plan};
+use crate::handlers::ImmediateCommand;
 use crate::job::Job;
+use crate::plan::Plan;
 use crate::status::Ending;
 use crate::unit::Device;
 

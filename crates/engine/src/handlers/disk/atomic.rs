@@ -9,8 +9,8 @@
 use wire::scsi::{Extent, Sense};
 
 use super::protected;
-use crate::handlers::Plan;
 use crate::job::Job;
+use crate::plan::Plan;
 use crate::status::Ending;
 use crate::unit::Device;
 

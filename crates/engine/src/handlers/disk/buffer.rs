@@ -3,8 +3,9 @@
 
 use wire::scsi::{Command as Cdb, Sense, asc};
 
-use crate::handlers::{ImmediateCommand, Plan};
+use crate::handlers::ImmediateCommand;
 use crate::job::Job;
+use crate::plan::Plan;
 use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::initiator_data::BUFFER_BYTES;

@@ -9,8 +9,8 @@ use wire::scsi::{Extent, Sense, asc};
 
 use super::protected;
 use super::verify::first_difference;
-use crate::handlers::Plan;
 use crate::job::Job;
+use crate::plan::Plan;
 use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::protection::Want;

@@ -5,8 +5,8 @@
 use wire::scsi::{Command as Cdb, Sense, asc, format_protection, parse_format_list};
 
 use super::medium_operation::{MediumOperation, run};
-use crate::handlers::Plan;
 use crate::job::Job;
+use crate::plan::Plan;
 use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::medium_state::MediumState;

@@ -3,8 +3,8 @@
 
 use wire::scsi::{Extent, LbaExtent, LbaState, Sense, asc, lba_status as encode};
 
-use crate::handlers::Plan;
 use crate::job::Job;
+use crate::plan::Plan;
 use crate::status::Ending;
 use crate::unit::Device;
 

@@ -3,7 +3,8 @@
 
 use wire::scsi::{Command as Cdb, LogControl, LogCounts, Sense, asc, is_log_page, log_page};
 
-use crate::handlers::{ImmediateCommand, Plan};
+use crate::handlers::ImmediateCommand;
+use crate::plan::Plan;
 use crate::unit::Device;
 
 pub(super) fn plan(command: &Cdb, device: &Device) -> Result<Plan, Sense> {

@@ -2,8 +2,8 @@
 
 use wire::scsi::{Asc, Extent, Key, Sense, asc};
 
-use crate::handlers::Plan;
 use crate::job::Job;
+use crate::plan::Plan;
 use crate::status::Ending;
 use crate::unit::Device;
 

@@ -4,8 +4,9 @@
 use wire::scsi::{Command as Cdb, ModeBlock, ModeState, Sense, asc, mode_sense, parse_mode_select};
 
 use crate::command::spc::saved_modes::{ModeSelectGuard, save};
-use crate::handlers::{ImmediateCommand, Plan};
+use crate::handlers::ImmediateCommand;
 use crate::job::Job;
+use crate::plan::Plan;
 use crate::registry::Registry;
 use crate::status::Ending;
 use crate::unit::space::{Space, Thresholds};

@@ -6,8 +6,8 @@
 use wire::scsi::{Extent, Sense, TUPLE_LEN, Tuple, asc, guard};
 
 use super::protected;
-use crate::handlers::Plan;
 use crate::job::Job;
+use crate::plan::Plan;
 use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::protection::Want;

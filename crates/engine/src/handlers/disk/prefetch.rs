@@ -4,8 +4,8 @@
 
 use wire::scsi::{Extent, Sense, asc};
 
-use crate::handlers::Plan;
 use crate::job::Job;
+use crate::plan::Plan;
 use crate::status::Ending;
 use crate::unit::Device;
 

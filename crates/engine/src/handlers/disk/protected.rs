@@ -15,8 +15,8 @@ use bio::{Op, Segs};
 use wire::scsi::{Extent, Protect, ProtectionType, Sense, TUPLE_LEN, Tuple, asc};
 
 use super::read_write::check;
-use crate::handlers::Plan;
 use crate::job::Job;
+use crate::plan::Plan;
 use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::protection::{Facts, Want, join, split};

@@ -5,7 +5,7 @@ use bio::Op;
 use wire::scsi::{Extent, Sense, asc};
 
 use super::{blocks_plan, protected};
-use crate::handlers::Plan;
+use crate::plan::Plan;
 use crate::unit::Device;
 
 /// A read or write as one request; as a task where there is protection information.

@@ -11,8 +11,8 @@
 use wire::scsi::{SanitizeAction, Sense, asc, parse_overwrite};
 
 use super::medium_operation::{self, MediumOperation, run};
-use crate::handlers::Plan;
 use crate::job::Job;
+use crate::plan::Plan;
 use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::medium_state::MediumState;

@@ -3,8 +3,8 @@
 use bio::{Flags, Op};
 use wire::scsi::{Command as Cdb, Extent, Sense, UnmapList, asc};
 
-use crate::handlers::Plan;
 use crate::job::Job;
+use crate::plan::Plan;
 use crate::status::Ending;
 use crate::unit::{Device, ModeBits};
 

@@ -17,8 +17,8 @@ use bio::Segs;
 use wire::scsi::{Asc, Extent, Key, Protect, ProtectionType, Sense, TUPLE_LEN, Tuple, asc};
 
 use super::protected;
-use crate::handlers::Plan;
 use crate::job::Job;
+use crate::plan::Plan;
 use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::protection::Want;

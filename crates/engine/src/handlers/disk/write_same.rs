@@ -16,8 +16,8 @@ use wire::scsi::{Command as Cdb, Extent, Sense, TUPLE_LEN, asc};
 
 use super::protected;
 use super::verify::CHUNK_BYTES;
-use crate::handlers::Plan;
 use crate::job::Job;
+use crate::plan::Plan;
 use crate::status::{Ending, ending_of};
 use crate::unit::{Device, ModeBits};
 

@@ -12,7 +12,7 @@
 use wire::scsi::{Access, Alua, Asc, Command as Cdb, Key, Persistent, PrOutAction, Status, asc};
 
 use crate::flags;
-use crate::handlers::Plan;
+use crate::plan::Plan;
 use crate::status::Ending;
 use crate::unit::unit_attention::ItlNexus;
 

@@ -9,7 +9,9 @@
 //! of a unit attention. The rights under a reservation are in the commands' classes
 //! ([`wire::scsi::Access`]), those of asymmetric access states in SPC-4 5.11.2.
 
-use wire::scsi::{Access, Alua, Asc, Command as Cdb, Key, Persistent, PrOutAction, Status, asc};
+use wire::scsi::{
+    Access, Alua, Asc, Command as Cdb, Key, NACA, Persistent, PrOutAction, Status, asc,
+};
 
 use crate::flags;
 use crate::plan::Plan;
@@ -21,6 +23,16 @@ const TRANSITIONING: Asc = Asc::new(Key::NotReady, 0x04, 0x0A);
 const STANDBY: Asc = Asc::new(Key::NotReady, 0x04, 0x0B);
 const UNAVAILABLE: Asc = Asc::new(Key::NotReady, 0x04, 0x0C);
 const OFFLINE: Asc = Asc::new(Key::NotReady, 0x04, 0x12);
+
+/// NACA of a CDB: bit 2 of the CONTROL byte, whose place goes by the operation code (SAM-5 5.2).
+pub(crate) fn naca(cdb: &[u8]) -> bool {
+    /// The CONTROL byte by the three high bits of the operation code; variable-length CDBs have it
+    /// in byte 1. The last two groups belong to vendors: nothing is looked at.
+    const CONTROL: [usize; 8] = [5, 9, 9, 1, 15, 11, usize::MAX, usize::MAX];
+    let group = cdb.first().map_or(7, |opcode| usize::from(opcode >> 5));
+    let at = CONTROL.get(group).copied().unwrap_or(usize::MAX);
+    cdb.get(at).is_some_and(|control| control & NACA != 0)
+}
 
 /// Commands that run in spite of unit attentions (SPC-4 5.14.2): REQUEST SENSE, INQUIRY, REPORT
 /// LUNS.
@@ -197,5 +209,25 @@ mod tests {
         assert_eq!(run(3, &[0xA4, 0x0A]), Ok(()));
         assert_eq!(run(14, &[0xA4, 0x0A]), Err(Ending::check(OFFLINE)));
         assert_eq!(run(15, &[0xA4, 0x0A]), Err(Ending::check(TRANSITIONING)));
+    }
+
+    #[test]
+    fn the_position_of_the_control_byte_follows_the_operation_code() {
+        for (opcode, len, at) in
+            [(0x00, 6, 5), (0x28, 10, 9), (0x5F, 10, 9), (0x88, 16, 15), (0xA8, 12, 11)]
+        {
+            let mut cdb = vec![0; 16];
+            cdb[0] = opcode;
+            assert!(!naca(&cdb));
+            cdb[at] = NACA;
+            assert!(naca(&cdb), "{opcode:02x}");
+            assert!(naca(&cdb[..len]));
+            assert!(!naca(&cdb[..len - 1]));
+        }
+        let mut long = vec![0; 32];
+        (long[0], long[1]) = (0x7F, NACA);
+        assert!(naca(&long));
+        assert!(!naca(&[]));
+        assert!(!naca(&[0xC0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF]));
     }
 }

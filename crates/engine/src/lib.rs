@@ -52,12 +52,12 @@ mod unit;
 
 pub use command::admission::WINDOW_MIN;
 pub use command::buffers::{MEMORY_WAIT_NS, MemoryWaiter, PartialGrant};
-pub use command::{Command, Next};
 pub use engine::Engine;
 pub use handlers::disk::unmap_limits;
 pub use load::FlowView;
 pub use nexus::transport::{
-    DataError, Login, RefusalReason, Refused, Residual, Response, TmFunction, TmOutcome, Transport,
+    Command, DataError, Login, Next, RefusalReason, Refused, Residual, Response, TmFunction,
+    TmOutcome, Transport,
 };
 pub use nexus::{ItNexus, Path};
 pub use registry::access;

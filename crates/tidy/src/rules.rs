@@ -105,8 +105,8 @@ const ENGINE: &[(&str, &str)] = &[
     ("engine", "command nexus qos registry task_set unit"),
     ("handlers", "command job plan registry state_store status unit"),
     ("job", "command engine nexus qos registry reservations state_store status task task_set unit"),
-    ("nexus", "command engine flags gate qos registry reservations status task unit"),
-    ("task_set", "command engine flags nexus plan reservations status task unit"),
+    ("nexus", "engine flags gate plan qos registry reservations status task unit"),
+    ("task_set", "engine flags gate nexus plan reservations status task unit"),
     ("lun", "handlers job registry state_store unit"),
 ];
 

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use crate::command::execute::DispatchedCommand;
-use crate::command::{Slot, slot_id_of};
 use crate::engine::Engine;
-use crate::job::JobState;
 use crate::load::concurrency_limit::UNLIMITED;
+use crate::nexus::slots::{JobState, Slot, slot_id_of};
 use crate::nexus::{ItNexus, Path};
 use crate::plan::Run;
 use crate::qos::waiter::{AdmissionGrant, Waiter};

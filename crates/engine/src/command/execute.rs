@@ -13,12 +13,12 @@ use wire::scsi::{Asc, Command as Cdb, Key, Status, asc};
 
 use crate::command::buffers::{MemoryWaiter, data_max};
 use crate::command::spc;
-use crate::command::{Command, Next, Slot, Slots, slot_id_of};
 use crate::flags;
 use crate::gate;
 use crate::handlers::{ImmediateCommand, REPLY_MAX, answer_none, parse, parse_none, plan_none};
-use crate::job::{Job, JobState, Medium};
-use crate::nexus::transport::{DataError, Residual};
+use crate::job::{Job, Medium};
+use crate::nexus::slots::{JobState, Slot, Slots, slot_id_of};
+use crate::nexus::transport::{Command, DataError, Next, Residual};
 use crate::nexus::{ItNexus, Path};
 use crate::plan::{Blocks, Plan, Run};
 use crate::status::{Ending, ending_of};

@@ -8,8 +8,8 @@ use geom::{Core, Sink};
 use wire::scsi::{Command as Cdb, Key, SENSE_LEN_MAX, Status, asc};
 
 use crate::command::admission;
-use crate::command::{Slot, Slots, slot_id_of};
 use crate::nexus::ItNexus;
+use crate::nexus::slots::{Slot, Slots, slot_id_of};
 use crate::nexus::transport::{Residual, Response};
 use crate::plan::Run;
 use crate::qos::Completion;

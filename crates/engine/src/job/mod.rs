@@ -2,12 +2,11 @@
 
 pub(crate) mod protection;
 
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
 use bio::{Attr, Bio, Errno, Flags, HOLE, Op, Origin, Segs};
 use geom::{Core, Finished};
@@ -16,6 +15,7 @@ use wire::scsi::{Command as Cdb, Status, asc};
 use crate::command::admission::AdmittedRequest;
 use crate::engine::Engine;
 use crate::nexus::ItNexus;
+use crate::nexus::slots::JobState;
 use crate::qos::QosClient;
 use crate::registry::{LunMap, Registry, TargetPort};
 use crate::reservations::Identity;
@@ -27,31 +27,6 @@ use crate::unit::ending::ending_at;
 use crate::unit::protection::Want;
 use crate::unit::unit_attention::ItlNexus;
 use crate::unit::{Device, ModeBits};
-
-/// State shared by a conversation and its engine.
-#[derive(Default)]
-pub(crate) struct JobState {
-    /// The command's session, and its place there.
-    pub session: Weak<ItNexus>,
-    /// Place and generation.
-    pub slot_id: u64,
-    /// Task management has ended the command.
-    pub stop: Cell<bool>,
-    /// Waker of the conversation; the awaited operation ends when the command is aborted.
-    pub waker: RefCell<Option<Waker>>,
-    /// Data for the initiator.
-    pub reply: RefCell<Segs>,
-}
-
-impl JobState {
-    /// The command is aborted.
-    pub fn stop(&self) {
-        self.stop.set(true);
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
-    }
-}
 
 /// Context of a conversation. After an abort every further request is refused here, so the
 /// conversation ends soon and no longer touches the medium.

@@ -11,6 +11,7 @@
 
 pub(crate) mod origin;
 pub(crate) mod paths;
+pub(crate) mod slots;
 pub(crate) mod transport;
 
 use std::cell::{Cell, RefCell};
@@ -23,10 +24,10 @@ use bio::sync::Mutex;
 use geom::Entry;
 use wire::scsi::TransportId;
 
-use crate::command::Slots;
 use crate::engine::Engine;
 use crate::nexus::origin::LocalProcesses;
 use crate::nexus::paths::Paths;
+use crate::nexus::slots::{Slot, Slots, slot_id_of};
 use crate::nexus::transport::{Login, TmOutcome, Transport};
 use crate::qos::QosClient;
 use crate::registry::access::Decision;
@@ -258,7 +259,7 @@ impl ItNexus {
 
     /// Commands by the paths they came by.
     pub(crate) fn commands_at(&self, wanted: impl Fn(&Rc<Path>) -> bool) -> Vec<u64> {
-        let of_it = |s: &crate::command::Slot| {
+        let of_it = |s: &Slot| {
             s.state != Some(CommandState::Responding) && s.path.as_ref().is_some_and(&wanted)
         };
         self.slots.borrow().select(of_it)
@@ -272,7 +273,7 @@ impl ItNexus {
     pub(crate) fn find(&self, tag: Option<u32>) -> Option<u64> {
         let slots = self.slots.borrow();
         let place = slots.find(tag?)?;
-        Some(crate::command::slot_id_of(place, slots.get(place)?.generation))
+        Some(slot_id_of(place, slots.get(place)?.generation))
     }
 
     pub(crate) fn tm_answer(&self, tag: u32, outcome: TmOutcome) {

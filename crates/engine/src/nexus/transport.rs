@@ -6,6 +6,36 @@ use bio::Segs;
 use reactor::Address;
 
 use crate::registry::{CloseReason, TargetPort};
+use crate::task::TaskAttribute;
+
+/// A command as the transport hands it in.
+#[derive(Clone, Copy, Debug)]
+pub struct Command<'a> {
+    /// The transport's tag, unique among the session's outstanding commands.
+    pub tag: u32,
+    /// LUN field.
+    pub lun: [u8; 8],
+    /// CDB, all of it.
+    pub cdb: &'a [u8],
+    /// Task attribute.
+    pub attribute: TaskAttribute,
+    /// Bytes that the initiator is ready to receive.
+    pub expect_in: u32,
+    /// Bytes that the initiator is ready to send.
+    pub expect_out: u32,
+}
+
+/// Next step of the transport for a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// Bring this many bytes of write data, then call `data`. Never zero.
+    Data {
+        /// Bytes.
+        wanted: u32,
+    },
+    /// Nothing: it runs, or was answered already (from inside the call).
+    Started,
+}
 
 /// Expected against real transfer length (SAM-5 5.4.4), in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

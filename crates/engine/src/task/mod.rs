@@ -79,3 +79,16 @@ pub(crate) enum AbortHow {
     /// TASK ABORTED status (TAS=1 and another nexus did it).
     Status,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_states_round_trip_through_their_codes() {
+        for s in CommandState::ALL {
+            assert_eq!(CommandState::from_code(s as u8), Some(s));
+        }
+        assert_eq!(CommandState::from_code(0), None);
+    }
+}

@@ -14,11 +14,12 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use wire::scsi::{NACA, Status};
+use wire::scsi::Status;
 
-use crate::command::Command;
 use crate::engine::Engine;
 use crate::flags;
+use crate::gate::naca;
+use crate::nexus::transport::Command;
 use crate::nexus::{ItNexus, Path};
 use crate::status::Ending;
 use crate::task::set::AcaEffect;
@@ -27,16 +28,6 @@ use crate::task_set::cross_core::{group_of, key_of};
 use crate::task_set::management::TmCompletion;
 use crate::unit::unit_attention::ItlNexus;
 use crate::unit::{Device, ModeBits};
-
-/// NACA of a CDB: bit 2 of the CONTROL byte, whose place goes by the operation code (SAM-5 5.2).
-pub(crate) fn naca(cdb: &[u8]) -> bool {
-    /// The CONTROL byte by the three high bits of the operation code; variable-length CDBs have it
-    /// in byte 1. The last two groups belong to vendors: nothing is looked at.
-    const CONTROL: [usize; 8] = [5, 9, 9, 1, 15, 11, usize::MAX, usize::MAX];
-    let group = cdb.first().map_or(7, |opcode| usize::from(opcode >> 5));
-    let at = CONTROL.get(group).copied().unwrap_or(usize::MAX);
-    cdb.get(at).is_some_and(|control| control & NACA != 0)
-}
 
 /// PERSISTENT RESERVE OUT with PREEMPT AND ABORT, which ends the allegiance of others.
 fn preempts(cdb: &[u8]) -> bool {
@@ -111,30 +102,5 @@ impl Engine {
         }
         drop(set);
         self.start_enabled(ready);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_position_of_the_control_byte_follows_the_operation_code() {
-        for (opcode, len, at) in
-            [(0x00, 6, 5), (0x28, 10, 9), (0x5F, 10, 9), (0x88, 16, 15), (0xA8, 12, 11)]
-        {
-            let mut cdb = vec![0; 16];
-            cdb[0] = opcode;
-            assert!(!naca(&cdb));
-            cdb[at] = NACA;
-            assert!(naca(&cdb), "{opcode:02x}");
-            assert!(naca(&cdb[..len]));
-            assert!(!naca(&cdb[..len - 1]));
-        }
-        let mut long = vec![0; 32];
-        (long[0], long[1]) = (0x7F, NACA);
-        assert!(naca(&long));
-        assert!(!naca(&[]));
-        assert!(!naca(&[0xC0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF]));
     }
 }

@@ -19,9 +19,9 @@
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use crate::command::slot_id_of;
 use crate::engine::Engine;
 use crate::flags;
+use crate::nexus::slots::slot_id_of;
 use crate::nexus::{ItNexus, Path};
 use crate::plan::Plan;
 use crate::task::set::{Request, Span};

@@ -25,8 +25,8 @@ use std::task::Waker;
 use reactor::{Mailer, SendError};
 use wire::scsi::asc;
 
-use crate::command::Slot;
 use crate::engine::Engine;
+use crate::nexus::slots::Slot;
 use crate::nexus::transport::{TmFunction, TmOutcome};
 use crate::nexus::{ItNexus, Path};
 use crate::reservations::Identity;

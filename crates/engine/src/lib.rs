@@ -10,8 +10,8 @@
 //!
 //! * [`registry`]: targets, access groups, logical units and sessions of the daemon;
 //!   [`registry::access`] decides what an initiator sees: nothing, unless a group grants it.
-//! * `engine`: one [`Engine`] a core, its sessions and its messages to other cores.
-//! * `nexus`: a [`ItNexus`] is one initiator port at one target port; its paths and [`Transport`].
+//! * `nexus`: one [`Engine`] a core, with its sessions and its memory; a [`ItNexus`] is one
+//!   initiator port at one target port; its paths and [`Transport`].
 //! * `command`: the life of a command, from [`ItNexus::command`] to [`Transport::respond`]; `spc`
 //!   has the commands that every kind of unit answers alike.
 //! * `task`: the states, attributes and order of tasks as values.
@@ -30,7 +30,6 @@
 mod close_reason;
 mod command;
 mod copy;
-mod engine;
 pub mod flags;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -51,10 +50,10 @@ mod task_set;
 mod unit;
 
 pub use command::admission::WINDOW_MIN;
-pub use command::buffers::{MEMORY_WAIT_NS, MemoryWaiter, PartialGrant};
-pub use engine::Engine;
 pub use handlers::disk::unmap_limits;
 pub use load::FlowView;
+pub use nexus::buffers::{MEMORY_WAIT_NS, MemoryWaiter, PartialGrant};
+pub use nexus::engine::Engine;
 pub use nexus::transport::{
     Command, DataError, Login, Next, RefusalReason, Refused, Residual, Response, TmFunction,
     TmOutcome, Transport,

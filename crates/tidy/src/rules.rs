@@ -96,17 +96,16 @@ const ENGINE: &[(&str, &str)] = &[
     ("qos", "load unit"),
     ("gate", "flags plan status unit"),
     ("registry", "close_reason load reservations state_store task unit"),
+    ("nexus", "flags gate plan qos registry reservations status task unit"),
+    ("task_set", "flags gate nexus plan reservations status task unit"),
     (
         "command",
-        "copy engine flags gate handlers job load nexus plan qos registry reservations \
-         state_store status task task_set unit",
+        "copy flags gate handlers job load nexus plan qos registry reservations state_store \
+         status task task_set unit",
     ),
     ("copy", "flags handlers job registry status unit"),
-    ("engine", "command nexus qos registry task_set unit"),
     ("handlers", "command job plan registry state_store status unit"),
-    ("job", "command engine nexus qos registry reservations state_store status task task_set unit"),
-    ("nexus", "engine flags gate plan qos registry reservations status task unit"),
-    ("task_set", "engine flags gate nexus plan reservations status task unit"),
+    ("job", "command nexus qos registry reservations state_store status task task_set unit"),
     ("lun", "handlers job registry state_store unit"),
 ];
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use crate::command::execute::DispatchedCommand;
-use crate::engine::Engine;
 use crate::load::concurrency_limit::UNLIMITED;
+use crate::nexus::engine::Engine;
 use crate::nexus::slots::{JobState, Slot, slot_id_of};
 use crate::nexus::{ItNexus, Path};
 use crate::plan::Run;

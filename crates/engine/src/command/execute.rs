@@ -11,12 +11,12 @@ use std::sync::Arc;
 use bio::{End, Flags, Op, Origin, Segs};
 use wire::scsi::{Asc, Command as Cdb, Key, Status, asc};
 
-use crate::command::buffers::{MemoryWaiter, data_max};
 use crate::command::spc;
 use crate::flags;
 use crate::gate;
 use crate::handlers::{ImmediateCommand, REPLY_MAX, answer_none, parse, parse_none, plan_none};
 use crate::job::{Job, Medium};
+use crate::nexus::buffers::{MemoryWaiter, data_max};
 use crate::nexus::slots::{JobState, Slot, Slots, slot_id_of};
 use crate::nexus::transport::{Command, DataError, Next, Residual};
 use crate::nexus::{ItNexus, Path};

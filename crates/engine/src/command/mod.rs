@@ -28,7 +28,6 @@
 //!      command in that place is discarded.
 
 pub(crate) mod admission;
-pub(crate) mod buffers;
 pub(crate) mod execute;
 pub(crate) mod finish;
 pub(crate) mod spc;

@@ -13,8 +13,8 @@ use geom::{Core, Finished};
 use wire::scsi::{Command as Cdb, Status, asc};
 
 use crate::command::admission::AdmittedRequest;
-use crate::engine::Engine;
 use crate::nexus::ItNexus;
+use crate::nexus::engine::Engine;
 use crate::nexus::slots::JobState;
 use crate::qos::QosClient;
 use crate::registry::{LunMap, Registry, TargetPort};

@@ -9,8 +9,11 @@
 //!  N1  Its paths keep the invariants of `nexus/paths.rs`.
 //!  N2  While a transport or a layer below is called, no cell of the session is borrowed.
 
+pub(crate) mod buffers;
+pub(crate) mod engine;
 pub(crate) mod origin;
 pub(crate) mod paths;
+pub(crate) mod pending_tms;
 pub(crate) mod slots;
 pub(crate) mod transport;
 
@@ -24,7 +27,7 @@ use bio::sync::Mutex;
 use geom::Entry;
 use wire::scsi::TransportId;
 
-use crate::engine::Engine;
+use crate::nexus::engine::Engine;
 use crate::nexus::origin::LocalProcesses;
 use crate::nexus::paths::Paths;
 use crate::nexus::slots::{Slot, Slots, slot_id_of};

@@ -16,16 +16,16 @@ use std::sync::Arc;
 
 use wire::scsi::Status;
 
-use crate::engine::Engine;
 use crate::flags;
 use crate::gate::naca;
+use crate::nexus::engine::Engine;
+use crate::nexus::pending_tms::TmCompletion;
 use crate::nexus::transport::Command;
 use crate::nexus::{ItNexus, Path};
 use crate::status::Ending;
 use crate::task::set::AcaEffect;
 use crate::task::{AbortHow, TaskAttribute};
 use crate::task_set::cross_core::{group_of, key_of};
-use crate::task_set::management::TmCompletion;
 use crate::unit::unit_attention::ItlNexus;
 use crate::unit::{Device, ModeBits};
 

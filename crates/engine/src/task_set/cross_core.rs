@@ -19,14 +19,14 @@
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use crate::engine::Engine;
 use crate::flags;
+use crate::nexus::engine::Engine;
+use crate::nexus::pending_tms::TmCompletion;
 use crate::nexus::slots::slot_id_of;
 use crate::nexus::{ItNexus, Path};
 use crate::plan::Plan;
 use crate::task::set::{Request, Span};
 use crate::task::{CommandState, TaskAttribute};
-use crate::task_set::management::TmCompletion;
 use crate::unit::message::Message;
 use crate::unit::owner::{ClaimFuture, ClaimGrant, Owner};
 use crate::unit::unit_attention::ItlNexus;

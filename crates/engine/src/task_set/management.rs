@@ -12,20 +12,16 @@
 //! An initiator without write access must not stop the writers of others: its resets and CLEAR TASK
 //! SET affect its own commands only. TARGET COLD RESET of a group that may reset the target is the
 //! exception: it resets all units and ends all sessions, as RFC 7143 section 11.5.1 wants.
-//!
-//! Invariant M1: `left` counts the commands and cores that the function waits for, plus one while
-//! it is being set up.
 
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Waker;
 
 use reactor::{Mailer, SendError};
 use wire::scsi::asc;
 
-use crate::engine::Engine;
+use crate::nexus::engine::Engine;
+use crate::nexus::pending_tms::{OneShotEvent, SessionsToEnd, TmCompletion};
 use crate::nexus::slots::Slot;
 use crate::nexus::transport::{TmFunction, TmOutcome};
 use crate::nexus::{ItNexus, Path};
@@ -41,108 +37,6 @@ const MAILBOX_RETRY_NS: u64 = 1_000_000;
 
 /// Operation code of MAINTENANCE OUT, of which SET TARGET PORT GROUPS is one.
 const SET_TARGET_PORT_GROUPS: u8 = 0xA4;
-
-/// Sessions that end when a function has been answered.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SessionsToEnd {
-    None,
-    /// Those that the initiator has with the target.
-    OfInitiator,
-    /// Those that all initiators have with the target.
-    OfTarget,
-}
-
-pub(crate) enum TmCompletion {
-    Answer {
-        session: Rc<ItNexus>,
-        tag: u32,
-        outcome: TmOutcome,
-        ends: SessionsToEnd,
-    },
-    Reply {
-        to: Mailer<Message>,
-        ticket: u32,
-    },
-    Event(Rc<OneShotEvent>),
-    /// No waiter.
-    Nothing,
-    /// The crowd of a unit has ended on this core (`task_set/cross_core.rs`).
-    Unordered {
-        device: Arc<Device>,
-        spans: bool,
-    },
-    Drained(Arc<Transition>),
-}
-
-/// One-shot event that a conversation waits for.
-#[derive(Default)]
-pub(crate) struct OneShotEvent {
-    fired: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
-}
-
-impl OneShotEvent {
-    fn fire(&self) {
-        self.fired.set(true);
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
-    }
-
-    pub fn has_fired(&self) -> bool {
-        self.fired.get()
-    }
-
-    /// Whom to wake.
-    pub fn set_waker(&self, waker: &Waker) {
-        self.waker.replace(Some(waker.clone()));
-    }
-}
-
-struct PendingTm {
-    left: u32,
-    done: TmCompletion,
-}
-
-/// Task management functions that wait.
-#[derive(Default)]
-pub(crate) struct PendingTms {
-    entries: Vec<Option<PendingTm>>,
-}
-
-impl PendingTms {
-    pub(crate) fn open(&mut self, done: TmCompletion) -> u32 {
-        let tm = Some(PendingTm { left: 1, done });
-        match self.entries.iter().position(Option::is_none) {
-            Some(i) => {
-                if let Some(place) = self.entries.get_mut(i) {
-                    *place = tm;
-                }
-                i as u32
-            }
-            None => {
-                self.entries.push(tm);
-                self.entries.len() as u32 - 1
-            }
-        }
-    }
-
-    pub(crate) fn add_pending(&mut self, ticket: u32) {
-        if let Some(Some(tm)) = self.entries.get_mut(ticket as usize) {
-            tm.left += 1;
-        }
-    }
-
-    fn finish_pending(&mut self, ticket: u32) -> Option<TmCompletion> {
-        let place = self.entries.get_mut(ticket as usize)?;
-        let tm = place.as_mut()?;
-        tm.left = tm.left.saturating_sub(1);
-        if tm.left > 0 {
-            return None;
-        }
-        place.take().map(|tm| tm.done)
-    }
-}
 
 impl Engine {
     /// One of the things that a function waited for has happened.

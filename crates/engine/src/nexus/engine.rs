@@ -3,7 +3,7 @@
 //! Invariants
 //!  E1  A session lives on one core; all of its work runs there.
 //!  E2  Engines communicate by mailbox only; a message asks or answers, it never carries data.
-//!  E3 to E6: see `command/buffers.rs`.
+//!  E3 to E6: see `nexus/buffers.rs`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -13,12 +13,12 @@ use std::sync::Arc;
 use geom::Core;
 use reactor::{Address, Mailbox, Mailer};
 
-use crate::command::buffers::{MemoryQueue, transfer_max};
 use crate::nexus::ItNexus;
+use crate::nexus::buffers::{MemoryQueue, transfer_max};
+use crate::nexus::pending_tms::PendingTms;
 use crate::nexus::transport::{Login, RefusalReason, Refused, Transport};
 use crate::qos::Flow;
 use crate::registry::{Denied, Registry, TargetPort};
-use crate::task_set::management::PendingTms;
 use crate::unit::message::Message;
 
 /// Sessions that look for changes before other work of the core goes on.

@@ -26,7 +26,7 @@ use std::task::{Poll, Waker};
 
 use bio::{Pool, Segs};
 
-use crate::engine::Engine;
+use crate::nexus::engine::Engine;
 
 /// How long a command waits for memory, ns; then it ends BUSY, before the initiator loses patience.
 pub const MEMORY_WAIT_NS: u64 = 15_000_000_000;

@@ -98,6 +98,7 @@ const ENGINE: &[(&str, &str)] = &[
     ("registry", "close_reason load reservations state_store task unit"),
     ("nexus", "flags gate plan qos registry reservations status task unit"),
     ("task_set", "flags gate nexus plan reservations status task unit"),
+    ("job", "nexus qos registry reservations state_store status task task_set unit"),
     (
         "command",
         "copy flags gate handlers job load nexus plan qos registry reservations state_store \
@@ -105,7 +106,6 @@ const ENGINE: &[(&str, &str)] = &[
     ),
     ("copy", "flags handlers job registry status unit"),
     ("handlers", "command job plan registry state_store status unit"),
-    ("job", "command nexus qos registry reservations state_store status task task_set unit"),
     ("lun", "handlers job registry state_store unit"),
 ];
 

@@ -1,5 +1,6 @@
 //! A conversation of one command with its medium.
 
+mod admitted_request;
 pub(crate) mod protection;
 
 use std::collections::BTreeSet;
@@ -12,7 +13,7 @@ use bio::{Attr, Bio, Errno, Flags, HOLE, Op, Origin, Segs};
 use geom::{Core, Finished};
 use wire::scsi::{Command as Cdb, Status, asc};
 
-use crate::command::admission::AdmittedRequest;
+use crate::job::admitted_request::AdmittedRequest;
 use crate::nexus::ItNexus;
 use crate::nexus::engine::Engine;
 use crate::nexus::slots::JobState;

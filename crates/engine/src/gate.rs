@@ -24,6 +24,10 @@ const STANDBY: Asc = Asc::new(Key::NotReady, 0x04, 0x0B);
 const UNAVAILABLE: Asc = Asc::new(Key::NotReady, 0x04, 0x0C);
 const OFFLINE: Asc = Asc::new(Key::NotReady, 0x04, 0x12);
 
+/// CLEAR ACA and the NACA bit are served, as REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS and INQUIRY
+/// report.
+pub(crate) const ACA_SERVED: bool = true;
+
 /// NACA of a CDB: bit 2 of the CONTROL byte, whose place goes by the operation code (SAM-5 5.2).
 pub(crate) fn naca(cdb: &[u8]) -> bool {
     /// The CONTROL byte by the three high bits of the operation code; variable-length CDBs have it

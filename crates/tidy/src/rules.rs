@@ -81,8 +81,8 @@ const BELOW_CLASSES: &[&str] = &["members", "inspect"];
 /// Formats that the scanner of disks reads by the code of their class.
 const SCANNED: &[&str] = &["part", "label"];
 
-/// Modules of the engine from the lowest to the highest, each with those that it may import. Those
-/// from `command` on import each other in circles, of which none may be added.
+/// Modules of the engine from the lowest to the highest, each with those that it may import: only
+/// modules that are listed before it.
 const ENGINE: &[(&str, &str)] = &[
     ("close_reason", ""),
     ("flags", ""),
@@ -99,14 +99,14 @@ const ENGINE: &[(&str, &str)] = &[
     ("nexus", "flags gate plan qos registry reservations status task unit"),
     ("task_set", "flags gate nexus plan reservations status task unit"),
     ("job", "nexus qos registry reservations state_store status task task_set unit"),
+    ("handlers", "gate job plan registry state_store status unit"),
+    ("lun", "handlers job registry state_store unit"),
+    ("copy", "flags handlers job registry status unit"),
     (
         "command",
         "copy flags gate handlers job load nexus plan qos registry reservations state_store \
          status task task_set unit",
     ),
-    ("copy", "flags handlers job registry status unit"),
-    ("handlers", "command job plan registry state_store status unit"),
-    ("lun", "handlers job registry state_store unit"),
 ];
 
 /// Lines of a file above which it is refused.
@@ -372,5 +372,20 @@ fn reachable(s: &Source, tree: &Tree, out: &mut Vec<String>) {
     let named = declared || by_path;
     if !named {
         out.push(format!("{}:1: no `mod {module};` names this file", s.path));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ENGINE;
+
+    #[test]
+    fn engine_modules_may_import_only_lower_ones() {
+        for (at, (name, may)) in ENGINE.iter().enumerate() {
+            for other in may.split_whitespace() {
+                let is_lower = ENGINE[..at].iter().any(|(lower, _)| *lower == other);
+                assert!(is_lower, "{name} imports {other}, which is not listed before it");
+            }
+        }
     }
 }

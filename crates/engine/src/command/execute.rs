@@ -11,10 +11,12 @@ use std::sync::Arc;
 use bio::{End, Flags, Op, Origin, Segs};
 use wire::scsi::{Asc, Command as Cdb, Key, Status, asc};
 
+use crate::command::none::{answer_none, parse_none, plan_none};
+use crate::command::serve::parse;
 use crate::command::spc;
 use crate::flags;
 use crate::gate;
-use crate::handlers::{ImmediateCommand, REPLY_MAX, answer_none, parse, parse_none, plan_none};
+use crate::handlers::{ImmediateCommand, REPLY_MAX};
 use crate::job::{Job, Medium};
 use crate::nexus::buffers::{MemoryWaiter, data_max};
 use crate::nexus::slots::{JobState, Slot, Slots, slot_id_of};

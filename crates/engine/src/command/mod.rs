@@ -30,4 +30,6 @@
 pub(crate) mod admission;
 pub(crate) mod execute;
 pub(crate) mod finish;
+pub(crate) mod none;
+pub(crate) mod serve;
 pub(crate) mod spc;

@@ -9,9 +9,8 @@
 
 pub mod cdrom;
 pub mod disk;
-mod none;
 pub mod null;
-mod serve;
+pub(crate) mod saved_modes;
 mod tray;
 
 use std::rc::Rc;
@@ -28,8 +27,6 @@ use crate::unit::unit_attention::{ItlNexus, Port};
 
 pub use crate::job::{Job, Medium};
 pub use crate::plan::{Blocks, Plan, Run};
-pub(crate) use none::{answer_none, parse_none, plan_none};
-pub(crate) use serve::{is_served, parse, served};
 
 /// Largest reply of a command that reads no blocks, bytes: REPORT LUNS with every LUN there can
 /// be. An allocation length beyond it reserves no more memory.

@@ -79,6 +79,10 @@ fn import_that_the_engine_does_not_allow_is_refused() {
     assert_eq!(found("reservations/state.rs", "use crate::unit::Device;\n"), 1);
     assert_eq!(found("unit/alua.rs", "use crate::nexus::{ItNexus, Path};\n"), 1);
     assert_eq!(found("status.rs", "fn f(d: &crate::unit::Device) {}\n"), 1);
+    assert_eq!(found("unit/mod.rs", "use crate::handlers::Handler;\n"), 1);
+    assert_eq!(found("registry/mod.rs", "use crate::command::spc;\n"), 1);
+    assert_eq!(found("nexus/mod.rs", "use crate::task_set::aca;\n"), 1);
+    assert_eq!(found("handlers/disk/mode.rs", "use crate::command::spc;\n"), 1);
     assert_eq!(found("reservations/state.rs", "use crate::flags;\nuse crate::ItNexus;\n"), 0);
     assert_eq!(found("reservations/tests.rs", "use crate::unit::Device;\n"), 0);
     let tested = "#[cfg(test)]\nmod tests {\n    use crate::unit::Device;\n}\n";

@@ -8,12 +8,11 @@
 mod alua;
 mod copy;
 mod identifying;
-pub(crate) mod opcodes;
+mod opcodes;
 mod persistent;
 mod report_luns;
 mod request_sense;
 mod reserve;
-pub(crate) mod saved_modes;
 mod timestamp;
 
 use std::sync::Arc;
@@ -21,7 +20,8 @@ use std::sync::Arc;
 use geom::{Error, Local};
 use wire::scsi::{Command as Cdb, CommandInfo, Sense, asc};
 
-use crate::handlers::ImmediateCommand;
+use crate::handlers::disk::medium_operation;
+use crate::handlers::{ImmediateCommand, saved_modes};
 use crate::job::Job;
 use crate::plan::Plan;
 use crate::registry::Registry;
@@ -86,11 +86,11 @@ impl Registry {
     }
 }
 
-/// Restores the state of a new unit from the state store before any nexus sees it. An error keeps the
-/// unit from being exported.
+/// Restores the state of a new unit from the state store before any nexus sees it. An error
+/// keeps the unit from being exported.
 fn restore(device: &Arc<Device>, store: &dyn StateStore) -> Result<(), Error> {
     persistent::load(device, store)?;
-    crate::handlers::disk::medium_operation::recall(device, store)?;
+    medium_operation::recall(device, store)?;
     saved_modes::load(device, store)?;
     identifying::load(device, store)
 }

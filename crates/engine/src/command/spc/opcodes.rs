@@ -4,13 +4,11 @@
 use wire::scsi::{Command as Cdb, Sense, asc, report_opcodes};
 
 use super::EngineCommand;
-use crate::handlers::{ImmediateCommand, served};
+use crate::command::serve::served;
+use crate::gate::ACA_SERVED;
+use crate::handlers::ImmediateCommand;
 use crate::plan::Plan;
 use crate::unit::Device;
-
-/// CLEAR ACA and the NACA bit are served, as REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS and INQUIRY
-/// report.
-pub(crate) const ACA_SERVED: bool = true;
 
 pub(super) struct Opcodes;
 

@@ -9,8 +9,8 @@ use wire::scsi::{
 use super::unmap::UNMAP_DESCRIPTORS_MAX;
 use super::write_same::WRITE_SAME_BYTES_MAX;
 use super::{atomic, compare_write, unmap};
-use crate::command::spc::opcodes::ACA_SERVED;
-use crate::handlers::{ImmediateCommand, is_served};
+use crate::gate::ACA_SERVED;
+use crate::handlers::ImmediateCommand;
 use crate::registry::TargetPort;
 use crate::unit::Device;
 use crate::unit::copies::LIMITS;
@@ -86,7 +86,7 @@ fn identity(device: &Device, port: &TargetPort, ports: &[Arc<TargetPort>]) -> Id
 /// the disk handler, and pages offer only those that it serves.
 fn serves(device: &Device, opcode: u8, action: Option<u16>) -> bool {
     let mut rows = commands_of(device.kind().peripheral(), opcode);
-    rows.any(|info| info.service_action == action && is_served(info, device))
+    rows.any(|info| info.service_action == action && device.handler().serves(info, device))
 }
 
 /// VPD page 83h of a unit: its designators.

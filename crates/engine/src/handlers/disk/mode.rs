@@ -3,8 +3,8 @@
 
 use wire::scsi::{Command as Cdb, ModeBlock, ModeState, Sense, asc, mode_sense, parse_mode_select};
 
-use crate::command::spc::saved_modes::{ModeSelectGuard, save};
 use crate::handlers::ImmediateCommand;
+use crate::handlers::saved_modes::{ModeSelectGuard, save};
 use crate::job::Job;
 use crate::plan::Plan;
 use crate::registry::Registry;

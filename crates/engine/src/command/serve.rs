@@ -11,7 +11,7 @@ use crate::command::spc;
 use crate::unit::Device;
 
 /// Whether the unit executes commands of a row.
-pub(crate) fn is_served(info: &CommandInfo, device: &Device) -> bool {
+fn is_served(info: &CommandInfo, device: &Device) -> bool {
     spc::serves(info) || device.handler().serves(info, device)
 }
 

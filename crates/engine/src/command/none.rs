@@ -12,8 +12,9 @@ use wire::scsi::{
     unconnected_inquiry,
 };
 
-use super::{ImmediateCommand, Plan};
 use crate::command::spc::report_luns;
+use crate::handlers::ImmediateCommand;
+use crate::plan::Plan;
 
 /// A command at a number without a unit; one that is not known ends with `code`.
 pub(crate) fn parse_none(cdb: &[u8], code: Asc) -> Result<(Cdb, &'static CommandInfo), Sense> {

@@ -84,7 +84,7 @@ fn thresholds_of(bytes: &[u8]) -> Option<Thresholds> {
 
 /// Takes the saved values over. A record that cannot be read keeps the unit from being exported: it
 /// may have set write protection.
-pub(super) fn load(device: &Device, store: &dyn StateStore) -> Result<(), Error> {
+pub(crate) fn load(device: &Device, store: &dyn StateStore) -> Result<(), Error> {
     let serial = &device.spec().serial;
     let Some(bytes) = store.load(serial, RecordKind::ModePages)? else { return Ok(()) };
     let first = device.space().map(Space::first).unwrap_or_default();

@@ -14,7 +14,6 @@ use geom::{Core, Finished};
 use wire::scsi::{Command as Cdb, Status, asc};
 
 use crate::job::admitted_request::AdmittedRequest;
-use crate::nexus::ItNexus;
 use crate::nexus::engine::Engine;
 use crate::nexus::slots::JobState;
 use crate::qos::QosClient;

@@ -287,7 +287,7 @@ impl Device {
         self.protection.as_ref().and_then(Protection::kind)
     }
 
-    /// What kind of unit it is; the handler of the kind executes its commands.
+    /// Kind of the unit; the handler of that kind executes its commands.
     #[inline]
     pub fn kind(&self) -> UnitKind {
         self.kind

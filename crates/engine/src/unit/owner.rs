@@ -45,7 +45,7 @@ impl ClaimGrant {
     }
 }
 
-/// Ends when the claim is granted.
+/// Future that ends when the claim is granted.
 pub(crate) struct ClaimFuture(pub(crate) Arc<ClaimGrant>);
 
 impl Future for ClaimFuture {

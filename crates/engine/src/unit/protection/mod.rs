@@ -1,5 +1,5 @@
 //! Protection information of a unit (SBC-3 4.22): eight bytes with each block, kept in the tail of
-//! the unit's own provider. Here is what a unit knows of it; `job/protection` reads and writes it.
+//! the unit's own provider. This is the state of a unit; `job/protection` reads and writes tuples.
 //!
 //! | file | what |
 //! | --- | --- |

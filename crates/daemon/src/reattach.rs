@@ -540,7 +540,7 @@ mod tests {
         let mut record = |finding| {
             let reports = reattach.record_findings(&config, found(finding));
             let shown = reattach.refused_disks().remove("a").unwrap_or_default();
-            (reports, shown, reattach.returned_disks(&config, 0).len())
+            (reports, shown, reattach.returned_disks(&config, 0, |_| false).len())
         };
         let absent = || Finding::Absent("No such file".into());
         record(absent());

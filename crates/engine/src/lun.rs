@@ -470,7 +470,7 @@ fn has_room(provider: &str, spec: &OpenSpec, (bytes, sector): (u64, u32)) -> Res
 }
 
 /// Why the protection information of a unit would keep it from being opened on a provider of so
-/// many bytes with such blocks. Waits for the vault, if the serial number is given.
+/// many bytes with such blocks. Waits for the state store, if the serial number is given.
 pub fn check_protection(
     registry: &Registry,
     provider: &str,

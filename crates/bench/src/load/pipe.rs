@@ -265,7 +265,7 @@ mod tests {
         });
         let shared = Arc::new(LoadShared::default());
         shared.recording.store(true, Relaxed);
-        let dial = |n| {
+        let dial = |n: u64| {
             let mut pipe = Pipe::dial(at, 64).unwrap();
             pipe.set_nonblocking().unwrap();
             Echo { pipe, table: RequestTable::new(shared.clone(), 2), all: 10 * n }

@@ -23,6 +23,7 @@ pub fn must_export(step: &Step) -> bool {
 }
 
 /// The disks that a plan makes.
+#[derive(Default)]
 pub struct PredictedDisks {
     /// The identities by which hosts would know them.
     serials: PredictedSerials,

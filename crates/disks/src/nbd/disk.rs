@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use bio::{Errno, Status};
 use bio::sync::Mutex;
+use bio::{Errno, Status};
 use geom::Notifier;
 use tls::ClientKeys;
 use wire::nbd::client::Terms;

@@ -24,7 +24,7 @@
 //!  D4  A request never waits for memory while others wait for its turn: memory is taken before.
 //!  D5  The tail stays where it is when the provider grows: the header records the provider length
 //!      that it was made for. FORMAT UNIT makes one at the new end. If a provider has grown while
-//!      the unit was not open, the record in the vault locates the header.
+//!      the unit was not open, the record in the state store locates the header.
 //!  D6  Marks are removed when their regions have rested, and when the unit is closed, so that
 //!      after a restart only the regions written last are repaired (`cleaning`).
 
@@ -40,7 +40,7 @@ use crate::status::Ending;
 use crate::unit::ModeBits;
 use crate::unit::protection::{Facts, Marked, Protection, Want, flip, generate, generate_zeroes};
 pub(crate) use cleaning::{clean_now, is_marked};
-pub(crate) use growth::{TailRecord, load_tail_record, save_tail_record};
+pub(crate) use growth::{TailRecord, load_tail_record, recorded_total, save_tail_record};
 pub(crate) use repair::mount;
 
 /// Most bytes of data that one step of WRITE ZEROES or DELETE covers.

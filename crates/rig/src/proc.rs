@@ -95,7 +95,7 @@ pub fn command(name: &str, core: Option<usize>) -> Result<Command> {
 }
 
 /// The same command, which the kernel kills when the thread that starts it ends: for [`spawn`].
-/// Standard input and output are not taken over.
+/// Standard input and output, user and group are not taken over.
 pub fn ending_with_us(command: &Command) -> Result<Command> {
     let mut kept = Command::new(tool("setpriv")?);
     kept.args(["--pdeathsig", "KILL"]).arg(command.get_program()).args(command.get_args());

@@ -7,7 +7,7 @@ use bio::Errno;
 use engine::registry::LoginGate;
 use mgmt::api::{Error, Kind, ProgressLine, Result};
 use mgmt::config::{Config, DiskConfig, GeomConfig};
-use mgmt::plan::{Action, Step};
+use mgmt::plan::{Action, Step, name_depends_on};
 use mgmt::{Plant, Progress};
 use serde_json::Value;
 
@@ -95,7 +95,9 @@ impl Daemon {
     /// time. Without them the data is found when the geom is made.
     pub(super) fn images_below(&self, geom: &GeomConfig, before: &[Step]) -> Images {
         let makes = |step: &Step| match &step.action {
-            Action::CreateDisk { disk } => geom.provider_names().any(|name| name == disk.name),
+            Action::CreateDisk { disk } => {
+                geom.provider_names().any(|name| name_depends_on(name, &disk.name))
+            }
             _ => false,
         };
         if !before.iter().any(makes) {

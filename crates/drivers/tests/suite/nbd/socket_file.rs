@@ -1,7 +1,6 @@
 //! Owner, group and mode of the file of a Unix socket; clients of other users.
 
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use rig::proc;
@@ -20,8 +19,10 @@ fn is_root() -> bool {
 /// The size that a client of that user and group reads.
 fn size(path: &str, uid: u32, gid: u32) -> Result<String, String> {
     let url = format!("nbd+unix:///memory?socket={path}");
-    let mut command = Command::new(proc::tool("nbdinfo").unwrap());
-    command.args(["--size", &url]).uid(uid).gid(gid).current_dir("/");
+    let mut command = Command::new(proc::tool("setpriv").unwrap());
+    let user = [format!("--reuid={uid}"), format!("--regid={gid}"), "--clear-groups".into()];
+    command.args(user).arg(proc::tool("nbdinfo").unwrap()).args(["--size", &url]);
+    command.current_dir("/");
     proc::run(&mut command).map_err(|e| format!("{e:#}"))
 }
 

@@ -60,7 +60,7 @@ impl ControlLoop {
         let has_ended = self.end_attempts();
         let is_looking = self.reattach.has_missing() || self.exports.has_lost();
         let now = self.control.now_ns();
-        if !has_ended && !(is_looking && self.reattach.is_due(now)) {
+        if !(has_ended || is_looking && self.reattach.is_due(now)) {
             return;
         }
         let config = self.config();

@@ -228,7 +228,7 @@ impl Openings {
             if seconds == 0 {
                 continue;
             }
-            let why = opening_text(seconds);
+            let why = opening_text(seconds, None);
             if let Some(shown) = system.disks.iter_mut().find(|shown| shown.name == disk.name) {
                 let before = std::mem::take(&mut shown.health_why);
                 let whys = [why, before].into_iter().filter(|why| !why.is_empty());
@@ -285,9 +285,10 @@ impl Inner {
     }
 }
 
-/// The progress of an opening.
-pub fn opening_text(seconds: u64) -> String {
-    format!("is being opened (for {seconds} s)")
+/// The progress of an opening, for which its caller waits so long at most.
+pub fn opening_text(seconds: u64, limit: Option<Duration>) -> String {
+    let most = limit.map(|limit| format!(", at most {} s", limit.as_secs())).unwrap_or_default();
+    format!("is being opened (for {seconds} s{most})")
 }
 
 #[cfg(test)]

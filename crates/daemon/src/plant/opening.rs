@@ -129,7 +129,7 @@ impl Daemon {
             Begun::Before => REACH_AT_START,
         };
         let report = |seconds| {
-            let what = format!("disk {} {}", disk.name, opening_text(seconds));
+            let what = format!("disk {} {}", disk.name, opening_text(seconds, Some(limit)));
             progress(ProgressLine { what, ..ProgressLine::default() });
         };
         if self.openings.wait(&disk.name, limit, report) {

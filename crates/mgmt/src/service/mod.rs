@@ -2,12 +2,15 @@
 //! archive of those before.
 //!
 //! Invariants
-//!  C1  Changing calls to the plant are made while `changing` is held, never otherwise.
+//!  C1  Changing calls to the plant are made by the command that has its turn, never otherwise.
 //!  C2  `running` is the configuration that the plant has reached; it follows every step, not every
 //!      plan.
 //!  C3  `generation` grows whenever `running` changes, so that an old plan is recognised.
+//!  C4  A command waits at most [`TURN_WAIT`] for its turn. Only a start, a stop, a reload and the
+//!      next question of a verb that is carried out wait longer.
 
 mod archive;
+mod turns;
 
 pub use archive::{Archive, Archived};
 
@@ -19,6 +22,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use turns::{Turn, Turns};
+
+/// Longest wait of a command for its turn: most changes are over before.
+const TURN_WAIT: Duration = Duration::from_secs(5);
 
 /// See the module.
 pub struct Control {
@@ -26,7 +34,7 @@ pub struct Control {
     catalog: Catalog,
     archive: Archive,
     running: Mutex<Running>,
-    changing: Mutex<()>,
+    turns: Turns,
     deferred: Mutex<Vec<Deferred>>,
     /// How far the start is; `None` once it is over.
     start: Mutex<Option<ProgressLine>>,
@@ -105,7 +113,7 @@ impl Control {
             catalog,
             archive,
             running,
-            changing: Mutex::new(()),
+            turns: Turns::default(),
             deferred: Mutex::default(),
             start: Mutex::default(),
         }
@@ -126,9 +134,18 @@ impl Control {
         self.plant.as_ref()
     }
 
-    /// The daemon, for changes; waits for its turn (C1).
-    pub fn change<T>(&self, f: impl FnOnce(&dyn Plant) -> T) -> T {
-        let _turn = lock(&self.changing);
+    /// The daemon, for changes; waits for its turn (C1, C4).
+    ///
+    /// # Errors
+    /// [`Kind::Busy`] when another command keeps its turn, and those of `f`.
+    pub fn change<T>(&self, f: impl FnOnce(&dyn Plant) -> Result<T>) -> Result<T> {
+        let _turn = self.turns.take_within("command", TURN_WAIT)?;
+        f(self.plant.as_ref())
+    }
+
+    /// The same, however long another command keeps its turn.
+    pub fn change_when_free<T>(&self, f: impl FnOnce(&dyn Plant) -> T) -> T {
+        let _turn = self.turns.take("command");
         f(self.plant.as_ref())
     }
 
@@ -261,14 +278,38 @@ impl Control {
     /// before and are missing now may stay missing.
     ///
     /// # Errors
-    /// [`Kind::Stale`], [`Kind::WouldDestroy`] and those of [`plan::apply`].
+    /// [`Kind::Busy`] when another command keeps its turn, [`Kind::Stale`], [`Kind::WouldDestroy`]
+    /// and those of [`plan::apply`].
     pub fn apply(
         &self,
         desired: &Config,
         consent: &Consent,
         progress: &mut Progress<'_>,
     ) -> Result<(Plan, Applied)> {
-        let _turn = lock(&self.changing);
+        let turn = self.turns.take_within("apply", TURN_WAIT)?;
+        self.apply_in(&turn, desired, consent, progress)
+    }
+
+    /// The same without consent, however long another command keeps its turn.
+    ///
+    /// # Errors
+    /// Those of [`Control::apply`], but for [`Kind::Busy`].
+    pub fn reload(&self, to: &Config, progress: &mut Progress<'_>) -> Result<(Plan, Applied)> {
+        let turn = self.turns.take("reload");
+        self.apply_in(&turn, to, &Consent::default(), progress)
+    }
+
+    fn apply_in(
+        &self,
+        turn: &Turn<'_>,
+        desired: &Config,
+        consent: &Consent,
+        progress: &mut Progress<'_>,
+    ) -> Result<(Plan, Applied)> {
+        let mut reported = |line: ProgressLine| {
+            turn.report(&line);
+            progress(line);
+        };
         let plan = self.plan(desired)?;
         if let Some(wanted) = consent.if_generation.filter(|&g| g != plan.generation) {
             let why = format!("planned against generation {wanted}, now {}", plan.generation);
@@ -283,7 +324,7 @@ impl Control {
             }
             return Ok((plan, Applied::default()));
         }
-        let mut applied = self.carry_out(&plan, desired, &consent.destroy, progress)?;
+        let mut applied = self.carry_out(&plan, desired, &consent.destroy, &mut reported)?;
         let still =
             |l: &Deferred| format!("{}: not yet: {}; the daemon waits for it", l.subject, l.why);
         applied.notes.extend(applied.deferred.iter().map(still));
@@ -296,7 +337,7 @@ impl Control {
     /// # Errors
     /// Problems that `config::check` finds, and those of [`Plant::state`].
     pub fn start(&self, desired: &Config) -> Result<Applied> {
-        let _turn = lock(&self.changing);
+        let turn = self.turns.take("start");
         let mut plan = self.plan(desired)?;
         let mut refused = Vec::new();
         let (mut steps, none) = (Vec::new(), Consent::default());
@@ -310,6 +351,7 @@ impl Control {
         plan.steps = steps;
         let mut progress = |line: ProgressLine| {
             tracing::debug!("{}", line.what);
+            turn.report(&line);
             if let Some(place) = &mut *lock(&self.start) {
                 *place = line;
             }

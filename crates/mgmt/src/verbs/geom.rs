@@ -3,7 +3,7 @@
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, Kind, ProgressLine, ProgressUnit, Result};
 use crate::config::units;
-use crate::plant::Progress;
+use crate::plant::{Plant, Progress};
 use crate::service::Control;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -124,13 +124,15 @@ impl DaemonVerb for Geom {
             progress(line);
             // Others get their turn.
             std::thread::sleep(POLL_INTERVAL);
-            answer = control.change(|plant| plant.verb(&class, verb, &again, progress))?;
+            let ask = |plant: &dyn Plant| plant.verb(&class, verb, &again, progress);
+            answer = control.change_when_free(ask)?;
         }
         if listed {
             for name in named {
                 let ask = json!({ "names": [name] });
                 // One that was taken apart is shown no more.
-                let listed = control.change(|plant| plant.verb(&class, "list", &ask, progress));
+                let list = |plant: &dyn Plant| plant.verb(&class, "list", &ask, progress);
+                let listed = control.change_when_free(list);
                 listed.into_iter().for_each(|listed| append_list(&mut answer, &listed));
             }
         }

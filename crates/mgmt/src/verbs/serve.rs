@@ -15,7 +15,7 @@ use crate::config::{Catalog, Config, read, read_text};
 use crate::http::{self, BoundSocket};
 use crate::logs::LogQueue;
 use crate::plan::{Action, Deferred, DeferredPart};
-use crate::service::{Archive, Consent, Control};
+use crate::service::{Archive, Control};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -123,8 +123,8 @@ pub fn start_configured(control: &Control, config: &Config, strict: bool) -> Res
 /// anything. Errors are logged, and the daemon keeps its configuration.
 fn reload(control: &Control, catalog: fn() -> Catalog, file: &str) {
     let mut progress = |line: crate::api::ProgressLine| tracing::debug!("{}", line.what);
-    let (consent, config) = (Consent::default(), load(catalog, file));
-    let applied = config.and_then(|config| control.apply(&config, &consent, &mut progress));
+    let config = load(catalog, file);
+    let applied = config.and_then(|config| control.reload(&config, &mut progress));
     match applied {
         Ok((plan, applied)) => {
             tracing::info!("SIGHUP: {file} reloaded, {} changes", plan.steps.len());
@@ -254,7 +254,7 @@ impl LocalVerb for Serve {
             }
         };
         let served = runtime.block_on(http::serve(listening, control.clone(), stop));
-        control.change(|plant| plant.stop());
+        control.change_when_free(|plant| plant.stop());
         // Clients that still read a long list do not delay the daemon; a change was waited for
         // above.
         runtime.shutdown_background();
@@ -302,6 +302,7 @@ mod tests {
     }
 
     use crate::fake::{FakePlant, catalog};
+    use crate::service::Consent;
     use crate::verbs::status;
 
     #[test]

@@ -45,7 +45,7 @@ use crate::identities::IdentityKeeper;
 use crate::identity;
 use crate::overrides::{Overrides, Tray};
 use crate::startup_wait::{self, WaitLimit};
-pub use files::{Files, FilesInUse};
+pub use files::{Files, FilesInUse, RETRY_WAIT, has_sources, has_tls_files};
 use pending_luns::PendingLuns;
 pub use pending_luns::{ProviderSources, disk_may_provide};
 use portals::Portal;

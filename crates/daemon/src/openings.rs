@@ -22,6 +22,7 @@ use mgmt::config::DiskConfig;
 use serde_json::Value;
 
 use crate::errors::{DISK_REMEDY, from_geom};
+use crate::exports::Files;
 
 /// Openings under way at once; a further one is refused.
 const THREADS_MAX: usize = 64;
@@ -58,6 +59,9 @@ pub enum Begun {
     Before,
 }
 
+/// A disk that was opened, with the files of its section as they were before.
+type Opened = (OpenedDisk, Files);
+
 struct Opening {
     /// Differs from that of any other opening.
     id: u64,
@@ -65,7 +69,7 @@ struct Opening {
     began_ns: u64,
     /// False: its caller has given up.
     is_wanted: bool,
-    result: Option<Result<OpenedDisk>>,
+    result: Option<Result<Opened>>,
 }
 
 #[derive(Default)]
@@ -175,7 +179,7 @@ impl Openings {
     }
 
     /// The result of an opening that has ended, once.
-    pub fn take(&self, disk: &DiskConfig) -> Option<Result<OpenedDisk>> {
+    pub fn take(&self, disk: &DiskConfig) -> Option<Result<Opened>> {
         if self.has_ended(disk) != Some(true) {
             return None;
         }
@@ -252,7 +256,9 @@ impl Inner {
         let is_closing = |state: &mut State| state.closing.contains(&disk.name);
         drop(self.ended.wait_timeout_while(self.state.lock(), CLOSE_LIMIT, is_closing));
         let opened = check().and_then(|()| {
-            let opened = self.opener.open_disk(disk);
+            // F1 of `exports::files`.
+            let files = Files::of_disk(disk);
+            let opened = self.opener.open_disk(disk).map(|opened| (opened, files));
             opened.map_err(|e| from_geom(OP, &disk.name, e).next(DISK_REMEDY))
         });
         let mut state = self.state.lock();

@@ -1,6 +1,7 @@
 //! The handle that the control path holds.
 
 mod answering;
+mod checking;
 mod opening;
 
 use std::collections::BTreeSet;
@@ -29,8 +30,8 @@ use serde_json::Value;
 
 use crate::attach::Attachments;
 use crate::buses;
-use crate::catalog::{check_geom, site, wall_s};
-use crate::control_loop::{ControlLoop, Published, check_files};
+use crate::catalog::{site, wall_s};
+use crate::control_loop::{ControlLoop, Published};
 use crate::cycle_check::CycleCheck;
 use crate::exports::{self, Exports, FilesInUse, clashes};
 use crate::geom_layouts::GeomLayouts;
@@ -48,9 +49,10 @@ use crate::persistent_names::PersistentNames;
 use crate::reattach::Reattach;
 use crate::served_volumes::ServedVolumes;
 use crate::state_store::{FileStateStore, ReportFn};
-use crate::within::within;
+use crate::within::{CHECKS_LIMIT, within};
 
 use answering::Answering;
+use opening::open_deadline;
 
 /// Bytes of buffers of all cores together when the configuration gives none.
 const POOL_BYTES: u64 = 256 << 20;
@@ -61,9 +63,6 @@ const SPIN_NS: u64 = 0;
 
 /// How long a question for the state waits for the paths of disks.
 const REFRESH_LIMIT: Duration = Duration::from_millis(500);
-
-/// Longest check of all media of a plan together; one that hangs is known by the check of its disk.
-const CHECKS_LIMIT: Duration = Duration::from_secs(15);
 
 /// A running daemon.
 pub struct Daemon {
@@ -369,7 +368,8 @@ impl Daemon {
     /// Why a target could not be made, or its portals not be opened, after the steps `before`. A
     /// start opens the portals that it can, and a file server that is removed frees its addresses.
     fn check_target(&self, target: &TargetConfig, before: &[Step]) -> Result<()> {
-        exports::check_target(target)?;
+        let own = target.clone();
+        self.check_in_time("create target", &target.name, move || exports::check_target(&own))?;
         let frees = |step: &Step| match &step.action {
             Action::RemoveGeom { geom } => geom.class == FS_CLASS,
             _ => false,
@@ -377,7 +377,9 @@ impl Daemon {
         if self.registry.login_gate().is_shut() || before.iter().any(frees) {
             return Ok(());
         }
-        exports::check_portals(target, &self.mailbox.query(Query::Portals)?)
+        let (own, open) = (target.clone(), self.mailbox.query(Query::Portals)?);
+        let check = move || exports::check_portals(&own, &open);
+        self.check_in_time("create target", &target.name, check)
     }
 }
 
@@ -394,16 +396,11 @@ impl Plant for Daemon {
             Action::CreateTarget { target } => self.check_target(target, before)?,
             Action::ModifyTarget { to, .. } => self.check_target(to, before)?,
             Action::CreateDisk { disk } => return self.check_disk(disk, media::check),
-            Action::CreateBus { bus } | Action::ModifyBus { to: bus, .. } => {
-                return buses::check(bus);
+            Action::CreateBus { .. } | Action::ModifyBus { .. } => {
+                return self.check_section(&step.action);
             }
-            Action::CreateGeom { geom } => check_geom("create geom", geom)?,
-            Action::Renew { of } => {
-                let mut config = self.mailbox.query(Query::Config)?;
-                before.iter().for_each(|step| step.action.apply_to(&mut config));
-                return check_files(of, &config);
-            }
-            action => action.groups().try_for_each(exports::judge_group)?,
+            Action::Renew { of } => return self.check_renewed(of, before),
+            action => self.check_section(action)?,
         }
         let prior = PriorSteps::of(step, before);
         if let Action::ModifyGeom { from, to } = &step.action {
@@ -505,7 +502,9 @@ impl Plant for Daemon {
     }
 
     fn stale(&self) -> Vec<StaleFiles> {
-        self.files.stale()
+        let files = self.files.clone();
+        // A step whose files hang is refused; their watch reports them later.
+        within(CHECKS_LIMIT, move || files.stale()).unwrap_or_default()
     }
 
     fn carry_out(&self, action: &Action, progress: &mut Progress<'_>) -> Result<Outcome> {
@@ -517,6 +516,7 @@ impl Plant for Daemon {
             let deferred = vec![Deferred::of_action(action, away)];
             return Ok(Outcome { deferred, ..Outcome::default() });
         }
+        self.files.answer_within(action, open_deadline(self.registry.login_gate()))?;
         let action = Box::new(action.clone());
         self.mailbox.submit(|to| Change::CarryOut(action, to))?
     }

@@ -10,6 +10,7 @@ use mgmt::plan::Action;
 
 use super::ControlLoop;
 use crate::buses;
+use crate::exports::RETRY_WAIT;
 use crate::path_watch::Finding;
 
 impl ControlLoop {
@@ -71,7 +72,9 @@ impl ControlLoop {
         }
         self.published.lock().refused_disks = self.reattach.refused_disks();
         for geom in self.reattach.geoms(&self.control.topology, &config) {
-            match self.create_geom(&geom) {
+            let made = Action::CreateGeom { geom: geom.clone() };
+            let answers = self.exports.files.answer_within(&made, RETRY_WAIT);
+            match answers.and_then(|()| self.create_geom(&geom)) {
                 Ok(()) => {
                     self.reattach.clear_report(&geom.name);
                     self.note(Level::Info, &geom.name, "providers available again".to_owned());
@@ -139,7 +142,8 @@ impl ControlLoop {
 
     fn retry_one(&mut self, action: &Action) -> bool {
         self.exports.is_retrying = true;
-        let done = self.step(action);
+        let answers = self.exports.files.answer_within(action, RETRY_WAIT);
+        let done = answers.and_then(|()| self.step(action));
         self.exports.is_retrying = false;
         match done {
             Ok(_) => {

@@ -8,7 +8,6 @@ use mgmt::plan::{Action, FileSection};
 
 use super::ControlLoop;
 use crate::errors::{DISK_REMEDY, from_geom};
-use crate::exports::Files;
 use crate::openings::Begun;
 use crate::{media, path_checks};
 
@@ -57,12 +56,12 @@ impl ControlLoop {
             let why = "its opening was abandoned";
             return Err(Error::new(Kind::Timeout, OP, why).at(&disk.name).next(DISK_REMEDY));
         };
-        let opened = opened?;
+        let (opened, files) = opened?;
         if by_itself && let Some(medium) = opened.medium() {
             let (all, open) = (self.config().disk, self.open_media());
             media::check_medium(disk, &medium, &all, &open)?;
         }
-        let (files, returns) = (Files::of_disk(disk), &self.reattach);
+        let returns = &self.reattach;
         let made = self.control.call(|t| {
             let geom = DiskClass::install(t, opened)?;
             let fits = if by_itself { returns.check_identity(t, geom, &disk.name) } else { Ok(()) };

@@ -5,6 +5,7 @@
 //! Invariant F1: a digest is taken before its file is used, so a file that is replaced in between
 //! counts as changed.
 
+mod reads;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +24,8 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::state_store::ReportFn;
+use reads::FileReads;
+pub use reads::{RETRY_WAIT, has_sources, has_tls_files};
 
 /// Longest part of a file that is looked at, in bytes. Longer ones are no certificates.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -227,13 +230,14 @@ struct TrackedFiles {
 #[derive(Clone)]
 pub struct FilesInUse {
     inner: Arc<Mutex<TrackedFiles>>,
+    reads: FileReads,
     report: Arc<ReportFn>,
 }
 
 impl FilesInUse {
     /// An empty set; the callback receives the reports of changed files.
     pub fn new(tell: Arc<ReportFn>) -> FilesInUse {
-        FilesInUse { inner: Arc::default(), report: tell }
+        FilesInUse { inner: Arc::default(), reads: FileReads::default(), report: tell }
     }
 
     fn set(&self, of: FileSection, set: impl FnOnce(&mut SectionFiles)) {
@@ -340,6 +344,7 @@ mod tests {
         let tracked = TrackedFiles { is_watched: true, ..TrackedFiles::default() };
         let files = FilesInUse {
             inner: Arc::new(Mutex::new(tracked)),
+            reads: FileReads::default(),
             report: Arc::new(|_: &str, _: String| {}),
         };
         let file = |path: &str| File {

@@ -22,10 +22,12 @@ use engine::{GroupSpec, LunSpec};
 use geom::{GraphControl, Topology};
 use mgmt::api::{Error, Kind, Result};
 use mgmt::config::{AccessConfig, BusConfig, Config, DiskConfig, LunConfig, TargetConfig};
-use mgmt::plan::{Deferred, DeferredPart, bus_may_provide, name_depends_on};
+use mgmt::plan::{
+    Action, Deferred, DeferredPart, FileSection, bus_may_provide, name_depends_on,
+};
 
-use super::Exports;
 use super::specs::{group_spec, lun_spec, units_of};
+use super::{Exports, RETRY_WAIT};
 use crate::reattach::remote;
 
 /// Whether a disk of a configuration may bring a provider of that name: it is not in the graph, and
@@ -210,7 +212,9 @@ impl Exports {
             self.pending_luns.by_target.iter().filter_map(came).collect();
         let mut out = Vec::new();
         for (target, mut here) in came {
-            let left = match self.set_groups(control, &target, config, &[]) {
+            let of = FileSection::Target(target.name.clone());
+            let answers = self.files.answer_within(&Action::Renew { of }, RETRY_WAIT);
+            let left = match answers.and_then(|()| self.set_groups(control, &target, config, &[])) {
                 Ok(left) => left,
                 Err(e) => {
                     out.push((target, here.join(", "), Err(e)));

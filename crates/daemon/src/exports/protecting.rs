@@ -20,6 +20,7 @@ use mgmt::plan::{Action, DataLoss, Step, name_depends_on};
 use super::{Exports, units_of};
 use crate::identity;
 use crate::images::{Images, planned_disk, planned_images};
+use crate::within::{CHECKS_LIMIT, within};
 
 /// Whether a LUN of some groups has a provider.
 fn maps<'c>(mut groups: impl Iterator<Item = &'c AccessConfig>, provider: &str) -> bool {
@@ -63,6 +64,16 @@ fn disks_below<'c>(provider: &str, config: &'c Config) -> BTreeSet<&'c str> {
     disks
 }
 
+/// The images of some disks and partitions that actions make, if all answer in time. Without them
+/// the data is found when the unit is opened.
+fn images_in_time<'b>(names: BTreeSet<&str>, actions: impl Iterator<Item = &'b Action>) -> Images {
+    let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+    let makes = |action: &&Action| matches!(action, Action::CreateDisk { .. });
+    let actions: Vec<Action> = actions.filter(makes).cloned().collect();
+    let read = move || planned_images(names.iter().map(String::as_str), actions.iter());
+    within(CHECKS_LIMIT, read).unwrap_or_default()
+}
+
 /// The data on the images below a provider that its protection information may overwrite, in words.
 fn held_on_images(provider: &str, images: &Images) -> Option<String> {
     let by = guard::Requester { class: lun::CLASS, geom: provider, force: false };
@@ -80,7 +91,7 @@ fn held_on_images(provider: &str, images: &Images) -> Option<String> {
 
 /// The data that protection information would overwrite at the ends of units that an action opens.
 /// `now`: the configuration before it. `ask` answers for units on providers that are there; images
-/// of disks that the plan makes are read on the thread of the caller.
+/// of disks that the plan makes are read with a deadline, on a thread of their own.
 pub fn lost_to_protection(
     action: &Action,
     before: &[Step],
@@ -97,7 +108,7 @@ pub fn lost_to_protection(
             // An earlier step may ask for the same consent.
             return !before.iter().any(|step| step.consent_names.contains(name));
         }
-        let images = planned_images(below.into_iter(), actions.clone());
+        let images = images_in_time(below, actions.clone());
         lost.extend(held_on_images(name, &images).map(|why| (name.clone(), why)));
         false
     });

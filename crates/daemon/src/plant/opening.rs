@@ -11,13 +11,14 @@ use mgmt::plan::{Action, Step, name_depends_on};
 use mgmt::{Plant, Progress};
 use serde_json::Value;
 
-use super::{CHECKS_LIMIT, Daemon};
+use super::Daemon;
 use crate::errors::{DISK_REMEDY, from_geom};
+use crate::exports::has_tls_files;
 use crate::images::{self, Images};
 use crate::mailbox::Change;
 use crate::openings::{Begun, opening_text};
 use crate::reattach::remote;
-use crate::within::within;
+use crate::within::{CHECKS_LIMIT, within};
 
 /// How long a change waits for the server or the medium of a disk: longer than a server of ours
 /// takes to start, or a disk to spin up.
@@ -36,7 +37,7 @@ fn reach_deadline(gate: &LoginGate) -> Duration {
 }
 
 /// How long a step waits for the medium of a disk: first for its check, then for its opening.
-fn open_deadline(gate: &LoginGate) -> Duration {
+pub(super) fn open_deadline(gate: &LoginGate) -> Duration {
     if gate.is_shut() { OPEN_AT_START } else { REACH }
 }
 
@@ -84,10 +85,10 @@ impl Daemon {
         disk: &DiskConfig,
         check: fn(&DiskConfig) -> Result<()>,
     ) -> Result<()> {
-        match disk.image() {
-            Some(_) => checked(open_deadline(self.registry.login_gate()), disk, check),
+        match disk.image().is_some() || has_tls_files(&disk.params) {
+            true => checked(open_deadline(self.registry.login_gate()), disk, check),
             // It has no path that may hang.
-            None => check(disk),
+            false => check(disk),
         }
     }
 

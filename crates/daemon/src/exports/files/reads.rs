@@ -1,0 +1,190 @@
+//! Reads of files ahead of the steps that use them, each on a thread of its own: the control thread
+//! reads a file only after it has answered, since a file system may hang.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bio::sync::{Condvar, Mutex};
+use mgmt::api::Result;
+use mgmt::config::TLS_FILE_KEYS;
+use mgmt::plan::{Action, FileSection};
+use serde_json::{Map, Value};
+
+use super::super::specs::target_spec;
+use super::{Files, FilesInUse, SectionFiles, contents};
+use crate::within::late_files;
+
+/// Reads under way at once, those that hang among them; a further one is not made.
+const THREADS_MAX: usize = 64;
+
+/// Longest wait of the control thread for the files of a part that it tries again.
+pub const RETRY_WAIT: Duration = Duration::from_millis(50);
+
+#[derive(Default)]
+struct Inner {
+    /// The sections whose files are being read.
+    under_way: Mutex<BTreeSet<String>>,
+    /// A read has ended.
+    ended: Condvar,
+}
+
+/// The reads under way. Clones are handles of one table.
+#[derive(Clone, Default)]
+pub(super) struct FileReads(Arc<Inner>);
+
+impl FileReads {
+    /// Whether a read of a section ends in time: within `limit`, and an earlier one within `limit`
+    /// before. One that hangs goes on, and no other is made for its section.
+    fn ends_within(
+        &self,
+        section: &str,
+        limit: Duration,
+        read: impl FnOnce() + Send + 'static,
+    ) -> bool {
+        let ended = &self.0.ended;
+        let is_under_way = |all: &mut BTreeSet<String>| all.contains(section);
+        let mut all = ended.wait_timeout_while(self.0.under_way.lock(), limit, is_under_way);
+        if all.contains(section) || all.len() >= THREADS_MAX {
+            return false;
+        }
+        let (inner, own) = (self.0.clone(), section.to_owned());
+        let run = move || {
+            read();
+            inner.under_way.lock().remove(&own);
+            inner.ended.notify_all();
+        };
+        if std::thread::Builder::new().name("ashlar-files".into()).spawn(run).is_err() {
+            return false;
+        }
+        // The thread removes it under the lock, which is held here.
+        all.insert(section.to_owned());
+        let all = ended.wait_timeout_while(all, limit, is_under_way);
+        !all.contains(section)
+    }
+}
+
+/// The section whose files in use an action reads again.
+fn section_of(action: &Action) -> Option<FileSection> {
+    match action {
+        Action::Renew { of } => Some(of.clone()),
+        Action::CreateAccess { access }
+        | Action::ModifyAccess { to: access, .. }
+        | Action::RemoveAccess { access } => Some(FileSection::Target(access.target.clone())),
+        Action::Regroup { target, .. } => Some(FileSection::Target(target.clone())),
+        _ => None,
+    }
+}
+
+/// Whether the parameters of a section name certificates or keys.
+pub fn has_tls_files(params: &Map<String, Value>) -> bool {
+    TLS_FILE_KEYS.iter().any(|key| params.get(*key).is_some_and(Value::is_string))
+}
+
+/// Whether an action reads files that its section names, or resolves names of listeners.
+pub fn has_sources(action: &Action) -> bool {
+    match action {
+        Action::CreateTarget { .. } | Action::ModifyTarget { .. } => true,
+        Action::CreateBus { bus } | Action::ModifyBus { to: bus, .. } => {
+            bus.params.values().any(|value| value.get("secret").is_some())
+        }
+        Action::CreateGeom { geom } => has_tls_files(&geom.params),
+        action => action.groups().any(|group| group.accounts().next().is_some()),
+    }
+}
+
+/// Reads these files, and those that the section of an action names. Blocks while one hangs.
+fn read(action: &Action, known: &SectionFiles) {
+    for file in known.all() {
+        contents(&file.path);
+    }
+    // Their errors are found again by the step.
+    match action {
+        Action::CreateTarget { target } | Action::ModifyTarget { to: target, .. } => {
+            Files::of_target(target);
+            let _ = target_spec(target);
+        }
+        Action::CreateBus { bus } | Action::ModifyBus { to: bus, .. } => drop(Files::of_bus(bus)),
+        Action::CreateGeom { geom } => drop(Files::of_fs(geom)),
+        action => drop(Files::of_groups(action.groups())),
+    }
+}
+
+impl FilesInUse {
+    /// Reads the files that a step uses, on a thread of its own.
+    ///
+    /// # Errors
+    /// They do not answer within `limit`.
+    pub fn answer_within(&self, action: &Action, limit: Duration) -> Result<()> {
+        if let Action::ModifyAccess { from, to } = action
+            && from.differs_in_luns_only(to)
+        {
+            return Ok(());
+        }
+        let known = section_of(action).and_then(|of| self.inner.lock().all.get(&of).cloned());
+        if known.is_none() && !has_sources(action) {
+            return Ok(());
+        }
+        let (own, known, section) = (action.clone(), known.unwrap_or_default(), action.name());
+        if self.reads.ends_within(&section, limit, move || read(&own, &known)) {
+            return Ok(());
+        }
+        Err(late_files("read files", &section, limit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use mgmt::api::Kind;
+    use mgmt::config::{AccessConfig, BusConfig};
+    use serde_json::json;
+
+    use super::*;
+
+    /// A wait that is over when it fails.
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn read_that_hangs_is_made_once_and_delays_no_other_section() {
+        let reads = FileReads::default();
+        let (release, released) = mpsc::channel::<()>();
+        let hangs = move || {
+            let _ = released.recv();
+        };
+        assert!(!reads.ends_within("slow", Duration::ZERO, hangs));
+        let (made, makes) = mpsc::channel();
+        let again = move || {
+            let _ = made.send(());
+        };
+        assert!(!reads.ends_within("slow", Duration::ZERO, again));
+        assert!(makes.try_recv().is_err(), "the first one has not ended");
+        assert!(reads.ends_within("other", LONG, || {}));
+        drop(release);
+        assert!(reads.ends_within("slow", LONG, || {}));
+    }
+
+    #[test]
+    fn step_whose_files_hang_is_refused_and_edit_of_luns_reads_none() {
+        let files = FilesInUse::new(Arc::new(|_: &str, _: String| {}));
+        let mut bus = BusConfig { name: "b".into(), ..BusConfig::default() };
+        let made = Action::CreateBus { bus: bus.clone() };
+        files.answer_within(&made, Duration::ZERO).expect("it has no files");
+        bus.params.insert("chap".into(), json!({ "secret": "file:/none/ashlar" }));
+        let made = Action::CreateBus { bus };
+        files.answer_within(&made, LONG).expect("the step reports that there is no file");
+        let (release, released) = mpsc::channel::<()>();
+        let hangs = move || {
+            let _ = released.recv();
+        };
+        assert!(!files.reads.ends_within("b", Duration::ZERO, hangs));
+        let late = files.answer_within(&made, Duration::ZERO).expect_err("they hang");
+        assert!(late.kind == Kind::Timeout && late.at == "b", "{late}");
+        assert!(late.source.contains("do not answer (0ns, the limit)"), "{late}");
+        let group = AccessConfig { target: "t".into(), ..AccessConfig::default() };
+        let edit = Action::ModifyAccess { from: group.clone(), to: group };
+        files.answer_within(&edit, Duration::ZERO).expect("it reads no files");
+        drop(release);
+    }
+}

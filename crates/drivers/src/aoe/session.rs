@@ -192,6 +192,7 @@ impl Frontend for Client {
     // The duplicate detection must know when a write can no longer reach the medium.
     const SILENT_ON_SHUTDOWN: bool = true;
     const QUERIES_IDENTITY: bool = true;
+    const REPEATS: bool = true;
 
     fn kick(&self) {
         if let Some(waker) = self.waker.borrow().as_ref() {

@@ -19,3 +19,10 @@ pub(crate) use session::{BlockSession, Frontend, SessionEnd};
 /// How often a command that was ended by others (unit attention, reset) is sent once more; then
 /// the request ends with an error.
 pub const TRIES_MAX: u8 = 32;
+
+/// How long a request waits for a unit that is not ready; then it ends with an error. Its data
+/// keeps buffers of the pool meanwhile.
+pub const READY_WAIT_NS: u64 = 30_000_000_000;
+
+/// Pause before its command is sent once more.
+pub const READY_PAUSE_NS: u64 = 250_000_000;

@@ -4,6 +4,7 @@
 //!   FREE --put--> OPEN --issue--> at the engine --respond: GOOD--> next piece, or answered: FREE
 //!                  ^                  |
 //!                  +-- again <--------+  unit attention, aborted by others; TRIES_MAX times
+//!                  +-- later <--------+  unit not ready, after a pause; for READY_WAIT_NS
 //! ```
 //! A request that is too large for one command goes piece by piece. A large WRITE comes piece by
 //! piece too: its pieces are requests of their own, and their parent is answered after the last.
@@ -77,6 +78,8 @@ pub(crate) struct RequestSlot {
     /// Of a parent: the error of the first piece that failed.
     pub error: Option<Error>,
     pub tries: u8,
+    /// When it ends if its unit is still not ready, ns; None: the unit was ready.
+    pub ready_wait_ends_ns: Option<u64>,
     /// The process of this machine that asked; zero: not known.
     pub process: u32,
     /// Some of the reply is out.

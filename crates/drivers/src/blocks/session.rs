@@ -8,7 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
@@ -21,9 +21,9 @@ use wire::nbd::command::{self, Cdb, Outcome};
 use wire::nbd::{Error, Request};
 use wire::scsi::{Key, Lun, Sense};
 
-use super::TRIES_MAX;
 use super::patch::Patch;
 use super::requests::{RequestSlot, Requests, Work};
+use super::{READY_PAUSE_NS, READY_WAIT_NS, TRIES_MAX};
 
 /// Most bytes of one UNMAP or WRITE SAME; a longer request is carried out piece by piece. This is
 /// the limit of the disk handler at 512 bytes a block.
@@ -52,6 +52,9 @@ pub(crate) trait Frontend: Sized + 'static {
     /// The peer asks for the identity of the unit, and must ask before it uses another unit than
     /// the one it knew. A peer whose protocol has no such question chose the unit by its name.
     const QUERIES_IDENTITY: bool = false;
+    /// The peer repeats a request that is not answered: there is no answer while the unit is not
+    /// ready. For other peers the request waits here.
+    const REPEATS: bool = false;
     /// Something that the task waits for has changed.
     fn kick(&self);
     /// `waker` is woken by `kick`.
@@ -88,28 +91,34 @@ pub(crate) struct BlockSession<F> {
     requests: RefCell<Requests>,
     /// Tags to go on with: next pieces, and commands to be sent once more.
     ready: RefCell<VecDeque<u32>>,
-    /// Commands at the engine.
+    /// Tags whose unit was not ready, until the pause is over.
+    postponed: RefCell<Vec<u32>>,
+    /// Commands at the engine, and postponed ones: they keep their places.
     running: Cell<u32>,
     closing: Cell<bool>,
     /// No more replies are sent.
     silent: Cell<bool>,
     ended: Cell<bool>,
+    /// For the task that ends a pause.
+    weak: Weak<BlockSession<F>>,
 }
 
 impl<F: Frontend> BlockSession<F> {
     /// A session at a unit, which its peer knows by the LUN; the engine's side comes by `attach`.
     pub fn new(front: F, device: Arc<Device>, lun: u64) -> Rc<BlockSession<F>> {
-        Rc::new(BlockSession {
+        Rc::new_cyclic(|weak| BlockSession {
             frontend: front,
             device,
             lun: lun_field(lun),
             nexus: RefCell::default(),
             requests: RefCell::default(),
             ready: RefCell::default(),
+            postponed: RefCell::default(),
             running: Cell::default(),
             closing: Cell::default(),
             silent: Cell::default(),
             ended: Cell::default(),
+            weak: weak.clone(),
         })
     }
 
@@ -473,6 +482,44 @@ impl<F: Frontend> BlockSession<F> {
         self.frontend.kick();
     }
 
+    /// Has a command sent once more after a pause, as its unit is not ready.
+    fn postpone(&self, tag: u32) {
+        if F::REPEATS {
+            return self.finish_request(tag, Some(Error::NoMem));
+        }
+        let Some(core) = self.nexus().map(|nexus| nexus.engine().core().clone()) else { return };
+        let now = core.now();
+        let ends = now.saturating_add(READY_WAIT_NS);
+        let ends = self.with(tag, |p| *p.ready_wait_ends_ns.get_or_insert(ends));
+        if ends.is_none_or(|ends| now >= ends) {
+            return self.finish_request(tag, Some(Error::Io));
+        }
+        self.running.set(self.running.get() + 1);
+        self.postponed.borrow_mut().push(tag);
+        if self.postponed.borrow().len() > 1 {
+            return;
+        }
+        let (reactor, weak) = (core.reactor().clone(), self.weak.clone());
+        drop(core.reactor().spawn("unit not ready", async move {
+            reactor.sleep(READY_PAUSE_NS).await;
+            if let Some(session) = weak.upgrade() {
+                session.resume_postponed();
+            }
+        }));
+    }
+
+    /// Sends postponed commands again; another unit raises a unit attention first (T1).
+    fn resume_postponed(&self) {
+        let tags = self.postponed.take();
+        let count = u32::try_from(tags.len()).unwrap_or(u32::MAX);
+        self.running.set(self.running.get().saturating_sub(count));
+        if self.closing.get() {
+            return;
+        }
+        self.ready.borrow_mut().extend(tags);
+        self.frontend.kick();
+    }
+
     /// Sends a command once more, if it was not sent too often (T1).
     fn retry(&self, tag: u32) {
         let nexus = self.nexus();
@@ -581,6 +628,7 @@ impl<F: Frontend> Transport for BlockSession<F> {
                 self.next_step(tag, Work::Fetch);
             }
             Outcome::Again => self.retry(tag),
+            Outcome::Later => self.postpone(tag),
             // A unit that reports no status: everything may be data.
             Outcome::Failed(Error::NotSup | Error::Inval) if work == Work::Status => {
                 F::status(self, tag, &Segs::new());

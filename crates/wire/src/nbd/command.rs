@@ -70,6 +70,8 @@ pub enum Outcome {
     Good,
     /// A unit attention was reported first, or another initiator aborted it: send it once more.
     Again,
+    /// The unit is awaited, or changes its access state: send it once more after a pause.
+    Later,
     /// For good.
     Failed(Error),
 }
@@ -95,6 +97,8 @@ fn of_sense(sense: Sense, writes: bool) -> Outcome {
     Outcome::Failed(match (code.key, code.asc, code.ascq) {
         (Key::RecoveredError | Key::NoSense, _, _) => return Outcome::Good,
         (Key::UnitAttention, _, _) => return Outcome::Again,
+        // BECOMING READY, ASYMMETRIC ACCESS STATE TRANSITION
+        (Key::NotReady, 0x04, 0x01 | 0x0a) => return Outcome::Later,
         // SPACE ALLOCATION FAILED WRITE PROTECT
         (Key::DataProtect, 0x27, 0x07) => Error::NoSpc,
         (Key::DataProtect, _, _) => Error::Perm,
@@ -171,6 +175,9 @@ mod tests {
         assert_eq!(outcome(0, None, true), Outcome::Good);
         assert_eq!(outcome(0x18, None, true), Outcome::Failed(Error::Perm));
         assert_eq!(check(asc::POWER_ON_OR_RESET, false), Outcome::Again);
+        assert_eq!(check(asc::BECOMING_READY, true), Outcome::Later);
+        assert_eq!(check(asc::ALUA_TRANSITION, false), Outcome::Later);
+        assert_eq!(check(asc::ALUA_OFFLINE, false), Outcome::Failed(Error::Io));
         assert_eq!(check(asc::WRITE_PROTECTED, true), Outcome::Failed(Error::Perm));
         assert_eq!(check(asc::LBA_OUT_OF_RANGE, true), Outcome::Failed(Error::NoSpc));
         assert_eq!(check(asc::LBA_OUT_OF_RANGE, false), Outcome::Failed(Error::Inval));

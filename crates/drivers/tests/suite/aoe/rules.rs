@@ -325,6 +325,34 @@ fn a_slot_whose_disk_is_missing_is_silent_and_announced_when_it_appears() {
 }
 
 #[test]
+fn slot_whose_disk_vanishes_is_silent_to_its_initiators_until_it_returns() {
+    let stage = stage();
+    let link = stage.plug(0, 1);
+    assert_eq!(stage.ask(&link, &[discovery_query(1)]).len(), 1);
+    let write = |tag, value: u8| ata(1, tag, long(op::WRITE_EXT, 0, 1), &[value; 512]);
+    let came = stage.ask(&link, &[write(0x70, 1)]);
+    assert_eq!(decode_answer(&came[0]).0.error, None);
+    let group = GroupSpec {
+        name: "g0".into(),
+        initiators: vec!["mac:02:00:00:02:*".into()],
+        awaited: vec![(0, "slow".into())],
+        ..GroupSpec::default()
+    };
+    stage.plant.registry.set_groups("aoe", NAME, &[group]).unwrap();
+    for _ in 0..2 {
+        let came = stage.ask(&link, &[write(0x71, 2)]);
+        assert!(came.is_empty(), "{came:x?}");
+    }
+    assert_eq!(stage.disk.bytes(0, 1), [1]);
+    stage.allow(&[("mac:02:00:00:02:*", &[(0, false)])]);
+    stage.pass(1_500_000_000);
+    let came = stage.ask(&link, &[write(0x71, 2)]);
+    assert_eq!(decode_answer(&came[0]).0.error, None);
+    assert_eq!(stage.disk.bytes(0, 1), [2]);
+    stage.end();
+}
+
+#[test]
 fn interface_returns_from_down_with_its_new_mtu() {
     let stage = stage();
     let link = stage.plug(0, 1);

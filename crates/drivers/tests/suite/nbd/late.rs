@@ -3,8 +3,10 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bio::{Pool, PoolConfig};
+use engine::{GroupSpec, Registry};
 use reactor::sim::{Ended, World};
 use reactor::{Address, Reactor};
 use wire::nbd::codes::kind;
@@ -96,4 +98,46 @@ fn started_request_is_answered_or_closed_at_its_deadline() {
     late.extend([7; 512]);
     let (answered, _) = play(PacedBytes { first: late, each: 0, all: 0 });
     assert!(answered);
+}
+
+/// Whether a read failed while its unit was awaited, and the seconds until then.
+async fn read_awaited(
+    mut client: Client,
+    registry: Arc<Registry>,
+    report: Rc<RefCell<Option<(bool, u64)>>>,
+) {
+    let mut wire = client.enter().await.unwrap();
+    let group = GroupSpec {
+        name: "all".into(),
+        initiators: vec!["*".into()],
+        awaited: vec![(0, "slow".into())],
+        ..GroupSpec::default()
+    };
+    registry.set_groups("nbd", "sim", &[group]).unwrap();
+    let begun = client.reactor.now();
+    let mut bytes = Vec::new();
+    Request { kind: kind::READ, len: 512, cookie: 9, ..Request::default() }
+        .encode(Form::Simple, &mut bytes);
+    wire.send(&bytes).await.unwrap();
+    let piece = wire.receive(&|_| 0).await;
+    let took = (client.reactor.now() - begun) / SECOND_NS;
+    *report.borrow_mut() = Some((piece.is_ok_and(|piece| piece.error), took));
+    std::future::pending::<()>().await;
+}
+
+#[test]
+fn request_at_a_unit_that_stays_away_fails_after_30_seconds() {
+    let world = World::new(7);
+    let portals: [Address; 1] = ["10.0.0.1:10809".parse().unwrap()];
+    let plant = plant(&world, &portals);
+    let outside = Reactor::simulated(&world, "client");
+    let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
+    let client = Client::new(0, 7, &outside, &pool, &portals[0], Form::Simple);
+    let report: Rc<RefCell<Option<(bool, u64)>>> = Rc::default();
+    drop(outside.spawn("client", read_awaited(client, plant.registry.clone(), report.clone())));
+    let ended = plant.run(&world, &outside, &mut || report.borrow().is_some());
+    assert_eq!(ended, Ended::Stopped);
+    plant.end(&outside);
+    let (failed, took) = report.take().unwrap();
+    assert!(failed && (30..=31).contains(&took), "{took} s");
 }

@@ -178,6 +178,29 @@ fn a_unit_exchanged_behind_a_name_ends_the_connection() {
     assert_eq!(c.ask(kind::READ, 0, 0, 4096, &[]).bytes(0), vec![0; 4096]);
 }
 
+/// No error of the protocol makes a client of Linux repeat a request.
+#[test]
+fn request_at_an_awaited_unit_waits_until_the_unit_is_there() {
+    let server = Server::start(Shape { cores: 1, ..Shape::default() });
+    let mut c = Client::enter(server.portal, Form::Simple, "0");
+    assert_eq!(c.ask(kind::WRITE, 0, 0, 4096, &data(4096, 3)).error, None);
+    let group = engine::GroupSpec {
+        name: "all".into(),
+        initiators: vec!["*".into()],
+        awaited: vec![(0, "memory".into())],
+        ..engine::GroupSpec::default()
+    };
+    server.registry.set_groups("nbd", crate::nbd::server::TARGET, &[group]).unwrap();
+    let sent = data(4096, 7);
+    let waiting = c.send(kind::WRITE, 0, 0, 4096, &sent);
+    // Its answer says that the request before it has met the missing unit.
+    let refused = c.send(kind::READ, 0, 0, 0, &[]);
+    assert_eq!(c.receive(refused, None).error, Some(Error::Inval));
+    server.allow(&["*"]);
+    assert_eq!(c.receive(waiting, None).error, None);
+    assert_eq!(c.ask(kind::READ, 0, 0, 4096, &[]).bytes(0), sent);
+}
+
 #[test]
 fn handshake_hides_exports_that_are_not_granted() {
     let server = Server::start(Shape::default());

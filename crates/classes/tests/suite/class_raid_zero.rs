@@ -173,3 +173,19 @@ fn copies_are_equal_although_some_disks_cannot_zero() {
         assert_eq!(raid.state(), "DEGRADED");
     }
 }
+
+#[test]
+fn holes_of_members_are_holes_of_the_volume_strip_by_strip() {
+    let arrays = [(INTEL, "RAID5", 3), (INTEL, "RAID10", 4), (DDF, "RAID6-LA", 5)];
+    for (format, level, count) in arrays {
+        let mut raid = array(format, level, count, Disks::Zero);
+        zero(&mut raid, Op::WriteZeroes, 0, 24 * STRIP).expect("zeroed");
+        let (size, strip) = (raid.size() as u64, STRIP as u64);
+        let open = raid.open(Access::READ);
+        assert_eq!(raid.world.map(&open, 0, size), Ok((true, strip)), "{level}");
+        assert_eq!(raid.world.map(&open, 512, 1024), Ok((true, 1024)), "{level}");
+        let noise = 24 * strip;
+        assert_eq!(raid.world.map(&open, noise, size - noise), Ok((false, strip)), "{level}");
+        raid.world.close(open);
+    }
+}

@@ -289,6 +289,23 @@ impl<const LIE: u8> VolumeLayer<LIE> {
         }
     }
 
+    /// A question about a range of which only the first piece is answered, by the first member that
+    /// has it. Without one, everything may be taken for mapped.
+    fn map_first(&self, bio: &mut Bio, core: &Core) -> Flow {
+        let Some(piece) = self.0.shape.pieces(bio.offset, bio.length).next() else {
+            return Flow::Done(Err(Errno::Inval));
+        };
+        let core_state = self.0.core_state(core.id());
+        let way = self.read_edges(&core_state.table, piece).next();
+        let way = way.map(|(slot, path, at)| (slot, path.edge, path.offset.saturating_add(at)));
+        drop(core_state);
+        let Some((slot, edge, at)) = way else { return Flow::Done(Err(Errno::NotSup)) };
+        match fork(bio, core, edge, at, piece, slot) {
+            true => Flow::Fork(CUT),
+            false => Flow::Done(Err(Errno::Inval)),
+        }
+    }
+
     fn flush(&self, bio: &mut Bio, core: &Core) -> Flow {
         if self.is_redundant() {
             return self.task(bio, core);
@@ -348,6 +365,7 @@ impl<const LIE: u8> VolumeLayer<LIE> {
         match bio.op {
             Op::Read => self.read(bio, core),
             Op::Flush => self.flush(bio, core),
+            Op::Map => self.map_first(bio, core),
             op if Self::is_gated(op) => self.admit(bio, core),
             _ => Flow::Done(Err(Errno::NotSup)),
         }
@@ -432,7 +450,12 @@ impl<const LIE: u8> Layer for VolumeLayer<LIE> {
             self.has_ended(core, child.mark as usize);
         }
         match child.status {
-            Ok(()) => parent.completed += child.completed,
+            Ok(()) => {
+                parent.completed += child.completed;
+                if parent.op == Op::Map {
+                    parent.value = child.value.take();
+                }
+            }
             // Nothing to flush there.
             Err(Errno::NotSup) if parent.op == Op::Flush => {}
             Err(e) => {

@@ -1,7 +1,7 @@
 //! A core and control around disks in memory, with every class loaded. The clock is simulated: it
 //! jumps to the next timer when nothing is ready, so that a wait takes no time.
 
-use bio::{Attr, Bio, Errno, Op, Pool, PoolConfig};
+use bio::{Attr, Bio, Errno, HOLE, MAPPED, Op, Pool, PoolConfig};
 use classes::mirror::Tunables;
 use geom::{
     Access, ConsumerId, Core, Error, Event, Flow, Geom, GeomId, GraphControl, Inbox, Layer,
@@ -135,6 +135,16 @@ impl Layer for Disk {
                 media.bytes[from..from + len].fill(0);
                 media.zeroed += len as u64;
             }),
+            // Sectors of zeroes are holes.
+            Op::Map if media.zeroes => {
+                let mut sectors = media.bytes[from..from + len].chunks(512);
+                let is_hole = |sector: &[u8]| sector.iter().all(|byte| *byte == 0);
+                let first = sectors.next().is_some_and(is_hole);
+                let alike = 1 + sectors.take_while(|sector| is_hole(sector) == first).count();
+                bio.completed = (alike as u64 * 512).min(bio.length);
+                bio.value = Some(Attr::Int(if first { HOLE } else { MAPPED }));
+                Ok(())
+            }
             _ => Err(Errno::NotSup),
         };
         Flow::Done(done)
@@ -397,6 +407,21 @@ impl World {
                 Box::pin(async move {
                     let ask = |bio: &mut Bio| (bio.op, bio.offset, bio.length) = (op, at, len);
                     core.io(edge, ask).await.status
+                })
+            })
+            .expect("a core")
+    }
+
+    /// Whether the first byte of a range is in a hole, and how many bytes are alike.
+    pub fn map(&mut self, open: &Open, at: u64, len: u64) -> Result<(bool, u64), Errno> {
+        let edge = self.control.topology.edge(open.consumer);
+        self.control
+            .run_on_core("test", move |core| {
+                Box::pin(async move {
+                    let ask = |bio: &mut Bio| (bio.op, bio.offset, bio.length) = (Op::Map, at, len);
+                    let done = core.io(edge, ask).await;
+                    let is_hole = done.value == Some(Attr::Int(HOLE));
+                    done.status.map(|()| (is_hole, done.completed))
                 })
             })
             .expect("a core")

@@ -154,13 +154,19 @@ fn resolve(params: &mut Map<String, Value>) -> Result<()> {
     Ok(())
 }
 
-/// `cam attach NAME key=value ...`: the arguments are read like a section of the configuration.
+/// `cam attach NAME key=value ...`.
 pub fn attach_disk(control_loop: &mut ControlLoop, params: &Value) -> Result<Value> {
     let name = params["name"].as_str().unwrap_or("");
-    if params.get("ticket").is_some() {
-        let done = control_loop.call_verb(CAM_CLASS, "attach", name, params)?;
-        return Ok(attached(control_loop, name, done));
-    }
+    let done = match params.get("ticket") {
+        Some(_) => control_loop.call_verb(CAM_CLASS, "attach", name, params)?,
+        None => open(control_loop, &bus_of_arguments(params)?)?,
+    };
+    Ok(attached(control_loop, name, done))
+}
+
+/// The bus of `cam attach`: the arguments are read like a section of the configuration.
+pub fn bus_of_arguments(params: &Value) -> Result<BusConfig> {
+    let name = params["name"].as_str().unwrap_or("");
     let words = params["params"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let kind = words.clone().find_map(|word| word.strip_prefix("kind=")).unwrap_or("virtual");
     let text = section(name, words)?;
@@ -172,12 +178,10 @@ pub fn attach_disk(control_loop: &mut ControlLoop, params: &Value) -> Result<Val
         );
         e.at(name).next(next)
     })?;
-    let Some(bus) = read.bus.first() else {
+    read.bus.into_iter().next().ok_or_else(|| {
         let why = "one bus is attached at a time";
-        return Err(Error::new(Kind::Usage, "cam attach", why).at(name));
-    };
-    let done = open(control_loop, bus)?;
-    Ok(attached(control_loop, name, done))
+        Error::new(Kind::Usage, "cam attach", why).at(name)
+    })
 }
 
 /// Notes the result of an attach that has ended.
@@ -265,6 +269,15 @@ mod keys;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn arguments_of_attach_are_read_as_a_section() {
+        let bus = |words: &[&str]| bus_of_arguments(&json!({ "name": "b", "params": words }));
+        let read = bus(&["kind=virtual", "disks=2"]).expect("a section");
+        assert_eq!((read.name.as_str(), read.kind.as_str()), ("b", "virtual"));
+        let refused = bus(&["disks"]).expect_err("no value");
+        assert!(refused.kind == Kind::Usage && refused.at == "b", "{refused}");
+    }
 
     #[test]
     fn bounds_of_a_section_become_the_bounds_of_its_bus() {

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bio::sync::Mutex;
-use cam::{CamClass, SimKind};
+use cam::{CAM_CLASS, CamClass, SimKind};
 use disks::{DiskClass, Opener};
 use drivers::Driver;
 use drivers::bus::LocalKind;
@@ -522,6 +522,11 @@ impl Plant for Daemon {
     }
 
     fn verb(&self, class: &str, verb: &str, params: &Value, _: &mut Progress<'_>) -> Result<Value> {
+        if (class, verb) == (CAM_CLASS, "attach") && params.get("ticket").is_none() {
+            let bus = buses::bus_of_arguments(params)?;
+            let limit = open_deadline(self.registry.login_gate());
+            self.files.answer_within(&Action::CreateBus { bus }, limit)?;
+        }
         let (class, verb, params) = (class.to_owned(), verb.to_owned(), params.clone());
         self.mailbox.submit(|to| Change::Verb(class, verb, params, to))?
     }

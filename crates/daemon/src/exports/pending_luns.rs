@@ -22,9 +22,7 @@ use engine::{GroupSpec, LunSpec};
 use geom::{GraphControl, Topology};
 use mgmt::api::{Error, Kind, Result};
 use mgmt::config::{AccessConfig, BusConfig, Config, DiskConfig, LunConfig, TargetConfig};
-use mgmt::plan::{
-    Action, Deferred, DeferredPart, FileSection, bus_may_provide, name_depends_on,
-};
+use mgmt::plan::{Action, Deferred, DeferredPart, FileSection, bus_may_provide, name_depends_on};
 
 use super::specs::{group_spec, lun_spec, units_of};
 use super::{Exports, RETRY_WAIT};

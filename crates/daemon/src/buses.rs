@@ -6,11 +6,10 @@ use std::sync::Arc;
 use cam::{Bus, CAM_CLASS};
 use geom::Severity;
 use mgmt::api::{Error, Kind, Level, Result};
-use mgmt::config::{self, BusConfig, TargetConfig, secret};
+use mgmt::config::{BusConfig, TargetConfig, secret};
 use mgmt::plan::FileSection;
 use serde_json::{Map, Value, json};
 
-use crate::catalog::catalog;
 use crate::control_loop::ControlLoop;
 use crate::errors::from_geom;
 use crate::exports::Files;
@@ -34,7 +33,8 @@ pub fn create(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<Option<
     Ok(none.then(|| format!("{}: {}", bus.name, done["message"].as_str().unwrap_or(""))))
 }
 
-fn open(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<Value> {
+/// Opens the bus of a section or of `cam attach`; the answer is that of the class.
+pub fn open(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<Value> {
     let mut params = bus.params.clone();
     resolve(&mut params)?;
     if bus.kind == "iscsi" && !params.contains_key("initiator") {
@@ -154,70 +154,6 @@ fn resolve(params: &mut Map<String, Value>) -> Result<()> {
     Ok(())
 }
 
-/// `cam attach NAME key=value ...`.
-pub fn attach_disk(control_loop: &mut ControlLoop, params: &Value) -> Result<Value> {
-    let name = params["name"].as_str().unwrap_or("");
-    let done = match params.get("ticket") {
-        Some(_) => control_loop.call_verb(CAM_CLASS, "attach", name, params)?,
-        None => open(control_loop, &bus_of_arguments(params)?)?,
-    };
-    Ok(attached(control_loop, name, done))
-}
-
-/// The bus of `cam attach`: the arguments are read like a section of the configuration.
-pub fn bus_of_arguments(params: &Value) -> Result<BusConfig> {
-    let name = params["name"].as_str().unwrap_or("");
-    let words = params["params"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let kind = words.clone().find_map(|word| word.strip_prefix("kind=")).unwrap_or("virtual");
-    let text = section(name, words)?;
-    // The user did not type that section: errors refer to the words.
-    let read = config::read_arguments(&text, "cam attach", &catalog()).map_err(|e| {
-        let next = format!(
-            "Add KEY=VALUE after {name}; `ashlar schema {kind}` lists the keys. Nothing was \
-             changed."
-        );
-        e.at(name).next(next)
-    })?;
-    read.bus.into_iter().next().ok_or_else(|| {
-        let why = "one bus is attached at a time";
-        Error::new(Kind::Usage, "cam attach", why).at(name)
-    })
-}
-
-/// Notes the result of an attach that has ended.
-fn attached(control_loop: &mut ControlLoop, name: &str, done: Value) -> Value {
-    if let Some(message) = done["message"].as_str() {
-        control_loop.note(Level::Info, name, format!("cam attach: {message}"));
-    }
-    done
-}
-
-/// The words as a section of the configuration: a word that is no value of TOML is a text.
-fn section<'w>(name: &str, words: impl Iterator<Item = &'w str>) -> Result<String> {
-    let mut fields = vec![("name", quoted(name))];
-    for word in words {
-        let (key, value) = word.split_once('=').ok_or_else(|| {
-            let why = format!("`{word}` is not KEY=VALUE (disks=4)");
-            Error::new(Kind::Usage, "cam attach", why).at(name)
-        })?;
-        if !key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') || key.is_empty() {
-            let why = format!("`{key}` is not a key");
-            return Err(Error::new(Kind::Usage, "cam attach", why).at(name));
-        }
-        fields.push((key, if config::is_value(value) { value.to_owned() } else { quoted(value) }));
-    }
-    if fields.iter().all(|(key, _)| *key != "kind") {
-        fields.push(("kind", quoted("virtual")));
-    }
-    let lines = fields.iter().map(|(key, value)| format!("{key} = {value}\n"));
-    Ok(format!("[[bus]]\n{}", lines.collect::<String>()))
-}
-
-/// A text as TOML writes it: JSON's escapes are among its own.
-fn quoted(text: &str) -> String {
-    Value::String(text.to_owned()).to_string()
-}
-
 /// The problems last noted, by bus or disk: the reason, its grade, and the advice.
 pub type NotedTroubles = BTreeMap<String, BTreeMap<String, (Severity, String)>>;
 
@@ -268,16 +204,10 @@ mod keys;
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use mgmt::config;
 
-    #[test]
-    fn arguments_of_attach_are_read_as_a_section() {
-        let bus = |words: &[&str]| bus_of_arguments(&json!({ "name": "b", "params": words }));
-        let read = bus(&["kind=virtual", "disks=2"]).expect("a section");
-        assert_eq!((read.name.as_str(), read.kind.as_str()), ("b", "virtual"));
-        let refused = bus(&["disks"]).expect_err("no value");
-        assert!(refused.kind == Kind::Usage && refused.at == "b", "{refused}");
-    }
+    use super::*;
+    use crate::catalog::catalog;
 
     #[test]
     fn bounds_of_a_section_become_the_bounds_of_its_bus() {

@@ -3,7 +3,6 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use cam::CamClass;
 use disks::{DISK_CLASS, DISK_DOC, DiskClass};
 use drivers::bus::LocalKind;
 use engine::Registry;
@@ -17,17 +16,18 @@ use serde_json::{Map, Value};
 
 use crate::errors::from_geom;
 use crate::plant::bus_kinds;
-use crate::{buses, media};
+use crate::{buses, media, verbs};
 
 /// The classes with verbs that have no commands of their own in the control path.
 pub fn class_verbs() -> Vec<ClassVerbs> {
     let has_own = |c: &Arc<dyn Class>| mgmt::verbs::has_commands_of(c.name());
     let all = classes::all().into_iter().filter(|c| !c.verbs().is_empty() && !has_own(c));
-    let cam = ClassVerbs { name: cam::CAM_CLASS, doc: cam::CAM_DOC, verbs: CamClass::specs() };
+    let cam = ClassVerbs { name: cam::CAM_CLASS, doc: cam::CAM_DOC, verbs: verbs::cam_specs() };
+    let lun = ClassVerbs { name: LunClass.name(), doc: LunClass.doc(), verbs: verbs::lun_specs() };
     let classes = all.map(|c| ClassVerbs { name: c.name(), doc: c.doc(), verbs: c.verbs() });
     let disk = ClassVerbs { name: DISK_CLASS, doc: DISK_DOC, verbs: DiskClass::specs() };
     let fs = ClassVerbs { name: FS_CLASS, doc: FsClass::DOC, verbs: FsClass::specs() };
-    classes.chain([disk, cam, fs]).collect()
+    classes.chain([disk, cam, lun, fs]).collect()
 }
 
 /// The facts about this machine that file servers need.
@@ -192,7 +192,7 @@ mod tests {
         let classes = class_verbs();
         let whole = mgmt::command(&classes);
         whole.clone().debug_assert();
-        for name in ["mirror", "disk"] {
+        for name in ["mirror", "disk", "lun"] {
             assert!(classes.iter().any(|c| c.name == name), "{name}");
         }
         for class in &classes {

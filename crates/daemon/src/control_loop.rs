@@ -16,13 +16,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bio::sync::Mutex;
-use cam::{CAM_CLASS, CamClass};
-use classes::part::request::Show;
+use cam::CamClass;
 use disks::DISK_CLASS;
 use geom::{Class, Create, GraphControl, ProviderId};
 use mgmt::Outcome;
 use mgmt::api::{Error, Kind, Level, Result};
-use mgmt::config::{AccessConfig, AluaState, Config, DaemonConfig, GeomConfig, LunConfig};
+use mgmt::config::{AccessConfig, Config, DaemonConfig, GeomConfig, LunConfig};
 use mgmt::plan::{Action, Deferred};
 use serde_json::{Value, json};
 
@@ -41,6 +40,7 @@ use crate::path_watch::PathWatch;
 use crate::persistent_names::PersistentNames;
 use crate::reattach::Reattach;
 use crate::startup_wait;
+use crate::verbs;
 
 pub use checking::check;
 pub use published::Published;
@@ -196,7 +196,7 @@ impl ControlLoop {
         }
     }
 
-    fn config(&self) -> Config {
+    pub(crate) fn config(&self) -> Config {
         self.published.lock().config.clone()
     }
 
@@ -444,65 +444,14 @@ impl ControlLoop {
         Ok(left)
     }
 
-    /// Tables by name. A provider without a table is reported and is no error.
-    fn part_show(&mut self, params: &Value) -> Result<Value> {
-        let show: Show = serde_json::from_value(params.clone())
-            .map_err(|e| Error::new(Kind::Usage, "part show", e))?;
-        let (mut geoms, mut warnings) = (Vec::new(), Vec::new());
-        for name in &show.geoms {
-            if self.control.topology.find_geom("part", name).is_some() {
-                geoms.push(name.clone());
-            } else {
-                let id = self.provider(name, "part show")?;
-                warnings.push(match self.taste_result(id, "part") {
-                    Some(why) => format!("{name}: no partition table: {why}"),
-                    None => format!("{name}: not searched for a partition table (in use)"),
-                });
-            }
-        }
-        if geoms.is_empty() && !warnings.is_empty() {
-            return Ok(json!({ "warnings": warnings }));
-        }
-        let on = geoms.first().cloned().unwrap_or_default();
-        let mut answer = self.call_verb("part", "show", &on, &json!({ "geoms": geoms }))?;
-        answer["warnings"] = warnings.into();
-        Ok(answer)
-    }
-
-    /// Why a class left a provider alone.
-    fn taste_result(&self, provider: ProviderId, class: &str) -> Option<String> {
-        let geoms = self.control.topology.view(self.control.now_ns());
-        let found = geoms.into_iter().flat_map(|g| g.providers).find(|p| p.id == provider)?;
-        let why = found.taste_outcomes.into_iter().find(|(c, _)| *c == class)?;
-        Some(why.1)
-    }
-
     /// A verb of a class. The word that says on what (`on=`, `geom=` ...) is taken out of the
     /// parameters; `insert` and `remove` are the graph's own, for any class that is one layer.
     fn verb(&mut self, class: &str, verb: &str, params: &Value) -> Result<Value> {
-        if (class, verb) == ("alua", "set") {
-            return self.alua_set(params);
+        if let Some(own) = verbs::find(class, verb) {
+            return own.run(self, params);
         }
-        if class == "local" {
-            return self.attach_verb(verb, params);
-        }
-        if (class, verb) == ("part", "show") {
-            return self.part_show(params);
-        }
-        if (class, verb) == (engine::lun::CLASS, "clear-reservations") {
-            let name = params.get("name").and_then(Value::as_str).unwrap_or("");
-            self.exports.clear_reservations(name)?;
-            self.note(Level::Warn, name, "its reservations were cleared by hand".to_owned());
-            return Ok(Value::Null);
-        }
-        if (class, verb) == (engine::lun::CLASS, "forget-name") {
-            return self.forget_name(params);
-        }
-        if class == engine::lun::CLASS {
-            return self.tray_verb(verb, params);
-        }
-        if (class, verb) == (CAM_CLASS, "attach") {
-            return buses::attach_disk(self, params);
+        if let Some(unknown) = self.unknown_verb(class, verb) {
+            return Err(unknown);
         }
         let mut params = params.as_object().cloned().unwrap_or_default();
         let own = |verb| self.has_verb(class, verb);
@@ -551,51 +500,16 @@ impl ControlLoop {
         class.is_some_and(|c| c.verbs().iter().any(|v| v.name == verb))
     }
 
-    /// A hand at the drive.
-    fn tray_verb(&mut self, verb: &str, params: &Value) -> Result<Value> {
-        let word = |name: &str| params.get(name).and_then(Value::as_str);
-        let unit = word("name").unwrap_or("");
-        let message = match (verb, word("provider")) {
-            ("eject", _) => {
-                self.exports.eject(unit)?;
-                "medium ejected by hand".to_owned()
-            }
-            ("load", provider) => {
-                self.exports.load(&mut self.control, unit, provider)?;
-                format!("{} loaded by hand", provider.unwrap_or("medium"))
-            }
-            _ => return Err(Error::new(Kind::NotFound, format!("lun {verb}"), "no such verb")),
-        };
-        self.note(Level::Info, unit, message);
-        Ok(Value::Null)
-    }
-
-    /// A LUN becomes a block device of this machine, or is one no longer.
-    fn attach_verb(&mut self, verb: &str, params: &Value) -> Result<Value> {
-        let word = |key: &str| params.get(key).and_then(Value::as_str);
-        let (lun, target) = (word("lun").unwrap_or(""), word("target"));
-        let by = params.get("by").filter(|by| !by.is_null());
-        let by = by.map(|by| serde_json::from_value(by.clone())).transpose();
-        let by = by.map_err(|e| Error::new(Kind::Usage, "attach", e.to_string()))?;
-        let force = params.get("force").and_then(Value::as_bool).unwrap_or_default();
-        let (control, how) = (&mut self.control, (by.unwrap_or_default(), force));
-        let device = self.exports.local_verb(control, verb, lun, target, how)?;
-        Ok(serde_json::json!({ "device": device }))
-    }
-
-    /// The operator changes the state of a group of target ports.
-    fn alua_set(&mut self, params: &Value) -> Result<Value> {
-        let group = params.get("group").and_then(Value::as_str).unwrap_or("");
-        let word = params.get("state").cloned().unwrap_or_default();
-        let state: AluaState = serde_json::from_value(word.clone())
-            .map_err(|e| Error::new(Kind::Usage, "alua set", e.to_string()))?;
-        let config = self.config();
-        let configured = config.alua.iter().find(|g| g.name == group).map(|g| g.state);
-        let configured = configured.unwrap_or_default();
-        self.exports.set_access_state(&mut self.control, group, configured, state)?;
-        let word = word.as_str().unwrap_or("");
-        self.note(Level::Info, group, format!("the port group is {word} now"));
-        Ok(Value::Null)
+    /// The error for a verb that does not exist, of a class whose verbs are all the daemon's own.
+    fn unknown_verb(&self, class: &str, verb: &str) -> Option<Error> {
+        let (known, found) = (verbs::names(class), self.control.topology.class(class));
+        let is_listing = found.is_some() && ["status", "list"].contains(&verb);
+        let has_verbs = found.is_some_and(|class| !class.verbs().is_empty());
+        if known.is_empty() || is_listing || has_verbs {
+            return None;
+        }
+        let next = format!("Verbs of {class}: {}.", known.join(", "));
+        Some(Error::new(Kind::UnknownVerb, class, "no such verb").at(verb).next(next))
     }
 
     pub(crate) fn call_verb(

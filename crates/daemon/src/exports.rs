@@ -20,7 +20,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drivers::Driver;
-use drivers::local::By;
 use engine::alua::{DEFAULT_GROUP, PortGroupSpec, Stage, StateCause, TRANSITION_S_MAX};
 use engine::ids::Ids;
 use engine::lun::{
@@ -171,38 +170,9 @@ impl Exports {
         state
     }
 
-    /// Attaches a LUN to this machine, or detaches it; answers the device.
-    pub fn local_verb(
-        &self,
-        control: &mut GraphControl,
-        verb: &str,
-        what: &str,
-        target: Option<&str>,
-        (by, force): (By, bool),
-    ) -> Result<String> {
-        let key = self.attachments.find(what, target)?;
-        let ticket = match verb {
-            "attach" => self.attachments.attach(key.clone(), by),
-            "detach" => self.attachments.detach(key.clone(), force),
-            _ => return Err(Error::new(Kind::UnknownVerb, "local", "no such verb").at(verb)),
-        };
-        control.wait_until(ATTACH_DEADLINE, |_| ticket.result().is_some());
-        let late =
-            || Err("not finished in time; `ashlar list attached` shows the device".to_owned());
-        if let Err(why) = ticket.result().unwrap_or_else(late) {
-            let next = match verb {
-                "attach" => "Correct the problem that the message names.".to_owned(),
-                _ if force => "Stop its users first.".to_owned(),
-                _ => format!(
-                    "Unmount the device or stop its users first; or remove it in use: ashlar \
-                     detach {what} --force"
-                ),
-            };
-            return Err(Error::new(Kind::Busy, verb, why).at(key.to_string()).next(next));
-        }
-        let mut view = self.attachments.view().into_iter();
-        let found = view.find(|a| a.target == key.target && a.lun == key.lun);
-        Ok(found.map(|a| a.device).unwrap_or_default())
+    /// LUNs that are block devices of this machine.
+    pub fn attachments(&self) -> &Attachments {
+        &self.attachments
     }
 
     /// Detaches LUNs; those in use may wait for the next daemon.

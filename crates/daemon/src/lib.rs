@@ -41,6 +41,7 @@ mod served_volumes;
 mod startup_wait;
 mod state;
 mod state_store;
+mod verbs;
 mod within;
 
 pub use catalog::{catalog, class_verbs};

@@ -49,6 +49,7 @@ use crate::persistent_names::PersistentNames;
 use crate::reattach::Reattach;
 use crate::served_volumes::ServedVolumes;
 use crate::state_store::{FileStateStore, ReportFn};
+use crate::verbs;
 use crate::within::{CHECKS_LIMIT, within};
 
 use answering::Answering;
@@ -522,8 +523,10 @@ impl Plant for Daemon {
     }
 
     fn verb(&self, class: &str, verb: &str, params: &Value, _: &mut Progress<'_>) -> Result<Value> {
-        if (class, verb) == (CAM_CLASS, "attach") && params.get("ticket").is_none() {
-            let bus = buses::bus_of_arguments(params)?;
+        if (class, verb) == (CAM_CLASS, "attach")
+            && let Some(bus) = verbs::bus_of_attach(params)
+        {
+            let bus = bus?;
             let limit = open_deadline(self.registry.login_gate());
             self.files.answer_within(&Action::CreateBus { bus }, limit)?;
         }

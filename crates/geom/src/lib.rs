@@ -53,7 +53,7 @@ pub use topology::{
 pub use typed::{NoClaim, NoParams, Typed, bare_name, named, with};
 pub use verb::{
     ArgKind, ArgSpec, Bytes, Change, ClassParams, ClassVerb, Consent, MessageAnswer, Verb,
-    VerbSpec, arguments, call, parse_params, read, specs,
+    VerbSpec, arguments, call, describe, parse_params, read, specs,
 };
 
 // Derive macros for the parameters of a verb.

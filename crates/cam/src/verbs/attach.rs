@@ -15,16 +15,15 @@ use crate::class::CamClass;
 
 /// Attach a bus with its disks
 ///
-/// The parameters are those of [[bus]] in ashlar.toml. The bus exists until the daemon stops; a
-/// [[bus]] section in ashlar.toml makes it permanent. The contents of virtual disks are lost with
-/// their bus.
+/// For the control path, which reads the parameters from a section or from the words of its own
+/// verb of this name.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Attach {
     /// Name of the bus, such as mps0
     name: String,
-    /// kind=virtual (the default) and its parameters: disks=4 size=1GiB
+    /// Parameters of the kind
     #[serde(default)]
-    #[schemars(with = "Vec<String>")]
+    #[schemars(extend("x-hidden" = true))]
     params: Value,
     #[serde(default)]
     #[schemars(extend("x-hidden" = true))]
@@ -39,8 +38,8 @@ pub(super) struct Attach {
 
 impl Verb<CamClass> for Attach {
     const NAME: &'static str = "attach";
-    const POSITIONAL: &'static [&'static str] = &["name", "params"];
-    const EXAMPLE: &'static str = "attach mps0 transport=sas disks=4 size=1GiB";
+    const POSITIONAL: &'static [&'static str] = &["name"];
+    const EXAMPLE: &'static str = "attach mps0";
     type Answer = Value;
 
     fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {

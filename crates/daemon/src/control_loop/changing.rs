@@ -3,7 +3,7 @@
 use classes::guard;
 use fileserver::{FS_CLASS, FsClass};
 use geom::Redeclare;
-use mgmt::api::{Error, Kind, Level, Result};
+use mgmt::api::{Error, Kind, Result};
 use mgmt::config::{DiskConfig, GeomConfig};
 use serde_json::Value;
 
@@ -126,17 +126,6 @@ impl ControlLoop {
         let by = guard::Requester { class: &to.class, geom: &to.name, force: false };
         let held = self.data_held(&GeomConfig { members, provider: None, ..to.clone() }, by)?;
         Some(format!("{held}: it is overwritten"))
-    }
-
-    /// The operator ends a name that a unit had.
-    pub(super) fn forget_name(&mut self, params: &Value) -> Result<Value> {
-        let name = params.get("name").and_then(Value::as_str).unwrap_or("");
-        if !self.exports.forget_former(name) {
-            let error = Error::new(Kind::NotFound, "forget name", "no unit had that name");
-            return Err(error.at(name).next("`ashlar status` lists former names."));
-        }
-        self.note(Level::Info, name, "former name removed by hand".to_owned());
-        Ok(serde_json::json!({ "message": format!("{name}: no longer served") }))
     }
 
     /// Members and settings change; those who use the geom notice nothing.

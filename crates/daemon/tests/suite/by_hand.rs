@@ -237,6 +237,7 @@ const OTHERS: &str = "
     disk: resize fail delay lie hang release power-cut heal
     cam: devlist rescan inquiry identify readcap reportluns reset modepage defects cmd smpphylist
         enclosure locate discover aoeconfig aoemask aoereserve detach
+    lun: forget-name
     fs: dump dumps history yesterday diff check sync grow halt start ream recover replace stats
         statw acct fstat printconf version who files hangup users newuser disallow ls cat
         create remove clri clean blockcmp undisk cons help

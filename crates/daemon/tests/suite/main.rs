@@ -11,6 +11,7 @@ mod geoms;
 mod media;
 mod members;
 mod own_server;
+mod own_verbs;
 mod reference;
 mod refusals;
 mod starts;

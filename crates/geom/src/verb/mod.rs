@@ -13,7 +13,7 @@ use crate::units;
 
 pub use args::{Bytes, Consent, arguments};
 pub use params::{Change, ClassParams, read};
-pub use typed::{ClassVerb, MessageAnswer, Verb, call, parse_params, specs};
+pub use typed::{ClassVerb, MessageAnswer, Verb, call, describe, parse_params, specs};
 
 /// A verb, as the man page of its class has it: `mirror label [-b balance] NAME PROVIDER...`.
 #[derive(Clone, Copy, Debug)]

@@ -82,20 +82,26 @@ impl<C: Class> ClassVerb<C> {
 }
 
 fn spec<C, V: Verb<C>>() -> VerbSpec {
-    let schema = schemars::schema_for!(V).to_value();
+    let own = describe::<V>(V::NAME, V::POSITIONAL, V::EXAMPLE);
+    let or = |given: &'static str, own| if given.is_empty() { own } else { given };
+    let (doc, detail) = (or(V::DOC, own.doc), or(V::DETAIL, own.detail));
+    VerbSpec { doc, detail, writes: V::WRITES, ..own }
+}
+
+/// The description of a verb that writes on no disk, from its parameters `P`, whose own doc is its
+/// help; made once for each verb.
+pub fn describe<P: JsonSchema>(
+    name: &'static str,
+    positional: &[&str],
+    example: &'static str,
+) -> VerbSpec {
+    let schema = schemars::schema_for!(P).to_value();
     let own = schema.get("description").and_then(Value::as_str).unwrap_or_default();
     let mut own = own.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));
-    let doc = own.next().unwrap_or_default();
-    let detail = own.collect::<Vec<_>>().join("\n\n");
-    let or = |given: &'static str, own: String| if given.is_empty() { own.leak() } else { given };
-    VerbSpec {
-        name: V::NAME,
-        doc: or(V::DOC, doc),
-        detail: or(V::DETAIL, detail),
-        args: Vec::leak(arguments(&schema, V::POSITIONAL)),
-        example: V::EXAMPLE,
-        writes: V::WRITES,
-    }
+    let doc = own.next().unwrap_or_default().leak();
+    let detail = own.collect::<Vec<_>>().join("\n\n").leak();
+    let args = Vec::leak(arguments(&schema, positional));
+    VerbSpec { name, doc, detail, args, example, writes: false }
 }
 
 fn run<C: Class, V: Verb<C>>(

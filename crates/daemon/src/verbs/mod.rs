@@ -1,0 +1,147 @@
+//! Verbs that the daemon carries out itself: they need more of it than the graph, which is all that
+//! a verb of a class reaches. Each is one file here and one line of [`VERBS`].
+
+mod alua_set;
+mod cam_attach;
+mod local;
+mod local_attach;
+mod local_detach;
+mod lun_clear_reservations;
+mod lun_eject;
+mod lun_forget_name;
+mod lun_load;
+mod part_show;
+
+pub(crate) use cam_attach::bus_of_attach;
+
+use std::sync::LazyLock;
+
+use cam::{CAM_CLASS, CamClass};
+use engine::lun::CLASS as LUN_CLASS;
+use geom::VerbSpec;
+use mgmt::api::{Error, Kind, Result};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::control_loop::ControlLoop;
+use crate::errors::from_geom;
+
+/// A verb of the daemon; the value holds its parameters, which are written and read like those of a
+/// verb of a class ([`geom::Verb`]).
+trait OwnVerb: DeserializeOwned + JsonSchema + 'static {
+    /// The class that is typed before it.
+    const CLASS: &'static str;
+    /// The word typed.
+    const NAME: &'static str;
+    /// Fields that are given by position.
+    const POSITIONAL: &'static [&'static str] = &["name"];
+    /// A command line that works, without the program's name. It begins with the class unless a
+    /// command of another name calls the verb.
+    const EXAMPLE: &'static str;
+    /// The answer. People see its field `message`.
+    type Answer: Serialize;
+
+    /// Does it, on the control thread.
+    fn run(self, control_loop: &mut ControlLoop) -> Result<Self::Answer>;
+}
+
+/// A verb without its types.
+pub(crate) struct ListedVerb {
+    class: &'static str,
+    name: &'static str,
+    spec: fn() -> VerbSpec,
+    run: fn(&mut ControlLoop, &Value) -> Result<Value>,
+}
+
+/// Every verb of the daemon.
+const VERBS: &[ListedVerb] = &[
+    ListedVerb::of::<alua_set::AluaSet>(),
+    ListedVerb::of::<cam_attach::CamAttach>(),
+    ListedVerb::of::<local_attach::LocalAttach>(),
+    ListedVerb::of::<local_detach::LocalDetach>(),
+    ListedVerb::of::<lun_clear_reservations::ClearReservations>(),
+    ListedVerb::of::<lun_eject::Eject>(),
+    ListedVerb::of::<lun_forget_name::ForgetName>(),
+    ListedVerb::of::<lun_load::Load>(),
+    ListedVerb::of::<part_show::Show>(),
+];
+
+impl ListedVerb {
+    const fn of<V: OwnVerb>() -> ListedVerb {
+        ListedVerb { class: V::CLASS, name: V::NAME, spec: spec::<V>, run: run::<V> }
+    }
+
+    /// Carries it out.
+    pub(crate) fn run(&self, control_loop: &mut ControlLoop, params: &Value) -> Result<Value> {
+        (self.run)(control_loop, params)
+    }
+}
+
+fn spec<V: OwnVerb>() -> VerbSpec {
+    geom::describe::<V>(V::NAME, V::POSITIONAL, V::EXAMPLE)
+}
+
+fn run<V: OwnVerb>(control_loop: &mut ControlLoop, params: &Value) -> Result<Value> {
+    let op = format!("{} {}", V::CLASS, V::NAME);
+    let verb = geom::parse_params::<V>(&op, params).map_err(|e| from_geom(&op, "", e))?;
+    let answer = verb.run(control_loop)?;
+    serde_json::to_value(answer).map_err(|e| Error::new(Kind::Internal, op, e))
+}
+
+/// The verb of that name.
+pub(crate) fn find(class: &str, name: &str) -> Option<&'static ListedVerb> {
+    VERBS.iter().find(|verb| (verb.class, verb.name) == (class, name))
+}
+
+/// The names of the verbs that are typed after a class.
+pub(crate) fn names(class: &str) -> Vec<&'static str> {
+    VERBS.iter().filter(|verb| verb.class == class).map(|verb| verb.name).collect()
+}
+
+/// Verbs of the command `cam`: those of the class; a verb of the daemon replaces one with its name.
+pub(crate) fn cam_specs() -> &'static [VerbSpec] {
+    static ALL: LazyLock<Vec<VerbSpec>> = LazyLock::new(|| {
+        let typed = |spec: &VerbSpec| find(CAM_CLASS, spec.name).map_or(*spec, |own| (own.spec)());
+        CamClass::specs().iter().map(typed).collect()
+    });
+    &ALL
+}
+
+/// Verbs of the command `lun`: those that no other command calls.
+pub(crate) fn lun_specs() -> &'static [VerbSpec] {
+    static ALL: LazyLock<Vec<VerbSpec>> = LazyLock::new(|| {
+        let all = VERBS.iter().filter(|verb| verb.class == LUN_CLASS).map(|verb| (verb.spec)());
+        all.filter(|spec| spec.example.split(' ').next() == Some(LUN_CLASS)).collect()
+    });
+    &ALL
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_verb_has_help_an_example_and_a_name_of_its_own() {
+        for (at, verb) in VERBS.iter().enumerate() {
+            let (called, spec) = (format!("{} {}", verb.class, verb.name), (verb.spec)());
+            assert!(VERBS[at + 1..].iter().all(|v| (v.class, v.name) != (verb.class, verb.name)));
+            assert!(!spec.doc.is_empty() && !spec.doc.ends_with('.'), "{called}: {}", spec.doc);
+            assert!(!spec.example.is_empty(), "{called}");
+            for arg in spec.args {
+                assert!(!arg.doc.is_empty(), "{called}: {} has no text", arg.name);
+            }
+        }
+    }
+
+    #[test]
+    fn command_of_a_class_has_its_verbs_in_order_and_those_of_the_daemon() {
+        let names = |specs: &[VerbSpec]| specs.iter().map(|spec| spec.name).collect::<Vec<_>>();
+        assert_eq!(names(cam_specs()), names(CamClass::specs()));
+        let attach = cam_specs().iter().find(|spec| spec.name == "attach");
+        let args: Vec<_> = attach.iter().flat_map(|spec| spec.args).map(|arg| arg.name).collect();
+        assert_eq!(args, ["name", "params"]);
+        assert_eq!(names(lun_specs()), ["forget-name"]);
+    }
+}

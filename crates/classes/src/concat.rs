@@ -6,9 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::members::Divisor;
 use crate::members::frame::FrameError;
-use crate::members::relocate::MovableLabel;
 use crate::members::verbs::{Clear, Destroy, Dump, Relocate, Start, Stop};
-use crate::span::{self, Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, verbs};
+use crate::span::{Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, verbs};
 
 /// The class.
 pub type ConcatClass = SpanClass<Concat>;
@@ -24,11 +23,6 @@ pub struct ConcatParams {}
 impl ClassParams for ConcatParams {}
 
 const FORMAT: Format = Format { magic: "GEOM::CONCAT", version: 4, since: (3, 4), strips: false };
-
-/// A label, as one that can be brought elsewhere.
-pub(crate) fn placed(sector: &[u8]) -> Result<MovableLabel, FrameError> {
-    span::placed::<Concat>(sector)
-}
 
 impl Span for Concat {
     const NAME: &'static str = "concat";

@@ -9,9 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::members::Divisor;
 use crate::members::frame::FrameError;
-use crate::members::relocate::MovableLabel;
 use crate::members::verbs::{Clear, Destroy, Dump, Relocate, Start, Stop};
-use crate::span::{self, Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, verbs};
+use crate::span::{Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, verbs};
 
 /// The class.
 pub type StripeClass = SpanClass<Stripe>;
@@ -41,11 +40,6 @@ impl Default for StripeParams {
 
 impl ClassParams for StripeParams {
     const FIXED: &'static [&'static str] = &["strip"];
-}
-
-/// A label, as one that can be brought elsewhere.
-pub(crate) fn placed(sector: &[u8]) -> Result<MovableLabel, FrameError> {
-    span::placed::<Stripe>(sector)
 }
 
 impl Span for Stripe {

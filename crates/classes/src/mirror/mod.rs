@@ -25,16 +25,8 @@ mod zero;
 
 pub use class::{MirrorClass, Tunables};
 
-use crate::members::frame::FrameError;
-use crate::members::relocate::MovableLabel;
-
 /// Name of the class, and of its providers before the stroke.
 const NAME: &str = "mirror";
-
-/// A record, as a label that can be brought elsewhere.
-pub(crate) fn placed(sector: &[u8]) -> Result<MovableLabel, FrameError> {
-    metadata::Metadata::placed(sector)
-}
 
 /// Entry point for fuzzing; see [`crate::fuzzing::fuzz_members`].
 #[cfg(any(test, feature = "fuzzing"))]

@@ -40,7 +40,6 @@ pub use label::SpanLabel;
 pub use map::Piece;
 
 pub(crate) use label::{pack, unpack};
-pub(crate) use verbs::placed;
 
 use ::geom::{ClassParams, ClassVerb, Error};
 

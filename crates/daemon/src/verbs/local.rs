@@ -1,4 +1,4 @@
-//! Changes of the LUNs that are block devices of this machine: they are ordered from the thread that
+//! Changes of the LUNs that are block devices of this machine: each is ordered from the thread that
 //! attaches LUNs, and awaited.
 
 use mgmt::api::{Error, Kind, Result};

@@ -14,9 +14,6 @@ use geom::{ClassParams, Core, Error, Filter, FilterAction, Window};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Longest delay, ms: a request that takes longer is better made to hang by a modelled disk.
-pub const DELAY_MS_MAX: u32 = 3_600_000;
-
 /// A layer that injects errors and delays.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -94,8 +91,12 @@ impl Default for NopParams {
 }
 
 /// All but ENOMEM: such a request would be sent again for ever (D3 of the dispatcher).
+fn errors() -> impl Iterator<Item = Errno> {
+    Errno::ALL.iter().copied().filter(|e| *e != Errno::NoMem)
+}
+
 fn error_names() -> Vec<&'static str> {
-    Errno::ALL.iter().filter(|e| **e != Errno::NoMem).map(|e| e.name()).collect()
+    errors().map(|e| e.name()).collect()
 }
 
 /// Faults, as the data path needs them.
@@ -115,25 +116,13 @@ impl Faults {
         Faults { error: Errno::Io, fail: [0; 3], delay: [0; 3], delay_ns: 0, count: None };
 
     fn of(p: &NopParams) -> Result<Faults, Error> {
-        let inval = |what: String| Err(Error::inval(what));
         let fail = [p.read_fail_percent, p.write_fail_percent, p.delete_fail_percent];
         let delay = [p.read_delay_percent, p.write_delay_percent, p.delete_delay_percent];
-        for (what, percents) in [("fail", fail), ("delay", delay)] {
-            for (op, percent) in ["read", "write", "delete"].iter().zip(percents) {
-                if percent > 100 {
-                    return inval(format!("{op}_{what}_percent is {percent}, more than 100"));
-                }
-            }
-        }
-        if p.delay_ms > DELAY_MS_MAX {
-            return inval(format!("delay_ms is {}, more than {DELAY_MS_MAX}", p.delay_ms));
-        }
-        let known = error_names();
-        if !known.iter().any(|name| name.eq_ignore_ascii_case(&p.error)) {
-            return inval(format!("error {:?} is none of {}", p.error, known.join(", ")));
-        }
-        let error = Errno::ALL.iter().copied().find(|e| e.name().eq_ignore_ascii_case(&p.error));
-        let error = error.unwrap_or(Errno::Io);
+        let is_named = |e: &Errno| e.name().eq_ignore_ascii_case(&p.error);
+        let error = errors().find(is_named).ok_or_else(|| {
+            let known = error_names().join(", ");
+            Error::inval(format!("error {:?} is none of {known}", p.error))
+        })?;
         let count = (p.count_until_fail > 0).then_some(p.count_until_fail);
         Ok(Faults { error, fail, delay, delay_ns: u64::from(p.delay_ms) * 1_000_000, count })
     }

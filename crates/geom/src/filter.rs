@@ -71,11 +71,11 @@ pub trait Filter: Send + Sync + Sized + 'static {
     /// Its parameters.
     type Params: ClassParams;
 
-    /// Made with these parameters.
+    /// Made with these parameters, whose numbers are within the limits of the schema.
     ///
     /// # Errors
     ///
-    /// `Inval`, with the parameter, its value and its limit.
+    /// `Inval`, with the parameter, its value and what is wrong with it.
     fn new(params: &Self::Params) -> Result<Self, Error>;
 
     /// Takes over other parameters while requests flow (F3).
@@ -152,6 +152,7 @@ struct FilterGeom<F: Filter> {
 impl<F: Filter> FilterGeom<F> {
     /// Takes over parameters; those of [`Params::FIXED`] are the same.
     fn apply_params(&mut self, params: F::Params) -> Result<(), Error> {
+        params.check_limits(F::NAME)?;
         self.filter.configure(&params)?;
         self.params = params;
         Ok(())
@@ -268,6 +269,7 @@ impl<F: Filter> Typed for FilterClass<F> {
         request: &Create<'_, F::Params>,
     ) -> Result<GeomId, Error> {
         let params = request.params.clone();
+        params.check_limits(F::NAME)?;
         let filter = Arc::new(F::new(&params)?);
         let window = F::window(&params);
         let &[below] = request.members else {
@@ -299,6 +301,7 @@ impl<F: Filter> Typed for FilterClass<F> {
     }
 
     fn settings(&self, params: &F::Params) -> Result<Settings, Error> {
+        params.check_limits(F::NAME)?;
         F::new(params)?;
         Ok(params.settings())
     }

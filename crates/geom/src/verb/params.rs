@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::typed::check_limits;
 use crate::class::Settings;
 use crate::error::Error;
 
@@ -23,6 +24,17 @@ pub trait ClassParams:
         let mut all = object(self);
         all.retain(|key, _| !Self::FIXED.contains(&key.as_str()));
         all
+    }
+
+    /// Refuses numbers beyond the limits of the schema. `of` names the object.
+    ///
+    /// # Errors
+    ///
+    /// `Inval`: the key, its value and its limits.
+    fn check_limits(&self, of: &str) -> Result<(), Error> {
+        let schema = schemars::schema_for!(Self).to_value();
+        let fields = schema.get("properties").and_then(Value::as_object);
+        check_limits(of, fields, &object(self))
     }
 }
 
@@ -122,6 +134,7 @@ mod tests {
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields, default)]
     struct Pace {
+        #[schemars(range(max = 90))]
         rate: u8,
         word: Option<String>,
         size: u64,
@@ -173,5 +186,13 @@ mod tests {
         assert!(message.starts_with("pace: `rate`: ") && message.contains("900"), "{message}");
         assert!(wrong(json!({ "speed": 1 })).contains("`speed`"));
         assert_eq!(read::<Pace>("pace", &Value::Null), Ok(Pace::default()));
+    }
+
+    #[test]
+    fn number_beyond_its_limits_is_refused_by_its_key() {
+        let pace = Pace { rate: 90, ..Pace::default() };
+        assert_eq!(pace.check_limits("pace"), Ok(()));
+        let refused = Pace { rate: 91, ..pace }.check_limits("pace").expect_err("refused");
+        assert_eq!(refused.message, "pace: `rate` is 91: use 0 to 90");
     }
 }

@@ -150,7 +150,7 @@ pub fn parse_params<P: DeserializeOwned + JsonSchema>(
 }
 
 /// Refuses numbers beyond the limits of the schema.
-fn check_limits(
+pub(super) fn check_limits(
     of: &str,
     fields: Option<&Map<String, Value>>,
     given: &Map<String, Value>,

@@ -28,7 +28,7 @@ mod text;
 mod top;
 pub mod verbs;
 
-pub use cli::{App, ClassVerbs, command, run};
+pub use cli::{App, ClassVerbs, command, parse, run};
 pub use client::{Client, default_socket};
 pub use logs::{flush_log, is_daemon};
 pub use plant::{Outcome, Plant, Progress, StaleFiles};

@@ -4,6 +4,7 @@
 
 mod by_hand;
 mod edits;
+mod examples;
 mod exchanged;
 mod first_user;
 mod foretold;

@@ -78,16 +78,48 @@ pub fn run(
         let done = answer.and_then(|(value, text)| print(form, &value, || Ok(text), out));
         return done.map_or_else(|error| print_error(&error, form, out, err), |()| Exit::Done);
     }
-    let Some((entry, of)) = values::typed_verb(&classes, &matches) else { return Exit::Usage };
+    let Some((entry, of, params)) = typed(&classes, &matches) else { return Exit::Usage };
     let form = OutputFormat::of(of);
     let mode = ProgressMode::of(of.get_one::<String>("progress").map(String::as_str));
-    let params = classes::call(&classes, &matches)
-        .unwrap_or_else(|| values::params(&entry.words(), entry.args(), of));
     let done = params.and_then(|params| {
         let socket = socket_path(of.get_one::<String>("socket"), entry, &params);
         run_verb(app, entry, params, &socket, form, mode, out, err)
     });
     done.unwrap_or_else(|error| print_error(&error, form, out, err))
+}
+
+/// The typed verb, its arguments, and the parameters that these are.
+fn typed<'m>(
+    classes: &[ClassVerbs],
+    matches: &'m ArgMatches,
+) -> Option<(&'static Entry, &'m ArgMatches, Result<Value>)> {
+    let (entry, of) = values::typed_verb(classes, matches)?;
+    let params = classes::call(classes, matches)
+        .unwrap_or_else(|| values::params(&entry.words(), entry.args(), of));
+    Some((entry, of, params))
+}
+
+/// A command line as a verb and its parameters. Words are separated by spaces, and quoted text is
+/// one word, as in a shell.
+///
+/// # Errors
+/// [`Kind::Usage`]: it is no command line of `ashlar`, or a value is wrong.
+pub fn parse(classes: &[ClassVerbs], line: &str) -> Result<(&'static Entry, Value)> {
+    let mut words = vec![String::new()];
+    let mut quoted = false;
+    for letter in line.chars() {
+        match (letter, words.last_mut()) {
+            ('"', _) => quoted = !quoted,
+            (' ', _) if !quoted => words.push(String::new()),
+            (_, Some(word)) => word.push(letter),
+            (_, None) => {}
+        }
+    }
+    let wrong = |why: String| Error::new(Kind::Usage, "read a command line", why).at(line);
+    let matches = command(classes).try_get_matches_from(words).map_err(|e| wrong(e.to_string()))?;
+    let no_verb = || wrong("it has no verb".to_owned());
+    let (entry, _, params) = typed(classes, &matches).ok_or_else(no_verb)?;
+    Ok((entry, params?))
 }
 
 /// The help of every command, one after the other.

@@ -4,6 +4,11 @@ use crate::api::{Error, SCHEMA_VERSION, SystemState};
 use crate::verbs::{Run, VERBS};
 use serde_json::{Map, Value, json};
 
+/// The schema of any value as `{}`: generators of clients refuse its short form `true`.
+fn object_schema(schema: Value) -> Value {
+    if schema == Value::Bool(true) { json!({}) } else { schema }
+}
+
 /// Moves the `$defs` of a schema to the document's components and points the references there.
 fn move_defs(schema: Value, components: &mut Map<String, Value>) -> Value {
     match schema {
@@ -12,13 +17,22 @@ fn move_defs(schema: Value, components: &mut Map<String, Value>) -> Value {
             if let Some(Value::Object(defs)) = fields.remove("$defs") {
                 for (name, def) in defs {
                     let def = move_defs(def, components);
-                    components.insert(name, def);
+                    components.insert(name, object_schema(def));
                 }
             }
             if let Some(Value::String(path)) = fields.get_mut("$ref") {
                 *path = path.replace("#/$defs/", "#/components/schemas/");
             }
-            let rest = fields.into_iter().map(|(k, v)| (k, move_defs(v, components)));
+            let rest = fields.into_iter().map(|(k, v)| {
+                let moved = match (k.as_str(), move_defs(v, components)) {
+                    ("items", v) => object_schema(v),
+                    ("properties", Value::Object(all)) => {
+                        all.into_iter().map(|(key, v)| (key, object_schema(v))).collect()
+                    }
+                    (_, v) => v,
+                };
+                (k, moved)
+            });
             Value::Object(rest.collect())
         }
         Value::Array(list) => {
@@ -95,6 +109,32 @@ mod tests {
             Value::Array(list) => list.iter().for_each(|v| references(v, out)),
             _ => {}
         }
+    }
+
+    /// Places of schemas that are written as a boolean.
+    fn boolean_schemas(value: &Value, at: &str, out: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => fields.iter().for_each(|(key, v)| {
+                let at = format!("{at}/{key}");
+                let is_schema = key == "items" || at.rsplit('/').nth(1) == Some("properties");
+                if is_schema && v.is_boolean() {
+                    out.push(at.clone());
+                }
+                boolean_schemas(v, &at, out);
+            }),
+            Value::Array(list) => list.iter().for_each(|v| boolean_schemas(v, at, out)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn openapi_has_no_schema_that_is_a_boolean() {
+        let document = document();
+        let mut found = Vec::new();
+        boolean_schemas(&document, "", &mut found);
+        let all = document["components"]["schemas"].as_object().expect("an object");
+        found.extend(all.iter().filter(|(_, v)| v.is_boolean()).map(|(name, _)| name.clone()));
+        assert!(found.is_empty(), "{found:?}");
     }
 
     #[test]

@@ -29,6 +29,13 @@ pub struct Files<'a> {
     pub client_ca: &'a str,
 }
 
+/// Whether a client has to present a certificate, if there is a CA to verify it.
+#[derive(Clone, Copy)]
+enum ClientCertificate {
+    Required,
+    Optional,
+}
+
 /// The keys of a listener.
 #[derive(Clone)]
 pub struct Keys(Arc<ServerConfig>);
@@ -74,6 +81,19 @@ impl Keys {
     /// A text that begins with the key of the configuration: `tls_certificate`, `tls_key`,
     /// `tls_client_ca`.
     pub fn read(files: &Files<'_>) -> Result<Keys, String> {
+        Keys::read_with(files, ClientCertificate::Required)
+    }
+
+    /// Reads the files of a listener whose clients may prove themselves in another way: a client
+    /// certificate is requested and verified, but a client without one is admitted.
+    ///
+    /// # Errors
+    /// As [`Keys::read`].
+    pub fn read_optional(files: &Files<'_>) -> Result<Keys, String> {
+        Keys::read_with(files, ClientCertificate::Optional)
+    }
+
+    fn read_with(files: &Files<'_>, clients: ClientCertificate) -> Result<Keys, String> {
         let chain = certificates("tls_certificate", files.certificate)?;
         let file = files.key;
         let key = private_key(file)?;
@@ -88,10 +108,13 @@ impl Keys {
             for root in certificates("tls_client_ca", files.client_ca)? {
                 roots.add(root).map_err(|e| format!("tls_client_ca: {e}"))?;
             }
-            let roots = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            config.with_client_cert_verifier(
-                roots.build().map_err(|e| format!("tls_client_ca: {e}"))?,
-            )
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = match clients {
+                ClientCertificate::Required => verifier,
+                ClientCertificate::Optional => verifier.allow_unauthenticated(),
+            };
+            let verifier = verifier.build().map_err(|e| format!("tls_client_ca: {e}"))?;
+            config.with_client_cert_verifier(verifier)
         };
         let config = config.with_single_cert(chain, key).map_err(|e| unusable_key(file, &e))?;
         Ok(Keys(Arc::new(config)))

@@ -373,7 +373,10 @@ impl Reattach {
         match action {
             Action::CreateDisk { .. } => self.losses = None,
             Action::CreateGeom { geom } => self.expect(&geom.name),
-            Action::Daemon { .. } | Action::Units { .. } | Action::PortGroups { .. } => {}
+            Action::Daemon { .. }
+            | Action::Api { .. }
+            | Action::Units { .. }
+            | Action::PortGroups { .. } => {}
             _ => {
                 let search = Search {
                     next_ns: now + CHECK_INTERVAL_NS,

@@ -1,8 +1,11 @@
-//! The way from a command to the daemon: one HTTP request over the Unix socket.
+//! The way from a command to the daemon: one HTTP request over the Unix socket, or over the network
+//! to a daemon of another machine.
 
 use crate::api::{Error, Kind, ProgressLine, Result, SystemState};
+use crate::remote::{Remote, RemoteStream};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
+use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
@@ -11,6 +14,7 @@ use std::cell::Cell;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 /// How long the daemon may take to answer about itself. A hung daemon is called silent after it;
 /// verbs that change something may take longer.
@@ -76,6 +80,8 @@ enum AnswerLine {
 #[derive(Clone, Debug)]
 pub struct Client {
     socket: PathBuf,
+    /// The daemon of another machine, which is used instead of the socket.
+    remote: Option<Remote>,
     /// See [`QUESTION_MAX`].
     question_max: Duration,
 }
@@ -83,7 +89,20 @@ pub struct Client {
 impl Client {
     /// A client of the daemon on `socket`. Nothing is opened yet.
     pub fn new(socket: &Path) -> Client {
-        Client { socket: socket.to_owned(), question_max: QUESTION_MAX }
+        Client { socket: socket.to_owned(), remote: None, question_max: QUESTION_MAX }
+    }
+
+    /// A client of the daemon of another machine. Nothing is opened yet.
+    pub fn remote(remote: Remote) -> Client {
+        Client { remote: Some(remote), ..Client::new(&default_socket()) }
+    }
+
+    /// The socket or URL, for messages.
+    fn place(&self) -> String {
+        match &self.remote {
+            Some(remote) => remote.to_string(),
+            None => self.socket.display().to_string(),
+        }
     }
 
     /// The socket's path.
@@ -124,7 +143,7 @@ impl Client {
             });
             let slow = |_| {
                 let why = format!("no answer within {:?}", self.question_max);
-                Error::new(Kind::Silent, "ask", why).at(self.socket.display().to_string())
+                Error::new(Kind::Silent, "ask", why).at(self.place())
             };
             let (ok, bytes) = asked.await.map_err(slow)??;
             if ok { Ok(bytes) } else { Err(self.refusal_error(&bytes)) }
@@ -201,7 +220,7 @@ impl Client {
         runtime.map_err(|e| Error::new(Kind::System, "start runtime", e))?.block_on(f)
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>> {
+    async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>> {
         let lost = |e: std::io::Error| {
             let kind = match e.kind() {
                 std::io::ErrorKind::PermissionDenied => Kind::Forbidden,
@@ -209,10 +228,37 @@ impl Client {
                 std::io::ErrorKind::WouldBlock => Kind::Silent,
                 _ => Kind::Unreachable,
             };
-            Error::new(kind, "connect", e).at(self.socket.display().to_string())
+            Error::new(kind, "connect", e).at(self.place())
         };
-        check_folder(&self.socket)?;
-        let stream = tokio::net::UnixStream::connect(&self.socket).await.map_err(lost)?;
+        let Some(remote) = &self.remote else {
+            check_folder(&self.socket)?;
+            let stream = tokio::net::UnixStream::connect(&self.socket).await.map_err(lost)?;
+            return self.exchange(stream, request).await;
+        };
+        let field = |text: String| HeaderValue::from_str(&text).map_err(|e| self.protocol_error(e));
+        request.headers_mut().insert(HOST, field(remote.authority())?);
+        request.headers_mut().insert(AUTHORIZATION, field(remote.authorization())?);
+        let connected = tokio::time::timeout(self.question_max, remote.connect()).await;
+        let slow = |_| {
+            let why = format!("no connection within {:?}", self.question_max);
+            Error::new(Kind::Unreachable, "connect", why).at(self.place())
+        };
+        let next = "Run `ashlar status` on that machine, and compare `listen` of [api] and --ca.";
+        match connected.map_err(slow)?.map_err(|e| lost(e).next(next))? {
+            RemoteStream::Plain(stream) => self.exchange(stream, request).await,
+            RemoteStream::Tls(stream) => self.exchange(stream, request).await,
+        }
+    }
+
+    /// Sends a request over a new connection.
+    async fn exchange<S>(
+        &self,
+        stream: S,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|e| self.protocol_error(e))?;
@@ -238,7 +284,7 @@ impl Client {
     }
 
     fn protocol_error(&self, why: impl std::fmt::Display) -> Error {
-        Error::new(Kind::Protocol, "ask", why).at(self.socket.display().to_string())
+        Error::new(Kind::Protocol, "ask", why).at(self.place())
     }
 }
 

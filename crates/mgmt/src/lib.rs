@@ -12,6 +12,8 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+mod audit;
+mod auth;
 mod cli;
 mod client;
 pub mod config;
@@ -23,8 +25,10 @@ mod logs;
 pub mod plan;
 mod plant;
 pub mod reference;
+mod remote;
 mod service;
 mod text;
+mod tls_stream;
 mod top;
 pub mod verbs;
 
@@ -32,4 +36,5 @@ pub use cli::{App, ClassVerbs, command, parse, run};
 pub use client::{Client, default_socket};
 pub use logs::{flush_log, is_daemon};
 pub use plant::{Outcome, Plant, Progress, StaleFiles};
+pub use remote::Remote;
 pub use service::{Archive, Archived, Consent, Control, Plan};

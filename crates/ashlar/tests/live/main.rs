@@ -42,6 +42,7 @@ mod moved_portals;
 mod names;
 mod nbd;
 mod nbd_disk;
+mod network_api;
 mod odd_targets;
 mod plan9_client;
 mod processes;

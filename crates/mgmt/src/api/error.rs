@@ -159,8 +159,8 @@ kinds! {
         "Stop it first, or give this one another socket.";
     /// The user is not permitted.
     Forbidden = 42, "forbidden", Failed, 403,
-        "The daemon obeys only root and its own user.",
-        "Run the command as that user.";
+        "The daemon obeys only root, its own user, and network clients whose role suffices.",
+        "Run the command as that user, or with a token of that role.";
     /// The data received on the socket is invalid.
     Protocol = 43, "protocol", Failed, 502,
         "The answer on the socket is not one of an Ashlar daemon, or was cut short.",
@@ -173,6 +173,10 @@ kinds! {
     Silent = 45, "silent", Unreachable, 504,
         "A process listens on the socket, but does not answer in time.",
         "Run the command again; if that fails too, restart the daemon.";
+    /// No valid token or client certificate.
+    Unauthenticated = 46, "unauthenticated", Failed, 401,
+        "The API over the network needs a valid token or a known client certificate.",
+        "Name a token with --token-file; `ashlar token create` on the server makes one.";
     /// The system refused a file, a socket or a terminal.
     System = 50, "system", Failed, 500,
         "The operating system refused an operation.",

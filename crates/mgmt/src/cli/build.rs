@@ -65,6 +65,19 @@ pub fn common_options() -> Vec<Arg> {
             "Socket of the daemon [default: $ASHLAR_SOCKET, else `socket` of the configuration, \
                    else /run/ashlar/ashlar.sock for root, else a path of the user]",
         ),
+        Arg::new("remote")
+            .long("remote")
+            .global(true)
+            .value_name("URL")
+            .help("Daemon of another machine: https://HOST:PORT [default: --socket]"),
+        Arg::new("token-file")
+            .long("token-file")
+            .global(true)
+            .value_name("FILE")
+            .help("File of the token for --remote, with mode 0600"),
+        Arg::new("ca").long("ca").global(true).value_name("FILE").help(
+            "CA certificates that verify --remote [default: /etc/ssl/certs/ca-certificates.crt]",
+        ),
         Arg::new("progress")
             .long("progress")
             .global(true)

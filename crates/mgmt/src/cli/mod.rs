@@ -11,6 +11,7 @@ pub use classes::{ClassVerbs, pages as class_pages};
 
 use crate::api::{Error, Exit, Kind, Result};
 use crate::client::{Client, default_socket};
+use crate::remote::Remote;
 use crate::verbs::{self, Entry, Local, Run};
 use clap::{ArgMatches, Command};
 use progress::{ProgressMeter, ProgressMode};
@@ -82,8 +83,8 @@ pub fn run(
     let form = OutputFormat::of(of);
     let mode = ProgressMode::of(of.get_one::<String>("progress").map(String::as_str));
     let done = params.and_then(|params| {
-        let socket = socket_path(of.get_one::<String>("socket"), entry, &params);
-        run_verb(app, entry, params, &socket, form, mode, out, err)
+        let client = client(of, entry, &params)?;
+        run_verb(app, entry, params, &client, form, mode, out, err)
     });
     done.unwrap_or_else(|error| print_error(&error, form, out, err))
 }
@@ -173,6 +174,27 @@ fn print(
     }
 }
 
+/// Verbs that are about the machine of the command itself.
+const LOCAL_MACHINE: [&str; 2] = ["serve", "doctor"];
+
+/// The way to the daemon: the URL of `--remote`, or its socket.
+fn client(of: &ArgMatches, entry: &Entry, params: &Value) -> Result<Client> {
+    let text = |name: &str| of.get_one::<String>(name);
+    let Some(url) = text("remote") else {
+        return Ok(Client::new(&socket_path(text("socket"), entry, params)));
+    };
+    let usage =
+        |why: &str, next: &str| Err(Error::new(Kind::Usage, entry.words(), why).at(url).next(next));
+    if LOCAL_MACHINE.contains(&entry.name) {
+        return usage("the command is about its own machine", "Run it there without --remote.");
+    }
+    let Some(token) = text("token-file") else {
+        let next = "Repeat the command with --token-file FILE.";
+        return usage("--remote needs the file of a token", next);
+    };
+    Ok(Client::remote(Remote::new(url, token, text("ca").map(String::as_str))?))
+}
+
 /// The daemon's socket: the flag; $ASHLAR_SOCKET; the path in the configuration at hand, if there
 /// is one; the default.
 fn socket_path(flag: Option<&String>, entry: &Entry, params: &Value) -> PathBuf {
@@ -202,13 +224,12 @@ fn run_verb(
     app: &App,
     entry: &Entry,
     params: Value,
-    socket: &Path,
+    client: &Client,
     form: OutputFormat,
     mode: ProgressMode,
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> Result<Exit> {
-    let client = Client::new(socket);
     let params = (entry.prepare)(params, app)?;
     let answer = match entry.run {
         Run::Daemon(_) => {
@@ -217,7 +238,7 @@ fn run_verb(
         }
         Run::Local(run) => {
             let json = form == OutputFormat::Json;
-            run(&mut Local { client: &client, app, json, out: &mut *out }, params)?
+            run(&mut Local { client, app, json, out: &mut *out }, params)?
         }
     };
     print(form, &answer, || (entry.table)(&answer), out)?;

@@ -2,6 +2,8 @@
 
 #[path = "transcripts/daemon.rs"]
 mod daemon;
+#[path = "transcripts/tokens.rs"]
+mod tokens;
 #[path = "transcripts/words.rs"]
 mod words;
 
@@ -384,6 +386,8 @@ fn daemon_verbs_answer_json_as_their_schemas_describe() {
         "access check x",
         "access who d0",
         "geom a b",
+        "token list",
+        "audit",
         "explain",
         "schema nop",
         "completions bash",

@@ -1,8 +1,9 @@
 //! Addresses at which targets and file servers listen.
 //!
 //! Targets of one driver share a listener. Listeners of two drivers do not overlap, and a listener
-//! of a file server overlaps no other one.
+//! of a file server or of the API overlaps no other one.
 
+use super::api::ApiConfig;
 use super::check::{Problem, problem};
 use super::types::{Config, GeomConfig, TargetConfig};
 use crate::api::Kind;
@@ -15,13 +16,16 @@ use wire::portal::{LocalAddress, listeners_overlap};
 const FS: &str = "fs";
 const FS_KEYS: &[&str] = &["linux", "plan9", "linux_tls", "plan9_tls", "console"];
 
-/// A listener of a target or file server.
+/// Driver and owner of the listeners of `[api]`.
+const API: &str = "[api]";
+
+/// A listener of a target, a file server or the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listener<'a> {
-    /// Driver of the target, or [`FS`].
+    /// Driver of the target, [`FS`] or [`API`].
     driver: &'a str,
     address: &'a str,
-    /// Name of the target or file server.
+    /// Name of the target or file server, or [`API`].
     owner: &'a str,
 }
 
@@ -30,6 +34,11 @@ impl<'a> Listener<'a> {
     pub(crate) fn of_target(target: &'a TargetConfig) -> impl Iterator<Item = Listener<'a>> {
         let (driver, owner) = (target.driver.as_str(), target.name.as_str());
         target.listen.iter().map(move |address| Listener { driver, address, owner })
+    }
+
+    /// The listeners of the API, in the order of its key `listen`.
+    pub(crate) fn of_api(api: &'a ApiConfig) -> impl Iterator<Item = Listener<'a>> {
+        api.listen.iter().map(|address| Listener { driver: API, address, owner: API })
     }
 
     /// The listeners of a file server, each with its key and its place in the list of that key.
@@ -48,14 +57,18 @@ impl<'a> Listener<'a> {
 
     /// Whether only one of two listeners can be open.
     fn conflicts_with(&self, other: &Listener<'_>) -> bool {
-        let is_shared = self.driver == other.driver && self.driver != FS;
+        let is_shared = self.driver == other.driver && ![FS, API].contains(&self.driver);
         !is_shared && overlap(self.address, other.address)
     }
 }
 
 impl fmt::Display for Listener<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let owner = if self.driver == FS { "file server" } else { "target" };
+        let owner = match self.driver {
+            API => return write!(f, "`{}` of {API}", self.address),
+            FS => "file server",
+            _ => "target",
+        };
         write!(f, "`{}` of {owner} `{}`", self.address, self.owner)
     }
 }
@@ -86,7 +99,7 @@ impl<'a> Listeners<'a> {
     /// Adds a listener, unless it conflicts with one of them, which is returned.
     pub(crate) fn add(&mut self, new: Listener<'a>) -> Option<Listener<'a>> {
         let key = (new.driver, new.address);
-        if new.driver == FS || !self.owners.contains_key(&key) {
+        if [FS, API].contains(&new.driver) || !self.owners.contains_key(&key) {
             let mut all = self.owners.iter().filter_map(|(&(driver, address), owners)| {
                 Some(Listener { driver, address, owner: owners.first().copied()? })
             });
@@ -120,8 +133,10 @@ pub(super) fn check(config: &Config, out: &mut Vec<Problem>) {
         let all = Listener::of_geom(geom);
         all.map(move |(key, k, listener)| ("geom", i, key, k, listener))
     });
+    let api = Listener::of_api(&config.api).enumerate();
+    let api = api.map(|(k, listener)| ("api", 0, "listen", k, listener));
     let mut open = Listeners::default();
-    for (section, i, key, k, listener) in targets.chain(servers) {
+    for (section, i, key, k, listener) in targets.chain(servers).chain(api) {
         let Some(other) = open.add(listener) else { continue };
         let p = problem(section, i, key, Kind::ConfigValue, conflict(listener, other));
         out.push(Problem { element: Some(k), ..p });

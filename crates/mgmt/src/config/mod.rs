@@ -6,6 +6,7 @@
 //! * [`read`]: text to [`Config`], through the schemas; [`check`]: checks beyond the schemas.
 //! * [`units`]: sizes and durations; [`secret`].
 
+mod api;
 mod catalog;
 mod check;
 mod editor;
@@ -23,6 +24,7 @@ mod write;
 
 pub use geom::units;
 
+pub use api::{ApiClientConfig, ApiConfig, ApiSections};
 pub use catalog::{Catalog, CheckStart, CheckTarget, ClassFacts, Entry, FactsOf, SettingsOf};
 pub(crate) use check::interface;
 pub use check::{LUN_MAX, SOCKET_PATH_MAX, check};

@@ -1,6 +1,7 @@
 //! Reader of a configuration: text to [`Config`], through the schemas of this crate and of the
 //! catalog. All faults are found in one pass, each with its line.
 
+use super::api::{ApiClientConfig, ApiConfig};
 use super::catalog::{Catalog, Entry};
 use super::check::{Problem, check, unused_sections};
 use super::paths::make_absolute;
@@ -26,7 +27,8 @@ const SECTIONS_MAX: usize = 65_536;
 /// How many faults one message shows; the rest are counted.
 const FAULTS_SHOWN: usize = 20;
 
-const SECTIONS: [&str; 8] = ["daemon", "bus", "disk", "geom", "unit", "alua", "target", "access"];
+const SECTIONS: [&str; 10] =
+    ["daemon", "api", "api_client", "bus", "disk", "geom", "unit", "alua", "target", "access"];
 
 /// The text of a configuration file, for [`read`]. It is read again later, so it must be a regular
 /// file. Of a file that is too long, one byte more than allowed is read.
@@ -144,7 +146,18 @@ fn sections(root: &Node, catalog: &Catalog) -> (Value, Vec<Fault>) {
     };
     for field in fields {
         let value = match field.key.as_str() {
-            "daemon" => daemon(field, &mut faults),
+            "daemon" => {
+                let schema = schemars::schema_for!(DaemonConfig).to_value();
+                strict(&schema, &field.node, &mut faults)
+            }
+            "api" => {
+                let schema = schemars::schema_for!(ApiConfig).to_value();
+                strict(&schema, &field.node, &mut faults)
+            }
+            "api_client" => {
+                let core = schemars::schema_for!(ApiClientConfig).to_value();
+                list(field, &mut faults, |n, f| strict(&core, n, f))
+            }
             "bus" => {
                 let core = schemars::schema_for!(BusConfig).to_value();
                 let of = SectionSchema { core: &core, entry_key: "kind", entries: &catalog.buses };
@@ -208,11 +221,6 @@ fn lun_numbers(access: &Node, faults: &mut Vec<Fault>) {
         let text = format!("write LUN {number} as `{number}`, not as `{}`", field.key);
         faults.push(Fault { span: field.key_span.clone(), kind: Kind::ConfigValue, text });
     }
-}
-
-fn daemon(field: &Field, faults: &mut Vec<Fault>) -> Value {
-    let schema = schemars::schema_for!(DaemonConfig).to_value();
-    strict(&schema, &field.node, faults)
 }
 
 /// A table that has the keys of one schema and no others.

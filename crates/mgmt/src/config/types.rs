@@ -1,6 +1,7 @@
 //! The configuration as values. What each section's kind, class or driver adds to it stays a JSON
 //! object, already checked against that entry's schema.
 
+use super::api::{ApiClientConfig, ApiConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -27,6 +28,10 @@ pub struct Config {
     pub target: Vec<TargetConfig>,
     /// Access groups. An initiator can access only the LUNs that its group lists.
     pub access: Vec<AccessConfig>,
+    /// Listeners of the API over TCP.
+    pub api: ApiConfig,
+    /// Clients of the API by their TLS certificates.
+    pub api_client: Vec<ApiClientConfig>,
 }
 
 /// How a reactor waits for events.
@@ -652,6 +657,8 @@ impl Config {
             && all(&self.alua, &other.alua)
             && all(&self.target, &other.target)
             && all(&self.access, &other.access)
+            && self.api == other.api
+            && all(&self.api_client, &other.api_client)
     }
 }
 

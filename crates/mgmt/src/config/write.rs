@@ -20,7 +20,15 @@ pub fn write(config: &Config) -> String {
     if !daemon.is_empty() {
         document.insert("daemon", Item::Table(daemon));
     }
+    let mut api = Table::new();
+    for (key, value) in json(&config.api).as_object().into_iter().flatten() {
+        put(&mut api, key, value);
+    }
+    if !api.is_empty() {
+        document.insert("api", Item::Table(api));
+    }
     for (name, sections) in [
+        ("api_client", json(&config.api_client)),
         ("bus", json(&config.bus)),
         ("disk", json(&config.disk)),
         ("geom", json(&config.geom)),

@@ -1,5 +1,5 @@
-//! Check of the files that targets, disks and file servers name for TLS: whether they can be read
-//! and when they expire.
+//! Check of the files that targets, disks, file servers and `[api]` name for TLS: whether they can
+//! be read and when they expire.
 
 use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 use crate::api::CertificateState;
@@ -28,13 +28,14 @@ pub(super) fn tls_files(config: &Config) -> Vec<(String, &'static str, &str)> {
     let disks = config.disk.iter().map(|d| (format!("disk {}", d.name), &d.params));
     let servers = config.geom.iter().filter(|g| g.class == "fs");
     let servers = servers.map(|g| (format!("fs {}", g.name), &g.params));
+    let api = config.api.named_files().map(|(key, path)| ("api".to_owned(), key, path));
     let named = targets.chain(disks).chain(servers).flat_map(|(at, params)| {
         TLS_FILE_KEYS.into_iter().filter_map(move |key| {
             let path = params.get(key)?.as_str().filter(|path| !path.is_empty())?;
             Some((at.clone(), key, path))
         })
     });
-    named.collect()
+    named.chain(api).collect()
 }
 
 fn file(at: &str, key: &str, path: &str) -> Option<CheckFinding> {
@@ -44,7 +45,7 @@ fn file(at: &str, key: &str, path: &str) -> Option<CheckFinding> {
             return Some(bad(
                 Severity::Fail,
                 format!("{at}: {key} {path}: {e}"),
-                "the target, disk or file server cannot be used",
+                "the target, disk, file server or API cannot be used",
                 format!("ls -l {path}, or correct `{key}`"),
             ));
         }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 with JSON over a Unix socket.
+//! HTTP/1.1 with JSON over a Unix socket, and over TCP with TLS.
 //!
 //! | route | is |
 //! |---|---|
@@ -8,11 +8,15 @@
 //! | `GET /metrics` | Prometheus text |
 //! | `GET /openapi.json` | this interface, from the table of verbs |
 //!
-//! The peer must be root or the user the daemon runs as.
+//! A peer of the socket must be root or the user the daemon runs as. A peer of the network needs a
+//! token or a client certificate; `auth/permissions.rs` decides about each call.
 
 mod body;
 pub mod metrics;
+mod network;
 pub mod openapi;
+mod peer;
+mod peer_rates;
 mod routes;
 mod server;
 mod socket;

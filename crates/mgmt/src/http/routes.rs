@@ -1,8 +1,12 @@
 //! Requests to answers.
 
 use super::body::Body;
+use super::peer::Peer;
 use super::{metrics, openapi};
 use crate::api::{Error, Kind, ProgressLine, Result};
+use crate::audit::AuditedCaller;
+use crate::auth::{Call, Caller, authorize, changes};
+use crate::plant::Progress;
 use crate::service::Control;
 use crate::verbs::{self, Run};
 use http_body_util::{BodyExt, Limited};
@@ -35,25 +39,76 @@ const VERBS_PREFIX: &str = "/v1/verbs/";
 const JSON: &str = "application/json";
 const NDJSON: &str = "application/x-ndjson";
 
-/// Answers one request. `allowed`: the peer may ask at all.
+/// Answers one request of a peer.
 pub async fn route(
     request: Request<Incoming>,
     control: Arc<Control>,
-    allowed: bool,
+    peer: Arc<Peer>,
 ) -> std::result::Result<Response<Body>, Infallible> {
-    let answer = if allowed {
-        dispatch(request, control).await
-    } else {
-        Err(Error::new(Kind::Forbidden, "ask", "the caller is neither root nor the daemon's user"))
+    let caller = peer.caller(request.headers(), &control);
+    if peer.is_login(&caller) {
+        let by = peer.audited(caller.as_ref().ok());
+        record(&control, by, "login", Value::Null, caller.as_ref().map(|_| ())).await;
+    }
+    let answer = match caller {
+        Ok(caller) => dispatch(request, control, AuthorizedPeer { caller, peer }).await,
+        Err(e) => Err(e),
     };
     Ok(answer.unwrap_or_else(|e| error_response(&e)))
 }
 
-async fn dispatch(request: Request<Incoming>, control: Arc<Control>) -> Result<Response<Body>> {
+/// A peer whose caller is known.
+struct AuthorizedPeer {
+    caller: Caller,
+    peer: Arc<Peer>,
+}
+
+impl AuthorizedPeer {
+    /// Whether the caller may make a call; a refusal is recorded.
+    async fn authorize(&self, control: &Arc<Control>, call: Call<'_>) -> Result<()> {
+        let allowed = authorize(&self.caller, call);
+        if allowed.is_err() {
+            let (what, params) = match call {
+                Call::Verb(name, params) => (name, params.clone()),
+                Call::Route(path) => (path, Value::Null),
+            };
+            record(control, self.audited(), what, params, allowed.as_ref().map(|()| ())).await;
+        }
+        allowed
+    }
+
+    fn audited(&self) -> AuditedCaller {
+        self.peer.audited(Some(&self.caller))
+    }
+}
+
+/// Records a login or a refused call in the audit log.
+async fn record(
+    control: &Arc<Control>,
+    by: AuditedCaller,
+    what: &str,
+    params: Value,
+    end: std::result::Result<(), &Error>,
+) {
+    let (control, what, end) = (control.clone(), what.to_owned(), end.map_err(Clone::clone));
+    let write = move || control.audit().record_call(&by, &what, &params, &end);
+    if let Err(e) = tokio::task::spawn_blocking(write).await {
+        tracing::error!("the audit log was not written: {e}");
+    }
+}
+
+async fn dispatch(
+    request: Request<Incoming>,
+    control: Arc<Control>,
+    peer: AuthorizedPeer,
+) -> Result<Response<Body>> {
     let path = request.uri().path().to_owned();
     let Some(method) = method_of(&path) else { return Err(unknown_route(&path)) };
     if *request.method() != method {
         return Ok(wrong_method(&path, request.method(), &method));
+    }
+    if !path.starts_with(VERBS_PREFIX) {
+        peer.authorize(&control, Call::Route(&path)).await?;
     }
     match path.as_str() {
         "/v1/state" => {
@@ -75,7 +130,7 @@ async fn dispatch(request: Request<Incoming>, control: Arc<Control>) -> Result<R
             Ok(events(control, after.or(last).unwrap_or(0)))
         }
         other => match other.strip_prefix(VERBS_PREFIX) {
-            Some(name) => verb(name.to_owned(), request, control).await,
+            Some(name) => verb(name.to_owned(), request, control, peer).await,
             None => Err(unknown_route(&path)),
         },
     }
@@ -157,6 +212,7 @@ async fn verb(
     name: String,
     request: Request<Incoming>,
     control: Arc<Control>,
+    peer: AuthorizedPeer,
 ) -> Result<Response<Body>> {
     let entry = verbs::find(&name);
     let run = entry.and_then(|e| match e.run {
@@ -170,6 +226,17 @@ async fn verb(
     let accept = request.headers().get(hyper::header::ACCEPT);
     let stream = accept.and_then(|v| v.to_str().ok()).is_some_and(|v| v.contains(NDJSON));
     let params = params(request, &name).await?;
+    let call = Call::Verb(&name, &params);
+    peer.authorize(&control, call).await?;
+    let by = changes(call).then(|| peer.audited());
+    let run = move |control: &Control, params: Value, progress: &mut Progress<'_>| match by {
+        None => run(control, params, progress),
+        Some(by) => {
+            let (recorded, generation) = (params.clone(), || control.generation());
+            let change = || run(control, params, progress);
+            control.audit().record_change(&by, (name.as_str(), &recorded), generation, change)
+        }
+    };
     if !stream {
         let answer = blocking(move || run(&control, params, &mut |_| {})).await?;
         return Ok(reply(JSON, answer));

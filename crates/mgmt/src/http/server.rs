@@ -1,6 +1,8 @@
-//! HTTP server of the control socket: accepts connections, checks their origin, and passes requests
-//! to the routes.
+//! HTTP server of the control socket: accepts connections, identifies their peers, and passes
+//! requests to the routes.
 
+use super::network::Network;
+use super::peer::Peer;
 use super::routes::route;
 use super::socket::BoundSocket;
 use crate::api::{Error, Kind, Result};
@@ -11,21 +13,32 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{UnixListener, UnixStream};
 
 /// Connections at one time. Further ones are closed at once.
 const CONNECTIONS_MAX: usize = 128;
 
 /// How long a connection may take to send the head of a request before it is closed.
-const HEAD_MAX: Duration = Duration::from_secs(10);
+pub(super) const HEAD_MAX: Duration = Duration::from_secs(10);
 
 /// How long running requests may take once the daemon is to stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Longest wait after `accept` failed (no file descriptors left).
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-struct ConnectionSlot(Arc<AtomicUsize>);
+/// The place of an open connection among those that are counted.
+pub(super) struct ConnectionSlot(Arc<AtomicUsize>);
+
+impl ConnectionSlot {
+    /// Takes a place; `None`: `most` are open.
+    pub(super) fn take(open: &Arc<AtomicUsize>, most: usize) -> Option<ConnectionSlot> {
+        let slot = ConnectionSlot(open.clone());
+        // Dropping the value gives a place back that was taken beyond the limit.
+        (open.fetch_add(1, Ordering::AcqRel) < most).then_some(slot)
+    }
+}
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
@@ -47,6 +60,7 @@ pub async fn serve(
     let listener = UnixListener::from_std(listener)
         .map_err(|e| Error::new(Kind::System, "listen on the socket", e))?;
     let open = Arc::new(AtomicUsize::new(0));
+    let network = Network::start(control.clone());
     tokio::pin!(stop);
     loop {
         tokio::select! {
@@ -61,8 +75,10 @@ pub async fn serve(
         }
     }
     drop(listener);
+    let remote = network.open.clone();
+    drop(network);
     let ended = async {
-        while open.load(Ordering::Acquire) > 0 {
+        while open.load(Ordering::Acquire) + remote.load(Ordering::Acquire) > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -73,30 +89,36 @@ pub async fn serve(
 }
 
 fn admit(stream: UnixStream, control: &Arc<Control>, open: &Arc<AtomicUsize>) {
-    if open.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
-        open.fetch_sub(1, Ordering::AcqRel);
+    let Some(slot) = ConnectionSlot::take(open, CONNECTIONS_MAX) else {
         tracing::warn!("control connection refused: {CONNECTIONS_MAX} are open");
         return;
-    }
-    let place = ConnectionSlot(open.clone());
-    let allowed = match stream.peer_cred() {
-        Ok(peer) => peer.uid() == 0 || peer.uid() == rustix::process::geteuid().as_raw(),
+    };
+    let uid = match stream.peer_cred() {
+        Ok(peer) => Some(peer.uid()),
         Err(e) => {
             tracing::warn!("control connection refused: user of the peer unknown: {e}");
-            false
+            None
         }
     };
-    let control = control.clone();
+    let (control, peer) = (control.clone(), Arc::new(Peer::Local { uid }));
     tokio::spawn(async move {
-        let service = service_fn(move |request| {
-            let control = control.clone();
-            async move { route(request, control, allowed).await }
-        });
-        let mut server = http1::Builder::new();
-        server.timer(TokioTimer::new()).header_read_timeout(HEAD_MAX);
-        if let Err(e) = server.serve_connection(TokioIo::new(stream), service).await {
-            tracing::debug!("control connection ended: {e}");
-        }
-        drop(place);
+        serve_connection(stream, control, peer).await;
+        drop(slot);
     });
+}
+
+/// Serves the requests of one connection until it ends.
+pub(super) async fn serve_connection<S>(stream: S, control: Arc<Control>, peer: Arc<Peer>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = service_fn(move |request| {
+        let (control, peer) = (control.clone(), peer.clone());
+        async move { route(request, control, peer).await }
+    });
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(HEAD_MAX);
+    if let Err(e) = server.serve_connection(TokioIo::new(stream), service).await {
+        tracing::debug!("control connection ended: {e}");
+    }
 }

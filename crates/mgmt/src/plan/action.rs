@@ -4,7 +4,7 @@ use super::rename::rename;
 use super::renew::FileSection;
 use super::sizes::section_size;
 use crate::config::{
-    AccessConfig, AluaConfig, BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig,
+    AccessConfig, AluaConfig, ApiSections, BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig,
     TargetConfig, UnitConfig, UnitProtection,
 };
 use schemars::JsonSchema;
@@ -47,6 +47,13 @@ pub enum Action {
         from: DaemonConfig,
         /// As they shall be.
         to: DaemonConfig,
+    },
+    /// Listeners and clients of the API over TCP.
+    Api {
+        /// As they are.
+        from: Box<ApiSections>,
+        /// As they shall be.
+        to: Box<ApiSections>,
     },
     /// A bus comes; its disks are found then, and later.
     CreateBus {
@@ -188,6 +195,7 @@ impl Action {
     pub fn inverse(&self) -> Action {
         match self.clone() {
             Action::Daemon { from, to } => Action::Daemon { from: to, to: from },
+            Action::Api { from, to } => Action::Api { from: to, to: from },
             Action::CreateBus { bus } => Action::RemoveBus { bus },
             Action::ModifyBus { from, to } => Action::ModifyBus { from: to, to: from },
             Action::RemoveBus { bus } => Action::CreateBus { bus },
@@ -259,6 +267,10 @@ impl Action {
     pub fn apply_to(&self, config: &mut Config) {
         match self {
             Action::Daemon { to, .. } => config.daemon = to.clone(),
+            Action::Api { to, .. } => {
+                config.api.clone_from(&to.api);
+                config.api_client.clone_from(&to.api_client);
+            }
             Action::CreateBus { bus } => config.bus.push(bus.clone()),
             Action::ModifyBus { to, .. } => {
                 let place = config.bus.iter_mut().find(|b| b.name == to.name);
@@ -307,6 +319,7 @@ impl Action {
     pub fn summary(&self) -> String {
         match self {
             Action::Daemon { .. } => "change settings of the daemon".to_owned(),
+            Action::Api { .. } => "change the API over the network".to_owned(),
             Action::CreateBus { bus } => format!("create bus {} ({})", bus.name, bus.kind),
             Action::ModifyBus { to, .. } => format!("change bus {}", to.name),
             Action::RemoveBus { bus } => format!("remove bus {} ({})", bus.name, bus.kind),
@@ -351,6 +364,7 @@ impl Action {
     pub fn name(&self) -> String {
         match self {
             Action::Daemon { .. } => "daemon".to_owned(),
+            Action::Api { .. } => "api".to_owned(),
             Action::Units { .. } => "units".to_owned(),
             Action::PortGroups { .. } => "alua".to_owned(),
             Action::CreateBus { bus }

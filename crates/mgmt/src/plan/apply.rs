@@ -16,7 +16,7 @@
 use super::action::{Action, Risk, Step};
 use super::open_listeners;
 use crate::api::{Error, Kind, ProgressLine, Result, SystemState};
-use crate::config::Config;
+use crate::config::{ApiConfig, Config};
 use crate::plant::{Plant, Progress};
 
 /// Report of a plan that was carried out.
@@ -153,7 +153,12 @@ pub fn apply(
 pub fn refusals(plant: &dyn Plant, steps: &[Step], running: &Config) -> Vec<Option<Error>> {
     let check = |(i, step): (usize, &Step)| {
         let before = steps.get(..i).unwrap_or_default();
-        plant.check(step, before).err()
+        match &step.action {
+            // At a start the server of the API waits for its files instead.
+            Action::Api { .. } if step.may_wait => None,
+            Action::Api { to, .. } => unusable_files(&to.api),
+            _ => plant.check(step, before).err(),
+        }
     };
     let mut refused: Vec<Option<Error>> = steps.iter().enumerate().map(check).collect();
     let media = plant.refused_media(&running.disk, steps);
@@ -164,6 +169,13 @@ pub fn refusals(plant: &dyn Plant, steps: &[Step], running: &Config) -> Vec<Opti
         }
     }
     refused
+}
+
+/// Why the files of the API's TLS cannot be used.
+fn unusable_files(api: &ApiConfig) -> Option<Error> {
+    let why = tls::Keys::read_optional(&api.tls_files()?).err()?;
+    let next = "Correct the file or its path in [api]; `ashlar doctor certificates` checks it.";
+    Some(Error::new(Kind::System, "read TLS files", why).at("[api]").next(next))
 }
 
 fn progress_line(what: &str, done: u64, total: u64) -> ProgressLine {

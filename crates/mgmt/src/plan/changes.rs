@@ -27,6 +27,7 @@ const MEMBERSHIP: &str = "live; an initiator that no group names any more loses 
 fn section_change(section: &str, key: &str) -> Option<&'static str> {
     Some(match (section, key) {
         ("daemon", _) => AT_START,
+        ("api" | "api_client", _) => LIVE,
         ("bus", "kind" | "name") => BUS_AGAIN,
         ("bus", _) => bus_change(&[], key),
         ("disk", "kind") => DISK_AGAIN,

@@ -15,7 +15,8 @@ use super::settings::{self, changes_in_use, differ_in_settings, same_settings};
 use super::sizes::{SizeEdit, size_edit};
 use crate::api::SystemState;
 use crate::config::{
-    AccessConfig, AluaConfig, Catalog, Config, DiskConfig, GeomConfig, TargetConfig, UnitConfig,
+    AccessConfig, AluaConfig, ApiSections, Catalog, Config, DiskConfig, GeomConfig, TargetConfig,
+    UnitConfig,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -55,6 +56,13 @@ pub fn plan(
         let why = changes(&running.daemon, &desired.daemon);
         let (from, to) = (running.daemon.clone(), desired.daemon.clone());
         planner.step(Action::Daemon { from, to }, why);
+    }
+    let (from, to) = (ApiSections::of(running), ApiSections::of(desired));
+    if from != to {
+        let clients = if from.api_client == to.api_client { "" } else { "[[api_client]] changes" };
+        let why = [changes(&from.api, &to.api).as_str(), clients].join(", ");
+        let why = why.trim_matches([',', ' ']).to_owned();
+        planner.step(Action::Api { from: Box::new(from), to: Box::new(to) }, why);
     }
     planner.apply_units(running, desired);
     planner.identify(running, desired, &gone);

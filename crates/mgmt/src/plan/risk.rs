@@ -55,6 +55,7 @@ pub fn risk(action: &Action, scene: &RiskContext<'_>) -> HostRisk {
     let disruptive = |yes: bool| HostRisk::of(if yes { Risk::Disruptive } else { Risk::Safe });
     match action {
         Action::Daemon { .. }
+        | Action::Api { .. }
         | Action::CreateBus { .. }
         | Action::ModifyBus { .. }
         | Action::CreateDisk { .. }

@@ -15,12 +15,15 @@ mod turns;
 pub use archive::{Archive, Archived};
 
 use crate::api::{Error, Kind, ProgressLine, Result, SystemState};
-use crate::config::{Catalog, Config, DiskConfig, GeomConfig, check};
+use crate::audit::AuditLog;
+use crate::auth::TokenStore;
+use crate::config::{ApiSections, Catalog, Config, DiskConfig, GeomConfig, check};
 use crate::plan::{self, Action, Applied, Deferred, Step};
 use crate::plant::{Plant, Progress};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use turns::{Turn, Turns};
@@ -38,6 +41,8 @@ pub struct Control {
     deferred: Mutex<Vec<Deferred>>,
     /// How far the start is; `None` once it is over.
     start: Mutex<Option<ProgressLine>>,
+    tokens: TokenStore,
+    audit: AuditLog,
 }
 
 #[derive(Clone, Default)]
@@ -116,7 +121,36 @@ impl Control {
             turns: Turns::default(),
             deferred: Mutex::default(),
             start: Mutex::default(),
+            tokens: TokenStore::none(),
+            audit: AuditLog::none(),
         }
+    }
+
+    /// The same, with tokens and the audit log of the API in `folder`.
+    pub fn with_api_folder(mut self, folder: &Path) -> Control {
+        self.tokens = TokenStore::open(folder);
+        self.audit = AuditLog::open(folder);
+        self
+    }
+
+    /// Tokens of the API.
+    pub fn tokens(&self) -> &TokenStore {
+        &self.tokens
+    }
+
+    /// The audit log of the API.
+    pub fn audit(&self) -> &AuditLog {
+        &self.audit
+    }
+
+    /// The sections of the API in the running configuration.
+    pub fn api(&self) -> ApiSections {
+        ApiSections::of(&lock(&self.running).config)
+    }
+
+    /// Generation of the running configuration.
+    pub fn generation(&self) -> u64 {
+        lock(&self.running).generation
     }
 
     /// The catalog of the configuration.

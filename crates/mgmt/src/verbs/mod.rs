@@ -5,6 +5,7 @@ mod access;
 mod alua;
 mod apply;
 mod attach;
+mod audit;
 pub(crate) mod completions;
 mod doctor;
 mod entry;
@@ -31,6 +32,7 @@ mod serve;
 mod serve_signals;
 mod sessions;
 pub(crate) mod status;
+mod token;
 pub(crate) mod top;
 mod tray;
 mod tree;
@@ -81,6 +83,10 @@ pub const VERBS: &[Entry] = &[
     Entry::daemon::<attach::Attach>(),
     Entry::daemon::<attach::Detach>(),
     Entry::daemon::<geom::Geom>(),
+    Entry::daemon::<token::TokenCreate>(),
+    Entry::daemon::<token::TokenList>(),
+    Entry::daemon::<token::TokenRevoke>(),
+    Entry::daemon::<audit::Audit>(),
     Entry::local::<doctor::Doctor>(),
     Entry::local::<explain::Explain>(),
     Entry::local::<schema::Schema>(),
@@ -94,6 +100,7 @@ pub const GROUPS: &[(&str, &str)] = &[
     ("access", "Show the LUNs of an initiator and the initiators of a LUN"),
     ("alua", "Show and set access states of target port groups"),
     ("tray", "Load and eject removable media"),
+    ("token", "Create, list and revoke tokens of the API"),
 ];
 
 /// Whether the verbs of a class are in this table: no commands are made from their own

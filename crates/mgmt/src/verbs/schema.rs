@@ -5,8 +5,8 @@ use super::{VERBS, find};
 use crate::api::{Error, Kind, Result, SystemState};
 use crate::config::schema::{enum_values, types_of};
 use crate::config::{
-    AccessConfig, AluaConfig, BusConfig, Catalog, Config, DaemonConfig, DiskConfig, GeomConfig,
-    LunConfig, TargetConfig, UnitConfig, for_editors, suggest,
+    AccessConfig, AluaConfig, ApiClientConfig, ApiConfig, BusConfig, Catalog, Config, DaemonConfig,
+    DiskConfig, GeomConfig, LunConfig, TargetConfig, UnitConfig, for_editors, suggest,
 };
 use crate::plan::{CHANGE, kind_schema, section_schema};
 use crate::text;
@@ -189,6 +189,19 @@ pub(crate) fn sections() -> Vec<NamedSchema> {
             "[daemon]: the daemon itself; takes effect at its next start.",
             "[daemon]\nlog = \"info\"\n",
             schemars::schema_for!(DaemonConfig),
+        ),
+        section(
+            "api",
+            "[api]: the API over TCP; beyond loopback over TLS only.",
+            "[api]\nlisten = [\"0.0.0.0:7320\"]\ntls_certificate = \"/etc/ashlar/api.pem\"\n\
+             tls_key = \"/etc/ashlar/api.key\"\ntls_client_ca = \"/etc/ashlar/clients.pem\"\n",
+            schemars::schema_for!(ApiConfig),
+        ),
+        section(
+            "api_client",
+            "[[api_client]]: the role of a client of the API, by the subject of its certificate.",
+            "[[api_client]]\nsubject = \"laptop\"\nrole = \"operator\"\n",
+            schemars::schema_for!(ApiClientConfig),
         ),
         section(
             "bus",

@@ -10,6 +10,7 @@ use super::entry::{Local, LocalVerb, Verb};
 use super::plan::default_file;
 use super::serve_signals::{SignalRequest, Signals};
 use crate::api::{Error, Kind, Result};
+use crate::audit::AuditedCaller;
 use crate::client::shared_folder;
 use crate::config::{Catalog, Config, read, read_text};
 use crate::http::{self, BoundSocket};
@@ -18,6 +19,7 @@ use crate::plan::{Action, Deferred, DeferredPart};
 use crate::service::{Archive, Control};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -124,7 +126,12 @@ pub fn start_configured(control: &Control, config: &Config, strict: bool) -> Res
 fn reload(control: &Control, catalog: fn() -> Catalog, file: &str) {
     let mut progress = |line: crate::api::ProgressLine| tracing::debug!("{}", line.what);
     let config = load(catalog, file);
-    let applied = config.and_then(|config| control.reload(&config, &mut progress));
+    let by = AuditedCaller { who: "SIGHUP".to_owned(), ..AuditedCaller::default() };
+    let what = json!({ "file": file });
+    let applied = config.and_then(|config| {
+        let apply = || control.reload(&config, &mut progress);
+        control.audit().record_change(&by, ("apply", &what), || control.generation(), apply)
+    });
     match applied {
         Ok((plan, applied)) => {
             tracing::info!("SIGHUP: {file} reloaded, {} changes", plan.steps.len());
@@ -215,9 +222,14 @@ impl LocalVerb for Serve {
             .daemon
             .state
             .get_or_insert_with(|| persistent_path(&path, "units").display().to_string());
+        let state = given.daemon.state.as_deref().map(|state| Path::new(state).join("api"));
         let plant = (local.app.launch)(&given)?;
         let archive = archive(&config, &path);
-        let control = Arc::new(Control::new(plant, (local.app.catalog)(), &config, archive));
+        let control = Control::new(plant, (local.app.catalog)(), &config, archive);
+        let control = Arc::new(match state {
+            Some(folder) => control.with_api_folder(&folder),
+            None => control,
+        });
         control.set_starting(true);
         let (mut why, mut failed) = ("", None);
         let stop = async {

@@ -18,6 +18,8 @@ pub struct Sessions;
 pub struct SessionsParams {
     /// Show only sessions of this target [default: all targets]
     pub target: Option<String>,
+    /// Show only sessions of this access group [default: all groups]
+    pub group: Option<String>,
     /// Also show recently refused logins.
     pub denied: bool,
 }
@@ -163,15 +165,19 @@ impl DaemonVerb for Sessions {
         let state = control.state()?;
         let now = state.daemon.uptime_ns;
         let wanted = |name: &str| params.target.as_ref().is_none_or(|t| t == name);
-        let sessions =
-            state.sessions().filter(|(t, _)| wanted(&t.name)).map(|(target, s)| TargetSession {
-                target: target.name.clone(),
-                age_ns: now.saturating_sub(s.since_ns),
-                session: s.clone(),
-            });
+        let in_group = |s: &SessionState| params.group.is_none() || s.group == params.group;
+        let shown = state.sessions().filter(|(t, s)| wanted(&t.name) && in_group(s));
+        let sessions = shown.map(|(target, s)| TargetSession {
+            target: target.name.clone(),
+            age_ns: now.saturating_sub(s.since_ns),
+            session: s.clone(),
+        });
+        // A refused login belongs to no group.
+        let denied = state.denied.iter();
+        let denied = denied.filter(|d| params.group.is_none() && wanted(&d.target));
         Ok(SessionsAnswer {
             sessions: sessions.collect(),
-            denied: state.denied.clone(),
+            denied: denied.cloned().collect(),
             show_denied: params.denied,
         })
     }

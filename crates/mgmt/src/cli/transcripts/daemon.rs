@@ -37,7 +37,8 @@ impl Daemon {
         let plant = Arc::new(FakePlant::new());
         let archive = Archive::new(&folder.join("history"), 8);
         let boxed = Box::new(plant.clone());
-        let control = Arc::new(Control::new(boxed, catalog(), &Default::default(), archive));
+        let control = Control::new(boxed, catalog(), &Default::default(), archive);
+        let control = Arc::new(control.with_api_folder(&folder.join("api")));
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let thread = std::thread::spawn(move || {
             let mut builder = tokio::runtime::Builder::new_current_thread();

@@ -1,0 +1,327 @@
+//! Audit log of the API: a line of JSON for each login, and two for each change.
+//!
+//! The log is in the state folder and survives restarts. Files are rotated by size; the oldest one
+//! is removed.
+//!
+//! Invariants
+//!  A6  An entry is on stable storage before the change that it announces begins, and before the
+//!      answer of a change is sent. If the log cannot be written, the daemon logs an error and
+//!      carries out the change: a full disk does not prevent its repair.
+//!  A7  Entries contain no secrets and no tokens.
+
+use crate::api::{Error, Kind, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Name of the newest file; older ones have `.1`, `.2` and so on appended.
+const FILE: &str = "audit.log";
+
+/// Size beyond which a new file is begun, in bytes.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// Older files that are kept.
+const FILES_KEPT: u32 = 8;
+
+/// Longest text of a parameter that is recorded, in characters.
+const TEXT_CHARS_MAX: usize = 200;
+
+/// Result of an entry that announces a change.
+const STARTED: &str = "started";
+
+/// Result of an entry after a change or login that succeeded.
+const DONE: &str = "done";
+
+/// One entry.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct AuditEntry {
+    /// Time, in seconds since 1970.
+    pub at_unix_s: u64,
+    /// Caller: `uid 0`, `token ci`, `certificate laptop`, `SIGHUP`; empty if it is unknown.
+    pub who: String,
+    /// Address of the caller; empty for the control socket.
+    pub address: String,
+    /// Name of the verb, or `login`.
+    pub what: String,
+    /// Parameters of the verb. Secrets are hidden, and long texts are replaced by their length.
+    pub params: Value,
+    /// Generation of the configuration before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<u64>,
+    /// Generation of the configuration after.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+    /// `started`, `done`, or the code and reason of the error.
+    pub result: String,
+}
+
+/// See the module.
+pub struct AuditLog {
+    folder: Option<PathBuf>,
+    writing: Mutex<()>,
+}
+
+/// A caller, as entries name it.
+#[derive(Clone, Debug, Default)]
+pub struct AuditedCaller {
+    /// See [`AuditEntry::who`].
+    pub who: String,
+    /// See [`AuditEntry::address`].
+    pub address: String,
+}
+
+impl AuditedCaller {
+    /// An entry of this caller, at the present time.
+    fn entry(&self, what: &str, params: Value, result: &str) -> AuditEntry {
+        AuditEntry {
+            at_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+            who: self.who.clone(),
+            address: self.address.clone(),
+            what: what.to_owned(),
+            params,
+            result: result.to_owned(),
+            ..AuditEntry::default()
+        }
+    }
+}
+
+/// The result of an entry.
+fn outcome<T>(result: &Result<T>) -> String {
+    match result {
+        Ok(_) => DONE.to_owned(),
+        Err(e) => {
+            let source = e.source.lines().next().unwrap_or_default();
+            format!("{}: {}", e.kind.code(), shortened(source))
+        }
+    }
+}
+
+impl AuditLog {
+    /// A log without a folder: entries are dropped.
+    pub fn none() -> AuditLog {
+        AuditLog { folder: None, writing: Mutex::new(()) }
+    }
+
+    /// The log in `folder`, which is made for the first entry.
+    pub fn open(folder: &Path) -> AuditLog {
+        AuditLog { folder: Some(folder.to_owned()), writing: Mutex::new(()) }
+    }
+
+    /// Records a login, or a call that was refused.
+    pub fn record_call<T>(&self, by: &AuditedCaller, what: &str, params: &Value, end: &Result<T>) {
+        self.record(&by.entry(what, recorded(params), &outcome(end)));
+    }
+
+    /// Carries out a change with an entry before it and one after it. `generation` reads the
+    /// generation of the running configuration.
+    ///
+    /// # Errors
+    /// Those of the change.
+    pub fn record_change<T>(
+        &self,
+        by: &AuditedCaller,
+        (what, params): (&str, &Value),
+        generation: impl Fn() -> u64,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let params = recorded(params);
+        let before = Some(generation());
+        self.record(&AuditEntry { before, ..by.entry(what, params.clone(), STARTED) });
+        let result = change();
+        let after = Some(generation());
+        self.record(&AuditEntry { before, after, ..by.entry(what, params, &outcome(&result)) });
+        result
+    }
+
+    fn record(&self, entry: &AuditEntry) {
+        let Some(folder) = &self.folder else { return };
+        if let Err(e) = self.append(folder, entry) {
+            tracing::error!("the audit log in {} cannot be written: {e}", folder.display());
+        }
+    }
+
+    fn append(&self, folder: &Path, entry: &AuditEntry) -> io::Result<()> {
+        let mut line = serde_json::to_vec(entry).map_err(io::Error::other)?;
+        line.push(b'\n');
+        let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = folder.join(FILE);
+        let size = fs::metadata(&path).map_or(0, |about| about.len());
+        let is_new = size == 0;
+        if size > FILE_BYTES_MAX {
+            rotate(folder)?;
+        }
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.create(true).append(true).mode(0o600).open(&path)?;
+        file.write_all(&line)?;
+        file.sync_data()?;
+        if is_new || size > FILE_BYTES_MAX {
+            fs::File::open(folder)?.sync_all()?;
+        }
+        Ok(())
+    }
+
+    /// The newest entries, at most `limit`, oldest first. Lines that are no entries are left out.
+    ///
+    /// # Errors
+    /// [`Kind::System`] when a file cannot be read.
+    pub fn newest(&self, limit: usize) -> Result<Vec<AuditEntry>> {
+        let Some(folder) = &self.folder else { return Ok(Vec::new()) };
+        let mut out: Vec<AuditEntry> = Vec::new();
+        for number in 0..=FILES_KEPT {
+            let path = numbered(folder, number);
+            let bytes = match bio::read_regular(&path, 2 * FILE_BYTES_MAX) {
+                Ok(bytes) => bytes,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => break,
+                Err(e) => {
+                    let error = Error::new(Kind::System, "audit", e);
+                    return Err(error.at(path.display().to_string()));
+                }
+            };
+            let lines = bytes.split(|&b| b == b'\n');
+            let mut entries: Vec<AuditEntry> =
+                lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
+            entries.append(&mut out);
+            out = entries;
+            if out.len() >= limit {
+                break;
+            }
+        }
+        let beyond = out.len().saturating_sub(limit);
+        Ok(out.split_off(beyond))
+    }
+}
+
+fn numbered(folder: &Path, number: u32) -> PathBuf {
+    match number {
+        0 => folder.join(FILE),
+        n => folder.join(format!("{FILE}.{n}")),
+    }
+}
+
+/// Renames each file to the next number; the last one is replaced.
+fn rotate(folder: &Path) -> io::Result<()> {
+    for number in (0..FILES_KEPT).rev() {
+        match fs::rename(numbered(folder, number), numbered(folder, number + 1)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether values of a key may be secrets.
+fn is_secret(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    ["secret", "pass", "chap", "token", "key"].iter().any(|word| key.contains(word))
+}
+
+/// Keys of texts that are documents: they may contain secrets at any place.
+const DOCUMENTS: [&str; 4] = ["document", "bootcode", "partcode", "backup"];
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(TEXT_CHARS_MAX) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+/// Parameters as they are recorded (A7).
+fn recorded(params: &Value) -> Value {
+    match params {
+        Value::Object(fields) => {
+            let field = |(key, value): (&String, &Value)| {
+                let value = match value {
+                    Value::String(text) if DOCUMENTS.contains(&key.as_str()) => {
+                        Value::from(format!("{} bytes", text.len()))
+                    }
+                    _ if is_secret(key) => Value::from("***"),
+                    other => recorded(other),
+                };
+                (key.clone(), value)
+            };
+            Value::Object(fields.iter().map(field).collect::<Map<String, Value>>())
+        }
+        Value::Array(list) => list.iter().map(recorded).collect(),
+        Value::String(text) => match text.split_once('=') {
+            Some((key, _)) if is_secret(key) => Value::from(format!("{key}=***")),
+            _ => Value::from(shortened(text)),
+        },
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn scratch(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("ashlar-audit-{name}-{}", std::process::id()))
+    }
+
+    fn caller() -> AuditedCaller {
+        AuditedCaller { who: "token ci".to_owned(), address: "192.0.2.1:4000".to_owned() }
+    }
+
+    #[test]
+    fn entries_survive_a_restart_and_name_the_caller() {
+        let folder = scratch("restart");
+        let log = AuditLog::open(&folder);
+        let refused: Result<()> = Err(Error::new(Kind::Forbidden, "authorize", "no role"));
+        log.record_call(&caller(), "login", &Value::Null, &Ok(()));
+        log.record_call(&caller(), "apply", &json!({ "file": "a.toml" }), &refused);
+        let entries = AuditLog::open(&folder).newest(10).expect("entries");
+        let result = |e: &AuditEntry| (e.what.clone(), e.result.clone());
+        let results: Vec<_> = entries.iter().map(result).collect();
+        let expected = [("login", "done"), ("apply", "ASH-0042: no role")];
+        assert_eq!(results, expected.map(|(what, end)| (what.to_owned(), end.to_owned())));
+        assert!(entries.iter().all(|e| e.who == "token ci" && e.address == "192.0.2.1:4000"));
+        assert_eq!(log.newest(1).expect("entries"), entries.get(1..).expect("the newest"));
+        fs::remove_dir_all(&folder).expect("scratch");
+    }
+
+    #[test]
+    fn long_log_is_rotated_and_torn_lines_are_left_out() {
+        let folder = scratch("rotate");
+        let log = AuditLog::open(&folder);
+        log.record_call(&caller(), "first", &Value::Null, &Ok(()));
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.append(true).open(folder.join(FILE)).expect("the log");
+        let long = usize::try_from(FILE_BYTES_MAX).expect("a size");
+        file.write_all(&vec![b'x'; long]).expect("scratch");
+        file.write_all(b"\n").expect("scratch");
+        log.record_call(&caller(), "second", &Value::Null, &Ok(()));
+        assert!(folder.join(format!("{FILE}.1")).exists());
+        let what: Vec<_> = log.newest(9).expect("entries").into_iter().map(|e| e.what).collect();
+        assert_eq!(what, ["first", "second"]);
+        fs::remove_dir_all(&folder).expect("scratch");
+    }
+
+    #[test]
+    fn secrets_and_documents_are_not_recorded() {
+        let params = json!({
+            "document": "[[target]]\nchap = { secret = 'x' }",
+            "value": { "passphrase": "x", "name": "data" },
+            "params": ["secret=x", "name=data"],
+            "yes_destroy": ["d0"],
+        });
+        assert_eq!(
+            recorded(&params),
+            json!({
+                "document": "34 bytes",
+                "value": { "passphrase": "***", "name": "data" },
+                "params": ["secret=***", "name=data"],
+                "yes_destroy": ["d0"],
+            })
+        );
+        assert!(recorded(&json!("x".repeat(1000))).as_str().expect("a text").len() < 210);
+    }
+}

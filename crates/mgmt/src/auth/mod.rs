@@ -1,0 +1,88 @@
+//! Callers of the API: their roles, the objects to which these are limited, and tokens.
+//!
+//! * [`permissions`]: the one place that decides whether a caller may make a call.
+//! * [`TokenStore`]: bearer tokens, stored as salted hashes.
+//!
+//! Callers of the control socket are identified by peer credentials and have the role admin.
+
+mod permissions;
+mod tokens;
+
+pub use permissions::{Call, authorize, changes};
+pub use tokens::{Token, TokenStore};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What a caller may do. Ordered: the greater one includes the lesser.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Reads state, metrics and events.
+    #[default]
+    Viewer,
+    /// Also plans, and operates objects without changing the configuration or data.
+    Operator,
+    /// Everything.
+    Admin,
+}
+
+impl Role {
+    /// The word in configuration and JSON.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Role::Viewer => "viewer",
+            Role::Operator => "operator",
+            Role::Admin => "admin",
+        }
+    }
+}
+
+/// The objects to which a role is limited; empty: no limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Scope {
+    /// The only target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// The only access group of that target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+}
+
+impl Scope {
+    /// Whether the role covers the whole daemon.
+    pub fn is_whole(&self) -> bool {
+        self.target.is_none() && self.group.is_none()
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.target, &self.group) {
+            (Some(target), Some(group)) => write!(f, "{target}/{group}"),
+            (Some(target), None) => f.write_str(target),
+            _ => f.write_str("all"),
+        }
+    }
+}
+
+/// An identified caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// `uid 0`, `token ci` or `certificate laptop`.
+    pub name: String,
+    /// Role of the caller.
+    pub role: Role,
+    /// Objects to which the role is limited.
+    pub scope: Scope,
+}
+
+impl Caller {
+    /// A caller with all rights.
+    pub fn admin(name: String) -> Caller {
+        Caller { name, role: Role::Admin, scope: Scope::default() }
+    }
+}

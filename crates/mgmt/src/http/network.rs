@@ -1,0 +1,229 @@
+//! Server of the API over TCP: listeners at the addresses of the running configuration, with TLS.
+//!
+//! Invariants
+//!  N1  Connections of the network have a limit of their own: they do not keep a local admin from
+//!      the control socket.
+//!  N2  A listener is open only while its TLS files can be used, or without TLS on loopback.
+//!  N3  Files of TLS that cannot be used after a change leave the former keys in use.
+
+use super::peer::{Peer, RemotePeer};
+use super::peer_rates::PeerRates;
+use super::server::{ACCEPT_PAUSE, ConnectionSlot, HEAD_MAX, serve_connection};
+use crate::config::ApiConfig;
+use crate::service::Control;
+use crate::tls_stream::TlsStream;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+use tls::Keys;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
+
+/// Connections of the network at one time. Further ones are closed at once (N1).
+const CONNECTIONS_MAX: usize = 128;
+
+/// Interval at which the configuration and the files of TLS are compared with those in use.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Wait before an address is listened on again.
+const BIND_PAUSE: Duration = Duration::from_secs(2);
+
+/// How connections begin.
+#[derive(Clone)]
+enum Security {
+    /// Without TLS, on loopback only.
+    Plain,
+    /// With TLS.
+    Tls(Keys),
+}
+
+/// What all listeners use.
+struct Shared {
+    control: Arc<Control>,
+    open: Arc<AtomicUsize>,
+    rates: Arc<PeerRates>,
+    security: Mutex<Option<Security>>,
+}
+
+/// The server; dropping it closes the listeners, and open connections stay.
+pub(super) struct Network {
+    /// Open connections.
+    pub(super) open: Arc<AtomicUsize>,
+    follower: AbortHandle,
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.follower.abort();
+    }
+}
+
+impl Network {
+    /// Begins to follow the configuration.
+    pub(super) fn start(control: Arc<Control>) -> Network {
+        let open = Arc::new(AtomicUsize::new(0));
+        let (rates, security) = (Arc::default(), Mutex::new(None));
+        let shared = Arc::new(Shared { control, open: open.clone(), rates, security });
+        let follower = tokio::spawn(follow(shared)).abort_handle();
+        Network { open, follower }
+    }
+}
+
+/// The listeners that are open; they are closed with this value.
+#[derive(Default)]
+struct Listening(BTreeMap<SocketAddr, AbortHandle>);
+
+impl Listening {
+    /// Closes listeners that are not wanted, and opens those that are missing.
+    fn set(&mut self, wanted: &BTreeSet<SocketAddr>, shared: &Arc<Shared>) {
+        self.0.retain(|at, task| {
+            let stays = wanted.contains(at);
+            if !stays {
+                tracing::info!("the API is no longer served at {at}");
+                task.abort();
+            }
+            stays
+        });
+        for &at in wanted {
+            let open = || tokio::spawn(listen(at, shared.clone())).abort_handle();
+            self.0.entry(at).or_insert_with(open);
+        }
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.values().for_each(AbortHandle::abort);
+    }
+}
+
+/// State of the files of TLS, to find changes.
+type FileTimes = Vec<Option<(SystemTime, u64, u64)>>;
+
+fn file_times(api: &ApiConfig) -> FileTimes {
+    let state = |(_, path): (&'static str, &str)| {
+        let about = std::fs::metadata(path).ok()?;
+        Some((about.modified().ok()?, about.len(), about.ino()))
+    };
+    api.named_files().map(state).collect()
+}
+
+async fn follow(shared: Arc<Shared>) {
+    let mut listening = Listening::default();
+    let mut last: Option<(ApiConfig, FileTimes)> = None;
+    loop {
+        let api = shared.control.api().api;
+        let times = file_times(&api);
+        let now = (api, times);
+        if last.as_ref() != Some(&now) {
+            let is_new = last.as_ref().is_none_or(|(before, _)| *before != now.0);
+            let is_new = is_new || shared.security().is_none();
+            shared.read_security(&now.0, is_new);
+            let is_usable = shared.security().is_some();
+            let addresses = now.0.listen.iter().filter_map(|at| at.parse().ok());
+            let wanted: BTreeSet<SocketAddr> =
+                if is_usable { addresses.collect() } else { BTreeSet::new() };
+            listening.set(&wanted, &shared);
+            last = Some(now);
+        }
+        tokio::time::sleep(FOLLOW_INTERVAL).await;
+    }
+}
+
+impl Shared {
+    fn security(&self) -> Option<Security> {
+        self.security.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the files of TLS. `is_new`: the sections have changed, not only the files.
+    fn read_security(&self, api: &ApiConfig, is_new: bool) {
+        let read = match api.tls_files() {
+            None => Some(Security::Plain),
+            Some(files) => match Keys::read_optional(&files) {
+                Ok(keys) => Some(Security::Tls(keys)),
+                Err(e) if is_new => {
+                    tracing::error!("the API is not served over TCP until this is correct: {e}");
+                    None
+                }
+                Err(e) => {
+                    tracing::error!("TLS files of the API: {e}; the former ones stay in use");
+                    return;
+                }
+            },
+        };
+        *self.security.lock().unwrap_or_else(PoisonError::into_inner) = read;
+    }
+
+    fn admit(self: &Arc<Shared>, stream: TcpStream, address: SocketAddr) {
+        let Some(slot) = ConnectionSlot::take(&self.open, CONNECTIONS_MAX) else {
+            tracing::warn!("{address}: API connection refused: {CONNECTIONS_MAX} are open");
+            return;
+        };
+        let shared = self.clone();
+        tokio::spawn(async move {
+            shared.connection(stream, address).await;
+            drop(slot);
+        });
+    }
+
+    async fn connection(&self, stream: TcpStream, address: SocketAddr) {
+        let peer = |certificate| {
+            let peer = RemotePeer::new(address, certificate, self.rates.clone());
+            Arc::new(Peer::Remote(peer))
+        };
+        match self.security() {
+            None => {}
+            // A listener beyond loopback may have accepted it before an edit closed it.
+            Some(Security::Plain) if !is_loopback(&stream) => {}
+            Some(Security::Plain) => {
+                serve_connection(stream, self.control.clone(), peer(None)).await;
+            }
+            Some(Security::Tls(keys)) => {
+                let Ok(begun) = keys.begin() else { return };
+                let handshake = TlsStream::handshake(stream, rustls::Connection::Server(begun));
+                match tokio::time::timeout(HEAD_MAX, handshake).await {
+                    Ok(Ok(stream)) => {
+                        let peer = peer(stream.client());
+                        serve_connection(stream, self.control.clone(), peer).await;
+                    }
+                    Ok(Err(e)) => tracing::debug!("{address}: TLS handshake of the API: {e}"),
+                    Err(_) => tracing::debug!("{address}: TLS handshake of the API: too slow"),
+                }
+            }
+        }
+    }
+}
+
+/// Whether a connection arrived at an address of loopback.
+fn is_loopback(stream: &TcpStream) -> bool {
+    stream.local_addr().is_ok_and(|at| at.ip().to_canonical().is_loopback())
+}
+
+async fn listen(at: SocketAddr, shared: Arc<Shared>) {
+    let mut is_reported = false;
+    let listener = loop {
+        match TcpListener::bind(at).await {
+            Ok(listener) => break listener,
+            Err(e) => {
+                if !is_reported {
+                    tracing::error!("the API cannot be served at {at}: {e}; it is tried again");
+                    is_reported = true;
+                }
+                tokio::time::sleep(BIND_PAUSE).await;
+            }
+        }
+    };
+    tracing::info!("the API is served at {}", listener.local_addr().unwrap_or(at));
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => shared.admit(stream, address),
+            Err(e) => {
+                tracing::warn!("accept of the API at {at}: {e}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}

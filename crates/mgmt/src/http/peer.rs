@@ -1,0 +1,228 @@
+//! Peer of a connection, and the caller of each of its requests.
+//!
+//! A peer of the control socket is identified by its user id, a peer of the network by a bearer
+//! token or by its client certificate. The caller is determined for each request: revoked tokens
+//! and removed `[[api_client]]` sections take effect on open connections too.
+
+use super::peer_rates::PeerRates;
+use crate::api::{Error, Kind, Result};
+use crate::audit::AuditedCaller;
+use crate::auth::Caller;
+use crate::service::Control;
+use hyper::HeaderMap;
+use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// See the module.
+pub(super) enum Peer {
+    /// A process of this machine, on the control socket.
+    Local {
+        /// User id; `None`: unknown.
+        uid: Option<u32>,
+    },
+    /// A client of the network.
+    Remote(RemotePeer),
+}
+
+/// See [`Peer`].
+pub(super) struct RemotePeer {
+    address: SocketAddr,
+    /// Name in the client certificate, if one was presented.
+    certificate: Option<String>,
+    rates: Arc<PeerRates>,
+    /// The caller of the last request, whose login has been recorded.
+    known: Mutex<Option<Caller>>,
+}
+
+impl RemotePeer {
+    pub(super) fn new(
+        address: SocketAddr,
+        certificate: Option<String>,
+        rates: Arc<PeerRates>,
+    ) -> RemotePeer {
+        RemotePeer { address, certificate, rates, known: Mutex::new(None) }
+    }
+
+    fn caller(&self, headers: &HeaderMap, control: &Control) -> Result<Caller> {
+        self.rates.admit(self.address.ip(), Instant::now())?;
+        refuse_other_origin(headers)?;
+        let caller = self.identify(headers, control);
+        if caller.is_err() {
+            self.rates.count_failure(self.address.ip(), Instant::now());
+        }
+        caller
+    }
+
+    fn identify(&self, headers: &HeaderMap, control: &Control) -> Result<Caller> {
+        let refused = |why: String| Err(Error::new(Kind::Unauthenticated, "log in", why));
+        if let Some(value) = headers.get(AUTHORIZATION) {
+            let token = value.to_str().ok().and_then(bearer_token);
+            let caller = token.and_then(|token| control.tokens().bearer(token));
+            return caller.map_or_else(|| refused("the token is not valid".to_owned()), Ok);
+        }
+        let Some(subject) = &self.certificate else {
+            return refused("neither a token nor a client certificate was presented".to_owned());
+        };
+        let clients = control.api().api_client;
+        match clients.iter().find(|client| client.subject == *subject) {
+            Some(client) => Ok(Caller {
+                name: format!("certificate {subject}"),
+                role: client.role,
+                scope: client.scope(),
+            }),
+            None => refused(format!("no [[api_client]] has the subject `{subject}`")),
+        }
+    }
+
+    /// Whether this caller is another one than that of the last request.
+    fn is_new(&self, caller: &Caller) -> bool {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = known.as_ref() != Some(caller);
+        *known = Some(caller.clone());
+        is_new
+    }
+}
+
+/// The token of a field `Authorization: Bearer TOKEN` (RFC 6750 2.1).
+fn bearer_token(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// Refuses a request that a page of another origin made a browser send with a client certificate.
+fn refuse_other_origin(headers: &HeaderMap) -> Result<()> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
+    let authority = origin.to_str().ok().and_then(|origin| Some(origin.split_once("://")?.1));
+    if authority.is_some() && authority == text(HOST) {
+        return Ok(());
+    }
+    let why = "the request is from a page of another origin";
+    Err(Error::new(Kind::Forbidden, "admit request", why).next("Use a client that is no browser."))
+}
+
+impl Peer {
+    /// The caller of a request; a login or its refusal is recorded.
+    ///
+    /// # Errors
+    /// [`Kind::Forbidden`], [`Kind::Unauthenticated`], [`Kind::Limit`].
+    pub(super) fn caller(&self, headers: &HeaderMap, control: &Control) -> Result<Caller> {
+        match self {
+            Peer::Local { uid } => match uid {
+                Some(uid) if *uid == 0 || *uid == rustix::process::geteuid().as_raw() => {
+                    Ok(Caller::admin(format!("uid {uid}")))
+                }
+                _ => {
+                    let why = "the caller is neither root nor the daemon's user";
+                    Err(Error::new(Kind::Forbidden, "ask", why))
+                }
+            },
+            Peer::Remote(remote) => remote.caller(headers, control),
+        }
+    }
+
+    /// Whether the login of the caller of a request is to be recorded: the first one of a
+    /// connection, and each refused one. A limit that is reached is recorded by what led to it.
+    pub(super) fn is_login(&self, caller: &Result<Caller>) -> bool {
+        match (self, caller) {
+            (Peer::Local { .. }, _) => false,
+            (Peer::Remote(remote), Ok(caller)) => remote.is_new(caller),
+            (Peer::Remote(_), Err(e)) => e.kind != Kind::Limit,
+        }
+    }
+
+    /// The caller as the audit log names it.
+    pub(super) fn audited(&self, caller: Option<&Caller>) -> AuditedCaller {
+        let address = match self {
+            Peer::Local { .. } => String::new(),
+            Peer::Remote(remote) => remote.address.to_string(),
+        };
+        AuditedCaller { who: caller.map_or_else(String::new, |c| c.name.clone()), address }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::{Role, Scope};
+    use crate::config::Config;
+    use crate::fake::{FakePlant, catalog};
+    use crate::service::Archive;
+    use hyper::header::HeaderValue;
+    use std::path::{Path, PathBuf};
+
+    fn scratch(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("ashlar-peer-{name}-{}", std::process::id()))
+    }
+
+    fn control(folder: &Path) -> Control {
+        let archive = Archive::new(&folder.join("history"), 2);
+        let plant = Box::new(Arc::new(FakePlant::new()));
+        let control = Control::new(plant, catalog(), &Config::default(), archive);
+        control.with_api_folder(&folder.join("api"))
+    }
+
+    fn remote(certificate: Option<&str>) -> Peer {
+        let at = "192.0.2.1:4000".parse().expect("an address");
+        Peer::Remote(RemotePeer::new(at, certificate.map(str::to_owned), Arc::default()))
+    }
+
+    fn headers(fields: &[(hyper::header::HeaderName, &str)]) -> HeaderMap {
+        let field = |(name, value): &(hyper::header::HeaderName, &str)| {
+            (name.clone(), HeaderValue::from_str(value).expect("a value"))
+        };
+        fields.iter().map(field).collect()
+    }
+
+    #[test]
+    fn remote_peer_needs_a_valid_token() {
+        let folder = scratch("token");
+        let control = control(&folder);
+        let new = control.tokens().create("ci", Role::Viewer, Scope::default()).expect("created");
+        let peer = remote(None);
+        let kind = |fields: &[(hyper::header::HeaderName, &str)]| {
+            peer.caller(&headers(fields), &control).map_err(|e| e.kind)
+        };
+        assert_eq!(kind(&[]), Err(Kind::Unauthenticated));
+        assert_eq!(kind(&[(AUTHORIZATION, "Bearer x")]), Err(Kind::Unauthenticated));
+        let good = format!("bearer {}", new.text);
+        let caller = kind(&[(AUTHORIZATION, good.as_str())]).expect("it is known");
+        assert_eq!(caller.name, "token ci");
+        let foreign = [(AUTHORIZATION, good.as_str()), (ORIGIN, "https://x"), (HOST, "y")];
+        assert_eq!(kind(&foreign), Err(Kind::Forbidden));
+        let own = [(AUTHORIZATION, good.as_str()), (ORIGIN, "https://y"), (HOST, "y")];
+        assert!(kind(&own).is_ok());
+        control.tokens().revoke("ci").expect("revoked");
+        assert_eq!(kind(&[(AUTHORIZATION, good.as_str())]), Err(Kind::Unauthenticated));
+        std::fs::remove_dir_all(&folder).expect("scratch");
+    }
+
+    #[test]
+    fn certificate_has_the_role_of_its_section() {
+        let folder = scratch("certificate");
+        let control = control(&folder);
+        let text = "[api]\ntls_certificate='/c'\ntls_key='/k'\ntls_client_ca='/a'\n\
+                    [[api_client]]\nsubject='laptop'\nrole='operator'\n";
+        let config = crate::config::read(text, "a.toml", &catalog()).expect("well-formed");
+        control.start(&config).expect("started");
+        let none = HeaderMap::new();
+        let caller = remote(Some("laptop")).caller(&none, &control).expect("it is known");
+        assert_eq!((caller.name.as_str(), caller.role), ("certificate laptop", Role::Operator));
+        let refused = remote(Some("other")).caller(&none, &control).expect_err("unknown");
+        assert!(refused.source.contains("`other`"), "{refused}");
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+
+    #[test]
+    fn login_is_recorded_once_for_a_connection() {
+        let peer = remote(None);
+        let ci = Ok(Caller::admin("token ci".to_owned()));
+        assert!(peer.is_login(&ci));
+        assert!(!peer.is_login(&ci));
+        assert!(peer.is_login(&Ok(Caller::admin("token other".to_owned()))));
+        assert!(peer.is_login(&Err(Error::new(Kind::Unauthenticated, "log in", "no"))));
+        assert!(!Peer::Local { uid: Some(0) }.is_login(&ci));
+    }
+}

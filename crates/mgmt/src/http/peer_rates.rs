@@ -1,0 +1,151 @@
+//! Limits of the requests and failed logins of each address of the network.
+
+use crate::api::{Error, Kind, Result};
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// Requests of one address that are admitted at once, and each second after that.
+const REQUESTS: Limit = Limit { burst: 400.0, per_second: 100.0 };
+
+/// Failed logins of one address that are answered at once, and each second after that.
+const FAILURES: Limit = Limit { burst: 10.0, per_second: 1.0 / 6.0 };
+
+/// Most addresses that are remembered. Beyond it, those without recent requests are dropped.
+const ADDRESSES_MAX: usize = 4096;
+
+/// A token bucket's size and rate.
+#[derive(Clone, Copy)]
+struct Limit {
+    burst: f64,
+    per_second: f64,
+}
+
+/// What one address has left.
+#[derive(Clone, Copy)]
+struct Left {
+    requests: f64,
+    failures: f64,
+    at: Instant,
+}
+
+impl Left {
+    fn full(at: Instant) -> Left {
+        Left { requests: REQUESTS.burst, failures: FAILURES.burst, at }
+    }
+
+    fn refill(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        let refilled = |left: f64, of: Limit| (left + passed * of.per_second).min(of.burst);
+        self.requests = refilled(self.requests, REQUESTS);
+        self.failures = refilled(self.failures, FAILURES);
+        self.at = now;
+    }
+
+    fn is_full(&self) -> bool {
+        self.requests >= REQUESTS.burst && self.failures >= FAILURES.burst
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct PeerRates(Mutex<HashMap<IpAddr, Left>>);
+
+/// The address under which requests are counted: one host may use all addresses of an IPv6 /64.
+fn counted(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & (u128::MAX << 64))),
+        v4 => v4,
+    }
+}
+
+impl PeerRates {
+    fn with<T>(&self, ip: IpAddr, now: Instant, f: impl FnOnce(&mut Left) -> T) -> T {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let ip = counted(ip);
+        if all.len() >= ADDRESSES_MAX && !all.contains_key(&ip) {
+            all.values_mut().for_each(|left| left.refill(now));
+            all.retain(|_, left| !left.is_full());
+            if all.len() >= ADDRESSES_MAX {
+                // That many hosts at once: forgetting them bounds memory, and favours some of them.
+                all.clear();
+            }
+        }
+        let left = all.entry(ip).or_insert_with(|| Left::full(now));
+        left.refill(now);
+        f(left)
+    }
+
+    /// Admits a request.
+    ///
+    /// # Errors
+    /// [`Kind::Limit`].
+    pub(super) fn admit(&self, ip: IpAddr, now: Instant) -> Result<()> {
+        self.with(ip, now, |left| {
+            if left.failures < 1.0 {
+                return Err(refused(ip, "failed logins", "10 at once and 10 a minute"));
+            }
+            if left.requests < 1.0 {
+                return Err(refused(ip, "requests", "400 at once and 100 a second"));
+            }
+            left.requests -= 1.0;
+            Ok(())
+        })
+    }
+
+    /// Counts a failed login.
+    pub(super) fn count_failure(&self, ip: IpAddr, now: Instant) {
+        self.with(ip, now, |left| left.failures = (left.failures - 1.0).max(0.0));
+    }
+}
+
+fn refused(ip: IpAddr, what: &str, limit: &str) -> Error {
+    let why = format!("too many {what} of this address (limit: {limit})");
+    let error = Error::new(Kind::Limit, "admit request", why).at(ip.to_string());
+    error.next("Wait a minute, then repeat the request.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn address(n: u32) -> IpAddr {
+        IpAddr::from(n.to_be_bytes())
+    }
+
+    #[test]
+    fn requests_beyond_the_rate_are_refused_until_time_passes() {
+        let (rates, start) = (PeerRates::default(), Instant::now());
+        let admitted = (0..1000).filter(|_| rates.admit(address(1), start).is_ok()).count();
+        assert_eq!(admitted, 400);
+        assert!(rates.admit(address(2), start).is_ok(), "another address has its own limit");
+        let later = start + Duration::from_secs(1);
+        let admitted = (0..1000).filter(|_| rates.admit(address(1), later).is_ok()).count();
+        assert_eq!(admitted, 100);
+    }
+
+    #[test]
+    fn failed_logins_block_an_address_for_a_while() {
+        let (rates, start) = (PeerRates::default(), Instant::now());
+        for _ in 0..10 {
+            assert!(rates.admit(address(1), start).is_ok());
+            rates.count_failure(address(1), start);
+        }
+        let refused = rates.admit(address(1), start).expect_err("too many");
+        assert!(refused.kind == Kind::Limit && refused.source.contains("failed logins"));
+        assert!(rates.admit(address(1), start + Duration::from_secs(7)).is_ok());
+        let [one, two] = ["2001:db8::1", "2001:db8::2"].map(|ip| counted(ip.parse().expect("ip")));
+        assert_eq!(one, two);
+    }
+
+    #[test]
+    fn remembered_addresses_are_bounded() {
+        let (rates, start) = (PeerRates::default(), Instant::now());
+        for n in 0..20_000 {
+            assert!(rates.admit(address(n), start).is_ok());
+        }
+        assert!(rates.0.lock().expect("unlocked").len() <= ADDRESSES_MAX);
+    }
+}

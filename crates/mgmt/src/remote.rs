@@ -1,0 +1,190 @@
+//! The way to a daemon on another machine: HTTP over TCP with TLS, and a bearer token.
+
+use crate::api::{Error, Kind, Result};
+use crate::config::secret;
+use crate::tls_stream::TlsStream;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use tls::{ClientFiles, ClientKeys};
+use tokio::net::TcpStream;
+
+/// Port of a URL without one.
+const PORT: u16 = 7320;
+
+/// CA certificates of the system, when no file is named.
+const SYSTEM_CA: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// See the module.
+#[derive(Clone)]
+pub struct Remote {
+    url: Url,
+    /// Absent for a URL without TLS.
+    keys: Option<ClientKeys>,
+    token: String,
+}
+
+/// The parts of `https://HOST:PORT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Url {
+    has_tls: bool,
+    /// An IPv6 address is without its brackets.
+    host: String,
+    port: u16,
+}
+
+/// A connection to a daemon.
+pub(crate) enum RemoteStream {
+    /// Without TLS, on loopback.
+    Plain(TcpStream),
+    /// With TLS.
+    Tls(Box<TlsStream>),
+}
+
+impl Url {
+    fn parse(text: &str) -> Option<Url> {
+        let (has_tls, rest) = match text.split_once("://") {
+            Some(("https", rest)) => (true, rest),
+            Some(("http", rest)) => (false, rest),
+            Some(_) => return None,
+            None => (true, text),
+        };
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let (host, port) = match rest.strip_prefix('[') {
+            Some(rest) => {
+                let (host, behind) = rest.split_once(']')?;
+                (host, if behind.is_empty() { None } else { Some(behind.strip_prefix(':')?) })
+            }
+            None => match rest.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (rest, None),
+            },
+        };
+        let port = port.map_or(Some(PORT), |port| port.parse().ok())?;
+        let is_valid = !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ']);
+        is_valid.then(|| Url { has_tls, host: host.to_owned(), port })
+    }
+
+    fn is_loopback(&self) -> bool {
+        let address = self.host.parse::<IpAddr>();
+        self.host == "localhost" || address.is_ok_and(|ip| ip.to_canonical().is_loopback())
+    }
+
+    /// Host and port, as the field `Host` has them.
+    fn authority(&self) -> String {
+        let Url { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+}
+
+impl fmt::Display for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.url.has_tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}", self.url.authority())
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Remote({self})")
+    }
+}
+
+impl Remote {
+    /// The daemon at a URL. Files are read; nothing is connected yet.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] for the URL, [`Kind::Secret`] for the token, [`Kind::System`] for the CA.
+    pub fn new(url: &str, token_file: &str, ca: Option<&str>) -> Result<Remote> {
+        let usage = |why: &str| {
+            let next = "Write --remote https://HOST:PORT.";
+            Err(Error::new(Kind::Usage, "connect", why).at(url).next(next))
+        };
+        let Some(parsed) = Url::parse(url) else {
+            return usage("the URL is not https://HOST:PORT");
+        };
+        if !parsed.has_tls && !parsed.is_loopback() {
+            return usage("a URL without TLS is accepted for loopback only");
+        }
+        let file = std::path::absolute(token_file).unwrap_or_else(|_| token_file.into());
+        let token = secret::resolve(&format!("file:{}", file.display()))?;
+        let no_text = |_| Error::new(Kind::Secret, "read token", "not text").at(token_file);
+        let token = String::from_utf8(token).map_err(no_text)?;
+        let keys = if parsed.has_tls {
+            let files = ClientFiles { ca: ca.unwrap_or(SYSTEM_CA), certificate: "", key: "" };
+            let next = "Name the CA certificate of the daemon with --ca FILE.";
+            let unusable = |why| Error::new(Kind::System, "read TLS files", why).next(next);
+            Some(ClientKeys::read(&files).map_err(unusable)?)
+        } else {
+            None
+        };
+        Ok(Remote { url: parsed, keys, token: token.trim().to_owned() })
+    }
+
+    /// Host and port, as the field `Host` of a request has them.
+    pub(crate) fn authority(&self) -> String {
+        self.url.authority()
+    }
+
+    /// The field `Authorization` of a request (RFC 6750 2.1).
+    pub(crate) fn authorization(&self) -> String {
+        format!("Bearer {}", self.token)
+    }
+
+    /// Connects to the daemon.
+    ///
+    /// # Errors
+    /// Those of TCP; `InvalidData` when the certificate of the daemon is refused.
+    pub(crate) async fn connect(&self) -> io::Result<RemoteStream> {
+        let stream = TcpStream::connect((self.url.host.as_str(), self.url.port)).await?;
+        let Some(keys) = &self.keys else { return Ok(RemoteStream::Plain(stream)) };
+        let begun = keys.begin(&self.url.host).map_err(io::Error::other)?;
+        let stream = TlsStream::handshake(stream, rustls::Connection::Client(begun)).await?;
+        Ok(RemoteStream::Tls(Box::new(stream)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn urls_have_a_host_and_a_port() {
+        let url = |has_tls, host: &str, port| Some(Url { has_tls, host: host.into(), port });
+        for (text, expected) in [
+            ("https://store.example:7000", url(true, "store.example", 7000)),
+            ("https://store.example/", url(true, "store.example", PORT)),
+            ("store.example", url(true, "store.example", PORT)),
+            ("https://[2001:db8::1]:7000", url(true, "2001:db8::1", 7000)),
+            ("http://127.0.0.1:7000", url(false, "127.0.0.1", 7000)),
+            ("ftp://store.example", None),
+            ("https://", None),
+            ("https://store.example:x", None),
+            ("https://store.example/v1", None),
+            ("https://a@store.example", None),
+        ] {
+            assert_eq!(Url::parse(text), expected, "{text}");
+        }
+        let url = Url::parse("https://[2001:db8::1]:7000").expect("a URL");
+        assert_eq!(url.authority(), "[2001:db8::1]:7000");
+    }
+
+    #[test]
+    fn token_is_not_sent_without_tls_and_not_shown() {
+        let file = std::env::temp_dir().join(format!("ashlar-remote-{}", std::process::id()));
+        fs::write(&file, "ashlar_1_2\n").expect("scratch");
+        let path = file.to_str().expect("a path");
+        let refused = Remote::new("http://192.0.2.1:7000", path, None).expect_err("no TLS");
+        assert!(refused.source.contains("loopback only"), "{refused}");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("scratch");
+        let refused = Remote::new("http://127.0.0.1:7000", path, None).expect_err("readable");
+        assert_eq!(refused.kind, Kind::Secret);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("scratch");
+        let remote = Remote::new("http://127.0.0.1:7000", path, None).expect("well-formed");
+        assert_eq!(remote.authorization(), "Bearer ashlar_1_2");
+        assert_eq!(format!("{remote:?}"), "Remote(http://127.0.0.1:7000)");
+        fs::remove_file(&file).expect("scratch");
+    }
+}

@@ -1,0 +1,75 @@
+//! audit: the audit log of the API.
+
+use super::entry::{DaemonVerb, Verb};
+use crate::api::Result;
+use crate::audit::AuditEntry;
+use crate::plant::Progress;
+use crate::service::Control;
+use crate::text;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// See the module.
+pub struct Audit;
+
+/// Entries of an answer when no limit is given.
+const LIMIT: usize = 100;
+
+/// Parameters of `audit`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct AuditParams {
+    /// Number of entries to show [default: 100]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub limit: Option<u32>,
+}
+
+/// Answer of `audit`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct AuditAnswer {
+    /// The newest entries, oldest first.
+    pub entries: Vec<AuditEntry>,
+}
+
+impl Verb for Audit {
+    type Params = AuditParams;
+    type Answer = AuditAnswer;
+    const NAME: &'static str = "audit";
+    const DOC: &'static str = "List changes and logins with their callers";
+    const DETAIL: &'static str = "The log is in the folder `api` of the state folder and survives \
+        restarts. A change has two entries: one before it begins and one with its result. `before` \
+        and `after` are generations of the configuration; `ashlar history` lists the files.";
+    const EXAMPLES: &'static [&'static str] = &["ashlar audit", "ashlar audit --limit 10 --json"];
+
+    fn table(answer: &AuditAnswer) -> String {
+        if answer.entries.is_empty() {
+            return "no entries\n".to_owned();
+        }
+        let number = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
+        let row = |e: &AuditEntry| {
+            vec![
+                text::utc(e.at_unix_s),
+                text::or_dash(&e.who),
+                text::or_dash(&e.address),
+                e.what.clone(),
+                number(e.before),
+                number(e.after),
+                e.result.clone(),
+            ]
+        };
+        let rows: Vec<_> = answer.entries.iter().map(row).collect();
+        let columns = ["time", "who", "address", "what", ">before", ">after", "result"];
+        text::table(&columns, &rows)
+    }
+}
+
+impl DaemonVerb for Audit {
+    fn run(
+        control: &Control,
+        params: AuditParams,
+        _progress: &mut Progress<'_>,
+    ) -> Result<AuditAnswer> {
+        let limit = params.limit.map_or(LIMIT, |n| usize::try_from(n).unwrap_or(LIMIT));
+        Ok(AuditAnswer { entries: control.audit().newest(limit)? })
+    }
+}

@@ -1,0 +1,153 @@
+//! token: bearer tokens of the API over the network.
+
+use super::entry::{DaemonVerb, Verb};
+use crate::api::Result;
+use crate::auth::{Role, Scope, Token};
+use crate::plant::Progress;
+use crate::service::Control;
+use crate::text;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Creates a token.
+pub struct TokenCreate;
+
+/// Parameters of `token create`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct TokenCreateParams {
+    /// Name of the token.
+    pub name: String,
+    /// Role of the bearer.
+    pub role: Role,
+    /// The only target that the bearer may use [default: all]
+    #[serde(default)]
+    pub target: Option<String>,
+    /// The only access group of that target that the bearer may use [default: all]
+    #[serde(default)]
+    pub group: Option<String>,
+}
+
+/// Answer of `token create`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct TokenCreateAnswer {
+    /// The token.
+    pub token: Token,
+    /// Its text, which is shown only here.
+    pub text: String,
+}
+
+impl Verb for TokenCreate {
+    type Params = TokenCreateParams;
+    type Answer = TokenCreateAnswer;
+    const NAME: &'static str = "token.create";
+    const DOC: &'static str = "Create a token for the API over the network";
+    const DETAIL: &'static str = "Prints the token once; the daemon stores only a salted hash. A \
+        viewer reads state, metrics and events. An operator also plans, clears reservations, sets \
+        access states and ejects media. An admin may do everything. With --target, and --group, \
+        the bearer may make only calls that name this target and group.";
+    const EXAMPLES: &'static [&'static str] = &[
+        "ashlar token create monitoring --role viewer",
+        "ashlar token create backup --role viewer --target iqn.2026-11.org.example:store",
+    ];
+    const POSITIONAL: &'static [&'static str] = &["name"];
+
+    fn table(answer: &TokenCreateAnswer) -> String {
+        format!("{}\n", answer.text)
+    }
+}
+
+impl DaemonVerb for TokenCreate {
+    fn run(
+        control: &Control,
+        params: TokenCreateParams,
+        _progress: &mut Progress<'_>,
+    ) -> Result<TokenCreateAnswer> {
+        let scope = Scope { target: params.target, group: params.group };
+        let new = control.tokens().create(&params.name, params.role, scope)?;
+        Ok(TokenCreateAnswer { token: new.token, text: new.text })
+    }
+}
+
+/// Lists the tokens.
+pub struct TokenList;
+
+/// Parameters of `token list`: none.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct TokenListParams {}
+
+/// Answer of `token list` and `token revoke`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct TokensAnswer {
+    /// Tokens that are valid, in order of creation.
+    pub tokens: Vec<Token>,
+}
+
+fn table(answer: &TokensAnswer) -> String {
+    if answer.tokens.is_empty() {
+        return "no tokens\n".to_owned();
+    }
+    let row = |t: &Token| {
+        vec![
+            t.name.clone(),
+            t.role.label().to_owned(),
+            t.scope.to_string(),
+            text::utc(t.created_unix_s),
+        ]
+    };
+    let rows: Vec<_> = answer.tokens.iter().map(row).collect();
+    text::table(&["name", "role", "scope", "created"], &rows)
+}
+
+impl Verb for TokenList {
+    type Params = TokenListParams;
+    type Answer = TokensAnswer;
+    const NAME: &'static str = "token.list";
+    const DOC: &'static str = "List the tokens of the API";
+    const EXAMPLES: &'static [&'static str] = &["ashlar token list"];
+
+    fn table(answer: &TokensAnswer) -> String {
+        table(answer)
+    }
+}
+
+impl DaemonVerb for TokenList {
+    fn run(control: &Control, _: TokenListParams, _: &mut Progress<'_>) -> Result<TokensAnswer> {
+        Ok(TokensAnswer { tokens: control.tokens().list()? })
+    }
+}
+
+/// Revokes a token.
+pub struct TokenRevoke;
+
+/// Parameters of `token revoke`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct TokenRevokeParams {
+    /// Name of the token.
+    pub name: String,
+}
+
+impl Verb for TokenRevoke {
+    type Params = TokenRevokeParams;
+    type Answer = TokensAnswer;
+    const NAME: &'static str = "token.revoke";
+    const DOC: &'static str = "Revoke a token of the API";
+    const DETAIL: &'static str = "The bearer is refused from the next request on. Requests that \
+        have begun run to their end.";
+    const EXAMPLES: &'static [&'static str] = &["ashlar token revoke monitoring"];
+    const POSITIONAL: &'static [&'static str] = &["name"];
+
+    fn table(answer: &TokensAnswer) -> String {
+        table(answer)
+    }
+}
+
+impl DaemonVerb for TokenRevoke {
+    fn run(
+        control: &Control,
+        params: TokenRevokeParams,
+        _progress: &mut Progress<'_>,
+    ) -> Result<TokensAnswer> {
+        control.tokens().revoke(&params.name)?;
+        Ok(TokensAnswer { tokens: control.tokens().list()? })
+    }
+}

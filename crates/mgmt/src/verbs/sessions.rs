@@ -78,6 +78,7 @@ fn row(live: &TargetSession) -> Vec<String> {
         text::or_dash(&luns),
         text::or_dash(&s.auth),
         digests.to_owned(),
+        text::or_dash(&s.portal),
         s.commands_outstanding.saturating_sub(s.waiting).to_string(),
         s.waiting.to_string(),
         window(s),
@@ -114,6 +115,7 @@ impl Verb for Sessions {
             "luns",
             "auth",
             "digests",
+            "portal",
             ">in flight",
             ">waiting",
             ">window",
@@ -180,5 +182,47 @@ impl DaemonVerb for Sessions {
             denied: denied.cloned().collect(),
             show_denied: params.denied,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{SystemState, TargetState};
+    use crate::config::{Config, read};
+    use crate::fake::{FakePlant, catalog};
+    use crate::service::Archive;
+    use std::sync::Arc;
+
+    #[test]
+    fn sessions_of_a_group_show_their_portal_and_no_refused_logins() {
+        let session = |group: &str, portal: &str| SessionState {
+            initiator: format!("iqn.h:{group}"),
+            portal: portal.to_owned(),
+            group: Some(group.to_owned()),
+            ..SessionState::default()
+        };
+        let target = TargetState {
+            name: "iqn.a:t".to_owned(),
+            sessions: vec![session("g", "10.0.0.9:3260"), session("h", "10.0.0.8:3260")],
+            ..TargetState::default()
+        };
+        let denied = vec![Denied::default()];
+        let plant = Arc::new(FakePlant::new());
+        plant.set_extra(SystemState { targets: vec![target], denied, ..SystemState::default() });
+        let folder = std::env::temp_dir().join(format!("ashlar-group-{}", std::process::id()));
+        let archive = Archive::new(&folder, 1);
+        let control = Control::new(Box::new(plant), catalog(), &Config::default(), archive);
+        // The plant has sessions of configured targets only.
+        let text = "[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['127.0.0.1:0']\n";
+        let config = read(text, "a.toml", &catalog()).expect("well-formed");
+        control.start(&config).expect("started");
+        let group = Some("g".to_owned());
+        let params = SessionsParams { group, denied: true, ..SessionsParams::default() };
+        let answer = Sessions::run(&control, params, &mut |_| {}).expect("an answer");
+        assert!(answer.sessions.len() == 1 && answer.denied.is_empty());
+        let table = Sessions::table(&answer);
+        assert!(table.contains("10.0.0.9:3260") && !table.contains("10.0.0.8:3260"), "{table}");
+        let _ = std::fs::remove_dir_all(&folder);
     }
 }

@@ -19,6 +19,8 @@ pub struct UndoParams {
     pub to: Option<u64>,
     /// Check every step without changing anything.
     pub dry_run: bool,
+    /// Refuse if the running configuration has another generation.
+    pub if_generation: Option<u64>,
     /// Name of an object whose data may be lost; may be given several times.
     pub yes_destroy: Vec<String>,
 }
@@ -29,7 +31,8 @@ impl Verb for Undo {
     const NAME: &'static str = "undo";
     const DOC: &'static str = "Return to the previous configuration";
     const DETAIL: &'static str = "The archived configuration is planned and applied like any \
-        other, and is archived again: a second undo returns to the present one. The file \
+        other, and is archived again: a second undo returns to the present one. With \
+        --if-generation, an undo that is repeated after a lost answer is refused. The file \
         ashlar.toml is not changed.";
     const EXAMPLES: &'static [&'static str] = &["ashlar undo", "ashlar undo --to 12 --dry-run"];
     const POSITIONAL: &'static [&'static str] = &[];
@@ -52,8 +55,11 @@ impl DaemonVerb for Undo {
             return Err(Error::new(Kind::NoHistory, "undo", why));
         };
         let config = control.archive().load(number, control.catalog())?;
-        let consent =
-            Consent { destroy: params.yes_destroy, dry_run: params.dry_run, ..Consent::default() };
+        let consent = Consent {
+            destroy: params.yes_destroy,
+            if_generation: params.if_generation,
+            dry_run: params.dry_run,
+        };
         let note = format!(
             "configuration {number} of history; ashlar.toml is unchanged, `ashlar export` prints \
              what runs"

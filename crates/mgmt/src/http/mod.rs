@@ -12,6 +12,7 @@
 //! token or a client certificate; `auth/permissions.rs` decides about each call.
 
 mod body;
+mod events;
 pub mod metrics;
 mod network;
 pub mod openapi;

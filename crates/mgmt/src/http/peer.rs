@@ -123,6 +123,14 @@ impl Peer {
         }
     }
 
+    /// Whether the caller of a request that takes long is still the same, with the same rights.
+    pub(super) fn is_still(&self, caller: &Caller, headers: &HeaderMap, control: &Control) -> bool {
+        match self {
+            Peer::Local { .. } => true,
+            Peer::Remote(remote) => remote.identify(headers, control).as_ref() == Ok(caller),
+        }
+    }
+
     /// Whether the login of the caller of a request is to be recorded: the first one of a
     /// connection, and each refused one. A limit that is reached is recorded by what led to it.
     pub(super) fn is_login(&self, caller: &Result<Caller>) -> bool {
@@ -194,7 +202,10 @@ mod tests {
         assert_eq!(kind(&foreign), Err(Kind::Forbidden));
         let own = [(AUTHORIZATION, good.as_str()), (ORIGIN, "https://y"), (HOST, "y")];
         assert!(kind(&own).is_ok());
+        let fields = headers(&own);
+        assert!(peer.is_still(&caller, &fields, &control));
         control.tokens().revoke("ci").expect("revoked");
+        assert!(!peer.is_still(&caller, &fields, &control), "a stream of events ends");
         assert_eq!(kind(&[(AUTHORIZATION, good.as_str())]), Err(Kind::Unauthenticated));
         std::fs::remove_dir_all(&folder).expect("scratch");
     }

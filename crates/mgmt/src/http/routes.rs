@@ -1,6 +1,7 @@
 //! Requests to answers.
 
 use super::body::Body;
+use super::events::{events, last_seen};
 use super::peer::Peer;
 use super::{metrics, openapi};
 use crate::api::{Error, Kind, ProgressLine, Result};
@@ -26,12 +27,6 @@ const REQUEST_MAX: Duration = Duration::from_secs(30);
 
 /// Progress lines on their way to a slow reader. Further ones are dropped.
 const LINES_MAX: usize = 64;
-
-/// Interval at which the journal is read for listening clients.
-const EVENTS_INTERVAL: Duration = Duration::from_millis(250);
-
-/// Events sent at once.
-const EVENTS_MAX: usize = 1000;
 
 /// Path of the verbs, before the name of one.
 const VERBS_PREFIX: &str = "/v1/verbs/";
@@ -121,13 +116,13 @@ async fn dispatch(
         }
         "/openapi.json" => Ok(reply(JSON, openapi::document().to_string())),
         "/v1/events" => {
-            let after =
-                request.uri().query().unwrap_or("").split('&').find_map(|pair| {
-                    pair.strip_prefix("after=").and_then(|n| n.parse::<u64>().ok())
-                });
-            let last = request.headers().get("last-event-id");
-            let last = last.and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
-            Ok(events(control, after.or(last).unwrap_or(0)))
+            let last = last_seen(request.uri().query(), request.headers());
+            let headers = request.headers().clone();
+            let AuthorizedPeer { caller, peer } = peer;
+            let is_allowed = move |control: &Control| peer.is_still(&caller, &headers, control);
+            let mut response = Response::new(events(control, last, is_allowed));
+            content(&mut response, "text/event-stream");
+            Ok(response)
         }
         other => match other.strip_prefix(VERBS_PREFIX) {
             Some(name) => verb(name.to_owned(), request, control, peer).await,
@@ -264,27 +259,4 @@ async fn verb(
 
 fn ndjson(value: &Value) -> Bytes {
     Bytes::from(format!("{value}\n"))
-}
-
-/// The journal from `after` on, for as long as the client listens.
-fn events(control: Arc<Control>, after: u64) -> Response<Body> {
-    let (sender, receiver) = mpsc::channel(LINES_MAX);
-    tokio::spawn(async move {
-        let mut after = after;
-        while !sender.is_closed() {
-            let from = control.clone();
-            let news = blocking(move || Ok(from.plant().journal(after, EVENTS_MAX))).await;
-            for event in news.unwrap_or_default() {
-                after = after.max(event.id);
-                let text = format!("id: {}\ndata: {}\n\n", event.id, json!(event));
-                if sender.send(Bytes::from(text)).await.is_err() {
-                    return;
-                }
-            }
-            tokio::time::sleep(EVENTS_INTERVAL).await;
-        }
-    });
-    let mut response = Response::new(Body::Lines(receiver));
-    content(&mut response, "text/event-stream");
-    response
 }

@@ -132,7 +132,7 @@ impl Verb for TokenRevoke {
     const NAME: &'static str = "token.revoke";
     const DOC: &'static str = "Revoke a token of the API";
     const DETAIL: &'static str = "The bearer is refused from the next request on. Requests that \
-        have begun run to their end.";
+        have begun run to their end; a stream of events ends.";
     const EXAMPLES: &'static [&'static str] = &["ashlar token revoke monitoring"];
     const POSITIONAL: &'static [&'static str] = &["name"];
 

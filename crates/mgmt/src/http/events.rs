@@ -1,0 +1,71 @@
+//! The journal as server-sent events (HTML Living Standard, 9.2).
+
+use super::body::Body;
+use crate::service::Control;
+use hyper::HeaderMap;
+use hyper::body::Bytes;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Interval at which the journal is read for listening clients.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// Events sent at once.
+const EVENTS_MAX: usize = 1000;
+
+/// Events on their way to a slow reader. The stream then waits for the reader.
+const QUEUED_MAX: usize = 64;
+
+/// The last event that a client has seen; 0: none. A browser that reconnects repeats its first URL
+/// and adds the field `Last-Event-ID`, so the field precedes `after` of the query.
+pub(super) fn last_seen(query: Option<&str>, headers: &HeaderMap) -> u64 {
+    let field = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
+    let mut pairs = query.unwrap_or_default().split('&');
+    field.or_else(|| pairs.find_map(|pair| pair.strip_prefix("after=")?.parse().ok())).unwrap_or(0)
+}
+
+/// The journal after an event, for as long as the client listens and `is_allowed`: the stream of a
+/// revoked token ends.
+pub(super) fn events(
+    control: Arc<Control>,
+    after: u64,
+    is_allowed: impl Fn(&Control) -> bool + Send + 'static,
+) -> Body {
+    let (sender, receiver) = mpsc::channel(QUEUED_MAX);
+    tokio::spawn(async move {
+        let mut after = after;
+        while !sender.is_closed() && is_allowed(&control) {
+            let from = control.clone();
+            let read = move || from.plant().journal(after, EVENTS_MAX);
+            for event in tokio::task::spawn_blocking(read).await.unwrap_or_default() {
+                after = after.max(event.id);
+                let text = format!("id: {}\ndata: {}\n\n", event.id, json!(event));
+                if sender.send(Bytes::from(text)).await.is_err() {
+                    return;
+                }
+            }
+            tokio::time::sleep(INTERVAL).await;
+        }
+    });
+    Body::Lines(receiver)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::header::HeaderValue;
+
+    #[test]
+    fn stream_resumes_after_the_last_event_that_was_seen() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(last_seen(None, &headers), 0);
+        assert_eq!(last_seen(Some("x=1&after=7"), &headers), 7);
+        assert_eq!(last_seen(Some("after=x"), &headers), 0);
+        headers.insert("last-event-id", HeaderValue::from_static("12"));
+        assert_eq!(last_seen(Some("after=7"), &headers), 12, "a browser repeats its first URL");
+        headers.insert("last-event-id", HeaderValue::from_static("x"));
+        assert_eq!(last_seen(Some("after=7"), &headers), 7);
+    }
+}

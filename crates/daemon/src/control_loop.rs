@@ -546,8 +546,8 @@ impl ControlLoop {
 }
 
 fn daemon_notes(from: &DaemonConfig, to: &DaemonConfig) -> Vec<String> {
-    if from == to {
+    if !from.needs_restart(to) {
         return Vec::new();
     }
-    vec!["settings of [daemon] take effect at the next start".to_owned()]
+    vec!["settings of [daemon] take effect at the next start, except those of metrics".to_owned()]
 }

@@ -30,6 +30,7 @@ mod last_sizes;
 mod listing;
 mod mailbox;
 mod media;
+mod metrics_listener;
 mod openings;
 mod overrides;
 mod path_checks;

@@ -41,6 +41,7 @@ use crate::journal::Journal;
 use crate::last_sizes::LastSizes;
 use crate::mailbox::{Change, Mailbox, PriorSteps, Query};
 use crate::media;
+use crate::metrics_listener::MetricsListener;
 use crate::openings::{DiskOpener, Openings};
 use crate::overrides::Overrides;
 use crate::path_checks::PathChecks;
@@ -74,6 +75,7 @@ pub struct Daemon {
     identities: Arc<IdentityKeeper>,
     paths: PathWatch,
     openings: Openings,
+    metrics: MetricsListener,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -99,6 +101,9 @@ impl Daemon {
         match started.recv() {
             Ok(Ok((mailbox, identities, paths, openings))) => {
                 let thread = Mutex::new(Some(thread));
+                let (scraped, watched) = (mailbox.clone(), paths.clone());
+                let state = move || current_state(&scraped, &watched);
+                let metrics = MetricsListener::new(Arc::new(state));
                 Ok(Daemon {
                     mailbox,
                     journal,
@@ -107,6 +112,7 @@ impl Daemon {
                     identities,
                     paths,
                     openings,
+                    metrics,
                     thread,
                 })
             }
@@ -114,6 +120,13 @@ impl Daemon {
             Err(_) => Err(Error::new(Kind::Internal, "start", "the control thread ended")),
         }
     }
+}
+
+/// The state, for callers that may wait.
+fn current_state(mailbox: &Mailbox, paths: &PathWatch) -> Result<SystemState> {
+    // On this thread: a path may hang.
+    paths.refresh(REFRESH_LIMIT);
+    mailbox.query(Query::State)
 }
 
 fn system(op: &str, error: &io::Error) -> Error {
@@ -367,12 +380,14 @@ fn pool_bytes(config: &DaemonConfig) -> u64 {
 
 impl Daemon {
     /// Why a target could not be made, or its portals not be opened, after the steps `before`. A
-    /// start opens the portals that it can, and a file server that is removed frees its addresses.
+    /// start opens the portals that it can. A file server that is removed frees its addresses, and
+    /// metrics that move free theirs.
     fn check_target(&self, target: &TargetConfig, before: &[Step]) -> Result<()> {
         let own = target.clone();
         self.check_in_time("create target", &target.name, move || exports::check_target(&own))?;
         let frees = |step: &Step| match &step.action {
             Action::RemoveGeom { geom } => geom.class == FS_CLASS,
+            Action::Daemon { from, to } => from.metrics_listen != to.metrics_listen,
             _ => false,
         };
         if self.registry.login_gate().is_shut() || before.iter().any(frees) {
@@ -386,14 +401,15 @@ impl Daemon {
 
 impl Plant for Daemon {
     fn state(&self) -> Result<SystemState> {
-        // On this thread: a path may hang.
-        self.paths.refresh(REFRESH_LIMIT);
-        self.mailbox.query(Query::State)
+        let mut state = current_state(&self.mailbox, &self.paths)?;
+        state.daemon.metrics_listen = self.metrics.address();
+        Ok(state)
     }
 
     fn check(&self, step: &Step, before: &[Step]) -> Result<()> {
         // Not on the control thread: files are read, which may block.
         match &step.action {
+            Action::Daemon { to, .. } => return self.metrics.check(to, before),
             Action::CreateTarget { target } => self.check_target(target, before)?,
             Action::ModifyTarget { to, .. } => self.check_target(to, before)?,
             Action::CreateDisk { disk } => return self.check_disk(disk, media::check),
@@ -518,6 +534,10 @@ impl Plant for Daemon {
             return Ok(Outcome { deferred, ..Outcome::default() });
         }
         self.files.answer_within(action, open_deadline(self.registry.login_gate()))?;
+        if let Action::Daemon { to, .. } = action {
+            // Not on the control thread: scrapes wait for it.
+            self.metrics.set(to)?;
+        }
         let action = Box::new(action.clone());
         self.mailbox.submit(|to| Change::CarryOut(action, to))?
     }
@@ -545,6 +565,7 @@ impl Plant for Daemon {
     fn stop(&self) {
         let thread = self.thread.lock().take();
         let Some(thread) = thread else { return };
+        self.metrics.close();
         // An error says that it is stopping already.
         let _ = self.mailbox.submit(Change::Stop);
         if thread.join().is_err() {

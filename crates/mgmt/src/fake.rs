@@ -316,7 +316,8 @@ impl Inner {
             return refuse(problem.kind, problem.text);
         }
         self.config = after;
-        let restart = matches!(action, Action::Daemon { .. });
+        let restart =
+            matches!(action, Action::Daemon { from, to } if from.needs_restart(to));
         let notes =
             if restart { vec!["takes effect at the next start".to_owned()] } else { vec![] };
         Ok(Outcome { notes, ..Outcome::default() })
@@ -328,6 +329,7 @@ impl Inner {
         state.schema_version = SCHEMA_VERSION;
         state.generation = u64::try_from(self.calls).unwrap_or(0);
         state.daemon.version = env!("CARGO_PKG_VERSION").to_owned();
+        state.daemon.metrics_listen.clone_from(&config.daemon.metrics_listen);
         let known: Vec<String> = state.geoms.iter().map(|g| g.name.clone()).collect();
         let shown: Vec<String> = state.disks.iter().map(|d| d.name.clone()).collect();
         for (number, bus) in config.bus.iter().enumerate() {

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::api::{Exit, Kind};
 use crate::cli::ClassVerbs;
 use crate::config::{Catalog, Entry};
-use crate::http::metrics::METRICS;
+use crate::http::metrics::{Family, METRICS};
 use crate::plan::kind_schema;
 use crate::verbs::{VERBS, schema};
 use geom::ArgKind;
@@ -186,13 +186,17 @@ fn verbs(classes: &[ClassVerbs]) -> String {
 fn metrics() -> String {
     let mut page = Page::new("Metrics");
     page.text(
-        "`/metrics` on the control socket, in the text format of Prometheus. Units are seconds and \
-         bytes.",
+        "`/metrics` on the control socket, and over TCP with `metrics_listen` of `[daemon]`, in \
+         the text format of Prometheus. Units are seconds and bytes. Names, types, units and labels \
+         change only with the version of the API. Histograms are classic: the text format has no \
+         native ones.",
     );
-    let row = |(name, kind, help): &(&str, &str, &str)| {
-        vec![format!("`{name}`"), (*kind).to_owned(), (*help).to_owned()]
+    let row = |f: &Family| {
+        let labels: Vec<String> = f.labels.iter().map(|label| format!("`{label}`")).collect();
+        vec![format!("`{}`", f.name), f.kind.to_owned(), labels.join(", "), f.help.to_owned()]
     };
-    page.table(&["metric", "type", "meaning"], &METRICS.iter().map(row).collect::<Vec<_>>());
+    let rows: Vec<Vec<String>> = METRICS.iter().map(row).collect();
+    page.table(&["metric", "type", "labels", "meaning"], &rows);
     page.0
 }
 

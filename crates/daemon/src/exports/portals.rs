@@ -183,6 +183,11 @@ pub fn check_portals(target: &TargetConfig, held: &BTreeSet<String>) -> Result<(
     Ok(())
 }
 
+/// Refuses an address that another process has, as [`check_portals`] does. Nothing listens.
+pub fn check_address(at: SocketAddr) -> io::Result<()> {
+    check_unused(&Address::Inet(at), &[], false, || std::thread::sleep(PORT_PAUSE))
+}
+
 /// The error of a portal.
 fn cannot_open(at: &Address, why: impl std::fmt::Display) -> Error {
     Error::new(Kind::System, "open portal", why).at(at.to_string()).next(next_for(at))

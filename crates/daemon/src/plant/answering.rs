@@ -64,6 +64,7 @@ impl Answering {
             uptime_ns: now_ns.saturating_sub(self.started_ns),
             cores: with_busy_time(&self.cores),
             memory: memory(self.pool_bytes),
+            ..mgmt::api::Daemon::default()
         };
         let published = self.published.lock();
         let view = self.registry.view();

@@ -11,6 +11,7 @@ mod foretold;
 mod geoms;
 mod media;
 mod members;
+mod metrics;
 mod own_server;
 mod own_verbs;
 mod reference;

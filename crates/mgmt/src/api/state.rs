@@ -199,6 +199,9 @@ pub struct Daemon {
     pub cores: Vec<CoreState>,
     /// Memory of the data path and of the whole process.
     pub memory: Memory,
+    /// Address at which metrics are served over TCP; absent: only the control socket serves them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics_listen: Option<String>,
 }
 
 /// One reactor.

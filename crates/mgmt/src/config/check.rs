@@ -2,7 +2,7 @@
 //! groups that claim the same initiator.
 
 use super::listeners;
-use super::secret::HIDDEN_SECRET;
+use super::secret::{HIDDEN_SECRET, is_literal};
 use super::suggest::suggest;
 use super::types::{AccessConfig, Config, DiskConfig, TargetConfig};
 use crate::api::Kind;
@@ -129,9 +129,25 @@ fn names(config: &Config, out: &mut Vec<Problem>) {
 
 fn daemon(config: &Config, out: &mut Vec<Problem>) {
     use tracing_subscriber::filter::Targets;
-    if config.daemon.log.parse::<Targets>().is_err() {
+    let daemon = &config.daemon;
+    if daemon.log.parse::<Targets>().is_err() {
         let text = "a level (`info`) or a list (`info,geom=debug`) is wanted here".to_owned();
         out.push(problem("daemon", 0, "log", Kind::ConfigValue, text));
+    }
+    let listen = daemon.metrics_listen.as_ref();
+    if let Some(address) = listen.filter(|at| at.parse::<SocketAddr>().is_err()) {
+        let text = format!("`{address}` is not an address with a port (127.0.0.1:9464)");
+        out.push(problem("daemon", 0, "metrics_listen", Kind::ConfigValue, text));
+    }
+    let Some(token) = &daemon.metrics_token else { return };
+    if is_literal(token) {
+        let text = "`file:PATH` or `credential:NAME` is wanted here: store the token in a file \
+                    with mode 0600";
+        out.push(problem("daemon", 0, "metrics_token", Kind::ConfigValue, text.to_owned()));
+    }
+    if listen.is_none() {
+        let text = "`metrics_token` needs `metrics_listen`: `metrics_listen = \"127.0.0.1:9464\"`";
+        out.push(problem("daemon", 0, "metrics_token", Kind::ConfigKey, text.to_owned()));
     }
 }
 

@@ -1,10 +1,11 @@
-//! Addresses at which targets and file servers listen.
+//! Addresses at which targets, file servers and metrics listen.
 //!
 //! Targets of one driver share a listener. Listeners of two drivers do not overlap, and a listener
-//! of a file server or of the API overlaps no other one.
+//! of a file server, of the API or of metrics overlaps no other one.
 
 use super::api::ApiConfig;
 use super::check::{Problem, problem};
+use super::daemon::DaemonConfig;
 use super::types::{Config, GeomConfig, TargetConfig};
 use crate::api::Kind;
 use serde_json::Value;
@@ -19,13 +20,16 @@ const FS_KEYS: &[&str] = &["linux", "plan9", "linux_tls", "plan9_tls", "console"
 /// Driver and owner of the listeners of `[api]`.
 const API: &str = "[api]";
 
-/// A listener of a target, a file server or the API.
+/// Stands for the driver of the listener of metrics.
+const METRICS: &str = "metrics";
+
+/// A listener of a target, a file server, the API or metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listener<'a> {
-    /// Driver of the target, [`FS`] or [`API`].
+    /// Driver of the target, [`FS`], [`API`] or [`METRICS`].
     driver: &'a str,
     address: &'a str,
-    /// Name of the target or file server, or [`API`].
+    /// Name of the target or file server, or [`API`]; empty for metrics.
     owner: &'a str,
 }
 
@@ -55,6 +59,12 @@ impl<'a> Listener<'a> {
         })
     }
 
+    /// The listener of metrics, if there is one.
+    pub(crate) fn of_daemon(daemon: &'a DaemonConfig) -> Option<Listener<'a>> {
+        let address = daemon.metrics_listen.as_deref()?;
+        Some(Listener { driver: METRICS, address, owner: "" })
+    }
+
     /// Whether only one of two listeners can be open.
     fn conflicts_with(&self, other: &Listener<'_>) -> bool {
         let is_shared = self.driver == other.driver && ![FS, API].contains(&self.driver);
@@ -66,6 +76,7 @@ impl fmt::Display for Listener<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let owner = match self.driver {
             API => return write!(f, "`{}` of {API}", self.address),
+            METRICS => return write!(f, "`{}` of `metrics_listen`", self.address),
             FS => "file server",
             _ => "target",
         };
@@ -141,6 +152,12 @@ pub(super) fn check(config: &Config, out: &mut Vec<Problem>) {
         let p = problem(section, i, key, Kind::ConfigValue, conflict(listener, other));
         out.push(Problem { element: Some(k), ..p });
     }
+    if let Some(listener) = Listener::of_daemon(&config.daemon)
+        && let Some(other) = open.add(listener)
+    {
+        let text = conflict(listener, other);
+        out.push(problem("daemon", 0, "metrics_listen", Kind::ConfigValue, text));
+    }
 }
 
 #[cfg(test)]
@@ -188,6 +205,27 @@ mod tests {
         }
         let same = target("b", "iscsi", &["0.0.0.0:3260", "unix:/run/a"]);
         assert!(texts(vec![iscsi, same], Vec::new()).is_empty(), "they share listeners");
+    }
+
+    #[test]
+    fn listener_of_metrics_overlaps_no_others() {
+        let daemon = DaemonConfig {
+            metrics_listen: Some("127.0.0.1:3260".into()),
+            ..DaemonConfig::default()
+        };
+        let config = |at: &str| Config {
+            daemon: daemon.clone(),
+            target: vec![target("a", "iscsi", &[at])],
+            ..Config::default()
+        };
+        let mut out = Vec::new();
+        check(&config("127.0.0.1:3261"), &mut out);
+        assert_eq!(out, []);
+        check(&config("0.0.0.0:3260"), &mut out);
+        let [one] = out.as_slice() else { panic!("{out:?}") };
+        assert_eq!((one.section, one.key), ("daemon", "metrics_listen"));
+        assert!(one.text.starts_with("`127.0.0.1:3260` of `metrics_listen`"), "{}", one.text);
+        assert!(one.text.contains("of target `a`"), "{}", one.text);
     }
 
     #[test]

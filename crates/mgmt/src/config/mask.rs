@@ -28,7 +28,7 @@ pub(super) fn mask_secrets(text: &str) -> String {
             '=' => {
                 let value = unpadded(rest.get(1..).unwrap_or(""));
                 let before = rest.len() - value.len();
-                if value.starts_with('{') && last_part(key) != "secret" {
+                if value.starts_with('{') && !is_secret_key(key) {
                     open += usize::from(open > 0 || names_account(key));
                     (before + 1, 0)
                 } else if is_secret(key, open > 0) {
@@ -61,7 +61,7 @@ pub(super) fn mask_secrets(text: &str) -> String {
                 key = rest.get(..end).unwrap_or("");
                 let behind = rest.get(end..).unwrap_or("");
                 let is_key = unpadded(behind).starts_with('=');
-                match last_part(key) == "secret" && !is_key {
+                match is_secret_key(key) && !is_key {
                     true => (end, line_of(behind).len()),
                     false => (end, 0),
                 }
@@ -117,8 +117,12 @@ fn quoted(text: &str) -> &str {
 }
 
 fn is_secret(key: &str, in_account: bool) -> bool {
-    let last = last_part(key);
-    last == "secret" || ((in_account || names_account(key)) && last != "user")
+    is_secret_key(key) || ((in_account || names_account(key)) && last_part(key) != "user")
+}
+
+/// Whether the value of a key is a secret in every section.
+fn is_secret_key(key: &str) -> bool {
+    ["secret", "metrics_token"].contains(&last_part(key))
 }
 
 /// Whether a key, or the heading of a table, has that of an account among its parts.
@@ -176,6 +180,8 @@ mod tests {
                 "initiator_chap = {'iqn.h:1' = {user = 'b', secret = ***}}\nname = 'n'",
             ),
             ("# secret = 'old'", "****************"),
+            ("metrics_token = 'abc' # x", "metrics_token = ***** # x"),
+            ("metrics_token = 'file:/x'", "metrics_token = 'file:/x'"),
             ("name = 'secret' # it's one", "name = 'secret' # it's one"),
             ("chap_algorithms = ['md5']", "chap_algorithms = ['md5']"),
         ] {

@@ -9,6 +9,7 @@
 mod api;
 mod catalog;
 mod check;
+mod daemon;
 mod editor;
 mod exposed;
 pub(crate) mod listeners;
@@ -28,6 +29,7 @@ pub use api::{ApiClientConfig, ApiConfig, ApiSections};
 pub use catalog::{Catalog, CheckStart, CheckTarget, ClassFacts, Entry, FactsOf, SettingsOf};
 pub(crate) use check::interface;
 pub use check::{LUN_MAX, SOCKET_PATH_MAX, check};
+pub use daemon::{DaemonConfig, Port};
 pub use editor::for_editors;
 pub use exposed::{Exposure, exposures};
 pub use paths::TLS_FILE_KEYS;
@@ -35,8 +37,8 @@ pub use read::{CONFIG_BYTES_MAX, read, read_arguments, read_text};
 pub use suggest::suggest;
 pub use tree::is_value;
 pub use types::{
-    AccessConfig, AluaConfig, AluaState, BusConfig, Chap, Config, DaemonConfig, DigestPolicy,
-    DiskConfig, GeomConfig, InitiatorChap, LunAddressing, LunConfig, LunMode, Port, TargetConfig,
-    UnitConfig, UnitHandler, UnitProtection,
+    AccessConfig, AluaConfig, AluaState, BusConfig, Chap, Config, DigestPolicy, DiskConfig,
+    GeomConfig, InitiatorChap, LunAddressing, LunConfig, LunMode, TargetConfig, UnitConfig,
+    UnitHandler, UnitProtection,
 };
 pub use write::write;

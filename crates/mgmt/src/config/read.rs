@@ -4,13 +4,14 @@
 use super::api::{ApiClientConfig, ApiConfig};
 use super::catalog::{Catalog, Entry};
 use super::check::{Problem, check, unused_sections};
+use super::daemon::DaemonConfig;
 use super::paths::make_absolute;
 use super::schema::{Checker, Fault, unknown_key};
 use super::suggest::suggest;
 use super::tree::{Field, Node, Span, Tree, caret, line_and_column, parse};
 use super::types::{
-    AccessConfig, AluaConfig, BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig,
-    InitiatorChap, TargetConfig, UnitConfig,
+    AccessConfig, AluaConfig, BusConfig, Config, DiskConfig, GeomConfig, InitiatorChap,
+    TargetConfig, UnitConfig,
 };
 use crate::api::{Error, Kind, Result};
 use serde_json::{Map, Value};

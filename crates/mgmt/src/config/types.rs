@@ -2,6 +2,7 @@
 //! object, already checked against that entry's schema.
 
 use super::api::{ApiClientConfig, ApiConfig};
+use super::daemon::DaemonConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -32,77 +33,6 @@ pub struct Config {
     pub api: ApiConfig,
     /// Clients of the API by their TLS certificates.
     pub api_client: Vec<ApiClientConfig>,
-}
-
-/// How a reactor waits for events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Port {
-    /// io_uring if the kernel allows it, otherwise epoll.
-    #[default]
-    Auto,
-    /// io_uring only, without a fallback to epoll.
-    Uring,
-    /// epoll.
-    Poll,
-}
-
-/// `[daemon]`: settings that take effect when the daemon starts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct DaemonConfig {
-    /// Path of the control socket. This and all other paths are relative to the folder of this file
-    /// unless they are absolute. Absent: /run/ashlar/ashlar.sock for root, otherwise a path in the
-    /// user's runtime folder.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub socket: Option<String>,
-    /// Number of reactors, one thread each; absent: one for each core that the process may use.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 256))]
-    pub cores: Option<u32>,
-    /// How the reactors wait for events.
-    pub port: Port,
-    /// Size of the data buffers of all cores together, in bytes; absent: the daemon's default.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1_048_576))]
-    pub memory: Option<u64>,
-    /// Microseconds that an idle core polls for work before it sleeps. A higher value lowers the
-    /// latency of single requests and uses more CPU time. 0: sleep at once; absent: the daemon's
-    /// default.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = 1000))]
-    pub spin_us: Option<u32>,
-    /// Log filter: `info`, or a list such as `info,geom=debug`.
-    pub log: String,
-    /// Folder of the state that logical units keep over a restart: persistent reservations, saved
-    /// mode pages, identities of disks. Absent: `units` beside the socket; for a socket in a folder
-    /// that is emptied when the machine restarts, `units` in /var/lib/ashlar (/run) or in
-    /// $XDG_STATE_HOME/ashlar, else ~/.local/state/ashlar (the runtime folder of a user).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub state: Option<String>,
-    /// Folder of the archived configurations. Absent: `history` in the folder where `units` is by
-    /// default, which survives a restart of the machine.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub history: Option<String>,
-    /// Number of archived configurations that are kept.
-    #[schemars(range(min = 1, max = 1000))]
-    pub history_kept: u32,
-}
-
-impl Default for DaemonConfig {
-    fn default() -> DaemonConfig {
-        DaemonConfig {
-            socket: None,
-            cores: None,
-            port: Port::Auto,
-            memory: None,
-            spin_us: None,
-            log: "info".to_owned(),
-            state: None,
-            history: None,
-            history_kept: 32,
-        }
-    }
 }
 
 /// `[[bus]]`: a bus whose disks are accessed by commands. Each disk that is found becomes a

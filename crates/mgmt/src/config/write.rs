@@ -10,7 +10,7 @@ use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Val
 /// they would be anyway are left out.
 pub fn write(config: &Config) -> String {
     let mut document = DocumentMut::new();
-    let default = json(&super::types::DaemonConfig::default());
+    let default = json(&super::daemon::DaemonConfig::default());
     let mut daemon = Table::new();
     for (key, value) in json(&config.daemon).as_object().into_iter().flatten() {
         if default.get(key) != Some(value) {

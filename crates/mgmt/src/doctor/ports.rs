@@ -1,4 +1,4 @@
-//! Check that the addresses of the targets are free, and their Unix sockets open to clients.
+//! Check that the addresses of targets and metrics are free, and Unix sockets open to clients.
 
 use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 use crate::config::{AccessConfig, Config};
@@ -15,13 +15,22 @@ pub const CHECK: Check =
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Some(config) = facts.valid_config() else { return ok("no configuration to look at") };
     let ours: BTreeSet<&String> = match &facts.daemon {
-        Ok(state) => state.targets.iter().flat_map(|t| &t.portals).collect(),
+        Ok(state) => {
+            let portals = state.targets.iter().flat_map(|t| &t.portals);
+            portals.chain(&state.daemon.metrics_listen).collect()
+        }
         Err(_) => BTreeSet::new(),
     };
     let unchecked = facts.unchecked("ports in use");
-    let wanted: BTreeSet<&String> = config.target.iter().flat_map(|t| &t.listen).collect();
+    let metrics = config.daemon.metrics_listen.as_ref();
+    let wanted = config.target.iter().flat_map(|t| &t.listen);
+    let wanted: BTreeSet<&String> = wanted.chain(metrics).collect();
     let mut out = Vec::new();
     for address in &wanted {
+        let (key, loss) = match metrics == Some(*address) {
+            true => ("metrics_listen", "metrics cannot be scraped there"),
+            false => ("listen", "the target cannot be served there"),
+        };
         let is_ours = ours.contains(address);
         if let Some(path) = address.strip_prefix("unix:").filter(|_| !is_ours)
             && unchecked.is_none()
@@ -34,7 +43,7 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
         {
             let finding = format!("{address}: this machine has no such interface");
             let fix = "ip link shows the interfaces of this machine; change `listen`".to_owned();
-            out.push(bad(Severity::Fail, finding, "the target cannot be served there", fix));
+            out.push(bad(Severity::Fail, finding, loss, fix));
         }
         let Ok(socket) = address.parse::<SocketAddr>() else { continue };
         let Err(e) = TcpListener::bind(socket) else { continue };
@@ -42,8 +51,8 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
             out.push(bad(
                 Severity::Warn,
                 format!("{address}: no interface of this machine has that address"),
-                "initiators cannot reach the target there until one has it",
-                "ip address shows the addresses of this machine; add it or change `listen`",
+                "clients cannot connect there until one has it",
+                format!("ip address shows the addresses of this machine; add it or change `{key}`"),
             ));
             continue;
         }
@@ -58,17 +67,17 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
         }
         let fix = match e.kind() {
             std::io::ErrorKind::AddrInUse => {
-                format!("ss -ltnp 'sport = :{port}' shows the process; stop it or change `listen`")
+                format!("ss -ltnp 'sport = :{port}' shows the process; stop it or change `{key}`")
             }
             std::io::ErrorKind::PermissionDenied => {
                 format!(
                     "setcap cap_net_bind_service+ep $(command -v ashlar), or a port over {port}"
                 )
             }
-            _ => "ip address shows the addresses of this machine; change `listen`".to_owned(),
+            _ => format!("ip address shows the addresses of this machine; change `{key}`"),
         };
         let finding = format!("{address} cannot be listened on: {e}");
-        out.push(bad(Severity::Fail, finding, "the target cannot be served there", fix));
+        out.push(bad(Severity::Fail, finding, loss, fix));
     }
     let count = wanted.len();
     out.extend(config.access.iter().flat_map(|access| closed_sockets(config, access, &ours)));

@@ -41,6 +41,14 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
             Ok(_) => {}
         }
     }
+    if let Some(Err(e)) = config.daemon.metrics_token.as_deref().map(secret::resolve) {
+        out.push(bad(
+            Severity::Fail,
+            format!("{}: {}", e.at, e.source),
+            "metrics are not served over TCP",
+            e.advice(),
+        ));
+    }
     let mode = std::fs::metadata(&facts.file).map_or(0, |m| m.mode());
     if literal && mode & 0o077 != 0 {
         let file = facts.file.display();

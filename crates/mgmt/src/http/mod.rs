@@ -1,4 +1,4 @@
-//! HTTP/1.1 with JSON over a Unix socket, and over TCP with TLS.
+//! HTTP/1.1 with JSON over a Unix socket, and over TCP with TLS; metrics also over TCP.
 //!
 //! | route | is |
 //! |---|---|
@@ -9,11 +9,13 @@
 //! | `GET /openapi.json` | this interface, from the table of verbs |
 //!
 //! A peer of the socket must be root or the user the daemon runs as. A peer of the network needs a
-//! token or a client certificate; `auth/permissions.rs` decides about each call.
+//! token or a client certificate; `auth/permissions.rs` decides about each call. Over the
+//! listener of metrics, `metrics_server` answers `GET /metrics` alone.
 
 mod body;
 mod events;
 pub mod metrics;
+mod metrics_server;
 mod network;
 pub mod openapi;
 mod peer;
@@ -22,5 +24,6 @@ mod routes;
 mod server;
 mod socket;
 
+pub use metrics_server::{MetricsServer, StateFn, cannot_listen};
 pub use server::serve;
 pub use socket::BoundSocket;

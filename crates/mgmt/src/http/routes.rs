@@ -111,8 +111,11 @@ async fn dispatch(
             Ok(reply(JSON, text))
         }
         "/metrics" => {
-            let text = blocking(move || Ok(metrics::render(&control.state()?))).await?;
-            Ok(reply("text/plain; version=0.0.4", text))
+            let text = blocking(move || {
+                let series_max = control.config().0.daemon.metrics_series_max;
+                Ok(metrics::render(&control.state()?, series_max))
+            });
+            Ok(reply(metrics::CONTENT_TYPE, text.await?))
         }
         "/openapi.json" => Ok(reply(JSON, openapi::document().to_string())),
         "/v1/events" => {
@@ -139,13 +142,13 @@ fn method_of(path: &str) -> Option<Method> {
     }
 }
 
-fn unknown_route(path: &str) -> Error {
+pub(super) fn unknown_route(path: &str) -> Error {
     let next = "GET /openapi.json lists the routes.";
     Error::new(Kind::NotFound, "ask", "there is no such route").at(path).next(next)
 }
 
 /// Answer to a method that a route does not have, with the method that it has (RFC 9110 15.5.6).
-fn wrong_method(path: &str, used: &Method, allowed: &Method) -> Response<Body> {
+pub(super) fn wrong_method(path: &str, used: &Method, allowed: &Method) -> Response<Body> {
     let why = format!("the route has no method {used}, only {allowed}");
     let next = format!("Repeat the request with {allowed}.");
     let error = Error::new(Kind::WrongMethod, "ask", why).at(path).next(next);
@@ -160,14 +163,17 @@ fn to_json<T: serde::Serialize>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(|e| Error::new(Kind::Internal, "answer", e))
 }
 
-async fn blocking<T: Send + 'static>(f: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+/// Runs `f` on a thread that may block.
+pub(super) async fn blocking<T: Send + 'static>(
+    f: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     match tokio::task::spawn_blocking(f).await {
         Ok(result) => result,
         Err(e) => Err(Error::new(Kind::Internal, "answer", e)),
     }
 }
 
-fn reply(kind: &str, text: String) -> Response<Body> {
+pub(super) fn reply(kind: &str, text: String) -> Response<Body> {
     let mut response = Response::new(Body::from_bytes(text));
     content(&mut response, kind);
     response
@@ -179,7 +185,7 @@ fn content(response: &mut Response<Body>, kind: &str) {
     }
 }
 
-fn error_response(error: &Error) -> Response<Body> {
+pub(super) fn error_response(error: &Error) -> Response<Body> {
     let mut response = reply(JSON, json!({ "error": error }).to_string());
     let status = StatusCode::from_u16(error.kind.http());
     *response.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

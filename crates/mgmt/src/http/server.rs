@@ -1,22 +1,27 @@
 //! HTTP server of the control socket: accepts connections, identifies their peers, and passes
 //! requests to the routes.
 
+use super::body::Body;
 use super::network::Network;
 use super::peer::Peer;
 use super::routes::route;
 use super::socket::BoundSocket;
 use crate::api::{Error, Kind, Result};
 use crate::service::Control;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{UnixListener, UnixStream};
 
-/// Connections at one time. Further ones are closed at once.
+/// Connections of a listener at one time. Further ones are closed at once.
 const CONNECTIONS_MAX: usize = 128;
 
 /// How long a connection may take to send the head of a request before it is closed.
@@ -61,19 +66,9 @@ pub async fn serve(
         .map_err(|e| Error::new(Kind::System, "listen on the socket", e))?;
     let open = Arc::new(AtomicUsize::new(0));
     let network = Network::start(control.clone());
-    tokio::pin!(stop);
-    loop {
-        tokio::select! {
-            () = &mut stop => break,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => admit(stream, &control, &open),
-                Err(e) => {
-                    tracing::warn!("accept on the control socket: {e}");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            },
-        }
-    }
+    let accept = async || listener.accept().await.map(|(stream, _)| stream);
+    let admit = |stream, slot| admit(stream, slot, &control);
+    accept_until("control", &open, accept, admit, stop).await;
     drop(listener);
     let remote = network.open.clone();
     drop(network);
@@ -88,11 +83,35 @@ pub async fn serve(
     Ok(())
 }
 
-fn admit(stream: UnixStream, control: &Arc<Control>, open: &Arc<AtomicUsize>) {
-    let Some(slot) = ConnectionSlot::take(open, CONNECTIONS_MAX) else {
-        tracing::warn!("control connection refused: {CONNECTIONS_MAX} are open");
-        return;
-    };
+/// Passes accepted connections to `admit` until `stop` is ready. `open` counts the connections.
+pub(super) async fn accept_until<S>(
+    listener: &str,
+    open: &Arc<AtomicUsize>,
+    accept: impl AsyncFn() -> io::Result<S>,
+    admit: impl Fn(S, ConnectionSlot),
+    stop: impl Future<Output = ()>,
+) {
+    tokio::pin!(stop);
+    loop {
+        tokio::select! {
+            () = &mut stop => break,
+            accepted = accept() => match accepted {
+                Ok(stream) => match ConnectionSlot::take(open, CONNECTIONS_MAX) {
+                    Some(slot) => admit(stream, slot),
+                    None => {
+                        tracing::warn!("{listener} connection refused: {CONNECTIONS_MAX} are open");
+                    }
+                },
+                Err(e) => {
+                    tracing::warn!("accept of {listener} connections: {e}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+}
+
+fn admit(stream: UnixStream, slot: ConnectionSlot, control: &Arc<Control>) {
     let uid = match stream.peer_cred() {
         Ok(peer) => Some(peer.uid()),
         Err(e) => {
@@ -112,13 +131,25 @@ pub(super) async fn serve_connection<S>(stream: S, control: Arc<Control>, peer: 
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let service = service_fn(move |request| {
+    answer_requests("control", stream, move |request| {
         let (control, peer) = (control.clone(), peer.clone());
         async move { route(request, control, peer).await }
-    });
+    })
+    .await;
+}
+
+/// Answers the requests of a connection of this listener until it ends.
+pub(super) async fn answer_requests<S, F>(
+    listener: &str,
+    stream: S,
+    answer: impl Fn(Request<Incoming>) -> F + Send + 'static,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    F: Future<Output = std::result::Result<Response<Body>, Infallible>> + Send + 'static,
+{
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_MAX);
-    if let Err(e) = server.serve_connection(TokioIo::new(stream), service).await {
-        tracing::debug!("control connection ended: {e}");
+    if let Err(e) = server.serve_connection(TokioIo::new(stream), service_fn(answer)).await {
+        tracing::debug!("{listener} connection ended: {e}");
     }
 }

@@ -254,6 +254,7 @@ impl Action {
     /// Whether a configuration already contains exactly the object that the action makes.
     pub fn is_in(&self, config: &Config) -> bool {
         match self {
+            Action::Daemon { to, .. } => config.daemon == *to,
             Action::CreateBus { bus } => config.bus.contains(bus),
             Action::CreateDisk { disk } => config.disk.contains(disk),
             Action::CreateGeom { geom } => config.geom.contains(geom),

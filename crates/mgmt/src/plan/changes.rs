@@ -5,7 +5,7 @@
 
 use super::disk_edits::ID_KEYS;
 use super::sizes::SIZE_KEYS;
-use crate::config::{BusConfig, Catalog, Entry, GeomConfig};
+use crate::config::{BusConfig, Catalog, DaemonConfig, Entry, GeomConfig};
 use serde_json::{Map, Value};
 
 /// Word of a key's schema whose value is the effect.
@@ -26,6 +26,7 @@ const MEMBERSHIP: &str = "live; an initiator that no group names any more loses 
 /// The effect of a key of a section; `None`: no section has it.
 fn section_change(section: &str, key: &str) -> Option<&'static str> {
     Some(match (section, key) {
+        ("daemon", key) if DaemonConfig::LIVE_KEYS.contains(&key) => LIVE,
         ("daemon", _) => AT_START,
         ("api" | "api_client", _) => LIVE,
         ("bus", "kind" | "name") => BUS_AGAIN,

@@ -111,6 +111,11 @@ pub fn bottom_up<'c>(config: &'c Config, ground: &DependencyGraph) -> Vec<&'c Ge
 /// or target that went away on its own is left out, so that a plan brings it back.
 pub fn running_config(config: &Config, state: &SystemState) -> Config {
     let mut left = config.clone();
+    // The listener of metrics could not be opened.
+    if state.daemon.metrics_listen.is_none() {
+        left.daemon.metrics_listen = None;
+        left.daemon.metrics_token = None;
+    }
     // A disk that lost its medium is listed, and has no provider.
     let listed: HashSet<&str> = state.disks.iter().map(|d| d.name.as_str()).collect();
     let providers = state.geoms.iter().flat_map(|g| &g.providers);

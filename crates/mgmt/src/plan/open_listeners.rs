@@ -10,7 +10,8 @@ use crate::config::{Config, GeomConfig, TargetConfig};
 pub(super) fn refused(running: &Config, steps: &[Step]) -> Vec<(usize, Error)> {
     let mut open = Listeners::default();
     let targets = running.target.iter().flat_map(of_target);
-    for listener in targets.chain(running.geom.iter().flat_map(of_geom)) {
+    let geoms = running.geom.iter().flat_map(of_geom);
+    for listener in targets.chain(geoms).chain(Listener::of_daemon(&running.daemon)) {
         // They are open, so they do not conflict.
         let _ = open.add(listener);
     }
@@ -49,6 +50,10 @@ fn changed(action: &Action) -> (Vec<Listener<'_>>, Vec<Listener<'_>>) {
         Action::CreateGeom { geom } => (Vec::new(), of_geom(geom)),
         Action::ModifyGeom { from, to } => (of_geom(from), of_geom(to)),
         Action::RemoveGeom { geom } => (of_geom(geom), Vec::new()),
+        Action::Daemon { from, to } => {
+            let of = |daemon| Listener::of_daemon(daemon).into_iter().collect();
+            (of(from), of(to))
+        }
         _ => (Vec::new(), Vec::new()),
     }
 }

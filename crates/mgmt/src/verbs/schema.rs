@@ -186,7 +186,7 @@ pub(crate) fn sections() -> Vec<NamedSchema> {
     vec![
         section(
             "daemon",
-            "[daemon]: the daemon itself; takes effect at its next start.",
+            "[daemon]: the daemon itself.",
             "[daemon]\nlog = \"info\"\n",
             schemars::schema_for!(DaemonConfig),
         ),

@@ -1,0 +1,90 @@
+//! The listener of metrics: it follows edits of `[daemon]`, and an address in use stops nothing.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use mgmt::Consent;
+use mgmt::api::Kind;
+use mgmt::config::{Config, DaemonConfig};
+use mgmt::plan::Risk;
+
+use crate::by_hand::Site;
+
+/// The running configuration, with metrics at this address.
+fn listening(site: &Site, at: Option<&str>) -> Config {
+    let (running, _) = site.control.config();
+    let metrics_listen = at.map(str::to_owned);
+    Config { daemon: DaemonConfig { metrics_listen, ..running.daemon }, ..running }
+}
+
+/// Where metrics are served.
+fn address(site: &Site) -> Option<String> {
+    site.control.state().expect("a state").daemon.metrics_listen
+}
+
+fn scrape(at: &str) -> String {
+    let mut stream = TcpStream::connect(at).expect("a listener");
+    let request = b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).expect("sent");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("a page");
+    text
+}
+
+fn over(site: Site) {
+    site.control.plant().stop();
+    let _ = std::fs::remove_dir_all(&site.folder);
+}
+
+#[test]
+fn metrics_listener_follows_edits_without_a_restart() {
+    let site = Site::launched("metrics-edits");
+    let config = listening(&site, Some("127.0.0.1:0"));
+    let plan = site.control.plan(&config).expect("a plan");
+    assert_eq!(plan.steps.iter().map(|step| step.risk).collect::<Vec<_>>(), [Risk::Safe]);
+    let consent = Consent::default();
+    let (_, applied) = site.control.apply(&config, &consent, &mut |_| {}).expect("it is free");
+    assert!(applied.notes.is_empty(), "{:?}", applied.notes);
+    let at = address(&site).expect("it listens");
+    assert!(scrape(&at).contains("ashlar_build_info{"));
+    assert!(site.control.plan(&config).expect("a plan").steps.is_empty());
+
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let busy = listening(&site, Some(&taken.local_addr().expect("bound").to_string()));
+    let plan = site.control.plan(&busy).expect("a plan");
+    let (refused, _) = site.control.refused_steps(&plan);
+    assert_eq!(refused.len(), 1, "`plan` shows what `apply` would refuse: {refused:?}");
+    let error = site.control.apply(&busy, &consent, &mut |_| {}).err().expect("it is in use");
+    assert_eq!(error.kind, Kind::CannotCarryOut);
+    assert!(error.advice().contains("ss -ltnp"), "{error}");
+    assert_eq!(address(&site).as_ref(), Some(&at), "the former listener stays");
+    assert!(scrape(&at).contains("ashlar_build_info{"));
+
+    site.apply(&listening(&site, None));
+    assert_eq!(address(&site), None);
+    assert!(TcpStream::connect(&at).is_err());
+    over(site);
+}
+
+#[test]
+fn metrics_address_in_use_does_not_stop_a_start() {
+    let site = Site::launched("metrics-start");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = taken.local_addr().expect("bound").to_string();
+    let disk = site.read("[[disk]]\nname = 'm0'\nkind = 'memory'\nsize = '1MiB'\n");
+    let config = Config { disk: disk.disk, ..listening(&site, Some(&at)) };
+    let applied = site.control.start(&config).expect("the disk is served");
+    let [left] = applied.deferred.as_slice() else { panic!("{:?}", applied.deferred) };
+    assert!(left.why.contains(&at), "{left:?}");
+    assert!(site.control.state().expect("a state").provider("m0").is_some());
+    // An edit of other sections is not refused because of it.
+    let without = Config { disk: Vec::new(), ..config.clone() };
+    let consent = Consent { destroy: vec!["m0".to_owned()], ..Consent::default() };
+    let edited = site.control.apply(&without, &consent, &mut |_| {});
+    let (_, applied) = edited.expect("the address may wait");
+    assert_eq!(applied.deferred.len(), 1, "{:?}", applied.deferred);
+    drop(taken);
+    site.apply(&without);
+    assert!(scrape(&at).contains("ashlar_build_info{"));
+    over(site);
+}

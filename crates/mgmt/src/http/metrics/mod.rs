@@ -1,0 +1,216 @@
+//! The state as Prometheus text: prefix `ashlar_`, base units (seconds, bytes), `_total` for what
+//! only grows.
+//!
+//! Series are added from the most to the least important: a limit leaves out those of sessions and
+//! histograms first. An object without requests has no series of them, and no label has a port of a
+//! client, so that idle LUNs and reconnections do not multiply series.
+
+mod families;
+mod page;
+
+pub use families::{Family, METRICS};
+
+use crate::api::{
+    ConnectionsState, DiskState, GeomState, LunState, ProviderState, Stats, SystemState,
+    TargetHealth, TargetState,
+};
+use page::{Page, seconds};
+use reactor::Address;
+use std::collections::BTreeMap;
+
+/// Type of the page.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
+
+/// The page, with at most `series_max` series.
+pub fn render(state: &SystemState, series_max: u32) -> String {
+    let mut page = Page::new(series_max);
+    daemon(state, &mut page);
+    state.targets.iter().for_each(|t| target(t, &mut page));
+    state.connections.iter().for_each(|c| connections(c, &mut page));
+    certificates(state, &mut page);
+    state.disks.iter().for_each(|d| disk(d, &mut page));
+    state.geoms.iter().for_each(|g| geom(g, &mut page));
+    state.targets.iter().for_each(|t| units(t, &mut page));
+    let providers = || state.geoms.iter().flat_map(|g| g.providers.iter().map(move |p| (g, p)));
+    providers().for_each(|(g, p)| provider_counters(&g.class, p, &mut page));
+    state.targets.iter().for_each(|t| sessions(t, &mut page));
+    providers().for_each(|(g, p)| provider_latency(&g.class, p, &mut page));
+    page.render()
+}
+
+fn daemon(state: &SystemState, page: &mut Page) {
+    let d = &state.daemon;
+    page.add("ashlar_build_info", &[("version", &d.version)], 1);
+    page.add("ashlar_uptime_seconds", &[], seconds(d.uptime_ns));
+    page.health("ashlar_health", &[], state.health);
+    page.add("ashlar_topology_generation", &[], state.generation);
+    for (i, core) in d.cores.iter().enumerate() {
+        let i = i.to_string();
+        let labels = [("core", i.as_str()), ("port", core.port_kind.as_str())];
+        page.add("ashlar_core_busy_seconds_total", &labels, seconds(core.busy_ns));
+    }
+    for (kind, bytes) in [("pool", d.memory.pool_bytes), ("resident", d.memory.resident_bytes)] {
+        page.add("ashlar_memory_bytes", &[("kind", kind)], bytes);
+    }
+    page.add("ashlar_logins_denied", &[], state.denied.len());
+}
+
+fn target(target: &TargetState, page: &mut Page) {
+    let labels = [("target", target.name.as_str()), ("driver", target.driver.as_str())];
+    let up = target.state == TargetHealth::Listening;
+    page.add("ashlar_target_up", &labels, u8::from(up));
+    page.add("ashlar_target_sessions", &labels, target.sessions.len());
+}
+
+/// Connections of a driver.
+fn connections(c: &ConnectionsState, page: &mut Page) {
+    let driver = ("driver", c.driver.as_str());
+    for (name, value) in [
+        ("ashlar_connections_open", c.open),
+        ("ashlar_connections_waiting", c.waiting),
+        ("ashlar_connections_accepted_total", c.accepted),
+        ("ashlar_connections_refused_total", c.refused),
+        ("ashlar_connections_warned_total", c.warned),
+    ] {
+        page.add(name, &[driver], value);
+    }
+    for (reason, number) in &c.closed {
+        page.add("ashlar_connections_closed_total", &[driver, ("reason", reason)], number);
+    }
+}
+
+fn certificates(state: &SystemState, page: &mut Page) {
+    for file in &state.certificates {
+        let (kind, name) = file.at.split_once(' ').unwrap_or(("", &file.at));
+        let labels = [("kind", kind), ("name", name), ("key", &file.key), ("path", &file.path)];
+        page.add("ashlar_tls_certificate_expiry_timestamp_seconds", &labels, file.expires_at);
+    }
+}
+
+fn disk(disk: &DiskState, page: &mut Page) {
+    let labels = [("disk", disk.name.as_str()), ("kind", disk.kind.as_str())];
+    page.health("ashlar_disk_health", &labels, disk.health);
+    page.add("ashlar_disk_size_bytes", &labels, disk.size_bytes);
+    if let (Some(used), Some(free)) = (disk.used_bytes, disk.free_bytes) {
+        page.add("ashlar_disk_used_bytes", &labels, used);
+        page.add("ashlar_disk_free_bytes", &labels, free);
+    }
+}
+
+fn geom(geom: &GeomState, page: &mut Page) {
+    let labels = [("geom", geom.name.as_str()), ("class", geom.class.as_str())];
+    page.health("ashlar_geom_health", &labels, geom.health);
+    for p in &geom.providers {
+        let labels = [("provider", p.name.as_str()), ("class", geom.class.as_str())];
+        page.add("ashlar_provider_size_bytes", &labels, p.size_bytes);
+        for (mode, n) in [("r", p.r), ("w", p.w), ("e", p.e)].into_iter().filter(|(_, n)| *n > 0) {
+            let labels = [labels[0], labels[1], ("mode", mode)];
+            page.add("ashlar_provider_opens", &labels, n);
+        }
+        // From the start: the increase of a counter that begins with 1 is not seen.
+        let labels = [labels[0], labels[1], ("op", "other")];
+        page.add("ashlar_provider_errors_total", &labels, p.stats.other.errors);
+    }
+}
+
+/// The units of a target that have been used, each once.
+fn units(target: &TargetState, page: &mut Page) {
+    let all = target.groups.iter().flat_map(|g| &g.luns);
+    let units: BTreeMap<&str, &LunState> = all.map(|l| (l.provider.as_str(), l)).collect();
+    for (provider, lun) in units {
+        let labels = [("target", target.name.as_str()), ("provider", provider)];
+        if lun.latency_ns > 0 {
+            page.add("ashlar_lun_latency_seconds", &labels, seconds(lun.latency_ns));
+        }
+        if let Some(limit) = lun.limit {
+            page.add("ashlar_lun_limit", &labels, limit);
+        }
+    }
+}
+
+/// Whether there has been a request.
+fn is_used(stats: &Stats) -> bool {
+    stats.ops() > 0 || stats.in_flight > 0
+}
+
+fn provider_counters(class: &str, provider: &ProviderState, page: &mut Page) {
+    let stats = &provider.stats;
+    if !is_used(stats) {
+        return;
+    }
+    let labels = [("provider", provider.name.as_str()), ("class", class)];
+    for (op, s) in stats.kinds() {
+        let labels = [labels[0], labels[1], ("op", op)];
+        page.add("ashlar_provider_requests_total", &labels, s.ops);
+        page.add("ashlar_provider_bytes_total", &labels, s.bytes);
+        if op != "other" {
+            page.add("ashlar_provider_errors_total", &labels, s.errors);
+        }
+    }
+    page.add("ashlar_provider_in_flight", &labels, stats.in_flight);
+    page.add("ashlar_provider_busy_seconds_total", &labels, seconds(stats.busy_ns));
+}
+
+/// Two histograms are kept: of reads, and of everything else as "write".
+fn provider_latency(class: &str, provider: &ProviderState, page: &mut Page) {
+    for (op, s) in [("read", &provider.stats.read), ("write", &provider.stats.write)] {
+        if !s.latency.buckets.is_empty() {
+            let labels = [("provider", provider.name.as_str()), ("class", class), ("op", op)];
+            page.histogram("ashlar_provider_latency_seconds", &labels, &s.latency);
+        }
+    }
+}
+
+/// Sum of sessions.
+#[derive(Default)]
+struct SessionSum {
+    outstanding: u64,
+    window: u64,
+    share: Option<u64>,
+    /// Requests and bytes of each kind of operation.
+    kinds: BTreeMap<&'static str, (u64, u64)>,
+}
+
+/// An address of an initiator without its port, which is another one after each login.
+fn host(address: &str) -> String {
+    address.parse::<Address>().map_or_else(|_| address.to_owned(), |at| at.host())
+}
+
+/// Sessions of a target. Sessions with the same initiator and host are counted as one: a series may
+/// occur only once.
+fn sessions(target: &TargetState, page: &mut Page) {
+    let mut all: BTreeMap<(&str, String), SessionSum> = BTreeMap::new();
+    for s in &target.sessions {
+        let sum = all.entry((s.initiator.as_str(), host(&s.address))).or_default();
+        sum.outstanding = sum.outstanding.saturating_add(s.commands_outstanding);
+        sum.window = sum.window.saturating_add(u64::from(s.window));
+        if let Some(share) = s.share {
+            sum.share = Some(sum.share.unwrap_or(0).saturating_add(u64::from(share)));
+        }
+        for (op, stats) in s.stats.kinds() {
+            let kind = sum.kinds.entry(op).or_default();
+            kind.0 = kind.0.saturating_add(stats.ops);
+            kind.1 = kind.1.saturating_add(stats.bytes);
+        }
+    }
+    for ((initiator, address), sum) in all {
+        let target = [("target", target.name.as_str()), ("driver", target.driver.as_str())];
+        let who = [target[0], target[1], ("initiator", initiator), ("address", address.as_str())];
+        page.add("ashlar_session_in_flight", &who, sum.outstanding);
+        page.add("ashlar_session_window", &who, sum.window);
+        if let Some(share) = sum.share {
+            page.add("ashlar_session_share", &who, share);
+        }
+        if sum.kinds.values().all(|(requests, _)| *requests == 0) {
+            continue;
+        }
+        for (op, (requests, bytes)) in sum.kinds {
+            let labels = [who[0], who[1], who[2], who[3], ("op", op)];
+            page.add("ashlar_session_requests_total", &labels, requests);
+            page.add("ashlar_session_bytes_total", &labels, bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! Tests of the metrics page.
+
+use super::*;
+use crate::api::{Bucket, CertificateState, Histogram, SessionState};
+use crate::fake::geom_state;
+
+/// A limit that leaves out nothing.
+const ALL: u32 = u32::MAX;
+
+/// The lines that are series.
+fn series(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| !line.starts_with('#')).collect()
+}
+
+#[test]
+fn metrics_page_matches_the_expected_text() {
+    let mut state = SystemState::default();
+    let mut geom = geom_state("part", "d\"0", 2, &[], "d0p1");
+    let read = &mut geom.providers[0].stats.read;
+    read.ops = 3;
+    read.latency = Histogram {
+        buckets: vec![
+            Bucket { upper_ns: 1_000, count: 2 },
+            Bucket { upper_ns: 1_500_000_000, count: 1 },
+        ],
+        sum_ns: 1_200_000_000,
+    };
+    state.geoms.push(geom);
+    state.certificates.push(CertificateState {
+        at: "target t".into(),
+        key: "tls_certificate".into(),
+        path: "/x".into(),
+        expires_s: -5,
+        expires_at: 1_800_000_000,
+    });
+    let closed = [("peer_closed", 4_u64), ("tls", 0)].map(|(why, n)| (why.to_owned(), n));
+    state.connections.push(ConnectionsState {
+        driver: "nbd".into(),
+        open: 2,
+        accepted: 6,
+        closed: closed.into(),
+        ..ConnectionsState::default()
+    });
+    let text = render(&state, ALL);
+    for line in [
+        "ashlar_connections_open{driver=\"nbd\"} 2",
+        "ashlar_connections_accepted_total{driver=\"nbd\"} 6",
+        "ashlar_connections_closed_total{driver=\"nbd\",reason=\"peer_closed\"} 4",
+        "ashlar_connections_closed_total{driver=\"nbd\",reason=\"tls\"} 0",
+        "ashlar_tls_certificate_expiry_timestamp_seconds{kind=\"target\",name=\"t\",\
+         key=\"tls_certificate\",path=\"/x\"} 1800000000",
+        "# TYPE ashlar_provider_latency_seconds histogram",
+        "ashlar_provider_latency_seconds_bucket{provider=\"d0p1\",class=\"part\",op=\"read\",\
+         le=\"0.000001024\"} 2",
+        "ashlar_provider_latency_seconds_bucket{provider=\"d0p1\",class=\"part\",op=\"read\",\
+         le=\"+Inf\"} 3",
+        "ashlar_provider_latency_seconds_sum{provider=\"d0p1\",class=\"part\",op=\"read\"} 1.2",
+        "ashlar_geom_health{geom=\"d\\\"0\",class=\"part\",state=\"ok\"} 1",
+        "ashlar_provider_requests_total{provider=\"d0p1\",class=\"part\",op=\"read\"} 3",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+    }
+    let mut seen = Vec::new();
+    for line in text.lines().filter(|l| l.starts_with("# TYPE")) {
+        let name = line.split(' ').nth(2).expect("a name").to_owned();
+        assert!(!seen.contains(&name), "{name} stands twice");
+        seen.push(name);
+    }
+}
+
+#[test]
+fn p3_all_series_of_a_histogram_have_the_same_buckets() {
+    let mut state = SystemState::default();
+    for (name, upper_ns) in [("d0", 900), ("d1", 3_000_000), ("d2", u64::MAX)] {
+        let mut geom = geom_state("disk", name, 0, &[], name);
+        let write = &mut geom.providers[0].stats.write;
+        write.ops = 5;
+        write.latency =
+            Histogram { buckets: vec![Bucket { upper_ns, count: 5 }], sum_ns: upper_ns };
+        state.geoms.push(geom);
+    }
+    let text = render(&state, ALL);
+    let mut all: BTreeMap<String, Vec<(String, u64)>> = BTreeMap::new();
+    for line in text.lines().filter(|l| l.contains("_bucket{")) {
+        let (series, rest) = line.split_once(",le=\"").expect("a bound");
+        let (bound, count) = rest.split_once("\"} ").expect("a count");
+        let count = count.parse().expect("a number");
+        all.entry(series.to_owned()).or_default().push((bound.to_owned(), count));
+    }
+    let bounds = |s: &[(String, u64)]| s.iter().map(|(b, _)| b.clone()).collect::<Vec<_>>();
+    let series: Vec<_> = all.into_values().collect();
+    assert_eq!(series.len(), 3);
+    for one in &series {
+        assert_eq!(bounds(one), bounds(&series[0]));
+        assert!(one.windows(2).all(|w| w[0].1 <= w[1].1), "{one:?}");
+        assert_eq!(one.last().map(|(b, n)| (b.as_str(), *n)), Some(("+Inf", 5)));
+    }
+}
+
+/// A name is an interface, and its end is its unit.
+#[test]
+fn names_follow_the_rules() {
+    const UNITS: [&str; 2] = ["_seconds", "_bytes"];
+    for f in METRICS {
+        assert!(f.name.starts_with("ashlar_") && !f.help.is_empty(), "{}", f.name);
+        assert_eq!(f.name.ends_with("_total"), f.kind == "counter", "{}", f.name);
+        for odd in ["_ns", "_ms", "_kib", "_mib", "_percent", "_count", "_sum", "_bucket"] {
+            assert!(!f.name.contains(odd), "{}", f.name);
+        }
+        let bare = f.name.trim_end_matches("_total");
+        for unit in UNITS {
+            assert!(!bare.contains(unit) || bare.ends_with(unit), "{}", f.name);
+        }
+        assert!(!f.labels.contains(&"le"), "{}", f.name);
+        let same = METRICS.iter().filter(|other| other.name == f.name).count();
+        assert_eq!(same, 1, "{}", f.name);
+    }
+}
+
+/// An LUN that no host uses costs the series of its disk, its geoms and their providers alone.
+#[test]
+fn idle_providers_have_few_series() {
+    let page = |used: u64| {
+        let mut state = SystemState::default();
+        for n in 0..100 {
+            let mut geom = geom_state("disk", &format!("d{n}"), 1, &[], &format!("d{n}"));
+            geom.providers[0].stats.read.ops = used;
+            state.geoms.push(geom);
+        }
+        series(&render(&state, ALL)).len()
+    };
+    let none = series(&render(&SystemState::default(), ALL)).len();
+    assert_eq!(page(0) - none, 5 * 100, "health, size, errors");
+    assert!(page(1) - none > 15 * 100);
+}
+
+#[test]
+fn p2_series_above_the_limit_are_left_out_and_counted() {
+    let mut state = SystemState::default();
+    for n in 0..100 {
+        let mut geom = geom_state("disk", &format!("d{n}"), 1, &[], &format!("d{n}"));
+        let read = &mut geom.providers[0].stats.read;
+        read.ops = 1;
+        read.latency = Histogram { buckets: vec![Bucket { upper_ns: 1, count: 1 }], sum_ns: 1 };
+        state.geoms.push(geom);
+    }
+    let all = render(&state, ALL);
+    let wanted = series(&all).len();
+    let least: usize = 1000;
+    let text = render(&state, 1000);
+    let shown = series(&text);
+    assert!(shown.len() <= least + 2, "{}", shown.len());
+    let dropped = shown.iter().find_map(|l| l.strip_prefix("ashlar_metrics_series_dropped "));
+    let dropped: usize = dropped.and_then(|n| n.parse().ok()).expect("a number");
+    assert_eq!(shown.len() + dropped, wanted, "each is shown or counted");
+    // The important ones are there, and no part of a histogram.
+    let health = shown.iter().filter(|l| l.starts_with("ashlar_geom_health{")).count();
+    assert_eq!(health, 300);
+    assert!(!text.contains("ashlar_provider_latency_seconds"), "{text}");
+    assert!(all.contains("ashlar_metrics_series_dropped 0"));
+}
+
+#[test]
+fn reconnections_of_a_host_add_no_series() {
+    let session = |address: &str| SessionState {
+        initiator: "iqn.a:h".into(),
+        address: address.into(),
+        commands_outstanding: 1,
+        ..SessionState::default()
+    };
+    let sessions = ["10.0.0.1:40001", "10.0.0.1:40002", "[fd00::1]:5", "unix:/run/a.sock"];
+    let target = TargetState {
+        name: "t".into(),
+        driver: "iscsi".into(),
+        sessions: sessions.map(session).into(),
+        ..TargetState::default()
+    };
+    let state = SystemState { targets: vec![target], ..SystemState::default() };
+    let text = render(&state, ALL);
+    let head = "ashlar_session_in_flight{target=\"t\",driver=\"iscsi\",initiator=\"iqn.a:h\",";
+    let found: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix(head)).collect();
+    let expected = [
+        "address=\"10.0.0.1\"} 2",
+        "address=\"fd00::1\"} 1",
+        "address=\"unix:/run/a.sock\"} 1",
+    ];
+    assert_eq!(found, expected);
+}

@@ -1,0 +1,293 @@
+//! HTTP server of metrics over TCP, on a thread of its own.
+//!
+//! Invariants
+//!  M1  It answers `GET /metrics` alone: no other route can be reached over TCP.
+//!  M2  With `metrics_token`, a request without that token learns nothing, not even why the token
+//!      cannot be read.
+
+use super::body::Body;
+use super::metrics;
+use super::routes::{blocking, error_response, reply, unknown_route, wrong_method};
+use super::server::{accept_until, answer_requests};
+use crate::api::{Error, Kind, Result, SystemState};
+use crate::config::{DaemonConfig, secret};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use hyper::{Method, Request, Response, StatusCode};
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+
+/// The only route.
+const PATH: &str = "/metrics";
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 16;
+
+/// Source of the state that a scrape shows.
+pub type StateFn = Arc<dyn Fn() -> Result<SystemState> + Send + Sync>;
+
+/// Settings of the requests.
+#[derive(Clone)]
+struct Settings {
+    token: Option<String>,
+    series_max: u32,
+}
+
+impl Settings {
+    fn of(config: &DaemonConfig) -> Settings {
+        Settings { token: config.metrics_token.clone(), series_max: config.metrics_series_max }
+    }
+}
+
+struct Shared {
+    settings: Mutex<Settings>,
+    state: StateFn,
+}
+
+impl Shared {
+    fn settings(&self) -> Settings {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A running server. Dropped, it closes its listener and its connections.
+pub struct MetricsServer {
+    bound: SocketAddr,
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl MetricsServer {
+    /// Listens at `at` with the settings of `config`.
+    ///
+    /// # Errors
+    /// [`Kind::System`]: see [`cannot_listen`].
+    pub fn start(at: SocketAddr, config: &DaemonConfig, state: StateFn) -> Result<MetricsServer> {
+        let listener = listen(at).map_err(|e| cannot_listen(at, &e))?;
+        let bound = listener.local_addr().map_err(|e| cannot_listen(at, &e))?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|e| cannot_listen(at, &e))?;
+        let shared = Arc::new(Shared { settings: Mutex::new(Settings::of(config)), state });
+        let (stop, stopped) = oneshot::channel::<()>();
+        let used = shared.clone();
+        let thread = std::thread::Builder::new().name("ashlar-metrics".into());
+        let thread = thread.spawn(move || {
+            let stopped = async {
+                // An error says that the server is dropped.
+                let _ = stopped.await;
+            };
+            if let Err(e) = runtime.block_on(serve(listener, used, stopped)) {
+                tracing::error!("metrics at {bound} are not served: {e}");
+            }
+            runtime.shutdown_background();
+        });
+        let thread = thread.map_err(|e| cannot_listen(at, &e))?;
+        Ok(MetricsServer { bound, shared, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// The address at which it listens.
+    pub fn bound(&self) -> SocketAddr {
+        self.bound
+    }
+
+    /// Sets the token and the limit of the following requests.
+    pub fn set(&self, config: &DaemonConfig) {
+        let mut settings = self.shared.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        *settings = Settings::of(config);
+    }
+}
+
+impl Drop for MetricsServer {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let ended = self.thread.take().map(JoinHandle::join);
+        if let Some(Err(_)) = ended {
+            tracing::error!("the thread of metrics panicked");
+        }
+    }
+}
+
+/// The error of an address at which metrics cannot be served.
+pub fn cannot_listen(at: SocketAddr, why: &io::Error) -> Error {
+    let port = at.port();
+    let next = format!(
+        "Run `ss -ltnp 'sport = :{port}'` to see the process at the port, or change \
+         `metrics_listen` of [daemon]."
+    );
+    Error::new(Kind::System, "serve metrics", why).at(at.to_string()).next(next)
+}
+
+/// As portals do, it accepts an address that no interface has yet.
+fn listen(at: SocketAddr) -> io::Result<TcpListener> {
+    let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    // Not every kernel allows it; then the address must exist.
+    let _ = sockopt::set_ip_freebind(&socket, true);
+    net::bind(&socket, &at)?;
+    net::listen(&socket, BACKLOG)?;
+    let listener = TcpListener::from(socket);
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+async fn serve(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let open = Arc::new(AtomicUsize::new(0));
+    let accept = async || listener.accept().await.map(|(stream, _)| stream);
+    let admit = |stream: TcpStream, slot| {
+        let shared = shared.clone();
+        tokio::spawn(async move {
+            let answer = move |request| answer(request, shared.clone());
+            answer_requests("metrics", stream, answer).await;
+            drop(slot);
+        });
+    };
+    accept_until("metrics", &open, accept, admit, stop).await;
+    Ok(())
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    shared: Arc<Shared>,
+) -> std::result::Result<Response<Body>, Infallible> {
+    let answer = scrape(request, shared).await;
+    Ok(answer.unwrap_or_else(|e| error_response(&e)))
+}
+
+async fn scrape(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Response<Body>> {
+    let settings = shared.settings();
+    if let Some(reference) = settings.token {
+        let Ok(token) = blocking(move || secret::resolve(&reference)).await else {
+            let next = "Run `ashlar doctor secrets` on the server.";
+            let error = Error::new(Kind::Secret, "scrape metrics", "the token cannot be read");
+            return Err(error.next(next));
+        };
+        let sent = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
+        if !sent.and_then(bearer_token).is_some_and(|sent| is_same(sent, &token)) {
+            return Ok(unauthorized());
+        }
+    }
+    let path = request.uri().path();
+    if path != PATH {
+        return Err(unknown_route(path).next("Scrape /metrics: this address has no other route."));
+    }
+    if *request.method() != Method::GET {
+        return Ok(wrong_method(path, request.method(), &Method::GET));
+    }
+    let text = blocking(move || Ok(metrics::render(&(shared.state)()?, settings.series_max)));
+    Ok(reply(metrics::CONTENT_TYPE, text.await?))
+}
+
+/// The token of a value of `Authorization`; the name of the scheme has no case (RFC 9110 11.1).
+fn bearer_token(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value.split_at_checked("Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
+}
+
+/// Compares in a time that depends on the length alone.
+fn is_same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+}
+
+fn unauthorized() -> Response<Body> {
+    let why = "the bearer token is wrong or absent";
+    let error = Error::new(Kind::Forbidden, "scrape metrics", why);
+    let next = "Send `Authorization: Bearer TOKEN` with the token of `metrics_token`.";
+    let mut response = error_response(&error.next(next));
+    *response.status_mut() = StatusCode::UNAUTHORIZED;
+    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// The status line and the body of an answer.
+    fn ask(at: SocketAddr, head: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(at).expect("a listener");
+        let request = format!("{head}Host: a\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("an answer");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+        (head.lines().next().unwrap_or("").to_owned(), body.to_owned())
+    }
+
+    fn start(config: &DaemonConfig) -> MetricsServer {
+        let at = SocketAddr::from(([127, 0, 0, 1], 0));
+        MetricsServer::start(at, config, Arc::new(|| Ok(SystemState::default()))).expect("free")
+    }
+
+    #[test]
+    fn m1_only_get_metrics_is_answered_over_tcp() {
+        let server = start(&DaemonConfig::default());
+        let (status, body) = ask(server.bound(), "GET /metrics HTTP/1.1\r\n");
+        assert_eq!(status, "HTTP/1.1 200 OK");
+        assert!(body.contains("ashlar_build_info{"), "{body}");
+        for (head, expected) in [
+            ("GET /v1/state HTTP/1.1\r\n", "HTTP/1.1 404"),
+            ("POST /v1/verbs/status HTTP/1.1\r\n", "HTTP/1.1 404"),
+            ("POST /metrics HTTP/1.1\r\n", "HTTP/1.1 405"),
+        ] {
+            let (status, body) = ask(server.bound(), head);
+            assert!(status.starts_with(expected), "{head}: {status} {body}");
+        }
+        let at = server.bound();
+        drop(server);
+        assert!(TcpStream::connect(at).is_err(), "the listener is closed");
+    }
+
+    #[test]
+    fn m2_request_without_the_token_learns_nothing() {
+        let path = std::env::temp_dir().join(format!("ashlar-token-{}", std::process::id()));
+        std::fs::write(&path, "sesame\n").expect("scratch");
+        let mode = |m| std::fs::set_permissions(&path, PermissionsExt::from_mode(m)).expect("mode");
+        mode(0o600);
+        let server = start(&DaemonConfig::default());
+        let token = Some(format!("file:{}", path.display()));
+        server.set(&DaemonConfig { metrics_token: token, ..DaemonConfig::default() });
+        let with = |path: &str, value: &str| {
+            ask(server.bound(), &format!("GET {path} HTTP/1.1\r\nAuthorization: {value}\r\n"))
+        };
+        for value in ["", "sesame", "Bearer", "Bearer sesam", "Bearer sesame2", "Basic sesame"] {
+            let (status, body) = with("/metrics", value);
+            assert!(status.starts_with("HTTP/1.1 401") && !body.contains("ashlar_"), "{value}");
+        }
+        assert!(with("/", "Bearer no").0.starts_with("HTTP/1.1 401"));
+        assert!(with("/metrics", "bearer sesame").0.starts_with("HTTP/1.1 200"));
+        std::fs::write(&path, "other\n").expect("scratch");
+        assert!(with("/metrics", "Bearer other").0.starts_with("HTTP/1.1 200"), "read again");
+        mode(0o644);
+        let (status, body) = with("/metrics", "Bearer other");
+        assert!(!status.starts_with("HTTP/1.1 200"), "{status}");
+        assert!(!body.contains(path.to_str().expect("a path")), "{body}");
+        std::fs::remove_file(&path).expect("scratch");
+    }
+
+    #[test]
+    fn address_in_use_is_refused_with_the_command_that_shows_the_process() {
+        let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let at = taken.local_addr().expect("bound");
+        let state: StateFn = Arc::new(|| Ok(SystemState::default()));
+        let refused = MetricsServer::start(at, &DaemonConfig::default(), state).err();
+        let error = refused.expect("in use");
+        assert!(error.advice().contains(&format!("sport = :{}", at.port())), "{error}");
+    }
+}

@@ -11,13 +11,15 @@ use disks::DISK_CLASS;
 use drivers::Driver;
 use engine::registry::{DeviceView, GroupView, PortGroupView, RegistryView, TargetView};
 use engine::reservations::Reservations;
-use geom::{Class, GeomView, ProviderView, Reading, Severity, Topology, Trouble, bucket_top_ns};
+use geom::{
+    Class, GeomView, Measure, ProviderView, Reading, Severity, Topology, Trouble, bucket_top_ns,
+};
 use mgmt::api::{
     Bucket, BusState, ConnectionsState, ConsumerState, Daemon, Denied, DeviceErrorState,
     DeviceState, FormerNameState, GeomState, GroupState, Health, Histogram, LunState, Memory,
-    OpStats, PendingLunState, PortGroupState, ProviderState, RegistrantState, ReservationState,
-    RivalsState, SCHEMA_VERSION, Stats, StoppedState, SystemState, TargetHealth, TargetState,
-    TasteRejection, TransientState, TroubleState,
+    OpStats, PendingLunState, PortGroupState, ProviderState, RebuildState, RegistrantState,
+    ReservationState, RivalsState, SCHEMA_VERSION, SpaceState, Stats, StoppedState, SystemState,
+    TargetHealth, TargetState, TasteRejection, TransientState, TroubleState,
 };
 use mgmt::config::{AccessConfig, Config};
 use serde_json::{Map, Value};
@@ -190,6 +192,27 @@ pub(crate) fn trouble(trouble: &Trouble) -> TroubleState {
     TroubleState { health: health(trouble.severity), why, action }
 }
 
+/// Rebuilds, space and the time of the newest dump.
+fn measures(all: &[Measure]) -> (Vec<RebuildState>, Vec<SpaceState>, Option<u64>) {
+    let (mut rebuilds, mut spaces, mut last_dump_at) = (Vec::new(), Vec::new(), None);
+    for measure in all {
+        match measure {
+            Measure::Rebuild { part, done_bytes, size_bytes } => rebuilds.push(RebuildState {
+                part: part.clone(),
+                done_bytes: *done_bytes,
+                size_bytes: *size_bytes,
+            }),
+            Measure::Space { part, free_bytes, size_bytes } => spaces.push(SpaceState {
+                part: (*part).to_owned(),
+                free_bytes: *free_bytes,
+                size_bytes: *size_bytes,
+            }),
+            Measure::LastDump(at_s) => last_dump_at = Some(*at_s),
+        }
+    }
+    (rebuilds, spaces, last_dump_at)
+}
+
 fn geom_state(configured: &HashSet<(&str, &str)>, g: &GeomView) -> GeomState {
     let failed = g.providers.iter().find_map(|p| p.error.map(|e| (p, e)));
     let entry = |key: &str| g.show.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
@@ -202,6 +225,7 @@ fn geom_state(configured: &HashSet<(&str, &str)>, g: &GeomView) -> GeomState {
         (None, true) => (Health::Ok, String::new()),
     };
     let configured = configured.contains(&(g.class, g.name.as_str()));
+    let (rebuilds, spaces, last_dump_at) = measures(&g.measures);
     GeomState {
         class: g.class.into(),
         name: g.name.clone(),
@@ -224,6 +248,9 @@ fn geom_state(configured: &HashSet<(&str, &str)>, g: &GeomView) -> GeomState {
             .iter()
             .map(|t| TransientState { what: t.setting.clone(), undo: t.undo.clone() })
             .collect(),
+        rebuilds,
+        spaces,
+        last_dump_at,
         consumers: g
             .consumers
             .iter()

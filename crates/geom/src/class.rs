@@ -12,6 +12,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::health::Trouble;
 use crate::layer::Edge;
+use crate::measure::Measure;
 use crate::notify::Notice;
 use crate::topology::{Access, ConsumerId, Deletes, FoundLabel, GeomId, ProviderId, Topology};
 use crate::verb::VerbSpec;
@@ -500,6 +501,12 @@ pub trait Geom: Send + Any {
 
     /// The changes that verbs made until the next start, besides the settings.
     fn transients(&self, topology: &Topology, me: GeomId) -> Vec<Transient> {
+        let _ = (topology, me);
+        Vec::new()
+    }
+
+    /// Numbers for monitors.
+    fn measures(&self, topology: &Topology, me: GeomId) -> Vec<Measure> {
         let _ = (topology, me);
         Vec::new()
     }

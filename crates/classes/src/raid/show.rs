@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bio::{Attr, Errno};
 use geom::{
-    Access, ConsumerId, Deletes, Error, Geom, GeomId, Notice, ProviderId, Topology, Transient,
-    Trouble, Unanswered,
+    Access, ConsumerId, Deletes, Error, Geom, GeomId, Measure, Notice, ProviderId, Topology,
+    Transient, Trouble, Unanswered,
 };
 
 use super::assemble::SetId;
@@ -91,6 +91,19 @@ impl RaidGeom {
     fn worst(&self) -> Option<VolumeState> {
         let set = self.set.as_ref()?;
         (0..set.volume_status.len()).map(|at| set.state(at)).min()
+    }
+
+    /// The rebuild or resync of a running volume.
+    fn rebuild_of(&self, at: usize) -> Option<Measure> {
+        let set = self.set.as_ref()?;
+        let (vol, volume) = (set.volume_status.get(at)?, set.array.volumes.get(at)?);
+        let size_bytes = Shape::of(volume).bytes;
+        let done_bytes = match set.is_filling(at) {
+            true => vol.filled.min(size_bytes),
+            false => Some(vol.consistent_to).filter(|done| *done < size_bytes)?,
+        };
+        let part = self.running_volumes.get(&vol.key)?.name.clone();
+        Some(Measure::Rebuild { part, done_bytes, size_bytes })
     }
 
     fn show_volume(&self, at: usize, out: &mut Vec<(&'static str, String)>) {
@@ -254,6 +267,11 @@ impl Geom for RaidGeom {
     fn transients(&self, t: &Topology, me: GeomId) -> Vec<Transient> {
         let rate = self.rate.load(Relaxed);
         verb_util::sync_rate(NAME, t.geom_name(me), rate).into_iter().collect()
+    }
+
+    fn measures(&self, _: &Topology, _: GeomId) -> Vec<Measure> {
+        let count = self.set.as_ref().map_or(0, |set| set.volume_status.len());
+        (0..count).filter_map(|at| self.rebuild_of(at)).collect()
     }
 
     fn troubles(&self, t: &Topology, _: GeomId) -> Vec<Trouble> {

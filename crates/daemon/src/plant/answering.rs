@@ -82,6 +82,7 @@ impl Answering {
             daemon,
             now_ns,
         });
+        state.denied_total = self.registry.denied_total();
         show_silent(&mut state, &published.silent_paths);
         drop(published);
         self.openings.show(&mut state);

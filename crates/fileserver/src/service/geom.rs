@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bio::{Attr, Errno};
 use geom::{
-    Access, ConsumerId, Create, Deletes, Error, Geom, GeomId, MADE_BY_VERB, NewProvider, Notice,
-    ProviderId, Settings, Severity, Topology, Transient, Trouble, deadline,
+    Access, ConsumerId, Create, Deletes, Error, Geom, GeomId, MADE_BY_VERB, Measure, NewProvider,
+    Notice, ProviderId, Settings, Severity, Topology, Transient, Trouble, deadline,
 };
 
 use super::class::{FS_CLASS, Site, disk_settings};
@@ -14,6 +14,7 @@ use super::disks::{FileDisk, FileLayer};
 use super::file_disks;
 use super::host::{self, Opened};
 use super::leaves::{device_of, leaves, provider};
+use super::measures::measures;
 use super::params::FsParams;
 use super::shared::{HostShared, Message, Phase, Status};
 use crate::medium::ProviderPath;
@@ -387,6 +388,10 @@ impl Geom for FsGeom {
 
     fn transients(&self, t: &Topology, me: GeomId) -> Vec<Transient> {
         transients(&self.shared, t.geom_name(me))
+    }
+
+    fn measures(&self, _: &Topology, _: GeomId) -> Vec<Measure> {
+        measures(&self.shared.status())
     }
 
     fn troubles(&self, t: &Topology, me: GeomId) -> Vec<Trouble> {

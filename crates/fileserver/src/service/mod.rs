@@ -29,6 +29,7 @@ mod geom;
 mod host;
 mod leaves;
 mod listen;
+mod measures;
 mod params;
 mod rates;
 mod shared;

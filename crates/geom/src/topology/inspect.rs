@@ -6,6 +6,7 @@ use super::{Access, ConsumerId, GeomId, GeomObj, ProviderId, Topology};
 use crate::class::{Settings, Transient};
 use crate::health::Trouble;
 use crate::layer::Layer;
+use crate::measure::Measure;
 use crate::snapshot::Limits;
 use crate::stats::Reading;
 use bio::{Attr, Errno};
@@ -34,6 +35,8 @@ pub struct GeomView {
     pub settings: Settings,
     /// The changes that verbs made until the next start, besides them.
     pub transients: Vec<Transient>,
+    /// Numbers for monitors.
+    pub measures: Vec<Measure>,
     /// Conditions that need attention.
     pub troubles: Vec<Trouble>,
     /// Its plugs downward.
@@ -313,6 +316,7 @@ impl Topology {
             show: ops.map(|o| o.show(self, id)).unwrap_or_default(),
             settings: ops.map(|o| o.settings(self, id)).unwrap_or_default(),
             transients: ops.map(|o| o.transients(self, id)).unwrap_or_default(),
+            measures: ops.map(|o| o.measures(self, id)).unwrap_or_default(),
             troubles: ops.map(|o| o.troubles(self, id)).unwrap_or_default(),
             consumers: g
                 .consumers

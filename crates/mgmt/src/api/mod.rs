@@ -16,8 +16,8 @@ pub use event::{Event, Level, ProgressLine, ProgressUnit};
 pub use files::{CertificateState, ChangedFilesState};
 pub use state::{
     BusState, ConsumerState, CoreState, Daemon, DeviceErrorState, DeviceState, DiskMode, DiskState,
-    FormerNameState, GeomState, Health, Memory, ProviderState, SCHEMA_VERSION, StoppedState,
-    SystemState, TasteRejection, TransientState, TroubleState,
+    FormerNameState, GeomState, Health, Memory, ProviderState, RebuildState, SCHEMA_VERSION,
+    SpaceState, StoppedState, SystemState, TasteRejection, TransientState, TroubleState,
 };
 pub use stats::{Bucket, Histogram, OpStats, Stats};
 pub use target::{

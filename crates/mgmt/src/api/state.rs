@@ -65,6 +65,8 @@ pub struct SystemState {
     pub attached: Vec<super::target::AttachedState>,
     /// Refused logins, newest last; the daemon limits their number.
     pub denied: Vec<Denied>,
+    /// Number of logins that were refused since the start of the daemon.
+    pub denied_total: u64,
     /// Hosts that took a session from each other in the last ten minutes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rivals: Vec<RivalsState>,
@@ -344,10 +346,43 @@ pub struct GeomState {
     /// Changes that verbs made until the next start, besides the settings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub transients: Vec<TransientState>,
+    /// Rebuilds and resyncs that run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rebuilds: Vec<RebuildState>,
+    /// Space of a file server.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub spaces: Vec<SpaceState>,
+    /// Time of the newest dump of a file server, in seconds since 1970; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_dump_at: Option<u64>,
     /// Consumers of the geom.
     pub consumers: Vec<ConsumerState>,
     /// Providers of the geom.
     pub providers: Vec<ProviderState>,
+}
+
+/// A rebuild or resync that runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct RebuildState {
+    /// The member or volume that is brought up to date.
+    pub part: String,
+    /// Bytes of the part that are up to date.
+    pub done_bytes: u64,
+    /// Size of the part, in bytes.
+    pub size_bytes: u64,
+}
+
+/// Space of a file server that is used up by and by.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SpaceState {
+    /// `cache`: the cache device, which takes changes until the next dump; `worm`: the WORM.
+    pub part: String,
+    /// Bytes that are free.
+    pub free_bytes: u64,
+    /// Size, in bytes.
+    pub size_bytes: u64,
 }
 
 /// A change by a verb that lasts until the daemon stops and that no section can express.

@@ -36,8 +36,8 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use bio::{Attr, Errno, Ticket};
 use geom::{
-    Access, ConsumerId, Deletes, Error, Geom, GeomId, Notice, ProviderId, Topology, Transient,
-    Trouble, Unanswered,
+    Access, ConsumerId, Deletes, Error, Geom, GeomId, Measure, Notice, ProviderId, Topology,
+    Transient, Trouble, Unanswered,
 };
 
 use super::NAME;
@@ -377,6 +377,10 @@ impl Geom for MirrorGeom {
     fn transients(&self, t: &Topology, me: GeomId) -> Vec<Transient> {
         let (rate, name) = (self.shared.sync_rate.load(Relaxed), t.geom_name(me));
         verb_util::sync_rate(NAME, name, rate).into_iter().collect()
+    }
+
+    fn measures(&self, t: &Topology, _: GeomId) -> Vec<Measure> {
+        self.rebuilds(t)
     }
 
     fn troubles(&self, t: &Topology, _: GeomId) -> Vec<Trouble> {

@@ -1,6 +1,6 @@
 //! Output of lists for a mirror and its members.
 
-use geom::{ConsumerId, Topology};
+use geom::{ConsumerId, Measure, Topology};
 
 use super::MirrorGeom;
 use crate::members::MismatchKind;
@@ -62,6 +62,22 @@ impl MirrorGeom {
             false => format!("{percent}%"),
         };
         (copied, how)
+    }
+
+    /// Rebuilds of members. A rebuild by bitmaps copies only a part of the bytes, which is unknown.
+    pub(super) fn rebuilds(&self, t: &Topology) -> Vec<Measure> {
+        let is_rebuilt = |m: &Member| m.role == Role::Synchronizing && !m.partial;
+        let all = self.mirror.members().filter(|(_, member)| is_rebuilt(member));
+        let rebuild = |(slot, member): (usize, &Member)| {
+            let below = t.below(*self.consumers.get(&slot)?)?;
+            let size_bytes = self.mirror.media_bytes;
+            Some(Measure::Rebuild {
+                part: t.provider_name(below).to_owned(),
+                done_bytes: self.copied(slot, member).0.min(size_bytes),
+                size_bytes,
+            })
+        };
+        all.filter_map(rebuild).collect()
     }
 
     /// Of a member.

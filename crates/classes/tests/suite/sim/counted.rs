@@ -2,7 +2,7 @@
 //! the whole mirror, and start without the newest member.
 
 use bio::{Errno, Op};
-use geom::Access;
+use geom::{Access, Measure};
 use serde_json::json;
 
 use super::disk::{Disk, SECTOR};
@@ -135,10 +135,16 @@ fn a_replacement_for_an_unwritable_member_is_counted() {
             bench.life.pass(3_500 * MS);
             let states = ["d0", "d1"].map(|disk| bench.state(disk));
             assert_eq!(states, ["SYNCHRONIZING", "ACTIVE"], "{}", bench.life.dump_state());
+            let measures = bench.life.measures("mirror", "m");
+            let [Measure::Rebuild { part, done_bytes, size_bytes }] = measures.as_slice() else {
+                panic!("{measures:?}");
+            };
+            assert!(part == "d0" && done_bytes <= size_bytes && *size_bytes > 0, "{measures:?}");
             bench.disks["d1"].lock().heal();
             bench.life.pass(2_500 * MS);
             let states = ["d0", "d1"].map(|disk| bench.state(disk));
             assert_eq!(states, ["ACTIVE", "ACTIVE"], "{}", bench.life.dump_state());
+            assert_eq!(bench.life.measures("mirror", "m"), []);
         }
         bench.holds(1);
     }

@@ -249,6 +249,12 @@ impl Life {
         line.map_or(String::new(), |(_, v)| v.clone())
     }
 
+    /// Numbers of a geom for monitors.
+    pub fn measures(&self, class: &str, name: &str) -> Vec<geom::Measure> {
+        let geom = self.geoms(class).into_iter().find(|g| g.name == name);
+        geom.map(|g| g.measures).unwrap_or_default()
+    }
+
     /// Members of a mirror with their states.
     pub fn members(&self, name: &str) -> Vec<(String, String, ConsumerId)> {
         let all = self.geoms("mirror");

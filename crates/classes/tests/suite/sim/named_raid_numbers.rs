@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use bio::{Errno, Op};
-use geom::Access;
+use geom::{Access, Measure};
 use serde_json::json;
 
 use super::disk::{Disk, SECTOR};
@@ -85,6 +85,11 @@ fn a_disk_lost_during_its_rebuild_does_not_vouch_for_a_later_loss() {
             rig.life.pass(SECONDS);
             let subdisks = rig.life.show("raid", &rig.set, "Subdisks");
             assert!(subdisks.contains("d1 (REBUILD)"), "{subdisks}");
+            let measures = rig.life.measures("raid", &rig.set);
+            let [Measure::Rebuild { part, done_bytes, size_bytes }] = measures.as_slice() else {
+                panic!("{measures:?}");
+            };
+            assert!(*part == rig.volume && done_bytes < size_bytes, "{measures:?}");
             rig.pull("d1");
             rig.pull("d3");
             write_all(&mut rig);

@@ -52,6 +52,31 @@ pub const METRICS: &[Family] = &[
         &["geom", "class", "state"],
         "1 for the present health of a geom, 0 for the others",
     ),
+    gauge(
+        "ashlar_geom_rebuild_done_bytes",
+        &["geom", "class", "part"],
+        "Bytes that a running rebuild or resync has brought up to date",
+    ),
+    gauge(
+        "ashlar_geom_rebuild_size_bytes",
+        &["geom", "class", "part"],
+        "Bytes that a running rebuild or resync brings up to date",
+    ),
+    gauge(
+        "ashlar_fs_size_bytes",
+        &["fs", "part"],
+        "Size of the cache device or the WORM of a file server",
+    ),
+    gauge(
+        "ashlar_fs_free_bytes",
+        &["fs", "part"],
+        "Free space of a file server: cache for changes until the next dump, WORM",
+    ),
+    gauge(
+        "ashlar_fs_last_dump_timestamp_seconds",
+        &["fs"],
+        "Time of the newest dump of a file server, seconds since 1970",
+    ),
     gauge("ashlar_provider_size_bytes", &["provider", "class"], "Size of a provider"),
     gauge(
         "ashlar_provider_opens",
@@ -143,6 +168,16 @@ pub const METRICS: &[Family] = &[
         "Commands that a session may have at a slow unit",
     ),
     gauge(
+        "ashlar_lun_reserved",
+        &["target", "provider"],
+        "1 while a unit with registrants or a reservation is reserved, else 0",
+    ),
+    gauge(
+        "ashlar_lun_registrants",
+        &["target", "provider"],
+        "Registrants of a unit, or the holder of a reservation by RESERVE",
+    ),
+    gauge(
         "ashlar_lun_latency_seconds",
         &["target", "provider"],
         "Recent latency of a read or write at a unit",
@@ -153,6 +188,7 @@ pub const METRICS: &[Family] = &[
         "Most reads and writes sent to a slow unit at once",
     ),
     gauge("ashlar_logins_denied", &[], "Refused logins remembered, 256 at most"),
+    counter("ashlar_logins_refused_total", &[], "Refused logins since the start of the daemon"),
     gauge("ashlar_metrics_series", &[], "Series of this scrape, these two not counted"),
     gauge(
         "ashlar_metrics_series_dropped",

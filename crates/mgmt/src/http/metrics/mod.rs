@@ -53,6 +53,7 @@ fn daemon(state: &SystemState, page: &mut Page) {
         page.add("ashlar_memory_bytes", &[("kind", kind)], bytes);
     }
     page.add("ashlar_logins_denied", &[], state.denied.len());
+    page.add("ashlar_logins_refused_total", &[], state.denied_total);
 }
 
 fn target(target: &TargetState, page: &mut Page) {
@@ -100,6 +101,20 @@ fn disk(disk: &DiskState, page: &mut Page) {
 fn geom(geom: &GeomState, page: &mut Page) {
     let labels = [("geom", geom.name.as_str()), ("class", geom.class.as_str())];
     page.health("ashlar_geom_health", &labels, geom.health);
+    for rebuild in &geom.rebuilds {
+        let labels = [labels[0], labels[1], ("part", rebuild.part.as_str())];
+        page.add("ashlar_geom_rebuild_done_bytes", &labels, rebuild.done_bytes);
+        page.add("ashlar_geom_rebuild_size_bytes", &labels, rebuild.size_bytes);
+    }
+    let fs = ("fs", geom.name.as_str());
+    for space in &geom.spaces {
+        let labels = [fs, ("part", space.part.as_str())];
+        page.add("ashlar_fs_size_bytes", &labels, space.size_bytes);
+        page.add("ashlar_fs_free_bytes", &labels, space.free_bytes);
+    }
+    if let Some(at) = geom.last_dump_at {
+        page.add("ashlar_fs_last_dump_timestamp_seconds", &[fs], at);
+    }
     for p in &geom.providers {
         let labels = [("provider", p.name.as_str()), ("class", geom.class.as_str())];
         page.add("ashlar_provider_size_bytes", &labels, p.size_bytes);
@@ -113,12 +128,16 @@ fn geom(geom: &GeomState, page: &mut Page) {
     }
 }
 
-/// The units of a target that have been used, each once.
+/// The units of a target that are reserved or have been used, each once.
 fn units(target: &TargetState, page: &mut Page) {
     let all = target.groups.iter().flat_map(|g| &g.luns);
     let units: BTreeMap<&str, &LunState> = all.map(|l| (l.provider.as_str(), l)).collect();
     for (provider, lun) in units {
         let labels = [("target", target.name.as_str()), ("provider", provider)];
+        if let Some(reservation) = &lun.reservation {
+            page.add("ashlar_lun_reserved", &labels, u8::from(reservation.kind.is_some()));
+            page.add("ashlar_lun_registrants", &labels, reservation.registrants.len());
+        }
         if lun.latency_ns > 0 {
             page.add("ashlar_lun_latency_seconds", &labels, seconds(lun.latency_ns));
         }

@@ -1,7 +1,10 @@
 //! Tests of the metrics page.
 
 use super::*;
-use crate::api::{Bucket, CertificateState, Histogram, SessionState};
+use crate::api::{
+    Bucket, CertificateState, GroupState, Histogram, RebuildState, RegistrantState,
+    ReservationState, SessionState, SpaceState,
+};
 use crate::fake::geom_state;
 
 /// A limit that leaves out nothing.
@@ -185,4 +188,51 @@ fn reconnections_of_a_host_add_no_series() {
         "address=\"unix:/run/a.sock\"} 1",
     ];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn rebuilds_space_dumps_reservations_and_refused_logins_have_series() {
+    let mut mirror = geom_state("mirror", "m", 2, &[], "mirror/m");
+    mirror.rebuilds = vec![RebuildState { part: "d1".into(), done_bytes: 5, size_bytes: 9 }];
+    let mut fs = geom_state("fs", "main", 2, &[], "main");
+    fs.spaces = vec![SpaceState { part: "worm".into(), free_bytes: 3, size_bytes: 4 }];
+    fs.last_dump_at = Some(1_700_000_000);
+    let held = ReservationState {
+        kind: Some("write exclusive".into()),
+        registrants: vec![RegistrantState::default(); 2],
+        ..ReservationState::default()
+    };
+    let lun = |lun, provider: &str, reservation| LunState {
+        lun,
+        provider: provider.into(),
+        reservation,
+        ..LunState::default()
+    };
+    let luns = vec![lun(0, "d0", Some(held)), lun(1, "d1", None)];
+    let target = TargetState {
+        name: "t".into(),
+        groups: vec![GroupState { luns, ..GroupState::default() }],
+        ..TargetState::default()
+    };
+    let state = SystemState {
+        geoms: vec![mirror, fs],
+        targets: vec![target],
+        denied_total: 7,
+        ..SystemState::default()
+    };
+    let text = render(&state, ALL);
+    for line in [
+        "ashlar_geom_rebuild_done_bytes{geom=\"m\",class=\"mirror\",part=\"d1\"} 5",
+        "ashlar_geom_rebuild_size_bytes{geom=\"m\",class=\"mirror\",part=\"d1\"} 9",
+        "ashlar_fs_free_bytes{fs=\"main\",part=\"worm\"} 3",
+        "ashlar_fs_size_bytes{fs=\"main\",part=\"worm\"} 4",
+        "ashlar_fs_last_dump_timestamp_seconds{fs=\"main\"} 1700000000",
+        "ashlar_lun_reserved{target=\"t\",provider=\"d0\"} 1",
+        "ashlar_lun_registrants{target=\"t\",provider=\"d0\"} 2",
+        "ashlar_logins_refused_total 7",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+    }
+    let reserved = text.lines().filter(|line| line.starts_with("ashlar_lun_reserved{"));
+    assert_eq!(reserved.count(), 1, "units without registrants have no series");
 }

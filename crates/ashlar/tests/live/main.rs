@@ -38,6 +38,7 @@ mod local_bus;
 mod local_cases;
 mod manual;
 mod mirror_edits;
+mod monitoring;
 mod moved_portals;
 mod names;
 mod nbd;

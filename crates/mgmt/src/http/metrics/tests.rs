@@ -6,6 +6,7 @@ use crate::api::{
     ReservationState, SessionState, SpaceState,
 };
 use crate::fake::geom_state;
+use std::path::Path;
 
 /// A limit that leaves out nothing.
 const ALL: u32 = u32::MAX;
@@ -235,4 +236,35 @@ fn rebuilds_space_dumps_reservations_and_refused_logins_have_series() {
     }
     let reserved = text.lines().filter(|line| line.starts_with("ashlar_lun_reserved{"));
     assert_eq!(reserved.count(), 1, "units without registrants have no series");
+}
+
+/// What Prometheus and Grafana are given: each name is in the list, and each alert has a test that
+/// sees it fire and a runbook in the manual.
+#[test]
+fn alert_rules_and_dashboard_use_listed_metrics_and_link_to_the_manual() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).expect("it is in the tree");
+    let rules = read("contrib/monitoring/ashlar.rules.yml");
+    let tests = read("contrib/monitoring/ashlar.test.yml");
+    let dashboard = read("contrib/monitoring/ashlar.dashboard.json");
+    let parsed: serde_json::Value = serde_json::from_str(&dashboard).expect("JSON");
+    assert!(parsed["panels"].as_array().is_some_and(|panels| panels.len() > 10));
+    for text in [&rules, &tests, &dashboard] {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        for word in words.filter(|word| word.starts_with("ashlar_")) {
+            let name = word.strip_suffix("_bucket").unwrap_or(word);
+            assert!(METRICS.iter().any(|f| f.name == name), "{word}");
+        }
+    }
+    let manual = read("docs/monitoring.md");
+    let alerts = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+    let alerts: Vec<&str> = alerts.collect();
+    assert!(alerts.len() > 10, "{alerts:?}");
+    for alert in alerts {
+        assert!(manual.contains(&format!("\n### {alert}\n")), "{alert} has no runbook");
+        let link = format!("runbook_url: monitoring.html#{}\n", alert.to_lowercase());
+        assert!(rules.contains(&link), "{alert} has no link");
+        let fires = format!("alertname: {alert}\n        exp_alerts:\n          - exp_labels:");
+        assert!(tests.contains(&fires), "{alert} has no test");
+    }
 }

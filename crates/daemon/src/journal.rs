@@ -35,9 +35,9 @@ impl Journal {
         }
         let line = line(about, &text);
         match level {
-            Level::Info => tracing::info!(target: "ashlar", "{line}"),
-            Level::Warn => tracing::warn!(target: "ashlar", "{line}"),
-            Level::Error => tracing::error!(target: "ashlar", "{line}"),
+            Level::Info => tracing::info!(target: "ashlar", object = about, "{line}"),
+            Level::Warn => tracing::warn!(target: "ashlar", object = about, "{line}"),
+            Level::Error => tracing::error!(target: "ashlar", object = about, "{line}"),
         }
         let mut lines = self.lines.lock();
         lines.last += 1;

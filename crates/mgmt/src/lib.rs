@@ -21,6 +21,8 @@ mod doctor;
 #[cfg(test)]
 mod fake;
 pub mod http;
+mod log_form;
+mod log_record;
 mod logs;
 pub mod plan;
 mod plant;

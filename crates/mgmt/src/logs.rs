@@ -7,6 +7,7 @@
 //!  L2  At most [`LINES_MAX`] lines wait, of at most [`LINE_BYTES_MAX`] bytes each.
 //!  L3  A line is one line, and a terminal obeys nothing in it.
 
+use crate::log_form::LogForm;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -32,7 +33,7 @@ pub fn flush_log() {
 const LINES_MAX: usize = 4096;
 
 /// Longest line, bytes; of a longer one the end is lost.
-const LINE_BYTES_MAX: usize = 8192;
+pub(crate) const LINE_BYTES_MAX: usize = 8192;
 
 /// Pause between two looks for room, and how long the end of the daemon waits for the reader.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -45,22 +46,22 @@ enum LogItem {
 
 /// A way into the log; clones are the same.
 #[derive(Clone)]
-pub struct LogQueue {
+pub(crate) struct LogQueue {
     sender: SyncSender<LogItem>,
     dropped: Arc<AtomicU64>,
 }
 
 impl LogQueue {
-    /// Starts the thread that writes to `sink`.
+    /// Starts the thread that writes to `sink`. `form`: that of warnings of the log itself.
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn start(sink: impl Write + Send + 'static) -> io::Result<LogQueue> {
+    pub fn start(sink: impl Write + Send + 'static, form: LogForm) -> io::Result<LogQueue> {
         let (to, from) = sync_channel(LINES_MAX);
         let dropped = Arc::<AtomicU64>::default();
         let counted = dropped.clone();
         let thread = std::thread::Builder::new().name("ashlar-log".into());
-        thread.spawn(move || write_all(&from, &counted, sink))?;
+        thread.spawn(move || write_all(&from, &counted, sink, form))?;
         Ok(LogQueue { sender: to, dropped })
     }
 
@@ -68,6 +69,13 @@ impl LogQueue {
     pub fn set_daemon_log(&self) {
         // A second daemon in one process (tests) logs to the first one's.
         let _ = DAEMON_LOG.set(self.clone());
+    }
+
+    /// Logs a line that has its final form.
+    pub(crate) fn push(&self, line: Vec<u8>) {
+        if self.sender.try_send(LogItem::Line(line)).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Waits a short time until the logged lines are written.
@@ -94,9 +102,7 @@ impl Write for LogQueue {
         let text = String::from_utf8_lossy(cut.strip_suffix(b"\n").unwrap_or(cut));
         let mut line = crate::text::escape_line(&text).into_owned().into_bytes();
         line.push(b'\n');
-        if self.sender.try_send(LogItem::Line(line)).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-        }
+        self.push(line);
         Ok(bytes.len())
     }
 
@@ -105,16 +111,15 @@ impl Write for LogQueue {
     }
 }
 
-fn write_all(from: &Receiver<LogItem>, dropped: &AtomicU64, mut sink: impl Write) {
+fn write_all(from: &Receiver<LogItem>, dropped: &AtomicU64, mut sink: impl Write, form: LogForm) {
     for item in from {
         // A failed write is ignored: the reader has gone.
         match item {
             LogItem::Line(line) => {
                 let n = dropped.swap(0, Ordering::Relaxed);
                 if n > 0 {
-                    let text =
-                        format!("{n} lines of the log are dropped: the reader is too slow\n");
-                    let _ = sink.write_all(text.as_bytes());
+                    let text = format!("{n} lines of the log are dropped: the reader is too slow");
+                    let _ = sink.write_all(&form.warning(text));
                 }
                 let _ = sink.write_all(&line);
             }
@@ -157,7 +162,8 @@ mod tests {
         const ALL: u64 = 100_000;
         let gate = Arc::<(Mutex<bool>, Condvar)>::default();
         let (got, from) = std::sync::mpsc::channel();
-        let lines = LogQueue::start(Slow { gate: gate.clone(), got }).expect("a thread");
+        let sink = Slow { gate: gate.clone(), got };
+        let lines = LogQueue::start(sink, LogForm::Text).expect("a thread");
         let start = Instant::now();
         let mut longest = Duration::ZERO;
         let mut log = lines.clone();

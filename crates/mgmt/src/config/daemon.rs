@@ -16,6 +16,17 @@ pub enum Port {
     Poll,
 }
 
+/// Form of the log on standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// A JSON object in each line: `time`, `level`, `target`, `message`, and fields such as
+    /// `object`.
+    Json,
+}
+
 /// `[daemon]`: settings of the daemon; those of metrics are live, others take effect at its start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -43,6 +54,10 @@ pub struct DaemonConfig {
     pub spin_us: Option<u32>,
     /// Log filter: `info`, or a list such as `info,geom=debug`.
     pub log: String,
+    /// Form of the log on standard error; absent: records with fields for journald if systemd
+    /// connects standard error to it, otherwise text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_format: Option<LogFormat>,
     /// Folder of the state that logical units keep over a restart: persistent reservations, saved
     /// mode pages, identities of disks. Absent: `units` beside the socket; for a socket in a folder
     /// that is emptied when the machine restarts, `units` in /var/lib/ashlar (/run) or in
@@ -79,6 +94,7 @@ impl Default for DaemonConfig {
             memory: None,
             spin_us: None,
             log: "info".to_owned(),
+            log_format: None,
             state: None,
             history: None,
             history_kept: 32,

@@ -12,8 +12,9 @@ use super::serve_signals::{SignalRequest, Signals};
 use crate::api::{Error, Kind, Result};
 use crate::audit::AuditedCaller;
 use crate::client::shared_folder;
-use crate::config::{Catalog, Config, read, read_text};
+use crate::config::{Catalog, Config, DaemonConfig, read, read_text};
 use crate::http::{self, BoundSocket};
+use crate::log_form::{LogForm, RecordLayer};
 use crate::logs::LogQueue;
 use crate::plan::{Action, Deferred, DeferredPart};
 use crate::service::{Archive, Control};
@@ -48,15 +49,26 @@ pub struct ServeAnswer {
 }
 
 /// Starts the log. Answers the lines to be flushed at the end, if this is the process's first log.
-fn start_log(level: &str) -> Option<LogQueue> {
+fn start_log(config: &DaemonConfig) -> Option<LogQueue> {
     use tracing_subscriber::filter::Targets;
     use tracing_subscriber::layer::SubscriberExt;
     use tracing_subscriber::util::SubscriberInitExt;
-    let filter = level.parse::<Targets>().unwrap_or_default();
-    let lines = LogQueue::start(std::io::stderr()).ok()?;
+    use tracing_subscriber::{Layer, Registry, fmt};
+    let filter = config.log.parse::<Targets>().unwrap_or_default();
+    let form = LogForm::of(config.log_format);
+    let lines = form.start().ok()?;
     let writer = lines.clone();
-    let layer = tracing_subscriber::fmt::layer();
-    let layer = layer.with_writer(move || writer.clone()).with_ansi(false);
+    // The sentence names the object already.
+    let fields = fmt::format::debug_fn(|writer, field, value| match field.name() {
+        "message" => write!(writer, "{value:?}"),
+        "object" => Ok(()),
+        name => write!(writer, " {name}={value:?}"),
+    });
+    let text = fmt::layer::<Registry>().fmt_fields(fields).with_ansi(false);
+    let layer: Box<dyn Layer<Registry> + Send + Sync> = match form {
+        LogForm::Text => Box::new(text.with_writer(move || writer.clone())),
+        LogForm::Json | LogForm::Journal => Box::new(RecordLayer::new(writer, form)),
+    };
     // A second call (tests) keeps the first subscriber.
     let first = tracing_subscriber::registry().with(layer).with(filter).try_init();
     lines.set_daemon_log();
@@ -208,7 +220,7 @@ impl LocalVerb for Serve {
         let file = params.file.unwrap_or_else(default_file);
         let catalog = local.app.catalog;
         let config = load(catalog, &file)?;
-        let _log = FlushOnDrop(start_log(&config.daemon.log));
+        let _log = FlushOnDrop(start_log(&config.daemon));
         let path = socket(local, &config);
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_all().thread_name("control").build();

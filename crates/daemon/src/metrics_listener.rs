@@ -25,7 +25,7 @@ struct Open {
 /// The configured address.
 fn address(config: &DaemonConfig) -> Result<Option<SocketAddr>> {
     let Some(text) = &config.metrics_listen else { return Ok(None) };
-    let parsed = text.parse();
+    let parsed = text.parse::<SocketAddr>();
     let op = "serve metrics";
     parsed.map(Some).map_err(|e| Error::new(Kind::ConfigValue, op, e).at(text))
 }

@@ -316,8 +316,7 @@ impl Inner {
             return refuse(problem.kind, problem.text);
         }
         self.config = after;
-        let restart =
-            matches!(action, Action::Daemon { from, to } if from.needs_restart(to));
+        let restart = matches!(action, Action::Daemon { from, to } if from.needs_restart(to));
         let notes =
             if restart { vec!["takes effect at the next start".to_owned()] } else { vec![] };
         Ok(Outcome { notes, ..Outcome::default() })

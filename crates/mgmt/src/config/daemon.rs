@@ -124,6 +124,25 @@ impl DaemonConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Config, check};
+
+    #[test]
+    fn metrics_settings_that_cannot_work_are_refused() {
+        let faults = |listen: Option<&str>, token: Option<&str>| {
+            let daemon = DaemonConfig {
+                metrics_listen: listen.map(str::to_owned),
+                metrics_token: token.map(str::to_owned),
+                ..DaemonConfig::default()
+            };
+            let found = check(&Config { daemon, ..Config::default() });
+            found.iter().map(|problem| problem.key).collect::<Vec<_>>()
+        };
+        let at = Some("127.0.0.1:9464");
+        assert!(faults(at, Some("file:/etc/ashlar/token")).is_empty());
+        assert_eq!(faults(Some("9464"), None), ["metrics_listen"]);
+        assert_eq!(faults(at, Some("sesame")), ["metrics_token"], "a literal would be exported");
+        assert_eq!(faults(None, Some("file:/etc/ashlar/token")), ["metrics_token"]);
+    }
 
     #[test]
     fn only_settings_of_metrics_take_effect_without_a_restart() {

@@ -244,6 +244,23 @@ fn ports_socket_and_version_are_graded() {
 }
 
 #[test]
+fn address_and_token_of_metrics_are_graded() {
+    let machine = Machine::new("metrics");
+    let busy = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = busy.local_addr().expect("bound").to_string();
+    let token = machine.0.join("token");
+    let token = token.display();
+    let text = format!("[daemon]\nmetrics_listen='{address}'\nmetrics_token='file:{token}'\n");
+    let mut facts = machine.facts(Some(&text));
+    assert_eq!(grades("ports", &facts), [Severity::Fail]);
+    assert_eq!(grades("secrets", &facts), [Severity::Fail], "there is no such file");
+    let mut state = SystemState { schema_version: 1, ..SystemState::default() };
+    state.daemon.metrics_listen = Some(address);
+    facts.daemon = Ok(state);
+    assert_eq!(grades("ports", &facts), [Severity::Ok], "it is ours");
+}
+
+#[test]
 fn locks_and_ports_are_not_checked_while_the_daemon_gives_no_state() {
     let machine = Machine::new("silent");
     let busy = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

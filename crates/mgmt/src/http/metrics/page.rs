@@ -1,10 +1,10 @@
 //! Page of samples in the text format of Prometheus, with a limited number of series.
 //!
 //! Invariants
-//!  P1  The samples of a metric are together, and no series occurs twice.
-//!  P2  At most `series_max` series are on the page, and those of a histogram are there together
+//!  X1  The samples of a metric are together, and no series occurs twice.
+//!  X2  At most `series_max` series are on the page, and those of a histogram are there together
 //!      or not at all. Others are counted.
-//!  P3  All series of a histogram have the same buckets, whatever they counted: otherwise a sum
+//!  X3  All series of a histogram have the same buckets, whatever they counted: otherwise a sum
 //!      over series by `le` would not be monotone, and its percentiles would be false.
 
 use super::families::METRICS;
@@ -43,7 +43,7 @@ impl Page {
         Page { samples: Vec::new(), series_max, dropped: 0 }
     }
 
-    /// Whether so many series fit; otherwise they are counted as left out (P2).
+    /// Whether so many series fit; otherwise they are counted as left out (X2).
     fn admits(&mut self, series: usize) -> bool {
         let fits = self.samples.len() + series <= self.series_max;
         self.dropped += if fits { 0 } else { series };
@@ -57,13 +57,7 @@ impl Page {
         }
     }
 
-    fn push(
-        &mut self,
-        name: &'static str,
-        suffix: &str,
-        labels: &Labels<'_>,
-        value: impl Display,
-    ) {
+    fn push(&mut self, name: &'static str, suffix: &str, labels: &Labels<'_>, value: impl Display) {
         let pairs: Vec<String> =
             labels.iter().map(|(k, v)| format!("{k}=\"{}\"", escape(v))).collect();
         let braces =

@@ -73,7 +73,7 @@ fn metrics_page_matches_the_expected_text() {
 }
 
 #[test]
-fn p3_all_series_of_a_histogram_have_the_same_buckets() {
+fn x3_all_series_of_a_histogram_have_the_same_buckets() {
     let mut state = SystemState::default();
     for (name, upper_ns) in [("d0", 900), ("d1", 3_000_000), ("d2", u64::MAX)] {
         let mut geom = geom_state("disk", name, 0, &[], name);
@@ -139,7 +139,7 @@ fn idle_providers_have_few_series() {
 }
 
 #[test]
-fn p2_series_above_the_limit_are_left_out_and_counted() {
+fn x2_series_above_the_limit_are_left_out_and_counted() {
     let mut state = SystemState::default();
     for n in 0..100 {
         let mut geom = geom_state("disk", &format!("d{n}"), 1, &[], &format!("d{n}"));

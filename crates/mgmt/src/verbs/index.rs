@@ -1,15 +1,15 @@
 //! Index of a state by name: the users of each provider, found without a search through many
 //! thousand units.
 
-use crate::api::{DiskState, GeomState, GroupState, LunState, ProviderState};
-use crate::api::{SessionState, SystemState, TargetState};
+use crate::api::{DiskState, GeomState, GroupState, Health, LunState, ProviderState};
+use crate::api::{SessionState, SystemState, TargetHealth, TargetState};
 use std::collections::HashMap;
 
 /// A LUN and where it is shown.
-pub(super) type ExportedLun<'s> = (&'s TargetState, &'s GroupState, &'s LunState);
+pub(crate) type ExportedLun<'s> = (&'s TargetState, &'s GroupState, &'s LunState);
 
 /// See the module. Everything keeps the order that it has in the state.
-pub(super) struct Index<'s> {
+pub(crate) struct Index<'s> {
     disks: HashMap<&'s str, &'s DiskState>,
     providers: HashMap<&'s str, (&'s GeomState, &'s ProviderState)>,
     geoms: HashMap<&'s str, Vec<&'s GeomState>>,
@@ -19,7 +19,7 @@ pub(super) struct Index<'s> {
 }
 
 impl<'s> Index<'s> {
-    pub(super) fn new(state: &'s SystemState) -> Index<'s> {
+    pub(crate) fn new(state: &'s SystemState) -> Index<'s> {
         let mut out = Index {
             disks: state.disks.iter().map(|d| (d.name.as_str(), d)).collect(),
             providers: HashMap::new(),
@@ -60,27 +60,37 @@ impl<'s> Index<'s> {
         }
     }
 
-    pub(super) fn disk(&self, name: &str) -> Option<&'s DiskState> {
+    pub(crate) fn disk(&self, name: &str) -> Option<&'s DiskState> {
         self.disks.get(name).copied()
     }
 
     /// A provider, and the geom that offers it.
-    pub(super) fn provider(&self, name: &str) -> Option<(&'s GeomState, &'s ProviderState)> {
+    pub(crate) fn provider(&self, name: &str) -> Option<(&'s GeomState, &'s ProviderState)> {
         self.providers.get(name).copied()
     }
 
     /// Geoms that use a provider.
-    pub(super) fn users_of(&self, provider: &str) -> &[&'s GeomState] {
+    pub(crate) fn users_of(&self, provider: &str) -> &[&'s GeomState] {
         self.geoms.get(provider).map_or(&[], Vec::as_slice)
     }
 
     /// LUNs that a provider is.
-    pub(super) fn luns(&self, provider: &str) -> &[ExportedLun<'s>] {
+    pub(crate) fn luns(&self, provider: &str) -> &[ExportedLun<'s>] {
         self.luns.get(provider).map_or(&[], Vec::as_slice)
     }
 
+    /// Health of a LUN: other LUNs of its target may lack their disks.
+    pub(crate) fn lun_health(&self, (target, _, lun): ExportedLun<'s>) -> Health {
+        let provider = self.provider(&lun.provider);
+        let is_whole = provider.is_some_and(|(_, p)| p.error.is_none());
+        match target.state == TargetHealth::Down || !is_whole {
+            true => Health::Failed,
+            false => Health::Ok,
+        }
+    }
+
     /// Sessions that see a LUN.
-    pub(super) fn sessions(&self, (target, group, lun): ExportedLun<'s>) -> &[&'s SessionState] {
+    pub(crate) fn sessions(&self, (target, group, lun): ExportedLun<'s>) -> &[&'s SessionState] {
         let key = (target.name.as_str(), group.name.as_str(), lun.lun);
         self.sessions.get(&key).map_or(&[], Vec::as_slice)
     }

@@ -5,9 +5,7 @@
 
 use super::entry::{DaemonVerb, Verb};
 use super::index::{ExportedLun, Index};
-use crate::api::{
-    Error, GeomState, Health, Kind, Result, SCHEMA_VERSION, SystemState, TargetHealth,
-};
+use crate::api::{Error, GeomState, Health, Kind, Result, SCHEMA_VERSION, SystemState};
 use crate::config::units::{short, short_ns};
 use crate::plant::Progress;
 use crate::service::Control;
@@ -142,13 +140,7 @@ impl<'a> TreeBuilder<'a> {
         let mode = if lun.read_only { "ro" } else { "rw" };
         let about = format!("{mode}  group {} of {}", group.name, target.name);
         let mut out = node("lun", &format!("LUN {}", lun.lun), about);
-        // Other LUNs of its target may lack their disks.
-        let provider = self.index.provider(&lun.provider);
-        let is_whole = provider.is_some_and(|(_, p)| p.error.is_none());
-        out.health = match target.state == TargetHealth::Down || !is_whole {
-            true => Health::Failed,
-            false => Health::Ok,
-        };
+        out.health = self.index.lun_health(shown);
         let now = self.state.daemon.uptime_ns;
         out.children = self
             .index

@@ -1,0 +1,203 @@
+// Test of the page in headless Chromium.
+//
+//   node test/page.mjs --socket PATH [--screenshots FOLDER]
+//   node test/page.mjs --url URL --token TOKEN [--screenshots FOLDER]
+//
+// The daemon must have a disk `d0` and a LUN. The test adds a disk `page9`, and removes it again.
+// With --socket, the test serves the Unix socket on a port of 127.0.0.1, and refuses the API to
+// requests without a token as the daemon does on the network.
+
+import http from "node:http";
+import path from "node:path";
+import { parseArgs } from "node:util";
+import { AxeBuilder } from "@axe-core/playwright";
+import { chromium } from "playwright-core";
+
+const { values: options } = parseArgs({
+  options: {
+    socket: { type: "string" },
+    url: { type: "string" },
+    token: { type: "string", default: "test" },
+    screenshots: { type: "string" },
+  },
+});
+
+/** Longest wait for a change to be shown, in milliseconds. */
+const LIMIT = 20_000;
+/** Width of a small phone, in pixels. */
+const PHONE = 360;
+const DISK = '\n[[disk]]\nname = "page9"\nkind = "memory"\nsize = "8MiB"\n';
+
+/** Serves the Unix socket over TCP; `needsToken` refuses the API to callers without one. */
+async function forward(socketPath, needsToken) {
+  const server = http.createServer((request, response) => {
+    const isOpen = request.url.startsWith("/assets/");
+    if (needsToken && !isOpen && request.headers.authorization !== `Bearer ${options.token}`) {
+      const error = { kind: "forbidden", op: "ask", at: "", source: "a token is needed" };
+      const isPage = request.url === "/" || request.url.startsWith("/?");
+      response.writeHead(403, { "content-type": isPage ? "text/html" : "application/json" });
+      const shell = '<!doctype html><html lang="en"><head><title>Ashlar</title>' +
+        '<script type="module" src="/assets/page.js"></script></head>' +
+        '<body><h1>Ashlar</h1><main id="main"></main></body></html>';
+      response.end(isPage ? shell : JSON.stringify({ error }));
+      return;
+    }
+    const { method, headers, url } = request;
+    const passed = http.request({ socketPath, path: url, method, headers }, (answer) => {
+      response.writeHead(answer.statusCode, answer.headers);
+      answer.pipe(response);
+    });
+    passed.on("error", () => response.destroy());
+    response.on("close", () => passed.destroy());
+    request.pipe(passed);
+  });
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  return `http://127.0.0.1:${server.address().port}/`;
+}
+
+function check(condition, what) {
+  if (!condition) throw new Error(`failed: ${what}`);
+  console.log(`ok ${what}`);
+}
+
+async function axe(page, what) {
+  const { violations } = await new AxeBuilder({ page }).analyze();
+  const found = violations.map((one) => `${one.id}: ${one.nodes[0]?.html}`);
+  check(found.length === 0, `${what}: axe-core reports no violation ${found.join("; ")}`);
+}
+
+async function screenshot(page, name) {
+  if (!options.screenshots) return;
+  await page.screenshot({ path: path.join(options.screenshots, `${name}.png`), fullPage: true });
+}
+
+/** Runs a verb without the page. */
+async function verb(url, name, params) {
+  const answer = await fetch(new URL(`/v1/verbs/${name}`, url), {
+    method: "POST",
+    headers: { "content-type": "application/json", authorization: `Bearer ${options.token}` },
+    body: JSON.stringify(params),
+  });
+  const body = await answer.json();
+  if (!answer.ok) throw new Error(`${name}: ${JSON.stringify(body)}`);
+  return body;
+}
+
+const node = (page, id) => page.locator(`svg a[href="/?at=${encodeURIComponent(id)}"]`);
+
+async function withoutScript(browser, url) {
+  const context = await browser.newContext({
+    javaScriptEnabled: false,
+    extraHTTPHeaders: { authorization: `Bearer ${options.token}` },
+  });
+  const page = await context.newPage();
+  const answer = await page.goto(url);
+  const policy = answer.headers()["content-security-policy"] ?? "";
+  check(policy.startsWith("default-src 'none'"), "policy allows nothing by default");
+  check((await node(page, "disk:d0").count()) === 1, "graph without a script");
+  check((await page.locator("h2#luns + div table tbody tr").count()) > 0, "LUNs without a script");
+  await node(page, "disk:d0").click();
+  check((await page.locator("#detail").textContent()) === "disk d0", "detail without a script");
+  await page.fill("input[name=find]", "no such name");
+  await page.click("form[role=search] button");
+  check((await page.locator("svg a").count()) === 0, "search without a script");
+  await context.close();
+}
+
+async function refusal(browser, url) {
+  const page = await browser.newPage();
+  await page.goto(url);
+  await page.locator("#token").waitFor({ timeout: LIMIT });
+  check((await page.locator("svg").count()) === 0, "no graph without a token");
+  await page.fill("input[name=token]", "wrong");
+  await page.click("#token button");
+  await page.locator("#token").waitFor({ timeout: LIMIT });
+  await page.fill("input[name=token]", options.token);
+  await page.click("#token button");
+  await node(page, "disk:d0").waitFor({ timeout: LIMIT });
+  check(true, "graph with a token");
+  await page.close();
+}
+
+async function looks(browser, url, colorScheme) {
+  const context = await browser.newContext({ colorScheme });
+  await context.addInitScript((token) => sessionStorage.setItem("ashlar-token", token),
+    options.token);
+  const page = await context.newPage();
+  const faults = [];
+  page.on("pageerror", (error) => faults.push(String(error)));
+  page.on("console", (line) => line.type() === "error" && faults.push(line.text()));
+  await page.goto(url);
+  await node(page, "disk:d0").waitFor({ timeout: LIMIT });
+  await axe(page, `status, ${colorScheme}`);
+  await screenshot(page, `status-${colorScheme}`);
+  await node(page, "disk:d0").focus();
+  await page.keyboard.press("Enter");
+  await page.locator(".uplot").first().waitFor({ timeout: LIMIT });
+  await axe(page, `detail, ${colorScheme}`);
+  await screenshot(page, `detail-${colorScheme}`);
+  await page.setViewportSize({ width: PHONE, height: 640 });
+  const width = await page.evaluate(() => document.documentElement.scrollWidth);
+  check(width <= PHONE, `page is ${width} pixels wide on a phone, ${colorScheme}`);
+  check(faults.length === 0, `no faults ${faults.join("; ")}`);
+  await context.close();
+}
+
+async function changes(browser, url) {
+  const context = await browser.newContext();
+  await context.addInitScript((token) => sessionStorage.setItem("ashlar-token", token),
+    options.token);
+  const page = await context.newPage();
+  await page.goto(url);
+  await node(page, "disk:d0").waitFor({ timeout: LIMIT });
+  const before = (await verb(url, "export", {})).document;
+  await verb(url, "apply", { document: before + DISK });
+  await node(page, "disk:page9").waitFor({ timeout: LIMIT });
+  check(true, "a disk that was added elsewhere appears");
+
+  await page.click("#load");
+  await page.locator("#document").waitFor({ timeout: LIMIT });
+  await page.fill("#document", `${before}\n[[disk]]\nnmae = 1\n`);
+  await page.click("#plan");
+  await page.locator("#change ~ [role=alert]").waitFor({ timeout: LIMIT });
+  check(true, "a wrong key is refused beside the editor");
+  await page.fill("#document", before);
+  await page.click("#plan");
+  await page.locator(".risk.destroys").waitFor({ timeout: LIMIT });
+  check(await page.locator("#apply").isDisabled(), "apply waits for the name");
+  const command = await page.locator(".plan .commands code").textContent();
+  check(command.includes("--yes-destroy page9"), `command line: ${command}`);
+  await axe(page, "plan");
+  await screenshot(page, "plan");
+  await page.fill(".consent input", "page9");
+  await page.click("#apply");
+  await node(page, "disk:page9").waitFor({ state: "detached", timeout: LIMIT });
+  check(true, "the disk is removed by the page");
+  await page.click("#undo");
+  await page.locator(".plan .commands code").waitFor({ timeout: LIMIT });
+  const undo = await page.locator(".plan .commands code").textContent();
+  check(undo.startsWith("ashlar undo"), `command line: ${undo}`);
+  await context.close();
+}
+
+const url = options.url ?? (await forward(options.socket, false));
+const guarded = options.url ?? (await forward(options.socket, true));
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  // As root, as in a container, Chromium does not start with its sandbox.
+  args: ["--no-sandbox"],
+});
+let failure = null;
+try {
+  await withoutScript(browser, url);
+  await refusal(browser, guarded);
+  await looks(browser, url, "light");
+  await looks(browser, url, "dark");
+  await changes(browser, url);
+} catch (error) {
+  failure = error;
+  console.error(error);
+} finally {
+  await browser.close();
+}
+process.exit(failure ? 1 : 0);

@@ -24,6 +24,7 @@ pub mod http;
 mod log_form;
 mod log_record;
 mod logs;
+mod page;
 pub mod plan;
 mod plant;
 pub mod reference;

@@ -49,6 +49,9 @@ impl Permission {
 
 /// Every verb of the daemon and every route.
 const PERMISSIONS: &[Permission] = &[
+    need("/", Viewer),
+    need("/v1/schema", Viewer),
+    need("/v1/view", Viewer),
     need("/v1/state", Viewer),
     need("/v1/events", Viewer),
     need("/metrics", Viewer),

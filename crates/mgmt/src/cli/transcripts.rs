@@ -2,6 +2,8 @@
 
 #[path = "transcripts/daemon.rs"]
 mod daemon;
+#[path = "transcripts/page.rs"]
+mod page;
 #[path = "transcripts/repeats.rs"]
 mod repeats;
 #[path = "transcripts/tokens.rs"]

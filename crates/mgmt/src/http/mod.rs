@@ -1,4 +1,4 @@
-//! HTTP/1.1 with JSON over a Unix socket, and over TCP with TLS; metrics also over TCP.
+//! HTTP/1.1 with JSON and a page over a Unix socket, and over TCP with TLS; metrics also over TCP.
 //!
 //! | route | is |
 //! |---|---|
@@ -7,6 +7,8 @@
 //! | `GET /v1/events?after=N` | the journal as server-sent events, live |
 //! | `GET /metrics` | Prometheus text |
 //! | `GET /openapi.json` | this interface, from the table of verbs |
+//! | `GET /v1/view?find=TEXT&at=ID` | contents of the page, as JSON |
+//! | `GET /` | the page; `/assets/...`: its script, style and icon |
 //!
 //! A peer of the socket must be root or the user the daemon runs as. A peer of the network needs a
 //! token or a client certificate; `auth/permissions.rs` decides about each call. Over the
@@ -18,6 +20,7 @@ pub mod metrics;
 mod metrics_server;
 mod network;
 pub mod openapi;
+mod page_routes;
 mod peer;
 mod peer_rates;
 mod routes;

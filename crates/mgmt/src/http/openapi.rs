@@ -1,6 +1,7 @@
 //! OpenAPI 3.1, written from the table of verbs.
 
 use crate::api::{Error, SCHEMA_VERSION, SystemState};
+use crate::page::View;
 use crate::verbs::{Run, VERBS};
 use serde_json::{Map, Value, json};
 
@@ -74,9 +75,12 @@ pub fn document() -> Value {
     let error = move_defs(schemars::schema_for!(Error).to_value(), &mut components);
     components.insert("Error".to_owned(), error);
     let state = move_defs(schemars::schema_for!(SystemState).to_value(), &mut components);
+    let view = move_defs(schemars::schema_for!(View).to_value(), &mut components);
     let text = json!({ "type": "string" });
     for (path, doc, schema, kind) in [
         ("/v1/state", "Everything, now", state, "application/json"),
+        ("/v1/view", "The page, as JSON; `find`, `at`: selection", view, "application/json"),
+        ("/", "The page", text.clone(), "text/html"),
         ("/v1/events", "The journal, live; `after` resumes", text.clone(), "text/event-stream"),
         ("/metrics", "Counters for Prometheus", text, "text/plain"),
         ("/openapi.json", "This document", json!({ "type": "object" }), "application/json"),

@@ -2,11 +2,13 @@
 
 use super::body::Body;
 use super::events::{events, last_seen};
+use super::page_routes::{asset, check_origin, document, forbidden};
 use super::peer::Peer;
 use super::{metrics, openapi};
 use crate::api::{Error, Kind, ProgressLine, Result};
 use crate::audit::AuditedCaller;
 use crate::auth::{Call, Caller, authorize, changes};
+use crate::page::{self, Query};
 use crate::plant::Progress;
 use crate::service::Control;
 use crate::verbs::{self, Run};
@@ -40,6 +42,11 @@ pub async fn route(
     control: Arc<Control>,
     peer: Arc<Peer>,
 ) -> std::result::Result<Response<Body>, Infallible> {
+    let is_get = request.method() == Method::GET;
+    if is_get && let Some(file) = asset(request.uri().path()) {
+        return Ok(file);
+    }
+    let is_page = is_get && request.uri().path() == "/";
     let caller = peer.caller(request.headers(), &control);
     if peer.is_login(&caller) {
         let by = peer.audited(caller.as_ref().ok());
@@ -47,6 +54,7 @@ pub async fn route(
     }
     let answer = match caller {
         Ok(caller) => dispatch(request, control, AuthorizedPeer { caller, peer }).await,
+        Err(_) if is_page => Ok(forbidden()),
         Err(e) => Err(e),
     };
     Ok(answer.unwrap_or_else(|e| error_response(&e)))
@@ -102,10 +110,21 @@ async fn dispatch(
     if *request.method() != method {
         return Ok(wrong_method(&path, request.method(), &method));
     }
+    check_origin(&request)?;
     if !path.starts_with(VERBS_PREFIX) {
         peer.authorize(&control, Call::Route(&path)).await?;
     }
     match path.as_str() {
+        "/" => {
+            let query = Query::parse(request.uri().query().unwrap_or(""));
+            let text = blocking(move || Ok(page::render(&page::view(&control, query)?))).await?;
+            Ok(document(text))
+        }
+        "/v1/view" => {
+            let query = Query::parse(request.uri().query().unwrap_or(""));
+            let text = blocking(move || to_json(&page::view(&control, query)?)).await?;
+            Ok(reply(JSON, text))
+        }
         "/v1/state" => {
             let text = blocking(move || to_json(&control.state()?)).await?;
             Ok(reply(JSON, text))
@@ -138,6 +157,7 @@ async fn dispatch(
 fn method_of(path: &str) -> Option<Method> {
     match path {
         "/v1/state" | "/metrics" | "/openapi.json" | "/v1/events" => Some(Method::GET),
+        "/" | "/v1/view" => Some(Method::GET),
         _ => path.starts_with(VERBS_PREFIX).then_some(Method::POST),
     }
 }
@@ -173,8 +193,8 @@ pub(super) async fn blocking<T: Send + 'static>(
     }
 }
 
-pub(super) fn reply(kind: &str, text: String) -> Response<Body> {
-    let mut response = Response::new(Body::from_bytes(text));
+pub(super) fn reply(kind: &str, bytes: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Body::from_bytes(bytes));
     content(&mut response, kind);
     response
 }

@@ -13,7 +13,7 @@ mod explain;
 mod export;
 pub(crate) mod geom;
 mod history;
-mod index;
+pub(crate) mod index;
 mod inspect;
 mod journal;
 mod list;

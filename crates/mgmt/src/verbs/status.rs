@@ -344,7 +344,11 @@ fn start_text(line: &ProgressLine) -> String {
 /// # Errors
 /// Those of [`Control::state`].
 pub fn status_answer(control: &Control) -> Result<StatusAnswer> {
-    let state = &control.state()?;
+    Ok(status_of(control, &control.state()?))
+}
+
+/// The answer for a state that the daemon has just reported.
+pub fn status_of(control: &Control, state: &SystemState) -> StatusAnswer {
     let config = control.config().0;
     let mut findings = findings(state, &config, control.catalog());
     let mut there = running_config(&config, state);
@@ -393,7 +397,7 @@ pub fn status_answer(control: &Control) -> Result<StatusAnswer> {
     );
     let health = findings.iter().map(|f| f.health).max().unwrap_or_default().max(state.health);
     let starting = starting.is_some();
-    Ok(StatusAnswer { schema_version: SCHEMA_VERSION, starting, health, findings, daemon, serves })
+    StatusAnswer { schema_version: SCHEMA_VERSION, starting, health, findings, daemon, serves }
 }
 
 impl Verb for Status {

@@ -1,0 +1,56 @@
+//! The page over the socket of the daemon.
+
+use super::daemon::Daemon;
+use super::{busy, raw};
+
+fn get(daemon: &Daemon, path: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+    raw(daemon, request.as_bytes())
+}
+
+#[test]
+fn page_is_served_with_a_policy_that_allows_only_its_own_files() {
+    let daemon = Daemon::start();
+    busy(&daemon);
+    let text = get(&daemon, "/?at=disk%3Ad0");
+    assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
+    assert!(text.contains("content-security-policy: default-src 'none'; "), "{text}");
+    assert!(text.contains("content-type: text/html; charset=utf-8"), "{text}");
+    assert!(text.contains("<h2 id=\"detail\">disk d0</h2>"), "{text}");
+    let style = get(&daemon, "/assets/page.css");
+    assert!(style.starts_with("HTTP/1.1 200 ") && style.contains("text/css"), "{style}");
+    let lost = get(&daemon, "/assets/none.js");
+    assert!(lost.starts_with("HTTP/1.1 404 "), "{lost}");
+    let wrong = raw(&daemon, b"POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+    assert!(wrong.starts_with("HTTP/1.1 405 "), "{wrong}");
+}
+
+#[test]
+fn view_of_the_page_is_json_and_follows_one_disk() {
+    let daemon = Daemon::start();
+    busy(&daemon);
+    let client = daemon.client();
+    let whole = client.get("/v1/view").expect("a view");
+    let part = client.get("/v1/view?at=disk%3Am0").expect("a view");
+    let nodes = |view: &serde_json::Value| -> Vec<String> {
+        let all = view["graph"]["nodes"].as_array().expect("nodes").iter();
+        all.map(|node| node["id"].as_str().expect("an identifier").to_owned()).collect()
+    };
+    let ids = nodes(&whole);
+    assert!(ids.contains(&"disk:d0".to_owned()), "{ids:?}");
+    let ids = nodes(&part);
+    assert!(ids.contains(&"disk:m0".to_owned()) && !ids.contains(&"disk:d0".to_owned()), "{ids:?}");
+    assert!(ids.contains(&"lun:iqn.a:t/hosts/1".to_owned()), "{ids:?}");
+    assert_eq!(part["detail"]["title"], "disk m0");
+}
+
+#[test]
+fn change_by_the_page_of_another_site_is_refused() {
+    let daemon = Daemon::start();
+    let text = raw(
+        &daemon,
+        b"POST /v1/verbs/undo HTTP/1.1\r\nhost: a\r\nsec-fetch-site: cross-site\r\n\
+          connection: close\r\ncontent-length: 2\r\n\r\n{}",
+    );
+    assert!(text.starts_with("HTTP/1.1 403 ") && text.contains("another site"), "{text}");
+}

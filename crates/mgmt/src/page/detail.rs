@@ -1,0 +1,196 @@
+//! Detail of one object: health and reason, properties, counters, and the commands that concern it.
+
+use super::graph::{Graph, Node, geom_id, lun_id, session_id};
+use super::tables::{Cell, Table, events};
+use crate::api::{Event, GeomState, Health, LunState, OpStats, SessionState, Stats, SystemState};
+use crate::config::units::{exact, short, short_ns};
+use crate::text::or_dash;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+/// An object with everything that is known of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "ViewDetail")]
+pub struct Detail {
+    /// Identifier of the object.
+    pub id: String,
+    /// Kind and name of the object.
+    pub title: String,
+    /// Health of the object.
+    pub health: Health,
+    /// Reason if the health is not ok; otherwise empty.
+    pub why: String,
+    /// Properties, problems, counters and events.
+    pub tables: Vec<Table>,
+    /// Commands that show or change the object.
+    pub commands: Vec<String>,
+}
+
+/// A table of names and values. Empty values are left out.
+fn properties<K: Into<String>>(pairs: impl IntoIterator<Item = (K, String)>) -> Table {
+    let row = |(key, value): (K, String)| {
+        (!value.is_empty()).then(|| vec![Cell::text(key), Cell::text(value)])
+    };
+    let rows: Vec<_> = pairs.into_iter().filter_map(row).collect();
+    Table::new(("properties", "Properties", "No properties."), &["property", "value"], rows)
+}
+
+/// Counters of each kind of request since the start of the daemon. `number` is that of the table
+/// among those of its object.
+fn counters(stats: &Stats, number: usize, of: &str) -> Table {
+    let time = |ns: Option<u64>| ns.map_or("-".to_owned(), short_ns);
+    let row = |(kind, op): (&str, &OpStats)| {
+        vec![
+            Cell::text(kind),
+            Cell::text(op.ops.to_string()),
+            Cell::text(short(op.bytes)),
+            Cell::text(op.errors.to_string()),
+            Cell::text(time(op.latency.p50_ns())),
+            Cell::text(time(op.latency.p99_ns())),
+        ]
+    };
+    let columns = ["request", ">number", ">bytes", ">errors", ">p50", ">p99"];
+    let (id, title) = (format!("requests-{number}"), format!("Requests of {of} since the start"));
+    Table::new((&id, &title, "No requests."), &columns, stats.kinds().map(row))
+}
+
+fn value_text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn geom_tables(geom: &GeomState) -> Vec<Table> {
+    let named = |map: &serde_json::Map<String, Value>| -> Vec<(String, String)> {
+        map.iter().map(|(key, value)| (key.clone(), value_text(value))).collect()
+    };
+    let own = [("class", &geom.class), ("state", &geom.state), ("exists because", &geom.why)];
+    let own = own.map(|(key, value)| (key.to_owned(), value.clone()));
+    let all = own.into_iter().chain(named(&geom.config)).chain(named(&geom.settings));
+    let problems = geom.troubles.iter().map(|trouble| {
+        vec![Cell::health(trouble.health), Cell::text(&trouble.why), Cell::text(&trouble.action)]
+    });
+    let problem_columns = ["health", "problem", "next"];
+    let providers = geom.providers.iter().map(|p| {
+        vec![
+            Cell::text(&p.name),
+            Cell::text(exact(p.size_bytes)),
+            Cell::text(p.sector_bytes.to_string()),
+            Cell::text(p.access_counts()),
+            Cell::text(p.stats.in_flight.to_string()),
+            Cell::text(or_dash(p.error.as_deref().unwrap_or(""))),
+        ]
+    });
+    let provider_columns = ["provider", ">size", ">sector", "access", ">in flight", "error"];
+    let consumers = geom.consumers.iter().map(|c| {
+        vec![
+            Cell::text(or_dash(c.provider.as_deref().unwrap_or(""))),
+            Cell::text(or_dash(&c.state)),
+            Cell::text(format!("r{}w{}e{}", c.r, c.w, c.e)),
+            Cell::text(c.stats.in_flight.to_string()),
+            Cell::text(c.stats.errors().to_string()),
+        ]
+    });
+    let consumer_columns = ["member", "state", "access", ">in flight", ">errors"];
+    let none = "None.";
+    let mut out = vec![
+        properties(all),
+        Table::new(("problems", "Problems", none), &problem_columns, problems),
+        Table::new(("providers", "Providers", none), &provider_columns, providers),
+        Table::new(("consumers", "Members", none), &consumer_columns, consumers),
+    ];
+    let providers = geom.providers.iter().enumerate();
+    out.extend(providers.map(|(number, p)| counters(&p.stats, number, &p.name)));
+    out
+}
+
+fn lun_table(target: &str, group: &str, lun: &LunState) -> Table {
+    let reservation = lun.reservation.as_ref().map_or_else(String::new, |r| {
+        let kind = r.kind.as_deref().unwrap_or("registrations only");
+        format!("{kind}, {} registrants, generation {}", r.registrants.len(), r.generation)
+    });
+    properties([
+        ("provider", lun.provider.clone()),
+        ("number", lun.lun.to_string()),
+        ("mode", if lun.read_only { "read-only" } else { "read-write" }.to_owned()),
+        ("group", group.to_owned()),
+        ("target", target.to_owned()),
+        ("serial", lun.serial.clone()),
+        ("NAA", lun.naa.clone()),
+        ("UUID", lun.uuid.clone()),
+        ("EUI-64", lun.eui64.clone().unwrap_or_default()),
+        ("latency", if lun.latency_ns == 0 { String::new() } else { short_ns(lun.latency_ns) }),
+        ("limit", lun.limit.map_or_else(String::new, |limit| limit.to_string())),
+        ("reservation", reservation),
+    ])
+}
+
+fn session_table(target: &str, s: &SessionState, now_ns: u64) -> Table {
+    properties([
+        ("initiator", s.initiator.clone()),
+        ("address", s.address.clone()),
+        ("portal", s.portal.clone()),
+        ("target", target.to_owned()),
+        ("group", s.group.clone().unwrap_or_default()),
+        ("ISID", s.isid.clone()),
+        ("age", short_ns(now_ns.saturating_sub(s.since_ns))),
+        ("LUNs", s.luns_total.to_string()),
+        ("authentication", s.auth.clone()),
+        ("encryption", s.tls.clone().unwrap_or_default()),
+        ("outstanding commands", s.commands_outstanding.to_string()),
+        ("oldest command", short_ns(s.oldest_command_ns)),
+        ("window", s.window.to_string()),
+        ("waits because", s.held_back.clone().unwrap_or_default()),
+    ])
+}
+
+/// Tables and commands of the object of a node.
+fn contents(state: &SystemState, node: &Node) -> (String, Vec<Table>, Vec<String>) {
+    if let Some(geom) = state.geoms.iter().find(|g| geom_id(g) == node.id) {
+        let list = match geom.class.as_str() {
+            "disk" => format!("ashlar list disks {}", geom.name),
+            "part" => format!("ashlar part show {}", geom.name),
+            class => format!("ashlar {class} list {}", geom.name),
+        };
+        let mut commands = vec![list, format!("ashlar tree --up {}", geom.name)];
+        commands.extend(geom.transients.iter().map(|t| t.undo.clone()));
+        return (geom.health_why.clone(), geom_tables(geom), commands);
+    }
+    for target in &state.targets {
+        for group in &target.groups {
+            let is_own = |lun: &&LunState| lun_id(&target.name, &group.name, lun.lun) == node.id;
+            if let Some(lun) = group.luns.iter().find(is_own) {
+                let tables = vec![lun_table(&target.name, &group.name, lun)];
+                let commands = vec![
+                    "ashlar list luns".to_owned(),
+                    format!("ashlar tree --down {}", lun.provider),
+                ];
+                return (String::new(), tables, commands);
+            }
+        }
+        if let Some(session) = target.sessions.iter().find(|s| session_id(target, s) == node.id) {
+            let now = state.daemon.uptime_ns;
+            let tables = vec![
+                session_table(&target.name, session, now),
+                counters(&session.stats, 0, &session.initiator),
+            ];
+            let commands = vec![
+                "ashlar sessions".to_owned(),
+                format!("ashlar access check {}", session.initiator),
+                format!("ashlar tree --down {}", session.initiator),
+            ];
+            return (session.held_back.clone().unwrap_or_default(), tables, commands);
+        }
+    }
+    (String::new(), Vec::new(), vec!["ashlar doctor".to_owned()])
+}
+
+/// The detail of the object with that identifier.
+pub fn detail(state: &SystemState, graph: &Graph, journal: &[Event], id: &str) -> Option<Detail> {
+    let node = graph.nodes.iter().find(|node| node.id == id)?;
+    let (why, mut tables, commands) = contents(state, node);
+    let own = journal.iter().filter(|e| e.about.split(['/', ' ']).any(|part| part == node.name));
+    let own: Vec<Event> = own.cloned().collect();
+    tables.push(Table { id: "own-events".to_owned(), ..events(&own, state.daemon.uptime_ns) });
+    let title = format!("{} {}", node.kind, node.name);
+    Some(Detail { id: node.id.clone(), title, health: node.health, why, tables, commands })
+}

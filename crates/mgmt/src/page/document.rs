@@ -1,0 +1,225 @@
+//! The page as an HTML document, which `/` answers.
+
+use super::assets::{ICON, SCRIPT, STYLE};
+use super::detail::Detail;
+use super::drawing::draw;
+use super::html::Html;
+use super::query::link;
+use super::tables::{Cell, Table};
+use super::{Drawing, View};
+use crate::api::Health;
+use crate::text::count;
+use crate::verbs::status::StatusAnswer;
+
+/// Opens a document and its `main` element.
+fn begin(title: &str) -> Html {
+    let mut html = Html::document();
+    html.open("html", &[("lang", "en")]);
+    html.open("head", &[]);
+    html.void("meta", &[("charset", "utf-8")]);
+    let viewport = "width=device-width, initial-scale=1";
+    html.void("meta", &[("name", "viewport"), ("content", viewport)]);
+    html.void("meta", &[("name", "color-scheme"), ("content", "light dark")]);
+    html.element("title", &[], title);
+    html.void("link", &[("rel", "icon"), ("href", ICON)]);
+    html.void("link", &[("rel", "stylesheet"), ("href", STYLE)]);
+    html.element("script", &[("type", "module"), ("src", SCRIPT)], "");
+    html.close();
+    html.open("body", &[]);
+    html.element("a", &[("class", "skip"), ("href", "#main")], "Skip to the contents");
+    html.open("header", &[]);
+    html.element("h1", &[], "Ashlar");
+    html.open("nav", &[("aria-label", "Sections")]);
+    for (target, text) in [
+        ("/", "Status"),
+        ("#graph", "Graph"),
+        ("#rebuilds", "Rebuilds"),
+        ("#luns", "LUNs"),
+        ("#sessions", "Sessions"),
+        ("#events", "Events"),
+        ("#change", "Change"),
+    ] {
+        html.element("a", &[("href", target)], text);
+    }
+    html.close();
+    html.close();
+    html.open("main", &[("id", "main"), ("tabindex", "-1")]);
+    html
+}
+
+fn health(html: &mut Html, health: Health) {
+    let class = format!("health {}", health.label());
+    html.element("span", &[("class", &class)], health.label());
+}
+
+fn heading(html: &mut Html, id: &str, title: &str) {
+    html.open("section", &[("aria-labelledby", id)]);
+    html.element("h2", &[("id", id)], title);
+}
+
+/// Opens a part that the keyboard can scroll, with the name of a heading.
+fn scrolled(html: &mut Html, class: &str, id: &str) {
+    let name = ("aria-labelledby", id);
+    html.open("div", &[("class", class), ("tabindex", "0"), ("role", "group"), name]);
+}
+
+fn status(html: &mut Html, status: &StatusAnswer) {
+    heading(html, "status", "Status");
+    html.open("p", &[("class", "summary"), ("role", "status")]);
+    health(html, status.health);
+    html.text(if status.starting { " The daemon starts." } else { "" });
+    html.close();
+    html.element("p", &[], &status.daemon);
+    html.element("p", &[], &status.serves);
+    if status.findings.is_empty() {
+        html.element("p", &[], "No problems.");
+    } else {
+        html.open("ul", &[("class", "findings")]);
+        for finding in &status.findings {
+            html.open("li", &[]);
+            health(html, finding.health);
+            html.element("strong", &[], &finding.at);
+            html.element("span", &[("class", "why")], &finding.why);
+            html.element("span", &[("class", "action")], &finding.action);
+            html.element("code", &[], &finding.see);
+            html.close();
+        }
+        html.close();
+    }
+    html.close();
+}
+
+fn graph(html: &mut Html, graph: &Drawing, find: &str) {
+    heading(html, "graph", "Graph");
+    html.open("form", &[("method", "get"), ("action", "/"), ("role", "search")]);
+    html.open("label", &[]);
+    html.text("Search ");
+    html.void("input", &[("type", "search"), ("name", "find"), ("value", find)]);
+    html.close();
+    html.element("button", &[], "Search");
+    html.element("a", &[("href", "/")], "Show all");
+    html.close();
+    let hidden = graph.total.saturating_sub(graph.drawn);
+    let mut text = format!("{} of {}", graph.drawn, count(graph.total, "object"));
+    if hidden > 0 {
+        text += ": those above and below the selected ones";
+    }
+    html.element("p", &[], &text);
+    scrolled(html, "graph", "graph");
+    draw(html, graph);
+    html.close();
+    html.close();
+}
+
+fn cell(html: &mut Html, cell: &Cell) {
+    match (&cell.at, cell.health) {
+        (Some(at), _) => html.element("a", &[("href", &link(at))], &cell.text),
+        (None, Some(health)) => {
+            let class = format!("health {}", health.label());
+            html.element("span", &[("class", &class)], &cell.text);
+        }
+        (None, None) => html.text(&cell.text),
+    }
+    if let Some(percent) = cell.percent {
+        let value = percent.to_string();
+        html.element("progress", &[("max", "100"), ("value", &value)], "");
+    }
+}
+
+fn table(html: &mut Html, table: &Table) {
+    heading(html, &table.id, &table.title);
+    if table.rows.is_empty() {
+        html.element("p", &[], &table.empty);
+        html.close();
+        return;
+    }
+    if table.total > table.rows.len() {
+        let text = format!("{} of {}; search to see others.", table.rows.len(), table.total);
+        html.element("p", &[], &text);
+    }
+    let class = |name: &str| if name.starts_with('>') { "number" } else { "word" };
+    scrolled(html, "scroll", &table.id);
+    html.open("table", &[]);
+    html.open("thead", &[]);
+    html.open("tr", &[]);
+    for name in &table.columns {
+        let text = name.trim_start_matches('>');
+        html.element("th", &[("scope", "col"), ("class", class(name))], text);
+    }
+    html.close();
+    html.close();
+    html.open("tbody", &[]);
+    for row in &table.rows {
+        html.open("tr", &[]);
+        for (one, name) in row.iter().zip(&table.columns) {
+            html.open("td", &[("class", class(name))]);
+            cell(html, one);
+            html.close();
+        }
+        html.close();
+    }
+    (0..4).for_each(|_| html.close());
+}
+
+fn detail(html: &mut Html, detail: &Detail) {
+    html.open("article", &[("class", "detail"), ("aria-labelledby", "detail")]);
+    html.element("h2", &[("id", "detail")], &detail.title);
+    html.open("p", &[]);
+    health(html, detail.health);
+    html.text(&format!(" {}", detail.why));
+    html.close();
+    html.element("h3", &[], "Commands");
+    html.open("ul", &[("class", "commands")]);
+    for command in &detail.commands {
+        html.open("li", &[]);
+        html.element("code", &[], command);
+        html.close();
+    }
+    html.close();
+    detail.tables.iter().for_each(|one| table(html, one));
+    html.close();
+}
+
+fn change(html: &mut Html) {
+    heading(html, "change", "Change");
+    html.element(
+        "p",
+        &[],
+        "The editor of the configuration needs JavaScript. These commands do the same:",
+    );
+    html.open("ul", &[("class", "commands")]);
+    for command in ["ashlar export > new.toml", "ashlar plan new.toml", "ashlar apply new.toml"] {
+        html.open("li", &[]);
+        html.element("code", &[], command);
+        html.close();
+    }
+    html.close();
+    html.close();
+}
+
+/// The document of a view.
+pub fn render(view: &View) -> String {
+    let mut html = begin(&format!("Ashlar: {}", view.status.health.label()));
+    status(&mut html, &view.status);
+    if let Some(selected) = &view.detail {
+        detail(&mut html, selected);
+    } else if !view.query.at.is_empty() {
+        let text = format!("{}: no object has this identifier.", view.query.at);
+        html.element("p", &[("role", "alert")], &text);
+    }
+    graph(&mut html, &view.graph, &view.query.find);
+    view.tables.iter().for_each(|one| table(&mut html, one));
+    change(&mut html);
+    html.finish()
+}
+
+/// The document for a caller who may not see the state. Its script asks for a token.
+pub fn forbidden() -> String {
+    let mut html = begin("Ashlar: no access");
+    heading(&mut html, "status", "No access");
+    let why = "This page needs a token. Without JavaScript, use the command line on the server:";
+    html.element("p", &[("role", "alert")], why);
+    html.open("p", &[]);
+    html.element("code", &[], "ashlar status");
+    html.finish()
+}

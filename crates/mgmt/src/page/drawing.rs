@@ -1,0 +1,99 @@
+//! The graph as SVG: edges with their counters, and nodes that link to their detail.
+
+use super::Drawing;
+use super::graph::{Counters, Edge, Node};
+use super::html::Html;
+use super::layout::{NODE_HEIGHT, NODE_WIDTH};
+use super::query::link;
+use crate::api::Health;
+use crate::config::units::short;
+
+/// Characters of a name that fit in a node.
+const NAME_CHARS_MAX: usize = 24;
+/// Characters of the smaller second line.
+const ABOUT_CHARS_MAX: usize = 31;
+
+/// The start of a text that is too long for its node.
+fn cut(text: &str, most: usize) -> String {
+    match text.chars().count() > most {
+        true => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
+/// Counters of an edge in a few words.
+fn words(counters: &Counters) -> String {
+    let (read, written) = (short(counters.read_bytes), short(counters.write_bytes));
+    format!("{read} read, {written} written, {} in flight", counters.in_flight)
+}
+
+fn edge(html: &mut Html, edge: &Edge, (from, to): (&Node, &Node)) {
+    let (x1, y1) = (from.x + NODE_WIDTH, from.y + NODE_HEIGHT / 2);
+    let (x2, y2) = (to.x, to.y + NODE_HEIGHT / 2);
+    let middle = x1.midpoint(x2);
+    let path = format!("M{x1} {y1}C{middle} {y1} {middle} {y2} {x2} {y2}");
+    html.open("g", &[("class", "edge")]);
+    let text = edge.counters.as_ref().map(words).unwrap_or_default();
+    html.element("title", &[], format!("{}  {text}", edge.name).trim());
+    html.void("path", &[("d", &path)]);
+    if let Some(counters) = edge.counters.filter(|counters| counters.in_flight > 0) {
+        let (x, y) = (middle.to_string(), y1.midpoint(y2).saturating_sub(4).to_string());
+        html.element("text", &[("x", &x), ("y", &y)], &counters.in_flight.to_string());
+    }
+    html.close();
+}
+
+fn shape(html: &mut Html, node: &Node) {
+    let (x, y) = (node.x.to_string(), node.y.to_string());
+    let (width, height) = (NODE_WIDTH.to_string(), NODE_HEIGHT.to_string());
+    let text_x = (node.x + 10).to_string();
+    html.void("rect", &[("x", &x), ("y", &y), ("width", &width), ("height", &height), ("rx", "4")]);
+    let name_y = (node.y + 18).to_string();
+    let name = cut(&node.name, NAME_CHARS_MAX);
+    html.element("text", &[("class", "name"), ("x", &text_x), ("y", &name_y)], &name);
+    // Colour alone does not show a problem.
+    let about = match node.health {
+        Health::Ok => format!("{}  {}", node.kind, node.about),
+        bad => format!("{}: {}  {}", bad.label().to_uppercase(), node.kind, node.about),
+    };
+    let about_y = (node.y + 35).to_string();
+    let about = cut(about.trim(), ABOUT_CHARS_MAX);
+    html.element("text", &[("class", "about"), ("x", &text_x), ("y", &about_y)], &about);
+}
+
+fn node(html: &mut Html, node: &Node) {
+    let class = format!("node {}", node.health.label());
+    let label = format!("{} {}, {}, {}", node.kind, node.name, node.health.label(), node.about);
+    if node.members == 1 {
+        let href = link(&node.id);
+        html.open("a", &[("href", &href), ("class", &class), ("aria-label", &label)]);
+    } else {
+        html.open("g", &[("class", &class), ("role", "img"), ("aria-label", &label)]);
+    }
+    html.element("title", &[], &format!("{label}; {}", words(&node.counters)));
+    shape(html, node);
+    html.close();
+}
+
+/// Draws the graph.
+pub fn draw(html: &mut Html, graph: &Drawing) {
+    let (width, height) = (graph.width.to_string(), graph.height.to_string());
+    let whole = format!("0 0 {width} {height}");
+    html.open(
+        "svg",
+        &[
+            ("viewBox", &whole),
+            ("width", &width),
+            ("height", &height),
+            ("role", "group"),
+            ("aria-label", "Graph from disks to sessions"),
+        ],
+    );
+    for one in &graph.edges {
+        if let (Some(from), Some(to)) = (graph.nodes.get(one.from), graph.nodes.get(one.to)) {
+            edge(html, one, (from, to));
+        }
+    }
+    graph.nodes.iter().for_each(|one| node(html, one));
+    html.close();
+}

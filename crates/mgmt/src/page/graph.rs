@@ -1,0 +1,265 @@
+//! Graph of the page: disks, geoms, LUNs and sessions as nodes in layers, with counters.
+
+use crate::api::{GeomState, GroupState, Health, SessionState, Stats, SystemState, TargetState};
+use crate::config::units::short;
+use crate::verbs::index::Index;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// Class of the geoms that hold the units of LUNs open.
+const LUN_CLASS: &str = "lun";
+
+/// Counters of a node or an edge since the start of the daemon. A rate is a difference of two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "ViewCounters")]
+pub struct Counters {
+    /// Completed reads.
+    pub reads: u64,
+    /// Completed writes.
+    pub writes: u64,
+    /// Bytes of the completed reads.
+    pub read_bytes: u64,
+    /// Bytes of the completed writes.
+    pub write_bytes: u64,
+    /// Requests that failed, of every kind.
+    pub errors: u64,
+    /// Requests that are started and not yet completed.
+    pub in_flight: u64,
+}
+
+impl Counters {
+    /// Counters of a provider, consumer or session.
+    pub fn of(stats: &Stats) -> Counters {
+        Counters {
+            reads: stats.read.ops,
+            writes: stats.write.ops,
+            read_bytes: stats.read.bytes,
+            write_bytes: stats.write.bytes,
+            errors: stats.errors(),
+            in_flight: stats.in_flight,
+        }
+    }
+
+    /// The sum of both.
+    pub fn plus(self, other: Counters) -> Counters {
+        Counters {
+            reads: self.reads.saturating_add(other.reads),
+            writes: self.writes.saturating_add(other.writes),
+            read_bytes: self.read_bytes.saturating_add(other.read_bytes),
+            write_bytes: self.write_bytes.saturating_add(other.write_bytes),
+            errors: self.errors.saturating_add(other.errors),
+            in_flight: self.in_flight.saturating_add(other.in_flight),
+        }
+    }
+}
+
+/// An object of the graph, or several that are drawn as one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "ViewNode")]
+pub struct Node {
+    /// Identifier: `disk:d0`, `mirror:m0`, `lun:TARGET/GROUP/NUMBER`.
+    pub id: String,
+    /// `disk`, a class, `lun` or `session`.
+    pub kind: String,
+    /// Name of the object, or the number of folded objects.
+    pub name: String,
+    /// Further text: size and state, or address and target.
+    pub about: String,
+    /// Layer: disks are in the lowest one, sessions in the highest one.
+    pub layer: u32,
+    /// Health of the object; of folded objects the worst one.
+    pub health: Health,
+    /// Number of folded objects; 1 for a single one.
+    pub members: usize,
+    /// Distance of the left side from that of the drawing.
+    pub x: u32,
+    /// Distance of the upper side from that of the drawing.
+    pub y: u32,
+    /// Counters of the object.
+    pub counters: Counters,
+}
+
+/// A use of one node by another one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "ViewEdge")]
+pub struct Edge {
+    /// Index of the lower node.
+    pub from: usize,
+    /// Index of the upper node.
+    pub to: usize,
+    /// Name of the used provider; empty if several uses are drawn as one.
+    pub name: String,
+    /// Counters of the use; absent if the daemon counts only the session as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counters: Option<Counters>,
+}
+
+/// Nodes and edges.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Graph {
+    /// Nodes, from the lowest layer to the highest one.
+    pub nodes: Vec<Node>,
+    /// Edges.
+    pub edges: Vec<Edge>,
+}
+
+/// Identifier of a geom.
+pub fn geom_id(geom: &GeomState) -> String {
+    format!("{}:{}", geom.class, geom.name)
+}
+
+/// Identifier of a LUN.
+pub fn lun_id(target: &str, group: &str, lun: u64) -> String {
+    format!("lun:{target}/{group}/{lun}")
+}
+
+/// Identifier of a session.
+pub fn session_id(target: &TargetState, session: &SessionState) -> String {
+    let isid = if session.isid.is_empty() { &session.address } else { &session.isid };
+    format!("session:{}/{}/{isid}", target.name, session.initiator)
+}
+
+struct Builder<'s> {
+    index: Index<'s>,
+    graph: Graph,
+    /// Node of the geom that has a provider.
+    providers: HashMap<&'s str, usize>,
+    /// Counters of the units, by provider.
+    units: HashMap<&'s str, Counters>,
+    luns: HashMap<(&'s str, &'s str, u64), usize>,
+    /// Layer of the LUNs; sessions are in the next one.
+    lun_layer: u32,
+}
+
+impl<'s> Builder<'s> {
+    fn add(&mut self, node: Node) -> usize {
+        self.graph.nodes.push(node);
+        self.graph.nodes.len() - 1
+    }
+
+    fn connect(&mut self, from: usize, to: usize, name: &str, counters: Option<Counters>) {
+        self.graph.edges.push(Edge { from, to, name: name.to_owned(), counters });
+    }
+
+    /// Geoms that hold units of LUNs open are drawn as these LUNs.
+    fn is_drawn(&self, geom: &GeomState) -> bool {
+        let mut below = geom.consumers.iter().filter_map(|c| c.provider.as_deref());
+        geom.class != LUN_CLASS || !below.any(|name| !self.index.luns(name).is_empty())
+    }
+
+    fn geoms(&mut self, state: &'s SystemState) {
+        let drawn: Vec<&GeomState> = state.geoms.iter().filter(|g| self.is_drawn(g)).collect();
+        let mut nodes = Vec::new();
+        for geom in drawn {
+            let size: u64 = geom.providers.iter().map(|p| p.size_bytes).sum();
+            let counters = geom.providers.iter().map(|p| Counters::of(&p.stats));
+            let node = self.add(Node {
+                id: geom_id(geom),
+                kind: geom.class.clone(),
+                name: geom.name.clone(),
+                about: format!("{}  {}", short(size), geom.state).trim_end().to_owned(),
+                layer: geom.rank,
+                health: geom.health,
+                members: 1,
+                counters: counters.fold(Counters::default(), Counters::plus),
+                ..Node::default()
+            });
+            for provider in &geom.providers {
+                self.providers.entry(&provider.name).or_insert(node);
+            }
+            nodes.push((node, geom));
+        }
+        for (node, geom) in nodes {
+            for consumer in &geom.consumers {
+                let Some(name) = consumer.provider.as_deref() else { continue };
+                let Some(&below) = self.providers.get(name) else { continue };
+                self.connect(below, node, name, Some(Counters::of(&consumer.stats)));
+            }
+        }
+        for geom in state.geoms.iter().filter(|g| g.class == LUN_CLASS) {
+            for consumer in &geom.consumers {
+                if let Some(name) = consumer.provider.as_deref() {
+                    self.units.insert(name, Counters::of(&consumer.stats));
+                }
+            }
+        }
+    }
+
+    fn group(&mut self, target: &'s TargetState, group: &'s GroupState) {
+        let node = |number: u64, provider: &str, mode: &str| Node {
+            id: lun_id(&target.name, &group.name, number),
+            kind: LUN_CLASS.to_owned(),
+            name: provider.to_owned(),
+            about: format!("LUN {number} {mode}, {} of {}", group.name, target.name),
+            members: 1,
+            ..Node::default()
+        };
+        let layer = self.lun_layer;
+        for lun in &group.luns {
+            let mode = if lun.read_only { "ro" } else { "rw" };
+            let counters = self.units.get(lun.provider.as_str()).copied();
+            let health = self.index.lun_health((target, group, lun));
+            let shown = Node {
+                layer,
+                health,
+                counters: counters.unwrap_or_default(),
+                ..node(lun.lun, &lun.provider, mode)
+            };
+            let at = self.add(shown);
+            self.luns.insert((target.name.as_str(), group.name.as_str(), lun.lun), at);
+            if let Some(&below) = self.providers.get(lun.provider.as_str()) {
+                self.connect(below, at, &lun.provider, counters);
+            }
+        }
+        for awaited in &group.awaited {
+            let health = Health::Failed;
+            let lost = node(awaited.lun, &awaited.provider, "missing");
+            self.add(Node { layer, health, ..lost });
+        }
+    }
+
+    fn sessions(&mut self, target: &'s TargetState) {
+        for session in &target.sessions {
+            let counters = Counters::of(&session.stats);
+            let at = self.add(Node {
+                id: session_id(target, session),
+                kind: "session".to_owned(),
+                name: session.initiator.clone(),
+                about: format!("{} at {}", session.address, target.name),
+                layer: self.lun_layer + 1,
+                members: 1,
+                counters: Counters { in_flight: session.commands_outstanding, ..counters },
+                ..Node::default()
+            });
+            let Some(group) = session.group.as_deref() else { continue };
+            // A session that sees several LUNs is counted as a whole.
+            let own = (session.luns_total <= 1).then_some(counters);
+            for &number in &session.luns {
+                let key = (target.name.as_str(), group, number);
+                if let Some(&lun) = self.luns.get(&key) {
+                    self.connect(lun, at, "", own);
+                }
+            }
+        }
+    }
+}
+
+/// The whole graph of a state.
+pub fn build(state: &SystemState) -> Graph {
+    let lun_layer = state.geoms.iter().map(|g| g.rank).max().unwrap_or(0) + 1;
+    let mut builder = Builder {
+        index: Index::new(state),
+        graph: Graph::default(),
+        providers: HashMap::new(),
+        units: HashMap::new(),
+        luns: HashMap::new(),
+        lun_layer,
+    };
+    builder.geoms(state);
+    for target in &state.targets {
+        target.groups.iter().for_each(|group| builder.group(target, group));
+    }
+    state.targets.iter().for_each(|target| builder.sessions(target));
+    builder.graph
+}

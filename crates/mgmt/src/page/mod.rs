@@ -1,0 +1,122 @@
+//! Page of the daemon for browsers: status, lists and the graph from disks to sessions.
+//!
+//! ```text
+//! state --graph--> all nodes --fold--> at most 200 --layout--> places --+-> View
+//!      '--tables, detail------------------------------------------------'    |
+//!                                     HTML and SVG at `/`  <--document-------+
+//!                                     JSON at `/v1/view`   <-----------------'
+//! ```
+//! The page is complete without JavaScript. Its script ([`asset`]) draws the same [`View`] again
+//! when it changes, and adds rates and the editor of the configuration.
+
+mod assets;
+mod detail;
+mod document;
+mod drawing;
+mod fold;
+mod graph;
+mod html;
+mod layout;
+mod query;
+mod tables;
+
+pub use assets::asset;
+pub use document::{forbidden, render};
+pub use query::Query;
+
+use crate::api::{Event, Result, SCHEMA_VERSION, SystemState};
+use crate::service::Control;
+use crate::verbs::status::{StatusAnswer, status_of};
+use detail::Detail;
+use graph::{Edge, Node};
+use schemars::JsonSchema;
+use serde::Serialize;
+use tables::Table;
+
+/// Events that the page lists.
+const EVENTS_SHOWN: usize = 50;
+
+/// The drawn part of the graph.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "ViewGraph")]
+pub struct Drawing {
+    /// Width, in pixels.
+    pub width: u32,
+    /// Height, in pixels.
+    pub height: u32,
+    /// Drawn nodes, each with its place.
+    pub nodes: Vec<Node>,
+    /// Edges between drawn nodes.
+    pub edges: Vec<Edge>,
+    /// Number of objects that the drawn nodes represent.
+    pub drawn: usize,
+    /// Number of all objects.
+    pub total: usize,
+}
+
+/// Everything that the page shows.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct View {
+    /// Version of the format.
+    pub schema_version: u32,
+    /// Time since the start of the daemon, in nanoseconds.
+    pub uptime_ns: u64,
+    /// Identifier of the newest event in the journal; 0 if there is none.
+    pub last_event: u64,
+    /// The query that the view answers.
+    pub query: Query,
+    /// Health, and problems with the next command.
+    pub status: StatusAnswer,
+    /// The graph, folded.
+    pub graph: Drawing,
+    /// The selected object; absent if none is selected or it does not exist.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Detail>,
+    /// Lists of rebuilds, LUNs, sessions, refused logins and events.
+    pub tables: Vec<Table>,
+}
+
+/// The view of a state.
+fn view_of(status: StatusAnswer, state: &SystemState, journal: &[Event], query: Query) -> View {
+    let whole = graph::build(state);
+    let total = whole.nodes.len();
+    let detail = detail::detail(state, &whole, journal, &query.at);
+    let find = query.find.to_lowercase();
+    let is_match = |node: &Node| match detail.is_some() {
+        true => node.id == query.at,
+        false => !find.is_empty() && fold::matches(node, &find),
+    };
+    let part = match detail.is_some() || !find.is_empty() {
+        true => fold::around(whole, is_match),
+        false => whole,
+    };
+    let mut part = fold::folded(part, is_match);
+    let (width, height) = layout::place(&mut part.nodes, &part.edges);
+    let drawn = part.nodes.iter().map(|node| node.members).sum();
+    let mut tables = tables::lists(state, &query.find);
+    let newest = journal.len().saturating_sub(EVENTS_SHOWN);
+    tables.push(tables::events(journal.get(newest..).unwrap_or(&[]), state.daemon.uptime_ns));
+    View {
+        schema_version: SCHEMA_VERSION,
+        uptime_ns: state.daemon.uptime_ns,
+        last_event: journal.last().map_or(0, |event| event.id),
+        status,
+        graph: Drawing { width, height, nodes: part.nodes, edges: part.edges, drawn, total },
+        detail,
+        tables,
+        query,
+    }
+}
+
+/// The view that answers a query.
+///
+/// # Errors
+/// Those of [`Control::state`].
+pub fn view(control: &Control, query: Query) -> Result<View> {
+    let state = control.state()?;
+    let journal = control.plant().journal(0, usize::MAX);
+    Ok(view_of(status_of(control, &state), &state, &journal, query))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,258 @@
+//! Lists of the page as tables: LUNs, sessions, rebuilds, refused logins and events.
+
+use super::graph::{lun_id, session_id};
+use crate::api::{Event, Health, SystemState};
+use crate::config::units::{short, short_ns};
+use crate::text::or_dash;
+use crate::verbs::index::Index;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Rows of a table, at most; the table says how many there are.
+const ROWS_MAX: usize = 200;
+
+/// A cell of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "ViewCell")]
+pub struct Cell {
+    /// The text.
+    pub text: String,
+    /// Identifier of the object that the text names; absent if it has no detail page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// Progress to draw beside the text, in percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub percent: Option<u8>,
+    /// Health to mark the text with; absent if the text is no health.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub health: Option<Health>,
+}
+
+impl Cell {
+    /// A text.
+    pub fn text(text: impl Into<String>) -> Cell {
+        Cell { text: text.into(), ..Cell::default() }
+    }
+
+    /// The name of an object.
+    pub fn link(text: &str, at: String) -> Cell {
+        Cell { text: text.to_owned(), at: Some(at), ..Cell::default() }
+    }
+
+    /// A health, as its word.
+    pub fn health(health: Health) -> Cell {
+        Cell { health: Some(health), ..Cell::text(health.label()) }
+    }
+}
+
+/// A table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "ViewTable")]
+pub struct Table {
+    /// Identifier of the table in the document.
+    pub id: String,
+    /// Heading.
+    pub title: String,
+    /// Text that is shown instead of a table without rows.
+    pub empty: String,
+    /// Names of the columns; a name with `>` in front is that of a column of numbers.
+    pub columns: Vec<String>,
+    /// Rows, at most 200.
+    pub rows: Vec<Vec<Cell>>,
+    /// Number of all rows.
+    pub total: usize,
+}
+
+impl Table {
+    /// A table of these rows.
+    pub fn new(
+        (id, title, empty): (&str, &str, &str),
+        columns: &[&str],
+        rows: impl IntoIterator<Item = Vec<Cell>>,
+    ) -> Table {
+        let mut out = Table {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            empty: empty.to_owned(),
+            columns: columns.iter().map(|name| (*name).to_owned()).collect(),
+            ..Table::default()
+        };
+        for row in rows {
+            out.total += 1;
+            if out.rows.len() < ROWS_MAX {
+                out.rows.push(row);
+            }
+        }
+        out
+    }
+}
+
+/// Whether a row has the searched text, in lower case.
+fn has(row: &[Cell], lower: &str) -> bool {
+    row.iter().any(|cell| cell.text.to_lowercase().contains(lower))
+}
+
+fn luns(state: &SystemState, lower: &str) -> Table {
+    let index = Index::new(state);
+    let mut rows = Vec::new();
+    for target in &state.targets {
+        for group in &target.groups {
+            rows.extend(group.luns.iter().map(|lun| {
+                let size = index.provider(&lun.provider).map_or(0, |(_, p)| p.size_bytes);
+                let latency = match lun.latency_ns {
+                    0 => "-".to_owned(),
+                    ns => short_ns(ns),
+                };
+                let sessions = index.sessions((target, group, lun)).len();
+                vec![
+                    Cell::link(&lun.provider, lun_id(&target.name, &group.name, lun.lun)),
+                    Cell::text(lun.lun.to_string()),
+                    Cell::health(index.lun_health((target, group, lun))),
+                    Cell::text(short(size)),
+                    Cell::text(if lun.read_only { "ro" } else { "rw" }),
+                    Cell::text(&group.name),
+                    Cell::text(&target.name),
+                    Cell::text(sessions.to_string()),
+                    Cell::text(latency),
+                ]
+            }));
+            rows.extend(group.awaited.iter().map(|lost| {
+                let id = lun_id(&target.name, &group.name, lost.lun);
+                let mut row = vec![
+                    Cell::link(&lost.provider, id),
+                    Cell::text(lost.lun.to_string()),
+                    Cell::health(Health::Failed),
+                ];
+                row.extend(["-", "-", &group.name, &target.name, "0", "-"].map(Cell::text));
+                row
+            }));
+        }
+    }
+    rows.retain(|row| has(row, lower));
+    let columns =
+        ["provider", ">LUN", "health", ">size", "mode", "group", "target", ">sessions", ">latency"];
+    Table::new(("luns", "LUNs", "No LUN matches."), &columns, rows)
+}
+
+fn sessions(state: &SystemState, lower: &str) -> Table {
+    let now = state.daemon.uptime_ns;
+    let rows = state.sessions().map(|(target, s)| {
+        let oldest = match s.commands_outstanding {
+            0 => "-".to_owned(),
+            _ => short_ns(s.oldest_command_ns),
+        };
+        vec![
+            Cell::link(&s.initiator, session_id(target, s)),
+            Cell::text(&s.address),
+            Cell::text(or_dash(&s.portal)),
+            Cell::text(&target.name),
+            Cell::text(or_dash(s.group.as_deref().unwrap_or(""))),
+            Cell::text(s.luns_total.to_string()),
+            Cell::text(or_dash(&s.auth)),
+            Cell::text(s.commands_outstanding.to_string()),
+            Cell::text(oldest),
+            Cell::text(short_ns(now.saturating_sub(s.since_ns))),
+        ]
+    });
+    let rows = rows.filter(|row| has(row, lower));
+    let columns = [
+        "initiator",
+        "address",
+        "portal",
+        "target",
+        "group",
+        ">LUNs",
+        "auth",
+        ">outstanding",
+        ">oldest",
+        ">age",
+    ];
+    Table::new(("sessions", "Sessions", "No session matches."), &columns, rows)
+}
+
+/// The first percentage in a text.
+fn percent_in(text: &str) -> Option<u8> {
+    let (head, _) = text.split_once('%')?;
+    let digits = head.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    head.get(digits..)?.parse().ok().filter(|percent| *percent <= 100)
+}
+
+/// Geoms that copy data to a member. They report it as a problem that ends by itself.
+fn rebuilds(state: &SystemState) -> Table {
+    let mut rows = Vec::new();
+    for geom in &state.geoms {
+        let running = geom.troubles.iter().filter(|trouble| trouble.why.contains(" is being "));
+        rows.extend(running.map(|trouble| {
+            vec![
+                Cell::link(&geom.name, super::graph::geom_id(geom)),
+                Cell::text(&geom.class),
+                Cell { percent: percent_in(&trouble.why), ..Cell::text(&trouble.why) },
+                Cell::text(format!("ashlar {} status {}", geom.class, geom.name)),
+            ]
+        }));
+    }
+    let columns = ["geom", "class", "progress", "see"];
+    Table::new(("rebuilds", "Rebuilds", "No rebuild is running."), &columns, rows)
+}
+
+fn denied(state: &SystemState, lower: &str) -> Table {
+    let rows = state.denied.iter().rev().map(|d| {
+        vec![
+            Cell::text(&d.initiator),
+            Cell::text(&d.address),
+            Cell::text(or_dash(&d.target)),
+            Cell::text(d.times.to_string()),
+            Cell::text(d.why.lines().next().unwrap_or("")),
+            Cell::text(or_dash(&d.expected)),
+            Cell::text(format!("ashlar access check {}", d.initiator)),
+        ]
+    });
+    let rows = rows.filter(|row| has(row, lower));
+    let columns = ["initiator", "address", "target", ">times", "why", "expected", "see"];
+    Table::new(("denied", "Refused logins", "No login was refused."), &columns, rows)
+}
+
+/// Events, newest first.
+pub fn events(events: &[Event], now_ns: u64) -> Table {
+    let rows = events.iter().rev().map(|event| {
+        let health = match event.level {
+            crate::api::Level::Info => Health::Ok,
+            crate::api::Level::Warn => Health::Degraded,
+            crate::api::Level::Error => Health::Failed,
+        };
+        vec![
+            Cell::text(event.id.to_string()),
+            Cell::text(format!("{} ago", short_ns(now_ns.saturating_sub(event.at_ns)))),
+            Cell { health: Some(health), ..Cell::text(or_dash(&event.about)) },
+            Cell::text(&event.text),
+        ]
+    });
+    Table::new(("events", "Events", "No events."), &[">id", ">time", "object", "event"], rows)
+}
+
+/// The lists of a state. Rows without the searched text are left out.
+pub fn lists(state: &SystemState, find: &str) -> Vec<Table> {
+    let lower = find.to_lowercase();
+    vec![rebuilds(state), luns(state, &lower), sessions(state, &lower), denied(state, &lower)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_are_found_in_reasons() {
+        assert_eq!(percent_in("d1 is being rebuilt, 37%"), Some(37));
+        assert_eq!(percent_in("100% of it"), Some(100));
+        assert_eq!(percent_in("where bitmaps say so"), None);
+        assert_eq!(percent_in("999%"), None);
+        assert_eq!(percent_in("%"), None);
+    }
+
+    #[test]
+    fn tables_say_how_many_rows_they_leave_out() {
+        let rows = (0..ROWS_MAX + 5).map(|n| vec![Cell::text(n.to_string())]);
+        let table = Table::new(("t", "T", "none"), &["n"], rows);
+        assert_eq!((table.rows.len(), table.total), (ROWS_MAX, ROWS_MAX + 5));
+    }
+}

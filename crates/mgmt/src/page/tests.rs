@@ -1,0 +1,183 @@
+//! The rendered page: complete without a script, and safe with names of any content.
+
+use super::*;
+use crate::api::{Denied, GroupState, Health, LunState, SessionState, TargetState, TroubleState};
+use crate::fake::{FakePlant, catalog, geom_state};
+use crate::service::Archive;
+
+/// A name as a hostile initiator or medium may have it.
+const EVIL: &str = "</title><script>alert(1)</script>\"'&\u{202e}\u{1b}[31m";
+
+/// A group with these LUNs, numbered from 0.
+fn group(name: &str, providers: impl Iterator<Item = String>) -> GroupState {
+    let lun = |(n, provider)| LunState { lun: n, provider, ..LunState::default() };
+    GroupState {
+        name: name.to_owned(),
+        luns: (0..).zip(providers).map(lun).collect(),
+        ..GroupState::default()
+    }
+}
+
+/// A mirror that rebuilds one of its two disks, with a LUN and a session.
+fn state() -> SystemState {
+    let mut state = SystemState::default();
+    state.daemon.uptime_ns = 90_000_000_000;
+    state.geoms = vec![
+        geom_state("disk", "d0", 1, &[], "d0"),
+        geom_state("disk", "d1", 1, &[], "d1"),
+        geom_state("mirror", "m0", 2, &["d0", "d1"], "m0"),
+        geom_state("lun", "m0", 3, &["m0"], "m0.lun"),
+    ];
+    state.geoms[2].health = Health::Degraded;
+    state.geoms[2].troubles = vec![TroubleState {
+        health: Health::Degraded,
+        why: "d1 is being rebuilt, 37%".to_owned(),
+        action: "Nothing: this ends by itself.".to_owned(),
+    }];
+    state.geoms[3].consumers[0].stats.in_flight = 5;
+    let session = SessionState {
+        initiator: EVIL.to_owned(),
+        address: "10.0.0.1:4000".to_owned(),
+        group: Some("hosts".to_owned()),
+        luns: vec![0],
+        luns_total: 1,
+        ..SessionState::default()
+    };
+    state.targets = vec![TargetState {
+        name: "iqn.a:t".to_owned(),
+        groups: vec![group("hosts", ["m0".to_owned()].into_iter())],
+        sessions: vec![session],
+        ..TargetState::default()
+    }];
+    let (initiator, why) = (EVIL.to_owned(), EVIL.to_owned());
+    state.denied = vec![Denied { initiator, why, ..Denied::default() }];
+    state
+}
+
+fn control() -> Control {
+    let archive = Archive::new(std::path::Path::new("/nonexistent"), 2);
+    Control::new(Box::new(FakePlant::new()), catalog(), &Default::default(), archive)
+}
+
+fn view_at(query: &str) -> View {
+    let (control, state) = (control(), state());
+    let journal = control.plant().journal(0, usize::MAX);
+    view_of(status_of(&control, &state), &state, &journal, Query::parse(query))
+}
+
+fn page_at(query: &str) -> String {
+    render(&view_at(query))
+}
+
+#[test]
+fn page_is_complete_without_a_script() {
+    let text = page_at("");
+    for part in [
+        "<title>Ashlar: degraded</title>",
+        "<span class=\"health degraded\">degraded</span>",
+        "<strong>mirror m0</strong>",
+        "d1 is being rebuilt, 37%",
+        "Nothing: this ends by itself.",
+        "<code>ashlar mirror list m0</code>",
+        "<progress max=\"100\" value=\"37\">",
+        "<svg viewBox=",
+        "<a href=\"/?at=mirror%3Am0\" class=\"node degraded\"",
+        "<h2 id=\"luns\">LUNs</h2>",
+        "<h2 id=\"sessions\">Sessions</h2>",
+        "<h2 id=\"denied\">Refused logins</h2>",
+        "event 3",
+        "ashlar plan new.toml",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    // The policy of the page allows neither.
+    assert!(!text.contains(" style=") && !text.contains("<style"), "{text}");
+    assert!(!text.contains(" onclick="), "{text}");
+    let scripts: Vec<_> = text.matches("<script").collect();
+    assert_eq!(scripts.len(), 1, "only that of the program");
+}
+
+#[test]
+fn names_of_any_content_are_escaped() {
+    for query in ["", "find=alert", "at=%3Cscript%3E", "find=%22%3E%3Cscript%3E"] {
+        let text = page_at(query);
+        assert!(!text.contains("<script>") && !text.contains("</title><script"), "{text}");
+        assert!(!text.contains(['\u{202e}', '\u{1b}']), "{text}");
+        assert_eq!(text.matches("</title>").count(), text.matches("<title").count(), "{text}");
+    }
+    assert!(page_at("").contains("&lt;script&gt;alert(1)"));
+}
+
+#[test]
+fn selected_object_is_shown_in_detail_with_its_part_of_the_graph() {
+    let text = page_at("at=mirror%3Am0");
+    assert!(text.contains("<h2 id=\"detail\">mirror m0</h2>"), "{text}");
+    assert!(text.contains("<code>ashlar tree --up m0</code>"), "{text}");
+    assert!(text.contains("<h2 id=\"requests-0\">Requests of m0 since the start</h2>"), "{text}");
+    let kinds = |query: &str| -> Vec<String> {
+        view_at(query).graph.nodes.into_iter().map(|node| node.kind).collect()
+    };
+    let whole = ["disk", "disk", "mirror", "lun", "session"];
+    assert_eq!(kinds("at=mirror%3Am0"), whole);
+    assert_eq!(kinds("at=disk%3Ad1"), whole[1..]);
+    assert_eq!(kinds("at=session%3Aiqn.a%3At/x"), whole, "it does not exist");
+    assert!(kinds("find=no+such+name").is_empty());
+    let text = page_at("at=disk%3Anone");
+    assert!(text.contains("disk:none: no object has this identifier."), "{text}");
+}
+
+#[test]
+fn edges_have_the_requests_in_flight_of_a_unit() {
+    let graph = view_at("").graph;
+    assert_eq!((graph.drawn, graph.total), (5, 5));
+    let is_unit = |edge: &&Edge| graph.nodes[edge.from].kind == "mirror";
+    let unit = graph.edges.iter().find(is_unit).expect("the edge of the LUN");
+    assert_eq!(unit.counters.map(|counters| counters.in_flight), Some(5));
+    assert!(graph.nodes.iter().all(|node| node.x < graph.width && node.y < graph.height));
+}
+
+#[test]
+fn view_of_a_daemon_has_its_newest_event() {
+    let view = view(&control(), Query::default()).expect("a state");
+    assert_eq!((view.last_event, view.schema_version), (3, SCHEMA_VERSION));
+}
+
+#[test]
+fn caller_without_rights_gets_no_state() {
+    let text = forbidden();
+    assert!(text.contains("role=\"alert\"") && !text.contains("<svg"), "{text}");
+    assert!(text.ends_with("</html>"), "{text}");
+}
+
+/// 4,096 disks and 16,384 LUNs: the page stays small enough to be drawn and read.
+#[test]
+fn page_of_many_disks_and_luns_is_bounded() {
+    let mut state = SystemState::default();
+    let names: Vec<String> = (0..4096).map(|n| format!("d{n}")).collect();
+    state.geoms = names.iter().map(|name| geom_state("disk", name, 1, &[], name)).collect();
+    let luns = (0..16_384).map(|n| format!("d{}", n % 4096));
+    let groups = vec![group("g", luns)];
+    state.targets = vec![TargetState { groups, ..TargetState::default() }];
+    let view = view_of(StatusAnswer::default(), &state, &[], Query::default());
+    assert!(view.graph.nodes.len() <= fold::NODES_MAX, "{}", view.graph.nodes.len());
+    assert_eq!((view.graph.drawn, view.graph.total), (20_480, 20_480));
+    let (html, json) = (render(&view), serde_json::to_string(&view).expect("JSON"));
+    assert!(html.len() < 200_000 && json.len() < 200_000, "{} {}", html.len(), json.len());
+    let found = view_of(
+        StatusAnswer::default(),
+        &state,
+        &[],
+        Query { find: "d4095".into(), ..Query::default() },
+    );
+    assert_eq!(found.graph.nodes.len(), 5, "a disk and its four LUNs");
+}
+
+#[test]
+fn schemas_of_the_view_have_names_of_their_own() {
+    let document = crate::http::openapi::document();
+    let schemas = &document["components"]["schemas"];
+    assert!(schemas["Node"]["properties"]["children"].is_object(), "that of `tree`");
+    assert!(schemas["ViewNode"]["properties"]["layer"].is_object(), "that of the page");
+    let view = &document["paths"]["/v1/view"]["get"];
+    assert!(view["responses"]["200"]["content"]["application/json"].is_object(), "{view}");
+}

@@ -25,6 +25,9 @@ pub const NINEP_LIST: &str = include_str!("../../../ci/packages/ninep.txt");
 /// Packages unpacked to make a bootable disk.
 pub const BOOT_LIST: &str = include_str!("../../../ci/packages/boot.txt");
 
+/// Packages installed for the test of the page.
+pub const WEB_LIST: &str = include_str!("../../../ci/packages/web.txt");
+
 /// How long apt may wait for another apt before it gives up, in seconds.
 const APT_LOCK_SECONDS: u32 = 300;
 

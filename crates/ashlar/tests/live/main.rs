@@ -45,6 +45,7 @@ mod nbd;
 mod nbd_disk;
 mod network_api;
 mod odd_targets;
+mod page;
 mod plan9_client;
 mod processes;
 mod real_aoe;

@@ -1,0 +1,70 @@
+//! Page of the daemon in headless Chromium, and its files as their sources build them. Both need
+//! node and npm, and are left out without them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
+
+use rig::{packages, proc};
+
+use crate::fixture::Fixture;
+
+/// Longest installation of the packages of npm, and longest build.
+const BUILD: Duration = Duration::from_secs(300);
+/// Longest run of the browser, on a machine that is busy.
+const RUN: Duration = Duration::from_secs(300);
+
+const DISKS: &str = "[[disk]]\nname = \"d0\"\nkind = \"memory\"\nsize = \"8MiB\"\n";
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web")
+}
+
+fn modified(name: &str) -> Option<SystemTime> {
+    std::fs::metadata(folder().join(name)).and_then(|about| about.modified()).ok()
+}
+
+/// Node, with the packages of the page in place; `None` where it is not installed.
+fn node() -> Option<&'static Path> {
+    static NODE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let found = NODE.get_or_init(|| {
+        let (Ok(node), Ok(npm)) = (proc::tool("node"), proc::tool("npm")) else {
+            println!("the page is not tested: node and npm are not installed");
+            return None;
+        };
+        if modified("node_modules/.package-lock.json") < modified("package-lock.json") {
+            let mut install = Command::new(npm);
+            install.args(["ci", "--no-audit", "--no-fund"]).current_dir(folder());
+            let ran = proc::run_limited(&mut install, BUILD).unwrap();
+            assert!(ran.ok(), "{ran:?}");
+        }
+        Some(node)
+    });
+    found.as_deref()
+}
+
+#[test]
+fn embedded_files_of_the_page_are_those_that_the_sources_build() {
+    let Some(node) = node() else { return };
+    let mut check = Command::new(node);
+    let ran = proc::run_limited(check.args(["build.mjs", "--check"]).current_dir(folder()), BUILD);
+    let ran = ran.unwrap();
+    assert!(ran.ok(), "{ran:?}");
+}
+
+#[test]
+fn page_shows_and_changes_the_daemon_in_a_browser() {
+    let Some(node) = node() else { return };
+    packages::ensure_installed(packages::WEB_LIST).unwrap();
+    let mut fixture = Fixture::new("page");
+    fixture.configure(DISKS, "0 = \"d0\"");
+    fixture.start();
+    let mut test = Command::new(node);
+    test.args(["test/page.mjs", "--socket"]).arg(fixture.path("ashlar.sock"));
+    let ran = proc::run_limited(test.current_dir(folder()), RUN).unwrap();
+    assert!(ran.ok(), "{ran:?}");
+    let done = ran.output.lines().filter(|line| line.starts_with("ok ")).count();
+    assert!(done > 15, "{ran:?}");
+    fixture.stop();
+}

@@ -35,6 +35,7 @@ fn begin(title: &str) -> Html {
         ("#graph", "Graph"),
         ("#rebuilds", "Rebuilds"),
         ("#luns", "LUNs"),
+        ("#access", "Access"),
         ("#sessions", "Sessions"),
         ("#events", "Events"),
         ("#change", "Change"),

@@ -152,7 +152,8 @@ impl<'s> Builder<'s> {
         let drawn: Vec<&GeomState> = state.geoms.iter().filter(|g| self.is_drawn(g)).collect();
         let mut nodes = Vec::new();
         for geom in drawn {
-            let size: u64 = geom.providers.iter().map(|p| p.size_bytes).sum();
+            let sizes = geom.providers.iter().map(|p| p.size_bytes);
+            let size = sizes.fold(0, u64::saturating_add);
             let counters = geom.providers.iter().map(|p| Counters::of(&p.stats));
             let node = self.add(Node {
                 id: geom_id(geom),

@@ -72,7 +72,7 @@ pub struct View {
     /// The selected object; absent if none is selected or it does not exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<Detail>,
-    /// Lists of rebuilds, LUNs, sessions, refused logins and events.
+    /// Lists of rebuilds, LUNs, access groups, sessions, refused logins and events.
     pub tables: Vec<Table>,
 }
 

@@ -1,7 +1,7 @@
-//! Lists of the page as tables: LUNs, sessions, rebuilds, refused logins and events.
+//! Lists of the page as tables: rebuilds, LUNs, access, sessions, refused logins and events.
 
 use super::graph::{lun_id, session_id};
-use crate::api::{Event, Health, SystemState};
+use crate::api::{Event, GroupState, Health, LunState, SystemState, TargetState};
 use crate::config::units::{short, short_ns};
 use crate::text::or_dash;
 use crate::verbs::index::Index;
@@ -10,6 +10,9 @@ use serde::Serialize;
 
 /// Rows of a table, at most; the table says how many there are.
 const ROWS_MAX: usize = 200;
+
+/// LUNs that a row of a group lists, at most.
+const LUNS_SHOWN_MAX: usize = 16;
 
 /// A cell of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -212,6 +215,34 @@ fn denied(state: &SystemState, lower: &str) -> Table {
     Table::new(("denied", "Refused logins", "No login was refused."), &columns, rows)
 }
 
+/// Groups of each target: the LUNs that initiators get before any of them logs in.
+fn access(state: &SystemState, lower: &str) -> Table {
+    let row = |target: &TargetState, group: &GroupState| {
+        let lun = |lun: &LunState| {
+            format!("{} = {}{}", lun.lun, lun.provider, if lun.read_only { " ro" } else { "" })
+        };
+        let mut luns: Vec<String> = group.luns.iter().take(LUNS_SHOWN_MAX).map(lun).collect();
+        if group.luns.len() > LUNS_SHOWN_MAX {
+            luns.push(format!("... ({})", group.luns.len()));
+        }
+        let portals = match group.portals.is_empty() {
+            true => "any".to_owned(),
+            false => group.portals.join(", "),
+        };
+        vec![
+            Cell::text(&target.name),
+            Cell::text(&group.name),
+            Cell::text(or_dash(&group.initiators.join(", "))),
+            Cell::text(portals),
+            Cell::text(or_dash(&luns.join(", "))),
+        ]
+    };
+    let groups = state.targets.iter().flat_map(|t| t.groups.iter().map(move |g| row(t, g)));
+    let rows = groups.filter(|row| has(row, lower));
+    let columns = ["target", "group", "initiators", "portals", "LUNs"];
+    Table::new(("access", "Access", "No group matches."), &columns, rows)
+}
+
 /// Events, newest first.
 pub fn events(events: &[Event], now_ns: u64) -> Table {
     let rows = events.iter().rev().map(|event| {
@@ -233,7 +264,13 @@ pub fn events(events: &[Event], now_ns: u64) -> Table {
 /// The lists of a state. Rows without the searched text are left out.
 pub fn lists(state: &SystemState, find: &str) -> Vec<Table> {
     let lower = find.to_lowercase();
-    vec![rebuilds(state), luns(state, &lower), sessions(state, &lower), denied(state, &lower)]
+    vec![
+        rebuilds(state),
+        luns(state, &lower),
+        access(state, &lower),
+        sessions(state, &lower),
+        denied(state, &lower),
+    ]
 }
 
 #[cfg(test)]

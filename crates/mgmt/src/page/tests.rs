@@ -83,6 +83,7 @@ fn page_is_complete_without_a_script() {
         "<svg viewBox=",
         "<a href=\"/?at=mirror%3Am0\" class=\"node degraded\"",
         "<h2 id=\"luns\">LUNs</h2>",
+        "<td class=\"word\">0 = m0</td>",
         "<h2 id=\"sessions\">Sessions</h2>",
         "<h2 id=\"denied\">Refused logins</h2>",
         "event 3",

@@ -2,11 +2,16 @@
 
 import { signal } from "@preact/signals";
 import { html } from "./html.js";
-import { verb } from "./api.js";
+import { get, verb } from "./api.js";
+import { insert, keysAt, placeAt } from "./keys.js";
 import { refresh } from "./live.js";
 import { Commands, Section } from "./parts.js";
 
 const text = signal(null);
+/** Place of the cursor in the document. */
+const cursor = signal(0);
+/** JSON Schema of the document; null until it is loaded. */
+const schema = signal(null);
 /** The plan that is shown: the verb that would carry it out, its parameters and its answer. */
 const plan = signal(null);
 /** Typed names by name. */
@@ -45,6 +50,7 @@ function showLine(error) {
 
 const load = () =>
   run(async () => {
+    schema.value ??= await get("/v1/schema");
     text.value = (await verb("export", {})).document;
     plan.value = null;
   });
@@ -143,6 +149,32 @@ function Plan({ shown }) {
   </div>`;
 }
 
+/** Keys of the section at the cursor; a button inserts one. */
+function Keys() {
+  const place = placeAt(text.value, cursor.value);
+  const keys = schema.value ? keysAt(schema.value, place) : [];
+  if (keys.length === 0) return null;
+  const add = (key) => {
+    const next = insert(text.value, cursor.value, place, key);
+    const area = document.getElementById("document");
+    area.value = next.text;
+    area.focus();
+    area.setSelectionRange(next.cursor, next.cursor);
+    text.value = next.text;
+    cursor.value = next.cursor;
+    plan.value = null;
+  };
+  const of = place.section ? `Keys of ${place.section} ${place.kind ?? ""}` : "Sections";
+  return html`<ul class="keys" tabindex="0" aria-label=${of}>
+    ${keys.map(
+      (key) => html`<li key=${key.name}>
+        <button type="button" onClick=${() => add(key)}>${key.name}</button>
+        ${key.isRequired && " required"} ${key.text}
+      </li>`,
+    )}
+  </ul>`;
+}
+
 export function Fault({ error }) {
   return html`<p class="fault" role="alert">
     ${error.message}${error.next && html`<br />next: ${error.next}`}
@@ -152,7 +184,11 @@ export function Fault({ error }) {
 export function Change() {
   const edit = (event) => {
     text.value = event.currentTarget.value;
+    cursor.value = event.currentTarget.selectionStart;
     plan.value = null;
+  };
+  const move = (event) => {
+    cursor.value = event.currentTarget.selectionStart;
   };
   const isLoaded = text.value !== null;
   return html`<${Section} id="change" title="Change">
@@ -164,7 +200,9 @@ export function Change() {
     ${isLoaded &&
     html`<label for="document">Configuration (ashlar.toml)</label>
       <textarea id="document" rows="24" spellcheck="false" autocapitalize="off"
-        aria-invalid=${fault.value !== null} value=${text} onInput=${edit}></textarea>
+        aria-invalid=${fault.value !== null} value=${text.value} onInput=${edit}
+        onKeyUp=${move} onClick=${move}></textarea>
+      <${Keys} />
       <p>The file on the server does not change. The same with the command line:</p>
       <${Commands} commands=${["ashlar export > new.toml", "ashlar plan new.toml"]} />`}
     ${fault.value && html`<${Fault} error=${fault.value} />`}

@@ -161,6 +161,10 @@ async function changes(browser, url) {
   await page.click("#plan");
   await page.locator("#change ~ [role=alert]").waitFor({ timeout: LIMIT });
   check(true, "a wrong key is refused beside the editor");
+  await page.fill("#document", '[[disk]]\nkind = "file"\npa');
+  await page.click('.keys button:text-is("path")');
+  const completed = await page.inputValue("#document");
+  check(completed.endsWith("\npath = "), "a key of the schema completes the begun word");
   await page.fill("#document", before);
   await page.click("#plan");
   await page.locator(".risk.destroys").waitFor({ timeout: LIMIT });

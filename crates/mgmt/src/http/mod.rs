@@ -7,6 +7,7 @@
 //! | `GET /v1/events?after=N` | the journal as server-sent events, live |
 //! | `GET /metrics` | Prometheus text |
 //! | `GET /openapi.json` | this interface, from the table of verbs |
+//! | `GET /v1/schema` | JSON Schema of `ashlar.toml` |
 //! | `GET /v1/view?find=TEXT&at=ID` | contents of the page, as JSON |
 //! | `GET /` | the page; `/assets/...`: its script, style and icon |
 //!

@@ -76,14 +76,15 @@ pub fn document() -> Value {
     components.insert("Error".to_owned(), error);
     let state = move_defs(schemars::schema_for!(SystemState).to_value(), &mut components);
     let view = move_defs(schemars::schema_for!(View).to_value(), &mut components);
-    let text = json!({ "type": "string" });
+    let (text, object) = (json!({ "type": "string" }), json!({ "type": "object" }));
     for (path, doc, schema, kind) in [
         ("/v1/state", "Everything, now", state, "application/json"),
         ("/v1/view", "The page, as JSON; `find`, `at`: selection", view, "application/json"),
         ("/", "The page", text.clone(), "text/html"),
         ("/v1/events", "The journal, live; `after` resumes", text.clone(), "text/event-stream"),
         ("/metrics", "Counters for Prometheus", text, "text/plain"),
-        ("/openapi.json", "This document", json!({ "type": "object" }), "application/json"),
+        ("/v1/schema", "JSON Schema of `ashlar.toml`", object.clone(), "application/json"),
+        ("/openapi.json", "This document", object, "application/json"),
     ] {
         let operation = json!({ "summary": doc, "responses": responses(schema, kind) });
         paths.insert(path.to_owned(), json!({ "get": operation }));

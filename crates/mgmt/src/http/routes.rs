@@ -125,6 +125,10 @@ async fn dispatch(
             let text = blocking(move || to_json(&page::view(&control, query)?)).await?;
             Ok(reply(JSON, text))
         }
+        "/v1/schema" => {
+            let text = blocking(move || to_json(&verbs::schema::config(control.catalog()))).await?;
+            Ok(reply(JSON, text))
+        }
         "/v1/state" => {
             let text = blocking(move || to_json(&control.state()?)).await?;
             Ok(reply(JSON, text))
@@ -157,7 +161,7 @@ async fn dispatch(
 fn method_of(path: &str) -> Option<Method> {
     match path {
         "/v1/state" | "/metrics" | "/openapi.json" | "/v1/events" => Some(Method::GET),
-        "/" | "/v1/view" => Some(Method::GET),
+        "/" | "/v1/view" | "/v1/schema" => Some(Method::GET),
         _ => path.starts_with(VERBS_PREFIX).then_some(Method::POST),
     }
 }

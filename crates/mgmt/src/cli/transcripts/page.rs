@@ -45,6 +45,15 @@ fn view_of_the_page_is_json_and_follows_one_disk() {
 }
 
 #[test]
+fn schema_of_the_configuration_has_the_keys_of_each_kind() {
+    let daemon = Daemon::start();
+    let schema = daemon.client().get("/v1/schema").expect("a schema");
+    let kinds = schema["$defs"]["DiskConfig"]["oneOf"].as_array().expect("the kinds");
+    let file = kinds.iter().find(|kind| kind["properties"]["kind"]["const"] == "file");
+    assert!(file.expect("the kind")["properties"]["path"].is_object(), "{schema}");
+}
+
+#[test]
 fn change_by_the_page_of_another_site_is_refused() {
     let daemon = Daemon::start();
     let text = raw(

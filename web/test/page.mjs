@@ -3,6 +3,7 @@
 //   node test/page.mjs --socket PATH [--screenshots FOLDER]
 //   node test/page.mjs --url URL --token TOKEN [--screenshots FOLDER]
 //
+// With a certificate of an own CA, name the CA in NODE_EXTRA_CA_CERTS.
 // The daemon must have a disk `d0` and a LUN. The test adds a disk `page9`, and removes it again.
 // With --socket, the test serves the Unix socket on a port of 127.0.0.1, and refuses the API to
 // requests without a token as the daemon does on the network.
@@ -88,6 +89,7 @@ const node = (page, id) => page.locator(`svg a[href="/?at=${encodeURIComponent(i
 async function withoutScript(browser, url) {
   const context = await browser.newContext({
     javaScriptEnabled: false,
+    ignoreHTTPSErrors: true,
     extraHTTPHeaders: { authorization: `Bearer ${options.token}` },
   });
   const page = await context.newPage();
@@ -105,7 +107,7 @@ async function withoutScript(browser, url) {
 }
 
 async function refusal(browser, url) {
-  const page = await browser.newPage();
+  const page = await browser.newPage({ ignoreHTTPSErrors: true });
   await page.goto(url);
   await page.locator("#token").waitFor({ timeout: LIMIT });
   check((await page.locator("svg").count()) === 0, "no graph without a token");
@@ -119,10 +121,18 @@ async function refusal(browser, url) {
   await page.close();
 }
 
+/** A context whose pages have the token. */
+async function knownContext(browser, more) {
+  const context = await browser.newContext({ ignoreHTTPSErrors: true, ...more });
+  await context.addInitScript((token) => {
+    // The empty page of a new tab has no storage.
+    if (location.protocol !== "about:") sessionStorage.setItem("ashlar-token", token);
+  }, options.token);
+  return context;
+}
+
 async function looks(browser, url, colorScheme) {
-  const context = await browser.newContext({ colorScheme });
-  await context.addInitScript((token) => sessionStorage.setItem("ashlar-token", token),
-    options.token);
+  const context = await knownContext(browser, { colorScheme });
   const page = await context.newPage();
   const faults = [];
   page.on("pageerror", (error) => faults.push(String(error)));
@@ -144,9 +154,7 @@ async function looks(browser, url, colorScheme) {
 }
 
 async function changes(browser, url) {
-  const context = await browser.newContext();
-  await context.addInitScript((token) => sessionStorage.setItem("ashlar-token", token),
-    options.token);
+  const context = await knownContext(browser, {});
   const page = await context.newPage();
   await page.goto(url);
   await node(page, "disk:d0").waitFor({ timeout: LIMIT });

@@ -1,4 +1,4 @@
-//! concat: providers one behind the other, byte for byte FreeBSD's (geom.md 2.4).
+//! concat: providers one behind the other, byte for byte FreeBSD's (docs/reference/geom.md 2.4).
 
 use geom::{ClassParams, ClassVerb, Error};
 use schemars::JsonSchema;

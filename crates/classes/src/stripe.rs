@@ -1,4 +1,4 @@
-//! stripe: RAID0, byte for byte FreeBSD's (geom.md 2.3).
+//! stripe: RAID0, byte for byte FreeBSD's (docs/reference/geom.md 2.3).
 //!
 //! Strip `k` of the whole is stored on member `k mod n`, at strip `k div n` of it. The part of a
 //! request on one member is one range there: the strips in between belong to the others.

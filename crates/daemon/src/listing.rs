@@ -1,5 +1,5 @@
-//! Listings of any class: the output of GEOM's `status` and `list` (geom.md 4.1, 4.2), and the same
-//! as values.
+//! Listings of any class: the output of GEOM's `status` and `list` (docs/reference/geom.md 4.1,
+//! 4.2), and the same as values.
 
 use std::fmt::Write;
 

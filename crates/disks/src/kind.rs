@@ -268,7 +268,7 @@ pub(crate) fn derived(kind: &str, key: &str) -> String {
     format!("{hash:016x}")
 }
 
-/// Bytes that are not printable ASCII become `x` and two digits (geom.md 1.9).
+/// Bytes that are not printable ASCII become `x` and two digits (docs/reference/geom.md 1.9).
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {

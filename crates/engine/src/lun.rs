@@ -4,8 +4,8 @@
 //!   provider --orphan--> Device::lose  (commands end NOT READY, sessions stay)
 //!            --resize--> Device::resize (CAPACITY DATA HAS CHANGED for every nexus)
 //! ```
-//! It opens the provider as a device node does (geom.md 1.2): r1w1, or r1 when read-only; never
-//! exclusively.
+//! It opens the provider as a device node does (docs/reference/geom.md 1.2): r1w1, or r1 when
+//! read-only; never exclusively.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -383,7 +383,8 @@ impl GraphControl {
         }
     }
 
-    /// The idle barrier: returns when all effects of a control call are done (geom.md 1.3).
+    /// The idle barrier: returns when all effects of a control call are done
+    /// (docs/reference/geom.md 1.3).
     pub fn settle(&mut self) -> Result<(), Error> {
         let Deadlines { settle, orphans, .. } = self.deadlines;
         if self.wait_until(orphans, GraphControl::is_idle) {

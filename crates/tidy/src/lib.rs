@@ -4,6 +4,7 @@
 //! [`check`] reads the source tree as text and returns every violation as `file:line: rule`. The
 //! rules are in `rules.rs`; each has a test of its own in `tests/` that shows it failing.
 
+mod citations;
 mod documents;
 mod files;
 mod invariants;
@@ -13,6 +14,7 @@ mod prose;
 mod rules;
 mod source;
 
+pub use citations::{broken_citations, citations_of};
 pub use documents::{long_documents, long_lines};
 pub use files::{first_sentence, in_reading_order, listed as listed_files};
 pub use invariants::{Invariant, listed as listed_invariants, of as invariants_of};

@@ -78,7 +78,7 @@ fn leads_somewhere(page: &Path, text: &str, link: &str) -> bool {
 }
 
 /// The anchors of a document's headings, as mdBook and GitHub make them.
-fn anchors_of(text: &str) -> impl Iterator<Item = String> {
+pub(crate) fn anchors_of(text: &str) -> impl Iterator<Item = String> {
     let heads = text.lines().filter(|line| line.starts_with('#'));
     heads.map(|line| {
         let title = line.trim_start_matches('#').trim().to_lowercase();

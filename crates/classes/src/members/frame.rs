@@ -1,6 +1,7 @@
 //! Packed records that mirror, stripe, concat and multipath keep in a provider's last sector: a
-//! magic of 16 bytes padded with zeroes, then fields without alignment, little-endian (geom.md
-//! 2.0). Reading never panics: a missing field is an error that names the field.
+//! magic of 16 bytes padded with zeroes, then fields without alignment, little-endian
+//! (docs/reference/geom.md 2.0). Reading never panics: a missing field is an error that names the
+//! field.
 
 use std::fmt;
 

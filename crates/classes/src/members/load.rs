@@ -1,5 +1,5 @@
 //! Choice of the member to read from, among several with the same content: the least busy one
-//! (geom.md 2.2, "Reads").
+//! (docs/reference/geom.md 2.2, "Reads").
 //!
 //! The measure is a running average of each member's requests in flight, `(queue * 256 + 7 * old) /
 //! 8`, updated on every read. A member whose last read ended at the requested place is preferred.

@@ -33,8 +33,8 @@ fn reads_stay_on_a_member_until_it_is_busier() {
     assert_eq!(loads.way(1), (Edge(8), 4096));
 }
 
-/// gmirror's rule, step by step (geom.md 2.2): averages follow on every read, and every member is
-/// examined.
+/// gmirror's rule, step by step (docs/reference/geom.md 2.2): averages follow on every read, and
+/// every member is examined.
 #[derive(Clone, Default)]
 struct Plain {
     queue: u64,

@@ -1,4 +1,4 @@
-//! Choice of the member that serves a read (geom.md 2.2, "Reads").
+//! Choice of the member that serves a read (docs/reference/geom.md 2.2, "Reads").
 
 use geom::Edge;
 

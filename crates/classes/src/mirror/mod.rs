@@ -1,4 +1,4 @@
-//! mirror: RAID1, on disk as FreeBSD has it (geom.md 2.2).
+//! mirror: RAID1, on disk as FreeBSD has it (docs/reference/geom.md 2.2).
 //!
 //! * `metadata` the record of a member; `lineage` proof of the relative age of two members,
 //!   `age` the comparison of members by it; `state` the roles of the members, without any I/O.

@@ -1,4 +1,5 @@
-//! The record in the last sector, the same through every path (geom.md 2.5), version 1.
+//! The record in the last sector, the same through every path (docs/reference/geom.md 2.5), in
+//! version 1.
 
 use super::options::Options;
 use crate::members::frame::{Fields, FrameError, Record};

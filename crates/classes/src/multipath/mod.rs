@@ -1,4 +1,5 @@
-//! multipath: one disk reached by several paths, on disk as FreeBSD has it (geom.md 2.5).
+//! multipath: one disk reached by several paths, on disk as FreeBSD has it (docs/reference/geom.md
+//! 2.5).
 //!
 //! * `metadata` the record in the last sector; `options` the options behind it;
 //!   `paths` the states of the paths and the choice of the active one, without any I/O.

@@ -85,8 +85,8 @@ impl Array {
 }
 
 impl Volume {
-    /// The state that the members' states add up to (geom.md 2.14, first table; parity levels
-    /// survive the loss of as many members as they have parities).
+    /// The state that the members' states add up to (docs/reference/geom.md 2.14, first table;
+    /// parity levels survive the loss of as many members as they have parities).
     pub fn state(&self) -> VolumeState {
         let states: Vec<SubdiskState> = self.members.iter().map(|member| member.state).collect();
         let count = |wanted: fn(SubdiskState) -> bool| {

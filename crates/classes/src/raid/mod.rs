@@ -1,4 +1,4 @@
-//! RAID arrays in the on-disk formats of firmware and controllers (geom.md 2.14).
+//! RAID arrays in the on-disk formats of firmware and controllers (docs/reference/geom.md 2.14).
 //!
 //! The metadata is read and written as values, without I/O. [`model`] is the part that the formats
 //! have in common; [`imsm`] (Intel) and [`ddf`] (SNIA) read and write their records and translate

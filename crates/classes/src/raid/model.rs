@@ -9,7 +9,7 @@
 /// Which format an array was read from or is to be written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Identity {
-    /// Intel: family and original family (geom.md 2.14, header 40 and 64).
+    /// Intel: family and original family (docs/reference/geom.md 2.14, header 40 and 64).
     Intel {
         /// Number of the set, changed when it is split.
         family: u32,
@@ -147,7 +147,7 @@ pub struct Member {
     pub state: SubdiskState,
 }
 
-/// States of a subdisk, worst first (geom.md 2.14).
+/// States of a subdisk, worst first (docs/reference/geom.md 2.14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SubdiskState {
     /// The disk is not there.
@@ -190,7 +190,7 @@ pub enum MigrationKind {
     Repair,
 }
 
-/// States of a volume (geom.md 2.14), worst first, derived from its members.
+/// States of a volume (docs/reference/geom.md 2.14), worst first, derived from its members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum VolumeState {
     /// Too little is left.

@@ -1,4 +1,4 @@
-//! The label of a member (geom.md 2.3, 2.4): the fields that both formats have.
+//! The label of a member (docs/reference/geom.md 2.3, 2.4): the fields that both formats have.
 
 use crate::members::frame::{Fields, FrameError, Record};
 

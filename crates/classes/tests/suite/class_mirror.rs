@@ -1,5 +1,5 @@
-//! The class mirror on disks in memory: FreeBSD's own tests of the class (geom.md 6), corrected
-//! where they could not fail.
+//! The class mirror on disks in memory: FreeBSD's own tests of the class (docs/reference/geom.md
+//! 6), corrected where they could not fail.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! The classes stripe and concat on disks in memory: FreeBSD's own tests of the two classes
-//! (geom.md 6), and cases that these do not cover: members that are lost, doubled, contradictory,
-//! or written by other systems.
+//! (docs/reference/geom.md 6), and cases that these do not cover: members that are lost, doubled,
+//! contradictory, or written by other systems.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Table of test coverage: FreeBSD's own tests of the classes (geom.md 6), mistakes of
-//! reimplementations (7) and faults that cost users data (5), each with the tests here that cover
-//! it. A row whose test is gone, or renamed, fails.
+//! Table of test coverage: FreeBSD's own tests of the classes (docs/reference/geom.md 6), mistakes
+//! of reimplementations (7) and faults that cost users data (5), each with the tests here that
+//! cover it. A row whose test is gone, or renamed, fails.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! FreeBSD's test `part misc` (geom.md 6): the physical path that a partition reports.
+//! FreeBSD's test `part misc` (docs/reference/geom.md 6): the physical path that a partition
+//! reports.
 
 use serde_json::json;
 

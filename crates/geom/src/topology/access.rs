@@ -1,4 +1,4 @@
-//! Access counts, with exactly GEOM's rules (geom.md 1.2).
+//! Access counts, with exactly GEOM's rules (docs/reference/geom.md 1.2).
 
 use std::fmt;
 
@@ -102,7 +102,7 @@ impl Topology {
         done
     }
 
-    /// Step 4 of geom.md 1.2: the counts of all other consumers decide.
+    /// Step 4 of docs/reference/geom.md 1.2: the counts of all other consumers decide.
     fn check_others(&self, p: ProviderId, own: Access, delta: Access) -> Result<(), Errno> {
         let pp = self.providers.get(p).ok_or(Errno::NxIo)?;
         if self.credit.as_ref().is_some_and(|c| c.provider == p) {

@@ -1,4 +1,4 @@
-//! The ordered event queue (geom.md 1.3).
+//! The ordered event queue (docs/reference/geom.md 1.3).
 
 use bio::{Attr, Errno};
 

@@ -1,4 +1,4 @@
-//! Leaving: orphans, withering, detaching, the washer (geom.md 1.5).
+//! Leaving: orphans, withering, detaching, the washer (docs/reference/geom.md 1.5).
 //!
 //! ```text
 //!   provider:  live --orphan(error)--> ORPHAN --consumers leave--> (WITHER) destroyed

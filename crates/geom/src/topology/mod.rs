@@ -233,7 +233,8 @@ pub struct Topology {
     migrations: Vec<label_migration::Migration>,
     shutting_down: bool,
     credit: Option<Credit>,
-    /// Skips the checks of other openers on physical providers (geom.md 1.2, bit 0x10).
+    /// Skips the checks of other openers on physical providers (docs/reference/geom.md 1.2, bit
+    /// 0x10).
     pub foot_shooting: bool,
     /// Suppresses tasting altogether (`kern.geom.notaste`).
     pub no_taste: bool,
@@ -496,7 +497,8 @@ impl Topology {
         self.actions.push(Action::Barrier(Barrier { geom, notice, number }));
     }
 
-    /// From now on tasting, attribute, media and resize events do nothing (geom.md 1.3).
+    /// From now on tasting, attribute, media and resize events do nothing (docs/reference/geom.md
+    /// 1.3).
     pub fn shut_down(&mut self) {
         self.shutting_down = true;
     }

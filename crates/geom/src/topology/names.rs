@@ -1,9 +1,9 @@
 //! Names of providers while layers are inserted over them.
 //!
 //! As with GEOM's `sched insert`, an inserted layer takes the name of the provider below it, which
-//! gets the name that the layer would have had (geom.md 2.15). So a later look-up of the name finds
-//! the layer, above which the existing users are too. That holds for a unit that is opened again, a
-//! class that tastes and an operator; no recorded name has to change.
+//! gets the name that the layer would have had (docs/reference/geom.md 2.15). So a later look-up of
+//! the name finds the layer, above which the existing users are too. That holds for a unit that is
+//! opened again, a class that tastes and an operator; no recorded name has to change.
 //!
 //! ```text
 //!            d0                    d0          the layer's

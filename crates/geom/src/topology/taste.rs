@@ -1,5 +1,5 @@
 //! Tasting: reading happens on a core, with a deadline; results are committed here, in order
-//! (geom.md 1.4). A disk that hangs delays only its own tasting.
+//! (docs/reference/geom.md 1.4). A disk that hangs delays only its own tasting.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

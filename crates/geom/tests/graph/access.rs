@@ -1,4 +1,5 @@
-//! The access matrix, against a model written from the rules (geom.md 1.2), not from the code.
+//! The access matrix, against a model written from the rules (docs/reference/geom.md 1.2), not from
+//! the code.
 
 use bio::Errno;
 use geom::Access;

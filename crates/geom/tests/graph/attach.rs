@@ -1,4 +1,5 @@
-//! Ranks, cycles and names: a refused request leaves the graph unchanged (geom.md 1.1).
+//! Ranks, cycles and names: a refused request leaves the graph unchanged (docs/reference/geom.md
+//! 1.1).
 
 use bio::{DEPTH_MAX, Errno, Op};
 use geom::{Access, ProviderId};

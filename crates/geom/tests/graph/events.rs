@@ -1,4 +1,5 @@
-//! Order of events, the idle barrier, spoiling, sizes and attributes (geom.md 1.3 and 1.5).
+//! Order of events, the idle barrier, spoiling, sizes and attributes (docs/reference/geom.md 1.3
+//! and 1.5).
 
 use bio::Errno;
 use geom::{Access, Event};

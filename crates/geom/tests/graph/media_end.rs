@@ -1,4 +1,5 @@
-//! Requests at the end of the medium, and requests not on sector boundaries (geom.md 1.7).
+//! Requests at the end of the medium, and requests not on sector boundaries (docs/reference/geom.md
+//! 1.7).
 
 use std::sync::Arc;
 

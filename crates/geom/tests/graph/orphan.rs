@@ -1,5 +1,5 @@
-//! The steps in which a provider is removed (geom.md 1.5): the error at once, the orphan call
-//! later, and the object is freed when it has no more consumers.
+//! The steps in which a provider is removed (docs/reference/geom.md 1.5): the error at once, the
+//! orphan call later, and the object is freed when it has no more consumers.
 
 use bio::{Errno, Op};
 use geom::{Access, Event, ORPHAN_DEADLINE};

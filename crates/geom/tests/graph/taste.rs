@@ -1,4 +1,5 @@
-//! Tasting (geom.md 1.4): which classes taste, when, in which order, and the recorded reasons.
+//! Tasting (docs/reference/geom.md 1.4): which classes taste, when, in which order, and the
+//! recorded reasons.
 
 use std::sync::Arc;
 

@@ -2,6 +2,7 @@
 //!
 //! One module of them: `cargo test -p ashlar-tidy --test suite tree_rules::`.
 
+mod citations;
 mod documents;
 mod files;
 mod invariants;

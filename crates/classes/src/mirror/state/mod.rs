@@ -8,7 +8,7 @@
 //!       +---- broken, left --+------------------------- an error, unplugged --------+
 //! ```
 //!
-//! Invariants (geom.md 2.2, 5.2, 7)
+//! Invariants (docs/reference/geom.md 2.2, 5.2, 7)
 //!  M1  Parameters and contents are those of the newest members by (genid, syncid), whatever the
 //!      order of arrival. A member with a lower genid is broken and is not used; with a lower
 //!      syncid it is rebuilt from its start.

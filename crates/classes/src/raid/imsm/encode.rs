@@ -87,7 +87,7 @@ impl Record {
         if self.bad.is_empty() { all } else { all | a::BAD_BLOCKS }
     }
 
-    /// The lowest version whose readers know all that is used (geom.md 2.14).
+    /// The lowest version whose readers know all that is used (docs/reference/geom.md 2.14).
     fn needed_version(&self, attributes: u32) -> &'static [u8; 6] {
         use attribute as a;
         const NEW: u32 =

@@ -1,4 +1,4 @@
-//! The record of an Intel array, byte for byte (geom.md 2.14, "Intel IMSM layout").
+//! The record of an Intel array, byte for byte (docs/reference/geom.md 2.14, "Intel IMSM layout").
 //!
 //! ```text
 //! 0 24 signature | 24 6 version | 32 4 checksum | 36 4 size | 40 4 family | 44 4 generation

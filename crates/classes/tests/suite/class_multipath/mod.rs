@@ -1,5 +1,5 @@
-//! The class multipath on disks in memory: FreeBSD's own tests of the class (geom.md 6: misc,
-//! failloop), corrected where they could not fail, and tests of extensions.
+//! The class multipath on disks in memory: FreeBSD's own tests of the class (docs/reference/geom.md
+//! 6: misc, failloop), corrected where they could not fail, and tests of extensions.
 
 mod lives;
 mod options;

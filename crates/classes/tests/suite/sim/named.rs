@@ -1,4 +1,5 @@
-//! Data losses of gmirror (geom.md 5.2), each by name: on disks that outlive the world they are in.
+//! Data losses of gmirror (docs/reference/geom.md 5.2), each by name: on disks that outlive the
+//! world they are in.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -243,7 +243,16 @@ fn weigh_round(
     core: Option<usize>,
     counters: bool,
 ) -> Result<Round, Error> {
-    let spec = Spec { core, spin: core.is_some(), ..spec(server, case) };
+    weigh_load(server, Spec { core, spin: core.is_some(), ..spec(server, case) }, options, counters)
+}
+
+/// One round of a load at a server, with its system calls if these are counted.
+pub(crate) fn weigh_load(
+    server: &Server,
+    spec: Spec,
+    options: &Options,
+    counters: bool,
+) -> Result<Round, Error> {
     let weighed = measure_load(load::start(&spec)?, server.pid(), options)?;
     let again = |n: u64| {
         let each = n.div_ceil(u64::from(spec.sessions)).max(EACH_MIN);

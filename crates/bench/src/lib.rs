@@ -37,6 +37,7 @@ mod report;
 mod run;
 mod seeds;
 pub mod servers;
+mod settings;
 mod turns;
 
 pub use error::{Error, Kind};

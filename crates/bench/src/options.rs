@@ -38,6 +38,8 @@ pub enum Measurement {
     Cores,
     /// What very many logical units cost, without a network.
     Luns,
+    /// The effect of one setting: a daemon with it beside one without; not a part of `all`.
+    Settings,
     /// The comparisons of the project's seeds; not a part of `all`.
     Seeds,
     /// No measurement: the bare responder serves on `listen`, or at `interface`, until killed.
@@ -227,14 +229,14 @@ impl Options {
     pub(crate) fn command(&self, what: &str, case: &str) -> String {
         let mut words = "ashlar-bench".to_owned();
         words.push_str(&match what {
-            "iscsi" | "nbd" | "files" | "cores" | "luns" | "seeds scst" => {
+            "iscsi" | "nbd" | "files" | "cores" | "luns" | "settings" | "seeds scst" => {
                 format!(" {what} --case {case} --rounds {} --seconds {}", self.rounds, self.seconds)
             }
             "seeds sched" => format!(" {what} --case {case}"),
             "idle" => format!(" idle --case {case} --idle-seconds {}", self.idle_seconds),
             _ => format!(" {what} --case {case} --rounds {}", self.rounds),
         });
-        let servers = matches!(what, "iscsi" | "kernel" | "nbd" | "files" | "idle");
+        let servers = matches!(what, "iscsi" | "kernel" | "nbd" | "files" | "settings" | "idle");
         if self.no_peers && servers {
             words.push_str(" --no-peers");
         }

@@ -11,6 +11,7 @@ use crate::report::{Goal, Of, Report, Series};
 use crate::servers::free_address;
 use crate::{
     aoe, bare, classes, cores, files, idle, iscsi, iscsi_initiator, kernel, luns, nbd, seeds,
+    settings,
 };
 
 /// Depths of the stacks measured.
@@ -79,6 +80,10 @@ pub fn run(
         check_stopped()?;
         luns::measure(&options, report, progress)?;
     }
+    if options.what == Measurement::Settings {
+        check_stopped()?;
+        settings::measure(&options, report, progress)?;
+    }
     if options.what == Measurement::Seeds {
         check_stopped()?;
         seeds::measure(&options, report, progress)?;
@@ -115,6 +120,7 @@ fn case_names() -> impl Iterator<Item = String> {
         .chain(files::HALT_NAMES.map(str::to_owned))
         .chain(cores)
         .chain([luns::CASE.to_owned()])
+        .chain(settings::CASES.iter().map(|c| c.name.to_owned()))
         .chain(idle::CASES.iter().map(|c| c.name.to_owned()))
 }
 
@@ -188,6 +194,7 @@ fn machine(options: &Options) -> Vec<String> {
             | Measurement::Classes
             | Measurement::Cores
             | Measurement::Luns
+            | Measurement::Settings
             | Measurement::Seeds
     );
     for &peer in options.peers().iter().filter(|_| measures_peers) {

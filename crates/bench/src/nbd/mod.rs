@@ -1,7 +1,7 @@
 //! Load over NBD: Ashlar beside nbdkit and QEMU's storage daemon, in turns, on the same cores.
 
 mod client;
-mod servers;
+pub(crate) mod servers;
 
 use wire::nbd::Form;
 

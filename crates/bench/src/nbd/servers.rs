@@ -13,7 +13,7 @@ const NULL_BYTES: u64 = 1 << 40;
 
 /// Backing store of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Store {
+pub(crate) enum Store {
     /// Nothing.
     Null,
     /// Memory of [`MEMORY_BYTES`].
@@ -21,7 +21,7 @@ pub(super) enum Store {
 }
 
 /// A running server. Its processes are killed when this is dropped.
-pub(super) struct Server {
+pub(crate) struct Server {
     pub name: &'static str,
     /// Where the export with nothing behind it is, and the one with memory.
     exports: [(SocketAddr, &'static str); 2],
@@ -58,7 +58,7 @@ fn child(
 }
 
 /// `ashlar serve` with a usual configuration.
-pub(super) fn ashlar(binary: &str, core: Option<usize>) -> Result<Server, Error> {
+pub(crate) fn ashlar(binary: &str, core: Option<usize>) -> Result<Server, Error> {
     let scratch = Scratch::new("ashlar-nbd")?;
     let home = scratch.path();
     let portal = free_address()?;

@@ -32,6 +32,21 @@ pub enum Backing {
     Memory,
     /// An image file.
     File(PathBuf),
+    /// An export of an NBD server: its address and name. Ashlar alone opens it.
+    Nbd(SocketAddr, &'static str),
+}
+
+/// Lines that sections of Ashlar's configuration have besides the usual ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keys {
+    /// Those of `[daemon]`.
+    pub daemon: &'static str,
+    /// Those of each `[[disk]]`.
+    pub disk: &'static str,
+    /// Those of a `[[unit]]` for each disk; empty: no such section.
+    pub unit: &'static str,
+    /// Those of `[[target]]`.
+    pub target: &'static str,
 }
 
 /// A running server. It is killed and its files are removed when this is dropped.
@@ -54,12 +69,22 @@ pub struct Server {
 impl Server {
     /// Starts `ashlar serve` of the binary given, on one core only when `core` is given.
     pub fn ashlar(binary: &str, core: Option<usize>, backings: &[Backing]) -> Result<Self, Error> {
-        ashlar::start(binary, core, backings)
+        Server::with_keys(binary, core, backings, &Keys::default())
+    }
+
+    /// Starts `ashlar serve` as [`Server::ashlar`] does, with further lines in its configuration.
+    pub fn with_keys(
+        binary: &str,
+        core: Option<usize>,
+        backings: &[Backing],
+        keys: &Keys,
+    ) -> Result<Self, Error> {
+        ashlar::start(binary, core, backings, keys)
     }
 
     /// Starts another binary of Ashlar to compare with.
     pub fn before(binary: &str, core: Option<usize>, backings: &[Backing]) -> Result<Self, Error> {
-        Ok(Server { name: BEFORE, ..ashlar::start(binary, core, backings)? })
+        Ok(Server { name: BEFORE, ..Server::ashlar(binary, core, backings)? })
     }
 
     /// Starts a peer, on one core only when `core` is given.

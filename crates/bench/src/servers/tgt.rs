@@ -28,6 +28,9 @@ pub(super) fn start(core: Option<usize>, backings: &[Backing]) -> Result<Server,
         paths.push(match backing {
             Backing::Null => ("null".into(), "null"),
             Backing::File(path) => (path.to_string_lossy().into_owned(), "rdwr"),
+            Backing::Nbd(..) => {
+                return Err(Error::new(Kind::Missing, "tgt opens no export of an NBD server"));
+            }
             Backing::Memory => {
                 let memory = Scratch::in_memory("tgt")?;
                 let path = memory.file("disk", MEMORY_BYTES)?.to_string_lossy().into_owned();

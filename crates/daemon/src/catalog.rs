@@ -182,7 +182,8 @@ mod tests {
         for class in &classes {
             for verb in class.all_verbs() {
                 let example = class.example(verb);
-                let named: Vec<&str> = example.split(' ').skip(1).take(2).collect();
+                let words = mgmt::shell_words(&example);
+                let named: Vec<&str> = words.iter().skip(1).take(2).map(String::as_str).collect();
                 assert_eq!(named, [class.name, verb.name], "{example}");
                 let parsed = mgmt::parse(&classes, &example);
                 assert!(parsed.is_ok(), "{example}: {:?}", parsed.err());

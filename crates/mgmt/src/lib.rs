@@ -35,7 +35,7 @@ mod tls_stream;
 mod top;
 pub mod verbs;
 
-pub use cli::{App, ClassVerbs, command, parse, run};
+pub use cli::{App, ClassVerbs, command, parse, run, shell_words};
 pub use client::{Client, default_socket};
 pub use logs::{flush_log, is_daemon};
 pub use plant::{Outcome, Plant, Progress, StaleFiles};

@@ -1,8 +1,15 @@
 //! The reference of the manual: pages of Markdown made from the same schemas and tables as the
 //! program, so that they cannot differ from it. A test of the daemon compares `docs/reference`.
+//!
+//! [`pages`] are made as a whole, [`MARKED_PAGES`] in the parts that they mark.
 
-use std::fmt::Write;
+mod api_page;
+mod class_page;
+mod event_page;
+mod marked;
+mod page;
 
+use self::page::Page;
 use crate::api::{Exit, Kind};
 use crate::cli::ClassVerbs;
 use crate::config::{Catalog, Entry};
@@ -10,13 +17,6 @@ use crate::http::metrics::{Family, METRICS};
 use crate::plan::kind_schema;
 use crate::verbs::{VERBS, schema};
 use geom::ArgKind;
-
-/// Columns of running text.
-const COLUMNS: usize = 100;
-
-/// The first line below each title.
-const GENERATED_NOTE: &str = "This page is made from the program: `ASHLAR_WRITE_REFERENCE=1 \
-                              cargo test -p ashlar-daemon --test suite reference` writes it.";
 
 /// Every page: its file's name and its text.
 pub fn pages(catalog: &Catalog, classes: &[ClassVerbs]) -> Vec<(&'static str, String)> {
@@ -28,68 +28,31 @@ pub fn pages(catalog: &Catalog, classes: &[ClassVerbs]) -> Vec<(&'static str, St
     ]
 }
 
+/// Pages of `docs/reference` that are written by hand except for the parts that they mark.
+pub const MARKED_PAGES: [&str; 3] = ["api.md", "classes.md", "events.md"];
+
+/// A page of [`MARKED_PAGES`] with its marked parts as the program makes them.
+///
+/// # Errors
+/// A part that the page marks and nothing makes, or that it lacks.
+pub fn filled(
+    name: &str,
+    page: &str,
+    catalog: &Catalog,
+    classes: &[ClassVerbs],
+) -> Result<String, String> {
+    let parts = match name {
+        "api.md" => api_page::parts(classes),
+        "classes.md" => class_page::parts(catalog, classes),
+        "events.md" => event_page::parts(),
+        _ => Vec::new(),
+    };
+    marked::fill(name, page, &parts)
+}
+
 /// The JSON Schema of `ashlar.toml` for editors: `docs/ashlar.schema.json`.
 pub fn editor_schema(catalog: &Catalog) -> serde_json::Value {
     schema::config(catalog)
-}
-
-/// A page's text. Writing to a String cannot fail.
-struct Page(String);
-
-impl Page {
-    fn new(title: &str) -> Page {
-        let mut page = Page(format!("# {title}\n"));
-        page.text(GENERATED_NOTE);
-        page
-    }
-
-    fn head(&mut self, level: usize, title: &str) {
-        let _ = writeln!(self.0, "\n{} {title}", "#".repeat(level));
-    }
-
-    /// A paragraph, wrapped.
-    fn text(&mut self, text: &str) {
-        for paragraph in text.split("\n\n") {
-            let mut line = String::new();
-            self.0.push('\n');
-            for word in paragraph.split_whitespace() {
-                if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > COLUMNS {
-                    let _ = writeln!(self.0, "{line}");
-                    line.clear();
-                }
-                if !line.is_empty() {
-                    line.push(' ');
-                }
-                line.push_str(word);
-            }
-            let _ = writeln!(self.0, "{line}");
-        }
-    }
-
-    fn table(&mut self, columns: &[&str], rows: &[Vec<String>]) {
-        let cells = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-        let cell = |text: &String| text.replace('\n', " ").replace('|', "\\|");
-        self.0.push('\n');
-        self.0.push_str(&cells(columns.iter().map(|c| (*c).to_owned()).collect()));
-        self.0.push_str(&cells(columns.iter().map(|_| "---".to_owned()).collect()));
-        rows.iter().for_each(|row| self.0.push_str(&cells(row.iter().map(cell).collect())));
-    }
-
-    fn block(&mut self, language: &str, text: &str) {
-        let _ = writeln!(self.0, "\n```{language}\n{}\n```", text.trim_end());
-    }
-
-    /// The keys of a schema.
-    fn keys(&mut self, schema: &serde_json::Value) {
-        let row = |[key, kind, default, change, doc]: schema::KeyRow| {
-            vec![format!("`{key}`"), kind, default, change, doc]
-        };
-        let rows: Vec<Vec<String>> = schema::rows(schema).into_iter().map(row).collect();
-        match rows.is_empty() {
-            true => self.text("No keys of its own."),
-            false => self.table(&["key", "type", "default", "change", "meaning"], &rows),
-        }
-    }
 }
 
 fn configuration(catalog: &Catalog) -> String {
@@ -129,7 +92,7 @@ fn configuration(catalog: &Catalog) -> String {
             }
         }
     }
-    page.0
+    page.finish()
 }
 
 fn verbs(classes: &[ClassVerbs]) -> String {
@@ -180,7 +143,7 @@ fn verbs(classes: &[ClassVerbs]) -> String {
             args(&mut page, verb.args);
         }
     }
-    page.0
+    page.finish()
 }
 
 fn metrics() -> String {
@@ -197,7 +160,7 @@ fn metrics() -> String {
     };
     let rows: Vec<Vec<String>> = METRICS.iter().map(row).collect();
     page.table(&["metric", "type", "labels", "meaning"], &rows);
-    page.0
+    page.finish()
 }
 
 fn errors() -> String {
@@ -213,5 +176,5 @@ fn errors() -> String {
     };
     let rows: Vec<_> = Kind::ALL.iter().map(row).collect();
     page.table(&["code", "meaning", "what to do", "exit code"], &rows);
-    page.0
+    page.finish()
 }

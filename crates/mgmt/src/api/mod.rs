@@ -5,6 +5,7 @@
 
 mod error;
 mod event;
+mod event_kinds;
 mod files;
 mod state;
 mod stats;
@@ -13,6 +14,7 @@ mod target;
 pub use classes::part::request::{EntryView as PartEntry, PartAnswer, TableView as PartTable};
 pub use error::{Error, Exit, Kind, Result};
 pub use event::{Event, Level, ProgressLine, ProgressUnit};
+pub use event_kinds::{EVENT_GROUPS, EventGroup, EventKind};
 pub use files::{CertificateState, ChangedFilesState};
 pub use state::{
     BusState, ConsumerState, CoreState, Daemon, DeviceErrorState, DeviceState, DiskMode, DiskState,

@@ -89,7 +89,8 @@ pub fn run(
     done.unwrap_or_else(|error| print_error(&error, form, out, err))
 }
 
-/// The typed verb, its arguments, and the parameters that these are.
+/// The typed verb, its arguments, and the parameters that these are, before its client completes
+/// them from files.
 fn typed<'m>(
     classes: &[ClassVerbs],
     matches: &'m ArgMatches,
@@ -100,27 +101,44 @@ fn typed<'m>(
     Some((entry, of, params))
 }
 
-/// A command line as a verb and its parameters. Words are separated by spaces, and quoted text is
-/// one word, as in a shell.
+/// A command line as a verb and its parameters.
 ///
 /// # Errors
 /// [`Kind::Usage`]: it is no command line of `ashlar`, or a value is wrong.
 pub fn parse(classes: &[ClassVerbs], line: &str) -> Result<(&'static Entry, Value)> {
+    parse_by(&command(classes), classes, line)
+}
+
+/// As [`parse`]; `whole` is the [`command`] of `classes`. A redirection and what is behind it are
+/// left out.
+pub(crate) fn parse_by(
+    whole: &Command,
+    classes: &[ClassVerbs],
+    line: &str,
+) -> Result<(&'static Entry, Value)> {
+    let is_shell = |word: &String| matches!(word.as_str(), "|" | "<" | ">" | "&");
+    let words: Vec<String> =
+        shell_words(line).into_iter().take_while(|word| !is_shell(word)).collect();
+    let wrong = |why: String| Error::new(Kind::Usage, "read a command line", why).at(line);
+    let matches = whole.clone().try_get_matches_from(words).map_err(|e| wrong(e.to_string()))?;
+    let no_verb = || wrong("it has no verb".to_owned());
+    let (entry, _, params) = typed(classes, &matches).ok_or_else(no_verb)?;
+    Ok((entry, params?))
+}
+
+/// The words of a command line as a shell splits it: text in double quotes is one word.
+pub fn shell_words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
-    let mut quoted = false;
+    let mut is_quoted = false;
     for letter in line.chars() {
         match (letter, words.last_mut()) {
-            ('"', _) => quoted = !quoted,
-            (' ', _) if !quoted => words.push(String::new()),
+            ('"', _) => is_quoted = !is_quoted,
+            (' ', _) if !is_quoted => words.push(String::new()),
             (_, Some(word)) => word.push(letter),
             (_, None) => {}
         }
     }
-    let wrong = |why: String| Error::new(Kind::Usage, "read a command line", why).at(line);
-    let matches = command(classes).try_get_matches_from(words).map_err(|e| wrong(e.to_string()))?;
-    let no_verb = || wrong("it has no verb".to_owned());
-    let (entry, _, params) = typed(classes, &matches).ok_or_else(no_verb)?;
-    Ok((entry, params?))
+    words
 }
 
 /// The help of every command, one after the other.

@@ -87,6 +87,12 @@ pub struct Catalog {
 /// Facts about a class that plans need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ClassFacts {
+    /// See [`Class::tastes`].
+    pub tastes: bool,
+    /// See [`Class::member_limits`].
+    pub member_limits: (usize, usize),
+    /// See [`Class::opens_members`].
+    pub opens_members: bool,
     /// See [`Class::keeps_records`].
     pub keeps_records: bool,
     /// A section may list several members.
@@ -103,6 +109,9 @@ impl ClassFacts {
     /// Those of a class.
     pub fn of(class: &dyn Class) -> ClassFacts {
         ClassFacts {
+            tastes: class.tastes(),
+            member_limits: class.member_limits(),
+            opens_members: class.opens_members(),
             keeps_records: class.keeps_records(),
             lists_members: class.member_limits().1 > 1,
             member_edits_last: class.member_edits_last(),

@@ -56,6 +56,15 @@ fn responses(schema: Value, kind: &str) -> Value {
     })
 }
 
+/// Path of the verbs, before the name of one.
+pub(crate) const VERBS_PREFIX: &str = "/v1/verbs/";
+
+/// Content type of most answers.
+pub(super) const JSON: &str = "application/json";
+
+/// Content type of the metrics.
+pub(super) const METRICS_TYPE: &str = "text/plain; version=0.0.4";
+
 /// The document.
 pub fn document() -> Value {
     let mut components = Map::new();
@@ -68,25 +77,48 @@ pub fn document() -> Value {
             "summary": verb.doc,
             "description": verb.detail,
             "requestBody": { "content": { "application/json": { "schema": params } } },
-            "responses": responses(answer, "application/json"),
+            "responses": responses(answer, JSON),
         });
-        paths.insert(format!("/v1/verbs/{}", verb.name), json!({ "post": operation }));
+        paths.insert(format!("{VERBS_PREFIX}{}", verb.name), json!({ "post": operation }));
     }
     let error = move_defs(schemars::schema_for!(Error).to_value(), &mut components);
     components.insert("Error".to_owned(), error);
     let state = move_defs(schemars::schema_for!(SystemState).to_value(), &mut components);
     let view = move_defs(schemars::schema_for!(View).to_value(), &mut components);
     let (text, object) = (json!({ "type": "string" }), json!({ "type": "object" }));
-    for (path, doc, schema, kind) in [
-        ("/v1/state", "Everything, now", state, "application/json"),
-        ("/v1/view", "The page, as JSON; `find`, `at`: selection", view, "application/json"),
-        ("/", "The page", text.clone(), "text/html"),
-        ("/v1/events", "The journal, live; `after` resumes", text.clone(), "text/event-stream"),
-        ("/metrics", "Counters for Prometheus", text, "text/plain"),
-        ("/v1/schema", "JSON Schema of `ashlar.toml`", object.clone(), "application/json"),
-        ("/openapi.json", "This document", object, "application/json"),
+    let after = json!([{
+        "name": "after",
+        "in": "query",
+        "description": "Number of the last event that the client has; absent: all kept events.",
+        "schema": { "type": "integer" },
+    }]);
+    let text_of = |name: &str, description: &str| {
+        json!({
+            "name": name,
+            "in": "query",
+            "description": description,
+            "schema": { "type": "string" },
+        })
+    };
+    let selection = json!([
+        text_of("find", "Text that the names of the shown objects contain."),
+        text_of("at", "Identifier of the object whose details are shown."),
+    ]);
+    let none = json!([]);
+    for (path, doc, parameters, schema, kind) in [
+        ("/v1/state", "Show the state", &none, state, JSON),
+        ("/v1/view", "Show the contents of the page", &selection, view, JSON),
+        ("/", "Show the page", &selection, text.clone(), "text/html"),
+        ("/v1/events", "Stream the journal", &after, text.clone(), "text/event-stream"),
+        ("/metrics", "Show the metrics", &none, text, METRICS_TYPE),
+        ("/v1/schema", "Show the JSON Schema of `ashlar.toml`", &none, object.clone(), JSON),
+        ("/openapi.json", "Show this document", &none, object, JSON),
     ] {
-        let operation = json!({ "summary": doc, "responses": responses(schema, kind) });
+        let operation = json!({
+            "summary": doc,
+            "parameters": parameters,
+            "responses": responses(schema, kind),
+        });
         paths.insert(path.to_owned(), json!({ "get": operation }));
     }
     json!({

@@ -2,6 +2,7 @@
 
 use super::body::Body;
 use super::events::{events, last_seen};
+use super::openapi::{JSON, METRICS_TYPE, VERBS_PREFIX};
 use super::page_routes::{asset, check_origin, document, forbidden};
 use super::peer::Peer;
 use super::{metrics, openapi};
@@ -30,10 +31,6 @@ const REQUEST_MAX: Duration = Duration::from_secs(30);
 /// Progress lines on their way to a slow reader. Further ones are dropped.
 const LINES_MAX: usize = 64;
 
-/// Path of the verbs, before the name of one.
-const VERBS_PREFIX: &str = "/v1/verbs/";
-
-const JSON: &str = "application/json";
 const NDJSON: &str = "application/x-ndjson";
 
 /// Answers one request of a peer.
@@ -138,7 +135,7 @@ async fn dispatch(
                 let series_max = control.config().0.daemon.metrics_series_max;
                 Ok(metrics::render(&control.state()?, series_max))
             });
-            Ok(reply(metrics::CONTENT_TYPE, text.await?))
+            Ok(reply(METRICS_TYPE, text.await?))
         }
         "/openapi.json" => Ok(reply(JSON, openapi::document().to_string())),
         "/v1/events" => {

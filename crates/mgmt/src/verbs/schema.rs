@@ -61,9 +61,9 @@ pub enum SchemaAnswer {
 }
 
 /// The object among the forms of a value that may be written in several.
-fn object(schema: &Value) -> &Value {
+fn object<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
     let forms = schema.get("anyOf").and_then(Value::as_array);
-    let mut forms = forms.into_iter().flatten().map(|form| follow_ref(schema, form));
+    let mut forms = forms.into_iter().flatten().map(|form| follow_ref(root, form));
     forms.find(|form| form.get("properties").is_some()).unwrap_or(schema)
 }
 
@@ -72,7 +72,12 @@ pub(crate) type KeyRow = [String; 5];
 
 /// The keys of an object.
 pub(crate) fn rows(schema: &Value) -> Vec<KeyRow> {
-    let keys = object(schema);
+    rows_within(schema, schema)
+}
+
+/// The keys of an object whose references are those of the document `root`.
+pub(crate) fn rows_within(root: &Value, schema: &Value) -> Vec<KeyRow> {
+    let keys = object(root, schema);
     let required: Vec<&str> = keys
         .get("required")
         .and_then(Value::as_array)
@@ -80,7 +85,7 @@ pub(crate) fn rows(schema: &Value) -> Vec<KeyRow> {
         .unwrap_or_default();
     let properties = keys.get("properties").and_then(Value::as_object);
     let row = |(key, property): (&String, &Value)| {
-        let inner = follow_ref(schema, property);
+        let inner = follow_ref(root, property);
         let words = enum_names(inner);
         let kind = if words.is_empty() { types_of(inner).join("|") } else { words.join("|") };
         let default = match property.get("default") {

@@ -153,3 +153,36 @@ impl Span for Stripe {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use testkit::formats::FieldTable;
+
+    use super::*;
+
+    #[test]
+    fn fields_are_where_the_page_of_formats_has_them() {
+        let label = SpanLabel {
+            name: "s0".to_owned(),
+            id: 0x1122_3344,
+            number: 1,
+            count: 2,
+            strip: 65_536,
+            home: "ada0".to_owned(),
+            provider_bytes: 1_048_576,
+        };
+        let values: [(&str, &[u8]); 9] = [
+            ("magic", b"GEOM::STRIPE"),
+            ("version", &3u32.to_le_bytes()),
+            ("name", b"s0"),
+            ("id", &0x1122_3344u32.to_le_bytes()),
+            ("number", &1u16.to_le_bytes()),
+            ("count", &2u16.to_le_bytes()),
+            ("strip size", &65_536u32.to_le_bytes()),
+            ("hardcoded provider", b"ada0"),
+            ("provider size", &1_048_576u64.to_le_bytes()),
+        ];
+        let page = FieldTable::of("### stripe and concat", "stripe", 0);
+        page.assert_holds(&pack(&FORMAT, &label), &values);
+    }
+}

@@ -267,3 +267,17 @@ fn file_store_keeps_records_and_logs_its_actions() {
     let (end, _) = save(&store, b"three");
     assert_eq!(end, Poll::Ready(Err(Errno::Io)));
 }
+
+#[test]
+fn fields_are_where_the_page_of_formats_has_them() {
+    let record = encode("S0.reservations", &[1, 2]);
+    let crc = crc32(&[&record[12..]]);
+    let values: [(&str, &[u8]); 4] = [
+        ("magic", MAGIC),
+        ("checksum", &crc.to_be_bytes()),
+        ("n", &15u32.to_be_bytes()),
+        ("m", &2u32.to_be_bytes()),
+    ];
+    testkit::formats::FieldTable::of("## State store", "offset", 0).assert_holds(&record, &values);
+    assert_eq!(&record[HEAD_LEN..], b"S0.reservations\x01\x02");
+}

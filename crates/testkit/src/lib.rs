@@ -3,6 +3,7 @@
 //! * [`seeds`]: the seeds that a simulation runs, and the report of a failing one.
 //! * [`corpus`]: the folders of `fuzz/corpus`, replayed with seeded mutations.
 //! * [`disk`]: disks in memory, and providers of layers of a test's own.
+//! * [`formats`]: the tables of the page of on-disk formats.
 //! * [`iscsi`]: an initiator's connection in a simulated world, and an initiator over a socket.
 //! * [`nbd`], [`nvme`]: a client over a socket.
 //! * [`noise()`]: pseudo-random bytes.
@@ -12,6 +13,7 @@
 
 pub mod corpus;
 pub mod disk;
+pub mod formats;
 pub mod iscsi;
 pub mod nbd;
 mod noise;

@@ -242,4 +242,23 @@ mod tests {
             assert_eq!(Lineage::decode(&sector, 8), Lineage::default());
         }
     }
+
+    #[test]
+    fn fields_are_where_the_page_of_formats_has_them() {
+        let of = Lineage { line: 7, held_by: 2, events: 8, written_s: 9, earlier_lines: vec![5] };
+        let mut record = Vec::new();
+        of.encode(&mut record);
+        testkit::formats::FieldTable::of("### mirror", "offset", 1).assert_holds(
+            &record,
+            &[
+                ("magic", MAGIC),
+                ("version", &[VERSION]),
+                ("held by", &[2]),
+                ("n", &[1]),
+                ("line", &7u64.to_le_bytes()),
+                ("events", &8u64.to_le_bytes()),
+                ("written", &9u64.to_le_bytes()),
+            ],
+        );
+    }
 }

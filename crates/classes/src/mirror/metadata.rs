@@ -262,6 +262,8 @@ impl Metadata {
 
 #[cfg(test)]
 mod tests {
+    use testkit::formats::FieldTable;
+
     use super::*;
 
     const GOLDEN: &str = "47454f4d3a3a4d4952524f520000000004000000676d3000000000000000000000000000\
@@ -362,6 +364,43 @@ mod tests {
             damaged[at] ^= 0x10;
             assert!(Metadata::decode(&damaged).is_err(), "byte {at}");
             assert!(Metadata::decode(&bytes[..at]).is_err(), "{at} bytes");
+        }
+    }
+
+    #[test]
+    fn fields_are_where_the_page_of_formats_has_them() {
+        let page = FieldTable::of("### mirror", "offset", 0);
+        let shape = bitmap::Shape { shift: 20, bytes: 512 };
+        for bitmap in [None, Some(shape)] {
+            let record = Metadata { bitmap, sync_offset: 0x3_0000, ..golden() }.encode();
+            let version = if bitmap.is_some() { VERSION_BITMAP } else { VERSION };
+            let summed = if bitmap.is_some() { 124 } else { 119 };
+            let values: [(&str, &[u8]); 19] = [
+                ("magic", MAGIC.as_bytes()),
+                ("version", &version.to_le_bytes()),
+                ("name", b"gm0"),
+                ("mirror id", &0x1122_3344u32.to_le_bytes()),
+                ("disk id", &0x5566_7788u32.to_le_bytes()),
+                ("members", &[2]),
+                ("genid", &3u32.to_le_bytes()),
+                ("syncid", &5u32.to_le_bytes()),
+                ("priority", &[7]),
+                ("slice", &4096u32.to_le_bytes()),
+                ("balance", &[Balance::Load as u8]),
+                ("media size", &1_048_064u64.to_le_bytes()),
+                ("sector size", &512u32.to_le_bytes()),
+                ("sync offset", &0x3_0000u64.to_le_bytes()),
+                ("mirror flags", &mirror_flags::NOAUTOSYNC.to_le_bytes()),
+                ("disk flags", &disk_flags::DIRTY.to_le_bytes()),
+                ("hardcoded provider", b"ada0"),
+                ("provider size", &1_048_576u64.to_le_bytes()),
+                ("MD5", &checksum(&record[..summed])),
+            ];
+            page.assert_holds(&record, &values);
+            if bitmap.is_some() {
+                let size = 512u32.to_le_bytes();
+                page.assert_holds(&record, &[("region shift", &[20]), ("bitmap size", &size)]);
+            }
         }
     }
 }

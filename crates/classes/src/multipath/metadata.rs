@@ -150,6 +150,8 @@ impl Metadata {
 
 #[cfg(test)]
 mod tests {
+    use testkit::formats::FieldTable;
+
     use super::*;
 
     const GOLDEN: &str = "47454f4d3a3a4d554c5449504154480031323334353637382d313233342d313165662d38\
@@ -199,5 +201,19 @@ mod tests {
         assert!(with(80, &[1]).contains("size"));
         assert!(with(80, &[0; 8]).contains("size"));
         assert!(with(88, &[3]).contains("mode"));
+    }
+
+    #[test]
+    fn fields_are_where_the_page_of_formats_has_them() {
+        let values: [(&str, &[u8]); 7] = [
+            ("magic", MAGIC.as_bytes()),
+            ("uuid", b"12345678-1234-11ef-8000-001122334455"),
+            ("name", b"mp0"),
+            ("version", &VERSION.to_le_bytes()),
+            ("sector size", &512u32.to_le_bytes()),
+            ("size", &1_048_576u64.to_le_bytes()),
+            ("mode", &[1]),
+        ];
+        FieldTable::of("### multipath", "offset", 0).assert_holds(&golden().encode(), &values);
     }
 }

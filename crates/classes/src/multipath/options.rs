@@ -100,6 +100,8 @@ fn sum(bytes: &[u8]) -> [u8; 16] {
 
 #[cfg(test)]
 mod tests {
+    use testkit::formats::FieldTable;
+
     use super::*;
 
     #[test]
@@ -125,5 +127,21 @@ mod tests {
         let mut sector = vec![7; 89];
         Options::default().put(&mut sector);
         assert_eq!(sector, vec![7; 89]);
+    }
+
+    #[test]
+    fn fields_are_where_the_page_of_formats_has_them() {
+        let options = Options { checker_ns: 5 * SECOND_NS, failback_ns: None, queue_ns: SECOND_NS };
+        let mut sector = vec![7; 89];
+        options.put(&mut sector);
+        let values: [(&str, &[u8]); 6] = [
+            ("magic", MAGIC.as_bytes()),
+            ("version", &VERSION.to_le_bytes()),
+            ("checker", &5u32.to_le_bytes()),
+            ("failback", &NEVER.to_le_bytes()),
+            ("queue", &1u32.to_le_bytes()),
+            ("MD5", &sum(&sector[256..288])),
+        ];
+        FieldTable::of("### multipath", "offset", 1).assert_holds(&sector, &values);
     }
 }

@@ -150,6 +150,8 @@ impl Layout {
 
 #[cfg(test)]
 mod tests {
+    use testkit::formats::FieldTable;
+
     use super::*;
 
     #[test]
@@ -174,5 +176,29 @@ mod tests {
                 assert!(Layout::decode(&grown.encode(), size).is_err());
             }
         }
+    }
+
+    #[test]
+    fn fields_are_where_the_page_of_formats_has_them() {
+        let l = Layout::plan(64 << 20, 4096, (77, 5), [9; 16]).expect("it is large enough");
+        let block = l.encode();
+        let seal: [(&str, &[u8]); 4] = [
+            ("magic", &MAGIC),
+            ("volume", &77u64.to_le_bytes()),
+            ("number", &0u64.to_le_bytes()),
+            ("length", &80u32.to_le_bytes()),
+        ];
+        FieldTable::of("## Volume of a file server", "offset", 0).assert_holds(&block, &seal);
+        let two = |(first, n): (u64, u64)| [first.to_le_bytes(), n.to_le_bytes()].concat();
+        let values: [(&str, &[u8]); 7] = [
+            ("version", &VERSION.to_le_bytes()),
+            ("block size", &4096u32.to_le_bytes()),
+            ("format id", &5u64.to_le_bytes()),
+            ("journal", &two(l.ring)),
+            ("table", &two(l.pages)),
+            ("slots", &two(l.slots)),
+            ("owner", &[9; 16]),
+        ];
+        FieldTable::of("### Cache device", "offset", 0).assert_holds(&block, &values);
     }
 }

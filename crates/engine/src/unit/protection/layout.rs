@@ -185,6 +185,8 @@ impl Header {
 
 #[cfg(test)]
 mod tests {
+    use testkit::formats::FieldTable;
+
     use super::*;
 
     #[test]
@@ -233,5 +235,21 @@ mod tests {
             assert_eq!(Header::decode(&bytes, 4096, l.total), Header::Bad);
         }
         assert_eq!(Header::decode(&[0; 512], 512, l.total), Header::Absent);
+    }
+
+    #[test]
+    fn fields_are_where_the_page_of_formats_has_them() {
+        let l = Layout::new(1 << 20, 512).unwrap();
+        let record = l.record(ProtectionType::from_number(2));
+        let values: [(&str, &[u8]); 7] = [
+            ("magic", MAGIC),
+            ("version", &VERSION.to_be_bytes()),
+            ("type", &2u32.to_be_bytes()),
+            ("block size", &512u64.to_be_bytes()),
+            ("provider blocks", &l.total.to_be_bytes()),
+            ("data blocks", &l.blocks.to_be_bytes()),
+            ("checksum", &crc32c(&record[..HEADER_LEN]).to_be_bytes()),
+        ];
+        FieldTable::of("## Protection information", "offset", 0).assert_holds(&record, &values);
     }
 }

@@ -18,7 +18,7 @@ use crate::verbs::schema::{enum_names, follow_ref, rows_within};
 /// Where the document has the schemas that others refer to.
 const SCHEMAS: &str = "#/components/schemas/";
 
-/// Value in an example of a required key that the command reads from a file.
+/// Value in an example of a key that the command reads from a file.
 const OMITTED: &str = "...";
 
 pub(super) fn parts(classes: &[ClassVerbs]) -> Vec<Part> {
@@ -119,7 +119,7 @@ fn verbs(document: &Value, classes: &[ClassVerbs]) -> String {
         if let Some((title, _)) = of.object() {
             page.text(&format!("Answer: {}.", link_to(title)));
         }
-        if let Some(body) = example(&of, name, &whole, classes) {
+        if let Some(body) = example(name, &whole, classes) {
             page.block("http", &format!("{} {}\n\n{body}", of.method, of.path));
         }
     }
@@ -142,20 +142,19 @@ fn parameters(document: &Value, body: &Value) -> Vec<Vec<String>> {
 }
 
 /// The body of the request with the most keys among the examples of a verb.
-fn example(
-    of: &Operation<'_>,
-    name: &str,
-    whole: &Command,
-    classes: &[ClassVerbs],
-) -> Option<String> {
-    let examples = find(name)?.examples.iter();
+fn example(name: &str, whole: &Command, classes: &[ClassVerbs]) -> Option<String> {
+    let verb = find(name)?;
+    let examples = verb.examples.iter();
     let requests = examples.filter_map(|line| parse_by(whole, classes, line).ok());
     let own = requests.filter(|(entry, _)| entry.name == name).map(|(_, params)| params);
     let mut params = own.max_by_key(|params| params.as_object().map_or(0, |keys| keys.len()))?;
-    let required = of.body()?.get("required").and_then(Value::as_array).into_iter().flatten();
     let keys = params.as_object_mut()?;
-    for key in required.filter_map(Value::as_str) {
-        keys.entry(key).or_insert_with(|| Value::from(OMITTED));
+    // A typed option of such a key is the name of the file.
+    let is_typed = verb.from_files.iter().any(|key| keys.contains_key(*key));
+    for key in verb.from_files {
+        if !is_typed || keys.contains_key(*key) {
+            keys.insert((*key).to_owned(), Value::from(OMITTED));
+        }
     }
     Some(params.to_string())
 }
@@ -257,6 +256,10 @@ mod tests {
         let requests = verbs.matches("\n```http\nPOST /v1/verbs/").count();
         assert!(paths > 30 && requests * 10 >= paths * 9, "{requests} of {paths}");
         assert!(verbs.contains("POST /v1/verbs/tree\n\n{"), "{verbs}");
+        // The name of a file is not its contents.
+        for key in ["document", "backup", "partcode"] {
+            assert!(verbs.contains(&format!("\"{key}\":\"...\"")), "{key}: {verbs}");
+        }
         assert!(text("routes").contains("| GET | `/v1/events` |"));
         assert!(text("errors").contains("| 403 | `forbidden` ASH-0042 |"));
     }

@@ -109,6 +109,7 @@ impl Verb for Apply {
     const EXAMPLES: &'static [&'static str] =
         &["ashlar apply", "ashlar apply new.toml --dry-run", "ashlar apply --yes-destroy scratch"];
     const POSITIONAL: &'static [&'static str] = &["file"];
+    const FROM_FILES: &'static [&'static str] = &["document"];
 
     fn prepare(params: &mut ApplyParams, app: &crate::App) -> Result<()> {
         load(&mut params.file, &mut params.document, app)

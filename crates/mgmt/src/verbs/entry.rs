@@ -30,6 +30,8 @@ pub trait Verb: 'static {
     const EXAMPLES: &'static [&'static str];
     /// Fields that are given by position.
     const POSITIONAL: &'static [&'static str] = &[];
+    /// Keys whose values [`Verb::prepare`] reads from files or from standard input.
+    const FROM_FILES: &'static [&'static str] = &[];
     /// Completes the parameters on the client's side: reads files, for the daemon has another
     /// working folder and perhaps other rights. A faulty file is refused here, daemon or no.
     ///
@@ -106,6 +108,8 @@ pub struct Entry {
     pub examples: &'static [&'static str],
     /// See [`Verb::POSITIONAL`].
     pub positional: &'static [&'static str],
+    /// See [`Verb::FROM_FILES`].
+    pub from_files: &'static [&'static str],
     /// Schema of the parameters.
     pub params: fn() -> Value,
     /// Schema of the answer.
@@ -158,6 +162,7 @@ impl Entry {
             detail: V::DETAIL,
             examples: V::EXAMPLES,
             positional: V::POSITIONAL,
+            from_files: V::FROM_FILES,
             params: schema::<V::Params>,
             answer: schema::<V::Answer>,
             prepare: prepare::<V>,

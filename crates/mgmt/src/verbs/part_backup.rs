@@ -79,6 +79,7 @@ impl Verb for Restore {
         "ashlar part restore -l --ids ada0 < ada0.json",
     ];
     const POSITIONAL: &'static [&'static str] = &["geoms"];
+    const FROM_FILES: &'static [&'static str] = &["backup"];
 
     fn prepare(params: &mut Self::Params, _app: &crate::App) -> Result<()> {
         let params = &mut params.of;

@@ -66,6 +66,7 @@ impl Verb for Bootcode {
         "ashlar part bootcode ada0 -p boot1.efifat -i 1 --yes-destroy ada0p1",
     ];
     const POSITIONAL: &'static [&'static str] = &["geom"];
+    const FROM_FILES: &'static [&'static str] = &["bootcode", "partcode"];
 
     fn prepare(params: &mut Self::Params, _app: &crate::App) -> Result<()> {
         for (option, given) in [("-b", &mut params.of.bootcode), ("-p", &mut params.of.partcode)] {

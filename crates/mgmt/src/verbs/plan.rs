@@ -150,6 +150,7 @@ impl Verb for Plan {
         there is only one copy for a while), destroys (data is lost).";
     const EXAMPLES: &'static [&'static str] = &["ashlar plan", "ashlar plan new.toml --json"];
     const POSITIONAL: &'static [&'static str] = &["file"];
+    const FROM_FILES: &'static [&'static str] = &["document"];
 
     fn prepare(params: &mut PlanParams, app: &crate::App) -> Result<()> {
         load(&mut params.file, &mut params.document, app)

@@ -7,6 +7,7 @@
 
 use super::body::Body;
 use super::metrics;
+use super::openapi::METRICS_TYPE;
 use super::routes::{blocking, error_response, reply, unknown_route, wrong_method};
 use super::server::{accept_until, answer_requests};
 use crate::api::{Error, Kind, Result, SystemState};
@@ -188,7 +189,7 @@ async fn scrape(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Respo
         return Ok(wrong_method(path, request.method(), &Method::GET));
     }
     let text = blocking(move || Ok(metrics::render(&(shared.state)()?, settings.series_max)));
-    Ok(reply(metrics::CONTENT_TYPE, text.await?))
+    Ok(reply(METRICS_TYPE, text.await?))
 }
 
 /// The token of a value of `Authorization`; the name of the scheme has no case (RFC 9110 11.1).

@@ -18,9 +18,6 @@ use page::{Page, seconds};
 use reactor::Address;
 use std::collections::BTreeMap;
 
-/// Type of the page.
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
-
 /// The page, with at most `series_max` series.
 pub fn render(state: &SystemState, series_max: u32) -> String {
     let mut page = Page::new(series_max);

@@ -80,7 +80,7 @@ impl Arena {
         let old = region.used & bit != 0;
         region.out |= bit;
         region.used |= bit;
-        // SAFETY: `place` is less than BLOCKS, so the block lies inside the region.
+        // SAFETY: `place` is less than BLOCKS, so the block is inside the region.
         let bytes = unsafe { region.base.add(place as usize * BLOCK_BYTES) };
         if region.out == u128::MAX {
             regions.with_space.remove(&number);

@@ -169,7 +169,7 @@ impl Buf {
     pub(crate) fn look<R>(&self, start: u32, len: u32, f: impl FnOnce(&[u8]) -> R) -> R {
         let h = self.header();
         h.check_look(start, len);
-        assert!(h.looking.get() >= 0, "B1: somebody is writing this buffer");
+        assert!(h.looking.get() >= 0, "B1: this buffer is being written");
         let _guard = Looking::enter(&h.looking, 1);
         // SAFETY: `Seg` keeps start + len <= size; the bytes are initialised (zeroed at first);
         // no writer exists until the guard is dropped (B1, B3).
@@ -180,7 +180,7 @@ impl Buf {
     pub(crate) fn edit<R>(&self, start: u32, len: u32, f: impl FnOnce(&mut [u8]) -> R) -> R {
         let h = self.header();
         h.check_edit(start, len);
-        assert!(h.looking.get() == 0, "B1: somebody is looking at this buffer");
+        assert!(h.looking.get() == 0, "B1: this buffer is being read");
         let _guard = Looking::enter(&h.looking, -1);
         // SAFETY: as in `look`; there is no other reader until the guard is dropped (B1, B3).
         f(unsafe {

@@ -40,7 +40,7 @@ vocabulary! {
     Perm = 1, "EPERM", "not permitted by the access counts";
     /// No such object.
     NoEnt = 2, "ENOENT", "no such object";
-    /// The medium failed, or the range lies beyond it.
+    /// The medium failed, or the range is beyond it.
     Io = 5, "EIO", "input/output error";
     /// Provider gone, not configured yet, or without a medium.
     NxIo = 6, "ENXIO", "device is gone or has no medium";

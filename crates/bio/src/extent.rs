@@ -36,12 +36,12 @@ impl Extent {
         self.len == 0
     }
 
-    /// True when every byte of `other` lies in `self`.
+    /// True when every byte of `other` is in `self`.
     pub const fn contains(self, other: Extent) -> bool {
         other.start >= self.start && other.end() <= self.end()
     }
 
-    /// True when at least one byte lies in both.
+    /// True when at least one byte is in both.
     pub const fn overlaps(self, other: Extent) -> bool {
         self.start < other.end()
             && other.start < self.end()

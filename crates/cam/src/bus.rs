@@ -83,7 +83,7 @@ pub struct Bus {
     events: Mutex<VecDeque<(Path, Event)>>,
     /// A scan runs: one at a time.
     scan_running: AtomicBool,
-    /// Targets that are to be asked without anybody waiting for it; [`ANY`]: all.
+    /// Targets that are to be scanned without a waiting caller; [`ANY`]: all.
     scan_requests: Mutex<BTreeSet<u64>>,
     /// Targets that did not come to an end with their answers in the last scan.
     silent: Mutex<BTreeSet<u64>>,
@@ -236,7 +236,7 @@ impl Bus {
         bus
     }
 
-    /// How it is scanned without anybody waiting for it.
+    /// Scans it without a waiting caller.
     pub fn rescan(&self) -> Rescan {
         Rescan(self.weak_self.clone())
     }

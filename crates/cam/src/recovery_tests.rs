@@ -192,7 +192,7 @@ fn only_errors_of_the_path_are_retried_on_another_path() {
         for key in 0..16 {
             let Some(key) = Key::from_code(key) else { continue };
             let outcome = Outcome::check(Sense::new(Asc::new(key, *asc, ascq.unwrap_or(0))));
-            // An attention with these codes, which is not heard of, would be tried again.
+            // An attention with these codes, which is not reported, would be tried again.
             let closed = (*asc, *ascq >= Some(0x0a)) == (0x04, true) && key != Key::UnitAttention;
             let transition = (*asc, *ascq) == (0x04, Some(0x0a));
             assert_eq!(of_the_way(&outcome), closed || transition, "{key:?} {asc:x} {ascq:x?}");

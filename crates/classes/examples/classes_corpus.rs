@@ -3,7 +3,7 @@
 //! `cargo run -p ashlar-classes --example classes_corpus`.
 //!
 //! Tables are written by this crate, and come out the same each time. Volumes are made by the
-//! tools that make them for everybody, once: what is there already stays.
+//! tools that make them once: files that exist already stay.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ fn tables() -> Result<Vec<(&'static str, Vec<u8>)>> {
     ])
 }
 
-/// A file of `kib` KiB that a tool has put a volume on, as far as [`HEAD_BYTES`]. Its name stands
+/// A file of `kib` KiB that a tool has put a volume on, as far as [`HEAD_BYTES`]. Its name is put
 /// for `@` among the arguments, else behind them.
 fn volume(scratch: &Path, kib: u64, tool: &str, args: &[&str]) -> Result<Vec<u8>> {
     let path = scratch.join("volume");
@@ -149,7 +149,7 @@ fn log() -> Vec<u8> {
     area
 }
 
-/// Disks with Intel's metadata, and with DDF whose headers stand close together.
+/// Disks with Intel's metadata, and with DDF whose headers are close together.
 fn raids() -> Result<Vec<(&'static str, Vec<u8>)>> {
     const SECTORS: u64 = 128;
     let intel = Identity::Intel { family: 1, original: 2 };

@@ -184,7 +184,7 @@ pub fn note_changes(control_loop: &ControlLoop, before: &NotedTroubles, now: &No
     }
 }
 
-/// Brings the graph up to what buses found by themselves.
+/// Updates the graph with the devices that buses found by themselves.
 pub fn update_graph(control_loop: &mut ControlLoop) {
     let cam = control_loop.cam.clone();
     for (bus, done) in cam.take_update_results(&mut control_loop.control) {

@@ -420,7 +420,7 @@ impl ControlLoop {
         Ok(left)
     }
 
-    /// Some LUNs of a group change; what stays is not looked at by anybody below.
+    /// Some LUNs of a group change; the others are not touched.
     fn luns(&mut self, from: &AccessConfig, to: &AccessConfig) -> Result<Vec<Deferred>> {
         let published = self.published.clone();
         let published = published.lock();

@@ -468,7 +468,7 @@ impl Exports {
         self.attachments.check_now();
     }
 
-    /// Makes these the groups of target ports, and brings those whose first state changes there.
+    /// Makes these the groups of target ports, and moves those whose first state changes to it.
     pub fn set_port_groups(
         &mut self,
         control: &mut GraphControl,

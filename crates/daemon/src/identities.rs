@@ -1,6 +1,6 @@
 //! Identities of disks as the state folder keeps them: one record, by kind, place and name. Images
-//! store their own (`disks::Lasting`). The folder has those of disks without an image, and brings
-//! back one that a copy of the image has lost.
+//! store their own (`disks::Lasting`). The folder has those of disks without an image, and
+//! restores one that a copy of the image has lost.
 //!
 //! ```text
 //!   hardware's serial number        --> that; the name that it was served by first is kept

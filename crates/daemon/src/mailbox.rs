@@ -171,7 +171,7 @@ impl PriorSteps {
     }
 
     /// Whether a provider of that name may be there then: one that they make, a partition of it, a
-    /// disk that a bus of theirs may bring, or a provider found by its record (`CLASS/NAME`).
+    /// disk that a bus of theirs may attach, or a provider found by its record (`CLASS/NAME`).
     pub fn may_provide(&self, name: &str) -> bool {
         let found = name.contains('/') && self.creates_any;
         found || self.replaces(name)
@@ -362,7 +362,7 @@ mod tests {
             let own = mailbox.clone();
             let thread = std::thread::spawn(move || {
                 let _attended = own.serve_guard();
-                // One question is taken in hand, and a change lies there still.
+                // One query is in progress, and a change still waits.
                 let _in_hand = loop {
                     let lies = !own.changes.lock().waiting.is_empty();
                     match lies.then(|| own.next_query()).flatten() {

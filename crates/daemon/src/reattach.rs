@@ -8,7 +8,7 @@
 //!
 //! Invariants
 //!  T1  A disk is reattached by itself only if it is the same: of the same serial number, not
-//!      smaller. Any other disk is brought back by the operator, with `apply`.
+//!      smaller. Any other disk is reattached by the operator, with `apply`.
 //!  T2  The search for a file neither makes it nor makes it longer.
 //!  T3  The search costs the control thread little: `path_watch` looks at the paths, and `openings`
 //!      opens them. A disk that goes again soon after it was back is tried ever more seldom.
@@ -201,7 +201,7 @@ impl Reattach {
         matches!(finding, Finding::File(bytes) if disk.kind == "file" && *bytes < had.max(size))
     }
 
-    /// Why a disk without a path is gone, and what brings it back.
+    /// Why a disk without a path is gone, and the command that reattaches it.
     fn pathless_reason(&self, disk: &DiskConfig) -> String {
         if let Some(place) = remote(disk).and_then(|(_, kind, params)| kind.location(&params)) {
             return match self.known.contains_key(&disk.name) {
@@ -288,7 +288,7 @@ impl Reattach {
         }
     }
 
-    /// T1: looks at a disk that was just opened, before anybody else does.
+    /// T1: looks at a disk that was just opened, before any other code does.
     pub fn check_identity(
         &self,
         topology: &Topology,

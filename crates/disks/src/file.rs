@@ -232,7 +232,7 @@ fn opened(
             any_memory: !unit.file.facts().is_direct,
             atomic_bytes: ATOMIC_BYTES,
             delete_granule: (0, 0),
-            can_anchor: false, // MAP cannot tell allocated zeroes from holes
+            can_anchor: false, // MAP does not separate allocated zeroes from holes
         },
         read_only,
         watch: Some(watch),

@@ -73,7 +73,7 @@ fn file_trouble(file: &File, open: &Statx, named: &rustix::io::Result<Statx>) ->
                  file in use, and {lost}"
             ),
             format!(
-                "Bring the folder back: `ls -l {}` and `findmnt` show what is open and what is \
+                "Restore the folder: `ls -l {}` and `findmnt` show what is open and what is \
                  mounted. To copy the data instead, stop its users and type `cp --sparse=always \
                  {} NEW_FILE`.",
                 descriptor(file),

@@ -266,7 +266,7 @@ fn a_write_waiting_for_data_does_not_reach_a_unit_unmapped_meanwhile() {
         let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
         let (late, next) = b.begin(0, &write16(0, 1), 0, 512);
         assert_eq!(next, engine::Next::Data { wanted: 512 });
-        // Not even when the core has not heard yet that the groups have changed.
+        // Not even when the core was not notified yet that the groups have changed.
         w.groups(&[("a", &["i1"], first), ("b", &["i2"], then)]);
         // A conflict comes before write protection.
         let reserves = want.0 == 5;

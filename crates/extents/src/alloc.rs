@@ -14,8 +14,8 @@
 //!
 //! Invariants
 //!  A1  A block is in use, pending, free or held, and in one of them only.
-//!  A2  A block that is pending is neither handed out nor trimmed: a crash may bring its former
-//!      user back. It leaves by a commit of its epoch or a later one, and by nothing else.
+//!  A2  A block that is pending is neither handed out nor trimmed: a crash may restore its former
+//!      user. It leaves by a commit of its epoch or a later one, and by nothing else.
 //!  A3  A block that is handed out is nowhere in the queue: a trim sent before has ended, none will
 //!      be sent.
 //!  A4  A block of a command in flight is held: it is not handed out, and nothing of that is

@@ -76,12 +76,12 @@ impl<V: Merge> RangeMap<V> {
             .take_while(move |_| !empty)
     }
 
-    /// Whether a unit of `range` lies in one of them.
+    /// Whether a unit of `range` is in one of them.
     pub fn overlaps(&self, range: &Range<u64>) -> bool {
         self.overlapping(range).next().is_some()
     }
 
-    /// Whether every unit of `range` lies in one of them.
+    /// Whether every unit of `range` is in one of them.
     pub fn covers(&self, range: &Range<u64>) -> bool {
         range.is_empty()
             || self.overlapping(range).any(|(r, _)| r.start <= range.start && r.end >= range.end)

@@ -81,7 +81,7 @@ fn devices() -> Vec<Seed> {
         ("forged-cache", patches(0, &many(0, 1))),
         ("forged-leg", patches(1, &many(1, 1))),
         ("one-of-the-journal", patches(0, &[low(0, 2, 40, 1)])),
-        // Behind the table stand blocks of files and of the tree.
+        // Behind the table are blocks of files and of the tree.
         ("contents", patches(0, &(8..28).map(|n| low(0, 4 * n, 100, 0)).collect::<Vec<_>>())),
         (
             "contents-of-the-leg",

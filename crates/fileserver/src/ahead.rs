@@ -39,12 +39,12 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Most workers that anybody may ask for: the queue holds no more.
+    /// Maximum of workers in a configuration: the queue holds no more.
     pub const WORKERS_MAX: u32 = QUEUE as u32;
-    /// Furthest that anybody may ask for, bytes.
+    /// Maximum distance in a configuration, bytes.
     pub const BYTES_MAX: u64 = 64 << 20;
 
-    /// How far ahead anybody is who reads through a block cache of so many bytes (R4).
+    /// Maximum distance of a reader with a block cache of so many bytes (R4).
     pub(crate) fn distance(self, cache: usize) -> u64 {
         if self.workers > 0 { self.bytes.min((cache / AHEAD_SHARE) as u64) } else { 0 }
     }

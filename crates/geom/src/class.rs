@@ -154,7 +154,7 @@ pub trait Class: Send + Sync {
     }
 
     /// Geoms that a verb stopped and tasting does not start again: the name of each, and the
-    /// verdict on its members.
+    /// message about its members.
     fn stopped_geoms(&self) -> Vec<(String, String)> {
         Vec::new()
     }

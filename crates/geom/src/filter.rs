@@ -126,7 +126,7 @@ impl<F: Filter> Layer for FilterLayer<F> {
         }
         let was = bio.offset;
         if bio.op.has_range() {
-            // The dispatcher has checked the range, and the window lies on the media below.
+            // The dispatcher has checked the range, and the window is on the media below.
             bio.offset = was.saturating_add(self.offset);
         }
         let down = Flow::Down(self.below, was);

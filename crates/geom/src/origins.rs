@@ -115,12 +115,12 @@ impl TaskOrigins {
         TaskOrigins { origins: Some(origins), known: Vec::new() }
     }
 
-    /// Enters one task among several of its kind; the daemon's number without a book.
+    /// Enters one task among several of its kind; the daemon's number without a table.
     pub(crate) fn enter(&self, name: String) -> Entry {
         self.origins.as_ref().map(|o| o.enter(Originator::task(name))).unwrap_or_default()
     }
 
-    /// The number of a kind of task; the daemon's without a name or a book. There are as many as
+    /// The number of a kind of task; the daemon's without a name or a table. There are as many as
     /// kinds in the program.
     pub(crate) fn of(&mut self, task: &'static str) -> Origin {
         let Some(origins) = self.origins.as_ref().filter(|_| !task.is_empty()) else {

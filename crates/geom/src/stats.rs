@@ -51,7 +51,7 @@ impl Queue {
     #[inline]
     fn leave(&self, now_ns: u64) -> bool {
         let was = self.inside.load(Relaxed);
-        debug_assert!(was > 0, "somebody left who had not entered");
+        debug_assert!(was > 0, "a request left that had not entered");
         let left = was.wrapping_sub(1);
         self.inside.store(left, Relaxed);
         if left == 0 {

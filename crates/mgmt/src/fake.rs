@@ -1,4 +1,4 @@
-//! A daemon without disks: it keeps the configuration it was brought to and refuses whatever the
+//! A daemon without disks: it keeps the configuration that was applied and refuses whatever the
 //! real one must refuse, so that tests of the control path can fail.
 
 use crate::api::*;
@@ -456,7 +456,7 @@ impl Plant for FakePlant {
             i.calls += 1;
             match i.fail {
                 Some((from, times)) if call >= from && call < from + times => {
-                    refuse(Kind::Device, "it was told to fail")
+                    refuse(Kind::Device, "the test made it fail")
                 }
                 _ => i.carry_out(action),
             }

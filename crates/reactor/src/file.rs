@@ -54,7 +54,7 @@ pub struct FileFacts {
     pub physical_sector: u32,
     /// Alignment of memory in bytes; 1 when buffered.
     pub memory_align: u32,
-    /// Major and minor number of the device itself (block device) or the one it lies on (file).
+    /// Major and minor number of the device itself (block device) or the one it is on (file).
     pub device: (u32, u32),
 }
 

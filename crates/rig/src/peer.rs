@@ -184,7 +184,7 @@ pub fn wait_port(address: SocketAddr) -> Result<()> {
         match TcpStream::connect_timeout(&address, Duration::from_secs(1)) {
             Ok(_) => return Ok(()),
             Err(error) if start.elapsed() > START_LIMIT => {
-                bail!("nobody listens on {address} after {START_LIMIT:?}: {error}")
+                bail!("no peer listens on {address} after {START_LIMIT:?}: {error}")
             }
             Err(_) => sleep(Duration::from_millis(20)),
         }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::links::documents_of;
+use crate::links::{documents_of, prose_lines};
 
 /// Columns of a line outside of tables and code, at most.
 const COLUMNS_MAX: usize = 100;
@@ -40,15 +40,9 @@ pub fn long_documents(root: &Path) -> io::Result<Vec<String>> {
 
 /// Numbers and columns of the lines that are too long; tables and code are not wrapped.
 pub fn long_lines(text: &str) -> Vec<(usize, usize)> {
-    let mut is_code = false;
-    let mut out = Vec::new();
-    for (i, line) in text.lines().enumerate() {
-        let start = line.trim_start();
-        is_code ^= start.starts_with("```");
-        let columns = line.chars().count();
-        if !is_code && !start.starts_with('|') && columns > COLUMNS_MAX {
-            out.push((i + 1, columns));
-        }
-    }
-    out
+    prose_lines(text)
+        .filter(|(_, line)| !line.trim_start().starts_with('|'))
+        .map(|(n, line)| (n, line.chars().count()))
+        .filter(|(_, columns)| *columns > COLUMNS_MAX)
+        .collect()
 }

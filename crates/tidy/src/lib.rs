@@ -13,6 +13,7 @@ mod links;
 mod prose;
 mod rules;
 mod source;
+mod words;
 
 pub use citations::{broken_citations, citations_of};
 pub use documents::{long_documents, long_lines};
@@ -25,3 +26,4 @@ pub use prose::{
 };
 pub use rules::{LEVELS, check};
 pub use source::{Source, Tree};
+pub use words::{banned_in_document, banned_in_source, banned_words};

@@ -45,14 +45,20 @@ fn documents(folder: &Path, deep: bool, out: &mut Vec<PathBuf>) -> io::Result<()
     Ok(())
 }
 
+/// Numbered lines of a document outside of code blocks.
+pub(crate) fn prose_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut is_code = false;
+    (1..).zip(text.lines()).filter(move |(_, line)| {
+        is_code ^= line.trim_start().starts_with("```");
+        !is_code
+    })
+}
+
 /// The targets of `[text](target)`, outside of code blocks.
 pub fn links_of(text: &str) -> Vec<String> {
-    let mut is_code = false;
     let mut out = Vec::new();
-    for line in text.lines() {
-        is_code ^= line.trim_start().starts_with("```");
-        let after = if is_code { "" } else { line };
-        for rest in after.split("](").skip(1) {
+    for (_, line) in prose_lines(text) {
+        for rest in line.split("](").skip(1) {
             let link = rest.split(')').next().unwrap_or("");
             // Invariants cite items of the program as rustdoc does.
             let is_item = link.contains("::");

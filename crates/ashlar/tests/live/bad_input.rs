@@ -110,8 +110,8 @@ fn word_list(line: &str) -> Vec<&str> {
     line.split(' ').filter(|w| !w.is_empty()).collect()
 }
 
-/// All messages about a provider: the verdict of its class, the lists, and the state of the whole
-/// that it claims to belong to.
+/// All messages about a provider: the taste outcome of its class, the lists, and the state of the
+/// geom that it claims to belong to.
 fn reported_text(fixture: &Fixture, class: &str, name: &str) -> String {
     let inspected = fixture.json(&["inspect", name]);
     let verdicts = array(&inspected["verdicts"]).iter().filter(|v| v["class"] == class);

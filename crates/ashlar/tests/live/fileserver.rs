@@ -263,7 +263,7 @@ fn check_repairs_damage_and_changes_no_dump() {
     refuses(&fixture, &["fs", "ls", "main", "/tmp"], "file not found");
     assert_ne!(faults(), 0);
     let mended = fixture.ashlar(&["fs", "check", "main", "--fix"]).ends(0);
-    mended.prints(&["mended: file ", "/lost+found/file.", "no faults"]);
+    mended.prints(&["repaired: file ", "/lost+found/file.", "no faults"]);
     fixture.ashlar(&["fs", "ls", "main", "/lost+found"]).ends(0).prints(&["file."]);
     assert_eq!(faults(), 0);
     // A block becomes a hole, and is a block again.

@@ -169,10 +169,10 @@ fn invalid_check_options_are_refused_and_change_nothing() {
         fixture.until("they have left", SOON, || console.types("who") == "no clients\n");
         // And now it is done.
         let output = console.types("check --rtmp --fix");
-        for word in ["mended: /t is removed", "no faults"] {
+        for word in ["repaired: /t is removed", "no faults"] {
             assert!(output.contains(word), "{name}: {output}");
         }
-        assert!(output.matches("mended: ").count() > 1, "{name}: {output}");
+        assert!(output.matches("repaired: ").count() > 1, "{name}: {output}");
         assert!(!console.sees().contains("/t\n"), "{name}");
         drop(ninep::attach(at, "rob").unwrap().unwrap());
     }

@@ -214,7 +214,7 @@ fn masks_attentions_and_sizes_reach_the_local_nexus() {
     good(&fixture, WRITE, &[0xa5; 512]);
     assert_eq!(raw.must(&READ_CDB, 512), [0xa5; 512]);
 
-    // The other nexus changes a mode page, then resets the unit: each is heard once.
+    // The other nexus changes a mode page, then resets the unit: each is reported once.
     let mut page = raw.must(&[0x1A, 0x08, 0x08, 0, 24, 0], 24);
     (page[0], page[2]) = (0, 0);
     page[4] &= 0x3f;

@@ -91,7 +91,7 @@ driver = "iscsi"
 name = "{IQN}"
 listen = ["{listen}"]
 
-# Nobody sees anything that no group grants.
+# A host sees only LUNs that a group grants.
 [[access]]
 target = "{IQN}"
 group = "everybody"

@@ -247,7 +247,7 @@ impl Jobs {
             }
         }
         if !slot.write && slot.got != self.spec.request_bytes {
-            let what = format!("a read brought {} of {} bytes", slot.got, self.spec.request_bytes);
+            let what = format!("a read returned {} of {} bytes", slot.got, self.spec.request_bytes);
             return Err(Error::new(Kind::Data, what));
         }
         if let Some(now) = now {

@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn calls_of_a_process_are_counted_from_start_to_finish() {
         if !has_perf() {
-            return; // Some machines let nobody count; the benchmark says so in a note.
+            return; // Some machines do not count; the benchmark reports that in a note.
         }
         let counter = Counter::start(std::process::id()).unwrap();
         for _ in 0..1000 {

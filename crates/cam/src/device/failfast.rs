@@ -7,7 +7,7 @@ use crate::ccb::{CamStatus, Flags};
 use crate::recovery::{RecoveryDecision, Step};
 
 impl Device {
-    /// A verdict that has the way to blame. True: the CCB can go by another one, and has ended.
+    /// Applies a decision that the path failed. True: the CCB has ended, another path can take it.
     pub(super) fn fails_fast(&mut self, at: u32, verdict: RecoveryDecision) -> bool {
         let slot = &self.slots[at as usize];
         if slot.outcome.status == CamStatus::Timeout && slot.ccb.flags.has(Flags::FAIL_FAST) {

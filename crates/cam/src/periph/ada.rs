@@ -86,7 +86,7 @@ fn attrs(identify: &Identify) -> Vec<(&'static str, Attr)> {
         ("GEOM::candelete", Attr::Int(u64::from(identify.trim.is_some()))),
         ("GEOM::deletereadszero", Attr::Int(u64::from(zeroes))),
     ];
-    // A physical sector is given up as a whole; in which of its places sector 0 lies is said.
+    // A physical sector is given up as a whole; the place of sector 0 in it is an attribute.
     let (sector, places) =
         (u64::from(identify.sector_bytes), 1u64 << identify.physical_exponent.min(15));
     let first = (places - u64::from(identify.alignment) % places) % places;

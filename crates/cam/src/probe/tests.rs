@@ -1,4 +1,4 @@
-//! Probes against devices that answer by the book, and against those that do not.
+//! Probes against devices that follow the standard, and against those that do not.
 
 use wire::ata::{Identify, Trim, command};
 use wire::scsi::{
@@ -78,7 +78,7 @@ fn capacity() -> Capacity {
     Capacity { blocks: 1_465_149_168, block_len: 512, thin: true, ..Capacity::default() }
 }
 
-/// A disk by the book.
+/// A disk that follows the standard.
 fn disk(ask: &ProbeCommand) -> Result<Vec<u8>, Outcome> {
     let (identity, limits) = (identity(), limits());
     let cdb = ask.command.cdb();

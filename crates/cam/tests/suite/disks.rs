@@ -191,7 +191,7 @@ fn a_stopped_disk_is_started_and_a_hanging_one_is_reset() {
     assert_eq!(w.write(edge, 0, &[7; 512], Flags::NONE), Ok(()));
     let took = (w.now() - start) / 1_000_000;
     assert!((1500..3000).contains(&took), "START UNIT and three looks: {took} ms");
-    // Each hangs, and aborts are not heard: after 30 s and 5 s the disk is reset.
+    // Each hangs, and aborts are not answered: after 30 s and 5 s the disk is reset.
     hba.set_faults(0, Faults { hangs: 100, deaf: 100, ..Faults::default() });
     let data = w.buffer(512);
     w.start(edge, 1, |bio| world::range(bio, Op::Read, 0, data));

@@ -85,7 +85,7 @@ fn fail_fast_requests_do_not_wait_behind_a_retried_request() {
         b.device.reshape(Shape { openings_max: 1, ..SHAPE });
         let patient = b.device.submit(write());
         b.settle();
-        // In the queue when it is heard, and sent later.
+        // In the queue when that is reported, and sent later.
         b.device.submit(hasty());
         b.device.submit(Ccb { owner: Owner::Task(7), ..write() });
         b.held.clear();

@@ -155,7 +155,7 @@ fn an_ncq_error_uses_up_no_retry_of_other_queued_commands() {
     assert!(halts > 40, "the queue stopped {halts} times");
     assert!(counts.requeues > 4 * halts, "{counts:?}: victims are sent again");
     assert_eq!(hba.overlaps(0), 0);
-    // Every other read of the log fails: no command is blamed, and all are sent again.
+    // Every other read of the log fails: no command is the cause, and all are sent again.
     let (mut w, hba, edge) = disk(Transport::Sata, spec());
     hba.set_faults(0, Faults { fails: 4, mute: 50, ..Faults::default() });
     mixed(&mut w, edge, 6, true);

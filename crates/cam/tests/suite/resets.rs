@@ -319,7 +319,7 @@ fn commands_about_to_start_wait_for_a_reset() {
 fn commands_wait_during_a_reset_started_by_error_recovery() {
     let mut b = busy(4);
     b.obeys = false;
-    // All four are late, their aborts are not heard, each asks for a reset.
+    // All four are late, their aborts are not answered, each asks for a reset.
     b.pass(65 * S);
     assert_eq!((b.resets, freezes_of(&b.device)), (4, 1));
     // All openings are theirs: that nothing begins says nothing, the freeze does.

@@ -83,7 +83,7 @@ pub struct Finding {
     pub reason: String,
     /// Whether it is the first, a copy, or left behind.
     pub role: FindingRole,
-    /// The partition in whose range it lies.
+    /// The partition in whose range it is.
     pub inside: Option<u32>,
     /// The layer that shows it, of which this is a member: its own tools look after it.
     pub shown_on: Option<String>,

@@ -27,7 +27,7 @@ pub struct LabelClass;
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LabelParams {}
 
-/// Everything that names a provider, with the verdict's words for the rest.
+/// Everything that names a provider, with the reasons why others were rejected.
 fn names_of(
     disk: &Taster,
     all: Vec<(&super::Kind, Result<Found, crate::probe::ProbeError>)>,

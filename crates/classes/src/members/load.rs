@@ -133,7 +133,7 @@ impl Loads {
     pub(crate) fn ended(&self, slot: usize) {
         let busy = &self.slots[slot % SLOTS].busy;
         let was = busy.load(Relaxed);
-        debug_assert!(was >= READ, "B2: a read has ended that nobody began");
+        debug_assert!(was >= READ, "B2: a read has ended that was not begun");
         busy.store(was.wrapping_sub(READ), Relaxed);
     }
 

@@ -22,8 +22,8 @@
 //!
 //! ```text
 //!   control thread          Geom: members, their states, the content of the metadata
-//!      ^  told()               |  replace words of the shared state, WriteGate::open
-//!      |  tell()               v
+//!      ^  on_notice()          |  replace words of the shared state, WriteGate::open
+//!      |  post()               v
 //!   cores                   Layer: reads the shared state (atomics), forks children
 //! ```
 //!

@@ -1,17 +1,17 @@
-//! Waiting writes that failed on some members and succeeded on others, until the verdict on the
+//! Waiting writes that failed on some members and succeeded on others, until the decision on the
 //! failed members.
 //!
 //! ```text
-//!   core       open (waiting write) --> accuse each member --> report that all are accused
+//!   core       open (waiting write) --> report each member --> report that all are sent
 //!   geom          |       a member stays: refuse                         |
 //!                 v            v                                         v
-//!              waiting ----> refused                                   heard --> released
+//!              waiting ----> refused                              all reported --> released
 //! ```
 //!
 //! Invariants
-//!  C1  A waiting write is entered before any member is accused. The geom may decide at once that a
-//!      member stays, and a write entered later would miss that decision.
-//!  C2  A waiting write is not released before the geom has received all its accusations. Until
+//!  C1  A waiting write is entered before any failure is reported. The geom may decide at once that
+//!      a member stays, and a write entered later would miss that decision.
+//!  C2  A waiting write is not released before the geom has received all its failures. Until
 //!      then the geom has not begun to doubt these members, and the absence of open doubts proves
 //!      nothing.
 //!  C3  Each waiting write gets one answer, at the latest when the list is closed.
@@ -51,8 +51,8 @@ impl<W> PartialFailures<W> {
     }
 
     /// Enters a write that waits for a decision on the members in `failed` (a bit each). The
-    /// members are accused after this, and then the geom is sent the number (C1). `None`: the list
-    /// is closed.
+    /// failures are reported after this, and then the geom is sent the number (C1). `None`: the
+    /// list is closed.
     pub(crate) fn open(&self, failed: u64, who: W) -> Option<FailureId> {
         let mut cases = self.lock();
         if cases.closed {
@@ -64,7 +64,7 @@ impl<W> PartialFailures<W> {
         Some(number)
     }
 
-    /// The geom has received all accusations of a case.
+    /// The geom has received all failures of a case.
     pub(crate) fn set_reported(&self, number: FailureId) {
         if let Some(case) = self.lock().all.get_mut(&number) {
             case.reported = true;

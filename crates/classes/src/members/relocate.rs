@@ -30,7 +30,7 @@ pub(crate) const SWEEP: u64 = 1 << 20;
 /// Bytes of one read of it.
 const CHUNK: u64 = 64 << 10;
 
-/// A label that can be brought elsewhere.
+/// A label that can be moved.
 pub(crate) struct MovableLabel {
     /// Size of the provider that it was written for, bytes; zero if the label has no size.
     pub(crate) provider_bytes: u64,
@@ -270,8 +270,9 @@ pub(crate) async fn find_old_label(disk: &Taster, read: DecodeLabel) -> Option<O
     None
 }
 
-/// The verdict of a class on a provider that has no label of the class in its last sector (`why`).
-/// If the class left a label at a former end, that label is moved to the current end instead.
+/// The taste outcome of a class for a provider without a label of the class in its last sector
+/// (`why`). If the class left a label at a former end, that label is moved to the current end
+/// instead.
 pub(crate) async fn taste_old_end<C>(
     disk: &Taster,
     class: &str,
@@ -335,12 +336,12 @@ impl OldLabel {
     }
 }
 
-/// What to type so that a label is brought along.
+/// The command that moves a label.
 pub(crate) fn relocate_command(class: &str, provider: &str, was: u64) -> String {
     format!("`ashlar {class} relocate {provider} --was {was}`")
 }
 
-/// Why a label is not brought to an end where there is something else.
+/// Why a label is not moved to an end that holds other data.
 pub(crate) fn occupied(what: &str, by_hand: &str) -> String {
     let forced = by_hand.trim_end_matches('`');
     format!("and at its end is a {what}; if that may be lost, {forced} --force`")

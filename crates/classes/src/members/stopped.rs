@@ -26,12 +26,12 @@ impl Stopped {
         self.names().remove(name)
     }
 
-    /// The verdict about a member of a geom that was stopped.
+    /// Why a member of a geom is not used that was stopped.
     pub(crate) fn refusal_text(class: &str, name: &str) -> String {
         format!("{class} {name} was stopped by hand: `ashlar {class} start {name}` starts it")
     }
 
-    /// The verdict about a member of it, if it was stopped.
+    /// Why a member of it is not used, if it was stopped.
     pub(crate) fn refusal(&self, class: &str, name: &str) -> Option<String> {
         self.names().contains(name).then(|| Stopped::refusal_text(class, name))
     }

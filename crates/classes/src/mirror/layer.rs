@@ -4,7 +4,7 @@
 //!   read:   choose a member --> down --> error? --> another member, until each was asked
 //!   write:  gate --> range --> bits (with bitmaps) --> all members
 //!             all did it --------------------------------------------> done
-//!             some failed, some did it --> wait for the verdict ------> done
+//!             some failed, some did it --> wait for the decision -----> done
 //!             all failed --------------------------------------------> error
 //! ```
 //!
@@ -15,8 +15,8 @@
 //!      except for a write that succeeded on another member.
 //!  L3  A read is answered by a complete member, or fails when each has been tried.
 //!  L4  Answers of a former member are ignored.
-//!  L5  No member is accused of a failed write before that write has ended everywhere and waits for
-//!      the verdict, if it needs one. An earlier verdict would not apply to it.
+//!  L5  No member is reported for a failed write before that write has ended everywhere and waits
+//!      for the decision, if it needs one. An earlier decision would not apply to it.
 //!  L6  A member that does not take WRITE ZEROES is written with zeroes: others may have zeroed the
 //!      range, or that member a part of it.
 //!  L7  Writes of the same bytes take turns, on all cores: two that are in flight together could
@@ -201,7 +201,7 @@ impl MirrorLayer {
         self.0.post(super::shared::Message::Failed(MemberFailure { slot, gone }));
     }
 
-    /// A member failed a write: it is accused when that has ended.
+    /// A member failed a write: it is reported when that has ended.
     #[cold]
     pub(super) fn record_failure(&self, bio: &Bio, slot: u32, error: Errno, core: &Core) {
         let mut core_state = self.0.core_state(core.id() as usize);
@@ -312,7 +312,7 @@ impl Layer for MirrorLayer {
         self.begin(bio, core)
     }
 
-    /// The gate opened, the range is free, the bits are set, or the verdict is in.
+    /// The gate opened, the range is free, the bits are set, or the decision is made.
     fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
         let (at, id) = (core.id() as usize, bio.id().to_word());
         let word = bio.frames.top_mut().map_or(0, |top| top.word);

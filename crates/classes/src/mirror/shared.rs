@@ -3,9 +3,9 @@
 //! Invariants
 //!  T1  When [`Shared::set`] has returned, every request that starts uses the new table.
 //!  T2  The index of a member is its slot in every table; a slot has one tenant.
-//!  V1  A write that waits for a verdict is entered in the list of partial failures before members
-//!      are accused, and is completed successfully only when the geom has received the accusations
-//!      (C1, C2 of `partial_failures`).
+//!  V1  A write that waits for a decision is entered in the list of partial failures before its
+//!      failures are reported, and is completed successfully only when the geom has received all
+//!      of them (C1, C2 of `partial_failures`).
 
 use std::cell::RefMut;
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,7 +94,7 @@ impl CoreState {
 
 impl CoreLocal for CoreState {
     type Table = Table;
-    /// Numbers of writes that waited for a verdict, or for bits, and must not be acknowledged.
+    /// Numbers of writes that waited for a decision, or for bits, and must not be acknowledged.
     type Left = BTreeSet<u64>;
     /// Members to read from. The open word is the set of slots (a bit a slot) of which the least
     /// busy one serves a read that was not tried elsewhere. It is empty if the choice has further
@@ -141,7 +141,7 @@ pub(super) enum Message {
     Failed(MemberFailure),
     /// A write waits for bits.
     Mark,
-    /// All accusations of a write that waits for the verdict have been sent.
+    /// All failures of a write that waits for the decision have been sent.
     AllReported(FailureId),
     /// The time since the last look is up: has anything been written?
     Idle,
@@ -373,7 +373,7 @@ impl MirrorShared {
     }
 
     /// Lets a write wait until the members of `failed` (a bit a slot) are judged; those of them in
-    /// `faults` are accused. False when the list is closed.
+    /// `faults` are reported. False when the list is closed.
     pub(super) fn await_decision(
         &self,
         (core, ticket): (usize, Ticket),
@@ -387,7 +387,7 @@ impl MirrorShared {
         true
     }
 
-    /// The geom has received all accusations of a write.
+    /// The geom has received all failures of a write.
     pub(super) fn set_reported(&self, number: FailureId) {
         self.failures.set_reported(number);
     }

@@ -226,7 +226,7 @@ async fn copy(
             Err(e) => failed.push(MemberFailure { slot, gone: e == Errno::NxIo }),
         }
     }
-    // Without a source the target keeps its role and is let go. No member is accused: the last one
+    // Without a source the target keeps its role and is let go. No member is reported: the last one
     // stays regardless of its failures, and the rebuild would restart and fail for ever.
     let Some(bytes) = bytes else { return Err(RebuildHalt::Source) };
     failed.into_iter().for_each(|failed| shared.post(Message::Failed(failed)));

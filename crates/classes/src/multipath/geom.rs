@@ -45,7 +45,7 @@ pub struct MultipathGeom {
     pub(super) consumers: BTreeMap<usize, ConsumerId>,
     /// Provider of the path that was preferred by hand.
     pub(super) preferred: Option<String>,
-    /// Providers of paths that were removed by hand: tasting does not bring them back.
+    /// Providers of paths that were removed by hand: tasting does not add them again.
     removed: VecDeque<String>,
     /// Slots that the checker looks at, a bit a slot.
     pub(super) checking: u32,

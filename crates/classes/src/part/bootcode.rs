@@ -87,7 +87,7 @@ impl Table {
     ///
     /// # Errors
     /// `Corrupt`, `Unsupported`; `BadCode` when it is empty, too long, or without a signature;
-    /// `Busy` and `Overlap` when a partition lies where it goes (BSD).
+    /// `Busy` and `Overlap` when a partition is where it goes (BSD).
     pub fn boot_code(
         &self,
         code: &[u8],

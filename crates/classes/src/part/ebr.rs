@@ -158,7 +158,7 @@ pub(crate) fn create(media: Media) -> Result<Table, PartError> {
 }
 
 /// The order of the chain for `entries`: as it was, without records no longer needed, and with
-/// new ones put behind the last that lies before them. Sector 0 always leads.
+/// new ones put behind the last that is before them. Sector 0 always leads.
 pub(crate) fn chain(body: &EbrData, entries: &[Entry]) -> Vec<u64> {
     let mut order: Vec<u64> = body
         .records

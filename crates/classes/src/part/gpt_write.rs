@@ -126,7 +126,7 @@ pub(crate) fn settle(table: &mut Table, op: &'static str) -> Result<(), PartErro
         table.last = (limit - limit % round).saturating_sub(1).max(used);
     }
     body.backup_at = end;
-    // The primary table lies in front of the usable range; where it cannot, after the header.
+    // The primary table is in front of the usable range; where it cannot, after the header.
     let fits = |at: u64| at.checked_add(length).is_some_and(|to| to <= table.first);
     if !fits(body.table_at) {
         body.table_at = 2;

@@ -76,7 +76,7 @@ pub(super) enum Message {
         gone: bool,
         mended: bool,
     },
-    /// All accusations of a write that waits for the decision have been sent.
+    /// All failures of a write that waits for the decision have been sent.
     AllReported {
         volume: u32,
         number: FailureId,

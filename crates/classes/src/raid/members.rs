@@ -45,7 +45,7 @@ pub(crate) struct VolumeStatus {
     pub(crate) consistent_to: u64,
     /// Members being filled have everything below this byte of the volume.
     pub(crate) filled: u64,
-    /// Its members were never brought in line.
+    /// Its members were never synchronised.
     pub(crate) never_synced: bool,
     /// Why its last pass came to no end.
     pub(crate) halt: Option<sweep::PassHalt>,

@@ -13,7 +13,7 @@ use super::volume::replay::Replayed;
 use super::volume::{FailureEffect, settle, sweep};
 use crate::members::GateNotice;
 
-/// Read errors of a disk that are mended before it is taken for broken.
+/// Read errors of a disk that are repaired before it is taken for broken.
 const READ_ERRORS_MAX: u32 = 10;
 
 impl RaidGeom {

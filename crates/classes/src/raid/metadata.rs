@@ -43,7 +43,7 @@ pub(crate) enum MetadataState {
 }
 
 impl MetadataState {
-    /// The array of some disks of which one's record is in force, and its books. Disks not given
+    /// The array of some disks of which one's record is in force, and its metadata. Disks not given
     /// are missing.
     pub(crate) fn open(
         found: &[&Found],

@@ -65,7 +65,7 @@ pub enum DiskState {
     Missing,
 }
 
-/// How data lies on the members of a volume.
+/// Layout of data on the members of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Level {
     /// Strips in turn.

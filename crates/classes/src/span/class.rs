@@ -24,7 +24,7 @@ impl<S> Default for SpanClass<S> {
 }
 
 impl<S: Span> SpanClass<S> {
-    /// The verdict on a provider without a label at its end.
+    /// The taste outcome for a provider without a label at its end.
     async fn taste_old_end(&self, disk: &Taster, why: String) -> TasteOutcome<SpanLabel> {
         let Some(behind) = relocate::find_old_label(disk, verbs::placed::<S>).await else {
             return TasteOutcome::No(why);

@@ -7,7 +7,7 @@
 //!  M4  DELETE goes to members that support it; a request is refused if none of its members does.
 //!      The value that was reported for deleted bytes at the start stays true: see `wipes`. A
 //!      DELETE of several ranges also becomes one child per member, with the ranges that lie there.
-//!  M5  The byte that a member's medium failed is reported as the byte of the request that lies
+//!  M5  The byte that a member's medium failed is reported as the byte of the request that is
 //!      there.
 
 use std::marker::PhantomData;

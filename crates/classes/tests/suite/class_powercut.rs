@@ -123,7 +123,7 @@ fn a_failed_commit_can_be_repeated_or_undone() {
         w.verb("part", "add", "ada0", add.clone()).expect_err("it cannot write");
         assert_eq!(w.show("part", "ada0", "modified"), ["true"]);
         assert!(w.has("ada0p2") && !user.orphaned());
-        // The disk is mended.
+        // The disk is repaired.
         arm(&disk, None);
         let refused = w.verb("part", "undo", "ada0", json!({})).expect_err("a user");
         assert_eq!(refused.kind, Errno::Busy);

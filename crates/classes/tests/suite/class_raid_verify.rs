@@ -204,7 +204,7 @@ fn unreadable_sectors_are_counted_and_rewritten_from_other_disks() {
         let unread = count(&output, " cannot be read");
         assert!(unread > 0 && output.starts_with("done; 0 sectors differ"), "{what}: {output}");
         assert!(raid.show("Difference").contains("d1, bytes 0 to "), "{what}");
-        // A member that users do not read is not blamed.
+        // A member that users do not read is not reported.
         assert_eq!(raid.state(), "OPTIMAL", "{what}");
         raid.disks[1].put(0, &vec![0xee; AT]);
         let output = raid.verify(true);

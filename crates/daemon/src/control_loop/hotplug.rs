@@ -120,7 +120,7 @@ impl ControlLoop {
     }
 
     /// Tries again what could not be carried out. A target gets its groups before a host is
-    /// answered: between the two it would be refused for good (`target/registry/doors.rs` D1).
+    /// answered: between the two it would be refused for good (D1 of `login_gate.rs`).
     fn retry_pending(&mut self) {
         for action in self.reattach.take_due(self.control.now_ns()) {
             let Action::CreateTarget { target } = &action else {

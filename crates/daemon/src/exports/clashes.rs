@@ -17,7 +17,7 @@ use crate::identities::IdentityKeeper;
 use crate::identity;
 use crate::images::MediumFacts;
 
-/// Whether a step of a plan brings units to hosts and may not stay undone.
+/// Whether a step of a plan exports units to hosts and may not stay undone.
 pub fn must_export(step: &Step) -> bool {
     step.action.groups().next().is_some() && !step.may_wait
 }

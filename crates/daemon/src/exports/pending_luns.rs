@@ -11,7 +11,7 @@
 //!  W2  An awaited LUN is in no list. A host that knows it gets BECOMING READY and sends its
 //!      commands again.
 //!  W3  Once it has started, a name that is not there is a mistake, and is refused as one, unless a
-//!      bus of the configuration may bring it: its own disks, and the providers found on them. So
+//!      bus of the configuration may attach it: its own disks, and the providers found on them. So
 //!      may a disk over a network whose server is absent.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,14 +28,14 @@ use super::specs::{group_spec, lun_spec, units_of};
 use super::{Exports, RETRY_WAIT};
 use crate::reattach::remote;
 
-/// Whether a disk of a configuration may bring a provider of that name: it is not in the graph, and
+/// Whether a disk of a configuration may add a provider of that name: it is not in the graph, and
 /// its medium is over a network and looked for.
 pub fn disk_may_provide(topology: &Topology, disks: &[DiskConfig], name: &str) -> bool {
     let own = disks.iter().filter(|disk| name_depends_on(name, &disk.name));
     own.filter_map(remote).any(|(disk, ..)| topology.find(&disk.name).is_none())
 }
 
-/// The parts of the configuration to be reached that bring providers later.
+/// The parts of the configuration to be reached that add providers later.
 #[derive(Default)]
 pub struct ProviderSources {
     pub(super) buses: Vec<BusConfig>,

@@ -3,7 +3,7 @@
 //! moment.
 //!
 //! ```text
-//!   images, some away --> start, doors open --> check --> one thing appears --> check --> all
+//!   images, some away --> start, listening --> check --> one thing appears --> check --> all
 //! ```
 //! Invariants of the model
 //!  H1  A unit is served when everything that it needs is present, within [`LIMIT`]: all images of
@@ -308,7 +308,7 @@ impl Walk {
     }
 }
 
-/// A daemon that has started, with its doors open.
+/// A daemon that has started and accepts logins.
 fn start(site: &Site, seed: u64, desired: &Config) -> Control {
     let plant = Daemon::start(&desired.daemon).expect("a daemon");
     let launched = Config { daemon: desired.daemon.clone(), ..Config::default() };

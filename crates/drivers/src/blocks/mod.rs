@@ -6,7 +6,7 @@
 //! | `patch` | read-modify-write of a part of a block |
 //! | `session` | the engine's transport: a request becomes commands, and their answers its reply |
 //!
-//! A driver brings a [`Frontend`]: how it answers, and what wakes its task. Requests and errors
+//! A driver provides a [`Frontend`]: how it answers, and what wakes its task. Requests and errors
 //! have the words of NBD, whose errors are those of Linux.
 
 pub(crate) mod patch;

@@ -180,7 +180,7 @@ impl<F: Frontend> BlockSession<F> {
         r.offset.is_multiple_of(unit) && r.len.is_multiple_of(unit)
     }
 
-    /// A request's range lies in the unit as it is now, and on its blocks.
+    /// A request's range is in the unit as it is now, and on its blocks.
     pub fn check_range(&self, r: &Request, work: Work) -> Result<(), Error> {
         if !self.is_aligned(r) {
             return Err(Error::Inval);
@@ -642,7 +642,7 @@ impl<F: Frontend> Transport for BlockSession<F> {
         match self.closing.get() {
             true => self.requests.borrow_mut().free(tag),
             false if self.end_if_interrupted(tag) => {}
-            // Another initiator has reset the unit; the client has no way to hear of it.
+            // Another initiator has reset the unit; the client cannot be notified of it.
             false => self.retry(tag),
         }
     }

@@ -258,7 +258,7 @@ fn note_refusal(
         conn.core.log.info_about(about, format_args!("{to}: {reason}, redirected"));
         return;
     }
-    // The initiator is told that there is no such target; the log knows better.
+    // The reply is that there is no such target; the log has the reason.
     let targets = &conn.core.shared.own.targets;
     let is_here = |name: &str| targets.get_at(&conn.at, name).is_some();
     let is_hidden = status == LoginStatus::NotFound && query.target.as_deref().is_some_and(is_here);

@@ -177,7 +177,7 @@ impl Checked {
                 max_outstanding_r2t: p.max_outstanding_r2t,
                 error_recovery_level: 0,
                 // Its default: at recovery level 0 nothing is retained whatever is agreed, and a
-                // key that the initiator did not bring up would cost one more round.
+                // key that the initiator did not send would cost one more round.
                 time2retain_s: wire::SessionParams::default().time2retain_s,
                 ..wire::SessionParams::default()
             },

@@ -42,7 +42,7 @@ pub(crate) struct ReceivedCommand {
     pub cdb_rest: Vec<u8>,
     pub expect_in: u32,
     pub expect_out: u32,
-    /// Memory for all the data that the command may bring, or for a part of it. The immediate data
+    /// Memory for all the data that the command may have, or for a part of it. The immediate data
     /// is at its beginning.
     pub data: Segs,
     /// `data` is a part.

@@ -185,7 +185,7 @@ impl IscsiSession {
         Numbers { stat_sn, exp_cmd_sn, max_cmd_sn: self.max_cmd_sn.get() }
     }
 
-    /// Queues a PDU whose data lies in one piece.
+    /// Queues a PDU whose data is in one piece.
     pub fn send(&self, pdu: &impl Pdu, data: &[u8]) {
         self.send_header(pdu);
         if !data.is_empty() {

@@ -56,7 +56,7 @@ impl NbdSession {
         self.frontend.unaligned.set(agreed.export.unaligned && !agreed.sizes);
     }
 
-    /// A request's range lies in the unit, and on its blocks where the client keeps to them.
+    /// A request's range is in the unit, and on its blocks where the client keeps to them.
     pub fn check(&self, r: &Request, work: Work) -> Result<(), Error> {
         match self.frontend.unaligned.get() {
             true => self.check_bytes(r, work),

@@ -162,7 +162,7 @@ pub(crate) async fn write(job: &Job, id: u32) -> Result<(), Ending> {
     }
 }
 
-/// Checks that the requested range lies in the data of the token, in whole blocks of both units.
+/// Checks that the requested range is in the data of the token, in whole blocks of both units.
 fn fits(job: &Job, rod: &Rod, offset: u64, blocks: u64) -> Result<(), Sense> {
     let unit = u64::from(rod.device.block_bytes());
     let len = blocks.saturating_mul(u64::from(job.device.block_bytes()));

@@ -295,8 +295,8 @@ impl ItNexus {
     }
 
     /// Logout, nexus loss, reinstatement: aborts every command in silence. When the last one can
-    /// no longer touch the medium the transport hears [`Transport::ended`], maybe from inside
-    /// this call. Later commands are discarded.
+    /// no longer touch the medium, [`Transport::ended`] is called, maybe from inside this call.
+    /// Later commands are discarded.
     pub fn close(&self) {
         if self.closing.replace(true) {
             return;

@@ -28,7 +28,7 @@ pub struct Command<'a> {
 /// Next step of the transport for a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// Bring this many bytes of write data, then call `data`. Never zero.
+    /// Fetch this many bytes of write data, then call `data`. Never zero.
     Data {
         /// Bytes.
         wanted: u32,
@@ -154,7 +154,7 @@ pub trait Transport {
     fn ended(&self);
 }
 
-/// An initiator at the door.
+/// An initiator that logs in.
 #[derive(Clone)]
 pub struct Login {
     /// Where it wants to go.

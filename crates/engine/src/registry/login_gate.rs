@@ -47,7 +47,7 @@ impl LoginGate {
         let _ = self.0.compare_exchange(OPEN, PAUSED, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// It has its groups. Doors that are shut or closed stay so.
+    /// It has its groups. A gate that is shut or closed stays so.
     pub fn resume(&self) {
         let _ = self.0.compare_exchange(PAUSED, OPEN, Ordering::AcqRel, Ordering::Acquire);
     }

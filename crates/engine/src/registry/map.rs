@@ -255,7 +255,7 @@ impl LunMap {
     }
 }
 
-/// Hears how two maps differ: old entry, new entry; never both `None`.
+/// Receives the differences of two maps: old entry, new entry; never both `None`.
 pub type DiffVisitor<'a> = dyn FnMut(Option<&Arc<LunEntry>>, Option<&Arc<LunEntry>>) + 'a;
 
 /// One of two trees being compared. A tree that is lower than the other is looked at as if it had

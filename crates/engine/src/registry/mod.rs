@@ -144,7 +144,7 @@ struct RegistryState {
     sessions_made: u64,
 }
 
-/// Hears something that the operator should know of a unit: its name, and a sentence.
+/// Receives a message for the operator about a unit: its name, and a sentence.
 pub type OperatorNotifier = dyn Fn(&str, String) + Send + Sync;
 
 /// All of the target side that is not bound to a core.

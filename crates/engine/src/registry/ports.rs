@@ -136,8 +136,8 @@ impl Registry {
         Ok(transition)
     }
 
-    /// An engine has nothing of the old state at a medium any more. The last one to say so brings
-    /// the change to its end.
+    /// An engine has nothing of the old state at a medium any more. The last one to report it ends
+    /// the change.
     pub(crate) fn drained(&self, transition: &Transition) {
         if transition.engine_done() {
             self.settle(transition, Stage::Done);

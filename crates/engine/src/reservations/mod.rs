@@ -13,7 +13,7 @@
 //! Invariants
 //!  P1  A refused action changes nothing, PRgeneration included.
 //!  P2  A reservation that is not "all registrants" has a holder, and the holder is registered; an
-//!      "all registrants" one lives while anybody is registered.
+//!      "all registrants" one exists while a nexus is registered.
 //!  P3  There is never a SPC-2 reservation beside a registration.
 //!  P4  Registrations belong to initiator port and target port, not to a session: they outlive it.
 //!      A SPC-2 reservation belongs to a session and dies with it.

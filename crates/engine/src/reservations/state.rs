@@ -42,7 +42,7 @@ pub struct Spc2Reservation {
     /// The session that holds it.
     pub session: u64,
     /// Its nexus, where it has a name: other sessions of the same nexus, on other cores, are no
-    /// strangers to the holder.
+    /// other holders.
     pub id: Option<Identity>,
 }
 

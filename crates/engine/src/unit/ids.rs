@@ -6,7 +6,7 @@ use wire::scsi::{Naa, hex, show_naa, show_uuid};
 /// Company in NAA identifiers: the locally administered bit is set, so it has no owner.
 const COMPANY: u32 = 0x02_A5_B1;
 
-/// Stands between the names of a unit and the length of its blocks; no name has it.
+/// Separates the names of a unit from the length of its blocks; no name has it.
 pub(crate) const LENGTH_MARK: char = '\t';
 
 /// Names that are configured for a unit besides its serial number.

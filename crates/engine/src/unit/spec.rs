@@ -81,7 +81,7 @@ pub struct DeviceSpec {
     pub delete_offset: Option<u64>,
     /// Most bytes that one request to the layers below frees; zero: any number.
     pub delete_request_bytes: u64,
-    /// A volatile cache lies below: the initial state of WCE.
+    /// A volatile cache is below: the initial state of WCE.
     pub write_cache: bool,
     /// No initiator may write, whatever the access group says.
     pub read_only: bool,

@@ -65,7 +65,7 @@ impl Reader {
         };
         let session = engine.login(login, reader.clone()).unwrap();
         *reader.session.borrow_mut() = Some(session);
-        // Hears of the reset.
+        // Reports the reset.
         reader.send(&TUR, 0);
         assert_eq!(reader.bad.replace(0), 1);
         reader.times.borrow_mut().clear();

@@ -348,7 +348,7 @@ fn a_sanitize_continues_through_resets_and_after_a_restart() {
     assert_eq!(w.run(&h1, 0, &TUR, 0, &[]).asc(), (6, 0x29, 0));
     assert_eq!(w.run(&h1, 0, &TUR, 0, &[]).asc(), (2, 0x04, 0x1B));
     drop(w);
-    // Another daemon goes on with it before anybody sees the unit.
+    // Another daemon goes on with it before a host sees the unit.
     let (mut w, disk) = begin(2);
     let h = w.calm(0, "i1", &[0]);
     assert_eq!(w.run(&h, 0, &TUR, 0, &[]).asc(), (2, 0x04, 0x1B));
@@ -434,7 +434,7 @@ fn eject_obeys_prevention_and_a_new_medium_is_reported_to_others() {
     w.run(&h1, 0, &TUR, 0, &[]).good();
     assert_eq!(w.run(&h3, 0, &TUR, 0, &[]).asc(), (6, 0x28, 0));
     w.run(&h3, 0, &TUR, 0, &[]).good();
-    // The control room does the same.
+    // The control thread does the same.
     device.eject().unwrap();
     assert_eq!(device.condition().state(), MediumState::Empty);
     device.load(None).unwrap();

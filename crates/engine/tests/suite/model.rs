@@ -426,7 +426,7 @@ impl Sim {
         }
     }
 
-    /// The end of another host's command lies in its list and has not been taken in yet.
+    /// The end of another host's command is in its list and has not been taken in yet.
     fn has_ended(&self, key: (usize, u32)) -> bool {
         self.hosts[key.0].fake.events.borrow().iter().any(|h| match h {
             HostEvent::Answer(a) => a.tag == key.1,

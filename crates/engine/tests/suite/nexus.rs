@@ -25,7 +25,7 @@ fn every_nexus_gets_each_unit_attention_once_in_order() {
         let p = w.provider("d0");
         w.control.topology.post(Event::Resize(p, 80 * BLOCK as u64));
         w.settle();
-        // The one who changes the mode has the resize to hear of itself.
+        // The host that changes the mode is still to be notified of the resize.
         assert_eq!(w.run(&third, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 9));
         control(&w, &third, true, false, false);
         w.run(&third, 0, &TUR, 0, &[]).good();

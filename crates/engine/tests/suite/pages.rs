@@ -379,7 +379,7 @@ fn changeable_masks_agree_with_mode_select() {
                     "page {which:x?} byte {byte} bit {bit}"
                 );
                 assert_eq!(world.run(&other, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 1));
-                // With QERR the other core hears of that CHECK CONDITION.
+                // With QERR the other core is notified of that CHECK CONDITION.
                 world.turn();
                 select(&world, &host, &list_of(&now), false).good();
                 assert_eq!(world.run(&other, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 1));

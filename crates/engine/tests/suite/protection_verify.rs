@@ -19,7 +19,7 @@ const ROUNDS: usize = 600;
 const TABLES: [(u8, &str, &str); 5] =
     [(1, "gar", "gar"), (2, "ar", "ar"), (3, "", "gar"), (4, "g", "gar"), (5, "gar", "ga")];
 
-/// Where a field lies in a tuple.
+/// Place of a field in a tuple.
 const FIELDS: [(char, std::ops::Range<usize>); 3] = [('g', 0..2), ('a', 2..4), ('r', 4..8)];
 
 type Sense = ((u8, u8, u8), u64);

@@ -122,7 +122,7 @@ fn cdb(opcode: u8, action: u16, more: &[(usize, u8)]) -> Vec<u8> {
     cdb
 }
 
-/// Sends a command after everything that waits to be heard was heard.
+/// Sends a command after all pending unit attentions were reported.
 fn ask(w: &World, h: &Host, cdb: &[u8]) -> CommandResult {
     while w.run(h, 0, &TUR, 0, &[]).asc().0 == 6 {}
     let info = wire::scsi::find(wire::scsi::PeripheralType::Disk, cdb).unwrap();

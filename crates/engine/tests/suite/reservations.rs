@@ -340,7 +340,7 @@ fn other_actions_proceed_while_preempt_and_abort_waits_for_aborted_tasks() {
     store.hold(false);
     w.turn();
     assert_eq!(a.answer(preempt), None, "the write is still below");
-    // A stranger's change waits for neither.
+    // The change of another host waits for neither.
     run(&w, &c, Register, 0, &list(0, 3)).good();
     assert_eq!(keys(&w, &c).1, [1, 3]);
     assert_eq!(a.answer(preempt), None, "the write is still below");

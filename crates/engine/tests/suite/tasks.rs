@@ -361,7 +361,7 @@ fn sessions_are_closed_by_kick_and_by_removal_of_their_target() {
     w.registry.remove_target("iscsi", TARGET).unwrap();
     w.turn();
     assert!(b.fake.events.borrow().contains(&HostEvent::Close(CloseReason::TargetRemoved)));
-    // It does not hear that the unit is not there.
+    // It is not notified that the unit is absent.
     let late = b.send(0, &TUR, 0, &[]);
     assert!(b.answer(late).is_none() && b.discarded(late) && b.ended());
 }

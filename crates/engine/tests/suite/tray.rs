@@ -25,7 +25,7 @@ fn loading_another_medium_is_reported_to_every_nexus() {
     let registry = w.registry.clone();
     let load = |w: &mut World, name| load_medium(&mut w.control, &registry, "one", name);
     assert!(load(&mut w, Some("two")).is_err(), "the tray is full");
-    // Who prevents it is heard.
+    // A host that prevents removal is respected.
     w.run(&h2, 0, &[0x1E, 0, 0, 0, 1, 0], 0, &[]).good();
     assert!(eject_medium(&registry, "one").is_err());
     w.run(&h2, 0, &[0x1E, 0, 0, 0, 0, 0], 0, &[]).good();

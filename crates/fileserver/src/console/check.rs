@@ -71,7 +71,7 @@ impl FsVerb for Check {
         self.check_options()?;
         let mended = self.repair_first(host, &fs).await?;
         let views = self.views(host, &fs)?;
-        let word = if self.dry { "would be mended" } else { "mended" };
+        let word = if self.dry { "would be repaired" } else { "repaired" };
         let mut text: String = mended.iter().map(|line| format!("{word}: {line}\n")).collect();
         let (mut checked, mut faults, total) = (Vec::new(), 0, views.len() as u64);
         for (done, (view, what)) in (0..).zip(views) {

@@ -98,7 +98,7 @@ impl FsVerb for Stats {
         if f.bad_slots + f.mended > 0 {
             let _ = writeln!(
                 t,
-                "damage    {} blocks of the cache device, {} of the WORM mended from another \
+                "damage    {} blocks of the cache device, {} of the WORM repaired from another \
                  device",
                 f.bad_slots, f.mended
             );

@@ -36,7 +36,7 @@ pub(crate) async fn load_users(host: &Rc<Host>) -> Result<(), Error> {
     let before = users.clone();
     if let Some(name) = missing {
         let edited = users.edit(name, None);
-        edited.map_err(|why| Error::inval(format!("everybody: {why}")))?;
+        edited.map_err(|why| Error::inval(format!("`everybody`: {why}")))?;
     }
     if !is_there || users != before {
         write(host, &fs, &users).await?;

@@ -65,7 +65,7 @@ pub struct Inode {
     pub version: u64,
     /// When contents changed, ns since 1970.
     pub mtime_ns: u64,
-    /// When it was read, as far as anybody says so.
+    /// When it was read, as far as a client reports it.
     pub atime_ns: u64,
     /// When anything of it changed.
     pub ctime_ns: u64,

@@ -33,7 +33,7 @@ pub(super) fn is_legal(name: &[u8]) -> bool {
 fn legal(name: &[u8]) -> Result<(), Stop> {
     let why = match name {
         b"" => "it is empty",
-        b"." | b".." => "it stands for a directory",
+        b"." | b".." => "it is the name of a directory",
         n if n.len() > NAME_MAX => return Err(Fault::NameTooLong.into()),
         n if n.contains(&b'/') || n.contains(&0) => "it contains a slash or a zero",
         _ => return Ok(()),

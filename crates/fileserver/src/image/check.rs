@@ -201,7 +201,7 @@ impl Image {
         Ok(self.survey(rdall, moment, HashSet::new()).await?.checked())
     }
 
-    /// The same with what would mend it; clients wait all along. Of blocks that several name, those
+    /// The same with the repairs; clients wait all along. Of blocks that several name, those
     /// that are known already, the tag is looked at too.
     pub(super) async fn survey_at_rest(
         &self,

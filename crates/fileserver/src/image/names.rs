@@ -17,7 +17,7 @@ pub(super) const BLOCKS_MAX: u64 = 1 << 16;
 fn legal(name: &[u8]) -> Result<(), Stop> {
     let why = match name {
         b"" => "it is empty",
-        b"." | b".." => "it stands for a directory",
+        b"." | b".." => "it is the name of a directory",
         n if n.len() >= NAME => return Err(Fault::NameTooLong.into()),
         n if n.iter().any(|c| *c < 0x20 || *c == b'/') => {
             "it contains a slash or control characters"

@@ -15,7 +15,7 @@ use crate::fault::{Addr, Fault};
 use crate::files::{Ino, Repairs};
 use crate::volume::View;
 
-/// Checks until it is given up: each mended something.
+/// Checks until it is given up: each repaired something.
 const PASSES: usize = 64;
 /// Addresses that are given back in one step.
 const GIVEN: usize = 64;

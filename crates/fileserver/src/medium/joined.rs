@@ -7,7 +7,7 @@ use geom::Local;
 
 use super::Medium;
 
-/// Where a range of a joined device lies: member, its byte, length.
+/// Where a range of a joined device is: member, its byte, length.
 type MemberRange = (usize, u64, usize);
 
 /// How members are put together.
@@ -42,7 +42,7 @@ impl Joined {
         self.members.get(member).map_or(0, |m| m.size() / self.block)
     }
 
-    /// Pieces of a range, in its order. None: it lies outside.
+    /// Pieces of a range, in its order. None: it is outside.
     fn split(&self, at: u64, len: usize) -> Result<Vec<MemberRange>, Errno> {
         if !at.is_multiple_of(self.block) || !(len as u64).is_multiple_of(self.block) {
             return Err(Errno::Inval);

@@ -93,7 +93,7 @@ pub struct Server {
     locks: locks::Locks,
     /// New attaches are refused, but those of `none`.
     pub noattach: Cell<bool>,
-    /// All of them are: the tree is being mended.
+    /// All of them are: the tree is being repaired.
     pub under_repair: Cell<bool>,
     /// The user `none` cannot attach.
     pub nonone: Cell<bool>,

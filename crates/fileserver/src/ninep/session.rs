@@ -316,7 +316,7 @@ impl ClientSession {
             };
             let refused = match *name {
                 _ if !facts.is_dir() => Some(Fault::NotDir.into()),
-                "" | "." => Some(Fault::BadName("it stands for a directory").into()),
+                "" | "." => Some(Fault::BadName("it is the name of a directory").into()),
                 _ if !self.is_permitted(user, &facts, 1) => Some(Refusal::Permission),
                 _ => None,
             };

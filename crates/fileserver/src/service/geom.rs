@@ -191,7 +191,7 @@ impl FsGeom {
         let b = &mut self.below[i];
         b.consumer = consumer;
         b.opened.path.resize(size);
-        // Its edge leads there when every core has heard of it.
+        // Its edge leads there when every core was notified of it.
         t.barrier(me, Box::new(MemberReattached(consumer)));
         Ok(())
     }

@@ -240,7 +240,7 @@ impl Host {
         };
         self.server.export(name, fs.clone());
         *self.fs.borrow_mut() = Some(fs);
-        // Before anybody can come.
+        // Before clients can attach.
         let params = &self.shared.params;
         self.server.noattach.set(params.noattach);
         self.server.nonone.set(params.nonone);

@@ -99,7 +99,7 @@ impl Host {
         let everybody = match &params.everybody {
             None => None,
             Some(name) => Some(users.id(name).ok_or_else(|| {
-                Error::new(Errno::NoEnt, format!("everybody: there is no user `{name}`"))
+                Error::new(Errno::NoEnt, format!("`everybody`: there is no user `{name}`"))
             })?),
         };
         let linux = ListenerOptions {

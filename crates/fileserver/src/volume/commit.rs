@@ -137,7 +137,7 @@ impl Volume {
             return Ok(None);
         }
         for addr in std::mem::take(&mut s.dropped) {
-            // One that was given again is dirty; a load that came too late may have brought it
+            // One that was given again is dirty; a load that came too late may have read it
             // back.
             if !s.frames.is_dirty(addr) {
                 s.frames.drop_block(addr);

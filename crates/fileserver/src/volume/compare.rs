@@ -20,7 +20,7 @@ pub struct Copy {
 
 impl Volume {
     /// Reads a block from every device that has it: the cache device first, then those of the WORM.
-    /// Nothing is mended.
+    /// Nothing is repaired.
     ///
     /// # Errors
     /// There is no block of that address, or no device has the proof of its right contents.

@@ -243,7 +243,7 @@ impl Volume {
             if gone > 0 && !busy || self.is_lent(&mut patience.waits).await {
                 return Ok(());
             }
-            // Eviction brings the operation nearer, until nothing clean is left.
+            // Eviction frees slots for the operation, until nothing clean is left.
             if gone == 0 {
                 patience.memory_rounds += 1;
             }

@@ -140,7 +140,7 @@ impl Volume {
         let others = (0..self.0.members.len()).filter(|i| *i != leg).map(done).max().unwrap_or(0);
         if done(leg) > others.max(WORM_FIRST) {
             return Err(Fault::Refused(format!(
-                "{name}: blocks {} to {} of the WORM were copied to it alone; bring it back, or \
+                "{name}: blocks {} to {} of the WORM were copied to it alone; attach it again, or \
                  go on from the newest dump of another device by `fs halt` and `fs recover \
                  --force`",
                 others.max(WORM_FIRST),

@@ -57,7 +57,7 @@ pub fn open(bytes: &[u8], magic: [u8; 4]) -> Result<Sealed<'_>, &'static str> {
 }
 
 /// Little-endian fields of a body, front to back; behind the end, of which
-/// [`Decoder::is_empty`] tells, there are zeros.
+/// [`Decoder::is_empty`] reports, there are zeros.
 pub struct Decoder<'a>(pub &'a [u8]);
 
 impl<'a> Decoder<'a> {

@@ -172,7 +172,7 @@ fn serve(
     let over = Rc::new(Cell::new(false));
     let mut fs = None;
     while !over.get() {
-        // Wakes often enough to hear orders.
+        // Wakes often enough to receive orders.
         reactor.after(5_000_000, reactor::Token::default());
         core.turn(WaitFor::Forever);
         fs = fs.or_else(|| served.take());

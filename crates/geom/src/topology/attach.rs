@@ -155,7 +155,7 @@ impl Topology {
         }
     }
 
-    /// True when `target` is `from` or lies below it. Iterative.
+    /// True when `target` is `from` or is below it. Iterative.
     fn reaches_down(&self, from: GeomId, target: GeomId) -> bool {
         let (mut todo, mut seen) = (vec![from], vec![]);
         while let Some(g) = todo.pop() {

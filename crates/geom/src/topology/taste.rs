@@ -63,7 +63,7 @@ pub struct Tasted {
     pub serial: u64,
     /// The size that the provider had, bytes.
     pub media_bytes: u64,
-    /// Verdicts by index of the class, in the order of asking.
+    /// Outcomes by index of the class, in the order of asking.
     pub outcomes: Vec<(usize, TasteOutcome)>,
     pub(crate) consumer: ConsumerId,
     pub(crate) content: u64,

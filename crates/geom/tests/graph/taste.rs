@@ -247,7 +247,7 @@ fn claim_that_destroys_the_disk_gives_other_classes_a_reason() {
     let mut lab = lab_with(&[("ta", 0, Claims), ("tz", 0, Destroys)]);
     let disk = marked(0).create(&mut lab.control.topology, "d0").unwrap();
     let log = lab.log.clone();
-    // A consumer keeps the object alive, so that its verdicts can be read.
+    // A consumer keeps the object alive, so that its outcomes can be read.
     let manner = Manner { stays: true, ..Manner::default() };
     crate::common::User::create(&mut lab.control.topology, "u", disk, manner, log).unwrap();
     lab.control.settle().unwrap();
@@ -360,7 +360,7 @@ fn claim_that_writes_makes_the_other_classes_taste_again() {
         let all = views.iter().flat_map(|g| &g.providers).flat_map(|p| &p.taste_outcomes);
         all.into_iter().any(|(c, v)| *c == "tw" && v.starts_with("claimed"))
     };
-    // One step at a time: the verdicts of the first look, before the second.
+    // One step at a time: the outcomes of the first look, before the second.
     let mut words = Vec::new();
     for _ in 0..200 {
         lab.spin(10_000);

@@ -195,7 +195,7 @@ kinds! {
         "Run `ashlar status`; a hung disk is the usual reason.";
     /// The command was interrupted (Ctrl-C).
     Interrupted = 54, "interrupted", Failed, 499,
-        "The command was told to stop waiting for the daemon.",
+        "The command was interrupted while it waited for the daemon.",
         "The daemon finishes the work all the same; run `ashlar status` to see it.";
     /// A defect in Ashlar.
     Internal = 90, "internal", Failed, 500,

@@ -32,7 +32,7 @@ impl Histogram {
         self.buckets.iter().fold(0, |sum, b| sum.saturating_add(b.count))
     }
 
-    /// The upper bound of the bucket in which the sample at `permille` of the order lies, in
+    /// The upper bound of the bucket in which the sample at `permille` of the order is, in
     /// nanoseconds; `None` when there are no samples.
     pub fn quantile_ns(&self, permille: u64) -> Option<u64> {
         let total = self.count();

@@ -554,7 +554,7 @@ fn list_reports_why_no_class_claimed_a_provider() {
     daemon.plant.set_extra(SystemState { geoms: vec![geom, label], ..SystemState::default() });
     let claimed = daemon.expect_exit("list providers d7", Exit::Done);
     assert!(claimed.contains("d7          part      no master"), "{claimed}");
-    assert!(!claimed.contains("d7          label"), "it stands on it: {claimed}");
+    assert!(!claimed.contains("d7          label"), "label uses it: {claimed}");
 }
 
 #[test]
@@ -575,7 +575,7 @@ fn list_connections_shows_why_connections_were_closed() {
 }
 
 /// The daemon of a file that names its socket is found without a flag, and a faulty file is
-/// refused before anybody is asked.
+/// refused before a request is sent.
 #[test]
 fn socket_path_is_read_from_the_configuration_file() {
     let daemon = Daemon::start();

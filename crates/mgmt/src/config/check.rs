@@ -40,7 +40,7 @@ pub struct Problem {
 }
 
 /// Everything that is wrong with a configuration on its own. Whether the providers it names exist
-/// is known only when it is carried out: tasting may bring them.
+/// is known only when it is carried out: tasting may create them.
 pub fn check(config: &Config) -> Vec<Problem> {
     let mut problems = Vec::new();
     names(config, &mut problems);

@@ -335,7 +335,7 @@ fn schema_hint(root: &Node, faults: &[Fault]) -> Option<String> {
         };
         nodes.iter().map(move |section| (field.key.as_str(), section))
     });
-    // A key lies behind its heading, which may be all of the section that has a place.
+    // A key is behind its heading, which may be all of the section that has a place.
     let before = sections.filter(|(_, section)| section.span.start <= first.span.start);
     let (name, section) = before.max_by_key(|(_, section)| section.span.start)?;
     if !SECTIONS.contains(&name) {
@@ -347,7 +347,7 @@ fn schema_hint(root: &Node, faults: &[Fault]) -> Option<String> {
     Some(format!("Run `ashlar schema {what}` to see its keys; nothing was changed."))
 }
 
-/// Where in the document a problem of the whole lies.
+/// The place in the document of a problem of the configuration.
 fn locate(root: &Node, problem: Problem) -> Fault {
     let section = root.get(problem.section).and_then(|f| f.node.element(problem.index));
     let span: Span = match section {

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Nothing to mend.
+    /// Nothing to repair.
     #[default]
     Ok,
     /// Works, but worse than it could.
@@ -54,7 +54,7 @@ pub struct CheckFinding {
     pub finding: String,
     /// What follows from it; empty when nothing does.
     pub consequence: String,
-    /// The command that mends it; empty when there is nothing to mend.
+    /// The command that repairs it; empty when there is nothing to repair.
     pub fix: String,
 }
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Risk {
-    /// Nobody notices.
+    /// No host notices.
     #[default]
     Safe,
     /// A connected host loses a LUN or a session, or has to wait; or there is no second copy for
@@ -67,7 +67,7 @@ pub enum Action {
         /// As it shall be.
         to: BusConfig,
     },
-    /// A bus goes with its disks; nothing stands on them any more.
+    /// A bus is removed with its disks; nothing uses them any more.
     RemoveBus {
         /// Which.
         bus: BusConfig,
@@ -100,12 +100,12 @@ pub enum Action {
         /// As it shall be: the name differs.
         to: DiskConfig,
     },
-    /// A disk goes; nothing stands on it any more.
+    /// A disk is removed; nothing uses it any more.
     RemoveDisk {
         /// Which.
         disk: DiskConfig,
     },
-    /// A geom comes; what it stands on is there.
+    /// A geom is created; its providers exist.
     CreateGeom {
         /// Which.
         geom: GeomConfig,
@@ -117,13 +117,13 @@ pub enum Action {
         /// As it shall be.
         to: GeomConfig,
     },
-    /// A geom goes; nothing stands on it any more.
+    /// A geom is removed; nothing uses it any more.
     RemoveGeom {
         /// Which.
         geom: GeomConfig,
     },
-    /// How units are shown; no LUN has one of which anything else changes than what hosts are told
-    /// of while they work.
+    /// How units are shown; for units of LUNs only values change of which hosts are notified while
+    /// they work.
     Units {
         /// As it is: all of them.
         from: Vec<UnitConfig>,

@@ -25,7 +25,7 @@ pub fn name_depends_on(reference: &str, owner: &str) -> bool {
     rest.starts_with(['.', '/']) || is_part(rest) && (!is_bsd_letter(rest) || has_digit())
 }
 
-/// Whether a bus of a configuration may bring a provider of that name: a disk that it names or that
+/// Whether a bus of a configuration may add a provider of that name: a disk that it names or that
 /// is named by its kind, or something that is found by its record (`CLASS/NAME`).
 pub fn bus_may_provide(buses: &[BusConfig], name: &str) -> bool {
     let is_own = |own: &String| name_depends_on(name, own);
@@ -108,7 +108,7 @@ pub fn bottom_up<'c>(config: &'c Config, ground: &DependencyGraph) -> Vec<&'c Ge
 }
 
 /// The part of `config`, the configuration carried out last, that still exists. A bus, disk, geom
-/// or target that went away on its own is left out, so that a plan brings it back.
+/// or target that went away on its own is left out, so that a plan adds it again.
 pub fn running_config(config: &Config, state: &SystemState) -> Config {
     let mut left = config.clone();
     // The listener of metrics could not be opened.

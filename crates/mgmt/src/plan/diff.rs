@@ -1,6 +1,6 @@
 //! Two configurations to the steps between them, in an order in which each step can be taken:
 //! LUNs are withdrawn, targets and geoms removed from the top down; then buses, disks, geoms,
-//! targets and LUNs are brought from the bottom up.
+//! targets and LUNs are added from the bottom up.
 
 use super::action::{Action, Step};
 use super::depend::{DependencyGraph, bottom_up};
@@ -489,8 +489,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Brings the groups of each target to their desired state. Groups change one by one, or all in
-    /// one step where initiators may move between them.
+    /// Changes the groups of each target to their desired state. Groups change one by one, or all
+    /// in one step where initiators may move between them.
     fn grant(&mut self, desired: &Config) {
         for target in &desired.target {
             let of = |config: &Config| -> Vec<AccessConfig> {

@@ -25,7 +25,7 @@ pub struct RiskContext<'a> {
     pub identities: Identities<'a>,
 }
 
-/// The verdict on one change.
+/// The risk of one change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostRisk {
     /// How dangerous it is.

@@ -195,7 +195,7 @@ fn nothing() -> impl FnMut(crate::api::ProgressLine) + Send {
     |_| {}
 }
 
-/// A plant that runs `config`, brought there by a plan from nothing.
+/// A plant that runs `config`, made by a plan from nothing.
 fn plant_with(config: &Config, catalog: &Catalog) -> (FakePlant, Config) {
     let plant = FakePlant::new();
     let mut running = Config::default();

@@ -1,4 +1,4 @@
-//! The control side of a running daemon: the plant, the configuration it was brought to, and the
+//! The control side of a running daemon: the plant, the configuration that was applied, and the
 //! archive of those before.
 //!
 //! Invariants
@@ -308,7 +308,7 @@ impl Control {
         (refused, awaited)
     }
 
-    /// Brings the daemon to `desired`, wholly or not at all, and archives it. Objects that existed
+    /// Changes the daemon to `desired`, wholly or not at all, and archives it. Objects that existed
     /// before and are missing now may stay missing.
     ///
     /// # Errors
@@ -365,8 +365,8 @@ impl Control {
         Ok((plan, applied))
     }
 
-    /// Brings a daemon that has just been launched to `desired`: all that can be carried out is,
-    /// the rest is left out and wanted. What its units had on their disks is brought back.
+    /// Changes a daemon that has just been launched to `desired`: all that can be carried out is,
+    /// the rest is left out and wanted. Records of units on their disks are restored.
     ///
     /// # Errors
     /// Problems that `config::check` finds, and those of [`Plant::state`].

@@ -1,4 +1,4 @@
-//! apply: bring the daemon to the configuration, wholly or not at all.
+//! apply: change the daemon to the configuration, wholly or not at all.
 
 use super::entry::{DaemonVerb, Verb};
 use super::export::steps_without_secrets;

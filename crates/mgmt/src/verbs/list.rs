@@ -158,7 +158,7 @@ fn geoms(state: &SystemState) -> Listing {
             text::or_dash(if g.health_why.is_empty() { &g.why } else { &g.health_why }),
         ]
     };
-    let columns = ["geom", "class", ">rank", "health", "state", "stands on", "offers", "why"];
+    let columns = ["geom", "class", ">rank", "health", "state", "consumes", "offers", "why"];
     listing("geoms", &columns, state.geoms.iter().map(row).collect())
 }
 

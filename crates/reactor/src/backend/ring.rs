@@ -106,7 +106,7 @@ impl Ring {
         while got < most {
             let place = self.place();
             let head: *mut Head = place.cast();
-            // SAFETY: the head lies in the place, which begins at a multiple of 16. The kernel
+            // SAFETY: the head is in the place, which begins at a multiple of 16. The kernel
             // writes this word too, and each side looks at it as one.
             let status = unsafe { AtomicU32::from_ptr(ptr::addr_of_mut!((*head).tp_status)) };
             if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {

@@ -263,7 +263,7 @@ impl Uring {
         }
     }
 
-    /// True when an enter may bring something: to submit, or announced by the kernel.
+    /// True when an enter has an effect: to submit, or announced by the kernel.
     fn needs_enter(&mut self) -> bool {
         if self.in_flight == 0 && self.ring.submission().is_empty() {
             return false;

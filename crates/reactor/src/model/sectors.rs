@@ -1,11 +1,11 @@
-//! Contents of a modelled disk, sparse, with the versions that a power cut may bring back.
+//! Contents of a modelled disk, sparse, with the versions that a power cut may restore.
 
 use std::collections::BTreeMap;
 
 use crate::random::SeededRandom;
 
 /// Versions of one sector remembered since the last flush; of more, those in the middle are
-/// forgotten, which a power cut can then not bring back.
+/// forgotten, which a power cut can then not restore.
 const VERSIONS_MAX: usize = 4;
 
 /// The bytes of a sector. None: it holds nothing and reads as zeros; no byte at all: zeros that

@@ -105,7 +105,7 @@ impl Ether {
         Some(&mut self.tap(tap)?.waiters)
     }
 
-    /// Something to hear of: frames, or that the interface went down.
+    /// True when there is an event to read: frames, or that the interface went down.
     pub(crate) fn has_news(&self, tap: u32) -> bool {
         let tap = self.taps.get(tap as usize);
         tap.is_some_and(|tap| tap.fell || !tap.frames.is_empty())
@@ -247,7 +247,7 @@ impl Segment {
         self.change(name, |facts| facts.mtu = mtu);
     }
 
-    /// Down: nothing leaves or enters, and its readers hear of it.
+    /// Down: nothing leaves or enters, and its readers are notified.
     pub fn set_up(&self, name: &str, up: bool) {
         self.change(name, |facts| facts.up = up);
     }

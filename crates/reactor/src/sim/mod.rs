@@ -364,8 +364,8 @@ impl World {
         self.state.borrow().disks.get(name).cloned()
     }
 
-    /// Looks at or changes the model behind the disk `name`: faults, lies, contents. None when
-    /// there is no such disk.
+    /// Looks at or changes the model behind the disk `name`: faults, false replies, contents. None
+    /// when there is no such disk.
     pub fn with_disk<R>(&self, name: &str, f: impl FnOnce(&mut DiskModel) -> R) -> Option<R> {
         Some(self.disk(name)?.with(f))
     }

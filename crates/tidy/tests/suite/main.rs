@@ -11,3 +11,4 @@ mod links;
 mod prose;
 mod tree_rules;
 mod whole;
+mod words;

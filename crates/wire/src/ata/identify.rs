@@ -31,7 +31,7 @@ pub struct Identify {
     pub sector_bytes: u32,
     /// Logical sectors of a physical one, as a power of two.
     pub physical_exponent: u8,
-    /// In which of a physical sector's places sector 0 lies.
+    /// In which of a physical sector's places sector 0 is.
     pub alignment: u16,
     /// LBA48; without it there are 28 bits.
     pub extended: bool,

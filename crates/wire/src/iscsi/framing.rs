@@ -121,7 +121,7 @@ impl Framer {
         })
     }
 
-    /// Verifies the data digest of a PDU whose tail (data, padding, digest) lies in one piece.
+    /// Verifies the data digest of a PDU whose tail (data, padding, digest) is in one piece.
     /// Without a digest only the length is checked.
     pub fn data<'a>(&self, frame: &Frame, tail: &'a [u8]) -> Result<&'a [u8], WireError> {
         let padded_len = frame.data_len + frame.pad_len;

@@ -332,7 +332,7 @@ impl Handshake {
             option::INFO => return Ok(self.info_or_go(option, payload, exports, out)),
             option::LIST => list(payload, exports, out),
             option::STRUCTURED_REPLY | option::EXTENDED_HEADERS if !payload.is_empty() => {
-                self.refuse(option, rep::ERR_INVALID, "the option brings nothing", out);
+                self.refuse(option, rep::ERR_INVALID, "the option takes no data", out);
             }
             option::STRUCTURED_REPLY if self.form == Form::Extended => {
                 let text = "extended headers were agreed on already";
@@ -356,7 +356,7 @@ impl Handshake {
 
     fn start_tls(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Step {
         let refusal = match (self.settings.tls, self.secure) {
-            _ if !payload.is_empty() => Some((rep::ERR_INVALID, "the option brings nothing")),
+            _ if !payload.is_empty() => Some((rep::ERR_INVALID, "the option takes no data")),
             (Tls::Off, _) => Some((rep::ERR_UNSUP, "there is no TLS here")),
             (_, true) => Some((rep::ERR_INVALID, "TLS has begun already")),
             (Tls::Allow | Tls::Require, false) => None,
@@ -538,7 +538,7 @@ fn clipped(text: &str) -> &str {
 
 fn list(payload: &[u8], exports: &mut dyn Exports, out: &mut Vec<u8>) {
     if !payload.is_empty() {
-        let text = "the option brings nothing";
+        let text = "the option takes no data";
         return reply(option::LIST, rep::ERR_INVALID, &[text.as_bytes()], out);
     }
     let Some(all) = exports.list() else {

@@ -70,7 +70,7 @@ impl Lab {
         drop(run);
         match out.take() {
             Some(done) => done.map_err(|fault| failed(fault.to_string())),
-            None => Err(failed(format!("the volume stands still: {ended:?}"))),
+            None => Err(failed(format!("the volume makes no progress: {ended:?}"))),
         }
     }
 }

@@ -171,7 +171,7 @@ fn run_case(way: Way, seed: u64) -> Result<Outcome, Error> {
     let all = out.bytes - if way == Way::Queue { BLOCK } else { 0 };
     let observed = flash.clone();
     if !lab.until(3600, || observed.asked().bytes >= all && observed.asked().ended > 0) {
-        return Err(failed("the disk was never told of everything"));
+        return Err(failed("the disk was never sent all deletes"));
     }
     lab.pass(S);
     crowd.stop();

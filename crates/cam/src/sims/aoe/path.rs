@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!            IDENTIFY: the same disk        K timeouts          an answer of any kind
-//!   Heard ------------------------> Up ----------------> Down -----------------------> Up
+//!   Found ------------------------> Up ----------------> Down -----------------------> Up
 //!     | another disk                                      | asked again and again (CONFIG)
 //!     v
-//!   Stranger: asked again now and then
+//!   Other: queried again now and then
 //! ```
 
 use wire::aoe::Mac;

@@ -212,7 +212,7 @@ impl Storm {
             }
             if self.random.chance(30) && ill_until == 0 {
                 self.happen();
-                // Seldom longer than anybody waits.
+                // Seldom longer than a caller waits.
                 let most = if self.random.chance(30) { 30 * S } else { S };
                 ill_until = self.w.now() + self.random.below(most);
             }

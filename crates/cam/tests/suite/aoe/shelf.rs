@@ -22,11 +22,11 @@ pub struct Ways {
     pub slow_ns: u64,
     /// Answers of a thousand that come twice.
     pub twice: u32,
-    /// Of a thousand, answers from a stranger's address, with another tag, or cut short.
+    /// Of a thousand, answers from an unknown address, with another tag, or cut short.
     pub wrong: u32,
     /// Frames that it says it can hold.
     pub buffers: u16,
-    /// It hears nothing.
+    /// It receives nothing.
     pub deaf: bool,
 }
 
@@ -51,7 +51,7 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// A target that is heard at these stations.
+    /// A target that answers at these stations.
     pub fn start(
         core: &Rc<Core>,
         stations: &[&str],

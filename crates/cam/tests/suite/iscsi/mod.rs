@@ -201,7 +201,7 @@ impl Storm {
             }
             if self.random.chance(30) && ill_until == 0 {
                 self.happen();
-                // Seldom longer than anybody waits.
+                // Seldom longer than a caller waits.
                 let most = if self.random.chance(150) { 20 * S } else { S };
                 ill_until = self.w.now() + self.random.below(most);
             }
@@ -389,7 +389,7 @@ fn a_target_smaller_than_reported_fails_only_requests_beyond_its_end() {
     let (lies, other) = (w.open("da0").1, w.open("da1").1);
     w.write(other, 0, &[9; 4096], Flags::default()).unwrap();
     for round in 0..2 {
-        // At first it lies; then it shrinks under us.
+        // At first its size is false; then it shrinks under us.
         let end = (64 * SECTOR) >> round;
         w.write(lies, end - 4096, &[7; 4096], Flags::default()).unwrap();
         assert!(w.read(lies, end - 4096, 4096).unwrap() == [7; 4096]);

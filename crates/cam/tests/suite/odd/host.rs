@@ -44,7 +44,7 @@ pub struct CommandAnswer {
     /// Its header and its data segment.
     bhs: Bhs,
     segment: Vec<u8>,
-    /// What Data-In PDUs brought.
+    /// Data of the received Data-In PDUs.
     pub data: Vec<u8>,
 }
 

@@ -37,7 +37,7 @@ pub struct Ways {
     /// Of a thousand, TASK SET FULL and unit attentions.
     pub full: u32,
     pub attention: u32,
-    /// Of a thousand, reads that bring half.
+    /// Of a thousand, reads that return half.
     pub short: u32,
     /// A reset ends no command.
     pub stuck: bool,

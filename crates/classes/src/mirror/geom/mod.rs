@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The loss of a member comes before all other jobs, also before a job that waits for the gate to
-//! be empty: a write inside may be waiting for the verdict on that member.
+//! be empty: a write inside may be waiting for the decision on that member.
 //!
 //! Invariants
 //!  J1  The gate is open only while the records of all ACTIVE members are DIRTY (or NOFAILSYNC).

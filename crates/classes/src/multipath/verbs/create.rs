@@ -96,7 +96,7 @@ impl Shown {
 }
 
 /// Refuses paths that lead to different disks: writes would be spread over both, and both
-/// would lose data. Without a label only what the disks show tells them apart.
+/// would lose data. Without a label only their identification differs.
 pub(in crate::multipath) fn check_same_disk(
     control: &mut GraphControl,
     members: &[String],

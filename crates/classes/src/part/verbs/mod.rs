@@ -115,15 +115,15 @@ pub(super) fn find(control: &GraphControl, name: &str) -> Result<GeomId, Error> 
         let what = format!("no provider is called {name}; `ashlar list` names them");
         return Err(Error::new(Errno::NoEnt, what));
     };
-    let mut verdict = String::new();
+    let mut reason = String::new();
     let view = control.topology.view(0);
     let seen = view.iter().flat_map(|g| &g.providers).find(|p| p.id == on);
     for (class, message) in seen.map(|p| p.taste_outcomes.as_slice()).unwrap_or_default() {
         if *class == NAME {
-            verdict = format!(" ({message})");
+            reason = format!(" ({message})");
         }
     }
-    let what = format!("{name} carries no partition table{verdict}; `part create` makes one");
+    let what = format!("{name} carries no partition table{reason}; `part create` makes one");
     Err(Error::new(Errno::NoEnt, what))
 }
 

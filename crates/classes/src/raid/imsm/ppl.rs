@@ -165,7 +165,7 @@ pub enum Log {
     Unit {
         /// Its header.
         header: Header,
-        /// Where it lies in the area, bytes.
+        /// Where it is in the area, bytes.
         at: u64,
     },
     /// None: one was being written at the start (P2).
@@ -177,7 +177,7 @@ impl Log {
     ///
     /// # Errors
     /// The first field of the first unit that is wrong, or of the one in force if its partial
-    /// parity lies beyond the area or is no whole sectors.
+    /// parity is beyond the area or is no whole sectors.
     pub fn read(area: &[u8], signature: u32) -> Result<Log, Fault> {
         let mut found: Option<(Header, u64)> = None;
         let mut at = 0_u64;

@@ -89,7 +89,7 @@ pub struct DiskRecord {
     pub rest: [u8; 12],
 }
 
-/// Where a volume lies, once for now and, while it migrates, once for where it comes from.
+/// Where a volume is, once for now and, while it migrates, once for where it comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Map {
     /// First sector on each member.

@@ -3,7 +3,7 @@
 //! ```text
 //!   read:   every piece's member is good --> down --> error? --> task: copies, or the row's rest
 //!   write:  gate --> no redundancy: down             --> done
-//!                \-> redundancy: task: all copies, or the row  --> verdict --> done
+//!                \-> redundancy: task: all copies, or the row --> decision --> done
 //! ```
 //!
 //! With parity DELETE is WRITE ZEROES: if some members of a row held the old data and some did not,

@@ -8,7 +8,7 @@
 //!                                                            Q 6 7 P
 //! ```
 //!
-//! Numbers are strips; a column is a member, a line a row. A *unit* is a run of bytes that lies
+//! Numbers are strips; a column is a member, a line a row. A *unit* is a run of bytes that is
 //! whole on each member that has it: a strip, or all of it where there are no strips.
 
 use crate::members::Divisor;
@@ -35,7 +35,7 @@ pub(crate) struct Shape {
     strip_table: StripTable,
 }
 
-/// A part of a request that lies in one unit.
+/// A part of a request that is in one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     /// First byte, on the volume.

@@ -22,7 +22,7 @@ impl Contents {
 }
 impl Rows {
     /// Reads a window of some slots, with `spare` further blocks of memory (R3). The error is the
-    /// slots that could not be read; their members are accused.
+    /// slots that could not be read; their members are reported.
     pub(super) async fn fetch(
         &self,
         table: &Table,

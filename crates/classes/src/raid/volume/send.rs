@@ -23,7 +23,7 @@ struct SendResult {
     failed: u64,
     /// Those that failed as if they were gone.
     gone: u64,
-    /// Errors that no member is to blame for, and the first.
+    /// Errors that no member caused, and the first.
     refused: u64,
     error: Option<Errno>,
 }

@@ -119,7 +119,7 @@ pub(crate) enum FailureEffect {
     Doubt,
 }
 
-/// Which volume it is, and how it lies on its members.
+/// Which volume it is, and its layout on the members.
 pub(crate) struct VolumeSpec {
     pub(crate) key: u32,
     pub(crate) name: String,
@@ -429,7 +429,7 @@ mod tests {
         shared.report_inconsistent_row();
         shared.mark_parity_valid();
         assert!(in_doubt());
-        // It has heard, and all parity was made right again.
+        // It was notified, and all parity was made right again.
         shared.row_inconsistent.store(false, SeqCst);
         shared.mark_parity_valid();
         assert!(!in_doubt());

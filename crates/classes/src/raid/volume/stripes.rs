@@ -76,7 +76,7 @@ pub(super) struct RowOutcome {
     pub(super) failed: u64,
     /// Those of them that answered as if they were gone.
     pub(super) gone: u64,
-    /// An error that no member is to blame for.
+    /// An error that no member caused.
     pub(super) error: Option<Errno>,
     /// Slots that were lost and not on record when it was written.
     pub(super) unrecorded: u64,
@@ -179,7 +179,7 @@ impl Rows {
         all
     }
 
-    /// Writes what of a range of the volume lies in a window.
+    /// Writes the part of a range of the volume that is in a window.
     pub(super) async fn write(
         &self,
         window: Window,

@@ -135,7 +135,7 @@ impl VerifyRun {
         }
         match self.shared.is_consistent(u64::MAX) {
             true => Ok(table),
-            false => Err("copies or parity are being brought in line"),
+            false => Err("copies or parity are being resynchronised"),
         }
     }
 

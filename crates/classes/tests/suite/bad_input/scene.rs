@@ -103,7 +103,7 @@ pub fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, step)
 }
 
-/// The text about a provider, from the class's verdict and its lists.
+/// The text about a provider, from the class's taste outcome and its lists.
 pub fn reported_text(world: &World, class: &str, name: &str) -> String {
     let view = world.control.topology.view(0);
     let mut outcome = world.taste_outcome(name, class);

@@ -16,7 +16,7 @@ use super::raids;
 use super::rising::{labelled, left_behind};
 use super::run::{self, DISK, GROWTH, talk};
 
-/// Turns within which the power goes while a label is brought along.
+/// Turns within which the power goes while a label is moved.
 const TURNS: u64 = 80;
 
 /// Runs `relocate` on a daemon that has never seen the disk and has only this one, until no power
@@ -77,7 +77,7 @@ fn stop_all(life: &mut Life) {
 }
 
 impl run::Simulation<'_> {
-    /// Labels that were left behind are brought along.
+    /// Labels that were left behind are moved.
     pub(super) fn migrate_labels(&mut self) {
         if self.plan.paths || !(self.plan.follows || self.plan.rises) {
             return;
@@ -121,7 +121,7 @@ fn is_recorded(name: &str, disk: &Disk) -> bool {
 }
 
 impl raids::RaidSimulation {
-    /// Records of arrays that were left behind are brought along.
+    /// Records of arrays that were left behind are moved.
     pub(super) fn migrate_records(&mut self) {
         let Some(mut dice) = self.grows.take() else { return };
         for (name, disk) in self.disks.clone() {

@@ -270,7 +270,7 @@ impl Life {
     }
 
     /// Whether an array has all of its members, and none is being filled. While copies or parity
-    /// are brought in line after a cut, the loss of a disk shows another of the values that a
+    /// are resynchronised after a cut, the loss of a disk shows another of the values that a
     /// sector may have had; so disks are lost before or after.
     pub fn array_is_whole(&self, set: &str) -> bool {
         let lines = self.show("raid", set, "Volume") + &self.show("raid", set, "Subdisks");

@@ -216,7 +216,7 @@ fn of_arrays_by(run: Run, kind: Kind, default: u64) -> Totals {
     tally
 }
 
-/// Disks grow while the power is off, and when it comes back their labels are brought along.
+/// Disks grow while the power is off, and when it comes back their labels are moved.
 #[test]
 fn labels_of_rich_mirrors_are_moved_after_growth() {
     let tally = many(30, |random| Plan { follows: true, ..rich(mirror)(random) });
@@ -256,7 +256,7 @@ fn arrays_with_a_log() {
     happened(80, tally.power_cuts > 0 && tally.policies > 0, &tally);
 }
 
-/// Disks grow while the power is off, and when it comes back their records are brought along.
+/// Disks grow while the power is off, and when it comes back their records are moved.
 #[test]
 fn records_of_arrays_are_moved_after_growth() {
     for kind in [Kind::Intel, Kind::Harsh, Kind::Logged] {
@@ -314,7 +314,7 @@ fn stacks_whose_disks_grow() {
     happened(30, tally.grown > 0 && brought && tally.power_cuts > 0, &tally);
 }
 
-/// The cores hear of a larger disk later than the layers above it do.
+/// The cores are notified of a larger disk later than the layers above it are.
 #[test]
 fn stacks_whose_disks_grow_before_the_cores_are_notified() {
     let tally = many(30, |random| Plan { overtaken: true, ..rising(random) });

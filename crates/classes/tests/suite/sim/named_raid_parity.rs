@@ -7,7 +7,7 @@ use super::life::MS;
 use super::named_raid::{self, MEMBER, NEW, Rig, SECONDS};
 use super::named_raid_progress::{Array, STRIP, USED};
 
-/// R2 of `stripes`: after a power cut parity is brought in line, slowly. A write of a row that has
+/// R2 of `stripes`: after a power cut parity is resynchronised, slowly. A write of a row that has
 /// not had its turn makes its parity anew: the disk that has the new data goes at once, and the
 /// data is there all the same.
 #[test]

@@ -248,7 +248,7 @@ fn a_member_that_fails_the_move_of_its_record_is_dropped_and_hidden() {
         bench.disks["d0"].lock().faults = vec![(Op::Write, 100, Errno::Io)];
         let bytes = bench.disks["d0"].grow(MORE);
         bench.life.resized("d0", bytes);
-        // The second time it is well again when it is looked at as a stranger.
+        // The second time it is well again when it is tasted as a new disk.
         bench.life.pass(if tries == 1 { 500 * MS } else { MS });
         if tries == 2 {
             let out = bench.life.until(1, |c| {

@@ -30,7 +30,7 @@ const RESETS_MAX: usize = 3;
 /// worlds multiply.
 const WORLDS_CLEAR: usize = 64;
 
-/// Attentions that an act raises: the port that hears one and its second byte.
+/// Attentions that an act raises: the port that receives one and its second byte.
 type Attentions = Vec<(usize, u8)>;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -66,7 +66,7 @@ pub struct May {
     pub conflict: bool,
 }
 
-/// What an answer means for those who hear of the command.
+/// What an answer means for the ports that the command affects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tidings {
     Sure,
@@ -259,7 +259,7 @@ impl ReservationModel {
         self.settle(now, "an end");
     }
 
-    /// Ports that may hear of commands under way: command, port, code.
+    /// Ports that commands under way may affect: command, port, code.
     pub fn possible_attentions(&self) -> BTreeSet<(u64, usize, u8)> {
         type Attention = (u64, usize, u8);
         let of = |w: &World| -> Vec<Attention> {
@@ -303,7 +303,7 @@ impl ReservationModel {
         self.suspects.push(Suspect { over, at, command: who });
     }
 
-    /// A port heard an answer to a command of this moment: its session lived then.
+    /// A port received an answer to a command of this moment: its session lived then.
     pub fn alive(&mut self, port: usize, issue: u64, now: u64) {
         for Suspect { over, at, command: who } in self.suspects.iter_mut().filter(|s| s.at < issue)
         {

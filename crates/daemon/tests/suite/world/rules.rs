@@ -97,7 +97,7 @@ pub enum Need {
     Write,
 }
 
-/// The state afterwards, the answer, and who hears which unit attention.
+/// The state afterwards, the answer, and which port gets which unit attention.
 pub type Effect = (ReservationState, CommandOutcome, Vec<(usize, u8)>);
 
 impl ReservationState {

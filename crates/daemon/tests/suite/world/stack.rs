@@ -224,7 +224,7 @@ impl Stack {
         part.verb(&mut self.control, op.as_str().expect("a word"), "", &request)
     }
 
-    /// Partitions of a table: index, first block, blocks. A damaged table is mended first.
+    /// Partitions of a table: index, first block, blocks. A damaged table is repaired first.
     pub fn partitions(&mut self, on: &str) -> Option<Vec<(u32, usize, usize)>> {
         let mut answer = self.part(json!({ "op": "show", "geoms": [on] })).ok()?;
         if answer["tables"][0]["corrupt"].as_bool()? {

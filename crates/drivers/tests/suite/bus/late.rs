@@ -62,7 +62,7 @@ fn command_that_times_out_before_its_turn_is_never_executed() {
         let command = Command { tag, lun, cdb, attribute, expect_in, expect_out };
         assert_eq!(session.command(&command), Next::Started);
     };
-    // Both hear of the power on.
+    // Both report the power on.
     ask(1, &[0; 6], 0);
     let ready = scene.send(&unit, &[0; 6], ccb(Flags::NONE, 0, 10_000, 4));
     assert!(scene.until(1_000_000_000, || ready.borrow().is_some()));

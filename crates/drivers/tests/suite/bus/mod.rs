@@ -286,7 +286,7 @@ fn play(seed: u64) -> (u32, u32, u32) {
             session.command(&Command { tag, lun, cdb: &cdb, attribute, expect_in, expect_out });
         assert_eq!(next, Next::Started);
     };
-    // It hears of the power on.
+    // It reports the power on.
     send(0);
     let mut functions = 0;
     for _ in 0..STEPS {

@@ -18,7 +18,7 @@ use wire::iscsi::{
 use crate::iscsi::simulated::{Client, Wire, offer, plant};
 use testkit::Seeds;
 
-/// Worlds; each connection brings up to thirty mutants.
+/// Worlds; each connection sends at most thirty mutants.
 const SEEDS: u64 = 8;
 
 /// Connections of one world.

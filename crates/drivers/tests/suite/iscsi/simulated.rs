@@ -264,7 +264,7 @@ impl Client {
                 self.reactor.sleep(1_000_000).await;
                 continue;
             };
-            // The first command of a session hears of the reset.
+            // The first command of a session reports the reset.
             if self.swallow_attention(&mut wire).await.is_err() {
                 continue;
             }

@@ -32,7 +32,7 @@ fn request(len: u64) -> Vec<u8> {
     out
 }
 
-/// Seconds after which the client heard an answer (true) or the end (false).
+/// Seconds after which the client received an answer (true) or the end (false).
 async fn send_paced(
     mut client: Client,
     bytes: PacedBytes,

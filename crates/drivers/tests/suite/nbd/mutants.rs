@@ -14,7 +14,7 @@ use wire::nbd::{Form, Request, dial};
 use crate::nbd::simulated::{Client, plant};
 use testkit::Seeds;
 
-/// Worlds; each connection brings up to thirty mutants.
+/// Worlds; each connection sends at most thirty mutants.
 const SEEDS: u64 = 10;
 
 /// Connections of one world.

@@ -19,7 +19,7 @@ const HOSTS: u64 = 3;
 /// Sectors of each host.
 const AREA: u64 = 96;
 const ROUNDS: u32 = 40;
-/// Until a target has heard of a lost connection.
+/// Until a target has noticed a lost connection.
 const GRACE_NS: u64 = 20_000_000;
 
 struct Player {

@@ -270,12 +270,12 @@ impl World {
         self.control.topology.find(name).unwrap()
     }
 
-    /// An initiator on a core, with a reset to hear of.
+    /// An initiator on a core, with a reset still to be reported.
     pub fn host(&self, core: usize, name: &str) -> Host {
         Host::login(&self.engines[core], name, false).unwrap()
     }
 
-    /// An initiator that has heard of the reset at every LUN.
+    /// An initiator to which every LUN has reported the reset.
     pub fn calm(&self, core: usize, name: &str, luns: &[u64]) -> Host {
         let host = self.host(core, name);
         for lun in luns {

@@ -37,7 +37,7 @@ const AGAIN_NS: u64 = 250_000_000;
 const DATA: usize = 250;
 /// Longest line, bytes.
 const LINE_MAX: usize = 4096;
-/// Lines that wait for those before them. Data that would bring another is not acknowledged.
+/// Lines that wait for those before them. Data that would add another is not acknowledged.
 const LINES_MAX: usize = 16;
 /// Bytes that wait to be sent; what an answer has beyond is cut off.
 const OUT_MAX: usize = 1 << 20;

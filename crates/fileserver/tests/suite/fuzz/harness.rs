@@ -5,7 +5,7 @@
 //!                the rest: the bytes of the client
 //!   blocks       byte 0: recovered (bit 0), or opened
 //!                then 8 bytes each: device, block (2), byte (2), new value (2), sealed again
-//!   image        byte 0: which image of cwfs64x (bits 0, 1), read only (2), recovered (3), mended
+//!   image        byte 0: which image of cwfs64x (bits 0, 1), read only (2), recovered (3), fixed
 //!                (4; 5: as a dry run)
 //!                then 8 bytes each: device, which of its blocks, byte (2), new value (4)
 //! ```
@@ -173,7 +173,7 @@ pub fn connection(data: &[u8]) {
     });
 }
 
-/// Blocks of the devices that hold something, as they are before anybody spoils them.
+/// Blocks of the devices that hold something, as they are before they are spoiled.
 type Image = Vec<Vec<(u64, Vec<u8>)>>;
 
 const SIZES: [u64; 2] = [3 << 20, 8 << 20];
@@ -318,7 +318,7 @@ pub fn cwfs_image(data: &[u8]) {
         let disk = &disks[usize::from(p[0] & 1) % disks.len()];
         let byte = u64::from(u16::from_be_bytes([p[2], p[3]])) % (BLOCK - 4);
         let at = (2 + u64::from(p[1])) * BLOCK + byte;
-        // One that lies behind the end is none.
+        // One that is behind the end is none.
         let _ = disk.with(|m| m.write(at, &p[4..8], true));
     }
     let world = World::new(3);

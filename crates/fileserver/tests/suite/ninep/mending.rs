@@ -1,4 +1,4 @@
-//! An interactive mend shuts all clients out, from before its first look until its end.
+//! An interactive repair shuts all clients out, from before its first look until its end.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ const OUT: &str = "system maintenance";
 /// Who may attach at other times.
 const ALL: [&str; 2] = ["none", "ann"];
 
-/// A server with something for each option of a mend to do, and without clients.
+/// A server with something for each option of a repair to do, and without clients.
 fn spoilt(seed: u64, is_image: bool) -> Plant {
     let mut plant = Plant::new(seed, is_image);
     plant.verb("newuser", json!({ "user": "ann" })).unwrap();
@@ -33,10 +33,10 @@ fn spoilt(seed: u64, is_image: bool) -> Plant {
     plant
 }
 
-/// Name of a check whose mend is over.
+/// Name of a check whose repair is over.
 const BEHIND: &str = "check of the live tree";
 
-/// Goes on with a mend until it waits at a disk. False: it is over, well or not, whatever becomes
+/// Goes on with a repair until it waits at a disk. False: it is over, well or not, whatever becomes
 /// of the check behind it.
 fn waits(plant: &mut Plant, mend: &mut VerbResult) -> bool {
     let is_over = |answer: &Value| answer["unfinished"]["what"] == BEHIND;
@@ -44,7 +44,7 @@ fn waits(plant: &mut Plant, mend: &mut VerbResult) -> bool {
     mend.as_ref().is_ok_and(|answer| answer.get("unfinished").is_some() && !is_over(answer))
 }
 
-/// Begins a mend with all its options while requests are kept waiting.
+/// Begins a repair with all its options while requests are kept waiting.
 fn begin(plant: &mut Plant) -> VerbResult {
     plant.hold(true);
     plant.begin("check", json!({ "fix": true, "rtmp": true, "rdall": true }))
@@ -72,7 +72,7 @@ fn attach_is_refused_at_every_step_of_a_repair_and_allowed_after_it() {
             requests += 1;
             let when = format!("at request {requests}, image: {is_image}");
             check_all_refused(&mut plant, &when);
-            // A refused second mend does not admit clients.
+            // A refused second repair does not admit clients.
             let other = plant.verb("check", json!({ "fix": true })).unwrap_err();
             assert!(other.message.contains("another check is running"), "{}", other.message);
             check_all_refused(&mut plant, &when);

@@ -141,7 +141,7 @@ fn exposing_11_wstat_changes_all_fields_or_none() {
                 assert!(ann.wstat(2, stat).await.is_err(), "{stat:?}");
                 assert!(ann.stat(2).await.0[7..] == before, "{stat:?}");
             }
-            // bob is in the group and neither owns nor leads: he may cut, no more.
+            // bob is in the group and neither owns nor leads: bob may truncate, no more.
             let mut stat = Stat::KEEP;
             good.iter()
                 .enumerate()

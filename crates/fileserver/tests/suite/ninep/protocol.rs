@@ -210,7 +210,7 @@ fn failed_requests_create_no_fid_and_unknown_users_cannot_attach() {
         assert_eq!(c.attach(1, "ann", "").await, Err("system maintenance".into()));
         assert!(c.attach(1, "none", "").await.is_ok());
         assert_eq!(h.server.clients()[0].users, ["none"]);
-        // While the tree is mended not even none.
+        // While the tree is repaired not even none.
         h.server.noattach.set(false);
         h.server.under_repair.set(true);
         for user in ["ann", "none"] {

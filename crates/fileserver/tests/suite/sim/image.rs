@@ -36,7 +36,7 @@ pub struct Totals {
     pub watched: u64,
     /// WORMs that grew.
     pub grown: u64,
-    /// Images that were mended, and blocks that belonged to no file.
+    /// Images that were repaired, and blocks that belonged to no file.
     pub repaired: u64,
     pub leaked: u64,
 }
@@ -117,7 +117,7 @@ async fn look(w: &ClientContext, fs: &Served, dumps_lost: bool) -> Tree {
     tree(fs, View::Live).await.unwrap()
 }
 
-/// Addresses that a power cut lost are found again, and nothing else is found to be mended.
+/// Addresses that a power cut lost are found again, and nothing else is found to be repaired.
 async fn repair(w: &ClientContext, fs: &Served) {
     let leaked = fs.check(View::Live, false).await.unwrap().leaked;
     let would = fs.repair(false, true).await.unwrap();

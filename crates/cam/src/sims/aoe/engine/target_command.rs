@@ -100,7 +100,7 @@ impl Engine {
         Some(order.reply.ok_or(NoReply::Silent))
     }
 
-    /// Our own addresses that a target may hear, on the interfaces that lead to it.
+    /// Our own addresses that reach a target, on the interfaces that lead to it.
     pub(in crate::sims::aoe) fn own(&mut self, to: Address, wire: &dyn Wire) -> Vec<Mac> {
         let Some(t) = self.target(to).and_then(|at| self.targets.get(at)) else {
             return Vec::new();

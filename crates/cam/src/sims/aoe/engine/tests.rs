@@ -355,7 +355,7 @@ fn an_unsolicited_announcement_causes_verification_of_the_target() {
     assert_eq!(b.waiting(), 1);
 }
 
-/// E6: two cores heard an exchanged disk, and CAM found on one of them that the right one is back.
+/// E6: two cores saw an exchanged disk, and CAM found on one of them that the right one is back.
 #[test]
 fn a_core_that_saw_another_disk_queries_again_when_cam_trusts_it() {
     let mut b = Bench::new(1);

@@ -1,10 +1,10 @@
 //! Commands that end their session: I7 of [`super`].
 //!
 //! A target, or something on the path to it, may fail at one command and drop the connection each
-//! time the command is sent again. Other commands that were under way are not to blame. A command
+//! time the command is sent again. Other commands that were under way are not the cause. A command
 //! that was under way in [`SUSPECT_AFTER`] sessions that ended is sent with nothing beside it from
 //! then on. A session that ends all the same was ended by that command. This costs the command one
-//! of its tries, as do all failures that it is to blame for. So it fails after [`SUSPECT_AFTER`]
+//! of its tries, as do all failures that it causes. So it fails after [`SUSPECT_AFTER`]
 //! sessions and its tries, and the others go on.
 //!
 //! Linux counts every session that ends against all commands that were under way, five of them;

@@ -106,7 +106,7 @@ struct Slot {
     gathered: Gathered,
     /// The number of the unit that is gathered.
     number: u64,
-    /// Rows of the last unit that have not left, or heard that it was not written.
+    /// Rows of the last unit that have not left, or were not notified that it was not written.
     inside: usize,
     /// The last unit is being written.
     writing: bool,

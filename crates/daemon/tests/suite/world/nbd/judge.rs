@@ -100,7 +100,7 @@ impl Client {
         assert!(!should, "{who}: refused {error:#x} with {:?}", unit.grant(self.group));
     }
 
-    /// Bytes that the simple reply to a request brings.
+    /// Bytes in the simple reply to a request.
     pub fn len_of(&self, cookie: u64) -> usize {
         let tasks = self.tasks.borrow();
         tasks.get(&cookie).filter(|t| t.operation.reads()).map_or(0, |t| t.len as usize)

@@ -191,7 +191,7 @@ impl Link {
         }
     }
 
-    /// Hands every piece to `hear`, until the end; `len_of`: the bytes that a READ brings.
+    /// Hands every piece to `hear`, until the end; `len_of`: the bytes that a READ returns.
     pub async fn read(self: Rc<Link>, len_of: impl Fn(u64) -> usize, hear: impl Fn(ReplyPiece)) {
         let mut inlet = RxBuffer::new(&self.stream, &self.pool, 4096);
         inlet.bytes = self.early.take();

@@ -51,7 +51,7 @@ impl Operation {
         matches!(self, Operation::Write { .. } | Operation::Zero { .. } | Operation::Trim { .. })
     }
 
-    /// Brings bytes.
+    /// Its reply has data.
     pub fn reads(self) -> bool {
         matches!(self, Operation::Read { .. } | Operation::Look)
     }

@@ -5,7 +5,7 @@ use wire::iscsi::{Residual, Response, TaskAnswer, task_function};
 use super::Fixture;
 use testkit::iscsi::initiator::{Client, LoginOptions, sense};
 
-/// Sends a command for `lun` and hears its end, whatever that is; data that is asked for is not
+/// Sends a command for `lun` and waits for its end, whatever that is; requested data is not
 /// sent, the command is aborted instead.
 fn try_command(c: &mut Client, lun: [u8; 8], cdb: &[u8], read: u32, write: u32) -> Ended {
     let mut pdu = c.command(0, cdb, read, write);

@@ -155,7 +155,7 @@ fn too_little_unsolicited_data_ends_the_command() {
 
 #[test]
 fn cmd_sn_and_stat_sn_wrap() {
-    // CmdSN by the initiator, StatSN by the target; the client checks each one it hears.
+    // CmdSN by the initiator, StatSN by the target; the client checks each one.
     let shape =
         crate::iscsi::server::Shape { first_stat_sn: Some(0xffff_fff0), ..Default::default() };
     let server = crate::iscsi::server::Server::start(shape);

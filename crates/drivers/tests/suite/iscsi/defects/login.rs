@@ -505,7 +505,7 @@ fn keys_of_chap_out_of_order_repeated_or_huge_are_refused() {
 
 #[test]
 fn chap_challenges_are_unique_and_cannot_be_reflected() {
-    // CVE-2024-45751: challenges that could be foretold.
+    // CVE-2024-45751: challenges that could be predicted.
     let mut fixture = Fixture::new();
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..2 {

@@ -1,0 +1,162 @@
+//! Words that prose does not use, each with the words that take its place.
+//!
+//! Prose is the comments of every Rust file, the messages of its product code (literals with a
+//! blank) and the documents. Code in backquotes or code blocks, a word in double quotes, a key
+//! before ` =` and a name before `(` or `::` are not prose.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::links::{documents_of, prose_lines};
+use crate::source::{Source, Tree};
+
+/// Words of one kind, in all their forms, and what to write instead.
+const BANNED: &[(&[&str], &str)] = &[
+    (
+        &["nobody", "anybody", "somebody", "everybody", "whoever", "he", "him", "his"],
+        "name the host, client, member or thread",
+    ),
+    (&["stand", "stands", "stood", "lies"], "is, is stored, waits"),
+    (&["hear", "hears", "heard"], "receives, is notified, reports"),
+    (&["tell", "tells", "told"], "reports, notifies, requests, distinguishes"),
+    (&["heed", "heeds", "heeded"], "obeys, uses"),
+    (&["bring", "brings", "brought"], "adds, attaches, returns, moves, restores"),
+    (&["mend", "mends", "mended"], "repairs"),
+    (&["verdict", "verdicts"], "decision, outcome, reason"),
+    (&["accuse", "accuses", "accused", "accusation", "accusations"], "report, failure"),
+    (&["blame", "blames", "blamed"], "cause"),
+    (&["stranger", "strangers", "stander", "standers"], "another host, an unknown address, waiter"),
+    (&["foretold", "foretell"], "predicted"),
+    (&["court", "hall", "desk", "book", "books", "house", "door", "doors"], "the field's word"),
+    (&["knock", "knocks", "knocked"], "connects, logs in"),
+];
+
+/// Files and the banned word that each may use: names of a standard or of another program.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    // An element type of SES-4.
+    ("crates/wire/src/scsi/ses.rs", "door"),
+    // A shell function of the guest.
+    ("crates/bench/src/kernel.rs", "told"),
+];
+
+/// Every banned word in the prose of the checkout, as `file:line: word: what to write instead`.
+pub fn banned_words(tree: &Tree, root: &Path) -> io::Result<Vec<String>> {
+    let mut out: Vec<String> = tree.sources.iter().flat_map(banned_in_source).collect();
+    for page in documents_of(root)? {
+        let name = page.strip_prefix(root).unwrap_or(&page).display().to_string();
+        out.extend(banned_in_document(&name, &fs::read_to_string(&page)?));
+    }
+    Ok(out)
+}
+
+/// Banned words in the comments and messages of a Rust file, in the order of their lines.
+pub fn banned_in_source(source: &Source) -> Vec<String> {
+    let (mut lines, literals) = prose_of(&source.text);
+    if !source.is_test() {
+        let product = source.product_lines().into_iter().map(|(n, _)| n);
+        let product: BTreeSet<usize> = product.collect();
+        lines.extend(literals.into_iter().filter(|(n, _)| product.contains(n)));
+        lines.sort_by_key(|(n, _)| *n);
+    }
+    lines.into_iter().flat_map(|(n, text)| banned_in_line(&source.path, n, text)).collect()
+}
+
+/// Banned words in a document.
+pub fn banned_in_document(name: &str, text: &str) -> Vec<String> {
+    prose_lines(text).flat_map(|(n, line)| banned_in_line(name, n, line)).collect()
+}
+
+/// Lines of prose, with their numbers.
+type Lines<'t> = Vec<(usize, &'t str)>;
+
+/// Comments of a Rust file, and the lines of its literals that have a blank.
+fn prose_of(text: &str) -> (Lines<'_>, Lines<'_>) {
+    let (mut comments, mut literals) = (Lines::new(), Lines::new());
+    let (mut number, mut rest) = (1, text);
+    while let Some(first) = rest.chars().next() {
+        let len = if rest.starts_with("//") {
+            let len = rest.find('\n').unwrap_or(rest.len());
+            comments.push((number, &rest[..len]));
+            len
+        } else if let Some((begin, end, len)) = literal(rest) {
+            let content = &rest[begin..end];
+            if content.contains(' ') {
+                literals.extend((number..).zip(content.split('\n')));
+            }
+            len
+        } else if first == '\'' {
+            character(rest)
+        } else {
+            first.len_utf8()
+        };
+        number += rest[..len].matches('\n').count();
+        rest = &rest[len..];
+    }
+    (comments, literals)
+}
+
+/// The literal at the start of a text: begin and end of its content, and its length.
+fn literal(text: &str) -> Option<(usize, usize, usize)> {
+    if let Some(raw) = text.strip_prefix('r') {
+        let hashes = raw.len() - raw.trim_start_matches('#').len();
+        let content = raw[hashes..].strip_prefix('"')?;
+        let close = format!("\"{}", "#".repeat(hashes));
+        let begin = hashes + 2;
+        let end = begin + content.find(&close)?;
+        return Some((begin, end, end + close.len()));
+    }
+    let mut is_escaped = false;
+    let end = text.strip_prefix('"')?.find(|c: char| {
+        let ends = c == '"' && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+        ends
+    })?;
+    Some((1, end + 1, end + 2))
+}
+
+/// Length of the character literal at the start of a text, or of the mark of a lifetime.
+fn character(text: &str) -> usize {
+    let mut inside = text[1..].chars();
+    let (first, second) = (inside.next(), inside.next());
+    match first {
+        Some('\\') => {
+            let close = text.get(3..).and_then(|rest| rest.find('\''));
+            close.map_or(1, |at| at + 4)
+        }
+        Some(c) if second == Some('\'') => c.len_utf8() + 2,
+        _ => 1,
+    }
+}
+
+fn banned_in_line(path: &str, number: usize, line: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    for span in line.split('`').step_by(2) {
+        for word in words_of(span).into_iter().map(str::to_lowercase) {
+            let found = BANNED.iter().find(|(all, _)| all.contains(&word.as_str()));
+            let Some((_, instead)) = found else { continue };
+            if !EXCEPTIONS.contains(&(path, word.as_str())) {
+                out.push(format!("{path}:{number}: `{word}` is not used: {instead}"));
+            }
+        }
+    }
+    out
+}
+
+/// Words of a text, without those that are code.
+fn words_of(text: &str) -> Vec<&str> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    let is_code = |after: &str| ["::", "(", " =", "\""].iter().any(|sign| after.starts_with(sign));
+    let mut words = Vec::new();
+    let mut rest = text;
+    while let Some(begin) = rest.find(is_word) {
+        let tail = &rest[begin..];
+        let len = tail.find(|c: char| !is_word(c)).unwrap_or(tail.len());
+        if !is_code(&tail[len..]) {
+            words.push(&tail[..len]);
+        }
+        rest = &tail[len..];
+    }
+    words
+}

@@ -136,7 +136,7 @@ impl Client {
         let request = Request::get(path).header("host", "ashlar").body(Full::new(Bytes::new()));
         let request = request.map_err(|e| self.protocol_error(e))?;
         self.block(async {
-            let asked = tokio::time::timeout(self.question_max, async {
+            let exchange = tokio::time::timeout(self.question_max, async {
                 let answer = self.send(request).await?;
                 let ok = answer.status().is_success();
                 Ok((ok, self.collect(answer).await?))
@@ -145,7 +145,7 @@ impl Client {
                 let why = format!("no answer within {:?}", self.question_max);
                 Error::new(Kind::Silent, "ask", why).at(self.place())
             };
-            let (ok, bytes) = asked.await.map_err(slow)??;
+            let (ok, bytes) = exchange.await.map_err(slow)??;
             if ok { Ok(bytes) } else { Err(self.refusal_error(&bytes)) }
         })
     }
@@ -271,8 +271,8 @@ impl Client {
 
     async fn collect(&self, answer: Response<Incoming>) -> Result<Vec<u8>> {
         let limited = http_body_util::Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
-        let whole = limited.collect().await.map_err(|e| self.protocol_error(e))?;
-        Ok(whole.to_bytes().to_vec())
+        let body = limited.collect().await.map_err(|e| self.protocol_error(e))?;
+        Ok(body.to_bytes().to_vec())
     }
 
     /// The daemon's own error in a refusal.

@@ -330,7 +330,7 @@ impl Inner {
         state.daemon.version = env!("CARGO_PKG_VERSION").to_owned();
         state.daemon.metrics_listen.clone_from(&config.daemon.metrics_listen);
         let known: Vec<String> = state.geoms.iter().map(|g| g.name.clone()).collect();
-        let shown: Vec<String> = state.disks.iter().map(|d| d.name.clone()).collect();
+        let known_disks: Vec<String> = state.disks.iter().map(|d| d.name.clone()).collect();
         for (number, bus) in config.bus.iter().enumerate() {
             let name = disk_of_bus(&bus.name);
             state.geoms.push(geom_state("cam", &name, 1, &[], &name));
@@ -344,7 +344,7 @@ impl Inner {
                 ..BusState::default()
             });
         }
-        for disk in config.disk.iter().filter(|d| !shown.contains(&d.name)) {
+        for disk in config.disk.iter().filter(|d| !known_disks.contains(&d.name)) {
             state.disks.push(DiskState {
                 name: disk.name.clone(),
                 kind: disk.kind.clone(),
@@ -362,17 +362,17 @@ impl Inner {
             state.geoms.push(geom_state(&geom.class, &geom.name, 2, &below, &geom.name));
         }
         for target in &config.target {
-            let mut shown = state.targets.iter().position(|t| t.name == target.name);
-            if shown.is_none() {
+            let mut index = state.targets.iter().position(|t| t.name == target.name);
+            if index.is_none() {
                 state.targets.push(TargetState {
                     driver: target.driver.clone(),
                     name: target.name.clone(),
                     portals: target.listen.clone(),
                     ..TargetState::default()
                 });
-                shown = state.targets.len().checked_sub(1);
+                index = state.targets.len().checked_sub(1);
             }
-            let Some(place) = shown.and_then(|i| state.targets.get_mut(i)) else {
+            let Some(place) = index.and_then(|i| state.targets.get_mut(i)) else {
                 continue;
             };
             let of = config.access.iter().filter(|a| a.target == target.name);

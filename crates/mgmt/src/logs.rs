@@ -180,12 +180,12 @@ mod tests {
         lines.flush();
         let all: Vec<String> =
             from.try_iter().map(|l| String::from_utf8_lossy(&l).into_owned()).collect();
-        let whole: Vec<&String> = all.iter().filter(|l| l.starts_with("line ")).collect();
+        let written: Vec<&String> = all.iter().filter(|l| l.starts_with("line ")).collect();
         let numbers = all.iter().filter(|l| l.contains("dropped"));
         let numbers = numbers.filter_map(|l| l.split(' ').next()?.parse::<u64>().ok());
-        assert_eq!(whole.len() as u64 + numbers.sum::<u64>(), ALL, "each is written or counted");
-        assert!((LINES_MAX..LINES_MAX + 10).contains(&whole.len()), "{}", whole.len());
-        assert_eq!(whole[0], "line 0\n");
+        assert_eq!(written.len() as u64 + numbers.sum::<u64>(), ALL, "each is written or counted");
+        assert!((LINES_MAX..LINES_MAX + 10).contains(&written.len()), "{}", written.len());
+        assert_eq!(written[0], "line 0\n");
         assert!(all.iter().all(|l| l.len() <= LINE_BYTES_MAX + 1));
     }
 }

@@ -155,9 +155,9 @@ mod tests {
     #[test]
     fn control_characters_are_escaped() {
         let name = "iqn.a\u{1b}]0;title\u{7}\u{9b}31m\u{202e}\r\nforged\tx";
-        let shown = "iqn.a\\u{1b}]0;title\\u{7}\\u{9b}31m\\u{202e}\\r";
-        assert_eq!(escape_text(name), format!("{shown}\nforged\tx"));
-        assert_eq!(escape_line(name), format!("{shown}\\nforged\\tx"));
+        let escaped = "iqn.a\\u{1b}]0;title\\u{7}\\u{9b}31m\\u{202e}\\r";
+        assert_eq!(escape_text(name), format!("{escaped}\nforged\tx"));
+        assert_eq!(escape_line(name), format!("{escaped}\\nforged\\tx"));
         assert_eq!(table(&["name"], &[vec![name.to_owned()]]).lines().count(), 2);
         assert!(matches!(escape_text("länger"), Cow::Borrowed(_)));
         let value = serde_json::json!({ "name": name });
@@ -170,8 +170,8 @@ mod tests {
     #[test]
     fn invisible_characters_are_escaped() {
         let name = "d\u{200b}0\u{ad}\u{feff}\u{61c}\u{2060}\u{fffb}\u{e0041}";
-        let shown = "d\\u{200b}0\\u{ad}\\u{feff}\\u{61c}\\u{2060}\\u{fffb}\\u{e0041}";
-        assert_eq!(escape_line(name), shown);
+        let escaped = "d\\u{200b}0\\u{ad}\\u{feff}\\u{61c}\\u{2060}\\u{fffb}\\u{e0041}";
+        assert_eq!(escape_line(name), escaped);
         let value = serde_json::json!({ "name": name });
         let text = value.to_string();
         let safe = json(&text);

@@ -42,8 +42,8 @@ enum OutputFormat {
 
 impl OutputFormat {
     fn of(matches: &ArgMatches) -> OutputFormat {
-        let asked = matches.get_one::<String>("output").is_some_and(|form| form == "json");
-        if matches.get_flag("json") || asked { OutputFormat::Json } else { OutputFormat::Table }
+        let is_json = matches.get_one::<String>("output").is_some_and(|form| form == "json");
+        if matches.get_flag("json") || is_json { OutputFormat::Json } else { OutputFormat::Table }
     }
 }
 

@@ -640,8 +640,8 @@ fn help_exits_with_success_and_wrong_arguments_with_usage() {
 
 #[test]
 fn every_verb_has_json_manual_page_completions_and_example() {
-    let whole = command(&[]);
-    whole.clone().debug_assert();
+    let program = command(&[]);
+    program.clone().debug_assert();
     let pages = verbs::man::pages(&[]).expect("pages");
     let shells = [verbs::completions::Shell::Bash, verbs::completions::Shell::Fish];
     let scripts = shells.map(|shell| verbs::completions::script(shell, &[]));
@@ -653,12 +653,12 @@ fn every_verb_has_json_manual_page_completions_and_example() {
             // The part of the line for the shell is not checked.
             let line = example.split([' ']).take_while(|w| !["|", ">", "<"].contains(w));
             let words: Vec<String> = line.map(|w| w.replace('\'', "")).collect();
-            let matches = whole.clone().try_get_matches_from(&words);
+            let matches = program.clone().try_get_matches_from(&words);
             let matches = matches.unwrap_or_else(|e| panic!("{example}: {e}"));
             let (entry, _) = values::typed_verb(&[], &matches).expect("a verb");
             assert_eq!(entry.name, name, "{example}");
         }
-        let mut json = whole.clone();
+        let mut json = program.clone();
         let mut at = &mut json;
         for word in name.split('.') {
             at = at.find_subcommand_mut(word).unwrap_or_else(|| panic!("{name}"));
@@ -688,10 +688,10 @@ fn every_verb_has_json_manual_page_completions_and_example() {
 
 #[test]
 fn class_verb_is_a_command_with_manual_page_and_completions() {
-    let whole = command(&[TOY]);
-    whole.clone().debug_assert();
+    let program = command(&[TOY]);
+    program.clone().debug_assert();
     let words = "ashlar toy label -b load -s 4k -f data d0 d1".split(' ');
-    let matches = whole.clone().try_get_matches_from(words).expect("it is a command");
+    let matches = program.clone().try_get_matches_from(words).expect("it is a command");
     let call = classes::call(&[TOY], &matches).expect("a verb of a class").expect("numbers");
     let value = json!({
         "name": "data", "providers": ["d0", "d1"], "size": 4096, "force": true, "balance": "load"
@@ -701,10 +701,10 @@ fn class_verb_is_a_command_with_manual_page_and_completions() {
     assert_eq!(entry.name, "geom");
     for wrong in ["toy label data", "toy label -b some data d0 d1", "toy forget data"] {
         let words = format!("ashlar {wrong}");
-        assert!(whole.clone().try_get_matches_from(words.split(' ')).is_err(), "{wrong}");
+        assert!(program.clone().try_get_matches_from(words.split(' ')).is_err(), "{wrong}");
     }
     let words = "ashlar toy label -s much data d0 d1".split(' ');
-    let matches = whole.clone().try_get_matches_from(words).expect("a text");
+    let matches = program.clone().try_get_matches_from(words).expect("a text");
     let error = classes::call(&[TOY], &matches).expect("a verb").expect_err("no number");
     assert!(error.to_string().contains("--size"), "{error}");
     let script = verbs::completions::script(verbs::completions::Shell::Bash, &[TOY]);

@@ -425,14 +425,14 @@ struct UnitId<'c> {
 /// A unit has one serial number, and one of every other name, wherever it is written; no other unit
 /// has it.
 fn ids(config: &Config, out: &mut Vec<Problem>) {
-    let shown: HashSet<&str> = config
+    let exported: HashSet<&str> = config
         .access
         .iter()
         .flat_map(|a| a.luns.values())
         .map(|lun| lun.provider.as_str())
         .collect();
     for (key, what) in IDS {
-        let mut all = unit_ids(config, key, &shown);
+        let mut all = unit_ids(config, key, &exported);
         all.retain(|identity| match id_fault(key, identity.text) {
             None => true,
             Some(text) => {
@@ -444,7 +444,7 @@ fn ids(config: &Config, out: &mut Vec<Problem>) {
     }
 }
 
-fn unit_ids<'c>(config: &'c Config, key: &str, shown: &HashSet<&str>) -> Vec<UnitId<'c>> {
+fn unit_ids<'c>(config: &'c Config, key: &str, exported: &HashSet<&str>) -> Vec<UnitId<'c>> {
     let units = config.unit.iter().enumerate().filter_map(|(index, unit)| {
         let text = match key {
             "serial" => &unit.serial,
@@ -464,7 +464,7 @@ fn unit_ids<'c>(config: &'c Config, key: &str, shown: &HashSet<&str>) -> Vec<Uni
     // Paths of one disk have one serial number, and are not shown.
     let disks = config.disk.iter().enumerate().filter_map(|(index, disk)| {
         let text = disk.params.get(key).and_then(Value::as_str).filter(|text| !text.is_empty())?;
-        let counts = key != "serial" || shown.contains(disk.name.as_str());
+        let counts = key != "serial" || exported.contains(disk.name.as_str());
         counts.then_some(UnitId { section: "disk", index, provider: &disk.name, text })
     });
     units.chain(luns).chain(disks).collect()

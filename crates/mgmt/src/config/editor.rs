@@ -8,9 +8,9 @@ use super::Catalog;
 /// Place of shared schemas in a JSON Schema.
 const DEFS: &str = "$defs";
 
-/// `whole`: the schema of the sections, whose entries leave open the keys of their kind.
-pub fn for_editors(whole: Value, catalog: &Catalog) -> Value {
-    let mut root = whole;
+/// `schema`: the schema of the sections, whose entries leave open the keys of their kind.
+pub fn for_editors(schema: Value, catalog: &Catalog) -> Value {
+    let mut root = schema;
     let sections = [
         ("BusConfig", "kind", &catalog.buses),
         ("DiskConfig", "kind", &catalog.disks),

@@ -15,7 +15,7 @@ pub(super) fn mask_secrets(text: &str) -> String {
     let (mut key, mut open) = ("", 0_usize);
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
-        let (shown, hidden) = match c {
+        let (visible, hidden) = match c {
             '[' if begins_line(&out) => {
                 let head = line_of(rest);
                 open = usize::from(names_account(head));
@@ -32,8 +32,8 @@ pub(super) fn mask_secrets(text: &str) -> String {
                     open += usize::from(open > 0 || names_account(key));
                     (before + 1, 0)
                 } else if is_secret(key, open > 0) {
-                    let (shown, hidden) = hidden_part(value);
-                    (before + shown, hidden)
+                    let (visible, hidden) = hidden_part(value);
+                    (before + visible, hidden)
                 } else if open > 0 && !ends_well(value) {
                     // A quote of the user's name is missing: what follows may be the secret.
                     (before, line_of(value).len())
@@ -68,9 +68,9 @@ pub(super) fn mask_secrets(text: &str) -> String {
             }
             c => (c.len_utf8(), 0),
         };
-        let end = shown + hidden;
-        out.push_str(rest.get(..shown).unwrap_or(""));
-        let secret = rest.get(shown..end).unwrap_or("");
+        let end = visible + hidden;
+        out.push_str(rest.get(..visible).unwrap_or(""));
+        let secret = rest.get(visible..end).unwrap_or("");
         out.extend(secret.chars().map(|c| if matches!(c, '\n' | '\r') { c } else { '*' }));
         rest = rest.get(end..).unwrap_or("");
     }
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn secrets_that_are_written_out_are_masked() {
-        for (line, shown) in [
+        for (line, masked) in [
             ("secret = \"a b\" # x", "secret = ***** # x"),
             ("secret = 'file:/x'", "secret = 'file:/x'"),
             ("chap = { user = \"u\", secret = 'ä\"c' }", "chap = { user = \"u\", secret = ***** }"),
@@ -185,7 +185,7 @@ mod tests {
             ("name = 'secret' # it's one", "name = 'secret' # it's one"),
             ("chap_algorithms = ['md5']", "chap_algorithms = ['md5']"),
         ] {
-            assert_eq!(mask_secrets(line), shown);
+            assert_eq!(mask_secrets(line), masked);
         }
     }
 }

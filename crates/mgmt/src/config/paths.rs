@@ -88,9 +88,9 @@ mod tests {
         assert_eq!(config.target[0].listen, ["[::]:3260", "unix:/etc/ashlar/t.sock"]);
         let chap = config.target[0].chap.as_ref().expect("an account");
         assert_eq!(chap.secret, "file:/etc/ashlar/chap/u");
-        let here = std::env::current_dir().expect("a folder");
+        let folder = std::env::current_dir().expect("a folder");
         let config = read(text, "ashlar.toml", &catalog()).expect("well-formed");
-        assert_eq!(config.daemon.state, Some(here.join("st").display().to_string()));
+        assert_eq!(config.daemon.state, Some(folder.join("st").display().to_string()));
     }
 
     #[derive(Deserialize, JsonSchema)]

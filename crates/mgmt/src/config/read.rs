@@ -117,8 +117,8 @@ fn normalise_names(config: &mut Config) {
         }
     }
     for access in &mut config.access {
-        let is_there = config.target.iter().any(|t| t.name == access.target);
-        if let Some(name) = folded(&access.target).filter(|_| !is_there) {
+        let exists = config.target.iter().any(|t| t.name == access.target);
+        if let Some(name) = folded(&access.target).filter(|_| !exists) {
             access.target = name;
         }
         let is_iscsi = |t: &TargetConfig| t.name == access.target && t.driver == "iscsi";

@@ -285,10 +285,10 @@ impl<'a> Checker<'a> {
     fn bounds(&mut self, node: &Node, n: i128, schema: &Value, min: &str, max: &str, of: &str) {
         let bound = |word: &str| {
             let v = schema.get(word)?;
-            let whole = v.as_u64().map(i128::from).or(v.as_i64().map(i128::from));
+            let integer = v.as_u64().map(i128::from).or(v.as_i64().map(i128::from));
             // Bounds may be written as decimals; whole numbers are compared, so cutting is exact
             // enough for the bounds in schemas (below 2^53).
-            whole.or(v.as_f64().map(|x| x as i128))
+            integer.or(v.as_f64().map(|x| x as i128))
         };
         let space = if of.is_empty() { "" } else { " " };
         if let Some(low) = bound(min).filter(|&low| n < low) {

@@ -91,8 +91,8 @@ mod tests {
         assert_eq!(resolve(&reference).expect_err("too long").kind, Kind::Secret);
         std::fs::remove_file(&path).expect("scratch file");
         assert_eq!(resolve(&reference).expect_err("gone").kind, Kind::Secret);
-        let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo");
-        assert!(made.success());
+        let status = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo");
+        assert!(status.success());
         let error = resolve(&reference).expect_err("it would wait for a writer");
         assert!(error.to_string().contains("not a regular file"), "{error}");
         std::fs::remove_file(&path).expect("scratch FIFO");

@@ -165,14 +165,14 @@ pub fn caret(text: &str, span: &Span) -> String {
     let (line, column) = line_and_column(text, span.start);
     let masked = mask_secrets(text);
     let content = masked.lines().nth(line - 1).unwrap_or("");
-    let shown: String = content.chars().map(|c| if c == '\t' { ' ' } else { c }).collect();
-    let rest = shown.chars().count().saturating_sub(column - 1).max(1);
+    let printed: String = content.chars().map(|c| if c == '\t' { ' ' } else { c }).collect();
+    let rest = printed.chars().count().saturating_sub(column - 1).max(1);
     let marked = text.get(span.clone()).map_or(1, |s| s.chars().count());
     let number = line.to_string();
     let pad = " ".repeat(number.len());
     let blank = " ".repeat(column - 1);
     let marks = "^".repeat(marked.clamp(1, rest));
-    format!("{pad} |\n{number} | {shown}\n{pad} | {blank}{marks}")
+    format!("{pad} |\n{number} | {printed}\n{pad} | {blank}{marks}")
 }
 
 #[cfg(test)]

@@ -58,25 +58,25 @@ fn removed(disk: &DiskState, path: &Path) -> CheckFinding {
 }
 
 fn check_file(disk: &DiskConfig, path: &Path, mounts: &str) -> Vec<CheckFinding> {
-    let (name, shown) = (&disk.name, path.display());
+    let (name, display) = (&disk.name, path.display());
     let Ok(about) = std::fs::metadata(path) else {
         // A file that is to be made with a size needs only its folder.
-        let made = disk.params.keys().any(|k| k.contains("size"));
+        let has_size = disk.params.keys().any(|k| k.contains("size"));
         let folder = path.parent().unwrap_or(Path::new("/"));
-        if made && folder.is_dir() {
+        if has_size && folder.is_dir() {
             return check_file_system(disk, folder);
         }
-        let fix = if made {
+        let fix = if has_size {
             format!("mkdir -p {}", folder.display())
         } else {
             match disk.kind.as_str() {
                 "blockdev" => {
-                    format!("lsblk -p shows the devices there are; correct `path` ({shown})")
+                    format!("lsblk -p shows the devices there are; correct `path` ({display})")
                 }
-                _ => format!("truncate -s SIZE {shown}, or correct `path`"),
+                _ => format!("truncate -s SIZE {display}, or correct `path`"),
             }
         };
-        let finding = format!("disk {name}: there is no {shown}");
+        let finding = format!("disk {name}: there is no {display}");
         return vec![bad(Severity::Fail, finding, "the disk cannot be created", fix)];
     };
     let device = about.file_type().is_block_device();
@@ -84,18 +84,18 @@ fn check_file(disk: &DiskConfig, path: &Path, mounts: &str) -> Vec<CheckFinding>
     if device && used {
         return vec![bad(
             Severity::Fail,
-            format!("disk {name}: {shown} is mounted here"),
+            format!("disk {name}: {display} is mounted here"),
             "its file system would be damaged by writes from two sides",
-            format!("umount {shown}"),
+            format!("umount {display}"),
         )];
     }
     if !device && !about.is_file() {
         // Opening a FIFO would wait for its writer.
         return vec![bad(
             Severity::Fail,
-            format!("disk {name}: {shown} is neither a file nor a block device"),
+            format!("disk {name}: {display} is neither a file nor a block device"),
             "the disk cannot be created",
-            format!("ls -l {shown} shows it; correct `path`"),
+            format!("ls -l {display} shows it; correct `path`"),
         )];
     }
     let writes = disk.params.get("read_only") != Some(&Value::Bool(true)) && !is_read_only(&about);
@@ -103,18 +103,18 @@ fn check_file(disk: &DiskConfig, path: &Path, mounts: &str) -> Vec<CheckFinding>
         let access = if writes { "writing" } else { "reading" };
         return vec![bad(
             Severity::Fail,
-            format!("disk {name}: {shown} cannot be opened for {access}: {e}"),
+            format!("disk {name}: {display} cannot be opened for {access}: {e}"),
             "the disk cannot be created",
-            format!("chown USER {shown}, with the user that runs the daemon"),
+            format!("chown USER {display}, with the user that runs the daemon"),
         )];
     }
-    let made = disk.params.contains_key("size");
-    if !device && about.len() < SECTOR_BYTES_MIN && !made {
+    let has_size = disk.params.contains_key("size");
+    if !device && about.len() < SECTOR_BYTES_MIN && !has_size {
         return vec![bad(
             Severity::Fail,
-            format!("disk {name}: {shown} has {} bytes, less than a sector", about.len()),
+            format!("disk {name}: {display} has {} bytes, less than a sector", about.len()),
             "the disk cannot be created",
-            format!("truncate -s SIZE {shown}, or set `size`"),
+            format!("truncate -s SIZE {display}, or set `size`"),
         )];
     }
     if device { Vec::new() } else { check_file_system(disk, path) }
@@ -130,11 +130,11 @@ fn is_read_only(about: &Metadata) -> bool {
 /// Findings about the file system under a disk's file.
 fn check_file_system(disk: &DiskConfig, path: &Path) -> Vec<CheckFinding> {
     let Ok(about) = statfs(path) else { return Vec::new() };
-    let (name, shown) = (&disk.name, path.display());
+    let (name, display) = (&disk.name, path.display());
     if IN_MEMORY.contains(&about.f_type) {
         return vec![bad(
             Severity::Warn,
-            format!("disk {name}: {shown} is in memory (tmpfs)"),
+            format!("disk {name}: {display} is in memory (tmpfs)"),
             "its contents are lost when this machine restarts",
             "mv it to a real file system and change `path`",
         )];
@@ -142,7 +142,7 @@ fn check_file_system(disk: &DiskConfig, path: &Path) -> Vec<CheckFinding> {
     if !PUNCH_HOLES.contains(&about.f_type) {
         return vec![bad(
             Severity::Warn,
-            format!("disk {name}: the file system of {shown} may not support punching holes"),
+            format!("disk {name}: the file system of {display} may not support punching holes"),
             "space that initiators discard may not be freed",
             "mv it to ext4, XFS or Btrfs and change `path`",
         )];

@@ -131,18 +131,18 @@ fn unix(address: &str, path: &Path) -> Option<CheckFinding> {
         let finding = format!("{address} cannot be listened on: {what}");
         Some(bad(Severity::Fail, finding, "the target cannot be served there", fix))
     };
-    let shown = path.display();
+    let display = path.display();
     match std::fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => match reactor::has_unix_listener(path) {
             Ok(true) => {
                 let fix =
-                    format!("ss -lxp src {shown} shows the process; stop it or change `listen`");
+                    format!("ss -lxp src {display} shows the process; stop it or change `listen`");
                 fail("another process listens there".into(), fix)
             }
             _ => None,
         },
         Ok(_) => {
-            let fix = format!("ls -l {shown} shows it; move it or change `listen`");
+            let fix = format!("ls -l {display} shows it; move it or change `listen`");
             fail("a file that is not a socket exists there".into(), fix)
         }
         Err(_) => {

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 /// See the module.
 pub enum Body {
     /// All of it at once.
-    Whole(Option<Bytes>),
+    Full(Option<Bytes>),
     /// Until the sender is dropped.
     Lines(mpsc::Receiver<Bytes>),
 }
@@ -17,7 +17,7 @@ pub enum Body {
 impl Body {
     /// A body that is known already.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Body {
-        Body::Whole(Some(bytes.into()))
+        Body::Full(Some(bytes.into()))
     }
 }
 
@@ -30,18 +30,18 @@ impl hyper::body::Body for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
-            Body::Whole(bytes) => Poll::Ready(bytes.take().map(|b| Ok(Frame::data(b)))),
+            Body::Full(bytes) => Poll::Ready(bytes.take().map(|b| Ok(Frame::data(b)))),
             Body::Lines(lines) => lines.poll_recv(cx).map(|l| l.map(|b| Ok(Frame::data(b)))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Body::Whole(None))
+        matches!(self, Body::Full(None))
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Body::Whole(bytes) => {
+            Body::Full(bytes) => {
                 let length = bytes.as_ref().map_or(0, |b| b.len());
                 SizeHint::with_exact(u64::try_from(length).unwrap_or(u64::MAX))
             }

@@ -395,9 +395,9 @@ impl Planner<'_> {
                 self.step(Action::CreateBus { bus: bus.clone() }, why);
             }
         }
-        let here: HashSet<String> = self.now.disk.iter().map(|d| d.name.clone()).collect();
+        let live: HashSet<String> = self.now.disk.iter().map(|d| d.name.clone()).collect();
         for disk in &desired.disk {
-            if !here.contains(&disk.name) {
+            if !live.contains(&disk.name) {
                 let why = gone.reasons.get(&disk.name).unwrap_or(&new).clone();
                 self.step(Action::CreateDisk { disk: disk.clone() }, why);
             }
@@ -469,8 +469,8 @@ impl Planner<'_> {
     /// Last, because a geom that got a further member keeps it, and a grown file is not made
     /// smaller again, when a later step fails.
     fn grow(&mut self, desired: &Config, gone: &Removals) {
-        let here = disks_by_name(&self.now);
-        let pairs = desired.disk.iter().filter_map(|to| Some((*here.get(to.name.as_str())?, to)));
+        let live = disks_by_name(&self.now);
+        let pairs = desired.disk.iter().filter_map(|to| Some((*live.get(to.name.as_str())?, to)));
         let resizes = |from: &DiskConfig, to: &DiskConfig| {
             from != to && size_edit(from, to, self.context.state) == Some(SizeEdit::Resizes)
         };

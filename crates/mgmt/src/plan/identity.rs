@@ -24,7 +24,7 @@ const SECTOR_BYTES: u64 = 512;
 
 /// See the module.
 pub struct Identities<'a> {
-    shown: HashMap<String, &'a LunState>,
+    exported: HashMap<String, &'a LunState>,
     running: HashMap<&'a str, UnitIds<'a>>,
     desired: HashMap<&'a str, UnitIds<'a>>,
     foreseen: &'a PredictedSerials,
@@ -53,7 +53,7 @@ impl<'a> Identities<'a> {
             name
         };
         Identities {
-            shown: luns.map(|lun| (called(lun), lun)).collect(),
+            exported: luns.map(|lun| (called(lun), lun)).collect(),
             running: unit_ids(running),
             desired: unit_ids(desired),
             foreseen,
@@ -64,19 +64,19 @@ impl<'a> Identities<'a> {
 
     /// The serial number that hosts see of a provider now.
     pub fn current_serial(&self, provider: &str) -> Option<&str> {
-        self.shown.get(provider).map(|lun| lun.serial.as_str())
+        self.exported.get(provider).map(|lun| lun.serial.as_str())
     }
 
     /// The serial number that hosts see behind a LUN now, and that of its provider after the plan,
     /// as far as it is known.
     fn serials(&self, was: &str, is: &str) -> (Option<&str>, Option<&str>) {
-        let now = self.shown.get(was).map(|lun| lun.serial.as_str());
+        let now = self.exported.get(was).map(|lun| lun.serial.as_str());
         let [written, ..] = self.desired.get(is).copied().unwrap_or_default();
         let [before, ..] = self.running.get(is).copied().unwrap_or_default();
         let foreseen = || self.foreseen.get(is).map(String::as_str);
         // A provider without a configured serial number keeps the one that it has.
         let stays = || {
-            let lun = self.shown.get(is).filter(|_| before.is_none());
+            let lun = self.exported.get(is).filter(|_| before.is_none());
             lun.map(|lun| lun.serial.as_str())
         };
         let renumbered = || self.is_renumbered_part(is).then_some("");

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::made_geoms::{is_made, made_section};
+use super::created_geoms::{created_section, is_created};
 use super::settings::{settings, settings_text};
 use crate::api::{BusState, GeomState, SystemState};
 use crate::config::{Catalog, Config, GeomConfig};
@@ -61,13 +61,13 @@ pub fn inserted(state: &SystemState, catalog: &Catalog) -> Vec<ManualChange> {
             changed_settings(g, catalog)
         ),
     };
-    let made = |g: &GeomState| {
+    let created = |g: &GeomState| {
         let members = section(g, Map::new()).members.join(", ");
         let class = &g.class;
         ManualChange {
             object: geom_label(g),
             why: format!("{}: not in the configuration, so removed at the next start", g.why),
-            fix: match made_section(g, catalog) {
+            fix: match created_section(g, catalog) {
                 Ok(_) => "To keep it, add its section, which `ashlar export` prints, to \
                           ashlar.toml, and run `ashlar apply`."
                     .to_owned(),
@@ -88,7 +88,8 @@ pub fn inserted(state: &SystemState, catalog: &Catalog) -> Vec<ManualChange> {
             bus.name
         ),
     };
-    let geoms = inserted.map(layer).chain(state.geoms.iter().filter(|g| is_made(g)).map(made));
+    let by_verbs = state.geoms.iter().filter(|g| is_created(g)).map(created);
+    let geoms = inserted.map(layer).chain(by_verbs);
     geoms.chain(state.buses.iter().filter(|bus| !bus.configured).map(attached)).collect()
 }
 
@@ -143,14 +144,14 @@ pub fn manual_changes(
 /// is a member still. `None` for a class whose verbs change no members.
 pub fn members(geom: &GeomConfig, state: &SystemState, catalog: &Catalog) -> Option<Vec<String>> {
     catalog.facts(&geom.class).member_edits_last?;
-    let here = state.geoms.iter().find(|g| g.class == geom.class && g.name == geom.name)?;
-    let has = |name: &str| here.consumers.iter().any(|c| c.provider.as_deref() == Some(name));
-    let is_there = |name: &str| state.provider(name).is_some();
+    let live = state.geoms.iter().find(|g| g.class == geom.class && g.name == geom.name)?;
+    let has = |name: &str| live.consumers.iter().any(|c| c.provider.as_deref() == Some(name));
+    let exists = |name: &str| state.provider(name).is_some();
     // One that was deactivated, or has failed, counts until it is forgotten.
-    let counts = here.config.get("Components").and_then(|all| all.as_str()?.parse::<usize>().ok());
-    let is_short = counts.is_some_and(|all| all > here.consumers.len());
-    let kept = geom.members.iter().filter(|name| has(name) || !is_there(name) || is_short);
-    let came = here.consumers.iter().rev().filter_map(|c| c.provider.as_ref());
+    let counts = live.config.get("Components").and_then(|all| all.as_str()?.parse::<usize>().ok());
+    let is_short = counts.is_some_and(|all| all > live.consumers.len());
+    let kept = geom.members.iter().filter(|name| has(name) || !exists(name) || is_short);
+    let came = live.consumers.iter().rev().filter_map(|c| c.provider.as_ref());
     let came = came.filter(|name| !geom.members.contains(name));
     let now: Vec<String> = kept.chain(came).cloned().collect();
     (now != geom.members).then_some(now)
@@ -241,7 +242,7 @@ mod tests {
     #[test]
     fn geoms_and_buses_created_by_verbs_are_reported_with_transients() {
         let slow = TransientState { what: "it is slow".into(), undo: "ashlar fast".into() };
-        let made = GeomState {
+        let created = GeomState {
             class: "mirror".into(),
             name: "h".into(),
             why: geom::MADE_BY_VERB.into(),
@@ -249,10 +250,10 @@ mod tests {
             transients: vec![slow],
             ..Default::default()
         };
-        let known = GeomState { configured: true, transients: Vec::new(), ..made.clone() };
+        let known = GeomState { configured: true, transients: Vec::new(), ..created.clone() };
         let bus = BusState { name: "v9".into(), ..Default::default() };
         let state =
-            SystemState { geoms: vec![made, known], buses: vec![bus], ..SystemState::default() };
+            SystemState { geoms: vec![created, known], buses: vec![bus], ..SystemState::default() };
         let found = manual_changes(&Config::default(), &state, &catalog());
         let at: Vec<&str> = found.iter().map(|t| t.object.as_str()).collect();
         assert_eq!(at, ["mirror h", "bus v9", "mirror h"]);

@@ -19,9 +19,9 @@ fn member_names(geom: &GeomConfig) -> BTreeSet<&str> {
 }
 
 /// Whether a mirror has these members and expects no other.
-fn has_members(geom: &GeomConfig, here: &GeomState) -> bool {
-    let expects = here.config.get("Components").and_then(|all| all.as_str()?.parse::<usize>().ok());
-    consumed_providers(here) == member_names(geom) && expects == Some(geom.members.len())
+fn has_members(geom: &GeomConfig, live: &GeomState) -> bool {
+    let expects = live.config.get("Components").and_then(|all| all.as_str()?.parse::<usize>().ok());
+    consumed_providers(live) == member_names(geom) && expects == Some(geom.members.len())
 }
 
 /// Mirrors whose members are others in `config`, which was just started with, than in `before`,
@@ -41,11 +41,11 @@ pub fn defer_mirror_edits(
     let keeps_records = |geom: &&mut GeomConfig| catalog.facts(&geom.class).keeps_records;
     for to in config.geom.iter_mut().filter(keeps_records) {
         let was = before.geom(&to.name).filter(|was| was.class == to.class);
-        let here = state.geoms.iter().find(|g| g.class == to.class && g.name == to.name);
-        let (Some(was), Some(here)) = (was, here.filter(|here| !here.withering)) else { continue };
+        let live = state.geoms.iter().find(|g| g.class == to.class && g.name == to.name);
+        let (Some(was), Some(live)) = (was, live.filter(|live| !live.withering)) else { continue };
         let from = GeomConfig { members: was.members.clone(), ..to.clone() };
         let now = members(&from, state, catalog);
-        let is_done = has_members(to, here) || now.as_ref() == Some(&to.members);
+        let is_done = has_members(to, live) || now.as_ref() == Some(&to.members);
         if member_names(&from) == member_names(to) || is_done {
             continue;
         }
@@ -72,17 +72,17 @@ pub fn leaves_one_copy(
     state: &SystemState,
     catalog: &Catalog,
 ) -> bool {
-    let here = state.geoms.iter().find(|g| g.class == to.class && g.name == to.name);
+    let live = state.geoms.iter().find(|g| g.class == to.class && g.name == to.name);
     let keeps_records = catalog.facts(&to.class).keeps_records;
-    let Some(here) = here.filter(|_| keeps_records) else { return false };
+    let Some(live) = live.filter(|_| keeps_records) else { return false };
     let goes = |name: &str| member_names(from).contains(name) && !member_names(to).contains(name);
     let in_state = |state: &str| -> BTreeSet<&str> {
-        let is = here.consumers.iter().filter(|c| c.state.starts_with(state));
+        let is = live.consumers.iter().filter(|c| c.state.starts_with(state));
         is.filter_map(|c| c.provider.as_deref()).collect()
     };
     let active = in_state("ACTIVE");
     let stay = active.iter().filter(|name| !goes(name)).count();
     let gives_up = active.len() > stay || in_state("SYNCHRONIZING").iter().any(|name| goes(name));
-    let comes = member_names(to).iter().any(|name| !consumed_providers(here).contains(name));
+    let comes = member_names(to).iter().any(|name| !consumed_providers(live).contains(name));
     comes && gives_up && stay == 1
 }

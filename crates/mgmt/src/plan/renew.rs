@@ -46,7 +46,7 @@ impl FileSection {
     }
 
     /// Whether an action makes it, which reads its files.
-    fn is_made_by(&self, action: &Action) -> bool {
+    fn is_created_by(&self, action: &Action) -> bool {
         match (self, action) {
             (FileSection::Bus(name), Action::CreateBus { bus }) => bus.name == *name,
             (FileSection::Disk(name), Action::CreateDisk { disk }) => disk.name == *name,
@@ -72,8 +72,8 @@ impl std::fmt::Display for FileSection {
 /// Adds one step for each section of `stale` that the other steps leave in place. Disks are grown
 /// and members appended after them, because that is not taken back when a later step fails.
 pub fn renew(steps: &mut Vec<Step>, stale: Vec<StaleFiles>, desired: &Config, state: &SystemState) {
-    let is_made = |of: &FileSection| steps.iter().any(|step| of.is_made_by(&step.action));
-    let stays = |s: &StaleFiles| s.of.is_in(desired) && !is_made(&s.of);
+    let is_created = |of: &FileSection| steps.iter().any(|step| of.is_created_by(&step.action));
+    let stays = |s: &StaleFiles| s.of.is_in(desired) && !is_created(&s.of);
     let step = |s: StaleFiles| {
         let judged = renewal_risk(&s, state);
         let why = match judged.risk {

@@ -14,11 +14,11 @@ pub fn settings(
     state: &SystemState,
     catalog: &Catalog,
 ) -> Option<Map<String, Value>> {
-    let here = running_geom(geom, state)?;
+    let live = running_geom(geom, state)?;
     let given = catalog.settings(geom);
     // A key of which only one of them speaks cannot be compared.
     let now = |(key, given): (&String, &Value)| {
-        let now = here.settings.get(key)?;
+        let now = live.settings.get(key)?;
         (now != given).then(|| (key.clone(), now.clone()))
     };
     let now: Map<String, Value> = given.iter().filter_map(now).collect();

@@ -240,7 +240,7 @@ impl Control {
         let mut base = plan::running_config(&config, &state);
         plan::adopt_found_members(&mut base, &lock(&self.deferred), &state, &self.catalog);
         plan::keep_lost_objects(&mut base, &config, desired);
-        let adopted = plan::adopt_made(&mut base, desired, &state, &self.catalog);
+        let adopted = plan::adopt_created(&mut base, desired, &state, &self.catalog);
         let declared = plan::adopt_settings(&mut base, &state, &self.catalog);
         let foreseen = self.predict_serials(&base, desired);
         let mut steps = plan::plan(&base, desired, (&state, &foreseen), &self.catalog);
@@ -280,16 +280,16 @@ impl Control {
         if base.access.is_empty() {
             return plan::PredictedSerials::new();
         }
-        let here: HashMap<&str, &DiskConfig> =
+        let live: HashMap<&str, &DiskConfig> =
             base.disk.iter().map(|d| (d.name.as_str(), d)).collect();
-        let is_new = |disk: &&DiskConfig| here.get(disk.name.as_str()) != Some(disk);
-        let made: Vec<DiskConfig> = desired.disk.iter().filter(is_new).cloned().collect();
-        if made.is_empty() {
+        let is_new = |disk: &&DiskConfig| live.get(disk.name.as_str()) != Some(disk);
+        let created: Vec<DiskConfig> = desired.disk.iter().filter(is_new).cloned().collect();
+        if created.is_empty() {
             return plan::PredictedSerials::new();
         }
         let stay: HashSet<&str> = desired.disk.iter().map(|d| d.name.as_str()).collect();
-        let gone = here.keys().filter(|name| !stay.contains(*name));
-        self.plant.predict_serials(&made, &gone.map(|name| (*name).to_owned()).collect())
+        let gone = live.keys().filter(|name| !stay.contains(*name));
+        self.plant.predict_serials(&created, &gone.map(|name| (*name).to_owned()).collect())
     }
 
     /// Steps of a plan that the daemon would refuse, each with why: those for which it refuses the

@@ -116,8 +116,8 @@ fn check(state: &SystemState, params: AccessCheckParams) -> Result<AccessCheckAn
     };
     let wanted =
         |name: &String| params.target.as_ref().is_none_or(|t| t.eq_ignore_ascii_case(name));
-    let here = state.targets.iter().filter(|t| wanted(&t.name));
-    let targets = here.flat_map(|t| visible_luns(t, &params.initiator, portal)).collect();
+    let of_target = state.targets.iter().filter(|t| wanted(&t.name));
+    let targets = of_target.flat_map(|t| visible_luns(t, &params.initiator, portal)).collect();
     Ok(AccessCheckAnswer { initiator: params.initiator, targets })
 }
 
@@ -226,9 +226,9 @@ fn exported_luns(state: &SystemState, wanted: &str) -> AccessWhoAnswer {
     let mut ways = Vec::new();
     for target in &state.targets {
         for group in &target.groups {
-            let here = |s: &&crate::api::SessionState| s.group.as_ref() == Some(&group.name);
+            let in_group = |s: &&crate::api::SessionState| s.group.as_ref() == Some(&group.name);
             let connected: Vec<String> =
-                target.sessions.iter().filter(here).map(|s| s.initiator.clone()).collect();
+                target.sessions.iter().filter(in_group).map(|s| s.initiator.clone()).collect();
             let path = |l: &LunState| format!("{}/{}/{}", target.name, group.name, l.lun);
             let meant = |l: &&LunState| {
                 l.provider == wanted || l.serial == wanted || path(l) == wanted

@@ -102,8 +102,8 @@ impl DaemonVerb for Attach {
             return Ok(AttachAnswer { device: None, attached: control.state()?.attached });
         };
         let value = json!({ "lun": lun, "target": params.target, "by": params.by });
-        let made = control.change(|plant| plant.verb("local", "attach", &value, progress))?;
-        let device = made.get("device").and_then(|d| d.as_str()).map(str::to_owned);
+        let answer = control.change(|plant| plant.verb("local", "attach", &value, progress))?;
+        let device = answer.get("device").and_then(|d| d.as_str()).map(str::to_owned);
         Ok(AttachAnswer { device, attached: control.state()?.attached })
     }
 }

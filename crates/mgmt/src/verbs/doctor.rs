@@ -122,8 +122,8 @@ fn refusals(
     if config.target.iter().any(bad) {
         return Vec::new();
     }
-    let whole = std::path::absolute(file).ok().and_then(|path| path.to_str().map(str::to_owned));
-    let params = json!({ "file": whole.as_deref().unwrap_or(file), "document": document });
+    let full = std::path::absolute(file).ok().and_then(|path| path.to_str().map(str::to_owned));
+    let params = json!({ "file": full.as_deref().unwrap_or(file), "document": document });
     // One that does not answer has a finding of its own.
     let answer = client.verb("plan", &params, &mut |_| {}).ok();
     let answer = answer.and_then(|answer| serde_json::from_value::<plan::PlanAnswer>(answer).ok());

@@ -126,12 +126,12 @@ pub struct Entry {
 
 /// A schema whose references are replaced by the schemas that they refer to.
 fn inlined(mut schema: Value) -> Value {
-    let whole = schema.clone();
+    let root = schema.clone();
     for property in
         schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten()
     {
         let (_, property) = property;
-        let inner = follow_ref(&whole, property);
+        let inner = follow_ref(&root, property);
         let (words, mut all) = (enum_names(inner), inner.as_object().cloned().unwrap_or_default());
         all.extend(property.as_object().cloned().into_iter().flatten());
         if !words.is_empty() {

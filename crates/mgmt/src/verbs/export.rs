@@ -4,7 +4,7 @@ use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, Kind, Result, SystemState};
 use crate::config::secret::{self, HIDDEN_SECRET};
 use crate::config::{Config, write};
-use crate::plan::{MadeGeoms, Step, grown_disks, inserted, members, set_params, settings};
+use crate::plan::{CreatedGeoms, Step, grown_disks, inserted, members, set_params, settings};
 use crate::plant::Progress;
 use crate::service::Control;
 use schemars::JsonSchema;
@@ -61,12 +61,12 @@ impl DaemonVerb for Export {
         let (mut config, generation) = control.config();
         let state = control.state()?;
         let mut document = String::new();
-        let made = MadeGeoms::of(&config, &state, control.catalog());
+        let created = CreatedGeoms::of(&config, &state, control.catalog());
         for layer in inserted(&state, control.catalog()) {
             let (object, why) = (&layer.object, &layer.why);
-            match made.reason(object) {
+            match created.reason(object) {
                 Some(reason) => document.push_str(&format!("# {object}: {why}: {reason}.\n")),
-                None if made.has_section(object) => {}
+                None if created.has_section(object) => {}
                 None => document.push_str(&format!("# {object}: {why}.\n")),
             }
         }
@@ -76,7 +76,7 @@ impl DaemonVerb for Export {
             }
             set_params(geom, settings(geom, &state, control.catalog()).unwrap_or_default());
         }
-        config.geom.extend(made.sections);
+        config.geom.extend(created.sections);
         keep_sizes(&mut config, &state);
         keep_former_names(&mut config, &state);
         let config = if params.secrets { config } else { without_secrets(&config)? };
@@ -128,8 +128,8 @@ pub(super) fn steps_without_secrets(steps: Vec<Step>) -> Result<Vec<Step>> {
         if !hide_secrets(&mut value) {
             return Ok(step);
         }
-        let shown: Step = serde_json::from_value(value).map_err(wrong)?;
-        Ok(Step { may_wait: step.may_wait, ..shown })
+        let masked: Step = serde_json::from_value(value).map_err(wrong)?;
+        Ok(Step { may_wait: step.may_wait, ..masked })
     };
     steps.into_iter().map(one).collect()
 }
@@ -169,9 +169,9 @@ mod tests {
             chap={user='u',secret='correct horse battery'}\n\
             mutual_chap={user='m',secret='file:/etc/ashlar/m'}\n";
         let config = read(text, "a.toml", &catalog()).expect("well-formed");
-        let shown = write(&without_secrets(&config).expect("it is a configuration still"));
-        assert!(shown.contains(HIDDEN_SECRET) && !shown.contains("correct horse"), "{shown}");
-        assert!(shown.contains("file:/etc/ashlar/m"), "{shown}");
+        let written = write(&without_secrets(&config).expect("it is a configuration still"));
+        assert!(written.contains(HIDDEN_SECRET) && !written.contains("correct horse"), "{written}");
+        assert!(written.contains("file:/etc/ashlar/m"), "{written}");
         assert!(HIDDEN_SECRET.len() < secret::CHAP_BYTES_MIN, "apply refuses it");
         assert!(write(&config).contains("correct horse"));
     }
@@ -188,8 +188,8 @@ mod tests {
         };
         let (from, to) = (target("correct horse"), target("battery staple"));
         let step = Step::new(Action::ModifyTarget { from, to }, "it differs", Risk::Safe);
-        let shown = steps_without_secrets(vec![step]).expect("they are steps still");
-        let text = serde_json::to_string(&shown).expect("JSON");
+        let masked = steps_without_secrets(vec![step]).expect("they are steps still");
+        let text = serde_json::to_string(&masked).expect("JSON");
         assert!(text.contains(HIDDEN_SECRET) && text.contains("\"user\":\"u\""), "{text}");
         assert!(!text.contains("correct horse") && !text.contains("battery staple"), "{text}");
         let (from, to) = (target("file:/a"), target("file:/b"));

@@ -129,7 +129,7 @@ impl DaemonVerb for Geom {
         }
         if listed {
             for name in named {
-                let ask = json!({ "names": [name] });
+                let query = json!({ "names": [name] });
                 // One that was taken apart is shown no more.
                 let list = |plant: &dyn Plant| plant.verb(&class, "list", &ask, progress);
                 let listed = control.change_when_free(list);

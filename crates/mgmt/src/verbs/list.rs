@@ -200,8 +200,8 @@ fn unclaimed_providers(state: &SystemState, name: Option<&str>) -> Listing {
     let mut rows = Vec::new();
     for p in state.geoms.iter().flat_map(|g| &g.providers) {
         let by = using_classes(&index, &p.name);
-        let shown = name.map_or(by.iter().all(|c| *c == "lun"), |n| n == p.name);
-        for not in p.why_not.iter().filter(|w| shown && !by.contains(&w.class.as_str())) {
+        let is_listed = name.map_or(by.iter().all(|c| *c == "lun"), |n| n == p.name);
+        for not in p.why_not.iter().filter(|w| is_listed && !by.contains(&w.class.as_str())) {
             let why = match not.why.char_indices().nth(REASON_CHARS_MAX) {
                 Some((end, _)) if name.is_none() => {
                     format!("{}...", not.why.get(..end).unwrap_or(""))
@@ -283,15 +283,15 @@ fn connections(state: &SystemState) -> Listing {
 /// LUNs that are block devices of this machine.
 pub(super) fn attached(all: &[crate::api::AttachedState]) -> Listing {
     let row = |a: &crate::api::AttachedState| {
-        let there = !a.device.is_empty();
+        let is_attached = !a.device.is_empty();
         vec![
             a.lun.to_string(),
             text::or_dash(&a.unit),
             a.target.clone(),
             text::or_dash(&a.device),
-            if there { short(a.size_bytes) } else { "-".to_owned() },
+            if is_attached { short(a.size_bytes) } else { "-".to_owned() },
             if a.read_only { "ro" } else { "rw" }.to_owned(),
-            match (there, a.users.is_empty()) {
+            match (is_attached, a.users.is_empty()) {
                 (true, true) => "no process".to_owned(),
                 _ => text::or_dash(&a.users.join(", ")),
             },

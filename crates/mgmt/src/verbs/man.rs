@@ -119,10 +119,10 @@ fn group_examples(group: &str, classes: &[ClassVerbs]) -> Vec<String> {
 /// # Errors
 /// [`Kind::Internal`] when a page cannot be set.
 pub fn pages(classes: &[ClassVerbs]) -> Result<Vec<(String, String)>> {
-    let whole = command(classes);
-    let mut out = vec![("ashlar.8".to_owned(), page(whole.clone(), PROGRAM_EXAMPLES)?)];
+    let program = command(classes);
+    let mut out = vec![("ashlar.8".to_owned(), page(program.clone(), PROGRAM_EXAMPLES)?)];
     for group in GROUPS.iter().map(|(group, _)| *group).chain(classes.iter().map(|c| c.name)) {
-        if let Some(found) = whole.find_subcommand(group) {
+        if let Some(found) = program.find_subcommand(group) {
             let name = format!("ashlar-{group}");
             let named = found.clone().name(name.clone()).bin_name(format!("ashlar {group}"));
             let lines = group_examples(group, classes);
@@ -133,8 +133,8 @@ pub fn pages(classes: &[ClassVerbs]) -> Result<Vec<(String, String)>> {
     for verb in VERBS {
         let name = page_name(verb);
         let title = name.trim_end_matches(".8").to_owned();
-        let whole = subcommand(verb).args(common_options());
-        let named = whole.name(title).bin_name(format!("ashlar {}", verb.words()));
+        let described = subcommand(verb).args(common_options());
+        let named = described.name(title).bin_name(format!("ashlar {}", verb.words()));
         out.push((name, page(named, verb.examples)?));
     }
     for (name, command, example) in class_pages(classes) {

@@ -83,7 +83,7 @@ impl AttributeParams {
 }
 
 /// Has the class carry out a verb, whose name here is `part.VERB`.
-pub(super) fn ask(
+pub(super) fn run_verb(
     control: &Control,
     name: &str,
     (params, commit): (impl Serialize, bool),
@@ -99,10 +99,10 @@ pub(super) fn ask(
 
 /// The partition of that index.
 pub(super) fn entry(control: &Control, op: &str, geom: &str, index: u32) -> Result<PartEntry> {
-    let shown = control.verb(("part", "show"), &json!({ "geoms": [geom] }), &mut |_| {});
+    let answer = control.verb(("part", "show"), &json!({ "geoms": [geom] }), &mut |_| {});
     // The error is that of the verb that was typed.
-    let shown: PartAnswer = shown.map_err(|error| Error { op: op.to_owned(), ..error })?;
-    let mut entries = shown.tables.into_iter().flat_map(|t| t.entries);
+    let answer: PartAnswer = answer.map_err(|error| Error { op: op.to_owned(), ..error })?;
+    let mut entries = answer.tables.into_iter().flat_map(|t| t.entries);
     entries.find(|e| e.index == index).ok_or_else(|| {
         Error::new(Kind::NotFound, op, format!("no partition with index {index}"))
             .at(geom.to_owned())
@@ -149,7 +149,7 @@ macro_rules! part_verbs {
                 fn change($control: &Control, $p: $params) -> Result<(impl Serialize, bool)> {
                     $change
                 }
-                ask(control, $name, change(control, params)?, progress)
+                run_verb(control, $name, change(control, params)?, progress)
             }
         }
     )*};

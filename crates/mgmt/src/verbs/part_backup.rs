@@ -115,6 +115,6 @@ impl DaemonVerb for Restore {
         if params.of.backup.is_none() {
             return Err(Error::new(Kind::Usage, "part restore", "`backup` is missing"));
         }
-        part::ask(control, Self::NAME, params.parts(), progress)
+        part::run_verb(control, Self::NAME, params.parts(), progress)
     }
 }

@@ -100,6 +100,6 @@ impl DaemonVerb for Bootcode {
         progress: &mut Progress<'_>,
     ) -> Result<PartAnswer> {
         consent(control, &params.of)?;
-        part::ask(control, Self::NAME, params.parts(), progress)
+        part::run_verb(control, Self::NAME, params.parts(), progress)
     }
 }

@@ -80,12 +80,12 @@ fn entry_line(entry: &PartEntry, table: &PartTable, style: TableStyle) -> EntryL
 
 /// One table: the head line, then partitions and gaps in order of place.
 pub fn render(table: &PartTable, style: TableStyle) -> String {
-    let whole = table.last.saturating_sub(table.first).saturating_add(1);
+    let blocks = table.last.saturating_sub(table.first).saturating_add(1);
     let corrupt = if table.corrupt { " [CORRUPT]" } else { "" };
     let waits = if table.modified { " [PENDING]" } else { "" };
     let scheme = table.scheme.to_uppercase();
-    let head = format!("{scheme}  ({}){corrupt}{waits}", size(whole, table));
-    let mut lines = vec![EntryLine(table.first, whole, table.geom.clone(), head)];
+    let head = format!("{scheme}  ({}){corrupt}{waits}", size(blocks, table));
+    let mut lines = vec![EntryLine(table.first, blocks, table.geom.clone(), head)];
     let mut next = table.first;
     let gap = |from: u64, to: u64| {
         let count = to.saturating_sub(from);
@@ -162,8 +162,8 @@ impl DaemonVerb for PartShow {
         progress: &mut Progress<'_>,
     ) -> Result<PartShowAnswer> {
         let PartShowParams { geoms, labels, raw, providers } = params;
-        let asked = json!({ "geoms": geoms });
-        let answer: PartAnswer = control.verb(("part", "show"), &asked, progress)?;
+        let value = json!({ "geoms": geoms });
+        let answer: PartAnswer = control.verb(("part", "show"), &value, progress)?;
         let style = TableStyle { labels, raw, providers };
         Ok(PartShowAnswer { tables: answer.tables, without: answer.warnings, style })
     }

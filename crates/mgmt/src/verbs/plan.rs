@@ -80,8 +80,8 @@ pub fn load(
     }
     read(&text, &name, &(app.catalog)())?;
     // The daemon's working folder is another.
-    let whole = std::path::absolute(&name).ok().and_then(|path| path.to_str().map(str::to_owned));
-    *file = Some(whole.unwrap_or(name));
+    let full = std::path::absolute(&name).ok().and_then(|path| path.to_str().map(str::to_owned));
+    *file = Some(full.unwrap_or(name));
     *document = Some(text);
     Ok(())
 }

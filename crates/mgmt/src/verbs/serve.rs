@@ -340,9 +340,9 @@ mod tests {
         start_configured(&control, &config, false).expect("served");
         plant.stale("iqn.a:t", "tls_key /x has changed");
         let steps = control.plan(&config).expect("a plan").steps;
-        let shown = steps.iter().map(|s| (s.what.as_str(), s.why.as_str()));
+        let lines = steps.iter().map(|s| (s.what.as_str(), s.why.as_str()));
         let what = "read files of target iqn.a:t anew";
-        assert_eq!(shown.collect::<Vec<_>>(), [(what, "tls_key /x has changed")]);
+        assert_eq!(lines.collect::<Vec<_>>(), [(what, "tls_key /x has changed")]);
         control.apply(&config, &Consent::default(), &mut |_| {}).expect("applied");
         assert!(control.plan(&config).expect("a plan").steps.is_empty());
         let _ = std::fs::remove_dir_all(&folder);

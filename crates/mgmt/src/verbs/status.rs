@@ -351,9 +351,9 @@ pub fn status_answer(control: &Control) -> Result<StatusAnswer> {
 pub fn status_of(control: &Control, state: &SystemState) -> StatusAnswer {
     let config = control.config().0;
     let mut findings = findings(state, &config, control.catalog());
-    let mut there = running_config(&config, state);
-    adopt_found_members(&mut there, &control.deferred(), state, control.catalog());
-    let left = control.deferred().into_iter().filter(|left| !left.is_resolved(&there, state));
+    let mut running = running_config(&config, state);
+    adopt_found_members(&mut running, &control.deferred(), state, control.catalog());
+    let left = control.deferred().into_iter().filter(|left| !left.is_resolved(&running, state));
     let left: Vec<Deferred> = left.collect();
     // Why it is not there says more than that it is not.
     findings.retain(|f| left.iter().all(|left| left.status_entry().is_none_or(|at| at != f.at)));

@@ -131,12 +131,12 @@ impl<'a> TreeBuilder<'a> {
         let drawn = |g: &&GeomState| g.class != "lun" || luns.is_empty();
         let above: Vec<_> = self.index.users_of(name).iter().copied().filter(drawn).collect();
         out.children.extend(above.into_iter().map(|geom| self.up_geom(geom, depth + 1)));
-        out.children.extend(luns.into_iter().map(|shown| self.lun(shown)));
+        out.children.extend(luns.into_iter().map(|exported| self.lun(exported)));
         out
     }
 
-    fn lun(&self, shown: ExportedLun<'a>) -> Node {
-        let (target, group, lun) = shown;
+    fn lun(&self, exported: ExportedLun<'a>) -> Node {
+        let (target, group, lun) = exported;
         let mode = if lun.read_only { "ro" } else { "rw" };
         let about = format!("{mode}  group {} of {}", group.name, target.name);
         let mut out = node("lun", &format!("LUN {}", lun.lun), about);
@@ -144,7 +144,7 @@ impl<'a> TreeBuilder<'a> {
         let now = self.state.daemon.uptime_ns;
         out.children = self
             .index
-            .sessions(shown)
+            .sessions(exported)
             .iter()
             .map(|s| {
                 let age = short_ns(now.saturating_sub(s.since_ns));

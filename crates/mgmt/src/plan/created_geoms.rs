@@ -12,24 +12,24 @@ use crate::config::{Catalog, ClassFacts, Config, GeomConfig};
 
 /// The geoms that verbs made.
 #[derive(Debug, Default)]
-pub struct MadeGeoms {
+pub struct CreatedGeoms {
     /// Their sections, those below first.
     pub sections: Vec<GeomConfig>,
     /// Class and name of geoms without a section, and why they have none.
     pub undeclared: Vec<(String, String)>,
 }
 
-impl MadeGeoms {
+impl CreatedGeoms {
     /// Those of a state; `config` is the rest of the configuration.
-    pub fn of(config: &Config, state: &SystemState, catalog: &Catalog) -> MadeGeoms {
+    pub fn of(config: &Config, state: &SystemState, catalog: &Catalog) -> CreatedGeoms {
         let disks = config.disk.iter().map(|d| d.name.clone());
         let buses = config.bus.iter().map(|b| b.name.clone());
         let geoms = config.geom.iter().map(|g| g.name.clone());
         let mut names: HashSet<String> = disks.chain(buses).chain(geoms).collect();
         let mut lost: Vec<&str> = Vec::new();
-        let mut found = MadeGeoms::default();
-        for geom in state.geoms.iter().filter(|geom| is_made(geom)) {
-            let section = made_section(geom, catalog).and_then(|section| {
+        let mut found = CreatedGeoms::default();
+        for geom in state.geoms.iter().filter(|geom| is_created(geom)) {
+            let section = created_section(geom, catalog).and_then(|section| {
                 let is_lost = |below: &&str| lost.iter().any(|one| name_depends_on(below, one));
                 if let Some(below) = section.provider_names().find(is_lost) {
                     return Err(format!("no section makes {below} below it"));
@@ -63,12 +63,12 @@ impl MadeGeoms {
 }
 
 /// Whether a verb made it, and no section.
-pub(super) fn is_made(geom: &GeomState) -> bool {
+pub(super) fn is_created(geom: &GeomState) -> bool {
     !geom.withering && !geom.configured && geom.why == geom::MADE_BY_VERB
 }
 
 /// The section of a geom that a verb made, or why it has none.
-pub(super) fn made_section(geom: &GeomState, catalog: &Catalog) -> Result<GeomConfig, String> {
+pub(super) fn created_section(geom: &GeomState, catalog: &Catalog) -> Result<GeomConfig, String> {
     let class = catalog.classes.iter().find(|e| e.name == geom.class && e.configurable);
     let Some(class) = class else { return Err("no section makes a geom of its class".to_owned()) };
     let facts = catalog.facts(&geom.class);
@@ -96,8 +96,8 @@ fn fixed_params(geom: &GeomState, schema: &Value, facts: ClassFacts) -> Map<Stri
     let fixed = keys.filter(|(key, _)| !geom.settings.contains_key(*key));
     let param = |(key, schema): (&String, &Value)| {
         let other = facts.shown_as.iter().find(|(of, _)| of == key);
-        let shown = geom.config.get(other.map_or(key.as_str(), |(_, name)| *name))?;
-        let text = shown.as_str()?;
+        let value = geom.config.get(other.map_or(key.as_str(), |(_, name)| *name))?;
+        let text = value.as_str()?;
         let value = match is_text(schema) {
             true => Value::from(text),
             false => serde_json::from_str(text).ok()?,
@@ -121,13 +121,13 @@ fn is_text(schema: &Value) -> bool {
 
 /// Adds to `base` the sections of geoms that verbs made and that `desired` has as they are: no step
 /// makes them. The answer is these sections.
-pub fn adopt_made(
+pub fn adopt_created(
     base: &mut Config,
     desired: &Config,
     state: &SystemState,
     catalog: &Catalog,
 ) -> Vec<GeomConfig> {
-    let mut sections = MadeGeoms::of(base, state, catalog).sections;
+    let mut sections = CreatedGeoms::of(base, state, catalog).sections;
     sections.retain(|section| {
         let wanted = desired.geom(&section.name).filter(|wanted| wanted.class == section.class);
         wanted.is_some_and(|wanted| same_settings(section, wanted, state, catalog))
@@ -152,12 +152,12 @@ mod tests {
         word: Option<String>,
     }
 
-    fn geom_state(class: &str, name: &str, below: &[&str], shown: &[(&str, &str)]) -> GeomState {
+    fn geom_state(class: &str, name: &str, below: &[&str], values: &[(&str, &str)]) -> GeomState {
         let on = |name: &&str| ConsumerState {
             provider: Some((*name).to_owned()),
             ..ConsumerState::default()
         };
-        let shown = shown.iter().map(|(key, text)| ((*key).to_owned(), Value::from(*text)));
+        let values = values.iter().map(|(key, text)| ((*key).to_owned(), Value::from(*text)));
         GeomState {
             class: class.into(),
             name: name.into(),
@@ -168,7 +168,7 @@ mod tests {
                 name: format!("{class}/{name}"),
                 ..ProviderState::default()
             }],
-            config: shown.collect(),
+            config: values.collect(),
             ..GeomState::default()
         }
     }
@@ -179,9 +179,9 @@ mod tests {
         let classes = ["stripe", "nop", "mirror"].map(entry).to_vec();
         let class_facts: Option<FactsOf> = Some(class_facts);
         let catalog = Catalog { classes, class_facts, ..Catalog::default() };
-        let shown = [("Stripesize", "8192"), ("word", "7"), ("State", "UP")];
+        let values = [("Stripesize", "8192"), ("word", "7"), ("State", "UP")];
         let geoms = vec![
-            geom_state("stripe", "r", &["d1", "d0"], &shown),
+            geom_state("stripe", "r", &["d1", "d0"], &values),
             geom_state("nop", "n", &["d2"], &[]),
             geom_state("mirror", "m", &["d3"], &[]),
             geom_state("nop", "above", &["mirror/m"], &[]),
@@ -189,7 +189,7 @@ mod tests {
             geom_state("secret", "s", &["d5"], &[]),
         ];
         let state = SystemState { geoms, ..SystemState::default() };
-        let found = MadeGeoms::of(&Config::default(), &state, &catalog);
+        let found = CreatedGeoms::of(&Config::default(), &state, &catalog);
         let [stripe, nop] = &found.sections[..] else { panic!("{found:?}") };
         assert_eq!(stripe.members, ["d1", "d0"], "in their order");
         assert_eq!((&stripe.params["strip"], &stripe.params["word"]), (&8192.into(), &"7".into()));
@@ -201,7 +201,7 @@ mod tests {
         assert!(why("secret s").contains("its class"), "{found:?}");
         let desired = Config { geom: vec![stripe.clone()], ..Config::default() };
         let mut base = Config::default();
-        assert_eq!(adopt_made(&mut base, &desired, &state, &catalog), desired.geom);
+        assert_eq!(adopt_created(&mut base, &desired, &state, &catalog), desired.geom);
         assert_eq!(base.geom, desired.geom);
     }
 }

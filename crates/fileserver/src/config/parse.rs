@@ -50,11 +50,11 @@ impl<'a> Parser<'a> {
     }
 
     fn accept(&mut self, c: char) -> bool {
-        let there = self.peek() == Some(c);
-        if there {
+        let found = self.peek() == Some(c);
+        if found {
             self.at += c.len_utf8();
         }
-        there
+        found
     }
 
     pub fn end(&self) -> Result<(), SyntaxError> {

@@ -195,11 +195,11 @@ struct ExclusiveAccess<'a>(&'a Server);
 
 impl<'a> ExclusiveAccess<'a> {
     fn new(host: &'a Host) -> Result<ExclusiveAccess<'a>, Error> {
-        let there = host.server.clients().iter().filter(|p| p.fids > 0).count();
-        if there > 0 {
+        let open = host.server.clients().iter().filter(|p| p.fids > 0).count();
+        if open > 0 {
             let name = &host.shared.name;
             let what = format!(
-                "check --fix: {there} clients are connected (`ashlar fs who {name}`): `ashlar fs \
+                "check --fix: {open} clients are connected (`ashlar fs who {name}`): `ashlar fs \
                  attaches {name} off` and `ashlar fs hangup {name} NUMBER` first"
             );
             return Err(Error::new(Errno::Busy, what));

@@ -32,14 +32,14 @@ async fn versions(fs: &Served, path: &str, since: u32) -> Result<Vec<Version>, E
     let now = paths::find(fs, View::Live, path).await.map_err(about(path))?;
     out.extend(now.map(|f| Version { dump: None, inode: f.inode }));
     for dump in fs.dumps().into_iter().rev().filter(|d| d.date >= since) {
-        let there = paths::find(fs, View::Dump(dump.number), path).await.map_err(about(path))?;
-        let Some(there) = there else { continue };
-        let same = |v: &Version| v.inode.version == there.inode.version;
+        let found = paths::find(fs, View::Dump(dump.number), path).await.map_err(about(path))?;
+        let Some(found) = found else { continue };
+        let same = |v: &Version| v.inode.version == found.inode.version;
         match out.last_mut() {
             // The present file is shown as the live one.
             Some(last) if same(last) && last.dump.is_none() => {}
             Some(last) if same(last) => last.dump = Some(dump),
-            _ => out.push(Version { dump: Some(dump), inode: there.inode }),
+            _ => out.push(Version { dump: Some(dump), inode: found.inode }),
         }
     }
     if out.is_empty() {

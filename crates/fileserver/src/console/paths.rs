@@ -208,11 +208,11 @@ async fn copy(
                 if n == 0 {
                     break;
                 }
-                let mut whole = Vec::with_capacity(n);
-                segs.iter().for_each(|s| s.with(|b| whole.extend_from_slice(b)));
+                let mut content = Vec::with_capacity(n);
+                segs.iter().for_each(|s| s.with(|b| content.extend_from_slice(b)));
                 // Holes stay holes.
-                if whole.iter().any(|b| *b != 0) {
-                    let segs = [buffer(pool, &whole)?];
+                if content.iter().any(|b| *b != 0) {
+                    let segs = [buffer(pool, &content)?];
                     fs.run(|f| f.write(ino, at, &segs, by)).await?;
                 }
                 at += n as u64;

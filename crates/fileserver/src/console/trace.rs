@@ -60,8 +60,8 @@ impl FsVerb for Trace {
             let message = format!("recording ended; {kept} messages were recorded");
             return Ok(Messages::Off { message, on, kept });
         }
-        let is_there = |n| host.server.clients().iter().any(|p| p.number == n);
-        if let Some(number) = only.filter(|n| !is_there(*n)) {
+        let is_connected = |n| host.server.clients().iter().any(|p| p.number == n);
+        if let Some(number) = only.filter(|n| !is_connected(*n)) {
             return Err(Error::new(Errno::NoEnt, format!("no connection {number}: `fs who`")));
         }
         host.server.set_trace_filter(only.map_or(TraceFilter::All, TraceFilter::Connection));

@@ -28,7 +28,7 @@ const FILE_MAX: u64 = 4 << 20;
 /// that all Linux clients are, if there is none of that name.
 pub(crate) async fn load_users(host: &Rc<Host>) -> Result<(), Error> {
     let fs = host.files()?;
-    let (mut users, is_there) = match read(&fs, PATH).await? {
+    let (mut users, exists) = match read(&fs, PATH).await? {
         Some(users) => (users, true),
         None => (Users::default(), false),
     };
@@ -38,10 +38,10 @@ pub(crate) async fn load_users(host: &Rc<Host>) -> Result<(), Error> {
         let edited = users.edit(name, None);
         edited.map_err(|why| Error::inval(format!("`everybody`: {why}")))?;
     }
-    if !is_there || users != before {
+    if !exists || users != before {
         write(host, &fs, &users).await?;
     }
-    if let (false, Some(name)) = (is_there, &host.shared.params.everybody) {
+    if let (false, Some(name)) = (exists, &host.shared.params.everybody) {
         // The user of all Linux clients owns the root of a new file server.
         let owner = Change { uid: users.id(name), ..Change::default() };
         fs.run(|f| f.set(ROOT, &owner)).await.map_err(about("/"))?;

@@ -88,7 +88,7 @@ pub(crate) fn gather(
         let to = (end - n * wide).min(wide) as usize;
         let look = if missing.is_none() { LoadMode::Read } else { LoadMode::Prefetch };
         match block(n, look) {
-            Ok(whole) => out.extend(whole.and_then(|seg| seg.slice(from, to - from))),
+            Ok(found) => out.extend(found.and_then(|seg| seg.slice(from, to - from))),
             Err(stop) if missing.is_none() => missing = Some(stop),
             // The node that names the block is missing too.
             Err(_) => break,

@@ -86,12 +86,12 @@ impl VolumeFiles<'_, '_> {
         self.directory(view, dir)?;
         let (_, names) = self.named(view, dir, name)?;
         let Some(found) = names.into_iter().find(|n| n.name == name) else { return Ok(None) };
-        let visible = self.is_shown(view, found.ino)?;
+        let visible = self.is_visible(view, found.ino)?;
         Ok(visible.then_some(found.ino))
     }
 
     /// Temporary files are not in dumps.
-    fn is_shown(&mut self, view: View, ino: Ino) -> Result<bool, Stop> {
+    fn is_visible(&mut self, view: View, ino: Ino) -> Result<bool, Stop> {
         Ok(view == View::Live || !self.inode(view, ino)?.flags.has(Flags::TMP))
     }
 
@@ -120,7 +120,7 @@ impl VolumeFiles<'_, '_> {
         let mut visible = Vec::new();
         let (full, last) = (out.len() == most, out.last().map(|e| e.cookie));
         for e in out {
-            if self.is_shown(view, e.ino)? {
+            if self.is_visible(view, e.ino)? {
                 visible.push(e);
             }
         }
@@ -301,12 +301,12 @@ impl VolumeFiles<'_, '_> {
     }
 
     fn may_replace(&mut self, old: Ino, by: &Inode, replace: bool) -> Result<(), Stop> {
-        let there = self.inode(View::Live, old)?;
-        Err(match (replace, there.kind, by.kind) {
+        let existing = self.inode(View::Live, old)?;
+        Err(match (replace, existing.kind, by.kind) {
             (false, ..) => Fault::Exists.into(),
             (_, Kind::Dir, Kind::File) => Fault::IsDir.into(),
             (_, Kind::File, Kind::Dir) => Fault::NotDir.into(),
-            (_, Kind::Dir, _) if there.entries > 0 => Fault::NotEmpty.into(),
+            (_, Kind::Dir, _) if existing.entries > 0 => Fault::NotEmpty.into(),
             _ => return Ok(()),
         })
     }

@@ -119,7 +119,7 @@ impl Served {
 
     /// All below a directory of an image goes; what that was.
     async fn remove_contents(&self, top: &Named, by: u32) -> Result<Vec<String>, Fault> {
-        let (mut below, is_whole) = self.read_dir(View::Live, (top.ino, &top.path)).await?;
+        let (mut below, is_complete) = self.read_dir(View::Live, (top.ino, &top.path)).await?;
         let mut next = 0;
         while let Some(n) = below.get(next) {
             if n.is_dir() {
@@ -134,7 +134,7 @@ impl Served {
         }
         let mut gone: Vec<String> = below.into_iter().map(|n| n.path).collect();
         if let Served::Image(image) = self
-            && !is_whole
+            && !is_complete
         {
             image.clear_dir(top.ino).await?;
             gone.push(format!("{}/*, which does not read,", top.path));

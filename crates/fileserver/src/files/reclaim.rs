@@ -56,9 +56,9 @@ impl VolumeFiles<'_, '_> {
         if gone && self.step.is_held(ino) && inode.garbage.0 >= inode.garbage.1 {
             return Ok(true);
         }
-        let whole = gone && !self.step.is_held(ino);
-        let from = if whole { 0 } else { inode.garbage.0 };
-        if !whole && inode.garbage.0 >= inode.garbage.1 {
+        let frees_all = gone && !self.step.is_held(ino);
+        let from = if frees_all { 0 } else { inode.garbage.0 };
+        if !frees_all && inode.garbage.0 >= inode.garbage.1 {
             return self.take(&orphan).map(|_| true);
         }
         let runs = self.runs_from(ino, from / RUN)?;
@@ -75,13 +75,13 @@ impl VolumeFiles<'_, '_> {
         if runs.len() == RUNS_PER_STEP {
             return Ok(false);
         }
-        if whole {
+        if frees_all {
             self.forget_inode(ino)?;
         } else {
             inode.garbage = (0, 0);
             self.put_inode(ino, &inode)?;
         }
-        if !gone || whole {
+        if !gone || frees_all {
             self.take(&orphan)?;
         }
         Ok(true)

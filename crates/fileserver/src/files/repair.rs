@@ -368,11 +368,11 @@ impl VolumeFiles<'_, '_> {
     fn belongs_to_other(&mut self, dir: Ino, n: &Named) -> Result<bool, Stop> {
         let root = self.step.root(View::Live)?;
         let at = Key::new(dir, Item::Entry, n.cookie);
-        let there = tree::get(self.step, root, &at, |v| decode_entry(n.cookie, v))?;
-        let Some(other) = there.filter(|e| e.ino != n.ino) else { return Ok(false) };
+        let existing = tree::get(self.step, root, &at, |v| decode_entry(n.cookie, v))?;
+        let Some(other) = existing.filter(|e| e.ino != n.ino) else { return Ok(false) };
         let Some(inode) = self.attributes(other.ino)? else { return Ok(false) };
-        let says = inode.links > 0 && (inode.parent, inode.parent_cookie) == (dir, n.cookie);
-        Ok(says && self.is_entry_valid(other.ino, &inode)?)
+        let linked = inode.links > 0 && (inode.parent, inode.parent_cookie) == (dir, n.cookie);
+        Ok(linked && self.is_entry_valid(other.ino, &inode)?)
     }
 
     /// The next cookie of a directory, whatever it counts.
@@ -417,8 +417,8 @@ impl VolumeFiles<'_, '_> {
         if names.iter().any(|n| (n.ino, n.cookie) == (e.ino, e.cookie) && n.name == e.name) {
             return Ok(None);
         }
-        let says = |i: &Inode| (i.parent, i.parent_cookie) == (dir, e.cookie) && e.ino != ROOT;
-        let inode = self.attributes(e.ino)?.filter(says);
+        let linked = |i: &Inode| (i.parent, i.parent_cookie) == (dir, e.cookie) && e.ino != ROOT;
+        let inode = self.attributes(e.ino)?.filter(linked);
         let free = names.iter().all(|n| n.name != e.name);
         let fits = free && e.cookie < COOKIE_MAX && super::names::is_legal(&e.name);
         if let Some(mut inode) = inode.filter(|_| fits) {

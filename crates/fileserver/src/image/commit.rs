@@ -195,8 +195,8 @@ impl Image {
 
     async fn commit(&self) -> Result<(), Fault> {
         // Addresses become spare without any block that changes.
-        let says_new = |s: &ImageState| s.shape.log.is_some() && Notes::of(s) != s.noted;
-        let is_due = |s: &ImageState| s.refused.is_none() && (s.frames.dirty() > 0 || says_new(s));
+        let has_new = |s: &ImageState| s.shape.log.is_some() && Notes::of(s) != s.noted;
+        let is_due = |s: &ImageState| s.refused.is_none() && (s.frames.dirty() > 0 || has_new(s));
         if !is_due(&self.0.state.borrow()) {
             return Ok(());
         }

@@ -230,9 +230,9 @@ impl Image {
                 continue;
             };
             if written {
-                let there = self.own_memory().await?;
-                self.read_device(WORM | addr, &there).await?;
-                if seg.with(|a| there.with(|b| a != b)) {
+                let stored = self.own_memory().await?;
+                self.read_device(WORM | addr, &stored).await?;
+                if seg.with(|a| stored.with(|b| a != b)) {
                     let mut state = self.0.state.borrow_mut();
                     state.stuck.push(*addr);
                     let why = format!("block {addr} of the WORM already has other contents");

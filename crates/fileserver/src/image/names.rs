@@ -446,9 +446,9 @@ impl Step<'_> {
         if entry.is_dir() && self.chain(View::Live, to)?.iter().any(|(i, _)| *i == entry.path) {
             return Err(Fault::Invalid("a directory cannot move into itself").into());
         }
-        let (there, mut free) = self.seek(View::Live, to, &target, new)?;
-        if let Some((there, _)) = there {
-            match (replace, there.is_dir(), entry.is_dir()) {
+        let (existing, mut free) = self.seek(View::Live, to, &target, new)?;
+        if let Some((existing, _)) = existing {
+            match (replace, existing.is_dir(), entry.is_dir()) {
                 (false, ..) => return Err(Fault::Exists.into()),
                 (_, true, false) => return Err(Fault::IsDir.into()),
                 (_, false, true) => return Err(Fault::NotDir.into()),

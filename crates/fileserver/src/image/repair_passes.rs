@@ -45,9 +45,9 @@ impl Image {
             let lost = if l.incomplete || !first.is_empty() { Vec::new() } else { l.lost };
             let now = if first.is_empty() { rest } else { first };
             let given = || format!("{} blocks without an owner: freed", lost.len());
-            let say = |f: &Finding| f.repair.map(|repair| format!("{}: {repair}", f.text));
+            let line_of = |f: &Finding| f.repair.map(|repair| format!("{}: {repair}", f.text));
             if dry {
-                done.extend(now.iter().filter_map(say));
+                done.extend(now.iter().filter_map(line_of));
                 done.extend((!lost.is_empty()).then(given));
                 return Ok(done);
             }
@@ -58,7 +58,7 @@ impl Image {
             let before = done.len();
             for f in &now {
                 match self.step(&mut |s| s.repair(f)).await {
-                    Ok(true) => done.extend(say(f)),
+                    Ok(true) => done.extend(line_of(f)),
                     // The fault stays, and the next check reports it.
                     Ok(false) | Err(Fault::NotFound | Fault::Corrupt(_) | Fault::Io(..)) => {}
                     Err(fault) => return Err(fault),

@@ -287,14 +287,14 @@ impl ClientSession {
             return Err(why);
         }
         if qids.len() == names.len() {
-            let there = Fid { export, node: to, user, open: None };
+            let walked = Fid { export, node: to, user, open: None };
             if newfid == fid {
                 if is_open {
                     return Err(Refusal::BadUse);
                 }
                 self.fid(fid, |f| f.node = to)?;
             } else {
-                self.insert_fid(newfid, there)?;
+                self.insert_fid(newfid, walked)?;
             }
         }
         Ok(Reply::R(R::Walk { qids }))

@@ -179,12 +179,12 @@ impl Layer for FileLayer {
             bio.data.iter().for_each(|seg| seg.with(|b| data.extend_from_slice(b)));
         }
         let fua = bio.flags.has(Flags::FUA);
-        let ask = DiskRequest { op: bio.op, offset: bio.offset, length: bio.length, fua, data };
+        let request = DiskRequest { op: bio.op, offset: bio.offset, length: bio.length, fua, data };
         let from = core.id() as usize;
         let (notifier, answers) = (self.notifier.clone(), self.answers.clone());
         let reply = ReplySender { notifier, answers, core: from, ticket: bio.ticket() };
         let key = self.key;
-        self.notifier.call(self.core, Box::new(move |core| begin(core, key, ask, reply)));
+        self.notifier.call(self.core, Box::new(move |core| begin(core, key, request, reply)));
         Flow::Wait
     }
 
@@ -214,12 +214,12 @@ impl Layer for FileLayer {
     }
 }
 
-fn begin(core: &Rc<Core>, key: u64, ask: DiskRequest, reply: ReplySender) {
+fn begin(core: &Rc<Core>, key: u64, request: DiskRequest, reply: ReplySender) {
     match OPEN.with(|all| all.borrow().get(&key).cloned()) {
         None => reply.send(Err(Errno::NxIo)),
         Some(open) => {
             core.reactor().spawn("fs-disk", async move {
-                let done = open.execute(ask).await;
+                let done = open.execute(request).await;
                 reply.send(done.map_err(|fault| errno(&fault)));
             });
         }
@@ -237,32 +237,33 @@ fn errno(fault: &Fault) -> Errno {
 }
 
 impl OpenDisk {
-    async fn execute(&self, ask: DiskRequest) -> Result<DiskReply, Fault> {
+    async fn execute(&self, request: DiskRequest) -> Result<DiskReply, Fault> {
         let OpenDisk { fs, view, ino, .. } = self;
-        let changes = matches!(ask.op, Op::Write | Op::Delete | Op::WriteZeroes);
+        let changes = matches!(request.op, Op::Write | Op::Delete | Op::WriteZeroes);
         if changes && *view != View::Live {
             return Err(Fault::ReadOnly);
         }
         let mut answer = DiskReply::default();
-        match ask.op {
-            Op::Read => answer.data = self.read(ask.offset, ask.length).await?,
-            Op::Write => self.write(ask.offset, &ask.data).await?,
+        match request.op {
+            Op::Read => answer.data = self.read(request.offset, request.length).await?,
+            Op::Write => self.write(request.offset, &request.data).await?,
             Op::Delete | Op::WriteZeroes => {
                 let mut done = 0;
-                while done < ask.length {
-                    let (at, left) = (ask.offset + done, ask.length - done);
+                while done < request.length {
+                    let (at, left) = (request.offset + done, request.length - done);
                     done += fs.run(|f| f.clear(*ino, at, left, ADM)).await?;
                 }
             }
             Op::Flush => fs.sync().await?,
             Op::Map => {
-                let at = fs.run(|f| f.is_mapped(*view, *ino, ask.offset, ask.length)).await?;
+                let (from, length) = (request.offset, request.length);
+                let at = fs.run(|f| f.is_mapped(*view, *ino, from, length)).await?;
                 answer.value = Some(if at.0 { MAPPED } else { HOLE });
                 answer.completed = at.1;
             }
             Op::GetAttr => {}
         }
-        if ask.fua && changes {
+        if request.fua && changes {
             fs.sync().await?;
         }
         Ok(answer)

@@ -56,9 +56,9 @@ impl<T> AddrIndex<T> {
         let (i, all) = (self.part(addr), self.parts.len());
         let part = &mut self.parts[i];
         // The last part grows when it is half full, the first when it is full.
-        let room = part.capacity();
-        if part.len() + room / 2 * i / all >= room {
-            part.reserve(room + 1 - part.len());
+        let capacity = part.capacity();
+        if part.len() + capacity / 2 * i / all >= capacity {
+            part.reserve(capacity + 1 - part.len());
         }
         let before = part.insert(addr, entry);
         self.len += usize::from(before.is_none());
@@ -96,9 +96,9 @@ mod tests {
         let (mut copied, mut most) = (0, 0);
         for addr in 0..ALL {
             let part = index.part(addr);
-            let (len, room) = (index.parts[part].len(), index.parts[part].capacity());
+            let (len, capacity) = (index.parts[part].len(), index.parts[part].capacity());
             assert_eq!(index.insert(addr, addr as u32), None);
-            copied += if index.parts[part].capacity() == room { 0 } else { len };
+            copied += if index.parts[part].capacity() == capacity { 0 } else { len };
             if addr % 256 == 255 {
                 most = most.max(std::mem::take(&mut copied));
             }

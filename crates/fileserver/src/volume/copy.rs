@@ -207,8 +207,8 @@ impl Volume {
                 looks = 0;
                 self.0.reactor.yield_now().await;
             }
-            let there = addr >= dump.end || self.dump_contains(dump, addr).await?;
-            if len > 0 && (!there || len == most) {
+            let included = addr >= dump.end || self.dump_contains(dump, addr).await?;
+            if len > 0 && (!included || len == most) {
                 self.write_member(leg, first, std::mem::take(&mut run)).await?;
                 len = 0;
                 // A device in memory writes at once, and blocks in the block cache need no wait
@@ -219,7 +219,7 @@ impl Volume {
                     self.make_durable(leg, addr, std::mem::take(&mut n)).await?;
                 }
             }
-            if !there {
+            if !included {
                 continue;
             }
             if len == 0 {

@@ -71,14 +71,14 @@ impl Frames {
         let limit = bytes / block;
         // A ring that grows is copied in one go, which takes as long as the block cache is large.
         // It has two entries for each frame, and a few more until `queue` has examined as many.
-        let room = 2 * limit + limit / 2 + 1;
+        let capacity = 2 * limit + limit / 2 + 1;
         Frames {
             pool,
             block,
             buffer,
             zeros,
             map: AddrIndex::new(limit),
-            ring: VecDeque::with_capacity(room),
+            ring: VecDeque::with_capacity(capacity),
             entries: 0,
             dirtied: Vec::new(),
             dirty: 0,

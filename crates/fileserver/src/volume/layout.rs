@@ -77,9 +77,9 @@ impl Layout {
 
     /// With the slots that a device of `size` bytes has; none: no more than before.
     pub fn grown(&self, size: u64) -> Option<Layout> {
-        let there = (size / u64::from(self.block)).saturating_sub(self.slots.0);
+        let present = (size / u64::from(self.block)).saturating_sub(self.slots.0);
         let capacity = self.pages.1.saturating_mul(self.per_page() as u64);
-        let slots = there.min(capacity).min(u64::from(u32::MAX));
+        let slots = present.min(capacity).min(u64::from(u32::MAX));
         (slots > self.slots.1).then_some(Layout { slots: (self.slots.0, slots), ..*self })
     }
 

@@ -131,7 +131,7 @@ pub async fn ream(o: &Options) -> Result<(), Fault> {
         if leg.size() < (first + 16) * block as u64 {
             return Err(Fault::NoSpace("a device of the WORM is too small"));
         }
-        let label = Label { volume, block: o.block, made_ns: (o.clock)() };
+        let label = Label { volume, block: o.block, created_ns: (o.clock)() };
         // Seats and the first superblock of an earlier life end here.
         for addr in 1..=first {
             write(o, &**leg, addr * block as u64, &vec![0; block]).await?;
@@ -274,8 +274,8 @@ async fn records(o: &Options, l: &Layout) -> Result<Vec<(u64, u64, Record)>, Fau
             let record = if len <= block {
                 Record::decode(head, l.format_id)
             } else {
-                let whole = read(o, &*o.cache, l.at(l.ring.0 + first), blocks as usize * block);
-                Record::decode(&whole.await?, l.format_id)
+                let bytes = read(o, &*o.cache, l.at(l.ring.0 + first), blocks as usize * block);
+                Record::decode(&bytes.await?, l.format_id)
             };
             // One that does not read was torn, or written over by a later one.
             if let Ok(record) = record {

@@ -84,7 +84,7 @@ impl Volume {
             write(o, &*medium, addr * wide, &vec![0; block as usize]).await?;
         }
         flush(&*medium).await?;
-        let label = Label { volume, block, made_ns: (self.0.clock)() };
+        let label = Label { volume, block, created_ns: (self.0.clock)() };
         write(o, &*medium, 0, &label.encode()).await?;
         flush(&*medium).await?;
         if let Some(r) = self.0.reports.borrow_mut().get_mut(leg) {

@@ -133,14 +133,14 @@ pub struct Label {
     /// Bytes of a block.
     pub block: u32,
     /// When it was made, ns since 1970.
-    pub made_ns: u64,
+    pub created_ns: u64,
 }
 
 impl Label {
     /// As a block.
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Encoder::default();
-        body.u32(1).u32(self.block).u64(self.made_ns);
+        body.u32(1).u32(self.block).u64(self.created_ns);
         let mut out = vec![0; self.block as usize];
         seal(&mut out, Kind::Label, self.volume, 0, &body.0);
         out
@@ -153,7 +153,7 @@ impl Label {
         if t.u32() != 1 {
             return Err("a later version made it");
         }
-        let label = Label { volume: s.volume, block: t.u32(), made_ns: t.u64() };
+        let label = Label { volume: s.volume, block: t.u32(), created_ns: t.u64() };
         let known = super::layout::BLOCKS.contains(&label.block);
         if known && s.number == 0 { Ok(label) } else { Err("its block size makes no sense") }
     }

@@ -97,8 +97,8 @@ impl<'b> Bucket<'b> {
         let wanted = addr.to_le_bytes();
         let all = self.0[4..].chunks_exact(12).enumerate();
         let same = all.filter(|(_, e)| e[4..] == wanted).map(|(column, _)| column);
-        let mut there = same.filter_map(|column| Some((column, self.entry(column)?)));
-        there.find(|(_, e)| e.state != BlockState::None)
+        let mut entries = same.filter_map(|column| Some((column, self.entry(column)?)));
+        entries.find(|(_, e)| e.state != BlockState::None)
     }
 
     /// A place for another address: an empty one, else that of the oldest which is on the WORM

@@ -84,7 +84,7 @@ pub(super) struct Cec {
     run: Run,
     mac: Cell<Mac>,
     connections: RefCell<Vec<CecConnection>>,
-    connections_made: Cell<u64>,
+    connections_total: Cell<u64>,
     notify: Notify,
 }
 
@@ -162,7 +162,7 @@ impl Cec {
             run,
             mac: Cell::new(Mac([0; 6])),
             connections: RefCell::default(),
-            connections_made: Cell::new(0),
+            connections_total: Cell::new(0),
             notify: Notify::default(),
         })
     }
@@ -316,9 +316,9 @@ impl Cec {
             }
         }
         let now = self.reactor.now();
-        self.connections_made.set(self.connections_made.get() + 1);
+        self.connections_total.set(self.connections_total.get() + 1);
         let mut s = CecConnection {
-            number: self.connections_made.get(),
+            number: self.connections_total.get(),
             peer: frame.from,
             conn: frame.conn,
             open: false,

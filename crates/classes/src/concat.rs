@@ -97,8 +97,8 @@ impl Span for Concat {
         let mut at = offset;
         for (member, bytes) in members.iter().enumerate() {
             if at < *bytes {
-                let whole = length <= *bytes - at;
-                return whole.then_some(Piece { member, offset: at, length });
+                let fits = length <= *bytes - at;
+                return fits.then_some(Piece { member, offset: at, length });
             }
             at -= *bytes;
         }

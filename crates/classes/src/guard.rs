@@ -173,7 +173,7 @@ pub(crate) fn describe(report: &InspectReport, by: Requester<'_>) -> Option<Stri
 /// Whether something found would be lost by a write of this class.
 fn counts(finding: &Finding, by: Requester<'_>) -> bool {
     // Copies within a partition go with the table that has the partition.
-    if !finding.is_of_the_whole() || finding.role == FindingRole::Guard {
+    if !finding.is_outermost() || finding.role == FindingRole::Guard {
         return false;
     }
     // A name may be given again, a table is checked by its class, and a returning member belongs to

@@ -358,9 +358,9 @@ pub(crate) fn span(bytes: &[u8], at: usize, len: usize) -> &[u8] {
 
 /// Copy `from` to `at`; nothing happens where it does not fit.
 pub(crate) fn put(bytes: &mut [u8], at: usize, from: &[u8]) {
-    let room = at.checked_add(from.len()).and_then(|to| bytes.get_mut(at..to));
-    if let Some(room) = room {
-        room.copy_from_slice(from);
+    let target = at.checked_add(from.len()).and_then(|to| bytes.get_mut(at..to));
+    if let Some(target) = target {
+        target.copy_from_slice(from);
     }
 }
 

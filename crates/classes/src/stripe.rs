@@ -147,8 +147,8 @@ impl Span for Stripe {
         let (mut at, end) = (piece.offset, piece.offset + piece.length);
         while at < end {
             let len = (strip - at % strip).min(end - at);
-            let whole = (at / strip * n + piece.member as u64) * strip + at % strip;
-            f(whole - offset, len);
+            let position = (at / strip * n + piece.member as u64) * strip + at % strip;
+            f(position - offset, len);
             at += len;
         }
     }

@@ -125,9 +125,9 @@ pub(super) fn answer(
         {
             // A layer made by a verb has not been tasted since.
             let holder = holders.iter().find(|g| g.class == f.class);
-            let made = holder.filter(|_| !why.starts_with("claimed"));
-            let made = made.map(|g| format!("claimed: {} {}", g.class, g.name));
-            finding.why = made.unwrap_or_else(|| why.clone());
+            let claimed = holder.filter(|_| !why.starts_with("claimed"));
+            let claimed = claimed.map(|g| format!("claimed: {} {}", g.class, g.name));
+            finding.why = claimed.unwrap_or_else(|| why.clone());
         }
         finding.would_clear = would.contains(&f.offset);
         finding

@@ -120,7 +120,7 @@ impl Finding {
 
     /// Whether clearing everything clears this: copies and leftovers inside a partition are
     /// that partition's.
-    pub fn is_of_the_whole(&self) -> bool {
+    pub fn is_outermost(&self) -> bool {
         self.inside.is_none() || self.role == FindingRole::Main
     }
 }
@@ -144,8 +144,8 @@ fn scan(sectors: &Sectors, place: &TableContext) -> Result<InspectReport, ProbeS
     let mut leftovers = Vec::new();
     sweep(sectors, &mut leftovers, &mut report.unread)?;
     let layer = layer(sectors)?;
-    let whole = layer.as_ref().map_or(sectors, |(_, front)| front);
-    let (table, table_why) = match part::step(whole, place) {
+    let outer = layer.as_ref().map_or(sectors, |(_, front)| front);
+    let (table, table_why) = match part::step(outer, place) {
         Step::Read { offset, len } => return Err(ProbeStop::Read { offset, len }),
         Step::Done(table) => {
             let on = layer.as_ref().map(|(name, _)| name.as_str());
@@ -160,7 +160,7 @@ fn scan(sectors: &Sectors, place: &TableContext) -> Result<InspectReport, ProbeS
         found.extend(signature(sectors, sign)?);
     }
     varied::find(sectors, found)?;
-    gpt(whole, found)?;
+    gpt(outer, found)?;
     backups::find(sectors, found)?;
     for left in leftovers {
         let over =
@@ -206,9 +206,9 @@ fn scan(sectors: &Sectors, place: &TableContext) -> Result<InspectReport, ProbeS
                  relocate PROVIDER --was {was}` moves the label to the end"
             );
         } else if let Some(unit) = other_sectors(sectors, finding)? {
-            let here = sectors.sector_size();
+            let current = sectors.sector_size();
             finding.reason = format!(
-                "written with sectors of {unit} bytes, and this disk is read with {here}; next: \
+                "written with sectors of {unit} bytes, and this disk is read with {current}; next: \
                  set `sector_size = {unit}` of the disk (kind `file`) in ashlar.toml"
             );
         } else if finding.role == FindingRole::Stale {
@@ -278,8 +278,8 @@ fn other_sectors(sectors: &Sectors, finding: &Finding) -> Result<Option<u32>, Pr
     let Some(header) = sectors.get(finding.offset, 512)? else { return Ok(None) };
     let own = le64(header, 24);
     let fits = |unit: &u32| {
-        let there = own.checked_mul((*unit).into()) == Some(finding.offset);
-        *unit != sectors.sector_size() && there && part::is_header(header)
+        let is_at_unit = own.checked_mul((*unit).into()) == Some(finding.offset);
+        *unit != sectors.sector_size() && is_at_unit && part::is_header(header)
     };
     Ok([512, 4096].into_iter().find(fits))
 }

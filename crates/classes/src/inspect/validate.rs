@@ -34,8 +34,8 @@ pub(super) fn sealed(sectors: &Sectors, at: u64) -> Result<bool, ProbeStop> {
     if len > 4096 - HEAD {
         return Ok(false);
     }
-    let (sum, whole) = (le32(head, 4), around(sectors, at, 0, HEAD + len)?);
-    Ok(whole.get(8..).is_some_and(|body| crc32c(&[body]) == sum))
+    let (sum, block) = (le32(head, 4), around(sectors, at, 0, HEAD + len)?);
+    Ok(block.get(8..).is_some_and(|body| crc32c(&[body]) == sum))
 }
 
 pub(super) fn ext(sectors: &Sectors, at: u64) -> Result<bool, ProbeStop> {

@@ -14,5 +14,5 @@ pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, ProbeStop> {
     if le64(block, 48) != AT {
         return Err(ProbeStop::no(Reason::Value, AT + 48, "place recorded by Btrfs"));
     }
-    Ok(Volume::whole(sectors, span(block, 299, 256), super::uuid(span(block, 32, 16))))
+    Ok(Volume::of_media(sectors, span(block, 299, 256), super::uuid(span(block, 32, 16))))
 }

@@ -20,5 +20,5 @@ pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, ProbeStop> {
     let label = span(block, 120, 16);
     // Some give the mount point as name.
     let label = label.strip_prefix(b"/").unwrap_or(label);
-    Ok(Volume::whole(sectors, label, super::uuid(span(block, 104, 16))))
+    Ok(Volume::of_media(sectors, label, super::uuid(span(block, 104, 16))))
 }

@@ -32,7 +32,7 @@ pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, ProbeStop> {
     }
     let serial = le32(boot, serial);
     let id = (serial != 0).then(|| format!("{:04X}-{:04X}", serial >> 16, serial & 0xffff));
-    Ok(Volume::whole(sectors, &label, id))
+    Ok(Volume::of_media(sectors, &label, id))
 }
 
 /// Where the root directory is, in bytes.

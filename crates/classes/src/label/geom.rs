@@ -50,8 +50,8 @@ impl LabelGeom {
             return Err(taken(topology, "exists already, for "));
         }
         let geom = topology.new_geom(NAME, label.name, why, Box::new(LabelGeom))?;
-        let made = Self::provide(topology, geom, on, label);
-        if let Err(error) = made {
+        let provided = Self::provide(topology, geom, on, label);
+        if let Err(error) = provided {
             topology.wither_geom(geom, Errno::NxIo);
             return Err(error);
         }

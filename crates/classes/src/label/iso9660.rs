@@ -14,7 +14,7 @@ pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, ProbeStop> {
     let wanted = b"\x01CD001\x01\0";
     let block = super::magic(sectors, AT, LEN, (0, wanted), "ISO 9660 volume descriptor")?;
     let time = |at| stamp(span(block, at, 16));
-    Ok(Volume::whole(sectors, span(block, 40, 32), time(830).or_else(|| time(813))))
+    Ok(Volume::of_media(sectors, span(block, 40, 32), time(830).or_else(|| time(813))))
 }
 
 /// `YYYYMMDDHHMMSScc` with dashes; none when it is not digits, or no time.

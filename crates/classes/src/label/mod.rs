@@ -38,7 +38,7 @@ pub(crate) struct Volume {
 
 impl Volume {
     /// A volume that covers the whole media.
-    pub(crate) fn whole(sectors: &Sectors, label: &[u8], uuid: Option<String>) -> Volume {
+    pub(crate) fn of_media(sectors: &Sectors, label: &[u8], uuid: Option<String>) -> Volume {
         Volume { label: until_nul(label).to_vec(), uuid, len: sectors.media_len() }
     }
 }

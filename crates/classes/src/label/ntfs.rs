@@ -27,7 +27,7 @@ pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, ProbeStop> {
     // A volume whose record cannot be read still has its serial number.
     let record = sectors.get(at, len)?.map(<[u8]>::to_vec);
     let label = record.and_then(|record| name(fixed(record)?)).unwrap_or_default();
-    Ok(Volume::whole(sectors, label.as_bytes(), id))
+    Ok(Volume::of_media(sectors, label.as_bytes(), id))
 }
 
 fn record_place(boot: &[u8]) -> Option<(u64, usize)> {

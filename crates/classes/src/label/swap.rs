@@ -25,5 +25,5 @@ pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, ProbeStop> {
     if le32(head, 0) != 1 {
         return Err(ProbeStop::no(Reason::Value, 1024, "version of the swap space"));
     }
-    Ok(Volume::whole(sectors, span(head, 28, 16), super::uuid(span(head, 12, 16))))
+    Ok(Volume::of_media(sectors, span(head, 28, 16), super::uuid(span(head, 12, 16))))
 }

@@ -9,5 +9,5 @@ pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, ProbeStop> {
     if !size.is_power_of_two() || !(512..=65_536).contains(&size) {
         return Err(ProbeStop::no(Reason::Value, 4, "block size of XFS"));
     }
-    Ok(Volume::whole(sectors, span(block, 108, 12), super::uuid(span(block, 32, 16))))
+    Ok(Volume::of_media(sectors, span(block, 108, 12), super::uuid(span(block, 32, 16))))
 }

@@ -39,8 +39,8 @@ impl Divisor {
         if of >= self.times {
             return None;
         }
-        let whole = ((u128::from(of) * u128::from(self.times)) >> 64) as u64;
-        Some((whole, of - whole * self.by))
+        let quotient = ((u128::from(of) * u128::from(self.times)) >> 64) as u64;
+        Some((quotient, of - quotient * self.by))
     }
 }
 

@@ -71,9 +71,9 @@ mod tests {
             state: words.into(),
         };
         let mut event_log = EventLog::default();
-        let whole = || fact("mirror/m", Severity::Good, "COMPLETE");
-        event_log.report(&mut t, geom, &[whole(), fact("d0", Severity::Good, "ACTIVE")]);
-        event_log.report(&mut t, geom, &[whole(), fact("d0", Severity::Good, "ACTIVE")]);
+        let complete = || fact("mirror/m", Severity::Good, "COMPLETE");
+        event_log.report(&mut t, geom, &[complete(), fact("d0", Severity::Good, "ACTIVE")]);
+        event_log.report(&mut t, geom, &[complete(), fact("d0", Severity::Good, "ACTIVE")]);
         event_log.report(&mut t, geom, &[fact("mirror/m", Severity::Degraded, "DEGRADED")]);
         let lines = log_lines.lock().clone();
         assert_eq!(

@@ -143,11 +143,11 @@ impl Loads {
     #[inline(always)]
     pub(crate) fn take(&self, among: u64, at: u64, end: u64) -> usize {
         let last = self.last.load(Relaxed) as usize % SLOTS;
-        let here = &self.slots[last];
-        if among >> last & 1 == 1 && here.last_end.load(Relaxed) == at {
-            let idle = here.busy.load(Relaxed) == 0;
-            if idle || self.step(among) == here.busy.load(Relaxed) as u32 {
-                here.begun(end);
+        let slot = &self.slots[last];
+        if among >> last & 1 == 1 && slot.last_end.load(Relaxed) == at {
+            let idle = slot.busy.load(Relaxed) == 0;
+            if idle || self.step(among) == slot.busy.load(Relaxed) as u32 {
+                slot.begun(end);
                 return last;
             }
         } else {

@@ -245,11 +245,11 @@ impl RangeLocks {
         self.task(|waiter| self.lock_all(parts.into(), alone, waiter)).await
     }
 
-    async fn task(&self, ask: impl Fn(&mut dyn FnMut() -> Waiter) -> LockResult) -> LockId {
+    async fn task(&self, try_lock: impl Fn(&mut dyn FnMut() -> Waiter) -> LockResult) -> LockId {
         let mut pending: Option<PendingLock<'_>> = None;
         std::future::poll_fn(move |cx| {
             let Some(lock) = &pending else {
-                return match ask(&mut || Waiter::Task(cx.waker().clone())) {
+                return match try_lock(&mut || Waiter::Task(cx.waker().clone())) {
                     LockResult::Now(lock) => std::task::Poll::Ready(lock),
                     LockResult::Later(lock) => {
                         pending = Some(PendingLock { locks: self, lock: Some(lock) });

@@ -63,24 +63,24 @@ pub(crate) struct RelocateParams<'a> {
 /// Carries the verb out.
 pub(crate) fn relocate(
     control: &mut GraphControl,
-    ask: &RelocateParams<'_>,
+    params: &RelocateParams<'_>,
 ) -> Result<Value, Error> {
-    let on = provider_access::find(control, ask.member)?;
+    let RelocateParams { class, member, .. } = *params;
+    let on = provider_access::find(control, member)?;
     let (sector, media) = provider_access::sizes(control, on);
     let to = frame::last_sector(sector, media).unwrap_or(0);
-    let from =
-        provider_access::with_read_access(control, ask.class, ask.member, |control, edge| {
-            check_end(control, edge, ask)?;
-            search(control, edge, ask, (sector, media))
-        })?;
+    let from = provider_access::with_read_access(control, class, member, |control, edge| {
+        check_end(control, edge, params)?;
+        search(control, edge, params, (sector, media))
+    })?;
     let agreed = |_: &mut GraphControl, _: Edge| Ok(());
-    provider_access::with_write_access(control, ask.class, ask.member, agreed, |control, edge| {
-        move_label(control, edge, ask, (sector, media), from)
+    provider_access::with_write_access(control, class, member, agreed, |control, edge| {
+        move_label(control, edge, params, (sector, media), from)
     })?;
     // The same disk may be seen by other paths.
     provider_access::taste_all_again(control)?;
     control.settle()?;
-    let message = format!("{}: its label was at byte {from} and is at byte {to} now", ask.member);
+    let message = format!("{member}: its label was at byte {from} and is at byte {to} now");
     Ok(json!({ "message": message, "from": from, "to": to }))
 }
 
@@ -88,16 +88,16 @@ pub(crate) fn relocate(
 fn check_end(
     control: &mut GraphControl,
     edge: Edge,
-    ask: &RelocateParams<'_>,
+    params: &RelocateParams<'_>,
 ) -> Result<(), Error> {
-    let (_, last) = provider_access::read_last_sector(control, ask.member, edge)?;
-    let name = ask.member;
-    if let Ok(placed) = (ask.read)(&last) {
+    let (_, last) = provider_access::read_last_sector(control, params.member, edge)?;
+    let name = params.member;
+    if let Ok(placed) = (params.read)(&last) {
         let size = placed.provider_bytes;
-        let what = format!("{name} has a label of {} at its end ({size} bytes)", ask.class);
+        let what = format!("{name} has a label of {} at its end ({size} bytes)", params.class);
         return Err(Error::new(Errno::Exist, what));
     }
-    if ask.force || last.iter().all(|b| *b == 0) {
+    if params.force || last.iter().all(|b| *b == 0) {
         return Ok(());
     }
     let what = format!(
@@ -111,20 +111,20 @@ fn check_end(
 fn search(
     control: &mut GraphControl,
     edge: Edge,
-    ask: &RelocateParams<'_>,
+    params: &RelocateParams<'_>,
     (sector, media): (u32, u64),
 ) -> Result<u64, Error> {
-    let (name, class) = (ask.member, ask.class);
+    let (name, class) = (params.member, params.class);
     let unit = u64::from(sector).max(1);
     let end = frame::last_sector(sector, media).unwrap_or(0);
-    if let Some(was) = ask.old_bytes {
+    if let Some(was) = params.old_bytes {
         let at = frame::last_sector(sector, was).filter(|at| *at < end).ok_or_else(|| {
             let what =
                 format!("{name}: --was must be smaller than the present size ({media} bytes)");
             Error::inval(what)
         })?;
         let bytes = provider_access::read(control, name, edge, at, sector as usize)?;
-        let placed = (ask.read)(&bytes).map_err(|e| {
+        let placed = (params.read)(&bytes).map_err(|e| {
             let what = format!("{name}: at its former end ({was} bytes): {e}");
             Error::new(Errno::NoEnt, what)
         })?;
@@ -147,7 +147,7 @@ fn search(
         let bytes = provider_access::read(control, name, edge, from, (to - from) as usize)?;
         for (number, bytes) in bytes.chunks(sector as usize).enumerate().rev() {
             let at = from + number as u64 * unit;
-            let Ok(placed) = (ask.read)(bytes) else { continue };
+            let Ok(placed) = (params.read)(bytes) else { continue };
             if is_at_old_end(&placed, sector, at) {
                 return Ok(at);
             }
@@ -167,23 +167,23 @@ pub(crate) fn is_at_old_end(placed: &MovableLabel, sector: u32, at: u64) -> bool
 fn move_label(
     control: &mut GraphControl,
     edge: Edge,
-    ask: &RelocateParams<'_>,
+    params: &RelocateParams<'_>,
     (sector, media): (u32, u64),
     from: u64,
 ) -> Result<(), Error> {
-    let (name, len) = (ask.member, sector as usize);
+    let (name, len) = (params.member, sector as usize);
     let old = provider_access::read(control, name, edge, from, len)?;
     let wrong = |e: FrameError| Error::inval(format!("{name}: {e}"));
-    let placed = (ask.read)(&old).map_err(wrong)?;
+    let placed = (params.read)(&old).map_err(wrong)?;
     if let Some(why) = placed.fixed_reason {
         let was = from + u64::from(sector);
         return Err(Error::inval(format!("{name}: {}", old_size_hint(why, was))));
     }
-    let ahead = match placed.leading_offset(from) {
+    let leading = match placed.leading_offset(from) {
         Some(at) => provider_access::read(control, name, edge, at, placed.leading_bytes as usize)?,
         None => Vec::new(),
     };
-    let (mut plan, is_over) = placed.plan((sector, media), from, ahead);
+    let (mut plan, is_over) = placed.plan((sector, media), from, leading);
     if !is_over {
         plan.write(from, vec![0; len]);
         plan.flush();
@@ -207,7 +207,7 @@ impl MovableLabel {
 
     /// The writes that move the label at `from` to the end of a provider of this size, and whether
     /// they overwrite its old place.
-    fn plan(self, (sector, media): (u32, u64), from: u64, ahead: Vec<u8>) -> (WritePlan, bool) {
+    fn plan(self, (sector, media): (u32, u64), from: u64, leading: Vec<u8>) -> (WritePlan, bool) {
         let to = frame::last_sector(sector, media).unwrap_or(from);
         let padded = |mut label: Vec<u8>| {
             label.resize(sector as usize, 0);
@@ -218,7 +218,7 @@ impl MovableLabel {
             plan.write(at, bytes);
             plan.flush();
         };
-        let place = to.checked_sub(ahead.len() as u64).filter(|_| !ahead.is_empty());
+        let place = to.checked_sub(leading.len() as u64).filter(|_| !leading.is_empty());
         // The data of the label overwrites the label's old place. The label is therefore written to
         // its new place first, without the data.
         let is_over = place.is_some_and(|place| (place..to).contains(&from));
@@ -226,7 +226,7 @@ impl MovableLabel {
             put(to, padded(alone(media)));
         }
         if let Some(place) = place {
-            put(place, ahead);
+            put(place, leading);
         }
         put(to, padded((self.rewrite)(media)));
         (plan, is_over)
@@ -313,12 +313,12 @@ impl OldLabel {
                 },
             );
         }
-        let ahead = match placed.leading_offset(from) {
+        let leading = match placed.leading_offset(from) {
             Some(at) => disk.read(at, placed.leading_bytes as usize).await,
             None => Ok(Vec::new()),
         };
-        let ahead = match ahead {
-            Ok(ahead) => ahead,
+        let leading = match leading {
+            Ok(leading) => leading,
             Err(e) => {
                 return TasteOutcome::No(format!(
                     "{words}; the data before the label cannot be \
@@ -327,7 +327,7 @@ impl OldLabel {
                 ));
             }
         };
-        let (plan, _) = placed.plan((disk.sector_bytes, disk.media_bytes), from, ahead);
+        let (plan, _) = placed.plan((disk.sector_bytes, disk.media_bytes), from, leading);
         let carry = Ok(carry_if_unchanged(plan, vec![(to, last), (from, label)]));
         TasteOutcome::FormerEnd(
             words,

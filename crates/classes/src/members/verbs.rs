@@ -174,13 +174,13 @@ impl<C: LastSectorClass> Verb<C> for Relocate {
     fn run(self, _: &C, control: &mut GraphControl) -> Result<Value, Error> {
         let Relocate { member, was, force } = self;
         let (was, force) = (was.map(|bytes| bytes.0), force.0);
-        let ask = RelocateParams {
+        let params = RelocateParams {
             class: C::CLASS,
             member: &member,
             old_bytes: was,
             force,
             read: C::placed,
         };
-        relocate::relocate(control, &ask)
+        relocate::relocate(control, &params)
     }
 }

@@ -53,8 +53,8 @@ pub(crate) struct VerifyReport {
 impl VerifyReport {
     /// In one line.
     pub(crate) fn line(&self) -> String {
-        let whole = self.media_bytes.max(1);
-        let percent = u128::from(self.at) * 100 / u128::from(whole);
+        let total = self.media_bytes.max(1);
+        let percent = u128::from(self.at) * 100 / u128::from(total);
         let end = match (self.running, self.fault) {
             (true, _) => format!("{percent}%"),
             (false, None) => "done".to_owned(),

@@ -80,14 +80,14 @@ impl WriteGate {
     /// geom, and `restart` wakes a Bio on its core. Neither may call back into the gate.
     pub(crate) fn new(
         cores: usize,
-        tell: impl Fn(GateNotice) + Send + Sync + 'static,
+        notify: impl Fn(GateNotice) + Send + Sync + 'static,
         restart: impl Fn(usize, Ticket) + Send + Sync + 'static,
     ) -> WriteGate {
         WriteGate {
             phase: AtomicU8::new(SHUT),
             core_slots: (0..cores.max(1)).map(|_| CoreSlot::default()).collect(),
             queue: Mutex::default(),
-            notify: Box::new(tell),
+            notify: Box::new(notify),
             restart: Box::new(restart),
         }
     }

@@ -97,9 +97,9 @@ impl Bits {
     /// The image is durable.
     pub(super) fn set(&self, image: &Image) {
         for (word, bytes) in self.words.iter().zip(image.bytes.chunks(8)) {
-            let mut whole = [0; 8];
-            whole.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-            word.store(u64::from_le_bytes(whole), SeqCst);
+            let mut padded = [0; 8];
+            padded.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+            word.store(u64::from_le_bytes(padded), SeqCst);
         }
     }
 }

@@ -73,8 +73,8 @@ impl Growth {
 
     /// One line for lists, if there is something to report.
     pub(super) fn line(&self) -> Option<String> {
-        let whole = u128::from(self.to.saturating_sub(self.from)).max(1);
-        let percent = u128::from(self.at.saturating_sub(self.from)) * 100 / whole;
+        let total = u128::from(self.to.saturating_sub(self.from)).max(1);
+        let percent = u128::from(self.at.saturating_sub(self.from)) * 100 / total;
         match self.stage {
             Stage::Done => None,
             Stage::Levelling => Some(format!("{percent}%, to {} bytes", self.to)),

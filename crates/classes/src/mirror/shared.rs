@@ -218,12 +218,12 @@ impl MirrorShared {
         tunables: Tunables,
     ) -> Arc<MirrorShared> {
         let cores = notifier.cores().max(1);
-        let (tell, wake, free) = (notifier.clone(), notifier.clone(), notifier.clone());
+        let (notify, wake, free) = (notifier.clone(), notifier.clone(), notifier.clone());
         Arc::new(MirrorShared {
             name: name.to_owned(),
             gate: WriteGate::new(
                 cores,
-                move |word| tell.post(geom, Box::new(Message::Gate(word))),
+                move |word| notify.post(geom, Box::new(Message::Gate(word))),
                 move |core, ticket| wake.restart(core, ticket),
             ),
             ranges: RangeLocks::new(0, move |core, ticket| free.restart(core, ticket)),

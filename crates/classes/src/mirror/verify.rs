@@ -35,7 +35,7 @@ pub(super) struct VerifyOptions {
 }
 
 /// Compares everything, as [`Report`] of the shared state was set up to.
-pub(super) fn begin(shared: &Arc<MirrorShared>, ask: VerifyOptions, sector: u64) {
+pub(super) fn begin(shared: &Arc<MirrorShared>, options: VerifyOptions, sector: u64) {
     let (shared, notifier) = (shared.clone(), shared.notifier.clone());
     let (round, media_bytes) = {
         let report = shared.verified();
@@ -47,7 +47,7 @@ pub(super) fn begin(shared: &Arc<MirrorShared>, ask: VerifyOptions, sector: u64)
             let (on, core) = (core, core.clone());
             let name = shared.name.clone();
             on.spawn_for("mirror verify", &name, async move {
-                let run = VerifyRun { core: &core, shared: &shared, options: ask, sector, round };
+                let run = VerifyRun { core: &core, shared: &shared, options, sector, round };
                 run.all(media_bytes).await;
                 shared.post(Message::Verified(round));
             });

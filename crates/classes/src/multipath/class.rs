@@ -225,14 +225,14 @@ impl Typed for MultipathClass {
             provider_bytes: limits.media_bytes,
         };
         let geom = MultipathGeom::place(topology, request.name, (nature, options), MADE_BY_VERB)?;
-        let made = topology.with(geom, |g: &mut MultipathGeom, t| {
+        let result = topology.with(geom, |g: &mut MultipathGeom, t| {
             let taken = request.members.iter().try_for_each(|on| g.take_in(t, geom, *on));
             if taken.is_err() {
                 MultipathGeom::take_apart(t, geom, g);
             }
             taken
         });
-        made.unwrap_or_else(|| Err(wrong("the device is being removed"))).map(|()| geom)
+        result.unwrap_or_else(|| Err(wrong("the device is being removed"))).map(|()| geom)
     }
 
     fn disassemble(&self, topology: &mut Topology, geom: GeomId) {

@@ -59,8 +59,8 @@ pub struct MultipathGeom {
 /// Whether a serial number is the disk's own. Disks without one get sixteen hexadecimal digits
 /// derived from their place (`lasting.rs` in disks), which differ from path to path.
 fn is_own(serial: &str) -> bool {
-    let made = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-    !(serial.is_empty() || serial.len() == 16 && serial.bytes().all(made))
+    let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    !(serial.is_empty() || serial.len() == 16 && serial.bytes().all(is_hex))
 }
 
 /// The serial number of the disk that a provider leads to, if the disk has one of its own.

@@ -67,10 +67,10 @@ impl MultipathGeom {
         }
         let bytes = self.identity.provider_bytes;
         for one in self.paths.all().iter().filter(|one| one.rank == OTHER_SIZE) {
-            let (path, says) = (&one.name, self.bytes_by(t, one.slot).unwrap_or(0));
+            let (path, seen) = (&one.name, self.bytes_by(t, one.slot).unwrap_or(0));
             out.push(Trouble::degraded(
                 format!(
-                    "path {path} reports another disk size ({says} bytes, not {bytes}): it is used \
+                    "path {path} reports another disk size ({seen} bytes, not {bytes}): it is used \
                      only if no other path works"
                 ),
                 format!(

@@ -158,10 +158,10 @@ impl PartCode {
         let mut plan = WritePlan::default();
         let entry = table.entry(self.index).filter(|entry| entry.data == self.data);
         let Some(entry) = entry else { return Ok(plan) };
-        let room = table.media.offset(entry.data_sectors());
-        if u64::try_from(self.bytes.len()).is_ok_and(|len| len > room) {
+        let capacity = table.media.offset(entry.data_sectors());
+        if u64::try_from(self.bytes.len()).is_ok_and(|len| len > capacity) {
             let (index, len) = (self.index, self.bytes.len());
-            let at = format!("partcode of {len} bytes in index {index} of {room} bytes");
+            let at = format!("partcode of {len} bytes in index {index} of {capacity} bytes");
             return Err(PartError::new(K::TooLong, OP, at));
         }
         if written.contains(&self.index) {

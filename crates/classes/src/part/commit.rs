@@ -20,7 +20,7 @@ use crate::write_plan::{WritePlan, WriteStep};
 
 /// The writes that turn the table on the media into the edited one. `written` holds the indexes
 /// that are open for writing.
-fn whole_plan(
+fn full_plan(
     media: Option<&Table>,
     table: Option<&Table>,
     edits: &Edits,
@@ -71,7 +71,7 @@ pub(super) fn commit(control: &mut GraphControl, geom: GeomId) -> Result<(), Err
         let edits = part.edits.as_ref().ok_or_else(nothing)?;
         let table = part.table.as_ref();
         let written = part.written(topology);
-        let steps = whole_plan(part.media.as_ref(), table, edits, &written).map_err(refusal)?;
+        let steps = full_plan(part.media.as_ref(), table, edits, &written).map_err(refusal)?;
         Ok::<_, Error>((steps, table.map(committed).transpose().map_err(refusal)?))
     })??;
     if let Err(error) = write(control, geom, steps) {

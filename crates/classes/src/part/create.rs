@@ -246,7 +246,7 @@ fn fill(
     let spoken = known || making.replace;
     let class = if spoken { NAME } else { "" };
     let signs = guard::describe(&seen.report, guard::Requester { class, geom: name, force: false });
-    let there: Vec<String> = seen.table.filter(|_| !spoken).into_iter().chain(signs).collect();
+    let contents: Vec<String> = seen.table.filter(|_| !spoken).into_iter().chain(signs).collect();
     let is_foreign = seen.report.findings.iter().any(|f| f.class != NAME);
     let (overwrite, [_, consent]) = (making.overwrite, making.consent);
     if let Some((at, error)) = seen.unread
@@ -258,8 +258,8 @@ fn fill(
         );
         return Err(Error::new(error, what).destroying(vec![name.to_owned()]));
     }
-    if !overwrite && !there.is_empty() {
-        let what = format!("{name} holds {}; {consent} to lose it", there.join(", "));
+    if !overwrite && !contents.is_empty() {
+        let what = format!("{name} holds {}; {consent} to lose it", contents.join(", "));
         return Err(Error::new(Errno::Exist, what).destroying(vec![name.to_owned()]));
     }
     let tables = (making.tables)(media, &seen.random).map_err(refusal)?;

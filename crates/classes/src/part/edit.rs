@@ -277,8 +277,8 @@ impl Table {
 
     fn free_index(&self, wanted: Option<u32>, start: u64) -> Result<u32, PartError> {
         const OP: &str = "add";
-        let whole = |index: u32| self.scheme() == Scheme::Bsd && index == bsd::WHOLE;
-        let taken = |index: &u32| whole(*index) || self.entry(*index).is_some();
+        let is_raw = |index: u32| self.scheme() == Scheme::Bsd && index == bsd::WHOLE;
+        let taken = |index: &u32| is_raw(*index) || self.entry(*index).is_some();
         let full = || PartError::new(K::TableFull, OP, format!("{} entries", self.capacity));
         if self.entries.len() >= self.capacity as usize {
             return Err(full());

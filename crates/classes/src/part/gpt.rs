@@ -119,7 +119,7 @@ struct Found {
 }
 
 impl Found {
-    fn whole(&self) -> Option<(&Header, &[u8])> {
+    fn valid(&self) -> Option<(&Header, &[u8])> {
         Some((self.header.as_ref().ok()?, self.table.as_ref().ok()?))
     }
 }
@@ -146,14 +146,14 @@ pub(crate) fn probe(sectors: &Sectors, check: bool) -> Result<(Table, Claim), Pr
     let other = primary.header.map_or(end, |header| header.alternate);
     let mut secondary = copy_at(sectors, &media, other)?;
     let mut backup_at = other;
-    if secondary.whole().is_none() && other != end {
+    if secondary.valid().is_none() && other != end {
         let last = copy_at(sectors, &media, end)?;
-        if last.whole().is_some() {
+        if last.valid().is_some() {
             (secondary, backup_at) = (last, end);
         }
     }
     // G6
-    if primary.larger && secondary.whole().is_some() {
+    if primary.larger && secondary.valid().is_some() {
         primary.header = Err(Health::Invalid);
     }
     let was = primary.header.ok().filter(|_| primary.larger).map(|header| header.alternate);
@@ -166,7 +166,7 @@ pub(crate) fn probe(sectors: &Sectors, check: bool) -> Result<(Table, Claim), Pr
             "GPT of a whole that this disk is a member of",
         ));
     }
-    let (source, header, bytes) = match (primary.whole(), secondary.whole()) {
+    let (source, header, bytes) = match (primary.valid(), secondary.valid()) {
         (Some((header, bytes)), _) => (Source::Primary, *header, bytes),
         (None, Some((header, bytes))) => (Source::Secondary, *header, bytes),
         (None, None) => {
@@ -284,7 +284,7 @@ fn damage(primary: &Found, secondary: &Found, backup_at: u64, end: u64) -> Vec<D
         (Ok(_), Ok(_)) if backup_at != end => damage.push(Damage::BackupNotLast { at: backup_at }),
         _ => {}
     }
-    if let (Some((first, _)), Some((second, _))) = (primary.whole(), secondary.whole())
+    if let (Some((first, _)), Some((second, _))) = (primary.valid(), secondary.valid())
         && !first.agrees(second)
     {
         damage.push(Damage::CopiesDisagree);
@@ -320,10 +320,10 @@ fn copy_at(sectors: &Sectors, media: &Media, at: u64) -> Result<Found, ProbeStop
 
 /// Is this a header of a GPT with the right checksum, wherever it is?
 pub(crate) fn is_header(sector: &[u8]) -> bool {
-    whole_header(sector).is_ok()
+    check_header(sector).is_ok()
 }
 
-fn whole_header(sector: &[u8]) -> Result<(), Health> {
+fn check_header(sector: &[u8]) -> Result<(), Health> {
     if array::<8>(sector, 0) != Some(SIGNATURE) {
         return Err(Health::Missing);
     }
@@ -348,7 +348,7 @@ fn header_at(
     let Some(sector) = sectors.get(media.offset(at), size)? else {
         return Ok(Err(Health::Missing));
     };
-    if let Err(health) = whole_header(sector) {
+    if let Err(health) = check_header(sector) {
         return Ok(Err(health));
     }
     let header = Header {

@@ -101,8 +101,8 @@ impl Source {
         if wrong {
             return Err(head(format!("number of entries {}", slots.unwrap_or(0))));
         }
-        let made = Table::create(media, &Create { scheme, entries }, random);
-        let mut table = made.map_err(|e| bad(e.kind, format!("{}, {}", self.head(), e.at)))?;
+        let created = Table::create(media, &Create { scheme, entries }, random);
+        let mut table = created.map_err(|e| bad(e.kind, format!("{}, {}", self.head(), e.at)))?;
         self.range(&mut table);
         if let SchemeData::Gpt(gpt) = &mut table.scheme_data {
             table.capacity = slots.unwrap_or(table.capacity).min(table.capacity);
@@ -214,8 +214,8 @@ impl Source {
             // The place decides it.
             return Ok(ebr::index_at(saved.start, &table.entries));
         }
-        let whole = table.scheme() == Scheme::Bsd && index == bsd::WHOLE;
-        if index == 0 || index > table.capacity || whole {
+        let is_raw = table.scheme() == Scheme::Bsd && index == bsd::WHOLE;
+        if index == 0 || index > table.capacity || is_raw {
             return Err(no(K::BadValue, format!(" of {}", table.capacity)));
         }
         match table.entries.iter().position(|entry| entry.index == index) {

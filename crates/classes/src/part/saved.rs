@@ -23,8 +23,8 @@ pub(super) fn backup(control: &mut GraphControl, name: &str) -> Result<Backup, E
     with(&mut control.topology, geom, |part, _| {
         let table = part.media.as_ref().ok_or_else(waits)?;
         // The damage of a damaged table is not part of its backup.
-        let whole = table.recover().map_err(refusal)?;
-        Ok(whole.backup())
+        let recovered = table.recover().map_err(refusal)?;
+        Ok(recovered.backup())
     })?
 }
 

@@ -261,7 +261,7 @@ impl RaidGeom {
             if metadata.has_dropped(found) && self.good().any(knows) {
                 return Some(OTHER_HALF.into());
             }
-            let here: Vec<&str> = self.good().map(|disk| disk.name.as_str()).collect();
+            let present: Vec<&str> = self.good().map(|disk| disk.name.as_str()).collect();
             return Some(format!(
                 "{SPLIT}this disk (generation {}) was used without those of the running array ({}, \
                  started with generation {}): each side may hold data that the other lacks. To \
@@ -269,7 +269,7 @@ impl RaidGeom {
                  {set} --keep {name}`; to keep the running array: `ashlar raid clear {name}`, then \
                  `ashlar raid insert {set} {name}`",
                 found.generation(),
-                here.join(", "),
+                present.join(", "),
                 self.start_generation
             ));
         }
@@ -395,7 +395,7 @@ impl RaidGeom {
         let (ahead, halves): (Vec<_>, Vec<_>) = (tagged(&judged.ahead), tagged(&judged.halves()));
         let split: Vec<Found> = judged.split.iter().map(|at| found[*at].clone()).collect();
         self.forced = force && (kept.is_some() || !split.is_empty());
-        let (mut here, mut aged) = (vec![None; array.disks.len()], Vec::new());
+        let (mut attached, mut aged) = (vec![None; array.disks.len()], Vec::new());
         let probe = MemberSet::start(array.clone(), Vec::new());
         for tag in tags {
             let Some(disk) = self.disks.get(&tag) else { continue };
@@ -426,7 +426,7 @@ impl RaidGeom {
                     if disk.found.is_older_copy(believed) {
                         aged.push((tag, index));
                     }
-                    here[index] = Some(tag);
+                    attached[index] = Some(tag);
                     if let Some(disk) = self.disks.get_mut(&tag) {
                         disk.grown = grown;
                     }
@@ -434,8 +434,8 @@ impl RaidGeom {
                 (None, None) => {}
             }
         }
-        self.mark_outdated(t, &mut array, &here, &aged);
-        self.begin(t, me, MemberSet::start(array, here), metadata);
+        self.mark_outdated(t, &mut array, &attached, &aged);
+        self.begin(t, me, MemberSet::start(array, attached), metadata);
         split.iter().for_each(|half| self.outrank(t, me, half));
     }
 
@@ -445,14 +445,14 @@ impl RaidGeom {
         &self,
         t: &mut Topology,
         array: &mut Array,
-        here: &[Option<Tag>],
+        attached: &[Option<Tag>],
         aged: &[(Tag, usize)],
     ) {
         let mut without = array.clone();
         aged.iter().for_each(|(_, index)| mark_empty(&mut without, *index));
         let (now, then) = (
-            MemberSet::start(array.clone(), here.to_vec()),
-            MemberSet::start(without.clone(), here.to_vec()),
+            MemberSet::start(array.clone(), attached.to_vec()),
+            MemberSet::start(without.clone(), attached.to_vec()),
         );
         let is_lost = |at: usize| {
             now.state(at) > VolumeState::Broken && then.state(at) == VolumeState::Broken

@@ -73,8 +73,8 @@ fn slots_differ<K: PartialEq>(one: &[Option<K>], two: &[Option<K>]) -> bool {
         (0..list.len()).filter(is).collect()
     };
     one.iter().flatten().any(|who| {
-        let there = slots(two, who);
-        !there.is_empty() && there != slots(one, who)
+        let slots_of_two = slots(two, who);
+        !slots_of_two.is_empty() && slots_of_two != slots(one, who)
     })
 }
 
@@ -176,7 +176,7 @@ impl Found {
             Found::Torn { .. } => Vec::new(),
             Found::Intel { record, .. } => {
                 let Ok(array) = record.array(sector) else { return Vec::new() };
-                let whole = |index: usize| {
+                let is_complete = |index: usize| {
                     let of = array.volumes.iter().filter(|v| v.level.redundant());
                     let mut slots = of.flat_map(|v| &v.members).filter(|m| m.disk == index);
                     slots.all(|m| m.state >= SubdiskState::Uninitialized)
@@ -186,11 +186,11 @@ impl Found {
                 };
                 let all = array.disks.iter().enumerate().filter(|(index, _)| used(index));
                 all.map(|(i, disk)| {
-                    let there = disk.state == DiskState::Active;
+                    let present = disk.state == DiskState::Active;
                     RecordedMember {
                         key: disk.serial.clone(),
-                        present: there,
-                        complete: there && whole(i),
+                        present,
+                        complete: present && is_complete(i),
                     }
                 })
                 .collect()
@@ -198,13 +198,9 @@ impl Found {
             Found::Ddf(meta) => {
                 let used = meta.disks.iter().filter(|d| d.kind & ddf::kind::PARTICIPATING != 0);
                 used.map(|d| {
-                    let there = d.state & (disk_state::FAILED | disk_state::MISSING) == 0;
-                    let whole = there && d.state & disk_state::REBUILD == 0;
-                    RecordedMember {
-                        key: format!("{:08x}", d.reference),
-                        present: there,
-                        complete: whole,
-                    }
+                    let present = d.state & (disk_state::FAILED | disk_state::MISSING) == 0;
+                    let complete = present && d.state & disk_state::REBUILD == 0;
+                    RecordedMember { key: format!("{:08x}", d.reference), present, complete }
                 })
                 .collect()
             }
@@ -277,9 +273,9 @@ impl Found {
         all.filter(|member| member.present).map(|member| member.key).collect()
     }
 
-    /// True when every disk that is wanted is among `here`.
-    pub(crate) fn is_complete(&self, here: &[String], sector: u32) -> bool {
-        self.wanted(sector).iter().all(|key| here.iter().any(|own| is_serial(key, own)))
+    /// True when every disk that is wanted is among `present`.
+    pub(crate) fn is_complete(&self, present: &[String], sector: u32) -> bool {
+        self.wanted(sector).iter().all(|key| present.iter().any(|own| is_serial(key, own)))
     }
 }
 

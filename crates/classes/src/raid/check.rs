@@ -50,10 +50,10 @@ impl Array {
             }
             met.push(member.disk);
             let end = member.offset.checked_add(member.bytes);
-            let room = if disk.bytes == 0 { u64::MAX } else { disk.bytes };
-            if end.is_none_or(|end| end > room) {
+            let capacity = if disk.bytes == 0 { u64::MAX } else { disk.bytes };
+            if end.is_none_or(|end| end > capacity) {
                 let what = of(format!(
-                    "is {} at {} in slot {slot}; disk \"{}\" has {room}",
+                    "is {} at {} in slot {slot}; disk \"{}\" has {capacity}",
                     member.bytes, member.offset, disk.serial
                 ));
                 return Err(Fault::value("member size", what));
@@ -94,7 +94,7 @@ impl Volume {
         };
         let all = states.len();
         let active = count(|state| state == SubdiskState::Active);
-        let there = count(|state| state >= SubdiskState::New);
+        let usable = count(|state| state >= SubdiskState::New);
         // Members whose content counts: a member being filled does not.
         let good = |state: &SubdiskState| *state >= SubdiskState::Uninitialized;
         let lost = all - states.iter().filter(|state| good(state)).count();
@@ -109,7 +109,7 @@ impl Volume {
             Level::Raid4 | Level::Raid5(_) => lost > 1,
             Level::Raid6(_) => lost > 2,
         };
-        match (broken || all == 0, active == all, there == all) {
+        match (broken || all == 0, active == all, usable == all) {
             (true, ..) => VolumeState::Broken,
             (_, true, _) => VolumeState::Optimal,
             (_, _, true) => VolumeState::Suboptimal,

@@ -111,8 +111,8 @@ impl RaidGeom {
         }
         let Some(set) = &self.set else {
             if out.is_empty() {
-                let here: Vec<&str> = self.disks.values().map(|disk| disk.name.as_str()).collect();
-                let why = format!("waiting for more disks, in addition to {}", here.join(", "));
+                let names: Vec<&str> = self.disks.values().map(|disk| disk.name.as_str()).collect();
+                let why = format!("waiting for more disks, in addition to {}", names.join(", "));
                 let action = format!(
                     "Connect the other disks, or `ashlar {NAME} start {name}` starts without them."
                 );
@@ -138,8 +138,8 @@ impl RaidGeom {
             .filter_map(|slot| set.role(at, slot).filter(|(_, role)| *role == Role::Filling))
             .filter_map(|(tag, _)| self.disks.get(&tag).map(|disk| disk.name.clone()))
             .collect();
-        let whole = Shape::of(volume).bytes.max(1);
-        let percent = |done: u64| u128::from(done) * 100 / u128::from(whole);
+        let total = Shape::of(volume).bytes.max(1);
+        let percent = |done: u64| u128::from(done) * 100 / u128::from(total);
         if lost > 0 {
             let mut why = format!("{title} lacks {lost} of {} disks", volume.members.len());
             if set.may_be_wrong(at) {
@@ -171,7 +171,7 @@ impl RaidGeom {
             let why = format!("{title}: {} is being rebuilt, {done}%", filling.join(", "));
             out.push(Trouble::degraded(why, WAIT));
         } else if vol.consistent_to != ALL && lost == 0 {
-            let done = percent(vol.consistent_to.min(whole));
+            let done = percent(vol.consistent_to.min(total));
             let why = format!("{title} is being synchronised, {done}%");
             out.push(Trouble::degraded(why, WAIT));
         }

@@ -159,7 +159,7 @@ impl RaidGeom {
             Job::Passed(key) => {
                 let Some(set) = &mut self.set else { return };
                 let Some(at) = set.volume(key) else { return };
-                let made = set.volume_status.get(at).is_some_and(|vol| vol.consistent_to != ALL);
+                let partial = set.volume_status.get(at).is_some_and(|vol| vol.consistent_to != ALL);
                 let filled = set.filled(at).into_iter().fold(0, |all, slot| all | bit(slot));
                 set.passed(at);
                 self.running_volumes.entry(key).and_modify(|up| {
@@ -172,7 +172,7 @@ impl RaidGeom {
                 }
                 self.drop_unused();
                 self.set_tables(t);
-                if let Some(up) = self.running_volumes.get(&key).filter(|_| made) {
+                if let Some(up) = self.running_volumes.get(&key).filter(|_| partial) {
                     up.shared.mark_parity_valid();
                 }
             }
@@ -207,9 +207,9 @@ impl RaidGeom {
     pub(super) fn drop_unused(&mut self) {
         let Some(set) = &mut self.set else { return };
         for index in (0..set.array.disks.len()).rev() {
-            let here = set.attached.get(index).copied().flatten().is_some();
+            let is_attached = set.attached.get(index).copied().flatten().is_some();
             let gone = set.array.disks.get(index).map(|disk| disk.state);
-            if !here && matches!(gone, Some(DiskState::Missing | DiskState::Failed)) {
+            if !is_attached && matches!(gone, Some(DiskState::Missing | DiskState::Failed)) {
                 set.drop_disk(index);
             }
         }
@@ -258,10 +258,10 @@ impl RaidGeom {
         took || !trusted || outdated || grew
     }
 
-    /// Records are written: what waited goes on. With `whole` those of all.
-    pub(super) fn finish(&mut self, job: Job, whole: bool) {
+    /// Records are written: what waited goes on. With `complete` those of all.
+    pub(super) fn finish(&mut self, job: Job, complete: bool) {
         match job {
-            Job::Dirty(key) if whole => self.open(key),
+            Job::Dirty(key) if complete => self.open(key),
             // First those go whose record could not be written.
             Job::Dirty(key) => self.queue.push_back(Job::Dirty(key)),
             Job::Passed(key) => {

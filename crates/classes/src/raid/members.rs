@@ -88,11 +88,10 @@ fn is_good(state: SubdiskState) -> bool {
 }
 
 impl MemberSet {
-    /// An array that starts with the disks that are `here`.
-    pub(crate) fn start(array: Array, here: Vec<Option<Tag>>) -> MemberSet {
+    /// An array that starts with the disks that are `attached`.
+    pub(crate) fn start(array: Array, attached: Vec<Option<Tag>>) -> MemberSet {
         let recorded = array.clone();
-        let mut set =
-            MemberSet { array, recorded, attached: here, volume_status: Vec::new(), keys: 0 };
+        let mut set = MemberSet { array, recorded, attached, volume_status: Vec::new(), keys: 0 };
         set.attached.resize(set.array.disks.len(), None);
         for index in 0..set.array.disks.len() {
             if set.attached.get(index).copied().flatten().is_none() {
@@ -238,7 +237,7 @@ impl MemberSet {
 
     /// The index of a disk by its tag.
     pub(crate) fn disk(&self, tag: Tag) -> Option<usize> {
-        self.attached.iter().position(|here| *here == Some(tag))
+        self.attached.iter().position(|own| *own == Some(tag))
     }
 
     /// The role of a volume's member in a slot; `None`: not used.
@@ -268,7 +267,7 @@ impl MemberSet {
         self.roles(volume).any(|role| role == Some(Role::Filling))
     }
 
-    fn is_whole(&self, volume: usize) -> bool {
+    fn is_complete(&self, volume: usize) -> bool {
         self.roles(volume).all(|role| role == Some(Role::Good))
     }
 
@@ -295,7 +294,7 @@ impl MemberSet {
         let level = self.array.volumes.get(index).map(|volume| volume.level);
         let parity = matches!(level, Some(Level::Raid4 | Level::Raid5(_) | Level::Raid6(_)));
         let even = self.volume_status.get(index).is_none_or(|vol| vol.consistent_to == ALL);
-        parity && !even && !self.is_whole(index)
+        parity && !even && !self.is_complete(index)
     }
 
     /// A3: a volume that is offered though its parity may be wrong.
@@ -313,7 +312,7 @@ impl MemberSet {
     /// though parity was accepted for it (A3).
     pub(crate) fn may_be_wrong(&self, index: usize) -> bool {
         let taken = self.volume_status.get(index).is_some_and(|vol| vol.accepted_parity);
-        self.is_doubtful(index) || taken && !self.is_whole(index)
+        self.is_doubtful(index) || taken && !self.is_complete(index)
     }
 
     /// A volume's state by what its members are.
@@ -349,10 +348,10 @@ impl MemberSet {
             ));
         }
         if self.state(index) == VolumeState::Broken {
-            let there = self.roles(index).filter(|role| *role == Some(Role::Good)).count();
+            let present = self.roles(index).filter(|role| *role == Some(Role::Good)).count();
             let all = volume.members.len();
             return Err(format!(
-                "{there} of its {all} members are present and complete: connect the others"
+                "{present} of its {all} members are present and complete: connect the others"
             ));
         }
         if self.is_doubtful(index) && !vol.forced {
@@ -427,8 +426,8 @@ impl MemberSet {
             let ends = ends.filter(|m| m.disk == out).map(|m| m.offset.saturating_add(m.bytes));
             let need = ends.max().unwrap_or(0);
             let fits = |(index, disk): &(usize, &Disk)| {
-                let there = self.attached.get(*index).copied().flatten().is_some();
-                there && disk.state == DiskState::Spare && disk.bytes >= need
+                let is_attached = self.attached.get(*index).copied().flatten().is_some();
+                is_attached && disk.state == DiskState::Spare && disk.bytes >= need
             };
             let spare = self.array.disks.iter().enumerate().find(fits).map(|(index, _)| index);
             let Some(spare) = spare else { return took };
@@ -525,10 +524,10 @@ impl MemberSet {
     /// A pass over a volume has done all of it.
     pub(crate) fn passed(&mut self, index: usize) {
         let Some(volume) = self.array.volumes.get_mut(index) else { return };
-        let here = &self.attached;
+        let attached = &self.attached;
         for member in &mut volume.members {
-            let there = here.get(member.disk).copied().flatten().is_some();
-            if there && member.state >= SubdiskState::New {
+            let is_attached = attached.get(member.disk).copied().flatten().is_some();
+            if is_attached && member.state >= SubdiskState::New {
                 member.state = SubdiskState::Active;
             }
         }

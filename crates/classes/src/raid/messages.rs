@@ -225,7 +225,7 @@ impl RaidGeom {
     pub(super) fn note_size(&mut self, tag: Tag) {
         let (Some(set), Some(metadata)) = (&mut self.set, &self.metadata) else { return };
         let Some(bytes) = self.disks.get(&tag).map(|disk| disk.media_bytes) else { return };
-        let index = set.disk(tag).filter(|_| metadata.counts_whole_disks());
+        let index = set.disk(tag).filter(|_| metadata.counts_full_disks());
         if let Some(disk) = index.and_then(|index| set.array.disks.get_mut(index)) {
             disk.bytes = bytes;
         }

@@ -129,7 +129,7 @@ impl MetadataState {
                 own.insert(found.key(), (**meta).clone());
             }
             (MetadataState::Intel { on, .. }, Found::Intel { record, .. }) => {
-                on.extend(PriorContent::whole(record).map(|over| (found.key(), over)));
+                on.extend(PriorContent::complete(record).map(|over| (found.key(), over)));
             }
             (MetadataState::Intel { on, .. }, Found::Torn { left, .. }) => {
                 on.insert(found.key(), PriorContent::Torn(left.first.clone()));
@@ -139,10 +139,10 @@ impl MetadataState {
     }
 
     /// A disk's record was written, or may be torn.
-    pub(crate) fn written(&mut self, key: &str, whole: bool, sector: u32) {
+    pub(crate) fn written(&mut self, key: &str, complete: bool, sector: u32) {
         let MetadataState::Intel { on, next, .. } = self else { return };
         let Some(new) = next.remove(key) else { return };
-        let now = match whole {
+        let now = match complete {
             true => Some(new),
             false => on.remove(key).map(|old| old.torn(sector as usize)),
         };
@@ -203,7 +203,7 @@ impl MetadataState {
     }
 
     /// True when the format says how large disks are; otherwise, what of them may be used.
-    pub(crate) fn counts_whole_disks(&self) -> bool {
+    pub(crate) fn counts_full_disks(&self) -> bool {
         matches!(self, MetadataState::Intel { .. })
     }
 
@@ -264,7 +264,7 @@ impl MetadataState {
     pub(crate) fn write(
         &mut self,
         array: &mut Array,
-        here: &[PresentDisk],
+        present: &[PresentDisk],
         above: u32,
         sector: u32,
     ) -> Result<Vec<(usize, WritePlan)>, Fault> {
@@ -273,8 +273,8 @@ impl MetadataState {
                 let mut old = (**base).clone();
                 old.generation = old.generation.max(above);
                 let record = imsm::update(&old, array, sector)?;
-                let mut all = Vec::with_capacity(here.len());
-                for PresentDisk { index, sectors, .. } in here.iter().copied() {
+                let mut all = Vec::with_capacity(present.len());
+                for PresentDisk { index, sectors, .. } in present.iter().copied() {
                     let Some(disk) = array.disks.get(index) else { continue };
                     let spare = match disk.state {
                         DiskState::Spare => Some(imsm::spare(disk, sector)?),
@@ -282,7 +282,7 @@ impl MetadataState {
                     };
                     let (own, over) = (spare.as_ref().unwrap_or(&record), on.get(&disk.serial));
                     all.push((index, imsm::plan_over(own, over, sectors, sector)?));
-                    next.extend(PriorContent::whole(own).map(|new| (disk.serial.clone(), new)));
+                    next.extend(PriorContent::complete(own).map(|new| (disk.serial.clone(), new)));
                 }
                 array.generation = record.generation;
                 **base = record.with_policies_of(&old);
@@ -292,8 +292,8 @@ impl MetadataState {
                 let sequence = newest.header.sequence.max(above).wrapping_add(1);
                 let change = Change { time: newest.header.time, deleted };
                 array.generation = sequence;
-                let (mut all, mut written) = (Vec::with_capacity(here.len()), Vec::new());
-                for PresentDisk { index, sectors, moved } in here.iter().copied() {
+                let (mut all, mut written) = (Vec::with_capacity(present.len()), Vec::new());
+                for PresentDisk { index, sectors, moved } in present.iter().copied() {
                     let Some(disk) = array.disks.get(index) else { continue };
                     let key = format!("{:08x}", disk.reference);
                     let known = own.get(&key).cloned();

@@ -18,14 +18,14 @@ impl RaidGeom {
             return Ok(Vec::new());
         };
         let mut array = set.record();
-        let mut here = Vec::new();
+        let mut present = Vec::new();
         for (index, tag) in set.attached.iter().enumerate() {
             if let Some(disk) = tag.and_then(|tag| self.disks.get(&tag)) {
                 let sectors = disk.media_bytes / u64::from(self.sector.max(1));
-                here.push(PresentDisk { index, sectors, moved: disk.grown });
+                present.push(PresentDisk { index, sectors, moved: disk.grown });
             }
         }
-        let plans = metadata.write(&mut array, &here, self.highest_generation, self.sector);
+        let plans = metadata.write(&mut array, &present, self.highest_generation, self.sector);
         let plans = plans.map_err(|fault| fault.to_string())?;
         set.array.generation = array.generation;
         set.recorded = array;

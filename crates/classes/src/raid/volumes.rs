@@ -204,7 +204,7 @@ impl RaidGeom {
             attrs.push(("GEOM::candelete", Attr::Int(0)));
         }
         attrs.push(("GEOM::ident", Attr::Text(ident)));
-        let made = t.new_provider(
+        let result = t.new_provider(
             me,
             NewProvider {
                 name: name.clone(),
@@ -215,7 +215,7 @@ impl RaidGeom {
                 attrs,
             },
         );
-        let provider = match made {
+        let provider = match result {
             Ok(provider) => provider,
             Err(e) => {
                 if let Some(vol) = self.set.as_mut().and_then(|set| set.volume_status.get_mut(at)) {
@@ -385,9 +385,9 @@ impl RaidGeom {
             })
         };
         let held = Some(set.array.generation);
-        let here = set.attached.iter().flatten().filter_map(|tag| self.disks.get(tag));
+        let attached = set.attached.iter().flatten().filter_map(|tag| self.disks.get(tag));
         filled.is_empty()
-            || filled.iter().all(is_recorded) && here.into_iter().all(|d| d.holds == held)
+            || filled.iter().all(is_recorded) && attached.into_iter().all(|d| d.holds == held)
     }
 
     /// Passes that are needed and do not run begin.

@@ -43,7 +43,7 @@ pub(super) fn classify(word: Option<&str>) -> Result<Option<Classify>, Error> {
 
 /// The parsed parameters of a section.
 struct Declared {
-    made: (&'static str, Box<dyn Algorithm>),
+    algorithm: (&'static str, Box<dyn Algorithm>),
     classify: Classify,
     shares: Vec<ShareOption>,
 }
@@ -51,9 +51,9 @@ struct Declared {
 fn declared(params: &SchedParams) -> Result<Declared, Error> {
     let Options { knobs, shares } = options::read(params.options.as_deref())?;
     let name = params.algorithm.as_deref().unwrap_or(algorithms::DEFAULT);
-    let made = queue::algorithm(name, &knobs)?;
+    let algorithm = queue::algorithm(name, &knobs)?;
     let classify = classify(params.classify.as_deref())?.unwrap_or_default();
-    Ok(Declared { made, classify, shares })
+    Ok(Declared { algorithm, classify, shares })
 }
 
 /// The settings of a scheduler, as a section has them. Options that have their defaults are left
@@ -77,8 +77,8 @@ impl Typed for SchedClass {
     type Geom = SchedGeom;
 
     fn settings(&self, params: &SchedParams) -> Result<Settings, Error> {
-        let Declared { made, classify, shares } = declared(params)?;
-        let mut hub = DiskQueue::new(made, classify, (1, Arc::default()));
+        let Declared { algorithm, classify, shares } = declared(params)?;
+        let mut hub = DiskQueue::new(algorithm, classify, (1, Arc::default()));
         options::set_shares(&mut hub, &shares)?;
         Ok(settings(&hub))
     }
@@ -89,17 +89,17 @@ impl Typed for SchedClass {
         name: &str,
         params: &SchedParams,
     ) -> Result<(), Error> {
-        let Declared { made, classify, shares } = declared(params)?;
+        let Declared { algorithm, classify, shares } = declared(params)?;
         let worked = verbs::work_as(control, name, |hub, now| {
-            if hub.algorithm_name == made.0 {
-                let knobs: Vec<_> = made.1.knobs().all().collect();
+            if hub.algorithm_name == algorithm.0 {
+                let knobs: Vec<_> = algorithm.1.knobs().all().collect();
                 hub.configure(|algorithm, _| {
                     let set =
                         |(key, value)| algorithm.knobs_mut().set(key, value).map_err(Error::inval);
                     knobs.into_iter().try_for_each(set)
                 })?;
             } else {
-                hub.change(made, now);
+                hub.change(algorithm, now);
             }
             hub.set_classify(classify);
             options::only_shares(hub, &shares)
@@ -112,7 +112,7 @@ impl Typed for SchedClass {
         topology: &mut Topology,
         request: &Create<'_, SchedParams>,
     ) -> Result<GeomId, Error> {
-        let Declared { made, classify, shares } = declared(request.params)?;
+        let Declared { algorithm, classify, shares } = declared(request.params)?;
         let &[below] = request.members else {
             return Err(Error::inval("sched needs exactly one provider"));
         };
@@ -120,7 +120,7 @@ impl Typed for SchedClass {
             return Err(Error::new(Errno::NxIo, "the provider below is gone"));
         };
         let notifier = topology.notifier();
-        let mut hub = DiskQueue::new(made, classify, (notifier.cores(), topology.origins()));
+        let mut hub = DiskQueue::new(algorithm, classify, (notifier.cores(), topology.origins()));
         options::set_shares(&mut hub, &shares)?;
         let shared = Arc::new(SchedShared::new(hub, notifier.cores()));
         let geom = SchedGeom { shared: shared.clone(), inserted: false };

@@ -155,7 +155,7 @@ pub(super) fn only_shares(hub: &mut DiskQueue, shares: &[ShareOption]) -> Result
 /// The option string from which [`read`] makes the current options. `None` if all are defaults.
 pub(super) fn text(hub: &DiskQueue) -> Option<String> {
     let usual: Vec<_> = match algorithms::make(hub.algorithm_name) {
-        Ok((_, made)) => made.knobs().all().collect(),
+        Ok((_, algorithm)) => algorithm.knobs().all().collect(),
         Err(_) => Vec::new(),
     };
     let set = hub.algorithm().knobs().all().filter(|knob| !usual.contains(knob));

@@ -610,10 +610,10 @@ pub(super) fn algorithm(
     name: &str,
     options: &[(String, u64)],
 ) -> Result<(&'static str, Box<dyn Algorithm>), geom::Error> {
-    let (name, mut made) = algorithms::make(name)?;
+    let (name, mut algorithm) = algorithms::make(name)?;
     for (key, value) in options {
-        let set = made.knobs_mut().set(key, *value);
+        let set = algorithm.knobs_mut().set(key, *value);
         set.map_err(|why| geom::Error::new(bio::Errno::Inval, format!("{name}: {why}")))?;
     }
-    Ok((name, made))
+    Ok((name, algorithm))
 }

@@ -226,7 +226,7 @@ impl<S: Span> SpanGeom<S> {
         }
         let new = Self::new(0, true, strip, members.len());
         let geom = t.new_geom(S::NAME, name, MADE_BY_VERB, Box::new(new))?;
-        let made = t.with(geom, |g: &mut Self, t| {
+        let result = t.with(geom, |g: &mut Self, t| {
             for (slot, on) in members.iter().enumerate() {
                 let bytes = t.limits(*on).ok_or_else(|| gone(name))?.media_bytes;
                 let consumer = attach(t, geom, *on)?;
@@ -236,7 +236,7 @@ impl<S: Span> SpanGeom<S> {
             }
             g.start_if_whole(t, geom)
         });
-        match made.unwrap_or_else(|| Err(gone(name))) {
+        match result.unwrap_or_else(|| Err(gone(name))) {
             Ok(()) => Ok(geom),
             Err(e) => {
                 Self::take_apart(t, geom);
@@ -299,17 +299,17 @@ impl<S: Span> SpanGeom<S> {
 
     /// Why a provider cannot become a further member.
     pub(super) fn may_admit(&self, t: &Topology, me: GeomId, on: ProviderId) -> Result<(), Error> {
-        let whole = t.providers_of(me).first().and_then(|p| t.limits(*p));
+        let limits = t.providers_of(me).first().and_then(|p| t.limits(*p));
         let sector = t.limits(on).map_or(0, |l| l.sector_bytes);
-        let Some(whole) = whole.filter(|_| self.fault.is_none()) else {
+        let Some(limits) = limits.filter(|_| self.fault.is_none()) else {
             let what = "it is not up: a member is missing; `status` says which";
             return Err(Error::new(Errno::NxIo, what));
         };
-        if sector == 0 || whole.sector_bytes % sector != 0 {
+        if sector == 0 || limits.sector_bytes % sector != 0 {
             let what = format!(
                 "its sectors have {sector} bytes, and those of the whole have {}: they must be a \
                  multiple of its own",
-                whole.sector_bytes
+                limits.sector_bytes
             );
             return Err(Error::inval(what));
         }
@@ -468,11 +468,11 @@ impl<S: Span> SpanGeom<S> {
     }
 
     fn state(&self, t: &Topology, me: GeomId) -> String {
-        let here = self.slots.iter().flatten().count();
+        let present = self.slots.iter().flatten().count();
         match (&self.fault, t.providers_of(me).is_empty()) {
             (None, false) => "UP".into(),
             (Some(fault), _) => format!("DOWN ({fault})"),
-            (None, true) => format!("DOWN ({here} of {} members)", self.slots.len()),
+            (None, true) => format!("DOWN ({present} of {} members)", self.slots.len()),
         }
     }
 }
@@ -591,8 +591,8 @@ impl<S: Span> Geom for SpanGeom<S> {
 
     fn show(&self, t: &Topology, me: GeomId) -> Vec<(&'static str, String)> {
         let mut out = vec![("State", self.state(t, me))];
-        let here = self.slots.iter().flatten().count();
-        out.push(("Status", format!("Total={}, Online={here}", self.slots.len())));
+        let present = self.slots.iter().flatten().count();
+        out.push(("Status", format!("Total={}, Online={present}", self.slots.len())));
         out.push(("Type", if self.manual { "MANUAL" } else { "AUTOMATIC" }.into()));
         if self.strip > 0 {
             out.push(("Stripesize", self.strip.to_string()));

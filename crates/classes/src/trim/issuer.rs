@@ -51,11 +51,11 @@ async fn issue(core: &Rc<Core>, shared: &TrimShared) {
 
 async fn send(core: &Rc<Core>, shared: &TrimShared, command: &Command) -> Outcome {
     let mut named = false;
-    let ask = |bio: &mut Bio| {
+    let prepare = |bio: &mut Bio| {
         bio.op = Op::Delete;
         named = bio.delete_ranges(&command.ranges);
     };
-    let status = core.io(shared.below, ask).await.status;
+    let status = core.io(shared.below, prepare).await.status;
     match status {
         // Q3 guarantees that the ranges are in order. If they were not accepted, nothing was sent.
         _ if !named => Outcome::Failed,

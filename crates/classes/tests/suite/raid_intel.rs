@@ -312,7 +312,7 @@ fn a_power_cut_never_leaves_a_mixed_record_with_a_valid_checksum() {
         (members[one].disk, members[two].disk) = (members[two].disk, members[one].disk);
         array.volumes[0].dirty = chance.below(2) == 0;
         let new = imsm::update(&old, &array, 512).expect("a record");
-        let over = PriorContent::whole(&old).expect("it can be said");
+        let over = PriorContent::complete(&old).expect("it can be said");
         found += thirds(&image, [&old, &new], None, &serial);
         careful += usize::from(thirds(&image, [&old, &new], Some(&over), &serial) == 0);
         // One that is torn already, and of which only the first sector is known.

@@ -50,7 +50,7 @@ fn is_meant(only: &[String], finding: &Finding) -> bool {
 fn chosen<'a>(report: &'a InspectReport, params: &Wipe) -> Vec<&'a Finding> {
     let all = report.findings.iter();
     let mut out: Vec<&Finding> = match params.only.is_empty() {
-        true => all.filter(|f| f.is_of_the_whole()).collect(),
+        true => all.filter(|f| f.is_outermost()).collect(),
         false => all.filter(|f| is_meant(&params.only, f)).collect(),
     };
     // I3.
@@ -126,8 +126,8 @@ fn clear(
     let mut bytes = provider_access::read(control, name, edge, from, len)?;
     let skip = usize::try_from(finding.offset - from).unwrap_or(usize::MAX);
     let size = usize::try_from(finding.len).unwrap_or(0);
-    if let Some(room) = skip.checked_add(size).and_then(|end| bytes.get_mut(skip..end)) {
-        room.fill(0);
+    if let Some(target) = skip.checked_add(size).and_then(|end| bytes.get_mut(skip..end)) {
+        target.fill(0);
     }
     provider_access::write(control, name, edge, from, bytes)
 }

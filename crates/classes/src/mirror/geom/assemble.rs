@@ -131,11 +131,11 @@ impl MirrorGeom {
         if self.mirror.is_complete() || self.start_failed || self.mirror.manual && all {
             t.barrier(me, Box::new(Message::Launch));
         } else {
-            let (there, start_ns) = (self.mirror.members().count(), self.shared.tunables.start_ns);
-            if there == 1 {
+            let (count, start_ns) = (self.mirror.members().count(), self.shared.tunables.start_ns);
+            if count == 1 {
                 tasks::post_after(&self.shared, start_ns, Message::Due);
             }
-            if there >= usize::from(self.mirror.all) {
+            if count >= usize::from(self.mirror.all) {
                 // The number is complete, but some are old: one that is newer than all may still
                 // appear.
                 tasks::post_after(&self.shared, start_ns / 4, Message::Due);

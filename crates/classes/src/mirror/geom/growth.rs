@@ -85,10 +85,10 @@ impl MirrorGeom {
         true
     }
 
-    /// The records were written (all of them if `whole`): consumers are notified of the new size
+    /// The records were written (all of them if `complete`): consumers are notified of the new size
     /// (G1).
-    pub(super) fn grown(&mut self, t: &mut Topology, me: GeomId, round: u64, whole: bool) {
-        if !whole {
+    pub(super) fn grown(&mut self, t: &mut Topology, me: GeomId, round: u64, complete: bool) {
+        if !complete {
             return match self.suspects {
                 // The last one's was not: it stays.
                 0 => tasks::post_after(&self.shared, RECORD_RETRY_NS, Message::RetryRecords),
@@ -97,7 +97,7 @@ impl MirrorGeom {
             };
         }
         self.shared.growth().stage = Stage::Done;
-        self.mirror.shown_bytes = 0;
+        self.mirror.offered_bytes = 0;
         if let Some(provider) = t.providers_of(me).first() {
             t.post(Event::Resize(*provider, self.mirror.media_bytes));
         }

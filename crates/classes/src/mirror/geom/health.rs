@@ -71,9 +71,9 @@ impl MirrorGeom {
             return vec![Trouble::failed(format!("the mirror does not start: {fault}"), action)];
         }
         if !m.running {
-            let (here, all) = (self.consumers.len(), m.all);
+            let (present, all) = (self.consumers.len(), m.all);
             let refused = self.refused.words();
-            let why = format!("waiting for members: {here} of {all} are present{refused}");
+            let why = format!("waiting for members: {present} of {all} are present{refused}");
             return vec![Trouble::degraded(
                 why,
                 "Nothing: the mirror starts soon with the members \

@@ -67,19 +67,19 @@ impl MirrorGeom {
     }
 
     /// Members are compared from here on: no write is inside the gate.
-    fn verify(&mut self, t: &Topology, ask: VerifyOptions) {
+    fn verify(&mut self, t: &Topology, options: VerifyOptions) {
         {
             let mut report = self.shared.verified();
             *report = VerifyReport {
                 round: report.round + 1,
                 running: true,
-                repair: ask.repair,
+                repair: options.repair,
                 media_bytes: self.mirror.media_bytes,
                 ..VerifyReport::default()
             };
         }
         self.set_table(t);
-        verify::begin(&self.shared, ask, u64::from(self.mirror.sector_bytes));
+        verify::begin(&self.shared, options, u64::from(self.mirror.sector_bytes));
     }
 
     /// A comparison has ended.
@@ -159,9 +159,9 @@ impl MirrorGeom {
                 settle = true;
             }
             Job::Out { slot, fault, gone } => {
-                let there = self.mirror.member(slot).is_some();
+                let is_member = self.mirror.member(slot).is_some();
                 if !self.lose(t, me, slot, fault, gone) {
-                    if there {
+                    if is_member {
                         self.report_kept_member(t, me, slot);
                         // It stays: the data of the failed write is on no member that stays.
                         self.shared.fail_waiting(bit(slot));
@@ -210,8 +210,8 @@ impl MirrorGeom {
                 self.set_table(t);
                 settle = true;
             }
-            Job::Verify(ask) => {
-                self.verify(t, ask);
+            Job::Verify(options) => {
+                self.verify(t, options);
                 return self.reopen(true);
             }
             Job::Rewrite => self.set_table(t),
@@ -436,19 +436,19 @@ impl MirrorGeom {
         tasks::post_after(&self.shared, RECORD_RETRY_NS, Message::RetryRecords);
     }
 
-    /// Ends a job after its records are written (all of them if `whole`), and continues waiting
+    /// Ends a job after its records are written (all of them if `complete`), and continues waiting
     /// work.
-    fn finish(&mut self, t: &mut Topology, me: GeomId, job: Job, whole: bool) {
+    fn finish(&mut self, t: &mut Topology, me: GeomId, job: Job, complete: bool) {
         match job {
-            Job::Dirty if whole => self.open(),
+            Job::Dirty if complete => self.open(),
             // First those go whose record could not be written.
             Job::Dirty => self.queue.push_back(Job::Dirty),
-            Job::In(_) | Job::Synced(_) => self.reopen(whole),
-            Job::Sweep | Job::Bitmap(_) => self.reopen(whole),
-            Job::Mark => self.marked(whole),
+            Job::In(_) | Job::Synced(_) => self.reopen(complete),
+            Job::Sweep | Job::Bitmap(_) => self.reopen(complete),
+            Job::Mark => self.marked(complete),
             Job::Clean | Job::Out { .. } | Job::Progress { .. } => {}
             Job::Rewrite | Job::Verify(_) | Job::Level(_) | Job::RebuildFromStart(_) => {}
-            Job::Grow(round) => self.grown(t, me, round, whole),
+            Job::Grow(round) => self.grown(t, me, round, complete),
         }
     }
 
@@ -478,9 +478,9 @@ impl MirrorGeom {
         self.queue.extend(all.into_iter().filter(|job| !is_out(job) && *job != Job::Mark));
     }
 
-    /// The bitmaps are written, with `whole` those of all members.
-    fn marked(&mut self, whole: bool) {
-        if !whole {
+    /// The bitmaps are written, with `complete` those of all members.
+    fn marked(&mut self, complete: bool) {
+        if !complete {
             return self.queue_mark();
         }
         if let (Some(bits), Some(image)) = (&self.bits, &self.mirror.bitmap) {
@@ -511,8 +511,8 @@ impl MirrorGeom {
     }
 
     /// J1: it was open before the job, and the records are still DIRTY.
-    fn reopen(&mut self, whole: bool) {
-        match (self.mirror.dirty, whole) {
+    fn reopen(&mut self, complete: bool) {
+        match (self.mirror.dirty, complete) {
             (false, _) => {}
             (true, true) => self.open(),
             (true, false) => self.queue.push_back(Job::Dirty),

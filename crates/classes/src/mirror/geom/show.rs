@@ -54,9 +54,9 @@ impl MirrorGeom {
 
     /// How far a member's rebuild is: bytes, and in words.
     pub(super) fn copied(&self, slot: usize, member: &Member) -> (u64, String) {
-        let whole = self.mirror.media_bytes.max(1);
+        let total = self.mirror.media_bytes.max(1);
         let copied = member.record.sync_offset.max(self.shared.copied(slot));
-        let percent = u128::from(copied) * 100 / u128::from(whole);
+        let percent = u128::from(copied) * 100 / u128::from(total);
         let how = match member.partial {
             true => "where bitmaps say so".to_owned(),
             false => format!("{percent}%"),

@@ -50,8 +50,8 @@ impl Mirror {
     /// One is counted in the place of one that is away and has older records (M10). False: one
     /// that is away has records as new as those that are here.
     pub(in crate::mirror) fn count_instead(&mut self, disk: u32) -> bool {
-        let is_here = |disk: &u32| self.members().any(|(_, m)| m.record.disk == *disk);
-        let older = self.counted.iter().all(is_here);
+        let is_present = |disk: &u32| self.members().any(|(_, m)| m.record.disk == *disk);
+        let older = self.counted.iter().all(is_present);
         if older {
             self.counted.insert(disk);
         }

@@ -135,7 +135,7 @@ pub(in crate::mirror) struct Mirror {
     pub(in crate::mirror) balance: Balance,
     pub(in crate::mirror) media_bytes: u64,
     /// While it shrinks: the size of the provider until the records have the smaller one (G4).
-    pub(in crate::mirror) shown_bytes: u64,
+    pub(in crate::mirror) offered_bytes: u64,
     pub(in crate::mirror) sector_bytes: u32,
     pub(in crate::mirror) flags: u64,
     /// The regions that may differ between members, if there is a bitmap.
@@ -176,7 +176,7 @@ impl Mirror {
             slice: 0,
             balance: Balance::Load,
             media_bytes: 0,
-            shown_bytes: 0,
+            offered_bytes: 0,
             sector_bytes: 512,
             flags: 0,
             bitmap: None,

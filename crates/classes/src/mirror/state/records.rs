@@ -34,7 +34,7 @@ impl Mirror {
 
     /// Bytes that are the same on all members, and are read from any.
     pub(in crate::mirror) fn held_bytes(&self) -> u64 {
-        self.media_bytes.max(self.shown_bytes)
+        self.media_bytes.max(self.offered_bytes)
     }
 
     /// Whether a provider of so many bytes can be a member.
@@ -95,7 +95,7 @@ impl Mirror {
     /// cut came before, or that is away, is rebuilt.
     pub(in crate::mirror) fn size_to(&mut self, bytes: u64) {
         if self.media_bytes != bytes {
-            self.shown_bytes = self.media_bytes.max(self.shown_bytes);
+            self.offered_bytes = self.media_bytes.max(self.offered_bytes);
             self.media_bytes = bytes;
             self.bump_syncid();
             self.begun += 1;
@@ -106,9 +106,9 @@ impl Mirror {
     pub(in crate::mirror) fn most(&self) -> u64 {
         let sector = u64::from(self.sector_bytes);
         let metadata = if self.manual { 0 } else { sector };
-        let room = self.members().map(|(_, m)| m.provider_bytes).min().unwrap_or(0);
+        let smallest = self.members().map(|(_, m)| m.provider_bytes).min().unwrap_or(0);
         let bitmap = self.shape().map_or(0, |s| u64::from(s.bytes));
-        let most = room.saturating_sub(metadata).saturating_sub(bitmap);
+        let most = smallest.saturating_sub(metadata).saturating_sub(bitmap);
         most - most % sector.max(1)
     }
 

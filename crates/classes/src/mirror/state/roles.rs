@@ -166,8 +166,8 @@ impl Mirror {
         let shape = self.shape();
         for slot in 0..self.slots.len() {
             let Some(member) = self.member_mut(slot) else { continue };
-            let whole = newest.is_complete_in(member);
-            let active = slot == master || whole && !is_dirty(member, failsync);
+            let is_complete = newest.is_complete_in(member);
+            let active = slot == master || is_complete && !is_dirty(member, failsync);
             if active {
                 member.role = Role::Active;
                 continue;
@@ -199,10 +199,10 @@ impl Mirror {
     pub(super) fn choose_master(&self, out: &[(usize, String)]) -> Result<usize, String> {
         let failsync = self.flags & mirror_flags::NOFAILSYNC == 0;
         let used = |slot: &usize| !out.iter().any(|(o, _)| o == slot);
-        let is_whole = |m: &Member| self.is_current(&m.record) && !is_copied(m);
-        let whole = self.members().filter(|(slot, m)| used(slot) && is_whole(m));
+        let is_usable = |m: &Member| self.is_current(&m.record) && !is_copied(m);
+        let usable = self.members().filter(|(slot, m)| used(slot) && is_usable(m));
         // The order is: most events (M13), clean, highest priority, first found.
-        let best = whole.max_by_key(|(slot, m)| {
+        let best = usable.max_by_key(|(slot, m)| {
             let (events, priority) = (m.record.lineage.events, m.record.priority);
             (events, !is_dirty(m, failsync), priority, std::cmp::Reverse(*slot))
         });

@@ -27,7 +27,7 @@ pub(in crate::mirror) fn declare(
     let name = declared.name;
     let settings = declared.params.settings()?;
     control.settle()?;
-    let was_there = control.topology.find_geom(NAME, name).is_some();
+    let existed = control.topology.find_geom(NAME, name).is_some();
     if class.stopped.start(name) {
         provider_access::taste_all_again(control)?;
         control.settle()?;
@@ -42,7 +42,7 @@ pub(in crate::mirror) fn declare(
         })?;
         control.settle()?;
         let named = names_one(control, name, &members);
-        if named.is_err() && !was_there {
+        if named.is_err() && !existed {
             // It was stopped, and stays so.
             control.call(|t| {
                 class.disassemble(t, found);

@@ -156,8 +156,8 @@ fn insert_one(
     done.inspect_err(|_| {
         // The others expect no more than before.
         let back = with(control, on, |g, t, me| {
-            let here = g.mirror.members().count() as u8;
-            g.mirror.count_only(before.max(here));
+            let present = g.mirror.members().count() as u8;
+            g.mirror.count_only(before.max(present));
             g.push(t, me, Job::Rewrite);
             Ok(())
         });

@@ -97,8 +97,8 @@ pub(super) fn names_one(
         if members.is_empty() || members.iter().any(|name| g.has_record_on(t, name)) {
             return Ok(());
         }
-        let here = g.names(t);
-        if here.is_empty() { Ok(()) } else { Err(nothing_left(on, &here)) }
+        let members = g.names(t);
+        if members.is_empty() { Ok(()) } else { Err(nothing_left(on, &members)) }
     });
     judged.unwrap_or_else(|| Err(Error::inval(format!("{on} is being removed"))))
 }
@@ -130,11 +130,11 @@ fn judge(
 ) -> Result<Difference, Error> {
     let (mirror, on) = (&g.mirror, request.name);
     runs(mirror)?;
-    let is_here = |name: &&String| g.slot_called(t, name).is_some();
+    let is_member = |name: &&String| g.slot_called(t, name).is_some();
     let came = request.to.iter().filter(|name| !request.from.contains(name));
-    let added: Vec<String> = came.filter(|name| !is_here(name)).cloned().collect();
+    let added: Vec<String> = came.filter(|name| !is_member(name)).cloned().collect();
     let went = request.from.iter().filter(|name| !request.to.contains(name));
-    let (removed, lost): (Vec<&String>, Vec<&String>) = went.partition(is_here);
+    let (removed, lost): (Vec<&String>, Vec<&String>) = went.partition(is_member);
     let away = usize::from(mirror.all).saturating_sub(mirror.members().count());
     let gives_up = away > 0 && !lost.is_empty();
     let changes = !added.is_empty() || !removed.is_empty() || gives_up;

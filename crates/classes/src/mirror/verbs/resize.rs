@@ -46,8 +46,8 @@ impl Verb<MirrorClass> for Resize {
             complete(&g.mirror)?;
             let most = g.mirror.most();
             let wanted = self.size.map_or(most, |bytes| bytes.0);
-            let whole = wanted.is_multiple_of(u64::from(g.mirror.sector_bytes));
-            if wanted == 0 || wanted > most || !whole {
+            let is_aligned = wanted.is_multiple_of(u64::from(g.mirror.sector_bytes));
+            if wanted == 0 || wanted > most || !is_aligned {
                 let what =
                     format!("{on} can have up to {most} bytes, in whole sectors, not {wanted}");
                 return Err(Error::inval(what));

@@ -50,7 +50,7 @@ impl Verb<MultipathClass> for Create {
 }
 
 /// What a path shows of its disk.
-struct Shown {
+struct PathIdentity {
     sector_bytes: u32,
     media_bytes: u64,
     serial: Option<String>,
@@ -58,8 +58,8 @@ struct Shown {
     ends: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-impl Shown {
-    fn by(control: &mut GraphControl, member: &str) -> Result<Shown, Error> {
+impl PathIdentity {
+    fn by(control: &mut GraphControl, member: &str) -> Result<PathIdentity, Error> {
         let on = provider_access::find(control, member)?;
         let (sector_bytes, media_bytes) = provider_access::sizes(control, on);
         let serial = own_serial(&control.topology, on);
@@ -68,12 +68,12 @@ impl Shown {
             let first = provider_access::read(control, member, edge, 0, last.len())?;
             Ok((first, last))
         });
-        Ok(Shown { sector_bytes, media_bytes, serial, ends: ends.ok() })
+        Ok(PathIdentity { sector_bytes, media_bytes, serial, ends: ends.ok() })
     }
 
     /// What proves that another path leads to another disk.
-    fn difference(&self, other: &Shown) -> Option<String> {
-        let size = |path: &Shown| (path.sector_bytes, path.media_bytes);
+    fn difference(&self, other: &PathIdentity) -> Option<String> {
+        let size = |path: &PathIdentity| (path.sector_bytes, path.media_bytes);
         if size(self) != size(other) {
             return Some(format!(
                 "{} bytes in sectors of {}, and {} bytes in sectors of {}",
@@ -105,9 +105,9 @@ pub(in crate::multipath) fn check_same_disk(
     let Some((first, others)) = members.split_first().filter(|(_, rest)| !rest.is_empty()) else {
         return Ok(());
     };
-    let one = Shown::by(control, first)?;
+    let one = PathIdentity::by(control, first)?;
     for member in others {
-        let other = Shown::by(control, member)?;
+        let other = PathIdentity::by(control, member)?;
         if let Some(what) = one.difference(&other) {
             return Err(Error::inval(format!(
                 "{member} leads to another disk than {first}: {what}. Nothing was changed; \

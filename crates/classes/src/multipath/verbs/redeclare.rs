@@ -26,10 +26,10 @@ pub(in crate::multipath) fn redeclare(
     request: &Redeclare<'_, MultipathParams>,
 ) -> Result<(), Error> {
     let Redeclare { name: on, from, to, .. } = *request;
-    let here = with(control, on, |g, _, _| {
+    let current = with(control, on, |g, _, _| {
         Ok(g.paths.all().iter().map(|path| path.name.clone()).collect::<Vec<_>>())
     })?;
-    let new: Vec<&String> = to.iter().filter(|name| !here.contains(name)).collect();
+    let new: Vec<&String> = to.iter().filter(|name| !current.contains(name)).collect();
     for (at, name) in new.iter().enumerate() {
         if let Err(e) = add(control, on, name) {
             // Those that were added are removed again; the error that counts is the first.
@@ -37,6 +37,6 @@ pub(in crate::multipath) fn redeclare(
             return Err(e);
         }
     }
-    let gone = from.iter().filter(|name| !to.contains(name) && here.contains(name));
+    let gone = from.iter().filter(|name| !to.contains(name) && current.contains(name));
     gone.into_iter().try_for_each(|name| remove(control, on, name))
 }

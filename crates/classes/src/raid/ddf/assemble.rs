@@ -81,18 +81,18 @@ fn disks(
 ) -> Result<Vec<Disk>, Fault> {
     let mut all = Vec::with_capacity(newest.disks.len());
     for (index, entry) in newest.disks.iter().enumerate() {
-        let here = places.iter().position(|place| *place == Some(index));
+        let position = places.iter().position(|place| *place == Some(index));
         let spare = entry.kind & (kind::GLOBAL_SPARE | kind::CONFIG_SPARE) != 0;
         let spare = spare && entry.kind & kind::PARTICIPATING == 0;
         let state = match entry.state {
             bits if bits & state::FAILED != 0 => DiskState::Failed,
-            bits if bits & state::MISSING != 0 || here.is_none() => DiskState::Missing,
+            bits if bits & state::MISSING != 0 || position.is_none() => DiskState::Missing,
             bits if bits & state::ONLINE == 0 => DiskState::Disabled,
             _ if spare => DiskState::Spare,
             _ => DiskState::Active,
         };
         let mut bad = Vec::new();
-        let log = here.and_then(|at| found.get(at)).map_or(&[][..], |meta| &meta.bad);
+        let log = position.and_then(|at| found.get(at)).map_or(&[][..], |meta| &meta.bad);
         for entry in log {
             let first = bytes_of(entry.first, size, "bad block")?;
             bad.push((first, bytes_of(entry.count.into(), size, "bad blocks")?));

@@ -47,12 +47,12 @@ impl Meta {
     /// Stores the list of such disks.
     pub(crate) fn note_departed(&mut self, all: &[(u32, u32)]) {
         for config in self.configs.iter_mut().filter(|c| c.guid.starts_with(OURS)) {
-            let room = all.get(..DEPARTED_MAX).unwrap_or(all);
-            if pairs(config) == room {
+            let kept = all.get(..DEPARTED_MAX).unwrap_or(all);
+            if pairs(config) == kept {
                 continue;
             }
             let mut bytes = [0xff; DEPARTED_MAX * PAIR];
-            for (nth, (reference, generation)) in room.iter().enumerate() {
+            for (nth, (reference, generation)) in kept.iter().enumerate() {
                 crate::probe::put(&mut bytes, nth * PAIR, &reference.to_be_bytes());
                 crate::probe::put(&mut bytes, nth * PAIR + 4, &generation.to_be_bytes());
             }

@@ -203,7 +203,7 @@ impl Meta {
         let len = |which: usize| header.section(which).length as usize * size;
         let records = self.configs.len() + self.vendor.len() + usize::from(self.spare.is_some());
         let record = usize::from(limits.record_sectors) * size;
-        let room = [
+        let fields = [
             ("DDF disks", self.disks.len(), usize::from(limits.disks)),
             ("DDF disks", self.disks.len(), (len(header::DISKS) / 64).saturating_sub(1)),
             ("DDF volumes", self.volumes.len(), usize::from(limits.volumes)),
@@ -211,7 +211,7 @@ impl Meta {
             ("DDF configurations", self.configs.len(), usize::from(limits.partitions)),
             ("DDF configurations", records, len(header::CONFIGS).checked_div(record).unwrap_or(0)),
         ];
-        for (field, count, max) in room {
+        for (field, count, max) in fields {
             if count > max {
                 return Err(Fault::value(field, format!("are {count}; there is room for {max}")));
             }

@@ -107,9 +107,9 @@ impl Record {
     }
 }
 
-fn halves(whole: u64) -> (u32, u32) {
-    let low = u32::try_from(whole & u64::from(u32::MAX)).unwrap_or(0);
-    (low, u32::try_from(whole >> 32).unwrap_or(0))
+fn halves(value: u64) -> (u32, u32) {
+    let low = u32::try_from(value & u64::from(u32::MAX)).unwrap_or(0);
+    (low, u32::try_from(value >> 32).unwrap_or(0))
 }
 
 fn put_volume(out: &mut FieldWriter, volume: &VolumeRecord) -> Result<(), Fault> {

@@ -105,8 +105,8 @@ pub fn plan_over(
 ) -> Result<WritePlan, Fault> {
     let mut bytes = record.encode()?;
     let size = sector_size as usize;
-    let room = media_sectors.checked_sub(2).map(|sectors| sectors * u64::from(sector_size));
-    let (Some(at), true) = (room, size >= 512) else {
+    let start = media_sectors.checked_sub(2).map(|sectors| sectors * u64::from(sector_size));
+    let (Some(at), true) = (start, size >= 512) else {
         return Err(Fault::new(Reason::Media, "Intel RAID anchor", "does not fit on the disk"));
     };
     bytes.resize(bytes.len().next_multiple_of(size), 0);

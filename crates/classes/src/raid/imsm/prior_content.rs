@@ -24,21 +24,21 @@ const CHECKSUM: usize = 32;
 #[derive(Clone, Debug)]
 pub enum PriorContent {
     /// A whole record.
-    Whole(Vec<u8>),
+    Complete(Vec<u8>),
     /// The first sector of a record, or of the one that was to follow; the rest is anything.
     Torn(Vec<u8>),
 }
 
 impl PriorContent {
     /// This record, if it can be said.
-    pub fn whole(record: &Record) -> Option<PriorContent> {
-        record.encode().ok().map(PriorContent::Whole)
+    pub fn complete(record: &Record) -> Option<PriorContent> {
+        record.encode().ok().map(PriorContent::Complete)
     }
 
     /// A write of the next record failed: a part of it may have arrived.
     pub fn torn(self, sector: usize) -> PriorContent {
         match self {
-            PriorContent::Whole(mut bytes) => {
+            PriorContent::Complete(mut bytes) => {
                 bytes.resize(bytes.len().next_multiple_of(sector.max(1)), 0);
                 bytes.truncate(sector);
                 PriorContent::Torn(bytes)
@@ -50,17 +50,17 @@ impl PriorContent {
     /// The first sector that has to be on the disk before the rest of `next` is written, if not
     /// the one that is. `next` is whole sectors.
     pub(super) fn before(&self, next: &[u8], sector: usize) -> Option<Vec<u8>> {
-        let (PriorContent::Whole(bytes) | PriorContent::Torn(bytes)) = self;
+        let (PriorContent::Complete(bytes) | PriorContent::Torn(bytes)) = self;
         let mut first = bytes.get(..sector.min(bytes.len()))?.to_vec();
         first.resize(sector, 0);
         let alone = size(&first).is_ok_and(|size| size <= sector);
         let apart = match self {
             _ if next.len() <= sector => return None,
-            PriorContent::Whole(_) if alone => return None,
+            PriorContent::Complete(_) if alone => return None,
             // It is whole without a rest: only the next one's may have arrived.
             PriorContent::Torn(_) if alone => return Some(first),
             PriorContent::Torn(_) => APART,
-            PriorContent::Whole(old) => torn_sum(&changes(old, next, sector))?,
+            PriorContent::Complete(old) => torn_sum(&changes(old, next, sector))?,
         };
         let sum = le32(&first, CHECKSUM).wrapping_add(apart);
         put(&mut first, CHECKSUM, &sum.to_le_bytes());

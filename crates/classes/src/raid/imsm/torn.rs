@@ -70,9 +70,9 @@ fn is_listed(anchor: &[u8], serial: &str) -> bool {
     let Ok(count) = from.u8("total disks") else { return false };
     let mut own = [0; 16];
     crate::probe::put(&mut own, 0, serial.as_bytes());
-    let room = anchor.len().saturating_sub(HEADER) / DISK;
-    let there = usize::from(count).min(room);
+    let capacity = anchor.len().saturating_sub(HEADER) / DISK;
+    let listed = usize::from(count).min(capacity);
     let is_own =
         |nth: usize| anchor.get(HEADER + nth * DISK..).is_some_and(|d| d.starts_with(&own));
-    serial.len() <= own.len() && (usize::from(count) > room || (0..there).any(is_own))
+    serial.len() <= own.len() && (usize::from(count) > capacity || (0..listed).any(is_own))
 }

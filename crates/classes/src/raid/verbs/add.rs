@@ -51,13 +51,13 @@ impl Verb<RaidClass> for Add {
             let start = places.iter().map(|disk| used(*disk)).max().unwrap_or(0);
             let round = if start >= 8 * ROUND { ROUND } else { self.how.strip.0 };
             let start = start.next_multiple_of(round.max(1));
-            let room = |disk: &usize| {
+            let spaces = |disk: &usize| {
                 let bytes = set.array.disks.get(*disk).map_or(0, |d| d.bytes);
                 let bytes = if intel { usable(true, bytes) } else { bytes };
                 (start, bytes.saturating_sub(start))
             };
-            let room: Vec<(u64, u64)> = places.iter().map(room).collect();
-            let there: Vec<bool> = places
+            let spaces: Vec<(u64, u64)> = places.iter().map(spaces).collect();
+            let present: Vec<bool> = places
                 .iter()
                 .map(|disk| set.attached.get(*disk).copied().flatten().is_some())
                 .collect();
@@ -74,7 +74,7 @@ impl Verb<RaidClass> for Add {
                 SetId::Ddf(_) => id = guid(number),
             }
             let wish = NewVolume { name, id, level, params: &self.how, intel, sector: g.sector };
-            let mut volume = wish.volume(&room, &there)?;
+            let mut volume = wish.volume(&spaces, &present)?;
             for (member, disk) in volume.members.iter_mut().zip(&places) {
                 member.disk = *disk;
             }
@@ -83,10 +83,10 @@ impl Verb<RaidClass> for Add {
             let mut array = trial.record();
             array.check().map_err(|fault| Error::inval(fault.to_string()))?;
             // A volume that the format cannot express is refused before anything changes.
-            let here =
+            let disk =
                 |disk: &usize| PresentDisk { index: *disk, sectors: u64::MAX >> 16, moved: false };
-            let here: Vec<PresentDisk> = places.iter().map(here).collect();
-            let written = metadata.clone().write(&mut array, &here, g.highest_generation, g.sector);
+            let list: Vec<PresentDisk> = places.iter().map(disk).collect();
+            let written = metadata.clone().write(&mut array, &list, g.highest_generation, g.sector);
             written.map_err(|fault| Error::inval(fault.to_string()))?;
             if let Some(set) = &mut g.set {
                 set.add_volume(volume);

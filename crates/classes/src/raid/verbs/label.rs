@@ -98,8 +98,8 @@ impl Verb<RaidClass> for Label {
             .enumerate()
             .map(|(at, c)| c.as_ref().map_or_else(|| absent(at, &like, intel), |c| c.disk.clone()))
             .collect();
-        let there: Vec<bool> = chosen.iter().map(Option::is_some).collect();
-        let room: Vec<(u64, u64)> = disks
+        let present: Vec<bool> = chosen.iter().map(Option::is_some).collect();
+        let spaces: Vec<(u64, u64)> = disks
             .iter()
             .map(|disk| (0, if intel { usable(true, disk.bytes) } else { disk.bytes }))
             .collect();
@@ -114,7 +114,7 @@ impl Verb<RaidClass> for Label {
             Format::Ddf(_) => id = guid(number.wrapping_add(1)),
         }
         let wish = NewVolume { name, id, level, params: &self.how, intel, sector };
-        let volume = wish.volume(&room, &there)?;
+        let volume = wish.volume(&spaces, &present)?;
         let array = Array { identity, generation: 1, disks, volumes: vec![volume] };
         array.check().map_err(|fault| Error::inval(fault.to_string()))?;
         let plans = plans(&array, &chosen, format, sector)?;

@@ -270,8 +270,8 @@ fn wait_for_volume(
         }));
     }
     let view = control.topology.view(0);
-    let shown = view.iter().find(|g| g.class == NAME && g.name == set && !g.withering);
-    let state = shown.and_then(|g| g.show.iter().find(|(k, _)| *k == "State"));
+    let listed = view.iter().find(|g| g.class == NAME && g.name == set && !g.withering);
+    let state = listed.and_then(|g| g.show.iter().find(|(k, _)| *k == "State"));
     let reasons = members.iter().filter_map(|m| {
         let found = view.iter().flat_map(|g| &g.providers).find(|p| p.name == *m)?;
         let (_, why) = found.taste_outcomes.iter().find(|(c, _)| *c == NAME)?;

@@ -120,7 +120,7 @@ impl NewVolume<'_> {
     }
 
     /// The volume, on disks of which each has room at a place.
-    pub(super) fn volume(&self, room: &[(u64, u64)], there: &[bool]) -> Result<Volume, Error> {
+    pub(super) fn volume(&self, spaces: &[(u64, u64)], present: &[bool]) -> Result<Volume, Error> {
         let (log, strip) = (self.log()?, self.params.strip.0);
         let size = self.params.size.map(|bytes| bytes.0);
         let sector = u64::from(self.sector.max(1));
@@ -134,7 +134,7 @@ impl NewVolume<'_> {
                 self.name
             )));
         }
-        let least = room.iter().map(|(_, bytes)| *bytes).min().unwrap_or(0).saturating_sub(log);
+        let least = spaces.iter().map(|(_, bytes)| *bytes).min().unwrap_or(0).saturating_sub(log);
         let each = size.unwrap_or(least);
         if each > least {
             let what = format!("{each} bytes of each disk: the smallest has {least} free");
@@ -145,13 +145,13 @@ impl NewVolume<'_> {
         let each = if self.level.has_strips() || each > 0 { each } else { least - least % sector };
         let lens: Vec<u64> = match self.level {
             Level::Concat if size.is_none() => {
-                room.iter().map(|(_, bytes)| bytes - bytes % unit.min(strip)).collect()
+                spaces.iter().map(|(_, bytes)| bytes - bytes % unit.min(strip)).collect()
             }
-            _ => vec![each; room.len()],
+            _ => vec![each; spaces.len()],
         };
         let bytes = self.level.capacity(strip, &lens).filter(|bytes| *bytes > 0);
         let Some(bytes) = bytes else {
-            let (count, level) = (room.len(), level_str(self.level));
+            let (count, level) = (spaces.len(), level_str(self.level));
             let takes = (1..10).filter(|n| self.level.data_members(*n).is_some()).take(3);
             let takes: Vec<String> = takes.map(|n| n.to_string()).collect();
             let takes = takes.join(", ");
@@ -164,7 +164,7 @@ impl NewVolume<'_> {
         };
         let raw = self.level.redundant() && !self.params.assume_same.0;
         let member = |(disk, ((offset, _), bytes)): (usize, (&(u64, u64), &u64))| {
-            let state = match there.get(disk) {
+            let state = match present.get(disk) {
                 Some(true) if raw => SubdiskState::Uninitialized,
                 Some(true) => SubdiskState::Active,
                 _ => SubdiskState::None,
@@ -180,7 +180,7 @@ impl NewVolume<'_> {
             level: self.level,
             strip,
             bytes,
-            members: room.iter().zip(&lens).enumerate().map(member).collect(),
+            members: spaces.iter().zip(&lens).enumerate().map(member).collect(),
             dirty: false,
             migration: None,
             log,

@@ -81,12 +81,12 @@ impl Rectangle {
         let (nth, from) = (within.checked_div(strip)?, within.checked_rem(strip)?);
         let (behind, to) = (nth.checked_add(count)?, from.checked_add(len)?);
         let last = first.checked_add(count.checked_sub(1)?.checked_mul(strip)?)?;
-        let whole = count.checked_mul(len)? == data && len.checked_rem(sector)? == 0;
+        let is_exact = count.checked_mul(len)? == data && len.checked_rem(sector)? == 0;
         let fits = len > 0 && to <= strip && behind <= width && (rest == 0 || count < width);
         let ends = last.checked_add(len)? <= shape.bytes;
         let row = shape.row(number);
         let ours = row.p == slot && usize::try_from(entry.slot).is_ok_and(|of| of == slot);
-        if !(whole && fits && ends && ours) {
+        if !(is_exact && fits && ends && ours) {
             return None;
         }
         let slots = (nth..behind).map(|nth| row.data(nth as usize)).collect();
@@ -142,8 +142,8 @@ impl Replay {
             }
         }
         for (slot, of, rest) in todo {
-            let there = |slot: &usize| self.members.get(*slot).is_some_and(Option::is_some);
-            match of.slots.iter().all(there) {
+            let is_present = |slot: &usize| self.members.get(*slot).is_some_and(Option::is_some);
+            match of.slots.iter().all(is_present) {
                 true => {
                     self.rebuild_parity(core, slot, &of, &rest).await?;
                     replayed.done += 1;
@@ -236,8 +236,8 @@ mod tests {
 
     #[test]
     fn log_entry_maps_to_a_row_its_strips_and_parity() {
-        let whole = of(&entry(48, 0, 3 * 8192, 2), 2).expect("row 1");
-        assert_eq!(whole, Rectangle { number: 1, range: 0..STRIP, slots: vec![0, 1, 3] });
+        let row = of(&entry(48, 0, 3 * 8192, 2), 2).expect("row 1");
+        assert_eq!(row, Rectangle { number: 1, range: 0..STRIP, slots: vec![0, 1, 3] });
         let part = of(&entry(16 + 2, 1024, 2048, 3), 3).expect("row 0");
         assert_eq!(part, Rectangle { number: 0, range: 1024..2048, slots: vec![1, 2] });
     }

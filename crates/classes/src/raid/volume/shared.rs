@@ -178,7 +178,7 @@ impl VolumeShared {
     ) -> Arc<VolumeShared> {
         let VolumeSpec { key, name, shape, sector, log } = of;
         let cores = notifier.cores().max(1);
-        let (tell, wake, free) = (notifier.clone(), notifier.clone(), notifier.clone());
+        let (notify, wake, free) = (notifier.clone(), notifier.clone(), notifier.clone());
         // Rows are locked by their place on the members; copies by their place on the volume.
         let stride = if shape.parities() > 0 { shape.strip } else { 0 };
         Arc::new(VolumeShared {
@@ -186,7 +186,7 @@ impl VolumeShared {
             name,
             gate: WriteGate::new(
                 cores,
-                move |word| tell.post(geom, Box::new(Message::Gate(key, word))),
+                move |word| notify.post(geom, Box::new(Message::Gate(key, word))),
                 move |core, ticket| wake.restart(core, ticket),
             ),
             ranges: RangeLocks::new(stride, move |core, ticket| free.restart(core, ticket)),

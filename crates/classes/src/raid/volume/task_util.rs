@@ -121,19 +121,19 @@ pub(crate) async fn send_all(
     all: Vec<MemberRequest>,
     how: RequestContext,
 ) -> Vec<(usize, Status)> {
-    let one = |ask: MemberRequest| async move {
-        let (slot, len) = (ask.slot, ask.len);
+    let one = |request: MemberRequest| async move {
+        let (slot, len) = (request.slot, request.len);
         let done = core
-            .io(ask.edge, |bio| {
-                bio.op = ask.op;
+            .io(request.edge, |bio| {
+                bio.op = request.op;
                 bio.flags = how.flags;
                 bio.origin = how.origin;
-                bio.offset = ask.at;
-                bio.length = ask.len;
-                bio.data = ask.data;
+                bio.offset = request.at;
+                bio.length = request.len;
+                bio.data = request.data;
             })
             .await;
-        let short = ask.op.has_data() && done.completed != len;
+        let short = request.op.has_data() && done.completed != len;
         (slot, done.status.and(if short { Err(Errno::Io) } else { Ok(()) }))
     };
     join(all.into_iter().map(one).collect()).await
@@ -169,8 +169,8 @@ pub(crate) fn part(of: &Segs, at: u64, len: u64) -> Segs {
 
 /// Calls `f` with equal runs of two lists.
 fn pairs(to: &Segs, from: &Segs, mut f: impl FnMut(&mut [u8], &[u8])) {
-    let (mut here, mut there) = (to.iter(), from.iter());
-    let (mut t, mut s) = (here.next(), there.next());
+    let (mut targets, mut sources) = (to.iter(), from.iter());
+    let (mut t, mut s) = (targets.next(), sources.next());
     let (mut t_at, mut s_at) = (0, 0);
     while let (Some(into), Some(of)) = (t, s) {
         let n = (into.len() - t_at).min(of.len() - s_at);
@@ -182,10 +182,10 @@ fn pairs(to: &Segs, from: &Segs, mut f: impl FnMut(&mut [u8], &[u8])) {
         });
         (t_at, s_at) = (t_at + n, s_at + n);
         if t_at == into.len() {
-            (t, t_at) = (here.next(), 0);
+            (t, t_at) = (targets.next(), 0);
         }
         if s_at == of.len() {
-            (s, s_at) = (there.next(), 0);
+            (s, s_at) = (sources.next(), 0);
         }
     }
 }

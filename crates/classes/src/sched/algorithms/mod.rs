@@ -234,16 +234,16 @@ mod tests {
     fn every_algorithm_is_listed_once_and_accepts_its_defaults() {
         assert_eq!(ALL.iter().map(|k| k.name).collect::<Vec<_>>(), NAMES);
         for kind in ALL {
-            let (name, mut made) = make(kind.name).expect("it is in the list");
+            let (name, mut built) = make(kind.name).expect("it is in the list");
             assert_eq!(name, kind.name);
             for knob in kind.knobs {
-                assert_eq!(made.knobs_mut().set(knob.name, knob.default), Ok(()), "{}", knob.name);
-                assert!(made.knobs_mut().set(knob.name, knob.max).is_ok());
+                assert_eq!(built.knobs_mut().set(knob.name, knob.default), Ok(()), "{}", knob.name);
+                assert!(built.knobs_mut().set(knob.name, knob.max).is_ok());
                 assert!(
-                    knob.max == u64::MAX || made.knobs_mut().set(knob.name, knob.max + 1).is_err()
+                    knob.max == u64::MAX || built.knobs_mut().set(knob.name, knob.max + 1).is_err()
                 );
             }
-            assert!(made.knobs_mut().set("mood", 1).is_err());
+            assert!(built.knobs_mut().set("mood", 1).is_err());
         }
         assert!(make("elevator").is_err() && make(DEFAULT).is_ok());
     }

@@ -94,14 +94,14 @@ impl Verb<SchedClass> for Create {
 fn place(
     class: &SchedClass,
     control: &mut GraphControl,
-    asked: InsertParams,
+    params: InsertParams,
     inserts: bool,
 ) -> Result<InsertAnswer, Error> {
-    let InsertParams { disks, algorithm, options, classify } = asked;
+    let InsertParams { disks, algorithm, options, classify } = params;
     let params = json!({ "algorithm": algorithm, "options": options, "classify": classify });
     let below: Vec<_> =
         disks.iter().map(|disk| provider_access::find(control, disk)).collect::<Result<_, _>>()?;
-    let (mut made, mut geoms) = (Vec::new(), Vec::new());
+    let (mut created, mut geoms) = (Vec::new(), Vec::new());
     for (disk, below) in disks.iter().zip(below) {
         let name = format!("{disk}.{NAME}.");
         let placed = if inserts {
@@ -116,10 +116,10 @@ fn place(
             Ok(geom) => geoms.push(geom),
             Err(e) => return Err(undo_created(class, control, geoms, e)),
         }
-        made.push(name);
+        created.push(name);
     }
     let what = if inserts { "inserted" } else { "created" };
-    Ok(InsertAnswer { message: format!("{} {what}", made.join(", ")), names: made })
+    Ok(InsertAnswer { message: format!("{} {what}", created.join(", ")), names: created })
 }
 
 /// All or none: those that were made before the one that failed go again.

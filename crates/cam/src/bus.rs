@@ -112,10 +112,10 @@ pub struct Names {
 
 impl Names {
     /// The name of a disk at a place, which says so of itself.
-    fn of(&self, path: Path, says: &[&str]) -> Option<&str> {
+    fn of(&self, path: Path, names: &[&str]) -> Option<&str> {
         let place = format!("{}:{}", path.target, path.lun);
         let fits = |wanted: &String| {
-            *wanted == place || says.iter().any(|reported| reported.eq_ignore_ascii_case(wanted))
+            *wanted == place || names.iter().any(|reported| reported.eq_ignore_ascii_case(wanted))
         };
         self.by_name.iter().find(|(_, wanted)| fits(wanted)).map(|(name, _)| name.as_str())
     }
@@ -364,8 +364,8 @@ impl Bus {
     }
 
     /// The name that a disk has by the configuration.
-    pub(crate) fn name_of(&self, path: Path, says: &[&str]) -> Option<&str> {
-        self.names.of(path, says)
+    pub(crate) fn name_of(&self, path: Path, names: &[&str]) -> Option<&str> {
+        self.names.of(path, names)
     }
 
     /// Whether a name is kept for a disk of this bus.
@@ -409,9 +409,9 @@ impl Bus {
 
     fn create_unit(self: &Arc<Bus>, path: Path, core: &Rc<Core>) -> Arc<Unit> {
         let bus = self.weak_self.clone();
-        let listener: Listener = Arc::new(move |unit, event, whole| {
+        let listener: Listener = Arc::new(move |unit, event, target_wide| {
             if let Some(bus) = bus.upgrade() {
-                bus.handle_event(unit, event, whole);
+                bus.handle_event(unit, event, target_wide);
             }
         });
         let (sim, notifier) = (self.sim.clone(), self.notifier.clone());
@@ -470,7 +470,7 @@ impl Bus {
         events.push_back((path, event));
     }
 
-    fn handle_event(&self, unit: &Unit, event: Event, whole: bool) {
+    fn handle_event(&self, unit: &Unit, event: Event, target_wide: bool) {
         let path = unit.path();
         match event {
             Event::Doubted => return self.check(path),
@@ -478,7 +478,7 @@ impl Bus {
             _ => {}
         }
         self.log_event(path, event);
-        let meant = if whole { Path::target(path.bus, path.target) } else { path };
+        let meant = if target_wide { Path::target(path.bus, path.target) } else { path };
         match event {
             Event::LostDevice => {
                 for (at, known) in &*self.known.lock() {
@@ -503,7 +503,7 @@ impl Bus {
     fn poll_access_state(&self, path: Path) {
         let Some(unit) = self.unit(path).filter(|unit| unit.request_access_query()) else { return };
         let bus = self.weak_self.clone();
-        let ask = move |core: &Rc<Core>| {
+        let job = move |core: &Rc<Core>| {
             let core = core.clone();
             core.reactor().clone().spawn("cam access", async move {
                 for look in 1..=ACCESS_LOOKS_MAX {
@@ -528,7 +528,7 @@ impl Bus {
                 unit.access_requests_done(unit.access_requests());
             });
         };
-        self.notifier.call(0, Box::new(ask));
+        self.notifier.call(0, Box::new(job));
     }
 
     /// A disk has reported its access state.
@@ -561,7 +561,7 @@ impl Bus {
     fn refresh_size(&self, path: Path) {
         let Some(unit) = self.unit(path) else { return };
         let bus = self.weak_self.clone();
-        let ask = move |core: &Rc<Core>| {
+        let job = move |core: &Rc<Core>| {
             let core = core.clone();
             core.reactor().clone().spawn("cam", async move {
                 let Some(before) = bus.upgrade().and_then(|bus| bus.facts(path)) else { return };
@@ -605,6 +605,6 @@ impl Bus {
                 }
             });
         };
-        self.notifier.call(0, Box::new(ask));
+        self.notifier.call(0, Box::new(job));
     }
 }

@@ -290,9 +290,9 @@ impl CamClass {
         let is_free = |name: &str| {
             topology.find(name).is_none() && topology.find_geom(CAM_CLASS, name).is_none()
         };
-        let says = facts.names();
-        let says: Vec<&str> = says.iter().map(String::as_str).collect();
-        if let Some(name) = bus.name_of(path, &says) {
+        let names = facts.names();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        if let Some(name) = bus.name_of(path, &names) {
             if is_free(name) {
                 return Ok(name.to_owned());
             }
@@ -346,8 +346,8 @@ fn add_to_graph(
     let place = format!("{}@{}", sim.name, unit.sim().location(path));
     let shape = unit.sim().window(path).map_or(shape, periph::window);
     let (openings, label) = (shape.openings_max, facts.label());
-    let made = DiskGeom { unit: unit.clone(), openings, location: place, read_only, label };
-    let geom = topology.new_geom(CAM_CLASS, &name, "found on its bus", Box::new(made))?;
+    let disk_geom = DiskGeom { unit: unit.clone(), openings, location: place, read_only, label };
+    let geom = topology.new_geom(CAM_CLASS, &name, "found on its bus", Box::new(disk_geom))?;
     let provider = topology.new_provider(
         geom,
         NewProvider {

@@ -13,31 +13,31 @@ pub struct Freeze(());
 /// The freezes of one queue.
 #[derive(Default, Debug)]
 pub struct Freezes {
-    made: u64,
+    issued: u64,
     released: u64,
 }
 
 impl Freezes {
     /// One more.
     pub fn freeze(&mut self) -> Freeze {
-        self.made += 1;
+        self.issued += 1;
         Freeze(())
     }
 
     /// Takes one back.
     pub fn release(&mut self, freeze: Freeze) {
         let Freeze(()) = freeze;
-        debug_assert!(self.released < self.made, "Z1: the freeze of another queue");
+        debug_assert!(self.released < self.issued, "Z1: the freeze of another queue");
         self.released += 1;
     }
 
     /// True while any is out.
     pub fn is_frozen(&self) -> bool {
-        self.made != self.released
+        self.issued != self.released
     }
 
-    /// Made and released so far.
+    /// Issued and released so far.
     pub fn counts(&self) -> (u64, u64) {
-        (self.made, self.released)
+        (self.issued, self.released)
     }
 }

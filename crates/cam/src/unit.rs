@@ -212,11 +212,11 @@ impl Unit {
                 Effect::Ended(_, owner) => self.wake_owner(owner, core),
                 Effect::Abort(id) => self.sim.abort(self, id, core),
                 Effect::Reset => self.sim.reset(self, core),
-                Effect::Event(event, whole) => {
+                Effect::Event(event, target_wide) => {
                     if event == Event::Doubted {
                         self.sim.requeue_unsent(self, core);
                     }
-                    (self.listener)(self, event, whole);
+                    (self.listener)(self, event, target_wide);
                 }
             }
         }

@@ -40,7 +40,7 @@ impl Bus {
         let shelves: Vec<(Arc<Unit>, Facts)> =
             self.known.lock().values().filter(is_ses).map(shelf).collect();
         let mut physpaths = BTreeMap::new();
-        let mut whole = true;
+        let mut complete = true;
         let read = async {
             for (unit, facts) in &shelves {
                 match ses::read(unit, facts, core).await {
@@ -48,21 +48,21 @@ impl Bus {
                     Ok(shelf) => shelf.paths().for_each(|(sas, path)| {
                         physpaths.entry(sas).or_insert(path);
                     }),
-                    Err(_) => whole = false,
+                    Err(_) => complete = false,
                 }
             }
         };
         let in_time = deadline(core, PLACES_NS, read).await.is_some();
-        self.set_physpaths(&physpaths, whole && in_time);
+        self.set_physpaths(&physpaths, complete && in_time);
     }
 
     /// W1, W2
-    fn set_physpaths(&self, physpaths: &BTreeMap<u64, String>, whole: bool) {
+    fn set_physpaths(&self, physpaths: &BTreeMap<u64, String>, complete: bool) {
         let mut moved = Vec::new();
         for (path, known) in &*self.known.lock() {
             let sas = self.sas_of(*path, &known.facts).filter(|_| known.facts.role().is_none());
             let place = sas.and_then(|sas| physpaths.get(&sas)).cloned();
-            if (place.is_some() || whole) && known.unit.set_physpath(place) {
+            if (place.is_some() || complete) && known.unit.set_physpath(place) {
                 moved.push((*path, known.provider.as_ref().map(|(provider, _)| *provider)));
             }
         }

@@ -103,7 +103,7 @@ impl Bus {
             return;
         }
         let bus = Arc::downgrade(self);
-        let ask = move |core: &Rc<Core>| {
+        let job = move |core: &Rc<Core>| {
             let core = core.clone();
             core.reactor().clone().spawn("cam scan", async move {
                 let Some(bus) = bus.upgrade() else { return };
@@ -111,7 +111,7 @@ impl Bus {
                 bus.store_changes(changes);
             });
         };
-        self.notifier.call(0, Box::new(ask));
+        self.notifier.call(0, Box::new(job));
     }
 
     /// Scans all targets, and returns the changes.
@@ -232,12 +232,12 @@ impl Bus {
 
     async fn probe_target(self: &Arc<Bus>, target: u64, round: &ScanRound, core: &Rc<Core>) {
         // Recorded at once: a future that is dropped midway has recorded its changes.
-        let tell = |changes: Vec<Change>| {
+        let record = |changes: Vec<Change>| {
             round.changes.borrow_mut().entry(target).or_default().extend(changes);
         };
         let first = Path::new(self.number, target, 0);
         let before = self.multiplier(first);
-        let luns = self.probe_lun(first, round.by_administrator, core, &tell).await;
+        let luns = self.probe_lun(first, round.by_administrator, core, &record).await;
         // C4: behind a multiplier that is gone, devices may be unreachable.
         let now = self.multiplier(first);
         let gone = || before.as_ref().map_or(Vec::new(), |f| (0..f.ports.len() as u64).collect());
@@ -252,14 +252,14 @@ impl Bus {
         let Some(luns) = luns else {
             // Each known unit is asked itself.
             for path in known {
-                self.probe_lun(path, round.by_administrator, core, &tell).await;
+                self.probe_lun(path, round.by_administrator, core, &record).await;
             }
             return;
         };
         for lun in &luns {
             let path = Path::new(self.number, target, u64::from(lun.number()));
             if path != first {
-                self.probe_lun(path, round.by_administrator, core, &tell).await;
+                self.probe_lun(path, round.by_administrator, core, &record).await;
             }
         }
         let has = |lun| lun == 0 || luns.iter().any(|own| u64::from(own.number()) == lun);
@@ -270,9 +270,9 @@ impl Bus {
                 true => {}
                 // C7
                 false if is_cut => {
-                    drop(self.probe_lun(path, round.by_administrator, core, &tell).await)
+                    drop(self.probe_lun(path, round.by_administrator, core, &record).await)
                 }
-                false => tell(self.remove_device(path, core)),
+                false => record(self.remove_device(path, core)),
             }
         }
     }
@@ -280,11 +280,11 @@ impl Bus {
     /// False when the bus was taken out meanwhile.
     fn add(&self, path: Path, device: KnownDevice) -> bool {
         let mut known = self.known.lock();
-        let there = !self.is_removed();
-        if there {
+        let is_attached = !self.is_removed();
+        if is_attached {
             known.insert(path, device);
         }
-        there
+        is_attached
     }
 
     fn multiplier(&self, path: Path) -> Option<MultiplierFacts> {
@@ -300,7 +300,7 @@ impl Bus {
         path: Path,
         by_hand: bool,
         core: &Rc<Core>,
-        tell: &dyn Fn(Vec<Change>),
+        record: &dyn Fn(Vec<Change>),
     ) -> Option<Vec<Lun>> {
         let old = self.known.lock().get(&path).map(|k| (k.unit.clone(), k.facts.clone()));
         let lost = old.as_ref().is_some_and(|(unit, _)| unit.inspect(|device| device.is_lost()));
@@ -318,7 +318,7 @@ impl Bus {
                 unit.lost_power();
             }
         };
-        let (probed, luns, round) = probe_whole(&unit, before, core, &exchanged).await;
+        let (probed, luns, round) = probe_all(&unit, before, core, &exchanged).await;
         let luns = match (&probed, &old) {
             // C5
             (Err(why), Some((_, Facts::Scsi(facts)))) if why.is_nonsense() => facts.luns.clone(),
@@ -336,7 +336,7 @@ impl Bus {
         {
             if lost {
                 // The disk in its place was noted.
-                tell(self.remove_device(path, core));
+                record(self.remove_device(path, core));
                 self.forget_missing(path);
             }
             return luns;
@@ -356,22 +356,22 @@ impl Bus {
                         known.facts = facts.clone();
                         self.notify_resize(known, &before);
                     }
-                    tell(vec![Change::Changed(path, facts)]);
+                    record(vec![Change::Changed(path, facts)]);
                 }
             }
             (Ok(facts), before) => {
-                tell(self.remove_device(path, core));
+                record(self.remove_device(path, core));
                 // Another device in its place: nothing of the old one may reach it, and a unit that
                 // is made for it was not asked itself.
                 let (unit, round) = match before.is_some() && !lost {
                     true => (self.create_unit(path, core), 0),
                     false => (unit, round),
                 };
-                tell(self.accept_device(&unit, facts, mark, round, core));
+                record(self.accept_device(&unit, facts, mark, round, core));
             }
             // C5
             (Err(why), Some(_)) if !lost && why.is_nonsense() => self.doubt(path, Some(why)),
-            (Err(_), Some(_)) => tell(self.remove_device(path, core)),
+            (Err(_), Some(_)) => record(self.remove_device(path, core)),
             (Err(_), None) => {}
         }
         drop(probed_unit);
@@ -421,7 +421,7 @@ pub(crate) async fn join_all(mut list: Vec<Pin<Box<dyn Future<Output = ()> + '_>
 
 /// As [`probe`], repeated until no cause of doubt occurs meanwhile: answers from before and after
 /// such a cause may be of two devices. The last result is the round of doubt of the questions.
-async fn probe_whole(
+async fn probe_all(
     unit: &Arc<Unit>,
     before: Option<Facts>,
     core: &Rc<Core>,
@@ -457,9 +457,9 @@ pub(super) async fn identity(
 /// Asks all questions of a probe; `began` is the round of doubt after those that report changes.
 async fn run_probe(unit: &Arc<Unit>, probe: &mut ScsiProbe, core: &Rc<Core>, began: &Cell<u64>) {
     began.set(unit.inspect(|device| device.doubt_round()));
-    while let Some(ask) = probe.next_command() {
+    while let Some(query) = probe.next_command() {
         let first = !probe.has_begun();
-        let (ended, data) = send_probe_command(unit, core, &ask).await;
+        let (ended, data) = send_probe_command(unit, core, &query).await;
         probe.handle_answer(&ended, &data);
         if first {
             began.set(unit.inspect(|device| device.doubt_round()));
@@ -488,12 +488,12 @@ pub(super) async fn probe(
     }
     if signature == Signature::Multiplier {
         let mut probe = MultiplierProbe::default();
-        while let Some((rest_ns, ask)) = probe.next_command() {
+        while let Some((rest_ns, query)) = probe.next_command() {
             if rest_ns > 0 {
                 core.reactor().sleep(rest_ns).await;
             }
             probe
-                .handle_answer(&send_probe_command(unit, core, &ask).await.0)
+                .handle_answer(&send_probe_command(unit, core, &query).await.0)
                 .into_iter()
                 .for_each(exchanged);
         }
@@ -505,8 +505,8 @@ pub(super) async fn probe(
             _ => None,
         };
         let mut probe = AtaProbe::new(None, before);
-        while let Some(ask) = probe.next_command() {
-            let (ended, data) = send_probe_command(unit, core, &ask).await;
+        while let Some(query) = probe.next_command() {
+            let (ended, data) = send_probe_command(unit, core, &query).await;
             probe.handle_answer(&ended, &data);
         }
         return alone(probe.finish().map(|facts| Facts::Ata(Box::new(facts))));
@@ -540,11 +540,11 @@ pub(super) async fn query_access_state(
 async fn send_probe_command(
     unit: &Arc<Unit>,
     core: &Rc<Core>,
-    ask: &ProbeCommand,
+    query: &ProbeCommand,
 ) -> (crate::ccb::Ended, Vec<u8>) {
     loop {
-        if let Some(data) = Segs::alloc(core.pool(), ask.length as usize) {
-            let ended = unit.execute(core, ask.ccb(Owner::Task(0)), &data).await;
+        if let Some(data) = Segs::alloc(core.pool(), query.length as usize) {
+            let ended = unit.execute(core, query.ccb(Owner::Task(0)), &data).await;
             return (ended, data.to_vec());
         }
         core.reactor().sleep(NO_MEMORY_NS).await;

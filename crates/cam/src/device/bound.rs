@@ -42,9 +42,9 @@ impl Device {
     /// A CCB ends. A failure because the device is lost is not recorded.
     pub(super) fn keep_failure(&mut self, at: u32, result: Result<u32, Errno>) {
         let Slot { ccb, outcome, .. } = &self.slots[at as usize];
-        let says = !self.lost && is_watched(ccb.priority, ccb.flags);
+        let is_recorded = !self.lost && is_watched(ccb.priority, ccb.flags);
         match result {
-            Err(error) if says && !matches!(error, Errno::Again | Errno::Canceled) => {
+            Err(error) if is_recorded && !matches!(error, Errno::Again | Errno::Canceled) => {
                 let (command, outcome, at_ns) = (ccb.command, *outcome, self.now_ns);
                 self.failure = Some(Failure { at_ns, command, outcome, error });
                 self.counts.failed += 1;

@@ -90,8 +90,8 @@ impl Device {
 
     pub(super) fn lose_by_itself(&mut self, scope: Scope, now: u64) {
         if !self.lost {
-            let whole = scope == Scope::Target;
-            self.effects.push_back(Effect::Event(Event::LostDevice, whole));
+            let target_wide = scope == Scope::Target;
+            self.effects.push_back(Effect::Event(Event::LostDevice, target_wide));
             self.lose(now);
         }
     }

@@ -238,7 +238,7 @@ impl CommandSet for Scsi {
 #[cfg(test)]
 mod tests {
     use bio::PoolConfig;
-    use wire::scsi::{Capacity, Inquiry, Limits as Said};
+    use wire::scsi::{Capacity, Inquiry, Limits as Page};
 
     use super::*;
 
@@ -246,10 +246,10 @@ mod tests {
     /// for FUA.
     fn eager(kind: u8) -> ScsiFacts {
         let limits =
-            Said { unmap: true, unmap_same16: true, unmap_same10: true, ..Said::default() };
+            Page { unmap: true, unmap_same16: true, unmap_same10: true, ..Page::default() };
         ScsiFacts {
             inquiry: Inquiry { kind, ..Inquiry::default() },
-            limits: Said { unmap_descriptors_max: 8, unmap_granularity: 2, ..limits },
+            limits: Page { unmap_descriptors_max: 8, unmap_granularity: 2, ..limits },
             mode: wire::scsi::DiskMode { write_cache: Some(true), ..Default::default() },
             capacity: Some(Capacity { blocks: 64, block_len: 2048, ..Capacity::default() }),
             ..ScsiFacts::default()

@@ -232,8 +232,8 @@ mod tests {
     ) -> (Vec<String>, Vec<u64>, Result<MultiplierFacts, Refusal>) {
         let (mut probe, mut requests, mut lost) =
             (MultiplierProbe::default(), Vec::new(), Vec::new());
-        while let Some((rest_ns, ask)) = probe.next_command() {
-            let Command::Ata(r) = ask.command else { panic!("ATA") };
+        while let Some((rest_ns, query)) = probe.next_command() {
+            let Command::Ata(r) = query.command else { panic!("ATA") };
             let value = pm_value((r.count, r.lba));
             let written = (r.command == WRITE_PORT_MULTIPLIER).then_some(value);
             requests.push(format!("{rest_ns} {}:{} {written:x?}", r.device, r.features));
@@ -248,7 +248,7 @@ mod tests {
             let ended = Ended {
                 result,
                 outcome,
-                command: ask.command,
+                command: query.command,
                 end_ns: u64::MAX,
                 power_losses: (0, 0),
             };

@@ -190,13 +190,13 @@ impl ScsiProbe {
     pub fn next_command(&self) -> Option<ProbeCommand> {
         let [high, low] = ANSWER_LEN.to_be_bytes();
         let page = |code| (vec![0x12, 1, code, high, low, 0], u32::from(ANSWER_LEN));
-        let whole = self.facts.inquiry.whole.min(255);
+        let full = self.facts.inquiry.whole.min(255);
         let (cdb, length) = match self.state {
             ScsiProbeState::Tur => (vec![0; 6], 0),
             ScsiProbeState::Inquiry => {
                 (vec![0x12, 0, 0, 0, INQUIRY_SHORT as u8, 0], INQUIRY_SHORT as u32)
             }
-            ScsiProbeState::FullInquiry => (vec![0x12, 0, 0, 0, whole as u8, 0], whole as u32),
+            ScsiProbeState::FullInquiry => (vec![0x12, 0, 0, 0, full as u8, 0], full as u32),
             ScsiProbeState::ReportLuns => {
                 let [a, b, c, d] = self.luns_len.to_be_bytes();
                 (vec![0xa0, 0, 0, 0, 0, 0, a, b, c, d, 0, 0], self.luns_len)

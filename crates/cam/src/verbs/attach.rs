@@ -8,7 +8,7 @@ use bio::Errno;
 use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
 
-use super::scan::{ScanScope, whole_bus};
+use super::scan::{ScanScope, bus_scope};
 use super::trouble_texts;
 use crate::bus::{Bounds, Bus, Names};
 use crate::class::CamClass;
@@ -53,7 +53,7 @@ impl Verb<CamClass> for Attach {
         class.verb_jobs.reserve_slot()?;
         let bus = class.add_bus(sim, Names { by_name: self.names }, notifier);
         bus.set_bounds(self.bounds);
-        class.scan(control, (Self::NAME, name), vec![whole_bus(bus)], attached)
+        class.scan(control, (Self::NAME, name), vec![bus_scope(bus)], attached)
     }
 }
 

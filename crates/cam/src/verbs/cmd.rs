@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use wire::scsi::{Key, Sense};
 
 use super::Device;
-use super::format::{self, Shown};
+use super::format::{self, FieldValue};
 use crate::ccb::{CDB_LEN_MAX, Command, Registers};
 use crate::class::CamClass;
 use crate::periph::pass::{self, Data, PASS_TIMEOUT_MAX_MS, PASS_TIMEOUT_MS, PassResult, Request};
@@ -176,13 +176,13 @@ fn show(
         return Ok(json!({ "text": dump(&answer.data), "moved": moved, "data": hex }));
     };
     let short = |why| Error::new(Errno::Io, format!("{name}: {why}"));
-    let shown = format::decode(&format, &answer.data).map_err(short)?;
-    let text = format::text(&shown, verbose);
-    let field = |(name, value): &(String, Shown)| match value {
-        Shown::Number(n) => json!({ "name": name, "value": n }),
-        Shown::Text(text) => json!({ "name": name, "value": text }),
+    let values = format::decode(&format, &answer.data).map_err(short)?;
+    let text = format::text(&values, verbose);
+    let field = |(name, value): &(String, FieldValue)| match value {
+        FieldValue::Number(n) => json!({ "name": name, "value": n }),
+        FieldValue::Text(text) => json!({ "name": name, "value": text }),
     };
-    let fields: Vec<Value> = shown.iter().map(field).collect();
+    let fields: Vec<Value> = values.iter().map(field).collect();
     Ok(json!({ "text": text, "moved": moved, "data": hex, "fields": fields }))
 }
 

@@ -48,12 +48,12 @@ fn width(text: &str) -> Option<(bool, u32)> {
     let mut chars = text.chars();
     let kind = chars.next()?;
     let n: u32 = chars.as_str().parse().ok()?;
-    let (bits, whole) = match kind {
+    let (bits, aligned) = match kind {
         'b' | 't' => (n, false),
         'i' => (n.checked_mul(8)?, true),
         _ => return None,
     };
-    (1..=BITS_MAX).contains(&bits).then_some((whole, bits))
+    (1..=BITS_MAX).contains(&bits).then_some((aligned, bits))
 }
 
 /// An argument: decimal, or hexadecimal behind `0x`.
@@ -106,11 +106,11 @@ pub(super) fn encode(format: &str, words: &mut VecDeque<&str>) -> Result<Vec<u8>
             hex => u64::from_str_radix(hex.trim_start_matches("0x"), 16)
                 .map_err(|_| format!("{field}: bytes in hexadecimal are wanted, or v"))?,
         };
-        let (whole, bits) = wide;
+        let (aligned, bits) = wide;
         if value >> bits != 0 {
             return Err(format!("{called}: {value:#x} has more than {bits} bits, in hexadecimal"));
         }
-        if whole && out.free != 0 {
+        if aligned && out.free != 0 {
             return Err(format!("{called}: the field does not begin at a whole byte"));
         }
         out.put(value, bits);
@@ -127,7 +127,7 @@ pub(super) fn encode(format: &str, words: &mut VecDeque<&str>) -> Result<Vec<u8>
 
 /// A value that was shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Shown {
+pub(super) enum FieldValue {
     Number(u64),
     Text(String),
 }
@@ -166,10 +166,10 @@ impl BitCursor<'_> {
     /// `+n`, `-n`: so many bytes from here; `n`: from the start.
     fn seek(&mut self, to: &str) -> Option<()> {
         self.round_up();
-        let here = self.bit / 8;
+        let current = self.bit / 8;
         let at = match (to.strip_prefix('+'), to.strip_prefix('-')) {
-            (Some(n), _) => here.checked_add(n.parse().ok()?)?,
-            (_, Some(n)) => here.checked_sub(n.parse().ok()?)?,
+            (Some(n), _) => current.checked_add(n.parse().ok()?)?,
+            (_, Some(n)) => current.checked_sub(n.parse().ok()?)?,
             _ => to.parse().ok()?,
         };
         self.bit = at.checked_mul(8).filter(|_| at <= self.bytes.len())?;
@@ -178,7 +178,7 @@ impl BitCursor<'_> {
 }
 
 /// One field that is shown: none where it is only passed over.
-fn show(place: &mut BitCursor<'_>, field: &str) -> Result<Option<Shown>, String> {
+fn show(place: &mut BitCursor<'_>, field: &str) -> Result<Option<FieldValue>, String> {
     let bad =
         || format!("{field}: i1 to i4, b1 to b32, t1 to t32, cN, zN, sN, s+N or s-N is wanted");
     let short = || format!("{field}: only {} bytes came", place.bytes.len());
@@ -189,7 +189,7 @@ fn show(place: &mut BitCursor<'_>, field: &str) -> Result<Option<Shown>, String>
     let short = short();
     let mut chars = spec.chars();
     let letter = chars.next().ok_or_else(bad)?;
-    let shown = match letter {
+    let value = match letter {
         's' => {
             let to = chars.as_str();
             if to.trim_start_matches(['+', '-']).parse::<u32>().is_err() {
@@ -201,38 +201,38 @@ fn show(place: &mut BitCursor<'_>, field: &str) -> Result<Option<Shown>, String>
         'c' | 'z' => {
             let len = chars.as_str().parse().map_err(|_| bad())?;
             let text = place.text(len).ok_or(short)?;
-            Shown::Text(if letter == 'z' { text.trim_end().to_owned() } else { text })
+            FieldValue::Text(if letter == 'z' { text.trim_end().to_owned() } else { text })
         }
         _ => {
-            let (whole, bits) = width(spec).ok_or_else(bad)?;
-            if whole {
+            let (aligned, bits) = width(spec).ok_or_else(bad)?;
+            if aligned {
                 place.round_up();
             }
-            Shown::Number(place.take(bits as usize).ok_or(short)?)
+            FieldValue::Number(place.take(bits as usize).ok_or(short)?)
         }
     };
-    Ok(Some(shown).filter(|_| !hidden))
+    Ok(Some(value).filter(|_| !hidden))
 }
 
 /// Decodes received bytes by a format: the fields with their names.
-pub(super) fn decode(format: &str, bytes: &[u8]) -> Result<Vec<(String, Shown)>, String> {
+pub(super) fn decode(format: &str, bytes: &[u8]) -> Result<Vec<(String, FieldValue)>, String> {
     let mut place = BitCursor { bytes, bit: 0 };
     let mut out = Vec::new();
     for (name, field) in fields(format)? {
-        if let Some(shown) = show(&mut place, field)? {
-            out.push((name.unwrap_or("").to_owned(), shown));
+        if let Some(value) = show(&mut place, field)? {
+            out.push((name.unwrap_or("").to_owned(), value));
         }
     }
     Ok(out)
 }
 
 /// As camcontrol has it: the values in a line, or each behind its name in a line of its own.
-pub(super) fn text(shown: &[(String, Shown)], verbose: bool) -> String {
+pub(super) fn text(values: &[(String, FieldValue)], verbose: bool) -> String {
     let mut out = String::new();
-    for (name, value) in shown {
+    for (name, value) in values {
         let value = match value {
-            Shown::Number(n) => n.to_string(),
-            Shown::Text(text) => text.clone(),
+            FieldValue::Number(n) => n.to_string(),
+            FieldValue::Text(text) => text.clone(),
         };
         let _ = match (verbose, name.is_empty()) {
             (true, false) => writeln!(out, "{name}: {value}"),

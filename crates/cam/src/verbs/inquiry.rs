@@ -38,7 +38,7 @@ impl Verb<CamClass> for Inquiry {
         let [standard_too, serial_too, rate_too] =
             if chosen.contains(&true) { chosen } else { [true; 3] };
         let (name, label) = (&found.name, found.facts.label());
-        let shown = match &found.facts {
+        let prefix = match &found.facts {
             Facts::Multiplier(_) => name.clone(),
             _ => found.pass_name(),
         };
@@ -60,15 +60,15 @@ impl Verb<CamClass> for Inquiry {
         let device = if matches!(found.facts, Facts::Scsi(_)) { "SCSI device" } else { "device" };
         let mut text = String::new();
         if standard_too {
-            let _ = writeln!(text, "{shown}: {label} {kind} {standard} {device}");
+            let _ = writeln!(text, "{prefix}: {label} {kind} {standard} {device}");
         }
         if serial_too && chosen == [false, true, false] {
             let _ = writeln!(text, "{serial}");
         } else if serial_too && !serial.is_empty() {
-            let _ = writeln!(text, "{shown}: Serial Number {serial}");
+            let _ = writeln!(text, "{prefix}: Serial Number {serial}");
         }
         if rate_too {
-            text += &found.transfers(&shown, queues);
+            text += &found.transfers(&prefix, queues);
         }
         let mut value = json!({
             "text": text, "name": name, "device": label, "serial": serial, "queueing": queues,

@@ -6,7 +6,7 @@ use bio::Errno;
 use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
 
-use super::scan::{ScanScope, whole_bus};
+use super::scan::{ScanScope, bus_scope};
 use super::trouble_texts;
 use crate::address::{ANY, Path};
 use crate::class::CamClass;
@@ -36,7 +36,7 @@ impl Verb<CamClass> for Rescan {
             wanted.push((bus, meant));
         }
         if wanted.is_empty() {
-            wanted = class.buses().into_iter().map(whole_bus).collect();
+            wanted = class.buses().into_iter().map(bus_scope).collect();
         }
         class.scan(control, (Self::NAME, ""), wanted, rescanned)
     }

@@ -63,15 +63,15 @@ impl Verb<CamClass> for Reset {
         let buses: Vec<_> = buses.collect();
         let devices = buses.iter().flat_map(|bus| bus.devices()).map(|(unit, ..)| unit);
         let units: Vec<Arc<Unit>> = devices.filter(|unit| unit.path().meets(meant)).collect();
-        let (whole, names_one) = (meant.target == ANY, meant.lun != ANY);
-        if buses.is_empty() || (units.is_empty() && !whole) {
+        let (all_targets, names_one) = (meant.target == ANY, meant.lun != ANY);
+        if buses.is_empty() || (units.is_empty() && !all_targets) {
             let what = format!(
                 "there is no device at {on}; `ashlar cam devlist -v` lists devices \
                                 with their addresses"
             );
             return Err(Error::new(Errno::NoEnt, what));
         }
-        let what = match (whole, names_one) {
+        let what = match (all_targets, names_one) {
             (true, _) if meant.bus == ANY => "all buses".to_owned(),
             (true, _) => format!("bus {}", meant.bus),
             (false, true) => path_text(meant),

@@ -22,7 +22,7 @@ pub(super) type ScanScope = (Arc<Bus>, Path);
 type ScanReport =
     fn(&CamClass, &mut GraphControl, &[ScanScope], &BTreeSet<String>) -> Result<Value, Error>;
 
-pub(super) fn whole_bus(bus: Arc<Bus>) -> ScanScope {
+pub(super) fn bus_scope(bus: Arc<Bus>) -> ScanScope {
     let all = Path::bus(bus.number());
     (bus, all)
 }

@@ -44,7 +44,7 @@ pub(super) struct AoeParams {
     frame_life_ms: u64,
     /// Maximum seconds between discovery queries for targets. Queries are sent more often at first,
     /// and after an interface has come up.
-    #[serde(default = "ask")]
+    #[serde(default = "discovery")]
     #[schemars(range(min = 1, max = 3600))]
     ask_s: u64,
 }
@@ -61,7 +61,7 @@ fn life() -> u64 {
     2_000
 }
 
-fn ask() -> u64 {
+fn discovery() -> u64 {
     60
 }
 
@@ -135,8 +135,8 @@ impl SimKind for AoeKind {
     fn open(&self, request: &Open<'_>) -> Result<Arc<dyn Sim>, Error> {
         let name = request.name;
         let params = checked(name, request.params)?;
-        let (rules, ask_ns) = params.terms(name, request.site.cores)?;
+        let (rules, discovery_ns) = params.terms(name, request.site.cores)?;
         let site = (request.site.notifier.clone(), request.site.cores);
-        Ok(Arc::new(Aoe::new(name, params.interfaces, rules, (WAIT_NS, ask_ns), site)))
+        Ok(Arc::new(Aoe::new(name, params.interfaces, rules, (WAIT_NS, discovery_ns), site)))
     }
 }

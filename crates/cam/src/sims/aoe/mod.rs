@@ -55,7 +55,7 @@ struct Inner {
     rules: Mutex<Rules>,
     /// How long answers are waited for before a scan, and how often targets are discovered, ns.
     wait_ns: u64,
-    ask_ns: AtomicU64,
+    discovery_ns: AtomicU64,
     shared: Arc<KnownTargets>,
     units: Mutex<BTreeMap<u64, Weak<Unit>>>,
     rescan: OnceLock<Rescan>,
@@ -127,7 +127,7 @@ impl Aoe {
         name: &str,
         interfaces: Vec<String>,
         rules: Rules,
-        (wait_ns, ask_ns): (u64, u64),
+        (wait_ns, discovery_ns): (u64, u64),
         (notifier, cores): (Notifier, usize),
     ) -> Aoe {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -137,7 +137,7 @@ impl Aoe {
             interfaces,
             rules: Mutex::new(rules),
             wait_ns,
-            ask_ns: AtomicU64::new(ask_ns),
+            discovery_ns: AtomicU64::new(discovery_ns),
             shared: Arc::default(),
             units: Mutex::default(),
             rescan: OnceLock::new(),
@@ -222,8 +222,8 @@ impl Sim for Aoe {
 
     fn update_params(&self, params: &Value) -> Result<(), Error> {
         let name = &self.inner.name;
-        let (rules, ask_ns) = kind::AoeParams::read(name, params)?.terms(name, self.cores)?;
-        self.inner.ask_ns.store(ask_ns, Ordering::Relaxed);
+        let (rules, discovery_ns) = kind::AoeParams::read(name, params)?.terms(name, self.cores)?;
+        self.inner.discovery_ns.store(discovery_ns, Ordering::Relaxed);
         *self.inner.rules() = rules.clone();
         for core in 0..self.cores {
             let (inner, rules) = (self.inner.clone(), rules.clone());
@@ -323,12 +323,12 @@ impl Sim for Aoe {
 
 impl Aoe {
     /// Has something done to the protocol of each core.
-    fn on_all_cores(&self, here: &Core, f: impl Fn(&mut Engine, u64) + Clone + Send + 'static) {
+    fn on_all_cores(&self, from: &Core, f: impl Fn(&mut Engine, u64) + Clone + Send + 'static) {
         let (number, own) = (self.inner.number, f.clone());
-        if let Some(port) = port::port(number, here) {
-            port.with(|engine, _| own(engine, here.now()));
+        if let Some(port) = port::port(number, from) {
+            port.with(|engine, _| own(engine, from.now()));
         }
-        self.on_other_cores(here, move |inner, core| {
+        self.on_other_cores(from, move |inner, core| {
             if let Some(port) = port::port(inner.number, core) {
                 port.with(|engine, _| f(engine, core.now()));
             }
@@ -336,8 +336,8 @@ impl Aoe {
     }
 
     /// Has something done on all cores but this one.
-    fn on_other_cores(&self, here: &Core, f: impl Fn(&Inner, &Rc<Core>) + Clone + Send + 'static) {
-        for core in (0..self.cores).filter(|core| *core != here.id() as usize) {
+    fn on_other_cores(&self, from: &Core, f: impl Fn(&Inner, &Rc<Core>) + Clone + Send + 'static) {
+        for core in (0..self.cores).filter(|core| *core != from.id() as usize) {
             let (inner, f) = (self.inner.clone(), f.clone());
             self.notifier.call(core, Box::new(move |core: &Rc<Core>| f(&inner, core)));
         }

@@ -19,7 +19,7 @@ const RTO_MIN_NS: u64 = 20 * MS;
 /// Timeouts without an answer between them that make a path down.
 const TIMEOUTS_MAX: u32 = 4;
 /// How often one that is down is asked, ns.
-pub(super) const ASK_NS: u64 = 1_000 * MS;
+pub(super) const QUERY_NS: u64 = 1_000 * MS;
 /// How much later it is asked while there is a good one and nothing to send, ns.
 pub(super) const IDLE_NS: u64 = 9_000 * MS;
 /// The longest time until a path is asked again which disk is behind it, ns.
@@ -45,7 +45,7 @@ pub(super) struct Path {
     /// How long until it is asked again which disk it is, ns.
     pause_ns: u64,
     /// When it is asked next whether it is up again, ns.
-    pub ask_ns: u64,
+    pub query_ns: u64,
     /// Frames that are out on it.
     pub out: u32,
     /// Smoothed round trip and its mean deviation, ns (RFC 6298 section 2); 0: none was seen.
@@ -67,8 +67,8 @@ impl Path {
             is_up: true,
             is_same: false,
             was_same: false,
-            pause_ns: ASK_NS / 4,
-            ask_ns: 0,
+            pause_ns: QUERY_NS / 4,
+            query_ns: 0,
             out: 0,
             srtt: 0,
             rttvar: 0,
@@ -102,14 +102,14 @@ impl Path {
 
     /// When to ask again which disk it is: less and less often.
     pub(super) fn schedule_probe(&mut self, now: u64) {
-        self.ask_ns = now + self.pause_ns;
+        self.query_ns = now + self.pause_ns;
         self.pause_ns = (self.pause_ns * 2).min(PAUSE_MAX_NS);
     }
 
     /// It is asked anew which disk is behind it.
     pub(super) fn forget(&mut self, now: u64) {
         (self.is_same, self.was_same) = (false, false);
-        (self.pause_ns, self.ask_ns) = (ASK_NS / 4, now);
+        (self.pause_ns, self.query_ns) = (QUERY_NS / 4, now);
     }
 
     /// Whether commands may go that way.
@@ -131,7 +131,7 @@ impl Path {
             self.small_until = now + SMALL_NS;
         }
         if self.timeouts >= TIMEOUTS_MAX && self.is_up {
-            (self.is_up, self.ask_ns) = (false, now);
+            (self.is_up, self.query_ns) = (false, now);
         }
     }
 

@@ -348,18 +348,19 @@ async fn read(port: Rc<Port>, at: usize) {
 }
 
 /// Watches the interfaces, and discovers targets now and then: soon again at first and when an
-/// interface has come up, then ever more seldom, until `ask_ns` are between two discoveries.
+/// interface has come up, then ever more seldom, until `discovery_ns` are between two discoveries.
 async fn look(port: Rc<Port>) {
     let (mut next_ns, mut pause_ns, mut up) = (0, SOON_NS, 0);
     loop {
         let Some(core) = port.core.upgrade() else { return };
-        let ask_ns = port.inner.upgrade().map_or(SOON_NS, |i| i.ask_ns.load(Ordering::Relaxed));
-        pause_ns = pause_ns.min(ask_ns);
+        let discovery_ns =
+            port.inner.upgrade().map_or(SOON_NS, |i| i.discovery_ns.load(Ordering::Relaxed));
+        pause_ns = pause_ns.min(discovery_ns);
         port.interfaces.all.iter().for_each(|side| side.look(&core));
         let before = up;
         up = port.interfaces.all.iter().filter(|side| side.sectors.get() > 0).count();
         if up > before {
-            (next_ns, pause_ns) = (0, SOON_NS.min(ask_ns));
+            (next_ns, pause_ns) = (0, SOON_NS.min(discovery_ns));
         }
         if let Some(inner) = port.inner.upgrade() {
             inner.shared.count(port.number, port.engine.borrow().counts());
@@ -370,10 +371,10 @@ async fn look(port: Rc<Port>) {
         }
         let now = core.now();
         // It may be asked more often than it was.
-        next_ns = next_ns.min(now.saturating_add(ask_ns));
+        next_ns = next_ns.min(now.saturating_add(discovery_ns));
         if port.number == 0 && now >= next_ns {
             next_ns = now.saturating_add(pause_ns);
-            pause_ns = pause_ns.saturating_mul(2).min(ask_ns);
+            pause_ns = pause_ns.saturating_mul(2).min(discovery_ns);
             port.with(|engine, wire| {
                 engine.discover(wire);
                 engine.query_sizes(wire, now);
@@ -396,11 +397,11 @@ impl Aoe {
     pub(super) async fn query_mark(&self, target: u64, core: &Rc<Core>) -> Option<String> {
         let (port, address) = (port(self.inner.number, core)?, address_of(target));
         for _ in 0..MARK_TRIES {
-            let asked_ns = core.reactor().fresh_now();
+            let queried_ns = core.reactor().fresh_now();
             port.with(|engine, wire| engine.discover(wire));
             for _ in 0..MARK_LOOKS {
                 core.reactor().sleep(MARK_LOOK_NS).await;
-                if let Some(string) = self.inner.shared.mark(address, asked_ns) {
+                if let Some(string) = self.inner.shared.mark(address, queried_ns) {
                     return Some(String::from_utf8_lossy(&string).into_owned());
                 }
             }

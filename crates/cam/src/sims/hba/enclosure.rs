@@ -110,7 +110,7 @@ pub(super) fn parse_scsi(target: &Target, cdb: &[u8]) -> Result<Work, Outcome> {
         Ok(command) => command,
         Err(e) => return refuse(e.sense()),
     };
-    let say = |mut data: Vec<u8>, alloc: u32| {
+    let reply = |mut data: Vec<u8>, alloc: u32| {
         truncate(&mut data, alloc);
         Ok(Work::Reply(data))
     };
@@ -125,10 +125,10 @@ pub(super) fn parse_scsi(target: &Target, cdb: &[u8]) -> Result<Work, Outcome> {
                 serial: target.spec.serial.clone(),
                 ..Identity::default()
             };
-            say(inquiry_data(&identity), alloc)
+            reply(inquiry_data(&identity), alloc)
         }
         Command::ReceiveDiagnostic { page: Some(code), alloc } => match page(target, code) {
-            Some(data) => say(data, alloc),
+            Some(data) => reply(data, alloc),
             None => refuse(Sense::cdb_field(2, None)),
         },
         Command::SendDiagnostic { page_format: true, .. } => Ok(Work::Control),
@@ -184,13 +184,13 @@ pub(super) fn smp(own: u64, seen: &EnclosedDisks, function: u8, number: u8) -> V
                 n if n > seen.len() => Some(own),
                 n => seen.get(n).copied().flatten(),
             };
-            let there = other.is_some();
+            let is_attached = other.is_some();
             Phy {
                 number,
-                attached: u8::from(there),
-                rate: if there { 0x0a } else { 0 },
+                attached: u8::from(is_attached),
+                rate: if is_attached { 0x0a } else { 0 },
                 sata: false,
-                ssp: there,
+                ssp: is_attached,
                 sas_address: own,
                 attached_sas_address: other.unwrap_or(0),
             }

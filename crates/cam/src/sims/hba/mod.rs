@@ -231,9 +231,9 @@ impl VirtualHba {
     /// The disks in the first bays, by their SAS addresses. One bay after the other: V2.
     fn enclosed_disks(&self, slots: u8) -> enclosure::EnclosedDisks {
         let disk = |bay| {
-            let there =
+            let disk_wwn =
                 |t: &mut Target| (t.present && t.spec.role == Role::Disk).then_some(t.spec.wwn);
-            self.at(bay, there).flatten()
+            self.at(bay, disk_wwn).flatten()
         };
         (0..u64::from(slots)).map(disk).collect()
     }

@@ -24,7 +24,7 @@ pub(super) fn parse(target: &Target, cdb: &[u8]) -> Result<Work, Outcome> {
     let (identity, optical) = (identity(target), target.spec.role == Role::Cdrom);
     let parsed = Command::parse_for(identity.kind, cdb);
     let (command, _) = parsed.map_err(|e| refused(e.sense()))?;
-    let say = |mut data: Vec<u8>, alloc: u32| {
+    let reply = |mut data: Vec<u8>, alloc: u32| {
         wire::scsi::truncate(&mut data, alloc);
         Ok(Work::Reply(data))
     };
@@ -36,30 +36,30 @@ pub(super) fn parse(target: &Target, cdb: &[u8]) -> Result<Work, Outcome> {
             if let (1, Some(flags)) = (target.spec.depth, data.get_mut(7)) {
                 *flags &= !CMDQUE;
             }
-            say(data, alloc)
+            reply(data, alloc)
         }
         Command::Inquiry { page: Some(page), alloc } => {
             let vpd = Vpd { identity: &identity, limits: &limits(target) };
             let page = vpd_page(page, vpd).ok_or(refused(Sense::cdb_field(2, None)))?;
-            say(page, alloc)
+            reply(page, alloc)
         }
         Command::ReportLuns { select: LunSelect::WellKnown, alloc } => {
-            say(report_luns(None), alloc)
+            reply(report_luns(None), alloc)
         }
-        Command::ReportLuns { alloc, .. } => say(report_luns(Lun::new(0)), alloc),
+        Command::ReportLuns { alloc, .. } => reply(report_luns(Lun::new(0)), alloc),
         Command::ModeSense { ten, long_lba, no_blocks, control, page, subpage, alloc } => {
             let which = (page, subpage);
             let answer = mode_sense(ten, long_lba, no_blocks, control, which, &modes(target));
-            say(answer.map_err(refused)?, alloc)
+            reply(answer.map_err(refused)?, alloc)
         }
         Command::ModeSelect { ten, page_format: true, save, .. } => Ok(Work::Modes(ten, save)),
         Command::ReadDefects { twelve, primary, grown, format, index, alloc } => {
             let answer = defects(target, primary, grown, format, index as usize);
-            say(answer.ok_or(refused(Sense::cdb_field(1, None)))?.encode(twelve), alloc)
+            reply(answer.ok_or(refused(Sense::cdb_field(1, None)))?.encode(twelve), alloc)
         }
-        Command::ReadCapacity10 => say(read_capacity10(&capacity(target)).to_vec(), 8),
+        Command::ReadCapacity10 => reply(read_capacity10(&capacity(target)).to_vec(), 8),
         Command::ReadCapacity16 { alloc } => {
-            say(read_capacity16(&capacity(target)).to_vec(), alloc)
+            reply(read_capacity16(&capacity(target)).to_vec(), alloc)
         }
         Command::Read(extent) => {
             let (offset, len) = bytes(target, &extent)?;
@@ -67,7 +67,7 @@ pub(super) fn parse(target: &Target, cdb: &[u8]) -> Result<Work, Outcome> {
         }
         Command::ReadToc { msf, format, track, alloc } if optical => {
             let toc = read_toc(capacity(target).blocks, format, track, msf);
-            say(toc.ok_or(refused(Sense::cdb_field(2, None)))?, alloc)
+            reply(toc.ok_or(refused(Sense::cdb_field(2, None)))?, alloc)
         }
         Command::Write(extent) if !optical => {
             let (offset, len) = bytes(target, &extent)?;

@@ -270,13 +270,13 @@ async fn run_session(
     let mut end = 0;
     loop {
         send(core, &stream, &mut out).await?;
-        let room = into.slice(end, into.len() - end).filter(|room| !room.is_empty());
-        let Some(room) = room else { return Err(Fault::Protocol("a PDU without an end")) };
-        match stream.recv(&room).await.map_err(lost)? {
+        let tail = into.slice(end, into.len() - end).filter(|tail| !tail.is_empty());
+        let Some(tail) = tail else { return Err(Fault::Protocol("a PDU without an end")) };
+        match stream.recv(&tail).await.map_err(lost)? {
             0 => return Err(Fault::Connection("the portal closed the connection".into())),
             n => end += n,
         }
-        drop(room);
+        drop(tail);
         let taken = into.with(|bytes| talk.receive(bytes.get(..end).unwrap_or(&[]), &mut out))?;
         if let Some(found) = talk.found.take() {
             // Nothing is under way: the end of the connection ends the session.

@@ -159,8 +159,8 @@ impl Iscsi {
     }
 
     /// Has something done on all cores but this one.
-    fn on_other_cores(&self, here: &Core, f: impl Fn(&Rc<Core>) + Clone + Send + 'static) {
-        for core in (0..self.cores).filter(|core| *core != here.id() as usize) {
+    fn on_other_cores(&self, from: &Core, f: impl Fn(&Rc<Core>) + Clone + Send + 'static) {
+        for core in (0..self.cores).filter(|core| *core != from.id() as usize) {
             let f = f.clone();
             self.notifier.call(core, Box::new(move |core: &Rc<Core>| f(core)));
         }
@@ -184,8 +184,8 @@ fn task_of(lun: [u8; 8], id: CcbId, ccb: &Ccb, tag: Tag) -> Task {
     let (read, write) = (ccb.flags.has(Flags::IN), ccb.flags.has(Flags::OUT));
     let length = if read || write { ccb.length } else { 0 };
     let (read, write, serial) = (read && length > 0, write && length > 0, id.to_word());
-    let asks = ccb.priority < Priority::Normal;
-    Task { lun, cdb, attribute, read, write, length, serial, allowed_in_doubt: asks }
+    let is_probe = ccb.priority < Priority::Normal;
+    Task { lun, cdb, attribute, read, write, length, serial, allowed_in_doubt: is_probe }
 }
 
 impl Sim for Iscsi {

@@ -434,12 +434,12 @@ impl PortalSession {
                 into.with_mut(|bytes| bytes.copy_within(start..end, 0));
                 (start, end) = (0, end - start);
             }
-            let Some(room) = into.slice(end, into.len() - end) else { return Ok(()) };
-            match stream.recv(&room).await {
+            let Some(tail) = into.slice(end, into.len() - end) else { return Ok(()) };
+            match stream.recv(&tail).await {
                 Ok(n) if n > 0 => end += n,
                 ended => return Err(self.close_reason(ended)),
             }
-            drop(room);
+            drop(tail);
             let now = core.reactor().fresh_now();
             start += into.with(|bytes| {
                 let came = bytes.get(start..end).unwrap_or(&[]);

@@ -292,7 +292,7 @@ impl Machine for Linux {
         let Some(node) = node else { return done(false) };
         let thread = std::thread::Builder::new().name("ashlar-sg-reset".into());
         let done = Arc::new(Mutex::new(Some(done)));
-        let tell = {
+        let finish = {
             let done = done.clone();
             move |worked| {
                 if let Some(done) = done.lock().take() {
@@ -301,11 +301,11 @@ impl Machine for Linux {
             }
         };
         let work = {
-            let tell = tell.clone();
-            move || tell(BlockingScsiNode::open(&node).and_then(|node| node.reset()).is_ok())
+            let finish = finish.clone();
+            move || finish(BlockingScsiNode::open(&node).and_then(|node| node.reset()).is_ok())
         };
         if thread.spawn(work).is_err() {
-            tell(false);
+            finish(false);
         }
     }
 }

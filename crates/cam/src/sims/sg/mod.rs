@@ -117,7 +117,7 @@ impl Sg {
         let number = core.id() as usize;
         let done = move |worked: bool| {
             let status = if worked { CamStatus::Complete } else { CamStatus::CannotProvide };
-            let tell = move |core: &Rc<Core>| {
+            let finish = move |core: &Rc<Core>| {
                 let Some(unit) = handle.upgrade() else { return };
                 // The 29/00 that follows reports this reset.
                 if worked {
@@ -125,7 +125,7 @@ impl Sg {
                 }
                 id.map(|id| unit.done(id, Outcome::of(status), core));
             };
-            notifier.call(number, Box::new(tell));
+            notifier.call(number, Box::new(finish));
         };
         self.inner.machine.reset(unit.path().target, Box::new(done));
     }

@@ -6,7 +6,7 @@ use wire::aoe::{ATA_LEN, Ata, HEADER_LEN, command};
 use wire::ata;
 
 use super::super::inflight::Frame;
-use super::super::path::{ASK_NS, IDLE_NS, Path};
+use super::super::path::{IDLE_NS, Path, QUERY_NS};
 use super::op::SectorRun;
 use super::transmit::request;
 use super::{Engine, ONE, SILENT_MAX, Wire};
@@ -105,17 +105,17 @@ impl Engine {
                 let way = self.targets.get_mut(target).and_then(|t| t.paths.get_mut(path));
                 let wants = |way: &&mut Path| !way.is_same || !way.is_up;
                 let Some(way) = way.filter(wants) else { continue };
-                let due = way.ask_ns + if idle && way.is_same { IDLE_NS } else { 0 };
+                let due = way.query_ns + if idle && way.is_same { IDLE_NS } else { 0 };
                 if due > now {
                     next = next.min(due);
                     continue;
                 }
                 let (link, mac, known) = (way.link, way.mac, way.is_same);
                 match known {
-                    true => way.ask_ns = now + ASK_NS,
+                    true => way.query_ns = now + QUERY_NS,
                     false => way.schedule_probe(now),
                 }
-                next = next.min(way.ask_ns);
+                next = next.min(way.query_ns);
                 match known {
                     true => self.send_config_query(link, mac, address, wire),
                     false => self.query_identity((target, path), wire, now),
@@ -134,7 +134,7 @@ impl Engine {
     pub(super) fn query_size(&mut self, target: usize, wire: &mut dyn Wire, now: u64) {
         let Some(t) = self.targets.get_mut(target) else { return };
         let path = t.paths.iter().position(|p| p.is_good() && wire.sectors(p.link) > 0);
-        if let Some(path) = path.filter(|_| now >= t.sized_ns + ASK_NS) {
+        if let Some(path) = path.filter(|_| now >= t.sized_ns + QUERY_NS) {
             t.sized_ns = now;
             self.query_identity((target, path), wire, now);
         }

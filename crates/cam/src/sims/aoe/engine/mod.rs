@@ -295,7 +295,7 @@ impl Engine {
         &mut self,
         (id, to): (CcbId, Address),
         registers: &Registers,
-        (flags, asks): (Flags, bool),
+        (flags, is_query): (Flags, bool),
         data: &Segs,
         now: u64,
     ) -> Option<Outcome> {
@@ -313,7 +313,7 @@ impl Engine {
         op.registers = Registers { command: opcode, ..*registers };
         op.frame_plan = shape;
         op.write = flags.has(Flags::OUT);
-        op.is_identity_query = asks;
+        op.is_identity_query = is_query;
         op.sectors = sectors;
         data.iter().for_each(|seg| op.data.push(seg.clone()));
         (op.next, op.left) = (0, sectors.max(1));
@@ -322,7 +322,7 @@ impl Engine {
         op.busy = true;
         let deadline = op.deadline_ns;
         op.span = span(op);
-        if !asks {
+        if !is_query {
             self.doubt_if_silent(target, now);
         }
         let op = self.ops.get_mut(at)?;
@@ -379,7 +379,7 @@ impl Engine {
                 id: CcbId::from_word(0),
                 target: 0,
                 registers: Registers::default(),
-                frame_plan: FramePlan::Whole,
+                frame_plan: FramePlan::Single,
                 write: false,
                 is_identity_query: false,
                 sectors: 0,

@@ -13,7 +13,7 @@ pub(super) enum FramePlan {
     /// Sectors from there on: cut as the paths allow.
     Split { lba: u64, extended: bool },
     /// One frame.
-    Whole,
+    Single,
 }
 
 /// Sectors of a command that are to be sent, and how often they were.
@@ -68,7 +68,7 @@ pub(super) fn frames_of(
             let sectors = u32::try_from(bytes.div_ceil(SECTOR)).unwrap_or(u32::MAX);
             let fits = bytes.is_multiple_of(SECTOR) && sectors <= 2;
             return if fits {
-                Ok((FramePlan::Whole, other, sectors))
+                Ok((FramePlan::Single, other, sectors))
             } else {
                 Err(CamStatus::TooBig)
             };
@@ -86,7 +86,7 @@ pub(super) fn span(op: &Op) -> Option<(u64, u64)> {
     match op.frame_plan {
         _ if !op.write => None,
         FramePlan::Split { lba, .. } => Some((lba, lba.saturating_add(op.sectors.into()))),
-        FramePlan::Whole => {
+        FramePlan::Single => {
             let list = op.data.to_vec();
             let Ok(ranges) = ata::trim_ranges(&list) else { return Some((0, u64::MAX)) };
             let ends = ranges.map(|(lba, sectors)| (lba, lba.saturating_add(sectors)));
@@ -100,11 +100,11 @@ pub(super) fn registers_of(op: &Op, first: u32, sectors: u32) -> Ata {
     let count = match op.frame_plan {
         FramePlan::Split { .. } => sectors,
         // IDENTIFY says how much it wants though it needs not.
-        FramePlan::Whole => u32::from(r.count).max(sectors),
+        FramePlan::Single => u32::from(r.count).max(sectors),
     };
     let (address, extended) = match op.frame_plan {
         FramePlan::Split { lba, extended } => (lba + u64::from(first), extended),
-        FramePlan::Whole => (r.lba, r.extended),
+        FramePlan::Single => (r.lba, r.extended),
     };
     Ata {
         write: op.write,

@@ -13,7 +13,7 @@
 use wire::aoe::{Header, Mac};
 
 use super::super::inflight::Frame;
-use super::super::path::ASK_NS;
+use super::super::path::QUERY_NS;
 use super::transmit::{choose, request};
 use super::{Address, CamStatus, Engine, Wire};
 
@@ -140,7 +140,7 @@ impl Engine {
         let Some(order) = self.commands.get_mut(at) else { return };
         let Some(t) = self.targets.get_mut(order.target) else { return };
         let Some(path) = choose(t, wire) else {
-            order.again_ns = now + ASK_NS;
+            order.again_ns = now + QUERY_NS;
             let again = order.again_ns;
             return self.set_due(again);
         };

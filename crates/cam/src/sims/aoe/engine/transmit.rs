@@ -64,8 +64,9 @@ impl Engine {
             };
             let next = t.send_queue.iter().find(may_go).copied();
             let next = next.filter(|_| !is_full && t.has_credit());
-            let asks = next.and_then(|at| self.ops.get(at)).is_some_and(|op| op.is_identity_query);
-            let path = choose(t, wire).or_else(|| any_path(t, wire).filter(|_| asks));
+            let next_op = next.and_then(|at| self.ops.get(at));
+            let is_query = next_op.is_some_and(|op| op.is_identity_query);
+            let path = choose(t, wire).or_else(|| any_path(t, wire).filter(|_| is_query));
             let Some((at, path)) = next.zip(path) else {
                 if std::mem::take(&mut t.is_owed) {
                     t.credits.demand_met(demand);
@@ -116,7 +117,7 @@ impl Engine {
         let is_new = piece.tries == 0;
         let sectors = match op.frame_plan {
             FramePlan::Split { .. } => piece.sectors.min(most.max(1)),
-            FramePlan::Whole => piece.sectors,
+            FramePlan::Single => piece.sectors,
         };
         if is_new {
             op.next += sectors.max(1);

@@ -20,20 +20,20 @@ impl GraphControl {
         let mut calm = 0;
         loop {
             let t = &mut self.topology;
-            let mut asked = t.geom_ids();
-            asked.retain(|geom| which(t, *geom));
+            let mut geoms = t.geom_ids();
+            geoms.retain(|geom| which(t, *geom));
             // A geom that is gone or busy with itself has no answer.
-            asked
+            geoms
                 .retain(|geom| t.with_geom(*geom, |g, t| g.clean_records(t, *geom)) == Some(false));
             // A record of one geom is a write to the geom below it, which may have been asked
             // before. Two calm rounds in a row show that no such write was under way.
-            calm = if asked.is_empty() { calm + 1 } else { 0 };
+            calm = if geoms.is_empty() { calm + 1 } else { 0 };
             if calm == 2 {
                 return Vec::new();
             }
             if self.now_ns() >= end {
                 let name = |geom: &GeomId| self.topology.geom_name(*geom).to_owned();
-                return asked.iter().map(name).collect();
+                return geoms.iter().map(name).collect();
             }
             self.wait_until(Duration::from_millis(if calm == 0 { 5 } else { 0 }), |_| false);
         }

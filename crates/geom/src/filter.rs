@@ -166,10 +166,10 @@ impl<F: Filter> Geom for FilterGeom<F> {
 
     fn resized(&mut self, topology: &mut Topology, me: GeomId, consumer: ConsumerId) {
         let below = topology.below(consumer).and_then(|p| topology.limits(p));
-        let shown = below.and_then(|limits| self.window.limits_over(&limits).ok());
-        match (shown, topology.providers_of(me).first().copied()) {
-            (Some(shown), Some(provider)) => {
-                topology.post(Event::Resize(provider, shown.media_bytes));
+        let resized = below.and_then(|limits| self.window.limits_over(&limits).ok());
+        match (resized, topology.providers_of(me).first().copied()) {
+            (Some(resized), Some(provider)) => {
+                topology.post(Event::Resize(provider, resized.media_bytes));
             }
             _ => topology.wither_geom(me, Errno::NxIo),
         }
@@ -194,12 +194,12 @@ impl<F: Filter> Geom for FilterGeom<F> {
         let live = specs(FilterClass::<F>::VERBS).first().and_then(|spec| spec.args.get(1..));
         let live = live.unwrap_or_default().iter().map(|arg| arg.name);
         let keys = live.chain(F::Params::FIXED.iter().copied());
-        let shown = keys.filter_map(|key| match params.get(key)? {
+        let fields = keys.filter_map(|key| match params.get(key)? {
             Value::String(text) => Some((key, text.clone())),
             Value::Null => None,
             other => Some((key, other.to_string())),
         });
-        shown.chain(self.filter.counters()).collect()
+        fields.chain(self.filter.counters()).collect()
     }
 
     fn settings(&self, _: &Topology, _: GeomId) -> Settings {
@@ -228,10 +228,10 @@ impl Window {
         if self.stripe.is_some_and(|(bytes, offset)| offset >= bytes) {
             return inval("stripe_offset must be less than stripe_size".into());
         }
-        let room = below.media_bytes.saturating_sub(self.offset);
-        let whole = room - room % u64::from(sector);
-        match self.size.unwrap_or(whole) {
-            size if size > 0 && size <= room => Ok(Limits {
+        let left = below.media_bytes.saturating_sub(self.offset);
+        let sectors = left - left % u64::from(sector);
+        match self.size.unwrap_or(sectors) {
+            size if size > 0 && size <= left => Ok(Limits {
                 media_bytes: size,
                 sector_bytes: sector,
                 io_max_bytes: 0,
@@ -283,7 +283,7 @@ impl<F: Filter> Typed for FilterClass<F> {
         let geom = FilterGeom { filter: filter.clone(), params, window };
         let id = topology.new_geom(F::NAME, request.name, MADE_BY_VERB, Box::new(geom))?;
         let attached = topology.attach_new(id, below);
-        let made = attached.map_err(|e| Error::of(e, "attach")).and_then(|consumer| {
+        let result = attached.map_err(|e| Error::of(e, "attach")).and_then(|consumer| {
             let below = topology.edge(consumer);
             let layer = Arc::new(FilterLayer { filter, offset, below });
             let name = request.name.into();
@@ -292,7 +292,7 @@ impl<F: Filter> Typed for FilterClass<F> {
                 NewProvider { name, layer, limits, stripe_bytes, stripe_offset, attrs },
             )
         });
-        made.inspect_err(|_| topology.wither_geom(id, Errno::NxIo)).map(|_| id)
+        result.inspect_err(|_| topology.wither_geom(id, Errno::NxIo)).map(|_| id)
     }
 
     fn layout(&self, params: &F::Params, _: &[u64]) -> Option<String> {

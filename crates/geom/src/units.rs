@@ -75,9 +75,9 @@ fn parse(text: &str, table: &[(&str, u64)]) -> Result<u64, UnitError> {
     let (number, unit) = text.split_at(end.unwrap_or(text.len()));
     let number: String = number.chars().filter(|&c| c != '_').collect();
     let unit = unit.trim().to_lowercase();
-    let (whole, decimals) = number.split_once('.').unwrap_or((&number, ""));
+    let (integer, decimals) = number.split_once('.').unwrap_or((&number, ""));
     let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
-    if !digits(whole) || !(decimals.is_empty() || digits(decimals)) || number.ends_with('.') {
+    if !digits(integer) || !(decimals.is_empty() || digits(decimals)) || number.ends_with('.') {
         return Err(UnitError::NotANumber);
     }
     let found = table.iter().find(|(name, _)| *name == unit);
@@ -86,7 +86,7 @@ fn parse(text: &str, table: &[(&str, u64)]) -> Result<u64, UnitError> {
     let decimals = decimals.trim_end_matches('0');
     let scale = 10u128.checked_pow(u32::try_from(decimals.len()).unwrap_or(u32::MAX));
     let scale = scale.filter(|&s| s <= 1_000_000_000_000_000_000).ok_or(UnitError::Fraction)?;
-    let digits = format!("{whole}{decimals}");
+    let digits = format!("{integer}{decimals}");
     let value: u128 = digits.parse().map_err(|_| UnitError::TooBig)?;
     let scaled = value.checked_mul(u128::from(factor)).ok_or(UnitError::TooBig)?;
     if scaled % scale != 0 {

@@ -96,14 +96,14 @@ impl Core {
         // As if from the loop: requests that the layer forks or submits here start after its
         // answer.
         let running = self.running.replace(true);
-        let flow = self.ask(&self.table.borrow(), &mut bio, result);
+        let flow = self.resume_layer(&self.table.borrow(), &mut bio, result);
         self.running.set(running);
         self.run_one(bio, Go::Act(flow));
     }
 
-    /// Asks the layer that holds a Bio for its decision after the wait.
+    /// Resumes the layer that holds a Bio, after its wait.
     #[inline]
-    fn ask(&self, table: &Table, bio: &mut Bio, result: Result<u64, Errno>) -> Flow {
+    fn resume_layer(&self, table: &Table, bio: &mut Bio, result: Result<u64, Errno>) -> Flow {
         let node = bio.frames.top_mut().and_then(|f| table.node(f.node));
         match node {
             Some(n) => n.layer.ready(bio, result, self),
@@ -117,7 +117,7 @@ impl Core {
         let mut next = match go {
             Go::Enter(edge) => Next::Enter(edge),
             Go::Act(flow) => Next::Act(flow),
-            Go::Ask => Next::Act(self.ask(table, &mut bio, Ok(0))),
+            Go::Resume => Next::Act(self.resume_layer(table, &mut bio, Ok(0))),
         };
         let mut held = Some(bio);
         // The tests are in the order of most requests, down and up, so that the next step is
@@ -145,7 +145,7 @@ impl Core {
             return Next::Gone;
         };
         // D8
-        let closely = self.splitting.get() || !is_whole(bio);
+        let closely = self.splitting.get() || !is_complete(bio);
         loop {
             bio.edge = edge.0;
             let Some(e) = table.edge(edge.0) else {
@@ -153,7 +153,7 @@ impl Core {
                 return Next::Return;
             };
             let node = &*e.node;
-            debug_assert!(closely || is_whole(bio), "D8");
+            debug_assert!(closely || is_complete(bio), "D8");
             if closely || !is_plain(e, bio) {
                 let mut admitted = admit(e, bio);
                 if self.splitting.get() && matches!(admitted, Admit::In | Admit::Split) {
@@ -485,12 +485,12 @@ fn ended(bio: &mut Bio, status: Status) {
 /// True when [`admit`] would find nothing in the request itself, whatever it enters: it is one
 /// range, and its data is as long.
 #[inline(always)]
-fn is_whole(bio: &Bio) -> bool {
+fn is_complete(bio: &Bio) -> bool {
     (!bio.op.has_data() || bio.length == bio.data.len() as u64) && !bio.is_scattered()
 }
 
-/// True when [`admit`] would let a request that [`is_whole`] in without changing it: one look for
-/// nearly all.
+/// True when [`admit`] would let a request that [`is_complete`] in without changing it: one look
+/// for nearly all.
 #[inline(always)]
 fn is_plain(e: &EdgeSlot, bio: &Bio) -> bool {
     let node = &*e.node;
@@ -558,11 +558,11 @@ fn check_range(node: &NodeSlot, bio: &mut Bio) -> Admit {
     if bio.offset > media {
         return Admit::End(Err(Errno::Io));
     }
-    let room = media - bio.offset;
-    if bio.length > room {
-        bio.length = room;
+    let left = media - bio.offset;
+    if bio.length > left {
+        bio.length = left;
         if bio.op.has_data() {
-            bio.data.truncate(room as usize);
+            bio.data.truncate(left as usize);
         }
     }
     if bio.length == 0 {
@@ -579,9 +579,9 @@ fn check_range(node: &NodeSlot, bio: &mut Bio) -> Admit {
 #[inline(never)]
 fn check_ranges(node: &NodeSlot, bio: &mut Bio) -> Admit {
     let (media, sector) = (node.limits.media_bytes, u64::from(node.limits.sector_bytes).max(1));
-    let whole = |at: u64| at.is_multiple_of(sector);
+    let aligned = |at: u64| at.is_multiple_of(sector);
     if !matches!(bio.op, Op::Delete | Op::WriteZeroes)
-        || !bio.ranges().all(|r| whole(r.start) && whole(r.end))
+        || !bio.ranges().all(|r| aligned(r.start) && aligned(r.end))
     {
         return Admit::End(Err(Errno::Inval));
     }

@@ -50,7 +50,7 @@ enum Go {
     Enter(Edge),
     Act(Flow),
     /// Its layer's `ready` is asked.
-    Ask,
+    Resume,
 }
 
 struct Work {
@@ -230,7 +230,7 @@ impl Core {
         let Some(bio) = self.slab.borrow_mut().wake(ticket) else {
             return false;
         };
-        self.ready.borrow_mut().push_back(Work { bio, go: Go::Ask });
+        self.ready.borrow_mut().push_back(Work { bio, go: Go::Resume });
         self.run();
         true
     }

@@ -39,13 +39,13 @@ impl Core {
     #[cold]
     pub(super) fn behind_splits(&self, bio: &Bio, admitted: Admit) -> Admit {
         let cuts = self.splits.borrow();
-        let here = |cut: &&OpenSplit| cut.edge == bio.edge;
+        let on_edge = |cut: &&OpenSplit| cut.edge == bio.edge;
         let own = |cut: &OpenSplit| bio.end == End::Parent(cut.parent);
-        if !cuts.open.iter().any(|cut| here(&cut)) || cuts.open.iter().filter(here).any(own) {
+        if !cuts.open.iter().any(|cut| on_edge(&cut)) || cuts.open.iter().filter(on_edge).any(own) {
             return admitted;
         }
         let waits = bio.flags.has(Flags::ORDERED)
-            || cuts.open.iter().filter(here).any(|cut| cut.ordered)
+            || cuts.open.iter().filter(on_edge).any(|cut| cut.ordered)
             || cuts.behind.iter().any(|other| other.edge == bio.edge);
         if waits { Admit::Behind } else { admitted }
     }

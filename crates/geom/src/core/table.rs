@@ -143,13 +143,13 @@ fn resolve(n: &Node, index: u32, closed: bool, core: usize) -> Option<NodeSlot> 
 /// Largest pieces that a layer takes, multiples of its sector; all ones when it takes any.
 fn longest(limits: &Limits) -> [u64; Op::COUNT] {
     let sector = u64::from(limits.sector_bytes).max(1);
-    let whole = |max: u64| match max {
+    let limit = |max: u64| match max {
         0 => u64::MAX,
         max => (max / sector * sector).max(sector),
     };
     Op::ALL.map(|op| match op {
-        Op::Read | Op::Write => whole(limits.io_max_bytes.into()),
-        Op::Delete | Op::WriteZeroes => whole(limits.delete_max_bytes),
+        Op::Read | Op::Write => limit(limits.io_max_bytes.into()),
+        Op::Delete | Op::WriteZeroes => limit(limits.delete_max_bytes),
         // Pieces of a question would have several answers.
         Op::Map => u64::MAX,
         Op::Flush | Op::GetAttr => 0,

@@ -209,26 +209,26 @@ mod tests {
     }
 
     /// Granules of a whole, against the bytes of its members: `place(byte)` is member and byte.
-    fn agrees(whole: Deletes, members: &[Deletes], size: u64, place: impl Fn(u64) -> (usize, u64)) {
-        let Some(offset) = whole.offset else { return };
+    fn agrees(joint: Deletes, members: &[Deletes], size: u64, place: impl Fn(u64) -> (usize, u64)) {
+        let Some(offset) = joint.offset else { return };
         let mut start = offset;
-        while start + whole.granule <= size {
+        while start + joint.granule <= size {
             // The bytes of one granule of the whole are whole granules on every member.
             let mut seen = vec![Vec::new(); members.len()];
-            for byte in start..start + whole.granule {
-                let (member, there) = place(byte);
-                seen[member].push(there);
+            for byte in start..start + joint.granule {
+                let (member, local) = place(byte);
+                seen[member].push(local);
             }
             for (member, mut bytes) in seen.into_iter().enumerate() {
                 let below = members[member];
                 bytes.sort_unstable();
                 for run in bytes.chunk_by(|a, b| a + 1 == *b) {
                     let first = run[0] + below.granule - below.offset.unwrap_or(0);
-                    assert!(first.is_multiple_of(below.granule), "{whole:?} at {start}: {run:?}");
-                    assert!((run.len() as u64).is_multiple_of(below.granule), "{whole:?} {run:?}");
+                    assert!(first.is_multiple_of(below.granule), "{joint:?} at {start}: {run:?}");
+                    assert!((run.len() as u64).is_multiple_of(below.granule), "{joint:?} {run:?}");
                 }
             }
-            start += whole.granule;
+            start += joint.granule;
         }
     }
 
@@ -254,13 +254,13 @@ mod tests {
             for offset in 0..granule {
                 for (strip, count) in [(1, 2), (2, 3), (3, 2), (4, 2), (4, 3), (6, 2), (8, 3)] {
                     let member = at(granule, offset);
-                    let whole = member.striped(strip, count);
-                    known += u32::from(whole.offset.is_some());
+                    let joint = member.striped(strip, count);
+                    known += u32::from(joint.offset.is_some());
                     let place = |byte: u64| {
                         let (nth, within) = (byte / strip, byte % strip);
                         ((nth % count) as usize, nth / count * strip + within)
                     };
-                    agrees(whole, &vec![member; count as usize], 300, place);
+                    agrees(joint, &vec![member; count as usize], 300, place);
                 }
             }
         }
@@ -273,11 +273,11 @@ mod tests {
             for x in 0..a {
                 for y in 0..b {
                     let both = [at(a, x), at(b, y)];
-                    let whole = both[0].with(both[1]);
+                    let joint = both[0].with(both[1]);
                     let fits = (0..a * b).any(|p| p % a == x && p % b == y);
-                    assert_eq!(whole.offset.is_some(), fits, "{both:?}: {whole:?}");
+                    assert_eq!(joint.offset.is_some(), fits, "{both:?}: {joint:?}");
                     for member in both {
-                        agrees(whole, &[member], 200, |byte| (0, byte));
+                        agrees(joint, &[member], 200, |byte| (0, byte));
                     }
                 }
             }

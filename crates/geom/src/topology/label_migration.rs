@@ -108,7 +108,7 @@ impl Topology {
             Ok(carry) => carry,
             Err(what) => {
                 let remark = format!("{why}, {what}");
-                self.ask_once(p, class, &remark);
+                self.report_once(p, class, &remark);
                 return remark;
             }
         };
@@ -122,7 +122,7 @@ impl Topology {
     }
 
     /// Reports a decision that an operator has to make to the journal, once for each size.
-    fn ask_once(&mut self, p: ProviderId, class: usize, why: &str) {
+    fn report_once(&mut self, p: ProviderId, class: usize, why: &str) {
         let Some(pp) = self.providers.get_mut(p) else { return };
         let (geom, name, bytes) = (pp.geom, pp.name.clone(), pp.limits.media_bytes);
         if pp.attempts.iter().any(|a| (a.class, a.bytes) == (class, bytes)) {

@@ -48,10 +48,10 @@ pub struct FormerSizes {
 impl FormerSizes {
     /// E2
     fn is_of(&self, other: &FormerSizes) -> bool {
-        let says = !self.ident.is_empty() && !other.ident.is_empty();
-        match says && self.is_disk && other.is_disk {
+        let comparable = !self.ident.is_empty() && !other.ident.is_empty();
+        match comparable && self.is_disk && other.is_disk {
             true => self.ident == other.ident,
-            false => self.provider == other.provider && (!says || self.ident == other.ident),
+            false => self.provider == other.provider && (!comparable || self.ident == other.ident),
         }
     }
 

@@ -186,10 +186,10 @@ impl Topology {
         match self.open_taster(p) {
             Ok(consumer) => self.send_taste(p, consumer, classes),
             Err(e) => {
-                for asked in classes {
+                for class in classes {
                     self.set_taste_outcome(
                         p,
-                        asked.index,
+                        class.index,
                         format!("could not be opened to taste: {e}"),
                     );
                 }

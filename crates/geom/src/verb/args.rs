@@ -53,10 +53,10 @@ pub fn arguments(schema: &Value, positional: &[&str]) -> Vec<ArgSpec> {
         };
         Some(argument(key, about, kind))
     };
-    let shown = |(key, about): &(&String, &Value)| {
+    let named = |(key, about): &(&String, &Value)| {
         !positional.contains(&key.as_str()) && about.get("x-hidden").is_none()
     };
-    let options = fields().filter(shown).map(|(key, about)| argument(key, about, option(about)));
+    let options = fields().filter(named).map(|(key, about)| argument(key, about, option(about)));
     positional.iter().filter_map(place).chain(options).collect()
 }
 
@@ -98,7 +98,7 @@ fn argument(key: &str, about: &Value, kind: ArgKind) -> ArgSpec {
     let text = about.get("description").and_then(Value::as_str).unwrap_or_default();
     let text = text.trim_end_matches('.').replace('\n', " ");
     let known = [("default", "default:"), ("x-first", "initial:")].into_iter();
-    let shown = known.filter_map(|(key, word)| match about.get(key)? {
+    let initial = known.filter_map(|(key, word)| match about.get(key)? {
         Value::Null | Value::Bool(false) | Value::Array(_) | Value::Object(_) => None,
         Value::String(none) if none.is_empty() => None,
         Value::String(value) => Some(format!(" [{word} {value}]")),
@@ -121,7 +121,7 @@ fn argument(key: &str, about: &Value, kind: ArgKind) -> ArgSpec {
         let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
         format!(" [possible values: {}]", words.join(", "))
     });
-    let doc = text + &shown.chain(limits).chain(words).collect::<String>();
+    let doc = text + &initial.chain(limits).chain(words).collect::<String>();
     let short = about.get("x-short").and_then(Value::as_str).and_then(|word| word.chars().next());
     ArgSpec { name: forever(key), short, kind, doc: forever(&doc) }
 }

@@ -52,17 +52,17 @@ pub fn read<P: DeserializeOwned>(of: &str, value: &Value) -> Result<P, Error> {
     let given = if value.is_null() { json!({}) } else { value.clone() };
     let fails = |value: Value| serde_json::from_value::<P>(value).err().map(|e| e.to_string());
     serde_json::from_value(given.clone()).map_err(|e| {
-        let whole = e.to_string();
+        let message = e.to_string();
         // The key that cannot be read: without it something else is wrong, or nothing.
         let mut keys = given.as_object().into_iter().flatten().map(|(key, _)| key);
         let bad = keys.find(|key| {
             let mut rest = given.clone();
             rest.as_object_mut().map(|all| all.remove(*key));
-            fails(rest).as_ref() != Some(&whole)
+            fails(rest).as_ref() != Some(&message)
         });
-        Error::inval(match bad.filter(|key| !whole.contains(&format!("`{key}`"))) {
-            Some(key) => format!("{of}: `{key}`: {whole}"),
-            None => format!("{of}: {whole}"),
+        Error::inval(match bad.filter(|key| !message.contains(&format!("`{key}`"))) {
+            Some(key) => format!("{of}: `{key}`: {message}"),
+            None => format!("{of}: {message}"),
         })
     })
 }
@@ -162,9 +162,9 @@ mod tests {
     fn change_keeps_settings_that_it_does_not_name() {
         let now = Pace { rate: 7, word: Some("a".into()), size: 4096 };
         let given = json!({ "name": "x", "word": null, "rate": 9 });
-        let asked: Configure = serde_json::from_value(given).expect("well-formed");
-        assert_eq!(asked.name, "x");
-        let then = asked.change.over("pace x", &now).expect("in range");
+        let request: Configure = serde_json::from_value(given).expect("well-formed");
+        assert_eq!(request.name, "x");
+        let then = request.change.over("pace x", &now).expect("in range");
         assert_eq!(then, Pace { rate: 9, word: None, size: 4096 });
         let fields = schemars::schema_for!(Configure).to_value()["properties"].clone();
         let keys: Vec<&String> = fields.as_object().expect("an object").keys().collect();

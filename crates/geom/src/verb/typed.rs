@@ -172,8 +172,8 @@ pub(super) fn check_limits(
 pub fn specs<C: Class + 'static>(verbs: &[ClassVerb<C>]) -> &'static [VerbSpec] {
     static KNOWN: Mutex<BTreeMap<TypeId, &'static [VerbSpec]>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock();
-    let made = || &*Vec::leak(verbs.iter().map(|verb| (verb.spec)()).collect());
-    known.entry(TypeId::of::<C>()).or_insert_with(made)
+    let build = || &*Vec::leak(verbs.iter().map(|verb| (verb.spec)()).collect());
+    known.entry(TypeId::of::<C>()).or_insert_with(build)
 }
 
 /// Carries out a verb. `on`, the object of the verb, is the field `provider`, else `name`, else one

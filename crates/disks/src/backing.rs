@@ -234,8 +234,8 @@ impl Backing {
         // The range that a file system reports need not end with a block of ours: a block that
         // holds data in part is mapped.
         let unit = self.length_align as u64;
-        let whole = if is_data { len.next_multiple_of(unit) } else { len / unit * unit };
-        let (state, run) = if whole == 0 { (MAPPED, unit) } else { (state_of(is_data), whole) };
+        let aligned = if is_data { len.next_multiple_of(unit) } else { len / unit * unit };
+        let (state, run) = if aligned == 0 { (MAPPED, unit) } else { (state_of(is_data), aligned) };
         bio.completed = run.min(bio.length);
         bio.value = Some(Attr::Int(state));
         Flow::Done(Ok(()))
@@ -289,12 +289,12 @@ pub(crate) fn zeroes(bio: &mut Bio, core: &Core, len: usize) -> bool {
         return false;
     };
     let most = buf.capacity().min(ZERO_BUFFER_BYTES);
-    let Some(whole) = buf.seg(0, most.min(len)) else { return false };
-    whole.with_mut(|b| b.fill(0));
+    let Some(zeroes) = buf.seg(0, most.min(len)) else { return false };
+    zeroes.with_mut(|b| b.fill(0));
     let mut left = len;
     while left > 0 {
-        let n = left.min(whole.len());
-        if let Some(part) = whole.slice(0, n) {
+        let n = left.min(zeroes.len());
+        if let Some(part) = zeroes.slice(0, n) {
             bio.data.push(part);
         }
         left -= n;

@@ -136,7 +136,7 @@ impl DiskClass {
             }),
         )?;
         let attrs = attrs(kind, &opened.identity, physical);
-        let made = topology.new_provider(
+        let result = topology.new_provider(
             geom,
             NewProvider {
                 name,
@@ -147,7 +147,7 @@ impl DiskClass {
                 attrs,
             },
         );
-        match made {
+        match result {
             Ok(provider) => {
                 if let Some(watch) = opened.watch {
                     watch.set_provider(provider);

@@ -146,22 +146,22 @@ impl Kind for ImageFile {
     fn open(&self, request: &Open<'_>) -> Result<Opened, Error> {
         let name = request.name;
         let p = checked(name, request.params)?;
-        let made = make_if_absent(name, &p)?;
+        let created = make_if_absent(name, &p)?;
         let ready = open_ready(name, &p);
-        if made && ready.as_ref().is_err_and(|e| e.kind != Errno::Busy) {
+        if created && ready.as_ref().is_err_and(|e| e.kind != Errno::Busy) {
             // Nothing was written to it. A file that is locked is in use by another program.
             unmake(&p.path);
         }
         let (file, mode, media_bytes) = ready?;
         let path = std::fs::canonicalize(&p.path).unwrap_or_else(|_| p.path.clone());
-        let (lasting, stored) = lasting::of_image(request, &file, &path, (made, p.read_only));
+        let (lasting, stored) = lasting::of_image(request, &file, &path, (created, p.read_only));
         let lasting = lasting::with_configured_serial(p.serial.as_deref(), lasting);
         let physpath = path.to_string_lossy().into_owned();
         let sector = p.sector_size;
         let can_delete = !p.read_only && can_punch(&file, media_bytes);
         let watch = Watch::new(request.site.inbox.clone());
         let path_state = PathState::new(&file, &watch);
-        let unit = FileUnit { file, sector, mode, made, stored, watch, path_state };
+        let unit = FileUnit { file, sector, mode, created, stored, watch, path_state };
         let names = (physpath, lasting);
         Ok(opened(unit, media_bytes, can_delete, names, p.read_only, request.site))
     }
@@ -192,7 +192,7 @@ pub(crate) fn adopted(
     let (watch, stored) = (Watch::new(site.inbox.clone()), Stored::No);
     let lasting = PersistentIdentity { ident: serial.to_owned(), unit_name: Some(name.to_owned()) };
     let (mode, path_state) = ("adopted".into(), PathState::new(&file, &watch));
-    let unit = FileUnit { file, sector, mode, made: false, stored, watch, path_state };
+    let unit = FileUnit { file, sector, mode, created: false, stored, watch, path_state };
     let can_delete = can_delete && !read_only;
     Ok(opened(unit, media_bytes, can_delete, (physpath, lasting), read_only, site))
 }
@@ -335,7 +335,7 @@ fn make(path: &Path, size: u64) -> std::io::Result<bool> {
     let mut how = std::fs::OpenOptions::new();
     let file = match how.write(true).create_new(true).mode(0o600).open(&path) {
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => return Ok(false),
-        made => made?,
+        created => created?,
     };
     file.set_len(size).inspect_err(|_| unmake(&path))?;
     Ok(true)
@@ -391,9 +391,9 @@ pub(crate) fn open_direct(path: &Path, how: OpenHow, sector: Option<u32>) -> Res
     }
     let align = facts.memory_align.max(unit) as usize;
     if let Some(fd) = file.as_fd() {
-        let mut room = vec![0u8; 2 * align];
-        let skip = room.as_ptr().align_offset(align);
-        if let Some(aligned) = room.get_mut(skip..skip.saturating_add(align)) {
+        let mut buffer = vec![0u8; 2 * align];
+        let skip = buffer.as_ptr().align_offset(align);
+        if let Some(aligned) = buffer.get_mut(skip..skip.saturating_add(align)) {
             rustix::io::pread(fd, aligned, 0)
                 .map_err(|e| format!("a trial read with O_DIRECT failed: {e}"))?;
         }
@@ -443,7 +443,7 @@ struct FileUnit {
     file: File,
     sector: u32,
     mode: String,
-    made: bool,
+    created: bool,
     stored: Stored,
     watch: Arc<Watch>,
     path_state: Arc<PathState>,
@@ -489,9 +489,9 @@ impl Unit for FileUnit {
         let mut troubles = self.path_state.troubles();
         let is_recent = |at: u64| reactor::monotonic_ns().saturating_sub(at) < SHORT_NS;
         if self.watch.no_space_since().is_some_and(is_recent)
-            && let Some(room) = self.space_usage()
+            && let Some(space) = self.space_usage()
         {
-            troubles.extend(causes::of_short_writes(self.file.path(), room.free));
+            troubles.extend(causes::of_short_writes(self.file.path(), space.free));
         }
         troubles
     }
@@ -512,7 +512,7 @@ impl Unit for FileUnit {
         if let Some(text) = self.stored.text() {
             lines.push(("identity", text));
         }
-        if self.made {
+        if self.created {
             lines.push(("made", "when it was opened".into()));
         }
         lines

@@ -106,7 +106,7 @@ pub struct IdentityRequest<'a> {
 /// The state folder's side of identities.
 pub trait Identities: Send + Sync {
     /// The identity of a disk that is being opened.
-    fn identity_of(&self, ask: &IdentityRequest<'_>) -> PersistentIdentity;
+    fn identity_of(&self, request: &IdentityRequest<'_>) -> PersistentIdentity;
 }
 
 /// The place where the identity of an image is stored.
@@ -152,7 +152,7 @@ pub(crate) fn of_image(
     let found = if is_new { None } else { read(file, path) };
     let stored = found.as_ref().map(|(_, stored)| stored.clone());
     let found = found.map(|(lasting, _)| lasting);
-    let ask = IdentityRequest {
+    let query = IdentityRequest {
         kind: "file",
         name: request.name,
         location: &place,
@@ -161,10 +161,10 @@ pub(crate) fn of_image(
         derived,
         is_new,
     };
-    let lasting = identities.identity_of(&ask);
-    let is_there = found.as_ref() == Some(&lasting);
+    let lasting = identities.identity_of(&query);
+    let is_stored = found.as_ref() == Some(&lasting);
     let stored = match stored {
-        Some(stored) if is_there && (read_only || stored == Stored::Attribute) => stored,
+        Some(stored) if is_stored && (read_only || stored == Stored::Attribute) => stored,
         _ if read_only => Stored::State("it can only be read".into()),
         _ => write(file, path, &lasting),
     };
@@ -212,8 +212,8 @@ fn read(file: &File, path: &Path) -> Option<(PersistentIdentity, Stored)> {
     let mut text = [0; TEXT_MAX];
     let len = rustix::fs::fgetxattr(fd, ATTRIBUTE, &mut text);
     let lasting = len.ok().and_then(|n| text.get(..n)).and_then(PersistentIdentity::decode);
-    let here = lasting.map(|l| (l, Stored::Attribute));
-    here.or_else(|| read_sidecar(path).map(|l| (l, Stored::Sidecar)))
+    let attribute = lasting.map(|l| (l, Stored::Attribute));
+    attribute.or_else(|| read_sidecar(path).map(|l| (l, Stored::Sidecar)))
 }
 
 fn sidecar_of(path: &Path) -> PathBuf {

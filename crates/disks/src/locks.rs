@@ -91,17 +91,17 @@ fn retry(mut once: impl FnMut() -> Result<(), LockHolder>) -> Result<(), LockHol
     refused.first().map_or(Ok(()), |(_, holder)| Err(*holder))
 }
 
-/// Those of `asked` that `once` refuses at every look, each with why. All are looked at together:
+/// Those of `wanted` that `once` refuses at every look, each with why. All are looked at together:
 /// the caller waits as long for many as for one, at most 1.5 s.
 pub fn still_refused<T, E>(
-    asked: Vec<T>,
+    wanted: Vec<T>,
     mut once: impl FnMut(&T) -> Result<(), E>,
 ) -> Vec<(T, E)> {
-    let mut look = |asked: Vec<T>| -> Vec<(T, E)> {
-        let refused = asked.into_iter().filter_map(|one| once(&one).err().map(|e| (one, e)));
+    let mut look = |wanted: Vec<T>| -> Vec<(T, E)> {
+        let refused = wanted.into_iter().filter_map(|one| once(&one).err().map(|e| (one, e)));
         refused.collect()
     };
-    let mut refused = look(asked);
+    let mut refused = look(wanted);
     for _ in 0..RETRIES {
         if refused.is_empty() {
             break;

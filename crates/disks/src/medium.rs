@@ -65,8 +65,8 @@ impl Medium {
         match FileType::from_raw_mode(found.stx_mode.into()) {
             FileType::BlockDevice => {
                 let (major, minor) = (found.stx_rdev_major, found.stx_rdev_minor);
-                let shown = backing_file(major, minor).and_then(|path| look(&path).ok());
-                shown.map_or(Medium::Device(major, minor), |f| Medium::Loop(minor, file(&f)))
+                let backing = backing_file(major, minor).and_then(|path| look(&path).ok());
+                backing.map_or(Medium::Device(major, minor), |f| Medium::Loop(minor, file(&f)))
             }
             _ => {
                 let (major, minor, inode) = file(found);

@@ -162,9 +162,9 @@ impl Layer for MemoryLayer {
             }
             Op::Flush => Ok(()),
             Op::Map => {
-                let (is_there, run) = self.pages.run_at(bio.offset, bio.length);
+                let (is_mapped, run) = self.pages.run_at(bio.offset, bio.length);
                 bio.completed = run;
-                bio.value = Some(Attr::Int(if is_there { MAPPED } else { HOLE }));
+                bio.value = Some(Attr::Int(if is_mapped { MAPPED } else { HOLE }));
                 Ok(())
             }
             Op::GetAttr => Err(Errno::NoAttr),

@@ -115,9 +115,9 @@ impl Pages {
         let mut first = None;
         let mut run = 0;
         for piece in pieces(offset, len) {
-            let mut there = false;
-            self.look(piece.chunk, |bytes| there = bytes.is_some());
-            if *first.get_or_insert(there) != there {
+            let mut present = false;
+            self.look(piece.chunk, |bytes| present = bytes.is_some());
+            if *first.get_or_insert(present) != present {
                 break;
             }
             run += piece.len as u64;

@@ -37,7 +37,7 @@ fn is_same(one: &Statx, other: &Statx) -> bool {
 
 fn file_trouble(file: &File, open: &Statx, named: &rustix::io::Result<Statx>) -> Option<Trouble> {
     let path = file.path().display();
-    let is_there = match named {
+    let exists = match named {
         Ok(named) if is_same(open, named) => return None,
         Ok(_) => true,
         Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => false,
@@ -45,10 +45,10 @@ fn file_trouble(file: &File, open: &Statx, named: &rustix::io::Result<Statx>) ->
     };
     let now = name_now(file, open);
     if open.stx_nlink == 0 || now.as_deref().is_some_and(is_kept_by_nfs) {
-        return Some(unlinked(file, is_there));
+        return Some(unlinked(file, exists));
     }
-    let other = if is_there { "; another file has its path now" } else { "" };
-    let lost = if is_there {
+    let other = if exists { "; another file has its path now" } else { "" };
+    let lost = if exists {
         "the next start opens the other file"
     } else {
         "the next start does not find it"
@@ -57,7 +57,7 @@ fn file_trouble(file: &File, open: &Statx, named: &rustix::io::Result<Statx>) ->
         Some(now) => {
             let (from, to) = (shell_word(&now), shell_word(file.path()));
             let now = now.display();
-            let aside = if is_there { format!("mv {to} {to}.other; ") } else { String::new() };
+            let aside = if exists { format!("mv {to} {to}.other; ") } else { String::new() };
             Trouble::degraded(
                 format!(
                     "{path} was renamed to {now} while it is in use{other}: writes go to {now}, \
@@ -84,10 +84,10 @@ fn file_trouble(file: &File, open: &Statx, named: &rustix::io::Result<Statx>) ->
 }
 
 /// No name is left: the data go with the last close. That is a failure, though requests succeed.
-fn unlinked(file: &File, is_there: bool) -> Trouble {
+fn unlinked(file: &File, exists: bool) -> Trouble {
     let (path, to, from) = (file.path().display(), shell_word(file.path()), descriptor(file));
     let lost = "writes go to a file without a name and are lost when the daemon stops";
-    match is_there {
+    match exists {
         false => Trouble::failed(
             format!("{path} was removed while it is in use: {lost}"),
             format!(

@@ -184,9 +184,9 @@ impl ServerState {
         command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()
     }
 
-    fn supervise(&self, stopped: &mpsc::Receiver<()>, tell: &mpsc::Sender<io::Result<()>>) {
+    fn supervise(&self, stopped: &mpsc::Receiver<()>, started: &mpsc::Sender<io::Result<()>>) {
         let mut pause = PAUSE;
-        let mut tell = Some(tell);
+        let mut started = Some(started);
         loop {
             let child = self.spawn();
             let ended = match child {
@@ -196,14 +196,14 @@ impl ServerState {
                     if self.is_over.load(Ordering::Acquire) {
                         self.signal(Signal::TERM);
                     }
-                    if let Some(tell) = tell.take() {
-                        let _gone = tell.send(Ok(()));
+                    if let Some(started) = started.take() {
+                        let _gone = started.send(Ok(()));
                     }
                     self.read_messages(child)
                 }
-                Err(e) => match tell.take() {
-                    Some(tell) => {
-                        let _gone = tell.send(Err(e));
+                Err(e) => match started.take() {
+                    Some(started) => {
+                        let _gone = started.send(Err(e));
                         break;
                     }
                     None => format!("it cannot be started: {e}"),

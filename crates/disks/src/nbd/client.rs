@@ -407,10 +407,10 @@ impl Client {
                         into.with_mut(|b| b.copy_within(start..end, 0));
                         (start, end) = (0, end - start);
                     }
-                    let Some(room) = into.slice(end, into.len() - end) else {
+                    let Some(tail) = into.slice(end, into.len() - end) else {
                         return "a reply that is too long".to_owned();
                     };
-                    match line.recv(&room, false).await {
+                    match line.recv(&tail, false).await {
                         Ok(0) => return "the server closes the connection".to_owned(),
                         Ok(n) => end += n,
                         Err(e) => return e.to_string(),
@@ -500,8 +500,8 @@ async fn receive(line: &TlsStream, data: &Segs, from: usize) -> std::io::Result<
     }
     for seg in rest.iter() {
         let mut at = 0;
-        while let Some(room) = seg.slice(at, seg.len() - at).filter(|room| !room.is_empty()) {
-            match line.recv(&room, false).await? {
+        while let Some(tail) = seg.slice(at, seg.len() - at).filter(|tail| !tail.is_empty()) {
+            match line.recv(&tail, false).await? {
                 0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
                 n => at += n,
             }
@@ -515,7 +515,7 @@ async fn run(client: Rc<Client>) {
     let mut pause = PAUSE_NS;
     loop {
         let Some(core) = client.core.upgrade() else { return };
-        let made = client.disk.counts.connections.load(Relaxed);
+        let before = client.disk.counts.connections.load(Relaxed);
         let why = client.run_connection(&core).await;
         let was_up = client.requests.borrow().link() == Link::Up;
         let busy = client.requests.borrow().in_flight() as u64;
@@ -530,7 +530,7 @@ async fn run(client: Rc<Client>) {
             client.disk.counts.lost.fetch_add(1, Relaxed);
             client.disk.counts.replayed.fetch_add(back, Relaxed);
         }
-        let came = client.disk.counts.connections.load(Relaxed) > made;
+        let came = client.disk.counts.connections.load(Relaxed) > before;
         pause = if came { PAUSE_NS } else { (pause * 2).min(PAUSE_NS_MAX) };
         if client.requests.borrow().link() == Link::Lost {
             client.expire(&core);

@@ -39,13 +39,19 @@ thread_local! {
 }
 
 /// Sends a request to the core that has the connection; answers its number here.
-pub(crate) fn begin(disk: &Arc<Disk>, bio: &Bio, ask: NbdCommand, data: &Segs, core: &Core) -> u64 {
+pub(crate) fn begin(
+    disk: &Arc<Disk>,
+    bio: &Bio,
+    command: NbdCommand,
+    data: &Segs,
+    core: &Core,
+) -> u64 {
     let number = WAITING.with_borrow_mut(|all| {
         all.next += 1;
         all.entries.insert(all.next, Entry::Waits(bio.ticket()));
         all.next
     });
-    let bytes = if ask.kind == kind::WRITE { data.to_vec() } else { Vec::new() };
+    let bytes = if command.kind == kind::WRITE { data.to_vec() } else { Vec::new() };
     let fail_fast = bio.flags.has(bio::Flags::FAIL_FAST);
     let who = RequestOwner::OtherCore { core: core.id(), number };
     let (home, disk) = ((core.id() % disk.connection_cores) as usize, disk.clone());
@@ -53,9 +59,9 @@ pub(crate) fn begin(disk: &Arc<Disk>, bio: &Bio, ask: NbdCommand, data: &Segs, c
     notifier.call(
         home,
         Box::new(move |core: &Rc<Core>| {
-            if let Err(error) = carry_out(&disk, who, ask, &bytes, fail_fast, core) {
+            if let Err(error) = carry_out(&disk, who, command, &bytes, fail_fast, core) {
                 let RequestOwner::OtherCore { core: at, number } = who else { return };
-                let job = Job::new(who, ask, Segs::new());
+                let job = Job::new(who, command, Segs::new());
                 answer(&disk, at, number, Outcome::failed(error), &job);
             }
         }),
@@ -66,19 +72,19 @@ pub(crate) fn begin(disk: &Arc<Disk>, bio: &Bio, ask: NbdCommand, data: &Segs, c
 fn carry_out(
     disk: &Arc<Disk>,
     who: RequestOwner,
-    ask: NbdCommand,
+    command: NbdCommand,
     bytes: &[u8],
     fail_fast: bool,
     core: &Rc<Core>,
 ) -> Result<(), Errno> {
     let client = client::of(disk, core).ok_or(Errno::NxIo)?;
-    let len = match ask.kind {
-        kind::READ | kind::WRITE => usize::try_from(ask.len).unwrap_or(usize::MAX),
+    let len = match command.kind {
+        kind::READ | kind::WRITE => usize::try_from(command.len).unwrap_or(usize::MAX),
         _ => 0,
     };
     let data = Segs::alloc(core.pool(), len).ok_or(Errno::NoMem)?;
     data.copy_from(0, bytes);
-    client.begin(Job::new(who, ask, data), fail_fast, core.now()).map(drop)
+    client.begin(Job::new(who, command, data), fail_fast, core.now()).map(drop)
 }
 
 /// Hands a request that has ended back to the core that it came from.

@@ -53,7 +53,7 @@ pub(crate) struct Job {
     /// Bytes of a READ that have arrived from its start on.
     received: u64,
     /// The pieces that have arrived behind those: first byte and end of each.
-    ahead: Vec<(u64, u64)>,
+    early: Vec<(u64, u64)>,
     /// Its first error.
     pub(crate) error: Option<Errno>,
     /// The extent of a BLOCK_STATUS.
@@ -65,13 +65,13 @@ pub(crate) struct Job {
 pub(crate) struct ProtocolViolation(pub(crate) &'static str);
 
 impl Job {
-    pub(crate) fn new(who: RequestOwner, ask: NbdCommand, data: Segs) -> Job {
+    pub(crate) fn new(who: RequestOwner, command: NbdCommand, data: Segs) -> Job {
         Job {
             owner: who,
-            command: ask,
+            command,
             data,
             received: 0,
-            ahead: Vec::new(),
+            early: Vec::new(),
             error: None,
             run: None,
         }
@@ -80,26 +80,26 @@ impl Job {
     /// It is sent again: an old reply does not count.
     pub(crate) fn renew(&mut self) {
         (self.received, self.error, self.run) = (0, None, None);
-        self.ahead.clear();
+        self.early.clear();
     }
 
     /// Counts the data that has arrived for a place in the buffer. Pieces arrive in any order and
     /// do not overlap: otherwise bytes that no piece contained would pass for read.
     pub(crate) fn cover(&mut self, at: u64, len: u64) -> Result<(), ProtocolViolation> {
         let end = at.saturating_add(len);
-        if at < self.received || self.ahead.iter().any(|(from, to)| at < *to && *from < end) {
+        if at < self.received || self.early.iter().any(|(from, to)| at < *to && *from < end) {
             return Err(ProtocolViolation("data sent twice for one range"));
         }
         if at > self.received {
-            if self.ahead.len() == AHEAD_MAX {
+            if self.early.len() == AHEAD_MAX {
                 return Err(ProtocolViolation("a reply in too many pieces"));
             }
-            self.ahead.push((at, end));
+            self.early.push((at, end));
             return Ok(());
         }
         self.received = end;
-        while let Some(next) = self.ahead.iter().position(|(from, _)| *from == self.received) {
-            self.received = self.ahead.swap_remove(next).1;
+        while let Some(next) = self.early.iter().position(|(from, _)| *from == self.received) {
+            self.received = self.early.swap_remove(next).1;
         }
         Ok(())
     }

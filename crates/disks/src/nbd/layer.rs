@@ -30,21 +30,21 @@ pub(crate) struct NbdLayer {
 }
 
 impl NbdLayer {
-    fn send(&self, bio: &mut Bio, ask: NbdCommand, core: &Core) -> Flow {
+    fn send(&self, bio: &mut Bio, command: NbdCommand, core: &Core) -> Flow {
         let mut data = Segs::new();
-        if matches!(ask.kind, kind::READ | kind::WRITE) {
+        if matches!(command.kind, kind::READ | kind::WRITE) {
             bio.data.iter().for_each(|seg| data.push(seg.clone()));
         }
         let fail_fast = bio.flags.has(Flags::FAIL_FAST);
         if core.id() >= self.disk.connection_cores {
-            let number = cross_core::begin(&self.disk, bio, ask, &data, core);
+            let number = cross_core::begin(&self.disk, bio, command, &data, core);
             bio.value = Some(Attr::Int(number));
             return Flow::Wait;
         }
         let Some(client) = client::of(&self.disk, core) else {
             return self.failed(bio, Errno::NxIo);
         };
-        let job = Job::new(RequestOwner::Bio(bio.ticket()), ask, data);
+        let job = Job::new(RequestOwner::Bio(bio.ticket()), command, data);
         match client.begin(job, fail_fast, core.now()) {
             Ok(cookie) => {
                 bio.value = Some(Attr::Int(cookie));
@@ -66,15 +66,15 @@ impl NbdLayer {
     fn command_for(&self, bio: &Bio) -> Option<NbdCommand> {
         // A request without extended headers has room for 32 bits.
         let len = if bio.op == Op::Map { bio.length.min(RANGE_BYTES_MAX) } else { bio.length };
-        let mut ask = NbdCommand::of(bio.op, bio.offset, len)?;
+        let mut command = NbdCommand::of(bio.op, bio.offset, len)?;
         let writes = matches!(bio.op, Op::Write | Op::WriteZeroes);
         if writes && bio.flags.has(Flags::FUA) && self.disk.has(export_flag::SEND_FUA) {
-            ask.flags |= command_flag::FUA;
+            command.flags |= command_flag::FUA;
         }
         if bio.op == Op::WriteZeroes && bio.flags.has(Flags::NO_HOLE) {
-            ask.flags |= command_flag::NO_HOLE;
+            command.flags |= command_flag::NO_HOLE;
         }
-        Some(ask)
+        Some(command)
     }
 
     /// N2: the next piece; `completed` counts the bytes written.
@@ -83,12 +83,12 @@ impl NbdLayer {
         if !zeroes(bio, core, len as usize) {
             return self.failed(bio, Errno::NoMem);
         }
-        let mut ask =
+        let mut command =
             NbdCommand { kind: kind::WRITE, flags: 0, offset: bio.offset + bio.completed, len };
         if bio.flags.has(Flags::FUA) && self.disk.has(export_flag::SEND_FUA) {
-            ask.flags |= command_flag::FUA;
+            command.flags |= command_flag::FUA;
         }
-        self.send(bio, ask, core)
+        self.send(bio, command, core)
     }
 
     /// N1: the data are written; answers a FLUSH where one is needed.
@@ -97,7 +97,7 @@ impl NbdLayer {
         let durable = bio.flags.has(Flags::FUA) && !self.disk.has(export_flag::SEND_FUA);
         match durable && self.disk.has(export_flag::SEND_FLUSH) {
             true => match NbdCommand::of(Op::Flush, 0, 0) {
-                Some(ask) => self.send(bio, ask, core),
+                Some(command) => self.send(bio, command, core),
                 None => Flow::Done(Ok(())),
             },
             false => Flow::Done(Ok(())),
@@ -141,7 +141,7 @@ impl NbdLayer {
                 // A sector that is a hole in part is mapped.
                 let (run, state) = match run / unit * unit {
                     0 => (unit, bio::MAPPED),
-                    whole if state == bio::HOLE => (whole, state),
+                    aligned if state == bio::HOLE => (aligned, state),
                     _ => (run.next_multiple_of(unit), state),
                 };
                 bio.completed = run.min(bio.length);
@@ -177,7 +177,7 @@ impl Layer for NbdLayer {
             _ => 0,
         };
         match self.command_for(bio) {
-            Some(ask) if flag => self.send(bio, ask, core),
+            Some(command) if flag => self.send(bio, command, core),
             Some(_) => Flow::Done(Err(Errno::NotSup)),
             None => Flow::Done(Err(Errno::NoAttr)),
         }

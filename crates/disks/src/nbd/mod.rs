@@ -459,15 +459,15 @@ impl Unit for NbdUnit {
     }
 
     fn show(&self) -> Vec<(&'static str, String)> {
-        let ServerAddress { text: shown, .. } = &self.disk.wanted.address;
+        let ServerAddress { text: address, .. } = &self.disk.wanted.address;
         let counts = &self.disk.counts;
         let load = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed).to_string();
         let own = self.disk.server.as_ref().map(Server::show);
         let why = if self.shares { "" } else { " (the server has no CAN_MULTI_CONN)" };
         let words = own.as_ref().map(|[(_, words), _]| words.clone());
         let mut lines = vec![
-            ("path", words.unwrap_or_else(|| shown.clone())),
-            ("server", shown.clone()),
+            ("path", words.unwrap_or_else(|| address.clone())),
+            ("server", address.clone()),
             ("export", self.disk.wanted.export.clone()),
             ("tls", if self.disk.wanted.keys.is_some() { "yes" } else { "no" }.into()),
             ("connections", format!("{}{why}", self.disk.connection_cores)),

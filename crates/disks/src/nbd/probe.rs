@@ -101,7 +101,7 @@ pub(crate) fn take(params: &Value) -> Option<Reached> {
 
 fn begin(name: &str, params: &Value, key: String) {
     let (name, params, own) = (name.to_owned(), params.clone(), key.clone());
-    let ask = move || {
+    let dial = move || {
         let read = params::read::<NbdParams>("nbd", &name, &params);
         let reached = read.and_then(|p| reach(&name, &p));
         let probe = match reached {
@@ -117,7 +117,7 @@ fn begin(name: &str, params: &Value, key: String) {
             probes.remove(&own);
         }
     };
-    let started = std::thread::Builder::new().name("nbd probe".to_owned()).spawn(ask);
+    let started = std::thread::Builder::new().name("nbd probe".to_owned()).spawn(dial);
     if started.is_err() {
         // No thread can be had now: it is tried again.
         PROBES.lock().remove(&key);

@@ -93,19 +93,19 @@ pub(crate) fn resolve(text: &str) -> Result<ServerAddress, String> {
         port.parse::<u16>().is_ok() && (host.ends_with(']') || !host.contains(':'))
     });
     let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
-    let whole = match (has_port, bare.contains(':')) {
+    let with_port = match (has_port, bare.contains(':')) {
         (true, _) => text.to_owned(),
         (false, true) => format!("[{bare}]:{PORT}"),
         (false, false) => format!("{bare}:{PORT}"),
     };
-    let found = whole.to_socket_addrs().map_err(|e| format!("{whole}: {e}"))?;
+    let found = with_port.to_socket_addrs().map_err(|e| format!("{with_port}: {e}"))?;
     let at: Vec<Address> = found.map(Address::Inet).collect();
     if at.is_empty() {
-        return Err(format!("{whole}: the name has no address"));
+        return Err(format!("{with_port}: the name has no address"));
     }
-    let host = whole.rsplit_once(':').map_or(whole.as_str(), |(host, _)| host);
+    let host = with_port.rsplit_once(':').map_or(with_port.as_str(), |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    Ok(ServerAddress { text: whole, host, at })
+    Ok(ServerAddress { text: with_port, host, at })
 }
 
 #[cfg(test)]

@@ -274,8 +274,8 @@ impl Slot {
         }
         self.advance(usize::try_from(result).unwrap_or(usize::MAX));
         let done = i64::try_from(self.done).unwrap_or(i64::MAX);
-        let whole = self.done >= self.total || self.op == Op::Recv { all: false };
-        match (whole, result, self.op) {
+        let complete = self.done >= self.total || self.op == Op::Recv { all: false };
+        match (complete, result, self.op) {
             (true, _, _) => (done, false),
             (false, 0, Op::Write { .. } | Op::Send { .. }) => (-raw::EPIPE, false),
             (false, 0, _) => (done, false),

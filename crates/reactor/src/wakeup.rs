@@ -101,9 +101,9 @@ impl Remote {
 
     fn wake(&self, task: TaskKey) {
         let local = LOCAL
-            .try_with(|here| {
-                let here = here.borrow();
-                match here.iter().find(|(id, _)| *id == self.id) {
+            .try_with(|queues| {
+                let queues = queues.borrow();
+                match queues.iter().find(|(id, _)| *id == self.id) {
                     Some((_, queue)) => {
                         queue.borrow_mut().push_back(task);
                         true

@@ -69,25 +69,25 @@ fn set(
 
 fn interface_request(interface: &str) -> io::Result<libc::ifreq> {
     // SAFETY: zeroes are a valid value of this plain structure.
-    let mut ask: libc::ifreq = unsafe { mem::zeroed() };
-    let room = ask.ifr_name.len();
-    if interface.is_empty() || interface.len() >= room || interface.contains('\0') {
-        let what = format!("{interface:?} is no interface: a name has 1 to {} bytes", room - 1);
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    let size = request.ifr_name.len();
+    if interface.is_empty() || interface.len() >= size || interface.contains('\0') {
+        let what = format!("{interface:?} is no interface: a name has 1 to {} bytes", size - 1);
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
-    for (to, from) in ask.ifr_name.iter_mut().zip(interface.bytes()) {
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
         *to = from as libc::c_char;
     }
-    Ok(ask)
+    Ok(request)
 }
 
 fn interface_ioctl(
     fd: &impl AsRawFd,
     what: libc::c_ulong,
-    ask: &mut libc::ifreq,
+    request: &mut libc::ifreq,
 ) -> io::Result<()> {
     // SAFETY: each of these requests reads the name and writes the answer in the structure.
-    check(unsafe { libc::ioctl(fd.as_raw_fd(), what as _, ptr::from_mut(ask)) })?;
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), what as _, ptr::from_mut(request)) })?;
     Ok(())
 }
 
@@ -141,10 +141,10 @@ struct Calls {
 }
 
 impl Calls {
-    /// For frames of up to `room` bytes.
-    fn new(room: usize) -> Calls {
+    /// For frames of up to `frame_max` bytes.
+    fn new(frame_max: usize) -> Calls {
         let (parts, headers) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
-        Calls { frame_bytes_max: room, bytes: vec![0; room * BATCH], parts, headers }
+        Calls { frame_bytes_max: frame_max, bytes: vec![0; frame_max * BATCH], parts, headers }
     }
 
     /// Takes up to `most` frames, at most [`BATCH`]; a frame that is too long is None. How many.
@@ -171,9 +171,9 @@ impl Calls {
         })?;
         let places = self.bytes.chunks_exact(self.frame_bytes_max);
         for (place, header) in places.zip(&self.headers).take(got) {
-            let whole = header.msg_hdr.msg_flags & libc::MSG_TRUNC == 0;
+            let complete = header.msg_hdr.msg_flags & libc::MSG_TRUNC == 0;
             let len = usize::try_from(header.msg_len).unwrap_or(usize::MAX);
-            take(place.get(..len).filter(|_| whole));
+            take(place.get(..len).filter(|_| complete));
         }
         Ok(got)
     }
@@ -204,16 +204,16 @@ impl Inbox {
         }
     }
 
-    /// For frames of up to `room` bytes that come to a socket.
-    pub(crate) fn new(fd: BorrowedFd<'_>, wanted: LinkMode, room: usize) -> io::Result<Inbox> {
+    /// For frames of up to `frame_max` bytes that come to a socket.
+    pub(crate) fn new(fd: BorrowedFd<'_>, wanted: LinkMode, frame_max: usize) -> io::Result<Inbox> {
         let mut inbox = Inbox { frame_bytes_max: 0, wanted, receiver: Receiver::None };
-        inbox.grow(fd, room)?;
+        inbox.grow(fd, frame_max)?;
         Ok(inbox)
     }
 
-    /// Makes room for frames of up to `room` bytes.
-    pub(crate) fn grow(&mut self, fd: BorrowedFd<'_>, room: usize) -> io::Result<()> {
-        if room <= self.frame_bytes_max {
+    /// Makes room for frames of up to `frame_max` bytes.
+    pub(crate) fn grow(&mut self, fd: BorrowedFd<'_>, frame_max: usize) -> io::Result<()> {
+        if frame_max <= self.frame_bytes_max {
             return Ok(());
         }
         // The kernel keeps a ring while it is mapped.
@@ -222,15 +222,15 @@ impl Inbox {
             Ring::leave(fd);
         }
         self.receiver = match self.wanted {
-            LinkMode::Calls => Receiver::Calls(Calls::new(room)),
-            LinkMode::Ring => Receiver::Ring(Ring::open(fd, room)?),
-            LinkMode::Auto => match Ring::open(fd, room) {
+            LinkMode::Calls => Receiver::Calls(Calls::new(frame_max)),
+            LinkMode::Ring => Receiver::Ring(Ring::open(fd, frame_max)?),
+            LinkMode::Auto => match Ring::open(fd, frame_max) {
                 Ok(ring) => Receiver::Ring(ring),
                 // Too long, or a kernel that has no memory for it or forbids it.
-                Err(_) => Receiver::Calls(Calls::new(room)),
+                Err(_) => Receiver::Calls(Calls::new(frame_max)),
             },
         };
-        self.frame_bytes_max = room;
+        self.frame_bytes_max = frame_max;
         Ok(())
     }
 
@@ -254,9 +254,9 @@ impl Inbox {
             Receiver::Calls(calls) => {
                 let mut got = 0;
                 while got < most {
-                    let asked = BATCH.min(most - got);
-                    match calls.receive(fd, asked, take) {
-                        Ok(n) if n < asked => return Ok(got + n),
+                    let count = BATCH.min(most - got);
+                    match calls.receive(fd, count, take) {
+                        Ok(n) if n < count => return Ok(got + n),
                         Ok(n) => got += n,
                         Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                         Err(e) if got == 0 => return Err(e),

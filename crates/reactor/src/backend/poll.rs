@@ -193,9 +193,9 @@ impl Poll {
         let parks = matches!(wait, Wait::Park(_));
         if self.waiting > 0 || parks {
             self.events.clear();
-            let room = spare_capacity(&mut self.events);
+            let spare = spare_capacity(&mut self.events);
             // EINTR and the like: nothing came, the next turn looks again.
-            let _ = epoll::wait(&self.epoll, room, time.as_ref());
+            let _ = epoll::wait(&self.epoll, spare, time.as_ref());
             for at in 0..self.events.len() {
                 let data = self.events[at].data.u64();
                 if data != EVENTFD {

@@ -54,13 +54,13 @@ fn set<T>(fd: BorrowedFd<'_>, name: libc::c_int, value: &T) -> io::Result<usize>
 }
 
 impl Ring {
-    /// For frames of up to `room` bytes, of a socket without a ring. Frames that the socket already
-    /// held are lost. `Unsupported`: the frames are too long for a ring.
-    pub(crate) fn open(fd: BorrowedFd<'_>, room: usize) -> io::Result<Ring> {
-        if room > FRAME_MAX {
+    /// For frames of up to `frame_max` bytes, of a socket without a ring. Frames that the socket
+    /// already held are lost. `Unsupported`: the frames are too long for a ring.
+    pub(crate) fn open(fd: BorrowedFd<'_>, frame_max: usize) -> io::Result<Ring> {
+        if frame_max > FRAME_MAX {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let place_bytes = (BEFORE + room).next_multiple_of(16);
+        let place_bytes = (BEFORE + frame_max).next_multiple_of(16);
         let in_block = BLOCK_BYTES / place_bytes;
         let blocks = (PLACES_MAX / in_block).clamp(1, RING_BYTES / BLOCK_BYTES);
         let places = blocks * in_block;
@@ -113,12 +113,12 @@ impl Ring {
                 break;
             }
             // SAFETY: the place is ours now, and the kernel has written its head (G1).
-            let (len, here, mac) = unsafe { ((*head).tp_len, (*head).tp_snaplen, (*head).tp_mac) };
-            let (at, here) = (usize::from(mac), here as usize);
-            let fits = at + here <= self.place_bytes && here == len as usize;
+            let (len, kept, mac) = unsafe { ((*head).tp_len, (*head).tp_snaplen, (*head).tp_mac) };
+            let (at, kept) = (usize::from(mac), kept as usize);
+            let fits = at + kept <= self.place_bytes && kept == len as usize;
             // SAFETY: it is inside the place (G2), which the kernel does not write while it is ours
             // (G1).
-            let frame = fits.then(|| unsafe { slice::from_raw_parts(place.add(at), here) });
+            let frame = fits.then(|| unsafe { slice::from_raw_parts(place.add(at), kept) });
             take(frame);
             status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
             self.next = (self.next + 1) % self.places;

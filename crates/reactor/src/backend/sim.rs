@@ -16,11 +16,11 @@ pub(crate) struct SimPort {
     ready: Reaped,
 }
 
-/// Copies out of the ranges, at most `room` bytes.
-fn collect(iov: &[IoVec], room: usize) -> Vec<u8> {
+/// Copies out of the ranges, at most `space` bytes.
+fn collect(iov: &[IoVec], space: usize) -> Vec<u8> {
     let mut out = Vec::new();
     for v in iov {
-        let n = v.len.min(room - out.len());
+        let n = v.len.min(space - out.len());
         // SAFETY: the range is part of a loan of the started slot (O1), which is not written
         // meanwhile.
         out.extend_from_slice(unsafe { std::slice::from_raw_parts(v.base, n) });
@@ -134,8 +134,8 @@ impl SimPort {
             }
             (Op::Send { .. }, SocketKey::End { link, side }) => {
                 match state.send_space(link, side) {
-                    Ok(room) => {
-                        let bytes = collect(&slot.iov, room);
+                    Ok(space) => {
+                        let bytes = collect(&slot.iov, space);
                         state.put(link, side, &bytes);
                         bytes.len() as i64
                     }

@@ -403,8 +403,8 @@ impl Drop for Uring {
 fn kernel_set(cpus: &rustix::thread::CpuSet) -> libc::cpu_set_t {
     // SAFETY: a set of zeroes is an empty one: a plain array of words.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    let here = |&cpu: &usize| cpu < rustix::thread::CpuSet::MAX_CPU && cpus.is_set(cpu);
-    for cpu in (0..size_of::<libc::cpu_set_t>() * 8).filter(here) {
+    let is_usable = |&cpu: &usize| cpu < rustix::thread::CpuSet::MAX_CPU && cpus.is_set(cpu);
+    for cpu in (0..size_of::<libc::cpu_set_t>() * 8).filter(is_usable) {
         // SAFETY: `cpu` is below the bits of the set.
         unsafe { libc::CPU_SET(cpu, &mut set) };
     }
@@ -434,8 +434,8 @@ mod tests {
     fn ring() -> (Reactor, Stream, Stream) {
         let config = Config { port: PortChoice::Uring, ..Config::default() };
         let r = Reactor::start(config).expect("io_uring works on the machine of the tests");
-        let made: Rc<Cell<Option<(Stream, Stream)>>> = Rc::default();
-        let (r2, put) = (r.clone(), made.clone());
+        let pair: Rc<Cell<Option<(Stream, Stream)>>> = Rc::default();
+        let (r2, put) = (r.clone(), pair.clone());
         drop(r.spawn("pair", async move {
             let listener = r2.listen("127.0.0.1:0".parse().unwrap()).unwrap();
             let a = r2.connect(listener.local_addr()).await.unwrap();
@@ -445,7 +445,7 @@ mod tests {
         }));
         loop {
             r.turn(WaitFor::Forever, &mut |_, _| ());
-            if let Some((a, b)) = made.take() {
+            if let Some((a, b)) = pair.take() {
                 return (r, a, b);
             }
         }

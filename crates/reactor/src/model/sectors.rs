@@ -85,11 +85,11 @@ impl Sectors {
         }
         self.change(offset, first * unit - offset, stable, |_, to| to.fill(0));
         self.change(last * unit, end - last * unit, stable, |_, to| to.fill(0));
-        let mut whole: Vec<u64> = self.stable.range(first..last).map(|(s, _)| *s).collect();
-        whole.extend(self.dirty.range(first..last).map(|(s, _)| *s));
-        whole.sort_unstable();
-        whole.dedup();
-        for sector in whole {
+        let mut sectors: Vec<u64> = self.stable.range(first..last).map(|(s, _)| *s).collect();
+        sectors.extend(self.dirty.range(first..last).map(|(s, _)| *s));
+        sectors.sort_unstable();
+        sectors.dedup();
+        for sector in sectors {
             self.put(sector, None, stable);
         }
     }

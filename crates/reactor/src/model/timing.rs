@@ -92,9 +92,9 @@ impl Timing {
                 }
                 let seek = seek_ns(head, offset, size, track, seek_ns_min, seek_ns_max);
                 // Where the platter will be when the arm has arrived, and where it should be.
-                let there = now.saturating_add(seek) % turn;
+                let angle = now.saturating_add(seek) % turn;
                 let wanted = scale(offset % track, turn, track);
-                let wait = (wanted + turn - there) % turn;
+                let wait = (wanted + turn - angle) % turn;
                 let wait = if seek == 0 && head == offset { 0 } else { wait };
                 seek.saturating_add(wait).saturating_add(scale(len, turn, track))
             }

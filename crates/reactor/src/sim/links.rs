@@ -271,8 +271,8 @@ impl WorldState {
         self.reset_arrives(link.0, 1);
     }
 
-    /// Takes up to `room` bytes that have arrived at `side`, or a negative errno.
-    pub(crate) fn take(&mut self, link: u32, side: usize, room: usize) -> Result<Vec<u8>, i64> {
+    /// Takes up to `most` bytes that have arrived at `side`, or a negative errno.
+    pub(crate) fn take(&mut self, link: u32, side: usize, most: usize) -> Result<Vec<u8>, i64> {
         let shorter = self.random.chance(250);
         let Some(l) = self.net.links.get_mut(link as usize) else {
             return Err(-EPIPE);
@@ -281,7 +281,7 @@ impl WorldState {
             return Err(-e);
         }
         let pipe = &mut l.pipes[1 - side];
-        let mut n = pipe.arrived.len().min(room);
+        let mut n = pipe.arrived.len().min(most);
         if n == 0 {
             return if pipe.end_arrived { Ok(Vec::new()) } else { Err(-EAGAIN) };
         }
@@ -321,7 +321,7 @@ impl WorldState {
         }
         match limit.saturating_sub(l.pipes[side].held) {
             0 => Err(-EAGAIN),
-            room => Ok(room),
+            free => Ok(free),
         }
     }
 

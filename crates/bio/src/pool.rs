@@ -148,7 +148,7 @@ impl Pool {
         }
     }
 
-    /// Wakes `waker` when a buffer comes back. For tasks that found the pool exhausted.
+    /// Wakes `waker` when a buffer returns. For tasks that found the pool exhausted.
     pub fn wake_on_free(&self, waker: &Waker) {
         let mut waiters = self.0.waiters.borrow_mut();
         if waiters.iter().any(|w| w.will_wake(waker)) {

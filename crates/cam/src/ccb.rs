@@ -219,7 +219,7 @@ impl CcbId {
 
 macro_rules! statuses {
     ($($name:ident = $code:literal, $text:literal;)*) => {
-        /// How a CCB came back, by CAM's numbers.
+        /// How a CCB returned, by CAM's numbers.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         pub enum CamStatus { $(#[doc = $text] $name = $code,)* }

@@ -158,7 +158,7 @@ const MALFORMED: RecoveryDecision = row(Step::Fail, Errno::Inval);
 const VICTIM: RecoveryDecision = row(Step::Requeue, Errno::NxIo);
 const SIM_BUSY: RecoveryDecision = row(Step::Retry(Pause::Ms(BUSY_DELAY_MS)), Errno::RemoteIo);
 
-/// By status; [`CamStatus::ScsiError`] goes on in the next table.
+/// By status; [`CamStatus::ScsiError`] continues in the next table.
 pub const STATUS: &[(CamStatus, RecoveryDecision)] = &[
     (CamStatus::Complete, row(Step::Done, Errno::Io)),
     (CamStatus::AutosenseFailed, ENDS),

@@ -26,7 +26,7 @@ pub struct SimFacts {
     pub is_ata: bool,
 }
 
-/// How a CCB goes on.
+/// How a CCB continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Begun {
     /// It has ended.
@@ -164,7 +164,7 @@ pub trait Sim: Send + Sync {
     /// whatever the device had with [`crate::CamStatus::ResetSent`].
     fn action(&self, unit: &Unit, id: CcbId, ccb: &Ccb, data: &Segs, core: &Core) -> Begun;
 
-    /// Goes on with a CCB that answered [`Begun::Later`]. May be called early.
+    /// Continues with a CCB that answered [`Begun::Later`]. May be called early.
     fn finish(&self, unit: &Unit, id: CcbId, data: &Segs, core: &Core) -> Begun;
 
     /// Ends a CCB early, if it can: with [`Unit::done`].

@@ -166,7 +166,7 @@ impl Unit {
 
     /// The SIM has a new way to the device, or the device answers again: another medium may be
     /// there, and no command of a user goes to it before it was asked (D11). To be called before
-    /// any that the SIM has goes on or comes back.
+    /// any that the SIM has continues or returns.
     pub fn doubt(&self, core: &Core) {
         self.with(core, Device::doubt);
     }
@@ -279,7 +279,7 @@ impl Unit {
         turn
     }
 
-    /// Goes on with a request's CCB; `None`: the request waits.
+    /// Continues with a request's CCB; `None`: the request waits.
     pub fn drive(&self, bio: &Bio, id: CcbId, core: &Core) -> Option<Ended> {
         let mut begun = None;
         loop {

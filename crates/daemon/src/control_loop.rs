@@ -73,7 +73,7 @@ pub struct ControlLoop {
     pub started_ns: u64,
     /// Disks that are being opened.
     pub openings: Openings,
-    /// Disks that went away, and what may come back.
+    /// Disks that disappeared, and what may return.
     pub reattach: Reattach,
     /// Names that the configuration calls disks of buses by.
     pub names: PersistentNames,

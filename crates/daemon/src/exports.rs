@@ -56,7 +56,7 @@ pub use specs::{judge_group, lent, units_of};
 /// Longest wait for a LUN to be attached or detached: its tools wait for its disk.
 pub const ATTACH_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Longest wait for sessions to end when the daemon does: commands at a disk have to come back.
+/// Longest wait for sessions to end when the daemon does: commands at a disk have to return.
 pub const SESSIONS_DEADLINE: Duration = Duration::from_secs(5);
 
 thread_local! {

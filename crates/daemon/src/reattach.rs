@@ -1,4 +1,4 @@
-//! Reattachment of disks whose medium went away, and of the geoms above them.
+//! Reattachment of disks whose medium disappeared, and of the geoms above them.
 //!
 //! ```text
 //!   here --its medium goes: noted--> gone --the path is there, as large as it was--> opened, here

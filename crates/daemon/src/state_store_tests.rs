@@ -51,7 +51,7 @@ impl Fake {
         self.pending.push(self.files.clone());
     }
 
-    /// Everything that may be there after the power comes back: names as of any moment since the
+    /// Everything that may be there after the power returns: names as of any moment since the
     /// folder was synced, unsynced files whole, cut, empty, or with zeroes where bytes should be.
     fn after_power_cut(&self) -> Vec<Fake> {
         let mut out = Vec::new();
@@ -150,7 +150,7 @@ fn save_survives_a_power_cut_between_any_two_steps() {
                 let now = stored(&mut after);
                 let new = now == Some(vec![99; 50]);
                 assert!(new || (now == was && !saved), "{before} records, cut after {steps}");
-                // The folder goes on working, and a second cut finds a whole record too.
+                // The folder continues working, and a second cut finds a whole record too.
                 store(&mut after, SERIAL, KIND, &[5; 10]).unwrap();
                 assert_eq!(stored(&mut after), Some(vec![5; 10]));
                 let later = after.after_power_cut();

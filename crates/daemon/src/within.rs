@@ -35,7 +35,7 @@ impl Drop for Call {
 }
 
 /// The result of a call. `None`: it has not ended within `limit`, or could not be made. The call
-/// goes on then, and its result is dropped.
+/// continues then, and its result is dropped.
 pub fn within<T: Send + 'static>(
     limit: Duration,
     call: impl FnOnce() -> T + Send + 'static,

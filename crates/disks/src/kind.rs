@@ -190,7 +190,7 @@ pub trait Unit: Any + Send {
     fn size(&mut self) -> Result<u64, Errno>;
 
     /// Asks for acknowledged data on stable storage, where the medium ends with the daemon. True
-    /// once the data is there, or cannot get there; false while that goes on: it is asked again.
+    /// once the data is there, or cannot get there; false while that continues: it is asked again.
     fn make_durable(&mut self) -> bool {
         true
     }

@@ -72,7 +72,7 @@ struct Waiter {
     ordered: bool,
 }
 
-/// The reason why a request comes back.
+/// The reason why a request returns.
 enum RestartReason {
     Dequeued,
     TriedAgain,

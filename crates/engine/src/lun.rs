@@ -178,7 +178,7 @@ pub fn open_device(
         return Err(Error::new(Errno::Exist, format!("device {provider} is exported already")));
     }
     let mut spec = spec.clone();
-    // A lost unit comes back as hosts know it.
+    // A lost unit returns as hosts know it.
     spec.read_only |= registry.device(provider).is_some_and(|lost| lost.spec().read_only);
     let mut plugged = control.call(|t| plug_in(t, provider, &spec));
     if plugged.as_ref().is_err_and(|e| e.kind == Errno::RoFs) {

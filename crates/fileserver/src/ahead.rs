@@ -1,7 +1,7 @@
 //! Read-ahead: blocks that a client will ask for are in memory before it does.
 //!
 //! ```text
-//!   a read that goes on where the last one ended -> queue -> workers -> block cache
+//!   a read that continues where the last one ended -> queue -> workers -> block cache
 //! ```
 //! So many workers, so many devices' requests under way beside those of clients. A worker ends when
 //! it finds the queue empty, so that their number may change at any time and none costs anything

@@ -68,7 +68,7 @@ pub struct Taster {
 }
 
 impl Taster {
-    /// Reads `len` bytes at `offset`, both multiples of the sector size. Fewer come back at the
+    /// Reads `len` bytes at `offset`, both multiples of the sector size. Fewer return at the
     /// end of the medium.
     pub async fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
         self.core.read(self.edge, offset, len).await
@@ -416,8 +416,8 @@ pub trait Geom: Send + Any {
     }
 
     /// Asks for records on disk that are clean, so that the next start has nothing to repair. True
-    /// once they are, or cannot become so; false while that goes on: it is asked again. Writes that
-    /// come later make them dirty again.
+    /// once they are, or cannot become so; false while that continues: it is called again. Later
+    /// writes make them dirty again.
     fn clean_records(&mut self, topology: &mut Topology, me: GeomId) -> bool {
         let _ = (topology, me);
         true

@@ -558,7 +558,7 @@ impl GraphControl {
     }
 }
 
-/// Runs `f` for at most `ns`; `None` when the time is up. What `f` had in flight goes on unheard.
+/// Runs `f` for at most `ns`; `None` when the time is up. What `f` had in flight continues unheard.
 pub async fn deadline<T>(core: &Rc<Core>, ns: u64, f: impl Future<Output = T>) -> Option<T> {
     let mut f = pin!(f);
     let mut sleep = pin!(core.reactor().sleep(ns));

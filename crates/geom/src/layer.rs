@@ -44,8 +44,8 @@ pub enum Flow {
     Fork(u64),
     /// It ends here.
     Done(Status),
-    /// It goes on when the newest [`bio::Ticket`] of the Bio is used: by an operation or timer that
-    /// the layer started, or by [`Core::resume`]. Older tickets are void.
+    /// It continues when the newest [`bio::Ticket`] of the Bio is used: by an operation or timer
+    /// that the layer started, or by [`Core::resume`]. Older tickets are void.
     Wait,
 }
 

@@ -288,8 +288,8 @@ impl Client {
     }
 }
 
-/// The error of a verb that was interrupted while it waited: the work that goes on, and the command
-/// that ends it.
+/// The error of a verb that was interrupted while it waited: the work that continues, and the
+/// command that ends it.
 fn interrupted(verb: &str, goes_on: Option<(String, String)>) -> Error {
     let error = |why: &str| Error::new(Kind::Interrupted, verb, why);
     match goes_on {

@@ -60,7 +60,7 @@ impl Address {
         }
     }
 
-    /// A text that begins with `unix:` and goes on with an absolute path that fits.
+    /// A text that begins with `unix:` and continues with an absolute path that fits.
     pub fn parse_unix(text: &str) -> Option<Address> {
         let path = text.strip_prefix(UNIX_PREFIX)?;
         let fits = path.starts_with('/') && path.len() <= UNIX_PATH_MAX && !path.contains('\0');

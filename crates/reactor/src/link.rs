@@ -237,7 +237,7 @@ impl Link {
     }
 
     /// Waits until frames may be there. `NetworkDown`: the interface went down; when it is up
-    /// again frames come again, but one that has gone and come back is another: open it anew.
+    /// again frames come again, but one that has gone and returned is another: open it anew.
     pub async fn ready(&self) -> io::Result<()> {
         self.wait(false).await
     }

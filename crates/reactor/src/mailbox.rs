@@ -17,7 +17,7 @@ use crate::wakeup::Remote;
 /// Messages that wait in one mailbox; a further one is handed back to its sender as `Full`.
 pub const MAILBOX_MESSAGES_MAX: usize = 64 * 1024;
 
-/// Why a message was not taken; it comes back.
+/// Why a message was not taken; it returns.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SendError<M> {
     /// [`MAILBOX_MESSAGES_MAX`] are waiting: try later.

@@ -458,7 +458,7 @@ impl Inner {
         if port.close(slots) {
             return Vec::new();
         }
-        // Something never came back: its memory is lost, not freed under the kernel.
+        // Something never returned: its memory is lost, not freed under the kernel.
         let left = slots.started().into_iter().filter_map(|id| Some(slots.get(id)?.describe()));
         let left = left.collect();
         std::mem::forget(std::mem::take(slots));

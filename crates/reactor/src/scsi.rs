@@ -122,7 +122,7 @@ impl Reactor {
 }
 
 impl ScsiNode {
-    /// Begins a command; all of `data` is moved, and comes back with the answer.
+    /// Begins a command; all of `data` is moved, and returns with the answer.
     ///
     /// # Errors
     /// The kernel's, with the data: EDOM when it has [`SCSI_NODE_COMMANDS_MAX`], ENODEV when the

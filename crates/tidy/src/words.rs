@@ -12,7 +12,7 @@ use std::path::Path;
 use crate::links::{documents_of, prose_lines};
 use crate::source::{Source, Tree};
 
-/// Words of one kind, in all their forms, and what to write instead.
+/// Words, or pairs of words, of one kind in all their forms, and what to write instead.
 const BANNED: &[(&[&str], &str)] = &[
     (
         &["nobody", "anybody", "somebody", "everybody", "whoever", "he", "him", "his"],
@@ -31,6 +31,9 @@ const BANNED: &[(&[&str], &str)] = &[
     (&["foretold", "foretell"], "predicted"),
     (&["court", "hall", "desk", "book", "books", "house", "door", "doors"], "the field's word"),
     (&["knock", "knocks", "knocked"], "connects, logs in"),
+    (&["goes on", "went on"], "continues"),
+    (&["comes back", "come back", "came back"], "returns"),
+    (&["goes away", "went away"], "disappears"),
 ];
 
 /// Files and the banned word that each may use: names of a standard or of another program.
@@ -54,7 +57,8 @@ pub fn banned_words(tree: &Tree, root: &Path) -> io::Result<Vec<String>> {
 /// Banned words in the comments and messages of a Rust file, in the order of their lines.
 pub fn banned_in_source(source: &Source) -> Vec<String> {
     let (mut lines, literals) = prose_of(&source.text);
-    if !source.is_test() {
+    // Literals of this crate are the words themselves.
+    if !source.is_test() && source.krate() != "tidy" {
         let product = source.product_lines().into_iter().map(|(n, _)| n);
         let product: BTreeSet<usize> = product.collect();
         lines.extend(literals.into_iter().filter(|(n, _)| product.contains(n)));
@@ -133,7 +137,9 @@ fn character(text: &str) -> usize {
 fn banned_in_line(path: &str, number: usize, line: &str) -> Vec<String> {
     let mut out = Vec::new();
     for span in line.split('`').step_by(2) {
-        for word in words_of(span).into_iter().map(str::to_lowercase) {
+        let words: Vec<String> = words_of(span).into_iter().map(str::to_lowercase).collect();
+        let pairs: Vec<String> = words.windows(2).map(|pair| pair.join(" ")).collect();
+        for word in words.into_iter().chain(pairs) {
             let found = BANNED.iter().find(|(all, _)| all.contains(&word.as_str()));
             let Some((_, instead)) = found else { continue };
             if !EXCEPTIONS.contains(&(path, word.as_str())) {

@@ -128,7 +128,7 @@ impl ReceiveBuffer {
         }
     }
 
-    /// Decrypts from now on, and goes on until keys are agreed on.
+    /// Decrypts from now on, and continues until keys are agreed on.
     pub(crate) async fn secure(&mut self, tls: Rc<Tls>) -> Result<(), CommonReason> {
         let page = self.pool.get(BUSY_BYTES).ok_or(CommonReason::NoMemory)?;
         self.incoming.secure(tls, page);

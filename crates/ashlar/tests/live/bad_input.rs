@@ -408,7 +408,7 @@ fn bad_ddf_metadata_is_refused() {
 
 /// The record of a mirror's third member, which is missing, at the end of a provider above the
 /// mirror: on the mirror itself, and on a stripe of it and another disk. A provider above a whole
-/// is no member of it, and the whole goes on.
+/// is no member of it, and the whole continues.
 #[test]
 fn provider_above_a_geom_is_refused_as_its_member() {
     let mut fixture = Fixture::new("bad-circles");

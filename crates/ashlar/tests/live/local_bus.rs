@@ -344,7 +344,7 @@ fn a_bus_without_its_target_waits_for_it() {
     let again = ["cam", "attach", "loop1", "kind=local", "initiator=local:loop0"];
     let target = format!("target={IQN}");
     fixture.ashlar(&[&again[..], &[&target]].concat()).complains(&["bus loop0 is local:loop0"]);
-    // The target goes under the bus, and comes back.
+    // The target goes under the bus, and returns.
     fixture.write("ashlar.toml", &(file_disk("d0", "d0.img") + BUS));
     fixture.ashlar(&["apply"]).ends(0);
     fixture.until("the disk has gone", SOON, || !fixture.ok(&["cam", "devlist"]).contains("lun 0"));

@@ -1,5 +1,5 @@
 //! NBD beside iSCSI on the same units, from outside: reservations, states of ports, LUNs that go
-//! and come back, holes, sizes, and the reports about sessions. The NBD client is QEMU's.
+//! and return, holes, sizes, and the reports about sessions. The NBD client is QEMU's.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;

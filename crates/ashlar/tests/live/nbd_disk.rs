@@ -1,5 +1,5 @@
 //! NBD disk of a daemon: its server is absent at the start, is away for longer than the deadline,
-//! and comes back.
+//! and returns.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};

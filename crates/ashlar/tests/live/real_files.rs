@@ -66,7 +66,7 @@ fn linux_client_restores_a_file_from_a_dump() {
             fixture.ok(&["fs", "yesterday", "main", "/usr/thesis", "--date", "last", "--copy"]);
             console.send("done")?;
         } else if line.contains("DO-KILL") {
-            // A 9P mount without a daemon does not come back: Linux mounts again.
+            // A 9P mount without a daemon does not return: Linux mounts again.
             fixture.ok(&["fs", "sync", "main"]);
             fixture.kill();
             fixture.start();

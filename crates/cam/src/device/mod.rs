@@ -126,7 +126,7 @@ struct Slot {
     reset: Option<ResetId>,
     /// The SIM was asked to abort it because it was late.
     late: bool,
-    /// It goes on when another CCB ends.
+    /// It continues when another CCB ends.
     waits_for_completion: bool,
     /// D10: it waits for the way to be open again.
     waits_for_path: bool,

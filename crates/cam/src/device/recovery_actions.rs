@@ -74,7 +74,7 @@ impl Device {
         }
     }
 
-    /// TEST UNIT READY or START UNIT came back.
+    /// TEST UNIT READY or START UNIT returned.
     pub(super) fn recovery_returned(
         &mut self,
         at: u32,

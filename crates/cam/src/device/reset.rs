@@ -88,7 +88,7 @@ impl Device {
         }
     }
 
-    /// A CCB came back as the victim of a reset: if no reset was reported, this reports one.
+    /// A CCB returned as the victim of a reset: if no reset was reported, this reports one.
     pub(super) fn victim_returned(&mut self, by: CamStatus, now: u64) {
         if self.lost {
             return;

@@ -65,7 +65,7 @@ impl ProbeCommand {
     }
 }
 
-/// How a question came back that was not answered.
+/// How a question returned that was not answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FailedResponse {
     status: CamStatus,
@@ -103,7 +103,7 @@ pub enum Refusal {
     Silent {
         /// The question.
         question: &'static str,
-        /// How that came back.
+        /// How that returned.
         response: FailedResponse,
     },
     /// An answer that makes no sense.

@@ -233,7 +233,7 @@ pub(super) fn bcache(sectors: &Sectors, at: u64) -> Result<bool, ProbeStop> {
     Ok(le64(block, 8) == 8 && le64(block, 16) <= NEWEST)
 }
 
-/// bcachefs may have the magic number of bcache; its superblock goes on in another way.
+/// bcachefs may have the magic number of bcache; its superblock continues in another way.
 pub(super) fn bcachefs(sectors: &Sectors, at: u64) -> Result<bool, ProbeStop> {
     let block = around(sectors, at, 24, 512)?;
     let magic = span(block, 240, 16);

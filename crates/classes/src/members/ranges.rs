@@ -220,7 +220,7 @@ impl RangeLocks {
         }
     }
 
-    /// R2: a waiter goes on when neither a holder nor an earlier waiter conflicts with it.
+    /// R2: a waiter continues when neither a holder nor an earlier waiter conflicts with it.
     fn grant(shard: &mut Shard, woken: &mut Vec<Waiter>) {
         let mut still: VecDeque<(Entry, Option<Waiter>)> = VecDeque::new();
         for (entry, waiter) in std::mem::take(&mut shard.waiting) {

@@ -66,7 +66,7 @@ impl Mirror {
         self.lineage.held_by = self.lineage.held_by.max(active);
     }
 
-    /// Whether two members each went on without the other (M12).
+    /// Whether two members each continued without the other (M12).
     pub(super) fn is_split(&self) -> bool {
         let all: Vec<&Lineage> = self.members().map(|(_, m)| &m.record.lineage).collect();
         all.iter()
@@ -74,7 +74,7 @@ impl Mirror {
             .any(|(i, a)| all.iter().skip(i + 1).any(|b| a.relation_to(b) == Relation::Apart))
     }
 
-    /// M12: keeps the data of this member, before the start. Members that went on without it are
+    /// M12: keeps the data of this member, before the start. Members that continued without it are
     /// rebuilt from their start.
     pub(super) fn keep(&mut self, slot: usize) {
         let Some(kept) = self.member(slot).map(|m| m.record.clone()) else { return };

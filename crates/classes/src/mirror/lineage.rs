@@ -1,4 +1,4 @@
-//! Lineage records: proof of the relative age of two members. They show which member went on
+//! Lineage records: proof of the relative age of two members. They show which member continued
 //! without the other, and how often the mirror has been written since.
 //!
 //! FreeBSD's counters identify the newer member as long as only one mirror ran at a time. Two
@@ -13,7 +13,7 @@
 //!
 //! Invariants
 //!  L1  A line is a number for a run of contents. It changes before the first write without a
-//!      member that has it, in the records of that change. Two members that went on alone have
+//!      member that has it, in the records of that change. Two members that continued alone have
 //!      other lines.
 //!  L2  The earlier lines of a mirror are kept, so that a member with one of them is known as
 //!      older, regardless of its counters.
@@ -54,11 +54,11 @@ pub(super) struct Lineage {
 pub(super) enum Relation {
     /// The same line.
     Same,
-    /// The other went on without it.
+    /// The other continued without it.
     Older,
-    /// It went on without the other.
+    /// It continued without the other.
     Newer,
-    /// Each went on without the other.
+    /// Each continued without the other.
     Apart,
     /// Nothing is proved (L4).
     Unknown,

@@ -102,7 +102,7 @@ pub enum Damage {
     TableCovered,
     /// A partition overlaps another or leaves the media, and checking was switched off.
     Integrity,
-    /// EBR: the chain comes back to a record at this sector.
+    /// EBR: the chain returns to a record at this sector.
     ChainLoop(u64),
     /// EBR: the chain points to this sector, which holds no record or is outside.
     ChainBroken(u64),

@@ -249,8 +249,8 @@ impl Found {
         ))
     }
 
-    /// Whether another's record is one of those that this array went on from, or that the operator
-    /// chose against: its disk was dropped with it, or a later one, and was not used since.
+    /// Whether another's record is one of those that this array continued from, or that the
+    /// operator chose against: its disk was dropped with it, or a later one, and not used since.
     fn has_dropped(&self, other: &Found) -> bool {
         match (self, other) {
             (Found::Ddf(meta), Found::Ddf(theirs)) => is_departed(&meta.departed(), theirs),
@@ -331,7 +331,7 @@ pub(crate) fn choose_record(
     let good: Vec<usize> =
         members.iter().copied().filter(|y| *y == winner || !without(winner, *y)).collect();
     // One that does not know the winner's disks need not have lived without them: they may have
-    // come since. It has nothing of its own if one that it lived with went on without it; and if
+    // come since. It has nothing of its own if one that it lived with continued without it; and if
     // the winner does not know it either, nothing will be done to it.
     let is_left = |x: usize| members.iter().any(|y| without(*y, x) && !without(x, *y));
     let knows = |a: usize, b: usize| found[a].lists(&keys[b], sector);

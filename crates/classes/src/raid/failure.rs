@@ -80,7 +80,7 @@ impl RaidGeom {
         self.failed.push_back((key.to_owned(), loss));
     }
 
-    /// Why a disk that failed is refused, and how it comes back.
+    /// Why a disk that failed is refused, and how it returns.
     pub(super) fn why_failed(&self, key: &str, name: &str) -> String {
         let known = self.failed.iter().find(|(failed, _)| failed == key);
         let what = match known.map(|(_, loss)| loss) {

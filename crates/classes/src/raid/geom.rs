@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   queue --> (a volume's gate shut and drained, if the job needs that) --> the state changes
-//!         --> cores get the new tables --> records are written --> what waited goes on
+//!         --> cores get the new tables --> records are written --> what waited continues
 //! ```
 //!
 //! Invariants
@@ -18,7 +18,7 @@
 //!      unchanged, and the disk is taken back as it is.
 //!  J5  The most outdated record is written first. A record torn by a power cut is then never the
 //!      newest, and the others' records describe its disk.
-//!  J6  A member is filled only once all records say so: when it has everything, and goes on
+//!  J6  A member is filled only once all records say so: when it has everything, and continues
 //!      without the disk that it was filled from, that one does not believe to be alone.
 //!  J7  No record says clean before all that was written is stable on every disk that it calls one
 //!      of the members: one that fails to make it so goes first.

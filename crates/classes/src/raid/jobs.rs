@@ -12,7 +12,7 @@ use super::model::DiskState;
 use super::records::{self, RecordBatch};
 
 impl RaidGeom {
-    /// Queues a job and goes on.
+    /// Queues a job and continues.
     pub(super) fn push(&mut self, t: &mut Topology, me: GeomId, job: Job) {
         if !self.queue.contains(&job) {
             self.queue.push_back(job);
@@ -258,7 +258,7 @@ impl RaidGeom {
         took || !trusted || outdated || grew
     }
 
-    /// Records are written: what waited goes on. With `complete` those of all.
+    /// Records are written: what waited continues. With `complete` those of all.
     pub(super) fn finish(&mut self, job: Job, complete: bool) {
         match job {
             Job::Dirty(key) if complete => self.open(key),

@@ -3,7 +3,7 @@
 //!
 //! Invariants
 //!  A1  A member is read only if it has everything; one that is being filled is written.
-//!  A2  A disk that comes back is taken as it is only if the records on the other disks still call
+//!  A2  A disk that returns is taken as it is only if the records on the other disks still call
 //!      it a member in order, its own does not call it a spare and is as new as when it left (one
 //!      that is older is a copy), and the volume is not dirty: nothing was written without it.
 //!  A3  A volume with parity that lacks a member and may have been written when it was left does

@@ -37,7 +37,7 @@ pub(crate) enum MetadataState {
         newest: Box<Meta>,
         own: BTreeMap<String, Meta>,
         deleted: Vec<[u8; 24]>,
-        /// Disks that the array goes on without, and their last records; the last that left first.
+        /// Disks that the array continues without, and their last records; the last to leave first.
         departed: Vec<(u32, u32)>,
     },
 }
@@ -149,7 +149,7 @@ impl MetadataState {
         on.extend(now.map(|now| (key.to_owned(), now)));
     }
 
-    /// The array goes on without a disk whose last record is known (DDF).
+    /// The array continues without a disk whose last record is known (DDF).
     pub(crate) fn add_departed(&mut self, key: &str, generation: u32) {
         let (MetadataState::Ddf { departed, .. }, Ok(reference)) =
             (self, u32::from_str_radix(key, 16))

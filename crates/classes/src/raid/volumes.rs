@@ -71,7 +71,7 @@ impl RaidGeom {
                 }
             }
             let can = match up {
-                // One that runs goes on while it can.
+                // One that runs continues while it can.
                 true if set.state(at) > VolumeState::Broken => Ok(()),
                 _ => set.can_start(at, &self.id.name()),
             };

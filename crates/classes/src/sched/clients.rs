@@ -285,7 +285,7 @@ impl Clients {
         }
     }
 
-    /// One of its requests came back.
+    /// One of its requests returned.
     pub(super) fn leave(&mut self, place: u16, read: u64, written: u64) {
         if let Some(client) = self.all.get_mut(usize::from(place)) {
             client.inside = client.inside.saturating_sub(1);

@@ -35,7 +35,7 @@
 //!
 //! Invariants
 //!  Q1  A request is in one state and in one list. It goes down once, through `ready` or out of
-//!      `start`, and its place is free when it has come back. Nothing here ends a request.
+//!      `start`, and its place is free when it has returned. Nothing here ends a request.
 //!  Q2  ORDERED is a fence: it goes down when all that came before it, of all cores, have been
 //!      named and those of its own core have gone down; later requests, FLUSH and DELETE too,
 //!      go down when the fence has. Behind the fence order is kept by the disk's own queue

@@ -468,7 +468,7 @@ impl DiskQueue {
         self.ended(id, (0, 0), me, now);
     }
 
-    /// One has come back from below.
+    /// One has returned from below.
     pub(super) fn ended(&mut self, id: u32, (read, written): (u64, u64), me: usize, now: u64) {
         let Some(slot) = self.slot(id).copied().filter(|s| s.state == RequestState::Started) else {
             return;

@@ -96,7 +96,7 @@ impl TrimShared {
         begun.store(begun.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
-    /// It came back.
+    /// It returned.
     #[inline]
     pub(super) fn ends(&self, core: usize) {
         let ended = &self.core_slot(core).ended;

@@ -37,7 +37,7 @@ fn hardcoded_names_can_be_stored_and_removed_without_a_rebuild() {
     );
 }
 
-/// S1: the one that was away comes back with the record of before, in either order.
+/// S1: the one that was away returns with the record of before, in either order.
 #[test]
 fn changed_settings_persist_when_an_absent_member_returns() {
     for order in [[0, 1], [1, 0]] {
@@ -194,7 +194,7 @@ fn an_absent_member_is_expected_until_its_replacement_is_inserted() {
         redeclare_badly(&mut world, change);
         assert_eq!(dump(&mut world, "d0")["all"], 2, "after {writes}: d1 is expected");
         assert_eq!(world.show("mirror", "m", "State"), ["DEGRADED"], "after {writes}");
-        // It comes back: the mirror is whole again, and the next change finds it so.
+        // It returns: the mirror is whole again, and the next change finds it so.
         world.attach("d1", &disks[1], 512, (0, 0));
         complete(&mut world);
         assert!(read_all(&mut world) == bytes && disks[1].bytes()[..MIB - 512] == bytes);

@@ -77,7 +77,7 @@ fn a_log_is_kept_after_the_change_and_a_crash_costs_no_resync() {
     assert!(!starts_less(&mut without), "without a log parity is in doubt");
 
     let mut raid = raid5(true);
-    // A user has it open for writing, and goes on.
+    // A user has it open for writing, and continues.
     let open = raid.open(Access::WRITE);
     raid.world.write(&open, 4096, &noise(3, 512)).expect("written");
     raid.model[4096..4608].copy_from_slice(&noise(3, 512));

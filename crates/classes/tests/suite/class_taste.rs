@@ -204,7 +204,7 @@ fn a_lost_disk_removes_all_geoms_above_it() {
     world.close(part);
     world.close(name);
     assert!(world.control.topology.view(0).is_empty(), "nothing is left");
-    // A disk of the same name comes back with all it has.
+    // A disk of the same name returns with all it has.
     let again = real_disk_copy(&scratch);
     world.disk("ada0", again, 512);
     assert!(world.has("ada0p2") && world.has("ext2fs/root"));

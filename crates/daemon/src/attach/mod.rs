@@ -123,7 +123,7 @@ pub struct Attachments {
 pub struct Ticket(JobResult);
 
 impl Ticket {
-    /// How it went; `None` while it goes on.
+    /// How it went; `None` while it continues.
     pub fn result(&self) -> Option<std::result::Result<(), String>> {
         self.0.lock().clone()
     }

@@ -8,7 +8,7 @@
 //!      that ends last counts.
 //!  D2  A request that is under way when the power goes ends with `Io`; of its bytes any sectors
 //!      may have arrived. Data stays when its flush, or its write with FUA, has ended.
-//!  D3  While the disk hangs nothing ends; what hung goes on when it is released, or ends with
+//!  D3  While the disk hangs nothing ends; what hung continues when it is released, or ends with
 //!      `Io` at a power cut.
 //!
 //! ```text

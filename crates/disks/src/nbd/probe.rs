@@ -58,7 +58,7 @@ pub(crate) fn is_reachable(name: &str, params: &Value) -> bool {
 /// Waits until the server of a disk has answered.
 ///
 /// # Errors
-/// Why it has not, at most after `most`. The search goes on then.
+/// Why it has not, at most after `most`. The search continues then.
 pub(crate) fn wait(name: &str, params: &Value, most: Duration) -> Result<(), Error> {
     let key = params.to_string();
     if !PROBES.lock().contains_key(&key) {

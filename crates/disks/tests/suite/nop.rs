@@ -222,7 +222,7 @@ fn nop_follows_a_resized_disk_unless_its_size_is_fixed() {
     assert_eq!((size(&w, "follows"), size(&w, "fixed")), (Some(28672), None));
 }
 
-/// Notes the offset and length with which a request comes back.
+/// Notes the offset and length with which a request returns.
 struct RangeRecorder(Cell<(u64, u64)>);
 
 impl Sink for RangeRecorder {

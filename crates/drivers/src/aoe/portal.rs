@@ -169,7 +169,7 @@ impl Portal {
         self.kick();
     }
 
-    /// The portal's own turn goes on: there is something to do or to send.
+    /// The portal's own turn continues: there is something to do or to send.
     pub fn kick(&self) {
         if self.busy.get() {
             return;
@@ -179,7 +179,7 @@ impl Portal {
         }
     }
 
-    /// Serves until the interface goes away.
+    /// Serves until the interface disappears.
     async fn serve(self: &Rc<Portal>, link: &Link) -> io::Error {
         loop {
             let came = {
@@ -405,7 +405,7 @@ impl Portal {
         self.kick();
     }
 
-    /// An interface that went away may be back.
+    /// An interface that disappeared may be back.
     fn reopen(&self) {
         let Some(interface) = self.at.ether() else { return };
         let Ok(link) = self.per_core.reactor().link(interface, ETHERTYPE) else { return };

@@ -447,7 +447,7 @@ impl<F: Frontend> BlockSession<F> {
         front.put_segs(data);
     }
 
-    /// Goes on with requests whose command has ended.
+    /// Continues with requests whose command has ended.
     pub fn issue_ready(&self) {
         loop {
             let next = self.ready.borrow_mut().pop_front();

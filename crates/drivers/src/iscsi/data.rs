@@ -129,7 +129,7 @@ impl IscsiSession {
         incoming
     }
 
-    /// Goes on with a command's write data: hands it over when it is complete, asks for more when
+    /// Continues with a command's write data: hands it over when it is complete, asks for more when
     /// it is not.
     pub fn progress(&self, tag: u32) {
         let ended = {

@@ -186,7 +186,7 @@ impl Checked {
     }
 }
 
-/// True when the address is one of the target's own: initiators would come back for ever.
+/// True when the address is one of the target's own: initiators would return for ever.
 fn to_itself(spec: &TargetSpec, address: &str) -> bool {
     let place = address.split(',').next().unwrap_or(address);
     spec.listen.iter().filter_map(|at| at.inet()).any(|at| at.to_string() == place)

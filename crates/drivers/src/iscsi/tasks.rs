@@ -245,7 +245,7 @@ mod tests {
             let mut i = requested(7, 0, 1000, 1000);
             assert_eq!(i.admit(&first), DataOutAction::Discard, "{first:?}");
             if i.outcome().is_none() {
-                // The initiator does not know yet and goes on: dropped, up to its end.
+                // The initiator does not know yet and continues: dropped, up to its end.
                 assert_eq!(i.admit(&pdu(7, 1, 600, 400, true)), DataOutAction::Discard);
             }
             assert_eq!(i.outcome(), Some(Err(why)), "{first:?}");

@@ -35,7 +35,7 @@ impl ConnectRefusal {
     }
 }
 
-/// Goes on until the connection is a queue.
+/// Continues until the connection is a queue.
 pub(crate) async fn run(
     conn: &Connection,
     rx: &mut ReceiveBuffer,

@@ -7,7 +7,7 @@
 //!      | no data wanted, first in order         |                      |
 //!      +----------------------------------------+-----> begin() <------+
 //!                                                         |
-//!                          memory comes back              |  pool exhausted
+//!                          memory returns                 |  pool exhausted
 //!                    +----------- MEMORY_WAIT <-----------+
 //!                    v                                    v
 //!                 begin() --room--> (*) -------------> EXECUTING --abort()--> ABORTING

@@ -203,7 +203,7 @@ impl Medium {
         }
     }
 
-    /// The same way, which goes on when the command is aborted.
+    /// The same way, which continues when the command is aborted.
     pub(crate) fn detached(&self) -> Medium {
         Medium { state: Rc::default(), ..self.clone() }
     }

@@ -21,7 +21,7 @@ use crate::qos::Flow;
 use crate::registry::{Denied, Registry, TargetPort};
 use crate::unit::message::Message;
 
-/// Sessions that look for changes before other work of the core goes on.
+/// Sessions that look for changes before other work of the core continues.
 const REFRESH_BATCH: usize = 64;
 
 /// Whether sessions are looking for changes.

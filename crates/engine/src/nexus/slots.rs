@@ -74,7 +74,7 @@ pub(crate) struct Slot {
     pub inflight_cost: Option<u32>,
     pub began_ns: u64,
     pub abort: Option<AbortHow>,
-    /// Its status was sent, it goes on ([`crate::handlers::Job::respond_early`]).
+    /// Its status was sent, it continues ([`crate::handlers::Job::respond_early`]).
     pub answered: bool,
     /// Write data, or the buffers to read into.
     pub data: Segs,

@@ -184,7 +184,7 @@ impl Engine {
         bell
     }
 
-    /// A nexus has ended, or goes on as if it had.
+    /// A nexus has ended, or continues as if it had.
     pub(crate) fn end_nexus(self: &Rc<Self>, path: &Path) {
         nexus_lost(path.device(), path.nexus());
         self.end_aca(path.device(), Some(path.nexus()));

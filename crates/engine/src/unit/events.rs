@@ -13,7 +13,7 @@ pub(crate) fn nexus_made(device: &Arc<Device>, nexus: &Arc<ItlNexus>) {
 }
 
 /// A nexus has ended, its commands too: logout, lost connection, reinstatement, a LUN taken away;
-/// or I_T NEXUS RESET, after which it goes on.
+/// or I_T NEXUS RESET, after which it continues.
 pub(crate) fn nexus_lost(device: &Arc<Device>, nexus: &Arc<ItlNexus>) {
     device.reservations().session_ended(device, nexus.port().session);
     device.history().ended(nexus);

@@ -300,7 +300,7 @@ impl Device {
     }
 
     /// Text that distinguishes the unit from others behind a LUN: its names and the length of its
-    /// blocks. A host that goes on with another length would write to other bytes.
+    /// blocks. A host that continues with another length would write to other bytes.
     pub(crate) fn identity_text(&self) -> String {
         format!("{}{LENGTH_MARK}{}", self.spec().ids().identity_text(), self.block_bytes())
     }

@@ -348,7 +348,7 @@ fn a_sanitize_continues_through_resets_and_after_a_restart() {
     assert_eq!(w.run(&h1, 0, &TUR, 0, &[]).asc(), (6, 0x29, 0));
     assert_eq!(w.run(&h1, 0, &TUR, 0, &[]).asc(), (2, 0x04, 0x1B));
     drop(w);
-    // Another daemon goes on with it before a host sees the unit.
+    // Another daemon continues with it before a host sees the unit.
     let (mut w, disk) = begin(2);
     let h = w.calm(0, "i1", &[0]);
     assert_eq!(w.run(&h, 0, &TUR, 0, &[]).asc(), (2, 0x04, 0x1B));

@@ -353,7 +353,7 @@ fn a_lost_disk_affects_neither_the_session_nor_its_other_luns() {
     w.run(&h, 0, &INQUIRY, 96, &[]).good();
     w.run(&h, 1, &read16(0, 1), 512, &[]).good();
     assert!(w.registry.view().devices.iter().any(|d| d.lost == Some(Errno::NxIo)));
-    // The same disk comes back.
+    // The same disk returns.
     let gone = w.control.topology.find_geom(testkit::disk::CLASS, "d0").unwrap();
     w.control.topology.wither_geom(gone, Errno::NxIo);
     w.settle();

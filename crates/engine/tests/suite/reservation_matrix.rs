@@ -292,7 +292,7 @@ fn test_10_persistent_reserve_out_actions_depend_on_registration() {
                     1 => 1,
                     _ => 2,
                 }];
-                // The key of the registrant that came back.
+                // The key of the registrant that returned.
                 let victim = if matches!(action, Preempt | PreemptAndAbort) { 5 } else { 8 };
                 let answer = pr(&w, &nexuses[who].1, action, typed, key, victim);
                 let got = answer.status != CONFLICT;

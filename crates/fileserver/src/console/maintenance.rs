@@ -228,7 +228,7 @@ fn unknown_dump(word: &str, all: &[Dump]) -> String {
         format!("{year}/{day}")
     };
     match all {
-        [] => format!("no dump {word}: an image goes on from its newest superblock only"),
+        [] => format!("no dump {word}: an image continues from its newest superblock only"),
         [one] => format!("no dump {word}: the WORM has {} only", name(one)),
         [first, .., last] => format!(
             "no dump {word}: the WORM has {}, from {} to {}",

@@ -73,7 +73,7 @@ impl FsVerb for Replace {
             let Some(l) = fs.members().into_iter().nth(leg) else { break };
             if let Some(why) = l.fault {
                 let what = format!(
-                    "{device} is a device of the WORM now, but {why}; copying goes on by itself \
+                    "{device} is a device of the WORM now, but {why}; copying continues by itself \
                      when it answers, and `ashlar fs statw {}` shows how far",
                     host.shared.name
                 );

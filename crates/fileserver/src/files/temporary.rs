@@ -136,7 +136,7 @@ impl VolumeFiles<'_, '_> {
         at != 0 && is_scratch(at) != scratch && !self.step.is_frozen(at)
     }
 
-    /// Moves some blocks, those of the file from `from` on; where it goes on, or none: that was
+    /// Moves some blocks, those of the file from `from` on; where it continues, or none: that was
     /// the rest of them.
     fn move_some(&mut self, ino: Ino, from: u64, scratch: bool) -> Result<Option<u64>, Stop> {
         let (runs, mut moved) = (self.runs_from(ino, from / RUN)?, 0);

@@ -91,7 +91,7 @@ const EVICT: usize = 64;
 const TRIES: usize = 4;
 /// How often memory is waited for, and how long each time, ns.
 const WAITS: usize = 1000;
-/// The same while unsent replies hold memory, which comes back: of an operation with all its loads.
+/// The same while unsent replies hold memory, which returns: of an operation with all its loads.
 const WAITS_LENT: usize = 10 * WAITS;
 /// No memory became free in time.
 const IN_USE: Fault = Fault::NoSpace("the block cache is full of blocks in use");

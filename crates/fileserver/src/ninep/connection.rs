@@ -127,7 +127,7 @@ impl Conn {
         }
     }
 
-    /// Reads are broken off; what changes something goes on to its end, unanswered.
+    /// Reads are broken off; what changes something continues to its end, unanswered.
     fn abort_all(&self) {
         for (_, doing) in self.inflight.borrow_mut().drain() {
             if let (true, Some(task)) = (doing.is_read, doing.task) {

@@ -31,7 +31,7 @@ pub(super) struct Open {
     pub excl: bool,
     /// Keeps the contents of a file that loses its name (P3).
     _held: Option<InodeRef>,
-    /// A directory's next offset, and the cookie behind which it goes on.
+    /// A directory's next offset, and the cookie behind which it continues.
     pub cursor: (u64, u64),
     /// Where in a file the last read ended.
     pub reader: Reader,

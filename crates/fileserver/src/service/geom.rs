@@ -20,7 +20,7 @@ use super::shared::{HostShared, Message, Phase, Status};
 use crate::medium::ProviderPath;
 use crate::volume::{ReadAhead, Remedy, percent};
 
-/// How long a change waits for a file server to open; it goes on opening after that, ns.
+/// How long a change waits for a file server to open; it continues opening after that, ns.
 const OPENING_NS: u64 = 10_000_000_000;
 /// How long one is given to make everything durable, ns.
 const HALTING_NS: u64 = 25_000_000_000;
@@ -31,7 +31,7 @@ const NEARLY_FULL: u64 = 10;
 /// Every core has the graph with its consumers.
 struct GraphReady;
 
-/// Every core has the graph with a consumer of a device that came back.
+/// Every core has the graph with a consumer of a device that returned.
 struct MemberReattached(ConsumerId);
 
 struct OpenDevice {

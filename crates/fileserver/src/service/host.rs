@@ -351,7 +351,7 @@ impl Host {
         }
     }
 
-    /// How much goes on.
+    /// Counts of the activity.
     fn update_rates(&self) {
         let Some(fs) = &*self.fs.borrow() else { return };
         let (facts, who) = (fs.facts(), self.server.clients());

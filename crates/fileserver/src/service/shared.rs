@@ -18,7 +18,7 @@ use super::params::FsParams;
 use crate::config::Device;
 use crate::volume::{Facts, ReadAhead, Report};
 
-/// Answers kept for those who asked and did not come back.
+/// Answers kept for those who asked and did not return.
 const RESULTS_MAX: usize = 256;
 
 /// How far a file server is.

@@ -31,7 +31,7 @@ const RETRY_NS: (u64, u64) = (1_000_000_000, 60_000_000_000);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Remedy {
-    /// It does not answer: when it does, copying goes on.
+    /// It does not answer: when it does, copying continues.
     #[default]
     Repair,
     /// It is no device of a WORM: it can be made one.

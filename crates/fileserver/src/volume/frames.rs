@@ -115,7 +115,7 @@ impl Frames {
     }
 
     /// True while memory of blocks that are not in the cache any more is still in use: by replies
-    /// on their way, or by writes to a device. It comes back.
+    /// on their way, or by writes to a device. It returns.
     pub fn is_lent(&self) -> bool {
         let own = self.map.len() + usize::from(self.zeros.is_some());
         self.pool.usage().used_bytes > own * self.buffer

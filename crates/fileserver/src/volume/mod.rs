@@ -268,7 +268,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Memory that unsent replies hold comes back, and a commit makes no more of it: waits a
+    /// Memory that unsent replies hold returns, and a commit makes no more of it: waits a
     /// moment for that. False: none is lent, or it was waited for long enough.
     async fn is_lent(&self, waits: &mut usize) -> bool {
         if !self.0.state.borrow().frames.is_lent() || *waits >= LENT_WAITS {

@@ -3,7 +3,7 @@
 //! ```text
 //!   walk: down --> down --> ends at once --> up, up             passed: not counted in
 //!   walk: down --> down --> has to wait: counted in, put away
-//!                    walk: goes on --> up, up                   counted out, stayed
+//!                    walk: continues --> up, up                 counted out, stayed
 //! ```
 //!
 //! Most requests to fast disks come up in the walk that took them down. This core does not look

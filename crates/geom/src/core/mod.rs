@@ -212,7 +212,7 @@ impl Core {
         self.ready.borrow_mut().push_back(Work { bio, go: Go::Enter(edge) });
     }
 
-    /// Goes on with a Bio for which a layer answered [`Flow::Wait`], as if the layer had answered
+    /// Continues with a Bio for which a layer answered [`Flow::Wait`], as if the layer had answered
     /// `flow`. False when the ticket is not good: used, not the newest, or the Bio has ended.
     pub fn resume(&self, ticket: Ticket, flow: Flow) -> bool {
         let Some(bio) = self.slab.borrow_mut().wake(ticket) else {
@@ -448,7 +448,7 @@ impl Core {
         .await
     }
 
-    /// Wakes `waker` when a buffer comes back, for tasks that found the pool exhausted.
+    /// Wakes `waker` when a buffer returns, for tasks that found the pool exhausted.
     pub fn wake_on_free(&self, waker: &std::task::Waker) {
         self.pool.wake_on_free(waker);
         self.reactor.flush_lazy_sends();

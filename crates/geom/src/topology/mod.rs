@@ -117,7 +117,7 @@ pub(crate) struct GeomObj {
     /// It was inserted over this provider, which has exchanged names with its own.
     covers: Option<ProviderId>,
     ops: Option<Box<dyn Geom>>,
-    /// The value of `ops.spoils()` before `ops` went on the stack.
+    /// The value of `ops.spoils()` before `ops` was pushed on the stack.
     spoils: bool,
     /// See [`Topology::set_verb_access`].
     is_verb_access: bool,

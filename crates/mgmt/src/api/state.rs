@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Version of the JSON forms of this API. Grows when a field changes its meaning or goes away.
+/// Version of the JSON forms of this API. Grows when a field changes its meaning or disappears.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// Health of an object, ordered from best to worst.

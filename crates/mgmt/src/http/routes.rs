@@ -229,7 +229,7 @@ async fn params(request: Request<Incoming>, op: &str) -> Result<Value> {
     serde_json::from_slice(&bytes).map_err(|e| Error::new(Kind::Usage, op, e))
 }
 
-/// Runs a verb. It runs to its end even when the client goes away: an apply is never cut.
+/// Runs a verb. It runs to its end even when the client disappears: an apply is never cut.
 async fn verb(
     name: String,
     request: Request<Incoming>,

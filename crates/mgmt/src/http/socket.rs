@@ -17,7 +17,7 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsE
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// A bound socket that goes away with this value.
+/// A bound socket that disappears with this value.
 pub struct BoundSocket {
     path: PathBuf,
     listener: Option<UnixListener>,

@@ -172,7 +172,7 @@ pub enum Action {
         access: AccessConfig,
     },
     /// All groups of a target change in one step: an initiator that moves from one to another, or
-    /// whose group has another name, goes on with what both show it.
+    /// whose group has another name, continues with what both show it.
     Regroup {
         /// Whose.
         target: String,
@@ -433,7 +433,7 @@ pub struct Step {
     pub action: Action,
     /// What takes it back.
     pub inverse: Action,
-    /// When it fails it is left out, and the daemon goes on trying: the daemon starts, or the
+    /// When it fails it is left out, and the daemon continues trying: the daemon starts, or the
     /// thing was there before and has gone.
     #[serde(skip)]
     pub may_wait: bool,

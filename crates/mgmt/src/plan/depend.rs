@@ -108,7 +108,7 @@ pub fn bottom_up<'c>(config: &'c Config, ground: &DependencyGraph) -> Vec<&'c Ge
 }
 
 /// The part of `config`, the configuration carried out last, that still exists. A bus, disk, geom
-/// or target that went away on its own is left out, so that a plan adds it again.
+/// or target that disappeared on its own is left out, so that a plan adds it again.
 pub fn running_config(config: &Config, state: &SystemState) -> Config {
     let mut left = config.clone();
     // The listener of metrics could not be opened.
@@ -160,7 +160,7 @@ pub fn adopt_found_members(
 }
 
 /// Puts back into `base`, which is what of `config` is there, whatever is lost and not `wanted` any
-/// more: a plan takes it out, lest it come back by itself.
+/// more: a plan takes it out, lest it return by itself.
 pub fn keep_lost_objects(base: &mut Config, config: &Config, wanted: &Config) {
     fn keep<T: Clone>(base: &mut Vec<T>, all: &[T], wanted: &[T], same: fn(&T, &T) -> bool) {
         let lacks = |list: &[T], one: &T| !list.iter().any(|other| same(other, one));

@@ -90,7 +90,7 @@ impl<'a> Identities<'a> {
         rests.filter(|rest| !rest.is_empty()).any(is_part)
     }
 
-    /// Why a host that goes on under a LUN's number would write its old blocks to another disk.
+    /// Why a host that continues under a LUN's number would write its old blocks to another disk.
     pub fn serial_conflict(&self, was: &LunConfig, is: &LunConfig) -> Option<String> {
         let (was, is) = (was.provider.as_str(), is.provider.as_str());
         if let Some(why) = self.other_sector(was, is) {
@@ -125,7 +125,7 @@ impl<'a> Identities<'a> {
         Some(format!("{key} {} -> {}", show(before), show(after)))
     }
 
-    /// How the sectors of two disks differ in length: a host that goes on would write elsewhere.
+    /// How the sectors of two disks differ in length: a host that continues would write elsewhere.
     fn other_sector(&self, was: &str, is: &str) -> Option<String> {
         let [running, desired] = &self.sectors;
         let (before, after) = (sector_of(running, was)?, sector_of(desired, is)?);

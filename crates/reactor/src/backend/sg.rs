@@ -103,7 +103,7 @@ pub(crate) struct Parcels {
 }
 
 impl Parcels {
-    /// Begins a command. Its data come back with the error.
+    /// Begins a command. Its data return with the error.
     pub(crate) fn send(
         &mut self,
         fd: BorrowedFd<'_>,

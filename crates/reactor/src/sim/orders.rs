@@ -101,7 +101,7 @@ impl Orders {
 pub struct DelayedThread(Cell<u32>);
 
 impl DelayedThread {
-    /// Asked before each turn of a core while the thread has something to do: whether it goes on.
+    /// Asked before each turn of a core while the thread has something to do: whether it continues.
     pub fn continues(&self, world: &World, turns: u32) -> bool {
         match self.0.get() {
             0 if world.choose(2, false) == 0 => return true,

@@ -4,7 +4,7 @@
 //! tools) from Debian's packages;
 //! [`boot`] runs it in software emulation with the host's loopback at [`HOST`] and a serial
 //! console, and [`boot_disk`] a disk with loader, kernel and root on it; a [`Script`] is shell
-//! steps whose exit statuses come back over that console, while the host watches every line and may
+//! steps whose exit statuses return over that console, while the host watches every line and may
 //! answer. A [`Shared`] guest runs the scripts of several checks after one boot.
 //!
 //! ```text

@@ -25,6 +25,7 @@ fn banned_words_of_comments_and_messages_are_found() {
                 g(r#\"a \"door\" is told\"#); // brings\n}\n";
     assert_eq!(lines_of("crates/geom/src/a.rs", text), [1, 3, 5, 5]);
     assert_eq!(lines_of("crates/geom/tests/suite/a.rs", text), [1, 5]);
+    assert_eq!(lines_of("crates/geom/src/a.rs", "// The disk went away.\n// It went.\n"), [1]);
     let tested = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "    f(\"it stands there\");\n");
     assert_eq!(lines_of("crates/geom/src/a.rs", &tested), [0_usize; 0]);
 }

@@ -23,7 +23,7 @@ pub const DATA_LEN_MAX: u32 = 0x00ff_ffff;
 /// Bit 7 of byte 1: last PDU of a sequence ("F"); "T" in login PDUs.
 pub(crate) const FINAL: u8 = 0x80;
 
-/// Bit 6 of byte 1 of Login and Text: the text goes on in the next PDU ("C").
+/// Bit 6 of byte 1 of Login and Text: the text continues in the next PDU ("C").
 pub(crate) const CONTINUE: u8 = 0x40;
 
 /// Operation codes (RFC 7143 section 11.2.1.2).

@@ -237,7 +237,7 @@ impl ClientLogin {
             return Err(ClientError::Refused(head.status, address));
         }
         let Some(text) = self.input.append(data, head.more)? else {
-            // The target's text goes on: an empty request asks for more.
+            // The target's text continues: an empty request asks for more.
             let mut empty = self.send(TextBuilder::new());
             (empty.header.transit, empty.header.next_stage) = (false, 0);
             return Ok(ClientStep::Send(empty));

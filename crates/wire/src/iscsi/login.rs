@@ -99,7 +99,7 @@ pub enum Access {
     },
 }
 
-/// Conditions under which a login goes on.
+/// Conditions under which a login continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The required authentication.

@@ -257,7 +257,7 @@ fn security_stage_follows_the_chap_sequence() {
     let proof = chap_response(crate::iscsi::Algorithm::Sha256, 7, b"secret of alice", &[0x5a; 32]);
     let proof = encode_hex(proof.bytes());
     let good = format!("CHAP_N=alice CHAP_R={proof}");
-    // Good without mutual; the stage goes on.
+    // Good without mutual; the stage continues.
     let Step::Reply(reply) = send(&mut after.clone(), 0x81, &good) else { panic!() };
     assert!(reply.header.transit && reply.header.next_stage == 1);
     // Reflection of the target's own challenge.

@@ -147,7 +147,7 @@ impl Pdu for NopOut {
 pub struct LoginRequest {
     /// T: ready to go to `next_stage`.
     pub transit: bool,
-    /// C: the text goes on in the next request.
+    /// C: the text continues in the next request.
     pub more: bool,
     /// CSG: 0 security, 1 operational, 3 full feature; 2 is reserved and passed on to be refused.
     pub stage: u8,
@@ -222,7 +222,7 @@ pub struct TextRequest {
     pub immediate: bool,
     /// F: last request of this negotiation.
     pub last: bool,
-    /// C: the text goes on in the next request; never together with F.
+    /// C: the text continues in the next request; never together with F.
     pub more: bool,
     /// Logical unit number.
     pub lun: [u8; 8],

@@ -230,7 +230,7 @@ pub struct R2t {
     pub lun: [u8; 8],
     /// Initiator task tag.
     pub task_tag: u32,
-    /// Comes back in the Data-Out PDUs; never [`TAG_NONE`].
+    /// Returns in the Data-Out PDUs; never [`TAG_NONE`].
     pub target_tag: u32,
     /// Next StatSN and command window.
     pub sn: Numbers,
@@ -320,7 +320,7 @@ impl Pdu for NopIn {
 pub struct LoginResponse {
     /// T: the stage changes to `next_stage`.
     pub transit: bool,
-    /// C: the text goes on in the next response.
+    /// C: the text continues in the next response.
     pub more: bool,
     /// CSG.
     pub stage: u8,
@@ -384,13 +384,13 @@ impl Pdu for LoginResponse {
 pub struct TextResponse {
     /// F: the negotiation is over.
     pub last: bool,
-    /// C: the text goes on in the next response; never together with F.
+    /// C: the text continues in the next response; never together with F.
     pub more: bool,
     /// Logical unit number, copied.
     pub lun: [u8; 8],
     /// Initiator task tag.
     pub task_tag: u32,
-    /// [`TAG_NONE`] with F; otherwise comes back in the next request.
+    /// [`TAG_NONE`] with F; otherwise returns in the next request.
     pub target_tag: u32,
     /// StatSN and command window.
     pub sn: Numbers,

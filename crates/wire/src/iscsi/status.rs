@@ -3,7 +3,7 @@
 /// Outcome of a login PDU. [`LoginStatus::code`] is class (high byte) and detail (low byte).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LoginStatus {
-    /// Login goes on.
+    /// Login continues.
     #[default]
     Success,
     /// The target has moved for now; TargetAddress says where.
@@ -46,7 +46,7 @@ pub enum LoginStatus {
 
 /// The table: status, code, plain words.
 const TABLE: &[(LoginStatus, u16, &str)] = &[
-    (LoginStatus::Success, 0x0000, "login goes on"),
+    (LoginStatus::Success, 0x0000, "login continues"),
     (LoginStatus::TargetMovedTemporarily, 0x0101, "the target has moved for now"),
     (LoginStatus::TargetMovedPermanently, 0x0102, "the target has moved for good"),
     (LoginStatus::InitiatorError, 0x0200, "the initiator broke the login protocol"),

@@ -134,7 +134,7 @@ pub struct TextInput {
 }
 
 impl TextInput {
-    /// Adds the data of a PDU. Answers the whole text when `more` is false, None when it goes on.
+    /// Adds the data of a PDU. Answers the whole text when `more` is false, None when it continues.
     /// More than [`TEXT_LEN_MAX`] bytes, or a continued PDU without data, is an error.
     pub fn append(&mut self, data: &[u8], more: bool) -> Result<Option<Vec<u8>>, WireError> {
         if self.text.len() + data.len() > TEXT_LEN_MAX {

@@ -166,7 +166,7 @@ impl Array {
         well && self.members.iter().all(|m| active.iter().any(|a| a == m))
     }
 
-    /// It goes on without the pulled member. A member that failed as if it were gone may be back
+    /// It continues without the pulled member. A member that failed as if it were gone may be back
     /// already, but not through its failing layer.
     pub fn lacks(&self, fixture: &Fixture, member: &str, how: Pull) -> bool {
         let (_, active) = self.state(fixture);

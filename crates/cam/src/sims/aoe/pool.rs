@@ -25,7 +25,7 @@ pub(super) struct CoreDemand {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TakeResult {
     Taken,
-    /// It has its part: it goes on when one of its own frames is answered.
+    /// It has its part: it continues when one of its own frames is answered.
     Later,
     /// It is owed one, and is to look again soon.
     Owed,

@@ -53,7 +53,7 @@ impl Ranges {
         }
     }
 
-    /// One of them has come back, or never will.
+    /// One of them has returned, or never will.
     pub(super) fn release(&self, hold: Hold) {
         let mut state = self.state();
         let Some(at) = state.held.iter().position(|held| held.number == hold.0) else { return };

@@ -53,7 +53,7 @@ impl Target {
     pub(super) fn record_failure(&mut self, id: CcbId, outcome: Outcome) -> Outcome {
         let Some(tag) = self.queue.tags.get(&id).copied() else { return outcome };
         if outcome.status != CamStatus::AtaError {
-            // The link's fault, not the disk's: its queue goes on.
+            // The link's fault, not the disk's: its queue continues.
             self.queue.leave(id);
             return outcome;
         }

@@ -160,7 +160,7 @@ fn run(n: usize, row: &Row) {
         .then(|| target.exchange(row.after.clone(), vec![0; OTHER.sectors * SECTOR]));
     set(&target, row.fault, true);
     if old.is_some() {
-        // No session goes on over the exchange.
+        // No session continues over the exchange.
         target.peer.kill();
     }
     let began = w.now();

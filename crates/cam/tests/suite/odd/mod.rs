@@ -359,7 +359,7 @@ fn an_automatic_scan_does_not_attach_an_exchanged_disk() {
 const NAMELESS: Disk = Disk { serial: "", naa: 0, ..OWN };
 const LARGER_NAMELESS: Disk = Disk { sectors: 128, ..NAMELESS };
 
-/// C6, M1: the logical unit is taken away in order, and comes back with another disk.
+/// C6, M1: the logical unit is taken away in order, and returns with another disk.
 #[test]
 fn another_disk_after_an_orderly_removal_is_not_attached() {
     for (is_called, by) in [(true, "a scan"), (true, "a login"), (false, "a scan")] {

@@ -124,7 +124,7 @@ impl Storm {
                 let usual = reply(0x12, page, times, status);
                 self.target.reply(Reply { sense: (0, 0, 0), ..usual });
             }
-            // While the session goes on: between two commands, and the next one meets it.
+            // While the session continues: between two commands, and the next one meets it.
             4 if self.lone && self.target.peer.is_idle() => {
                 self.exchange();
                 self.sums.live += 1;

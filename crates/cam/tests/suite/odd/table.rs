@@ -13,7 +13,7 @@ pub enum When {
     RestartTwice,
     /// Only the connection is lost.
     Cut,
-    /// While the session goes on.
+    /// While the session continues.
     Live,
 }
 

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   queue --> (gate shut and drained, if the job needs that) --> the state changes
-//!         --> cores get the new table --> records are written --> what waited goes on
+//!         --> cores get the new table --> records are written --> what waited continues
 //! ```
 //!
 //! The loss of a member comes before all other jobs, also before a job that waits for the gate to

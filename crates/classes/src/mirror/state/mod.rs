@@ -35,8 +35,8 @@
 //!      syncid grows when a copy is seen, and when another disk arrives with the number of a former
 //!      member. So a copy is rebuilt before it is used. Of two that look alike when nothing runs
 //!      yet the first is taken: no record distinguishes them.
-//!  M12 Records of members that went on without others (`lineage`) take precedence over the
-//!      counters. Two that each went on without the other are not combined: the mirror does not
+//!  M12 Records of members that continued without others (`lineage`) take precedence over the
+//!      counters. Two that each continued without the other are not combined: the mirror does not
 //!      start until the operator selects the one to keep, and the other is rebuilt from its start.
 //!  M13 Of members alike in all else those with fewer events are rebuilt: by bitmaps when they
 //!      lack one event, from their start when they lack more, because then they were restored from

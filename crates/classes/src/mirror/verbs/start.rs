@@ -1,4 +1,4 @@
-//! `start`: a stopped mirror, or one that does not start because its members went on apart (M12).
+//! `start`: a stopped mirror, or one that does not start because its members continued apart (M12).
 
 use bio::Errno;
 use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};

@@ -127,14 +127,14 @@ pub(super) fn find(control: &GraphControl, name: &str) -> Result<GeomId, Error> 
     Err(Error::new(Errno::NoEnt, what))
 }
 
-/// The geom's state; an error when it went away meanwhile.
+/// The geom's state; an error when it disappeared meanwhile.
 pub(super) fn with<R>(
     topology: &mut Topology,
     geom: GeomId,
     f: impl FnOnce(&mut PartGeom, &mut Topology) -> R,
 ) -> Result<R, Error> {
     let live = topology.geom_is_live(geom);
-    let gone = || Error::new(Errno::NxIo, "the disk went away; nothing more was changed");
+    let gone = || Error::new(Errno::NxIo, "the disk disappeared; nothing more was changed");
     if live { topology.with::<PartGeom, R>(geom, f).ok_or_else(gone) } else { Err(gone()) }
 }
 

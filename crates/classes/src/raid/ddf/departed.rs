@@ -38,7 +38,7 @@ fn pairs(config: &Config) -> Vec<(u32, u32)> {
 }
 
 impl Meta {
-    /// Disks that the set went on without (reference), and their last records.
+    /// Disks that the set continued without (reference), and their last records.
     pub(crate) fn departed(&self) -> Vec<(u32, u32)> {
         // They are the same in all.
         self.configs.iter().map(pairs).find(|pairs| !pairs.is_empty()).unwrap_or_default()

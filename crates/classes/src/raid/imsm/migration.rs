@@ -1,6 +1,6 @@
 //! Progress of a migration: the format counts in units whose size follows from level and strip.
 //!
-//! Units are those of Intel's own firmware as Linux uses them: a rebuild goes on where the other
+//! Units are those of Intel's own firmware as Linux uses them: a rebuild continues where the other
 //! left off. Blocks are 512 bytes here, also on disks with larger sectors.
 
 use super::record::Map;

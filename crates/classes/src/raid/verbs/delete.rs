@@ -128,7 +128,7 @@ fn wipe(control: &mut GraphControl, set: &str, mut rest: Rest) -> Result<String,
     let mut words = format!("{set} deleted: {} cleared", cleared.join(", "));
     if !rest.away.is_empty() {
         words += &format!(
-            "; not there and not cleared: {}. Each comes back as an array that waits for the \
+            "; not there and not cleared: {}. Each returns as an array that waits for the \
              others: `ashlar {NAME} stop {set}`, then `ashlar {NAME} clear DISK`",
             rest.away.join(", ")
         );
@@ -138,7 +138,7 @@ fn wipe(control: &mut GraphControl, set: &str, mut rest: Rest) -> Result<String,
     for (name, e) in &kept {
         words += &format!(
             "; the record of {name} stays ({}): `ashlar {NAME} clear {name}` once it can be \
-             written, or it comes back as an array that waits for the others",
+             written, or it returns as an array that waits for the others",
             e.message
         );
     }

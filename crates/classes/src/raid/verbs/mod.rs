@@ -291,7 +291,7 @@ fn disk(g: &RaidGeom, name: &str) -> Result<u32, Error> {
     })
 }
 
-/// How a disk that is not used any more comes back to its array.
+/// How a disk that is not used any more returns to its array.
 pub(super) fn readd_command(disk: &str, set: &str) -> String {
     format!("`ashlar {NAME} clear {disk}`, then `ashlar {NAME} insert {set} {disk}` adds it again")
 }

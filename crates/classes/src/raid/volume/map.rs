@@ -75,7 +75,7 @@ pub(crate) struct Row {
     /// Slot of the second.
     pub(crate) q: Option<usize>,
     members: usize,
-    /// Data goes on behind the parities and comes round.
+    /// Data continues behind the parities and comes round.
     continues: bool,
 }
 

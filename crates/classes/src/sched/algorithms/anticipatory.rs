@@ -2,7 +2,7 @@
 //! little for the same client.
 //!
 //! When a request has ended, its client's next one is waited for, whatever it is, unless it is
-//! there already; then the next in the order of the disk goes: the client's, if it goes on where
+//! there already; then the next in the order of the disk goes: the client's, if it continues where
 //! it was. After so many bytes of one client there is no wait, once.
 
 use super::elevator::Elevator;

@@ -178,7 +178,7 @@ impl RoundRobin {
         (!thinks && !writes && now < until).then_some(until)
     }
 
-    /// Of a turn of one that jumps: another that does goes on with it. False when none waits.
+    /// Of a turn of one that jumps: another that does continues with it. False when none waits.
     fn share(&mut self) -> bool {
         let jumps = |c: &u16| self.queues.get(usize::from(*c)).is_some_and(Queue::seeks);
         let Some(at) = self.ring.iter().position(jumps) else { return false };
@@ -316,7 +316,7 @@ impl Algorithm for RoundRobin {
         queue.in_disk = queue.in_disk.saturating_sub(1);
         queue.last_done_ns = Some(now);
         queue.service_time.add(now.saturating_sub(queue.started_ns));
-        // The way to where a reader goes on is not its time; for one that jumps it is all there is.
+        // The way to where a reader continues is not its time; for one that jumps it is all.
         let since = if queue.seeks() { queue.started_ns } else { now };
         if let Some(turn) = &mut self.slice
             && turn.client == request.client

@@ -17,7 +17,7 @@ impl Bench {
         assert_eq!(self.state(disk), "-", "{disk} failed\n{}", self.life.dump_state());
     }
 
-    /// Those two come back first, and the newest a while later.
+    /// Those two return first, and the newest a while later.
     fn check_stale_members(&mut self, old: [&str; 2], newest: &str, value: u8) {
         for order in [old, [old[1], old[0]]] {
             self.reboot(&order);

@@ -121,7 +121,7 @@ fn mirror_11_enxio_on_read() {
     // It was let go and looked at again: it is there, and lacks nothing.
     assert_eq!(bench.ids("d1").0, genid, "nobody failed");
     bench.pull("d0");
-    // The syncid grows with the next write, and not before: else it may come back as it is.
+    // The syncid grows with the next write, and not before: else it may return as it is.
     assert_eq!(bench.ids("d1"), (genid, syncid));
     bench.fill(2, true);
     assert_eq!(bench.ids("d1"), (genid, syncid + 1));

@@ -24,7 +24,7 @@
 //! | acknowledged before a loss is on record (W1) | i 4 |
 //! | a returning member is trusted (A2); one missing at the start, too | i 4; i 49 |
 //! | a spare is taken to have everything; a member being filled is read (A1) | i 5; i 4 |
-//! | a rebuild of another disk goes on where the last one was | h 42 |
+//! | a rebuild of another disk continues where the last one was | h 42 |
 //! | records to one disk only: DDF, Intel | d 1; i 5 |
 //! | Q not zeroed by a delete of rows; not by a change of some | d 3; d 1 |
 //! | no log entry for a part of a row; for a whole one (L1) | l 7; l 16 |
@@ -216,7 +216,7 @@ fn of_arrays_by(run: Run, kind: Kind, default: u64) -> Totals {
     tally
 }
 
-/// Disks grow while the power is off, and when it comes back their labels are moved.
+/// Disks grow while the power is off, and when it returns their labels are moved.
 #[test]
 fn labels_of_rich_mirrors_are_moved_after_growth() {
     let tally = many(30, |random| Plan { follows: true, ..rich(mirror)(random) });
@@ -256,7 +256,7 @@ fn arrays_with_a_log() {
     happened(80, tally.power_cuts > 0 && tally.policies > 0, &tally);
 }
 
-/// Disks grow while the power is off, and when it comes back their records are moved.
+/// Disks grow while the power is off, and when it returns their records are moved.
 #[test]
 fn records_of_arrays_are_moved_after_growth() {
     for kind in [Kind::Intel, Kind::Harsh, Kind::Logged] {

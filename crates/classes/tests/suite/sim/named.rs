@@ -42,7 +42,7 @@ impl Bench {
         Bench { life, disks }
     }
 
-    /// The power goes; these come back, in this order, and the world lives on for a while.
+    /// The power goes; these return, in this order, and the world lives on for a while.
     pub(super) fn reboot(&mut self, order: &[&str]) {
         self.life = Life::new(2, 2);
         self.disks.values().for_each(Disk::power_cut);

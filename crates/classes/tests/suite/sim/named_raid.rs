@@ -91,7 +91,7 @@ impl Rig {
         Rig { life, disks, set, volume, edge, bytes }
     }
 
-    /// The power goes, and comes back.
+    /// The power goes, and returns.
     pub(super) fn reboot(&mut self) {
         self.starts();
         self.edge = self.life.open(&self.volume, Access::WRITE).expect("open").1;
@@ -274,7 +274,7 @@ fn rows_are_valid_after_a_disk_loss_with_a_failed_zeroing() {
 
 /// R6 of `stripes`: one disk is out. Of the two parities of a write one is taken, and the disk of
 /// the other is lost; no record can say so, for that of the first fails all writes by now. The row
-/// goes on with the remaining disks: nothing is put back, and it can be solved.
+/// continues with the remaining disks: nothing is put back, and it can be solved.
 #[test]
 fn r6_a_row_does_not_wait_for_a_lost_parity_disk() {
     let mut rig = Rig::of("DDF", "RAID6-LA", 4);

@@ -13,7 +13,7 @@ impl Rig {
         self.life.show("raid", &self.set, "Volume").contains(", dirty")
     }
 
-    /// The power goes, and a disk does not come back; true when the volume does, by itself.
+    /// The power goes, and a disk does not return; true when the volume does, by itself.
     fn is_up_without(&mut self, name: &str) -> bool {
         self.life = Life::new(3, 2);
         self.disks.values().for_each(super::disk::Disk::power_cut);

@@ -101,7 +101,7 @@ fn members_of_a_stopped_mirror_keep_their_records_when_they_grow() {
     assert_eq!(states, ["ACTIVE", "ACTIVE"], "{}", bench.life.dump_state());
 }
 
-/// It came back to a mirror that had grown meanwhile, and was too small.
+/// It returned to a mirror that had grown meanwhile, and was too small.
 #[test]
 fn a_member_that_was_too_small_is_accepted_after_it_has_grown() {
     let mut bench = with_a_table(2, json!({}));

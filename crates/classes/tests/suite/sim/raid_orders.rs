@@ -26,7 +26,7 @@ struct Kind {
 }
 
 /// Both users change the first row, in strips of their own and in one that they share; one of them
-/// goes on in the second.
+/// continues in the second.
 const RAID5: Kind = Kind { level: "RAID5", disks: 3, users: &[(0, 1, 2), (1, 3, 3)] };
 
 /// The second of two pairs is written by both.
@@ -79,7 +79,7 @@ impl Array {
         self.scene.life.show("raid", &self.set, key)
     }
 
-    /// Nothing is missing, and nothing goes on.
+    /// Nothing is missing, and no work is under way.
     fn in_order(&mut self) {
         for _ in 0..3_000 {
             let busy = ["rebuild", "synchronised", "dirty"];

@@ -505,7 +505,7 @@ impl RaidSimulation {
         self.orderly(life);
     }
 
-    /// Copies and parity are compared, beside whatever else goes on; or no longer.
+    /// Copies and parity are compared, beside other work; or no longer.
     fn compare(&mut self, life: &mut Life) {
         let Some(dice) = &mut self.verifies else { return };
         if !dice.chance(400) {
@@ -521,7 +521,7 @@ impl RaidSimulation {
         self.totals.verbs += u64::from(done.is_ok());
     }
 
-    /// A log is kept no longer, or again, beside whatever else goes on.
+    /// A log is kept no longer, or again, beside other work.
     fn change_policy(&mut self, life: &mut Life) {
         let Some(dice) = &mut self.policies else { return };
         if !dice.chance(250) {

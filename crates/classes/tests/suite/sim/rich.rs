@@ -83,7 +83,7 @@ impl Simulation<'_> {
         let done = life.verb("mirror", "resize", top, json!({ "size": to * SECTOR }));
         talk(|| format!("to {to} sectors: {done:?}"));
         match done {
-            // Its records were not all written: it goes on with that.
+            // Its records were not all written: it continues with that.
             Ok(answer) if answer["message"].as_str().is_some_and(|m| m.contains("becomes")) => {}
             Ok(_) => {
                 self.totals.shrunk += 1;
@@ -91,7 +91,7 @@ impl Simulation<'_> {
                 (self.smaller, self.larger) = (None, false);
                 self.learn_size(life);
             }
-            // A member hangs: it goes on when that does.
+            // A member hangs: it continues when that does.
             Err(e) if e.kind == Errno::TimedOut => {}
             Err(_) => self.smaller = None,
         }
@@ -132,7 +132,7 @@ impl Simulation<'_> {
         assert_eq!(crowd.failed.get(), failed, "a reader was refused\n{}", life.dump_state());
     }
 
-    /// A shrink whose records could not be written goes on when they can be.
+    /// A shrink whose records could not be written continues when they can be.
     pub(super) fn shrinks_on(&mut self, life: &mut Life) {
         for _ in 0..500 {
             if self.smaller.is_none() || self.model.borrow().sectors() == 0 {
@@ -199,7 +199,7 @@ impl Simulation<'_> {
         talk(|| format!("append: {done:?}"));
     }
 
-    /// A path goes, or comes back.
+    /// A path goes, or returns.
     fn paths(&mut self, life: &mut Life, name: &str) {
         if self.out.contains(name) {
             return;

@@ -3,7 +3,7 @@
 //! mirrors and partitions on request, arrays never. Users above do not notice, the power goes at
 //! any step, and labels that were left behind are found at the old ends of their providers.
 //!
-//! Proven of sizes, whenever nothing goes on:
+//! Proven of sizes, whenever no work is under way:
 //!  * a provider that grows by itself is as large as its members make it;
 //!  * every other one has its old size, or one that was requested since;
 //!  * so data that was once readable is never lost again.

@@ -83,7 +83,7 @@ pub(super) struct Simulation<'a> {
     pub(super) forced: bool,
     /// The user that has it open reads while it becomes smaller.
     pub(super) reads: bool,
-    /// Of geoms that may grow: the sizes of each when nothing went on, and those that were
+    /// Of geoms that may grow: the sizes of each when no work ran, and those that were
     /// requested since, in bytes.
     pub(super) sizes: BTreeMap<String, u64>,
     pub(super) requested: BTreeMap<String, BTreeSet<u64>>,

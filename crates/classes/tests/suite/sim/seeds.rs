@@ -49,7 +49,7 @@ const OVERLAPPING: [u64; 2] = [3001079, 3501501];
 ///    other was taken to have; 5056: the same, two lives later.
 ///  * 216423: a disk that a mirror had put out grew, its record stayed behind (`put_out`), and a
 ///    geom on the mirror's partition took the stale one of that disk.
-///  * 233699: a disk came back, and a verb read it while it was tasted. Its mirror did not claim
+///  * 233699: a disk returned, and a verb read it while it was tasted. Its mirror did not claim
 ///    it, a table that was the mirror's did, and a geom on the mirror's partition took the stale
 ///    one.
 ///  * 6034063: a stripe ended, after a power cut, where a label of another one had been left on its
@@ -61,8 +61,8 @@ const RISING: [u64; 6] = [42, 5056, 216423, 233699, 6034063, 6070403];
 /// fault of the test itself.
 ///
 ///  * 35: the record of a disk in a partition was torn, so the whole disk was taken for it as the
-///    array started, and released when that had begun. The array went on without the partition, and
-///    was broken.
+///    array started, and released when that had begun. The array continued without the
+///    partition, and was broken.
 ///  * 300460 (test): a disk was to fail while the loss of another was not dealt with yet.
 ///  * 310081, 322325 (test): a disk was pulled while another's failed flush was not dealt with yet:
 ///    the data that both had lost was unknown.

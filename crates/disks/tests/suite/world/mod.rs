@@ -240,7 +240,7 @@ pub fn crooked(pool: &Pool, len: usize, random: &mut SeededRandom) -> Segs {
 }
 
 /// Random operations on a disk and on an array of bytes; both must always agree. The disk is
-/// zeroes at first and is left as the array that comes back.
+/// zeroes at first and is left as the array that returns.
 pub fn exercise(w: &mut World, on: &str, seed: u64, ops: u32) -> Vec<u8> {
     let edge = w.open(on);
     let provider = w.control.topology.find(on).unwrap();

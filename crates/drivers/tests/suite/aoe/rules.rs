@@ -265,7 +265,7 @@ fn a_slot_whose_disk_is_exchanged_is_announced_before_it_serves() {
     let came = stage.ask(&link, &[write(2)]);
     assert_eq!(kinds(came), [(command::CONFIG, 0)], "it is announced, and nothing is written");
     assert_eq!((stage.disk.bytes(0, 1), other.bytes(0, 1)), (vec![1], vec![0]));
-    // An initiator that knows goes on, and gets one announcement.
+    // An initiator that knows continues, and gets one announcement.
     let identify = ata(1, 0x78, Ata { command: op::IDENTIFY, ..Ata::default() }, &[]);
     let ends = |came: &[Vec<u8>]| decode_answer(&came[0]).0.error;
     assert_eq!(ends(&stage.ask(&link, &[write(3)])), Some(code::UNAVAILABLE));

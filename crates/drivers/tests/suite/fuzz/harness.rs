@@ -79,7 +79,7 @@ async fn sit(outside: &Reactor, pool: &Pool, at: &Address, bytes: &[u8]) -> Opti
     Some(stream)
 }
 
-/// Sends bytes; answers how many came back before it closed.
+/// Sends bytes; answers how many returned before it closed.
 async fn visit(outside: &Reactor, pool: &Pool, at: &Address, bytes: &[u8]) -> usize {
     let Some(Ok(stream)) = (match at.inet() {
         Some(at) => Some(outside.connect(at).await),

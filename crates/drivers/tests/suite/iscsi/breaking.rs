@@ -41,7 +41,7 @@ impl Witness {
 /// What must become of a connection that did something.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum ExpectedResult {
-    /// It is rejected with this reason and goes on.
+    /// It is rejected with this reason and continues.
     Rejected(RejectReason),
     /// Its connection is closed.
     Closed,

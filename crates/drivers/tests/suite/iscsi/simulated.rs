@@ -1,5 +1,5 @@
 //! The driver in a simulated world: slow disks, links that cut bytes anywhere and break, sessions
-//! that come back on another core, and a model of what each sector may hold.
+//! that return on another core, and a model of what each sector may hold.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ pub struct Work {
     pub received: Vec<u8>,
 }
 
-/// One initiator: a session that comes back whenever it was lost, and a model of its sectors.
+/// One initiator: a session that returns whenever it was lost, and a model of its sectors.
 pub struct Client {
     number: u64,
     name: u64,

@@ -1,5 +1,5 @@
 //! The driver in a simulated world: slow disks, links that cut bytes anywhere and break, clients
-//! that come back, and a model of what each sector may hold.
+//! that return, and a model of what each sector may hold.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Links that cut bytes anywhere and break, hosts that come back, and a model of what each sector
+//! Links that cut bytes anywhere and break, hosts that return, and a model of what each sector
 //! may hold.
 
 use std::cell::{Cell, RefCell};

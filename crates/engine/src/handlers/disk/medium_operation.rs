@@ -280,7 +280,7 @@ pub(crate) fn recall(device: &Device, store: &dyn StateStore) -> Result<(), geom
     Ok(())
 }
 
-/// Goes on with a SANITIZE that [`recall`] has found interrupted, on the core that this runs on.
+/// Continues with a SANITIZE that [`recall`] has found interrupted, on the core that this runs on.
 /// How it ends is in the unit's condition.
 pub(crate) fn resume(core: &Rc<Core>, device: Arc<Device>, registry: Arc<Registry>) {
     let loaded = registry.state_store().load(&device.spec().serial, RecordKind::Medium);

@@ -90,7 +90,7 @@ impl Operation {
         matches!(self.state().state, CopyState::Foreground | CopyState::Background)
     }
 
-    /// Its status is sent, it goes on.
+    /// Its status is sent, it continues.
     pub fn continue_in_background(&self) {
         self.state().state = CopyState::Background;
     }

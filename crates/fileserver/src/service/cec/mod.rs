@@ -43,7 +43,7 @@ const LINES_MAX: usize = 16;
 const OUT_MAX: usize = 1 << 20;
 /// Frames received before others get their turn.
 const FRAMES: usize = 64;
-/// How often an interface that went away is looked for, ns.
+/// How often an interface that disappeared is looked for, ns.
 const LOOK_NS: u64 = 1_000_000_000;
 
 const BROADCAST: Mac = Mac([0xff; 6]);
@@ -167,7 +167,7 @@ impl Cec {
         })
     }
 
-    /// Serves at an interface, for ever; one that went away is looked for.
+    /// Serves at an interface, for ever; one that disappeared is looked for.
     pub(super) async fn serve(self: Rc<Self>, link: Link) {
         let name = link.interface().to_owned();
         let mut open = Some(link);

@@ -154,7 +154,7 @@ impl Plant {
         self.disks.iter().any(|d| d.held() > 0)
     }
 
-    /// One request goes on; false: none waits.
+    /// One request continues; false: none waits.
     pub fn let_go(&mut self) -> bool {
         let ticket = self.disks.iter().find_map(|d| d.take_first_held());
         ticket.is_some_and(|ticket| self.core.restart(ticket))

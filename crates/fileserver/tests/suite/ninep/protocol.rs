@@ -136,7 +136,7 @@ fn duplicate_tag_is_refused_and_bad_size_ends_the_connection() {
         assert!(matches!(R::decode(&first), Ok(R::Error { ename: "duplicate tag" })));
         h.cache.hangs.set(false);
         assert!(matches!(R::decode(&c.receive().await.unwrap()), Ok(R::Wstat)));
-        // Messages that do not read are answered, and the connection goes on.
+        // Messages that do not read are answered, and the connection continues.
         for kind in (0..=255).filter(|k| !(100..=127).contains(k)) {
             c.send_raw(&[7, 0, 0, 0, kind, 9, 0]).await;
             let a = c.receive().await.unwrap();

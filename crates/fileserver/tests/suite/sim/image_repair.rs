@@ -222,7 +222,7 @@ fn wrong_free_list_is_rebuilt() {
         &[],
     );
     repairs(|c| c.set_super(|b| format::set_frees(b, 1 << 20)), &[]);
-    // It goes on in a block that is none of its nodes.
+    // It continues in a block that is none of its nodes.
     repairs(
         |c| {
             let (used, ..) = c.entry("c");

@@ -155,9 +155,9 @@ fn regression_seeds_pass() {
         repair::play(seed, &std::cell::Cell::new(0));
     }
     // 98: an address was copied to the WORM before it was durable. 0: an operation that waited for
-    // a block when a dump began went on amid that, and was lost. 911, 7024: the layout was taken
+    // a block when a dump began continued amid that, and was lost. 911, 7024: the layout was taken
     // for the other one while superblock and roots were on the WORM alone. 4001: a commit found no
-    // memory for the header in a block cache full of blocks to be written, and nothing went on.
+    // memory for the header in a block cache full of blocks to be written, and nothing moved.
     for seed in [98, 0, 911, 7024, 4001] {
         image::play(seed, false);
     }

@@ -191,7 +191,7 @@ fn a_dropped_receive_keeps_its_memory_until_it_was_reaped() {
         });
         assert_eq!(pool.usage().used_bytes, 0);
 
-        // The connection goes on.
+        // The connection continues.
         let pool2 = pool.clone();
         run(&r, async move {
             let out = seg(&pool2, 3);
@@ -305,7 +305,7 @@ fn socket_is_moved_to_another_core() {
     });
 }
 
-/// Whatever is under way when a core ends: its memory comes back, and nothing is written later.
+/// Whatever is under way when a core ends: its memory returns, and nothing is written later.
 #[test]
 fn core_shutdown_reclaims_the_memory_of_all_operations() {
     each_port(|r| {

@@ -292,7 +292,7 @@ fn empty<'a>(id: u32, flags: u8) -> CopyList<'a> {
     }
 }
 
-/// LIST ID USAGE and LIST IDENTIFIER must agree; work that goes on behind a status must have a
+/// LIST ID USAGE and LIST IDENTIFIER must agree; work that continues behind a status must have a
 /// name.
 fn check_usage(form: CopyForm, data: &[u8], list: &CopyList<'_>) -> Result<(), Sense> {
     let flags = data.get(1).copied().unwrap_or(0);

@@ -193,7 +193,7 @@ impl Engine {
         }
     }
 
-    /// Goes on by other rules. Commands under way keep their deadline.
+    /// Continues by other rules. Commands under way keep their deadline.
     pub(super) fn set_rules(&mut self, rules: Rules, now: u64) {
         let longer_ns = rules.life_ns.saturating_sub(self.rules.life_ns);
         self.rules = rules;
@@ -217,7 +217,7 @@ impl Engine {
         self.counts
     }
 
-    /// Whether a target was found, or came back, since this was last asked.
+    /// Whether a target was found, or returned, since this was last asked.
     pub(super) fn take_found(&mut self) -> bool {
         std::mem::take(&mut self.found)
     }

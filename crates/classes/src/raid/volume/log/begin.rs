@@ -30,7 +30,7 @@ pub(super) enum Begin {
     Anew,
     /// It continues behind the replayed unit.
     Behind,
-    /// It goes on, and speaks of no row any more.
+    /// It continues, and speaks of no row any more.
     Over,
 }
 impl Log {

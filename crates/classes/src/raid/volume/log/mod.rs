@@ -62,7 +62,7 @@ pub(crate) struct LogLocation {
     pub(crate) signature: u32,
 }
 
-/// Where a log goes on.
+/// Where a log continues.
 #[derive(Clone, Copy, Debug)]
 struct LogPosition {
     /// On which way to the member this is known.
@@ -90,7 +90,7 @@ impl Gathered {
 /// Why a row may not go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RowStop {
-    /// The member is out on record: the row goes on without it.
+    /// The member is out on record: the row continues without it.
     Out,
     /// Others are members than those that it was made for (L6): it is made anew.
     Stale,
@@ -345,7 +345,7 @@ impl Log {
         }
     }
 
-    /// Writes a unit where the log goes on; returns where it goes on behind that.
+    /// Writes a unit where the log continues; returns where it continues behind that.
     async fn put(
         &self,
         core: &Rc<Core>,

@@ -65,7 +65,7 @@ impl Sending<'_> {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// It goes on.
+    /// It continues.
     pub(in crate::raid::volume) fn resume(&self) {
         self.pause();
         let mut sends = self.sends.0.lock();

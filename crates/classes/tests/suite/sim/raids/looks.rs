@@ -35,7 +35,7 @@ impl RaidSimulation {
         self.disks.values().all(|disk| disk.lock().faults.is_empty())
     }
 
-    /// It lacks a disk, could do without another, and nothing goes on in it.
+    /// It lacks a disk, could do without another, and no work is under way in it.
     pub(super) fn is_even(&self, life: &Life) -> bool {
         let busy = ["rebuild", "REBUILD", "synchronised"];
         let line = |key| life.show("raid", &self.set, key);

@@ -45,7 +45,7 @@ fn transfer_tag_of_another_write_is_rejected() {
     c.rejected();
     c.burst(second, second_tag, &[2; 1024], 0, 1024, 512);
     assert_eq!(c.answer(second).1.status, 0);
-    // The first goes on as if that had not been sent.
+    // The first continues as if that had not been sent.
     c.burst(first, first_tag, &[1; 1024], 0, 1024, 512);
     assert_eq!(c.answer(first).1.status, 0);
     assert_eq!(c.read(0, 10, 2), vec![1; 1024]);

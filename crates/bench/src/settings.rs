@@ -123,9 +123,8 @@ pub(crate) fn measure(
     let binary = options.binary()?;
     let mut turns = Turns { kind: "settings", options, progress, cases: cases.len(), done: 0 };
     for case in cases {
-        let start = |keys: &Keys| {
-            Side::start(&binary, case, keys, cores).map_err(|e| e.within(case.name))
-        };
+        let start =
+            |keys: &Keys| Side::start(&binary, case, keys, cores).map_err(|e| e.within(case.name));
         let sides = [start(&case.with)?, start(&case.without)?];
         let rounds = turns.take(case.name, sides.len(), |n| {
             weigh_round(&sides[n].server, case, options, cores.1, counters)

@@ -47,9 +47,8 @@ impl FieldTable {
             let is_table = line.starts_with('|');
             cells(line).iter().position(|cell| is_table && *cell == name)
         };
-        let head = |(at, line): (usize, &&str)| {
-            Some((at, place(line, column)?, place(line, "bytes")?))
-        };
+        let head =
+            |(at, line): (usize, &&str)| Some((at, place(line, column)?, place(line, "bytes")?));
         let mut heads = lines.iter().enumerate().filter_map(head);
         let (head, offset, bytes) = heads.nth(nth).expect("the section has such a table");
         let rows = lines.iter().skip(head + 2).take_while(|line| line.starts_with('|'));

@@ -66,15 +66,7 @@ pub(crate) struct ProtocolViolation(pub(crate) &'static str);
 
 impl Job {
     pub(crate) fn new(who: RequestOwner, command: NbdCommand, data: Segs) -> Job {
-        Job {
-            owner: who,
-            command,
-            data,
-            received: 0,
-            early: Vec::new(),
-            error: None,
-            run: None,
-        }
+        Job { owner: who, command, data, received: 0, early: Vec::new(), error: None, run: None }
     }
 
     /// It is sent again: an old reply does not count.

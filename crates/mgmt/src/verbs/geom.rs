@@ -131,7 +131,7 @@ impl DaemonVerb for Geom {
             for name in named {
                 let query = json!({ "names": [name] });
                 // One that was taken apart is shown no more.
-                let list = |plant: &dyn Plant| plant.verb(&class, "list", &ask, progress);
+                let list = |plant: &dyn Plant| plant.verb(&class, "list", &query, progress);
                 let listed = control.change_when_free(list);
                 listed.into_iter().for_each(|listed| append_list(&mut answer, &listed));
             }

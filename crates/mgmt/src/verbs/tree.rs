@@ -140,7 +140,7 @@ impl<'a> TreeBuilder<'a> {
         let mode = if lun.read_only { "ro" } else { "rw" };
         let about = format!("{mode}  group {} of {}", group.name, target.name);
         let mut out = node("lun", &format!("LUN {}", lun.lun), about);
-        out.health = self.index.lun_health(shown);
+        out.health = self.index.lun_health(exported);
         let now = self.state.daemon.uptime_ns;
         out.children = self
             .index

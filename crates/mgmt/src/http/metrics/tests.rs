@@ -183,11 +183,8 @@ fn reconnections_of_a_host_add_no_series() {
     let text = render(&state, ALL);
     let head = "ashlar_session_in_flight{target=\"t\",driver=\"iscsi\",initiator=\"iqn.a:h\",";
     let found: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix(head)).collect();
-    let expected = [
-        "address=\"10.0.0.1\"} 2",
-        "address=\"fd00::1\"} 1",
-        "address=\"unix:/run/a.sock\"} 1",
-    ];
+    let expected =
+        ["address=\"10.0.0.1\"} 2", "address=\"fd00::1\"} 1", "address=\"unix:/run/a.sock\"} 1"];
     assert_eq!(found, expected);
 }
 

@@ -105,6 +105,11 @@ impl Client {
         }
     }
 
+    /// The same client with another limit for answers about the daemon.
+    pub fn with_deadline(self, question_max: Duration) -> Client {
+        Client { question_max, ..self }
+    }
+
     /// The socket's path.
     pub fn socket(&self) -> &Path {
         &self.socket

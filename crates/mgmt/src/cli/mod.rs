@@ -2,6 +2,7 @@
 
 mod build;
 mod classes;
+mod complete;
 mod progress;
 mod values;
 mod words;
@@ -58,6 +59,11 @@ pub fn run(
     let classes = (app.classes)();
     if words.iter().skip(1).eq(["help", "--all"].iter()) {
         let wrote = out.write_all(full_help(command(&classes)).as_bytes());
+        return if wrote.is_ok() { Exit::Done } else { Exit::Failed };
+    }
+    if words.get(1).is_some_and(|word| word == complete::WORD) {
+        let names = complete::answer(&command(&classes), words.get(2..).unwrap_or_default());
+        let wrote = out.write_all(names.as_bytes());
         return if wrote.is_ok() { Exit::Done } else { Exit::Failed };
     }
     let matches = match command(&classes).version(app.version).try_get_matches_from(words) {

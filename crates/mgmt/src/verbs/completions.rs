@@ -36,17 +36,25 @@ pub struct CompletionsAnswer {
     pub script: String,
 }
 
-/// The script for one shell.
+/// The script for one shell: words of the command line, and names that the daemon knows
+/// (`ashlar complete`).
 pub fn script(shell: Shell, classes: &[ClassVerbs]) -> String {
     use clap_complete::Shell as To;
-    let to = match shell {
-        Shell::Bash => To::Bash,
-        Shell::Zsh => To::Zsh,
-        Shell::Fish => To::Fish,
+    let (to, live) = match shell {
+        Shell::Bash => (To::Bash, include_str!("completions/live.bash")),
+        Shell::Zsh => (To::Zsh, include_str!("completions/live.zsh")),
+        Shell::Fish => (To::Fish, include_str!("completions/live.fish")),
     };
     let mut out = Vec::new();
     clap_complete::generate(to, &mut command(classes), "ashlar", &mut out);
-    String::from_utf8_lossy(&out).into_owned()
+    let mut out = String::from_utf8_lossy(&out).into_owned();
+    // In zsh the end of the script calls the function for the first TAB.
+    let end = out.rfind("\nif [ \"$funcstack[1]\"").unwrap_or(out.len());
+    out.insert_str(end, live);
+    match shell {
+        Shell::Zsh => out.replace(":_default'", ":_ashlar_live'"),
+        Shell::Bash | Shell::Fish => out,
+    }
 }
 
 impl Verb for Completions {

@@ -4,8 +4,10 @@ use std::ffi::OsString;
 
 use serde_json::Value;
 
-use super::daemon::run_words;
-use crate::api::Exit;
+use super::busy;
+use super::daemon::{Daemon, run_words};
+use crate::api::{Exit, SystemState};
+use crate::fake::geom_state;
 
 /// GEOM's words for every class need no daemon; and a verb's own letter goes before a general one.
 #[test]
@@ -48,4 +50,44 @@ fn options_of_earlier_versions_are_accepted_without_effect() {
     assert!(started.err.contains("/nonexistent/a.toml"), "{}", started.err);
     assert_eq!(output("serve --keep-on /nonexistent/a.toml").exit, Exit::Usage);
     assert!(!output("serve --help").out.contains("keep-going"));
+}
+
+#[test]
+fn complete_prints_the_live_names_that_may_follow() {
+    let daemon = Daemon::start();
+    busy(&daemon);
+    let socket = daemon.path("a.sock");
+    let names = |line: &str| {
+        let words = ["complete", "--socket", &socket].into_iter().chain(line.split(' '));
+        let output = run_words(words.map(OsString::from).collect());
+        assert_eq!(output.exit, Exit::Done, "{line}: {}", output.err);
+        output.out.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(names("toy label data"), ["d0", "d0p1", "m0"]);
+    assert_eq!(names("toy label -f -b load data d0"), ["d0", "d0p1", "m0"], "a list");
+    assert_eq!(names("part show"), ["d0"], "geoms of the class");
+    assert_eq!(names("attach --target"), ["iqn.a:t"]);
+    assert_eq!(names("access check"), ["iqn.h:one"]);
+    for line in ["status", "part", "toy label -b", "attach --target=iqn.a:t --by", "nothing here"] {
+        assert_eq!(names(line), Vec::<String>::new(), "{line}");
+    }
+    assert_eq!(names("apply --yes-destroy"), Vec::<String>::new(), "N2");
+    let away = "complete --socket /nonexistent/a.sock part show".split(' ').map(OsString::from);
+    let away = run_words(away.collect());
+    assert_eq!((away.exit, away.out, away.err), (Exit::Done, String::new(), String::new()));
+}
+
+#[test]
+fn n1_names_that_a_shell_interprets_are_not_completed() {
+    let daemon = Daemon::start();
+    busy(&daemon);
+    for name in ["$(reboot)", "a b", "`x`", "*", "-f", "a;b", "a'b"] {
+        daemon.plant.set_extra(SystemState {
+            geoms: vec![geom_state("part", name, 2, &[], name)],
+            ..SystemState::default()
+        });
+        let words = ["complete", "--socket", &daemon.path("a.sock"), "part", "show"];
+        let output = run_words(words.into_iter().map(OsString::from).collect());
+        assert_eq!((output.exit, output.out), (Exit::Done, String::new()), "{name}");
+    }
 }

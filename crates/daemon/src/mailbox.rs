@@ -31,6 +31,8 @@ const WAITING_MAX: usize = 1024;
 pub enum Query {
     /// Everything, now.
     State(SyncSender<SystemState>),
+    /// Does the control thread answer?
+    Ping(SyncSender<()>),
     /// Would this step succeed?
     Check(Box<Step>, PriorSteps, SyncSender<Result<()>>),
     /// Which step has a unit that could not be opened? With the disks that the steps make.

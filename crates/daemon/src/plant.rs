@@ -406,6 +406,10 @@ impl Plant for Daemon {
         Ok(state)
     }
 
+    fn ping(&self) -> Result<()> {
+        self.mailbox.query(Query::Ping)
+    }
+
     fn check(&self, step: &Step, before: &[Step]) -> Result<()> {
         // Not on the control thread: files are read, which may block.
         match &step.action {

@@ -30,6 +30,7 @@ mod plant;
 pub mod reference;
 mod remote;
 mod service;
+mod service_manager;
 mod text;
 mod tls_stream;
 mod top;

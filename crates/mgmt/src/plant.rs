@@ -3,8 +3,8 @@
 //! Invariants
 //!  P1  Calls that change something (`carry_out`, `set_desired`, `adopt`, `verb`) come one at a
 //!      time.
-//!  P2  `state`, `stale`, `predict_serials`, `journal`, `check`, `refused_media` and `clash` may
-//!      come at any time, from any thread, also during P1.
+//!  P2  `state`, `ping`, `stale`, `predict_serials`, `journal`, `check`, `refused_media` and `clash`
+//!      may come at any time, from any thread, also during P1.
 //!  P3  When a changing call returns, the topology is idle again: what tasting finds because of
 //!      it is there, or its deadline has passed.
 //!  P4  A changing call that returns an error has changed nothing.
@@ -42,6 +42,11 @@ pub struct StaleFiles {
 pub trait Plant: Send + Sync {
     /// Everything, now. An error when the daemon stops, or when too many requests wait.
     fn state(&self) -> Result<SystemState>;
+
+    /// Returns once the control thread has answered: it does not hang. Changes nothing.
+    fn ping(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Would `step` succeed once `before` (the steps ahead of it) are done? Changes nothing. May
     /// answer yes where only the execution can show a problem.

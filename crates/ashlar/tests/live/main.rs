@@ -74,6 +74,7 @@ mod renewed_files;
 mod reservations;
 mod restart;
 mod rivals;
+mod service_manager;
 mod silent_portal;
 mod sparse;
 mod starts;

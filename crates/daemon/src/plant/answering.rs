@@ -40,6 +40,7 @@ impl Answering {
             // The caller may have gone meanwhile.
             match question {
                 Query::State(to) => drop(to.send(self.state(topology, now_ns))),
+                Query::Ping(to) => drop(to.send(())),
                 Query::Check(step, before, to) => {
                     drop(to.send(self.check(topology, &step, &before)));
                 }

@@ -18,6 +18,7 @@ use crate::log_form::{LogForm, RecordLayer};
 use crate::logs::LogQueue;
 use crate::plan::{Action, Deferred, DeferredPart};
 use crate::service::{Archive, Control};
+use crate::service_manager::{ServiceManager, passed_listener};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -201,8 +202,9 @@ impl Verb for Serve {
     const DETAIL: &'static str = "Reads the configuration, applies it, and serves. SIGTERM, SIGINT \
         and SIGQUIT stop the daemon in order: no new logins, sessions closed, disks flushed. \
         SIGHUP reloads the file, as `ashlar apply` does, and logs errors in it. Other signals have \
-        no effect. A daemon that answers on the socket is never replaced; a stale socket is. An \
-        object that is missing at the start (a disk, a layer, a target, a LUN) does not keep \
+        no effect. A daemon that answers on the socket is never replaced; a stale socket is. Under \
+        systemd the daemon takes a passed socket (LISTEN_FDS) and reports to it (Type=notify, \
+        WatchdogSec=). An object that is missing at the start (a disk, a layer, a target, a LUN) does not keep \
         others from being served: it is added automatically when it becomes available, `ashlar \
         status` lists it, and hosts are asked to try again. With --strict the daemon stops \
         instead.";
@@ -217,6 +219,8 @@ impl Verb for Serve {
 
 impl LocalVerb for Serve {
     fn run(local: &mut Local<'_>, params: ServeParams) -> Result<ServeAnswer> {
+        let manager = ServiceManager::from_env();
+        let passed = passed_listener()?;
         let file = params.file.unwrap_or_else(default_file);
         let catalog = local.app.catalog;
         let config = load(catalog, &file)?;
@@ -228,7 +232,10 @@ impl LocalVerb for Serve {
         // Before anything is open that a signal could leave behind.
         let signals = runtime.block_on(async { Signals::install() });
         let mut signals = signals.map_err(|e| Error::new(Kind::System, "handle signals", e))?;
-        let listening = BoundSocket::at(&path)?;
+        let listening = match passed {
+            Some(listener) => BoundSocket::passed(&path, listener)?,
+            None => BoundSocket::at(&path)?,
+        };
         let mut given = config.clone();
         given
             .daemon
@@ -245,6 +252,8 @@ impl LocalVerb for Serve {
         control.set_starting(true);
         let (mut why, mut failed) = ("", None);
         let stop = async {
+            let pinged = control.clone();
+            tokio::spawn(manager.clone().report_alive(move || pinged.plant().ping()));
             // Questions are answered meanwhile; signals and changes wait.
             let (starts, config, strict) = (control.clone(), config.clone(), params.strict);
             let start = move || {
@@ -259,12 +268,15 @@ impl LocalVerb for Serve {
                 failed = Some(e);
                 return;
             }
-            tracing::info!("serving {file} on {}", path.display());
+            let serving = format!("serving {file} on {}", path.display());
+            tracing::info!("{serving}");
+            manager.ready(&serving);
             loop {
                 match signals.next().await {
                     SignalRequest::Stop(signal) => {
                         // Said before the socket goes: who waits for that finds the reason.
                         tracing::info!("stopping: {signal}");
+                        manager.stopping(signal);
                         break why = signal;
                     }
                     SignalRequest::Reload => {

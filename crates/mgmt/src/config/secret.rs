@@ -20,6 +20,18 @@ pub fn is_literal(reference: &str) -> bool {
     !reference.starts_with("file:") && !reference.starts_with("credential:")
 }
 
+/// Whether only the daemon can read the secret: it is a credential, and this process was given none.
+pub fn is_out_of_reach(reference: &str) -> bool {
+    reference.starts_with("credential:") && std::env::var_os("CREDENTIALS_DIRECTORY").is_none()
+}
+
+/// Whether a file of this mode keeps a secret from other users. The service manager may admit the
+/// daemon to a credential by an access control list, whose mask is in the bits of the group.
+fn is_private(reference: &str, mode: u32) -> bool {
+    let foreign = if reference.starts_with("credential:") { 0o007 } else { 0o077 };
+    mode & foreign == 0
+}
+
 /// The file a reference names; `None` for a literal.
 ///
 /// # Errors
@@ -52,7 +64,7 @@ pub fn resolve(reference: &str) -> Result<Vec<u8>> {
     };
     let refuse = |why: String| Error::new(Kind::Secret, "read secret", why).at(reference);
     let (file, about) = bio::open_regular(&path).map_err(|e| refuse(e.to_string()))?;
-    if about.mode() & 0o077 != 0 {
+    if !is_private(reference, about.mode()) {
         let fix = format!("chmod 600 {}", path.display());
         let why = format!("mode is {:04o}: other users can read it", about.mode() & 0o7777);
         return Err(refuse(why).next(format!("Run `{fix}`.")));
@@ -96,6 +108,19 @@ mod tests {
         let error = resolve(&reference).expect_err("it would wait for a writer");
         assert!(error.to_string().contains("not a regular file"), "{error}");
         std::fs::remove_file(&path).expect("scratch FIFO");
+    }
+
+    #[test]
+    fn credential_that_an_access_control_list_opens_to_the_daemon_is_private() {
+        for (reference, mode, expected) in [
+            ("credential:web", 0o100400, true),
+            ("credential:web", 0o100440, true),
+            ("credential:web", 0o100444, false),
+            ("file:/etc/ashlar/web", 0o100600, true),
+            ("file:/etc/ashlar/web", 0o100440, false),
+        ] {
+            assert_eq!(is_private(reference, mode), expected, "{reference} {mode:o}");
+        }
     }
 
     #[test]

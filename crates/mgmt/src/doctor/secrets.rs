@@ -25,6 +25,9 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
     });
     for (target, user, reference) in targets.chain(groups) {
         literal |= secret::is_literal(reference);
+        if secret::is_out_of_reach(reference) {
+            continue;
+        }
         match secret::resolve(reference) {
             Err(e) => out.push(bad(
                 Severity::Fail,

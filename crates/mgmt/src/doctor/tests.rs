@@ -127,6 +127,8 @@ fn configuration_and_secrets_are_graded() {
     assert_eq!(grades("secrets", &facts), [Severity::Fail]);
     mode(&path, 0o600);
     assert_eq!(grades("secrets", &facts), [Severity::Ok]);
+    let facts = machine.facts(Some(&target("credential:web")));
+    assert_eq!(grades("secrets", &facts), [Severity::Ok], "only the daemon can read it");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-# make run, make demo, make test, make bench: on a machine with a Rust toolchain and apt.
+# make run, make demo, make test, make bench, make deb: on a machine with a Rust toolchain and apt.
 
 CARGO   ?= cargo
 DATA    ?= run
@@ -8,7 +8,12 @@ TEST_PACKAGES  = $(sort $(shell cat ci/packages/rig.txt ci/packages/classes.txt 
 DEMO_PACKAGES  = fdisk e2fsprogs libiscsi-bin qemu-utils qemu-block-extra
 BENCH_PACKAGES = $(shell sed "s/\#.*//" ci/packages/bench.txt)
 
-.PHONY: run demo test check hooks soak bench bench-chart docs build build-bench deps-test deps-check deps-soak deps-docs deps-demo deps-bench clean
+# Packages are for this architecture, images of containers have a static binary.
+MUSL     ?= $(shell uname -m)-unknown-linux-musl
+IMAGE    ?= ashlar:latest
+CONTAINER ?= $(or $(shell command -v podman),$(shell command -v buildah),docker)
+
+.PHONY: run demo test check hooks soak bench bench-chart docs build build-bench package deb rpm static container deps-package deps-static deps-test deps-check deps-soak deps-docs deps-demo deps-bench clean
 
 build:
 	$(CARGO) build --release -p ashlar
@@ -52,6 +57,39 @@ bench-chart: deps-bench build-bench
 	$(BENCH) $(QUICK) --json > target/bench.json || [ $$? = 3 ]
 	$(BENCH) chart target/bench.json > target/speed.svg
 	mv target/speed.svg docs/speed.svg
+
+# Manual pages and completions of the packages: target/package.
+package: build
+	contrib/package $(ASHLAR) target/package
+
+# target/debian/*.deb. The binary is built and stripped already.
+deb: deps-package package
+	$(CARGO) deb -p ashlar --no-build --no-strip
+	-lintian target/debian/*.deb
+
+# target/generate-rpm/*.rpm
+rpm: deps-package package
+	$(CARGO) generate-rpm -p crates/ashlar
+
+static: deps-static
+	CC_$(subst -,_,$(MUSL))=musl-gcc $(CARGO) build --release -p ashlar --target $(MUSL)
+
+# An image with only the static binary and a configuration.
+container: static
+	rm -rf target/container
+	mkdir -p target/container/empty
+	cp contrib/container/Containerfile contrib/container/ashlar.toml target/container/
+	strip -o target/container/ashlar target/$(MUSL)/release/ashlar
+	$(CONTAINER) build -t $(IMAGE) -f target/container/Containerfile target/container
+
+deps-package:
+	@ci/install lintian
+	$(CARGO) deb --version || $(CARGO) install cargo-deb --locked
+	$(CARGO) generate-rpm --version || $(CARGO) install cargo-generate-rpm --locked
+
+deps-static:
+	@ci/install musl-tools
+	rustup target add $(MUSL)
 
 deps-test:
 	@ci/install $(TEST_PACKAGES)

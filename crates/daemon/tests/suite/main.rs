@@ -14,6 +14,7 @@ mod members;
 mod metrics;
 mod own_server;
 mod own_verbs;
+mod packaged;
 mod reference;
 mod refusals;
 mod starts;

@@ -8,6 +8,7 @@ mod files;
 mod invariants;
 mod licences;
 mod links;
+mod packaging;
 mod prose;
 mod tree_rules;
 mod whole;

@@ -1,0 +1,169 @@
+//! Files of the packages: every named file exists, both packages have the same files, and the tools
+//! of systemd accept the units.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// Highest exposure of the service in `systemd-analyze security`, tenths.
+const EXPOSURE_MAX: &str = "20";
+
+/// Destinations that only one of the packages has, or that differ by distribution.
+const OWN_PLACES: &[&str] =
+    &["usr/share/zsh/vendor-completions/", "usr/share/zsh/site-functions/", "usr/share/licenses/"];
+
+fn manifest() -> String {
+    fs::read_to_string(Path::new(ROOT).join("crates/ashlar/Cargo.toml")).expect("a manifest")
+}
+
+/// The lines of one table of the manifest.
+fn table<'m>(manifest: &'m str, name: &str) -> Vec<&'m str> {
+    let head = format!("[{name}]");
+    let lines = manifest.lines().skip_while(|line| *line != head).skip(1);
+    lines.take_while(|line| !line.starts_with('[')).collect()
+}
+
+/// The texts in quotation marks of a line.
+fn quoted(line: &str) -> Vec<&str> {
+    line.split('"').skip(1).step_by(2).collect()
+}
+
+/// Source, destination and mode of each file of a package.
+fn assets<'m>(manifest: &'m str, name: &str) -> Vec<[&'m str; 3]> {
+    let lines = table(manifest, name).into_iter();
+    let lines = lines.skip_while(|line| !line.starts_with("assets")).skip(1);
+    let lines = lines.take_while(|line| !line.starts_with(']'));
+    let asset = |line: &'m str| match quoted(line)[..] {
+        [source, dest, mode, ..] => [source, dest.trim_start_matches('/'), mode],
+        _ => panic!("no source, destination and mode: {line}"),
+    };
+    lines.map(asset).collect()
+}
+
+/// Whether a file of the tree has the path, whose last part may be `*`. Generated files are in
+/// `target`.
+fn is_there(source: &str) -> bool {
+    if source.trim_start_matches("../").starts_with("target/") {
+        return true;
+    }
+    let path = Path::new(ROOT).join("crates/ashlar").join(source);
+    match source.ends_with("/*") {
+        true => fs::read_dir(path.with_file_name("")).is_ok_and(|mut found| found.next().is_some()),
+        false => path.is_file(),
+    }
+}
+
+#[test]
+fn files_of_the_packages_exist_and_are_the_same_in_both() {
+    let text = manifest();
+    let packages = ["package.metadata.deb", "package.metadata.generate-rpm"];
+    let [deb, rpm] = packages.map(|name| {
+        let all = assets(&text, name);
+        assert!(all.len() > 15, "{name}: {all:?}");
+        for [source, _, mode] in &all {
+            assert!(is_there(source), "{name}: {source} is missing");
+            assert!(["644", "755"].contains(mode), "{name}: {source} has mode {mode}");
+        }
+        let is_common = |dest: &str| !OWN_PLACES.iter().any(|own| dest.starts_with(own));
+        let common = all.into_iter().filter(|[_, dest, _]| is_common(dest));
+        common.collect::<BTreeSet<_>>()
+    });
+    let different: Vec<_> = deb.symmetric_difference(&rpm).collect();
+    assert!(different.is_empty(), "in one package only: {different:?}");
+    let named = ["license-file", "changelog", "_script"];
+    for line in text.lines().filter(|line| named.iter().any(|key| line.contains(key))) {
+        let source = quoted(line).into_iter().find(|word| word.starts_with("../"));
+        let source = source.unwrap_or_else(|| panic!("no path: {line}"));
+        assert!(is_there(source), "{source} is missing");
+    }
+    for script in ["postinst", "prerm", "postrm"] {
+        assert!(is_there(&format!("../../contrib/deb/{script}")), "{script} is missing");
+    }
+    for missing in ["../../contrib/none", "../../none/*"] {
+        assert!(!is_there(missing), "{missing}");
+    }
+}
+
+#[test]
+fn version_of_the_debian_changelog_is_that_of_the_workspace() {
+    let read = |path: &str| fs::read_to_string(Path::new(ROOT).join(path)).expect("a file");
+    let (workspace, changelog) = (read("Cargo.toml"), read("contrib/deb/changelog"));
+    let version = workspace.lines().find_map(|line| line.strip_prefix("version = "));
+    let version = version.expect("a version").trim_matches('"');
+    assert!(
+        changelog.starts_with(&format!("ashlar ({version}-1) ")),
+        "contrib/deb/changelog does not begin with version {version}-1"
+    );
+}
+
+#[test]
+fn scripts_of_the_packages_are_valid_shell() {
+    for path in [
+        "contrib/deb/postinst",
+        "contrib/deb/prerm",
+        "contrib/deb/postrm",
+        "contrib/rpm/post.sh",
+        "contrib/rpm/preun.sh",
+        "contrib/rpm/postun.sh",
+        "contrib/udev/ashlar-name",
+    ] {
+        let out = Command::new("/bin/sh").arg("-n").arg(Path::new(ROOT).join(path)).output();
+        let out = out.expect("a shell");
+        assert!(out.status.success(), "{path}: {}", String::from_utf8_lossy(&out.stderr));
+    }
+}
+
+/// The units in a folder of their own, with a program that exists. `None` without the tools of
+/// systemd.
+fn units(name: &str) -> Option<PathBuf> {
+    Command::new("systemd-analyze").arg("--version").output().ok()?;
+    let folder = std::env::temp_dir().join(format!("tidy-{name}-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    for unit in ["ashlar.service", "ashlar.socket"] {
+        let text = fs::read_to_string(Path::new(ROOT).join("contrib/systemd").join(unit));
+        let text = text.expect("a unit").replace("/usr/bin/ashlar ", "/bin/true ");
+        fs::write(folder.join(unit), text).expect("a unit");
+    }
+    Some(folder)
+}
+
+fn systemd_analyze(words: &[&str], units: &[PathBuf]) -> String {
+    let out = Command::new("systemd-analyze").args(words).args(units).output().expect("it runs");
+    let output = [out.stdout, out.stderr].concat();
+    let output = String::from_utf8_lossy(&output).into_owned();
+    assert!(out.status.success(), "systemd-analyze {words:?}:\n{output}");
+    output
+}
+
+#[test]
+fn units_are_valid_and_their_service_is_confined() {
+    let Some(folder) = units("units") else {
+        println!("not tested: there is no systemd-analyze");
+        return;
+    };
+    let (service, socket) = (folder.join("ashlar.service"), folder.join("ashlar.socket"));
+    let output = systemd_analyze(&["verify", "--man=no"], &[service.clone(), socket]);
+    assert!(!output.contains("ashlar."), "{output}");
+    let threshold = format!("--threshold={EXPOSURE_MAX}");
+    systemd_analyze(&["security", "--offline=yes", &threshold], &[service]);
+    fs::remove_dir_all(&folder).expect("gone");
+}
+
+#[test]
+fn drop_ins_are_read_without_a_complaint() {
+    let drop_ins = fs::read_dir(Path::new(ROOT).join("contrib/systemd/drop-ins"));
+    for drop_in in drop_ins.expect("a folder") {
+        let path = drop_in.expect("an entry").path();
+        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let Some(folder) = units(&name) else { return };
+        fs::create_dir_all(folder.join("ashlar.service.d")).expect("a folder");
+        fs::copy(&path, folder.join("ashlar.service.d/own.conf")).expect("a drop-in");
+        let units = [folder.join("ashlar.service"), folder.join("ashlar.socket")];
+        let output = systemd_analyze(&["verify", "--man=no"], &units);
+        assert!(!output.contains("own.conf"), "{name}: {output}");
+        fs::remove_dir_all(&folder).expect("gone");
+    }
+}

@@ -12,6 +12,7 @@ mod by_hand;
 mod cam;
 mod cam_resets;
 mod classes;
+mod completions;
 mod conformance;
 mod consent;
 mod daily;

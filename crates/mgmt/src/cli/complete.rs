@@ -74,7 +74,7 @@ fn option<'c>(root: &'c Command, command: &'c Command, name: &str) -> Option<&'c
     match name.strip_prefix('-') {
         Some(long) => all.find(|arg| arg.get_long() == Some(long)),
         // Of letters in one word only the last may have a value.
-        None => name.chars().last().and_then(|c| all.find(|arg| arg.get_short() == Some(c))),
+        None => name.chars().next_back().and_then(|c| all.find(|arg| arg.get_short() == Some(c))),
     }
 }
 

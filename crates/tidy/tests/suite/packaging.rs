@@ -116,6 +116,33 @@ fn scripts_of_the_packages_are_valid_shell() {
     }
 }
 
+/// The link below /dev/ashlar of a block device with this attribute in sysfs.
+fn link(device: &str, attribute: &str, text: &str) -> Option<String> {
+    let sysfs = std::env::temp_dir().join(format!("tidy-sysfs-{device}-{}", std::process::id()));
+    let file = sysfs.join("block").join(device).join(attribute);
+    fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+    fs::write(&file, format!("{text}\n")).expect("an attribute");
+    let helper = Path::new(ROOT).join("contrib/udev/ashlar-name");
+    let out = Command::new(helper).arg(device).env("SYSFS", &sysfs).output().expect("it runs");
+    fs::remove_dir_all(&sysfs).expect("gone");
+    let name = String::from_utf8(out.stdout).expect("a name");
+    assert_eq!(out.status.success(), !name.is_empty(), "{text}");
+    out.status.success().then(|| name.trim_end().to_owned())
+}
+
+#[test]
+fn attached_luns_and_no_other_devices_have_a_link() {
+    let nbd = |text: &str| link("nbd0", "backend", text);
+    assert_eq!(nbd("ashlar here 7 2 ro 4096 a b c").as_deref(), Some("here.7"));
+    assert_eq!(nbd("ashlar a/../b 0 1 rw 512 s").as_deref(), Some("a_.._b.0"));
+    assert_eq!(nbd("nbdkit here 7"), None);
+    assert_eq!(nbd(""), None);
+    let on_loop = |file: &str| link("loop0", "loop/backing_file", file);
+    assert_eq!(on_loop("/run/ashlar/attached/here.0/d0").as_deref(), Some("here.0"));
+    assert_eq!(on_loop("/srv/here.0/d0.img"), None);
+    assert_eq!(link("sda", "size", "1"), None);
+}
+
 /// The units in a folder of their own, with a program that exists. `None` without the tools of
 /// systemd.
 fn units(name: &str) -> Option<PathBuf> {

@@ -28,27 +28,33 @@ pub(super) fn make_absolute(config: Config, file: &str) -> Config {
     let Ok(file) = std::path::absolute(file) else { return config };
     let Some(folder) = file.parent() else { return config };
     let Ok(mut value) = serde_json::to_value(&config) else { return config };
-    walk(&mut value, "", folder);
+    walk(&mut value, "", &mut |_, prefix, text| {
+        let path = absolute_path(folder, text.get(prefix.len()..).unwrap_or_default());
+        *text = format!("{prefix}{}", path.display());
+    });
     serde_json::from_value(value).unwrap_or(config)
 }
 
-fn walk(value: &mut Value, key: &str, folder: &Path) {
+/// Calls `visit` with the key, the prefix and the whole text of each path.
+fn walk(value: &mut Value, key: &str, visit: &mut impl FnMut(&str, &str, &mut String)) {
     match value {
-        Value::Object(fields) => fields.iter_mut().for_each(|(key, v)| walk(v, key, folder)),
+        Value::Object(fields) => {
+            // The `state` of a target port group is no path.
+            let others = fields.iter_mut().filter(|(key, _)| *key != "alua");
+            others.for_each(|(key, v)| walk(v, key, visit));
+        }
         Value::Array(list) => {
             let key = if SOCKET_KEYS.contains(&key) { key } else { "" };
-            list.iter_mut().for_each(|v| walk(v, key, folder));
+            list.iter_mut().for_each(|v| walk(v, key, visit));
         }
         Value::String(text) => {
-            if let Some(path) = text.strip_prefix(FILE_PREFIX) {
-                *text = format!("{FILE_PREFIX}{}", absolute_path(folder, path).display());
-            } else if let Some(path) = text
-                .strip_prefix(SOCKET_PREFIX)
-                .filter(|path| SOCKET_KEYS.contains(&key) && !path.is_empty())
-            {
-                *text = format!("{SOCKET_PREFIX}{}", absolute_path(folder, path).display());
+            let is_socket = SOCKET_KEYS.contains(&key) && text.len() > SOCKET_PREFIX.len();
+            if text.starts_with(FILE_PREFIX) {
+                visit(key, FILE_PREFIX, text);
+            } else if is_socket && text.starts_with(SOCKET_PREFIX) {
+                visit(key, SOCKET_PREFIX, text);
             } else if is_path(key) && !text.is_empty() {
-                *text = absolute_path(folder, text).display().to_string();
+                visit(key, "", text);
             }
         }
         _ => {}
@@ -91,6 +97,17 @@ mod tests {
         let folder = std::env::current_dir().expect("a folder");
         let config = read(text, "ashlar.toml", &catalog()).expect("well-formed");
         assert_eq!(config.daemon.state, Some(folder.join("st").display().to_string()));
+    }
+
+    #[test]
+    fn target_port_groups_do_not_keep_paths_relative() {
+        let text = "[[disk]]\nname = 'd0'\nkind = 'file'\npath = 'd0.img'\n\
+                    [[target]]\nname = 'iqn.2026-11.a:t'\ndriver = 'iscsi'\n\
+                    listen = ['[::]:3260']\nport_group = 'a'\n\
+                    [[alua]]\nname = 'a'\nid = 7\nstate = 'standby'\n";
+        let config = read(text, "/etc/ashlar/ashlar.toml", &catalog()).expect("well-formed");
+        assert_eq!(config.disk("d0").expect("a disk").params["path"], "/etc/ashlar/d0.img");
+        assert_eq!(config.alua.len(), 1);
     }
 
     #[derive(Deserialize, JsonSchema)]

@@ -10,6 +10,7 @@ const APP: App = App {
     catalog: daemon::catalog,
     classes: daemon::class_verbs,
     launch: |config| {
+        daemon::sandbox::enter(config)?;
         let daemon = daemon::Daemon::start(&config.daemon)?;
         Ok(Box::new(daemon) as Box<dyn Plant>)
     },

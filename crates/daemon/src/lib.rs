@@ -38,6 +38,7 @@ mod path_watch;
 mod persistent_names;
 mod plant;
 mod reattach;
+pub mod sandbox;
 mod served_volumes;
 mod startup_wait;
 mod state;

@@ -48,6 +48,7 @@ use crate::path_checks::PathChecks;
 use crate::path_watch::PathWatch;
 use crate::persistent_names::PersistentNames;
 use crate::reattach::Reattach;
+use crate::sandbox;
 use crate::served_volumes::ServedVolumes;
 use crate::state_store::{FileStateStore, ReportFn};
 use crate::verbs;
@@ -412,6 +413,7 @@ impl Plant for Daemon {
 
     fn check(&self, step: &Step, before: &[Step]) -> Result<()> {
         // Not on the control thread: files are read, which may block.
+        sandbox::check(&step.action)?;
         match &step.action {
             Action::Daemon { to, .. } => return self.metrics.check(to, before),
             Action::CreateTarget { target } => self.check_target(target, before)?,

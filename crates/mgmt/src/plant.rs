@@ -3,8 +3,8 @@
 //! Invariants
 //!  P1  Calls that change something (`carry_out`, `set_desired`, `adopt`, `verb`) come one at a
 //!      time.
-//!  P2  `state`, `ping`, `stale`, `predict_serials`, `journal`, `check`, `refused_media` and `clash`
-//!      may come at any time, from any thread, also during P1.
+//!  P2  `state`, `ping`, `stale`, `predict_serials`, `journal`, `check`, `refused_media` and
+//!      `clash` may come at any time, from any thread, also during P1.
 //!  P3  When a changing call returns, the topology is idle again: what tasting finds because of
 //!      it is there, or its deadline has passed.
 //!  P4  A changing call that returns an error has changed nothing.

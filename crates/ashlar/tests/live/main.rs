@@ -75,6 +75,7 @@ mod renewed_files;
 mod reservations;
 mod restart;
 mod rivals;
+mod sandbox;
 mod service_manager;
 mod silent_portal;
 mod sparse;

@@ -134,6 +134,11 @@ fn daemon(config: &Config, out: &mut Vec<Problem>) {
         let text = "a level (`info`) or a list (`info,geom=debug`) is wanted here".to_owned();
         out.push(problem("daemon", 0, "log", Kind::ConfigValue, text));
     }
+    metrics(daemon, out);
+    sandbox(config, out);
+}
+
+fn metrics(daemon: &DaemonConfig, out: &mut Vec<Problem>) {
     let listen = daemon.metrics_listen.as_ref();
     if let Some(address) = listen.filter(|at| at.parse::<SocketAddr>().is_err()) {
         let text = format!("`{address}` is not an address with a port (127.0.0.1:9464)");
@@ -148,6 +153,20 @@ fn daemon(config: &Config, out: &mut Vec<Problem>) {
     if listen.is_none() {
         let text = "`metrics_token` needs `metrics_listen`: `metrics_listen = \"127.0.0.1:9464\"`";
         out.push(problem("daemon", 0, "metrics_token", Kind::ConfigKey, text.to_owned()));
+    }
+}
+
+fn sandbox(config: &Config, out: &mut Vec<Problem>) {
+    if config.daemon.sandbox {
+        let local = config.target.iter().find(|target| target.driver == "local");
+        let server = config.disk.iter().find(|disk| disk.params.contains_key("command"));
+        let other = match (local, server) {
+            (Some(target), _) => format!("target {}, whose LUNs need mounts", target.name),
+            (None, Some(disk)) => format!("`command` of disk {}, which is a program", disk.name),
+            (None, None) => return,
+        };
+        let text = format!("a sandbox does not permit {other}: set `sandbox = false`");
+        out.push(problem("daemon", 0, "sandbox", Kind::ConfigValue, text));
     }
 }
 

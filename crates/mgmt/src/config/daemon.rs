@@ -58,6 +58,11 @@ pub struct DaemonConfig {
     /// connects standard error to it, otherwise text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_format: Option<LogFormat>,
+    /// After its start the daemon changes files only below /dev and the folders of paths in this
+    /// file, and runs no program (Landlock). Targets of driver `local` and disks with `command` are
+    /// refused.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sandbox: bool,
     /// Folder of the state that logical units keep over a restart: persistent reservations, saved
     /// mode pages, identities of disks. Absent: `units` beside the socket; for a socket in a folder
     /// that is emptied when the machine restarts, `units` in /var/lib/ashlar (/run) or in
@@ -95,6 +100,7 @@ impl Default for DaemonConfig {
             spin_us: None,
             log: "info".to_owned(),
             log_format: None,
+            sandbox: false,
             state: None,
             history: None,
             history_kept: 32,

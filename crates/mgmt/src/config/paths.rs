@@ -3,6 +3,7 @@
 
 use super::types::Config;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Keys that name the files of TLS, in sections of targets, disks and file servers.
@@ -61,6 +62,28 @@ fn walk(value: &mut Value, key: &str, visit: &mut impl FnMut(&str, &str, &mut St
     }
 }
 
+/// Folders that contain images, devices, Unix sockets, state and history of the configuration; of a
+/// symbolic link that of the file. Folders of files that are only read (TLS, secrets) are left out.
+pub fn writable_folders(config: &Config) -> BTreeSet<PathBuf> {
+    let mut folders = BTreeSet::new();
+    let Ok(mut value) = serde_json::to_value(config) else { return folders };
+    walk(&mut value, "", &mut |key, prefix, text| {
+        let is_read = prefix == FILE_PREFIX || TLS_FILE_KEYS.contains(&key);
+        if is_read {
+            return;
+        }
+        let path = Path::new(text.get(prefix.len()..).unwrap_or_default());
+        if matches!(key, "state" | "history") {
+            folders.insert(path.to_owned());
+        } else {
+            let real = path.canonicalize();
+            let path = real.as_deref().unwrap_or(path);
+            folders.extend(path.parent().map(Path::to_owned));
+        }
+    });
+    folders
+}
+
 fn is_path(key: &str) -> bool {
     PATH_KEYS.contains(&key) || TLS_FILE_KEYS.contains(&key)
 }
@@ -74,6 +97,7 @@ fn absolute_path(folder: &Path, path: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::super::{Entry, read};
+    use super::writable_folders;
     use crate::fake::catalog;
     use schemars::JsonSchema;
     use serde::Deserialize;
@@ -97,6 +121,20 @@ mod tests {
         let folder = std::env::current_dir().expect("a folder");
         let config = read(text, "ashlar.toml", &catalog()).expect("well-formed");
         assert_eq!(config.daemon.state, Some(folder.join("st").display().to_string()));
+    }
+
+    #[test]
+    fn writable_folders_contain_no_files_that_are_only_read() {
+        let text = "[daemon]\nstate = '/var/st'\nhistory = '/var/hi'\nsocket = '/run/x/a.sock'\n\
+                    [[disk]]\nname = 'd0'\nkind = 'file'\npath = 'images/d0'\n\
+                    [[target]]\nname = 'iqn.2026-11.a:t'\ndriver = 'iscsi'\n\
+                    listen = ['[::]:3260', 'unix:/srv/portals/t.sock']\n\
+                    chap = { user = 'u', secret = 'file:/etc/chap/u' }\n";
+        let config = read(text, "/etc/ashlar/ashlar.toml", &catalog()).expect("well-formed");
+        let folders = writable_folders(&config);
+        let folders: Vec<&str> = folders.iter().filter_map(|folder| folder.to_str()).collect();
+        let expected = ["/etc/ashlar/images", "/run/x", "/srv/portals", "/var/hi", "/var/st"];
+        assert_eq!(folders, expected);
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub fn is_literal(reference: &str) -> bool {
     !reference.starts_with("file:") && !reference.starts_with("credential:")
 }
 
-/// Whether only the daemon can read the secret: it is a credential, and this process was given none.
+/// Whether only the daemon can read the secret: it is a credential, and this process has none.
 pub fn is_out_of_reach(reference: &str) -> bool {
     reference.starts_with("credential:") && std::env::var_os("CREDENTIALS_DIRECTORY").is_none()
 }

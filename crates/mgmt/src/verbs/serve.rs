@@ -187,6 +187,17 @@ fn lasting_folder(
     is_volatile.then(|| PathBuf::from("/var/lib/ashlar"))
 }
 
+/// The configuration with the paths that the daemon uses where the file names none.
+fn with_places(config: &Config, socket: &Path) -> Config {
+    let mut config = config.clone();
+    let socket = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
+    let lasting = |name: &str| persistent_path(&socket, name).display().to_string();
+    config.daemon.socket = Some(socket.display().to_string());
+    config.daemon.state.get_or_insert_with(|| lasting("units"));
+    config.daemon.history.get_or_insert_with(|| lasting("history"));
+    config
+}
+
 /// Where configurations are archived.
 fn archive(config: &Config, socket: &Path) -> Archive {
     let lasting = || persistent_path(socket, "history");
@@ -204,10 +215,10 @@ impl Verb for Serve {
         SIGHUP reloads the file, as `ashlar apply` does, and logs errors in it. Other signals have \
         no effect. A daemon that answers on the socket is never replaced; a stale socket is. Under \
         systemd the daemon takes a passed socket (LISTEN_FDS) and reports to it (Type=notify, \
-        WatchdogSec=). An object that is missing at the start (a disk, a layer, a target, a LUN) does not keep \
-        others from being served: it is added automatically when it becomes available, `ashlar \
-        status` lists it, and hosts are asked to try again. With --strict the daemon stops \
-        instead.";
+        WatchdogSec=). An object that is missing at the start (a disk, a layer, a target, a LUN) \
+        does not keep others from being served: it is added automatically when it becomes \
+        available, `ashlar status` lists it, and hosts are asked to try again. With --strict the \
+        daemon stops instead.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar serve", "ashlar serve ./ashlar.toml --socket ./ashlar.sock"];
     const POSITIONAL: &'static [&'static str] = &["file"];
@@ -236,11 +247,7 @@ impl LocalVerb for Serve {
             Some(listener) => BoundSocket::passed(&path, listener)?,
             None => BoundSocket::at(&path)?,
         };
-        let mut given = config.clone();
-        given
-            .daemon
-            .state
-            .get_or_insert_with(|| persistent_path(&path, "units").display().to_string());
+        let given = with_places(&config, &path);
         let state = given.daemon.state.as_deref().map(|state| Path::new(state).join("api"));
         let plant = (local.app.launch)(&given)?;
         let archive = archive(&config, &path);

@@ -1,0 +1,41 @@
+//! The daemon in its sandbox. Without Landlock in the kernel nothing is tested.
+
+use std::time::Duration;
+
+use rig::proc::Scratch;
+
+use crate::fixture::{Fixture, file_disk};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[test]
+fn sandboxed_daemon_serves_its_folders_and_plan_refuses_others() {
+    let fixture = Fixture::new("sandbox");
+    fixture.image("d0.img", 4 << 20);
+    let own = format!("[daemon]\nsandbox = true\n{}", file_disk("d0", "d0.img"));
+    fixture.configure(&own, "0 = \"d0\"");
+    let mut daemon = fixture.launch();
+    let ready = || matches!(fixture.ashlar(&["status"]).code, 0 | 3);
+    if let Err(e) = daemon.wait_ready(LIMIT, ready) {
+        assert!(fixture.log().contains("no Landlock"), "{e}");
+        println!("not tested: the kernel has no Landlock");
+        return;
+    }
+    let with_disk = |path: &str| {
+        let second = format!(
+            "[[disk]]\nname = \"d1\"\nkind = \"file\"\npath = \"{path}\"\ncreate = true\n\
+             size = \"1MiB\"\n"
+        );
+        fixture.configure(&format!("{own}{second}"), "0 = \"d0\"");
+    };
+    let elsewhere = Scratch::new("sandbox-elsewhere").unwrap();
+    with_disk(elsewhere.path().join("d1.img").to_str().unwrap());
+    let refused = fixture.ashlar(&["plan"]).ends(1).to_string();
+    assert!(refused.contains("changes there are not permitted"), "{refused}");
+    fixture.ashlar(&["apply"]).ends(1);
+    with_disk("{here}/d1.img");
+    fixture.ashlar(&["plan"]).ends(6);
+    fixture.ok(&["apply"]);
+    assert!(daemon.terminate(LIMIT).unwrap(), "{}", fixture.log());
+    assert!(!fixture.path("ashlar.sock").exists(), "its socket is in a folder of its own");
+}

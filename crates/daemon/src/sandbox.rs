@@ -1,0 +1,181 @@
+//! Restriction of the daemon by itself: `sandbox` of `[daemon]`, enforced by Landlock.
+//!
+//! ```text
+//! changed: /dev, folders of the paths in the configuration, of state, history and socket
+//! run:     no program            mounted: nothing            gained: no privilege by a file
+//! ```
+//! Reading is not restricted beyond the rights of the daemon's user: it needs the configuration,
+//! certificates, secrets, time zones and names of hosts. An object that `apply` adds in another
+//! folder is refused, as `plan` reports, until a start reads the file.
+//!
+//! Invariants
+//!  X1  The restriction begins before the first core and the control thread start, so every thread
+//!      that serves hosts inherits it.
+//!  X2  A daemon that cannot enter its sandbox does not start.
+//!  X3  A plan refuses a step whose files are in another folder. access(2) does not show what
+//!      Landlock denies, so [`check`] compares folders.
+
+use std::collections::BTreeSet;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use landlock::{
+    ABI, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
+    path_beneath_rules,
+};
+use mgmt::api::{Error, Kind, Result};
+use mgmt::config::{Config, writable_folders};
+use mgmt::plan::Action;
+use serde_json::Value;
+
+/// Rights that are given up: those of this version (Linux 6.10). An older kernel enforces a part.
+const RIGHTS: ABI = ABI::V5;
+
+/// Disks, and pseudo devices.
+const DEVICES: &str = "/dev";
+
+/// The folders of this process's sandbox, without symbolic links; unset: it has none.
+static FOLDERS: OnceLock<BTreeSet<PathBuf>> = OnceLock::new();
+
+/// Restricts this thread, and those that it starts later, if the configuration asks for it. State,
+/// history and socket have their paths in `config`.
+///
+/// # Errors
+/// [`Kind::System`]: a folder cannot be made, or the kernel has no Landlock (X2).
+pub fn enter(config: &Config) -> Result<()> {
+    if !config.daemon.sandbox {
+        return Ok(());
+    }
+    // A rule needs a folder that exists.
+    for folder in [&config.daemon.state, &config.daemon.history].into_iter().flatten() {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|e| Error::new(Kind::System, "make the folder", e).at(folder))?;
+    }
+    let mut folders = writable_folders(config);
+    folders.insert(PathBuf::from(DEVICES));
+    // One that is absent has no rule, so it stays forbidden when it appears.
+    let folders: BTreeSet<PathBuf> = folders.iter().filter_map(|f| f.canonicalize().ok()).collect();
+    match restrict(&folders) {
+        Ok(RulesetStatus::FullyEnforced) => tracing::info!("sandbox: enforced by Landlock"),
+        Ok(RulesetStatus::PartiallyEnforced) => {
+            tracing::warn!("sandbox: enforced in part; Linux 6.10 and later enforce all");
+        }
+        Ok(RulesetStatus::NotEnforced) => return Err(refused("the kernel has no Landlock")),
+        Err(e) => return Err(refused(&e.to_string())),
+    }
+    let _ = FOLDERS.set(folders);
+    Ok(())
+}
+
+/// Refuses an action that would change files outside of the sandbox (X3).
+///
+/// # Errors
+/// [`Kind::Forbidden`]
+pub(crate) fn check(action: &Action) -> Result<()> {
+    let Some(own) = FOLDERS.get() else { return Ok(()) };
+    let Some(folder) = outside(own, action) else { return Ok(()) };
+    let error = Error::new(Kind::Forbidden, "check the sandbox", "changes there are not permitted");
+    let next = "Restart the daemon with this configuration, or set `sandbox = false` in [daemon].";
+    Err(error.at(folder.display().to_string()).next(next))
+}
+
+/// A folder in which an action changes files and that is below none of these.
+fn outside(own: &BTreeSet<PathBuf>, action: &Action) -> Option<PathBuf> {
+    let mut made = Config::default();
+    match action {
+        Action::CreateDisk { disk } if disk.params.get("read_only") != Some(&Value::Bool(true)) => {
+            made.disk.push(disk.clone());
+        }
+        Action::CreateGeom { geom } | Action::ModifyGeom { to: geom, .. } => {
+            made.geom.push(geom.clone());
+        }
+        Action::CreateTarget { target } => made.target.push(target.clone()),
+        Action::ModifyTarget { to, .. } => made.target.push(to.as_ref().clone()),
+        _ => {}
+    }
+    let is_own = |folder: &Path| {
+        let real = folder.canonicalize();
+        let real = real.as_deref().unwrap_or(folder);
+        own.iter().any(|permitted| real.starts_with(permitted))
+    };
+    writable_folders(&made).into_iter().find(|folder| !is_own(folder))
+}
+
+fn refused(why: &str) -> Error {
+    let error = Error::new(Kind::System, "enter the sandbox", why).at("sandbox");
+    error.next("Boot with `lsm=landlock,...`, or set `sandbox = false` in [daemon].")
+}
+
+fn restrict(folders: &BTreeSet<PathBuf>) -> std::result::Result<RulesetStatus, RulesetError> {
+    let changes = AccessFs::from_write(RIGHTS);
+    let ruleset = Ruleset::default().handle_access(changes | AccessFs::Execute)?.create()?;
+    let status = ruleset.add_rules(path_beneath_rules(folders, changes))?.restrict_self()?;
+    Ok(status.ruleset)
+}
+
+#[cfg(test)]
+mod tests {
+    use mgmt::config::read;
+
+    use super::*;
+    use crate::catalog;
+
+    #[test]
+    fn sandbox_is_refused_beside_mounts_and_programs() {
+        let local = "[[target]]\ndriver = 'local'\nname = 'here'\n";
+        let server = "[[disk]]\nname = 'n0'\nkind = 'nbd'\ncommand = ['nbdkit', 'null']\n";
+        for (section, word) in [(local, "target here"), (server, "disk n0")] {
+            let text = |sandbox: bool| format!("[daemon]\nsandbox = {sandbox}\n{section}");
+            read(&text(false), "a.toml", &catalog()).expect("well-formed");
+            let error = read(&text(true), "a.toml", &catalog()).expect_err("no sandbox");
+            assert!(error.to_string().contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn x3_plan_refuses_files_in_other_folders() {
+        let text = "[[disk]]\nname = 'a'\nkind = 'file'\npath = '/dev/a.img'\n\
+                    [[disk]]\nname = 'b'\nkind = 'file'\npath = '/proc/b.img'\n\
+                    [[disk]]\nname = 'c'\nkind = 'file'\npath = '/proc/c.img'\n\
+                    read_only = true\n\
+                    [[disk]]\nname = 'd'\nkind = 'memory'\nsize = '1MiB'\n\
+                    [[target]]\ndriver = 'nbd'\nname = 't'\nlisten = ['unix:/proc/t.sock']\n";
+        let config = read(text, "a.toml", &catalog()).expect("well-formed");
+        let own = BTreeSet::from([PathBuf::from(DEVICES)]);
+        let disks = config.disk.iter().map(|disk| Action::CreateDisk { disk: disk.clone() });
+        let found: Vec<_> = disks.map(|action| outside(&own, &action)).collect();
+        let other = Some(PathBuf::from("/proc"));
+        assert_eq!(found, [None, other.clone(), None, None]);
+        let target = Action::CreateTarget { target: config.target[0].clone() };
+        assert_eq!(outside(&own, &target), other);
+    }
+
+    #[test]
+    fn restricted_thread_changes_only_its_folders() {
+        let base = std::env::temp_dir().join(format!("ashlar-sandbox-{}", std::process::id()));
+        let (own, other) = (base.join("own"), base.join("other"));
+        for folder in [&own, &other] {
+            std::fs::create_dir_all(folder).expect("scratch");
+        }
+        std::fs::write(other.join("read"), "x").expect("scratch");
+        let folders = BTreeSet::from([own.clone()]);
+        let elsewhere = other.clone();
+        // Landlock restricts a thread and its children.
+        let thread = std::thread::spawn(move || {
+            let status = restrict(&folders).expect("rules");
+            let is_written = |folder: &PathBuf| std::fs::write(folder.join("x"), "x").is_ok();
+            let runs = std::process::Command::new("/bin/true").status().is_ok();
+            let is_read = std::fs::read(elsewhere.join("read")).is_ok();
+            (status, is_written(&own), is_written(&elsewhere), is_read, runs)
+        });
+        let (status, own, other, is_read, runs) = thread.join().expect("it ended well");
+        std::fs::remove_dir_all(&base).expect("scratch");
+        if status == RulesetStatus::NotEnforced {
+            println!("not tested: the kernel has no Landlock");
+            return;
+        }
+        assert_eq!((own, other, is_read, runs), (true, false, true, false));
+    }
+}

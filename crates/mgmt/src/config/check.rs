@@ -6,6 +6,7 @@ use super::secret::{HIDDEN_SECRET, is_literal};
 use super::suggest::suggest;
 use super::types::{AccessConfig, Config, DiskConfig, TargetConfig};
 use crate::api::Kind;
+use crate::config::DaemonConfig;
 use crate::plan::{bus_may_provide, name_depends_on};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};

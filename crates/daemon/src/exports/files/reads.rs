@@ -100,14 +100,17 @@ fn read(action: &Action, known: &SectionFiles) {
     }
     // Their errors are found again by the step.
     match action {
-        Action::CreateTarget { target } | Action::ModifyTarget { to: target, .. } => {
-            Files::of_target(target);
-            let _ = target_spec(target);
-        }
+        Action::CreateTarget { target } => read_target(target),
+        Action::ModifyTarget { to, .. } => read_target(to),
         Action::CreateBus { bus } | Action::ModifyBus { to: bus, .. } => drop(Files::of_bus(bus)),
         Action::CreateGeom { geom } => drop(Files::of_fs(geom)),
         action => drop(Files::of_groups(action.groups())),
     }
+}
+
+fn read_target(target: &TargetConfig) {
+    Files::of_target(target);
+    let _ = target_spec(target);
 }
 
 impl FilesInUse {

@@ -190,7 +190,7 @@ fn an_mbr_written_over_a_gpt_is_used_but_a_protective_mbr_is_not() {
     let scheme = |image: &Image| image.probe(&TableContext::default()).map(|table| table.scheme());
     assert_eq!(scheme(&image), Ok(Scheme::Gpt));
     let mbr = with(&create(10_000, 512, Scheme::Mbr), &add("ntfs", None, Some(100)));
-    let guard = image.held[&0].to_vec();
+    let guard = image.held[&0].clone();
     image.put(0, &written(&mbr).held[&0]);
     assert_eq!(scheme(&image), Ok(Scheme::Mbr));
     image.put(0, &[0; 512]);
@@ -223,7 +223,7 @@ fn invalid_tables_are_refused_with_the_reason() {
         TableContext { scheme: Some(Scheme::Mbr), kind: Some(Kind::Byte(7)), depth: 1, ..plain };
     assert_eq!(reason(&image, &nested), Err(Reason::Nesting));
     assert_eq!(reason(&image, &TableContext { depth: 4, ..plain }), Err(Reason::Nesting));
-    let mut sector = image.held[&0].to_vec();
+    let mut sector = image.held[&0].clone();
     sector[446] = 1;
     image.put(0, &sector);
     assert_eq!(reason(&image, &plain), Err(Reason::Value));
@@ -271,7 +271,7 @@ fn logical_chains_with_loops_or_broken_links_are_reported_and_repaired() {
     ] {
         let mut image = good.clone();
         // The last record: a link at its second entry.
-        let mut record = image.held[&630].to_vec();
+        let mut record = image.held[&630].clone();
         record[466] = 5;
         record[470..474].copy_from_slice(&u32::to_le_bytes(link));
         record[474] = 1;
@@ -284,7 +284,7 @@ fn logical_chains_with_loops_or_broken_links_are_reported_and_repaired() {
         assert_eq!(image.probe(&place).map(|table| table.is_corrupt()), Ok(false));
     }
     let mut image = good;
-    let mut record = image.held[&630].to_vec();
+    let mut record = image.held[&630].clone();
     record[480] = 1;
     image.put(630, &record);
     let table = image.probe(&place).expect("a chain");
@@ -295,7 +295,7 @@ fn logical_chains_with_loops_or_broken_links_are_reported_and_repaired() {
 fn fields_that_an_edit_does_not_name_are_kept() {
     let table = with(&create(10_000, 512, Scheme::Mbr), &add("ntfs", Some(63), Some(100)));
     let mut image = written(&table);
-    let mut sector = image.held[&0].to_vec();
+    let mut sector = image.held[&0].clone();
     sector[..440].fill(0xc3);
     sector[447..450].copy_from_slice(&[9, 9, 9]);
     image.put(0, &sector);
@@ -313,7 +313,7 @@ fn a_hybrid_mbr_is_updated_and_any_other_first_sector_is_kept() {
     let table = with(&table, &add("apple-hfs", Some(200), Some(100)));
     let table = with(&table, &add("ms-basic-data", Some(400), Some(100)));
     let mut image = written(&table);
-    let mut sector = image.held[&0].to_vec();
+    let mut sector = image.held[&0].clone();
     sector[100] = 0x77;
     let mut slot = |place: usize, kind: u8, start: u32, sectors: u32| {
         let at = 446 + place * 16;
@@ -331,7 +331,7 @@ fn a_hybrid_mbr_is_updated_and_any_other_first_sector_is_kept() {
     let new = read.resize(&Resize { index: 2, size, align: None }, OPEN).expect("resize");
     let new = new.delete(3, OPEN).expect("delete");
     image.apply(&part::plan(Some(&read), &new).expect("plan"));
-    let now = image.held[&0].to_vec();
+    let now = image.held[&0].clone();
     assert_eq!(now[..462], sector[..462], "boot code and the protective entry");
     assert_eq!(now[470..478], [200, 0, 0, 0, 50, 0, 0, 0]);
     assert_eq!(now[478..494], [0; 16]);
@@ -344,5 +344,5 @@ fn a_hybrid_mbr_is_updated_and_any_other_first_sector_is_kept() {
     let read = image.probe(&TableContext::default()).expect("a GPT");
     let new = read.delete(2, OPEN).expect("delete");
     image.apply(&part::plan(Some(&read), &new).expect("plan"));
-    assert_eq!(*image.held[&0], other);
+    assert_eq!(image.held[&0], other);
 }

@@ -250,7 +250,7 @@ fn randomly_damaged_metadata_is_refused_or_parsed() {
         let held: Vec<u64> = image.held.keys().copied().collect();
         for _ in 0..1 + chance.below(3) {
             let sector = held[chance.below(held.len() as u64) as usize];
-            let mut bytes = image.held[&sector].to_vec();
+            let mut bytes = image.held[&sector].clone();
             let at = chance.below(512) as usize;
             bytes[at] = [0, 1, 0x7f, 0xff, chance.next() as u8][chance.below(5) as usize];
             // Headers with a right checksum reach the fields behind it.

@@ -336,7 +336,7 @@ fn only_an_inconsistent_record_of_several_sectors_is_reported_as_torn() {
     whole.apply(&imsm::plan(&record, whole.sectors, 512).expect("a plan"));
     let (anchor, serial) = (whole.sectors - 2, "SERIAL-000000");
     let change = |image: &mut Image, at: usize, byte: u8| {
-        let mut sector = image.held[&anchor].to_vec();
+        let mut sector = image.held[&anchor].clone();
         sector[at] = byte;
         image.put(anchor, &sector);
     };

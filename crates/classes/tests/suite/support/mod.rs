@@ -8,7 +8,6 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::rc::Rc;
 
 /// A small generator of chance (splitmix64), seeded.
 pub struct Seed(pub u64);
@@ -35,15 +34,12 @@ impl Seed {
     }
 }
 
-/// A sector that was written and not flushed, and its bytes.
-type Pending = (u64, Rc<Vec<u8>>);
-
-/// A disk in memory: sectors never written are zero. Copies share their sectors.
+/// A disk in memory: sectors never written are zero.
 #[derive(Clone)]
 pub struct Image {
     pub sector_size: u32,
     pub sectors: u64,
-    pub held: BTreeMap<u64, Rc<Vec<u8>>>,
+    pub held: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Image {
@@ -67,12 +63,8 @@ impl Image {
     }
 
     pub fn put(&mut self, sector: u64, bytes: &[u8]) {
-        self.share(sector, Rc::new(bytes.to_vec()));
-    }
-
-    fn share(&mut self, sector: u64, bytes: Rc<Vec<u8>>) {
         assert!(sector < self.sectors, "a plan stays on the media");
-        self.held.insert(sector, bytes);
+        self.held.insert(sector, bytes.to_vec());
     }
 
     pub fn probe(&self, place: &TableContext) -> Result<Table, ProbeError> {
@@ -81,21 +73,21 @@ impl Image {
     }
 
     /// The sector writes of a step.
-    fn split(&self, step: &WriteStep) -> Vec<Pending> {
+    fn split(&self, step: &WriteStep) -> Vec<(u64, Vec<u8>)> {
         let WriteStep::Write { offset, bytes } = step else {
             return Vec::new();
         };
         let size = self.sector_size as usize;
         assert_eq!((offset % size as u64, bytes.len() % size), (0, 0), "whole sectors");
         let first = offset / size as u64;
-        (first..).zip(bytes.chunks(size)).map(|(at, bytes)| (at, Rc::new(bytes.to_vec()))).collect()
+        (first..).zip(bytes.chunks(size)).map(|(at, bytes)| (at, bytes.to_vec())).collect()
     }
 
     pub fn apply(&mut self, plan: &WritePlan) {
         assert!(plan.is_empty() || plan.steps().last() == Some(&WriteStep::Flush));
         for step in plan.steps() {
             for (at, bytes) in self.split(step) {
-                self.share(at, bytes);
+                self.put(at, &bytes);
             }
         }
     }
@@ -114,13 +106,13 @@ pub fn power_cuts(
     const SAMPLES: u64 = 100;
     let mut chance = Seed(seed);
     let mut durable = before.clone();
-    let mut pending = Vec::new();
+    let mut pending: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut cuts = 0;
-    let mut cut = |durable: &Image, pending: &[Pending], keep: &dyn Fn(usize) -> bool| {
+    let mut cut = |durable: &Image, pending: &[(u64, Vec<u8>)], keep: &dyn Fn(usize) -> bool| {
         let mut image = durable.clone();
         for (place, (at, bytes)) in pending.iter().enumerate() {
             if keep(place) {
-                image.share(*at, bytes.clone());
+                image.put(*at, bytes);
             }
         }
         check(&image);
@@ -151,7 +143,7 @@ pub fn power_cuts(
             }
         }
         for (at, bytes) in pending.drain(..) {
-            durable.share(at, bytes);
+            durable.put(at, &bytes);
         }
     }
     assert!(pending.is_empty(), "a plan ends with a flush");

@@ -228,8 +228,6 @@ fn verify_runs_during_writes_and_can_be_ended() {
         while raid.is_compared() {
             raid.random_writes(writes, &bytes);
             writes += 1;
-            // Writes take almost none of the simulated time.
-            raid.world.control.wait_until(Duration::from_millis(10), |_| false);
         }
         let output = raid.show("Verify");
         assert_eq!(output, format!("{NOTHING}, 0 written anew"), "{what}");

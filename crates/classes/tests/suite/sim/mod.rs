@@ -2,7 +2,7 @@
 //! tasting in any order. Nothing acknowledged and flushed is lost, members of a mirror agree after
 //! a rebuild, a stale member never wins, nothing panics and nothing hangs.
 //!
-//! 1,194 seeds in all by default. `ASHLAR_SEEDS` sets the number of seeds of each test,
+//! 1,195 seeds in all by default. `ASHLAR_SEEDS` sets the number of seeds of each test,
 //! `ASHLAR_SEED` the first one.
 //!
 //! # Faults tried by hand
@@ -181,7 +181,7 @@ fn mirror(random: &mut SeededRandom) -> Plan {
 
 #[test]
 fn mirrors() {
-    many(80, mirror);
+    many(120, mirror);
 }
 
 /// Users do not wait for each other: the copies agree all the same.
@@ -191,7 +191,7 @@ fn crowded(make: impl Fn(&mut SeededRandom) -> Plan) -> impl Fn(&mut SeededRando
 
 #[test]
 fn mirrors_whose_users_overlap() {
-    many(30, crowded(rich(mirror)));
+    many(40, crowded(rich(mirror)));
 }
 
 #[test]
@@ -231,12 +231,12 @@ fn labels_of_rich_stacks_are_moved_after_growth() {
 
 #[test]
 fn arrays() {
-    of_arrays(Kind::Intel, 45);
+    of_arrays(Kind::Intel, 60);
 }
 
 #[test]
 fn arrays_of_ddf() {
-    of_arrays(Kind::Ddf, 24);
+    of_arrays(Kind::Ddf, 30);
 }
 
 #[test]
@@ -267,17 +267,17 @@ fn records_of_arrays_are_moved_after_growth() {
 
 #[test]
 fn stripes() {
-    many(25, |random| Plan::of("stripe", 2 + random.below(3) as usize, random));
+    many(40, |random| Plan::of("stripe", 2 + random.below(3) as usize, random));
 }
 
 #[test]
 fn concats() {
-    many(25, |random| Plan::of("concat", 2 + random.below(3) as usize, random));
+    many(40, |random| Plan::of("concat", 2 + random.below(3) as usize, random));
 }
 
 #[test]
 fn stripes_over_mirrors() {
-    many(25, |random| Plan::two("stripe", "mirror", 2, random));
+    many(40, |random| Plan::two("stripe", "mirror", 2, random));
 }
 
 fn mirror_over_concats(random: &mut SeededRandom) -> Plan {
@@ -286,12 +286,12 @@ fn mirror_over_concats(random: &mut SeededRandom) -> Plan {
 
 #[test]
 fn mirrors_over_concats() {
-    many(25, mirror_over_concats);
+    many(40, mirror_over_concats);
 }
 
 #[test]
 fn stacks_three_deep() {
-    many(30, Plan::three);
+    many(40, Plan::three);
 }
 
 /// Arrays and partitions are in the stacks, and members that these can do without are lost.
@@ -332,7 +332,7 @@ fn stacks_with_parity_and_harsh_faults() {
 
 #[test]
 fn rich_mirrors() {
-    many(40, rich(mirror));
+    many(50, rich(mirror));
 }
 
 /// A mirror that is made smaller, and larger again: it has the size that was asked for, or the one
@@ -343,19 +343,19 @@ fn shrinking(random: &mut SeededRandom) -> Plan {
 
 #[test]
 fn rich_mirrors_that_become_smaller() {
-    let tally = many(200, shrinking);
+    let tally = many(300, shrinking);
     let changed = tally.shrunk > 0 && tally.grown > 0;
-    happened(200, changed && tally.power_cuts > 0 && tally.reads > 0, &tally);
+    happened(300, changed && tally.power_cuts > 0 && tally.reads > 0, &tally);
 }
 
 #[test]
 fn rich_concats() {
-    many(30, rich(|random| Plan::of("concat", 2 + random.below(2) as usize, random)));
+    many(40, rich(|random| Plan::of("concat", 2 + random.below(2) as usize, random)));
 }
 
 #[test]
 fn rich_stripes() {
-    many(20, rich(|random| Plan::of("stripe", 2 + random.below(2) as usize, random)));
+    many(30, rich(|random| Plan::of("stripe", 2 + random.below(2) as usize, random)));
 }
 
 #[test]
@@ -365,7 +365,7 @@ fn rich_stacks_three_deep() {
 
 #[test]
 fn mirrors_over_paths() {
-    many(30, |random| {
+    many(40, |random| {
         let disks = 2 + random.below(2) as usize;
         Plan::over_paths(disks, random)
     });

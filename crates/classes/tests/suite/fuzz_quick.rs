@@ -75,9 +75,8 @@ fn tables_with_seeded_damage() {
     let hot = [0, 446, 512, 1024, 2048, 4096, 4608, 8192, 63 * 512, 163 * 512, 1199 * 512];
     for (which, base) in tables().iter().enumerate() {
         fuzz_part(base);
-        let mut data = Vec::new();
         for seed in 0..100 {
-            data.clone_from(base);
+            let mut data = base.clone();
             mutate(&mut data, &mut Seed(seed * 31 + which as u64), &hot);
             fuzz_part(&data);
         }
@@ -119,10 +118,9 @@ fn every_target_has_its_fuzz_entry_point() {
 #[test]
 fn headers_with_seeded_values_and_right_checksums() {
     let base = tables().remove(0);
-    let mut data = Vec::new();
-    for seed in Seeds::of(300) {
+    for seed in Seeds::of(1000) {
         let mut chance = Seed(seed);
-        data.clone_from(&base);
+        let mut data = base.clone();
         for at in [512, 1199 * 512] {
             for _ in 0..1 + chance.below(3) {
                 let field = [12, 24, 32, 40, 48, 72, 80, 84][chance.below(8) as usize];
@@ -193,9 +191,8 @@ fn labels_with_seeded_damage() {
     for (which, base) in volumes(&scratch).iter().enumerate() {
         fuzz_label(base);
         fuzz_part(base);
-        let mut data = Vec::new();
-        for seed in 0..150 {
-            data.clone_from(base);
+        for seed in 0..400 {
+            let mut data = base.clone();
             mutate(&mut data, &mut Seed(seed * 17 + which as u64), &hot);
             fuzz_label(&data);
         }

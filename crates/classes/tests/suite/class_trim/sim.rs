@@ -225,7 +225,7 @@ fn run_seed(seed: u64, tally: &mut Totals) {
 }
 
 /// Simulations of all tests together.
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 1000;
 /// Tests that share them, so that they run beside each other.
 const PARTS: u64 = 4;
 

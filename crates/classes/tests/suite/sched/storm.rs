@@ -18,7 +18,7 @@ use super::lab::{Lab, pattern};
 use super::leaf::{BLOCK, MS};
 
 /// Seeds of every run of the tests.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 1000;
 /// Blocks that one core works on: few, so that requests overlap.
 const BLOCKS: u64 = 200;
 const ALGORITHMS: [&str; 5] = ["rr", "as", "fifo", "deadline", "fair"];

@@ -13,8 +13,6 @@ use super::disk::{Disk, SECTOR};
 use super::life::{Life, MS};
 
 pub(super) const DISK: u64 = 64 << 10;
-/// Bytes that are filled and compared.
-const FILLED: usize = 100 * SECTOR as usize;
 
 pub(super) struct Bench {
     pub(super) life: Life,
@@ -59,10 +57,13 @@ impl Bench {
         self.life.pass(50 * MS);
     }
 
-    /// Writes a value everywhere, flushed, and leaves the mirror dirty (or cleans it).
+    /// Writes a sector everywhere, flushed, and leaves the mirror dirty (or cleans it).
     pub(super) fn fill(&mut self, value: u8, clean: bool) {
         let (user, edge) = self.life.open("mirror/m", Access::WRITE).expect("open");
-        self.life.write(edge, 0, vec![value; FILLED]).expect("written");
+        for at in 0..100 {
+            let bytes = vec![value; SECTOR as usize];
+            self.life.write(edge, at * SECTOR, bytes).expect("written");
+        }
         self.life.flush(edge).expect("flushed");
         if clean {
             self.life.close(user);
@@ -70,13 +71,12 @@ impl Bench {
         }
     }
 
-    /// All that was filled, from every member that may be read: they take turns.
+    /// Every sector from every member that may be read.
     pub(super) fn holds(&mut self, value: u8) {
         let (user, edge) = self.life.open("mirror/m", Access::READ).expect("open");
-        for turn in 0..3 {
-            let bytes = self.life.read(edge, 0, FILLED).expect("read");
-            let wrong = bytes.iter().position(|b| *b != value);
-            assert_eq!(wrong, None, "first wrong byte of read {turn}");
+        for at in (0..100).flat_map(|at| [at; 3]) {
+            let bytes = self.life.read(edge, at * SECTOR, SECTOR as usize).expect("read");
+            assert!(bytes.iter().all(|b| *b == value), "sector {at}: {}", bytes[0]);
         }
         self.life.close(user);
     }

@@ -103,7 +103,7 @@ pub fn power_cuts(
     mut check: impl FnMut(&Image),
 ) -> u64 {
     const EXHAUSTIVE: usize = 10;
-    const SAMPLES: u64 = 100;
+    const SAMPLES: u64 = 300;
     let mut chance = Seed(seed);
     let mut durable = before.clone();
     let mut pending: Vec<(u64, Vec<u8>)> = Vec::new();

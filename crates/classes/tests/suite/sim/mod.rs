@@ -136,11 +136,6 @@ fn classes() -> Vec<Arc<dyn Class>> {
     classes::all().into_iter().map(swap).collect()
 }
 
-/// One of them alone: no other looks at the disks.
-fn only(name: &str) -> Vec<Arc<dyn Class>> {
-    classes().into_iter().filter(|class| class.name() == name).collect()
-}
-
 /// Checks that something happened by the end of a test. Rare things are asked for only from the
 /// default number of seeds on: fewer may not contain them.
 fn happened(default: u64, what: bool, tally: &Totals) {

@@ -17,7 +17,7 @@ const USERS: &[(usize, u64, u64)] = &[(0, 5, 6), (1, 13, 6)];
 
 /// A mirror of these disks, open; `d0` to `d2` are plugged in.
 fn mirror(members: &[&str]) -> Scene {
-    Scene::new((3, DISK), super::only("mirror"), |life| {
+    Scene::new(3, DISK, |life| {
         let with = json!({ "members": members, "assume_same": true, "balance": "round-robin" });
         life.verb("mirror", "label", "m", with).expect("labelled");
         "mirror/m".to_owned()

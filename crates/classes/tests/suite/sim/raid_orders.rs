@@ -1,10 +1,7 @@
 //! Rebuild, losses and decisions on failed writes of arrays against user I/O in every order: RAID5,
 //! whose rows are read, changed and written, and RAID10 (see `scene`).
 
-use std::sync::Arc;
-
 use bio::{Errno, Op};
-use geom::Class;
 use reactor::sim::Orders;
 use serde_json::json;
 
@@ -42,10 +39,10 @@ struct Array {
 }
 
 impl Array {
-    /// An array in order, open, in a world with these classes.
-    fn new(kind: Kind, classes: Vec<Arc<dyn Class>>) -> Array {
+    /// An array in order, open.
+    fn new(kind: Kind) -> Array {
         let mut set = String::new();
-        let scene = Scene::new((kind.disks, DISK), classes, |life| {
+        let scene = Scene::new(kind.disks, DISK, |life| {
             let members: Vec<String> = (0..kind.disks).map(|i| format!("d{i}")).collect();
             let with = json!({
                 "format": "Intel", "level": kind.level, "members": members, "strip": STRIP,
@@ -58,10 +55,9 @@ impl Array {
         Array { scene, set, kind }
     }
 
-    /// One whose disk was pulled, and that was written then. The disk returns in every order, and
-    /// all classes look at it.
+    /// One whose disk was pulled, and that was written then.
     fn without_one(kind: Kind) -> (Array, Disk) {
-        let mut array = Array::new(kind, super::classes());
+        let mut array = Array::new(kind);
         let disk = array.pull();
         array.scene.users(&[(0, 0, 8)]);
         array.scene.served();
@@ -140,7 +136,7 @@ fn rebuild_against_writes(kind: Kind, orders: Orders) -> Orders {
 }
 
 fn pulled_during_writes(kind: Kind, orders: Orders) -> Orders {
-    let mut array = Array::new(kind, super::only("raid"));
+    let mut array = Array::new(kind);
     array.scene.explore(orders);
     array.scene.users(kind.users);
     array.scene.life.pass(3 * QUICK_NS);
@@ -150,7 +146,7 @@ fn pulled_during_writes(kind: Kind, orders: Orders) -> Orders {
 }
 
 fn failed_write(kind: Kind, orders: Orders) -> Orders {
-    let mut array = Array::new(kind, super::only("raid"));
+    let mut array = Array::new(kind);
     array.scene.explore(orders);
     array.scene.disks[LOST_DISK].lock().once = Some((Op::Write, Errno::Io));
     array.scene.users(kind.users);

@@ -8,10 +8,9 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use bio::Op;
-use geom::{Access, Class, Edge};
+use geom::{Access, Edge};
 use reactor::sim::Orders;
 
 use super::disk::{Disk, LATENCY, SECTOR};
@@ -38,16 +37,12 @@ impl Drop for Scene {
 }
 
 impl Scene {
-    /// `count` disks `d0`, `d1` ... of so many bytes, in a world with these classes; `label` makes
-    /// a provider of them, and returns its name.
-    pub fn new(
-        (count, bytes): (u64, u64),
-        classes: Vec<Arc<dyn Class>>,
-        label: impl FnOnce(&mut Life) -> String,
-    ) -> Scene {
+    /// `count` disks `d0`, `d1` ... of so many bytes; `label` makes a provider of them, and returns
+    /// its name.
+    pub fn new(count: u64, bytes: u64, label: impl FnOnce(&mut Life) -> String) -> Scene {
         let disk = |i: u64| (format!("d{i}"), Disk::new(bytes, i));
         let disks: BTreeMap<String, Disk> = (0..count).map(disk).collect();
-        let mut life = Life::with(1, 2, classes);
+        let mut life = Life::new(1, 2);
         disks.iter().for_each(|(name, disk)| life.plug(name, disk));
         life.settle();
         let provider = label(&mut life);

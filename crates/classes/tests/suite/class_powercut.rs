@@ -45,7 +45,7 @@ fn cut(image: &[u8], size: u32, on: &str, verb: &str, params: &Value) -> usize {
         assert!(error.message.contains("part commit"), "what to do is said: {error}");
         let (kept, lost) = {
             let media = disk.0.lock().expect("media");
-            (media.bytes.clone(), media.durable())
+            (media.bytes.clone(), media.durable.clone())
         };
         // Everything in the cache was lucky, or nothing was.
         for image in [kept, lost] {

@@ -262,7 +262,7 @@ const GENERATION: usize = 44;
 
 /// Tears a record of two sectors as a power cut may: the second sector is new, the first still old.
 fn tear(raid: &Raid, disk: usize) {
-    let len = raid.disks[disk].size();
+    let len = raid.disks[disk].bytes().len();
     raid.disks[disk].put(len - 3 * 512, &[0xee; 20]);
 }
 
@@ -356,7 +356,7 @@ fn a_torn_record_that_arrives_late_is_judged_by_its_generation() {
     let number = late.record(1)["generation"].as_u64().expect("a number") as u32;
     late.lose(1);
     tear(&late, 1);
-    let at = late.disks[1].size() - 1024 + GENERATION;
+    let at = late.disks[1].bytes().len() - 1024 + GENERATION;
     late.disks[1].put(at, &(number + 1).to_le_bytes());
     late.back(1);
     assert_eq!(late.state(), "DEGRADED");
@@ -605,7 +605,7 @@ fn a_disk_with_a_long_serial_number_is_recognised_on_return() {
     let serials = ["0123456789ABCDEF-long-0", "0123456789ABCDEF-long-1"];
     for (i, serial) in serials.iter().enumerate() {
         let disk = &raid.disks[i];
-        disk.put(0, &vec![0; disk.size()]);
+        disk.put(0, &vec![0; disk.bytes().len()]);
         world.attach_as(&format!("d{i}"), serial, disk, 512, (0, 0));
     }
     let params = json!({ "format": "Intel", "level": "RAID1", "members": ["d0", "d1"] });

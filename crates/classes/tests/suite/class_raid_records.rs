@@ -14,7 +14,7 @@ const PPL: u8 = 3;
 
 fn grow(raid: &mut Raid, disk: usize, by: usize) {
     let media = raid.disks[disk].clone();
-    let len = media.size() + by;
+    let len = media.bytes().len() + by;
     raid.world.grow(&format!("d{disk}"), &media, len);
     raid.settle();
 }
@@ -96,7 +96,7 @@ fn forge(disks: &[Disk], change: impl Fn(&mut Record)) {
     for disk in disks {
         let mut record = record(disk);
         change(&mut record);
-        let plan = imsm::plan(&record, disk.size() as u64 / 512, 512).expect("it fits");
+        let plan = imsm::plan(&record, disk.bytes().len() as u64 / 512, 512).expect("it fits");
         for step in plan.steps() {
             if let classes::write_plan::WriteStep::Write { offset, bytes } = step {
                 disk.put(*offset as usize, bytes);

@@ -45,7 +45,7 @@ fn an_array_whose_disks_all_grew_is_found_with_all_its_data() {
     for (format, level, count) in KINDS {
         let what = format!("{format} {level}");
         let mut raid = filled(format, level, *count);
-        let was = raid.disks[0].size();
+        let was = raid.disks[0].bytes().len();
         grown(&mut raid, &(0..*count).collect::<Vec<_>>(), MIB / 2);
         let mut again = raid.reborn();
         assert!(!again.world.names().iter().any(|name| name.starts_with("raid/")), "{what}");
@@ -104,8 +104,9 @@ fn follow_can_be_repeated_after_a_power_cut_at_any_step() {
         for cut in 0.. {
             {
                 let mut media = raid.disks[1].0.lock().expect("media");
-                media.restore(before.clone());
+                (media.bytes, media.durable) = (before.clone(), before.clone());
                 (media.steps, media.cut_at) = (0, Some(cut));
+                media.unflushed.clear();
             }
             let mut world = World::new();
             world.attach("d1", &raid.disks[1], 512, (0, 0));
@@ -116,8 +117,7 @@ fn follow_can_be_repeated_after_a_power_cut_at_any_step() {
                 // Unflushed writes are lost.
                 let mut media = raid.disks[1].0.lock().expect("media");
                 media.cut_at = None;
-                let left = media.durable();
-                media.restore(left);
+                media.bytes = media.durable.clone();
             }
             let mut again = raid.reborn();
             if done.is_err() {
@@ -141,7 +141,7 @@ fn follow_can_be_repeated_after_a_power_cut_at_any_step() {
 #[test]
 fn follow_moves_only_the_record_of_a_smaller_disk() {
     let mut raid = filled(INTEL, "RAID1", 2);
-    let was = raid.disks[0].size();
+    let was = raid.disks[0].bytes().len();
     let there = follow(&mut raid.world, "d0", json!({})).expect_err("in use");
     assert!(there.kind == Errno::Exist || there.kind == Errno::Perm, "{there}");
     grown(&mut raid, &[0, 1], MIB / 2);
@@ -159,7 +159,7 @@ fn follow_moves_only_the_record_of_a_smaller_disk() {
     let answer = world.verb("inspect", "scan", "d0", json!({})).expect("scanned").to_string();
     assert!(answer.contains(&format!("ashlar raid relocate PROVIDER --was {was}")), "{answer}");
     // Something else at the end.
-    let end = again.disks[0].size() - 100;
+    let end = again.disks[0].bytes().len() - 100;
     again.disks[0].put(end, &[1; 50]);
     let before = again.disks[0].bytes();
     let error = follow(&mut again.world, "d0", json!({})).expect_err("occupied");

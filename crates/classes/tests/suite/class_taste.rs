@@ -143,7 +143,7 @@ fn opening_the_disk_for_writing_removes_its_partitions_until_close() {
     assert_eq!(world.names(), all);
     // A taste after the close finds the content that a writer of the disk left.
     let writer = world.open("ada0", Access::WRITE);
-    let len = disk.size();
+    let len = disk.bytes().len();
     world.write(&writer, 0, &vec![0; 34 * 512]).expect("wipe");
     world.write(&writer, len as u64 - 33 * 512, &vec![0; 33 * 512]).expect("wipe");
     world.close(writer);

@@ -102,7 +102,7 @@ fn cut_everywhere(what: &str, image: &[u8], sector: u32, kinds: &[&str]) {
         drop(w);
         let (kept, lost) = {
             let media = disk.0.lock().expect("media");
-            (media.bytes.clone(), media.durable())
+            (media.bytes.clone(), media.durable.clone())
         };
         // A write and a flush each: the write under way has reached the disk, or has not.
         let (before, after) = (rest(at / 2), rest(at.div_ceil(2)));

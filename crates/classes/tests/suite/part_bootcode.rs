@@ -295,7 +295,7 @@ fn a_power_cut_leaves_no_code_over_partitions_of_the_old_table() {
         disk.0.lock().expect("media").cut_at = Some(cut);
         let done = w.verb("part", "commit", "ada0", json!({}));
         let media = disk.0.lock().expect("media");
-        for left in [media.durable(), media.bytes.clone()] {
+        for left in [&media.durable, &media.bytes] {
             let (mut other, _) = World::with("ada0", left.clone(), 512);
             let table = other.verb("part", "show", "ada0", json!({})).expect("a table");
             let new = table["tables"][0]["entries"][0]["label"] == "new";
@@ -303,7 +303,7 @@ fn a_power_cut_leaves_no_code_over_partitions_of_the_old_table() {
             seen[usize::from(new)] += 1;
         }
         if done.is_ok() {
-            break assert!(media.durable()[MIB..MIB + 1000] == [0xc0; 1000]);
+            break assert!(media.durable[MIB..MIB + 1000] == [0xc0; 1000]);
         }
         cut += 1;
     }

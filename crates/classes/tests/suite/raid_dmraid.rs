@@ -26,8 +26,8 @@ use rig::guest::{Boot, Image, Kit, Run, Script, boot_scsi};
 use serde_json::json;
 use testkit::noise;
 
-use crate::raid_linux::{BYTES, sum};
-use crate::world::{Disk, World};
+use crate::raid_linux::{BYTES, disk_of, sum};
+use crate::world::World;
 
 const DEADLINE: Duration = Duration::from_secs(900);
 /// Bytes of each disk that a volume uses.
@@ -86,7 +86,7 @@ fn make(number: usize, case: &Case, folder: &Path, images: &mut Vec<(PathBuf, St
     let names: Vec<String> = (0..case.disks).map(|i| serial(number, i)).collect();
     let mut disks = Vec::new();
     for name in &names {
-        let disk = Disk::new(vec![0; len]);
+        let disk = disk_of(vec![0; len]);
         world.attach_as(name, name, &disk, 512, (0, 0));
         disks.push(disk);
     }

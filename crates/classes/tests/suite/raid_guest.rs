@@ -17,7 +17,9 @@ use rig::guest::Script;
 use serde_json::json;
 use testkit::noise;
 
-use crate::raid_linux::{BYTES, ENV, FIND, STOP, device, guest_with, has_volume, play, sum};
+use crate::raid_linux::{
+    BYTES, ENV, FIND, STOP, device, disk_of, guest_with, has_volume, play, sum,
+};
 use crate::world::{Disk, World};
 
 /// Offsets of the pieces: of the array's maker, of md in the guest, of this class without a disk.
@@ -185,7 +187,7 @@ impl Array {
 
 /// Makes an array of ours with the first piece on it.
 fn make(family: &Family, level: &str, count: usize, first: usize) -> Vec<Disk> {
-    let disks: Vec<Disk> = (0..count).map(|_| Disk::new(vec![0; family.bytes])).collect();
+    let disks: Vec<Disk> = (0..count).map(|_| disk_of(vec![0; family.bytes])).collect();
     let mut array = Array::on(disks, first);
     let members: Vec<String> = (first..first + count).map(name).collect();
     let with = json!({
@@ -290,7 +292,7 @@ fn to_and_fro(family: &Family) {
                 make(family, level, case.disks, first),
             ),
             Maker::Md(level) => {
-                let disks = (0..case.disks).map(|_| Disk::new(vec![0; family.bytes])).collect();
+                let disks = (0..case.disks).map(|_| disk_of(vec![0; family.bytes])).collect();
                 (format!("{} {level} made by mdadm", family.format), disks)
             }
         };
@@ -308,7 +310,7 @@ fn to_and_fro(family: &Family) {
     let mut guest = guest_with(&images);
     play(&mut guest, &one);
     for (case, first, who) in cases {
-        let load = |i: usize| Disk::new(std::fs::read(&images[i]).expect("an image"));
+        let load = |i: usize| disk_of(std::fs::read(&images[i]).expect("an image"));
         let mut array = Array::on((first..first + case.disks).map(load).collect(), first);
         array.in_order();
         array.holds(2, &who);

@@ -12,7 +12,7 @@ use serde_json::json;
 use testkit::noise;
 
 use crate::raid_linux::{
-    BYTES, ENV, FIND, STOP, attach, device, guest_with, in_order, play, read, sum,
+    BYTES, ENV, FIND, STOP, attach, device, disk_of, guest_with, in_order, play, read, sum,
 };
 use crate::world::{Disk, Open, World};
 
@@ -160,7 +160,7 @@ fn wrong_rows(disks: &[Disk]) -> Vec<usize> {
 }
 
 fn load(images: &[PathBuf], array: usize) -> Vec<Disk> {
-    let load = |i: usize| Disk::new(std::fs::read(&images[i]).expect("an image"));
+    let load = |i: usize| disk_of(std::fs::read(&images[i]).expect("an image"));
     disks_of(array).map(load).collect()
 }
 
@@ -202,7 +202,7 @@ fn replay_here(images: &[PathBuf], theirs: &[u8]) -> Vec<u8> {
 
 /// Made here.
 fn make_here(images: &[PathBuf]) -> Vec<u8> {
-    let disks: Vec<Disk> = (0..DISKS).map(|_| Disk::new(vec![0; DISK_BYTES])).collect();
+    let disks: Vec<Disk> = (0..DISKS).map(|_| disk_of(vec![0; DISK_BYTES])).collect();
     let mut world = World::new();
     attach(&mut world, disks_of(OURS).start, &disks);
     let names: Vec<String> =
@@ -254,7 +254,7 @@ fn md_and_this_class_replay_the_logs_of_each_other() {
     std::fs::create_dir_all(&folder).expect("a folder");
     let count = NAMES.len() * DISKS;
     let images: Vec<PathBuf> = (0..count).map(|n| folder.join(format!("{n}.img"))).collect();
-    images.iter().for_each(|path| Disk::new(vec![0; DISK_BYTES]).save(path));
+    images.iter().for_each(|path| disk_of(vec![0; DISK_BYTES]).save(path));
     let theirs = noise(78, BYTES);
     let mut script = Script::new();
     make_there(&mut script, &theirs);

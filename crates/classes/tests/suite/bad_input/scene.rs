@@ -1,12 +1,13 @@
 //! A cell of the table, and its check.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use classes::write_plan::{WritePlan, WriteStep};
 use md5::{Digest, Md5};
 use serde_json::json;
 
-use crate::world::{Disk, World};
+use crate::world::{Disk, Media, World};
 
 pub const MIB: usize = 1 << 20;
 
@@ -124,7 +125,9 @@ impl Scene {
         let mut world = World::new();
         let mut disks = Vec::new();
         for found in &self.disks {
-            let disk = Disk::new(found.bytes.clone());
+            let bytes = found.bytes.clone();
+            let media = Media { durable: bytes.clone(), bytes, ..Media::default() };
+            let disk = Disk(Arc::new(Mutex::new(media)));
             world.attach_as(&found.name, &found.serial, &disk, found.sector, (0, 0));
             disks.push(disk);
         }

@@ -5,12 +5,12 @@ use geom::{Access, Redeclare};
 use serde_json::{Value, json};
 
 use super::ways::*;
-use crate::world::{Disk, World};
+use crate::world::World;
 
 #[test]
 fn misc_add_a_path_by_hand() {
     let mut world = World::new();
-    let one = Disk::new(vec![0; MIB]);
+    let one = disk(vec![0; MIB]);
     for name in ["d0", "d1", "d2"] {
         way(&mut world, name, &one);
     }
@@ -35,7 +35,7 @@ fn misc_create_in_every_mode() {
         ("read", "Active/Read", ["d0 ACTIVE", "d1 READ"]),
     ] {
         let mut world = World::new();
-        let one = Disk::new(vec![0; MIB]);
+        let one = disk(vec![0; MIB]);
         way(&mut world, "d0", &one);
         way(&mut world, "d1", &one);
         let mut params = json!({ "members": ["d0", "d1"] });
@@ -54,7 +54,7 @@ fn create_refuses_paths_that_lead_to_different_disks() {
     let filled = |first: u8, last: u8, len: usize| {
         let mut bytes = vec![0; len];
         (bytes[0], bytes[len - 1]) = (first, last);
-        Disk::new(bytes)
+        disk(bytes)
     };
     for (serial, other, says) in [
         ("serial-1", filled(1, 1, 2 * MIB), "bytes in sectors of 512"),
@@ -78,7 +78,7 @@ fn create_refuses_paths_that_lead_to_different_disks() {
     }
     // Disks without a serial number get one from their place, which differs from path to path.
     let mut world = World::new();
-    let one = Disk::new(vec![0; MIB]);
+    let one = disk(vec![0; MIB]);
     for (name, serial) in [("d0", "0123456789abcdef"), ("d1", "fedcba9876543210")] {
         world.attach_as(name, serial, &one, 512, (0, 0));
     }
@@ -336,7 +336,7 @@ fn paths_removed_with_requests_in_flight_lose_no_request() {
 #[test]
 fn declared_paths_change_under_an_open_consumer() {
     let mut world = World::new();
-    let disk = Disk::new(vec![0; MIB]);
+    let disk = disk(vec![0; MIB]);
     for name in ["d0", "d1", "d2"] {
         way(&mut world, name, &disk);
     }

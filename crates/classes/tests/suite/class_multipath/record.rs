@@ -10,11 +10,11 @@ use crate::world::{Disk, World};
 #[test]
 fn label_requires_that_all_paths_lead_to_one_disk() {
     let mut world = World::new();
-    let (one, two) = (Disk::new(vec![0; MIB]), Disk::new(vec![0; MIB]));
+    let (one, two) = (disk(vec![0; MIB]), disk(vec![0; MIB]));
     way(&mut world, "d0", &one);
     way(&mut world, "d1", &one);
     way(&mut world, "e0", &two);
-    way(&mut world, "s0", &Disk::new(vec![0; MIB / 2]));
+    way(&mut world, "s0", &disk(vec![0; MIB / 2]));
     let mut refused = |members: Value| {
         let done = world.verb("multipath", "label", "m", json!({ "members": members }));
         let error = done.expect_err("refused");
@@ -38,7 +38,7 @@ fn label_overwrites_existing_data_only_with_force() {
     let mut world = World::new();
     let mut bytes = vec![0; MIB];
     bytes[MIB - 1] = 1;
-    let one = Disk::new(bytes.clone());
+    let one = disk(bytes.clone());
     way(&mut world, "d0", &one);
     let params = json!({ "members": ["d0"] });
     let refused = world.verb("multipath", "label", "m", params).expect_err("refused");
@@ -228,7 +228,7 @@ fn bad_records_are_refused_with_the_reason_and_nothing_is_written() {
         (longer, "written for"),
     ] {
         let mut world = World::new();
-        let one = Disk::new(bytes.clone());
+        let one = disk(bytes.clone());
         way(&mut world, "d0", &one);
         assert_eq!(world.names(), ["d0"], "{word}");
         let verdict = world.taste_outcome("d0", "multipath");

@@ -9,7 +9,7 @@ use geom::{Access, Core, Flow, Layer, ProviderId, Topology};
 use serde_json::{Value, json};
 use testkit::disk::Provider;
 
-use crate::world::{Disk, Open, World};
+use crate::world::{Disk, Media, Open, World};
 
 pub const MIB: usize = 1 << 20;
 
@@ -87,6 +87,11 @@ impl Layer for Way {
     }
 }
 
+pub fn disk(bytes: Vec<u8>) -> Disk {
+    let media = Media { durable: bytes.clone(), bytes, ..Media::default() };
+    Disk(Arc::new(Mutex::new(media)))
+}
+
 /// A provider that leads to a disk.
 pub fn way(world: &mut World, name: &str, disk: &Disk) -> Way {
     let way = Way { disk: disk.clone(), state: Arc::default(), seen: Arc::default() };
@@ -97,7 +102,7 @@ pub fn way(world: &mut World, name: &str, disk: &Disk) -> Way {
         ("GEOM::candelete", Attr::Int(1)),
         ("GEOM::deletereadszero", Attr::Int(1)),
     ];
-    let provider = Provider::new(name, disk.size() as u64).io_max(65536).stripe(4096, 512);
+    let provider = Provider::new(name, disk.bytes().len() as u64).io_max(65536).stripe(4096, 512);
     testkit::disk::add(&mut world.control, provider.with_attrs(&attrs), Arc::new(way.clone()));
     way
 }
@@ -105,7 +110,7 @@ pub fn way(world: &mut World, name: &str, disk: &Disk) -> Way {
 /// A labelled disk with `n` paths.
 pub fn labelled(n: usize, extra: Value) -> (World, Disk, Vec<Way>) {
     let mut world = World::new();
-    let disk = Disk::new(vec![0; MIB]);
+    let disk = disk(vec![0; MIB]);
     let ways: Vec<Way> = (0..n).map(|i| way(&mut world, &format!("d{i}"), &disk)).collect();
     let names: Vec<String> = (0..n).map(|i| format!("d{i}")).collect();
     let mut params = json!({ "members": names });

@@ -3,13 +3,14 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use geom::Access;
 use md5::{Digest, Md5};
 use rig::guest::{Boot, Device, Image, Kit, Script, Shared};
 
-use crate::world::{Disk, World};
+use crate::world::{Disk, Media, World};
 
 /// Bytes that are written and compared.
 pub const BYTES: usize = 1 << 20;
@@ -42,6 +43,11 @@ pub fn sum(bytes: &[u8]) -> String {
 /// The guest's name of disk number `n`.
 pub fn device(n: usize) -> String {
     format!("/dev/vd{}", char::from(b'a' + n as u8))
+}
+
+pub fn disk_of(bytes: Vec<u8>) -> Disk {
+    let media = Media { durable: bytes.clone(), bytes, ..Media::default() };
+    Disk(Arc::new(Mutex::new(media)))
 }
 
 pub fn attach(world: &mut World, first: usize, disks: &[Disk]) {

@@ -211,7 +211,7 @@ impl Raid {
     }
 
     pub fn insert_new(&mut self, name: &str) {
-        let len = self.disks[0].size();
+        let len = self.disks[0].bytes().len();
         self.world.disk(name, vec![0; len], 512);
         let set = self.set.clone();
         self.world.verb("raid", "insert", &set, json!({ "members": [name] })).expect("inserted");

@@ -18,8 +18,10 @@ use testkit::disk::Provider;
 pub struct Media {
     /// As readers see it.
     pub bytes: Vec<u8>,
-    /// Offset and former content of each write since the last flush, oldest first.
-    unflushed: Vec<(usize, Vec<u8>)>,
+    /// As a power cut leaves it when it takes everything not flushed.
+    pub durable: Vec<u8>,
+    /// Ranges that differ between the two, perhaps.
+    pub unflushed: Vec<std::ops::Range<usize>>,
     /// Writes and flushes done.
     pub steps: usize,
     /// The step with which the power goes; that one and all later ones fail.
@@ -45,26 +47,6 @@ impl Media {
         self.steps += 1;
         Ok(())
     }
-
-    /// The content after a power cut that takes everything not flushed.
-    pub fn durable(&self) -> Vec<u8> {
-        let mut bytes = self.bytes.clone();
-        for (at, old) in self.unflushed.iter().rev() {
-            bytes[*at..at + old.len()].copy_from_slice(old);
-        }
-        bytes
-    }
-
-    /// Other content, which no power cut takes.
-    pub fn restore(&mut self, bytes: Vec<u8>) {
-        self.bytes = bytes;
-        self.unflushed.clear();
-    }
-
-    /// Remembers a range that is about to be written.
-    fn keep(&mut self, range: std::ops::Range<usize>) {
-        self.unflushed.push((range.start, self.bytes[range].to_vec()));
-    }
 }
 
 /// A handle on a disk's media.
@@ -72,17 +54,8 @@ impl Media {
 pub struct Disk(pub Arc<Mutex<Media>>);
 
 impl Disk {
-    pub fn new(bytes: Vec<u8>) -> Disk {
-        Disk(Arc::new(Mutex::new(Media { bytes, ..Media::default() })))
-    }
-
     pub fn bytes(&self) -> Vec<u8> {
         self.0.lock().expect("media").bytes.clone()
-    }
-
-    /// Its size in bytes, without a copy of them.
-    pub fn size(&self) -> usize {
-        self.0.lock().expect("media").bytes.len()
     }
 
     /// Writes an image, with holes where there are zeroes.
@@ -99,8 +72,8 @@ impl Disk {
 
     pub fn put(&self, at: usize, bytes: &[u8]) {
         let mut media = self.0.lock().expect("media");
-        media.keep(at..at + bytes.len());
         media.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        media.unflushed.push(at..at + bytes.len());
     }
 }
 
@@ -119,15 +92,26 @@ impl Layer for Disk {
                 Ok(())
             }
             Op::Write => media.step().map(|()| {
-                media.keep(from..from + len);
+                media.unflushed.push(from..from + len);
                 let mut at = from;
                 for seg in bio.data.iter() {
                     at += seg.copy_to(0, &mut media.bytes[at..from + len]);
                 }
             }),
-            Op::Flush => media.step().map(|()| media.unflushed.clear()),
+            Op::Flush => media.step().map(|()| {
+                let Media { bytes, durable, unflushed, .. } = &mut *media;
+                let ranges = std::mem::take(unflushed);
+                match bytes.len() == durable.len() {
+                    true => {
+                        for range in ranges {
+                            durable[range.clone()].copy_from_slice(&bytes[range]);
+                        }
+                    }
+                    false => durable.clone_from(bytes),
+                }
+            }),
             Op::WriteZeroes if media.zeroes => media.step().map(|()| {
-                media.keep(from..from + len);
+                media.unflushed.push(from..from + len);
                 media.bytes[from..from + len].fill(0);
                 media.zeroed += len as u64;
             }),
@@ -238,7 +222,8 @@ impl World {
     }
 
     pub fn disk(&mut self, name: &str, bytes: Vec<u8>, sector: u32) -> Disk {
-        let disk = Disk::new(bytes);
+        let media = Media { durable: bytes.clone(), bytes, ..Media::default() };
+        let disk = Disk(Arc::new(Mutex::new(media)));
         self.attach(name, &disk, sector, (0, 0));
         disk
     }
@@ -263,7 +248,7 @@ impl World {
             ("GEOM::candelete", Attr::Int(deletes)),
             ("GEOM::deletereadszero", Attr::Int(1)),
         ];
-        let provider = Provider::new(name, disk.size() as u64).sector(sector).io_max(65536);
+        let provider = Provider::new(name, disk.bytes().len() as u64).sector(sector).io_max(65536);
         let provider = provider.stripe(stripe.0, stripe.1).with_attrs(&attrs);
         testkit::disk::add(&mut self.control, provider, Arc::new(disk.clone()));
     }

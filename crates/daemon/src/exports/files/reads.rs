@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bio::sync::{Condvar, Mutex};
 use mgmt::api::Result;
-use mgmt::config::TLS_FILE_KEYS;
+use mgmt::config::{TLS_FILE_KEYS, TargetConfig};
 use mgmt::plan::{Action, FileSection};
 use serde_json::{Map, Value};
 

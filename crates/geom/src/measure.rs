@@ -5,7 +5,7 @@
 pub enum Measure {
     /// A rebuild or resync that runs.
     Rebuild {
-        /// The member or volume that it brings up to date.
+        /// The member or volume that it updates.
         part: String,
         /// Bytes that are up to date.
         done_bytes: u64,

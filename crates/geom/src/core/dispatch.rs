@@ -21,7 +21,7 @@
 //!      instead does not start.
 //!  D5  A request at the end of the medium is cut, exactly at the end it is an empty success,
 //!      beyond it is `Io`; misaligned it is `Inval` (docs/reference/geom.md 1.7).
-//!  D6  A Bio that waits goes on by the newest ticket made for it, once; nothing older wakes it.
+//!  D6  A Bio that waits continues by the newest ticket made for it, once; nothing older wakes it.
 //!  D7  The pieces of a request that is cut take its place in the queue: no later request enters
 //!      before or between them. Of more than one wave this holds for the first; see `split.rs`.
 //!  D8  The operation, ranges and data of a request stay unchanged while layers pass it on; a layer

@@ -189,7 +189,7 @@ const DISK: &[EventKind] = &[
         "`PATH does not name the file that is in use...`",
         "warn",
         "folder was moved",
-        "bring it back",
+        "move it back",
     ),
     kind(
         "`PATH names another device now, ...`, `PATH is gone: ...`",

@@ -365,7 +365,7 @@ pub struct GeomState {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RebuildState {
-    /// The member or volume that is brought up to date.
+    /// The member or volume that is updated.
     pub part: String,
     /// Bytes of the part that are up to date.
     pub done_bytes: u64,

@@ -20,7 +20,7 @@ const FS_KEYS: &[&str] = &["linux", "plan9", "linux_tls", "plan9_tls", "console"
 /// Driver and owner of the listeners of `[api]`.
 const API: &str = "[api]";
 
-/// Stands for the driver of the listener of metrics.
+/// In place of a driver, for the listener of metrics.
 const METRICS: &str = "metrics";
 
 /// A listener of a target, a file server, the API or metrics.

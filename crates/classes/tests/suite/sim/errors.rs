@@ -1,6 +1,6 @@
 //! FreeBSD's tests of mirror with fail points (docs/reference/geom.md 6: mirror 9 to 13,
 //! sync_error), on disks that fail the next request of a kind. EIO is the member's fault: the genid
-//! grows, and it is locked out. ENXIO is not: the syncid grows, and it may come back and is
+//! grows, and it is locked out. ENXIO is not: the syncid grows, and it may return and is
 //! rebuilt.
 
 use bio::{Errno, Op};

@@ -35,7 +35,7 @@ pub(super) struct FileReads(Arc<Inner>);
 
 impl FileReads {
     /// Whether a read of a section ends in time: within `limit`, and an earlier one within `limit`
-    /// before. One that hangs goes on, and no other is made for its section.
+    /// before. One that hangs continues, and no other is made for its section.
     fn ends_within(
         &self,
         section: &str,

@@ -55,12 +55,12 @@ pub const METRICS: &[Family] = &[
     gauge(
         "ashlar_geom_rebuild_done_bytes",
         &["geom", "class", "part"],
-        "Bytes that a running rebuild or resync has brought up to date",
+        "Bytes that a running rebuild or resync has processed",
     ),
     gauge(
         "ashlar_geom_rebuild_size_bytes",
         &["geom", "class", "part"],
-        "Bytes that a running rebuild or resync brings up to date",
+        "Bytes that a running rebuild or resync processes in all",
     ),
     gauge(
         "ashlar_fs_size_bytes",

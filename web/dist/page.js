@@ -40,7 +40,7 @@ var ue,Lr,ni,Jt,ei,jl,Rr,Bl,Nr,li,ti,Ba,dl=Symbol.for("pv"),ql={},Yl=[],Ga=/^m(i
     <text class="name" x=${e.x+10} y=${e.y+18}>${na(e.name,24)}</text>
     <text class="about" x=${e.x+10} y=${e.y+35}>
       ${na(`${n}${e.kind}  ${e.about}`,31)}
-    </text>`,o={class:`node ${e.health}`,"aria-label":t};return e.members!==1?F`<g role="img" ...${o}>${l}</g>`:F`<a href=${Zi(e.id)} onClick=${To} ...${o}>${l}</a>`}function oa({graph:e}){return F`<svg
+    </text>`,o=`node ${e.health}`;return e.members!==1?F`<g role="img" class=${o} aria-label=${t}>${l}</g>`:F`<a href=${Zi(e.id)} class=${o} onClick=${To}>${l}</a>`}function oa({graph:e}){return F`<svg
     viewBox=${`0 0 ${e.width} ${e.height}`}
     width=${e.width}
     height=${e.height}

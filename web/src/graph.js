@@ -47,9 +47,10 @@ function Node({ node }) {
     <text class="about" x=${node.x + 10} y=${node.y + 35}>
       ${cut(`${word}${node.kind}  ${node.about}`, 31)}
     </text>`;
-  const shown = { class: `node ${node.health}`, "aria-label": text };
-  if (node.members !== 1) return html`<g role="img" ...${shown}>${inner}</g>`;
-  return html`<a href=${link(node.id)} onClick=${follow} ...${shown}>${inner}</a>`;
+  const kind = `node ${node.health}`;
+  if (node.members !== 1) return html`<g role="img" class=${kind} aria-label=${text}>${inner}</g>`;
+  // Its own text names a link; a label would hide the text that is seen.
+  return html`<a href=${link(node.id)} class=${kind} onClick=${follow}>${inner}</a>`;
 }
 
 export function Graph({ graph }) {

@@ -356,6 +356,15 @@ const SCRIPTS: &[Script] = &[
 /// Examples that are not run, each group with the reason.
 const NOT_RUN: &[(&str, &str)] = &[
     (
+        "they need the folder of the API, which `serve` gives",
+        "audit
+         audit --limit 10 --json
+         token create backup --role viewer --target iqn.2026-11.org.example:store
+         token create monitoring --role viewer
+         token list
+         token revoke monitoring",
+    ),
+    (
         "they read files of the caller",
         "apply
          apply new.toml --dry-run

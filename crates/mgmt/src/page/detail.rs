@@ -190,7 +190,11 @@ pub fn detail(state: &SystemState, graph: &Graph, journal: &[Event], id: &str) -
     let (why, mut tables, commands) = contents(state, node);
     let own = journal.iter().filter(|e| e.about.split(['/', ' ']).any(|part| part == node.name));
     let own: Vec<Event> = own.cloned().collect();
-    tables.push(Table { id: "own-events".to_owned(), ..events(&own, state.daemon.uptime_ns) });
+    tables.push(Table {
+        id: "own-events".to_owned(),
+        title: "Events of the object".to_owned(),
+        ..events(&own, state.daemon.uptime_ns)
+    });
     let title = format!("{} {}", node.kind, node.name);
     Some(Detail { id: node.id.clone(), title, health: node.health, why, tables, commands })
 }

@@ -66,7 +66,8 @@ fn node(html: &mut Html, node: &Node) {
     let label = format!("{} {}, {}, {}", node.kind, node.name, node.health.label(), node.about);
     if node.members == 1 {
         let href = link(&node.id);
-        html.open("a", &[("href", &href), ("class", &class), ("aria-label", &label)]);
+        // Its own text names a link; a label would hide the text that is seen.
+        html.open("a", &[("href", &href), ("class", &class)]);
     } else {
         html.open("g", &[("class", &class), ("role", "img"), ("aria-label", &label)]);
     }

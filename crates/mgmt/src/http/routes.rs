@@ -72,7 +72,7 @@ impl AuthorizedPeer {
                 Call::Verb(name, params) => (name, params.clone()),
                 Call::Route(path) => (path, Value::Null),
             };
-            record(control, self.audited(), what, params, allowed.as_ref().map(|()| ())).await;
+            record(control, self.audited(), what, params, allowed.as_ref().copied()).await;
         }
         allowed
     }

@@ -1,7 +1,7 @@
 //! HTTP server of metrics over TCP, on a thread of its own.
 //!
 //! Invariants
-//!  M1  It answers `GET /metrics` alone: no other route can be reached over TCP.
+//!  M1  It answers `GET /metrics` alone: no other route can be reached by its listener.
 //!  M2  With `metrics_token`, a request without that token learns nothing, not even why the token
 //!      cannot be read.
 

@@ -90,23 +90,23 @@ fn dm_multipath_map_survives_path_losses_and_a_daemon_kill() {
         "the first cable is cut and mended",
         format!(
             "{TEN_MORE}more; told cut 0; within 20 paths down 1; paths up 1; more; more\n\
-             told mend 0; within 60 paths up 2; more"
+             told mend 0; within 180 paths up 2; more"
         ),
     );
     script.step(
         "the second falls silent and speaks again",
         format!(
-            "{TEN_MORE}told silence 1; within 30 paths down 1; paths up 1; more; more\n\
-             told mend 1; within 60 paths up 2; more"
+            "{TEN_MORE}told silence 1; within 60 paths down 1; paths up 1; more; more\n\
+             told mend 1; within 180 paths up 2; more"
         ),
     );
     script.step(
         "the daemon is killed and comes back",
-        format!("{TEN_MORE}told kill; more; within 60 paths up 2; more"),
+        format!("{TEN_MORE}told kill; more; within 180 paths up 2; more"),
     );
     script.step(
         "the daemon is stopped and comes back",
-        format!("{TEN_MORE}told stop; more; within 60 paths up 2; more"),
+        format!("{TEN_MORE}told stop; more; within 180 paths up 2; more"),
     );
     script.step("the writer ends", "touch /tmp/stop; within 30 test ! -e /proc/$(cat /tmp/writer)");
     script.step(

@@ -6,6 +6,8 @@
 //!      an entry for each.
 //!  A2  A caller whose role is limited to a target may make only calls that name this target, and
 //!      with a group only calls that name this group too.
+//!  A9  No parameter changes the permission of a verb that takes a document, so that it is decided
+//!      before the document is read.
 
 use super::Caller;
 use super::Role::{self, Admin, Operator, Viewer};
@@ -114,6 +116,14 @@ fn is_given(params: &Value, key: &str) -> bool {
     }
 }
 
+/// Verbs whose parameters contain a document (A9).
+const DOCUMENT_VERBS: [&str; 4] = ["plan", "apply", "part.restore", "part.bootcode"];
+
+/// Whether the parameters of a verb contain a document, which may be long.
+pub fn takes_document(verb: &str) -> bool {
+    DOCUMENT_VERBS.contains(&verb)
+}
+
 fn permission(call: Call<'_>) -> Option<&'static Permission> {
     let (Call::Verb(name, _) | Call::Route(name)) = call;
     PERMISSIONS.iter().find(|of| of.name == name)
@@ -197,6 +207,15 @@ mod tests {
 
     fn may(caller: &Caller, verb: &str, params: Value) -> bool {
         authorize(caller, Call::Verb(verb, &params)).is_ok()
+    }
+
+    #[test]
+    fn a9_no_parameter_changes_the_permission_of_a_document_verb() {
+        for name in DOCUMENT_VERBS {
+            let of = permission(Call::Verb(name, &Value::Null)).expect(name);
+            assert!(of.raised_by.is_empty() && of.scope.is_empty(), "{name}");
+        }
+        assert!(takes_document("apply") && !takes_document("geom"));
     }
 
     #[test]

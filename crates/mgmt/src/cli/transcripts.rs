@@ -501,6 +501,9 @@ fn bad_requests_do_not_disturb_other_clients() {
     let huge = b"POST /v1/verbs/plan HTTP/1.1\r\nhost: a\r\ncontent-length: 99999999\r\n\r\n";
     let text = raw(&daemon, huge);
     assert!(text.contains("429") && text.contains("\"kind\":\"limit\""), "{text}");
+    let large = b"POST /v1/verbs/geom HTTP/1.1\r\nhost: a\r\ncontent-length: 262145\r\n\r\n";
+    let text = raw(&daemon, large);
+    assert!(text.contains("429") && text.contains("at most 262144"), "{text}");
     let long = format!("GET /{} HTTP/1.1\r\nhost: a\r\n\r\n", "x".repeat(100_000));
     assert!(raw(&daemon, long.as_bytes()).contains("414"));
     assert_eq!(daemon.run_line("status").exit, Exit::Done);

@@ -8,7 +8,7 @@ use super::peer::Peer;
 use super::{metrics, openapi};
 use crate::api::{Error, Kind, ProgressLine, Result};
 use crate::audit::AuditedCaller;
-use crate::auth::{Call, Caller, authorize, changes};
+use crate::auth::{Call, Caller, authorize, changes, takes_document};
 use crate::page::{self, Query};
 use crate::plant::Progress;
 use crate::service::Control;
@@ -22,8 +22,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Longest request body, in bytes: a configuration and its quoting.
-const REQUEST_BYTES_MAX: usize = 12 << 20;
+/// Longest body of a request with a document, in bytes: a configuration and its quoting.
+const DOCUMENT_BYTES_MAX: usize = 12 << 20;
+
+/// Longest body of any other request, in bytes. It is read before the permission is known.
+const REQUEST_BYTES_MAX: usize = 256 << 10;
 
 /// How long a request body may take.
 const REQUEST_MAX: Duration = Duration::from_secs(30);
@@ -213,13 +216,13 @@ pub(super) fn error_response(error: &Error) -> Response<Body> {
     response
 }
 
-async fn params(request: Request<Incoming>, op: &str) -> Result<Value> {
+async fn params(request: Request<Incoming>, op: &str, bytes_max: usize) -> Result<Value> {
     let announced = hyper::body::Body::size_hint(request.body()).lower();
-    if announced > u64::try_from(REQUEST_BYTES_MAX).unwrap_or(u64::MAX) {
-        let why = format!("request of {announced} bytes is too large: at most {REQUEST_BYTES_MAX}");
+    if announced > u64::try_from(bytes_max).unwrap_or(u64::MAX) {
+        let why = format!("request of {announced} bytes is too large: at most {bytes_max}");
         return Err(Error::new(Kind::Limit, op, why));
     }
-    let body = Limited::new(request.into_body(), REQUEST_BYTES_MAX).collect();
+    let body = Limited::new(request.into_body(), bytes_max).collect();
     let read = tokio::time::timeout(REQUEST_MAX, body).await;
     let read = read.map_err(|_| Error::new(Kind::Timeout, op, "the request did not arrive"))?;
     let bytes = read.map_err(|e| Error::new(Kind::Limit, op, e))?.to_bytes();
@@ -247,7 +250,13 @@ async fn verb(
     };
     let accept = request.headers().get(hyper::header::ACCEPT);
     let stream = accept.and_then(|v| v.to_str().ok()).is_some_and(|v| v.contains(NDJSON));
-    let params = params(request, &name).await?;
+    let bytes_max = if takes_document(&name) {
+        peer.authorize(&control, Call::Verb(&name, &Value::Null)).await?;
+        DOCUMENT_BYTES_MAX
+    } else {
+        REQUEST_BYTES_MAX
+    };
+    let params = params(request, &name, bytes_max).await?;
     let call = Call::Verb(&name, &params);
     peer.authorize(&control, call).await?;
     let by = changes(call).then(|| peer.audited());

@@ -1,6 +1,7 @@
 //! Listings of any class: the output of GEOM's `status` and `list` (docs/reference/geom.md 4.1,
 //! 4.2), and the same as values.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use geom::{Access, ConsumerView, GeomView, GraphControl, Limits, ProviderView, Topology};
@@ -21,7 +22,7 @@ pub fn answer(
 ) -> Result<Value> {
     let all = control.topology.class_view(class, control.now_ns());
     let names = params.get("names").and_then(Value::as_array);
-    let names: Vec<&str> = names.into_iter().flatten().filter_map(Value::as_str).collect();
+    let names: BTreeSet<&str> = names.into_iter().flatten().filter_map(Value::as_str).collect();
     let flag = |key: &str| params.get(key).and_then(Value::as_bool).unwrap_or(false);
     for name in &names {
         if !all.iter().any(|g| has_name(g, name)) {

@@ -8,7 +8,7 @@
 mod permissions;
 mod tokens;
 
-pub use permissions::{Call, authorize, changes, takes_document};
+pub use permissions::{Call, authorize, changes, is_reading_class_verb, takes_document};
 pub use tokens::{Token, TokenStore};
 
 use schemars::JsonSchema;

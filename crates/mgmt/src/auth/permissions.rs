@@ -106,6 +106,11 @@ const PERMISSIONS: &[Permission] = &[
 /// Verbs that every class has and that only read.
 const READING_CLASS_VERBS: [&str; 2] = ["status", "list"];
 
+/// Whether a verb is one that every class has and that only reads.
+pub fn is_reading_class_verb(verb: &str) -> bool {
+    READING_CLASS_VERBS.contains(&verb)
+}
+
 /// A parameter that is given: neither absent nor null, false or empty.
 fn is_given(params: &Value, key: &str) -> bool {
     match params.get(key) {
@@ -134,7 +139,7 @@ fn needed_role(call: Call<'_>) -> Option<Role> {
     let of = permission(call)?;
     let Call::Verb(name, params) = call else { return Some(of.role) };
     let class_verb = params.get("verb").and_then(Value::as_str).unwrap_or_default();
-    if name == "geom" && READING_CLASS_VERBS.contains(&class_verb) {
+    if name == "geom" && is_reading_class_verb(class_verb) {
         return Some(Viewer);
     }
     let raised = of.raised_by.iter().filter(|(key, _)| is_given(params, key));

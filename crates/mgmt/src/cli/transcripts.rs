@@ -341,6 +341,8 @@ fn part_verbs_match_the_transcript() {
     assert!(create.contains("\"overwrite\":false"), "{create}");
     let geom = daemon.expect_exit("geom nop configure name=x delay_us=4k", Exit::Done);
     assert!(geom.contains("\"delay_us\": 4096"), "{geom}");
+    let list = daemon.expect_exit("geom part list name=d0 listed=true", Exit::Done);
+    assert!(!list.contains("names"), "a listing is not listed again: {list}");
 }
 
 /// Files are read here and sent as text; what begins a partition is lost only when its name was

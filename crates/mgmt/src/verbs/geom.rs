@@ -2,6 +2,7 @@
 
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, Kind, ProgressLine, ProgressUnit, Result};
+use crate::auth::is_reading_class_verb;
 use crate::config::units;
 use crate::plant::{Plant, Progress};
 use crate::service::Control;
@@ -117,6 +118,8 @@ impl DaemonVerb for Geom {
             all.insert(key.to_owned(), value(text));
         }
         let listed = all.remove("listed") == Some(Value::Bool(true));
+        // The answer of a reading verb is a listing already.
+        let listed = listed && !is_reading_class_verb(verb);
         let named = geom_names(&all);
         let all = Value::Object(all);
         let mut answer = control.change(|plant| plant.verb(&class, verb, &all, progress))?;

@@ -47,12 +47,15 @@ impl RemotePeer {
 
     fn caller(&self, headers: &HeaderMap, control: &Control) -> Result<Caller> {
         self.rates.admit(self.address.ip(), Instant::now())?;
-        refuse_other_origin(headers)?;
-        let caller = self.identify(headers, control);
+        let caller = refuse_other_origin(headers).and_then(|()| self.identify(headers, control));
         if caller.is_err() {
-            self.rates.count_failure(self.address.ip(), Instant::now());
+            self.count_failure();
         }
         caller
+    }
+
+    fn count_failure(&self) {
+        self.rates.count_failure(self.address.ip(), Instant::now());
     }
 
     fn identify(&self, headers: &HeaderMap, control: &Control) -> Result<Caller> {
@@ -208,6 +211,17 @@ mod tests {
         assert!(!peer.is_still(&caller, &fields, &control), "a stream of events ends");
         assert_eq!(kind(&[(AUTHORIZATION, good.as_str())]), Err(Kind::Unauthenticated));
         std::fs::remove_dir_all(&folder).expect("scratch");
+    }
+
+    #[test]
+    fn requests_of_other_origins_count_as_failed_logins() {
+        let folder = scratch("origin");
+        let (control, peer) = (control(&folder), remote(None));
+        let foreign = headers(&[(ORIGIN, "https://x"), (HOST, "y")]);
+        let kinds = (0..20).filter_map(|_| peer.caller(&foreign, &control).err().map(|e| e.kind));
+        let kinds: Vec<Kind> = kinds.collect();
+        assert_eq!((kinds.first(), kinds.last()), (Some(&Kind::Forbidden), Some(&Kind::Limit)));
+        let _ = std::fs::remove_dir_all(&folder);
     }
 
     #[test]

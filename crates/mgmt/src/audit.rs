@@ -8,6 +8,7 @@
 //!      answer of a change is sent. If the log cannot be written, the daemon logs an error and
 //!      carries out the change: a full disk does not prevent its repair.
 //!  A7  Entries contain no secrets and no tokens.
+//!  A8  The parameters of an entry have at most [`PARAMS_BYTES_MAX`] bytes.
 
 use crate::api::{Error, Kind, Result};
 use schemars::JsonSchema;
@@ -31,6 +32,9 @@ const FILES_KEPT: u32 = 8;
 
 /// Longest text of a parameter that is recorded, in characters.
 const TEXT_CHARS_MAX: usize = 200;
+
+/// Longest parameters that are recorded, in bytes of JSON. Of longer ones the length is recorded.
+const PARAMS_BYTES_MAX: usize = 8192;
 
 /// Result of an entry that announces a change.
 const STARTED: &str = "started";
@@ -233,8 +237,17 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// Parameters as they are recorded (A7).
+/// Parameters as they are recorded (A7, A8).
 fn recorded(params: &Value) -> Value {
+    let masked = masked(params);
+    match masked.to_string().len() {
+        bytes if bytes > PARAMS_BYTES_MAX => Value::from(format!("{bytes} bytes")),
+        _ => masked,
+    }
+}
+
+/// Parameters without secrets and without long texts (A7).
+fn masked(params: &Value) -> Value {
     match params {
         Value::Object(fields) => {
             let field = |(key, value): (&String, &Value)| {
@@ -243,13 +256,13 @@ fn recorded(params: &Value) -> Value {
                         Value::from(format!("{} bytes", text.len()))
                     }
                     _ if is_secret(key) => Value::from("***"),
-                    other => recorded(other),
+                    other => masked(other),
                 };
                 (key.clone(), value)
             };
             Value::Object(fields.iter().map(field).collect::<Map<String, Value>>())
         }
-        Value::Array(list) => list.iter().map(recorded).collect(),
+        Value::Array(list) => list.iter().map(masked).collect(),
         Value::String(text) => match text.split_once('=') {
             Some((key, _)) if is_secret(key) => Value::from(format!("{key}=***")),
             _ => Value::from(shortened(text)),
@@ -323,5 +336,8 @@ mod tests {
             })
         );
         assert!(recorded(&json!("x".repeat(1000))).as_str().expect("a text").len() < 210);
+        let words = |n| json!({ "names": Value::Array(vec![Value::from("x"); n]) });
+        assert_eq!(recorded(&words(100)), words(100));
+        assert_eq!(recorded(&words(10_000)), "40011 bytes");
     }
 }

@@ -126,6 +126,14 @@ impl Peer {
         }
     }
 
+    /// Counts a refused call as a failed login.
+    pub(super) fn count_refusal(&self) {
+        match self {
+            Peer::Local { .. } => {}
+            Peer::Remote(remote) => remote.count_failure(),
+        }
+    }
+
     /// Whether the caller of a request that takes long is still the same, with the same rights.
     pub(super) fn is_still(&self, caller: &Caller, headers: &HeaderMap, control: &Control) -> bool {
         match self {

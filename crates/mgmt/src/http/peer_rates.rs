@@ -9,7 +9,8 @@ use std::time::Instant;
 /// Requests of one address that are admitted at once, and each second after that.
 const REQUESTS: Limit = Limit { burst: 400.0, per_second: 100.0 };
 
-/// Failed logins of one address that are answered at once, and each second after that.
+/// Failed logins and refused calls of one address that are answered at once, and each second after
+/// that.
 const FAILURES: Limit = Limit { burst: 10.0, per_second: 1.0 / 6.0 };
 
 /// Most addresses that are remembered. Beyond it, those without recent requests are dropped.
@@ -84,7 +85,8 @@ impl PeerRates {
     pub(super) fn admit(&self, ip: IpAddr, now: Instant) -> Result<()> {
         self.with(ip, now, |left| {
             if left.failures < 1.0 {
-                return Err(refused(ip, "failed logins", "10 at once and 10 a minute"));
+                let what = "failed logins and refused calls";
+                return Err(refused(ip, what, "10 at once and 10 a minute"));
             }
             if left.requests < 1.0 {
                 return Err(refused(ip, "requests", "400 at once and 100 a second"));
@@ -94,7 +96,7 @@ impl PeerRates {
         })
     }
 
-    /// Counts a failed login.
+    /// Counts a failed login or a refused call.
     pub(super) fn count_failure(&self, ip: IpAddr, now: Instant) {
         self.with(ip, now, |left| left.failures = (left.failures - 1.0).max(0.0));
     }

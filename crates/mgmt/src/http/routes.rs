@@ -67,10 +67,11 @@ struct AuthorizedPeer {
 }
 
 impl AuthorizedPeer {
-    /// Whether the caller may make a call; a refusal is recorded.
+    /// Whether the caller may make a call; a refusal is recorded, and counted as a failed login.
     async fn authorize(&self, control: &Arc<Control>, call: Call<'_>) -> Result<()> {
         let allowed = authorize(&self.caller, call);
         if allowed.is_err() {
+            self.peer.count_refusal();
             let (what, params) = match call {
                 Call::Verb(name, params) => (name, params.clone()),
                 Call::Route(path) => (path, Value::Null),

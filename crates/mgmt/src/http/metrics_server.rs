@@ -10,6 +10,7 @@ use super::metrics;
 use super::openapi::METRICS_TYPE;
 use super::routes::{blocking, error_response, reply, unknown_route, wrong_method};
 use super::server::{accept_until, answer_requests};
+use super::tcp_slots::TcpSlots;
 use crate::api::{Error, Kind, Result, SystemState};
 use crate::config::{DaemonConfig, secret};
 use hyper::body::Incoming;
@@ -147,13 +148,15 @@ async fn serve(
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let open = Arc::new(AtomicUsize::new(0));
-    let accept = async || listener.accept().await.map(|(stream, _)| stream);
-    let admit = |stream: TcpStream, slot| {
+    let slots = TcpSlots::default();
+    let accept = async || listener.accept().await;
+    let admit = |(stream, address): (TcpStream, SocketAddr), slot| {
+        let Some(of_address) = slots.admit("metrics", &stream, address) else { return };
         let shared = shared.clone();
         tokio::spawn(async move {
             let answer = move |request| answer(request, shared.clone());
             answer_requests("metrics", stream, answer).await;
-            drop(slot);
+            drop((slot, of_address));
         });
     };
     accept_until("metrics", &open, accept, admit, stop).await;

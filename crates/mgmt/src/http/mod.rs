@@ -27,6 +27,7 @@ mod peer_rates;
 mod routes;
 mod server;
 mod socket;
+mod tcp_slots;
 
 pub use metrics_server::{MetricsServer, StateFn, cannot_listen};
 pub use server::serve;

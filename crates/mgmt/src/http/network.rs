@@ -9,6 +9,7 @@
 use super::peer::{Peer, RemotePeer};
 use super::peer_rates::PeerRates;
 use super::server::{ACCEPT_PAUSE, ConnectionSlot, HEAD_MAX, serve_connection};
+use super::tcp_slots::TcpSlots;
 use crate::config::ApiConfig;
 use crate::service::Control;
 use crate::tls_stream::TlsStream;
@@ -44,6 +45,7 @@ enum Security {
 struct Shared {
     control: Arc<Control>,
     open: Arc<AtomicUsize>,
+    slots: TcpSlots,
     rates: Arc<PeerRates>,
     security: Mutex<Option<Security>>,
 }
@@ -65,8 +67,13 @@ impl Network {
     /// Begins to follow the configuration.
     pub(super) fn start(control: Arc<Control>) -> Network {
         let open = Arc::new(AtomicUsize::new(0));
-        let (rates, security) = (Arc::default(), Mutex::new(None));
-        let shared = Arc::new(Shared { control, open: open.clone(), rates, security });
+        let shared = Arc::new(Shared {
+            control,
+            open: open.clone(),
+            slots: TcpSlots::default(),
+            rates: Arc::default(),
+            security: Mutex::new(None),
+        });
         let follower = tokio::spawn(follow(shared)).abort_handle();
         Network { open, follower }
     }
@@ -162,10 +169,11 @@ impl Shared {
             tracing::warn!("{address}: API connection refused: {CONNECTIONS_MAX} are open");
             return;
         };
+        let Some(of_address) = self.slots.admit("API", &stream, address) else { return };
         let shared = self.clone();
         tokio::spawn(async move {
             shared.connection(stream, address).await;
-            drop(slot);
+            drop((slot, of_address));
         });
     }
 

@@ -54,7 +54,7 @@ impl Left {
 pub(super) struct PeerRates(Mutex<HashMap<IpAddr, Left>>);
 
 /// The address under which requests are counted: one host may use all addresses of an IPv6 /64.
-fn counted(ip: IpAddr) -> IpAddr {
+pub(super) fn counted(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & (u128::MAX << 64))),
         v4 => v4,

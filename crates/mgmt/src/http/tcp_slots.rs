@@ -1,0 +1,95 @@
+//! Open TCP connections of each address, with a limit.
+//!
+//! Invariants
+//!  N4  One address has at most [`PER_ADDRESS_MAX`] connections to a listener, so that it leaves
+//!      room for others.
+//!  N5  A connection whose peer acknowledges no sent data ends after [`UNACKNOWLEDGED_MAX_MS`].
+
+use super::peer_rates::counted;
+use rustix::net::sockopt;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::net::TcpStream;
+
+/// Connections of one address at one time. Further ones are closed at once (N4).
+const PER_ADDRESS_MAX: usize = 32;
+
+/// How long sent data may be unacknowledged, in milliseconds (N5).
+const UNACKNOWLEDGED_MAX_MS: u32 = 30_000;
+
+/// See the module. Clones count together.
+#[derive(Clone, Default)]
+pub(super) struct TcpSlots(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+/// The place of an open connection among those of its address.
+pub(super) struct TcpSlot {
+    slots: TcpSlots,
+    ip: IpAddr,
+}
+
+impl TcpSlots {
+    /// Prepares an accepted connection; `None`: it is refused, which is logged.
+    pub(super) fn admit(
+        &self,
+        listener: &str,
+        stream: &TcpStream,
+        address: SocketAddr,
+    ) -> Option<TcpSlot> {
+        if let Err(e) = sockopt::set_tcp_user_timeout(stream, UNACKNOWLEDGED_MAX_MS) {
+            tracing::warn!("{address}: {listener} connection refused: no TCP user timeout: {e}");
+            return None;
+        }
+        let slot = self.take(address.ip());
+        if slot.is_none() {
+            tracing::warn!(
+                "{address}: {listener} connection refused: {PER_ADDRESS_MAX} of this address are \
+                 open"
+            );
+        }
+        slot
+    }
+
+    fn take(&self, ip: IpAddr) -> Option<TcpSlot> {
+        let ip = counted(ip);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = all.entry(ip).or_default();
+        if *open >= PER_ADDRESS_MAX {
+            return None;
+        }
+        *open += 1;
+        Some(TcpSlot { slots: self.clone(), ip })
+    }
+}
+
+impl Drop for TcpSlot {
+    fn drop(&mut self) {
+        let mut all = self.slots.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = all.get_mut(&self.ip) {
+            *open -= 1;
+            if *open == 0 {
+                all.remove(&self.ip);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn n4_one_address_leaves_room_for_others() {
+        let slots = TcpSlots::default();
+        let [one, same, other] =
+            ["2001:db8::1", "2001:db8::2", "192.0.2.1"].map(|ip| ip.parse().expect("an address"));
+        let mut taken: Vec<TcpSlot> = (0..40).filter_map(|_| slots.take(one)).collect();
+        assert_eq!(taken.len(), PER_ADDRESS_MAX);
+        assert!(slots.take(same).is_none(), "a host may use all addresses of its /64");
+        assert!(slots.take(other).is_some());
+        taken.pop();
+        let again = slots.take(same).expect("a place was given back");
+        drop((taken, again));
+        assert!(slots.0.lock().expect("unlocked").is_empty());
+    }
+}

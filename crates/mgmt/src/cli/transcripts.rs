@@ -497,7 +497,8 @@ fn wrong_method_of_a_route_is_answered_with_the_right_one() {
 fn bad_requests_do_not_disturb_other_clients() {
     let daemon = Daemon::start();
     assert!(raw(&daemon, b"\x00\x01garbage\r\n\r\n").contains("400"));
-    let bad = b"POST /v1/verbs/plan HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n{{{{{";
+    let bad = b"POST /v1/verbs/plan HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n\
+                content-length: 5\r\n\r\n{{{{{";
     let text = raw(&daemon, bad);
     assert!(text.contains("400 Bad Request") && text.contains("\"kind\":\"usage\""), "{text}");
     let huge = b"POST /v1/verbs/plan HTTP/1.1\r\nhost: a\r\ncontent-length: 99999999\r\n\r\n";

@@ -1,12 +1,14 @@
 //! Answers for the page: its document and its files, with the headers that restrict them.
 
 use super::body::Body;
+use super::openapi::JSON;
 use super::routes::reply;
 use crate::api::{Error, Kind, Result};
 use crate::page;
 use hyper::body::Bytes;
 use hyper::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Method, Request, Response, StatusCode};
 
@@ -45,16 +47,23 @@ pub(super) fn forbidden() -> Response<Body> {
     response
 }
 
-/// Whether a page of this origin may send changes. A page over TLS is that of the host in its
-/// certificate. Without TLS the name of the host proves nothing: only loopback is accepted, as with
-/// `ssh -L`.
-fn is_own(origin: &str) -> bool {
-    let Some(rest) = origin.strip_prefix("http://") else { return origin.starts_with("https://") };
-    let host = match rest.split_once(']') {
+/// The host of `HOST:PORT`; an IPv6 address without its last bracket.
+fn host_of(authority: &str) -> &str {
+    match authority.split_once(']') {
         Some((address, _)) => address,
-        None => rest.split(':').next().unwrap_or(rest),
-    };
-    ["localhost", "127.0.0.1", "[::1"].contains(&host)
+        None => authority.split(':').next().unwrap_or(authority),
+    }
+}
+
+/// Whether a page of this origin may send changes to `host`. A page over TLS is that of the host in
+/// its certificate, which must be the host of the request. Without TLS the name of the host proves
+/// nothing: only loopback is accepted, as with `ssh -L`.
+fn is_own(origin: &str, host: Option<&str>) -> bool {
+    if let Some(authority) = origin.strip_prefix("https://") {
+        return host.is_some_and(|host| host_of(host).eq_ignore_ascii_case(host_of(authority)));
+    }
+    let authority = origin.strip_prefix("http://");
+    authority.is_some_and(|at| ["localhost", "127.0.0.1", "[::1"].contains(&host_of(at)))
 }
 
 /// Refuses a change that a page of another site sends with the rights of its reader. Only browsers
@@ -65,12 +74,29 @@ fn is_own(origin: &str) -> bool {
 pub(super) fn check_origin<B>(request: &Request<B>) -> Result<()> {
     let field = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap_or(""));
     let is_near = matches!(field("sec-fetch-site"), None | Some("same-origin" | "none"));
-    if request.method() == Method::GET || is_near && field("origin").is_none_or(is_own) {
+    let is_own_origin = field("origin").is_none_or(|origin| is_own(origin, field("host")));
+    if request.method() == Method::GET || is_near && is_own_origin {
         return Ok(());
     }
     let why = "the page of another site sent the request";
     let next = "Open the page of the daemon on localhost or over TLS, or use the command line.";
     Err(Error::new(Kind::Forbidden, "ask", why).next(next))
+}
+
+/// Refuses a body that is not announced as JSON: a browser sends other types for pages of other
+/// sites without asking first.
+///
+/// # Errors
+/// [`Kind::Usage`].
+pub(super) fn check_content_type(headers: &HeaderMap, op: &str) -> Result<()> {
+    let value = headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or_default());
+    let kind = value.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    if kind.eq_ignore_ascii_case(JSON) {
+        return Ok(());
+    }
+    let why = format!("the content type of the request is `{kind}`, not `{JSON}`");
+    let next = format!("Repeat the request with the header `Content-Type: {JSON}`.");
+    Err(Error::new(Kind::Usage, op, why).next(next))
 }
 
 #[cfg(test)]
@@ -81,7 +107,8 @@ mod tests {
     fn changes_from_other_sites_are_refused() {
         let check = |method: Method, name: &str, value: &str| {
             let request = Request::builder().method(method).uri("/v1/verbs/apply");
-            let request = request.header(name, value).body(()).expect("a request");
+            let request = request.header("host", "store.example.org:8443").header(name, value);
+            let request = request.body(()).expect("a request");
             check_origin(&request).map_err(|e| e.kind)
         };
         for (name, value) in [
@@ -92,6 +119,7 @@ mod tests {
             ("origin", "http://127.0.0.1"),
             ("origin", "http://[::1]:8080"),
             ("origin", "https://store.example.org:8443"),
+            ("origin", "https://Store.example.org"),
         ] {
             assert_eq!(check(Method::POST, name, value), Ok(()), "{name}: {value}");
         }
@@ -103,10 +131,27 @@ mod tests {
             ("origin", "http://evil.example.org:8080"),
             ("origin", "http://localhost.evil.example.org"),
             ("origin", "http://[::1.evil]:80"),
+            ("origin", "https://evil.example.org:8443"),
+            ("origin", "https://store.example.org.evil.example:8443"),
         ] {
             assert_eq!(check(Method::POST, name, value), Err(Kind::Forbidden), "{name}: {value}");
             assert_eq!(check(Method::GET, name, value), Ok(()), "{name}: {value}");
         }
+    }
+
+    #[test]
+    fn body_that_is_not_announced_as_json_is_refused() {
+        let check = |value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(value));
+            check_content_type(&headers, "apply").map_err(|e| e.kind)
+        };
+        assert_eq!(check("application/json"), Ok(()));
+        assert_eq!(check("Application/JSON; charset=utf-8"), Ok(()));
+        for value in ["", "text/plain", "application/json-seq", "text/plain; application/json"] {
+            assert_eq!(check(value), Err(Kind::Usage), "{value}");
+        }
+        assert!(check_content_type(&HeaderMap::new(), "apply").is_err());
     }
 
     #[test]

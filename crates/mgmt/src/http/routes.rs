@@ -3,7 +3,7 @@
 use super::body::Body;
 use super::events::{events, last_seen};
 use super::openapi::{JSON, METRICS_TYPE, VERBS_PREFIX};
-use super::page_routes::{asset, check_origin, document, forbidden};
+use super::page_routes::{asset, check_content_type, check_origin, document, forbidden};
 use super::peer::Peer;
 use super::{metrics, openapi};
 use crate::api::{Error, Kind, ProgressLine, Result};
@@ -222,6 +222,9 @@ async fn params(request: Request<Incoming>, op: &str, bytes_max: usize) -> Resul
     if announced > u64::try_from(bytes_max).unwrap_or(u64::MAX) {
         let why = format!("request of {announced} bytes is too large: at most {bytes_max}");
         return Err(Error::new(Kind::Limit, op, why));
+    }
+    if !hyper::body::Body::is_end_stream(request.body()) {
+        check_content_type(request.headers(), op)?;
     }
     let body = Limited::new(request.into_body(), bytes_max).collect();
     let read = tokio::time::timeout(REQUEST_MAX, body).await;

@@ -81,7 +81,7 @@ pub struct DaemonConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics_listen: Option<String>,
     /// `file:PATH` or `credential:NAME` (systemd) of the bearer token that a scrape over TCP must
-    /// send; absent: no token is required. A replaced file is valid at the next scrape.
+    /// send; absent: no token is required. A replaced file is valid within a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics_token: Option<String>,
     /// Largest number of time series in one scrape. Series of single sessions and histograms are

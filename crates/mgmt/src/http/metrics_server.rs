@@ -4,6 +4,8 @@
 //!  M1  It answers `GET /metrics` alone: no other route can be reached by its listener.
 //!  M2  With `metrics_token`, a request without that token learns nothing, not even why the token
 //!      cannot be read.
+//!  M3  At most [`SCRAPES_MAX`] scrapes are rendered at one time, and the token is read at most
+//!      once in [`TOKEN_AGE_MAX`]: many requests of peers do not load the daemon.
 
 use super::body::Body;
 use super::metrics;
@@ -23,8 +25,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 /// The only route.
 const PATH: &str = "/metrics";
@@ -32,25 +35,56 @@ const PATH: &str = "/metrics";
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 16;
 
+/// Scrapes that are rendered at one time; further ones wait (M3).
+const SCRAPES_MAX: usize = 2;
+
+/// How long a token that was read is used (M3).
+const TOKEN_AGE_MAX: Duration = Duration::from_secs(1);
+
 /// Source of the state that a scrape shows.
 pub type StateFn = Arc<dyn Fn() -> Result<SystemState> + Send + Sync>;
+
+/// The token of scrapes, as it was last read.
+struct Token {
+    reference: String,
+    read: tokio::sync::Mutex<Option<(Instant, Option<Vec<u8>>)>>,
+}
+
+impl Token {
+    /// The token; `None`: it cannot be read.
+    async fn at(&self, now: Instant) -> Option<Vec<u8>> {
+        let mut read = self.read.lock().await;
+        if let Some((at, token)) = &*read
+            && now.saturating_duration_since(*at) < TOKEN_AGE_MAX
+        {
+            return token.clone();
+        }
+        let reference = self.reference.clone();
+        let token = blocking(move || secret::resolve(&reference)).await.ok();
+        *read = Some((now, token.clone()));
+        token
+    }
+}
 
 /// Settings of the requests.
 #[derive(Clone)]
 struct Settings {
-    token: Option<String>,
+    token: Option<Arc<Token>>,
     series_max: u32,
 }
 
 impl Settings {
     fn of(config: &DaemonConfig) -> Settings {
-        Settings { token: config.metrics_token.clone(), series_max: config.metrics_series_max }
+        let reference = config.metrics_token.clone();
+        let token = reference.map(|reference| Token { reference, read: Default::default() });
+        Settings { token: token.map(Arc::new), series_max: config.metrics_series_max }
     }
 }
 
 struct Shared {
     settings: Mutex<Settings>,
     state: StateFn,
+    scrapes: Arc<Semaphore>,
 }
 
 impl Shared {
@@ -77,7 +111,11 @@ impl MetricsServer {
         let bound = listener.local_addr().map_err(|e| cannot_listen(at, &e))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| cannot_listen(at, &e))?;
-        let shared = Arc::new(Shared { settings: Mutex::new(Settings::of(config)), state });
+        let shared = Arc::new(Shared {
+            settings: Mutex::new(Settings::of(config)),
+            state,
+            scrapes: Arc::new(Semaphore::new(SCRAPES_MAX)),
+        });
         let (stop, stopped) = oneshot::channel::<()>();
         let used = shared.clone();
         let thread = std::thread::Builder::new().name("ashlar-metrics".into());
@@ -173,8 +211,8 @@ async fn answer(
 
 async fn scrape(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Response<Body>> {
     let settings = shared.settings();
-    if let Some(reference) = settings.token {
-        let Ok(token) = blocking(move || secret::resolve(&reference)).await else {
+    if let Some(token) = settings.token {
+        let Some(token) = token.at(Instant::now()).await else {
             let next = "Run `ashlar doctor secrets` on the server.";
             let error = Error::new(Kind::Secret, "scrape metrics", "the token cannot be read");
             return Err(error.next(next));
@@ -191,7 +229,13 @@ async fn scrape(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Respo
     if *request.method() != Method::GET {
         return Ok(wrong_method(path, request.method(), &Method::GET));
     }
-    let text = blocking(move || Ok(metrics::render(&(shared.state)()?, settings.series_max)));
+    let turn = shared.scrapes.clone().acquire_owned().await;
+    let turn = turn.map_err(|e| Error::new(Kind::Internal, "scrape metrics", e))?;
+    let text = blocking(move || {
+        // The scrape is rendered to its end even when the client disappears.
+        let _turn = turn;
+        Ok(metrics::render(&(shared.state)()?, settings.series_max))
+    });
     Ok(reply(METRICS_TYPE, text.await?))
 }
 
@@ -222,6 +266,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
     use std::os::unix::fs::PermissionsExt;
+    use std::sync::atomic::Ordering;
 
     /// The status line and the body of an answer.
     fn ask(at: SocketAddr, head: &str) -> (String, String) {
@@ -266,7 +311,8 @@ mod tests {
         mode(0o600);
         let server = start(&DaemonConfig::default());
         let token = Some(format!("file:{}", path.display()));
-        server.set(&DaemonConfig { metrics_token: token, ..DaemonConfig::default() });
+        let config = DaemonConfig { metrics_token: token, ..DaemonConfig::default() };
+        server.set(&config);
         let with = |path: &str, value: &str| {
             ask(server.bound(), &format!("GET {path} HTTP/1.1\r\nAuthorization: {value}\r\n"))
         };
@@ -277,12 +323,54 @@ mod tests {
         assert!(with("/", "Bearer no").0.starts_with("HTTP/1.1 401"));
         assert!(with("/metrics", "bearer sesame").0.starts_with("HTTP/1.1 200"));
         std::fs::write(&path, "other\n").expect("scratch");
+        server.set(&config);
         assert!(with("/metrics", "Bearer other").0.starts_with("HTTP/1.1 200"), "read again");
         mode(0o644);
+        server.set(&config);
         let (status, body) = with("/metrics", "Bearer other");
         assert!(!status.starts_with("HTTP/1.1 200"), "{status}");
         assert!(!body.contains(path.to_str().expect("a path")), "{body}");
         std::fs::remove_file(&path).expect("scratch");
+    }
+
+    #[test]
+    fn m3_token_is_read_at_most_once_a_second() {
+        let path = std::env::temp_dir().join(format!("ashlar-token-age-{}", std::process::id()));
+        let token =
+            Token { reference: format!("file:{}", path.display()), read: Default::default() };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let start = Instant::now();
+        let at = |ms| runtime.block_on(token.at(start + Duration::from_millis(ms)));
+        assert_eq!(at(0), None, "there is no file");
+        std::fs::write(&path, "sesame\n").expect("scratch");
+        let private = PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&path, private).expect("mode");
+        assert_eq!(at(999), None, "a failure is kept too");
+        assert_eq!(at(1000).as_deref(), Some(&b"sesame"[..]));
+        std::fs::remove_file(&path).expect("scratch");
+        assert_eq!(at(1999).as_deref(), Some(&b"sesame"[..]));
+        assert_eq!(at(2000), None);
+    }
+
+    #[test]
+    fn m3_scrapes_beyond_the_limit_wait() {
+        let running = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+        let counted = running.clone();
+        let state: StateFn = Arc::new(move || {
+            let (now, most) = &*counted;
+            most.fetch_max(now.fetch_add(1, Ordering::AcqRel) + 1, Ordering::AcqRel);
+            std::thread::yield_now();
+            now.fetch_sub(1, Ordering::AcqRel);
+            Ok(SystemState::default())
+        });
+        let at = SocketAddr::from(([127, 0, 0, 1], 0));
+        let server = MetricsServer::start(at, &DaemonConfig::default(), state).expect("free");
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| ask(server.bound(), "GET /metrics HTTP/1.1\r\n"));
+            }
+        });
+        assert!(running.1.load(Ordering::Acquire) <= SCRAPES_MAX);
     }
 
     #[test]

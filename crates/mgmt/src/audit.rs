@@ -152,7 +152,9 @@ impl AuditLog {
     }
 
     fn append(&self, folder: &Path, entry: &AuditEntry) -> io::Result<()> {
-        let mut line = serde_json::to_vec(entry).map_err(io::Error::other)?;
+        // A torn line before it, of a full disk or a crash, does not damage this one.
+        let mut line = vec![b'\n'];
+        serde_json::to_writer(&mut line, entry).map_err(io::Error::other)?;
         line.push(b'\n');
         let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let path = folder.join(FILE);
@@ -183,7 +185,7 @@ impl AuditLog {
             let path = numbered(folder, number);
             let bytes = match bio::read_regular(&path, 2 * FILE_BYTES_MAX) {
                 Ok(bytes) => bytes,
-                Err(e) if e.kind() == io::ErrorKind::NotFound => break,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 Err(e) => {
                     let error = Error::new(Kind::System, "audit", e);
                     return Err(error.at(path.display().to_string()));
@@ -310,11 +312,17 @@ mod tests {
         let mut file = options.append(true).open(folder.join(FILE)).expect("the log");
         let long = usize::try_from(FILE_BYTES_MAX).expect("a size");
         file.write_all(&vec![b'x'; long]).expect("scratch");
-        file.write_all(b"\n").expect("scratch");
         log.record_call(&caller(), "second", &Value::Null, &Ok(()));
         assert!(folder.join(format!("{FILE}.1")).exists());
         let what: Vec<_> = log.newest(9).expect("entries").into_iter().map(|e| e.what).collect();
         assert_eq!(what, ["first", "second"]);
+        let mut file = options.open(folder.join(FILE)).expect("the log");
+        file.write_all(b"{\"torn").expect("scratch");
+        log.record_call(&caller(), "third", &Value::Null, &Ok(()));
+        let what = |n| log.newest(n).expect("entries").into_iter().map(|e| e.what);
+        assert_eq!(what(9).collect::<Vec<_>>(), ["first", "second", "third"]);
+        fs::rename(folder.join(FILE), folder.join("away")).expect("scratch");
+        assert_eq!(what(9).collect::<Vec<_>>(), ["first"], "a missing file hides no older one");
         fs::remove_dir_all(&folder).expect("scratch");
     }
 

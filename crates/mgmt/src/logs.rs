@@ -2,8 +2,8 @@
 //! threads that serve requests.
 //!
 //! Invariants
-//!  L1  A thread that logs never waits. A line that finds no room is dropped and counted, and the
-//!      count is in the log before the next line.
+//!  L1  A thread that logs never waits. A line that finds no room or cannot be written is dropped
+//!      and counted, and the count is in the log before the next line.
 //!  L2  At most [`LINES_MAX`] lines wait, of at most [`LINE_BYTES_MAX`] bytes each.
 //!  L3  A line is one line, and a terminal obeys nothing in it.
 
@@ -113,15 +113,19 @@ impl Write for LogQueue {
 
 fn write_all(from: &Receiver<LogItem>, dropped: &AtomicU64, mut sink: impl Write, form: LogForm) {
     for item in from {
-        // A failed write is ignored: the reader has gone.
         match item {
             LogItem::Line(line) => {
                 let n = dropped.swap(0, Ordering::Relaxed);
                 if n > 0 {
-                    let text = format!("{n} lines of the log are dropped: the reader is too slow");
-                    let _ = sink.write_all(&form.warning(text));
+                    let why = "the reader is too slow, or the log cannot be written";
+                    let text = format!("{n} lines of the log are dropped: {why}");
+                    if sink.write_all(&form.warning(text)).is_err() {
+                        dropped.fetch_add(n, Ordering::Relaxed);
+                    }
                 }
-                let _ = sink.write_all(&line);
+                if sink.write_all(&line).is_err() {
+                    dropped.fetch_add(1, Ordering::Relaxed);
+                }
             }
             LogItem::Flush(done) => {
                 let _ = sink.flush();
@@ -155,6 +159,43 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    /// A log on a disk that is full for some writes.
+    struct Full {
+        failures: u64,
+        got: Sender<Vec<u8>>,
+    }
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.failures > 0 {
+                self.failures -= 1;
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            let _ = self.got.send(bytes.to_vec());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn l1_line_that_cannot_be_written_is_counted() {
+        let (got, from) = std::sync::mpsc::channel();
+        // One line fails, then the warning about it and another line.
+        let lines = LogQueue::start(Full { failures: 3, got }, LogForm::Text).expect("a thread");
+        for n in 0..3 {
+            lines.push(format!("line {n}\n").into_bytes());
+        }
+        lines.flush();
+        let all: Vec<String> =
+            from.try_iter().map(|l| String::from_utf8_lossy(&l).into_owned()).collect();
+        assert_eq!(all.len(), 2, "{all:?}");
+        assert!(all[0].contains("2 lines of the log are dropped"), "{all:?}");
+        assert_eq!(all[1], "line 2\n");
     }
 
     #[test]

@@ -20,6 +20,7 @@ use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 use std::convert::Infallible;
+use std::future::pending;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::AtomicUsize;
@@ -193,7 +194,7 @@ async fn serve(
         let shared = shared.clone();
         tokio::spawn(async move {
             let answer = move |request| answer(request, shared.clone());
-            answer_requests("metrics", stream, answer).await;
+            answer_requests("metrics", stream, answer, pending()).await;
             drop((slot, of_address));
         });
     };

@@ -5,6 +5,8 @@
 //!      the control socket.
 //!  N2  A listener is open only while its TLS files can be used, or without TLS on loopback.
 //!  N3  Files of TLS that cannot be used after a change leave the former keys in use.
+//!  N6  A connection ends after `[api]` or a file of TLS has changed: none outlives the keys, the CA
+//!      and the listener that admitted it.
 
 use super::peer::{Peer, RemotePeer};
 use super::peer_rates::PeerRates;
@@ -21,6 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use tls::Keys;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 /// Connections of the network at one time. Further ones are closed at once (N1).
@@ -48,6 +51,8 @@ struct Shared {
     slots: TcpSlots,
     rates: Arc<PeerRates>,
     security: Mutex<Option<Security>>,
+    /// Notifies open connections of a change (N6).
+    changed: watch::Sender<()>,
 }
 
 /// The server; dropping it closes the listeners, and open connections stay.
@@ -67,13 +72,7 @@ impl Network {
     /// Begins to follow the configuration.
     pub(super) fn start(control: Arc<Control>) -> Network {
         let open = Arc::new(AtomicUsize::new(0));
-        let shared = Arc::new(Shared {
-            control,
-            open: open.clone(),
-            slots: TcpSlots::default(),
-            rates: Arc::default(),
-            security: Mutex::new(None),
-        });
+        let shared = Arc::new(Shared::new(control, open.clone()));
         let follower = tokio::spawn(follow(shared)).abort_handle();
         Network { open, follower }
     }
@@ -134,6 +133,7 @@ async fn follow(shared: Arc<Shared>) {
             let wanted: BTreeSet<SocketAddr> =
                 if is_usable { addresses.collect() } else { BTreeSet::new() };
             listening.set(&wanted, &shared);
+            shared.changed.send_replace(());
             last = Some(now);
         }
         tokio::time::sleep(FOLLOW_INTERVAL).await;
@@ -141,6 +141,17 @@ async fn follow(shared: Arc<Shared>) {
 }
 
 impl Shared {
+    fn new(control: Arc<Control>, open: Arc<AtomicUsize>) -> Shared {
+        Shared {
+            control,
+            open,
+            slots: TcpSlots::default(),
+            rates: Arc::default(),
+            security: Mutex::new(None),
+            changed: watch::Sender::new(()),
+        }
+    }
+
     fn security(&self) -> Option<Security> {
         self.security.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -171,13 +182,24 @@ impl Shared {
         };
         let Some(of_address) = self.slots.admit("API", &stream, address) else { return };
         let shared = self.clone();
+        // Before the keys are taken, so that no change after that is missed.
+        let changed = self.changed.subscribe();
         tokio::spawn(async move {
-            shared.connection(stream, address).await;
+            shared.connection(stream, address, changed).await;
             drop((slot, of_address));
         });
     }
 
-    async fn connection(&self, stream: TcpStream, address: SocketAddr) {
+    async fn connection(
+        &self,
+        stream: TcpStream,
+        address: SocketAddr,
+        mut changed: watch::Receiver<()>,
+    ) {
+        let end = async move {
+            // The sender lives as long as `self`.
+            let _ = changed.changed().await;
+        };
         let peer = |certificate| {
             let peer = RemotePeer::new(address, certificate, self.rates.clone());
             Arc::new(Peer::Remote(peer))
@@ -187,7 +209,7 @@ impl Shared {
             // A listener beyond loopback may have accepted it before an edit closed it.
             Some(Security::Plain) if !is_loopback(&stream) => {}
             Some(Security::Plain) => {
-                serve_connection(stream, self.control.clone(), peer(None)).await;
+                serve_connection(stream, self.control.clone(), peer(None), end).await;
             }
             Some(Security::Tls(keys)) => {
                 let Ok(begun) = keys.begin() else { return };
@@ -195,7 +217,7 @@ impl Shared {
                 match tokio::time::timeout(HEAD_MAX, handshake).await {
                     Ok(Ok(stream)) => {
                         let peer = peer(stream.client());
-                        serve_connection(stream, self.control.clone(), peer).await;
+                        serve_connection(stream, self.control.clone(), peer, end).await;
                     }
                     Ok(Err(e)) => tracing::debug!("{address}: TLS handshake of the API: {e}"),
                     Err(_) => tracing::debug!("{address}: TLS handshake of the API: too slow"),
@@ -233,5 +255,42 @@ async fn listen(at: SocketAddr, shared: Arc<Shared>) {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::fake::{FakePlant, catalog};
+    use crate::service::Archive;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[test]
+    fn n6_connection_ends_after_a_change() {
+        let folder = std::env::temp_dir().join(format!("ashlar-network-{}", std::process::id()));
+        let plant = Box::new(Arc::new(FakePlant::new()));
+        let archive = Archive::new(&folder, 2);
+        let control = Arc::new(Control::new(plant, catalog(), &Config::default(), archive));
+        let shared = Arc::new(Shared::new(control, Arc::default()));
+        *shared.security.lock().expect("unlocked") = Some(Security::Plain);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let at = listener.local_addr().expect("bound");
+            let mut client = TcpStream::connect(at).await.expect("connected");
+            let (stream, address) = listener.accept().await.expect("accepted");
+            shared.admit(stream, address);
+            let request = b"GET /v1/state HTTP/1.1\r\nhost: a\r\n\r\n";
+            client.write_all(request).await.expect("sent");
+            let mut status = [0; 12];
+            client.read_exact(&mut status).await.expect("an answer");
+            assert_eq!(&status, b"HTTP/1.1 401");
+            shared.changed.send_replace(());
+            let mut rest = Vec::new();
+            let end = tokio::time::timeout(HEAD_MAX / 2, client.read_to_end(&mut rest)).await;
+            end.expect("before an idle connection ends").expect("closed");
+        });
+        let _ = std::fs::remove_dir_all(&folder);
     }
 }

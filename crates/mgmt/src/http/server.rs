@@ -14,6 +14,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
+use std::future::pending;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +28,7 @@ const CONNECTIONS_MAX: usize = 128;
 /// How long a connection may take to send the head of a request before it is closed.
 pub(super) const HEAD_MAX: Duration = Duration::from_secs(10);
 
-/// How long running requests may take once the daemon is to stop.
+/// How long running requests may take once the daemon is to stop, or their connection to end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Longest wait after `accept` failed (no file descriptors left).
@@ -121,35 +122,57 @@ fn admit(stream: UnixStream, slot: ConnectionSlot, control: &Arc<Control>) {
     };
     let (control, peer) = (control.clone(), Arc::new(Peer::Local { uid }));
     tokio::spawn(async move {
-        serve_connection(stream, control, peer).await;
+        serve_connection(stream, control, peer, pending()).await;
         drop(slot);
     });
 }
 
-/// Serves the requests of one connection until it ends.
-pub(super) async fn serve_connection<S>(stream: S, control: Arc<Control>, peer: Arc<Peer>)
-where
+/// Serves the requests of one connection until it ends, or until `end` is ready and the running
+/// request is answered.
+pub(super) async fn serve_connection<S>(
+    stream: S,
+    control: Arc<Control>,
+    peer: Arc<Peer>,
+    end: impl Future<Output = ()>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    answer_requests("control", stream, move |request| {
+    let answer = move |request| {
         let (control, peer) = (control.clone(), peer.clone());
         async move { route(request, control, peer).await }
-    })
-    .await;
+    };
+    answer_requests("control", stream, answer, end).await;
 }
 
-/// Answers the requests of a connection of this listener until it ends.
+/// Answers the requests of a connection of this listener until it ends, or until `end` is ready and
+/// the running request is answered, for which it waits [`SHUTDOWN_TIMEOUT`] at most.
 pub(super) async fn answer_requests<S, F>(
     listener: &str,
     stream: S,
     answer: impl Fn(Request<Incoming>) -> F + Send + 'static,
+    end: impl Future<Output = ()>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     F: Future<Output = std::result::Result<Response<Body>, Infallible>> + Send + 'static,
 {
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_MAX);
-    if let Err(e) = server.serve_connection(TokioIo::new(stream), service_fn(answer)).await {
+    let serving = server.serve_connection(TokioIo::new(stream), service_fn(answer));
+    tokio::pin!(serving, end);
+    let ended = tokio::select! {
+        ended = &mut serving => ended,
+        () = &mut end => {
+            serving.as_mut().graceful_shutdown();
+            match tokio::time::timeout(SHUTDOWN_TIMEOUT, serving).await {
+                Ok(ended) => ended,
+                Err(_) => {
+                    tracing::debug!("{listener} connection closed: its request still runs");
+                    return;
+                }
+            }
+        }
+    };
+    if let Err(e) = ended {
         tracing::debug!("{listener} connection ended: {e}");
     }
 }

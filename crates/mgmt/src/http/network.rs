@@ -5,8 +5,8 @@
 //!      the control socket.
 //!  N2  A listener is open only while its TLS files can be used, or without TLS on loopback.
 //!  N3  Files of TLS that cannot be used after a change leave the former keys in use.
-//!  N6  A connection ends after `[api]` or a file of TLS has changed: none outlives the keys, the CA
-//!      and the listener that admitted it.
+//!  N6  A connection ends after `[api]` or a file of TLS has changed: none outlives the keys, the
+//!      CA and the listener that admitted it.
 
 use super::peer::{Peer, RemotePeer};
 use super::peer_rates::PeerRates;

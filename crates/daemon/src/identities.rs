@@ -253,6 +253,15 @@ impl IdentityKeeper {
         }
     }
 
+    /// Whether a disk with this file was opened before, under any name. Blocks if its path hangs.
+    pub fn has_record_of(&self, disk: &DiskConfig) -> bool {
+        let Some(path) = disk.image().and_then(disks::canonical_path) else { return false };
+        let place = (disk.kind.clone(), path.display().to_string(), String::new());
+        let state = self.state();
+        let first = state.record.all.range(place.clone()..).next();
+        first.is_some_and(|(other, _)| same_location(other, &place))
+    }
+
     /// Disks whose image is a copy of another one that is there.
     pub fn copies(&self) -> BTreeSet<String> {
         self.state().copies.clone()

@@ -1,11 +1,12 @@
 //! Checks of the files and devices of disks that a plan makes, before the disks are opened.
 //!
 //! They run on threads that may block and never on the control thread: a path may hang. Only
-//! [`check_medium`] runs there, which looks at no path.
+//! [`check_medium`] and [`is_configured`] run there, which look at no path.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use bio::Errno;
 use disks::{Kind as DiskKind, Medium};
 use mgmt::api::{Error, Kind, Result};
 use mgmt::config::DiskConfig;
@@ -13,6 +14,7 @@ use mgmt::plan::Action;
 use serde_json::Value;
 
 use crate::errors::{DISK_REMEDY, from_geom};
+use crate::identities::IdentityKeeper;
 
 /// The operation of all refusals here.
 const OP: &str = "create disk";
@@ -40,13 +42,77 @@ pub fn check(disk: &DiskConfig) -> Result<()> {
         return Ok(());
     }
     let path = path_of(disk);
-    let requested = disk.params.get("create") == Some(&Value::Bool(true));
-    if requested || Path::new(path).exists() {
+    if creates(disk) || Path::new(path).exists() {
         return Ok(());
     }
     let why = format!("{path}: no such file");
     let next = "Create it, or give `create = true` and `size` to have it made.";
     Err(Error::new(Kind::NotFound, OP, why).at(&disk.name).next(next))
+}
+
+/// Whether a section has a missing file made.
+pub fn creates(disk: &DiskConfig) -> bool {
+    disk.params.get("create") == Some(&Value::Bool(true))
+}
+
+/// Whether one of these disks has the kind and the path of a disk: `create` made its file already.
+pub fn is_configured(disk: &DiskConfig, all: &[DiskConfig]) -> bool {
+    disk.image().is_some()
+        && all.iter().any(|was| was.kind == disk.kind && was.image() == disk.image())
+}
+
+/// Refuses to make the file of a disk anew that was opened before. A disk whose file system is not
+/// mounted would return without its data.
+pub fn check_existed(disk: &DiskConfig, identities: &IdentityKeeper) -> Result<()> {
+    let is_absent = || Path::new(path_of(disk)).try_exists().is_ok_and(|exists| !exists);
+    match creates(disk) && is_absent() && identities.has_record_of(disk) {
+        true => Err(vanished(disk)),
+        false => Ok(()),
+    }
+}
+
+/// The refusal of a disk whose file existed before and is absent.
+fn vanished(disk: &DiskConfig) -> Error {
+    let path = path_of(disk);
+    let why = format!("{path} existed before and is absent now; `create` makes new files only");
+    let next = format!(
+        "Restore {path} or mount its file system: `findmnt` lists file systems. To have a blank \
+         file made, remove the [[disk]] from ashlar.toml, run `ashlar apply`, and add it again."
+    );
+    Error::new(Kind::NotFound, OP, why).at(&disk.name).next(next)
+}
+
+/// Changes to the file of a disk that its opening may make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileChange {
+    /// It is made if it is absent, and extended.
+    Make,
+    /// It is extended.
+    Extend,
+    /// None.
+    Nothing,
+}
+
+impl FileChange {
+    /// The section with which a disk is opened.
+    pub fn section(self, disk: &DiskConfig) -> DiskConfig {
+        let mut section = disk.clone();
+        if disk.kind == "file" && self != FileChange::Make {
+            section.params.remove("create");
+        }
+        if disk.kind == "file" && self == FileChange::Nothing {
+            section.params.remove("size");
+        }
+        section
+    }
+
+    /// The refusal of a disk that could not be opened.
+    pub fn refusal(self, disk: &DiskConfig, error: geom::Error) -> Error {
+        match self != FileChange::Make && creates(disk) && error.kind == Errno::NoEnt {
+            true => vanished(disk),
+            false => refusal(disk, error),
+        }
+    }
 }
 
 /// Why disks of a configuration could not be opened, by a daemon that has none open.

@@ -21,8 +21,8 @@ use mgmt::api::{DiskState, Error, Health, Kind, Result, SystemState};
 use mgmt::config::DiskConfig;
 use serde_json::Value;
 
-use crate::errors::{DISK_REMEDY, from_geom};
 use crate::exports::Files;
+use crate::media::FileChange;
 
 /// Openings under way at once; a further one is refused.
 const THREADS_MAX: usize = 64;
@@ -110,14 +110,15 @@ impl Openings {
         Openings(Arc::new(Inner { state, ended, opener, inbox, clock }))
     }
 
-    /// Begins to open a disk, after `check` on the same thread. An opening of the same section that
-    /// is under way is used instead, and so is its disk.
+    /// Begins to open a disk, after `check` on the same thread; `may` limits the changes to its
+    /// file. An opening of the same section that is under way is used instead, and so is its disk.
     ///
     /// # Errors
     /// Too many openings hang, or there is no thread.
     pub fn begin(
         &self,
         disk: &DiskConfig,
+        may: FileChange,
         check: impl FnOnce() -> Result<()> + Send + 'static,
     ) -> Result<Begun> {
         let mut state = self.0.state.lock();
@@ -142,7 +143,7 @@ impl Openings {
         drop(former);
         let (inner, own) = (self.0.clone(), disk.clone());
         let thread = std::thread::Builder::new().name("ashlar-open".into());
-        if let Err(e) = thread.spawn(move || inner.run(&own, id, check)) {
+        if let Err(e) = thread.spawn(move || inner.run(&own, id, may, check)) {
             let mut state = self.0.state.lock();
             state.threads -= 1;
             state.openings.remove(&disk.name);
@@ -252,14 +253,14 @@ impl Openings {
 
 impl Inner {
     /// A thread: one opening.
-    fn run(&self, disk: &DiskConfig, id: u64, check: impl FnOnce() -> Result<()>) {
+    fn run(&self, disk: &DiskConfig, id: u64, may: FileChange, check: impl FnOnce() -> Result<()>) {
         let is_closing = |state: &mut State| state.closing.contains(&disk.name);
         drop(self.ended.wait_timeout_while(self.state.lock(), CLOSE_LIMIT, is_closing));
         let opened = check().and_then(|()| {
             // F1 of `exports::files`.
             let files = Files::of_disk(disk);
-            let opened = self.opener.open_disk(disk).map(|opened| (opened, files));
-            opened.map_err(|e| from_geom(OP, &disk.name, e).next(DISK_REMEDY))
+            let opened = self.opener.open_disk(&may.section(disk)).map(|opened| (opened, files));
+            opened.map_err(|e| may.refusal(disk, e))
         });
         let mut state = self.state.lock();
         state.threads -= 1;

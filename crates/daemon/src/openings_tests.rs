@@ -60,7 +60,7 @@ fn disk(name: &str, bytes: u64) -> DiskConfig {
 }
 
 fn begin(openings: &Openings, disk: &DiskConfig) -> Begun {
-    openings.begin(disk, || Ok(())).expect("a thread")
+    openings.begin(disk, FileChange::Make, || Ok(())).expect("a thread")
 }
 
 /// Waits for an opening, and answers whether it has succeeded.
@@ -108,10 +108,42 @@ fn failed_opening_is_not_used_again() {
     let (openings, _begins, _release) = openings(|| 0);
     let other = disk("other", MIB);
     let refusal = || Err(Error::new(Kind::Busy, OP, "in use"));
-    assert_eq!(openings.begin(&other, refusal).expect("a thread"), Begun::Now);
+    assert_eq!(openings.begin(&other, FileChange::Make, refusal).expect("a thread"), Begun::Now);
     assert!(openings.wait("other", LONG, |_| {}));
     assert_eq!(begin(&openings, &other), Begun::Now);
     assert_eq!(opens(&openings, &other), Some(true));
+}
+
+#[test]
+fn file_is_made_and_extended_only_where_the_opening_may() {
+    let folder = std::env::temp_dir().join(format!("ashlar-makes-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("a.img");
+    let section = json!({
+        "name": "a", "kind": "file", "path": path, "create": true, "size": 2 * MIB,
+    });
+    let disk: DiskConfig = serde_json::from_value(section).expect("a disk");
+    let (openings, _begins, _release) = openings(|| 0);
+    let result = |may: FileChange| {
+        openings.begin(&disk, may, || Ok(())).expect("a thread");
+        assert!(openings.wait("a", LONG, |_| {}));
+        openings.take(&disk).expect("a result").map(drop)
+    };
+    for may in [FileChange::Extend, FileChange::Nothing] {
+        let e = result(may).expect_err("there is no file");
+        assert!(e.kind == Kind::NotFound && e.source.contains("existed before"), "{e}");
+        assert!(!path.exists(), "{may:?}");
+    }
+    let bytes = || std::fs::metadata(&path).expect("a file").len();
+    std::fs::write(&path, vec![0; MIB as usize]).expect("a file");
+    result(FileChange::Nothing).expect("it is there");
+    assert_eq!(bytes(), MIB);
+    result(FileChange::Extend).expect("it is there");
+    assert_eq!(bytes(), 2 * MIB);
+    std::fs::remove_file(&path).expect("removed");
+    result(FileChange::Make).expect("it is made");
+    assert_eq!(bytes(), 2 * MIB);
+    std::fs::remove_dir_all(&folder).expect("removed");
 }
 
 #[test]
@@ -120,7 +152,9 @@ fn o3_further_opening_is_refused_while_too_many_hang() {
     for number in 0..THREADS_MAX as u64 {
         begin(&openings, &disk("slow", (number + 1) * MIB));
     }
-    let refused = openings.begin(&disk("other", MIB), || Ok(())).expect_err("all threads hang");
+    let other = disk("other", MIB);
+    let begun = openings.begin(&other, FileChange::Make, || Ok(()));
+    let refused = begun.expect_err("all threads hang");
     assert!(refused.kind == Kind::Limit && refused.at == "other", "{refused}");
     drop(release);
     assert_eq!(opens(&openings, &disk("slow", THREADS_MAX as u64 * MIB)), Some(true));

@@ -418,7 +418,10 @@ impl Plant for Daemon {
             Action::Daemon { to, .. } => return self.metrics.check(to, before),
             Action::CreateTarget { target } => self.check_target(target, before)?,
             Action::ModifyTarget { to, .. } => self.check_target(to, before)?,
-            Action::CreateDisk { disk } => return self.check_disk(disk, media::check),
+            Action::CreateDisk { disk } => {
+                self.check_existed(disk)?;
+                return self.check_disk(disk, media::check);
+            }
             Action::CreateBus { .. } | Action::ModifyBus { .. } => {
                 return self.check_section(&step.action);
             }

@@ -97,6 +97,11 @@ impl Reattach {
         }
     }
 
+    /// Whether a disk has been here since the start.
+    pub fn is_known(&self, disk: &str) -> bool {
+        self.known.contains_key(disk)
+    }
+
     /// A disk is not wanted any more.
     pub fn forget(&mut self, disk: &str) {
         self.known.remove(disk);

@@ -56,7 +56,8 @@ pub enum Direct {
 pub struct FileParams {
     /// Path of the file.
     pub path: PathBuf,
-    /// Create the file, sparse, if it does not exist; needs `size`.
+    /// Create the file, sparse, if it does not exist; needs `size`. A file that existed before is
+    /// not created again.
     #[serde(default)]
     pub create: bool,
     /// Size in bytes, a multiple of the sector size. A shorter file is extended. A longer file is

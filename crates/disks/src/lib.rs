@@ -53,7 +53,7 @@ pub use lasting::{
     stored_at,
 };
 pub use locks::still_refused;
-pub use medium::Medium;
+pub use medium::{Medium, canonical_path};
 pub use memory::{MEMORY_BYTES_MAX, MemoryParams};
 pub use model::{Latency, MODEL_BYTES_MAX, ModelParams};
 pub use nbd::NbdParams;

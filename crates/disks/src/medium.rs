@@ -99,6 +99,17 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// The canonical path of a file, also of one that does not exist. `None`: not even its folder
+/// exists, or it cannot be examined. Blocks if the path hangs.
+pub fn canonical_path(path: &Path) -> Option<PathBuf> {
+    if let Ok(found) = std::fs::canonicalize(path) {
+        return Some(found);
+    }
+    let path = followed(path);
+    let folder = std::fs::canonicalize(folder_of(&path)).ok()?;
+    Some(folder.join(path.file_name()?))
+}
+
 /// Where a path leads whose last part may be a symbolic link, also to a file that does not exist.
 pub(crate) fn followed(path: &Path) -> PathBuf {
     /// As many as Linux follows (path_resolution(7)).
@@ -141,6 +152,12 @@ mod tests {
         }
         assert_ne!(of("absent2"), absent);
         assert_eq!(of("nowhere/absent"), None);
+        let real = std::fs::canonicalize(&folder).unwrap();
+        for name in ["absent", "to-absent", "again/absent"] {
+            assert_eq!(canonical_path(&at(name)), Some(real.join("absent")), "{name}");
+        }
+        assert_eq!(canonical_path(&at("soft")), Some(real.join("a")));
+        assert_eq!(canonical_path(&at("nowhere/absent")), None);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

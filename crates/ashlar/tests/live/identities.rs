@@ -124,6 +124,10 @@ fn identity_and_reservations_survive_rename_move_and_lost_records() {
     let made = file_disk("renamed", "moved.img") + "create = true\nsize = \"4MiB\"\n";
     fixture.configure(&made, "0 = \"renamed\"");
     fixture.start();
+    fixture.ashlar(&["plan"]).prints(&["existed before", "the daemon waits for it"]);
+    assert!(!fixture.path("moved.img").exists(), "it may be lost");
+    apply(&fixture, "", "");
+    apply(&fixture, &made, "0 = \"renamed\"");
     assert_ne!(serial(&fixture, 0), first, "made anew");
     fixture.stop();
 }

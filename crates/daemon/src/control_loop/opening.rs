@@ -8,6 +8,7 @@ use mgmt::plan::{Action, FileSection};
 
 use super::ControlLoop;
 use crate::errors::{DISK_REMEDY, from_geom};
+use crate::media::FileChange;
 use crate::openings::Begun;
 use crate::{media, path_checks};
 
@@ -29,13 +30,23 @@ impl ControlLoop {
         if self.is_back(disk) {
             return Ok(Begun::Present);
         }
-        let begun = self.free_place(disk).and_then(|()| self.openings.begin(disk, || Ok(())));
+        let may = self.file_change(disk);
+        let begun = self.free_place(disk).and_then(|()| self.openings.begin(disk, may, || Ok(())));
         match &begun {
             // It is no search any more: the step accepts another disk.
             Ok(_) => self.reattach.end_attempt(&disk.name),
             Err(e) => self.note_failed(&Action::CreateDisk { disk: disk.clone() }, e),
         }
         begun
+    }
+
+    /// Changes to the file of a disk that a step may make: that of a lost disk is not made anew.
+    fn file_change(&self, disk: &DiskConfig) -> FileChange {
+        let is_lost = self.reattach.is_known(&disk.name);
+        match is_lost && media::is_configured(disk, &self.config().disk) {
+            true => FileChange::Extend,
+            false => FileChange::Make,
+        }
     }
 
     /// Removes the remains of a lost disk, which hold its file. Refuses the name of another
@@ -79,7 +90,8 @@ impl ControlLoop {
         let begun = self.free_place(disk).and_then(|()| {
             let (open, all) = (self.open_media(), self.config().disk);
             let own = disk.clone();
-            self.openings.begin(disk, move || media::check_returned(&own, &all, &open))
+            let check = move || media::check_returned(&own, &all, &open);
+            self.openings.begin(disk, FileChange::Nothing, check)
         });
         match begun {
             Ok(_) => self.reattach.begin_attempt(&disk.name),

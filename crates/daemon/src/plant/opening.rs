@@ -15,7 +15,8 @@ use super::Daemon;
 use crate::errors::{DISK_REMEDY, from_geom};
 use crate::exports::has_tls_files;
 use crate::images::{self, Images};
-use crate::mailbox::Change;
+use crate::mailbox::{Change, Query};
+use crate::media;
 use crate::openings::{Begun, opening_text};
 use crate::reattach::remote;
 use crate::within::{CHECKS_LIMIT, within};
@@ -90,6 +91,24 @@ impl Daemon {
             // It has no path that may hang.
             false => check(disk),
         }
+    }
+
+    /// Refuses a disk whose file would be made anew: that of a disk that is configured already, or
+    /// that a start makes, and that was opened before.
+    pub(super) fn check_existed(&self, disk: &DiskConfig) -> Result<()> {
+        if !media::creates(disk) {
+            return Ok(());
+        }
+        let (gate, identities) = (self.registry.login_gate(), self.identities.clone());
+        let check = move |disk: &DiskConfig| media::check_existed(disk, &identities);
+        let Err(e) = checked(open_deadline(gate), disk, check) else { return Ok(()) };
+        if e.kind == Kind::NotFound && !gate.is_shut() {
+            let running = self.mailbox.query(Query::Config)?;
+            if !media::is_configured(disk, &running.disk) {
+                return Ok(());
+            }
+        }
+        Err(e)
     }
 
     /// The images of the members of a geom that the steps before it make, if all of them answer in

@@ -2,8 +2,10 @@
 
 use std::os::unix::fs::symlink;
 
-use mgmt::Consent;
+use daemon::{Daemon, catalog};
 use mgmt::api::Kind;
+use mgmt::config::{Config, DaemonConfig, Port, read};
+use mgmt::{Archive, Consent, Control};
 use reactor::{File, OpenHow};
 
 use crate::by_hand::Site;
@@ -130,4 +132,61 @@ fn image_that_cannot_grow_so_far_is_refused() {
     let grown = refused(&site, &sized(most));
     assert!(grown.len() == 1 && grown[0].contains("cannot be extended from"), "{grown:?}");
     assert!(refused(&site, &sized(2 * MIB)).is_empty());
+}
+
+/// A disk that was here before returns with its data, or not at all.
+#[test]
+fn lost_image_is_made_anew_only_after_its_section_was_removed() {
+    let folder = std::env::temp_dir().join(format!("ashlar-media-lost-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (state, file) = (folder.join("state"), folder.join("ashlar.toml"));
+    let settings = DaemonConfig {
+        cores: Some(1),
+        port: Port::Poll,
+        state: state.to_str().map(str::to_owned),
+        ..DaemonConfig::default()
+    };
+    let parse = |text: &str| {
+        let config = read(text, file.to_str().expect("a path"), &catalog()).expect("well-formed");
+        Config { daemon: settings.clone(), ..config }
+    };
+    let launch = || {
+        let plant = Daemon::start(&settings).expect("a daemon");
+        let launched = Config { daemon: settings.clone(), ..Config::default() };
+        let archive = Archive::new(&folder.join("history"), 2);
+        Control::new(Box::new(plant), catalog(), &launched, archive)
+    };
+    let made = |more: &str| disk("a", "a.img", &format!("create = true\nsize = '1MiB'\n{more}"));
+    let image = folder.join("a.img");
+    let control = launch();
+    let done = control.start(&parse(&made(""))).expect("a start");
+    assert!(done.deferred.is_empty() && image.exists(), "{:?}", done.deferred);
+    control.plant().stop();
+    drop(control);
+    std::fs::remove_file(&image).expect("removed");
+
+    let control = launch();
+    let left = control.start(&parse(&made(""))).expect("a start").deferred;
+    assert!(left.len() == 1 && left[0].why.contains("existed before"), "{left:?}");
+    control.plant().open();
+    let apply = |text: &str| {
+        let config = parse(text);
+        let plan = control.plan(&config).expect("a plan");
+        let (refused, awaited) = control.refused_steps(&plan);
+        assert!(refused.is_empty(), "{refused:?}");
+        control.apply(&config, &Consent::default(), &mut |_| {}).expect("it is carried out");
+        awaited
+    };
+    // An unrelated edit, and one of its own section.
+    let other = "[[disk]]\nname = 'm'\nkind = 'memory'\nsize = '1MiB'\n";
+    for text in [made("") + other, made("serial = 'S1'") + other] {
+        let awaited = apply(&text);
+        assert!(awaited.len() == 1 && awaited[0].contains("existed before"), "{awaited:?}");
+        assert!(!image.exists(), "{text}");
+    }
+    apply(other);
+    assert!(apply(&(made("") + other)).is_empty());
+    assert!(image.exists(), "a new disk");
+    control.plant().stop();
+    std::fs::remove_dir_all(&folder).expect("removed");
 }

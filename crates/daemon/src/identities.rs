@@ -25,6 +25,7 @@
 //!      decided once, for the result is kept. A disk that was made just now was not known.
 //!  I6  A record that cannot be read is not written over, and every disk that has no identity with
 //!      its image then has the derived one: hosts may know it.
+//!  I7  No path is examined under the lock, which the control thread takes: a path may hang.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -280,8 +281,37 @@ impl IdentityKeeper {
 
 impl disks::Identities for IdentityKeeper {
     fn identity_of(&self, ask: &IdentityRequest<'_>) -> PersistentIdentity {
-        let mut state = self.state();
         let place = (ask.kind.to_owned(), ask.location.to_owned(), ask.name.to_owned());
+        let mut examined: Option<(DiskLocation, bool)> = None;
+        loop {
+            let mut state = self.state();
+            let other = ask.found.as_ref().and_then(|found| state.other_image(found, &place));
+            let current = examined.as_ref().filter(|(at, _)| Some(at) == other.as_ref());
+            match (current.map(|(_, has_it)| *has_it), other) {
+                (None, Some(other)) => {
+                    // I7: the control thread waits for the lock, and the other path may hang.
+                    drop(state);
+                    let has_it = stored_at(Path::new(&other.1)) == ask.found;
+                    examined = Some((other, has_it));
+                }
+                (has_it, _) => {
+                    return self.assign(&mut state, ask, place, has_it.unwrap_or(false));
+                }
+            }
+        }
+    }
+}
+
+impl IdentityKeeper {
+    /// Chooses and keeps the identity of a disk. `is_stored`: the image of another disk has the
+    /// same one stored.
+    fn assign(
+        &self,
+        state: &mut IdentityState,
+        ask: &IdentityRequest<'_>,
+        place: DiskLocation,
+        is_stored: bool,
+    ) -> PersistentIdentity {
         let kept = state.record_of(&place, |_| false).cloned();
         state.copies.remove(ask.name);
         if let Some(own) = ask.own {
@@ -294,13 +324,13 @@ impl disks::Identities for IdentityKeeper {
         }
         let lasting = match (&ask.found, kept.filter(|k| !k.is_hardware)) {
             (None, _) if ask.is_new => random(),
-            (Some(found), _) if state.is_copy(found, &place) => {
+            (Some(found), _) if state.is_copy(found, &place, is_stored) => {
                 state.copies.insert(ask.name.to_owned());
                 return found.clone();
             }
             (Some(found), _) => found.clone(),
             (None, Some(kept)) => kept.lasting, // I3 by `keep`
-            (None, None) if self.was_known(&state, ask) => {
+            (None, None) if self.was_known(state, ask) => {
                 PersistentIdentity { ident: ask.derived.clone(), unit_name: Some(ask.name.into()) }
             }
             (None, None) => random(),
@@ -328,16 +358,23 @@ impl IdentityState {
         self.record.all.get(place).or_else(|| others.filter(free).map(|(_, kept)| kept).next())
     }
 
-    /// I2: another place has it, and its image says so still.
-    fn is_copy(&self, found: &PersistentIdentity, place: &DiskLocation) -> bool {
-        let Some(other) = self.places.get(found).filter(|other| *other != place) else {
-            return false;
-        };
-        if same_location(other, place) {
-            return self.configured.contains(&other.2);
-        }
-        let stored = (other.0 == "file").then(|| stored_at(Path::new(&other.1))).flatten();
-        stored.as_ref() == Some(found)
+    /// I2: another place has it. `is_stored`: the image there has it still.
+    fn is_copy(&self, found: &PersistentIdentity, place: &DiskLocation, is_stored: bool) -> bool {
+        let other = self.places.get(found).filter(|other| *other != place);
+        other.is_some_and(|other| match same_location(other, place) {
+            true => self.configured.contains(&other.2),
+            false => is_stored,
+        })
+    }
+
+    /// I2: the image at another place to which an identity was given.
+    fn other_image(
+        &self,
+        found: &PersistentIdentity,
+        place: &DiskLocation,
+    ) -> Option<DiskLocation> {
+        let other = self.places.get(found).filter(|other| !same_location(other, place))?;
+        (other.0 == "file").then(|| other.clone())
     }
 
     /// I2, I3.

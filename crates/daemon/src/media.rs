@@ -254,11 +254,10 @@ pub fn check_medium(
     all: &[DiskConfig],
     open: &[(String, Medium)],
 ) -> Result<()> {
-    let has_it = |other: &&DiskConfig| {
-        open.iter().any(|(name, its)| *name == other.name && its.is_same(medium))
-    };
-    let mut others = all.iter().filter(|other| other.conflicts_with(disk));
-    let Some(other) = others.find(has_it) else { return Ok(()) };
+    // A start asks this for each of its disks: no section is looked up for another medium.
+    let holders = open.iter().filter(|(_, its)| its.is_same(medium));
+    let mut others = holders.filter_map(|(name, _)| all.iter().find(|one| one.name == *name));
+    let Some(other) = others.find(|other| other.conflicts_with(disk)) else { return Ok(()) };
     let why = format!(
         "`{}` is the open file or device of disk {}, and one of the two disks may write; name \
          another file in `path` of disk {}, then `ashlar apply`",

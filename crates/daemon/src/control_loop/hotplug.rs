@@ -91,11 +91,15 @@ impl ControlLoop {
 
     /// The file or device of each open disk, by the disk's name.
     pub(super) fn open_media(&mut self) -> Vec<(String, Medium)> {
-        let configured = self.published.lock().config.disk.clone();
+        let published = self.published.lock();
+        let with_path = published.config.disk.iter().filter(|disk| disk.image().is_some());
+        let names: Vec<String> = with_path.map(|disk| disk.name.clone()).collect();
+        drop(published);
         let topology = &mut self.control.topology;
-        let media = configured.into_iter().filter_map(|disk| {
-            topology.find(&disk.name)?;
-            Some((disk.name.clone(), disks::open_medium(topology, &disk.name)?))
+        let media = names.into_iter().filter_map(|name| {
+            topology.find(&name)?;
+            let medium = disks::open_medium(topology, &name)?;
+            Some((name, medium))
         });
         media.collect()
     }

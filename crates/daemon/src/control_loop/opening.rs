@@ -68,9 +68,10 @@ impl ControlLoop {
             return Err(Error::new(Kind::Timeout, OP, why).at(&disk.name).next(DISK_REMEDY));
         };
         let (opened, files) = opened?;
-        if by_itself && let Some(medium) = opened.medium() {
-            let (all, open) = (self.config().disk, self.open_media());
-            media::check_medium(disk, &medium, &all, &open)?;
+        // Its path may name another medium than when the plan was checked.
+        if let Some(medium) = opened.medium() {
+            let open = self.open_media();
+            media::check_medium(disk, &medium, &self.published.lock().config.disk, &open)?;
         }
         let returns = &self.reattach;
         let made = self.control.call(|t| {

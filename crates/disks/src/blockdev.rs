@@ -133,6 +133,7 @@ impl Kind for BlockDev {
         };
         let watch = Watch::new(request.site.inbox.clone());
         let path_state = PathState::new(&file, &watch);
+        let medium = file.as_fd().and_then(Medium::of_open);
         let physical = file.facts().physical_sector;
         let own = (!facts.serial.is_empty()).then_some(facts.serial.as_str());
         let key = p.path.to_string_lossy();
@@ -174,6 +175,7 @@ impl Kind for BlockDev {
                 facts,
                 delete_why,
                 forced: p.force,
+                medium,
                 path_state,
             }),
         })
@@ -271,6 +273,8 @@ struct BlockDevUnit {
     facts: Facts,
     delete_why: &'static str,
     forced: bool,
+    /// Found when the device was opened: the path of a loop device's file may hang later.
+    medium: Option<Medium>,
     path_state: Arc<PathState>,
 }
 
@@ -285,7 +289,7 @@ impl Unit for BlockDevUnit {
     }
 
     fn medium(&self) -> Option<Medium> {
-        Medium::of_open(self.file.as_fd()?)
+        self.medium.clone()
     }
 
     fn path_state(&self) -> Option<&Arc<PathState>> {

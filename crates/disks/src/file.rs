@@ -162,7 +162,8 @@ impl Kind for ImageFile {
         let can_delete = !p.read_only && can_punch(&file, media_bytes);
         let watch = Watch::new(request.site.inbox.clone());
         let path_state = PathState::new(&file, &watch);
-        let unit = FileUnit { file, sector, mode, created, stored, watch, path_state };
+        let medium = file.as_fd().and_then(Medium::of_open);
+        let unit = FileUnit { file, sector, mode, created, stored, medium, watch, path_state };
         let names = (physpath, lasting);
         Ok(opened(unit, media_bytes, can_delete, names, p.read_only, request.site))
     }
@@ -193,7 +194,9 @@ pub(crate) fn adopted(
     let (watch, stored) = (Watch::new(site.inbox.clone()), Stored::No);
     let lasting = PersistentIdentity { ident: serial.to_owned(), unit_name: Some(name.to_owned()) };
     let (mode, path_state) = ("adopted".into(), PathState::new(&file, &watch));
-    let unit = FileUnit { file, sector, mode, created: false, stored, watch, path_state };
+    let medium = file.as_fd().and_then(Medium::of_open);
+    let created = false;
+    let unit = FileUnit { file, sector, mode, created, stored, medium, watch, path_state };
     let can_delete = can_delete && !read_only;
     Ok(opened(unit, media_bytes, can_delete, (physpath, lasting), read_only, site))
 }
@@ -446,6 +449,8 @@ struct FileUnit {
     mode: String,
     created: bool,
     stored: Stored,
+    /// Found when the file was opened.
+    medium: Option<Medium>,
     watch: Arc<Watch>,
     path_state: Arc<PathState>,
 }
@@ -479,7 +484,7 @@ impl Unit for FileUnit {
     }
 
     fn medium(&self) -> Option<Medium> {
-        Medium::of_open(self.file.as_fd()?)
+        self.medium.clone()
     }
 
     fn path_state(&self) -> Option<&Arc<PathState>> {

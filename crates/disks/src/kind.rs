@@ -213,7 +213,8 @@ pub trait Unit: Any + Send {
         None
     }
 
-    /// The file or device of this machine that the disk has open; `None`: it has none.
+    /// The file or device of this machine that the disk has open; `None`: it has none. Does not
+    /// block: the control thread calls it.
     fn medium(&self) -> Option<Medium> {
         None
     }

@@ -34,7 +34,8 @@ impl Medium {
         Some(Medium::Absent(found.stx_dev_major, found.stx_dev_minor, found.stx_ino, name))
     }
 
-    /// The medium of an open file or device. Its path may name another medium now.
+    /// The medium of an open file or device. Its path may name another medium now. Blocks if the
+    /// path of a loop device's file hangs.
     pub(crate) fn of_open(fd: impl AsFd) -> Option<Medium> {
         let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let found = rustix::fs::statx(fd, "", how, StatxFlags::TYPE | StatxFlags::INO).ok()?;

@@ -10,6 +10,7 @@
 //!      near its ends, unless its name was given as consent.
 //!  U2  All providers of a verb are looked at before the first one is written.
 
+use bio::Errno;
 use geom::{Error, GraphControl};
 
 use crate::inspect::{self, Finding, FindingRole, InspectReport};
@@ -102,6 +103,16 @@ pub fn holds(
         provider_access::read_last_sector(c, name, edge)
     })?;
     Ok(found(&report, (&last, at.saturating_add(last.len() as u64)), by))
+}
+
+/// The same for a question before a plan or a step: content that cannot be read counts as data
+/// (U1). Nothing can be written over a provider that is absent or exclusively in use.
+pub fn held(control: &mut GraphControl, by: Requester<'_>, name: &str) -> Option<String> {
+    match holds(control, by, name) {
+        Ok(held) => held,
+        Err(e) if matches!(e.kind, Errno::NoEnt | Errno::Perm) => None,
+        Err(e) => Some(format!("something that cannot be read ({})", e.message)),
+    }
 }
 
 /// The content of a medium that would be lost, in words: its report, and its last sector with the

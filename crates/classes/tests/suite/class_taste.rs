@@ -306,3 +306,21 @@ fn random_damage_never_panics() {
         assert!(world.names().is_empty());
     }
 }
+
+#[test]
+fn guard_counts_unreadable_content_as_data_unless_no_write_is_possible() {
+    let mut world = World::new();
+    let disk = world.disk("d0", vec![0; MIB], 512);
+    let held = |world: &mut World, name: &str| {
+        let by = classes::guard::Requester { class: "", geom: "", force: false };
+        classes::guard::held(&mut world.control, by, name)
+    };
+    assert_eq!(held(&mut world, "d0"), None);
+    assert_eq!(held(&mut world, "absent"), None);
+    let open = world.open("d0", Access { r: 1, w: 1, e: 1 });
+    assert_eq!(held(&mut world, "d0"), None, "its user is reported");
+    world.close(open);
+    disk.0.lock().expect("media").gone = true;
+    let why = held(&mut world, "d0").expect("it may hold data");
+    assert!(why.contains("cannot be read"), "{why}");
+}

@@ -52,7 +52,7 @@ impl ControlLoop {
             // A provider of that name may be a disk that the plan exchanges.
             let holds = match self.images.get(name) {
                 Some(image) => image.contents(by),
-                None => guard::holds(&mut self.control, by, name).ok().flatten(),
+                None => guard::held(&mut self.control, by, name),
             };
             held.extend(holds.map(|what| format!("{name} holds {what}")));
         }
@@ -64,7 +64,7 @@ impl ControlLoop {
         let by = guard::Requester { class: "", geom: "", force: false };
         let held = names.iter().filter_map(|name| {
             self.control.topology.find(name)?;
-            let words = guard::holds(&mut self.control, by, name).ok()??;
+            let words = guard::held(&mut self.control, by, name)?;
             Some(format!("{name} holds {words}"))
         });
         let held: Vec<String> = held.collect();

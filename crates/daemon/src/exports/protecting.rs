@@ -168,7 +168,7 @@ impl Exports {
             return None;
         }
         let by = guard::Requester { class: lun::CLASS, geom: name, force: false };
-        guard::holds(control, by, name).ok().flatten()
+        guard::held(control, by, name)
     }
 
     /// Refuses a unit whose protection information would be made now, over existing data at the end

@@ -1,6 +1,7 @@
 //! Members of geoms that were stopped by hand: no table or label of the whole is found on one
 //! member, until that member is cleared or the whole is started again.
 
+use geom::Create;
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -66,4 +67,22 @@ fn a_cleared_member_of_a_stopped_geom_is_tasted_by_itself() {
         let why = (world.taste_outcome("d0", class), world.taste_outcome("d0", "part"));
         assert!(world.has("d0p1") && !world.has("d1p1"), "{class}: {why:?}");
     }
+}
+
+#[test]
+fn a_refused_declaration_leaves_a_stopped_mirror_stopped() {
+    let mut world = World::new();
+    let (_, name) = stacked(&mut world, "mirror", &kinds()[0].1);
+    world.verb("mirror", "stop", &name, json!({ "force": true })).expect("stopped");
+    let class = world.control.topology.class("mirror").expect("the class");
+    let stopped = class.stopped_geoms();
+    assert_eq!(stopped.len(), 1, "{stopped:?}");
+    world.lose("d0");
+    world.lose("d1");
+    world.disk("full", vec![7; MIB], 512);
+    let (members, params) = ([world.find("full")], json!({}));
+    let declared = Create { name: &name, members: &members, params: &params };
+    let refused = class.declare(&mut world.control, &declared, &[]).expect_err("it holds data");
+    assert_eq!(refused.destroys, ["full"], "{refused}");
+    assert_eq!(class.stopped_geoms(), stopped);
 }

@@ -27,8 +27,26 @@ pub(in crate::mirror) fn declare(
     let name = declared.name;
     let settings = declared.params.settings()?;
     control.settle()?;
+    let was_stopped = class.stopped.start(name);
+    let done = declare_started(class, control, declared, (settings, was_stopped), consent);
+    if done.is_err() && was_stopped && control.topology.find_geom(NAME, name).is_none() {
+        // A refusal starts nothing: its members may return later.
+        class.stopped.stop(name);
+    }
+    done
+}
+
+/// The same of a mirror that is not stopped. `was_stopped`: its members have to be tasted again.
+fn declare_started(
+    class: &MirrorClass,
+    control: &mut GraphControl,
+    declared: &Create<'_, MirrorParams>,
+    (settings, was_stopped): (Settings, bool),
+    consent: &[String],
+) -> Result<(), Error> {
+    let name = declared.name;
     let existed = control.topology.find_geom(NAME, name).is_some();
-    if class.stopped.start(name) {
+    if was_stopped {
         provider_access::taste_all_again(control)?;
         control.settle()?;
     }

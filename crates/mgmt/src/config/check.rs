@@ -1,12 +1,12 @@
 //! Checks of a configuration that no schema can express: duplicate names, names without a target,
 //! groups that claim the same initiator.
 
+use super::check_daemon;
 use super::listeners;
-use super::secret::{HIDDEN_SECRET, is_literal};
+use super::secret::HIDDEN_SECRET;
 use super::suggest::suggest;
 use super::types::{AccessConfig, Config, DiskConfig, TargetConfig};
 use crate::api::Kind;
-use crate::config::DaemonConfig;
 use crate::plan::{bus_may_provide, name_depends_on};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -135,40 +135,8 @@ fn daemon(config: &Config, out: &mut Vec<Problem>) {
         let text = "a level (`info`) or a list (`info,geom=debug`) is wanted here".to_owned();
         out.push(problem("daemon", 0, "log", Kind::ConfigValue, text));
     }
-    metrics(daemon, out);
-    sandbox(config, out);
-}
-
-fn metrics(daemon: &DaemonConfig, out: &mut Vec<Problem>) {
-    let listen = daemon.metrics_listen.as_ref();
-    if let Some(address) = listen.filter(|at| at.parse::<SocketAddr>().is_err()) {
-        let text = format!("`{address}` is not an address with a port (127.0.0.1:9464)");
-        out.push(problem("daemon", 0, "metrics_listen", Kind::ConfigValue, text));
-    }
-    let Some(token) = &daemon.metrics_token else { return };
-    if is_literal(token) {
-        let text = "`file:PATH` or `credential:NAME` is wanted here: store the token in a file \
-                    with mode 0600";
-        out.push(problem("daemon", 0, "metrics_token", Kind::ConfigValue, text.to_owned()));
-    }
-    if listen.is_none() {
-        let text = "`metrics_token` needs `metrics_listen`: `metrics_listen = \"127.0.0.1:9464\"`";
-        out.push(problem("daemon", 0, "metrics_token", Kind::ConfigKey, text.to_owned()));
-    }
-}
-
-fn sandbox(config: &Config, out: &mut Vec<Problem>) {
-    if config.daemon.sandbox {
-        let local = config.target.iter().find(|target| target.driver == "local");
-        let server = config.disk.iter().find(|disk| disk.params.contains_key("command"));
-        let other = match (local, server) {
-            (Some(target), _) => format!("target {}, whose LUNs need mounts", target.name),
-            (None, Some(disk)) => format!("`command` of disk {}, which is a program", disk.name),
-            (None, None) => return,
-        };
-        let text = format!("a sandbox does not permit {other}: set `sandbox = false`");
-        out.push(problem("daemon", 0, "sandbox", Kind::ConfigValue, text));
-    }
+    check_daemon::metrics(daemon, out);
+    check_daemon::sandbox(config, out);
 }
 
 /// A document of `export` may have placeholders where secrets were: they are no secrets.

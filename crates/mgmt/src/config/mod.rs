@@ -9,6 +9,7 @@
 mod api;
 mod catalog;
 mod check;
+mod check_daemon;
 mod daemon;
 mod editor;
 mod exposed;

@@ -89,7 +89,7 @@ pub struct DiskRecord {
     pub rest: [u8; 12],
 }
 
-/// Where a volume is, once for now and, while it migrates, once for where it comes from.
+/// Places of a volume: the present one and, while it migrates, the former one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Map {
     /// First sector on each member.

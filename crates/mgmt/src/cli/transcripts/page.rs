@@ -1,7 +1,8 @@
 //! The page over the socket of the daemon.
 
+use super::busy;
 use super::daemon::Daemon;
-use super::{busy, raw};
+use super::http::raw;
 
 fn get(daemon: &Daemon, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");

@@ -1,0 +1,40 @@
+//! Checks of `[daemon]`: metrics over TCP, and the sandbox beside what it does not permit.
+
+use super::check::{Problem, problem};
+use super::daemon::DaemonConfig;
+use super::secret::is_literal;
+use super::types::Config;
+use crate::api::Kind;
+use std::net::SocketAddr;
+
+pub(super) fn metrics(daemon: &DaemonConfig, out: &mut Vec<Problem>) {
+    let listen = daemon.metrics_listen.as_ref();
+    if let Some(address) = listen.filter(|at| at.parse::<SocketAddr>().is_err()) {
+        let text = format!("`{address}` is not an address with a port (127.0.0.1:9464)");
+        out.push(problem("daemon", 0, "metrics_listen", Kind::ConfigValue, text));
+    }
+    let Some(token) = &daemon.metrics_token else { return };
+    if is_literal(token) {
+        let text = "`file:PATH` or `credential:NAME` is wanted here: store the token in a file \
+                    with mode 0600";
+        out.push(problem("daemon", 0, "metrics_token", Kind::ConfigValue, text.to_owned()));
+    }
+    if listen.is_none() {
+        let text = "`metrics_token` needs `metrics_listen`: `metrics_listen = \"127.0.0.1:9464\"`";
+        out.push(problem("daemon", 0, "metrics_token", Kind::ConfigKey, text.to_owned()));
+    }
+}
+
+pub(super) fn sandbox(config: &Config, out: &mut Vec<Problem>) {
+    if config.daemon.sandbox {
+        let local = config.target.iter().find(|target| target.driver == "local");
+        let server = config.disk.iter().find(|disk| disk.params.contains_key("command"));
+        let other = match (local, server) {
+            (Some(target), _) => format!("target {}, whose LUNs need mounts", target.name),
+            (None, Some(disk)) => format!("`command` of disk {}, which is a program", disk.name),
+            (None, None) => return,
+        };
+        let text = format!("a sandbox does not permit {other}: set `sandbox = false`");
+        out.push(problem("daemon", 0, "sandbox", Kind::ConfigValue, text));
+    }
+}

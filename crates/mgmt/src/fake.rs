@@ -109,6 +109,8 @@ struct Inner {
     extra: SystemState,
     tables: Vec<PartTable>,
     stopped: bool,
+    /// Arguments of `retry_later`.
+    retried: Vec<Action>,
     /// The answer of `state`, instead of one.
     no_state: Option<Error>,
 }
@@ -137,6 +139,11 @@ impl FakePlant {
 
     pub fn calls(&self) -> usize {
         self.with(|i| i.calls)
+    }
+
+    /// The arguments of `retry_later`.
+    pub fn retried(&self) -> Vec<Action> {
+        self.with(|i| i.retried.clone())
     }
 
     /// Lets `skip` calls of `carry_out` pass, then fails `times` of them.
@@ -463,6 +470,14 @@ impl Plant for FakePlant {
         })
     }
 
+    /// An awaited part belongs to the configuration.
+    fn retry_later(&self, action: &Action) {
+        self.with(|i| {
+            action.apply_to(&mut i.config);
+            i.retried.push(action.clone());
+        });
+    }
+
     fn verb(
         &self,
         class: &str,
@@ -516,6 +531,10 @@ impl Plant for std::sync::Arc<FakePlant> {
 
     fn carry_out(&self, action: &Action, progress: &mut Progress<'_>) -> Result<Outcome> {
         self.as_ref().carry_out(action, progress)
+    }
+
+    fn retry_later(&self, action: &Action) {
+        self.as_ref().retry_later(action);
     }
 
     fn verb(

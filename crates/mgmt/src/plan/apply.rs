@@ -6,9 +6,11 @@
 //! step 1 .. n --all done--> applied
 //!     |step k fails
 //! inverse of k-1 .. 1 --all done--> RolledBack (as before)
-//!     |one fails
+//!     |some fail, the others are done all the same
 //! HalfDone (`running` has the state that was reached; a new plan continues from there)
 //! ```
+//!
+//! A disk whose removal cannot be undone is awaited, with the parts on it.
 //!
 //! A step that may stay undone ([`Step::may_wait`]) is left out when it is refused or fails, and
 //! the daemon is notified that it is wanted.
@@ -16,7 +18,7 @@
 use super::action::{Action, Risk, Step};
 use super::open_listeners;
 use crate::api::{Error, Kind, ProgressLine, Result, SystemState};
-use crate::config::{ApiConfig, Config};
+use crate::config::{ApiConfig, Config, check};
 use crate::plant::{Plant, Progress};
 
 /// Report of a plan that was carried out.
@@ -151,7 +153,7 @@ pub fn apply(
 /// Why the daemon would refuse each of the steps. `running` is the configuration before them. The
 /// one check of `plan`, of `apply` and of a start.
 pub fn refusals(plant: &dyn Plant, steps: &[Step], running: &Config) -> Vec<Option<Error>> {
-    let check = |(i, step): (usize, &Step)| {
+    let refusal = |(i, step): (usize, &Step)| {
         let before = steps.get(..i).unwrap_or_default();
         match &step.action {
             // At a start the server of the API waits for its files instead.
@@ -160,7 +162,7 @@ pub fn refusals(plant: &dyn Plant, steps: &[Step], running: &Config) -> Vec<Opti
             _ => plant.check(step, before).err(),
         }
     };
-    let mut refused: Vec<Option<Error>> = steps.iter().enumerate().map(check).collect();
+    let mut refused: Vec<Option<Error>> = steps.iter().enumerate().map(refusal).collect();
     let media = plant.refused_media(&running.disk, steps);
     let listeners = open_listeners::refused(running, steps);
     for (i, error) in media.into_iter().chain(listeners).chain(plant.clash(steps)) {
@@ -187,14 +189,54 @@ fn wrap_error(kind: Kind, what: &str, cause: Error, more: &str) -> Error {
     let place = if cause.at.is_empty() { String::new() } else { format!("{}: ", cause.at) };
     let code = cause.kind.code();
     let source = format!("{place}{} ({code}){more}", cause.source);
-    let next = cause.next.unwrap_or_else(|| match kind {
-        Kind::HalfDone => kind.next().to_owned(),
-        _ => cause.kind.next().to_owned(),
-    });
+    let next = match (kind, cause.next) {
+        (Kind::HalfDone, None) => kind.next().to_owned(),
+        (Kind::HalfDone, Some(own)) => format!("{own} {}", kind.next()),
+        (_, None) => cause.kind.next().to_owned(),
+        (_, Some(own)) => own,
+    };
     Error::new(kind, "apply", source).at(what).next(next)
 }
 
-/// Inverts the steps that were done, newest first, and reports the result.
+/// Steps whose inverses failed while a plan was taken back.
+#[derive(Default)]
+struct NotUndone {
+    /// Each of them, and why.
+    texts: Vec<String>,
+    /// The daemon waits for the object of at least one of them.
+    has_awaited: bool,
+}
+
+impl NotUndone {
+    /// A removed disk may return later, and a part on it with the disk.
+    fn may_return(&self, inverse: &Action, running: &Config) -> bool {
+        let may_return = match inverse {
+            Action::CreateDisk { .. } => true,
+            Action::CreateGeom { .. }
+            | Action::CreateTarget { .. }
+            | Action::CreateAccess { .. } => self.has_awaited,
+            _ => false,
+        };
+        let mut after = running.clone();
+        inverse.apply_to(&mut after);
+        may_return && check(&after).is_empty()
+    }
+
+    fn add(&mut self, plant: &dyn Plant, step: &Step, why: &Error, running: &mut Config) {
+        let (what, inverse) = (&step.what, &step.inverse);
+        let mut text = format!("undoing \"{what}\" failed too: {}", why.source);
+        if self.may_return(inverse, running) {
+            plant.retry_later(inverse);
+            inverse.apply_to(running);
+            self.has_awaited = true;
+            text.push_str(&format!("; the daemon waits for {}", inverse.name()));
+        }
+        self.texts.push(text);
+    }
+}
+
+/// Inverts the steps that were done, newest first, and reports the result. An inverse that fails
+/// prevents no other.
 fn roll_back(
     plant: &dyn Plant,
     done: &[&Step],
@@ -203,16 +245,16 @@ fn roll_back(
     running: &mut Config,
     progress: &mut Progress<'_>,
 ) -> Error {
+    let mut left = NotUndone::default();
     for step in done.iter().rev() {
-        let inverse: &Action = &step.inverse;
-        match plant.carry_out(inverse, progress) {
-            Ok(_) => inverse.apply_to(running),
-            Err(second) => {
-                let more =
-                    format!("; then undoing \"{}\" failed too: {}", step.what, second.source);
-                return wrap_error(Kind::HalfDone, &failed.what, cause, &more);
-            }
+        match plant.carry_out(&step.inverse, progress) {
+            Ok(_) => step.inverse.apply_to(running),
+            Err(e) => left.add(plant, step, &e, running),
         }
+    }
+    if !left.texts.is_empty() {
+        let more = format!("; then {}", left.texts.join("; "));
+        return wrap_error(Kind::HalfDone, &failed.what, cause, &more);
     }
     let lost: Vec<String> =
         done.iter().filter(|s| s.risk == Risk::Destroys).map(|s| s.action.name()).collect();
@@ -221,4 +263,41 @@ fn roll_back(
         names => format!("; the data on {} is lost", names.join(", ")),
     };
     wrap_error(Kind::RolledBack, &failed.what, cause, &more)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::DiskConfig;
+    use crate::fake::FakePlant;
+
+    fn disk(name: &str) -> DiskConfig {
+        DiskConfig { name: name.into(), kind: "null".into(), params: Default::default() }
+    }
+
+    #[test]
+    fn removed_disk_that_does_not_return_is_awaited_and_others_are_restored() {
+        let plant = FakePlant::new();
+        let mut running = Config::default();
+        for name in ["a", "b"] {
+            let create = Action::CreateDisk { disk: disk(name) };
+            plant.carry_out(&create, &mut |_| {}).expect("a new name");
+            create.apply_to(&mut running);
+        }
+        let before = running.clone();
+        let removal = |name| Action::RemoveDisk { disk: disk(name) };
+        let actions = [removal("a"), removal("b"), Action::CreateDisk { disk: disk("c") }];
+        let steps = actions.map(|action| Step::new(action, "edited", Risk::Safe));
+        // The creation of c fails, then the return of b.
+        plant.fail_after(2, 2);
+        let error = apply(&plant, &steps, &mut running, &mut |_| {}).expect_err("it fails");
+        assert_eq!(error.kind, Kind::HalfDone, "{error}");
+        let named = "undoing \"remove disk b (null)\" failed too: the test made it fail; the \
+                     daemon waits for b";
+        assert!(error.source.contains(named), "{error}");
+        assert!(error.next.is_some_and(|next| next.contains("`ashlar plan`")));
+        assert_eq!(plant.retried(), [Action::CreateDisk { disk: disk("b") }]);
+        assert!(running.is_equivalent(&before), "{running:?}");
+        assert!(plant.config().is_equivalent(&before), "a is restored after b has failed");
+    }
 }

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use bio::Errno;
-use disks::{Kind as DiskKind, Medium};
+use disks::Medium;
 use mgmt::api::{Error, Kind, Result};
 use mgmt::config::DiskConfig;
 use mgmt::plan::Action;
@@ -59,6 +59,19 @@ pub fn creates(disk: &DiskConfig) -> bool {
 pub fn is_configured(disk: &DiskConfig, all: &[DiskConfig]) -> bool {
     disk.image().is_some()
         && all.iter().any(|was| was.kind == disk.kind && was.image() == disk.image())
+}
+
+/// The medium at the path of a disk. `None`: the disk has no medium of its own, or there is nothing
+/// at its path.
+pub fn medium(disk: &DiskConfig) -> Option<Medium> {
+    disks::kind(&disk.kind)?.medium(&Value::Object(disk.params.clone()))
+}
+
+/// Refuses a disk whose medium is locked.
+pub fn check_lock(disk: &DiskConfig) -> Result<()> {
+    let Some(kind) = disks::kind(&disk.kind) else { return Ok(()) };
+    let checked = kind.check_lock(&disk.name, &Value::Object(disk.params.clone()));
+    checked.map_err(|e| refusal(disk, e))
 }
 
 /// Refuses to make the file of a disk anew that was opened before. A disk whose file system is not
@@ -120,33 +133,47 @@ pub fn check_all(disks: &[DiskConfig]) -> Vec<Error> {
     let requested: Vec<Action> =
         disks.iter().map(|disk| Action::CreateDisk { disk: disk.clone() }).collect();
     let alone = disks.iter().filter_map(|disk| check_section(disk).err());
-    let none_open = || Ok(Vec::new());
-    let together = refused(&[], requested.iter(), none_open).into_iter().map(|(_, error)| error);
+    let together = refused(&[], requested.iter(), &NoneOpen).into_iter().map(|(_, error)| error);
     alone.chain(together).collect()
+}
+
+/// The media of disks. An error of a look says that the path does not answer.
+pub trait Media {
+    /// See [`medium`].
+    fn medium(&self, disk: &DiskConfig) -> Result<Option<Medium>>;
+
+    /// See [`check_lock`].
+    fn check_lock(&self, disk: &DiskConfig) -> Result<()>;
+
+    /// The media of the open disks of the daemon, by their names.
+    fn open(&self) -> Result<Vec<(String, Medium)>>;
+}
+
+/// Looks that may block, for a daemon that has no disk open.
+struct NoneOpen;
+
+impl Media for NoneOpen {
+    fn medium(&self, disk: &DiskConfig) -> Result<Option<Medium>> {
+        Ok(medium(disk))
+    }
+
+    fn check_lock(&self, disk: &DiskConfig) -> Result<()> {
+        check_lock(disk)
+    }
+
+    fn open(&self) -> Result<Vec<(String, Medium)>> {
+        Ok(Vec::new())
+    }
 }
 
 /// A disk that a step makes, and its medium.
 struct Wanted<'a> {
     step: usize,
     disk: &'a DiskConfig,
-    kind: &'static dyn DiskKind,
-    params: Value,
     medium: Medium,
 }
 
-impl<'a> Wanted<'a> {
-    /// `None`: the disk has no medium of its own, or there is nothing at its path.
-    fn new(step: usize, disk: &'a DiskConfig) -> Option<Wanted<'a>> {
-        let kind = disks::kind(&disk.kind)?;
-        let params = Value::Object(disk.params.clone());
-        let medium = kind.medium(&params)?;
-        Some(Wanted { step, disk, kind, params, medium })
-    }
-
-    fn check_lock(&self) -> std::result::Result<(), geom::Error> {
-        self.kind.check_lock(&self.disk.name, &self.params)
-    }
-
+impl Wanted<'_> {
     /// Whether this daemon has the medium open for the same disk, as that of a lost disk is, or for
     /// one that the plan removes. The path of an open disk may name another file by now.
     fn is_own(&self, open: &[(String, Medium)], removed: &HashSet<&str>) -> bool {
@@ -177,21 +204,44 @@ impl<'a> MediumUsers<'a> {
         other
     }
 
-    fn remove(&mut self, name: &str) {
-        let Some(medium) = self.media.remove(name) else { return };
+    /// Removes a disk, and returns its medium.
+    fn remove(&mut self, name: &str) -> Option<Medium> {
+        let medium = self.media.remove(name)?;
         if let Some(users) = self.users.get_mut(&medium.storage()) {
             users.retain(|(user, _)| user.name != name);
         }
+        Some(medium)
+    }
+
+    /// The users before the first step. An open disk whose path does not answer has the medium that
+    /// it was opened with.
+    fn of(running: &'a [DiskConfig], media: &dyn Media) -> MediumUsers<'a> {
+        let (mut users, mut silent) = (MediumUsers::default(), Vec::new());
+        for disk in running {
+            match media.medium(disk) {
+                Ok(Some(medium)) => {
+                    users.add(disk, &medium);
+                }
+                Ok(None) => {}
+                Err(_) => silent.push(disk),
+            }
+        }
+        let open = if silent.is_empty() { Vec::new() } else { media.open().unwrap_or_default() };
+        for disk in silent {
+            if let Some((_, medium)) = open.iter().find(|(name, _)| *name == disk.name) {
+                users.add(disk, medium);
+            }
+        }
+        users
     }
 }
 
-/// Steps that make a disk of a medium that another disk has then, or that a program has locked.
-/// `running`: the disks before the steps. `open`: the media of the open disks of
-/// the daemon.
+/// Steps that make a disk of a medium that another disk has then, that a program has locked, or
+/// that does not answer. `running`: the disks before the steps.
 pub fn refused<'a>(
     running: &'a [DiskConfig],
     actions: impl Iterator<Item = &'a Action> + Clone,
-    open: impl FnOnce() -> Result<Vec<(String, Medium)>>,
+    media: &dyn Media,
 ) -> Vec<(usize, Error)> {
     let needs_medium = |action: &Action| match action {
         Action::CreateDisk { disk } => disk.params.contains_key("path"),
@@ -201,10 +251,7 @@ pub fn refused<'a>(
     if !actions.clone().any(needs_medium) {
         return Vec::new();
     }
-    let mut users = MediumUsers::default();
-    for wanted in running.iter().filter_map(|disk| Wanted::new(0, disk)) {
-        users.add(wanted.disk, &wanted.medium);
-    }
+    let mut users = MediumUsers::of(running, media);
     // A lock of ours ends with the disk that has the medium now.
     let ours: HashSet<Medium> = users.users.keys().cloned().collect();
     let (mut refused, mut locked, mut removed) = (Vec::new(), Vec::new(), HashSet::new());
@@ -215,23 +262,29 @@ pub fn refused<'a>(
                 removed.insert(disk.name.as_str());
             }
             Action::RenameDisk { from, to } => {
-                users.remove(&from.name);
-                if let Some(wanted) = Wanted::new(i, to) {
-                    users.add(wanted.disk, &wanted.medium);
+                if let Some(medium) = users.remove(&from.name) {
+                    users.add(to, &medium);
                 }
             }
             Action::CreateDisk { disk } => {
-                let Some(wanted) = Wanted::new(i, disk) else { continue };
-                match users.add(disk, &wanted.medium) {
+                let medium = match media.medium(disk) {
+                    Ok(Some(medium)) => medium,
+                    Ok(None) => continue,
+                    Err(late) => {
+                        refused.push((i, late));
+                        continue;
+                    }
+                };
+                match users.add(disk, &medium) {
                     Some(other) => refused.push((i, shared(disk, other))),
-                    None if ours.contains(&wanted.medium.storage()) => {}
-                    None => locked.push(wanted),
+                    None if ours.contains(&medium.storage()) => {}
+                    None => locked.push(Wanted { step: i, disk, medium }),
                 }
             }
             _ => {}
         }
     }
-    refused.extend(refused_by_locks(locked, &removed, open));
+    refused.extend(refused_by_locks(locked, &removed, media));
     refused
 }
 
@@ -243,8 +296,8 @@ pub fn check_returned(
     all: &[DiskConfig],
     open: &[(String, Medium)],
 ) -> Result<()> {
-    let Some(wanted) = Wanted::new(0, disk) else { return Ok(()) };
-    check_medium(disk, &wanted.medium, all, open)
+    let Some(medium) = medium(disk) else { return Ok(()) };
+    check_medium(disk, &medium, all, open)
 }
 
 /// The same for a disk that has been opened: other disks may have been opened meanwhile.
@@ -288,17 +341,17 @@ fn shared(disk: &DiskConfig, other: &DiskConfig) -> Error {
 fn refused_by_locks(
     mut wanted: Vec<Wanted<'_>>,
     removed: &HashSet<&str>,
-    open: impl FnOnce() -> Result<Vec<(String, Medium)>>,
+    media: &dyn Media,
 ) -> Vec<(usize, Error)> {
-    wanted.retain(|one| one.check_lock().is_err());
+    wanted.retain(|one| media.check_lock(one.disk).is_err());
     if wanted.is_empty() {
         return Vec::new();
     }
     // Without an answer, own locks and those of other programs look alike.
-    let Ok(open) = open() else { return Vec::new() };
+    let Ok(open) = media.open() else { return Vec::new() };
     wanted.retain(|one| !one.is_own(&open, removed));
-    let refused = disks::still_refused(wanted, |one| one.check_lock());
-    refused.into_iter().map(|(one, e)| (one.step, refusal(one.disk, e))).collect()
+    let refused = disks::still_refused(wanted, |one| media.check_lock(one.disk));
+    refused.into_iter().map(|(one, e)| (one.step, e)).collect()
 }
 
 #[cfg(test)]
@@ -329,6 +382,58 @@ mod tests {
         check_returned(&disk("b", false), &all(false), &[]).unwrap();
         // A disk does not exclude itself.
         check_returned(&disk("a", false), &all(false), open).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Paths in folders called `silent` do not answer.
+    struct SilentMedia {
+        open: Vec<(String, Medium)>,
+    }
+
+    impl SilentMedia {
+        fn answers(disk: &DiskConfig) -> Result<()> {
+            match path_of(disk).contains("/silent/") {
+                true => Err(Error::new(Kind::Timeout, OP, "does not answer").at(&disk.name)),
+                false => Ok(()),
+            }
+        }
+    }
+
+    impl Media for SilentMedia {
+        fn medium(&self, disk: &DiskConfig) -> Result<Option<Medium>> {
+            SilentMedia::answers(disk).map(|()| medium(disk))
+        }
+
+        fn check_lock(&self, disk: &DiskConfig) -> Result<()> {
+            SilentMedia::answers(disk).and_then(|()| check_lock(disk))
+        }
+
+        fn open(&self) -> Result<Vec<(String, Medium)>> {
+            Ok(self.open.clone())
+        }
+    }
+
+    #[test]
+    fn disk_whose_medium_does_not_answer_is_refused_and_others_are_checked() {
+        let folder = std::env::temp_dir().join(format!("ashlar-silent-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let disk = |name: &str, file: &str| {
+            let section =
+                serde_json::json!({ "name": name, "kind": "file", "path": folder.join(file) });
+            serde_json::from_value::<DiskConfig>(section).unwrap()
+        };
+        for file in ["a.img", "c.img"] {
+            std::fs::write(folder.join(file), "").unwrap();
+        }
+        // The path of the running disk hangs now; it was that of a.img.
+        let running = [disk("a", "silent/a.img")];
+        let open = vec![("a".to_owned(), Medium::of(&folder.join("a.img")).unwrap())];
+        let made = [disk("b", "silent/b.img"), disk("c", "c.img"), disk("d", "a.img")];
+        let actions = made.map(|disk| Action::CreateDisk { disk });
+        let refused = refused(&running, actions.iter(), &SilentMedia { open });
+        let found: Vec<_> =
+            refused.iter().map(|(step, e)| (*step, e.kind, e.at.as_str())).collect();
+        assert_eq!(found, [(0, Kind::Timeout, "b"), (2, Kind::Busy, "d")]);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -52,7 +52,7 @@ use crate::sandbox;
 use crate::served_volumes::ServedVolumes;
 use crate::state_store::{FileStateStore, ReportFn};
 use crate::verbs;
-use crate::within::{CHECKS_LIMIT, within};
+use crate::within::{CHECKS_LIMIT, Subject, within};
 
 use answering::Answering;
 use opening::open_deadline;
@@ -452,13 +452,7 @@ impl Plant for Daemon {
     }
 
     fn refused_media(&self, running: &[DiskConfig], steps: &[Step]) -> Vec<(usize, Error)> {
-        let (mailbox, running, steps) = (self.mailbox.clone(), running.to_vec(), steps.to_vec());
-        let check = move || {
-            let open = || mailbox.submit(Change::OpenMedia);
-            media::refused(&running, steps.iter().map(|step| &step.action), open)
-        };
-        // Without a result, locks are found when the disks are opened.
-        within(CHECKS_LIMIT, check).unwrap_or_default()
+        media::refused(running, steps.iter().map(|step| &step.action), &self.media())
     }
 
     fn clash(&self, steps: &[Step]) -> Option<(usize, Error)> {
@@ -466,9 +460,10 @@ impl Plant for Daemon {
             return None;
         }
         let config = self.mailbox.query(Query::Config).ok()?;
+        let subject = Subject::objects("predict", steps.iter().map(|step| step.what.as_str()));
         let (own, identities) = (steps.to_vec(), self.identities.clone());
         let predict = move || clashes::PredictedDisks::of(&own, &config, &identities);
-        let foreseen = within(CHECKS_LIMIT, predict).unwrap_or_default();
+        let foreseen = within(CHECKS_LIMIT, &subject, predict).unwrap_or_default();
         let steps = steps.to_vec().into_boxed_slice();
         // An error says that it is stopping.
         self.mailbox.query(|to| Query::Clash(steps, foreseen, to)).ok()?
@@ -522,15 +517,18 @@ impl Plant for Daemon {
     }
 
     fn predict_serials(&self, disks: &[DiskConfig], gone: &BTreeSet<String>) -> PredictedSerials {
+        let names = disks.iter().map(|disk| disk.name.as_str());
+        let subject = Subject::objects("predict serials", names);
         let (disks, gone, identities) = (disks.to_vec(), gone.clone(), self.identities.clone());
         let predict = move || identities.predict_serials(&disks, &gone);
-        within(CHECKS_LIMIT, predict).unwrap_or_default()
+        within(CHECKS_LIMIT, &subject, predict).unwrap_or_default()
     }
 
     fn stale(&self) -> Vec<StaleFiles> {
         let files = self.files.clone();
+        let subject = Subject::objects("read files in use", []);
         // A step whose files hang is refused; their watch reports them later.
-        within(CHECKS_LIMIT, move || files.stale()).unwrap_or_default()
+        within(CHECKS_LIMIT, &subject, move || files.stale()).unwrap_or_default()
     }
 
     fn carry_out(&self, action: &Action, progress: &mut Progress<'_>) -> Result<Outcome> {

@@ -1,36 +1,126 @@
 //! Calls that hang while a path does not answer, each on a thread of its own with a deadline.
+//!
+//! Invariants
+//!  C1  A call that hangs refuses further calls of its subject only, which are not made then, and
+//!      calls on its file system while very many hang there.
+//!  C2  The calls under way are bounded: for each subject and each file system those that hang, and
+//!      all together.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use bio::sync::Mutex;
 use mgmt::api::{Error, Kind, Result};
+use mgmt::config::DiskConfig;
 
-/// Calls under way at once; a further one is not made.
-const CALLS_MAX: usize = 64;
+use crate::attach::mount_point;
 
-/// Calls under way, those that hang among them.
-static CALLS: AtomicUsize = AtomicUsize::new(0);
+/// Calls of one subject that hang; a further one is not made.
+const SAME_MAX: usize = 2;
 
-/// Longest check of all media of a plan together; one that hangs is known by the check of its disk.
+/// The same on one file system.
+const FILE_SYSTEM_MAX: usize = 64;
+
+/// Calls under way at once, of all subjects; a further one is not made.
+const CALLS_MAX: usize = 256;
+
+/// Longest look at the files of all disks of a plan; the check of a disk names one that hangs.
 pub const CHECKS_LIMIT: Duration = Duration::from_secs(15);
 
-/// One of the calls under way.
-struct Call;
+/// The files that a call waits for.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// Path of a disk, or the operation and the names of its objects.
+    name: String,
+    /// The image file, whose file system may hang.
+    file: Option<PathBuf>,
+}
 
-impl Call {
-    /// `None`: there are too many.
-    fn begin() -> Option<Call> {
-        let before = CALLS.fetch_add(1, Ordering::Relaxed);
-        // Dropped when it is refused, too.
-        let call = Call;
-        (before < CALLS_MAX).then_some(call)
+impl Subject {
+    /// The medium of a disk.
+    pub fn disk(disk: &DiskConfig) -> Subject {
+        let path = disk.image();
+        let name = path.map_or(disk.name.clone(), |path| path.display().to_string());
+        let file = path.filter(|_| disk.kind == "file").map(PathBuf::from);
+        Subject { name, file }
+    }
+
+    /// All files of some objects.
+    pub fn objects<'n>(op: &str, names: impl IntoIterator<Item = &'n str>) -> Subject {
+        let mut name = op.to_owned();
+        for object in names {
+            name.push(' ');
+            name.push_str(object);
+        }
+        Subject { name, file: None }
+    }
+
+    /// The mount point of the file system. An object that has no file is alone.
+    fn place(&self) -> String {
+        let mounted = self.file.as_deref().and_then(mount_point);
+        mounted.unwrap_or_else(|| self.name.clone())
     }
 }
 
+/// A call under way.
+struct UnderWay {
+    subject: String,
+    /// Its place, once its caller has given up.
+    hangs_at: Option<String>,
+}
+
+/// The calls under way.
+struct Calls {
+    by_id: BTreeMap<u64, UnderWay>,
+    last_id: u64,
+}
+
+impl Calls {
+    const fn new() -> Calls {
+        Calls { by_id: BTreeMap::new(), last_id: 0 }
+    }
+
+    fn hanging(&self) -> impl Iterator<Item = (&UnderWay, &String)> {
+        self.by_id.values().filter_map(|call| Some((call, call.hangs_at.as_ref()?)))
+    }
+
+    /// Begins a call. `None`: too many hang. `place` is needed only while some hang.
+    fn begin(&mut self, subject: &Subject, place: impl FnOnce() -> String) -> Option<u64> {
+        if self.by_id.len() >= CALLS_MAX {
+            return None;
+        }
+        if self.hanging().next().is_some() {
+            let place = place();
+            let same = self.hanging().filter(|(call, _)| call.subject == subject.name);
+            let beside = self.hanging().filter(|(_, at)| **at == place);
+            if same.count() >= SAME_MAX || beside.count() >= FILE_SYSTEM_MAX {
+                return None;
+            }
+        }
+        self.last_id += 1;
+        let call = UnderWay { subject: subject.name.clone(), hangs_at: None };
+        self.by_id.insert(self.last_id, call);
+        Some(self.last_id)
+    }
+
+    /// The caller has given up; the call may have ended meanwhile.
+    fn give_up(&mut self, id: u64, place: String) {
+        if let Some(call) = self.by_id.get_mut(&id) {
+            call.hangs_at = Some(place);
+        }
+    }
+}
+
+static CALLS: Mutex<Calls> = Mutex::new(Calls::new());
+
+/// One of [`CALLS`], until it is dropped.
+struct Call(u64);
+
 impl Drop for Call {
     fn drop(&mut self) {
-        CALLS.fetch_sub(1, Ordering::Relaxed);
+        CALLS.lock().by_id.remove(&self.0);
     }
 }
 
@@ -38,9 +128,11 @@ impl Drop for Call {
 /// continues then, and its result is dropped.
 pub fn within<T: Send + 'static>(
     limit: Duration,
+    subject: &Subject,
     call: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    let counted = Call::begin()?;
+    let id = CALLS.lock().begin(subject, || subject.place())?;
+    let counted = Call(id);
     let (to, answer) = mpsc::sync_channel(1);
     let run = move || {
         let result = call();
@@ -49,7 +141,12 @@ pub fn within<T: Send + 'static>(
         let _ = to.send(result);
     };
     std::thread::Builder::new().name("ashlar-checks".into()).spawn(run).ok()?;
-    answer.recv_timeout(limit).ok()
+    let result = answer.recv_timeout(limit).ok();
+    if result.is_none() {
+        let place = subject.place();
+        CALLS.lock().give_up(id, place);
+    }
+    result
 }
 
 /// The result of a check of the files and names of an object, or the error that they do not answer.
@@ -58,7 +155,8 @@ pub fn checked_within<T: Send + 'static>(
     (op, at): (&str, &str),
     check: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    within(limit, check).unwrap_or_else(|| Err(late_files(op, at, limit)))
+    let subject = Subject::objects(op, [at]);
+    within(limit, &subject, check).unwrap_or_else(|| Err(late_files(op, at, limit)))
 }
 
 /// The error for an object whose files, or the names of its listeners, do not answer.
@@ -78,12 +176,66 @@ mod tests {
     /// A wait that is over when it fails.
     const LONG: Duration = Duration::from_secs(60);
 
+    fn file(path: &str) -> Subject {
+        Subject { name: path.to_owned(), file: None }
+    }
+
     #[test]
     fn call_that_hangs_is_given_up_and_others_are_made() {
         let (release, released) = channel::<()>();
-        assert_eq!(within(Duration::ZERO, move || released.recv().is_err()), None);
-        assert_eq!(within(LONG, || 7), Some(7));
+        let (slow, other) = (file("/given-up/slow"), file("/given-up/other"));
+        assert_eq!(within(Duration::ZERO, &slow, move || released.recv().is_err()), None);
+        assert_eq!(within(LONG, &other, || 7), Some(7));
+        assert_eq!(within(LONG, &slow, || 7), Some(7), "it may answer again");
         drop(release);
+    }
+
+    #[test]
+    fn c1_further_call_of_a_hanging_subject_is_not_made() {
+        let (release, released) = channel::<()>();
+        let released = std::sync::Arc::new(Mutex::new(released));
+        let slow = file("/further/slow");
+        for _ in 0..SAME_MAX {
+            let released = released.clone();
+            let hangs = move || released.lock().recv().is_err();
+            assert_eq!(within(Duration::ZERO, &slow, hangs), None);
+        }
+        assert_eq!(within(LONG, &slow, || 7), None, "its threads hang");
+        assert_eq!(within(LONG, &file("/further/other"), || 7), Some(7));
+        drop(release);
+    }
+
+    #[test]
+    fn c2_file_system_that_hangs_leaves_room_for_others() {
+        let mut calls = Calls::new();
+        let on = |mount: &'static str| move || mount.to_owned();
+        let image = |number: usize| file(&format!("/nfs/{number}"));
+        for number in 0..FILE_SYSTEM_MAX {
+            let id = calls.begin(&image(number), on("/nfs")).expect("there is room");
+            calls.give_up(id, "/nfs".to_owned());
+        }
+        assert_eq!(calls.begin(&image(FILE_SYSTEM_MAX), on("/nfs")), None);
+        let healthy = file("/images/a");
+        let id = calls.begin(&healthy, on("/images")).expect("its file system answers");
+        calls.by_id.remove(&id);
+        while calls.by_id.len() < CALLS_MAX {
+            calls.begin(&healthy, on("/images")).expect("none of them was given up");
+        }
+        assert_eq!(calls.begin(&healthy, on("/images")), None);
+    }
+
+    #[test]
+    fn subjects_of_disks_are_their_paths_and_places_their_file_systems() {
+        let disk = |kind: &str, path: &str| -> DiskConfig {
+            let section = serde_json::json!({ "name": "d", "kind": kind, "path": path });
+            serde_json::from_value(section).expect("a disk")
+        };
+        let image = Subject::disk(&disk("file", "/proc/a.img"));
+        assert_eq!((image.name.as_str(), image.place().as_str()), ("/proc/a.img", "/proc"));
+        let device = Subject::disk(&disk("blockdev", "/dev/sdx"));
+        assert_eq!((device.name.as_str(), device.place().as_str()), ("/dev/sdx", "/dev/sdx"));
+        assert_eq!(Subject::disk(&disk("memory", "")).name, "d");
+        assert_eq!(Subject::objects("read", ["a", "b"]).place(), "read a b");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -110,6 +110,13 @@ pub struct Mount {
 pub fn mounts() -> Vec<Mount> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     text.lines().filter_map(parse_mount).collect()
+}
+
+/// The mount point below which a path is by its name alone: no link is followed, so that nothing
+/// hangs.
+pub fn mount_point(path: &Path) -> Option<String> {
+    let at = mounts().into_iter().map(|mount| mount.at).filter(|at| path.starts_with(at));
+    at.max_by_key(String::len)
 }
 
 fn parse_mount(line: &str) -> Option<Mount> {

@@ -41,6 +41,7 @@ use drivers::local::{By, Local};
 use geom::Inbox;
 use mgmt::api::{AttachedState, Error, Kind, Result};
 
+pub use host::mount_point;
 use openers::Openers;
 use worker::{Attached, Worker};
 

@@ -20,7 +20,7 @@ use mgmt::plan::{Action, DataLoss, Step, name_depends_on};
 use super::{Exports, units_of};
 use crate::identity;
 use crate::images::{Images, planned_disk, planned_images};
-use crate::within::{CHECKS_LIMIT, within};
+use crate::within::{CHECKS_LIMIT, Subject, within};
 
 /// Whether a LUN of some groups has a provider.
 fn maps<'c>(mut groups: impl Iterator<Item = &'c AccessConfig>, provider: &str) -> bool {
@@ -70,8 +70,9 @@ fn images_in_time<'b>(names: BTreeSet<&str>, actions: impl Iterator<Item = &'b A
     let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
     let makes = |action: &&Action| matches!(action, Action::CreateDisk { .. });
     let actions: Vec<Action> = actions.filter(makes).cloned().collect();
+    let subject = Subject::objects("read images", names.iter().map(String::as_str));
     let read = move || planned_images(names.iter().map(String::as_str), actions.iter());
-    within(CHECKS_LIMIT, read).unwrap_or_default()
+    within(CHECKS_LIMIT, &subject, read).unwrap_or_default()
 }
 
 /// The data on the images below a provider that its protection information may overwrite, in words.

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bio::Errno;
+use disks::Medium;
 use engine::registry::LoginGate;
 use mgmt::api::{Error, Kind, ProgressLine, Result};
 use mgmt::config::{Config, DiskConfig, GeomConfig};
@@ -15,11 +16,11 @@ use super::Daemon;
 use crate::errors::{DISK_REMEDY, from_geom};
 use crate::exports::has_tls_files;
 use crate::images::{self, Images};
-use crate::mailbox::{Change, Query};
-use crate::media;
+use crate::mailbox::{Change, Mailbox, Query};
+use crate::media::{self, Media};
 use crate::openings::{Begun, opening_text};
 use crate::reattach::remote;
-use crate::within::{CHECKS_LIMIT, within};
+use crate::within::{CHECKS_LIMIT, Subject, within};
 
 /// How long a change waits for the server or the medium of a disk: longer than a server of ours
 /// takes to start, or a disk to spin up.
@@ -43,13 +44,14 @@ pub(super) fn open_deadline(gate: &LoginGate) -> Duration {
 }
 
 /// The result of a check of a disk on a thread of its own, or the error for a late one.
-fn checked(
+fn checked<T: Send + 'static>(
     limit: Duration,
     disk: &DiskConfig,
-    check: impl FnOnce(&DiskConfig) -> Result<()> + Send + 'static,
-) -> Result<()> {
+    check: impl FnOnce(&DiskConfig) -> Result<T> + Send + 'static,
+) -> Result<T> {
     let own = disk.clone();
-    within(limit, move || check(&own)).unwrap_or_else(|| Err(late(disk, limit)))
+    let checked = within(limit, &Subject::disk(disk), move || check(&own));
+    checked.unwrap_or_else(|| Err(late(disk, limit)))
 }
 
 /// The error for a disk whose medium does not answer.
@@ -126,9 +128,15 @@ impl Daemon {
         let removes = |step: &Step| matches!(step.action, Action::RemoveDisk { .. });
         let steps: Vec<Step> =
             before.iter().filter(|&step| makes(step) || removes(step)).cloned().collect();
+        let subject = Subject::objects("read images", geom.provider_names());
         let (geom, identities) = (geom.clone(), self.identities.clone());
         let read = move || images::images_below(&geom, &steps, &identities);
-        within(CHECKS_LIMIT, read).unwrap_or_default()
+        within(CHECKS_LIMIT, &subject, read).unwrap_or_default()
+    }
+
+    /// The media of disks, each looked at in time.
+    pub(super) fn media(&self) -> TimedMedia<'_> {
+        TimedMedia { mailbox: &self.mailbox, limit: open_deadline(self.registry.login_gate()) }
     }
 
     /// Opens a disk for the step that adds it to the graph. Answers why it does not answer, if it
@@ -170,6 +178,29 @@ impl Daemon {
         let is_away = e.kind == Errno::NxIo;
         let error = from_geom("create disk", &disk.name, e).next(DISK_REMEDY);
         if is_away { Ok(Some(error)) } else { Err(error) }
+    }
+}
+
+/// See [`Daemon::media`].
+pub(super) struct TimedMedia<'a> {
+    mailbox: &'a Mailbox,
+    limit: Duration,
+}
+
+impl Media for TimedMedia<'_> {
+    fn medium(&self, disk: &DiskConfig) -> Result<Option<Medium>> {
+        match disk.image() {
+            Some(_) => checked(self.limit, disk, |disk| Ok(media::medium(disk))),
+            None => Ok(media::medium(disk)),
+        }
+    }
+
+    fn check_lock(&self, disk: &DiskConfig) -> Result<()> {
+        checked(self.limit, disk, media::check_lock)
+    }
+
+    fn open(&self) -> Result<Vec<(String, Medium)>> {
+        self.mailbox.submit(Change::OpenMedia)
     }
 }
 

@@ -300,6 +300,16 @@ impl disks::Identities for IdentityKeeper {
             }
         }
     }
+
+    fn forget(&self, kind: &str, location: &str, name: &str) {
+        let place = (kind.to_owned(), location.to_owned(), name.to_owned());
+        let mut state = self.state();
+        let Some(kept) = state.record.all.remove(&place) else { return };
+        if state.places.get(&kept.lasting) == Some(&place) {
+            state.places.remove(&kept.lasting);
+        }
+        state.changed = true;
+    }
 }
 
 impl IdentityKeeper {

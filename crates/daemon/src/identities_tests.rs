@@ -91,6 +91,22 @@ fn i2_i3_identity_moves_with_its_image_and_leaves_no_copy_behind() {
 }
 
 #[test]
+fn disk_whose_new_file_was_removed_leaves_no_record() {
+    let folder = std::fs::canonicalize(std::env::temp_dir()).unwrap();
+    let path = folder.join("ashlar-forgotten.img").display().to_string();
+    let section = serde_json::json!({ "name": "d0", "kind": "file", "path": path });
+    let disk: DiskConfig = serde_json::from_value(section).unwrap();
+    let store = MemoryStore::new();
+    let a = keeper(store.clone(), &[]);
+    a.identity_of(&IdentityRequest { is_new: true, ..ask("d0", &path) });
+    let a = again(&a, &store);
+    assert!(a.has_record_of(&disk));
+    a.forget("file", &path, "d0");
+    assert!(!a.has_record_of(&disk), "its file may be made again");
+    assert!(!again(&a, &store).has_record_of(&disk));
+}
+
+#[test]
 fn i5_disks_of_an_earlier_configuration_keep_their_identity() {
     let text = "[[disk]]\nname = 'old'\nkind = 'memory'\nsize = '1MiB'\n";
     let config = mgmt::config::read_arguments(text, "test", &crate::catalog()).unwrap();

@@ -2,13 +2,15 @@
 //!
 //! ```text
 //!   begin --> under way --ends--> result --taken by the control thread--> in the graph
-//!                 \--abandoned----------> dropped on its thread when it ends
+//!                 \--abandoned----------> discarded on its thread when it ends
 //! ```
 //!
 //! Invariants
 //!  O1  The control thread waits for no opening: it begins one, and takes a result that is there.
 //!  O2  A disk has at most one opening of the same section at a time.
 //!  O3  An opening that hangs occupies one thread. At most [`THREADS_MAX`] are under way.
+//!  O4  A disk that nothing waits for is discarded on a thread: closed, and its file removed if its
+//!      opening has made it. No disk of its name or path is opened meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,8 +32,8 @@ const THREADS_MAX: usize = 64;
 /// How often a caller that waits is informed.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Longest wait for the end of an abandoned disk of the same name, whose file is being closed.
-const CLOSE_LIMIT: Duration = Duration::from_secs(1);
+/// Longest wait of an opening for the end of an abandoned disk (O4).
+const DISCARD_LIMIT: Duration = Duration::from_secs(3);
 
 /// The operation of all errors here.
 const OP: &str = "create disk";
@@ -76,8 +78,8 @@ struct Opening {
 struct State {
     /// By name of the disk.
     openings: BTreeMap<String, Opening>,
-    /// Names of the disks whose unused result is being dropped.
-    closing: Vec<String>,
+    /// Disks that are being discarded, by the numbers of their openings (O4).
+    discarded: BTreeMap<u64, DiskConfig>,
     threads: usize,
     last_id: u64,
     is_stopped: bool,
@@ -87,6 +89,23 @@ impl State {
     fn is_under_way(&self, name: &str) -> bool {
         let opening = self.openings.get(name);
         !self.is_stopped && opening.is_some_and(|opening| opening.result.is_none())
+    }
+
+    /// Begins to discard the disk of an opening, if it has one.
+    fn begin_discard(&mut self, opening: Opening) -> Option<(u64, OpenedDisk)> {
+        let (opened, _) = opening.result?.ok()?;
+        self.threads += 1;
+        self.discarded.insert(opening.id, opening.disk);
+        Some((opening.id, opened))
+    }
+
+    /// O4
+    fn discards(&self, disk: &DiskConfig) -> bool {
+        let path = disk.image();
+        let is_same = |other: &DiskConfig| {
+            other.name == disk.name || path.is_some() && other.image() == path
+        };
+        self.discarded.values().any(is_same)
     }
 }
 
@@ -133,6 +152,7 @@ impl Openings {
             return Err(Error::new(Kind::Limit, OP, why).at(&disk.name).next(next));
         }
         let former = state.openings.remove(&disk.name);
+        let former = former.and_then(|former| state.begin_discard(former));
         state.last_id += 1;
         state.threads += 1;
         let (id, began_ns) = (state.last_id, (self.0.clock)());
@@ -140,7 +160,7 @@ impl Openings {
         state.openings.insert(disk.name.clone(), opening);
         drop(state);
         // The new opening may need its file.
-        drop(former);
+        Inner::discard_all(&self.0, former);
         let (inner, own) = (self.0.clone(), disk.clone());
         let thread = std::thread::Builder::new().name("ashlar-open".into());
         if let Err(e) = thread.spawn(move || inner.run(&own, id, may, check)) {
@@ -198,8 +218,9 @@ impl Openings {
             }
             None => state.openings.remove(name),
         };
+        let unused = unused.and_then(|opening| state.begin_discard(opening));
         drop(state);
-        drop(unused);
+        Inner::discard_all(&self.0, unused);
     }
 
     /// Whether a disk has an opening, also one that was abandoned and hangs.
@@ -212,13 +233,14 @@ impl Openings {
         self.0.state.lock().openings.get(name).is_some_and(|opening| opening.is_wanted)
     }
 
-    /// Ends all waits, and drops the results. Waits for no opening.
+    /// Ends all waits, and discards the results. Waits for no opening.
     pub fn stop(&self) {
         let mut state = self.0.state.lock();
         state.is_stopped = true;
-        let unused = std::mem::take(&mut state.openings);
+        let all = std::mem::take(&mut state.openings).into_values();
+        let unused: Vec<_> = all.filter_map(|opening| state.begin_discard(opening)).collect();
         drop(state);
-        drop(unused);
+        Inner::discard_all(&self.0, unused);
         self.0.ended.notify_all();
     }
 
@@ -254,16 +276,17 @@ impl Openings {
 impl Inner {
     /// A thread: one opening.
     fn run(&self, disk: &DiskConfig, id: u64, may: FileChange, check: impl FnOnce() -> Result<()>) {
-        let is_closing = |state: &mut State| state.closing.contains(&disk.name);
-        drop(self.ended.wait_timeout_while(self.state.lock(), CLOSE_LIMIT, is_closing));
-        let opened = check().and_then(|()| {
+        let is_discarded = |state: &mut State| state.discards(disk);
+        let state = self.ended.wait_timeout_while(self.state.lock(), DISCARD_LIMIT, is_discarded);
+        let is_free = if state.discards(disk) { Err(still_closing(disk)) } else { Ok(()) };
+        drop(state);
+        let opened = is_free.and_then(|()| check()).and_then(|()| {
             // F1 of `exports::files`.
             let files = Files::of_disk(disk);
             let opened = self.opener.open_disk(&may.section(disk)).map(|opened| (opened, files));
             opened.map_err(|e| may.refusal(disk, e))
         });
         let mut state = self.state.lock();
-        state.threads -= 1;
         let opening = state.openings.get_mut(&disk.name).filter(|opening| opening.id == id);
         let unused = match opening {
             Some(opening) if opening.is_wanted => {
@@ -272,24 +295,55 @@ impl Inner {
             }
             Some(_) => {
                 state.openings.remove(&disk.name);
-                Some(opened)
+                opened.ok()
             }
-            None => Some(opened),
+            None => opened.ok(),
         };
-        if unused.is_some() {
-            state.closing.push(disk.name.clone());
+        if let Some((opened, _)) = unused {
+            state.discarded.insert(id, disk.clone());
             drop(state);
-            drop(unused);
+            opened.discard();
             state = self.state.lock();
-            let place = state.closing.iter().position(|name| *name == disk.name);
-            if let Some(place) = place {
-                state.closing.swap_remove(place);
-            }
+            state.discarded.remove(&id);
         }
+        state.threads -= 1;
         drop(state);
         self.ended.notify_all();
         self.inbox.wake();
     }
+
+    /// Discards disks (O4), each on a thread of its own.
+    fn discard_all(inner: &Arc<Inner>, all: impl IntoIterator<Item = (u64, OpenedDisk)>) {
+        for (id, opened) in all {
+            let own = inner.clone();
+            let end = move |inner: &Inner| {
+                let mut state = inner.state.lock();
+                state.discarded.remove(&id);
+                state.threads -= 1;
+                drop(state);
+                inner.ended.notify_all();
+            };
+            let thread = std::thread::Builder::new().name("ashlar-open".into());
+            let run = move || {
+                opened.discard();
+                end(&own);
+            };
+            // Without a thread the disk is closed by the call, and its file stays.
+            if thread.spawn(run).is_err() {
+                end(inner);
+            }
+        }
+    }
+}
+
+/// The error for a disk while another one of its name or path is being discarded.
+fn still_closing(disk: &DiskConfig) -> Error {
+    let path = disk.image().map(|path| format!(" {}", path.display())).unwrap_or_default();
+    let most = DISCARD_LIMIT.as_secs();
+    let why = format!("its former file{path} is still being closed ({most} s, the limit)");
+    let next = "Check its file system: `findmnt` lists file systems, `dmesg` shows errors. Then \
+                run `ashlar apply`.";
+    Error::new(Kind::Busy, OP, why).at(&disk.name).next(next)
 }
 
 /// The progress of an opening, for which its caller waits so long at most.

@@ -147,6 +147,54 @@ fn file_is_made_and_extended_only_where_the_opening_may() {
 }
 
 #[test]
+fn o4_abandoned_opening_leaves_no_file_that_it_made_and_every_other_file() {
+    let folder = std::env::temp_dir().join(format!("ashlar-abandons-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("a.img");
+    let section = json!({
+        "name": "slow", "kind": "file", "path": path, "create": true, "size": MIB,
+    });
+    let file: DiskConfig = serde_json::from_value(section).expect("a disk");
+    for existed in [false, true] {
+        if existed {
+            std::fs::write(&path, vec![1; MIB as usize]).expect("a file");
+        }
+        let (openings, begins, release) = openings(|| 0);
+        assert_eq!(begin(&openings, &file), Begun::Now);
+        assert_eq!(begins.recv_timeout(LONG).expect("it begins"), "slow");
+        openings.abandon("slow");
+        drop(release);
+        assert!(openings.wait("slow", LONG, |_| {}));
+        // A disk of its name is opened when it has been discarded.
+        let next = disk("slow", MIB);
+        assert_eq!(begin(&openings, &next), Begun::Now);
+        assert_eq!(opens(&openings, &next), Some(true));
+        assert_eq!(path.exists(), existed);
+    }
+    std::fs::remove_dir_all(&folder).expect("removed");
+}
+
+#[test]
+fn o4_file_of_an_opening_that_is_abandoned_after_its_end_is_removed() {
+    let folder = std::env::temp_dir().join(format!("ashlar-unused-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("a.img");
+    let section = json!({
+        "name": "a", "kind": "file", "path": path, "create": true, "size": MIB,
+    });
+    let file: DiskConfig = serde_json::from_value(section).expect("a disk");
+    let (openings, _begins, _release) = openings(|| 0);
+    assert_eq!(begin(&openings, &file), Begun::Now);
+    assert!(openings.wait("a", LONG, |_| {}) && path.exists());
+    openings.abandon("a");
+    let next = disk("a", MIB);
+    assert_eq!(begin(&openings, &next), Begun::Now);
+    assert_eq!(opens(&openings, &next), Some(true));
+    assert!(!path.exists());
+    std::fs::remove_dir_all(&folder).expect("removed");
+}
+
+#[test]
 fn o3_further_opening_is_refused_while_too_many_hang() {
     let (openings, _begins, release) = openings(|| 0);
     for number in 0..THREADS_MAX as u64 {

@@ -19,7 +19,7 @@ use crate::causes;
 use crate::creation;
 use crate::deletes::DeleteBy;
 use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Site, SpaceUsage, Unit};
-use crate::lasting::{self, PersistentIdentity, Stored};
+use crate::lasting::{self, Identities, PersistentIdentity, Stored};
 use crate::locks::{self, LockHolder};
 use crate::medium::{Medium, folder_of, followed};
 use crate::params;
@@ -163,7 +163,9 @@ impl Kind for ImageFile {
         let watch = Watch::new(request.site.inbox.clone());
         let path_state = PathState::new(&file, &watch);
         let medium = file.as_fd().and_then(Medium::of_open);
-        let unit = FileUnit { file, sector, mode, created, stored, medium, watch, path_state };
+        let identities = request.site.identities.clone();
+        let made = created.then(|| MadeFile { path, name: name.to_owned(), identities });
+        let unit = FileUnit { file, sector, mode, made, stored, medium, watch, path_state };
         let names = (physpath, lasting);
         Ok(opened(unit, media_bytes, can_delete, names, p.read_only, request.site))
     }
@@ -195,8 +197,8 @@ pub(crate) fn adopted(
     let lasting = PersistentIdentity { ident: serial.to_owned(), unit_name: Some(name.to_owned()) };
     let (mode, path_state) = ("adopted".into(), PathState::new(&file, &watch));
     let medium = file.as_fd().and_then(Medium::of_open);
-    let created = false;
-    let unit = FileUnit { file, sector, mode, created, stored, medium, watch, path_state };
+    let made = None;
+    let unit = FileUnit { file, sector, mode, made, stored, medium, watch, path_state };
     let can_delete = can_delete && !read_only;
     Ok(opened(unit, media_bytes, can_delete, (physpath, lasting), read_only, site))
 }
@@ -443,11 +445,19 @@ fn can_punch(file: &File, size: u64) -> bool {
     }
 }
 
+/// A file that its opening has made.
+struct MadeFile {
+    path: PathBuf,
+    /// Name of the disk.
+    name: String,
+    identities: Option<Arc<dyn Identities>>,
+}
+
 struct FileUnit {
     file: File,
     sector: u32,
     mode: String,
-    created: bool,
+    made: Option<MadeFile>,
     stored: Stored,
     /// Found when the file was opened.
     medium: Option<Medium>,
@@ -477,6 +487,21 @@ impl Unit for FileUnit {
             let path = path.display();
             Error::new(errno_of(&e), format!("{path}: cannot be made {bytes} bytes large: {why}"))
         })
+    }
+
+    fn undo_creation(&mut self) {
+        let Some(made) = self.made.take() else { return };
+        // The path may name another file by now.
+        if self.medium.is_none() || Medium::of(&made.path) != self.medium {
+            return;
+        }
+        unmake(&made.path);
+        if self.stored == Stored::Sidecar {
+            lasting::remove_sidecar(&made.path);
+        }
+        if let Some(identities) = &made.identities {
+            identities.forget("file", &made.path.to_string_lossy(), &made.name);
+        }
     }
 
     fn space_usage(&self) -> Option<SpaceUsage> {
@@ -518,7 +543,7 @@ impl Unit for FileUnit {
         if let Some(text) = self.stored.text() {
             lines.push(("identity", text));
         }
-        if self.created {
+        if self.made.is_some() {
             lines.push(("made", "when it was opened".into()));
         }
         lines

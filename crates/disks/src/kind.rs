@@ -201,6 +201,10 @@ pub trait Unit: Any + Send {
         Err(Error::new(Errno::NotSup, "only image files can be made larger here"))
     }
 
+    /// Removes the file that the opening of this disk has made, if its path still names that file.
+    /// The disk has not been in the graph. Blocks.
+    fn undo_creation(&mut self) {}
+
     /// Reads the certificates and keys again that `params`, the parameters of the disk, name. The
     /// next connection uses them.
     fn reload_keys(&mut self, params: &Value) -> Result<(), Error> {

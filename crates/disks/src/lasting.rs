@@ -107,6 +107,11 @@ pub struct IdentityRequest<'a> {
 pub trait Identities: Send + Sync {
     /// The identity of a disk that is being opened.
     fn identity_of(&self, request: &IdentityRequest<'_>) -> PersistentIdentity;
+
+    /// A disk was opened and is not used, and the file that was made for it has been removed.
+    fn forget(&self, kind: &str, location: &str, name: &str) {
+        let _ = (kind, location, name);
+    }
 }
 
 /// The place where the identity of an image is stored.
@@ -220,6 +225,12 @@ fn sidecar_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(SIDECAR);
     PathBuf::from(name)
+}
+
+/// Removes the identity beside an image that was removed.
+pub(crate) fn remove_sidecar(path: &Path) {
+    // A remaining one is replaced with the identity of the next image.
+    let _ = std::fs::remove_file(sidecar_of(path));
 }
 
 fn read_sidecar(path: &Path) -> Option<PersistentIdentity> {

@@ -52,4 +52,9 @@ impl OpenedDisk {
     pub fn medium(&self) -> Option<Medium> {
         self.opened.unit.medium()
     }
+
+    /// Closes a disk that is not used, and removes the file that its opening has made. Blocks.
+    pub fn discard(mut self) {
+        self.opened.unit.undo_creation();
+    }
 }

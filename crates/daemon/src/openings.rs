@@ -10,9 +10,11 @@
 //!  O2  A disk has at most one opening of the same section at a time.
 //!  O3  An opening that hangs occupies one thread. At most [`THREADS_MAX`] are under way.
 //!  O4  A disk that nothing waits for is discarded on a thread: closed, and its file removed if its
-//!      opening has made it. No disk of its name or path is opened meanwhile.
+//!      opening has made it. No disk of its name or path is opened meanwhile, nor
+//!      while a former file of the path is being closed.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +34,7 @@ const THREADS_MAX: usize = 64;
 /// How often a caller that waits is informed.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Longest wait of an opening for the end of an abandoned disk (O4).
+/// Longest wait of an opening for an abandoned disk, or a file, that is being closed (O4).
 const DISCARD_LIMIT: Duration = Duration::from_secs(3);
 
 /// The operation of all errors here.
@@ -278,8 +280,13 @@ impl Inner {
     fn run(&self, disk: &DiskConfig, id: u64, may: FileChange, check: impl FnOnce() -> Result<()>) {
         let is_discarded = |state: &mut State| state.discards(disk);
         let state = self.ended.wait_timeout_while(self.state.lock(), DISCARD_LIMIT, is_discarded);
-        let is_free = if state.discards(disk) { Err(still_closing(disk)) } else { Ok(()) };
+        let is_discarded = state.discards(disk);
         drop(state);
+        let is_closing = |path: &Path| !reactor::is_closed_within(path, DISCARD_LIMIT);
+        let is_free = match is_discarded || disk.image().is_some_and(is_closing) {
+            true => Err(still_closing(disk)),
+            false => Ok(()),
+        };
         let opened = is_free.and_then(|()| check()).and_then(|()| {
             // F1 of `exports::files`.
             let files = Files::of_disk(disk);

@@ -6,7 +6,7 @@ mod opening;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 use std::thread::JoinHandle;
@@ -67,6 +67,9 @@ const SPIN_NS: u64 = 0;
 /// How long a question for the state waits for the paths of disks.
 const REFRESH_LIMIT: Duration = Duration::from_millis(500);
 
+/// How long a change waits for the files that it has closed.
+const CLOSE_LIMIT: Duration = Duration::from_secs(3);
+
 /// A running daemon.
 pub struct Daemon {
     mailbox: Arc<Mailbox>,
@@ -77,6 +80,8 @@ pub struct Daemon {
     paths: PathWatch,
     openings: Openings,
     metrics: MetricsListener,
+    /// Passes warnings to the journal.
+    warn: Arc<ReportFn>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -92,7 +97,8 @@ impl Daemon {
         let journal = Arc::new(Journal::default());
         let registry = Registry::new();
         registry.login_gate().shut();
-        let files = FilesInUse::new(report_fn(&journal, Level::Warn));
+        let warn = report_fn(&journal, Level::Warn);
+        let files = FilesInUse::new(warn.clone());
         let (config, noted, exported) = (config.clone(), journal.clone(), registry.clone());
         let used = files.clone();
         let thread = std::thread::Builder::new()
@@ -114,6 +120,7 @@ impl Daemon {
                     paths,
                     openings,
                     metrics,
+                    warn,
                     thread,
                 })
             }
@@ -154,6 +161,7 @@ fn control_thread(
     wrap: WrapOpener,
     ready: &Ready,
 ) {
+    reactor::close_elsewhere();
     let store = set_store(&registry, config, &report_fn(&journal, Level::Error));
     let Some(()) = ok_or_report(ready, store) else { return };
     let drivers = drivers::all(&registry);
@@ -257,6 +265,7 @@ fn start_cores(
 ) -> Result<Runtime> {
     let (registry, drivers) = (registry.clone(), drivers.to_vec());
     let on_core = move |core: &std::rc::Rc<geom::Core>| {
+        reactor::close_elsewhere();
         #[cfg(debug_assertions)]
         crate::fail_stop::force(core);
         exports::install(core, &registry, &drivers)
@@ -397,6 +406,28 @@ impl Daemon {
         let (own, open) = (target.clone(), self.mailbox.query(Query::Portals)?);
         let check = move || exports::check_portals(&own, &open);
         self.check_in_time("create target", &target.name, check)
+    }
+}
+
+/// The report of a file that is not closed in time.
+fn still_open(path: &Path) -> String {
+    let (path, most) = (path.display(), CLOSE_LIMIT.as_secs());
+    format!(
+        "{path}: is still being closed ({most} s, the limit): it stays open and locked until its \
+         file system answers; `findmnt` lists file systems, `dmesg` shows errors"
+    )
+}
+
+impl Daemon {
+    /// Waits for the files that the last change has closed. Reports those that hang, and answers
+    /// the reports.
+    fn wait_closed(&self) -> Vec<String> {
+        let report = |path: PathBuf| {
+            let text = still_open(&path);
+            (self.warn)("daemon", text.clone());
+            text
+        };
+        reactor::wait_closed(CLOSE_LIMIT).into_iter().map(report).collect()
     }
 }
 
@@ -546,7 +577,12 @@ impl Plant for Daemon {
             self.metrics.set(to)?;
         }
         let action = Box::new(action.clone());
-        self.mailbox.submit(|to| Change::CarryOut(action, to))?
+        let done = self.mailbox.submit(|to| Change::CarryOut(action, to))?;
+        let left = self.wait_closed();
+        done.map(|mut outcome| {
+            outcome.notes.extend(left);
+            outcome
+        })
     }
 
     fn verb(&self, class: &str, verb: &str, params: &Value, _: &mut Progress<'_>) -> Result<Value> {
@@ -558,7 +594,9 @@ impl Plant for Daemon {
             self.files.answer_within(&Action::CreateBus { bus }, limit)?;
         }
         let (class, verb, params) = (class.to_owned(), verb.to_owned(), params.clone());
-        self.mailbox.submit(|to| Change::Verb(class, verb, params, to))?
+        let done = self.mailbox.submit(|to| Change::Verb(class, verb, params, to))?;
+        self.wait_closed();
+        done
     }
 
     fn journal(&self, after: u64, limit: usize) -> Vec<Event> {
@@ -577,6 +615,9 @@ impl Plant for Daemon {
         let _ = self.mailbox.submit(Change::Stop);
         if thread.join().is_err() {
             tracing::error!("the control thread panicked");
+        }
+        for path in reactor::wait_closed(CLOSE_LIMIT) {
+            tracing::warn!(target: "ashlar", "{}", still_open(&path));
         }
     }
 }

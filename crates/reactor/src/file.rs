@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::backend::locks;
+use crate::closing;
 use crate::sim::SimDisk;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
 
@@ -61,6 +62,8 @@ pub struct FileFacts {
 enum FileHandle {
     Kernel(OwnedFd),
     Simulated(Arc<SimDisk>),
+    /// While the file is dropped.
+    Closed,
 }
 
 struct FileInner {
@@ -68,6 +71,19 @@ struct FileInner {
     path: PathBuf,
     facts: FileFacts,
     inline: AtomicU8,
+}
+
+impl Drop for FileInner {
+    fn drop(&mut self) {
+        let handle = std::mem::replace(&mut self.handle, FileHandle::Closed);
+        if let FileHandle::Kernel(fd) = handle {
+            closing::close(&self.path, fd);
+        }
+    }
+}
+
+fn closed() -> io::Error {
+    rustix::io::Errno::BADF.into()
 }
 
 /// An open file or block device. Clones share the descriptor, which is closed with the last one
@@ -129,6 +145,7 @@ impl File {
             // Also right for files; the file position is not used anywhere.
             FileHandle::Kernel(fd) => Ok(fs::seek(fd, SeekFrom::End(0))?),
             FileHandle::Simulated(disk) => Ok(disk.with(|d| d.size())),
+            FileHandle::Closed => Err(closed()),
         }
     }
 
@@ -141,6 +158,7 @@ impl File {
                 Ok(fs::statx(fd, "", how, StatxFlags::SIZE)?.stx_size)
             }
             FileHandle::Simulated(disk) => Ok(disk.with(|d| d.size())),
+            FileHandle::Closed => Err(closed()),
         }
     }
 
@@ -168,6 +186,7 @@ impl File {
                 disk.with(|d| d.set_size(size));
                 Ok(())
             }
+            FileHandle::Closed => Err(closed()),
         }
     }
 
@@ -190,7 +209,7 @@ impl File {
     pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.0.handle {
             FileHandle::Kernel(fd) => Some(fd.as_fd()),
-            FileHandle::Simulated(_) => None,
+            FileHandle::Simulated(_) | FileHandle::Closed => None,
         }
     }
 
@@ -209,14 +228,15 @@ impl File {
     pub(crate) fn raw_fd(&self) -> RawFd {
         match &self.0.handle {
             FileHandle::Kernel(fd) => fd.as_raw_fd(),
-            FileHandle::Simulated(_) => -1, // EBADF on a port of a real kernel
+            // EBADF on a port of a real kernel.
+            FileHandle::Simulated(_) | FileHandle::Closed => -1,
         }
     }
 
     /// None for a file of a real kernel.
     pub(crate) fn sim_disk(&self) -> Option<&Arc<SimDisk>> {
         match &self.0.handle {
-            FileHandle::Kernel(_) => None,
+            FileHandle::Kernel(_) | FileHandle::Closed => None,
             FileHandle::Simulated(disk) => Some(disk),
         }
     }

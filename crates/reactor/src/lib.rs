@@ -16,6 +16,7 @@
 mod address;
 mod backend;
 mod channel;
+mod closing;
 mod file;
 mod link;
 mod mailbox;
@@ -38,6 +39,7 @@ mod wakeup;
 pub use address::{Address, INTERFACE_MAX, NoAddress, UNIX_PATH_MAX};
 pub use backend::{PortChoice, PortKind, PortReport};
 pub use channel::{Channel, ChannelEnd};
+pub use closing::{close_elsewhere, is_closed_within, wait_closed};
 pub use file::{File, FileFacts, Inline, OpenHow, Run};
 pub use link::{ETHERNET_LEN, FRAME_MIN, FRAMES_QUEUED_MAX, Link, LinkCounts, LinkFacts, LinkMode};
 pub use mailbox::{MAILBOX_MESSAGES_MAX, Mailbox, Mailer, SendError};

@@ -28,7 +28,7 @@ thread_local! {
 /// A file that is not closed yet.
 struct Closing {
     path: PathBuf,
-    /// A caller of [`wait_closed`] has been told of it.
+    /// [`wait_closed`] has returned its path.
     is_reported: bool,
 }
 

@@ -206,6 +206,21 @@ fn an_absent_member_is_expected_until_its_replacement_is_inserted() {
     }
 }
 
+#[test]
+fn failed_insertion_of_a_member_undoes_the_insertions_before_it() {
+    let (mut world, _) = mirror(2, json!({}));
+    let bytes = write_all(&mut world, 5);
+    world.disk("d2", vec![0; MIB], 512);
+    let bad = world.disk("d3", vec![0; MIB], 512);
+    bad.0.lock().expect("media").cut_at = Some(0);
+    redeclare_badly(&mut world, (&["d0", "d1"], &["d0", "d1", "d2", "d3"]));
+    assert_eq!(dump(&mut world, "d0")["all"], 2);
+    let left = world.verb("mirror", "dump", "", json!({ "members": ["d2"] }));
+    assert!(left.is_err(), "its record is cleared");
+    complete(&mut world);
+    assert!(read_all(&mut world) == bytes);
+}
+
 /// A disk fails that is named as a new member: that shows only when it is written to.
 fn redeclare_badly(world: &mut World, (from, to): (&[&str], &[&str])) {
     let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();

@@ -61,25 +61,44 @@ impl Exports {
         }
         let opened = added.iter().try_for_each(|at| self.open(control, &driver, at, &to.name));
         let set = opened.and_then(|()| {
-            driver.set_target(new).map_err(|e| from_geom("change target", &to.name, e))
+            let set = driver.set_target(new).and_then(|()| {
+                let made = self.registry.set_target_at(&to.driver, &to.name, to.port_id);
+                made.and_then(|_| self.set_port_group(to))
+            });
+            set.map_err(|e| from_geom("change target", &to.name, e))
         });
         if let Err(e) = set {
             for at in &added {
                 self.close(control, at, &to.name);
             }
-            let back = driver.set_target(old);
-            back.map_err(|e| from_geom("change target", &to.name, e))?;
-            return Err(e);
+            return Err(self.undo_change(driver.as_ref(), from, old, e));
         }
         self.files.set_target(&to.name, files);
-        let made = self.registry.set_target_at(&to.driver, &to.name, to.port_id);
-        made.and_then(|_| self.set_port_group(to))
-            .map_err(|e| from_geom("change target", &to.name, e))?;
         for at in gone {
             self.close(control, &at, &to.name);
         }
         self.attachments.check_now();
         Ok(())
+    }
+
+    /// Gives a target its former settings after a change that ended for `cause`. The error says
+    /// whether it has them.
+    fn undo_change(
+        &self,
+        driver: &dyn Driver,
+        from: &TargetConfig,
+        old: TargetSpec,
+        cause: Error,
+    ) -> Error {
+        match driver.set_target(old).and_then(|()| self.set_port_group(from)) {
+            Ok(()) => cause,
+            Err(second) => {
+                let (first, second) = (&cause.source, second.message);
+                let why = format!("{first}; then restoring its former settings failed: {second}");
+                let next = "Correct the section of the target, then `ashlar apply` again.";
+                Error { source: why, ..cause }.next(next)
+            }
+        }
     }
 
     /// Portals that can receive connections to an address, which is not one of them.
@@ -303,9 +322,38 @@ fn on_core<R: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
+
+    use mgmt::Plant;
+    use mgmt::config::{DaemonConfig, Port};
+    use mgmt::plan::Action;
 
     use super::*;
+    use crate::plant::Daemon;
+
+    #[test]
+    fn failed_change_of_a_target_closes_its_added_portals() {
+        let settings = DaemonConfig { cores: Some(1), port: Port::Poll, ..DaemonConfig::default() };
+        let daemon = Daemon::start(&settings).expect("a daemon");
+        let carry_out = |action: Action| daemon.carry_out(&action, &mut |_| {});
+        let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
+        let [first, second] = free.map(|taken| taken.local_addr().expect("bound"));
+        let target = |listen: &[SocketAddr], port_id: u16| -> TargetConfig {
+            let name = "iqn.2026-11.org.example:t";
+            let section = serde_json::json!({
+                "driver": "iscsi", "name": name, "listen": listen, "port_id": port_id,
+            });
+            serde_json::from_value(section).expect("a target")
+        };
+        let (from, to) = (target(&[first], 1), target(&[first, second], 2));
+        carry_out(Action::CreateTarget { target: from.clone() }).expect("made");
+        let change = Action::ModifyTarget { from: Box::new(from), to: Box::new(to) };
+        let refused = carry_out(change).expect_err("its port has another number");
+        assert!(refused.source.contains("remove the target first"), "{refused}");
+        assert!(TcpStream::connect(first).is_ok());
+        assert!(TcpStream::connect(second).is_err(), "nothing listens");
+        daemon.stop();
+    }
 
     #[test]
     fn address_of_another_process_is_refused_without_listening() {

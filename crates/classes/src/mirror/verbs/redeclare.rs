@@ -52,6 +52,17 @@ pub(in crate::mirror) fn redeclare(
         let added: Vec<&str> = difference.added.iter().map(String::as_str).collect();
         guard::check(control, by, &added, consent)?;
     }
+    if let Err(e) = change_members(control, on, &difference) {
+        return Err(undo_members(control, on, &difference, e));
+    }
+    work_as_declared(control, on, settings)
+}
+
+fn change_members(
+    control: &mut GraphControl,
+    on: &str,
+    difference: &Difference,
+) -> Result<(), Error> {
     if difference.gives_up {
         replace_absent(control, on, &difference.added)?;
         forget(control, on)?;
@@ -63,10 +74,55 @@ pub(in crate::mirror) fn redeclare(
             &InsertOptions { force: true, ..InsertOptions::default() },
         )?;
     }
-    if !difference.removed.is_empty() {
-        remove(control, on, &difference.removed)?;
+    remove(control, on, &difference.removed)
+}
+
+/// Removes the members that a change has added before it ended for `cause`. If another member has
+/// left, they stay as its copies. The error names the members that are not as before.
+fn undo_members(
+    control: &mut GraphControl,
+    on: &str,
+    difference: &Difference,
+    cause: Error,
+) -> Error {
+    let (added, removed) = reached(control, on, difference);
+    if removed.is_empty() && !difference.gives_up {
+        for member in &added {
+            // One that stays is named below.
+            drop(remove(control, on, std::slice::from_ref(member)));
+        }
     }
-    work_as_declared(control, on, settings)
+    let (added, removed) = reached(control, on, difference);
+    let parts = [("added", added), ("removed", removed)].into_iter();
+    let parts = parts.filter(|(_, members)| !members.is_empty());
+    let parts: Vec<String> =
+        parts.map(|(how, members)| format!("{how} {}", members.join(", "))).collect();
+    if parts.is_empty() {
+        return cause;
+    }
+    let what = format!(
+        "{}; the change of {on} is carried out in part: {}; `ashlar mirror list {on}` shows its \
+         members",
+        cause.message,
+        parts.join("; ")
+    );
+    Error { message: what, ..cause }
+}
+
+/// The added members that are in use, and the removed ones that are not.
+fn reached(
+    control: &mut GraphControl,
+    on: &str,
+    difference: &Difference,
+) -> (Vec<String>, Vec<String>) {
+    let Ok(geom) = geom::named(&control.topology, NAME, on) else { return Default::default() };
+    let found = control.topology.with(geom, |g: &mut MirrorGeom, t| {
+        let is_member = |name: &str| g.slot_called(t, name).is_some();
+        let added = difference.added.iter().filter(|name| is_member(name)).cloned().collect();
+        let removed = difference.removed.iter().filter(|name| !is_member(name)).cloned().collect();
+        (added, removed)
+    });
+    found.unwrap_or_default()
 }
 
 /// It works so from now on, or when it has started (S2 of `settings`).

@@ -32,11 +32,48 @@ pub(in crate::multipath) fn redeclare(
     let new: Vec<&String> = to.iter().filter(|name| !current.contains(name)).collect();
     for (at, name) in new.iter().enumerate() {
         if let Err(e) = add(control, on, name) {
-            // Those that were added are removed again; the error that counts is the first.
-            new[..at].iter().for_each(|name| drop(remove(control, on, name)));
-            return Err(e);
+            return Err(undo(control, on, (&new[..at], &[]), e));
         }
     }
     let gone = from.iter().filter(|name| !to.contains(name) && current.contains(name));
-    gone.into_iter().try_for_each(|name| remove(control, on, name))
+    let gone: Vec<&String> = gone.collect();
+    for (at, name) in gone.iter().enumerate() {
+        if let Err(e) = remove(control, on, name) {
+            return Err(undo(control, on, (&new, &gone[..at]), e));
+        }
+    }
+    Ok(())
+}
+
+/// Adds the removed paths of a change again that ended for `cause`, then removes the added ones.
+/// The error names the paths that are not as before.
+fn undo(
+    control: &mut GraphControl,
+    on: &str,
+    (added, removed): (&[&String], &[&String]),
+    cause: Error,
+) -> Error {
+    // A removed path is closed when its requests have ended. One that hangs is named below.
+    drop(control.settle());
+    let mut left = Vec::new();
+    for name in removed {
+        if add(control, on, name).is_err() {
+            left.push(format!("{name} is removed"));
+        }
+    }
+    for name in added {
+        if remove(control, on, name).is_err() {
+            left.push(format!("{name} is added"));
+        }
+    }
+    if left.is_empty() {
+        return cause;
+    }
+    let what = format!(
+        "{}; the change of {on} is carried out in part: {}; `ashlar multipath list {on}` shows its \
+         paths",
+        cause.message,
+        left.join(", ")
+    );
+    Error { message: what, ..cause }
 }

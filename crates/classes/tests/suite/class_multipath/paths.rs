@@ -332,6 +332,30 @@ fn paths_removed_with_requests_in_flight_lose_no_request() {
     }
 }
 
+/// The second removal of the change fails: a device keeps its last path.
+#[test]
+fn failed_change_of_declared_paths_is_undone() {
+    let mut world = World::new();
+    let disk = disk(vec![0; MIB]);
+    for name in ["d0", "d1"] {
+        way(&mut world, name, &disk);
+    }
+    let create = json!({ "members": ["d0", "d1"] });
+    world.verb("multipath", "create", "m", create).expect("made");
+    let paths = |world: &World| -> Vec<String> {
+        states(world).iter().filter_map(|path| Some(path.split_once(' ')?.0.to_owned())).collect()
+    };
+    let class = world.control.topology.class("multipath").expect("the class");
+    let from = paths(&world);
+    assert_eq!(from, ["d0", "d1"]);
+    let request = Redeclare { name: "m", from: &from, to: &[], params: &json!({}) };
+    let error = class.redeclare(&mut world.control, &request, &[]).expect_err("the last path");
+    assert_eq!(error.kind, Errno::Busy, "{error}");
+    assert!(!error.message.contains("in part"), "{error}");
+    settle(&mut world);
+    assert_eq!(paths(&world), ["d0", "d1"]);
+}
+
 /// Paths of a device that the configuration declares, changed while a consumer uses it.
 #[test]
 fn declared_paths_change_under_an_open_consumer() {

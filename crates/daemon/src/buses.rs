@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::control_loop::ControlLoop;
 use crate::errors::from_geom;
 use crate::exports::Files;
-use crate::initiator::own_name;
+use crate::initiator;
 
 /// How long the control thread waits for the disks of a bus, ns. Near ones answer sooner; slower
 /// ones are taken in when they arrive, and [`crate::startup_wait`] waits for those that are needed.
@@ -37,8 +37,8 @@ pub fn create(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<Option<
 pub fn open(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<Value> {
     let mut params = bus.params.clone();
     resolve(&mut params)?;
-    if bus.kind == "iscsi" && !params.contains_key("initiator") {
-        let name = own_name(&*control_loop.exports.store()).map_err(|e| e.at(bus.name.as_str()))?;
+    if initiator::is_needed_by(bus) {
+        let name = control_loop.initiator.get().map_err(|e| e.at(bus.name.as_str()))?;
         params.insert("initiator".to_owned(), Value::String(name));
     }
     let asked = json!({

@@ -30,6 +30,7 @@ use crate::errors::{find_persistent, from_geom};
 use crate::exports::{Exports, Files, ProviderSources, units_of};
 use crate::geom_layouts::GeomLayouts;
 use crate::images::Images;
+use crate::initiator::OwnName;
 use crate::insert_layer;
 use crate::journal::Journal;
 use crate::listing;
@@ -77,6 +78,8 @@ pub struct ControlLoop {
     pub reattach: Reattach,
     /// Names that the configuration calls disks of buses by.
     pub names: PersistentNames,
+    /// Our own name for buses that give none.
+    pub initiator: OwnName,
     /// How geoms were put together that no record on a disk describes.
     pub layouts: GeomLayouts,
     /// The noted objects that buses could not reach.

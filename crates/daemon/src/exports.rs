@@ -27,7 +27,6 @@ use engine::lun::{
     poll_space_usage,
 };
 use engine::registry::LunChange;
-use engine::state_store::StateStore;
 use engine::{Engine, GroupSpec, Label, Registry};
 use geom::{GraphControl, Topology};
 use mgmt::api::{Error, Kind, Result};
@@ -404,11 +403,6 @@ impl Exports {
     pub fn check_space(&self, topology: &Topology) {
         poll_space_usage(topology, &self.registry);
         self.registry.save_known();
-    }
-
-    /// Where small records are kept.
-    pub fn store(&self) -> Arc<dyn StateStore> {
-        self.registry.state_store()
     }
 
     /// Whether initiators can come in.

@@ -3,9 +3,12 @@
 
 use std::fs;
 use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
 
 use engine::state_store::{self, StateStore, save_channel};
 use mgmt::api::{Error, Kind, Result};
+use mgmt::config::BusConfig;
 use wire::iscsi::normalise_name;
 
 use crate::state_store::read;
@@ -19,34 +22,69 @@ const SERIAL: &str = "initiator";
 /// Prefix of our initiator names; random digits follow.
 const PREFIX: &str = "iqn.2026-11.org.ashlar:";
 
-/// The name.
-///
-/// # Errors
-/// When there is none and none can be kept: two daemons must not have one name.
-pub fn own_name(store: &dyn StateStore) -> Result<String> {
-    if let Some(name) = fs::read_to_string(FILE).ok().as_deref().and_then(named_in) {
-        return Ok(name);
+/// Longest file that is read, bytes.
+const FILE_BYTES_MAX: u64 = 65_536;
+
+/// Whether a bus gets our own name: its section gives none.
+pub fn is_needed_by(bus: &BusConfig) -> bool {
+    bus.kind == "iscsi" && !bus.params.contains_key("initiator")
+}
+
+/// The name of this machine's initiator. Blocks while its file hangs: the control thread reads it
+/// only after another thread has (`exports::files::reads`).
+pub fn machine_name() -> Option<String> {
+    let bytes = bio::read_regular(Path::new(FILE), FILE_BYTES_MAX).ok()?;
+    named_in(std::str::from_utf8(&bytes).ok()?)
+}
+
+/// See the module.
+pub struct OwnName {
+    store: Arc<dyn StateStore>,
+    /// The name in the state folder, or why it cannot be read. Empty: there is none yet.
+    kept: std::result::Result<String, String>,
+}
+
+impl OwnName {
+    /// Loads the kept name.
+    pub fn load(store: Arc<dyn StateStore>) -> OwnName {
+        let kept = read(&*store, SERIAL, state_store::RecordKind::Initiator, |bytes| {
+            normalise_name(std::str::from_utf8(bytes).ok()?).ok()
+        });
+        OwnName { store, kept }
     }
-    let refuse = |why: String| {
-        let next = "Give the bus its `initiator`, or [daemon] a `state` folder.";
-        Error::new(Kind::ConfigValue, "attach", why).at("initiator").next(next)
-    };
-    let kept = read(store, SERIAL, state_store::RecordKind::Initiator, |bytes| {
-        normalise_name(std::str::from_utf8(bytes).ok()?).ok()
-    });
-    match kept {
-        Err(why) => return Err(refuse(format!("recorded name: cannot be read: {why}"))),
-        Ok(name) if !name.is_empty() => return Ok(name),
-        Ok(_) => {}
+
+    /// The name.
+    ///
+    /// # Errors
+    /// When there is none and none can be kept: two daemons must not have one name.
+    pub fn get(&mut self) -> Result<String> {
+        match machine_name() {
+            Some(name) => Ok(name),
+            None => self.kept_or_made(),
+        }
     }
-    if !store.is_persistent() {
-        return Err(refuse(format!("no name in {FILE}, and no state folder to keep one")));
+
+    fn kept_or_made(&mut self) -> Result<String> {
+        let refuse = |why: String| {
+            let next = "Give the bus its `initiator`, or [daemon] a `state` folder.";
+            Error::new(Kind::ConfigValue, "attach", why).at("initiator").next(next)
+        };
+        match &self.kept {
+            Err(why) => return Err(refuse(format!("recorded name: cannot be read: {why}"))),
+            Ok(name) if !name.is_empty() => return Ok(name.clone()),
+            Ok(_) => {}
+        }
+        if !self.store.is_persistent() {
+            return Err(refuse(format!("no name in {FILE}, and no state folder to keep one")));
+        }
+        let name = random_name().map_err(|e| refuse(format!("no random numbers: {e}")))?;
+        let (done, saved) = save_channel();
+        let bytes = name.clone().into_bytes();
+        self.store.save(SERIAL, state_store::RecordKind::Initiator, bytes, done);
+        saved.wait().map_err(|e| refuse(format!("generated name: cannot be saved: {e}")))?;
+        self.kept = Ok(name.clone());
+        Ok(name)
     }
-    let name = random_name().map_err(|e| refuse(format!("no random numbers: {e}")))?;
-    let (done, saved) = save_channel();
-    store.save(SERIAL, state_store::RecordKind::Initiator, name.clone().into_bytes(), done);
-    saved.wait().map_err(|e| refuse(format!("generated name: cannot be saved: {e}")))?;
-    Ok(name)
 }
 
 /// The name in a file of open-iscsi.
@@ -65,7 +103,20 @@ fn random_name() -> std::io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use engine::state_store::MemoryStore;
+
     use super::*;
+
+    #[test]
+    fn generated_name_is_kept_and_later_reads_ask_no_store() {
+        let store = MemoryStore::new();
+        let mut own = OwnName::load(store.clone());
+        let name = own.kept_or_made().expect("made");
+        own.store = MemoryStore::new();
+        assert_eq!(own.kept_or_made().expect("kept"), name);
+        let mut later = OwnName::load(store);
+        assert_eq!(later.kept_or_made().expect("kept"), name, "by the next daemon");
+    }
 
     #[test]
     fn initiator_name_is_read_from_the_open_iscsi_file() {

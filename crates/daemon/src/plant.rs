@@ -37,6 +37,7 @@ use crate::exports::{self, Exports, FilesInUse, clashes};
 use crate::geom_layouts::GeomLayouts;
 use crate::identities::IdentityKeeper;
 use crate::images::Images;
+use crate::initiator::OwnName;
 use crate::journal::Journal;
 use crate::last_sizes::LastSizes;
 use crate::mailbox::{Change, Mailbox, PriorSteps, Query};
@@ -208,6 +209,7 @@ fn control_thread(
         report_fn(&journal, Level::Warn),
         cam.clone(),
     );
+    let initiator = OwnName::load(registry.state_store());
     let loops = CycleCheck::new(cam.clone(), local);
     let mut control_loop = ControlLoop {
         path_watch: PathWatch::new(control.inbox().clone()),
@@ -228,6 +230,7 @@ fn control_thread(
         openings: openings.clone(),
         reattach: Reattach::default(),
         names,
+        initiator,
         noted_troubles: buses::NotedTroubles::new(),
         next_space_check_ns: 0,
         path_checks: PathChecks::default(),

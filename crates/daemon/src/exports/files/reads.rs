@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use super::super::specs::target_spec;
 use super::{Files, FilesInUse, SectionFiles, contents};
+use crate::initiator;
 use crate::within::late_files;
 
 /// Reads under way at once, those that hang among them; a further one is not made.
@@ -81,10 +82,12 @@ pub fn has_tls_files(params: &Map<String, Value>) -> bool {
     TLS_FILE_KEYS.iter().any(|key| params.get(*key).is_some_and(Value::is_string))
 }
 
-/// Whether an action reads files that its section names, or resolves names of listeners.
+/// Whether an action reads files that its section names, or the name of this machine's initiator,
+/// or resolves names of listeners.
 pub fn has_sources(action: &Action) -> bool {
     match action {
         Action::CreateTarget { .. } | Action::ModifyTarget { .. } => true,
+        Action::CreateBus { bus } if initiator::is_needed_by(bus) => true,
         Action::CreateBus { bus } | Action::ModifyBus { to: bus, .. } => {
             bus.params.values().any(|value| value.get("secret").is_some())
         }
@@ -99,6 +102,11 @@ fn read(action: &Action, known: &SectionFiles) {
         contents(&file.path);
     }
     // Their errors are found again by the step.
+    if let Action::CreateBus { bus } = action
+        && initiator::is_needed_by(bus)
+    {
+        initiator::machine_name();
+    }
     match action {
         Action::CreateTarget { target } => read_target(target),
         Action::ModifyTarget { to, .. } => read_target(to),
@@ -188,6 +196,24 @@ mod tests {
         let group = AccessConfig { target: "t".into(), ..AccessConfig::default() };
         let edit = Action::ModifyAccess { from: group.clone(), to: group };
         files.answer_within(&edit, Duration::ZERO).expect("it reads no files");
+        drop(release);
+    }
+
+    #[test]
+    fn iscsi_bus_without_initiator_waits_for_the_name_of_the_machine() {
+        let files = FilesInUse::new(Arc::new(|_: &str, _: String| {}));
+        let (release, released) = mpsc::channel::<()>();
+        let hangs = move || {
+            let _ = released.recv();
+        };
+        assert!(!files.reads.ends_within("b", Duration::ZERO, hangs));
+        let mut bus = BusConfig { name: "b".into(), kind: "iscsi".into(), ..BusConfig::default() };
+        let made = Action::CreateBus { bus: bus.clone() };
+        let late = files.answer_within(&made, Duration::ZERO).expect_err("it hangs");
+        assert_eq!(late.kind, Kind::Timeout, "{late}");
+        bus.params.insert("initiator".into(), json!("iqn.2026-11.org.example:own"));
+        let made = Action::CreateBus { bus };
+        files.answer_within(&made, Duration::ZERO).expect("it reads no file");
         drop(release);
     }
 }

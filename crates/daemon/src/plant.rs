@@ -203,19 +203,16 @@ fn control_thread(
         pool_bytes: pool_bytes(config),
     };
     control.set_watch(Box::new(move |topology, now_ns| answering.answer(topology, now_ns)));
-    let by_hand = Overrides::load(registry.state_store(), report_fn(&journal, Level::Warn));
-    let names = PersistentNames::load(
-        registry.state_store(),
-        report_fn(&journal, Level::Warn),
-        cam.clone(),
-    );
+    let warn = report_fn(&journal, Level::Warn);
+    let by_hand = Overrides::load(registry.state_store(), warn.clone());
+    let names = PersistentNames::load(registry.state_store(), warn.clone(), cam.clone());
     let initiator = OwnName::load(registry.state_store());
     let loops = CycleCheck::new(cam.clone(), local);
     let mut control_loop = ControlLoop {
         path_watch: PathWatch::new(control.inbox().clone()),
         control,
         cam,
-        layouts: GeomLayouts::load(registry.state_store(), report_fn(&journal, Level::Warn)),
+        layouts: GeomLayouts::load(registry.state_store(), warn),
         exports: Exports::new(
             (registry, drivers),
             attachments,

@@ -1,20 +1,24 @@
-//! A simulated NBD server: it loses connections before and after it has carried out a request, cuts
-//! replies short, falls silent, restarts, and always keeps acknowledged data.
+//! A simulated NBD server, in the clear or over TLS: it loses connections before and after it has
+//! carried out a request, cuts replies short, falls silent, restarts, and always keeps acknowledged
+//! data.
 //!
 //! A connection that its client has closed carries out nothing any more: NBD gives a client no way
 //! to order a request of an old connection before one of a new connection.
 
 use std::cell::{Cell, RefCell};
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
 use bio::{Pool, Segs};
 use reactor::sim::World;
 use reactor::{Reactor, SeededRandom, Stream, TaskHandle};
+use rustls::ServerConnection;
+use tls::Keys;
 use wire::nbd::chunk::{self, Extent};
 use wire::nbd::codes::{chunk_kind, command_flag, export_flag, kind};
 use wire::nbd::{
-    Agreed, Export, Exports, Form, HEAD_MAX, Handshake, Head, Listed, Request, Settings, Step,
+    Agreed, Export, Exports, Form, HEAD_MAX, Handshake, Head, Listed, Request, Settings, Step, Tls,
     Unavailable, request_len,
 };
 
@@ -35,6 +39,8 @@ pub struct Remote {
     pub writes: Cell<u64>,
     /// A request at this place ends its connection.
     pub poison: Cell<Option<u64>>,
+    /// With them every client must use TLS.
+    keys: Option<Keys>,
     random: RefCell<SeededRandom>,
     tasks: RefCell<Vec<TaskHandle>>,
     world: World,
@@ -45,6 +51,46 @@ pub struct Remote {
 
 /// The connection ends.
 struct Over;
+
+/// A connection, in the clear until it has begun TLS.
+struct Line<'s> {
+    stream: &'s Stream,
+    tls: RefCell<Option<ServerConnection>>,
+}
+
+impl Line<'_> {
+    /// Appends received bytes to `into`, decrypted.
+    fn decrypt(&self, mut bytes: &[u8], into: &mut Vec<u8>) -> Result<(), Over> {
+        let mut tls = self.tls.borrow_mut();
+        let Some(tls) = tls.as_mut() else {
+            into.extend_from_slice(bytes);
+            return Ok(());
+        };
+        while !bytes.is_empty() {
+            let taken = tls.read_tls(&mut bytes).map_err(|_| Over)?;
+            let state = tls.process_new_packets().map_err(|_| Over)?;
+            let from = into.len();
+            into.resize(from + state.plaintext_bytes_to_read(), 0);
+            tls.reader().read_exact(&mut into[from..]).map_err(|_| Over)?;
+            if taken == 0 {
+                return Err(Over);
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes to send for `bytes`, with those that TLS sends of its own accord.
+    fn encrypt(&self, bytes: &[u8]) -> Result<Vec<u8>, Over> {
+        let mut tls = self.tls.borrow_mut();
+        let Some(tls) = tls.as_mut() else { return Ok(bytes.to_vec()) };
+        tls.writer().write_all(bytes).map_err(|_| Over)?;
+        let mut out = Vec::new();
+        while tls.wants_write() {
+            tls.write_tls(&mut out).map_err(|_| Over)?;
+        }
+        Ok(out)
+    }
+}
 
 impl Exports for &Remote {
     fn find(&mut self, name: &str, _: bool) -> Result<Export, Unavailable> {
@@ -69,7 +115,7 @@ impl Remote {
         reactor: &Reactor,
         pool: &Pool,
         portal: SocketAddr,
-        bytes: usize,
+        (bytes, keys): (usize, Option<Keys>),
     ) -> Rc<Remote> {
         Rc::new(Remote {
             data: RefCell::new(vec![0; bytes]),
@@ -78,6 +124,7 @@ impl Remote {
             faults_made: Cell::default(),
             writes: Cell::default(),
             poison: Cell::default(),
+            keys,
             random: RefCell::new(SeededRandom::new(reactor.random())),
             tasks: RefCell::default(),
             world: world.clone(),
@@ -122,29 +169,38 @@ impl Remote {
         links.iter().any(|(_, from, _)| *from == client).then_some(()).ok_or(Over)
     }
 
-    async fn recv(&self, stream: &Stream, into: &mut Vec<u8>) -> Result<(), Over> {
+    /// Receives at least a byte that is not TLS's own.
+    async fn recv(&self, line: &Line<'_>, into: &mut Vec<u8>) -> Result<(), Over> {
         let seg = self.pool.get(16_384).and_then(|buf| buf.seg(0, 16_384)).ok_or(Over)?;
-        match stream.recv(&seg).await {
-            Ok(n) if n > 0 => {
-                seg.with(|b| into.extend_from_slice(&b[..n]));
-                Ok(())
+        let before = into.len();
+        while into.len() == before {
+            match line.stream.recv(&seg).await {
+                Ok(n) if n > 0 => seg.with(|b| line.decrypt(&b[..n], into))?,
+                _ => return Err(Over),
             }
-            _ => Err(Over),
+            self.send(line, &[]).await?;
         }
+        Ok(())
     }
 
-    async fn send(&self, stream: &Stream, bytes: &[u8]) -> Result<(), Over> {
+    async fn send(&self, line: &Line<'_>, bytes: &[u8]) -> Result<(), Over> {
+        let bytes = line.encrypt(bytes)?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
         let segs = Segs::alloc(&self.pool, bytes.len()).ok_or(Over)?;
-        segs.copy_from(0, bytes);
-        stream.send(&mut segs.as_slice().to_vec()).await.map_err(|_| Over)
+        segs.copy_from(0, &bytes);
+        line.stream.send(&mut segs.as_slice().to_vec()).await.map_err(|_| Over)
     }
 
     async fn serve(&self, stream: &Stream, client: SocketAddr) -> Result<(), Over> {
+        let line = &Line { stream, tls: RefCell::default() };
         let (mut fresh, mut out) = (Vec::new(), Vec::new());
-        let mut handshake = Handshake::new(Settings::default(), &mut out);
+        let tls = if self.keys.is_some() { Tls::Require } else { Tls::Off };
+        let mut handshake = Handshake::new(Settings { tls }, &mut out);
         let agreed: Agreed = loop {
             if !out.is_empty() {
-                self.send(stream, &std::mem::take(&mut out)).await?;
+                self.send(line, &std::mem::take(&mut out)).await?;
             }
             if self.chance(self.faults.get()) {
                 return Err(Over);
@@ -152,13 +208,19 @@ impl Remote {
             let (used, step) = handshake.input(&fresh, &mut &*self, &mut out).map_err(|_| Over)?;
             fresh.drain(..used);
             match step {
-                Step::More => self.recv(stream, &mut fresh).await?,
+                Step::More => self.recv(line, &mut fresh).await?,
                 Step::Transmit(agreed) => break *agreed,
                 Step::Answered => {}
-                Step::StartTls | Step::Abort => return Err(Over),
+                Step::StartTls => {
+                    self.send(line, &std::mem::take(&mut out)).await?;
+                    let begun = self.keys.as_ref().and_then(|keys| keys.begin().ok()).ok_or(Over)?;
+                    *line.tls.borrow_mut() = Some(begun);
+                    handshake.secured();
+                }
+                Step::Abort => return Err(Over),
             }
         };
-        self.send(stream, &out).await?;
+        self.send(line, &out).await?;
         let mut held = Vec::new();
         loop {
             let (request, bytes) = loop {
@@ -172,9 +234,9 @@ impl Remote {
                     }
                 }
                 if !held.is_empty() {
-                    self.send(stream, &std::mem::take(&mut held)).await?;
+                    self.send(line, &std::mem::take(&mut held)).await?;
                 }
-                self.recv(stream, &mut fresh).await?;
+                self.recv(line, &mut fresh).await?;
             };
             self.hesitate(&request).await?;
             self.check_open(client)?;
@@ -188,10 +250,10 @@ impl Remote {
             if self.random.borrow_mut().chance(500) {
                 let out = std::mem::take(&mut held);
                 if self.chance(self.faults.get()) {
-                    self.send(stream, &out[..out.len() / 2]).await?;
+                    self.send(line, &out[..out.len() / 2]).await?;
                     return Err(Over);
                 }
-                self.send(stream, &out).await?;
+                self.send(line, &out).await?;
             }
         }
     }

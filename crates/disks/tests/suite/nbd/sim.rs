@@ -8,8 +8,10 @@ use bio::Errno;
 use geom::Edge;
 use reactor::SeededRandom;
 use reactor::sim::{self, NetShape};
-use serde_json::json;
+use rig::papers::{Good, Papers};
+use serde_json::{Value, json};
 use testkit::Seeds;
+use tls::{Files, Keys};
 use wire::nbd::Form;
 use wire::nbd::client::{BlockSizes, Terms};
 
@@ -34,7 +36,7 @@ struct Play {
 }
 
 impl Play {
-    fn new(seed: u64, params: serde_json::Value) -> Play {
+    fn new(seed: u64, params: Value, keys: Option<Keys>) -> Play {
         let world = sim::World::new(seed);
         let mut random = SeededRandom::new(seed ^ 0x6e62_6463);
         world.set_net(NetShape {
@@ -45,7 +47,8 @@ impl Play {
         let cores = 1 + random.below(3) as usize;
         let mut w = World::simulated_in(world.clone(), cores);
         let portal = PORTAL.parse().unwrap();
-        let remote = Remote::new(&world, &w.reactor, w.core.pool(), portal, BYTES as usize);
+        let parts = (BYTES as usize, keys);
+        let remote = Remote::new(&world, &w.reactor, w.core.pool(), portal, parts);
         remote.start();
         let blocks = BlockSizes { minimum: 512, preferred: 4096, maximum: 1 << 25 };
         let terms = Terms {
@@ -101,12 +104,16 @@ impl Play {
 }
 
 /// Every request ends well, and read data equal the written data, whatever the connections do.
-/// Returns the faults of the server, and the number of silent links.
-fn survives(seed: u64) -> [u64; 2] {
-    let bounds = json!({
+/// `tls`: the keys of the server, and the parameters with which the disk trusts them. Returns the
+/// faults of the server, and the number of silent links.
+fn survives(seed: u64, tls: Option<&(Keys, Value)>) -> [u64; 2] {
+    let mut params = json!({
         "retries": 100, "timeout_s": 1, "deadline_s": 3600, "request_deadline_s": 7200,
     });
-    let mut play = Play::new(seed, bounds);
+    if let Some((_, trust)) = tls {
+        params.as_object_mut().unwrap().extend(trust.as_object().cloned().unwrap_or_default());
+    }
+    let mut play = Play::new(seed, params, tls.map(|(keys, _)| keys.clone()));
     let faults = [0, 2, 10, 30][play.random.below(4) as usize];
     play.remote.faults.set(faults);
     let p = load(&mut play.w, play.edge, USERS);
@@ -131,7 +138,26 @@ fn survives(seed: u64) -> [u64; 2] {
 #[test]
 fn acknowledged_writes_survive_all_connection_faults() {
     let seeds = Seeds::of(24);
-    let made = seeds.each(survives);
+    let made = seeds.each(|seed| survives(seed, None));
+    let total = |n: usize| made.iter().map(|faults| faults[n]).sum::<u64>();
+    assert!((total(0) > 0 && total(1) > 0) || !seeds.are_enough(), "{made:?}");
+}
+
+/// A seed does not determine the ciphertext, only its place among the faults: rustls takes random
+/// numbers and the time from the machine.
+#[test]
+fn acknowledged_writes_survive_all_connection_faults_over_tls() {
+    rig::packages::ensure_host().unwrap();
+    let papers = Papers::new("disks-nbd-sim").unwrap();
+    papers.authority("ca").unwrap();
+    papers.sign("ca", "server", "localhost", "subjectAltName=DNS:localhost", Good::Now).unwrap();
+    let path = |name: &str| papers.file(name).to_str().unwrap().to_owned();
+    let (certificate, key) = (path("server/server-cert.pem"), path("server/server-key.pem"));
+    let files = Files { certificate: &certificate, key: &key, client_ca: "" };
+    let trust = json!({ "tls_ca": path("ca.pem"), "tls_name": "localhost" });
+    let tls = (Keys::read(&files).unwrap(), trust);
+    let seeds = Seeds::of(12);
+    let made = seeds.each(|seed| survives(seed, Some(&tls)));
     let total = |n: usize| made.iter().map(|faults| faults[n]).sum::<u64>();
     assert!((total(0) > 0 && total(1) > 0) || !seeds.are_enough(), "{made:?}");
 }
@@ -139,7 +165,7 @@ fn acknowledged_writes_survive_all_connection_faults() {
 /// Another export at the same address: nothing of the disk reaches it, and the disk is lost.
 fn exchanged(seed: u64) {
     let bounds = json!({ "retries": 100, "deadline_s": 3, "request_deadline_s": 600 });
-    let mut play = Play::new(seed, bounds);
+    let mut play = Play::new(seed, bounds, None);
     let p = load(&mut play.w, play.edge, Shape { rounds: u64::MAX, ..USERS });
     play.w.until("some work", |_| p.rounds.get() > 40);
     play.remote.stop();
@@ -165,7 +191,7 @@ fn exchanged_export_is_refused_after_a_reconnect() {
 /// One request that ends its connection each time fails alone.
 #[test]
 fn a_request_that_ends_its_connection_fails_alone() {
-    let mut play = Play::new(1, json!({ "retries": 3 }));
+    let mut play = Play::new(1, json!({ "retries": 3 }), None);
     let kills = play.remote.clone();
     kills.poison.set(Some(BYTES - 512));
     let p = load(&mut play.w, play.edge, Shape { users: 3, ..USERS });

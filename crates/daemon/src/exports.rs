@@ -26,7 +26,7 @@ use engine::lun::{
     OpenSpec, clear_reservations, close_device, eject_medium, load_medium, open_device,
     poll_space_usage,
 };
-use engine::registry::LunChange;
+use engine::registry::{LunChange, SessionFacts};
 use engine::{Engine, GroupSpec, Label, Registry};
 use geom::{GraphControl, Topology};
 use mgmt::api::{Error, Kind, Result};
@@ -189,6 +189,16 @@ impl Exports {
         }
         self.registry.login_gate().close();
         self.registry.save_known();
+    }
+
+    /// A session by its number.
+    pub fn session(&self, number: u64) -> Option<Arc<SessionFacts>> {
+        self.registry.sessions().into_iter().find(|s| s.number == number)
+    }
+
+    /// Asks a session to end; false when no session has that number.
+    pub fn end_session(&self, number: u64) -> bool {
+        self.registry.kick(number)
     }
 
     /// Sessions of a target that was removed which have not ended.

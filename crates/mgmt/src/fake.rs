@@ -215,6 +215,14 @@ fn remaining_user(config: &Config, owner: &str) -> Option<String> {
 }
 
 impl Inner {
+    fn end_session(&mut self, params: &Value) -> Result<Value> {
+        let id = params.get("id").and_then(Value::as_u64);
+        for target in &mut self.extra.targets {
+            target.sessions.retain(|session| Some(session.id) != id);
+        }
+        Ok(serde_json::json!({ "ended": true }))
+    }
+
     /// Partition tables: those that a test has set.
     fn part_verb(&mut self, verb: &str, params: &Value) -> Result<Value> {
         let op = format!("part {verb}");
@@ -491,6 +499,7 @@ impl Plant for FakePlant {
             ("part", "status" | "list") => Ok(json!({ "text": format!("{verb} {params}\n") })),
             ("part", "show" | "delete") => self.with(|i| i.part_verb(verb, params)),
             ("part", _) => Ok(json!({ "message": params.to_string() })),
+            ("sessions", "end") => self.with(|i| i.end_session(params)),
             _ => Ok(json!({ "class": class, "verb": verb, "params": params })),
         }
     }

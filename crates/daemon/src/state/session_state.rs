@@ -96,6 +96,7 @@ pub(super) fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
     stats.other.ops = counters.commands.saturating_sub(counters.reads + counters.writes);
     stats.other.errors = counters.errors;
     SessionState {
+        id: s.number,
         initiator: s.initiator.clone(),
         address: s.from.to_string(),
         portal: s.portal.to_string(),

@@ -11,6 +11,7 @@ mod lun_eject;
 mod lun_forget_name;
 mod lun_load;
 mod part_show;
+mod sessions_end;
 
 pub(crate) use cam_attach::bus_of_attach;
 
@@ -66,6 +67,7 @@ const VERBS: &[ListedVerb] = &[
     ListedVerb::of::<lun_forget_name::ForgetName>(),
     ListedVerb::of::<lun_load::Load>(),
     ListedVerb::of::<part_show::Show>(),
+    ListedVerb::of::<sessions_end::SessionsEnd>(),
 ];
 
 impl ListedVerb {

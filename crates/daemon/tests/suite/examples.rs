@@ -392,6 +392,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     (
         "they need hosts or other machines",
         "tree --down iqn.1993-08.org.debian:01:a
+         sessions end 7 --yes
          access check iqn.1998-01.com.vmware:esx1
          access check tls:backup --portal 192.0.2.1:10809
          access who d0p1

@@ -17,5 +17,6 @@ mod own_verbs;
 mod packaged;
 mod reference;
 mod refusals;
+mod sessions_end;
 mod starts;
 mod world;

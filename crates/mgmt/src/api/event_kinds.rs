@@ -113,6 +113,7 @@ const CONFIGURATION: &[EventKind] = &[
     kind("`..., as set by hand`", "warn", "group or tray keeps its state", "`alua show`, `tray`"),
     kind("`..., loaded by hand, is missing: WHY`", "warn", "no medium", "load another"),
     kind("`its reservations were cleared by hand`", "warn", "command done", "stop the dead host"),
+    kind("`session ID of HOST at ADDRESS was ended by hand`", "warn", "command done", "nothing"),
     kind(
         "`SIGHUP: FILE reloaded`, or `was not reloaded` (log)",
         "info; error",

@@ -211,6 +211,9 @@ pub struct Digests {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SessionState {
+    /// Identifier of the session, for `sessions end`; no other session has it until the daemon
+    /// restarts.
+    pub id: u64,
     /// Name of the initiator.
     pub initiator: String,
     /// Addresses of the initiator, one per connection.
@@ -261,6 +264,16 @@ pub struct SessionState {
     pub held_back: Option<String>,
     /// Counters.
     pub stats: Stats,
+}
+
+impl SessionState {
+    /// The portal, after the address of the initiator: ` by 10.0.0.9:3260`; empty if it is unknown.
+    pub fn by_portal(&self) -> String {
+        match self.portal.is_empty() {
+            true => String::new(),
+            false => format!(" by {}", self.portal),
+        }
+    }
 }
 
 /// A session that several hosts with the same initiator name repeatedly take from each other.

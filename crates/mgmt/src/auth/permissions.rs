@@ -62,6 +62,7 @@ const PERMISSIONS: &[Permission] = &[
     need("tree", Viewer),
     need("list", Viewer),
     need("sessions", Viewer).within(&["target", "group"]),
+    need("sessions.end", Operator),
     need("reservations", Viewer).raised_by(&[("clear", Operator)]),
     need("journal", Viewer),
     need("plan", Operator),

@@ -23,7 +23,7 @@ pub fn command(classes: &[ClassVerbs]) -> Command {
         ))
         .args(common_options());
     for verb in VERBS.iter().filter(|v| !v.name.contains('.')) {
-        root = root.subcommand(subcommand(verb));
+        root = root.subcommand(with_inner_verbs(verb));
     }
     for (group, doc) in GROUPS {
         let mut of = Command::new(*group)
@@ -39,6 +39,20 @@ pub fn command(classes: &[ClassVerbs]) -> Command {
         root = root.subcommand(if *group == OWN_CLASS { with_common_verbs(of) } else { of });
     }
     classes.iter().fold(root, |root, class| root.subcommand(class.command()))
+}
+
+/// A verb, and the verbs that are typed after it: `sessions`, `sessions end`.
+fn with_inner_verbs(verb: &Entry) -> Command {
+    let is_inner = |v: &&Entry| v.name.split_once('.').is_some_and(|(of, _)| of == verb.name);
+    let inner: Vec<Command> = VERBS.iter().filter(is_inner).map(subcommand).collect();
+    match inner.is_empty() {
+        true => subcommand(verb),
+        // An option of the outer verb before the inner one would have no effect.
+        false => subcommand(verb)
+            .args_conflicts_with_subcommands(true)
+            .disable_help_subcommand(true)
+            .subcommands(inner),
+    }
 }
 
 pub(super) fn exit_codes() -> String {

@@ -108,6 +108,7 @@ fn names(state: &SystemState, cursor: &Cursor<'_>) -> BTreeSet<String> {
         ("buses", _) => buses().collect(),
         ("initiator", "access") => initiators().collect(),
         ("group", "alua") => state.port_groups.iter().map(|group| group.name.clone()).collect(),
+        ("id", "sessions") => state.sessions().map(|(_, s)| s.id.to_string()).collect(),
         ("name", "detach") => state.attached.iter().map(|lun| lun.unit.clone()).collect(),
         ("name", "list") | ("down" | "up", "tree") => {
             of_graph("").chain(targets()).chain(initiators()).collect()

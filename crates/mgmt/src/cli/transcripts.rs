@@ -8,6 +8,8 @@ mod http;
 mod page;
 #[path = "transcripts/repeats.rs"]
 mod repeats;
+#[path = "transcripts/sessions.rs"]
+mod sessions;
 #[path = "transcripts/tokens.rs"]
 mod tokens;
 #[path = "transcripts/words.rs"]
@@ -127,6 +129,7 @@ fn busy(daemon: &Daemon) {
     ];
     state.geoms[2].why = "tasted from d0".to_owned();
     let session = SessionState {
+        id: 7,
         initiator: "iqn.h:one".to_owned(),
         address: "10.0.0.1:4000".to_owned(),
         group: Some("hosts".to_owned()),

@@ -126,6 +126,7 @@ fn lun_table(target: &str, group: &str, lun: &LunState) -> Table {
 
 fn session_table(target: &str, s: &SessionState, now_ns: u64) -> Table {
     properties([
+        ("ID", s.id.to_string()),
         ("initiator", s.initiator.clone()),
         ("address", s.address.clone()),
         ("portal", s.portal.clone()),
@@ -177,6 +178,7 @@ fn contents(state: &SystemState, node: &Node) -> (String, Vec<Table>, Vec<String
                 "ashlar sessions".to_owned(),
                 format!("ashlar access check {}", session.initiator),
                 format!("ashlar tree --down {}", session.initiator),
+                format!("ashlar sessions end {}", session.id),
             ];
             return (session.held_back.clone().unwrap_or_default(), tables, commands);
         }

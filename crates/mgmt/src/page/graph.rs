@@ -227,7 +227,7 @@ impl<'s> Builder<'s> {
                 id: session_id(target, session),
                 kind: "session".to_owned(),
                 name: session.initiator.clone(),
-                about: format!("{} at {}", session.address, target.name),
+                about: format!("{} at {}{}", session.address, target.name, session.by_portal()),
                 layer: self.lun_layer + 1,
                 members: 1,
                 counters: Counters { in_flight: session.commands_outstanding, ..counters },

@@ -31,6 +31,7 @@ pub(crate) mod schema;
 mod serve;
 mod serve_signals;
 mod sessions;
+mod sessions_end;
 pub(crate) mod status;
 mod token;
 pub(crate) mod top;
@@ -47,6 +48,7 @@ pub const VERBS: &[Entry] = &[
     Entry::daemon::<tree::Tree>(),
     Entry::daemon::<list::List>(),
     Entry::daemon::<sessions::Sessions>(),
+    Entry::daemon::<sessions_end::SessionsEnd>(),
     Entry::daemon::<reservations::Reservations>(),
     Entry::local::<top::Top>(),
     Entry::daemon::<journal::Journal>(),
@@ -94,7 +96,8 @@ pub const VERBS: &[Entry] = &[
     Entry::local::<man::Man>(),
 ];
 
-/// Group descriptions of the verbs that have a dot in their name.
+/// Group descriptions of the verbs that have a dot in their name. A group that is a verb itself, as
+/// `sessions`, is not among them.
 pub const GROUPS: &[(&str, &str)] = &[
     ("part", "Show and edit partition tables"),
     ("access", "Show the LUNs of an initiator and the initiators of a LUN"),

@@ -86,6 +86,7 @@ fn row(live: &TargetSession) -> Vec<String> {
         short(s.stats.read.bytes),
         short(s.stats.write.bytes),
         short_ns(live.age_ns),
+        s.id.to_string(),
     ]
 }
 
@@ -103,7 +104,8 @@ impl Verb for Sessions {
     const NAME: &'static str = "sessions";
     const DOC: &'static str = "List sessions of initiators and clients";
     const DETAIL: &'static str = "With --denied, also lists recently refused logins and the values \
-        that were expected instead.";
+        that were expected instead. The last column is the ID of a session, which `ashlar sessions \
+        end ID` ends.";
     const EXAMPLES: &'static [&'static str] = &["ashlar sessions", "ashlar sessions --denied"];
 
     fn table(answer: &SessionsAnswer) -> String {
@@ -123,6 +125,7 @@ impl Verb for Sessions {
             ">read",
             ">written",
             ">age",
+            ">id",
         ];
         let rows: Vec<_> = answer.sessions.iter().map(row).collect();
         let mut out =

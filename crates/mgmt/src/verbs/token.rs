@@ -42,9 +42,9 @@ impl Verb for TokenCreate {
     const NAME: &'static str = "token.create";
     const DOC: &'static str = "Create a token for the API over the network";
     const DETAIL: &'static str = "Prints the token once; the daemon stores only a salted hash. A \
-        viewer reads state, metrics and events. An operator also plans, clears reservations, sets \
-        access states and ejects media. An admin may do everything. With --target, and --group, \
-        the bearer may make only calls that name this target and group.";
+        viewer reads state, metrics and events. An operator also plans, clears reservations, \
+        ends sessions, sets access states and ejects media. An admin may do everything. With \
+        --target, and --group, the bearer may make only calls that name this target and group.";
     const EXAMPLES: &'static [&'static str] = &[
         "ashlar token create monitoring --role viewer",
         "ashlar token create backup --role viewer --target iqn.2026-11.org.example:store",

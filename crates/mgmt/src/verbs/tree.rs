@@ -148,7 +148,8 @@ impl<'a> TreeBuilder<'a> {
             .iter()
             .map(|s| {
                 let age = short_ns(now.saturating_sub(s.since_ns));
-                node("session", &s.initiator, format!("{}  since {age}", s.address))
+                let about = format!("{}  since {age}{}", s.address, s.by_portal());
+                node("session", &s.initiator, about)
             })
             .collect();
         out
@@ -198,7 +199,8 @@ impl<'a> TreeBuilder<'a> {
         }
         let mut roots = Vec::new();
         for (target, session) in state.sessions().filter(|(_, s)| s.initiator == name) {
-            let about = format!("{}  at {}", session.address, target.name);
+            let (from, portal) = (&session.address, session.by_portal());
+            let about = format!("{from}  at {}{portal}", target.name);
             let mut out = node("session", name, about);
             let group = target.groups.iter().find(|g| session.group.as_ref() == Some(&g.name));
             for group in group.into_iter() {

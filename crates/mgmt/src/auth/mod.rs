@@ -1,19 +1,21 @@
 //! Callers of the API: their roles, the objects to which these are limited, and tokens.
 //!
 //! * [`permissions`]: the one place that decides whether a caller may make a call.
+//! * [`Scope`]: the part of the daemon that a limited caller sees.
 //! * [`TokenStore`]: bearer tokens, stored as salted hashes.
 //!
 //! Callers of the control socket are identified by peer credentials and have the role admin.
 
 mod permissions;
+mod scope;
 mod tokens;
 
 pub use permissions::{Call, authorize, changes, is_reading_class_verb, takes_document};
+pub use scope::Scope;
 pub use tokens::{Token, TokenStore};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// What a caller may do. Ordered: the greater one includes the lesser.
 #[derive(
@@ -37,34 +39,6 @@ impl Role {
             Role::Viewer => "viewer",
             Role::Operator => "operator",
             Role::Admin => "admin",
-        }
-    }
-}
-
-/// The objects to which a role is limited; empty: no limit.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Scope {
-    /// The only target.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target: Option<String>,
-    /// The only access group of that target.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub group: Option<String>,
-}
-
-impl Scope {
-    /// Whether the role covers the whole daemon.
-    pub fn is_whole(&self) -> bool {
-        self.target.is_none() && self.group.is_none()
-    }
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.target, &self.group) {
-            (Some(target), Some(group)) => write!(f, "{target}/{group}"),
-            (Some(target), None) => f.write_str(target),
-            _ => f.write_str("all"),
         }
     }
 }

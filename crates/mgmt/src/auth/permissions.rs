@@ -4,8 +4,9 @@
 //! Invariants
 //!  A1  A verb or route without an entry is refused to every caller of the network; a test requires
 //!      an entry for each.
-//!  A2  A caller whose role is limited to a target may make only calls that name this target, and
-//!      with a group only calls that name this group too.
+//!  A2  A caller whose role is limited to a target may make only calls that read the part of the
+//!      state that its scope covers (A10), and calls that name this target, and with a group this
+//!      group too. It may give no parameter that raises the role.
 //!  A9  No parameter changes the permission of a verb that takes a document, so that it is decided
 //!      before the document is read.
 
@@ -33,15 +34,23 @@ struct Permission {
     raised_by: &'static [(&'static str, Role)],
     /// Parameters that name a target and an access group, for callers whose role is limited.
     scope: &'static [&'static str],
+    /// The call reads and finds objects only through `Control::state`, `config` and `journal`,
+    /// which contain what the caller's scope covers. It then need not name the target.
+    is_limited: bool,
 }
 
 const fn need(name: &'static str, role: Role) -> Permission {
-    Permission { name, role, raised_by: &[], scope: &[] }
+    Permission { name, role, raised_by: &[], scope: &[], is_limited: false }
 }
 
 impl Permission {
     const fn raised_by(self, raised_by: &'static [(&'static str, Role)]) -> Permission {
         Permission { raised_by, ..self }
+    }
+
+    /// See [`Permission::is_limited`].
+    const fn limited(self) -> Permission {
+        Permission { is_limited: true, ..self }
     }
 
     const fn within(self, scope: &'static [&'static str]) -> Permission {
@@ -51,20 +60,20 @@ impl Permission {
 
 /// Every verb of the daemon and every route.
 const PERMISSIONS: &[Permission] = &[
-    need("/", Viewer),
-    need("/v1/schema", Viewer),
-    need("/v1/view", Viewer),
-    need("/v1/state", Viewer),
-    need("/v1/events", Viewer),
-    need("/metrics", Viewer),
-    need("/openapi.json", Viewer),
-    need("status", Viewer),
-    need("tree", Viewer),
-    need("list", Viewer),
-    need("sessions", Viewer).within(&["target", "group"]),
-    need("sessions.end", Operator),
-    need("reservations", Viewer).raised_by(&[("clear", Operator)]),
-    need("journal", Viewer),
+    need("/", Viewer).limited(),
+    need("/v1/schema", Viewer).limited(),
+    need("/v1/view", Viewer).limited(),
+    need("/v1/state", Viewer).limited(),
+    need("/v1/events", Viewer).limited(),
+    need("/metrics", Viewer).limited(),
+    need("/openapi.json", Viewer).limited(),
+    need("status", Viewer).limited(),
+    need("tree", Viewer).limited(),
+    need("list", Viewer).limited(),
+    need("sessions", Viewer).within(&["target", "group"]).limited(),
+    need("sessions.end", Operator).limited(),
+    need("reservations", Viewer).raised_by(&[("clear", Operator)]).limited(),
+    need("journal", Viewer).limited(),
     need("plan", Operator),
     need("apply", Admin),
     need("undo", Admin),
@@ -89,9 +98,9 @@ const PERMISSIONS: &[Permission] = &[
     need("part.undo", Admin),
     need("inspect", Viewer),
     need("wipe", Admin),
-    need("access.check", Viewer).within(&["target"]),
-    need("access.who", Viewer),
-    need("alua.show", Viewer),
+    need("access.check", Viewer).within(&["target"]).limited(),
+    need("access.who", Viewer).limited(),
+    need("alua.show", Viewer).limited(),
     need("alua.set", Operator),
     need("tray.eject", Operator),
     need("tray.load", Admin),
@@ -177,27 +186,46 @@ pub fn authorize(caller: &Caller, call: Call<'_>) -> Result<()> {
         let next = format!("Use a token of that role: ashlar token create NAME --role {needed}.");
         return refused(why, next);
     }
-    if caller.scope.is_whole() || matches!(call, Call::Route("/openapi.json")) {
-        return Ok(());
+    refuse_outside(caller, call).map_or(Ok(()), |(why, next)| refused(why, next))
+}
+
+/// Why the scope of a caller does not cover a call, and what to do (A2).
+fn refuse_outside(caller: &Caller, call: Call<'_>) -> Option<(String, String)> {
+    if caller.scope.is_whole() {
+        return None;
     }
-    let accepted = permission(call).map_or(&[][..], |of| of.scope);
+    let who = &caller.name;
+    let Some(of) = permission(call) else {
+        return Some((format!("{who} may not make this call"), "Ask an admin.".to_owned()));
+    };
+    let unlimited = || "Use a token without --target and --group.".to_owned();
+    let given = |key: &str| match call {
+        Call::Verb(_, params) if is_given(params, key) => params.get(key),
+        _ => None,
+    };
+    if let Some((key, _)) = of.raised_by.iter().find(|(key, _)| given(key).is_some()) {
+        let why = format!("{who} is limited to {}, and `{key}` needs the whole", caller.scope);
+        return Some((why, unlimited()));
+    }
     for (key, value) in [("target", &caller.scope.target), ("group", &caller.scope.group)] {
         let Some(value) = value else { continue };
-        if !accepted.contains(&key) {
-            let why = format!("{who} is limited to {key} {value}, and the call cannot be limited");
-            return refused(why, "Use a token without --target and --group.".to_owned());
+        let is_key = of.scope.contains(&key);
+        let given = given(key).filter(|_| is_key);
+        if given.is_none() && of.is_limited || given.is_some_and(|given| given == value.as_str()) {
+            continue;
         }
-        let given = match call {
-            Call::Verb(_, params) => params.get(key).and_then(Value::as_str),
-            Call::Route(_) => None,
-        };
-        if given != Some(value.as_str()) {
-            let why = format!("{who} is limited to {key} {value}");
-            return refused(why, format!("Repeat the call with {key} {value}."));
-        }
+        let why = format!("{who} is limited to {key} {value}");
+        return Some(match is_key {
+            true => (why, format!("Repeat the call with {key} {value}.")),
+            false => (why + ", and the call cannot be limited", unlimited()),
+        });
     }
-    Ok(())
+    None
 }
+
+#[cfg(test)]
+#[path = "limited_tests.rs"]
+mod limited_tests;
 
 #[cfg(test)]
 mod tests {
@@ -268,20 +296,53 @@ mod tests {
     }
 
     #[test]
-    fn limited_role_reaches_only_its_target_and_group() {
+    fn a2_limited_role_reads_its_part_and_names_its_target() {
         let of_target = caller(Admin, Some("iqn.a:t"), None);
-        assert!(may(&of_target, "sessions", json!({ "target": "iqn.a:t" })));
-        assert!(!may(&of_target, "sessions", json!({})));
-        assert!(!may(&of_target, "sessions", json!({ "target": "iqn.a:u" })));
-        for verb in ["status", "list", "apply", "token.create", "no.such.verb"] {
-            assert!(!may(&of_target, verb, json!({ "target": "iqn.a:t" })), "{verb}");
+        let own = json!({ "target": "iqn.a:t" });
+        for verb in ["status", "tree", "list", "sessions", "reservations", "journal", "alua.show"] {
+            assert!(may(&of_target, verb, json!({})), "{verb}");
         }
-        assert!(authorize(&of_target, Call::Route("/v1/state")).is_err());
-        assert!(authorize(&of_target, Call::Route("/openapi.json")).is_ok());
+        assert!(may(&of_target, "sessions", own.clone()));
+        assert!(!may(&of_target, "sessions", json!({ "target": "iqn.a:u" })));
+        assert!(may(&of_target, "sessions.end", json!({ "id": "7", "yes": true })));
+        assert!(may(&of_target, "attach", own.clone()));
+        assert!(!may(&of_target, "attach", json!({ "list": true })), "it names no target");
+        for verb in ["plan", "apply", "undo", "export", "history", "token.create", "geom", "x"] {
+            assert!(!may(&of_target, verb, own.clone()), "{verb}");
+        }
+        assert!(!may(&of_target, "reservations", json!({ "provider": "d0", "clear": true })));
         let of_group = caller(Viewer, Some("iqn.a:t"), Some("g"));
         assert!(may(&of_group, "sessions", json!({ "target": "iqn.a:t", "group": "g" })));
-        assert!(!may(&of_group, "sessions", json!({ "target": "iqn.a:t" })));
-        assert!(!may(&of_group, "access.check", json!({ "target": "iqn.a:t" })));
+        assert!(may(&of_group, "sessions", own.clone()));
+        assert!(!may(&of_group, "sessions", json!({ "group": "h" })));
+        assert!(may(&of_group, "access.check", own.clone()));
+        assert!(!may(&of_group, "sessions.end", json!({ "id": "7" })), "its role is lower");
+        assert!(!may(&caller(Admin, Some("iqn.a:t"), Some("g")), "detach", own));
+    }
+
+    #[test]
+    fn a2_limited_role_may_use_every_route() {
+        let of_group = caller(Viewer, Some("iqn.a:t"), Some("g"));
+        let routes = PERMISSIONS.iter().filter(|of| of.name.starts_with('/'));
+        for of in routes {
+            assert!(authorize(&of_group, Call::Route(of.name)).is_ok(), "{}", of.name);
+        }
+        assert!(authorize(&of_group, Call::Route("/v1/other")).is_err());
+    }
+
+    #[test]
+    fn refusal_of_a_limited_role_names_the_scope_and_the_next_step() {
+        let of_target = caller(Admin, Some("iqn.a:t"), None);
+        let error = |verb: &str, params: Value| {
+            authorize(&of_target, Call::Verb(verb, &params)).expect_err(verb).to_string()
+        };
+        let whole = error("apply", json!({}));
+        assert!(whole.contains("token t is limited to target iqn.a:t"), "{whole}");
+        assert!(whole.contains("without --target"), "{whole}");
+        let other = error("sessions", json!({ "target": "iqn.a:u" }));
+        assert!(other.contains("Repeat the call with target iqn.a:t."), "{other}");
+        let raised = error("reservations", json!({ "clear": true }));
+        assert!(raised.contains("`clear`"), "{raised}");
     }
 
     #[test]

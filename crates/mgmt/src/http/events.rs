@@ -38,7 +38,7 @@ pub(super) fn events(
         let mut after = after;
         while !sender.is_closed() && is_allowed(&control) {
             let from = control.clone();
-            let read = move || from.plant().journal(after, EVENTS_MAX);
+            let read = move || from.journal(after, EVENTS_MAX);
             for event in tokio::task::spawn_blocking(read).await.unwrap_or_default() {
                 after = after.max(event.id);
                 let text = format!("id: {}\ndata: {}\n\n", event.id, json!(event));

@@ -115,6 +115,7 @@ async fn dispatch(
     if !path.starts_with(VERBS_PREFIX) {
         peer.authorize(&control, Call::Route(&path)).await?;
     }
+    let control = control.limited_to(&peer.caller.scope);
     match path.as_str() {
         "/" => {
             let query = Query::parse(request.uri().query().unwrap_or(""));

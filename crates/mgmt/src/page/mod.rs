@@ -114,7 +114,7 @@ fn view_of(status: StatusAnswer, state: &SystemState, journal: &[Event], query: 
 /// Those of [`Control::state`].
 pub fn view(control: &Control, query: Query) -> Result<View> {
     let state = control.state()?;
-    let journal = control.plant().journal(0, usize::MAX);
+    let journal = control.journal(0, usize::MAX);
     Ok(view_of(status_of(control, &state), &state, &journal, query))
 }
 

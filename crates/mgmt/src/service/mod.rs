@@ -14,9 +14,9 @@ mod turns;
 
 pub use archive::{Archive, Archived};
 
-use crate::api::{Error, Kind, ProgressLine, Result, SystemState};
+use crate::api::{Error, Event, Kind, ProgressLine, Result, SystemState};
 use crate::audit::AuditLog;
-use crate::auth::TokenStore;
+use crate::auth::{Scope, TokenStore};
 use crate::config::{ApiSections, Catalog, Config, DiskConfig, GeomConfig, check};
 use crate::plan::{self, Action, Applied, Deferred, Step};
 use crate::plant::{Plant, Progress};
@@ -24,7 +24,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use turns::{Turn, Turns};
 
@@ -33,6 +33,13 @@ const TURN_WAIT: Duration = Duration::from_secs(5);
 
 /// See the module.
 pub struct Control {
+    shared: Arc<Shared>,
+    /// The objects that its user sees.
+    scope: Scope,
+}
+
+/// The parts that all users of a daemon share.
+struct Shared {
     plant: Box<dyn Plant>,
     catalog: Catalog,
     archive: Archive,
@@ -113,7 +120,7 @@ impl Control {
     ) -> Control {
         let config = Config { daemon: launched.daemon.clone(), ..Config::default() };
         let running = Mutex::new(Running { config, generation: 0 });
-        Control {
+        let shared = Shared {
             plant,
             catalog,
             archive,
@@ -123,49 +130,61 @@ impl Control {
             start: Mutex::default(),
             tokens: TokenStore::none(),
             audit: AuditLog::none(),
+        };
+        Control { shared: Arc::new(shared), scope: Scope::default() }
+    }
+
+    /// The same daemon for a caller whose role is limited (A10).
+    pub fn limited_to(self: &Arc<Control>, scope: &Scope) -> Arc<Control> {
+        if scope.is_whole() {
+            return self.clone();
         }
+        Arc::new(Control { shared: self.shared.clone(), scope: scope.clone() })
     }
 
     /// The same, with tokens and the audit log of the API in `folder`.
     pub fn with_api_folder(mut self, folder: &Path) -> Control {
-        self.tokens = TokenStore::open(folder);
-        self.audit = AuditLog::open(folder);
+        // It has just been made: no other user shares the parts.
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.tokens = TokenStore::open(folder);
+            shared.audit = AuditLog::open(folder);
+        }
         self
     }
 
     /// Tokens of the API.
     pub fn tokens(&self) -> &TokenStore {
-        &self.tokens
+        &self.shared.tokens
     }
 
     /// The audit log of the API.
     pub fn audit(&self) -> &AuditLog {
-        &self.audit
+        &self.shared.audit
     }
 
     /// The sections of the API in the running configuration.
     pub fn api(&self) -> ApiSections {
-        ApiSections::of(&lock(&self.running).config)
+        ApiSections::of(&lock(&self.shared.running).config)
     }
 
     /// Generation of the running configuration.
     pub fn generation(&self) -> u64 {
-        lock(&self.running).generation
+        lock(&self.shared.running).generation
     }
 
     /// The catalog of the configuration.
     pub fn catalog(&self) -> &Catalog {
-        &self.catalog
+        &self.shared.catalog
     }
 
     /// The configurations kept.
     pub fn archive(&self) -> &Archive {
-        &self.archive
+        &self.shared.archive
     }
 
     /// The daemon, for questions.
     pub fn plant(&self) -> &dyn Plant {
-        self.plant.as_ref()
+        self.shared.plant.as_ref()
     }
 
     /// The daemon, for changes; waits for its turn (C1, C4).
@@ -173,14 +192,14 @@ impl Control {
     /// # Errors
     /// [`Kind::Busy`] when another command keeps its turn, and those of `f`.
     pub fn change<T>(&self, f: impl FnOnce(&dyn Plant) -> Result<T>) -> Result<T> {
-        let _turn = self.turns.take_within("command", TURN_WAIT)?;
-        f(self.plant.as_ref())
+        let _turn = self.shared.turns.take_within("command", TURN_WAIT)?;
+        f(self.plant())
     }
 
     /// The same, however long another command keeps its turn.
     pub fn change_when_free<T>(&self, f: impl FnOnce(&dyn Plant) -> T) -> T {
-        let _turn = self.turns.take("command");
-        f(self.plant.as_ref())
+        let _turn = self.shared.turns.take("command");
+        f(self.plant())
     }
 
     /// Has a class carry out a verb, and reads its answer as `A`.
@@ -198,33 +217,64 @@ impl Control {
         serde_json::from_value(answer).map_err(|e| Error::new(Kind::Internal, op(), e))
     }
 
-    /// Everything, now.
+    /// Everything that the user sees, now.
     ///
     /// # Errors
     /// Those of [`Plant::state`].
     pub fn state(&self) -> Result<SystemState> {
-        self.plant.state()
+        let mut state = self.plant().state()?;
+        self.scope.limit_state(&mut state);
+        Ok(state)
     }
 
-    /// The configuration that was carried out last, and its generation.
+    /// Events with an id above `after` that the user sees, oldest first, at most `limit` of them.
+    pub fn journal(&self, after: u64, limit: usize) -> Vec<Event> {
+        let mut events = self.plant().journal(after, limit);
+        if self.scope.is_whole() {
+            return events;
+        }
+        let state = self.state().unwrap_or_default();
+        let mut seen = self.scope.limit_events(&events, &state);
+        // Events that the user does not see do not hide later ones.
+        while seen.is_empty()
+            && events.len() >= limit
+            && let Some(last) = events.last().map(|event| event.id)
+        {
+            events = self.plant().journal(last, limit);
+            seen = self.scope.limit_events(&events, &state);
+        }
+        seen
+    }
+
+    /// The configuration that was carried out last, as far as the user sees it, and its generation.
     pub fn config(&self) -> (Config, u64) {
-        let running = lock(&self.running);
-        (running.config.clone(), running.generation)
+        let (mut config, generation) = {
+            let running = lock(&self.shared.running);
+            (running.config.clone(), running.generation)
+        };
+        if !self.scope.is_whole() {
+            self.scope.limit_config(&mut config, &self.state().unwrap_or_default());
+        }
+        (config, generation)
     }
 
-    /// The parts that could not be carried out at the last try, and are still missing.
+    /// The parts that could not be carried out at the last try, and are still missing. A limited
+    /// user sees them as parts that its target lacks.
     pub fn deferred(&self) -> Vec<Deferred> {
-        lock(&self.deferred).clone()
+        match self.scope.is_whole() {
+            true => lock(&self.shared.deferred).clone(),
+            false => Vec::new(),
+        }
     }
 
     /// How far the start is; `None` once it is over.
     pub fn start_progress(&self) -> Option<ProgressLine> {
-        lock(&self.start).clone()
+        lock(&self.shared.start).clone()
     }
 
     /// The daemon is starting, or has started.
     pub fn set_starting(&self, starts: bool) {
-        *lock(&self.start) = starts.then(ProgressLine::default);
+        *lock(&self.shared.start) = starts.then(ProgressLine::default);
     }
 
     /// The way to `desired` from what runs.
@@ -238,33 +288,33 @@ impl Control {
         let (config, generation) = self.config();
         let state = self.state()?;
         let mut base = plan::running_config(&config, &state);
-        plan::adopt_found_members(&mut base, &lock(&self.deferred), &state, &self.catalog);
+        plan::adopt_found_members(&mut base, &lock(&self.shared.deferred), &state, self.catalog());
         plan::keep_lost_objects(&mut base, &config, desired);
-        let adopted = plan::adopt_created(&mut base, desired, &state, &self.catalog);
-        let declared = plan::adopt_settings(&mut base, &state, &self.catalog);
+        let adopted = plan::adopt_created(&mut base, desired, &state, self.catalog());
+        let declared = plan::adopt_settings(&mut base, &state, self.catalog());
         let foreseen = self.predict_serials(&base, desired);
-        let mut steps = plan::plan(&base, desired, (&state, &foreseen), &self.catalog);
-        plan::renew(&mut steps, self.plant.stale(), desired, &state);
+        let mut steps = plan::plan(&base, desired, (&state, &foreseen), self.catalog());
+        plan::renew(&mut steps, self.plant().stale(), desired, &state);
         let mut now = base.clone();
         for at in 0..steps.len() {
             let (before, rest) = steps.split_at_mut(at);
             // A start shows no risks: disks are inspected when they are in the graph.
             let before = if self.start_progress().is_some() { &[] } else { &*before };
             let Some(step) = rest.first_mut() else { continue };
-            if let Some(loss) = self.plant.data_lost(&step.action, before, &now) {
+            if let Some(loss) = self.plant().data_lost(&step.action, before, &now) {
                 step.set_destroys(loss);
             }
             step.action.apply_to(&mut now);
             step.may_wait = step.action.is_in(&config)
                 || plan::stays_awaited(&step.action, (&config, desired), &state)
-                    && self.plant.check(step, before).is_err_and(|e| e.kind == Kind::NotFound);
+                    && self.plant().check(step, before).is_err_and(|e| e.kind == Kind::NotFound);
             if let Action::ModifyGeom { to, .. } = &step.action
                 && declared.contains(to)
             {
                 step.why = format!("changed by hand, set back to ashlar.toml: {}", step.why);
             }
             if let Action::ModifyGeom { from, to } = &step.action
-                && plan::leaves_one_copy(from, to, &state, &self.catalog)
+                && plan::leaves_one_copy(from, to, &state, self.catalog())
             {
                 let name = &to.name;
                 step.why +=
@@ -289,7 +339,7 @@ impl Control {
         }
         let stay: HashSet<&str> = desired.disk.iter().map(|d| d.name.as_str()).collect();
         let gone = live.keys().filter(|name| !stay.contains(*name));
-        self.plant.predict_serials(&created, &gone.map(|name| (*name).to_owned()).collect())
+        self.plant().predict_serials(&created, &gone.map(|name| (*name).to_owned()).collect())
     }
 
     /// Steps of a plan that the daemon would refuse, each with why: those for which it refuses the
@@ -320,7 +370,7 @@ impl Control {
         consent: &Consent,
         progress: &mut Progress<'_>,
     ) -> Result<(Plan, Applied)> {
-        let turn = self.turns.take_within("apply", TURN_WAIT)?;
+        let turn = self.shared.turns.take_within("apply", TURN_WAIT)?;
         self.apply_in(&turn, desired, consent, progress)
     }
 
@@ -329,7 +379,7 @@ impl Control {
     /// # Errors
     /// Those of [`Control::apply`], but for [`Kind::Busy`].
     pub fn reload(&self, to: &Config, progress: &mut Progress<'_>) -> Result<(Plan, Applied)> {
-        let turn = self.turns.take("reload");
+        let turn = self.shared.turns.take("reload");
         self.apply_in(&turn, to, &Consent::default(), progress)
     }
 
@@ -371,7 +421,7 @@ impl Control {
     /// # Errors
     /// Problems that `config::check` finds, and those of [`Plant::state`].
     pub fn start(&self, desired: &Config) -> Result<Applied> {
-        let turn = self.turns.take("start");
+        let turn = self.shared.turns.take("start");
         let mut plan = self.plan(desired)?;
         let mut refused = Vec::new();
         let (mut steps, none) = (Vec::new(), Consent::default());
@@ -386,16 +436,16 @@ impl Control {
         let mut progress = |line: ProgressLine| {
             tracing::debug!("{}", line.what);
             turn.report(&line);
-            if let Some(place) = &mut *lock(&self.start) {
+            if let Some(place) = &mut *lock(&self.shared.start) {
                 *place = line;
             }
         };
-        plan.before = self.archive.newest(&self.catalog);
+        plan.before = self.shared.archive.newest(self.catalog());
         let mut applied = self.carry_out(&plan, desired, &[], &mut progress)?;
         // Not wanted by itself: `apply` asks for the consent that it needs.
         let destroys = |(step, e): (Step, Error)| Deferred::new(&step, e);
         applied.deferred.extend(refused.into_iter().map(destroys));
-        lock(&self.deferred).clone_from(&applied.deferred);
+        lock(&self.shared.deferred).clone_from(&applied.deferred);
         Ok(applied)
     }
 
@@ -407,13 +457,13 @@ impl Control {
         progress: &mut Progress<'_>,
     ) -> Result<Applied> {
         let mut reached = plan.base.clone();
-        self.plant.set_desired(desired, consent);
-        let result = plan::apply(self.plant.as_ref(), &plan.steps, &mut reached, progress);
+        self.plant().set_desired(desired, consent);
+        let result = plan::apply(self.plant(), &plan.steps, &mut reached, progress);
         let is_as_before = reached == plan.base;
         let mut reached = plan.as_declared(reached);
         match &result {
             Ok(_) if plan.adopted.is_empty() => {}
-            Ok(_) => self.plant.adopt(&plan.adopted),
+            Ok(_) => self.plant().adopt(&plan.adopted),
             Err(_) => reached.geom.retain(|geom| !plan.adopted.contains(geom)),
         }
         if result.is_err() {
@@ -422,19 +472,19 @@ impl Control {
                 let (config, _) = self.config();
                 plan::keep_lost_objects(&mut reached, &config, &Config::default());
             }
-            self.plant.set_desired(&reached, &[]);
+            self.plant().set_desired(&reached, &[]);
         }
         let mut desired = desired.clone();
         let result = result.and_then(|mut applied| {
             if let Some(before) = &plan.before {
-                let (state, catalog) = (self.state()?, &self.catalog);
+                let (state, catalog) = (self.state()?, self.catalog());
                 let edited = plan::defer_mirror_edits(before, &mut desired, &state, catalog);
                 applied.deferred.extend(edited);
             }
             Ok(applied)
         });
         let changed = {
-            let mut running = lock(&self.running);
+            let mut running = lock(&self.shared.running);
             // A section may describe settings that a geom already works with: no step is needed for
             // that.
             let accepted = if result.is_ok() { &desired } else { &reached };
@@ -444,8 +494,8 @@ impl Control {
             changed
         };
         let mut applied = result?;
-        lock(&self.deferred).clone_from(&applied.deferred);
-        if changed && let Err(e) = self.archive.keep(&desired) {
+        lock(&self.shared.deferred).clone_from(&applied.deferred);
+        if changed && let Err(e) = self.shared.archive.keep(&desired) {
             applied.notes.push(format!("the configuration could not be archived: {}", e.source));
         }
         Ok(applied)

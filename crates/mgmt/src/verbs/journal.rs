@@ -79,8 +79,9 @@ impl DaemonVerb for Journal {
         params: JournalParams,
         _progress: &mut Progress<'_>,
     ) -> Result<JournalAnswer> {
-        let events = control.plant().journal(params.after, params.limit.min(EVENTS_MAX));
-        let first = events.first().map_or(0, |e| e.id);
+        let events = control.journal(params.after, params.limit.min(EVENTS_MAX));
+        let oldest = control.plant().journal(params.after, 1);
+        let first = oldest.first().map_or(0, |e| e.id);
         let forgotten = first.saturating_sub(params.after).saturating_sub(1);
         Ok(JournalAnswer { events, forgotten })
     }

@@ -44,7 +44,9 @@ impl Verb for TokenCreate {
     const DETAIL: &'static str = "Prints the token once; the daemon stores only a salted hash. A \
         viewer reads state, metrics and events. An operator also plans, clears reservations, \
         ends sessions, sets access states and ejects media. An admin may do everything. With \
-        --target, and --group, the bearer may make only calls that name this target and group.";
+        --target, and --group, the bearer sees only this target or group, with the disks below its \
+        LUNs. Of changes it may then end sessions (operator), and attach and detach LUNs of the \
+        target (admin).";
     const EXAMPLES: &'static [&'static str] = &[
         "ashlar token create monitoring --role viewer",
         "ashlar token create backup --role viewer --target iqn.2026-11.org.example:store",

@@ -1,0 +1,152 @@
+//! Answers to a limited caller: none of its calls shows an object outside its scope.
+
+use super::*;
+use crate::api::{Denied, SessionState, SystemState, TargetState};
+use crate::auth::Scope;
+use crate::config::{Config, read};
+use crate::fake::{FakePlant, catalog};
+use crate::http::metrics;
+use crate::page::{self, Query};
+use crate::service::{Archive, Control};
+use crate::verbs::{Run, find};
+use serde_json::json;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+const CONFIG: &str = "
+[[disk]]
+name = 'own0'
+kind = 'memory'
+[[disk]]
+name = 'foreign0'
+kind = 'memory'
+[[target]]
+driver = 'iscsi'
+name = 'iqn.a:own'
+listen = ['127.0.0.1:1']
+[[target]]
+driver = 'iscsi'
+name = 'iqn.a:foreign'
+listen = ['127.0.0.1:2']
+[[access]]
+target = 'iqn.a:own'
+group = 'g'
+initiators = ['iqn.own:*']
+luns = { 0 = 'own0' }
+[[access]]
+target = 'iqn.a:foreign'
+group = 'foreign'
+initiators = ['iqn.foreign:*']
+luns = { 0 = 'foreign0' }
+";
+
+/// A daemon with two targets, each with a disk, a group and a session.
+struct Site {
+    control: Arc<Control>,
+    folder: PathBuf,
+}
+
+impl Site {
+    fn new(name: &str) -> Site {
+        let folder = std::env::temp_dir().join(format!("ashlar-{name}-{}", std::process::id()));
+        let plant = Arc::new(FakePlant::new());
+        let archive = Archive::new(&folder, 1);
+        let control = Control::new(Box::new(plant.clone()), catalog(), &Config::default(), archive);
+        control.start(&read(CONFIG, "a.toml", &catalog()).expect("well-formed")).expect("started");
+        let target = |name: &str, initiator: &str, group: &str, id: u64| TargetState {
+            driver: "iscsi".to_owned(),
+            name: name.to_owned(),
+            sessions: vec![SessionState {
+                id,
+                initiator: initiator.to_owned(),
+                group: Some(group.to_owned()),
+                luns: vec![0],
+                ..SessionState::default()
+            }],
+            ..TargetState::default()
+        };
+        let denied = Denied { target: "iqn.a:foreign".to_owned(), ..Denied::default() };
+        plant.set_extra(SystemState {
+            targets: vec![
+                target("iqn.a:own", "iqn.own:h", "g", 7),
+                target("iqn.a:foreign", "iqn.foreign:h", "foreign", 8),
+            ],
+            denied: vec![denied],
+            ..SystemState::default()
+        });
+        Site { control: Arc::new(control), folder }
+    }
+
+    fn limited(&self, group: Option<&str>) -> Arc<Control> {
+        let target = Some("iqn.a:own".to_owned());
+        self.control.limited_to(&Scope { target, group: group.map(str::to_owned) })
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn answer(control: &Control, verb: &str, params: Value) -> Result<String> {
+    let Some(Run::Daemon(run)) = find(verb).map(|verb| verb.run) else {
+        panic!("the daemon has no verb {verb}");
+    };
+    run(control, params, &mut |_| {})
+}
+
+/// Parameters of the verbs that need some.
+fn params(verb: &str) -> Value {
+    match verb {
+        "access.check" => json!({ "initiator": "iqn.own:h" }),
+        "access.who" => json!({ "lun": "own0" }),
+        "sessions.end" => json!({ "id": "7", "yes": true }),
+        _ => json!({}),
+    }
+}
+
+#[test]
+fn a10_no_verb_of_a_limited_caller_shows_objects_outside_its_scope() {
+    for group in [None, Some("g")] {
+        let site = Site::new(if group.is_some() { "limited-group" } else { "limited-target" });
+        let control = site.limited(group);
+        let verbs = PERMISSIONS.iter().filter(|of| of.is_limited && !of.name.starts_with('/'));
+        for of in verbs {
+            let text = answer(&control, of.name, params(of.name)).expect(of.name);
+            assert!(!text.contains("foreign"), "{}: {text}", of.name);
+        }
+        let all = answer(&site.control, "list", json!({})).expect("a list");
+        assert!(all.contains("foreign0") && all.contains("iqn.foreign:h"), "{all}");
+    }
+}
+
+#[test]
+fn a10_routes_of_a_limited_caller_show_its_part() {
+    let site = Site::new("limited-routes");
+    let control = site.limited(Some("g"));
+    let state = control.state().expect("a state");
+    let view = page::view(&control, Query::parse("")).expect("a view");
+    let json = |value: serde_json::Result<String>| value.expect("JSON");
+    for text in [
+        json(serde_json::to_string(&state)),
+        json(serde_json::to_string(&view)),
+        page::render(&view),
+        metrics::render(&state, 1000),
+    ] {
+        assert!(text.contains("own") && !text.contains("foreign"), "{text}");
+    }
+    assert!(control.journal(0, 10).is_empty(), "events about no object of the scope");
+    assert_eq!(site.control.journal(0, 10).len(), 3);
+}
+
+#[test]
+fn a2_session_outside_the_scope_cannot_be_ended() {
+    let site = Site::new("limited-end");
+    let control = site.limited(None);
+    let end = |id: &str| answer(&control, "sessions.end", json!({ "id": id, "yes": true }));
+    let error = end("8").expect_err("it is of another target");
+    assert!(error.kind == Kind::NotFound && !error.to_string().contains("foreign"), "{error}");
+    assert!(end("7").is_ok());
+    assert_eq!(site.control.state().expect("a state").sessions().count(), 1);
+}

@@ -37,6 +37,7 @@ const SCRIPTS: &[Script] = &[
             list
             list providers d0
             list connections
+            list listeners
             sessions
             sessions --denied
             reservations

@@ -7,6 +7,7 @@ mod error;
 mod event;
 mod event_kinds;
 mod files;
+mod listener;
 mod state;
 mod stats;
 mod target;
@@ -16,6 +17,7 @@ pub use error::{Error, Exit, Kind, Result};
 pub use event::{Event, Level, ProgressLine, ProgressUnit};
 pub use event_kinds::{EVENT_GROUPS, EventGroup, EventKind};
 pub use files::{CertificateState, ChangedFilesState};
+pub use listener::{ListenerState, ListenerWarning};
 pub use state::{
     BusState, ConsumerState, CoreState, Daemon, DeviceErrorState, DeviceState, DiskMode, DiskState,
     FormerNameState, GeomState, Health, Memory, ProviderState, RebuildState, SCHEMA_VERSION,

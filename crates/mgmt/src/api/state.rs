@@ -1,6 +1,7 @@
 //! The whole daemon in one value: disks, geoms, targets, health first.
 
 use super::files::{CertificateState, ChangedFilesState};
+use super::listener::ListenerState;
 use super::stats::Stats;
 use super::target::{Denied, PortGroupState, RivalsState, TargetState};
 use schemars::JsonSchema;
@@ -59,6 +60,9 @@ pub struct SystemState {
     /// Connections of each driver that has any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub connections: Vec<super::target::ConnectionsState>,
+    /// Listeners of the API over TCP and of metrics.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub listeners: Vec<ListenerState>,
     /// Target port groups, by identifier.
     pub port_groups: Vec<PortGroupState>,
     /// LUNs that are, or will be, attached as block devices of this machine.

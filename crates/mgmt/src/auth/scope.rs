@@ -103,6 +103,7 @@ impl Scope {
         };
         state.attached.retain(units);
         state.connections.clear();
+        state.listeners.clear();
         state.stopped.clear();
         state.daemon.metrics_listen = None;
         state.health = state.worst();

@@ -140,6 +140,11 @@ impl TokenStore {
         Ok(all.iter().map(|record| record.token.clone()).collect())
     }
 
+    /// Number of tokens.
+    pub fn count(&self) -> usize {
+        self.lock().as_ref().map_or(0, Vec::len)
+    }
+
     /// Creates a token.
     ///
     /// # Errors

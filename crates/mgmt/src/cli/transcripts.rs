@@ -387,6 +387,7 @@ fn daemon_verbs_answer_json_as_their_schemas_describe() {
         "tree",
         "list",
         "list connections",
+        "list listeners",
         "sessions",
         "journal",
         "plan @a.toml",

@@ -7,6 +7,7 @@ mod certificates;
 mod config;
 mod fds;
 mod io_uring;
+mod listeners;
 mod names;
 mod ports;
 mod secrets;
@@ -136,6 +137,7 @@ pub const CHECKS: &[Check] = &[
     secrets::CHECK,
     certificates::CHECK,
     access::CHECK,
+    listeners::CHECK,
     backing::CHECK,
     buses::CHECK,
     names::CHECK,

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::api::{
-    BusState, CoreState, DeviceState, DiskState, Health, Kind, TargetState, TroubleState,
+    BusState, CoreState, DeviceState, DiskState, Health, Kind, ListenerState, TargetState,
+    TroubleState,
 };
 use crate::config::read;
 use crate::fake::catalog;
@@ -422,4 +423,40 @@ fn disk_names_that_depend_on_scan_order_are_warned_about() {
     let check = CHECKS.iter().find(|c| c.id == "names").expect("a check");
     let finding = &check.run(&facts(&by_order, &["da0", "da1"]))[0];
     assert!(finding.fix.contains("names = { da1 = \"0:7\" }"), "{finding:?}");
+}
+
+#[test]
+fn listeners_without_token_or_tls_beyond_loopback_are_warned_about() {
+    let machine = Machine::new("listeners");
+    let facts = |at: &str, token: &str| {
+        machine.facts(Some(&format!("[daemon]\nmetrics_listen='{at}'\n{token}")))
+    };
+    assert_eq!(grades("listeners", &facts("127.0.0.1:9464", "")), [Severity::Ok]);
+    assert_eq!(grades("listeners", &facts("0.0.0.0:9464", "")), [Severity::Warn]);
+    let token = "metrics_token='file:/etc/ashlar/metrics.token'\n";
+    assert_eq!(grades("listeners", &facts("0.0.0.0:9464", token)), [Severity::Warn], "no TLS");
+    let check = CHECKS.iter().find(|c| c.id == "listeners").expect("a check");
+    let finding = &check.run(&facts("0.0.0.0:9464", ""))[0];
+    assert!(finding.finding.starts_with("metrics at 0.0.0.0:9464: no token"), "{finding:?}");
+    assert!(finding.fix.contains("metrics_token"), "{finding:?}");
+}
+
+#[test]
+fn listener_that_the_daemon_cannot_open_fails() {
+    let machine = Machine::new("listeners-closed");
+    let mut facts = machine.facts(None);
+    let listener = ListenerState {
+        name: "api".into(),
+        address: "127.0.0.1:7320".into(),
+        authenticated: true,
+        callers: Some(1),
+        ..ListenerState::default()
+    };
+    let state = |l: ListenerState| Ok(SystemState { listeners: vec![l], ..SystemState::default() });
+    facts.daemon = state(listener.clone());
+    assert_eq!(grades("listeners", &facts), [Severity::Ok]);
+    facts.daemon = state(ListenerState { why: "address in use".into(), ..listener.clone() });
+    assert_eq!(grades("listeners", &facts), [Severity::Fail]);
+    facts.daemon = state(ListenerState { callers: Some(0), ..listener });
+    assert_eq!(grades("listeners", &facts), [Severity::Warn], "no caller can log in");
 }

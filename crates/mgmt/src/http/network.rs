@@ -90,6 +90,7 @@ impl Listening {
             if !stays {
                 tracing::info!("the API is no longer served at {at}");
                 task.abort();
+                shared.control.api_listeners().closed(*at);
             }
             stays
         });
@@ -158,11 +159,19 @@ impl Shared {
 
     /// Reads the files of TLS. `is_new`: the sections have changed, not only the files.
     fn read_security(&self, api: &ApiConfig, is_new: bool) {
+        let listeners = self.control.api_listeners();
         let read = match api.tls_files() {
-            None => Some(Security::Plain),
+            None => {
+                listeners.set_files(std::iter::empty());
+                Some(Security::Plain)
+            }
             Some(files) => match Keys::read_optional(&files) {
-                Ok(keys) => Some(Security::Tls(keys)),
+                Ok(keys) => {
+                    listeners.set_files(api.named_files());
+                    Some(Security::Tls(keys))
+                }
                 Err(e) if is_new => {
+                    listeners.set_problem(e.to_string());
                     tracing::error!("the API is not served over TCP until this is correct: {e}");
                     None
                 }
@@ -238,6 +247,7 @@ async fn listen(at: SocketAddr, shared: Arc<Shared>) {
         match TcpListener::bind(at).await {
             Ok(listener) => break listener,
             Err(e) => {
+                shared.control.api_listeners().report(at, Some(e.to_string()));
                 if !is_reported {
                     tracing::error!("the API cannot be served at {at}: {e}; it is tried again");
                     is_reported = true;
@@ -246,6 +256,7 @@ async fn listen(at: SocketAddr, shared: Arc<Shared>) {
             }
         }
     };
+    shared.control.api_listeners().report(at, None);
     tracing::info!("the API is served at {}", listener.local_addr().unwrap_or(at));
     loop {
         match listener.accept().await {

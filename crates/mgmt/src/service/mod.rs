@@ -10,9 +10,11 @@
 //!      next question of a verb that is carried out wait longer.
 
 mod archive;
+mod listeners;
 mod turns;
 
 pub use archive::{Archive, Archived};
+pub(crate) use listeners::configured as configured_listeners;
 
 use crate::api::{Error, Event, Kind, ProgressLine, Result, SystemState};
 use crate::audit::AuditLog;
@@ -20,6 +22,7 @@ use crate::auth::{Scope, TokenStore};
 use crate::config::{ApiSections, Catalog, Config, DiskConfig, GeomConfig, check};
 use crate::plan::{self, Action, Applied, Deferred, Step};
 use crate::plant::{Plant, Progress};
+use listeners::ApiListeners;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
@@ -50,6 +53,7 @@ struct Shared {
     start: Mutex<Option<ProgressLine>>,
     tokens: TokenStore,
     audit: AuditLog,
+    api_listeners: ApiListeners,
 }
 
 #[derive(Clone, Default)]
@@ -130,6 +134,7 @@ impl Control {
             start: Mutex::default(),
             tokens: TokenStore::none(),
             audit: AuditLog::none(),
+            api_listeners: ApiListeners::default(),
         };
         Control { shared: Arc::new(shared), scope: Scope::default() }
     }
@@ -160,6 +165,11 @@ impl Control {
     /// The audit log of the API.
     pub fn audit(&self) -> &AuditLog {
         &self.shared.audit
+    }
+
+    /// Listeners of the API over TCP, to which their server reports.
+    pub(crate) fn api_listeners(&self) -> &ApiListeners {
+        &self.shared.api_listeners
     }
 
     /// The sections of the API in the running configuration.
@@ -223,6 +233,8 @@ impl Control {
     /// Those of [`Plant::state`].
     pub fn state(&self) -> Result<SystemState> {
         let mut state = self.plant().state()?;
+        let tokens = self.tokens().count();
+        self.api_listeners().add_to(&mut state, &lock(&self.shared.running).config, tokens);
         self.scope.limit_state(&mut state);
         Ok(state)
     }

@@ -3,8 +3,8 @@
 use super::entry::{DaemonVerb, Verb};
 use super::index::Index;
 use crate::api::{
-    BusState, ConnectionsState, DeviceState, DiskMode, Error, Health, Kind, Result, SCHEMA_VERSION,
-    SystemState,
+    BusState, ConnectionsState, DeviceState, DiskMode, Error, Health, Kind, ListenerState, Result,
+    SCHEMA_VERSION, SystemState,
 };
 use crate::config::units::short;
 use crate::plant::Progress;
@@ -37,6 +37,8 @@ pub enum ListKind {
     Attached,
     /// Connections of each driver, and why they were closed.
     Connections,
+    /// Listeners of the API over TCP and of metrics, and who may enter.
+    Listeners,
 }
 
 /// Parameters of `list`.
@@ -66,7 +68,7 @@ pub struct ListAnswer {
     /// Version of the format of this answer.
     pub schema_version: u32,
     /// Full state of the requested objects: disks, geoms (for providers too), targets (for LUNs
-    /// too), attached LUNs, connections, or all of these.
+    /// too), attached LUNs, connections, listeners, or all of these.
     pub state: SystemState,
     /// The same data as tables.
     pub listings: Vec<Listing>,
@@ -280,6 +282,26 @@ fn connections(state: &SystemState) -> Listing {
     listing("connections", &columns, state.connections.iter().map(row).collect())
 }
 
+fn listeners(state: &SystemState) -> Listing {
+    let days = |days: u64| text::count(usize::try_from(days).unwrap_or(usize::MAX), "day");
+    let row = |l: &ListenerState| {
+        vec![
+            l.name.clone(),
+            l.address.clone(),
+            if l.tls { "yes" } else { "no" }.to_owned(),
+            l.certificate_days().map_or_else(|| "-".to_owned(), days),
+            match (l.open, l.why.is_empty()) {
+                (true, _) => "open".to_owned(),
+                (false, true) => "not open yet".to_owned(),
+                (false, false) => format!("not open: {}", l.why),
+            },
+            l.admits.clone(),
+        ]
+    };
+    let columns = ["listener", "address", "TLS", "certificate", "state", "admits"];
+    listing("listeners", &columns, state.listeners.iter().map(row).collect())
+}
+
 /// LUNs that are block devices of this machine.
 pub(super) fn attached(all: &[crate::api::AttachedState]) -> Listing {
     let row = |a: &crate::api::AttachedState| {
@@ -320,6 +342,9 @@ fn select_state(mut state: SystemState, what: ListKind) -> SystemState {
     if !all && what != ListKind::Connections {
         state.connections.clear();
     }
+    if !all && what != ListKind::Listeners {
+        state.listeners.clear();
+    }
     state
 }
 
@@ -345,6 +370,7 @@ impl Verb for List {
         "ashlar list providers d0",
         "ashlar list geoms part",
         "ashlar list connections",
+        "ashlar list listeners",
     ];
     const POSITIONAL: &'static [&'static str] = &["what", "name"];
 
@@ -384,6 +410,7 @@ impl DaemonVerb for List {
             ListKind::Targets => vec![targets(&state)],
             ListKind::Attached => vec![attached(&state.attached)],
             ListKind::Connections => vec![connections(&state)],
+            ListKind::Listeners => vec![listeners(&state)],
             ListKind::Luns => vec![luns(&state)],
         };
         let listings: Vec<_> = listings.into_iter().map(|l| filter_rows(l, &params.name)).collect();

@@ -2,8 +2,8 @@
 
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{
-    DeviceErrorState, DiskState, Exit, GeomState, Health, ProgressLine, Result, RivalsState,
-    SCHEMA_VERSION, StoppedState, SystemState, TargetHealth, TroubleState,
+    DeviceErrorState, DiskState, Exit, GeomState, Health, ListenerState, ProgressLine, Result,
+    RivalsState, SCHEMA_VERSION, StoppedState, SystemState, TargetHealth, TroubleState,
 };
 use crate::config::units::{short, short_ns};
 use crate::config::{Catalog, Config, exposures};
@@ -51,6 +51,9 @@ pub struct StatusAnswer {
     pub daemon: String,
     /// One line about the served objects.
     pub serves: String,
+    /// Listeners of the API over TCP and of metrics.
+    #[serde(default)]
+    pub listeners: Vec<ListenerState>,
 }
 
 /// How long a command may wait before `status` speaks of it, in nanoseconds. Initiators give a
@@ -144,6 +147,35 @@ fn certificates(state: &SystemState) -> impl Iterator<Item = StatusFinding> + '_
             see: format!("openssl x509 -noout -dates -in {}", file.path),
         })
     })
+}
+
+/// Listeners of the API and of metrics that cannot be opened, or are weak.
+fn listeners(state: &SystemState) -> impl Iterator<Item = StatusFinding> + '_ {
+    let finding = |of: &ListenerState, health, why: String, action: String| StatusFinding {
+        health,
+        at: of.place(),
+        why,
+        action,
+        see: "ashlar doctor listeners".to_owned(),
+    };
+    state.listeners.iter().flat_map(move |of| {
+        let closed = (!of.why.is_empty()).then(|| {
+            let action = "Free the address or correct [api], then run `ashlar apply`.".to_owned();
+            finding(of, Health::Degraded, format!("not open: {}", of.why), action)
+        });
+        let weak = of.warning().map(|weak| {
+            let why = format!("{}: {}", weak.why, weak.consequence);
+            finding(of, Health::Ok, why, format!("Next: {}.", weak.fix))
+        });
+        closed.into_iter().chain(weak)
+    })
+}
+
+/// One line about a listener.
+fn listener_words(of: &ListenerState) -> String {
+    let tls = if of.tls { "TLS" } else { "no TLS" };
+    let days = of.certificate_days().map(|days| format!(", certificate valid for {days} days"));
+    format!("{}, {tls}{}, admits {}", of.place(), days.unwrap_or_default(), of.admits)
 }
 
 /// Names under which NBD clients get a unit whose disk has another name now.
@@ -308,7 +340,7 @@ pub fn findings(state: &SystemState, config: &Config, catalog: &Catalog) -> Vec<
     }
     out.extend(stuck_commands(state));
     out.extend(rivals(state));
-    out.extend(certificates(state));
+    out.extend(listeners(state).chain(certificates(state)));
     out.extend(changed_files(state));
     out.extend(former_names(state));
     out.extend(stopped(state));
@@ -397,7 +429,8 @@ pub fn status_of(control: &Control, state: &SystemState) -> StatusAnswer {
     );
     let health = findings.iter().map(|f| f.health).max().unwrap_or_default().max(state.health);
     let starting = starting.is_some();
-    StatusAnswer { schema_version: SCHEMA_VERSION, starting, health, findings, daemon, serves }
+    let (schema_version, listeners) = (SCHEMA_VERSION, state.listeners.clone());
+    StatusAnswer { schema_version, starting, health, findings, daemon, serves, listeners }
 }
 
 impl Verb for Status {
@@ -413,6 +446,9 @@ impl Verb for Status {
         let word = answer.health.label().to_uppercase();
         let mut out =
             format!(" state: {word}\ndaemon: {}\nserves: {}\n", answer.daemon, answer.serves);
+        for listener in &answer.listeners {
+            out.push_str(&format!("listen: {}\n", listener_words(listener)));
+        }
         for f in &answer.findings {
             out.push_str(&format!(
                 "\n    at: {} ({})\n   why: {}\naction: {}\n   see: {}\n",

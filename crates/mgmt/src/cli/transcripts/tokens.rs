@@ -41,3 +41,21 @@ fn remote_without_a_token_is_refused_before_it_connects() {
     let refused = daemon.expect_exit("doctor --remote https://192.0.2.1", Exit::Usage);
     assert!(refused.contains("about its own machine"), "{refused}");
 }
+
+#[test]
+fn listeners_are_in_status_and_list() {
+    let daemon = Daemon::start();
+    assert!(!daemon.expect_exit("status", Exit::Done).contains("listen:"), "there are none");
+    daemon.write("a.toml", "[daemon]\nmetrics_listen = \"0.0.0.0:9464\"\n");
+    daemon.expect_exit("apply @a.toml", Exit::Done);
+    let status = daemon.expect_exit("status", Exit::Done);
+    let line = "\nlisten: metrics at 0.0.0.0:9464, no TLS, admits every host\n";
+    assert!(status.contains(line), "{status}");
+    let warns = ["no token is required beyond loopback", "metrics_token", "doctor listeners"];
+    assert!(warns.iter().all(|words| status.contains(words)), "{status}");
+    assert_eq!(
+        daemon.expect_exit("list listeners", Exit::Done),
+        "listener  address       TLS  certificate  state  admits\n\
+         metrics   0.0.0.0:9464  no   -            open   every host\n"
+    );
+}

@@ -1,4 +1,7 @@
 //! Limits of the requests and failed logins of each address of the network.
+//!
+//! Invariant N7: no address forgets its own count by requests of others. A full table forgets those
+//! that have used least.
 
 use crate::api::{Error, Kind, Result};
 use std::collections::HashMap;
@@ -15,6 +18,9 @@ const FAILURES: Limit = Limit { burst: 10.0, per_second: 1.0 / 6.0 };
 
 /// Most addresses that are remembered. Beyond it, those without recent requests are dropped.
 const ADDRESSES_MAX: usize = 4096;
+
+/// Addresses that a full table forgets at once, so that it is seldom searched.
+const FORGOTTEN_AT_ONCE: usize = ADDRESSES_MAX / 4;
 
 /// A token bucket's size and rate.
 #[derive(Clone, Copy)]
@@ -45,7 +51,12 @@ impl Left {
     }
 
     fn is_full(&self) -> bool {
-        self.requests >= REQUESTS.burst && self.failures >= FAILURES.burst
+        self.share() >= 1.0
+    }
+
+    /// The part that is left of the limit that has been used most: 0 to 1.
+    fn share(&self) -> f64 {
+        (self.requests / REQUESTS.burst).min(self.failures / FAILURES.burst)
     }
 }
 
@@ -61,17 +72,27 @@ pub(super) fn counted(ip: IpAddr) -> IpAddr {
     }
 }
 
+/// Forgets addresses without recent requests, and if there are too few of them, those that have
+/// used least of their limits (N7).
+fn make_room(all: &mut HashMap<IpAddr, Left>, now: Instant) {
+    all.values_mut().for_each(|left| left.refill(now));
+    all.retain(|_, left| !left.is_full());
+    if all.len() < ADDRESSES_MAX {
+        return;
+    }
+    let mut by_share: Vec<(f64, IpAddr)> = all.iter().map(|(ip, of)| (of.share(), *ip)).collect();
+    by_share.sort_unstable_by(|(a, _), (b, _)| b.total_cmp(a));
+    for (_, ip) in by_share.iter().take(FORGOTTEN_AT_ONCE) {
+        all.remove(ip);
+    }
+}
+
 impl PeerRates {
     fn with<T>(&self, ip: IpAddr, now: Instant, f: impl FnOnce(&mut Left) -> T) -> T {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let ip = counted(ip);
         if all.len() >= ADDRESSES_MAX && !all.contains_key(&ip) {
-            all.values_mut().for_each(|left| left.refill(now));
-            all.retain(|_, left| !left.is_full());
-            if all.len() >= ADDRESSES_MAX {
-                // That many hosts at once: forgetting them bounds memory, and favours some of them.
-                all.clear();
-            }
+            make_room(&mut all, now);
         }
         let left = all.entry(ip).or_insert_with(|| Left::full(now));
         left.refill(now);
@@ -140,6 +161,18 @@ mod tests {
         assert!(rates.admit(address(1), start + Duration::from_secs(7)).is_ok());
         let [one, two] = ["2001:db8::1", "2001:db8::2"].map(|ip| counted(ip.parse().expect("ip")));
         assert_eq!(one, two);
+    }
+
+    #[test]
+    fn n7_flood_of_other_addresses_does_not_reset_a_blocked_one() {
+        let (rates, start) = (PeerRates::default(), Instant::now());
+        (0..10).for_each(|_| rates.count_failure(address(1), start));
+        for n in 2..20_000 {
+            assert!(rates.admit(address(n), start).is_ok());
+            rates.count_failure(address(n), start);
+        }
+        assert!(rates.0.lock().expect("unlocked").len() <= ADDRESSES_MAX);
+        assert!(rates.admit(address(1), start).is_err(), "it stays blocked");
     }
 
     #[test]

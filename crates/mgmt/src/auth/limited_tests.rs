@@ -1,7 +1,7 @@
 //! Answers to a limited caller: none of its calls shows an object outside its scope.
 
 use super::*;
-use crate::api::{Denied, SessionState, SystemState, TargetState};
+use crate::api::{AttachedState, Denied, SessionState, SystemState, TargetState};
 use crate::auth::Scope;
 use crate::config::{Config, read};
 use crate::fake::{FakePlant, catalog};
@@ -65,6 +65,11 @@ impl Site {
             }],
             ..TargetState::default()
         };
+        let attached = |target: &str, unit: &str| AttachedState {
+            target: target.to_owned(),
+            unit: unit.to_owned(),
+            ..AttachedState::default()
+        };
         let denied = Denied { target: "iqn.a:foreign".to_owned(), ..Denied::default() };
         plant.set_extra(SystemState {
             targets: vec![
@@ -72,6 +77,7 @@ impl Site {
                 target("iqn.a:foreign", "iqn.foreign:h", "foreign", 8),
             ],
             denied: vec![denied],
+            attached: vec![attached("iqn.a:own", "own0"), attached("iqn.a:foreign", "foreign0")],
             ..SystemState::default()
         });
         Site { control: Arc::new(control), folder }
@@ -149,4 +155,13 @@ fn a2_session_outside_the_scope_cannot_be_ended() {
     assert!(error.kind == Kind::NotFound && !error.to_string().contains("foreign"), "{error}");
     assert!(end("7").is_ok());
     assert_eq!(site.control.state().expect("a state").sessions().count(), 1);
+}
+
+#[test]
+fn a10_attach_lists_the_luns_of_the_target_alone() {
+    let site = Site::new("limited-attach");
+    let params = json!({ "target": "iqn.a:own", "list": true });
+    let text = answer(&site.limited(None), "attach", params.clone()).expect("a list");
+    assert!(text.contains("own0") && !text.contains("foreign"), "{text}");
+    assert!(answer(&site.control, "attach", params).expect("a list").contains("foreign0"));
 }

@@ -10,17 +10,22 @@
 
 use super::peer::{Peer, RemotePeer};
 use super::peer_rates::PeerRates;
+use super::routes::record;
 use super::server::{ACCEPT_PAUSE, ConnectionSlot, HEAD_MAX, serve_connection};
 use super::tcp_slots::TcpSlots;
+use crate::api::{Error, Kind};
+use crate::audit::AuditedCaller;
 use crate::config::ApiConfig;
 use crate::service::Control;
 use crate::tls_stream::TlsStream;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tls::Keys;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -199,6 +204,20 @@ impl Shared {
         });
     }
 
+    /// Records the login of a client whose certificate is not trusted. It counts as a failed login,
+    /// and beyond the limit of its address none is recorded.
+    async fn record_refused(&self, address: SocketAddr, why: &io::Error) {
+        let now = Instant::now();
+        let is_admitted = self.rates.admit(address.ip(), now).is_ok();
+        self.rates.count_failure(address.ip(), now);
+        if is_admitted {
+            let who = "certificate that is not trusted".to_owned();
+            let by = AuditedCaller { who, address: address.to_string() };
+            let error = Error::new(Kind::Unauthenticated, "log in", why);
+            record(&self.control, by, "login", Value::Null, Err(&error)).await;
+        }
+    }
+
     async fn connection(
         &self,
         stream: TcpStream,
@@ -228,12 +247,23 @@ impl Shared {
                         let peer = peer(stream.client());
                         serve_connection(stream, self.control.clone(), peer, end).await;
                     }
-                    Ok(Err(e)) => tracing::debug!("{address}: TLS handshake of the API: {e}"),
+                    Ok(Err(e)) => {
+                        tracing::debug!("{address}: TLS handshake of the API: {e}");
+                        if is_untrusted(&e) {
+                            self.record_refused(address, &e).await;
+                        }
+                    }
                     Err(_) => tracing::debug!("{address}: TLS handshake of the API: too slow"),
                 }
             }
         }
     }
+}
+
+/// Whether a handshake has failed because of the certificate of the client.
+fn is_untrusted(e: &io::Error) -> bool {
+    let error = e.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(error, Some(rustls::Error::InvalidCertificate(_)))
 }
 
 /// Whether a connection arrived at an address of loopback.
@@ -302,6 +332,33 @@ mod tests {
             let end = tokio::time::timeout(HEAD_MAX / 2, client.read_to_end(&mut rest)).await;
             end.expect("before an idle connection ends").expect("closed");
         });
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+
+    #[test]
+    fn untrusted_certificates_are_recorded_as_refused_logins_up_to_a_limit() {
+        let folder = std::env::temp_dir().join(format!("ashlar-untrusted-{}", std::process::id()));
+        let plant = Box::new(Arc::new(FakePlant::new()));
+        let archive = Archive::new(&folder.join("history"), 2);
+        let control = Control::new(plant, catalog(), &Config::default(), archive);
+        let control = Arc::new(control.with_api_folder(&folder.join("api")));
+        let shared = Shared::new(control.clone(), Arc::default());
+        let unknown = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        let error = io::Error::new(io::ErrorKind::InvalidData, unknown);
+        assert!(is_untrusted(&error));
+        assert!(!is_untrusted(&io::ErrorKind::UnexpectedEof.into()), "a peer that left");
+        let address: SocketAddr = "192.0.2.1:4000".parse().expect("an address");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            for _ in 0..15 {
+                shared.record_refused(address, &error).await;
+            }
+        });
+        let entries = control.audit().newest(100).expect("entries");
+        assert_eq!(entries.len(), 10, "a flood does not fill the log");
+        let [first, ..] = entries.as_slice() else { panic!("no entry") };
+        assert_eq!((first.what.as_str(), first.address.as_str()), ("login", "192.0.2.1:4000"));
+        assert!(first.result.contains("UnknownIssuer"), "{first:?}");
         let _ = std::fs::remove_dir_all(&folder);
     }
 }

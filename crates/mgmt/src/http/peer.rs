@@ -71,7 +71,7 @@ impl RemotePeer {
         let clients = control.api().api_client;
         match clients.iter().find(|client| client.subject == *subject) {
             Some(client) => Ok(Caller {
-                name: format!("certificate {subject}"),
+                name: certificate_caller(subject),
                 role: client.role,
                 scope: client.scope(),
             }),
@@ -86,6 +86,11 @@ impl RemotePeer {
         *known = Some(caller.clone());
         is_new
     }
+}
+
+/// The caller that a certificate names.
+fn certificate_caller(subject: &str) -> String {
+    format!("certificate {subject}")
 }
 
 /// The token of a field `Authorization: Bearer TOKEN` (RFC 6750 2.1).
@@ -152,13 +157,16 @@ impl Peer {
         }
     }
 
-    /// The caller as the audit log names it.
+    /// The caller as the audit log names it. A refused one has the name in its certificate, which a
+    /// CA has signed.
     pub(super) fn audited(&self, caller: Option<&Caller>) -> AuditedCaller {
-        let address = match self {
-            Peer::Local { .. } => String::new(),
-            Peer::Remote(remote) => remote.address.to_string(),
+        let (address, subject) = match self {
+            Peer::Local { .. } => (String::new(), None),
+            Peer::Remote(remote) => (remote.address.to_string(), remote.certificate.as_ref()),
         };
-        AuditedCaller { who: caller.map_or_else(String::new, |c| c.name.clone()), address }
+        let who = caller.map(|caller| caller.name.clone());
+        let who = who.or_else(|| subject.map(|subject| certificate_caller(subject)));
+        AuditedCaller { who: who.unwrap_or_default(), address }
     }
 }
 
@@ -172,6 +180,8 @@ mod tests {
     use hyper::header::HeaderValue;
     use std::path::{Path, PathBuf};
 
+    const AT: &str = "192.0.2.1:4000";
+
     fn scratch(name: &str) -> PathBuf {
         std::env::temp_dir().join(format!("ashlar-peer-{name}-{}", std::process::id()))
     }
@@ -184,7 +194,7 @@ mod tests {
     }
 
     fn remote(certificate: Option<&str>) -> Peer {
-        let at = "192.0.2.1:4000".parse().expect("an address");
+        let at = AT.parse().expect("an address");
         Peer::Remote(RemotePeer::new(at, certificate.map(str::to_owned), Arc::default()))
     }
 
@@ -245,6 +255,9 @@ mod tests {
         assert_eq!((caller.name.as_str(), caller.role), ("certificate laptop", Role::Operator));
         let refused = remote(Some("other")).caller(&none, &control).expect_err("unknown");
         assert!(refused.source.contains("`other`"), "{refused}");
+        let audited = remote(Some("other")).audited(None);
+        assert_eq!((audited.who.as_str(), audited.address.as_str()), ("certificate other", AT));
+        assert_eq!(remote(None).audited(None).who, "", "a wrong token names nobody");
         let _ = std::fs::remove_dir_all(&folder);
     }
 

@@ -1,7 +1,8 @@
 //! Limits of the requests and failed logins of each address of the network.
 //!
-//! Invariant N7: no address forgets its own count by requests of others. A full table forgets those
-//! that have used least.
+//! Invariants
+//!  N7  Requests of other addresses do not reset the count of an address that has used most of its
+//!      limits: a full table forgets those that have used least.
 
 use crate::api::{Error, Kind, Result};
 use std::collections::HashMap;

@@ -87,7 +87,7 @@ impl AuthorizedPeer {
 }
 
 /// Records a login or a refused call in the audit log.
-async fn record(
+pub(super) async fn record(
     control: &Arc<Control>,
     by: AuditedCaller,
     what: &str,

@@ -435,6 +435,7 @@ impl Plant for Daemon {
     fn state(&self) -> Result<SystemState> {
         let mut state = current_state(&self.mailbox, &self.paths)?;
         state.daemon.metrics_listen = self.metrics.address();
+        state.daemon.sandbox = sandbox::folders();
         Ok(state)
     }
 

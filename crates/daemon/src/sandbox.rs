@@ -14,10 +14,12 @@
 //!  X2  A daemon that cannot enter its sandbox does not start.
 //!  X3  A plan refuses a step whose files are in another folder. access(2) does not show what
 //!      Landlock denies, so [`check`] compares folders.
+//!  X4  The inode of each folder at the start is reported. Landlock permits inodes: a file system
+//!      that is mounted over a folder later is forbidden, and `doctor` names it.
 
 use std::collections::BTreeSet;
 use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -25,7 +27,7 @@ use landlock::{
     ABI, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
     path_beneath_rules,
 };
-use mgmt::api::{Error, Kind, Result};
+use mgmt::api::{Error, Kind, Result, SandboxFolder};
 use mgmt::config::{Config, writable_folders};
 use mgmt::plan::Action;
 use serde_json::Value;
@@ -38,6 +40,9 @@ const DEVICES: &str = "/dev";
 
 /// The folders of this process's sandbox, without symbolic links; unset: it has none.
 static FOLDERS: OnceLock<BTreeSet<PathBuf>> = OnceLock::new();
+
+/// The same with their inodes (X4).
+static INODES: OnceLock<Vec<SandboxFolder>> = OnceLock::new();
 
 /// Restricts this thread, and those that it starts later, if the configuration asks for it. State,
 /// history and socket have their paths in `config`.
@@ -57,6 +62,8 @@ pub fn enter(config: &Config) -> Result<()> {
     folders.insert(PathBuf::from(DEVICES));
     // One that is absent has no rule, so it stays forbidden when it appears.
     let folders: BTreeSet<PathBuf> = folders.iter().filter_map(|f| f.canonicalize().ok()).collect();
+    // Before the rules are made, so that a change in between is reported.
+    let inodes = inodes(&folders);
     match restrict(&folders) {
         Ok(RulesetStatus::FullyEnforced) => tracing::info!("sandbox: enforced by Landlock"),
         Ok(RulesetStatus::PartiallyEnforced) => {
@@ -65,8 +72,24 @@ pub fn enter(config: &Config) -> Result<()> {
         Ok(RulesetStatus::NotEnforced) => return Err(refused("the kernel has no Landlock")),
         Err(e) => return Err(refused(&e.to_string())),
     }
+    let _ = INODES.set(inodes);
     let _ = FOLDERS.set(folders);
     Ok(())
+}
+
+/// The folders of the sandbox with their inodes at the start (X4); empty without a sandbox.
+pub(crate) fn folders() -> Vec<SandboxFolder> {
+    INODES.get().cloned().unwrap_or_default()
+}
+
+/// The folders with their inodes now. `/dev` is left out: a unit may give the daemon its own.
+fn inodes(folders: &BTreeSet<PathBuf>) -> Vec<SandboxFolder> {
+    let inode = |folder: &PathBuf| {
+        let about = folder.metadata().ok()?;
+        let path = folder.to_str()?.to_owned();
+        Some(SandboxFolder { path, device: about.dev(), inode: about.ino() })
+    };
+    folders.iter().filter(|folder| *folder != Path::new(DEVICES)).filter_map(inode).collect()
 }
 
 /// Refuses an action that would change files outside of the sandbox (X3).
@@ -150,6 +173,17 @@ mod tests {
         assert_eq!(found, [None, other.clone(), None, None]);
         let target = Action::CreateTarget { target: config.target[0].clone() };
         assert_eq!(outside(&own, &target), other);
+    }
+
+    #[test]
+    fn x4_inodes_of_folders_are_reported_without_those_of_devices() {
+        let base = std::env::temp_dir().join(format!("ashlar-inodes-{}", std::process::id()));
+        std::fs::create_dir_all(&base).expect("scratch");
+        let all = inodes(&BTreeSet::from([base.clone(), PathBuf::from(DEVICES)]));
+        let about = base.metadata().expect("a folder");
+        std::fs::remove_dir_all(&base).expect("scratch");
+        let path = base.to_str().expect("a path").to_owned();
+        assert_eq!(all, [SandboxFolder { path, device: about.dev(), inode: about.ino() }]);
     }
 
     #[test]

@@ -21,7 +21,8 @@ pub use listener::{ListenerState, ListenerWarning};
 pub use state::{
     BusState, ConsumerState, CoreState, Daemon, DeviceErrorState, DeviceState, DiskMode, DiskState,
     FormerNameState, GeomState, Health, Memory, ProviderState, RebuildState, SCHEMA_VERSION,
-    SpaceState, StoppedState, SystemState, TasteRejection, TransientState, TroubleState,
+    SandboxFolder, SpaceState, StoppedState, SystemState, TasteRejection, TransientState,
+    TroubleState,
 };
 pub use stats::{Bucket, Histogram, OpStats, Stats};
 pub use target::{

@@ -208,6 +208,20 @@ pub struct Daemon {
     /// Address at which metrics are served over TCP; absent: only the control socket serves them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics_listen: Option<String>,
+    /// Folders in which the sandbox permits changes; empty without a sandbox.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sandbox: Vec<SandboxFolder>,
+}
+
+/// A folder of the sandbox, as the daemon found it at its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SandboxFolder {
+    /// Path of the folder, without symbolic links.
+    pub path: String,
+    /// Device number of its file system.
+    pub device: u64,
+    /// Inode number.
+    pub inode: u64,
 }
 
 /// One reactor.

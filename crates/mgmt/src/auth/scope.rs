@@ -106,6 +106,7 @@ impl Scope {
         state.listeners.clear();
         state.stopped.clear();
         state.daemon.metrics_listen = None;
+        state.daemon.sandbox.clear();
         state.health = state.worst();
     }
 

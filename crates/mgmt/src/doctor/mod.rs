@@ -10,6 +10,7 @@ mod io_uring;
 mod listeners;
 mod names;
 mod ports;
+mod sandbox;
 mod secrets;
 mod socket;
 mod version;
@@ -142,6 +143,7 @@ pub const CHECKS: &[Check] = &[
     buses::CHECK,
     names::CHECK,
     ports::CHECK,
+    sandbox::CHECK,
     socket::CHECK,
     version::CHECK,
 ];

@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::api::{
-    BusState, CoreState, DeviceState, DiskState, Health, Kind, ListenerState, TargetState,
-    TroubleState,
+    BusState, CoreState, DeviceState, DiskState, Health, Kind, ListenerState, SandboxFolder,
+    TargetState, TroubleState,
 };
 use crate::config::read;
 use crate::fake::catalog;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 struct Machine(PathBuf);
@@ -459,4 +459,31 @@ fn listener_that_the_daemon_cannot_open_fails() {
     assert_eq!(grades("listeners", &facts), [Severity::Fail]);
     facts.daemon = state(ListenerState { callers: Some(0), ..listener });
     assert_eq!(grades("listeners", &facts), [Severity::Warn], "no caller can log in");
+}
+
+#[test]
+fn folder_of_the_sandbox_that_was_replaced_is_named() {
+    let machine = Machine::new("sandbox");
+    let folder = machine.0.join("7/root/srv/images");
+    fs::create_dir_all(&folder).expect("scratch");
+    let about = fs::metadata(&folder).expect("scratch");
+    let with = |device: u64, inode: u64, path: &str| {
+        let mut state = SystemState::default();
+        state.daemon.pid = 7;
+        state.daemon.sandbox = vec![SandboxFolder { path: path.to_owned(), device, inode }];
+        Facts { daemon: Ok(state), ..machine.facts(None) }
+    };
+    let (device, inode, path) = (about.dev(), about.ino(), "/srv/images");
+    assert_eq!(grades("sandbox", &machine.facts(None)), [Severity::Ok], "no daemon");
+    assert_eq!(grades("sandbox", &with(device, inode, path)), [Severity::Ok]);
+    assert_eq!(grades("sandbox", &with(device, inode, "/srv/gone")), [Severity::Fail]);
+    let check = CHECKS.iter().find(|c| c.id == "sandbox").expect("a check");
+    for (device, inode, words) in
+        [(device + 1, inode, "was mounted over it"), (device, inode + 1, "was replaced")]
+    {
+        let found = check.run(&with(device, inode, path));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].finding.starts_with("/srv/images: "), "{found:?}");
+        assert!(found[0].finding.contains(words) && found[0].fix.contains("restart"), "{found:?}");
+    }
 }

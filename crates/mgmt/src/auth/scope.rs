@@ -98,10 +98,9 @@ impl Scope {
         }
         state.buses.retain(|bus| !bus.devices.is_empty());
         state.former_names.retain(|former| is_used(&former.provider));
-        let units = |lun: &crate::api::AttachedState| {
+        state.attached.retain(|lun| {
             self.covers_target(&lun.target) && (self.group.is_none() || is_used(&lun.unit))
-        };
-        state.attached.retain(units);
+        });
         state.connections.clear();
         state.listeners.clear();
         state.stopped.clear();

@@ -87,10 +87,10 @@ impl ApiListeners {
             }
             state.listeners.push(listener);
         }
-        let certificates = reports.certificates.iter();
-        state.certificates.extend(
-            certificates.map(|of| CertificateState { expires_s: left(of), ..of.clone() }),
-        );
+        for certificate in &reports.certificates {
+            let expires_s = left(certificate);
+            state.certificates.push(CertificateState { expires_s, ..certificate.clone() });
+        }
     }
 }
 

@@ -55,9 +55,9 @@ fn session_that_has_no_login_cannot_be_ended() {
         .into();
     let text = "[[target]]\ndriver = 'iscsi'\nname = 'iqn.a:aoe'\nlisten = ['127.0.0.1:1']\n\
                 [[target]]\ndriver = 'iscsi'\nname = 'iqn.a:local'\nlisten = ['127.0.0.1:2']\n";
-    daemon.plant.set_extra(state);
     daemon.write("a.toml", text);
     daemon.expect_exit("apply @a.toml", Exit::Done);
+    daemon.plant.set_extra(state);
     for (driver, id, words) in targets {
         let error = daemon.expect_exit(&format!("sessions end {id} --yes"), Exit::Failed);
         assert!(error.contains("ASH-0023") && error.contains(words), "{driver}: {error}");

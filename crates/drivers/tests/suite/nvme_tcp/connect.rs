@@ -83,3 +83,15 @@ fn a_hidden_subsystem_answers_byte_for_byte_like_one_that_does_not_exist() {
         assert!(is_noted("nqn.2026-11.test.ashlar:none", "no subsystem"), "{denied:?}");
     });
 }
+
+#[test]
+fn ended_session_closes_its_queue_and_its_host_may_connect_again() {
+    play(|stage| async move {
+        let (_admin, mut queue) = stage.both((false, false)).await;
+        let newest = stage.registry.sessions().last().map(|session| session.number);
+        assert!(stage.registry.kick(newest.expect("a session of the queue")));
+        assert!(queue.is_closed().await);
+        // Each of these panics if it is refused.
+        let _again = stage.both((false, false)).await;
+    });
+}

@@ -2,9 +2,9 @@
 //! configuration and journal that belongs to them.
 //!
 //! Invariants
-//!  A10 A limited caller sees of the daemon its target, or one group of it, with the sessions and
-//!      LUNs, and the providers, geoms and disks on which these LUNs depend. Of a disk with several
-//!      partitions, it sees those that it uses.
+//!  A10  A limited caller sees its target, or one group of it, with the sessions and LUNs, and the
+//!       providers, geoms and disks on which these LUNs depend. Of a disk with several partitions,
+//!       it sees those that its LUNs use.
 
 use crate::api::{ConsumerState, Event, GeomState, SystemState};
 use crate::config::{ApiConfig, Config};

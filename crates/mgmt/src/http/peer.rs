@@ -257,7 +257,7 @@ mod tests {
         assert!(refused.source.contains("`other`"), "{refused}");
         let audited = remote(Some("other")).audited(None);
         assert_eq!((audited.who.as_str(), audited.address.as_str()), ("certificate other", AT));
-        assert_eq!(remote(None).audited(None).who, "", "a wrong token names nobody");
+        assert_eq!(remote(None).audited(None).who, "", "a wrong token has no name");
         let _ = std::fs::remove_dir_all(&folder);
     }
 

@@ -16,6 +16,7 @@
 //! listener of metrics, `metrics_server` answers `GET /metrics` alone.
 
 mod body;
+pub(crate) mod components;
 mod events;
 pub mod metrics;
 mod metrics_server;

@@ -1,60 +1,10 @@
-//! OpenAPI 3.1, written from the table of verbs.
+//! OpenAPI 3.1 document of the API, written from the table of verbs.
 
+use super::components::Components;
 use crate::api::{Error, SCHEMA_VERSION, SystemState};
 use crate::page::View;
 use crate::verbs::{Run, VERBS};
 use serde_json::{Map, Value, json};
-
-/// The schema of any value as `{}`: generators of clients refuse its short form `true`.
-fn object_schema(schema: Value) -> Value {
-    if schema == Value::Bool(true) { json!({}) } else { schema }
-}
-
-/// Moves the `$defs` of a schema to the document's components and points the references there.
-fn move_defs(schema: Value, components: &mut Map<String, Value>) -> Value {
-    match schema {
-        Value::Object(mut fields) => {
-            fields.remove("$schema");
-            if let Some(Value::Object(defs)) = fields.remove("$defs") {
-                for (name, def) in defs {
-                    let def = move_defs(def, components);
-                    components.insert(name, object_schema(def));
-                }
-            }
-            if let Some(Value::String(path)) = fields.get_mut("$ref") {
-                *path = path.replace("#/$defs/", "#/components/schemas/");
-            }
-            let rest = fields.into_iter().map(|(k, v)| {
-                let moved = match (k.as_str(), move_defs(v, components)) {
-                    ("items", v) => object_schema(v),
-                    ("properties", Value::Object(all)) => {
-                        all.into_iter().map(|(key, v)| (key, object_schema(v))).collect()
-                    }
-                    (_, v) => v,
-                };
-                (k, moved)
-            });
-            Value::Object(rest.collect())
-        }
-        Value::Array(list) => {
-            Value::Array(list.into_iter().map(|v| move_defs(v, components)).collect())
-        }
-        other => other,
-    }
-}
-
-fn responses(schema: Value, kind: &str) -> Value {
-    json!({
-        "200": { "description": "Done.", "content": { kind: { "schema": schema } } },
-        "default": {
-            "description": "Refused or failed.",
-            "content": { "application/json": { "schema": {
-                "type": "object",
-                "properties": { "error": { "$ref": "#/components/schemas/Error" } },
-            } } },
-        },
-    })
-}
 
 /// Path of the verbs, before the name of one.
 pub(crate) const VERBS_PREFIX: &str = "/v1/verbs/";
@@ -65,77 +15,199 @@ pub(super) const JSON: &str = "application/json";
 /// Content type of the metrics.
 pub(super) const METRICS_TYPE: &str = "text/plain; version=0.0.4";
 
+/// Parameters of routes: name, place, type and description.
+type Parameters = &'static [(&'static str, &'static str, &'static str, &'static str)];
+
+/// A route that is not a verb.
+struct Route {
+    path: &'static str,
+    id: &'static str,
+    doc: &'static str,
+    parameters: Parameters,
+    content_type: &'static str,
+    answer: fn(&mut Components) -> Value,
+}
+
+const EVENT_PARAMETERS: Parameters = &[
+    (
+        "after",
+        "query",
+        "integer",
+        "Number of the last event that the client has; absent: all kept events.",
+    ),
+    (
+        "Last-Event-ID",
+        "header",
+        "integer",
+        "The same, as clients of server-sent events repeat it; precedes `after`.",
+    ),
+];
+
+const VIEW_PARAMETERS: Parameters = &[
+    ("find", "query", "string", "Text that the names of the shown objects contain."),
+    ("at", "query", "string", "Identifier of the object whose details are shown."),
+];
+
+const ROUTES: &[Route] = &[
+    Route {
+        path: "/v1/state",
+        id: "state",
+        doc: "Show the state",
+        parameters: &[],
+        content_type: JSON,
+        answer: |components| components.add(schemars::schema_for!(SystemState).to_value()),
+    },
+    Route {
+        path: "/v1/view",
+        id: "view",
+        doc: "Show the contents of the page",
+        parameters: VIEW_PARAMETERS,
+        content_type: JSON,
+        answer: |components| components.add(schemars::schema_for!(View).to_value()),
+    },
+    Route {
+        path: "/",
+        id: "page",
+        doc: "Show the page",
+        parameters: VIEW_PARAMETERS,
+        content_type: "text/html",
+        answer: text,
+    },
+    Route {
+        path: "/v1/events",
+        id: "events",
+        doc: "Stream the journal",
+        parameters: EVENT_PARAMETERS,
+        content_type: "text/event-stream",
+        answer: text,
+    },
+    Route {
+        path: "/metrics",
+        id: "metrics",
+        doc: "Show the metrics",
+        parameters: &[],
+        content_type: METRICS_TYPE,
+        answer: text,
+    },
+    Route {
+        path: "/v1/schema",
+        id: "schema",
+        doc: "Show the JSON Schema of `ashlar.toml`",
+        parameters: &[],
+        content_type: JSON,
+        answer: |components| document_of(components, "SchemaDocument", "JSON Schema 2020-12."),
+    },
+    Route {
+        path: "/openapi.json",
+        id: "openapi",
+        doc: "Show this document",
+        parameters: &[],
+        content_type: JSON,
+        answer: |components| document_of(components, "OpenapiDocument", "OpenAPI 3.1."),
+    },
+];
+
+fn text(_: &mut Components) -> Value {
+    json!({ "type": "string" })
+}
+
+/// A document with a format of its own.
+fn document_of(components: &mut Components, name: &str, doc: &str) -> Value {
+    let schema = json!({ "type": "object", "description": doc, "additionalProperties": true });
+    components.add_as(name, schema)
+}
+
+/// Name of the parameters of a verb: `PartAddParams` for `part.add`.
+fn params_name(verb: &str) -> String {
+    let word = |word: &str| {
+        let mut letters = word.chars();
+        let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+        first.into_iter().chain(letters).collect::<String>()
+    };
+    let words: String = verb.split(['.', '_', '-']).map(word).collect();
+    format!("{words}Params")
+}
+
+fn responses(answer: Value, content_type: &str, error: &Value) -> Value {
+    json!({
+        "200": { "description": "Done.", "content": { content_type: { "schema": answer } } },
+        "default": {
+            "description": "Refused or failed.",
+            "content": { JSON: { "schema": error } },
+        },
+    })
+}
+
+/// The body of a refusal.
+fn error_answer(components: &mut Components) -> Value {
+    let error = components.add(schemars::schema_for!(Error).to_value());
+    let schema = json!({
+        "type": "object",
+        "description": "Answer of a request that was refused or failed.",
+        "properties": { "error": error },
+        "required": ["error"],
+    });
+    components.add_as("ErrorAnswer", schema)
+}
+
+fn parameters(of: Parameters) -> Value {
+    let one = |(name, place, kind, doc): &(&str, &str, &str, &str)| {
+        json!({ "name": name, "in": place, "description": doc, "schema": { "type": kind } })
+    };
+    Value::Array(of.iter().map(one).collect())
+}
+
 /// The document.
 pub fn document() -> Value {
-    let mut components = Map::new();
+    let mut components = Components::default();
     let mut paths = Map::new();
+    let error = error_answer(&mut components);
     for verb in VERBS.iter().filter(|v| matches!(v.run, Run::Daemon(_))) {
-        let params = move_defs((verb.params)(), &mut components);
-        let answer = move_defs((verb.answer)(), &mut components);
+        let params = components.add_as(&params_name(verb.name), (verb.params)());
+        let answer = components.add((verb.answer)());
         let operation = json!({
-            "operationId": verb.name,
+            "operationId": verb.name.replace('.', "_"),
+            "tags": ["verbs"],
             "summary": verb.doc,
             "description": verb.detail,
-            "requestBody": { "content": { "application/json": { "schema": params } } },
-            "responses": responses(answer, JSON),
+            "requestBody": { "content": { JSON: { "schema": params } } },
+            "responses": responses(answer, JSON, &error),
         });
         paths.insert(format!("{VERBS_PREFIX}{}", verb.name), json!({ "post": operation }));
     }
-    let error = move_defs(schemars::schema_for!(Error).to_value(), &mut components);
-    components.insert("Error".to_owned(), error);
-    let state = move_defs(schemars::schema_for!(SystemState).to_value(), &mut components);
-    let view = move_defs(schemars::schema_for!(View).to_value(), &mut components);
-    let (text, object) = (json!({ "type": "string" }), json!({ "type": "object" }));
-    let after = json!([{
-        "name": "after",
-        "in": "query",
-        "description": "Number of the last event that the client has; absent: all kept events.",
-        "schema": { "type": "integer" },
-    }]);
-    let text_of = |name: &str, description: &str| {
-        json!({
-            "name": name,
-            "in": "query",
-            "description": description,
-            "schema": { "type": "string" },
-        })
-    };
-    let selection = json!([
-        text_of("find", "Text that the names of the shown objects contain."),
-        text_of("at", "Identifier of the object whose details are shown."),
-    ]);
-    let none = json!([]);
-    for (path, doc, parameters, schema, kind) in [
-        ("/v1/state", "Show the state", &none, state, JSON),
-        ("/v1/view", "Show the contents of the page", &selection, view, JSON),
-        ("/", "Show the page", &selection, text.clone(), "text/html"),
-        ("/v1/events", "Stream the journal", &after, text.clone(), "text/event-stream"),
-        ("/metrics", "Show the metrics", &none, text, METRICS_TYPE),
-        ("/v1/schema", "Show the JSON Schema of `ashlar.toml`", &none, object.clone(), JSON),
-        ("/openapi.json", "Show this document", &none, object, JSON),
-    ] {
+    for route in ROUTES {
+        let answer = (route.answer)(&mut components);
         let operation = json!({
-            "summary": doc,
-            "parameters": parameters,
-            "responses": responses(schema, kind),
+            "operationId": format!("get_{}", route.id),
+            "tags": ["routes"],
+            "summary": route.doc,
+            "parameters": parameters(route.parameters),
+            "responses": responses(answer, route.content_type, &error),
         });
-        paths.insert(path.to_owned(), json!({ "get": operation }));
+        paths.insert(route.path.to_owned(), json!({ "get": operation }));
     }
     json!({
         "openapi": "3.1.0",
         "info": {
             "title": "Ashlar",
             "version": SCHEMA_VERSION.to_string(),
-            "summary": "The control socket of the daemon",
+            "summary": "The API of the daemon",
         },
+        // Without a token: the control socket, and clients with a certificate.
+        "security": [{ "token": [] }, {}],
+        "tags": [{ "name": "verbs" }, { "name": "routes" }],
         "paths": paths,
-        "components": { "schemas": components },
+        "components": {
+            "schemas": components.into_schemas(),
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+        },
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     fn references(value: &Value, out: &mut Vec<String>) {
         match value {
@@ -148,30 +220,61 @@ mod tests {
         }
     }
 
-    /// Places of schemas that are written as a boolean.
-    fn boolean_schemas(value: &Value, at: &str, out: &mut Vec<String>) {
-        match value {
-            Value::Object(fields) => fields.iter().for_each(|(key, v)| {
-                let at = format!("{at}/{key}");
-                let is_schema = key == "items" || at.rsplit('/').nth(1) == Some("properties");
-                if is_schema && v.is_boolean() {
-                    out.push(at.clone());
-                }
-                boolean_schemas(v, &at, out);
-            }),
-            Value::Array(list) => list.iter().for_each(|v| boolean_schemas(v, at, out)),
-            _ => {}
+    /// The operations with their paths.
+    fn operations(document: &Value) -> Vec<(&String, &Value)> {
+        let mut out = Vec::new();
+        for (path, methods) in document["paths"].as_object().expect("paths") {
+            let methods = methods.as_object().expect("methods").values();
+            out.extend(methods.map(|operation| (path, operation)));
         }
+        out
     }
 
-    #[test]
-    fn openapi_has_no_schema_that_is_a_boolean() {
-        let document = document();
-        let mut found = Vec::new();
-        boolean_schemas(&document, "", &mut found);
-        let all = document["components"]["schemas"].as_object().expect("an object");
-        found.extend(all.iter().filter(|(_, v)| v.is_boolean()).map(|(name, _)| name.clone()));
-        assert!(found.is_empty(), "{found:?}");
+    fn is_set(schema: &Value, key: &str) -> bool {
+        schema.get(key).is_some()
+    }
+
+    /// Collects the classes that openapi-python-client makes of a schema and of those within it,
+    /// and the places of schemas that it cannot read.
+    fn walk(schema: &Value, parent: &str, name: &str, classes: &mut Vec<String>) {
+        assert!(schema.is_object(), "{parent} {name}: {schema}");
+        if is_set(schema, "$ref") {
+            return;
+        }
+        let own = format!("{parent}{name}");
+        let is_object = schema["type"] == "object" || is_set(schema, "properties");
+        if is_object || is_set(schema, "enum") {
+            classes.push(own.clone());
+        }
+        for (key, inner) in schema["properties"].as_object().into_iter().flatten() {
+            walk(inner, &own, key, classes);
+        }
+        let others = schema.get("additionalProperties").filter(|others| !others.is_boolean());
+        others.into_iter().for_each(|inner| walk(inner, &own, "AdditionalProperty", classes));
+        if schema["type"] == "array" && !is_set(schema, "prefixItems") {
+            walk(&schema["items"], parent, &format!("{name}Item"), classes);
+        }
+        for key in ["anyOf", "oneOf", "prefixItems"] {
+            for (i, inner) in schema[key].as_array().into_iter().flatten().enumerate() {
+                walk(inner, parent, &format!("{name}Type{i}"), classes);
+            }
+        }
+        let values = schema["enum"].as_array().into_iter().flatten();
+        let kinds: BTreeSet<bool> = values.map(Value::is_string).collect();
+        assert!(kinds.len() < 2, "{own}: an enumeration of texts and numbers");
+    }
+
+    /// A name as files of Python modules have it, without the signs that it may lose.
+    fn folded(name: &str) -> String {
+        let letters = name.chars().filter(char::is_ascii_alphanumeric);
+        letters.map(|c| c.to_ascii_lowercase()).collect()
+    }
+
+    #[track_caller]
+    fn assert_unique(names: impl IntoIterator<Item = String>) {
+        let mut seen = BTreeSet::new();
+        let twice: Vec<String> = names.into_iter().filter(|n| !seen.insert(folded(n))).collect();
+        assert!(twice.is_empty(), "{twice:?}");
     }
 
     #[test]
@@ -182,10 +285,48 @@ mod tests {
         assert!(paths.len() > 20, "{}", paths.len());
         for path in paths {
             let found = document.pointer(path.trim_start_matches('#'));
-            assert!(found.is_some(), "{path}");
+            assert!(path.starts_with("#/components/") && found.is_some(), "{path}");
         }
         for verb in VERBS.iter().filter(|v| matches!(v.run, Run::Daemon(_))) {
             assert!(document["paths"].get(format!("/v1/verbs/{}", verb.name)).is_some());
         }
+    }
+
+    /// openapi-python-client refuses schemas that are booleans and arrays without items, and makes
+    /// one class of each object and enumeration, whose names must differ.
+    #[test]
+    fn openapi_schemas_make_python_classes_with_different_names() {
+        let document = document();
+        let schemas = document["components"]["schemas"].as_object().expect("schemas");
+        let mut classes = Vec::new();
+        for (name, schema) in schemas {
+            walk(schema, "", name, &mut classes);
+        }
+        assert!(classes.len() > 100, "{}", classes.len());
+        assert_unique(classes);
+    }
+
+    #[test]
+    fn openapi_operations_have_their_own_ids_and_typed_answers() {
+        let document = document();
+        let all = operations(&document);
+        assert_unique(all.iter().map(|(_, of)| of["operationId"].to_string()));
+        for (path, operation) in all {
+            for status in ["200", "default"] {
+                let content = operation["responses"][status]["content"].as_object();
+                let (kind, media) = content.and_then(|all| all.iter().next()).expect(path);
+                let schema = &media["schema"];
+                let is_text = kind.starts_with("text/") && schema["type"] == "string";
+                assert!(is_text || is_set(schema, "$ref"), "{path} {status}: {schema}");
+            }
+            let body = operation.pointer("/requestBody/content/application~1json/schema");
+            assert!(body.is_none_or(|schema| is_set(schema, "$ref")), "{path}");
+        }
+    }
+
+    #[test]
+    fn params_are_named_after_their_verbs() {
+        assert_eq!(params_name("part.add"), "PartAddParams");
+        assert_eq!(params_name("plan"), "PlanParams");
     }
 }

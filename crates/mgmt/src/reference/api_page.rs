@@ -11,12 +11,10 @@ use super::page::Page;
 use crate::api::Kind;
 use crate::cli::{ClassVerbs, command, parse_by};
 use crate::config::schema::{enum_values, types_of};
+use crate::http::components::SCHEMAS;
 use crate::http::openapi::{VERBS_PREFIX, document};
 use crate::verbs::find;
 use crate::verbs::schema::{enum_names, follow_ref, rows_within};
-
-/// Where the document has the schemas that others refer to.
-const SCHEMAS: &str = "#/components/schemas/";
 
 /// Value in an example of a key that the command reads from a file.
 const OMITTED: &str = "...";
@@ -51,16 +49,20 @@ impl Operation<'_> {
         Some((kind, answer.get("schema")?))
     }
 
-    /// Name and schema of its answer, if that is an object.
-    fn object(&self) -> Option<(&str, &Value)> {
-        let (_, schema) = self.answer()?;
-        Some((schema.get("title")?.as_str()?, schema))
+    /// Name of the schema of its answer, if that has one.
+    fn answer_name(&self) -> Option<&str> {
+        referred(self.answer()?.1)
     }
 
-    /// The schema of its body.
+    /// A reference to the schema of its body.
     fn body(&self) -> Option<&Value> {
         self.value.pointer("/requestBody/content/application~1json/schema")
     }
+}
+
+/// The name in a reference to a schema.
+fn referred(schema: &Value) -> Option<&str> {
+    schema.get("$ref")?.as_str()?.strip_prefix(SCHEMAS)
 }
 
 fn operations(document: &Value) -> Vec<Operation<'_>> {
@@ -110,14 +112,14 @@ fn verbs(document: &Value, classes: &[ClassVerbs]) -> String {
         let words = name.replace('.', " ");
         let link = format!("[`ashlar {words}`](verbs.md#ashlar-{})", words.replace(' ', "-"));
         page.text(&format!("{}: {link}.", of.summary()));
-        match of.body().map(|body| parameters(document, body)) {
+        match of.body().map(|body| parameters(document, follow_ref(document, body))) {
             Some(rows) if !rows.is_empty() => {
                 page.table(&["parameter", "type", "default", "meaning"], &rows);
             }
             _ => page.text("No parameters."),
         }
-        if let Some((title, _)) = of.object() {
-            page.text(&format!("Answer: {}.", link_to(title)));
+        if let Some(name) = of.answer_name() {
+            page.text(&format!("Answer: {}.", link_to(name)));
         }
         if let Some(body) = example(name, &whole, classes) {
             page.block("http", &format!("{} {}\n\n{body}", of.method, of.path));
@@ -173,11 +175,13 @@ fn errors() -> String {
 }
 
 fn schemas(document: &Value) -> String {
-    let operations = operations(document);
-    let answers = operations.iter().filter_map(Operation::object);
-    let mut all: BTreeMap<&str, &Value> = answers.collect();
     let shared = document.pointer("/components/schemas").and_then(Value::as_object);
-    all.extend(shared.into_iter().flatten().map(|(name, schema)| (name.as_str(), schema)));
+    let all = shared.into_iter().flatten().map(|(name, schema)| (name.as_str(), schema));
+    let mut all: BTreeMap<&str, &Value> = all.collect();
+    // The parameters of a verb are beside it.
+    for name in operations(document).iter().filter_map(|of| referred(of.body()?)) {
+        all.remove(name);
+    }
     let mut page = Page::part();
     for (name, schema) in all.into_iter().filter(|(_, schema)| words_of(schema).is_none()) {
         page.head(3, &format!("`{name}`"));
@@ -215,7 +219,7 @@ fn words_of(schema: &Value) -> Option<String> {
 
 /// A type in words. Objects and other forms with a name are linked, enumerations are written out.
 fn type_of(document: &Value, schema: &Value) -> String {
-    let name = schema.get("$ref").and_then(Value::as_str).and_then(|r| r.strip_prefix(SCHEMAS));
+    let name = referred(schema);
     if let Some(words) = words_of(name.map_or(schema, |_| follow_ref(document, schema))) {
         return words;
     }

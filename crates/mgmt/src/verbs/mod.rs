@@ -20,6 +20,7 @@ mod list;
 pub(crate) mod man;
 mod man_overview;
 mod man_sections;
+mod openapi;
 mod part;
 mod part_backup;
 mod part_bootcode;
@@ -92,6 +93,7 @@ pub const VERBS: &[Entry] = &[
     Entry::local::<doctor::Doctor>(),
     Entry::local::<explain::Explain>(),
     Entry::local::<schema::Schema>(),
+    Entry::local::<openapi::Openapi>(),
     Entry::local::<completions::Completions>(),
     Entry::local::<man::Man>(),
 ];

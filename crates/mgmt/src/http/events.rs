@@ -1,6 +1,7 @@
 //! The journal as server-sent events (HTML Living Standard, 9.2).
 
 use super::body::Body;
+use crate::plant::Plant;
 use crate::service::Control;
 use hyper::HeaderMap;
 use hyper::body::Bytes;
@@ -26,6 +27,13 @@ pub(super) fn last_seen(query: Option<&str>, headers: &HeaderMap) -> u64 {
     field.or_else(|| pairs.find_map(|pair| pair.strip_prefix("after=")?.parse().ok())).unwrap_or(0)
 }
 
+/// Where a stream begins for a client that has seen `last`: with the oldest event if this daemon has
+/// not come so far, because then `last` is of the daemon before it.
+fn first_after(plant: &dyn Plant, last: u64) -> u64 {
+    let is_known = last == 0 || !plant.journal(last - 1, 1).is_empty();
+    if is_known { last } else { 0 }
+}
+
 /// The journal after an event, for as long as the client listens and `is_allowed`: the stream of a
 /// revoked token ends.
 pub(super) fn events(
@@ -35,7 +43,9 @@ pub(super) fn events(
 ) -> Body {
     let (sender, receiver) = mpsc::channel(QUEUED_MAX);
     tokio::spawn(async move {
-        let mut after = after;
+        let from = control.clone();
+        let begin = tokio::task::spawn_blocking(move || first_after(from.plant(), after));
+        let mut after = begin.await.unwrap_or(after);
         while !sender.is_closed() && is_allowed(&control) {
             let from = control.clone();
             let read = move || from.journal(after, EVENTS_MAX);

@@ -8,7 +8,10 @@ fn http_routes_answer_or_report_not_found() {
     busy(&daemon);
     let client = daemon.client();
     assert_eq!(client.get("/v1/state").expect("a state")["schema_version"], 1);
-    assert_eq!(client.get("/openapi.json").expect("a document")["openapi"], "3.1.0");
+    let document = client.get("/openapi.json").expect("a document");
+    assert_eq!(document["openapi"], "3.1.0");
+    let printed: Value = serde_json::from_str(&daemon.run_line("openapi").out).expect("JSON");
+    assert_eq!(printed, document);
     let metrics = String::from_utf8(client.text("/metrics").expect("a page")).expect("text");
     assert!(metrics.contains("ashlar_target_sessions{target=\"iqn.a:t\",driver=\"iscsi\"} 1"));
     assert_eq!(client.get("/nowhere").expect_err("404").kind, Kind::NotFound);
@@ -57,6 +60,14 @@ fn event_stream_resumes_after_an_event_id() {
     assert!(text.contains("text/event-stream"), "{text}");
     assert!(text.contains("id: 2\n") && text.contains("id: 3\n"), "{text}");
     assert!(!text.contains("id: 1\n"), "{text}");
+}
+
+#[test]
+fn event_stream_after_a_restart_begins_with_the_first_event() {
+    let daemon = Daemon::start();
+    let request = b"GET /v1/events HTTP/1.1\r\nhost: a\r\nlast-event-id: 900\r\n\r\n";
+    let text = raw(&daemon, request);
+    assert!(text.contains("id: 1\n") && text.contains("id: 3\n"), "{text}");
 }
 
 #[test]

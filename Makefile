@@ -13,7 +13,7 @@ MUSL     ?= $(shell uname -m)-unknown-linux-musl
 IMAGE    ?= ashlar:latest
 CONTAINER ?= $(or $(shell command -v podman),$(shell command -v buildah),docker)
 
-.PHONY: run demo test check hooks soak bench bench-chart docs build build-bench package deb rpm static container deps-package deps-static deps-test deps-check deps-soak deps-docs deps-demo deps-bench clean
+.PHONY: run demo test check hooks soak bench bench-chart docs build build-bench package python-client deb rpm static container deps-package deps-static deps-test deps-check deps-soak deps-docs deps-demo deps-bench clean
 
 build:
 	$(CARGO) build --release -p ashlar
@@ -61,6 +61,12 @@ bench-chart: deps-bench build-bench
 # Manual pages and completions of the packages: target/package.
 package: build
 	contrib/package $(ASHLAR) target/package
+
+# Python client of the API: target/python. Needs `pip install -r ci/packages/python.txt`.
+python-client: build
+	rm -rf target/python
+	$(ASHLAR) openapi > target/openapi.json
+	contrib/python/generate target/openapi.json target/python
 
 # target/debian/*.deb. The binary is built and stripped already.
 deb: deps-package package

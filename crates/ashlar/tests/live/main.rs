@@ -49,6 +49,7 @@ mod odd_targets;
 mod page;
 mod plan9_client;
 mod processes;
+mod python_client;
 mod real_aoe;
 mod real_boot;
 mod real_checks;

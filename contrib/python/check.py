@@ -1,0 +1,75 @@
+"""Uses the client against a daemon: a test of Ashlar starts it with a daemon that has one LUN.
+
+check.py URL CA ADMIN_TOKEN VIEWER_TOKEN SOCKET CONFIGURATION
+"""
+
+import sys
+from pathlib import Path
+
+from ashlar_client.api.routes import get_state
+from ashlar_client.api.verbs import plan, status
+from ashlar_client.connect import (
+    RefusedError,
+    answered,
+    apply,
+    events,
+    over_network,
+    over_socket,
+    wait_for_luns,
+)
+from ashlar_client.models import Health, Kind, PlanParams, StatusParams
+
+MORE = '[[disk]]\nname = "extra"\nkind = "memory"\nsize = "8MiB"\n'
+
+
+def refusal(call):
+    """The kind of the refusal of a call that must be refused."""
+    try:
+        call()
+    except RefusedError as refused:
+        return refused.error.kind
+    raise AssertionError("the call was not refused")
+
+
+def check(name, is_right):
+    if not is_right:
+        raise AssertionError(name)
+    print(f"ok {name}")
+
+
+def main(url, ca, admin_token, viewer_token, socket, configuration):
+    admin, viewer = (over_network(url, token, ca=ca) for token in (admin_token, viewer_token))
+    now = answered(status.sync_detailed(client=viewer, body=StatusParams()))
+    check("status", isinstance(now.health, Health) and not now.starting)
+    state = answered(get_state.sync_detailed(client=viewer))
+    luns = [lun for target in state.targets for group in target.groups for lun in group.luns]
+    check("luns", [(lun.lun, lun.provider) for lun in luns] == [(0, "d0")])
+
+    document = Path(configuration).read_text(encoding="utf-8") + MORE
+    body = PlanParams(document=document, file=configuration)
+    planned = answered(plan.sync_detailed(client=admin, body=body))
+    check("plan", len(planned.steps) == 1 and planned.steps[0].action.disk.name == "extra")
+
+    def change(client, generation):
+        return apply(client, document, file=configuration, if_generation=generation)
+
+    forbidden = refusal(lambda: change(viewer, planned.generation))
+    check("viewer is refused", forbidden is Kind.FORBIDDEN)
+    stale = refusal(lambda: change(admin, planned.generation + 1))
+    check("another generation is refused", stale is Kind.STALE)
+    applied = change(admin, planned.generation)
+    check("apply", applied.changed and applied.generation > planned.generation)
+    wait_for_luns(admin)
+    repeated = refusal(lambda: change(admin, planned.generation))
+    check("a repeated apply is refused", repeated is Kind.STALE)
+
+    stream = events(viewer)
+    first, second = next(stream), next(stream)
+    check("events", second.id == first.id + 1)
+    check("events resume", next(events(viewer, after=first.id)).id == second.id)
+    state = answered(get_state.sync_detailed(client=over_socket(socket)))
+    check("socket", "extra" in [disk.name for disk in state.disks])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -264,14 +264,7 @@ impl Client {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|e| self.protocol_error(e))?;
-        tokio::spawn(async move {
-            // How it ended is seen by the request, which has more to say about it.
-            let _ = connection.await;
-        });
-        sender.send_request(request).await.map_err(|e| self.protocol_error(e))
+        exchange(stream, request).await.map_err(|e| self.protocol_error(e))
     }
 
     async fn collect(&self, answer: Response<Incoming>) -> Result<Vec<u8>> {
@@ -291,6 +284,23 @@ impl Client {
     fn protocol_error(&self, why: impl std::fmt::Display) -> Error {
         Error::new(Kind::Protocol, "ask", why).at(self.place())
     }
+}
+
+/// Sends a request over a new connection, which ends with the answer.
+pub(crate) async fn exchange<S>(
+    stream: S,
+    request: Request<Full<Bytes>>,
+) -> hyper::Result<Response<Incoming>>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(async move {
+        // How it ended is seen by the request, which has more to say about it.
+        let _ = connection.await;
+    });
+    sender.send_request(request).await
 }
 
 /// The error of a verb that was interrupted while it waited: the work that continues, and the

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 const PORT: u16 = 7320;
 
 /// CA certificates of the system, when no file is named.
-const SYSTEM_CA: &str = "/etc/ssl/certs/ca-certificates.crt";
+pub(crate) const SYSTEM_CA: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// See the module.
 #[derive(Clone)]
@@ -26,23 +26,25 @@ pub struct Remote {
 
 /// The parts of `https://HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Url {
-    has_tls: bool,
+pub(crate) struct Url {
+    /// The scheme is `https`, or absent.
+    pub(crate) has_tls: bool,
     /// An IPv6 address is without its brackets.
     host: String,
     port: u16,
 }
 
-/// A connection to a daemon.
+/// A connection to a server.
 pub(crate) enum RemoteStream {
-    /// Without TLS, on loopback.
+    /// Without TLS.
     Plain(TcpStream),
     /// With TLS.
     Tls(Box<TlsStream>),
 }
 
 impl Url {
-    fn parse(text: &str) -> Option<Url> {
+    /// Reads a URL without a path; `default_port`: that of a URL without a port.
+    pub(crate) fn parse(text: &str, default_port: u16) -> Option<Url> {
         let (has_tls, rest) = match text.split_once("://") {
             Some(("https", rest)) => (true, rest),
             Some(("http", rest)) => (false, rest),
@@ -60,7 +62,7 @@ impl Url {
                 None => (rest, None),
             },
         };
-        let port = port.map_or(Some(PORT), |port| port.parse().ok())?;
+        let port = port.map_or(Some(default_port), |port| port.parse().ok())?;
         let is_valid = !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ']);
         is_valid.then(|| Url { has_tls, host: host.to_owned(), port })
     }
@@ -71,16 +73,34 @@ impl Url {
     }
 
     /// Host and port, as the field `Host` has them.
-    fn authority(&self) -> String {
+    pub(crate) fn authority(&self) -> String {
         let Url { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+
+    /// Connects; `keys` verify the server and are used for TLS if they are given.
+    ///
+    /// # Errors
+    /// Those of TCP; `InvalidData` when the certificate of the server is refused.
+    pub(crate) async fn connect(&self, keys: Option<&ClientKeys>) -> io::Result<RemoteStream> {
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        let Some(keys) = keys else { return Ok(RemoteStream::Plain(stream)) };
+        let begun = keys.begin(&self.host).map_err(io::Error::other)?;
+        let stream = TlsStream::handshake(stream, rustls::Connection::Client(begun)).await?;
+        Ok(RemoteStream::Tls(Box::new(stream)))
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.has_tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}", self.authority())
     }
 }
 
 impl fmt::Display for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.url.has_tls { "https" } else { "http" };
-        write!(f, "{scheme}://{}", self.url.authority())
+        write!(f, "{}", self.url)
     }
 }
 
@@ -100,7 +120,7 @@ impl Remote {
             let next = "Write --remote https://HOST:PORT.";
             Err(Error::new(Kind::Usage, "connect", why).at(url).next(next))
         };
-        let Some(parsed) = Url::parse(url) else {
+        let Some(parsed) = Url::parse(url, PORT) else {
             return usage("the URL is not https://HOST:PORT");
         };
         if !parsed.has_tls && !parsed.is_loopback() {
@@ -136,11 +156,7 @@ impl Remote {
     /// # Errors
     /// Those of TCP; `InvalidData` when the certificate of the daemon is refused.
     pub(crate) async fn connect(&self) -> io::Result<RemoteStream> {
-        let stream = TcpStream::connect((self.url.host.as_str(), self.url.port)).await?;
-        let Some(keys) = &self.keys else { return Ok(RemoteStream::Plain(stream)) };
-        let begun = keys.begin(&self.url.host).map_err(io::Error::other)?;
-        let stream = TlsStream::handshake(stream, rustls::Connection::Client(begun)).await?;
-        Ok(RemoteStream::Tls(Box::new(stream)))
+        self.url.connect(self.keys.as_ref()).await
     }
 }
 
@@ -165,9 +181,9 @@ mod tests {
             ("https://store.example/v1", None),
             ("https://a@store.example", None),
         ] {
-            assert_eq!(Url::parse(text), expected, "{text}");
+            assert_eq!(Url::parse(text, PORT), expected, "{text}");
         }
-        let url = Url::parse("https://[2001:db8::1]:7000").expect("a URL");
+        let url = Url::parse("https://[2001:db8::1]:7000", PORT).expect("a URL");
         assert_eq!(url.authority(), "[2001:db8::1]:7000");
     }
 

@@ -231,8 +231,8 @@ impl ControlLoop {
                 outcome.notes = daemon_notes(from, to);
                 Ok(())
             }
-            // The server of the API follows the running configuration by itself.
-            Action::Api { .. } => Ok(()),
+            // The server of the API and webhooks follow the running configuration by themselves.
+            Action::Api { .. } | Action::Webhooks { .. } => Ok(()),
             Action::CreateBus { bus } => {
                 buses::create(self, bus).map(|note| outcome.notes.extend(note))
             }

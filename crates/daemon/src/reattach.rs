@@ -380,6 +380,7 @@ impl Reattach {
             Action::CreateGeom { geom } => self.expect(&geom.name),
             Action::Daemon { .. }
             | Action::Api { .. }
+            | Action::Webhooks { .. }
             | Action::Units { .. }
             | Action::PortGroups { .. } => {}
             _ => {

@@ -35,6 +35,7 @@ mod text;
 mod tls_stream;
 mod top;
 pub mod verbs;
+mod webhook;
 
 pub use cli::{App, ClassVerbs, command, parse, run, shell_words};
 pub use client::{Client, default_socket};

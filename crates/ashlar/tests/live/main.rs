@@ -83,4 +83,5 @@ mod sparse;
 mod starts;
 mod trim;
 mod two_ways;
+mod webhooks;
 mod wholes;

@@ -11,6 +11,7 @@ mod listener;
 mod state;
 mod stats;
 mod target;
+mod webhook;
 
 pub use classes::part::request::{EntryView as PartEntry, PartAnswer, TableView as PartTable};
 pub use error::{Error, Exit, Kind, Result};
@@ -30,3 +31,4 @@ pub use target::{
     PortGroupState, RegistrantState, ReservationState, RivalsState, SessionState, TargetHealth,
     TargetState,
 };
+pub use webhook::WebhookState;

@@ -4,6 +4,7 @@ use super::files::{CertificateState, ChangedFilesState};
 use super::listener::ListenerState;
 use super::stats::Stats;
 use super::target::{Denied, PortGroupState, RivalsState, TargetState};
+use super::webhook::WebhookState;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -80,6 +81,9 @@ pub struct SystemState {
     /// Files in use whose contents have changed since they were read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changed_files: Vec<ChangedFilesState>,
+    /// Webhooks with their deliveries.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub webhooks: Vec<WebhookState>,
     /// Names of units from before their disk was renamed; NBD clients can still use them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub former_names: Vec<FormerNameState>,

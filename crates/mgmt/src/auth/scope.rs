@@ -103,6 +103,7 @@ impl Scope {
         });
         state.connections.clear();
         state.listeners.clear();
+        state.webhooks.clear();
         state.stopped.clear();
         state.daemon.metrics_listen = None;
         state.daemon.sandbox.clear();

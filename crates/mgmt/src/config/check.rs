@@ -47,6 +47,7 @@ pub fn check(config: &Config) -> Vec<Problem> {
     names(config, &mut problems);
     daemon(config, &mut problems);
     super::api::check(config, &mut problems);
+    super::webhook::check(config, &mut problems);
     hidden_secrets(config, &mut problems);
     images(config, &mut problems);
     geoms(config, &mut problems);

@@ -22,6 +22,7 @@ pub mod secret;
 mod suggest;
 mod tree;
 mod types;
+pub(crate) mod webhook;
 mod write;
 
 pub use geom::units;
@@ -42,4 +43,5 @@ pub use types::{
     GeomConfig, InitiatorChap, LunAddressing, LunConfig, LunMode, TargetConfig, UnitConfig,
     UnitHandler, UnitProtection,
 };
+pub use webhook::WebhookConfig;
 pub use write::write;

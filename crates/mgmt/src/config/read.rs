@@ -13,6 +13,7 @@ use super::types::{
     AccessConfig, AluaConfig, BusConfig, Config, DiskConfig, GeomConfig, InitiatorChap,
     TargetConfig, UnitConfig,
 };
+use super::webhook::WebhookConfig;
 use crate::api::{Error, Kind, Result};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -28,8 +29,19 @@ const SECTIONS_MAX: usize = 65_536;
 /// How many faults one message shows; the rest are counted.
 const FAULTS_SHOWN: usize = 20;
 
-const SECTIONS: [&str; 10] =
-    ["daemon", "api", "api_client", "bus", "disk", "geom", "unit", "alua", "target", "access"];
+const SECTIONS: [&str; 11] = [
+    "daemon",
+    "api",
+    "api_client",
+    "webhook",
+    "bus",
+    "disk",
+    "geom",
+    "unit",
+    "alua",
+    "target",
+    "access",
+];
 
 /// The text of a configuration file, for [`read`]. It is read again later, so it must be a regular
 /// file. Of a file that is too long, one byte more than allowed is read.
@@ -157,6 +169,10 @@ fn sections(root: &Node, catalog: &Catalog) -> (Value, Vec<Fault>) {
             }
             "api_client" => {
                 let core = schemars::schema_for!(ApiClientConfig).to_value();
+                list(field, &mut faults, |n, f| strict(&core, n, f))
+            }
+            "webhook" => {
+                let core = schemars::schema_for!(WebhookConfig).to_value();
                 list(field, &mut faults, |n, f| strict(&core, n, f))
             }
             "bus" => {

@@ -3,6 +3,7 @@
 
 use super::api::{ApiClientConfig, ApiConfig};
 use super::daemon::DaemonConfig;
+use super::webhook::WebhookConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -33,6 +34,8 @@ pub struct Config {
     pub api: ApiConfig,
     /// Clients of the API by their TLS certificates.
     pub api_client: Vec<ApiClientConfig>,
+    /// Servers that are called for events.
+    pub webhook: Vec<WebhookConfig>,
 }
 
 /// `[[bus]]`: a bus whose disks are accessed by commands. Each disk that is found becomes a
@@ -589,6 +592,7 @@ impl Config {
             && all(&self.access, &other.access)
             && self.api == other.api
             && all(&self.api_client, &other.api_client)
+            && all(&self.webhook, &other.webhook)
     }
 }
 

@@ -29,6 +29,7 @@ pub fn write(config: &Config) -> String {
     }
     for (name, sections) in [
         ("api_client", json(&config.api_client)),
+        ("webhook", json(&config.webhook)),
         ("bus", json(&config.bus)),
         ("disk", json(&config.disk)),
         ("geom", json(&config.geom)),

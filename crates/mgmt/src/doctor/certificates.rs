@@ -29,13 +29,16 @@ pub(super) fn tls_files(config: &Config) -> Vec<(String, &'static str, &str)> {
     let servers = config.geom.iter().filter(|g| g.class == "fs");
     let servers = servers.map(|g| (format!("fs {}", g.name), &g.params));
     let api = config.api.named_files().map(|(key, path)| ("api".to_owned(), key, path));
+    let hooks = config.webhook.iter().filter_map(|hook| {
+        Some((format!("webhook {}", hook.name), "tls_ca", hook.tls_ca.as_deref()?))
+    });
     let named = targets.chain(disks).chain(servers).flat_map(|(at, params)| {
         TLS_FILE_KEYS.into_iter().filter_map(move |key| {
             let path = params.get(key)?.as_str().filter(|path| !path.is_empty())?;
             Some((at.clone(), key, path))
         })
     });
-    named.chain(api).collect()
+    named.chain(api).chain(hooks).collect()
 }
 
 fn file(at: &str, key: &str, path: &str) -> Option<CheckFinding> {
@@ -45,7 +48,7 @@ fn file(at: &str, key: &str, path: &str) -> Option<CheckFinding> {
             return Some(bad(
                 Severity::Fail,
                 format!("{at}: {key} {path}: {e}"),
-                "the target, disk, file server or API cannot be used",
+                "the target, disk, file server, webhook or API cannot be used",
                 format!("ls -l {path}, or correct `{key}`"),
             ));
         }

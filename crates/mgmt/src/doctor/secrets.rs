@@ -52,6 +52,17 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
             e.advice(),
         ));
     }
+    for hook in &config.webhook {
+        let reference = hook.secret.as_deref().filter(|text| !secret::is_out_of_reach(text));
+        if let Some(Err(e)) = reference.map(secret::resolve) {
+            out.push(bad(
+                Severity::Fail,
+                format!("{}: {}", e.at, e.source),
+                format!("webhook {} delivers no events", hook.name),
+                e.advice(),
+            ));
+        }
+    }
     let mode = std::fs::metadata(&facts.file).map_or(0, |m| m.mode());
     if literal && mode & 0o077 != 0 {
         let file = facts.file.display();

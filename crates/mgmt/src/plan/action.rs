@@ -5,7 +5,7 @@ use super::renew::FileSection;
 use super::sizes::section_size;
 use crate::config::{
     AccessConfig, AluaConfig, ApiSections, BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig,
-    TargetConfig, UnitConfig, UnitProtection,
+    TargetConfig, UnitConfig, UnitProtection, WebhookConfig,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,13 @@ pub enum Action {
         from: Box<ApiSections>,
         /// As they shall be.
         to: Box<ApiSections>,
+    },
+    /// Servers that are called for events.
+    Webhooks {
+        /// As they are: all of them.
+        from: Vec<WebhookConfig>,
+        /// As they shall be.
+        to: Vec<WebhookConfig>,
     },
     /// A bus comes; its disks are found then, and later.
     CreateBus {
@@ -196,6 +203,7 @@ impl Action {
         match self.clone() {
             Action::Daemon { from, to } => Action::Daemon { from: to, to: from },
             Action::Api { from, to } => Action::Api { from: to, to: from },
+            Action::Webhooks { from, to } => Action::Webhooks { from: to, to: from },
             Action::CreateBus { bus } => Action::RemoveBus { bus },
             Action::ModifyBus { from, to } => Action::ModifyBus { from: to, to: from },
             Action::RemoveBus { bus } => Action::CreateBus { bus },
@@ -272,6 +280,7 @@ impl Action {
                 config.api.clone_from(&to.api);
                 config.api_client.clone_from(&to.api_client);
             }
+            Action::Webhooks { to, .. } => config.webhook.clone_from(to),
             Action::CreateBus { bus } => config.bus.push(bus.clone()),
             Action::ModifyBus { to, .. } => {
                 let place = config.bus.iter_mut().find(|b| b.name == to.name);
@@ -321,6 +330,7 @@ impl Action {
         match self {
             Action::Daemon { .. } => "change settings of the daemon".to_owned(),
             Action::Api { .. } => "change the API over the network".to_owned(),
+            Action::Webhooks { .. } => "change webhooks".to_owned(),
             Action::CreateBus { bus } => format!("create bus {} ({})", bus.name, bus.kind),
             Action::ModifyBus { to, .. } => format!("change bus {}", to.name),
             Action::RemoveBus { bus } => format!("remove bus {} ({})", bus.name, bus.kind),
@@ -366,6 +376,7 @@ impl Action {
         match self {
             Action::Daemon { .. } => "daemon".to_owned(),
             Action::Api { .. } => "api".to_owned(),
+            Action::Webhooks { .. } => "webhooks".to_owned(),
             Action::Units { .. } => "units".to_owned(),
             Action::PortGroups { .. } => "alua".to_owned(),
             Action::CreateBus { bus }

@@ -156,9 +156,10 @@ pub fn refusals(plant: &dyn Plant, steps: &[Step], running: &Config) -> Vec<Opti
     let refusal = |(i, step): (usize, &Step)| {
         let before = steps.get(..i).unwrap_or_default();
         match &step.action {
-            // At a start the server of the API waits for its files instead.
-            Action::Api { .. } if step.may_wait => None,
+            // At a start the server of the API and webhooks wait for their files instead.
+            Action::Api { .. } | Action::Webhooks { .. } if step.may_wait => None,
             Action::Api { to, .. } => unusable_files(&to.api),
+            Action::Webhooks { to, .. } => to.iter().find_map(|hook| hook.files().err()),
             _ => plant.check(step, before).err(),
         }
     };

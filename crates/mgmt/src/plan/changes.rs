@@ -28,7 +28,7 @@ fn section_change(section: &str, key: &str) -> Option<&'static str> {
     Some(match (section, key) {
         ("daemon", key) if DaemonConfig::LIVE_KEYS.contains(&key) => LIVE,
         ("daemon", _) => AT_START,
-        ("api" | "api_client", _) => LIVE,
+        ("api" | "api_client" | "webhook", _) => LIVE,
         ("bus", "kind" | "name") => BUS_AGAIN,
         ("bus", _) => bus_change(&[], key),
         ("disk", "kind") => DISK_AGAIN,

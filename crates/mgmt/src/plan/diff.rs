@@ -64,6 +64,10 @@ pub fn plan(
         let why = why.trim_matches([',', ' ']).to_owned();
         planner.step(Action::Api { from: Box::new(from), to: Box::new(to) }, why);
     }
+    if running.webhook != desired.webhook {
+        let (from, to) = (running.webhook.clone(), desired.webhook.clone());
+        planner.step(Action::Webhooks { from, to }, "[[webhook]] changes".to_owned());
+    }
     planner.apply_units(running, desired);
     planner.identify(running, desired, &gone);
     planner.create(running, desired, &gone, &ground);

@@ -56,6 +56,7 @@ pub fn risk(action: &Action, scene: &RiskContext<'_>) -> HostRisk {
     match action {
         Action::Daemon { .. }
         | Action::Api { .. }
+        | Action::Webhooks { .. }
         | Action::CreateBus { .. }
         | Action::ModifyBus { .. }
         | Action::CreateDisk { .. }

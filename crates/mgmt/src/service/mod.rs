@@ -16,10 +16,10 @@ mod turns;
 pub use archive::{Archive, Archived};
 pub(crate) use listeners::configured as configured_listeners;
 
-use crate::api::{Error, Event, Kind, ProgressLine, Result, SystemState};
+use crate::api::{Error, Event, Kind, ProgressLine, Result, SystemState, WebhookState};
 use crate::audit::AuditLog;
 use crate::auth::{Scope, TokenStore};
-use crate::config::{ApiSections, Catalog, Config, DiskConfig, GeomConfig, check};
+use crate::config::{ApiSections, Catalog, Config, DiskConfig, GeomConfig, WebhookConfig, check};
 use crate::plan::{self, Action, Applied, Deferred, Step};
 use crate::plant::{Plant, Progress};
 use listeners::ApiListeners;
@@ -54,6 +54,7 @@ struct Shared {
     tokens: TokenStore,
     audit: AuditLog,
     api_listeners: ApiListeners,
+    webhooks: Mutex<Vec<WebhookState>>,
 }
 
 #[derive(Clone, Default)]
@@ -135,6 +136,7 @@ impl Control {
             tokens: TokenStore::none(),
             audit: AuditLog::none(),
             api_listeners: ApiListeners::default(),
+            webhooks: Mutex::default(),
         };
         Control { shared: Arc::new(shared), scope: Scope::default() }
     }
@@ -175,6 +177,16 @@ impl Control {
     /// The sections of the API in the running configuration.
     pub fn api(&self) -> ApiSections {
         ApiSections::of(&lock(&self.shared.running).config)
+    }
+
+    /// The webhooks of the running configuration.
+    pub fn webhooks(&self) -> Vec<WebhookConfig> {
+        lock(&self.shared.running).config.webhook.clone()
+    }
+
+    /// Reports the deliveries of webhooks, for the state.
+    pub fn set_webhook_states(&self, states: Vec<WebhookState>) {
+        *lock(&self.shared.webhooks) = states;
     }
 
     /// Generation of the running configuration.
@@ -235,6 +247,7 @@ impl Control {
         let mut state = self.plant().state()?;
         let tokens = self.tokens().count();
         self.api_listeners().add_to(&mut state, &lock(&self.shared.running).config, tokens);
+        state.webhooks = lock(&self.shared.webhooks).clone();
         self.scope.limit_state(&mut state);
         Ok(state)
     }

@@ -6,7 +6,8 @@ use crate::api::{Error, Kind, Result, SystemState};
 use crate::config::schema::{enum_values, types_of};
 use crate::config::{
     AccessConfig, AluaConfig, ApiClientConfig, ApiConfig, BusConfig, Catalog, Config, DaemonConfig,
-    DiskConfig, GeomConfig, LunConfig, TargetConfig, UnitConfig, for_editors, suggest,
+    DiskConfig, GeomConfig, LunConfig, TargetConfig, UnitConfig, WebhookConfig, for_editors,
+    suggest,
 };
 use crate::plan::{CHANGE, kind_schema, section_schema};
 use crate::text;
@@ -179,15 +180,18 @@ pub fn config(catalog: &Catalog) -> Value {
     for_editors(schemars::schema_for!(Config).to_value(), catalog)
 }
 
-/// The sections of `ashlar.toml`, with the keys that do not depend on kind, class or driver.
-pub(crate) fn sections() -> Vec<NamedSchema> {
-    let section = |name: &str, doc: &str, example: &str, schema: schemars::Schema| NamedSchema {
+fn section(name: &str, doc: &str, example: &str, schema: schemars::Schema) -> NamedSchema {
+    NamedSchema {
         name: name.to_owned(),
         section: "section".to_owned(),
         doc: doc.to_owned(),
         example: example.to_owned(),
         schema: Some(section_schema(name, schema.to_value())),
-    };
+    }
+}
+
+/// The sections of `ashlar.toml`, with the keys that do not depend on kind, class or driver.
+pub(crate) fn sections() -> Vec<NamedSchema> {
     vec![
         section(
             "daemon",
@@ -207,6 +211,13 @@ pub(crate) fn sections() -> Vec<NamedSchema> {
             "[[api_client]]: the role of a client of the API, by the subject of its certificate.",
             "[[api_client]]\nsubject = \"laptop\"\nrole = \"operator\"\n",
             schemars::schema_for!(ApiClientConfig),
+        ),
+        section(
+            "webhook",
+            "[[webhook]]: a server that is called for events.",
+            "[[webhook]]\nname = \"pager\"\nurl = \"https://alerts.example/ashlar\"\n\
+             level = \"warn\"\nsecret = \"file:/etc/ashlar/webhook\"\n",
+            schemars::schema_for!(WebhookConfig),
         ),
         section(
             "bus",

@@ -19,6 +19,7 @@ use crate::logs::LogQueue;
 use crate::plan::{Action, Deferred, DeferredPart};
 use crate::service::{Archive, Control};
 use crate::service_manager::{ServiceManager, passed_listener};
+use crate::webhook::Webhooks;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -296,7 +297,9 @@ impl LocalVerb for Serve {
                 }
             }
         };
+        let webhooks = Webhooks::start(control.clone());
         let served = runtime.block_on(http::serve(listening, control.clone(), stop));
+        drop(webhooks);
         control.change_when_free(|plant| plant.stop());
         // Clients that still read a long list do not delay the daemon; a change was waited for
         // above.

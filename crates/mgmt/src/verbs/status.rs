@@ -178,6 +178,25 @@ fn listener_words(of: &ListenerState) -> String {
     format!("{}, {tls}{}, admits {}", of.place(), days.unwrap_or_default(), of.admits)
 }
 
+/// Webhooks whose last delivery failed.
+fn webhooks(state: &SystemState) -> impl Iterator<Item = StatusFinding> + '_ {
+    state.webhooks.iter().filter(|hook| !hook.failure.is_empty()).map(|hook| StatusFinding {
+        health: Health::Degraded,
+        at: format!("webhook {}", hook.name),
+        why: format!(
+            "{}: {}; {} waiting, {} dropped",
+            hook.server,
+            hook.failure,
+            count(usize::try_from(hook.waiting).unwrap_or(usize::MAX), "event"),
+            hook.dropped
+        ),
+        action: "Check the server, or correct the section in ashlar.toml; failed events are \
+                 delivered again."
+            .to_owned(),
+        see: "ashlar doctor secrets certificates".to_owned(),
+    })
+}
+
 /// Names under which NBD clients get a unit whose disk has another name now.
 fn former_names(state: &SystemState) -> impl Iterator<Item = StatusFinding> + '_ {
     state.former_names.iter().map(|former| StatusFinding {
@@ -342,6 +361,7 @@ pub fn findings(state: &SystemState, config: &Config, catalog: &Catalog) -> Vec<
     out.extend(rivals(state));
     out.extend(listeners(state).chain(certificates(state)));
     out.extend(changed_files(state));
+    out.extend(webhooks(state));
     out.extend(former_names(state));
     out.extend(stopped(state));
     out.extend(last_errors(state));

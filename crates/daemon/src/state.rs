@@ -12,7 +12,8 @@ use drivers::Driver;
 use engine::registry::{DeviceView, GroupView, PortGroupView, RegistryView, TargetView};
 use engine::reservations::Reservations;
 use geom::{
-    Class, GeomView, Measure, ProviderView, Reading, Severity, Topology, Trouble, bucket_top_ns,
+    Class, GeomView, Measure, Progress, ProviderView, Reading, Severity, Topology, Trouble,
+    bucket_top_ns,
 };
 use mgmt::api::{
     Bucket, BusState, ConnectionsState, ConsumerState, Daemon, Denied, DeviceErrorState,
@@ -192,16 +193,27 @@ pub(crate) fn trouble(trouble: &Trouble) -> TroubleState {
     TroubleState { health: health(trouble.severity), why, action }
 }
 
+/// The progress of a rebuild or resync.
+pub(crate) fn rebuild(progress: &Progress) -> RebuildState {
+    RebuildState {
+        part: progress.part.clone(),
+        sources: progress.sources.clone(),
+        done_bytes: progress.done_bytes,
+        size_bytes: progress.size_bytes,
+        percent: progress.percent(),
+        rate_bytes: progress.rate(),
+        left_seconds: progress.left_ns().map(|ns| ns.div_ceil(1_000_000_000)),
+        paused: progress.is_paused,
+        limit_bytes: Some(progress.limit).filter(|limit| *limit > 0),
+    }
+}
+
 /// Rebuilds, space and the time of the newest dump.
 fn measures(all: &[Measure]) -> (Vec<RebuildState>, Vec<SpaceState>, Option<u64>) {
     let (mut rebuilds, mut spaces, mut last_dump_at) = (Vec::new(), Vec::new(), None);
     for measure in all {
         match measure {
-            Measure::Rebuild { part, done_bytes, size_bytes } => rebuilds.push(RebuildState {
-                part: part.clone(),
-                done_bytes: *done_bytes,
-                size_bytes: *size_bytes,
-            }),
+            Measure::Rebuild(progress) => rebuilds.push(rebuild(progress)),
             Measure::Space { part, free_bytes, size_bytes } => spaces.push(SpaceState {
                 part: (*part).to_owned(),
                 free_bytes: *free_bytes,

@@ -1,17 +1,12 @@
 //! Numbers of a geom for monitors, which only its class knows.
 
-/// A number, or two that belong together.
+use crate::progress::Progress;
+
+/// A number, or several that belong together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Measure {
-    /// A rebuild or resync that runs.
-    Rebuild {
-        /// The member or volume that it updates.
-        part: String,
-        /// Bytes that are up to date.
-        done_bytes: u64,
-        /// Bytes of the part.
-        size_bytes: u64,
-    },
+    /// A rebuild or resync that runs, or is paused.
+    Rebuild(Progress),
     /// Space that is used up by and by.
     Space {
         /// The part of the geom that has it.
@@ -23,4 +18,22 @@ pub enum Measure {
     },
     /// Time of the newest dump, seconds since 1970.
     LastDump(u64),
+}
+
+impl Measure {
+    /// The present time, as [`Progress::set_time`] takes it.
+    pub(crate) fn at(mut self, now_ns: u64) -> Measure {
+        if let Measure::Rebuild(progress) = &mut self {
+            progress.set_time(now_ns);
+        }
+        self
+    }
+
+    /// The progress of a rebuild or resync.
+    pub fn progress(&self) -> Option<&Progress> {
+        match self {
+            Measure::Rebuild(progress) => Some(progress),
+            Measure::Space { .. } | Measure::LastDump(_) => None,
+        }
+    }
 }

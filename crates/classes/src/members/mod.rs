@@ -9,7 +9,8 @@
 //! * [`Said`]: the facts about members and their state that were written to the journal.
 //! * [`Refusals`]: providers that were refused though their metadata names the geom, and why.
 //! * [`RangeLocks`]: a rebuild, a stripe's parity and user writes take turns, over all cores.
-//! * [`pay`]: the rate limit of passes and comparisons.
+//! * [`Throttle`]: the rate limit of passes and comparisons, and the pause of passes.
+//! * [`CopyMeter`]: position and rate of a pass; [`pause`] has the verbs that pause it.
 //! * [`sparse`]: zeroes that a pass need not write.
 //! * [`verified`]: results of a comparison of members.
 //! * [`frame`]: the packed records that mirror, stripe, concat and multipath keep in the last
@@ -33,11 +34,13 @@
 //! state.
 
 mod attributes;
+mod copy_meter;
 mod divisor;
 mod event_log;
 pub(crate) mod frame;
 mod load;
 mod partial_failures;
+pub(crate) mod pause;
 mod per_core;
 mod placeholder;
 pub(crate) mod provider_access;
@@ -67,6 +70,7 @@ mod ranges_tests;
 mod write_gate_tests;
 
 pub(crate) use attributes::{attributes, largest_stripe, zeroes};
+pub(crate) use copy_meter::CopyMeter;
 pub use divisor::Divisor;
 pub(crate) use event_log::{ComponentState, EventLog};
 pub(crate) use load::Loads;
@@ -76,7 +80,7 @@ pub(crate) use placeholder::PlaceholderGeom;
 pub(crate) use ranges::{LockId, LockResult, RangeLocks, Waiter};
 pub(crate) use rejected::{REFUSALS_MAX, Refusals};
 pub(crate) use stopped::Stopped;
-pub(crate) use throttle::wait_for_rate;
+pub(crate) use throttle::{Throttle, wait_for_rate, wait_while_paused};
 pub(crate) use verified::{Mismatch, MismatchKind, VerifyReport, differences};
 pub use waiting::Waiting;
 pub(crate) use write_gate::{GateEntry, GateNotice, WriteGate};

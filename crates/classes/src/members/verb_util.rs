@@ -5,7 +5,7 @@ use geom::{ConsumerId, Error, GeomId, GraphControl, ProviderId, Taster, Topology
 use serde_json::{Value, json};
 
 use super::frame::FrameError;
-use super::{Stopped, frame, provider_access};
+use super::{Stopped, Throttle, frame, provider_access};
 
 /// The command that removes the provider under one of its consumers from a geom.
 pub(crate) fn remove_command(
@@ -23,12 +23,26 @@ pub(crate) fn stop_command(class: &str, t: &Topology, me: GeomId) -> Option<Stri
     Some(format!("ashlar {class} stop {}", t.geom_name(me)))
 }
 
-/// The rate of rebuilds that `configure` set; zero: none.
-pub(crate) fn sync_rate(class: &str, name: &str, rate: u64) -> Option<Transient> {
-    (rate > 0).then(|| Transient {
+/// The rate of rebuilds that `configure` set, and their pause.
+pub(crate) fn throttle_changes(class: &str, name: &str, throttle: &Throttle) -> Vec<Transient> {
+    let rate = throttle.rate();
+    let limit = (rate > 0).then(|| Transient {
         setting: format!("rebuilds copy at most {rate} bytes a second"),
         undo: format!("ashlar {class} configure --sync-rate 0 {name}"),
-    })
+    });
+    let pause = throttle.is_paused().then(|| Transient {
+        setting: "rebuilds are paused".to_owned(),
+        undo: format!("ashlar {class} resume {name}"),
+    });
+    limit.into_iter().chain(pause).collect()
+}
+
+/// The action for a rebuild that is paused or runs, for `status`.
+pub(crate) fn rebuild_action(class: &str, name: &str, throttle: &Throttle) -> String {
+    match throttle.is_paused() {
+        true => format!("`ashlar {class} resume {name}` continues it."),
+        false => "Nothing: this ends by itself.".to_owned(),
+    }
 }
 
 /// A number for a new geom, from the present providers and the time. Two geoms labelled in one

@@ -25,7 +25,6 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use bio::Errno;
 use geom::{Core, Edge};
@@ -148,7 +147,7 @@ impl LevelRun<'_> {
                 return false;
             }
             self.update_growth(|growth| growth.at += len);
-            paid = wait_for_rate(self.core, self.shared.sync_rate.load(Relaxed), paid, len).await;
+            paid = wait_for_rate(self.core, || self.shared.throttle.rate(), paid, len).await;
         }
         false
     }

@@ -10,7 +10,7 @@
 use std::cell::RefMut;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 
 use bio::Ticket;
 use bio::sync::{Mutex, MutexGuard};
@@ -22,8 +22,8 @@ use super::class::Tunables;
 use super::level::Growth;
 use super::metadata::Balance;
 use crate::members::{
-    CoreLocal, FailureId, GateNotice, Loads, LockId, PartialFailures, PerCore, RangeLocks,
-    VerifyReport, WriteGate,
+    CopyMeter, CoreLocal, FailureId, GateNotice, Loads, LockId, PartialFailures, PerCore,
+    RangeLocks, Throttle, VerifyReport, WriteGate,
 };
 
 /// One member, as the data path sees it.
@@ -110,12 +110,21 @@ impl CoreLocal for CoreState {
 }
 
 /// A rebuild of a member.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct RebuildRound {
     number: u64,
-    /// All data up to there is copied, bytes; zero when the rebuild does not follow the order of
-    /// the disk.
-    copied: u64,
+    /// All data up to the position of the meter is copied; otherwise the rebuild copies only the
+    /// regions that bitmaps name.
+    in_order: bool,
+    /// All is copied, but the member is not active yet.
+    is_over: bool,
+    meter: CopyMeter,
+}
+
+impl RebuildRound {
+    pub(super) fn new(number: u64, in_order: bool, meter: CopyMeter) -> RebuildRound {
+        RebuildRound { number, in_order, is_over: false, meter }
+    }
 }
 
 /// Members that failed a write (a bit a slot).
@@ -194,8 +203,8 @@ pub(super) struct MirrorShared {
     pub(super) busy: AtomicBool,
     /// The rebuild that may go on, by slot; another number, and it ends.
     pub(super) rounds: Mutex<BTreeMap<usize, RebuildRound>>,
-    /// Bytes a second that a rebuild may copy; zero: no limit.
-    pub(super) sync_rate: AtomicU64,
+    /// Rate and pause of rebuilds.
+    pub(super) throttle: Throttle,
     verified: Mutex<VerifyReport>,
     growth: Mutex<Growth>,
     marks: Mutex<MarkQueue>,
@@ -229,7 +238,7 @@ impl MirrorShared {
             ranges: RangeLocks::new(0, move |core, ticket| free.restart(core, ticket)),
             busy: AtomicBool::new(false),
             rounds: Mutex::default(),
-            sync_rate: AtomicU64::new(0),
+            throttle: Throttle::default(),
             verified: Mutex::default(),
             growth: Mutex::default(),
             marks: Mutex::default(),
@@ -277,32 +286,47 @@ impl MirrorShared {
 
     /// Whether this round of a slot's rebuild is still wanted.
     pub(super) fn is_wanted(&self, slot: usize, round: u64) -> bool {
-        self.rounds.lock().get(&slot).is_some_and(|of| of.number == round)
+        self.rounds.lock().get(&slot).is_some_and(|of| of.number == round && !of.is_over)
     }
 
-    /// This round has copied all up to there.
-    pub(super) fn copied_to(&self, slot: usize, round: u64, offset: u64) {
-        if let Some(of) = self.rounds.lock().get_mut(&slot).filter(|of| of.number == round) {
-            of.copied = offset;
+    /// Changes the meter of this round, if it is still wanted.
+    pub(super) fn update_meter(&self, slot: usize, round: u64, f: impl FnOnce(&mut CopyMeter)) {
+        let mut rounds = self.rounds.lock();
+        if let Some(of) = rounds.get_mut(&slot).filter(|of| of.number == round && !of.is_over) {
+            f(&mut of.meter);
         }
     }
 
-    /// Progress of a slot's rebuild, bytes; it may not be on record yet.
+    /// Progress of a slot's rebuild, bytes of the mirror from its start; it may not be on record
+    /// yet. Zero when the rebuild does not follow the order of the disk.
     pub(super) fn copied(&self, slot: usize) -> u64 {
-        self.rounds.lock().get(&slot).map_or(0, |of| of.copied)
+        self.rounds.lock().get(&slot).filter(|of| of.in_order).map_or(0, |of| of.meter.done())
+    }
+
+    /// The meter of a slot's rebuild, until the member is active.
+    pub(super) fn meter(&self, slot: usize) -> Option<CopyMeter> {
+        self.rounds.lock().get(&slot).map(|of| of.meter.clone())
     }
 
     /// Whether some round of a slot's rebuild is wanted.
     pub(super) fn is_rebuilt(&self, slot: usize) -> bool {
-        self.rounds.lock().contains_key(&slot)
+        self.rounds.lock().get(&slot).is_some_and(|of| !of.is_over)
     }
 
     /// A slot's rebuild gets a number; the one before ends. `None`: there is to be none.
-    pub(super) fn want(&self, slot: usize, round: Option<u64>) {
+    pub(super) fn want(&self, slot: usize, round: Option<RebuildRound>) {
         match round {
-            Some(number) => self.rounds.lock().insert(slot, RebuildRound { number, copied: 0 }),
+            Some(round) => self.rounds.lock().insert(slot, round),
             None => self.rounds.lock().remove(&slot),
         };
+    }
+
+    /// A slot's rebuild has copied all; its meter stays until the member is active.
+    pub(super) fn finish_round(&self, slot: usize) {
+        if let Some(of) = self.rounds.lock().get_mut(&slot) {
+            of.is_over = true;
+            of.meter.finish();
+        }
     }
 
     /// The comparison of the members that runs, or the last one.

@@ -3,13 +3,12 @@
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use bio::Errno;
 use geom::{Core, Edge};
 
 use super::shared::{MemberFailure, Message, MirrorShared, RebuildHalt};
-use crate::members::{sparse, wait_for_rate};
+use crate::members::{sparse, wait_for_rate, wait_while_paused};
 use crate::probe_io::flush;
 
 /// One record to write.
@@ -171,10 +170,20 @@ async fn copy_all(
     let mut saved = reactor.fresh_now();
     let mut paid = saved;
     let failed = |e| RebuildHalt::Target(MemberFailure { slot: job.slot, gone: e == Errno::NxIo });
+    let is_wanted = || shared.is_wanted(job.slot, job.round);
+    let mut done = 0;
+    shared.update_meter(job.slot, job.round, |meter| {
+        meter.start(saved);
+        done = meter.done();
+    });
     for run in &job.runs {
         let mut at = run.start;
         while at < run.end {
-            if !shared.is_wanted(job.slot, job.round) {
+            if wait_while_paused(core, &shared.throttle, is_wanted).await {
+                let now = reactor.fresh_now();
+                shared.update_meter(job.slot, job.round, |meter| meter.start(now));
+            }
+            if !is_wanted() {
                 return None;
             }
             let len = shared.tunables.slab_bytes.min(run.end - at);
@@ -185,10 +194,9 @@ async fn copy_all(
                 return Some(Err(halt));
             }
             at += len;
-            if job.saves {
-                shared.copied_to(job.slot, job.round, at);
-            }
+            done += len;
             let now = reactor.fresh_now();
+            shared.update_meter(job.slot, job.round, |meter| meter.advance(now, done));
             let due = now.saturating_sub(saved) >= shared.tunables.save_every_ns;
             if job.saves && due && at < run.end {
                 if let Err(e) = flush(core, job.target).await {
@@ -198,7 +206,7 @@ async fn copy_all(
                 shared.post(Message::Progress { slot, offset: at, round });
                 saved = now;
             }
-            paid = wait_for_rate(core, shared.sync_rate.load(Relaxed), paid, len).await;
+            paid = wait_for_rate(core, || shared.throttle.rate(), paid, len).await;
         }
     }
     Some(flush(core, job.target).await.map_err(failed))

@@ -92,7 +92,7 @@ impl VerifyRun<'_> {
             if !self.update_report(|report| report.at = at) {
                 return;
             }
-            paid = wait_for_rate(self.core, self.options.rate, paid, len).await;
+            paid = wait_for_rate(self.core, || self.options.rate, paid, len).await;
         }
     }
 

@@ -46,7 +46,7 @@ use super::metadata::MetadataState;
 use super::volume::replay::Replayed;
 use super::volume::{FailureEffect, sweep};
 use super::volumes::RunningVolume;
-use crate::members::{EventLog, FailureId, GateNotice, Refusals, Waiting};
+use crate::members::{EventLog, FailureId, GateNotice, Refusals, Throttle, Waiting};
 
 /// Name of the class, and of its providers before the stroke.
 pub(super) const NAME: &str = "raid";
@@ -206,7 +206,8 @@ pub struct RaidGeom {
     /// Providers that were refused because a disk of their name in the records was there: it may
     /// have been on its way out. They are looked at again when a disk has gone.
     pub(super) duplicates: Vec<ProviderId>,
-    pub(super) rate: Arc<AtomicU64>,
+    /// Rate and pause of passes over its volumes.
+    pub(super) throttle: Arc<Throttle>,
     /// Something is still to be done: verbs wait for it.
     pub(super) busy: Arc<AtomicU64>,
     pub(super) over: bool,
@@ -250,7 +251,7 @@ impl RaidGeom {
             event_log: EventLog::default(),
             refused: Refusals::default(),
             duplicates: Vec::new(),
-            rate: Arc::new(AtomicU64::new(0)),
+            throttle: Arc::default(),
             busy: Arc::new(AtomicU64::new(0)),
             over: false,
             tags: 0,

@@ -10,10 +10,7 @@ use super::show::{member_state_str, state_str};
 use super::volume::Role;
 use super::volume::map::Shape;
 use super::volume::sweep::PassHalt;
-use crate::members::ComponentState;
-
-/// Action that a pass needs from the administrator.
-const WAIT: &str = "Nothing: this ends by itself.";
+use crate::members::{ComponentState, verb_util};
 
 fn severity(state: VolumeState) -> Severity {
     match state {
@@ -140,6 +137,9 @@ impl RaidGeom {
             .collect();
         let total = Shape::of(volume).bytes.max(1);
         let percent = |done: u64| u128::from(done) * 100 / u128::from(total);
+        let done = self.done_bytes(at).map_or(100, percent);
+        let paused = if self.throttle.is_paused() { ", paused" } else { "" };
+        let action = || verb_util::rebuild_action(NAME, &name, &self.throttle);
         if lost > 0 {
             let mut why = format!("{title} lacks {lost} of {} disks", volume.members.len());
             if set.may_be_wrong(at) {
@@ -167,13 +167,11 @@ impl RaidGeom {
             let action = format!("Find the disk with read errors: `ashlar {NAME} list {name}`.");
             out.push(Trouble::degraded(why, action));
         } else if !filling.is_empty() {
-            let done = percent(vol.filled);
-            let why = format!("{title}: {} is being rebuilt, {done}%", filling.join(", "));
-            out.push(Trouble::degraded(why, WAIT));
+            let why = format!("{title}: {} is being rebuilt, {done}%{paused}", filling.join(", "));
+            out.push(Trouble::degraded(why, action()));
         } else if vol.consistent_to != ALL && lost == 0 {
-            let done = percent(vol.consistent_to.min(total));
-            let why = format!("{title} is being synchronised, {done}%");
-            out.push(Trouble::degraded(why, WAIT));
+            let why = format!("{title} is being synchronised, {done}%{paused}");
+            out.push(Trouble::degraded(why, action()));
         }
     }
 }

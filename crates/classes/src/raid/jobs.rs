@@ -10,6 +10,7 @@ use super::geom::{Job, JobPhase, Message, RaidGeom, bit};
 use super::members::{ALL, MemberSet, Replay, Tag};
 use super::model::DiskState;
 use super::records::{self, RecordBatch};
+use crate::members::CopyMeter;
 
 impl RaidGeom {
     /// Queues a job and continues.
@@ -165,6 +166,7 @@ impl RaidGeom {
                 self.running_volumes.entry(key).and_modify(|up| {
                     up.fresh |= filled;
                     up.ending = Some(if filled == 0 { "synchronised" } else { "rebuild" });
+                    *up.shared.meter() = CopyMeter::default();
                 });
                 let shut = self.running_volumes.get(&key).is_some_and(|up| up.drained);
                 if shut {

@@ -11,7 +11,7 @@ use super::model::SubdiskState;
 use super::records;
 use super::volume::replay::Replayed;
 use super::volume::{FailureEffect, settle, sweep};
-use crate::members::GateNotice;
+use crate::members::{CopyMeter, GateNotice};
 
 /// Read errors of a disk that are repaired before it is taken for broken.
 const READ_ERRORS_MAX: u32 = 10;
@@ -154,7 +154,13 @@ impl RaidGeom {
         }
         self.halt_pass(volume);
         match result {
-            Ok(()) => self.push(t, me, Job::Passed(volume)),
+            Ok(()) => {
+                if let Some(up) = self.running_volumes.get(&volume) {
+                    let bytes = up.shared.shape.bytes;
+                    *up.shared.meter() = CopyMeter::new(bytes, bytes);
+                }
+                self.push(t, me, Job::Passed(volume));
+            }
             // The failed member is handled first; then the pass restarts.
             Err(halt) => {
                 if let Some(set) = &mut self.set

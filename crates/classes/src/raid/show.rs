@@ -1,12 +1,11 @@
 //! The geom's interface to the graph: counts, orphans, lists.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use bio::{Attr, Errno};
 use geom::{
-    Access, ConsumerId, Deletes, Error, Geom, GeomId, Measure, Notice, ProviderId, Topology,
-    Transient, Trouble, Unanswered,
+    Access, ConsumerId, Deletes, Error, Geom, GeomId, Measure, Notice, Progress, ProviderId,
+    Topology, Transient, Trouble, Unanswered,
 };
 
 use super::assemble::SetId;
@@ -93,17 +92,37 @@ impl RaidGeom {
         (0..set.volume_status.len()).map(|at| set.state(at)).min()
     }
 
+    /// Bytes of a volume that its rebuild or resync has done; `None`: all is in order.
+    pub(super) fn done_bytes(&self, at: usize) -> Option<u64> {
+        let set = self.set.as_ref()?;
+        let (vol, volume) = (set.volume_status.get(at)?, set.array.volumes.get(at)?);
+        let size = Shape::of(volume).bytes;
+        let recorded = match set.is_filling(at) {
+            true => vol.filled.min(size),
+            false => Some(vol.consistent_to).filter(|done| *done < size)?,
+        };
+        let copied = self.running_volumes.get(&vol.key).map(|up| up.shared.meter().done());
+        Some(recorded.max(copied.unwrap_or(0)))
+    }
+
     /// The rebuild or resync of a running volume.
     fn rebuild_of(&self, at: usize) -> Option<Measure> {
         let set = self.set.as_ref()?;
         let (vol, volume) = (set.volume_status.get(at)?, set.array.volumes.get(at)?);
-        let size_bytes = Shape::of(volume).bytes;
-        let done_bytes = match set.is_filling(at) {
-            true => vol.filled.min(size_bytes),
-            false => Some(vol.consistent_to).filter(|done| *done < size_bytes)?,
-        };
-        let part = self.running_volumes.get(&vol.key)?.name.clone();
-        Some(Measure::Rebuild { part, done_bytes, size_bytes })
+        let done_bytes = self.done_bytes(at)?;
+        let up = self.running_volumes.get(&vol.key)?;
+        let good = (0..volume.members.len())
+            .filter_map(|slot| set.role(at, slot).filter(|(_, role)| *role == Role::Good))
+            .filter_map(|(tag, _)| Some(self.disks.get(&tag)?.name.clone()));
+        Some(Measure::Rebuild(Progress {
+            part: up.name.clone(),
+            sources: good.collect(),
+            done_bytes,
+            size_bytes: Shape::of(volume).bytes,
+            is_paused: self.throttle.is_paused(),
+            limit: self.throttle.rate(),
+            span: up.shared.meter().span(),
+        }))
     }
 
     fn show_volume(&self, at: usize, out: &mut Vec<(&'static str, String)>) {
@@ -128,10 +147,9 @@ impl RaidGeom {
             line += ", dirty";
         }
         let done = |at: u64| u128::from(at) * 100 / u128::from(shape.bytes.max(1));
-        if set.is_filling(at) {
-            line += &format!(", rebuild {}%", done(vol.filled));
-        } else if vol.consistent_to < shape.bytes {
-            line += &format!(", synchronised {}%", done(vol.consistent_to));
+        if let Some(bytes) = self.done_bytes(at) {
+            let what = if set.is_filling(at) { "rebuild" } else { "synchronised" };
+            line += &format!(", {what} {}%", done(bytes));
         } else if let Some(what) = up.and_then(|up| up.ending) {
             line += &format!(", {what} 100%");
         }
@@ -265,8 +283,7 @@ impl Geom for RaidGeom {
     }
 
     fn transients(&self, t: &Topology, me: GeomId) -> Vec<Transient> {
-        let rate = self.rate.load(Relaxed);
-        verb_util::sync_rate(NAME, t.geom_name(me), rate).into_iter().collect()
+        verb_util::throttle_changes(NAME, t.geom_name(me), &self.throttle)
     }
 
     fn measures(&self, _: &Topology, _: GeomId) -> Vec<Measure> {

@@ -14,7 +14,7 @@ use super::records::LogStart;
 use super::volume::log::{Log, LogLocation};
 use super::volume::map::Shape;
 use super::volume::{Path, Role, Table, VolumeShared, VolumeSpec, layer, replay, sweep};
-use crate::members::{attributes, largest_stripe, sparse, zeroes};
+use crate::members::{CopyMeter, attributes, largest_stripe, sparse, zeroes};
 
 /// Largest request that a volume takes at once, bytes; the dispatcher cuts longer ones.
 const IO_BYTES_MAX: u32 = 1 << 20;
@@ -168,7 +168,7 @@ impl RaidGeom {
         let key = vol.key;
         let name = name::provider(self.id, &set.array.volumes, at);
         let of = VolumeSpec { key, name: name.clone(), shape: shape.clone(), sector, log };
-        let shared = VolumeShared::new(notifier, me, of, self.tunables, self.rate.clone());
+        let shared = VolumeShared::new(notifier, me, of, self.tunables, self.throttle.clone());
         let strips = !matches!(volume.level, Level::Raid1 | Level::Single | Level::Concat);
         // Where there are no strips blocks begin where the disk's do.
         let first = volume.members.first().map_or(0, |m| m.offset);
@@ -419,6 +419,7 @@ impl RaidGeom {
         if let Some(up) = self.running_volumes.get_mut(&key) {
             up.passing = false;
             up.shared.round.store(0, SeqCst);
+            *up.shared.meter() = CopyMeter::default();
         }
     }
 

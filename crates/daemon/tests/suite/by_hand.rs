@@ -176,6 +176,7 @@ fn changes() -> Vec<(&'static str, &'static str, Value, &'static str, ReportedAs
         ("mirror", "configure", json!({ "name": "m", "no_failsync": true }), "mirror m", Setting),
         ("mirror", "configure", json!({ "name": "m", "no_autosync": true }), "mirror m", Setting),
         ("mirror", "configure", json!({ "name": "m", "sync_rate": 9 }), "mirror m", Transient),
+        ("mirror", "pause", json!({ "name": "m" }), "mirror m", Transient),
         ("mirror", "create", json!({ "name": "h", "members": ["x5"] }), "mirror h", Transient),
         (
             "stripe",
@@ -214,6 +215,7 @@ fn changes() -> Vec<(&'static str, &'static str, Value, &'static str, ReportedAs
         ("cam", "fault", json!({ "name": "da0", "forge": "12=00" }), "cam da0", Transient),
         ("cam", "attach", json!({ "name": "v9", "params": ["disks=1"] }), "bus v9", Transient),
         ("raid", "configure", json!({ "name": ARRAY, "sync_rate": 9 }), ARRAY, Transient),
+        ("raid", "pause", json!({ "name": ARRAY }), ARRAY, Transient),
         // Members last: they stay.
         ("mirror", "insert", json!({ "name": "m", "members": ["x7"] }), "mirror m", Members),
         ("multipath", "remove", json!({ "name": "p", "member": "p1" }), "multipath p", Members),
@@ -227,12 +229,12 @@ const OTHERS: &str = "
     trim: destroy now stats
     concat: label stop destroy start clear dump relocate
     stripe: label stop destroy start clear dump relocate
-    mirror: label remove forget rebuild deactivate activate resize verify stop destroy start clear
-        dump relocate
+    mirror: label remove forget rebuild deactivate activate resize verify resume stop destroy start
+        clear dump relocate
     label: label clear destroy stop refresh
     multipath: label add fail restore prefer rotate getactive stop destroy start clear dump
         relocate
-    raid: label add delete insert remove fail consistency verify relocate stop destroy start
+    raid: label add delete insert remove fail consistency verify resume relocate stop destroy start
         clear dump
     disk: resize fail delay lie hang release power-cut heal
     cam: devlist rescan inquiry identify readcap reportluns reset modepage defects cmd smpphylist
@@ -253,7 +255,7 @@ const OTHER_ARGS: &str = "
     mirror configure: member autosync failsync priority hardcode dynamic bitmap no_bitmap region
     multipath create: active passive read
     mirror create: balance slice no_failsync no_autosync yes_destroy
-    mirror insert: priority inactive hardcode yes_destroy force
+    mirror insert: priority inactive hardcode yes_destroy force wait
     stripe create: strip yes_destroy
     concat create: yes_destroy
     concat append: hardcode yes_destroy force
@@ -403,6 +405,7 @@ fn undo(site: &Site, text: &str, at: &str) {
     let words: Vec<&str> = command.trim_end_matches(['`', '.']).split(' ').collect();
     let (class, verb) = (words[0], words[1]);
     let params = match (class, verb) {
+        ("mirror" | "raid", "resume") => json!({ "name": words[2] }),
         ("mirror" | "raid", _) => json!({ "name": words[4], "sync_rate": 0 }),
         ("cam", "fault") => json!({ "name": words[2], "clear": true }),
         ("cam", _) => json!({ "name": words[2], "number": words[4].parse::<u32>().expect("one") }),

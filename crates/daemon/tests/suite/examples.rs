@@ -229,6 +229,8 @@ const SCRIPTS: &[Script] = &[
             mirror label --assume-same data d0 d1
             mirror resize data
             mirror verify data
+            mirror pause data
+            mirror resume data
         ",
     },
     Script {
@@ -260,6 +262,8 @@ const SCRIPTS: &[Script] = &[
         lines: "
             raid label Intel data RAID1 d0 d1
             raid configure --sync-rate 50MiB Intel-1234abcd
+            raid pause data
+            raid resume data
             raid dump d0
             raid fail Intel-1234abcd d1
         ",

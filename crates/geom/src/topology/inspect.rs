@@ -316,7 +316,9 @@ impl Topology {
             show: ops.map(|o| o.show(self, id)).unwrap_or_default(),
             settings: ops.map(|o| o.settings(self, id)).unwrap_or_default(),
             transients: ops.map(|o| o.transients(self, id)).unwrap_or_default(),
-            measures: ops.map(|o| o.measures(self, id)).unwrap_or_default(),
+            measures: ops.map_or_else(Vec::new, |o| {
+                o.measures(self, id).into_iter().map(|measure| measure.at(now_ns)).collect()
+            }),
             troubles: ops.map(|o| o.troubles(self, id)).unwrap_or_default(),
             consumers: g
                 .consumers

@@ -5,6 +5,7 @@ use super::listener::ListenerState;
 use super::stats::Stats;
 use super::target::{Denied, PortGroupState, RivalsState, TargetState};
 use super::webhook::WebhookState;
+use crate::config::units::{short, short_ns};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -368,7 +369,7 @@ pub struct GeomState {
     /// Changes that verbs made until the next start, besides the settings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub transients: Vec<TransientState>,
-    /// Rebuilds and resyncs that run.
+    /// Rebuilds and resyncs that run or are paused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rebuilds: Vec<RebuildState>,
     /// Space of a file server.
@@ -383,16 +384,54 @@ pub struct GeomState {
     pub providers: Vec<ProviderState>,
 }
 
-/// A rebuild or resync that runs.
+/// A rebuild or resync that runs, or is paused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RebuildState {
     /// The member or volume that is updated.
     pub part: String,
+    /// Providers that it reads.
+    pub sources: Vec<String>,
     /// Bytes of the part that are up to date.
     pub done_bytes: u64,
-    /// Size of the part, in bytes.
+    /// Size of the part, in bytes; of a rebuild by bitmaps, the bytes that it copies.
     pub size_bytes: u64,
+    /// Whole percents that are up to date; 100 only at the end.
+    pub percent: u64,
+    /// Rate over the last seconds, in bytes per second; absent while it is not known, and during a
+    /// pause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_bytes: Option<u64>,
+    /// Time until the end at that rate, in seconds; absent if the rate is unknown or zero.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_seconds: Option<u64>,
+    /// `pause` has stopped it.
+    pub paused: bool,
+    /// Highest rate that `configure` allows, in bytes per second; absent: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_bytes: Option<u64>,
+}
+
+impl RebuildState {
+    /// Progress, rate and time left: `37%, 120M/s, 3m04s left`.
+    pub fn words(&self) -> String {
+        let mut words = vec![format!("{}%", self.percent)];
+        words.extend(self.pace());
+        words.join(", ")
+    }
+
+    /// Rate and time left, each if it is known, or `paused`.
+    pub fn pace(&self) -> Vec<String> {
+        let paused = self.paused.then(|| "paused".to_owned());
+        let rate = self.rate_bytes.map(|rate| format!("{}/s", short(rate)));
+        let left = self.left_text().map(|left| format!("{left} left"));
+        [paused, rate, left].into_iter().flatten().collect()
+    }
+
+    /// Time left in a few characters: `3m04s`.
+    pub fn left_text(&self) -> Option<String> {
+        self.left_seconds.map(|seconds| short_ns(seconds.saturating_mul(1_000_000_000)))
+    }
 }
 
 /// Space of a file server that is used up by and by.

@@ -3,12 +3,9 @@
 use geom::{ConsumerId, GeomId, Severity, Topology, Trouble};
 
 use super::MirrorGeom;
-use crate::members::ComponentState;
+use crate::members::{ComponentState, verb_util};
 use crate::mirror::NAME;
 use crate::mirror::state::{Member, Role};
-
-/// The action that a rebuild requires of the operator.
-const WAIT: &str = "Nothing: this ends by itself.";
 
 impl MirrorGeom {
     fn name_of(&self, t: &Topology, consumer: ConsumerId) -> String {
@@ -85,8 +82,11 @@ impl MirrorGeom {
             match member.role {
                 Role::Synchronizing => {
                     let done = self.copied(slot, member);
-                    let why = format!("{name} is being rebuilt, {}", done.1);
-                    out.push(Trouble::degraded(why, WAIT));
+                    let throttle = &self.shared.throttle;
+                    let paused = if throttle.is_paused() { ", paused" } else { "" };
+                    let why = format!("{name} is being rebuilt, {}{paused}", done.1);
+                    let action = verb_util::rebuild_action(NAME, &m.name, throttle);
+                    out.push(Trouble::degraded(why, action));
                 }
                 Role::Stale => {
                     let why = format!("{name} is out of date, and is not rebuilt automatically");

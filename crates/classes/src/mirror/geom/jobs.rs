@@ -8,10 +8,10 @@ use bio::Attr;
 use geom::{ConsumerId, GeomId, Severity, Topology};
 
 use super::{Job, JobPhase, MirrorGeom, RECORD_RETRY_NS, bit};
-use crate::members::{VerifyReport, frame, sparse, zeroes};
+use crate::members::{CopyMeter, VerifyReport, frame, sparse, zeroes};
 use crate::mirror::bitmap::{Bits, Image, Shape};
 use crate::mirror::metadata::Metadata;
-use crate::mirror::shared::{Message, Path, Table};
+use crate::mirror::shared::{Message, Path, RebuildRound, Table};
 use crate::mirror::state::{Fault, Role};
 use crate::mirror::tasks::{self, Rebuild, RecordMove, RecordWrite};
 use crate::mirror::verify::{self, VerifyOptions};
@@ -51,7 +51,8 @@ impl MirrorGeom {
         let Some(consumer) = self.consumers.get(&slot) else { return };
         let (bytes, image) = (self.mirror.held_bytes(), &self.mirror.bitmap);
         let member = self.mirror.member(slot);
-        let (saves, runs) = match image.as_ref().filter(|_| member.is_some_and(|m| m.partial)) {
+        let image = image.as_ref().filter(|_| member.is_some_and(|m| m.partial));
+        let (saves, runs) = match image {
             Some(image) => (false, image.runs(bytes)),
             None => {
                 let from = member.map_or(0, |m| m.record.sync_offset).min(bytes);
@@ -59,7 +60,12 @@ impl MirrorGeom {
             }
         };
         self.rounds += 1;
-        self.shared.want(slot, Some(self.rounds));
+        let length: u64 = runs.iter().map(|run| run.end.saturating_sub(run.start)).sum();
+        let meter = match saves {
+            true => CopyMeter::new(bytes.saturating_sub(length), bytes),
+            false => CopyMeter::new(0, length),
+        };
+        self.shared.want(slot, Some(RebuildRound::new(self.rounds, saves, meter)));
         let keeps_zeroes = t.below(*consumer).is_some_and(|p| sparse::keeps_zeroes(t, p));
         let (round, target) = (self.rounds, t.edge(*consumer));
         let job = Rebuild { slot, round, target, runs, keeps_zeroes, saves };
@@ -253,6 +259,7 @@ impl MirrorGeom {
             return false;
         }
         self.mirror.synced(slot);
+        self.shared.want(slot, None);
         true
     }
 

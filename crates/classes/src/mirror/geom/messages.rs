@@ -101,7 +101,10 @@ impl MirrorGeom {
                 if !self.shared.is_wanted(slot, round) {
                     return;
                 }
-                self.shared.want(slot, None);
+                match result {
+                    Ok(()) => self.shared.finish_round(slot),
+                    Err(_) => self.shared.want(slot, None),
+                }
                 match result {
                     Ok(()) => self.push(t, me, Job::Synced(slot)),
                     Err(RebuildHalt::Target(failed)) => self.failed(t, me, failed),

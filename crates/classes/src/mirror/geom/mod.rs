@@ -375,8 +375,7 @@ impl Geom for MirrorGeom {
     }
 
     fn transients(&self, t: &Topology, me: GeomId) -> Vec<Transient> {
-        let (rate, name) = (self.shared.sync_rate.load(Relaxed), t.geom_name(me));
-        verb_util::sync_rate(NAME, name, rate).into_iter().collect()
+        verb_util::throttle_changes(NAME, t.geom_name(me), &self.shared.throttle)
     }
 
     fn measures(&self, t: &Topology, _: GeomId) -> Vec<Measure> {

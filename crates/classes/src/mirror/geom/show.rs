@@ -1,9 +1,9 @@
 //! Output of lists for a mirror and its members.
 
-use geom::{ConsumerId, Measure, Topology};
+use geom::{ConsumerId, Measure, Progress, Topology};
 
 use super::MirrorGeom;
-use crate::members::MismatchKind;
+use crate::members::{CopyMeter, MismatchKind};
 use crate::mirror::flag_words;
 use crate::mirror::metadata::disk_flags;
 use crate::mirror::state::{Member, Role};
@@ -56,7 +56,7 @@ impl MirrorGeom {
     pub(super) fn copied(&self, slot: usize, member: &Member) -> (u64, String) {
         let total = self.mirror.media_bytes.max(1);
         let copied = member.record.sync_offset.max(self.shared.copied(slot));
-        let percent = u128::from(copied) * 100 / u128::from(total);
+        let percent = u128::from(copied.min(total)) * 100 / u128::from(total);
         let how = match member.partial {
             true => "where bitmaps say so".to_owned(),
             false => format!("{percent}%"),
@@ -64,20 +64,38 @@ impl MirrorGeom {
         (copied, how)
     }
 
-    /// Rebuilds of members. A rebuild by bitmaps copies only a part of the bytes, which is unknown.
+    /// Rebuilds of members. One by bitmaps counts the bytes of the regions that it copies, which
+    /// are known when it begins.
     pub(super) fn rebuilds(&self, t: &Topology) -> Vec<Measure> {
-        let is_rebuilt = |m: &Member| m.role == Role::Synchronizing && !m.partial;
-        let all = self.mirror.members().filter(|(_, member)| is_rebuilt(member));
+        let all = self.mirror.members().filter(|(_, m)| m.role == Role::Synchronizing);
+        let sources: Vec<String> =
+            self.mirror.in_role(Role::Active).iter().filter_map(|s| self.below(t, *s)).collect();
         let rebuild = |(slot, member): (usize, &Member)| {
-            let below = t.below(*self.consumers.get(&slot)?)?;
-            let size_bytes = self.mirror.media_bytes;
-            Some(Measure::Rebuild {
-                part: t.provider_name(below).to_owned(),
-                done_bytes: self.copied(slot, member).0.min(size_bytes),
+            let meter = self.shared.meter(slot);
+            let size_bytes = meter.as_ref().map(CopyMeter::size);
+            let done_bytes = match (member.partial, &meter) {
+                (true, None) => return None,
+                (true, Some(meter)) => meter.done(),
+                (false, _) => self.copied(slot, member).0,
+            };
+            let size_bytes = size_bytes.unwrap_or(self.mirror.media_bytes);
+            Some(Measure::Rebuild(Progress {
+                part: self.below(t, slot)?,
+                sources: sources.clone(),
+                done_bytes: done_bytes.min(size_bytes),
                 size_bytes,
-            })
+                is_paused: self.shared.throttle.is_paused(),
+                limit: self.shared.throttle.rate(),
+                span: meter.map(|meter| meter.span()).unwrap_or_default(),
+            }))
         };
         all.filter_map(rebuild).collect()
+    }
+
+    /// The name of the provider of a slot.
+    fn below(&self, t: &Topology, slot: usize) -> Option<String> {
+        let below = t.below(*self.consumers.get(&slot)?)?;
+        Some(t.provider_name(below).to_owned())
     }
 
     /// Of a member.

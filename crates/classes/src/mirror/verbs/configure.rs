@@ -1,7 +1,5 @@
 //! `configure`: how a mirror works.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use bio::Errno;
 use geom::{Bytes, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
@@ -113,7 +111,7 @@ impl Verb<MirrorClass> for Configure {
                 flags: self.flags(now.flags),
             });
             if let Some(SyncRate(rate)) = self.sync_rate {
-                g.shared.sync_rate.store(rate, Relaxed);
+                g.shared.throttle.set_rate(rate);
             }
             g.push(t, me, Job::Rewrite);
             Ok(())

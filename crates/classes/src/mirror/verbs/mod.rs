@@ -30,6 +30,7 @@ use super::geom::{Job, MirrorGeom};
 use super::metadata::Metadata;
 use super::state::Mirror;
 use crate::members::frame::FrameError;
+use crate::members::pause::{Pause, RebuildingClass, Resume};
 use crate::members::relocate::MovableLabel;
 use crate::members::verbs::{Clear, Destroy, Dump, LabelledClass, LastSectorClass, Relocate, Stop};
 use crate::members::{Stopped, provider_access, verb_util};
@@ -53,6 +54,8 @@ pub(super) const VERBS: &[ClassVerb<MirrorClass>] = &[
     ClassVerb::of::<activate::Activate>(),
     ClassVerb::of::<resize::Resize>(),
     ClassVerb::of::<verify::Verify>(),
+    ClassVerb::of::<Pause>(),
+    ClassVerb::of::<Resume>(),
     ClassVerb::of::<Stop>(),
     ClassVerb::of::<Destroy>(),
     ClassVerb::of::<start::Start>(),
@@ -89,6 +92,14 @@ impl LabelledClass for MirrorClass {
 
     fn dump(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
         dump::dump(control, members)
+    }
+}
+
+impl RebuildingClass for MirrorClass {
+    const REBUILDS_OF: &'static str = NAME;
+
+    fn set_paused(control: &mut GraphControl, on: &str, paused: bool) -> Result<bool, Error> {
+        with(control, on, |g, _, _| Ok(g.shared.throttle.set_paused(paused)))
     }
 }
 

@@ -1,7 +1,6 @@
 //! `verify`: compares members in the background.
 
 use std::cmp::Reverse;
-use std::sync::atomic::Ordering::Relaxed;
 
 use bio::Errno;
 use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
@@ -64,8 +63,7 @@ impl Verb<MirrorClass> for Verify {
             if !active.contains(&right) {
                 return Err(Error::inval("the member to compare with is not complete"));
             }
-            let rate =
-                self.rate.map(|rate| rate.0).unwrap_or_else(|| g.shared.sync_rate.load(Relaxed));
+            let rate = self.rate.map_or_else(|| g.shared.throttle.rate(), |rate| rate.0);
             g.push(
                 t,
                 me,

@@ -1,7 +1,5 @@
 //! The `configure` verb: changes the settings of an array.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
 use super::{ArrayName, with};
@@ -24,7 +22,7 @@ impl Verb<RaidClass> for Configure {
         let on = self.name.0.as_str();
         with(control, on, |g, _, _| {
             if let Some(SyncRate(rate)) = self.sync_rate {
-                g.rate.store(rate, Relaxed);
+                g.throttle.set_rate(rate);
             }
             Ok(())
         })?;

@@ -31,6 +31,7 @@ use super::geom::{Job, NAME, RaidGeom};
 use super::members::VolumeStatus;
 use super::model::Volume;
 use super::{ddf, imsm};
+use crate::members::pause::{Pause, RebuildingClass, Resume};
 use crate::members::provider_access;
 use crate::members::verbs::{Clear, Destroy, Dump, LabelledClass, Stop};
 use crate::probe::{Sectors, Step};
@@ -49,6 +50,8 @@ pub(super) const VERBS: &[ClassVerb<RaidClass>] = &[
     ClassVerb::of::<configure::Configure>(),
     ClassVerb::of::<consistency::Consistency>(),
     ClassVerb::of::<verify::Verify>(),
+    ClassVerb::of::<Pause>(),
+    ClassVerb::of::<Resume>(),
     ClassVerb::of::<relocate::Relocate>(),
     ClassVerb::of::<Stop>(),
     ClassVerb::of::<Destroy>(),
@@ -108,6 +111,14 @@ impl LabelledClass for RaidClass {
 
     fn dump(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
         dump::dump(control, members)
+    }
+}
+
+impl RebuildingClass for RaidClass {
+    const REBUILDS_OF: &'static str = NAME;
+
+    fn set_paused(control: &mut GraphControl, on: &str, paused: bool) -> Result<bool, Error> {
+        with(control, on, |g, _, _| Ok(g.throttle.set_paused(paused)))
     }
 }
 

@@ -23,7 +23,8 @@ use super::map::Shape;
 use super::missed_parity::MissedParity;
 use super::task_util::bit;
 use crate::members::{
-    CoreLocal, FailureId, Loads, PartialFailures, PerCore, RangeLocks, VerifyReport, WriteGate,
+    CopyMeter, CoreLocal, FailureId, Loads, PartialFailures, PerCore, RangeLocks, Throttle,
+    VerifyReport, WriteGate,
 };
 use crate::raid::class::Tunables;
 use crate::raid::geom::Message;
@@ -155,8 +156,10 @@ pub(crate) struct VolumeShared {
     pub(crate) notifier: Notifier,
     pub(crate) geom: GeomId,
     pub(crate) tunables: Tunables,
-    /// Bytes a second that a pass may do; zero: as fast as it goes.
-    pub(crate) rate: Arc<AtomicU64>,
+    /// Rate and pause of passes.
+    pub(crate) throttle: Arc<Throttle>,
+    /// Position and rate of the pass; empty while there is none.
+    meter: Mutex<CopyMeter>,
     /// Parity that members did not take and have to have.
     pub(super) missed_parity: MissedParity,
     /// A row was left for which it is unknown whether its parity matches the data of its members;
@@ -174,7 +177,7 @@ impl VolumeShared {
         geom: GeomId,
         of: VolumeSpec,
         tunables: Tunables,
-        rate: Arc<AtomicU64>,
+        throttle: Arc<Throttle>,
     ) -> Arc<VolumeShared> {
         let VolumeSpec { key, name, shape, sector, log } = of;
         let cores = notifier.cores().max(1);
@@ -206,7 +209,8 @@ impl VolumeShared {
             notifier,
             geom,
             tunables,
-            rate,
+            throttle,
+            meter: Mutex::default(),
         })
     }
 
@@ -242,6 +246,19 @@ impl VolumeShared {
     pub(super) fn report_inconsistent_row(&self) {
         self.row_inconsistent.store(true, SeqCst);
         self.post(Message::RowInconsistent(self.key));
+    }
+
+    /// Position and rate of the pass.
+    pub(crate) fn meter(&self) -> MutexGuard<'_, CopyMeter> {
+        self.meter.lock()
+    }
+
+    /// Changes the meter of this pass, if it is still wanted.
+    pub(crate) fn update_meter(&self, round: u64, f: impl FnOnce(&mut CopyMeter)) {
+        let mut meter = self.meter();
+        if self.round.load(SeqCst) == round {
+            f(&mut meter);
+        }
     }
 
     /// Whether all parity is on the members that is to be there, or known not to be.
@@ -415,8 +432,8 @@ mod tests {
         let place = LogLocation { at: 8192, bytes: 1 << 20, signature: 1 };
         let log = Some(Log::new(place, 3, true, false));
         let of = VolumeSpec { key: 1, name: "v".into(), shape, sector: 512, log };
-        let (notifier, rate) = (Notifier::default(), Arc::default());
-        VolumeShared::new(notifier, GeomId::default(), of, Tunables::default(), rate)
+        let (notifier, throttle) = (Notifier::default(), Arc::default());
+        VolumeShared::new(notifier, GeomId::default(), of, Tunables::default(), throttle)
     }
 
     /// All parity was made right while a row was left in an unknown state, before the geom is

@@ -8,7 +8,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 
 use bio::{Errno, Op, Segs};
 use geom::Core;
@@ -18,7 +18,7 @@ use super::shared::{FailureEffect, Role, Table, VolumeShared};
 use super::stripes::{Rows, Window};
 use super::task_util::{MemberRequest, RequestContext, join, part, same, send_all};
 use super::tasks::one_block;
-use crate::members::{sparse, wait_for_rate};
+use crate::members::{CopyMeter, sparse, wait_for_rate, wait_while_paused};
 use crate::raid::geom::Message;
 
 /// Why a pass came to no end.
@@ -32,7 +32,11 @@ pub(crate) enum PassHalt {
 
 /// Begins pass number `round` at byte `from` of the volume. Its end is reported to the geom.
 pub(crate) fn start(shared: &Arc<VolumeShared>, round: u64, from: u64) {
-    shared.round.store(round, SeqCst);
+    {
+        let mut meter = shared.meter();
+        shared.round.store(round, SeqCst);
+        *meter = CopyMeter::new(from, shared.shape.bytes);
+    }
     let shared = shared.clone();
     let notifier = shared.notifier.clone();
     notifier.call(
@@ -80,7 +84,12 @@ impl Pass {
         let reactor = self.core.reactor();
         let (mut at, mut saved) = (from, reactor.fresh_now());
         let mut paid = saved;
+        self.shared.update_meter(self.round, |meter| meter.start(saved));
         while at < self.shared.shape.bytes {
+            if wait_while_paused(&self.core, &self.shared.throttle, || self.is_wanted()).await {
+                let now = reactor.fresh_now();
+                self.shared.update_meter(self.round, |meter| meter.start(now));
+            }
             if !self.is_wanted() {
                 return None;
             }
@@ -94,6 +103,7 @@ impl Pass {
             }
             at += len;
             let now = reactor.fresh_now();
+            self.shared.update_meter(self.round, |meter| meter.advance(now, at));
             let every = self.shared.tunables.save_every_ns;
             if now.saturating_sub(saved) >= every && at < self.shared.shape.bytes {
                 if let Err(halt) = self.settle().await {
@@ -103,7 +113,8 @@ impl Pass {
                 self.shared.post(Message::Progress { volume, round, done: at });
                 saved = now;
             }
-            paid = wait_for_rate(&self.core, self.shared.rate.load(Relaxed), paid, len).await;
+            let rate = || self.shared.throttle.rate();
+            paid = wait_for_rate(&self.core, rate, paid, len).await;
         }
         Some(self.settle().await)
     }

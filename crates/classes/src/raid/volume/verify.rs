@@ -15,7 +15,6 @@
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use bio::{Errno, Op, Segs, parity};
 use geom::Core;
@@ -121,7 +120,7 @@ impl VerifyRun {
             if !self.update_report(|report| report.at = at) {
                 return Ok(());
             }
-            let rate = self.options.rate.unwrap_or_else(|| self.shared.rate.load(Relaxed));
+            let rate = || self.options.rate.unwrap_or_else(|| self.shared.throttle.rate());
             paid = wait_for_rate(&self.core, rate, paid, len).await;
         }
         Ok(())

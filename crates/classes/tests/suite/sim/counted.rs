@@ -136,10 +136,11 @@ fn a_replacement_for_an_unwritable_member_is_counted() {
             let states = ["d0", "d1"].map(|disk| bench.state(disk));
             assert_eq!(states, ["SYNCHRONIZING", "ACTIVE"], "{}", bench.life.dump_state());
             let measures = bench.life.measures("mirror", "m");
-            let [Measure::Rebuild { part, done_bytes, size_bytes }] = measures.as_slice() else {
+            let [Measure::Rebuild(copy)] = measures.as_slice() else {
                 panic!("{measures:?}");
             };
-            assert!(part == "d0" && done_bytes <= size_bytes && *size_bytes > 0, "{measures:?}");
+            assert!(copy.part == "d0" && copy.done_bytes <= copy.size_bytes, "{measures:?}");
+            assert!(copy.size_bytes > 0 && copy.sources == ["d1"], "{measures:?}");
             bench.disks["d1"].lock().heal();
             bench.life.pass(2_500 * MS);
             let states = ["d0", "d1"].map(|disk| bench.state(disk));

@@ -92,6 +92,7 @@ mod named_raid_parity;
 mod named_raid_progress;
 mod orders;
 mod part_growth;
+mod paused;
 mod plan;
 mod put_out;
 mod raid_orders;

@@ -86,10 +86,11 @@ fn a_disk_lost_during_its_rebuild_does_not_vouch_for_a_later_loss() {
             let subdisks = rig.life.show("raid", &rig.set, "Subdisks");
             assert!(subdisks.contains("d1 (REBUILD)"), "{subdisks}");
             let measures = rig.life.measures("raid", &rig.set);
-            let [Measure::Rebuild { part, done_bytes, size_bytes }] = measures.as_slice() else {
+            let [Measure::Rebuild(copy)] = measures.as_slice() else {
                 panic!("{measures:?}");
             };
-            assert!(*part == rig.volume && done_bytes < size_bytes, "{measures:?}");
+            assert!(copy.part == rig.volume && copy.done_bytes < copy.size_bytes, "{measures:?}");
+            assert_eq!(copy.sources, ["d0", "d2", "d3"]);
             rig.pull("d1");
             rig.pull("d3");
             write_all(&mut rig);

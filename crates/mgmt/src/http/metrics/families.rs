@@ -63,6 +63,21 @@ pub const METRICS: &[Family] = &[
         "Bytes that a running rebuild or resync processes in all",
     ),
     gauge(
+        "ashlar_geom_rebuild_paused",
+        &["geom", "class", "part"],
+        "1 if a rebuild or resync is paused, else 0",
+    ),
+    gauge(
+        "ashlar_geom_rebuild_rate_bytes",
+        &["geom", "class", "part"],
+        "Bytes per second of a rebuild or resync over the last seconds; 0 while it is paused",
+    ),
+    gauge(
+        "ashlar_geom_rebuild_left_seconds",
+        &["geom", "class", "part"],
+        "Time until the end of a rebuild or resync at its present rate; absent without a rate",
+    ),
+    gauge(
         "ashlar_fs_size_bytes",
         &["fs", "part"],
         "Size of the cache device or the WORM of a file server",

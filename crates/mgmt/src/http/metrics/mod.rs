@@ -102,6 +102,11 @@ fn geom(geom: &GeomState, page: &mut Page) {
         let labels = [labels[0], labels[1], ("part", rebuild.part.as_str())];
         page.add("ashlar_geom_rebuild_done_bytes", &labels, rebuild.done_bytes);
         page.add("ashlar_geom_rebuild_size_bytes", &labels, rebuild.size_bytes);
+        page.add("ashlar_geom_rebuild_paused", &labels, u8::from(rebuild.paused));
+        page.add("ashlar_geom_rebuild_rate_bytes", &labels, rebuild.rate_bytes.unwrap_or(0));
+        if let Some(seconds) = rebuild.left_seconds {
+            page.add("ashlar_geom_rebuild_left_seconds", &labels, seconds);
+        }
     }
     let fs = ("fs", geom.name.as_str());
     for space in &geom.spaces {

@@ -191,7 +191,12 @@ fn reconnections_of_a_host_add_no_series() {
 #[test]
 fn rebuilds_space_dumps_reservations_and_refused_logins_have_series() {
     let mut mirror = geom_state("mirror", "m", 2, &[], "mirror/m");
-    mirror.rebuilds = vec![RebuildState { part: "d1".into(), done_bytes: 5, size_bytes: 9 }];
+    let copy = RebuildState { done_bytes: 5, size_bytes: 9, ..RebuildState::default() };
+    let running = RebuildState { rate_bytes: Some(2), left_seconds: Some(2), ..copy.clone() };
+    mirror.rebuilds = vec![
+        RebuildState { part: "d1".into(), ..running },
+        RebuildState { part: "d2".into(), paused: true, ..copy },
+    ];
     let mut fs = geom_state("fs", "main", 2, &[], "main");
     fs.spaces = vec![SpaceState { part: "worm".into(), free_bytes: 3, size_bytes: 4 }];
     fs.last_dump_at = Some(1_700_000_000);
@@ -222,6 +227,11 @@ fn rebuilds_space_dumps_reservations_and_refused_logins_have_series() {
     for line in [
         "ashlar_geom_rebuild_done_bytes{geom=\"m\",class=\"mirror\",part=\"d1\"} 5",
         "ashlar_geom_rebuild_size_bytes{geom=\"m\",class=\"mirror\",part=\"d1\"} 9",
+        "ashlar_geom_rebuild_rate_bytes{geom=\"m\",class=\"mirror\",part=\"d1\"} 2",
+        "ashlar_geom_rebuild_left_seconds{geom=\"m\",class=\"mirror\",part=\"d1\"} 2",
+        "ashlar_geom_rebuild_paused{geom=\"m\",class=\"mirror\",part=\"d1\"} 0",
+        "ashlar_geom_rebuild_paused{geom=\"m\",class=\"mirror\",part=\"d2\"} 1",
+        "ashlar_geom_rebuild_rate_bytes{geom=\"m\",class=\"mirror\",part=\"d2\"} 0",
         "ashlar_fs_free_bytes{fs=\"main\",part=\"worm\"} 3",
         "ashlar_fs_size_bytes{fs=\"main\",part=\"worm\"} 4",
         "ashlar_fs_last_dump_timestamp_seconds{fs=\"main\"} 1700000000",
@@ -231,6 +241,8 @@ fn rebuilds_space_dumps_reservations_and_refused_logins_have_series() {
     ] {
         assert!(text.lines().any(|l| l == line), "{line}\n{text}");
     }
+    let left = text.lines().filter(|l| l.starts_with("ashlar_geom_rebuild_left_seconds{"));
+    assert_eq!(left.count(), 1, "a paused rebuild has no time left");
     let reserved = text.lines().filter(|line| line.starts_with("ashlar_lun_reserved{"));
     assert_eq!(reserved.count(), 1, "units without registrants have no series");
 }

@@ -2,7 +2,7 @@
 
 use geom::Error;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub(crate) const LABEL: &str = "The last sector of each provider is overwritten, and existing \
@@ -16,7 +16,8 @@ pub(crate) const STOPPED_HIDES: &str = "While the geom is stopped, the contents 
     hidden: no table, label or volume is found on them, so that no member can be written without \
     the others. `clear` releases a member and makes its contents visible.";
 
-/// Maximum rate of a rebuild in bytes per second, until the next start; 0: unlimited
+/// Maximum rate of a rebuild in bytes per second, until the next start; 0: unlimited. A running
+/// rebuild has it at once
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline, extend("x-bytes" = true))]
@@ -27,6 +28,28 @@ pub(crate) struct SyncRate(pub(crate) u64);
 #[serde(transparent)]
 #[schemars(inline, extend("x-bytes" = true))]
 pub(crate) struct VerifyRate(pub(crate) u64);
+
+/// Wait until the rebuild has ended; the exit code is 3 if the geom is not complete then
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub(crate) struct Wait(bool);
+
+/// Answer of a verb that begins a rebuild.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct RebuildAnswer {
+    message: String,
+    /// The geom whose rebuilds the caller waits for, by `status --wait`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait_for: Option<String>,
+}
+
+impl RebuildAnswer {
+    /// A sentence about the geom `on`.
+    pub(crate) fn new(message: String, on: &str, wait: Wait) -> RebuildAnswer {
+        RebuildAnswer { message, wait_for: wait.0.then(|| on.to_owned()) }
+    }
+}
 
 /// End the running comparison
 #[derive(Clone, Copy, Default, Deserialize, JsonSchema)]

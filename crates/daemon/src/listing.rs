@@ -1,14 +1,21 @@
 //! Listings of any class: the output of GEOM's `status` and `list` (docs/reference/geom.md 4.1,
-//! 4.2), and the same as values.
+//! 4.2), and the same as values. `status --wait` is unfinished while a rebuild runs.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use geom::{Access, ConsumerView, GeomView, GraphControl, Limits, ProviderView, Topology};
-use mgmt::api::{Error, Kind, Result};
+use geom::{
+    Access, ConsumerView, GeomView, GraphControl, Limits, Measure, ProviderView, Severity, Topology,
+};
+use mgmt::api::{Error, Kind, RebuildState, Result};
 use serde_json::{Map, Value, json};
 
+use crate::state::rebuild;
+
 type ShowLines<'a> = &'a [(&'static str, String)];
+
+/// Between two questions of `status --wait`, ms.
+const WAIT_INTERVAL_MS: u64 = 250;
 
 /// Answers `status` or `list` of a class: `text` as GEOM prints it, `geoms` for programs.
 ///
@@ -35,6 +42,11 @@ pub fn answer(
     }
     let chosen: Vec<&GeomView> =
         all.iter().filter(|g| names.is_empty() || names.iter().any(|n| has_name(g, n))).collect();
+    if flag("wait")
+        && let Some(running) = chosen.iter().find_map(|g| Some((*g, rebuilds(g).next()?)))
+    {
+        return unfinished(class, running, params);
+    }
     let text = match verb {
         "list" => {
             // Geoms of some classes have no provider at all, and a request that names one shows it
@@ -47,7 +59,44 @@ pub fn answer(
         _ => status(&chosen, flag("script"), flag("geoms")),
     };
     let geoms: Vec<Value> = chosen.iter().map(|g| values(&control.topology, g)).collect();
-    Ok(json!({ "text": text, "geoms": geoms }))
+    let mut answer = json!({ "text": text, "geoms": geoms });
+    if flag("wait") {
+        let troubles = chosen.iter().flat_map(|g| &g.troubles);
+        answer["whole"] = troubles.map(|t| t.severity).all(|s| s == Severity::Good).into();
+    }
+    Ok(answer)
+}
+
+/// The rebuilds of a geom that run or are paused.
+fn rebuilds(geom: &GeomView) -> impl Iterator<Item = RebuildState> {
+    geom.measures.iter().filter_map(Measure::progress).map(rebuild)
+}
+
+/// The answer while a rebuild runs: it is asked for again.
+///
+/// # Errors
+/// The rebuild is paused: it would not end.
+fn unfinished(
+    class: &str,
+    (geom, copy): (&GeomView, RebuildState),
+    params: &Map<String, Value>,
+) -> Result<Value> {
+    if copy.paused {
+        let why = format!("the rebuild of {} is paused at {}%", copy.part, copy.percent);
+        let next = format!("ashlar {class} resume {}", geom.name);
+        return Err(Error::new(Kind::Busy, format!("{class} status"), why)
+            .at(&geom.name)
+            .next(next));
+    }
+    let mut what = vec![format!("{class} {}: {}", geom.name, copy.part)];
+    what.extend(copy.pace());
+    Ok(json!({ "unfinished": {
+        "what": what.join(", "),
+        "done": copy.done_bytes,
+        "total": copy.size_bytes,
+        "every_ms": WAIT_INTERVAL_MS,
+        "again": params,
+    } }))
 }
 
 fn has_name(geom: &GeomView, name: &str) -> bool {
@@ -66,12 +115,13 @@ struct Row {
     components: Vec<String>,
 }
 
-fn component(consumer: &ConsumerView) -> Option<String> {
+fn component(geom: &GeomView, consumer: &ConsumerView) -> Option<String> {
     let name = consumer.provider.as_deref()?;
     let state = value_of(&consumer.show, "State");
-    let percent = value_of(&consumer.show, "Synchronized");
-    Some(match (state, percent) {
-        (Some(state), Some(percent)) => format!("{name} ({state}, {percent})"),
+    let words = rebuilds(geom).find(|copy| copy.part == name).map(|copy| copy.words());
+    let shown = value_of(&consumer.show, "Synchronized").map(str::to_owned);
+    Some(match (state, words.or(shown)) {
+        (Some(state), Some(progress)) => format!("{name} ({state}, {progress})"),
         (Some(state), None) => format!("{name} ({state})"),
         _ => name.to_owned(),
     })
@@ -82,7 +132,10 @@ fn rows(geoms: &[&GeomView], by_geom: bool) -> Vec<Row> {
     for geom in geoms {
         let state = value_of(&geom.show, "State").unwrap_or("N/A").to_owned();
         let mut components: Vec<String> =
-            geom.consumers.iter().rev().filter_map(component).collect();
+            geom.consumers.iter().rev().filter_map(|c| component(geom, c)).collect();
+        // Those of whole volumes; those of members are beside the member.
+        let of_volumes = rebuilds(geom).filter(|r| geom.providers.iter().any(|p| p.name == r.part));
+        components.extend(of_volumes.map(|copy| format!("{} ({})", copy.part, copy.words())));
         if components.is_empty() {
             components.push("N/A".into());
         }
@@ -240,6 +293,7 @@ fn values(topology: &Topology, geom: &GeomView) -> Value {
         "config": object(&geom.show),
         "providers": providers.collect::<Vec<_>>(),
         "consumers": consumers.collect::<Vec<_>>(),
+        "rebuilds": rebuilds(geom).collect::<Vec<_>>(),
     })
 }
 

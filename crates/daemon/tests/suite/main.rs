@@ -15,6 +15,7 @@ mod metrics;
 mod own_server;
 mod own_verbs;
 mod packaged;
+mod rebuild_wait;
 mod reference;
 mod refusals;
 mod sessions_end;

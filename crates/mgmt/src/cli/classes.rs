@@ -28,7 +28,8 @@ const COMMON_VERBS: &[VerbSpec] = &[
     VerbSpec {
         name: "status",
         doc: "Show providers of the class with state and components",
-        detail: "",
+        detail: "A rebuild or resync is shown with progress, rate over the last 10 s and time \
+            left. With --wait the progress is shown until none runs; a paused one is an error.",
         args: &[
             ArgSpec {
                 name: "names",
@@ -53,6 +54,12 @@ const COMMON_VERBS: &[VerbSpec] = &[
                 short: Some('a'),
                 kind: ArgKind::Flag,
                 doc: "Include geoms without a provider (always done)",
+            },
+            ArgSpec {
+                name: "wait",
+                short: None,
+                kind: ArgKind::Flag,
+                doc: "Wait until no rebuild runs; exit code 3 if a geom is not complete then",
             },
         ],
         example: "status",

@@ -1,7 +1,7 @@
 //! geom: verbs of classes that have no command of their own.
 
 use super::entry::{DaemonVerb, Verb};
-use crate::api::{Error, Kind, ProgressLine, ProgressUnit, Result};
+use crate::api::{Error, Exit, Kind, ProgressLine, ProgressUnit, Result};
 use crate::auth::is_reading_class_verb;
 use crate::config::units;
 use crate::plant::{Plant, Progress};
@@ -95,6 +95,13 @@ impl Verb for Geom {
             other => format!("{other:#}\n"),
         }
     }
+
+    fn exit(answer: &GeomAnswer) -> Exit {
+        match answer.answer.get("whole") {
+            Some(Value::Bool(false)) => Exit::Degraded,
+            _ => Exit::Done,
+        }
+    }
 }
 
 impl DaemonVerb for Geom {
@@ -122,13 +129,12 @@ impl DaemonVerb for Geom {
         let listed = listed && !is_reading_class_verb(verb);
         let named = geom_names(&all);
         let all = Value::Object(all);
-        let mut answer = control.change(|plant| plant.verb(&class, verb, &all, progress))?;
-        while let Some((line, again)) = unfinished(&answer) {
-            progress(line);
-            // Others get their turn.
-            std::thread::sleep(POLL_INTERVAL);
-            let ask = |plant: &dyn Plant| plant.verb(&class, verb, &again, progress);
-            answer = control.change_when_free(ask)?;
+        let mut answer = carry_out(control, (&class, verb), &all, progress)?;
+        let begun = answer.as_object_mut().and_then(|all| all.remove("wait_for"));
+        if let Some(name) = begun {
+            let query = json!({ "names": [name], "wait": true });
+            let state = carry_out(control, (&class, "status"), &query, progress)?;
+            answer["whole"] = state.get("whole").cloned().unwrap_or_default();
         }
         if listed {
             for name in named {
@@ -141,6 +147,24 @@ impl DaemonVerb for Geom {
         }
         Ok(GeomAnswer { answer })
     }
+}
+
+/// Has a class carry out a verb, and asks it again until it is done.
+fn carry_out(
+    control: &Control,
+    (class, verb): (&str, &str),
+    params: &Value,
+    progress: &mut Progress<'_>,
+) -> Result<Value> {
+    let mut answer = control.change(|plant| plant.verb(class, verb, params, progress))?;
+    while let Some(Unfinished { line, again, interval }) = unfinished(&answer) {
+        progress(line);
+        // Others get their turn.
+        std::thread::sleep(interval);
+        let ask = |plant: &dyn Plant| plant.verb(class, verb, &again, progress);
+        answer = control.change_when_free(ask)?;
+    }
+    Ok(answer)
 }
 
 /// Which geoms a verb is about.
@@ -160,15 +184,28 @@ fn append_list(answer: &mut Value, listed: &Value) {
     all.insert("geoms".into(), listed.get("geoms").cloned().unwrap_or_default());
 }
 
-/// Between two questions to a class that is not done yet.
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Between two questions to a class that is not done yet, unless it names another time, ms.
+const POLL_INTERVAL_MS: u64 = 10;
+
+/// Answer of a class that is not done yet.
+struct Unfinished {
+    /// Its progress.
+    line: ProgressLine,
+    /// The parameters of the next question.
+    again: Value,
+    /// Time until the next question.
+    interval: Duration,
+}
 
 /// A class that answers how far it is wants to be asked again.
-fn unfinished(answer: &Value) -> Option<(ProgressLine, Value)> {
+fn unfinished(answer: &Value) -> Option<Unfinished> {
     let so_far = answer.get("unfinished")?;
-    let number = |key: &str| so_far.get(key).and_then(Value::as_u64).unwrap_or_default();
+    let given = |key: &str| so_far.get(key).and_then(Value::as_u64);
+    let number = |key: &str| given(key).unwrap_or_default();
+    let interval = Duration::from_millis(given("every_ms").unwrap_or(POLL_INTERVAL_MS));
     let what = so_far.get("what").and_then(Value::as_str).unwrap_or_default().to_owned();
     let (done, total, unit) = (number("done"), number("total"), ProgressUnit::Bytes);
     let goes_on = so_far.get("goes_on").and_then(Value::as_str).map(str::to_owned);
-    Some((ProgressLine { what, done, total, unit, goes_on }, so_far.get("again")?.clone()))
+    let line = ProgressLine { what, done, total, unit, goes_on };
+    Some(Unfinished { line, again: so_far.get("again")?.clone(), interval })
 }

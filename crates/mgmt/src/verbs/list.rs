@@ -3,7 +3,8 @@
 use super::entry::{DaemonVerb, Verb};
 use super::index::Index;
 use crate::api::{
-    BusState, ConnectionsState, DeviceState, DiskMode, Error, Health, Kind, ListenerState, Result,
+    BusState, ConnectionsState, DeviceState, DiskMode, Error, GeomState, Health, Kind,
+    ListenerState, Result,
     SCHEMA_VERSION, SystemState,
 };
 use crate::config::units::short;
@@ -145,8 +146,15 @@ fn bus_disk(state: &SystemState, bus: &BusState, device: &DeviceState) -> Vec<St
     ]
 }
 
+/// Reason of a geom's health, or else of its existence, with the rebuilds that run.
+fn why(geom: &GeomState) -> String {
+    let own = if geom.health_why.is_empty() { &geom.why } else { &geom.health_why };
+    let copies = geom.rebuilds.iter().map(|copy| format!("{}: {}", copy.part, copy.words()));
+    std::iter::once(own.clone()).chain(copies).collect::<Vec<_>>().join("; ")
+}
+
 fn geoms(state: &SystemState) -> Listing {
-    let row = |g: &crate::api::GeomState| {
+    let row = |g: &GeomState| {
         let below: Vec<&str> = g.consumers.iter().filter_map(|c| c.provider.as_deref()).collect();
         let above: Vec<&str> = g.providers.iter().map(|p| p.name.as_str()).collect();
         vec![
@@ -157,7 +165,7 @@ fn geoms(state: &SystemState) -> Listing {
             text::or_dash(&g.state),
             text::or_dash(&below.join(" ")),
             text::or_dash(&above.join(" ")),
-            text::or_dash(if g.health_why.is_empty() { &g.why } else { &g.health_why }),
+            text::or_dash(&why(g)),
         ]
     };
     let columns = ["geom", "class", ">rank", "health", "state", "consumes", "offers", "why"];

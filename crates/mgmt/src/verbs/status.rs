@@ -2,8 +2,8 @@
 
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{
-    DeviceErrorState, DiskState, Exit, GeomState, Health, ListenerState, ProgressLine, Result,
-    RivalsState, SCHEMA_VERSION, StoppedState, SystemState, TargetHealth, TroubleState,
+    DeviceErrorState, DiskState, Exit, GeomState, Health, ListenerState, ProgressLine, RebuildState,
+    Result, RivalsState, SCHEMA_VERSION, StoppedState, SystemState, TargetHealth, TroubleState,
 };
 use crate::config::units::{short, short_ns};
 use crate::config::{Catalog, Config, exposures};
@@ -36,6 +36,29 @@ pub struct StatusFinding {
     pub see: String,
 }
 
+/// A rebuild or resync.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StatusRebuild {
+    /// Name of the geom.
+    pub geom: String,
+    /// Class of the geom.
+    pub class: String,
+    /// Progress.
+    pub progress: RebuildState,
+}
+
+/// Rebuilds and resyncs of all geoms.
+fn rebuilds(state: &SystemState) -> Vec<StatusRebuild> {
+    let of = |geom: &GeomState| {
+        let (geom, class, all) = (geom.name.clone(), geom.class.clone(), geom.rebuilds.clone());
+        all.into_iter().map(move |progress| {
+            let (geom, class) = (geom.clone(), class.clone());
+            StatusRebuild { geom, class, progress }
+        })
+    };
+    state.geoms.iter().flat_map(of).collect()
+}
+
 /// Answer of `status`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct StatusAnswer {
@@ -47,6 +70,9 @@ pub struct StatusAnswer {
     pub health: Health,
     /// Problems, the worst first.
     pub findings: Vec<StatusFinding>,
+    /// Rebuilds and resyncs that run or are paused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rebuilds: Vec<StatusRebuild>,
     /// One line about the daemon.
     pub daemon: String,
     /// One line about the served objects.
@@ -450,7 +476,8 @@ pub fn status_of(control: &Control, state: &SystemState) -> StatusAnswer {
     let health = findings.iter().map(|f| f.health).max().unwrap_or_default().max(state.health);
     let starting = starting.is_some();
     let (schema_version, listeners) = (SCHEMA_VERSION, state.listeners.clone());
-    StatusAnswer { schema_version, starting, health, findings, daemon, serves, listeners }
+    let rebuilds = rebuilds(state);
+    StatusAnswer { schema_version, starting, health, findings, rebuilds, daemon, serves, listeners }
 }
 
 impl Verb for Status {
@@ -478,6 +505,10 @@ impl Verb for Status {
                 f.action,
                 f.see
             ));
+        }
+        for r in &answer.rebuilds {
+            let (part, words) = (&r.progress.part, r.progress.words());
+            out.push_str(&format!("\nrebuild: {} {}: {part} {words}\n", r.class, r.geom));
         }
         out
     }

@@ -1,7 +1,7 @@
 //! `insert`: more members.
 
 use bio::Errno;
-use geom::{Consent, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
 
 use super::forget::on_record;
 use super::{complete, is_own, priority, runs, with, write_record};
@@ -11,7 +11,7 @@ use crate::mirror::class::MirrorClass;
 use crate::mirror::geom::{Job, MirrorGeom};
 use crate::mirror::metadata::{Metadata, disk_flags};
 use crate::mirror::state::MEMBERS_MAX;
-use crate::shared_args::{Force, Hardcode, Members};
+use crate::shared_args::{Force, Hardcode, Members, RebuildAnswer, Wait};
 
 /// Add members; they are rebuilt in the background
 #[derive(Deserialize, JsonSchema)]
@@ -32,20 +32,22 @@ pub(super) struct Insert {
     #[serde(rename = "yes_destroy")]
     _consent: Consent,
     force: Force,
+    wait: Wait,
 }
 
 impl Verb<MirrorClass> for Insert {
     const NAME: &'static str = "insert";
     const EXAMPLE: &'static str = "mirror insert data d2";
     const WRITES: bool = true;
-    type Answer = MessageAnswer;
+    type Answer = RebuildAnswer;
 
-    fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<RebuildAnswer, Error> {
         let (hardcode, force) = (self.hardcode.0, self.force.0);
         let priority = priority(self.priority)?;
         let how = InsertOptions { priority, inactive: self.inactive, hardcode, force };
         insert(control, &self.name, &self.members.0, &how)?;
-        Ok(MessageAnswer::new(format!("{} inserted into {}", self.members.0.join(", "), self.name)))
+        let message = format!("{} inserted into {}", self.members.0.join(", "), self.name);
+        Ok(RebuildAnswer::new(message, &self.name, self.wait))
     }
 }
 

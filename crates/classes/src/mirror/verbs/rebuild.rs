@@ -1,12 +1,12 @@
 //! `rebuild`: a new copy to members.
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 
 use super::removal::keep_one;
 use super::{slot, with};
 use crate::mirror::class::MirrorClass;
 use crate::mirror::geom::Job;
-use crate::shared_args::Members;
+use crate::shared_args::{Members, RebuildAnswer, Wait};
 
 /// Copy the whole contents to members again
 #[derive(Deserialize, JsonSchema)]
@@ -15,15 +15,16 @@ pub(super) struct Rebuild {
     name: String,
     /// Providers of the members
     members: Members,
+    wait: Wait,
 }
 
 impl Verb<MirrorClass> for Rebuild {
     const NAME: &'static str = "rebuild";
     const EXAMPLE: &'static str = "mirror rebuild data d1";
     const WRITES: bool = true;
-    type Answer = MessageAnswer;
+    type Answer = RebuildAnswer;
 
-    fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<RebuildAnswer, Error> {
         let on = self.name.as_str();
         for member in &self.members.0 {
             with(control, on, |g, t, me| {
@@ -38,6 +39,7 @@ impl Verb<MirrorClass> for Rebuild {
                 Err(e) => Err(e),
             })?;
         }
-        Ok(MessageAnswer::new(format!("{} of {on} is rebuilt", self.members.0.join(", "))))
+        let message = format!("{} of {on} is rebuilt", self.members.0.join(", "));
+        Ok(RebuildAnswer::new(message, on, self.wait))
     }
 }

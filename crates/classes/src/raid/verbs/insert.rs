@@ -1,7 +1,7 @@
 //! The `insert` verb: adds disks.
 
 use bio::Errno;
-use geom::{Consent, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
 
 use super::{ArrayName, apply_plan, disk, serial, with};
 use crate::members::{provider_access, verb_util};
@@ -11,7 +11,7 @@ use crate::raid::geom::NAME;
 use crate::raid::metadata::MetadataState;
 use crate::raid::model::{Array, DiskState};
 use crate::raid::{Fault, ddf, imsm};
-use crate::shared_args::{Force, Members};
+use crate::shared_args::{Force, Members, RebuildAnswer, Wait};
 
 /// Add disks as replacements for missing disks, or as spares
 #[derive(Deserialize, JsonSchema)]
@@ -23,15 +23,16 @@ pub(super) struct Insert {
     #[serde(rename = "yes_destroy")]
     _consent: Consent,
     force: Force,
+    wait: Wait,
 }
 
 impl Verb<RaidClass> for Insert {
     const NAME: &'static str = "insert";
     const EXAMPLE: &'static str = "raid insert Intel-1234abcd d2";
     const WRITES: bool = true;
-    type Answer = MessageAnswer;
+    type Answer = RebuildAnswer;
 
-    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<RebuildAnswer, Error> {
         let on = self.name.0.as_str();
         for name in &self.members.0 {
             let new = provider_access::find(control, name)?;
@@ -109,6 +110,7 @@ impl Verb<RaidClass> for Insert {
                 return Err(e);
             }
         }
-        Ok(MessageAnswer::new(format!("{} inserted into {on}", self.members.0.join(", "))))
+        let message = format!("{} inserted into {on}", self.members.0.join(", "));
+        Ok(RebuildAnswer::new(message, on, self.wait))
     }
 }

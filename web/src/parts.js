@@ -2,6 +2,7 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import { html } from "./html.js";
+import { Actions } from "./actions.js";
 import { Charts } from "./chart.js";
 import { Graph, follow, link } from "./graph.js";
 import { go } from "./live.js";
@@ -66,7 +67,8 @@ function Cell({ cell }) {
   else if (cell.health) text = html`<${Health} health=${cell.health} text=${cell.text} />`;
   const progress =
     cell.percent !== undefined && html`<progress max="100" value=${cell.percent}></progress>`;
-  return html`${text}${progress}`;
+  const actions = cell.actions && html`<${Actions} actions=${cell.actions} />`;
+  return html`${text}${progress}${actions}`;
 }
 
 const side = (column) => (column.startsWith(">") ? "number" : "word");

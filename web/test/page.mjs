@@ -4,7 +4,8 @@
 //   node test/page.mjs --url URL --token TOKEN [--screenshots FOLDER]
 //
 // With a certificate of an own CA, name the CA in NODE_EXTRA_CA_CERTS.
-// The daemon must have a disk `d0` and a LUN. The test adds a disk `page9`, and removes it again.
+// The daemon must have a disk `d0` and a LUN. The test adds disks `page1`, `page2` and `page9` and
+// a mirror `pages`, and removes them again.
 // With --socket, the test serves the Unix socket on a port of 127.0.0.1, and refuses the API to
 // requests without a token as the daemon does on the network.
 
@@ -28,6 +29,11 @@ const LIMIT = 20_000;
 /** Width of a small phone, in pixels. */
 const PHONE = 360;
 const DISK = '\n[[disk]]\nname = "page9"\nkind = "memory"\nsize = "8MiB"\n';
+
+/** Members of the mirror `pages`. */
+const MEMBERS = ["page1", "page2"]
+  .map((name) => `\n[[disk]]\nname = "${name}"\nkind = "memory"\nsize = "8MiB"\n`)
+  .join("");
 
 /** Serves the Unix socket over TCP; `needsToken` refuses the API to callers without one. */
 async function forward(socketPath, needsToken) {
@@ -192,6 +198,46 @@ async function changes(browser, url) {
   await context.close();
 }
 
+/** Runs a verb of the class `mirror`. */
+const mirror = (url, name, value) => verb(url, "geom", { class: "mirror", verb: name, value });
+
+async function rebuild(browser, url) {
+  const before = (await verb(url, "export", {})).document;
+  await verb(url, "apply", { document: before + MEMBERS });
+  const members = ["page1", "page2"];
+  await mirror(url, "label", { name: "pages", members, assume_same: true });
+  await mirror(url, "configure", { name: "pages", sync_rate: 1 });
+  await mirror(url, "rebuild", { name: "pages", members: ["page2"] });
+
+  const context = await knownContext(browser, {});
+  const page = await context.newPage();
+  await page.goto(url);
+  const row = page.locator("h2#rebuilds + div table tbody tr");
+  await row.locator('button:text-is("Pause")').waitFor({ timeout: LIMIT });
+  check((await row.textContent()).includes("page2"), "the rebuild of page2 is listed");
+  check((await row.locator("progress").count()) === 1, "the rebuild has a progress bar");
+  const commands = await row.locator("code").allTextContents();
+  check(commands.includes("ashlar mirror pause pages"), `command lines: ${commands.join("; ")}`);
+  await axe(page, "rebuild");
+  await row.locator('button:text-is("Pause")').click();
+  await row.locator('button:text-is("Resume")').waitFor({ timeout: LIMIT });
+  check((await row.textContent()).includes("paused"), "the page pauses the rebuild");
+  await screenshot(page, "rebuild");
+  await row.locator("input[name=sync_rate]").fill("much");
+  await row.locator('button:text-is("Limit")').click();
+  await row.locator("[role=status]:has-text('sync_rate')").waitFor({ timeout: LIMIT });
+  check(true, "a wrong limit is refused beside the button");
+  await row.locator("input[name=sync_rate]").fill("0");
+  await row.locator('button:text-is("Limit")').click();
+  await row.locator('td:text-is("none")').waitFor({ timeout: LIMIT });
+  await row.locator('button:text-is("Resume")').click();
+  await row.waitFor({ state: "detached", timeout: LIMIT });
+  check(true, "the page resumes the rebuild, which ends");
+  await context.close();
+  await mirror(url, "stop", { names: ["pages"] });
+  await verb(url, "apply", { document: before, yes_destroy: members });
+}
+
 const url = options.url ?? (await forward(options.socket, false));
 const guarded = options.url ?? (await forward(options.socket, true));
 const browser = await chromium.launch({
@@ -206,6 +252,7 @@ try {
   await looks(browser, url, "light");
   await looks(browser, url, "dark");
   await changes(browser, url);
+  await rebuild(browser, url);
 } catch (error) {
   failure = error;
   console.error(error);

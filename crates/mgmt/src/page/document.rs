@@ -125,6 +125,15 @@ fn cell(html: &mut Html, cell: &Cell) {
         let value = percent.to_string();
         html.element("progress", &[("max", "100"), ("value", &value)], "");
     }
+    if !cell.actions.is_empty() {
+        html.open("ul", &[("class", "commands")]);
+        for action in &cell.actions {
+            html.open("li", &[]);
+            html.element("code", &[], &action.command);
+            html.close();
+        }
+        html.close();
+    }
 }
 
 fn table(html: &mut Html, table: &Table) {

@@ -1,7 +1,9 @@
 //! Lists of the page as tables: rebuilds, LUNs, access, sessions, refused logins and events.
 
 use super::graph::{lun_id, session_id};
-use crate::api::{Event, GroupState, Health, LunState, SystemState, TargetState};
+use crate::api::{
+    Event, GeomState, GroupState, Health, LunState, RebuildState, SystemState, TargetState,
+};
 use crate::config::units::{short, short_ns};
 use crate::text::or_dash;
 use crate::verbs::index::Index;
@@ -29,6 +31,55 @@ pub struct Cell {
     /// Health to mark the text with; absent if the text is no health.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health: Option<Health>,
+    /// Changes that buttons in the cell make.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<CellAction>,
+}
+
+/// A verb of a class that a button carries out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "ViewAction")]
+pub struct CellAction {
+    /// Text of the button.
+    pub label: String,
+    /// Class of the verb.
+    pub class: String,
+    /// The verb.
+    pub verb: String,
+    /// Name of the geom.
+    pub name: String,
+    /// Parameter that the reader types; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<String>,
+    /// What is typed, with its unit; absent if nothing is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// The command line that does the same.
+    pub command: String,
+}
+
+impl CellAction {
+    /// A verb without further parameters.
+    fn verb(label: &str, geom: &GeomState, verb: &str) -> CellAction {
+        CellAction {
+            label: label.to_owned(),
+            class: geom.class.clone(),
+            verb: verb.to_owned(),
+            name: geom.name.clone(),
+            command: format!("ashlar {} {verb} {}", geom.class, geom.name),
+            ..CellAction::default()
+        }
+    }
+
+    /// Sets the highest rate of rebuilds.
+    fn limit(geom: &GeomState) -> CellAction {
+        CellAction {
+            input: Some("sync_rate".to_owned()),
+            unit: Some("bytes per second".to_owned()),
+            command: format!("ashlar {} configure --sync-rate BYTES {}", geom.class, geom.name),
+            ..CellAction::verb("Limit", geom, "configure")
+        }
+    }
 }
 
 impl Cell {
@@ -173,28 +224,29 @@ fn sessions(state: &SystemState, lower: &str) -> Table {
     Table::new(("sessions", "Sessions", "No session matches."), &columns, rows)
 }
 
-/// The first percentage in a text.
-fn percent_in(text: &str) -> Option<u8> {
-    let (head, _) = text.split_once('%')?;
-    let digits = head.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-    head.get(digits..)?.parse().ok().filter(|percent| *percent <= 100)
-}
-
-/// Geoms that copy data to a member. They report it as a problem that ends by itself.
+/// Rebuilds and resyncs, with the changes that a reader can make to them.
 fn rebuilds(state: &SystemState) -> Table {
-    let mut rows = Vec::new();
-    for geom in &state.geoms {
-        let running = geom.troubles.iter().filter(|trouble| trouble.why.contains(" is being "));
-        rows.extend(running.map(|trouble| {
-            vec![
-                Cell::link(&geom.name, super::graph::geom_id(geom)),
-                Cell::text(&geom.class),
-                Cell { percent: percent_in(&trouble.why), ..Cell::text(&trouble.why) },
-                Cell::text(format!("ashlar {} status {}", geom.class, geom.name)),
-            ]
-        }));
-    }
-    let columns = ["geom", "class", "progress", "see"];
+    let row = |geom: &GeomState, copy: &RebuildState| {
+        let paused = if copy.paused { ", paused" } else { "" };
+        let progress = Cell::text(format!("{}%{paused}", copy.percent));
+        let rate = |bytes: Option<u64>| bytes.map(|bytes| format!("{}/s", short(bytes)));
+        let (label, verb) = if copy.paused { ("Resume", "resume") } else { ("Pause", "pause") };
+        let actions = vec![CellAction::verb(label, geom, verb), CellAction::limit(geom)];
+        vec![
+            Cell::link(&geom.name, super::graph::geom_id(geom)),
+            Cell::text(&geom.class),
+            Cell::text(&copy.part),
+            Cell::text(or_dash(&copy.sources.join(", "))),
+            Cell { percent: u8::try_from(copy.percent).ok(), ..progress },
+            Cell::text(or_dash(&rate(copy.rate_bytes).unwrap_or_default())),
+            Cell::text(or_dash(&copy.left_text().unwrap_or_default())),
+            Cell::text(rate(copy.limit_bytes).unwrap_or_else(|| "none".to_owned())),
+            Cell { actions, ..Cell::default() },
+        ]
+    };
+    let rows = state.geoms.iter().flat_map(|g| g.rebuilds.iter().map(move |copy| row(g, copy)));
+    let columns =
+        ["geom", "class", "part", "sources", "progress", ">rate", ">left", ">limit", "change"];
     Table::new(("rebuilds", "Rebuilds", "No rebuild is running."), &columns, rows)
 }
 
@@ -278,12 +330,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentages_are_found_in_reasons() {
-        assert_eq!(percent_in("d1 is being rebuilt, 37%"), Some(37));
-        assert_eq!(percent_in("100% of it"), Some(100));
-        assert_eq!(percent_in("where bitmaps say so"), None);
-        assert_eq!(percent_in("999%"), None);
-        assert_eq!(percent_in("%"), None);
+    fn rebuild_offers_the_verb_that_changes_its_state() {
+        let copy = |part: &str, paused| RebuildState {
+            part: part.to_owned(),
+            percent: 37,
+            rate_bytes: Some(120 << 20).filter(|_| !paused),
+            left_seconds: Some(184).filter(|_| !paused),
+            paused,
+            ..RebuildState::default()
+        };
+        let geom = |paused| GeomState {
+            class: "mirror".to_owned(),
+            name: "m0".to_owned(),
+            rebuilds: vec![copy("d1", paused)],
+            ..GeomState::default()
+        };
+        let state = SystemState { geoms: vec![geom(false), geom(true)], ..SystemState::default() };
+        let table = rebuilds(&state);
+        let texts = |row: &Vec<Cell>| row.iter().map(|c| c.text.clone()).collect::<Vec<_>>();
+        let [running, paused] = table.rows.as_slice() else { panic!("{table:?}") };
+        let expected = ["m0", "mirror", "d1", "-", "37%", "120M/s", "3m04s", "none", ""];
+        assert_eq!(texts(running), expected);
+        assert_eq!(texts(paused)[4..7], ["37%, paused", "-", "-"]);
+        for (row, verb) in [(running, "pause"), (paused, "resume")] {
+            let [action, limit] = row[8].actions.as_slice() else { panic!("{row:?}") };
+            assert_eq!(action.command, format!("ashlar mirror {verb} m0"));
+            assert_eq!((action.verb.as_str(), action.name.as_str()), (verb, "m0"));
+            assert_eq!(limit.input.as_deref(), Some("sync_rate"));
+        }
     }
 
     #[test]

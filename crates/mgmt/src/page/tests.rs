@@ -1,7 +1,9 @@
 //! The rendered page: complete without a script, and safe with names of any content.
 
 use super::*;
-use crate::api::{Denied, GroupState, Health, LunState, SessionState, TargetState, TroubleState};
+use crate::api::{
+    Denied, GroupState, Health, LunState, RebuildState, SessionState, TargetState, TroubleState,
+};
 use crate::fake::{FakePlant, catalog, geom_state};
 use crate::service::Archive;
 
@@ -33,6 +35,14 @@ fn state() -> SystemState {
         health: Health::Degraded,
         why: "d1 is being rebuilt, 37%".to_owned(),
         action: "Nothing: this ends by itself.".to_owned(),
+    }];
+    state.geoms[2].rebuilds = vec![RebuildState {
+        part: "d1".to_owned(),
+        sources: vec!["d0".to_owned()],
+        percent: 37,
+        rate_bytes: Some(120 << 20),
+        left_seconds: Some(184),
+        ..RebuildState::default()
     }];
     state.geoms[3].consumers[0].stats.in_flight = 5;
     let session = SessionState {
@@ -80,6 +90,10 @@ fn page_is_complete_without_a_script() {
         "Nothing: this ends by itself.",
         "<code>ashlar mirror list m0</code>",
         "<progress max=\"100\" value=\"37\">",
+        "<td class=\"number\">120M/s</td>",
+        "<td class=\"number\">3m04s</td>",
+        "<code>ashlar mirror pause m0</code>",
+        "<code>ashlar mirror configure --sync-rate BYTES m0</code>",
         "<svg viewBox=",
         "<a href=\"/?at=mirror%3Am0\" class=\"node degraded\"",
         "<h2 id=\"luns\">LUNs</h2>",

@@ -23,18 +23,21 @@ pub(crate) fn stop_command(class: &str, t: &Topology, me: GeomId) -> Option<Stri
     Some(format!("ashlar {class} stop {}", t.geom_name(me)))
 }
 
-/// The rate of rebuilds that `configure` set, and their pause.
-pub(crate) fn throttle_changes(class: &str, name: &str, throttle: &Throttle) -> Vec<Transient> {
+/// The rate of rebuilds that `configure` set.
+pub(crate) fn rate_change(class: &str, name: &str, throttle: &Throttle) -> Option<Transient> {
     let rate = throttle.rate();
-    let limit = (rate > 0).then(|| Transient {
+    (rate > 0).then(|| Transient {
         setting: format!("rebuilds copy at most {rate} bytes a second"),
         undo: format!("ashlar {class} configure --sync-rate 0 {name}"),
-    });
-    let pause = throttle.is_paused().then(|| Transient {
+    })
+}
+
+/// The pause of rebuilds.
+pub(crate) fn pause_change(class: &str, name: &str, throttle: &Throttle) -> Option<Transient> {
+    throttle.is_paused().then(|| Transient {
         setting: "rebuilds are paused".to_owned(),
         undo: format!("ashlar {class} resume {name}"),
-    });
-    limit.into_iter().chain(pause).collect()
+    })
 }
 
 /// The action for a rebuild that is paused or runs, for `status`.

@@ -177,7 +177,7 @@ impl Typed for MirrorClass {
     }
 
     fn settings(&self, params: &MirrorParams) -> Result<Settings, Error> {
-        Ok(params.settings()?.keys())
+        Ok(params.settings()?.keys(params.sync_rate()))
     }
 
     fn can_replace_members(&self, _: &[String], _: &[String]) -> bool {

@@ -30,19 +30,27 @@ pub struct MirrorParams {
     /// Rebuild outdated members only on `rebuild`
     #[schemars(extend("x-short" = "n"))]
     no_autosync: bool,
+    /// Maximum rate of a rebuild in bytes per second, not stored in the records; 0: unlimited
+    #[schemars(extend("x-bytes" = true))]
+    sync_rate: u64,
 }
 
 impl Default for MirrorParams {
     fn default() -> MirrorParams {
         let Settings { balance, slice, .. } = Settings::default();
         let slice = u64::from(slice);
-        MirrorParams { balance, slice, no_failsync: false, no_autosync: false }
+        MirrorParams { balance, slice, no_failsync: false, no_autosync: false, sync_rate: 0 }
     }
 }
 
 impl ClassParams for MirrorParams {}
 
 impl MirrorParams {
+    /// Highest rate of rebuilds, bytes a second; zero: no limit.
+    pub(super) fn sync_rate(&self) -> u64 {
+        self.sync_rate
+    }
+
     /// The same as a mirror has it.
     ///
     /// # Errors
@@ -87,14 +95,15 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// As a section has them.
-    pub(super) fn keys(&self) -> geom::Settings {
+    /// As a section has them, with the rate of rebuilds, which no record has.
+    pub(super) fn keys(&self, sync_rate: u64) -> geom::Settings {
         let has = |flag: u64| json!(self.flags & flag != 0);
         let all = [
             ("balance", json!(self.balance.as_str())),
             ("slice", json!(self.slice)),
             ("no_failsync", has(mirror_flags::NOFAILSYNC)),
             ("no_autosync", has(mirror_flags::NOAUTOSYNC)),
+            ("sync_rate", json!(sync_rate)),
         ];
         all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }

@@ -283,7 +283,9 @@ impl Geom for RaidGeom {
     }
 
     fn transients(&self, t: &Topology, me: GeomId) -> Vec<Transient> {
-        verb_util::throttle_changes(NAME, t.geom_name(me), &self.throttle)
+        let name = t.geom_name(me);
+        let rate = verb_util::rate_change(NAME, name, &self.throttle);
+        rate.into_iter().chain(verb_util::pause_change(NAME, name, &self.throttle)).collect()
     }
 
     fn measures(&self, _: &Topology, _: GeomId) -> Vec<Measure> {

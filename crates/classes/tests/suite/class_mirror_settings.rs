@@ -99,6 +99,30 @@ fn declared_settings_apply_when_a_mirror_starts_after_waiting() {
     assert_eq!(dump(&mut again, "d0")["balance"], "prefer");
 }
 
+/// Of a mirror without a section, `configure` changes the rate until the next start.
+#[test]
+fn declared_rate_of_rebuilds_applies_at_a_start_and_at_a_change() {
+    let (mut world, _) = mirror(2, json!({}));
+    let rate = |world: &World| {
+        let view = world.control.topology.class_view("mirror", 0);
+        let geom = view.iter().find(|geom| geom.name == "m").expect("the mirror");
+        (geom.settings["sync_rate"].clone(), geom.transients.len())
+    };
+    assert_eq!(rate(&world), (json!(0), 0));
+    world.verb("mirror", "configure", "m", json!({ "sync_rate": 9 })).expect("limited");
+    assert_eq!(rate(&world), (json!(9), 1));
+    let class = world.control.topology.class("mirror").expect("the class");
+    let (members, params) = ([world.find("d0"), world.find("d1")], json!({ "sync_rate": 7 }));
+    let declared = Create { name: "m", members: &members, params: &params };
+    class.declare(&mut world.control, &declared, &[]).expect("declared");
+    assert_eq!(rate(&world), (json!(7), 0));
+    let same: &[&str] = &["d0", "d1"];
+    redeclare(&mut world, (same, same), &json!({ "sync_rate": 5 }), &[]).expect("changed");
+    assert_eq!(rate(&world), (json!(5), 0));
+    redeclare(&mut world, (same, same), &json!({}), &[]).expect("changed");
+    assert_eq!(rate(&world), (json!(0), 0));
+}
+
 /// Asks for the preview of a change, then makes the change: both report the same.
 fn redeclare(
     world: &mut World,

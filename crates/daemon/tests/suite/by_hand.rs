@@ -175,7 +175,7 @@ fn changes() -> Vec<(&'static str, &'static str, Value, &'static str, ReportedAs
         ("mirror", "configure", json!({ "name": "m", "slice": 8192 }), "mirror m", Setting),
         ("mirror", "configure", json!({ "name": "m", "no_failsync": true }), "mirror m", Setting),
         ("mirror", "configure", json!({ "name": "m", "no_autosync": true }), "mirror m", Setting),
-        ("mirror", "configure", json!({ "name": "m", "sync_rate": 9 }), "mirror m", Transient),
+        ("mirror", "configure", json!({ "name": "m", "sync_rate": 9 }), "mirror m", Setting),
         ("mirror", "pause", json!({ "name": "m" }), "mirror m", Transient),
         ("mirror", "create", json!({ "name": "h", "members": ["x5"] }), "mirror h", Transient),
         (
@@ -254,7 +254,7 @@ const OTHER_ARGS: &str = "
     multipath configure: passive
     mirror configure: member autosync failsync priority hardcode dynamic bitmap no_bitmap region
     multipath create: active passive read
-    mirror create: balance slice no_failsync no_autosync yes_destroy
+    mirror create: balance slice no_failsync no_autosync sync_rate yes_destroy
     mirror insert: priority inactive hardcode yes_destroy force wait
     stripe create: strip yes_destroy
     concat create: yes_destroy

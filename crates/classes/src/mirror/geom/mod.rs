@@ -147,6 +147,8 @@ pub struct MirrorGeom {
     zeroes: bool,
     /// Settings of the configuration that it takes when it starts (S2 of `settings`).
     pub(in crate::mirror) declared: Option<Settings>,
+    /// A section of the configuration declares it.
+    pub(in crate::mirror) is_declared: bool,
     /// Mirrors and arrays that wait for members, this one among them until it has started.
     waiting: Arc<Waiting>,
 }
@@ -194,6 +196,7 @@ impl MirrorGeom {
             bits: None,
             granted: Vec::new(),
             declared: None,
+            is_declared: false,
             waiting,
         };
         t.set_ops(geom, Box::new(born));
@@ -369,13 +372,16 @@ impl Geom for MirrorGeom {
 
     fn settings(&self, _: &Topology, _: GeomId) -> geom::Settings {
         match self.mirror.running {
-            true => self.mirror.settings().keys(),
+            true => self.mirror.settings().keys(self.shared.throttle.rate()),
             false => geom::Settings::new(),
         }
     }
 
     fn transients(&self, t: &Topology, me: GeomId) -> Vec<Transient> {
-        verb_util::throttle_changes(NAME, t.geom_name(me), &self.shared.throttle)
+        let (name, throttle) = (t.geom_name(me), &self.shared.throttle);
+        // The rate of a declared mirror is a setting of its section.
+        let rate = verb_util::rate_change(NAME, name, throttle).filter(|_| !self.is_declared);
+        rate.into_iter().chain(verb_util::pause_change(NAME, name, throttle)).collect()
     }
 
     fn measures(&self, t: &Topology, _: GeomId) -> Vec<Measure> {

@@ -68,7 +68,7 @@ fn declare_started(
             })?;
         }
         named?;
-        return work_as_declared(control, name, settings);
+        return work_as_declared(control, name, declared.params);
     }
     let consents = consent.iter().any(|c| c == name);
     let looked: Vec<&str> = members.iter().map(String::as_str).collect();
@@ -81,7 +81,8 @@ fn declare_started(
         )?;
     }
     let new = LabelOptions { settings, force: true, ..LabelOptions::default() };
-    label(class, control, (name, &members), &new).map(drop)
+    label(class, control, (name, &members), &new)?;
+    work_as_declared(control, name, declared.params)
 }
 
 /// A mirror of providers as they are, without records: the first is copied to the others.
@@ -124,6 +125,7 @@ pub(in crate::mirror) fn by_hand(
     mirror.manual = true;
     let geom = class.place(t, mirror, MADE_BY_VERB)?;
     let taken = t.with(geom, |g: &mut MirrorGeom, t| {
+        g.shared.throttle.set_rate(request.params.sync_rate());
         for (number, on) in request.members.iter().enumerate() {
             let syncid = if number > 0 { 0 } else { 1 };
             let (disk, priority) = (number as u32, number as u8);

@@ -4,7 +4,7 @@ use bio::Errno;
 use geom::{Bytes, Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::Value;
 
-use super::{is_own, shape, write_record};
+use super::{is_own, shape, with, write_record};
 use crate::members::{provider_access, verb_util};
 use crate::mirror::NAME;
 use crate::mirror::class::MirrorClass;
@@ -55,7 +55,12 @@ impl Verb<MirrorClass> for Label {
             hardcode: self.hardcode.0,
             force: self.force.0,
         };
-        label(class, control, (&self.name, &self.members.0), &new)
+        let answer = label(class, control, (&self.name, &self.members.0), &new)?;
+        with(control, &self.name, |g, _, _| {
+            g.shared.throttle.set_rate(self.params.sync_rate());
+            Ok(())
+        })?;
+        Ok(answer)
     }
 }
 

@@ -9,7 +9,7 @@ use super::{complete, runs, with};
 use crate::guard;
 use crate::mirror::NAME;
 use crate::mirror::geom::MirrorGeom;
-use crate::mirror::settings::{MirrorParams, Settings};
+use crate::mirror::settings::MirrorParams;
 use crate::mirror::state::{MEMBERS_MAX, Role};
 
 /// How the members change.
@@ -43,7 +43,8 @@ pub(in crate::mirror) fn redeclare(
     request: &Redeclare<'_, MirrorParams>,
     consent: &[String],
 ) -> Result<(), Error> {
-    let (on, settings) = (request.name, request.params.settings()?);
+    let on = request.name;
+    request.params.settings()?;
     control.settle()?;
     let geom = geom::named(&control.topology, NAME, on)?;
     let difference = difference(&mut control.topology, geom, request)?;
@@ -55,7 +56,7 @@ pub(in crate::mirror) fn redeclare(
     if let Err(e) = change_members(control, on, &difference) {
         return Err(undo_members(control, on, &difference, e));
     }
-    work_as_declared(control, on, settings)
+    work_as_declared(control, on, request.params)
 }
 
 fn change_members(
@@ -129,9 +130,12 @@ fn reached(
 pub(super) fn work_as_declared(
     control: &mut GraphControl,
     on: &str,
-    settings: Settings,
+    params: &MirrorParams,
 ) -> Result<(), Error> {
+    let settings = params.settings()?;
     with(control, on, |g, t, me| {
+        g.is_declared = true;
+        g.shared.throttle.set_rate(params.sync_rate());
         if !g.mirror.running {
             g.declared = Some(settings);
         } else if g.mirror.work_as(settings) {

@@ -531,3 +531,19 @@ impl ProviderState {
         format!("r{}w{}e{}", self.r, self.w, self.e)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_rebuild_have_only_known_numbers() {
+        let copy = RebuildState { percent: 37, ..RebuildState::default() };
+        assert_eq!(copy.words(), "37%");
+        let rate = RebuildState { rate_bytes: Some(120 << 20), ..copy.clone() };
+        assert_eq!(rate.words(), "37%, 120M/s");
+        let left = RebuildState { left_seconds: Some(184), ..rate };
+        assert_eq!(left.words(), "37%, 120M/s, 3m04s left");
+        assert_eq!(RebuildState { paused: true, ..copy }.words(), "37%, paused");
+    }
+}

@@ -48,10 +48,10 @@ pub struct CellAction {
     pub verb: String,
     /// Name of the geom.
     pub name: String,
-    /// Parameter that the reader types; absent if there is none.
+    /// Parameter of the verb whose value the reader types; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
-    /// What is typed, with its unit; absent if nothing is.
+    /// Label of the input, with the unit; absent without an input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// The command line that does the same.

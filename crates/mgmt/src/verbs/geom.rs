@@ -9,6 +9,7 @@ use crate::service::Control;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// See the module.
@@ -129,6 +130,8 @@ impl DaemonVerb for Geom {
         let listed = listed && !is_reading_class_verb(verb);
         let named = geom_names(&all);
         let all = Value::Object(all);
+        let waits = all.get("wait") == Some(&Value::Bool(true));
+        let _slot = waits.then(WaitSlot::take).transpose()?;
         let mut answer = carry_out(control, (&class, verb), &all, progress)?;
         let begun = answer.as_object_mut().and_then(|all| all.remove("wait_for"));
         if let Some(name) = begun {
@@ -146,6 +149,37 @@ impl DaemonVerb for Geom {
             }
         }
         Ok(GeomAnswer { answer })
+    }
+}
+
+/// Commands with `--wait`, at most. Each has a thread of the API until it ends, even if its client
+/// disappears.
+const WAITS_MAX: usize = 32;
+
+/// Number of commands that wait.
+static WAITS: AtomicUsize = AtomicUsize::new(0);
+
+/// The place of a command that waits, until it is dropped.
+struct WaitSlot;
+
+impl WaitSlot {
+    /// Takes a place.
+    ///
+    /// # Errors
+    /// [`Kind::Limit`]: all are taken.
+    fn take() -> Result<WaitSlot> {
+        let more = |n| (n < WAITS_MAX).then_some(n + 1);
+        if WAITS.fetch_update(Relaxed, Relaxed, more).is_ok() {
+            return Ok(WaitSlot);
+        }
+        let why = format!("{WAITS_MAX} commands with --wait run, which is the limit");
+        Err(Error::new(Kind::Limit, "geom", why).at("daemon").next("ashlar status"))
+    }
+}
+
+impl Drop for WaitSlot {
+    fn drop(&mut self) {
+        WAITS.fetch_sub(1, Relaxed);
     }
 }
 
@@ -208,4 +242,38 @@ fn unfinished(answer: &Value) -> Option<Unfinished> {
     let goes_on = so_far.get("goes_on").and_then(Value::as_str).map(str::to_owned);
     let line = ProgressLine { what, done, total, unit, goes_on };
     Some(Unfinished { line, again: so_far.get("again")?.clone(), interval })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_that_wait_are_limited() {
+        let all: Vec<WaitSlot> = std::iter::from_fn(|| WaitSlot::take().ok()).collect();
+        assert_eq!(all.len(), WAITS_MAX);
+        let error = WaitSlot::take().err().expect("no place is left");
+        assert!(error.kind == Kind::Limit && error.source.contains("32 commands"), "{error}");
+        drop(all);
+        assert!(WaitSlot::take().is_ok());
+    }
+
+    #[test]
+    fn incomplete_geom_after_a_wait_is_an_exit_code() {
+        let exit = |answer| Geom::exit(&GeomAnswer { answer });
+        assert_eq!(exit(json!({ "whole": false })), Exit::Degraded);
+        assert_eq!(exit(json!({ "whole": true })), Exit::Done);
+        assert_eq!(exit(json!({ "message": "done" })), Exit::Done);
+    }
+
+    #[test]
+    fn unfinished_answer_names_the_time_until_the_next_question() {
+        let unfinished = |every: Value| {
+            let so_far = json!({ "done": 1, "total": 2, "every_ms": every, "again": { "a": 1 } });
+            unfinished(&json!({ "unfinished": so_far })).expect("it is not done")
+        };
+        let slow = unfinished(json!(250));
+        assert_eq!((slow.interval, slow.again), (Duration::from_millis(250), json!({ "a": 1 })));
+        assert_eq!(unfinished(Value::Null).interval, Duration::from_millis(POLL_INTERVAL_MS));
+    }
 }

@@ -42,6 +42,8 @@ const SCRIPTS: &[Script] = &[
             sessions --denied
             reservations
             reservations --json
+            rates d0
+            rates --samples disk:d0
             journal
             journal --after 120
             history

@@ -8,6 +8,7 @@ mod event;
 mod event_kinds;
 mod files;
 mod listener;
+mod rates;
 mod state;
 mod stats;
 mod target;
@@ -19,13 +20,14 @@ pub use event::{Event, Level, ProgressLine, ProgressUnit};
 pub use event_kinds::{EVENT_GROUPS, EventGroup, EventKind};
 pub use files::{CertificateState, ChangedFilesState};
 pub use listener::{ListenerState, ListenerWarning};
+pub use rates::{ObjectRates, OpSample, RateSample};
 pub use state::{
     BusState, ConsumerState, CoreState, Daemon, DeviceErrorState, DeviceState, DiskMode, DiskState,
     FormerNameState, GeomState, Health, Memory, ProviderState, RebuildState, SCHEMA_VERSION,
     SandboxFolder, SpaceState, StoppedState, SystemState, TasteRejection, TransientState,
     TroubleState,
 };
-pub use stats::{Bucket, Histogram, OpStats, Stats};
+pub use stats::{Bucket, Histogram, OpStats, Percentiles, Stats};
 pub use target::{
     AttachedState, ConnectionsState, Denied, Digests, GroupState, LunState, PendingLunState,
     PortGroupState, RegistrantState, ReservationState, RivalsState, SessionState, TargetHealth,

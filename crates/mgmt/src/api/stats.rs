@@ -17,6 +17,19 @@ pub struct Bucket {
     pub count: u64,
 }
 
+/// Percentiles of a histogram, each the upper bound of its bucket, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Percentiles {
+    /// Median.
+    pub p50_ns: u64,
+    /// 95th percentile.
+    pub p95_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// Greatest sample.
+    pub max_ns: u64,
+}
+
 /// Latency histogram. Empty buckets are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Histogram {
@@ -51,6 +64,16 @@ impl Histogram {
         self.buckets.last().map(|b| b.upper_ns)
     }
 
+    /// The percentiles that tables and charts show; `None` when there are no samples.
+    pub fn percentiles(&self) -> Option<Percentiles> {
+        Some(Percentiles {
+            p50_ns: self.quantile_ns(500)?,
+            p95_ns: self.quantile_ns(950)?,
+            p99_ns: self.quantile_ns(990)?,
+            max_ns: self.quantile_ns(1000)?,
+        })
+    }
+
     /// Half of the samples were at most this long, in nanoseconds.
     pub fn p50_ns(&self) -> Option<u64> {
         self.quantile_ns(500)
@@ -64,6 +87,20 @@ impl Histogram {
     /// The mean, in nanoseconds; `None` when there are no samples.
     pub fn mean_ns(&self) -> Option<u64> {
         self.sum_ns.checked_div(self.count())
+    }
+
+    /// The samples of both.
+    pub fn plus(&self, other: &Histogram) -> Histogram {
+        let mut buckets: Vec<Bucket> = self.buckets.iter().chain(&other.buckets).copied().collect();
+        buckets.sort_by_key(|b| b.upper_ns);
+        buckets.dedup_by(|next, kept| {
+            let is_same = next.upper_ns == kept.upper_ns;
+            if is_same {
+                kept.count = kept.count.saturating_add(next.count);
+            }
+            is_same
+        });
+        Histogram { buckets, sum_ns: self.sum_ns.saturating_add(other.sum_ns) }
     }
 
     /// The samples that came since `earlier`, a snapshot of the same histogram.
@@ -97,6 +134,16 @@ pub struct OpStats {
 }
 
 impl OpStats {
+    /// The operations of both.
+    fn plus(&self, other: &OpStats) -> OpStats {
+        OpStats {
+            ops: self.ops.saturating_add(other.ops),
+            bytes: self.bytes.saturating_add(other.bytes),
+            errors: self.errors.saturating_add(other.errors),
+            latency: self.latency.plus(&other.latency),
+        }
+    }
+
     /// The operations since `earlier`.
     pub fn since(&self, earlier: &OpStats) -> OpStats {
         OpStats {
@@ -149,6 +196,35 @@ impl Stats {
         self.kinds().iter().fold(0, |sum, (_, op)| sum.saturating_add(op.errors))
     }
 
+    /// Counters of two objects at one moment. The busy time is that of the busier one.
+    pub fn plus(&self, other: &Stats) -> Stats {
+        Stats {
+            in_flight: self.in_flight.saturating_add(other.in_flight),
+            busy_ns: self.busy_ns.max(other.busy_ns),
+            ..self.operations_of_both(other)
+        }
+    }
+
+    /// Operations of one object in two successive intervals; `in_flight` is the higher number.
+    pub fn then(&self, later: &Stats) -> Stats {
+        Stats {
+            in_flight: self.in_flight.max(later.in_flight),
+            busy_ns: self.busy_ns.saturating_add(later.busy_ns),
+            ..self.operations_of_both(later)
+        }
+    }
+
+    fn operations_of_both(&self, other: &Stats) -> Stats {
+        Stats {
+            read: self.read.plus(&other.read),
+            write: self.write.plus(&other.write),
+            delete: self.delete.plus(&other.delete),
+            flush: self.flush.plus(&other.flush),
+            other: self.other.plus(&other.other),
+            ..Stats::default()
+        }
+    }
+
     /// The operations since `earlier`; `in_flight` is the present number.
     pub fn since(&self, earlier: &Stats) -> Stats {
         Stats {
@@ -181,6 +257,28 @@ mod tests {
         assert_eq!(h.quantile_ns(0), Some(10));
         assert_eq!(Histogram::default().p50_ns(), None);
         assert_eq!(Histogram::default().mean_ns(), None);
+    }
+
+    #[test]
+    fn percentiles_are_absent_without_samples() {
+        let h = histogram(&[(10, 50), (20, 44), (30, 4), (1000, 2)]);
+        let (p50_ns, p95_ns, p99_ns, max_ns) = (10, 30, 1000, 1000);
+        assert_eq!(h.percentiles(), Some(Percentiles { p50_ns, p95_ns, p99_ns, max_ns }));
+        assert_eq!(Histogram::default().percentiles(), None);
+    }
+
+    #[test]
+    fn sum_of_two_histograms_has_each_bucket_once() {
+        let sum = histogram(&[(10, 5), (20, 1)]).plus(&histogram(&[(5, 1), (20, 2)]));
+        assert_eq!(sum, histogram(&[(5, 1), (10, 5), (20, 3)]));
+    }
+
+    #[test]
+    fn intervals_add_busy_time_and_objects_add_requests_in_flight() {
+        let one = Stats { in_flight: 3, busy_ns: 10, ..Stats::default() };
+        let other = Stats { in_flight: 4, busy_ns: 20, ..Stats::default() };
+        assert_eq!((one.plus(&other).in_flight, one.plus(&other).busy_ns), (7, 20));
+        assert_eq!((one.then(&other).in_flight, one.then(&other).busy_ns), (4, 30));
     }
 
     #[test]

@@ -72,6 +72,7 @@ const PERMISSIONS: &[Permission] = &[
     need("list", Viewer).limited(),
     need("sessions", Viewer).within(&["target", "group"]).limited(),
     need("sessions.end", Operator).limited(),
+    need("rates", Viewer),
     need("reservations", Viewer).raised_by(&[("clear", Operator)]).limited(),
     need("journal", Viewer).limited(),
     need("plan", Operator),

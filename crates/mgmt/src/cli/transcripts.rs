@@ -6,6 +6,8 @@ mod daemon;
 mod http;
 #[path = "transcripts/page.rs"]
 mod page;
+#[path = "transcripts/rates.rs"]
+mod rates;
 #[path = "transcripts/repeats.rs"]
 mod repeats;
 #[path = "transcripts/sessions.rs"]

@@ -7,6 +7,7 @@ use super::peer::Peer;
 use super::routes::route;
 use super::socket::BoundSocket;
 use crate::api::{Error, Kind, Result};
+use crate::samples::take_samples;
 use crate::service::Control;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -21,6 +22,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinSet;
 
 /// Connections of a listener at one time. Further ones are closed at once.
 const CONNECTIONS_MAX: usize = 128;
@@ -67,10 +69,12 @@ pub async fn serve(
         .map_err(|e| Error::new(Kind::System, "listen on the socket", e))?;
     let open = Arc::new(AtomicUsize::new(0));
     let network = Network::start(control.clone());
+    let mut sampling = JoinSet::new();
+    sampling.spawn(take_samples(control.clone()));
     let accept = async || listener.accept().await.map(|(stream, _)| stream);
     let admit = |stream, slot| admit(stream, slot, &control);
     accept_until("control", &open, accept, admit, stop).await;
-    drop(listener);
+    drop((listener, sampling));
     let remote = network.open.clone();
     drop(network);
     let ended = async {

@@ -1,9 +1,10 @@
 //! Detail of one object: health and reason, properties, counters, and the commands that concern it.
 
-use super::graph::{Graph, Node, geom_id, lun_id, session_id};
+use super::graph::{Graph, Node};
 use super::tables::{Cell, Table, events};
 use crate::api::{Event, GeomState, Health, LunState, OpStats, SessionState, Stats, SystemState};
 use crate::config::units::{exact, short, short_ns};
+use crate::object_id::{geom_id, lun_id, session_id};
 use crate::text::or_dash;
 use schemars::JsonSchema;
 use serde::Serialize;

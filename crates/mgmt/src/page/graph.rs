@@ -1,14 +1,12 @@
 //! Graph of the page: disks, geoms, LUNs and sessions as nodes in layers, with counters.
 
-use crate::api::{GeomState, GroupState, Health, SessionState, Stats, SystemState, TargetState};
+use crate::api::{GeomState, GroupState, Health, Stats, SystemState, TargetState};
 use crate::config::units::short;
+use crate::object_id::{LUN_CLASS, geom_id, lun_id, session_id};
 use crate::verbs::index::Index;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
-
-/// Class of the geoms that hold the units of LUNs open.
-const LUN_CLASS: &str = "lun";
 
 /// Counters of a node or an edge since the start of the daemon. A rate is a difference of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -102,22 +100,6 @@ pub struct Graph {
     pub nodes: Vec<Node>,
     /// Edges.
     pub edges: Vec<Edge>,
-}
-
-/// Identifier of a geom.
-pub fn geom_id(geom: &GeomState) -> String {
-    format!("{}:{}", geom.class, geom.name)
-}
-
-/// Identifier of a LUN.
-pub fn lun_id(target: &str, group: &str, lun: u64) -> String {
-    format!("lun:{target}/{group}/{lun}")
-}
-
-/// Identifier of a session.
-pub fn session_id(target: &TargetState, session: &SessionState) -> String {
-    let isid = if session.isid.is_empty() { &session.address } else { &session.isid };
-    format!("session:{}/{}/{isid}", target.name, session.initiator)
 }
 
 struct Builder<'s> {

@@ -1,10 +1,10 @@
 //! Lists of the page as tables: rebuilds, LUNs, access, sessions, refused logins and events.
 
-use super::graph::{lun_id, session_id};
 use crate::api::{
     Event, GeomState, GroupState, Health, LunState, RebuildState, SystemState, TargetState,
 };
 use crate::config::units::{short, short_ns};
+use crate::object_id::{geom_id, lun_id, session_id};
 use crate::text::or_dash;
 use crate::verbs::index::Index;
 use schemars::JsonSchema;
@@ -233,7 +233,7 @@ fn rebuilds(state: &SystemState) -> Table {
         let (label, verb) = if copy.paused { ("Resume", "resume") } else { ("Pause", "pause") };
         let actions = vec![CellAction::verb(label, geom, verb), CellAction::limit(geom)];
         vec![
-            Cell::link(&geom.name, super::graph::geom_id(geom)),
+            Cell::link(&geom.name, geom_id(geom)),
             Cell::text(&geom.class),
             Cell::text(&copy.part),
             Cell::text(or_dash(&copy.sources.join(", "))),

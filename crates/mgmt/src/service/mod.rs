@@ -22,6 +22,7 @@ use crate::auth::{Scope, TokenStore};
 use crate::config::{ApiSections, Catalog, Config, DiskConfig, GeomConfig, WebhookConfig, check};
 use crate::plan::{self, Action, Applied, Deferred, Step};
 use crate::plant::{Plant, Progress};
+use crate::samples::SampleStore;
 use listeners::ApiListeners;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -55,6 +56,7 @@ struct Shared {
     audit: AuditLog,
     api_listeners: ApiListeners,
     webhooks: Mutex<Vec<WebhookState>>,
+    samples: SampleStore,
 }
 
 #[derive(Clone, Default)]
@@ -137,6 +139,7 @@ impl Control {
             audit: AuditLog::none(),
             api_listeners: ApiListeners::default(),
             webhooks: Mutex::default(),
+            samples: SampleStore::default(),
         };
         Control { shared: Arc::new(shared), scope: Scope::default() }
     }
@@ -172,6 +175,11 @@ impl Control {
     /// Listeners of the API over TCP, to which their server reports.
     pub(crate) fn api_listeners(&self) -> &ApiListeners {
         &self.shared.api_listeners
+    }
+
+    /// Samples of the last hour.
+    pub fn samples(&self) -> &SampleStore {
+        &self.shared.samples
     }
 
     /// The sections of the API in the running configuration.

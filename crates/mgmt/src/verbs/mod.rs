@@ -27,6 +27,7 @@ mod part_bootcode;
 mod part_listed;
 mod part_show;
 pub(crate) mod plan;
+mod rates;
 mod reservations;
 pub(crate) mod schema;
 mod serve;
@@ -52,6 +53,7 @@ pub const VERBS: &[Entry] = &[
     Entry::daemon::<sessions_end::SessionsEnd>(),
     Entry::daemon::<reservations::Reservations>(),
     Entry::local::<top::Top>(),
+    Entry::daemon::<rates::Rates>(),
     Entry::daemon::<journal::Journal>(),
     Entry::daemon::<plan::Plan>(),
     Entry::daemon::<apply::Apply>(),

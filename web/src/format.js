@@ -13,6 +13,14 @@ export function bytes(value) {
   return `${digits}${LETTERS[unit]}`;
 }
 
+/** Seconds as a time: `250us`, `1.2ms`. */
+export function duration(seconds) {
+  const units = [[1, "s"], [1e-3, "ms"], [1e-6, "us"]];
+  const [unit, name] = units.find(([least]) => seconds >= least) ?? [1e-9, "ns"];
+  const value = seconds / unit;
+  return `${value < 9.95 && seconds > 0 ? value.toFixed(1) : Math.round(value)}${name}`;
+}
+
 /** Rates of an object in a few words; empty if there are none yet. */
 export function rateText(rate) {
   if (!rate) return "";

@@ -106,6 +106,12 @@ async function withoutScript(browser, url) {
   check((await page.locator("h2#luns + div table tbody tr").count()) > 0, "LUNs without a script");
   await node(page, "disk:d0").click();
   check((await page.locator("#detail").textContent()) === "disk d0", "detail without a script");
+  const charts = page.locator("figure svg[role=img]");
+  check((await charts.count()) === 3, "three charts of the last hour without a script");
+  const label = await charts.first().getAttribute("aria-label");
+  check(label.startsWith("Requests per second of the last hour: read "), `text: ${label}`);
+  const percentiles = page.locator("h2#hour + div table thead th:text-is('p99')");
+  check((await percentiles.count()) === 1, "percentiles of the last hour without a script");
   await page.fill("input[name=find]", "no such name");
   await page.click("form[role=search] button");
   check((await page.locator("svg a").count()) === 0, "search without a script");
@@ -149,7 +155,10 @@ async function looks(browser, url, colorScheme) {
   await screenshot(page, `status-${colorScheme}`);
   await node(page, "disk:d0").focus();
   await page.keyboard.press("Enter");
-  await page.locator(".uplot").first().waitFor({ timeout: LIMIT });
+  await page.locator(".uplot").nth(2).waitFor({ timeout: LIMIT });
+  const titles = await page.locator(".uplot .u-title").allTextContents();
+  check(titles.join() === "Requests per second,Bytes per second,Latency", `charts: ${titles}`);
+  check((await page.locator("h2#hour").count()) === 1, "table of the last hour with a script");
   await axe(page, `detail, ${colorScheme}`);
   await screenshot(page, `detail-${colorScheme}`);
   await page.setViewportSize({ width: PHONE, height: 640 });

@@ -1,5 +1,6 @@
 //! Detail of one object: health and reason, properties, counters, and the commands that concern it.
 
+use super::charts::Chart;
 use super::graph::{Graph, Node};
 use super::tables::{Cell, Table, events};
 use crate::api::{Event, GeomState, Health, LunState, OpStats, SessionState, Stats, SystemState};
@@ -26,6 +27,9 @@ pub struct Detail {
     pub tables: Vec<Table>,
     /// Commands that show or change the object.
     pub commands: Vec<String>,
+    /// Charts of the last hour, for the document; a script draws those of the verb `rates`.
+    #[serde(skip)]
+    pub charts: Vec<Chart>,
 }
 
 /// A table of names and values. Empty values are left out.
@@ -199,5 +203,6 @@ pub fn detail(state: &SystemState, graph: &Graph, journal: &[Event], id: &str) -
         ..events(&own, state.daemon.uptime_ns)
     });
     let title = format!("{} {}", node.kind, node.name);
-    Some(Detail { id: node.id.clone(), title, health: node.health, why, tables, commands })
+    let (id, health) = (node.id.clone(), node.health);
+    Some(Detail { id, title, health, why, tables, commands, charts: Vec::new() })
 }

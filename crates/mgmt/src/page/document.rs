@@ -178,6 +178,11 @@ fn detail(html: &mut Html, detail: &Detail) {
     health(html, detail.health);
     html.text(&format!(" {}", detail.why));
     html.close();
+    if !detail.charts.is_empty() {
+        html.open("div", &[("class", "charts")]);
+        detail.charts.iter().for_each(|chart| chart.draw(html));
+        html.close();
+    }
     html.element("h3", &[], "Commands");
     html.open("ul", &[("class", "commands")]);
     for command in &detail.commands {

@@ -10,6 +10,7 @@
 //! when it changes, and adds rates and the editor of the configuration.
 
 mod assets;
+mod charts;
 mod detail;
 mod document;
 mod drawing;
@@ -25,6 +26,7 @@ pub use document::{forbidden, render};
 pub use query::Query;
 
 use crate::api::{Event, Result, SCHEMA_VERSION, SystemState};
+use crate::samples::find;
 use crate::service::Control;
 use crate::verbs::status::{StatusAnswer, status_of};
 use detail::Detail;
@@ -115,7 +117,13 @@ fn view_of(status: StatusAnswer, state: &SystemState, journal: &[Event], query: 
 pub fn view(control: &Control, query: Query) -> Result<View> {
     let state = control.state()?;
     let journal = control.journal(0, usize::MAX);
-    Ok(view_of(status_of(control, &state), &state, &journal, query))
+    let mut view = view_of(status_of(control, &state), &state, &journal, query);
+    if let Some(detail) = &mut view.detail
+        && let Ok(sampled) = find(&state, &detail.id)
+    {
+        charts::add(detail, &control.samples().of(&sampled));
+    }
+    Ok(view)
 }
 
 #[cfg(test)]

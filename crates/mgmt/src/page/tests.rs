@@ -6,6 +6,7 @@ use crate::api::{
 };
 use crate::fake::{FakePlant, catalog, geom_state};
 use crate::service::Archive;
+use std::sync::Arc;
 
 /// A name as a hostile initiator or medium may have it.
 const EVIL: &str = "</title><script>alert(1)</script>\"'&\u{202e}\u{1b}[31m";
@@ -149,6 +150,29 @@ fn edges_have_the_requests_in_flight_of_a_unit() {
     let unit = graph.edges.iter().find(is_unit).expect("the edge of the LUN");
     assert_eq!(unit.counters.map(|counters| counters.in_flight), Some(5));
     assert!(graph.nodes.iter().all(|node| node.x < graph.width && node.y < graph.height));
+}
+
+#[test]
+fn detail_has_the_last_hour_as_charts_and_as_a_table() {
+    let plant = Arc::new(FakePlant::new());
+    let archive = Archive::new(std::path::Path::new("/nonexistent"), 2);
+    let control = Control::new(Box::new(plant.clone()), catalog(), &Default::default(), archive);
+    let mut state = SystemState::default();
+    state.geoms = vec![geom_state("disk", "d0", 1, &[], "d0")];
+    for (second, reads) in [(10, 0), (20, 500)] {
+        state.daemon.uptime_ns = second * 1_000_000_000;
+        state.geoms[0].providers[0].stats.read.ops = reads;
+        plant.set_extra(state.clone());
+        control.samples().record(&control.state().expect("a state"));
+    }
+    let view = view(&control, Query::parse("at=disk%3Ad0")).expect("a view");
+    let text = render(&view);
+    let label = "aria-label=\"Requests per second of the last hour: read at most 50.0, write";
+    assert!(text.contains(label), "{text}");
+    assert!(text.contains("<h2 id=\"hour\">Requests of the last hour</h2>"), "{text}");
+    let json = serde_json::to_value(&view).expect("JSON");
+    assert_eq!(json["detail"]["tables"][0]["rows"][0][1]["text"], "500");
+    assert!(json["detail"].get("charts").is_none(), "{json}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ mod part_bootcode;
 mod part_listed;
 mod part_show;
 pub(crate) mod plan;
-mod rates;
+pub(crate) mod rates;
 mod reservations;
 pub(crate) mod schema;
 mod serve;

@@ -43,8 +43,8 @@ fn unit_of(state: &SystemState, id: &str) -> Option<String> {
 }
 
 /// Identifier of the sampled object that `name` means: an identifier (`disk:d0`,
-/// `lun:TARGET/GROUP/NUMBER`), or the name of a geom or initiator. The lowest geom of a name is
-/// taken first. All LUNs of a unit have the samples of the unit.
+/// `lun:TARGET/GROUP/NUMBER`), or the name of a geom, of one of its providers, or of an initiator.
+/// The lowest geom of a name is taken first. All LUNs of a unit have the samples of the unit.
 ///
 /// # Errors
 /// [`Kind::NotFound`].
@@ -64,8 +64,10 @@ pub fn find(state: &SystemState, name: &str) -> Result<String> {
         ids.find(|id| id == name)
     });
     let named = || {
-        let geom = geoms().find(|geom| geom.name == name).map(geom_id);
-        geom.or_else(|| {
+        let has = |geom: &&GeomState| {
+            geom.name == name || geom.providers.iter().any(|provider| provider.name == name)
+        };
+        geoms().find(has).map(geom_id).or_else(|| {
             let own = sessions.find(|(_, session)| session.initiator == name);
             own.map(|(target, session)| session_id(target, session))
         })

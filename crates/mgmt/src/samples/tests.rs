@@ -178,6 +178,7 @@ fn names_and_identifiers_lead_to_the_sampled_object() {
     for (name, id) in [
         ("d0", "disk:d0"),
         ("part:d0", "part:d0"),
+        ("d0p1", "part:d0"),
         ("lun:iqn.a:t/hosts/4", "lun:d0p1"),
         ("iqn.h:one", "session:iqn.a:t/iqn.h:one/02"),
         ("session:iqn.a:t/iqn.h:one/02", "session:iqn.a:t/iqn.h:one/02"),

@@ -1,15 +1,19 @@
-//! The terminal: a table that is drawn anew, and its keys.
+//! The terminal: tabs, a table that is drawn anew, and the lists of columns and keys over it.
 
+use super::column::Column;
+use super::keys::{KEYS, handle_key};
+use super::minute::Minute;
 use super::rate::Rate;
-use super::view::{View, heading};
+use super::tab::Tab;
+use super::view::{Mode, View, heading};
 use crate::api::{Error, Kind, Result};
-use crate::verbs::top::Sort;
+use crate::text::escape_line;
 use ratatui::Frame;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use ratatui::layout::{Constraint, Layout};
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::Line;
-use ratatui::widgets::{Cell, Row, Table};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Table};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -18,9 +22,6 @@ pub struct Screen {
     terminal: ratatui::DefaultTerminal,
     last: Option<Instant>,
 }
-
-/// Longest filter that can be typed, in characters. Further ones are not taken.
-const FILTER_CHARS_MAX: usize = 64;
 
 fn fail(e: std::io::Error) -> Error {
     Error::new(Kind::System, "draw", e).next("Run `ashlar top --batch`, which needs no terminal.")
@@ -45,8 +46,8 @@ impl Screen {
     ///
     /// # Errors
     /// [`Kind::System`].
-    pub fn draw(&mut self, interval_ns: u64, rates: &[Rate], view: &View) -> Result<()> {
-        let drawn = self.terminal.draw(|frame| draw(frame, interval_ns, rates, view));
+    pub fn draw(&mut self, interval_ns: u64, rows: (&[Rate], &Minute), view: &View) -> Result<()> {
+        let drawn = self.terminal.draw(|frame| draw(frame, interval_ns, rows, view));
         drawn.map(|_| ()).map_err(fail)
     }
 
@@ -81,51 +82,29 @@ impl Drop for Screen {
     }
 }
 
-/// Applies a key to the view. True: leave.
-pub fn handle_key(key: KeyEvent, view: &mut View) -> bool {
-    if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
-        return true;
-    }
-    if view.typing {
-        match key.code {
-            KeyCode::Enter => view.typing = false,
-            KeyCode::Esc => (view.typing, view.filter) = (false, String::new()),
-            KeyCode::Backspace => drop(view.filter.pop()),
-            KeyCode::Char(c) if view.filter.chars().count() < FILTER_CHARS_MAX => {
-                view.filter.push(c);
-            }
-            _ => {}
+/// The line of the tabs; that of the table is marked.
+fn tabs(view: &View) -> Line<'static> {
+    let tab = |(number, tab): (usize, &Tab)| {
+        let text = format!("{} {}", number + 1, tab.label());
+        match *tab == view.tab {
+            true => Span::styled(format!("[{text}] "), Style::new().add_modifier(Modifier::BOLD)),
+            false => Span::raw(format!(" {text}  ")),
         }
-        return false;
-    }
-    match key.code {
-        KeyCode::Char('q') | KeyCode::Esc => return true,
-        KeyCode::Char('a') => view.active = !view.active,
-        KeyCode::Char('d') => view.deletes = !view.deletes,
-        KeyCode::Char(' ') => view.paused = !view.paused,
-        KeyCode::Char('/') => (view.typing, view.filter) = (true, String::new()),
-        KeyCode::Char('s') => {
-            view.sort = match view.sort {
-                Sort::Graph => Sort::Name,
-                Sort::Name => Sort::Ops,
-                Sort::Ops => Sort::Bytes,
-                Sort::Bytes => Sort::Latency,
-                Sort::Latency => Sort::Busy,
-                Sort::Busy => Sort::Graph,
-            };
-        }
-        _ => {}
-    }
-    false
+    };
+    Line::from(Tab::ALL.iter().enumerate().map(tab).collect::<Vec<_>>())
 }
 
 fn footer(view: &View) -> String {
-    if view.typing {
-        return format!("filter: {}_   enter: keep  esc: clear", view.filter);
+    match view.mode {
+        Mode::Filter => return format!("filter: {}_   enter: keep  esc: clear", view.filter),
+        Mode::Columns(_) => return "up, down: select  space: show or hide  enter: end".to_owned(),
+        Mode::Help => return "any key: back to the table".to_owned(),
+        Mode::Table => {}
     }
     let sort = format!("{:?}", view.sort).to_lowercase();
+    let order = if view.reverse { ", reversed" } else { "" };
     let pause = if view.paused { "  PAUSED" } else { "" };
-    format!("q quit  s sort ({sort})  a active  d deletes  / filter  space pause{pause}")
+    format!("? keys  tab  s sort ({sort}{order})  r reverse  c columns  / filter  q quit{pause}")
 }
 
 /// Colours as gstat has them: over 80 % red, over 50 magenta, over 20 green.
@@ -138,37 +117,93 @@ fn colour(busy: f64) -> Style {
     }
 }
 
-/// Draws one table on a frame.
-pub fn draw(frame: &mut Frame<'_>, interval_ns: u64, rates: &[Rate], view: &View) {
-    let parts = [Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)];
-    let [top, middle, bottom] = Layout::vertical(parts).areas(frame.area());
-    frame.render_widget(Line::from(heading(interval_ns, view)), top);
+/// Draws tabs, table and the line of keys on a frame.
+pub fn draw(
+    frame: &mut Frame<'_>,
+    interval_ns: u64,
+    (rates, minute): (&[Rate], &Minute),
+    view: &View,
+) {
+    let one = Constraint::Length(1);
+    let parts = [one, one, Constraint::Min(1), one];
+    let [first, second, middle, bottom] = Layout::vertical(parts).areas(frame.area());
+    frame.render_widget(tabs(view), first);
+    frame.render_widget(Line::from(heading(interval_ns, view)), second);
     frame.render_widget(Line::from(footer(view)), bottom);
-    let columns = view.columns();
-    let rows: Vec<Vec<String>> = rates.iter().map(|r| view.row(r)).collect();
-    let width = |(i, name): (usize, &&str)| {
+    // Rows below the end of the screen are not made.
+    let seen = rates.get(..usize::from(middle.height)).unwrap_or(rates);
+    table(frame, middle, (seen, minute), view);
+    match view.mode {
+        Mode::Columns(at) => over(frame, middle, "columns", &columns(view, at)),
+        Mode::Help => {
+            let line = |(key, effect): &(&str, &str)| format!("{key:<16} {effect}");
+            over(frame, middle, "keys", &KEYS.iter().map(line).collect::<Vec<_>>());
+        }
+        Mode::Table | Mode::Filter => {}
+    }
+}
+
+fn table(frame: &mut Frame<'_>, area: Rect, (rates, minute): (&[Rate], &Minute), view: &View) {
+    let titles: Vec<&str> = view.columns.iter().map(|c| c.title()).chain(["Name"]).collect();
+    let row = |rate: &Rate| -> Vec<String> {
+        let cell = |column: &Column| match column {
+            Column::Minute => minute.sparkline(view.tab, &rate.name),
+            other => other.cell(rate),
+        };
+        let name = escape_line(&rate.name).into_owned();
+        view.columns.iter().map(cell).chain([name]).collect()
+    };
+    let rows: Vec<Vec<String>> = rates.iter().map(row).collect();
+    let width = |(i, title): (usize, &&str)| {
         let cells = rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count());
-        let title = name.trim_start_matches('>').chars().count();
-        let most = cells.max().unwrap_or(0).max(title);
-        if name.starts_with('>') {
-            // Numbers keep their column while they change.
-            Constraint::Length(u16::try_from(most.max(6)).unwrap_or(u16::MAX))
-        } else {
-            Constraint::Min(u16::try_from(most).unwrap_or(u16::MAX))
+        let own = title.trim_start_matches('>').chars().count();
+        let most = cells.max().unwrap_or(0).max(own);
+        // Numbers keep their column while they change. The last column is that of names.
+        match i + 1 == titles.len() {
+            true => Constraint::Min(u16::try_from(most).unwrap_or(u16::MAX)),
+            false => Constraint::Length(u16::try_from(most.max(6)).unwrap_or(u16::MAX)),
         }
     };
-    let widths: Vec<Constraint> = columns.iter().enumerate().map(width).collect();
-    let cell = |(text, name): (String, &&str)| {
+    let widths: Vec<Constraint> = titles.iter().enumerate().map(width).collect();
+    let cell = |(text, title): (String, &&str)| {
         let line = Line::from(text);
-        Cell::from(if name.starts_with('>') { line.right_aligned() } else { line })
+        Cell::from(if title.starts_with('>') { line.right_aligned() } else { line })
     };
-    let titles = columns.iter().map(|c| (c.trim_start_matches('>').to_owned(), c)).map(cell);
-    let title = Row::new(titles).style(Style::new().add_modifier(Modifier::BOLD));
+    let head = titles.iter().map(|c| (c.trim_start_matches('>').to_owned(), c)).map(cell);
+    let head = Row::new(head).style(Style::new().add_modifier(Modifier::BOLD));
     let body = rows.into_iter().zip(rates).map(|(row, rate)| {
-        Row::new(row.into_iter().zip(&columns).map(cell)).style(colour(rate.busy_percent))
+        Row::new(row.into_iter().zip(&titles).map(cell)).style(colour(rate.busy_percent))
     });
-    let table = Table::new(body, widths).header(title).column_spacing(1);
-    frame.render_widget(table, middle);
+    frame.render_widget(Table::new(body, widths).header(head).column_spacing(1), area);
+}
+
+/// Lines of the column chooser.
+fn columns(view: &View, cursor: usize) -> Vec<String> {
+    let line = |(at, column): (usize, &Column)| {
+        let pointer = if at == cursor { '>' } else { ' ' };
+        let mark = if view.has(*column) { 'x' } else { ' ' };
+        let title = column.title().trim_start_matches('>');
+        format!("{pointer}[{mark}] {title:<12} {}", column.doc())
+    };
+    Column::ALL.iter().enumerate().map(line).collect()
+}
+
+/// Draws lines in a box over the table. If there are too many, the last ones are cut off, but for
+/// those around the cursor.
+fn over(frame: &mut Frame<'_>, area: Rect, title: &'static str, lines: &[String]) {
+    let size = |n: usize| u16::try_from(n + 2).unwrap_or(u16::MAX);
+    let widest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+    let place = Rect {
+        width: size(widest).min(area.width),
+        height: size(lines.len()).min(area.height),
+        ..area
+    };
+    let shown = usize::from(place.height.saturating_sub(2));
+    let cursor = lines.iter().position(|line| line.starts_with('>')).unwrap_or(0);
+    let skipped = (cursor + 1).saturating_sub(shown);
+    let text: Vec<Line<'_>> = lines.iter().skip(skipped).map(|line| Line::raw(line)).collect();
+    frame.render_widget(Clear, place);
+    frame.render_widget(Paragraph::new(text).block(Block::bordered().title(title)), place);
 }
 
 #[cfg(test)]

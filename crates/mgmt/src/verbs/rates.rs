@@ -85,7 +85,8 @@ impl Verb for Rates {
     const DETAIL: &'static str = "The daemon reads its counters every 10 seconds, less often if a \
         reading takes more than 0.1 s. An identifier is CLASS:NAME, lun:TARGET/GROUP/NUMBER, \
         session:TARGET/INITIATOR/ISID or core:NUMBER, as the page shows it. A plain name means \
-        the lowest geom of this name, or the first session of this initiator. All LUNs of a unit \
+        the lowest geom of this name, the geom of this provider, or the first session of this \
+        initiator. Partitions of a table are counted together. All LUNs of a unit \
         have the rates of the unit. Latencies are upper bounds of histogram buckets, two to a \
         power of two; that of write includes deletes and flushes, and sessions have none. If many \
         objects are busy, samples are joined to longer ones; the percentiles of the hour stay \

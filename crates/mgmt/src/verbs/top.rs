@@ -1,9 +1,9 @@
-//! top: what every provider does now, as gstat shows it, with latency percentiles.
+//! top: live load of disks, layers, LUNs, initiators and cores, with latency percentiles.
 
 use super::entry::{Local, LocalVerb, Verb};
 use crate::api::{Error, Kind, Result, SystemState};
 use crate::config::units;
-use crate::top::{Rate, Screen, View, csv_head, csv_line, lines, rates};
+use crate::top::{Minute, Rate, Screen, Tab, View, csv_head, csv_line, json_line, lines, rates};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,14 +20,35 @@ pub enum Sort {
     Graph,
     /// By name.
     Name,
+    /// Most requests in flight first.
+    Queue,
     /// Most requests a second first.
     Ops,
+    /// Most reads a second first.
+    Reads,
+    /// Most writes a second first.
+    Writes,
     /// Most bytes a second first.
     Bytes,
     /// Slowest (p99) first.
     Latency,
     /// Busiest first.
     Busy,
+}
+
+impl Sort {
+    /// All orders, as keys go through them.
+    pub(crate) const ALL: [Sort; 9] = [
+        Sort::Graph,
+        Sort::Name,
+        Sort::Queue,
+        Sort::Ops,
+        Sort::Reads,
+        Sort::Writes,
+        Sort::Bytes,
+        Sort::Latency,
+        Sort::Busy,
+    ];
 }
 
 /// Parameters of `top`.
@@ -43,9 +64,15 @@ pub struct TopParams {
     /// Print comma-separated values.
     #[schemars(extend("x-short" = "C"))]
     pub csv: bool,
+    /// Print each table as one line of JSON.
+    pub json_lines: bool,
     /// Number of tables to print; 0: no limit.
+    #[schemars(extend("x-short" = "n"))]
     pub count: u64,
-    /// Show only busy providers.
+    /// Kind of the shown objects.
+    #[schemars(extend("x-short" = "t"))]
+    pub tab: Tab,
+    /// Show only busy objects.
     #[schemars(extend("x-short" = "a"))]
     pub active: bool,
     /// Show only names that match this pattern; without * and ?, names that contain it.
@@ -54,6 +81,9 @@ pub struct TopParams {
     /// Order of the rows.
     #[schemars(extend("x-short" = "s"))]
     pub sort: Sort,
+    /// Reverse the order of the rows.
+    #[schemars(extend("x-short" = "r"))]
+    pub reverse: bool,
     /// Also show DELETE requests.
     #[schemars(extend("x-short" = "d"))]
     pub deletes: bool,
@@ -65,10 +95,13 @@ impl Default for TopParams {
             interval: "1s".to_owned(),
             batch: false,
             csv: false,
+            json_lines: false,
             count: 1,
+            tab: Tab::All,
             active: false,
             filter: None,
             sort: Sort::Graph,
+            reverse: false,
             deletes: false,
         }
     }
@@ -79,7 +112,7 @@ impl Default for TopParams {
 pub struct TopAnswer {
     /// Time between the two measurements, in nanoseconds.
     pub interval_ns: u64,
-    /// One row for each provider.
+    /// One row for each object.
     pub rates: Vec<Rate>,
     /// The table, unless it was printed already.
     pub text: String,
@@ -89,41 +122,57 @@ impl Verb for Top {
     type Params = TopParams;
     type Answer = TopAnswer;
     const NAME: &'static str = "top";
-    const DOC: &'static str = "Show live load and latency of every provider";
-    const DETAIL: &'static str = "Columns: L(q) requests in flight now; ops/s; for reads (r), \
-        writes (w) and, with --deletes, deletes (d): per second, KiB per second, median and 99th \
-        percentile in milliseconds; share of time with requests in flight. Keys: q quit, s sort, \
-        a active only, d deletes, / filter, space pause. With --batch, --csv or --json, or without \
-        a terminal, nothing is drawn.";
-    const EXAMPLES: &'static [&'static str] =
-        &["ashlar top", "ashlar top --filter 'd0*' --sort busy", "ashlar top -b -C --count 60"];
+    const DOC: &'static str = "Show live load and latency of disks, LUNs and initiators";
+    const DETAIL: &'static str = "Tabs: all providers, disks, layers, LUNs (units by provider), \
+        initiators (with host and target; without latency) and cores (CPU time). Columns: L(q) \
+        requests in flight now; ops/s; for reads (r), writes (w) and, with --deletes, deletes (d): \
+        per second, KiB per second, median and 99th percentile in milliseconds; share of time with \
+        requests in flight; requests of the last minute. Keys: ? lists all; tab or 1 to 6 select a \
+        tab, s and S the order, r reverses it, c chooses columns, a shows busy objects only, d \
+        deletes, / filters by name, space pauses, q quits. With --batch, --csv, --json-lines or \
+        --json, or without a terminal, nothing is drawn. `rates` shows the last hour.";
+    const EXAMPLES: &'static [&'static str] = &[
+        "ashlar top",
+        "ashlar top --filter 'd0*' --sort busy",
+        "ashlar top -b -C --count 60",
+        "ashlar top -b -n 2 --tab initiators --sort ops",
+        "ashlar top -n 0 --json-lines --tab luns --active",
+    ];
 
     fn table(answer: &TopAnswer) -> String {
         answer.text.clone()
     }
 }
 
-/// Two looks and the time between them.
+/// Two states and the time between them.
 struct StateSampler<'a, 'b> {
     local: &'a mut Local<'b>,
-    last: SystemState,
+    before: SystemState,
+    now: SystemState,
+    minute: Minute,
     pause: Duration,
 }
 
 impl StateSampler<'_, '_> {
-    /// Waits and looks again.
-    fn next(&mut self, view: &View) -> Result<(u64, Vec<Rate>)> {
-        std::thread::sleep(self.pause);
-        self.sample(view)
+    /// Asks for the state, however long the last one is ago.
+    fn sample(&mut self) -> Result<()> {
+        let now = self.local.client.state()?;
+        self.minute.record(&now);
+        self.before = std::mem::replace(&mut self.now, now);
+        Ok(())
     }
 
-    /// Looks again, however long the last look is ago.
-    fn sample(&mut self, view: &View) -> Result<(u64, Vec<Rate>)> {
-        let now = self.local.client.state()?;
-        let span = now.daemon.uptime_ns.saturating_sub(self.last.daemon.uptime_ns);
-        let rates = rates(&self.last, &now, view);
-        self.last = now;
-        Ok((span, rates))
+    /// Time between both states, in nanoseconds.
+    fn interval_ns(&self) -> u64 {
+        self.now.daemon.uptime_ns.saturating_sub(self.before.daemon.uptime_ns)
+    }
+
+    /// The rows of a view; none before there are two states.
+    fn rates(&self, view: &View) -> Vec<Rate> {
+        match self.before.schema_version {
+            0 => Vec::new(),
+            _ => rates(&self.before, &self.now, view),
+        }
     }
 }
 
@@ -138,12 +187,16 @@ fn batch(looks: &mut StateSampler<'_, '_>, params: &TopParams, view: &View) -> R
     }
     let mut done = 0;
     loop {
-        let (interval_ns, rates) = looks.next(view)?;
+        std::thread::sleep(looks.pause);
+        looks.sample()?;
+        let (interval_ns, rates) = (looks.interval_ns(), looks.rates(view));
         done += 1;
         let last = params.count != 0 && done >= params.count;
         let text = if params.csv {
             let at = unix_s();
             rates.iter().map(|r| csv_line(at, r, view) + "\n").collect()
+        } else if params.json_lines {
+            json_line(unix_s(), interval_ns, &rates)
         } else {
             lines(interval_ns, &rates, view)
         };
@@ -159,14 +212,14 @@ fn batch(looks: &mut StateSampler<'_, '_>, params: &TopParams, view: &View) -> R
 
 fn live(looks: &mut StateSampler<'_, '_>, mut view: View) -> Result<TopAnswer> {
     let mut screen = Screen::open()?;
-    let (mut interval_ns, mut rows) = (0, Vec::new());
     loop {
-        screen.draw(interval_ns, &rows, &view)?;
+        let (interval_ns, rates) = (looks.interval_ns(), looks.rates(&view));
+        screen.draw(interval_ns, (&rates, &looks.minute), &view)?;
         if screen.wait(looks.pause, &mut view)? {
-            return Ok(TopAnswer { interval_ns, rates: rows, text: String::new() });
+            return Ok(TopAnswer { interval_ns, rates, text: String::new() });
         }
         if !view.paused && screen.due(looks.pause) {
-            (interval_ns, rows) = looks.sample(&view)?;
+            looks.sample()?;
         }
     }
 }
@@ -178,16 +231,26 @@ impl LocalVerb for Top {
             Error::new(Kind::Usage, "top", why)
         };
         let pause = Duration::from_nanos(units::duration(&params.interval).map_err(wrong)?);
-        let view = View {
+        if params.csv && params.json_lines {
+            let why = "--csv and --json-lines exclude each other";
+            let next = "Repeat the command with one of them.";
+            return Err(Error::new(Kind::Usage, "top", why).next(next));
+        }
+        let mut view = View {
+            tab: params.tab,
             filter: params.filter.clone().unwrap_or_default(),
             active: params.active,
-            deletes: params.deletes,
             sort: params.sort,
+            reverse: params.reverse,
             ..View::default()
         };
-        let quiet = params.batch || params.csv || local.json || !Screen::is_terminal();
-        let last = local.client.state()?;
-        let mut looks = StateSampler { local, last, pause };
-        if quiet { batch(&mut looks, &params, &view) } else { live(&mut looks, view) }
+        view.set_shown(|column| column.is_delete(), params.deletes);
+        let is_printed = params.batch || params.csv || params.json_lines || local.json;
+        let is_quiet = is_printed || !Screen::is_terminal();
+        let now = local.client.state()?;
+        let mut minute = Minute::default();
+        minute.record(&now);
+        let mut looks = StateSampler { local, before: SystemState::default(), now, minute, pause };
+        if is_quiet { batch(&mut looks, &params, &view) } else { live(&mut looks, view) }
     }
 }

@@ -16,7 +16,7 @@ function series({ label, name, dash }) {
   return { label, stroke: colour.trim(), width: 1.5, dash };
 }
 
-/** Times and the rows of an object. Rows that the page measures itself go on where samples end. */
+/** Times and rows of an object. Rates that the page measures itself continue the samples. */
 function data(id, rows) {
   const samples = past.value.id === id ? past.value.points : [];
   const own = history.get(id) ?? [];

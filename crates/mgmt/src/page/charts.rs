@@ -172,7 +172,8 @@ fn charts(rates: &ObjectRates) -> Vec<Chart> {
 pub fn add(detail: &mut Detail, rates: &ObjectRates) {
     let cells = |row: Vec<String>| row.into_iter().map(Cell::text).collect();
     let rows = whole_rows(rates).into_iter().map(cells);
-    let table = Table::new(("hour", "Requests of the last hour", "No requests."), &WHOLE_COLUMNS, rows);
+    let heading = ("hour", "Requests of the last hour", "No requests.");
+    let table = Table::new(heading, &WHOLE_COLUMNS, rows);
     detail.tables.insert(0, table);
     detail.charts = charts(rates);
 }

@@ -157,8 +157,8 @@ fn detail_has_the_last_hour_as_charts_and_as_a_table() {
     let plant = Arc::new(FakePlant::new());
     let archive = Archive::new(std::path::Path::new("/nonexistent"), 2);
     let control = Control::new(Box::new(plant.clone()), catalog(), &Default::default(), archive);
-    let mut state = SystemState::default();
-    state.geoms = vec![geom_state("disk", "d0", 1, &[], "d0")];
+    let geoms = vec![geom_state("disk", "d0", 1, &[], "d0")];
+    let mut state = SystemState { geoms, ..SystemState::default() };
     for (second, reads) in [(10, 0), (20, 500)] {
         state.daemon.uptime_ns = second * 1_000_000_000;
         state.geoms[0].providers[0].stats.read.ops = reads;

@@ -79,7 +79,8 @@ fn screen(view: &View) -> Vec<String> {
     minute.record(&later);
     let rows = rates(&before, &now, view);
     let mut terminal = Terminal::new(TestBackend::new(130, 21)).expect("a screen in memory");
-    let drawn = terminal.draw(|frame| draw(frame, 1_000_000_000, (&rows, &minute), view));
+    let rows = (rows.as_slice(), &minute);
+    let drawn = terminal.draw(|frame| draw(frame, 1_000_000_000, rows, view));
     drawn.expect("drawn");
     let buffer = terminal.backend().buffer();
     let line =

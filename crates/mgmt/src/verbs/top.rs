@@ -214,7 +214,7 @@ fn live(looks: &mut StateSampler<'_, '_>, mut view: View) -> Result<TopAnswer> {
     let mut screen = Screen::open()?;
     loop {
         let (interval_ns, rates) = (looks.interval_ns(), looks.rates(&view));
-        screen.draw(interval_ns, (&rates, &looks.minute), &view)?;
+        screen.draw(interval_ns, (rates.as_slice(), &looks.minute), &view)?;
         if screen.wait(looks.pause, &mut view)? {
             return Ok(TopAnswer { interval_ns, rates, text: String::new() });
         }

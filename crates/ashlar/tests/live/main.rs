@@ -23,6 +23,7 @@ mod fileserver;
 mod fileserver_console;
 mod fixture;
 mod forged;
+mod graph_formats;
 mod grown;
 mod hostile_names;
 mod identities;

@@ -34,6 +34,9 @@ const SCRIPTS: &[Script] = &[
             status --json
             tree
             tree --up d0
+            graph
+            graph d0 --up
+            graph --format dot | dot -Tsvg
             list
             list providers d0
             list connections

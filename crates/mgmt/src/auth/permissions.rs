@@ -69,6 +69,7 @@ const PERMISSIONS: &[Permission] = &[
     need("/openapi.json", Viewer).limited(),
     need("status", Viewer).limited(),
     need("tree", Viewer).limited(),
+    need("graph", Viewer).limited(),
     need("list", Viewer).limited(),
     need("sessions", Viewer).within(&["target", "group"]).limited(),
     need("sessions.end", Operator).limited(),

@@ -111,7 +111,7 @@ fn names(state: &SystemState, cursor: &Cursor<'_>) -> BTreeSet<String> {
         ("id", "sessions") => state.sessions().map(|(_, s)| s.id.to_string()).collect(),
         ("name", "detach") => state.attached.iter().map(|lun| lun.unit.clone()).collect(),
         ("object", "rates") => geoms("").into_iter().chain(initiators()).collect(),
-        ("name", "list") | ("down" | "up", "tree") => {
+        ("name", "graph" | "list") | ("down" | "up", "tree") => {
             of_graph("").chain(targets()).chain(initiators()).collect()
         }
         ("name", "cam") => {

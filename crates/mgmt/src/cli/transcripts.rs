@@ -189,6 +189,29 @@ fn tree_shows_everything_from_disk_to_session() {
 }
 
 #[test]
+fn graph_is_written_in_every_format() {
+    let daemon = Daemon::start();
+    busy(&daemon);
+    let text = daemon.expect_exit("graph m0", Exit::Done);
+    assert!(text.starts_with("m0  disk  64M\n`- m0  lun  LUN 1 ro"), "{text}");
+    assert!(text.contains("   `- iqn.h:one  session  10.0.0.1:4000 at iqn.a:t\n"), "{text}");
+    let down = daemon.expect_exit("graph iqn.h:one --down", Exit::Done);
+    assert!(down.starts_with("iqn.h:one  session") && down.contains("d0  disk"), "{down}");
+    for (format, start) in [
+        ("dot", "digraph ashlar {\n"),
+        ("mermaid", "flowchart LR\n"),
+        ("svg", "<svg xmlns="),
+        ("json", "{\n  \"width\""),
+    ] {
+        let text = daemon.expect_exit(&format!("graph --format {format}"), Exit::Done);
+        assert!(text.starts_with(start) && text.contains("iqn.h:one"), "{text}");
+    }
+    assert!(daemon.expect_exit("graph d9", Exit::Failed).contains("ASH-0020"));
+    assert!(daemon.expect_exit("graph d0 --up --down", Exit::Usage).contains("exclude"));
+    assert!(daemon.expect_exit("graph --up", Exit::Usage).contains("need the NAME"));
+}
+
+#[test]
 fn access_check_lists_the_luns_of_an_initiator() {
     let daemon = Daemon::start();
     busy(&daemon);
@@ -387,6 +410,7 @@ fn daemon_verbs_answer_json_as_their_schemas_describe() {
     for line in [
         "status",
         "tree",
+        "graph",
         "list",
         "list connections",
         "list listeners",

@@ -1,6 +1,7 @@
 //! The graph as SVG: edges with their counters, and nodes that link to their detail.
 
 use super::Drawing;
+use super::formats::colours;
 use super::graph::{Counters, Edge, Node};
 use super::html::Html;
 use super::layout::{NODE_HEIGHT, NODE_WIDTH};
@@ -43,6 +44,15 @@ fn edge(html: &mut Html, edge: &Edge, (from, to): (&Node, &Node)) {
     html.close();
 }
 
+/// The second line of a node. Colour alone does not show a problem.
+pub(super) fn about(node: &Node) -> String {
+    let text = match node.health {
+        Health::Ok => format!("{}  {}", node.kind, node.about),
+        bad => format!("{}: {}  {}", bad.label().to_uppercase(), node.kind, node.about),
+    };
+    text.trim().to_owned()
+}
+
 fn shape(html: &mut Html, node: &Node) {
     let (x, y) = (node.x.to_string(), node.y.to_string());
     let (width, height) = (NODE_WIDTH.to_string(), NODE_HEIGHT.to_string());
@@ -51,20 +61,15 @@ fn shape(html: &mut Html, node: &Node) {
     let name_y = (node.y + 18).to_string();
     let name = cut(&node.name, NAME_CHARS_MAX);
     html.element("text", &[("class", "name"), ("x", &text_x), ("y", &name_y)], &name);
-    // Colour alone does not show a problem.
-    let about = match node.health {
-        Health::Ok => format!("{}  {}", node.kind, node.about),
-        bad => format!("{}: {}  {}", bad.label().to_uppercase(), node.kind, node.about),
-    };
     let about_y = (node.y + 35).to_string();
-    let about = cut(about.trim(), ABOUT_CHARS_MAX);
+    let about = cut(&about(node), ABOUT_CHARS_MAX);
     html.element("text", &[("class", "about"), ("x", &text_x), ("y", &about_y)], &about);
 }
 
-fn node(html: &mut Html, node: &Node) {
+fn node(html: &mut Html, node: &Node, is_linked: bool) {
     let class = format!("node {}", node.health.label());
     let label = format!("{} {}, {}, {}", node.kind, node.name, node.health.label(), node.about);
-    if node.members == 1 {
+    if is_linked && node.members == 1 {
         let href = link(&node.id);
         // Its own text names a link; a label would hide the text that is seen.
         html.open("a", &[("href", &href), ("class", &class)]);
@@ -76,25 +81,50 @@ fn node(html: &mut Html, node: &Node) {
     html.close();
 }
 
-/// Draws the graph.
-pub fn draw(html: &mut Html, graph: &Drawing) {
+/// Draws the graph. `head` is added to the attributes, and `style` is its own style sheet.
+fn svg(html: &mut Html, graph: &Drawing, head: &[(&'static str, &str)], style: Option<&str>) {
     let (width, height) = (graph.width.to_string(), graph.height.to_string());
     let whole = format!("0 0 {width} {height}");
-    html.open(
-        "svg",
-        &[
-            ("viewBox", &whole),
-            ("width", &width),
-            ("height", &height),
-            ("role", "group"),
-            ("aria-label", "Graph from disks to sessions"),
-        ],
-    );
+    let mut attributes = head.to_vec();
+    attributes.extend([
+        ("viewBox", whole.as_str()),
+        ("width", width.as_str()),
+        ("height", height.as_str()),
+        ("role", "group"),
+        ("aria-label", "Graph from disks to sessions"),
+    ]);
+    html.open("svg", &attributes);
+    if let Some(style) = style {
+        html.element("style", &[], style);
+    }
     for one in &graph.edges {
         if let (Some(from), Some(to)) = (graph.nodes.get(one.from), graph.nodes.get(one.to)) {
             edge(html, one, (from, to));
         }
     }
-    graph.nodes.iter().for_each(|one| node(html, one));
+    graph.nodes.iter().for_each(|one| node(html, one, style.is_none()));
     html.close();
+}
+
+/// Draws the graph in the page, which has the style sheet and the details that nodes link to.
+pub fn draw(html: &mut Html, graph: &Drawing) {
+    svg(html, graph, &[], None);
+}
+
+/// The graph as a file of its own.
+pub(super) fn document(graph: &Drawing) -> String {
+    let mut style = "text{font:12px sans-serif}.about,.edge text{font-size:10px}\
+                     .edge path{fill:none;stroke:#888}"
+        .to_owned();
+    for (health, line) in [
+        (Health::Ok, ""),
+        (Health::Degraded, ";stroke-dasharray:5 3"),
+        (Health::Failed, ";stroke-width:3"),
+    ] {
+        let ((fill, border), class) = (colours(health), health.label());
+        style.push_str(&format!(".{class} rect{{fill:{fill};stroke:{border}{line}}}"));
+    }
+    let mut html = Html::default();
+    svg(&mut html, graph, &[("xmlns", "http://www.w3.org/2000/svg")], Some(&style));
+    html.finish() + "\n"
 }

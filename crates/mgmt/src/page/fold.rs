@@ -15,6 +15,18 @@ pub const NODES_MAX: usize = 200;
 /// Nodes that stay single in a folded drawing, at most.
 const SINGLES_MAX: usize = 120;
 
+/// Direction from the selected objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Toward {
+    /// To their users and to their disks.
+    #[default]
+    Both,
+    /// To their users.
+    Up,
+    /// To their disks.
+    Down,
+}
+
 /// Marks the nodes that are reached from `start` by the edges of `next`.
 fn reach(start: &[usize], next: &[Vec<usize>], seen: &mut [bool]) {
     let mut own = vec![false; seen.len()];
@@ -28,8 +40,8 @@ fn reach(start: &[usize], next: &[Vec<usize>], seen: &mut [bool]) {
     seen.iter_mut().zip(own).for_each(|(seen, own)| *seen |= own);
 }
 
-/// The nodes of `start`, everything above them and everything below them.
-fn follow(graph: Graph, start: &[usize]) -> Graph {
+/// The nodes of `start` and everything in a direction from them.
+fn follow(graph: Graph, toward: Toward, start: &[usize]) -> Graph {
     let mut up = vec![Vec::new(); graph.nodes.len()];
     let mut down = up.clone();
     for edge in &graph.edges {
@@ -41,8 +53,12 @@ fn follow(graph: Graph, start: &[usize]) -> Graph {
         }
     }
     let mut kept = vec![false; graph.nodes.len()];
-    reach(start, &up, &mut kept);
-    reach(start, &down, &mut kept);
+    if toward != Toward::Down {
+        reach(start, &up, &mut kept);
+    }
+    if toward != Toward::Up {
+        reach(start, &down, &mut kept);
+    }
     let mut places = Vec::with_capacity(kept.len());
     let mut nodes = Vec::new();
     for (node, is_kept) in graph.nodes.into_iter().zip(kept) {
@@ -81,11 +97,11 @@ pub fn matches(node: &Node, lower: &str) -> bool {
     [&node.name, &node.kind, &node.about].iter().any(|text| text.to_lowercase().contains(lower))
 }
 
-/// The part of a graph around the nodes that `is_match` accepts.
-pub fn around(graph: Graph, is_match: impl Fn(&Node) -> bool) -> Graph {
+/// The nodes that `is_match` accepts, and everything in a direction from them.
+pub fn around(graph: Graph, toward: Toward, is_match: impl Fn(&Node) -> bool) -> Graph {
     let matching = graph.nodes.iter().enumerate().filter(|(_, node)| is_match(node));
     let start: Vec<usize> = matching.map(|(at, _)| at).collect();
-    follow(graph, &start)
+    follow(graph, toward, &start)
 }
 
 /// The graph with at most [`NODES_MAX`] nodes. Nodes that `is_match` accepts stay single first,
@@ -239,11 +255,15 @@ mod tests {
         let names = |graph: Graph| -> Vec<String> {
             graph.nodes.into_iter().map(|node| node.name).collect()
         };
-        let part = around(graph.clone(), |n| matches(n, "d0"));
+        let part = around(graph.clone(), Toward::Both, |n| matches(n, "d0"));
         assert_eq!(names(part), ["d0", "m0", "a", "b"]);
-        let part = around(graph.clone(), |n| n.id == "lun:b");
+        let part = around(graph.clone(), Toward::Both, |n| n.id == "lun:b");
         assert_eq!(part.edges.len(), 3);
         assert_eq!(names(part), ["d0", "d1", "m0", "b"]);
-        assert!(around(graph, |n| matches(n, "nothing")).nodes.is_empty());
+        let part = |toward| names(around(graph.clone(), toward, |n| n.id == "mirror:m0"));
+        assert_eq!(part(Toward::Up), ["m0", "a", "b"]);
+        assert_eq!(part(Toward::Down), ["d0", "d1", "m0"]);
+        let nothing = around(graph.clone(), Toward::Both, |n| matches(n, "nothing"));
+        assert!(nothing.nodes.is_empty());
     }
 }

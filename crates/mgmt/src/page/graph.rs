@@ -5,11 +5,14 @@ use crate::config::units::short;
 use crate::object_id::{LUN_CLASS, geom_id, lun_id, session_id};
 use crate::verbs::index::Index;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
+/// Kind of the sessions.
+pub const SESSION_KIND: &str = "session";
+
 /// Counters of a node or an edge since the start of the daemon. A rate is a difference of two.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ViewCounters")]
 pub struct Counters {
     /// Completed reads.
@@ -53,7 +56,7 @@ impl Counters {
 }
 
 /// An object of the graph, or several that are drawn as one.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ViewNode")]
 pub struct Node {
     /// Identifier: `disk:d0`, `mirror:m0`, `lun:TARGET/GROUP/NUMBER`.
@@ -79,7 +82,7 @@ pub struct Node {
 }
 
 /// A use of one node by another one.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ViewEdge")]
 pub struct Edge {
     /// Index of the lower node.
@@ -207,7 +210,7 @@ impl<'s> Builder<'s> {
             let counters = Counters::of(&session.stats);
             let at = self.add(Node {
                 id: session_id(target, session),
-                kind: "session".to_owned(),
+                kind: SESSION_KIND.to_owned(),
                 name: session.initiator.clone(),
                 about: format!("{} at {}{}", session.address, target.name, session.by_portal()),
                 layer: self.lun_layer + 1,

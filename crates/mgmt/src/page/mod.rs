@@ -15,31 +15,35 @@ mod detail;
 mod document;
 mod drawing;
 mod fold;
+pub(crate) mod formats;
 mod graph;
 mod html;
 mod layout;
 mod query;
+mod selection;
 mod tables;
 
 pub use assets::asset;
 pub use document::{forbidden, render};
+pub(crate) use fold::Toward;
 pub use query::Query;
+pub(crate) use selection::{Selection, select};
 
 use crate::api::{Event, Result, SCHEMA_VERSION, SystemState};
 use crate::samples::find;
 use crate::service::Control;
 use crate::verbs::status::{StatusAnswer, status_of};
 use detail::Detail;
-use graph::{Edge, Node};
+use graph::{Edge, Graph, Node};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tables::Table;
 
 /// Events that the page lists.
 const EVENTS_SHOWN: usize = 50;
 
 /// The drawn part of the graph.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ViewGraph")]
 pub struct Drawing {
     /// Width, in pixels.
@@ -78,6 +82,15 @@ pub struct View {
     pub tables: Vec<Table>,
 }
 
+/// The drawing of a part of a graph of `total` objects. With `folds`, large layers are folded;
+/// nodes that `is_match` accepts stay single.
+fn drawing_of(part: Graph, total: usize, folds: bool, is_match: impl Fn(&Node) -> bool) -> Drawing {
+    let mut part = if folds { fold::folded(part, is_match) } else { part };
+    let (width, height) = layout::place(&mut part.nodes, &part.edges);
+    let drawn = part.nodes.iter().map(|node| node.members).sum();
+    Drawing { width, height, nodes: part.nodes, edges: part.edges, drawn, total }
+}
+
 /// The view of a state.
 fn view_of(status: StatusAnswer, state: &SystemState, journal: &[Event], query: Query) -> View {
     let whole = graph::build(state);
@@ -89,12 +102,10 @@ fn view_of(status: StatusAnswer, state: &SystemState, journal: &[Event], query: 
         false => !find.is_empty() && fold::matches(node, &find),
     };
     let part = match detail.is_some() || !find.is_empty() {
-        true => fold::around(whole, is_match),
+        true => fold::around(whole, Toward::Both, is_match),
         false => whole,
     };
-    let mut part = fold::folded(part, is_match);
-    let (width, height) = layout::place(&mut part.nodes, &part.edges);
-    let drawn = part.nodes.iter().map(|node| node.members).sum();
+    let graph = drawing_of(part, total, true, is_match);
     let mut tables = tables::lists(state, &query.find);
     let newest = journal.len().saturating_sub(EVENTS_SHOWN);
     tables.push(tables::events(journal.get(newest..).unwrap_or(&[]), state.daemon.uptime_ns));
@@ -103,7 +114,7 @@ fn view_of(status: StatusAnswer, state: &SystemState, journal: &[Event], query: 
         uptime_ns: state.daemon.uptime_ns,
         last_event: journal.last().map_or(0, |event| event.id),
         status,
-        graph: Drawing { width, height, nodes: part.nodes, edges: part.edges, drawn, total },
+        graph,
         detail,
         tables,
         query,

@@ -12,6 +12,7 @@ mod entry;
 mod explain;
 mod export;
 pub(crate) mod geom;
+mod graph;
 mod history;
 pub(crate) mod index;
 mod inspect;
@@ -38,7 +39,7 @@ pub(crate) mod status;
 mod token;
 pub(crate) mod top;
 mod tray;
-mod tree;
+pub(crate) mod tree;
 mod undo;
 
 pub use entry::{DaemonVerb, Entry, Local, LocalVerb, Run, Verb};
@@ -48,6 +49,7 @@ pub const VERBS: &[Entry] = &[
     Entry::local::<serve::Serve>(),
     Entry::daemon::<status::Status>(),
     Entry::daemon::<tree::Tree>(),
+    Entry::daemon::<graph::Graph>(),
     Entry::daemon::<list::List>(),
     Entry::daemon::<sessions::Sessions>(),
     Entry::daemon::<sessions_end::SessionsEnd>(),

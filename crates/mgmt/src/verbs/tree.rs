@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 64;
 
 /// Nodes of the picture. Beyond it branches end in three points: a lattice of many members has
 /// more paths than anyone can read.
-const NODES_MAX: usize = 10_000;
+pub(crate) const NODES_MAX: usize = 10_000;
 
 /// See the module.
 pub struct Tree;
@@ -278,6 +278,13 @@ fn lines(node: &Node, first: &str, rest: &str, out: &mut String) {
     }
 }
 
+/// Trees as indented lines.
+pub(crate) fn text_of(roots: &[Node]) -> String {
+    let mut out = String::new();
+    roots.iter().for_each(|root| lines(root, "", "", &mut out));
+    if out.is_empty() { "nothing is configured\n".to_owned() } else { out }
+}
+
 impl Verb for Tree {
     type Params = TreeParams;
     type Answer = TreeAnswer;
@@ -289,9 +296,7 @@ impl Verb for Tree {
         &["ashlar tree", "ashlar tree --up d0", "ashlar tree --down iqn.1993-08.org.debian:01:a"];
 
     fn table(answer: &TreeAnswer) -> String {
-        let mut out = String::new();
-        answer.roots.iter().for_each(|root| lines(root, "", "", &mut out));
-        if out.is_empty() { "nothing is configured\n".to_owned() } else { out }
+        text_of(&answer.roots)
     }
 }
 

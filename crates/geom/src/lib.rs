@@ -24,6 +24,7 @@ mod runtime;
 mod snapshot;
 mod stats;
 mod topology;
+mod trace;
 mod typed;
 pub mod units;
 mod verb;
@@ -50,10 +51,11 @@ pub use runtime::{Runtime, RuntimeConfig};
 pub use snapshot::Limits;
 pub use stats::{BUCKETS, Meter, Reading, bucket_of, bucket_top_ns, percentile_ns};
 pub use topology::{
-    Access, Action, Barrier, ConsumerId, ConsumerView, Conversation, DELETES, Deletes, Event,
-    FormerSizes, FoundLabel, GeomId, GeomView, Holder, NewProvider, PHYSICAL_SECTOR, ProviderId,
-    ProviderView, SizeKeeper, TasteClass, TasteJob, Tasted, Topology, WriteLabel,
+    Access, Action, Barrier, ConsumerId, ConsumerView, Conversation, DELETES, Deletes, EdgeNames,
+    Event, FormerSizes, FoundLabel, GeomId, GeomView, Holder, NewProvider, PHYSICAL_SECTOR,
+    ProviderId, ProviderView, SizeKeeper, TasteClass, TasteJob, Tasted, Topology, WriteLabel,
 };
+pub use trace::{SlowRequest, SlowRequests, TracePart};
 pub use typed::{NoClaim, NoParams, Typed, bare_name, named, with};
 pub use verb::{
     ArgKind, ArgSpec, Bytes, Change, ClassParams, ClassVerb, Consent, MessageAnswer, Verb,

@@ -24,6 +24,7 @@ mod class_raid_zero;
 mod class_span;
 mod class_stopped;
 mod class_taste;
+mod class_trace;
 mod class_trim;
 mod class_verbs;
 mod coverage;

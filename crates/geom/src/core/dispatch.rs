@@ -356,7 +356,8 @@ impl Core {
         // D7: the pieces enter the queue before all later requests.
         self.ready.borrow_mut().rotate_right(first);
         if pieces == 0 {
-            bio.frames.pop();
+            let since = bio.frames.pop();
+            self.pieces_ended(edge, since, bio);
             return Next::Return;
         }
         self.park(table, held)

@@ -20,6 +20,7 @@ use bio::Bio;
 use super::Core;
 use super::SPLIT_NODE;
 use super::table::{EdgeSlot, Table};
+use crate::layer::Edge;
 
 impl Core {
     /// A1: a Bio is about to be put away.
@@ -55,6 +56,17 @@ impl Core {
             bio.completed,
             bio.status.is_ok(),
         );
+        if self.recorder.is_on() {
+            self.recorder.record(bio, e.edge, false, (since_ns, now));
+        }
+    }
+
+    /// The pieces of a Bio have ended, and its frame for them has gone; `since_ns`: it was counted
+    /// in then.
+    pub(super) fn pieces_ended(&self, edge: Edge, since_ns: Option<u64>, bio: &Bio) {
+        if let Some(since_ns) = since_ns.filter(|_| self.recorder.is_on()) {
+            self.recorder.record(bio, edge, true, (since_ns, self.now()));
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod inflight;
 mod message;
 mod split;
 mod table;
+mod trace;
 mod waiting;
 
 use std::cell::{Cell, RefCell};
@@ -85,6 +86,7 @@ pub struct Core {
     splits: RefCell<split::Splits>,
     inbox: RefCell<Mailbox<Message>>,
     tasks: RefCell<TaskOrigins>,
+    recorder: trace::Recorder,
     report: Report,
 }
 
@@ -117,6 +119,7 @@ impl Core {
             splits: RefCell::default(),
             inbox: RefCell::new(inbox),
             tasks: RefCell::default(),
+            recorder: trace::Recorder::default(),
             report,
         });
         (core, mailer)

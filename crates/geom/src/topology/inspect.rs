@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Access, ConsumerId, GeomId, GeomObj, ProviderId, Topology};
 use crate::class::{Settings, Transient};
 use crate::health::Trouble;
-use crate::layer::Layer;
+use crate::layer::{Edge, Layer};
 use crate::measure::Measure;
 use crate::snapshot::Limits;
 use crate::stats::Reading;
@@ -57,6 +57,17 @@ pub struct ConsumerView {
     pub stats: Reading,
     /// Lines of the class.
     pub show: Vec<(&'static str, String)>,
+}
+
+/// Names of the objects at both ends of a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EdgeNames {
+    /// Class and name of the geom above.
+    pub user: (&'static str, String),
+    /// The provider.
+    pub provider: String,
+    /// Class and name of the geom that offers the provider.
+    pub geom: (&'static str, String),
 }
 
 /// A provider as lists show it.
@@ -156,6 +167,20 @@ impl Topology {
     /// Provider under a consumer.
     pub fn below(&self, c: ConsumerId) -> Option<ProviderId> {
         self.consumers.get(c)?.provider
+    }
+
+    /// Class and name of the geom above a connection, its provider, and class and name of the geom
+    /// that offers the provider; `None` when the connection is gone.
+    pub fn edge_names(&self, edge: Edge) -> Option<EdgeNames> {
+        let id = (*self.edges.get(edge.slot())?)?;
+        let consumer = self.consumers.get(id).filter(|c| c.edge == edge)?;
+        let provider = consumer.provider?;
+        let full = |g: GeomId| self.geoms.get(g).map(|g| (self.class_of(g.class), g.name.clone()));
+        Some(EdgeNames {
+            user: full(consumer.geom)?,
+            provider: self.provider_name(provider).to_owned(),
+            geom: full(self.geom_of(provider)?)?,
+        })
     }
 
     /// Consumers of a geom, newest first.

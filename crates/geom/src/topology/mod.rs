@@ -44,7 +44,7 @@ use crate::stats::{Meter, Queue, Reading};
 pub use access::Access;
 pub use deletes::{DELETES, Deletes};
 pub use events::Event;
-pub use inspect::{ConsumerView, GeomView, Holder, PHYSICAL_SECTOR, ProviderView};
+pub use inspect::{ConsumerView, EdgeNames, GeomView, Holder, PHYSICAL_SECTOR, ProviderView};
 pub use label_migration::{FoundLabel, WriteLabel};
 pub use last_sizes::{FormerSizes, SizeKeeper};
 pub use taste::{TasteClass, TasteJob, Tasted};

@@ -43,6 +43,7 @@ mod served_volumes;
 mod startup_wait;
 mod state;
 mod state_store;
+mod traces;
 mod verbs;
 mod within;
 

@@ -13,7 +13,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use bio::sync::Mutex;
 use disks::Medium;
 use engine::lun::OpenSpec;
-use geom::Inbox;
+use geom::{Edge, Inbox};
 use mgmt::Outcome;
 use mgmt::api::{Error, Kind, Result, SystemState};
 use mgmt::config::{BusConfig, Config, DiskConfig, GeomConfig};
@@ -23,6 +23,7 @@ use serde_json::Value;
 use crate::exports::clashes::PredictedDisks;
 use crate::images::Images;
 use crate::openings::Begun;
+use crate::traces::Names;
 
 /// Questions and changes that may wait at once; a further one is refused.
 const WAITING_MAX: usize = 1024;
@@ -41,6 +42,8 @@ pub enum Query {
     Portals(SyncSender<BTreeSet<String>>),
     /// The configuration that has been carried out.
     Config(SyncSender<Config>),
+    /// Names of connections.
+    Edges(Vec<Edge>, SyncSender<Names>),
 }
 
 /// Effects of the steps ahead of a step.

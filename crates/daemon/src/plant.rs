@@ -3,6 +3,7 @@
 mod answering;
 mod checking;
 mod opening;
+mod started;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -21,7 +22,7 @@ use engine::Registry;
 use engine::lun::LunClass;
 use fileserver::{FS_CLASS, FsClass};
 use geom::{Class, Runtime, RuntimeConfig};
-use mgmt::api::{CoreState, Error, Event, Kind, Level, Result, SystemState};
+use mgmt::api::{CoreState, Error, Event, Kind, Level, Result, SystemState, TraceQuery, TraceState};
 use mgmt::config::{Config, DaemonConfig, DiskConfig, GeomConfig, Port, TargetConfig};
 use mgmt::plan::{Action, DataLoss, Deferred, PredictedSerials, Step};
 use mgmt::{Outcome, Plant, Progress, StaleFiles};
@@ -52,11 +53,13 @@ use crate::reattach::Reattach;
 use crate::sandbox;
 use crate::served_volumes::ServedVolumes;
 use crate::state_store::{FileStateStore, ReportFn};
+use crate::traces::Traces;
 use crate::verbs;
 use crate::within::{CHECKS_LIMIT, Subject, within};
 
 use answering::Answering;
 use opening::open_deadline;
+use started::Started;
 
 /// Bytes of buffers of all cores together when the configuration gives none.
 const POOL_BYTES: u64 = 256 << 20;
@@ -83,6 +86,7 @@ pub struct Daemon {
     metrics: MetricsListener,
     /// Passes warnings to the journal.
     warn: Arc<ReportFn>,
+    traces: Traces,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -107,8 +111,9 @@ impl Daemon {
             .spawn(move || control_thread(&config, noted, exported, used, wrap, &ready))
             .map_err(|e| system("start the control thread", &e))?;
         match started.recv() {
-            Ok(Ok((mailbox, identities, paths, openings))) => {
+            Ok(Ok(Started { mailbox, identities, paths, openings, cores })) => {
                 let thread = Mutex::new(Some(thread));
+                let traces = Traces::new(cores, registry.origins().clone());
                 let (scraped, watched) = (mailbox.clone(), paths.clone());
                 let state = move || current_state(&scraped, &watched);
                 let metrics = MetricsListener::new(Arc::new(state));
@@ -122,6 +127,7 @@ impl Daemon {
                     openings,
                     metrics,
                     warn,
+                    traces,
                     thread,
                 })
             }
@@ -142,9 +148,8 @@ fn system(op: &str, error: &io::Error) -> Error {
     Error::new(Kind::System, op, error.to_string())
 }
 
-/// Result of the start for its caller: the mailbox, the identities of disks, the watch over their
-/// paths and their openings, or the error.
-type Ready = SyncSender<Result<(Arc<Mailbox>, Arc<IdentityKeeper>, PathWatch, Openings)>>;
+/// Result of the start for its caller.
+type Ready = SyncSender<Result<Started>>;
 
 /// Makes the opener of disks from that of this machine.
 type WrapOpener = Box<dyn FnOnce(Opener) -> Arc<dyn DiskOpener> + Send>;
@@ -236,9 +241,7 @@ fn control_thread(
         is_remade: false,
     };
     control_loop.exports.remember();
-    let paths = control_loop.path_watch.clone();
-    let identities = control_loop.exports.identities.clone();
-    let _ = ready.send(Ok((mailbox.clone(), identities, paths, openings)));
+    let _ = ready.send(Ok(Started::of(&control_loop, &mailbox, openings)));
     let attended = mailbox.serve_guard();
     control_loop.serve(&mailbox);
     drop(attended);
@@ -602,6 +605,10 @@ impl Plant for Daemon {
 
     fn journal(&self, after: u64, limit: usize) -> Vec<Event> {
         self.journal.after(after, limit)
+    }
+
+    fn slow_requests(&self, query: &TraceQuery) -> Result<TraceState> {
+        self.traces.poll(query, |edges| self.mailbox.query(|to| Query::Edges(edges, to)))
     }
 
     fn open(&self) {

@@ -111,6 +111,8 @@ struct Inner {
     stopped: bool,
     /// Arguments of `retry_later`.
     retried: Vec<Action>,
+    /// What `slow_requests` answers.
+    traced: TraceState,
     /// The answer of `state`, instead of one.
     no_state: Option<Error>,
 }
@@ -179,6 +181,11 @@ impl FakePlant {
 
     pub fn tables(&self, tables: Vec<PartTable>) {
         self.with(|i| i.tables = tables);
+    }
+
+    /// Slow requests that the fake has from now on.
+    pub fn set_traced(&self, traced: TraceState) {
+        self.with(|i| i.traced = traced);
     }
 
     pub fn stopped(&self) -> bool {
@@ -514,6 +521,14 @@ impl Plant for FakePlant {
         all.filter(|e| e.id > after).take(limit).collect()
     }
 
+    fn slow_requests(&self, query: &TraceQuery) -> Result<TraceState> {
+        let mut all = self.with(|i| i.traced.clone());
+        all.requests.retain(|request| query.accepts(request));
+        // Its requests end after the first question.
+        all.last = if query.after.is_some() { all.last } else { 0 };
+        Ok(all)
+    }
+
     fn open(&self) {}
 
     fn stop(&self) {
@@ -558,6 +573,10 @@ impl Plant for std::sync::Arc<FakePlant> {
 
     fn journal(&self, after: u64, limit: usize) -> Vec<Event> {
         self.as_ref().journal(after, limit)
+    }
+
+    fn slow_requests(&self, query: &TraceQuery) -> Result<TraceState> {
+        self.as_ref().slow_requests(query)
     }
 
     fn open(&self) {

@@ -28,6 +28,7 @@ mod object_id;
 mod page;
 pub mod plan;
 mod plant;
+mod query_string;
 pub mod reference;
 mod remote;
 mod samples;

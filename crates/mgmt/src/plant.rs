@@ -3,13 +3,13 @@
 //! Invariants
 //!  P1  Calls that change something (`carry_out`, `set_desired`, `adopt`, `verb`) come one at a
 //!      time.
-//!  P2  `state`, `ping`, `stale`, `predict_serials`, `journal`, `check`, `refused_media` and
-//!      `clash` may come at any time, from any thread, also during P1.
+//!  P2  `state`, `ping`, `stale`, `predict_serials`, `journal`, `slow_requests`, `check`,
+//!      `refused_media` and `clash` may come at any time, from any thread, also during P1.
 //!  P3  When a changing call returns, the topology is idle again: what tasting finds because of
 //!      it is there, or its deadline has passed.
 //!  P4  A changing call that returns an error has changed nothing.
 
-use crate::api::{Error, Event, ProgressLine, Result, SystemState};
+use crate::api::{Error, Event, ProgressLine, Result, SystemState, TraceQuery, TraceState};
 use crate::config::{Config, DiskConfig, GeomConfig};
 use crate::plan::{Action, DataLoss, Deferred, FileSection, PredictedSerials, Step};
 use serde_json::Value;
@@ -117,6 +117,10 @@ pub trait Plant: Send + Sync {
 
     /// Events with an id above `after`, oldest first, at most `limit` of them.
     fn journal(&self, after: u64, limit: usize) -> Vec<Event>;
+
+    /// Slow requests that a client asks for. They are recorded from the first question on, until
+    /// no question has come for some seconds.
+    fn slow_requests(&self, query: &TraceQuery) -> Result<TraceState>;
 
     /// The startup configuration is carried out: initiators, which waited until now, may log in.
     /// Called once, before the first request.

@@ -80,6 +80,7 @@ mod rivals;
 mod sandbox;
 mod service_manager;
 mod silent_portal;
+mod slow_requests;
 mod sparse;
 mod starts;
 mod trim;

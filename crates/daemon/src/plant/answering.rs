@@ -54,6 +54,11 @@ impl Answering {
                     let _ = to.send(published.portals.values().flatten().cloned().collect());
                 }
                 Query::Config(to) => drop(to.send(self.published.lock().config.clone())),
+                Query::Edges(edges, to) => {
+                    let names = |edge| Some((edge, topology.edge_names(edge)?));
+                    let names = edges.into_iter().filter_map(names).collect();
+                    let _ = to.send((names, self.started_ns));
+                }
             }
         }
     }

@@ -12,6 +12,7 @@ mod rates;
 mod state;
 mod stats;
 mod target;
+mod trace;
 mod webhook;
 
 pub use classes::part::request::{EntryView as PartEntry, PartAnswer, TableView as PartTable};
@@ -33,4 +34,5 @@ pub use target::{
     PortGroupState, RegistrantState, ReservationState, RivalsState, SessionState, TargetHealth,
     TargetState,
 };
+pub use trace::{SlowRequest, TraceQuery, TraceState, TracedLayer};
 pub use webhook::WebhookState;

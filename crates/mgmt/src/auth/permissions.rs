@@ -65,6 +65,7 @@ const PERMISSIONS: &[Permission] = &[
     need("/v1/view", Viewer).limited(),
     need("/v1/state", Viewer).limited(),
     need("/v1/events", Viewer).limited(),
+    need("/v1/trace", Operator),
     need("/metrics", Viewer).limited(),
     need("/openapi.json", Viewer).limited(),
     need("status", Viewer).limited(),

@@ -103,6 +103,8 @@ fn names(state: &SystemState, cursor: &Cursor<'_>) -> BTreeSet<String> {
     let buses = || state.buses.iter().map(|bus| bus.name.clone());
     match (cursor.arg.get_id().as_str(), class) {
         (arg, _) if PROVIDERS.contains(&arg) => providers("").into_iter().collect(),
+        ("geom", "trace") => geoms("").into_iter().collect(),
+        ("lun", "trace") => providers("").into_iter().collect(),
         ("geom" | "geoms", _) => geoms(class).into_iter().collect(),
         ("target", _) => targets().collect(),
         ("buses", _) => buses().collect(),

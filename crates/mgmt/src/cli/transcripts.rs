@@ -14,6 +14,8 @@ mod repeats;
 mod sessions;
 #[path = "transcripts/tokens.rs"]
 mod tokens;
+#[path = "transcripts/trace.rs"]
+mod trace;
 #[path = "transcripts/words.rs"]
 mod words;
 
@@ -432,6 +434,7 @@ fn daemon_verbs_answer_json_as_their_schemas_describe() {
         "man",
         "doctor socket",
         "top --interval 10ms",
+        "trace --seconds 0",
         "undo --to 1",
     ] {
         let output = daemon.run_line(&format!("{line} --json"));

@@ -5,6 +5,7 @@
 //! | `POST /v1/verbs/NAME` | a verb; NDJSON with progress when `Accept: application/x-ndjson` |
 //! | `GET /v1/state` | everything, now |
 //! | `GET /v1/events?after=N` | the journal as server-sent events, live |
+//! | `GET /v1/trace?slow_ns=N&after=N&lun=NAME&geom=NAME` | slow requests, recorded for 5 s more |
 //! | `GET /metrics` | Prometheus text |
 //! | `GET /openapi.json` | this interface, from the table of verbs |
 //! | `GET /v1/schema` | JSON Schema of `ashlar.toml` |

@@ -1,7 +1,7 @@
 //! OpenAPI 3.1 document of the API, written from the table of verbs.
 
 use super::components::Components;
-use crate::api::{Error, SCHEMA_VERSION, SystemState};
+use crate::api::{Error, SCHEMA_VERSION, SystemState, TraceQuery, TraceState};
 use crate::page::View;
 use crate::verbs::{Run, VERBS};
 use serde_json::{Map, Value, json};
@@ -15,8 +15,20 @@ pub(super) const JSON: &str = "application/json";
 /// Content type of the metrics.
 pub(super) const METRICS_TYPE: &str = "text/plain; version=0.0.4";
 
-/// Parameters of routes: name, place, type and description.
-type Parameters = &'static [(&'static str, &'static str, &'static str, &'static str)];
+/// A parameter of a route.
+struct Parameter {
+    name: &'static str,
+    place: &'static str,
+    kind: &'static str,
+    doc: &'static str,
+    required: bool,
+}
+
+type Parameters = &'static [Parameter];
+
+const fn parameter(name: &'static str, kind: &'static str, doc: &'static str) -> Parameter {
+    Parameter { name, place: "query", kind, doc, required: false }
+}
 
 /// A route that is not a verb.
 struct Route {
@@ -29,23 +41,38 @@ struct Route {
 }
 
 const EVENT_PARAMETERS: Parameters = &[
-    (
+    parameter(
         "after",
-        "query",
         "integer",
         "Number of the last event that the client has; absent: all kept events.",
     ),
-    (
-        "Last-Event-ID",
-        "header",
-        "integer",
-        "The same, as clients of server-sent events repeat it; precedes `after`.",
-    ),
+    Parameter {
+        place: "header",
+        ..parameter(
+            "Last-Event-ID",
+            "integer",
+            "The same, as clients of server-sent events repeat it; precedes `after`.",
+        )
+    },
 ];
 
 const VIEW_PARAMETERS: Parameters = &[
-    ("find", "query", "string", "Text that the names of the shown objects contain."),
-    ("at", "query", "string", "Identifier of the object whose details are shown."),
+    parameter("find", "string", "Text that the names of the shown objects contain."),
+    parameter("at", "string", "Identifier of the object whose details are shown."),
+];
+
+const TRACE_PARAMETERS: Parameters = &[
+    Parameter {
+        required: true,
+        ..parameter("slow_ns", "integer", "Least time of a request, in nanoseconds.")
+    },
+    parameter(
+        "after",
+        "integer",
+        "Number of the last request that the client has; absent: only begin.",
+    ),
+    parameter("lun", "string", "Provider of the LUN."),
+    parameter("geom", "string", "Geom that the requests passed, as `mirror:data` or `data`."),
 ];
 
 const ROUTES: &[Route] = &[
@@ -80,6 +107,14 @@ const ROUTES: &[Route] = &[
         parameters: EVENT_PARAMETERS,
         content_type: "text/event-stream",
         answer: text,
+    },
+    Route {
+        path: TraceQuery::PATH,
+        id: "trace",
+        doc: "Show slow requests, and record them for 5 s",
+        parameters: TRACE_PARAMETERS,
+        content_type: JSON,
+        answer: |components| components.add(schemars::schema_for!(TraceState).to_value()),
     },
     Route {
         path: "/metrics",
@@ -151,8 +186,14 @@ fn error_answer(components: &mut Components) -> Value {
 }
 
 fn parameters(of: Parameters) -> Value {
-    let one = |(name, place, kind, doc): &(&str, &str, &str, &str)| {
-        json!({ "name": name, "in": place, "description": doc, "schema": { "type": kind } })
+    let one = |of: &Parameter| {
+        json!({
+            "name": of.name,
+            "in": of.place,
+            "description": of.doc,
+            "required": of.required,
+            "schema": { "type": of.kind },
+        })
     };
     Value::Array(of.iter().map(one).collect())
 }

@@ -6,7 +6,7 @@ use super::openapi::{JSON, METRICS_TYPE, VERBS_PREFIX};
 use super::page_routes::{asset, check_content_type, check_origin, document, forbidden};
 use super::peer::Peer;
 use super::{metrics, openapi};
-use crate::api::{Error, Kind, ProgressLine, Result};
+use crate::api::{Error, Kind, ProgressLine, Result, TraceQuery};
 use crate::audit::AuditedCaller;
 use crate::auth::{Call, Caller, authorize, changes, takes_document};
 use crate::page::{self, Query};
@@ -135,6 +135,11 @@ async fn dispatch(
             let text = blocking(move || to_json(&control.state()?)).await?;
             Ok(reply(JSON, text))
         }
+        TraceQuery::PATH => {
+            let query = TraceQuery::parse(request.uri().query().unwrap_or(""))?;
+            let text = blocking(move || to_json(&control.plant().slow_requests(&query)?)).await?;
+            Ok(reply(JSON, text))
+        }
         "/metrics" => {
             let text = blocking(move || {
                 let series_max = control.config().0.daemon.metrics_series_max;
@@ -163,7 +168,7 @@ async fn dispatch(
 fn method_of(path: &str) -> Option<Method> {
     match path {
         "/v1/state" | "/metrics" | "/openapi.json" | "/v1/events" => Some(Method::GET),
-        "/" | "/v1/view" | "/v1/schema" => Some(Method::GET),
+        "/" | "/v1/view" | "/v1/schema" | TraceQuery::PATH => Some(Method::GET),
         _ => path.starts_with(VERBS_PREFIX).then_some(Method::POST),
     }
 }

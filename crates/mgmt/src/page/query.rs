@@ -1,10 +1,8 @@
 //! Query of the page: the search text and the selected object, and the link that repeats them.
 
+use crate::query_string::{encode, fields};
 use schemars::JsonSchema;
 use serde::Serialize;
-
-/// Longest search text or identifier that is read, in bytes. Longer ones are ignored.
-const VALUE_BYTES_MAX: usize = 1024;
 
 /// Search text and selected object of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -16,51 +14,14 @@ pub struct Query {
     pub at: String,
 }
 
-/// Value of a query field: `+` is a space, `%41` is a byte.
-fn decode(text: &str) -> String {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        let hex = (byte == b'%').then(|| after.get(..2)).flatten();
-        let hex = hex.and_then(|digits| std::str::from_utf8(digits).ok());
-        match (byte, hex.and_then(|digits| u8::from_str_radix(digits, 16).ok())) {
-            (b'%', Some(decoded)) => {
-                out.push(decoded);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            (b'+', _) => out.push(b' '),
-            (plain, _) => out.push(plain),
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
-}
-
-/// A value for a link: every byte that is not a letter, a digit or one of `-._~` as `%41`.
-fn encode(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                out.push(char::from(byte));
-            }
-            other => out.push_str(&format!("%{other:02X}")),
-        }
-    }
-    out
-}
-
 impl Query {
     /// The fields of a query string; unknown ones are ignored.
     pub fn parse(query: &str) -> Query {
         let mut out = Query::default();
-        for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-            if value.len() > VALUE_BYTES_MAX {
-                continue;
-            }
+        for (key, value) in fields(query) {
             match key {
-                "find" => out.find = decode(value).trim().to_owned(),
-                "at" => out.at = decode(value),
+                "find" => out.find = value.trim().to_owned(),
+                "at" => out.at = value,
                 _ => {}
             }
         }
@@ -76,6 +37,7 @@ pub fn link(at: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::query_string::VALUE_BYTES_MAX;
 
     #[test]
     fn query_fields_are_decoded_and_links_lead_back() {

@@ -38,6 +38,7 @@ mod sessions_end;
 pub(crate) mod status;
 mod token;
 pub(crate) mod top;
+mod trace;
 mod tray;
 pub(crate) mod tree;
 mod undo;
@@ -56,6 +57,7 @@ pub const VERBS: &[Entry] = &[
     Entry::daemon::<reservations::Reservations>(),
     Entry::local::<top::Top>(),
     Entry::daemon::<rates::Rates>(),
+    Entry::local::<trace::Trace>(),
     Entry::daemon::<journal::Journal>(),
     Entry::daemon::<plan::Plan>(),
     Entry::daemon::<apply::Apply>(),

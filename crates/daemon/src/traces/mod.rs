@@ -1,0 +1,184 @@
+//! Slow requests of all cores with their names, kept while clients ask for them.
+//!
+//! Invariants
+//!  L1  Cores record only while the lease of a client runs: a client that does not ask again for
+//!      [`LEASE`] costs nothing from then on.
+//!  L2  A client waits for a core at most [`ANSWER_LIMIT`], and never for one that does not answer.
+//!  L3  At most [`RECENT_MAX`] requests are kept, and at most [`CLIENTS_MAX`] thresholds.
+
+mod layers;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use bio::sync::Mutex;
+use geom::{Call, Core, Edge, EdgeNames, Message, Origins, SlowRequests};
+use mgmt::api::{Error, Kind, Result, SlowRequest, TraceQuery, TraceState};
+use reactor::Mailer;
+
+/// How long requests are recorded after a question.
+const LEASE: Duration = Duration::from_secs(5);
+/// Longest wait for the cores.
+const ANSWER_LIMIT: Duration = Duration::from_millis(500);
+/// Requests kept; older ones are dropped.
+const RECENT_MAX: usize = 1024;
+/// Different thresholds of clients at a time.
+const CLIENTS_MAX: usize = 16;
+
+/// Names of connections, and the start of the daemon in ns of the cores' clock.
+pub type Names = (BTreeMap<Edge, EdgeNames>, u64);
+
+/// See the module.
+pub struct Traces {
+    cores: Vec<Mailer<Message>>,
+    origins: Arc<Origins>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// Ends of the leases, by the least time of a request in ns.
+    leases: BTreeMap<u64, Instant>,
+    recent: VecDeque<SlowRequest>,
+    last: u64,
+    missed: u64,
+}
+
+impl Kept {
+    /// Renews the lease of a threshold; the least threshold of all clients.
+    fn renew(&mut self, slow_ns: u64, now: Instant) -> Result<u64> {
+        self.leases.retain(|_, until| *until > now);
+        self.leases.insert(slow_ns, now + LEASE);
+        if self.leases.len() > CLIENTS_MAX {
+            self.leases.remove(&slow_ns);
+            let why = format!("too many clients with other times (limit {CLIENTS_MAX})");
+            let next = "Repeat `ashlar trace` with the --slow of another client, or in 5 seconds.";
+            return Err(Error::new(Kind::Limit, "trace", why).next(next));
+        }
+        Ok(self.leases.keys().next().copied().unwrap_or(slow_ns))
+    }
+
+    fn add(&mut self, request: SlowRequest) {
+        if self.recent.len() == RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.last += 1;
+        self.recent.push_back(SlowRequest { id: self.last, ..request });
+    }
+
+    fn answer(&self, query: &TraceQuery) -> TraceState {
+        let accepted = self.recent.iter().filter(|request| query.accepts(request));
+        TraceState {
+            last: self.last,
+            missed: self.missed,
+            silent_cores: 0,
+            requests: accepted.cloned().collect(),
+        }
+    }
+}
+
+impl Traces {
+    /// Of these cores; `origins` has the names of their clients.
+    pub fn new(cores: Vec<Mailer<Message>>, origins: Arc<Origins>) -> Traces {
+        Traces { cores, origins, kept: Mutex::default() }
+    }
+
+    /// The requests that a client asks for. `names` finds the names of connections.
+    pub fn poll(
+        &self,
+        query: &TraceQuery,
+        names: impl FnOnce(Vec<Edge>) -> Result<Names>,
+    ) -> Result<TraceState> {
+        let mut kept = self.kept.lock();
+        let slow_ns = kept.renew(query.slow_ns, Instant::now())?;
+        let found = self.ask(slow_ns);
+        let silent_cores = self.cores.len().saturating_sub(found.len());
+        let parts = found.iter().flat_map(|(_, slow)| &slow.requests).flat_map(|slow| &slow.parts);
+        let edges: BTreeSet<Edge> = parts.map(|part| part.edge).collect();
+        if !edges.is_empty() {
+            let (names, started_ns) = names(edges.into_iter().collect())?;
+            let shown = |core: u32, slow| layers::shown(core, slow, &names, started_ns);
+            let mut new = Vec::new();
+            for (core, slow) in &found {
+                for request in slow.requests.iter().filter(|request| !request.parts.is_empty()) {
+                    new.push(self.named(request, shown(*core, request)));
+                }
+            }
+            new.sort_by_key(|request| request.start_ns.saturating_add(request.layer.took_ns));
+            new.into_iter().for_each(|request| kept.add(request));
+        }
+        kept.missed += found.iter().map(|(_, slow)| slow.missed).sum::<u64>();
+        let silent_cores = u64::try_from(silent_cores).unwrap_or(u64::MAX);
+        Ok(TraceState { silent_cores, ..kept.answer(query) })
+    }
+
+    /// Adds the names of the client.
+    fn named(&self, slow: &geom::SlowRequest, shown: SlowRequest) -> SlowRequest {
+        let origin = slow.parts.first().map(|part| part.origin);
+        let Some(client) = origin.and_then(|origin| self.origins.originator(origin)) else {
+            return shown;
+        };
+        SlowRequest {
+            initiator: client.initiator.clone(),
+            lun: client.lun,
+            task: client.task.clone(),
+            ..shown
+        }
+    }
+
+    /// Renews the leases of the cores, and takes what they recorded (L2).
+    fn ask(&self, slow_ns: u64) -> Vec<(u32, SlowRequests)> {
+        let lease_ns = u64::try_from(LEASE.as_nanos()).unwrap_or(u64::MAX);
+        let (to, answers) = mpsc::sync_channel(self.cores.len());
+        for mailer in &self.cores {
+            let to = to.clone();
+            let call: Call = Box::new(move |core: &Rc<Core>| {
+                // The client may have stopped waiting.
+                let _ = to.send((core.id(), core.slow_requests(slow_ns, lease_ns)));
+            });
+            // A core that has no room for a message counts as silent.
+            drop(mailer.send(Message::Call(call)));
+        }
+        drop(to);
+        let until = Instant::now() + ANSWER_LIMIT;
+        let left = || until.saturating_duration_since(Instant::now());
+        std::iter::from_fn(|| answers.recv_timeout(left()).ok()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mgmt::api::TracedLayer;
+
+    #[test]
+    fn l1_least_threshold_counts_until_its_lease_ends() {
+        let (mut kept, now) = (Kept::default(), Instant::now());
+        assert_eq!(kept.renew(50, now), Ok(50));
+        assert_eq!(kept.renew(10, now), Ok(10));
+        assert_eq!(kept.renew(50, now + LEASE / 2), Ok(10));
+        assert_eq!(kept.renew(50, now + LEASE), Ok(50), "the other client does not ask any more");
+    }
+
+    #[test]
+    fn l3_requests_and_thresholds_are_bounded() {
+        let (mut kept, now) = (Kept::default(), Instant::now());
+        for slow_ns in 0..CLIENTS_MAX as u64 {
+            assert!(kept.renew(slow_ns, now).is_ok());
+        }
+        let refused = kept.renew(999, now).expect_err("one more");
+        assert_eq!(refused.kind, Kind::Limit);
+        assert!(kept.renew(3, now).is_ok(), "those that are there are renewed");
+        for took_ns in 0..RECENT_MAX as u64 + 10 {
+            let layer = TracedLayer { took_ns, ..TracedLayer::default() };
+            kept.add(SlowRequest { layer, ..SlowRequest::default() });
+        }
+        let query = TraceQuery { after: Some(0), ..TraceQuery::default() };
+        let answer = kept.answer(&query);
+        assert_eq!((answer.requests.len(), answer.last), (RECENT_MAX, RECENT_MAX as u64 + 10));
+        assert_eq!(answer.requests[0].id, 11, "the oldest are dropped");
+    }
+}

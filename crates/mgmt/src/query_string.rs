@@ -1,0 +1,45 @@
+//! Query strings of URLs: their fields are read and written here.
+
+/// Longest value that is read, in bytes. Longer ones are left out.
+pub(crate) const VALUE_BYTES_MAX: usize = 1024;
+
+/// The fields of a query string with their values.
+pub(crate) fn fields(query: &str) -> impl Iterator<Item = (&str, String)> {
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let short = pairs.filter(|(_, value)| value.len() <= VALUE_BYTES_MAX);
+    short.map(|(key, value)| (key, decode(value)))
+}
+
+/// Value of a query field: `+` is a space, `%41` is a byte.
+fn decode(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        let hex = (byte == b'%').then(|| after.get(..2)).flatten();
+        let hex = hex.and_then(|digits| std::str::from_utf8(digits).ok());
+        match (byte, hex.and_then(|digits| u8::from_str_radix(digits, 16).ok())) {
+            (b'%', Some(decoded)) => {
+                out.push(decoded);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            (b'+', _) => out.push(b' '),
+            (plain, _) => out.push(plain),
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// A value for a link: every byte that is not a letter, a digit or one of `-._~` as `%41`.
+pub(crate) fn encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                out.push(char::from(byte));
+            }
+            other => out.push_str(&format!("%{other:02X}")),
+        }
+    }
+    out
+}

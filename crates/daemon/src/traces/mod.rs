@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bio::sync::Mutex;
 use geom::{Call, Core, Edge, EdgeNames, Message, Origins, SlowRequests};
@@ -80,6 +80,13 @@ impl Kept {
     }
 }
 
+/// A time of the cores' clock as nanoseconds since 1970.
+fn unix_ns(at_ns: u64) -> u64 {
+    let age = Duration::from_nanos(reactor::monotonic_ns().saturating_sub(at_ns));
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_1970.saturating_sub(age).as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl Traces {
     /// Of these cores; `origins` has the names of their clients.
     pub fn new(cores: Vec<Mailer<Message>>, origins: Arc<Origins>) -> Traces {
@@ -115,9 +122,11 @@ impl Traces {
         Ok(TraceState { silent_cores, ..kept.answer(query) })
     }
 
-    /// Adds the names of the client.
+    /// Adds the date, and the names of the client.
     fn named(&self, slow: &geom::SlowRequest, shown: SlowRequest) -> SlowRequest {
         let origin = slow.parts.first().map(|part| part.origin);
+        let start_unix_ns = slow.parts.first().map_or(0, |part| unix_ns(part.start_ns));
+        let shown = SlowRequest { start_unix_ns, ..shown };
         let Some(client) = origin.and_then(|origin| self.origins.originator(origin)) else {
             return shown;
         };

@@ -132,6 +132,8 @@ pub struct SlowRequest {
     pub operation: String,
     /// When it arrived, as time since the start of the daemon, in nanoseconds.
     pub start_ns: u64,
+    /// The same time, in nanoseconds since 1970 of the machine's calendar.
+    pub start_unix_ns: u64,
     /// Whether all its parts are known.
     pub is_complete: bool,
     /// The uppermost layer.

@@ -39,6 +39,8 @@ pub(crate) mod status;
 mod token;
 pub(crate) mod top;
 mod trace;
+#[cfg(feature = "otel")]
+mod trace_otlp;
 mod tray;
 pub(crate) mod tree;
 mod undo;

@@ -215,6 +215,8 @@ impl LocalVerb for Trace {
         let mut query = TraceQuery { slow_ns, after: None, lun, geom };
         let begun = ask(local, &query)?;
         query.after = Some(begun.last);
+        #[cfg(feature = "otel")]
+        let collector = super::trace_otlp::Collector::from_env()?;
         let (began, limit) = (Instant::now(), Duration::from_secs(seconds));
         let mut collected = Collected::default();
         collected.answer.slow_ns = slow_ns;
@@ -225,6 +227,10 @@ impl LocalVerb for Trace {
             query.after = Some(found.last);
             collected.answer.missed = found.missed.saturating_sub(begun.missed);
             collected.answer.silent_cores = collected.answer.silent_cores.max(found.silent_cores);
+            #[cfg(feature = "otel")]
+            if let Some(collector) = &collector {
+                collector.send(&found.requests)?;
+            }
             for request in found.requests {
                 collected.add(local, follow, request)?;
             }

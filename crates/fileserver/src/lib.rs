@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod ahead;
+mod compare;
 pub mod config;
 mod console;
 pub mod fault;
@@ -40,6 +41,7 @@ mod turn_budget;
 pub mod users;
 pub mod volume;
 
+pub use compare::{Comparison, compare};
 pub use fault::{Fault, Stop};
 pub use orphans::InodeRef;
-pub use service::{FS_CLASS, FsClass, NoHistory, Site, VolumeHistory};
+pub use service::{FS_CLASS, FileServers, FsClass, NoHistory, OpenFile, Site, VolumeHistory};

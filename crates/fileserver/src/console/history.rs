@@ -11,12 +11,15 @@ use similar::TextDiff;
 
 use super::paths::{self, Contents, Found};
 use super::{FsVerb, about, answers};
+use crate::compare::unified;
 use crate::files::{Inode, Kind, New, Served};
 use crate::service::{Host, format_time, today};
 use crate::volume::{Dump, View};
 
 /// Files up to so many bytes are compared line by line.
 const DIFF_MAX: u64 = 8 << 20;
+/// Dumps that are searched for a file between two turns of clients.
+const DUMPS_PER_TURN: usize = 16;
 
 /// The state of a file at one time.
 struct Version {
@@ -27,11 +30,15 @@ struct Version {
 
 /// The file now, then its versions in the dumps, the newest first. A version that stayed the same
 /// over several dumps counts once, under the oldest of them that has it.
-async fn versions(fs: &Served, path: &str, since: u32) -> Result<Vec<Version>, Error> {
+async fn versions(host: &Host, fs: &Served, path: &str, since: u32) -> Result<Vec<Version>, Error> {
     let mut out: Vec<Version> = Vec::new();
     let now = paths::find(fs, View::Live, path).await.map_err(about(path))?;
     out.extend(now.map(|f| Version { dump: None, inode: f.inode }));
-    for dump in fs.dumps().into_iter().rev().filter(|d| d.date >= since) {
+    let dumps = fs.dumps().into_iter().rev().filter(|d| d.date >= since);
+    for (i, dump) in dumps.enumerate() {
+        if i % DUMPS_PER_TURN == DUMPS_PER_TURN - 1 {
+            host.yield_now().await;
+        }
         let found = paths::find(fs, View::Dump(dump.number), path).await.map_err(about(path))?;
         let Some(found) = found else { continue };
         let same = |v: &Version| v.inode.version == found.inode.version;
@@ -96,7 +103,7 @@ impl FsVerb for History {
         let since = self.since.unwrap_or(0);
         let since =
             u32::try_from(since).map_err(|_| Self::param_error("since is a day: 20261121"))?;
-        let all = versions(&fs, path, since).await?;
+        let all = versions(host, &fs, path, since).await?;
         let users = host.server.users();
         let (mut text, mut versions) = (String::new(), Vec::new());
         let mut newer: Option<Found> = None;
@@ -189,7 +196,7 @@ async fn compare(
         return Ok(format!("{old_at} and {new_at} differ; they are not text\n"));
     };
     let diff = TextDiff::from_lines(a.as_str(), b.as_str());
-    Ok(diff.unified_diff().context_radius(3).header(old_at, new_at).to_string())
+    Ok(unified(&diff, old_at, new_at))
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -43,7 +43,7 @@ pub(crate) const REPLACE: &str = replace::Replace::NAME;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use parser::parse_line;
 pub(crate) use parser::{run_line_or_error, serve};
-pub(crate) use paths::find_file;
+pub(crate) use paths::{Found, find_file, piece};
 
 /// Every verb: one a line.
 const COMMANDS: &[Command] = &[

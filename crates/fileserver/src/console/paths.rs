@@ -8,7 +8,7 @@ use geom::Error;
 
 use super::{about, error};
 use crate::fault::{Fault, Stop};
-use crate::files::{Change, Files, Ino, Inode, Kind, New, ROOT, Served};
+use crate::files::{Change, Files, Ino, Inode, Kind, New, ROOT, Reader, Served};
 use crate::service::Host;
 use crate::users::{ADM, Id};
 use crate::volume::{Dump, View};
@@ -133,6 +133,34 @@ pub(super) async fn bytes(fs: &Served, found: &Found, most: u64) -> Result<Optio
         }
         segs.iter().for_each(|s| s.with(|b| out.extend_from_slice(b)));
     }
+}
+
+/// The bytes of a file from `offset` on, a piece of it, for a reader at that position; none behind
+/// the end. Refused if the contents have changed since the file was found.
+pub(crate) async fn piece(
+    host: &Host,
+    (found, path): (&Found, &str),
+    offset: u64,
+    mut reader: Reader,
+) -> Result<(Vec<u8>, Reader), Error> {
+    let (fs, mut segs) = (host.files()?, Vec::new());
+    let read = fs.run(|f| {
+        segs.clear();
+        if f.inode(found.view, found.ino)?.version != found.inode.version {
+            return Ok(None);
+        }
+        let range = (offset, PIECE);
+        f.read_on(found.view, found.ino, range, &mut reader, &mut segs).map(Some)
+    });
+    let Some(n) = read.await.map_err(about(path))? else {
+        let what = format!(
+            "{path}: the file has changed while it was read; read it again, or read the version              of a dump"
+        );
+        return Err(Error::new(Errno::Busy, what));
+    };
+    let mut out = Vec::with_capacity(n);
+    segs.iter().for_each(|s| s.with(|b| out.extend_from_slice(b)));
+    Ok((out, reader))
 }
 
 /// Buffers with so many bytes.

@@ -23,18 +23,28 @@ answers! {
     Entry { name: String, directory: bool, #[serde(flatten)] facts: Option<Facts> }
     /// Attributes that a dump and a year do not have.
     Facts { mode: u32, uid: String, gid: String, bytes: u64, mtime_ns: u64 }
-    Listing { text: String, entries: Vec<Entry> }
+    Listing {
+        text: String, entries: Vec<Entry>,
+        /// Where the next listing begins, if there may be more entries.
+        #[serde(skip_serializing_if = "Option::is_none")] next: Option<u64>,
+    }
 }
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Ls {
     /// Path from the root; /dump/2026/1121/... for a file of a dump
     path: String,
+    /// Begin behind the entry that ended the previous listing, by its number [default: 0]
+    after: Option<u64>,
+    /// Number of entries to list, at most 10000 [default: 10000]
+    limit: Option<u64>,
 }
 
 impl FsVerb for Ls {
     const NAME: &'static str = "ls";
     const DOC: &'static str = "List a directory";
+    const DETAIL: &'static str = "If there may be more entries than were listed, the last line \
+         shows the --after of the next listing; --json has it as `next`.";
     const POSITIONAL: &'static [&'static str] = &["path"];
     const EXAMPLE: &'static str = "fs ls main /adm";
     type Answer = Listing;
@@ -42,16 +52,22 @@ impl FsVerb for Ls {
     async fn run(self, host: &Rc<Host>, _: u64) -> Result<Listing, Error> {
         let fs = host.files()?;
         let path = self.path.as_str();
+        let limit = self.limit.map_or(ENTRIES_MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+        if !(1..=ENTRIES_MAX).contains(&limit) {
+            return Err(Self::param_error(format!("limit is {limit}, not 1 to {ENTRIES_MAX}")));
+        }
         if let Some(listed) = dumps_below(&fs.dumps(), path) {
             return Ok(listed);
         }
         let dir = paths::find_existing(host, &fs, path).await?;
         let users = host.server.users();
-        let (mut text, mut entries, mut after) = (String::new(), Vec::new(), 0);
-        while entries.len() < ENTRIES_MAX {
+        let (mut text, mut entries) = (String::new(), Vec::new());
+        let mut after = self.after.unwrap_or(0);
+        while entries.len() < limit {
+            let most = (limit - entries.len()).min(64);
             let some = fs
                 .run(|f| {
-                    let entries = f.entries(dir.view, dir.ino, after, 64)?;
+                    let entries = f.entries(dir.view, dir.ino, after, most)?;
                     let with = entries.into_iter().map(|e| Ok((f.inode(dir.view, e.ino)?, e)));
                     with.collect::<Result<Vec<_>, _>>()
                 })
@@ -70,10 +86,11 @@ impl FsVerb for Ls {
                 entries.push(Entry { name, directory: i.kind == Kind::Dir, facts });
             }
         }
-        if entries.len() >= ENTRIES_MAX {
-            let _ = writeln!(text, "... and more: mount it to see all");
+        let next = (entries.len() >= limit).then_some(after);
+        if let Some(next) = next {
+            let _ = writeln!(text, "... and more: repeat it with --after {next}, or mount it");
         }
-        Ok(Listing { text, entries })
+        Ok(Listing { text, entries, next })
     }
 }
 
@@ -96,7 +113,7 @@ fn dumps_below(all: &[Dump], path: &str) -> Option<Listing> {
     }
     let text: String = names.iter().map(|name| format!("{name}\n")).collect();
     let entry = |name| Entry { name, directory: true, facts: None };
-    Some(Listing { text, entries: names.into_iter().map(entry).collect() })
+    Some(Listing { text, entries: names.into_iter().map(entry).collect(), next: None })
 }
 
 #[derive(Deserialize, JsonSchema)]

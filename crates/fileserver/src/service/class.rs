@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::geom::FsGeom;
 use super::leaves::{leaves, provider, worm_devices};
 use super::params::FsParams;
+use super::readers::{FileServers, no_server};
 use super::shared::{Phase, Progress};
 use super::volume_history::VolumeHistory;
 use crate::config::Device;
@@ -49,12 +50,18 @@ pub struct Site {
 /// The class.
 pub struct FsClass {
     site: Site,
+    servers: FileServers,
 }
 
 impl FsClass {
     /// For file servers of this machine.
     pub fn new(site: Site) -> FsClass {
-        FsClass { site }
+        FsClass { site, servers: FileServers::default() }
+    }
+
+    /// The same, whose file servers are added to `servers`.
+    pub fn listed_in(self, servers: FileServers) -> FsClass {
+        FsClass { servers, ..self }
     }
 
     /// Its verbs.
@@ -208,7 +215,9 @@ impl Typed for FsClass {
     }
 
     fn create(&self, t: &mut Topology, request: &Create<'_, FsParams>) -> Result<GeomId, Error> {
-        FsGeom::create(t, request, self.site.clone())
+        let geom = FsGeom::create(t, request, self.site.clone())?;
+        t.with(geom, |g: &mut FsGeom, _| self.servers.add(&g.shared));
+        Ok(geom)
     }
 
     fn disassemble(&self, t: &mut Topology, geom: GeomId) {
@@ -232,10 +241,7 @@ impl Typed for FsClass {
         params: &Value,
     ) -> Result<Value, Error> {
         let name = on.strip_prefix("fs/").unwrap_or(on);
-        let geom = control.topology.find_geom(FS_CLASS, name).ok_or_else(|| {
-            let what = format!("there is no file server {name}; `ashlar fs status` names them");
-            Error::new(Errno::NoEnt, what)
-        })?;
+        let geom = control.topology.find_geom(FS_CLASS, name).ok_or_else(|| no_server(name))?;
         let shared = control.topology.with(geom, |g: &mut FsGeom, _| g.shared.clone());
         let shared =
             shared.ok_or_else(|| Error::new(Errno::NxIo, format!("{name} is being removed")))?;

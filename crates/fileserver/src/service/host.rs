@@ -167,6 +167,9 @@ impl Host {
         loop {
             match self.shared.next_request().await {
                 HostRequest::Stop => break,
+                HostRequest::Ask(question) => {
+                    self.reactor.spawn("fs-ask", question(self.clone()));
+                }
                 HostRequest::Verb(number, verb, params) => {
                     let host = self.clone();
                     self.reactor.spawn("fs-verb", async move {
@@ -330,6 +333,11 @@ impl Host {
             }
         }
         true
+    }
+
+    /// Clients have their turn.
+    pub(crate) async fn yield_now(&self) {
+        self.reactor.yield_now().await;
     }
 
     /// Ends all service and makes everything durable.

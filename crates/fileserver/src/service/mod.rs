@@ -32,11 +32,13 @@ mod listen;
 mod measures;
 mod params;
 mod rates;
+mod readers;
 mod shared;
 mod tls;
 mod volume_history;
 
 pub use class::{FS_CLASS, FsClass, Site};
 pub(crate) use host::{Host, format_time, today};
+pub use readers::{FileServers, OpenFile};
 pub(crate) use shared::Phase;
 pub use volume_history::{NoHistory, VolumeHistory};

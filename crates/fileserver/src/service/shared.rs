@@ -3,17 +3,19 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use bio::sync::{Mutex, MutexGuard};
-use geom::{Error, GeomId, Notifier};
+use geom::{Error, GeomId, Local, Notifier};
 use serde_json::Value;
 use tls::Keys;
 
 use super::class::Site;
 use super::disks::FileDisk;
 use super::file_disks::DiskFault;
+use super::host::Host;
 use super::params::FsParams;
 use crate::config::Device;
 use crate::volume::{Facts, ReadAhead, Report};
@@ -80,12 +82,17 @@ pub struct Status {
     pub last_refused: Option<String>,
 }
 
+/// A question that answers its caller by a way of its own.
+pub(crate) type Question = Box<dyn FnOnce(Rc<Host>) -> Local<'static, ()> + Send>;
+
 /// An order for the core.
-pub enum HostRequest {
+pub(crate) enum HostRequest {
     /// A verb: its number, its name, its parameters.
     Verb(u64, String, Value),
     /// The disks of the configuration are these: the number of the order, names and paths.
     Disks(u64, BTreeMap<String, String>),
+    /// A question of a thread that waits for the answer itself.
+    Ask(Question),
     /// Everything is made durable, and the host ends.
     Stop,
 }
@@ -218,6 +225,11 @@ impl HostShared {
         number
     }
 
+    /// Has the host answer a question.
+    pub(crate) fn ask(&self, question: Question) {
+        self.send(|_| HostRequest::Ask(question));
+    }
+
     /// Has the host end.
     pub fn stop(&self) {
         self.send(|_| HostRequest::Stop);
@@ -254,7 +266,7 @@ impl HostShared {
     }
 
     /// The host's next order.
-    pub async fn next_request(&self) -> HostRequest {
+    pub(crate) async fn next_request(&self) -> HostRequest {
         poll_fn(|cx| {
             let mut mailbox = self.mailbox();
             match mailbox.requests.pop_front() {

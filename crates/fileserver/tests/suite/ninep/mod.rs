@@ -4,6 +4,7 @@ mod client;
 mod directories;
 mod file_disks;
 mod idle;
+mod listing;
 mod mending;
 mod permissions;
 mod plant;

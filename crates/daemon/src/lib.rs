@@ -19,6 +19,7 @@ mod cycle_check;
 mod errors;
 mod exports;
 pub mod fail_stop;
+mod file_service;
 mod geom_layouts;
 mod identities;
 mod identity;

@@ -20,12 +20,12 @@ use drivers::Driver;
 use drivers::bus::LocalKind;
 use engine::Registry;
 use engine::lun::LunClass;
-use fileserver::{FS_CLASS, FsClass};
+use fileserver::{FS_CLASS, FileServers, FsClass};
 use geom::{Class, Runtime, RuntimeConfig};
 use mgmt::api::{CoreState, Error, Event, Kind, Level, Result, SystemState, TraceQuery, TraceState};
 use mgmt::config::{Config, DaemonConfig, DiskConfig, GeomConfig, Port, TargetConfig};
 use mgmt::plan::{Action, DataLoss, Deferred, PredictedSerials, Step};
-use mgmt::{Outcome, Plant, Progress, StaleFiles};
+use mgmt::{FileService, Outcome, Plant, Progress, StaleFiles};
 use reactor::{PortChoice, PortReport};
 use serde_json::Value;
 
@@ -35,6 +35,7 @@ use crate::catalog::{site, wall_s};
 use crate::control_loop::{ControlLoop, Published};
 use crate::cycle_check::CycleCheck;
 use crate::exports::{self, Exports, FilesInUse, clashes};
+use crate::file_service::ServedFiles;
 use crate::geom_layouts::GeomLayouts;
 use crate::identities::IdentityKeeper;
 use crate::images::Images;
@@ -87,6 +88,7 @@ pub struct Daemon {
     /// Passes warnings to the journal.
     warn: Arc<ReportFn>,
     traces: Traces,
+    served_files: ServedFiles,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -105,10 +107,11 @@ impl Daemon {
         let warn = report_fn(&journal, Level::Warn);
         let files = FilesInUse::new(warn.clone());
         let (config, noted, exported) = (config.clone(), journal.clone(), registry.clone());
-        let used = files.clone();
+        let (used, file_servers) = (files.clone(), FileServers::default());
+        let listed = file_servers.clone();
         let thread = std::thread::Builder::new()
             .name("ashlar-mgmt".into())
-            .spawn(move || control_thread(&config, noted, exported, used, wrap, &ready))
+            .spawn(move || control_thread(&config, noted, exported, (used, listed), wrap, &ready))
             .map_err(|e| system("start the control thread", &e))?;
         match started.recv() {
             Ok(Ok(Started { mailbox, identities, paths, openings, cores })) => {
@@ -128,6 +131,7 @@ impl Daemon {
                     metrics,
                     warn,
                     traces,
+                    served_files: ServedFiles(file_servers),
                     thread,
                 })
             }
@@ -163,7 +167,7 @@ fn control_thread(
     config: &DaemonConfig,
     journal: Arc<Journal>,
     registry: Arc<Registry>,
-    files: FilesInUse,
+    (files, file_servers): (FilesInUse, FileServers),
     wrap: WrapOpener,
     ready: &Ready,
 ) {
@@ -178,13 +182,13 @@ fn control_thread(
     let Some(mut control) = runtime.take_control() else { return };
     control.topology.set_origins(registry.origins().clone());
     let local = LocalKind::new(registry.clone());
-    let volumes =
-        Arc::new(ServedVolumes::load(registry.state_store(), report_fn(&journal, Level::Warn)));
+    let volumes = ServedVolumes::load(registry.state_store(), report_fn(&journal, Level::Warn));
+    let fs = FsClass::new(site(Arc::new(volumes))).listed_in(file_servers);
     let identities = identities(&registry, &journal);
     let disk = DiskClass::new(control.inbox().clone(), reports.len()).keeping(identities.clone());
     let opener = wrap(disk.opener(&control.topology));
     let openings = Openings::new(opener, control.inbox().clone(), reactor::monotonic_ns);
-    let cam = load_classes(&mut control, reports.len(), disk, (local.clone(), volumes), &journal);
+    let cam = load_classes(&mut control, reports.len(), disk, (local.clone(), fs), &journal);
     let (ended, ends) = LastSizes::load(registry.state_store(), report_fn(&journal, Level::Warn));
     control.topology.set_size_keeper(ended, Box::new(ends));
     let mailbox = Arc::new(Mailbox::new(control.inbox().clone()));
@@ -296,12 +300,11 @@ fn load_classes(
     control: &mut geom::GraphControl,
     cores: usize,
     disk: DiskClass,
-    (local, volumes): (Arc<LocalKind>, Arc<ServedVolumes>),
+    (local, fs): (Arc<LocalKind>, FsClass),
     journal: &Journal,
 ) -> Arc<CamClass> {
     let kinds = bus_kinds(local);
     let cam = Arc::new(CamClass::new(control.inbox().clone(), kinds, cores));
-    let fs = FsClass::new(site(volumes));
     let ends: [Arc<dyn Class>; 4] = [Arc::new(disk), cam.clone(), Arc::new(LunClass), Arc::new(fs)];
     for class in ends.into_iter().chain(classes::all_at(wall_s)) {
         if let Err(e) = control.topology.load(class) {
@@ -601,6 +604,10 @@ impl Plant for Daemon {
         let done = self.mailbox.submit(|to| Change::Verb(class, verb, params, to))?;
         self.wait_closed();
         done
+    }
+
+    fn files(&self) -> &dyn FileService {
+        &self.served_files
     }
 
     fn journal(&self, after: u64, limit: usize) -> Vec<Event> {

@@ -44,7 +44,7 @@ fn text_of(bytes: Vec<u8>) -> Option<String> {
     String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }
 
-/// Compares two files from their begin on.
+/// Compares two files from the start.
 ///
 /// # Errors
 /// Those of [`OpenFile::read`].

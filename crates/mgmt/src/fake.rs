@@ -3,6 +3,8 @@
 
 use crate::api::*;
 use crate::config::{Catalog, ClassFacts, Config, Entry, GeomConfig, LunMode, UnitConfig, check};
+use crate::fake_files::FakeFiles;
+use crate::file_service::FileService;
 use crate::plan::{Action, FileSection, Step, name_depends_on};
 use crate::plant::{Outcome, Plant, Progress, StaleFiles};
 use classes::part::request::{Delete, Show};
@@ -511,6 +513,10 @@ impl Plant for FakePlant {
         }
     }
 
+    fn files(&self) -> &dyn FileService {
+        &FakeFiles
+    }
+
     fn journal(&self, after: u64, limit: usize) -> Vec<Event> {
         let all = (1..=3).map(|id| Event {
             id,
@@ -569,6 +575,10 @@ impl Plant for std::sync::Arc<FakePlant> {
         progress: &mut Progress<'_>,
     ) -> Result<Value> {
         self.as_ref().verb(class, verb, params, progress)
+    }
+
+    fn files(&self) -> &dyn FileService {
+        self.as_ref().files()
     }
 
     fn journal(&self, after: u64, limit: usize) -> Vec<Event> {

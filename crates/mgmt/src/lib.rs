@@ -20,6 +20,9 @@ pub mod config;
 mod doctor;
 #[cfg(test)]
 mod fake;
+#[cfg(test)]
+mod fake_files;
+mod file_service;
 pub mod http;
 mod log_form;
 mod log_record;
@@ -42,6 +45,7 @@ mod webhook;
 
 pub use cli::{App, ClassVerbs, command, parse, run, shell_words};
 pub use client::{Client, default_socket};
+pub use file_service::{FileComparison, FileReader, FileService};
 pub use logs::{flush_log, is_daemon};
 pub use plant::{Outcome, Plant, Progress, StaleFiles};
 pub use remote::Remote;

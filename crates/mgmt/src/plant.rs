@@ -11,6 +11,7 @@
 
 use crate::api::{Error, Event, ProgressLine, Result, SystemState, TraceQuery, TraceState};
 use crate::config::{Config, DiskConfig, GeomConfig};
+use crate::file_service::{FileService, NoFiles};
 use crate::plan::{Action, DataLoss, Deferred, FileSection, PredictedSerials, Step};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -114,6 +115,11 @@ pub trait Plant: Send + Sync {
         params: &Value,
         progress: &mut Progress<'_>,
     ) -> Result<Value>;
+
+    /// The files of its file servers; at any time, from any thread that may wait.
+    fn files(&self) -> &dyn FileService {
+        &NoFiles
+    }
 
     /// Events with an id above `after`, oldest first, at most `limit` of them.
     fn journal(&self, after: u64, limit: usize) -> Vec<Event>;

@@ -6,6 +6,7 @@ mod by_hand;
 mod edits;
 mod examples;
 mod exchanged;
+mod file_reading;
 mod first_user;
 mod foretold;
 mod geoms;

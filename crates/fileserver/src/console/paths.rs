@@ -154,7 +154,8 @@ pub(crate) async fn piece(
     });
     let Some(n) = read.await.map_err(about(path))? else {
         let what = format!(
-            "{path}: the file has changed while it was read; read it again, or read the version              of a dump"
+            "{path}: the file has changed while it was read; read it again, or read the \
+             version of a dump"
         );
         return Err(Error::new(Errno::Busy, what));
     };

@@ -112,7 +112,7 @@ impl FileServers {
     }
 }
 
-/// A file that is read from its begin to its end, as it was when it was opened.
+/// A file that is read from start to end, as it was when it was opened.
 pub struct OpenFile {
     servers: FileServers,
     server: String,

@@ -4,11 +4,13 @@
 //   node test/page.mjs --url URL --token TOKEN [--screenshots FOLDER]
 //
 // With a certificate of an own CA, name the CA in NODE_EXTRA_CA_CERTS.
-// The daemon must have a disk `d0` and a LUN. The test adds disks `page1`, `page2` and `page9` and
-// a mirror `pages`, and removes them again.
+// The daemon must have a disk `d0`, a LUN, and a file server `main`, in which the test makes users
+// and a dump. The test adds disks `page1`, `page2` and `page9` and a mirror `pages`, and removes
+// them again.
 // With --socket, the test serves the Unix socket on a port of 127.0.0.1, and refuses the API to
 // requests without a token as the daemon does on the network.
 
+import { readFile } from "node:fs/promises";
 import http from "node:http";
 import path from "node:path";
 import { parseArgs } from "node:util";
@@ -115,6 +117,64 @@ async function withoutScript(browser, url) {
   await page.fill("input[name=find]", "no such name");
   await page.click("form[role=search] button");
   check((await page.locator("svg a").count()) === 0, "search without a script");
+  await context.close();
+}
+
+/** Runs a verb of the file server to its end. */
+const fs = (url, name, params) =>
+  verb(url, "geom", { class: "fs", verb: name, value: { name: "main", ...params } });
+
+/** Pages of files, without a script. */
+async function files(browser, url) {
+  await fs(url, "newuser", { user: "rob" });
+  await fs(url, "dump", {});
+  await fs(url, "newuser", { user: "ken" });
+  const context = await browser.newContext({
+    javaScriptEnabled: false,
+    ignoreHTTPSErrors: true,
+    extraHTTPHeaders: { authorization: `Bearer ${options.token}` },
+  });
+  const page = await context.newPage();
+  await page.goto(url);
+  await page.click('nav a:text-is("Files")');
+  await page.click('ul a:text-is("main")');
+  const day = page.locator('table a[href^="/files/folder"]');
+  check((await day.count()) === 1, "calendar has the dump");
+  await axeWithoutScript(browser, page.url(), "calendar");
+  await screenshot(page, "files-calendar");
+  await day.click();
+  await page.click('td a:text-is("adm/")');
+  check((await page.locator("h2#folder").textContent()).includes("/dump/"), "folder of a dump");
+  await axeWithoutScript(browser, page.url(), "folder");
+  await page.click('td a:text-is("users")');
+  check((await page.locator("table tbody tr").count()) === 2, "versions of a file");
+  await axeWithoutScript(browser, page.url(), "versions");
+  const [download] = await Promise.all([
+    page.waitForEvent("download", { timeout: LIMIT }),
+    page.locator('td a:text-is("Download")').first().click(),
+  ]);
+  const saved = await readFile(await download.path(), "utf8");
+  check(download.suggestedFilename() === "users" && saved.includes("ken"), "download of a file");
+  await page.click('td a:text-is("Compare with the older one")');
+  check((await page.locator("pre").textContent()).includes("ken"), "comparison of two versions");
+  await axeWithoutScript(browser, page.url(), "comparison");
+  await screenshot(page, "files-comparison");
+  await page.setViewportSize({ width: PHONE, height: 640 });
+  await page.reload();
+  const width = await page.evaluate(() => document.documentElement.scrollWidth);
+  check(width <= PHONE, `comparison is ${width} pixels wide on a phone`);
+  await context.close();
+}
+
+/** Checks a page that has no script of its own, in a browser that runs that of axe-core. */
+async function axeWithoutScript(browser, url, what) {
+  const context = await browser.newContext({
+    ignoreHTTPSErrors: true,
+    extraHTTPHeaders: { authorization: `Bearer ${options.token}` },
+  });
+  const page = await context.newPage();
+  await page.goto(url);
+  await axe(page, what);
   await context.close();
 }
 
@@ -257,6 +317,7 @@ const browser = await chromium.launch({
 let failure = null;
 try {
   await withoutScript(browser, url);
+  await files(browser, url);
   await refusal(browser, guarded);
   await looks(browser, url, "light");
   await looks(browser, url, "dark");

@@ -1,12 +1,12 @@
 //! Query strings of URLs: their fields are read and written here.
 
-/// Longest value that is read, in bytes. Longer ones are left out.
+/// Longest value of most fields, in bytes.
 pub(crate) const VALUE_BYTES_MAX: usize = 1024;
 
-/// The fields of a query string with their values.
-pub(crate) fn fields(query: &str) -> impl Iterator<Item = (&str, String)> {
+/// Names and decoded values of a query string. Values of more than `bytes_max` bytes are left out.
+pub(crate) fn fields(query: &str, bytes_max: usize) -> impl Iterator<Item = (&str, String)> {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    let short = pairs.filter(|(_, value)| value.len() <= VALUE_BYTES_MAX);
+    let short = pairs.filter(move |(_, value)| value.len() <= bytes_max);
     short.map(|(key, value)| (key, decode(value)))
 }
 

@@ -15,7 +15,13 @@ const BUILD: Duration = Duration::from_secs(300);
 /// Longest run of the browser, on a machine that is busy.
 const RUN: Duration = Duration::from_secs(300);
 
-const DISKS: &str = "[[disk]]\nname = \"d0\"\nkind = \"memory\"\nsize = \"8MiB\"\n";
+/// A disk, and a file server `main`.
+const DISKS: &str = "
+    [[disk]]\nname = 'd0'\nkind = 'memory'\nsize = '8MiB'
+    [[disk]]\nname = 'cache'\nkind = 'memory'\nsize = '32MiB'
+    [[disk]]\nname = 'worm'\nkind = 'memory'\nsize = '64MiB'
+    [[geom]]\nclass = 'fs'\nname = 'main'\nmembers = ['cache', 'worm']\ncreate = true
+";
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web")

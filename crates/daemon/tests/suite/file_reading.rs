@@ -35,7 +35,8 @@ fn files_of_a_server_are_listed_compared_and_read() {
     let dump = dumps["dumps"][0]["path"].as_str().expect("a dump").to_owned();
     let old = format!("/dump/{dump}/adm/users");
     let listed = files.query("main", "ls", &json!({ "path": "/usr" })).expect("a listing");
-    assert_eq!(listed["entries"].as_array().map(Vec::len), Some(2), "{listed}");
+    let names = listed["entries"].to_string();
+    assert!(names.contains("\"rob\"") && names.contains("\"ken\""), "{listed}");
     let history = files.query("main", "history", &json!({ "path": "/adm/users" }));
     let versions = history.expect("versions")["versions"].as_array().map(Vec::len);
     assert_eq!(versions, Some(2));

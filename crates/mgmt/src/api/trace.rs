@@ -1,7 +1,7 @@
 //! Slow requests, with the time that each layer needed.
 
 use super::{Error, Kind, Result};
-use crate::query_string::{encode, fields};
+use crate::query_string::{VALUE_BYTES_MAX, encode, fields};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +49,7 @@ impl TraceQuery {
             value.parse::<u64>().map_err(|_| wrong(format!("{key}: `{value}` is not a number")))
         };
         let (mut out, mut slow_ns) = (TraceQuery::default(), None);
-        for (key, value) in fields(query) {
+        for (key, value) in fields(query, VALUE_BYTES_MAX) {
             match key {
                 "slow_ns" => slow_ns = Some(number(key, &value)?),
                 "after" => out.after = Some(number(key, &value)?),

@@ -61,6 +61,12 @@ impl Permission {
 /// Every verb of the daemon and every route.
 const PERMISSIONS: &[Permission] = &[
     need("/", Viewer).limited(),
+    // Permissions of the file server are not checked there.
+    need("/files", Admin),
+    need("/files/folder", Admin),
+    need("/files/versions", Admin),
+    need("/files/compare", Admin),
+    need("/files/content", Admin),
     need("/v1/schema", Viewer).limited(),
     need("/v1/view", Viewer).limited(),
     need("/v1/state", Viewer).limited(),

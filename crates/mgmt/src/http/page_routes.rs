@@ -12,14 +12,21 @@ use hyper::header::{
 };
 use hyper::{Method, Request, Response, StatusCode};
 
+/// Content type of a document.
+pub(super) const HTML: &str = "text/html; charset=utf-8";
+
 /// The page loads its own files only, runs no script of its text, and is in no frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
                       connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; \
                       frame-ancestors 'none'";
 
-fn restricted(mut response: Response<Body>, cache: &'static str) -> Response<Body> {
+pub(super) fn restricted(
+    mut response: Response<Body>,
+    policy: &'static str,
+    cache: &'static str,
+) -> Response<Body> {
     for (name, value) in [
-        (CONTENT_SECURITY_POLICY, POLICY),
+        (CONTENT_SECURITY_POLICY, policy),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (REFERRER_POLICY, "same-origin"),
         (CACHE_CONTROL, cache),
@@ -32,12 +39,12 @@ fn restricted(mut response: Response<Body>, cache: &'static str) -> Response<Bod
 /// A file of the page. It contains no state, so that every caller may load it.
 pub(super) fn asset(path: &str) -> Option<Response<Body>> {
     let (kind, bytes) = page::asset(path)?;
-    Some(restricted(reply(kind, Bytes::from_static(bytes)), "no-cache"))
+    Some(restricted(reply(kind, Bytes::from_static(bytes)), POLICY, "no-cache"))
 }
 
 /// A document of the page.
 pub(super) fn document(text: String) -> Response<Body> {
-    restricted(reply("text/html; charset=utf-8", text), "no-store")
+    restricted(reply(HTML, text), POLICY, "no-store")
 }
 
 /// The document for a caller who may not see the state.

@@ -2,6 +2,7 @@
 
 use super::body::Body;
 use super::events::{events, last_seen};
+use super::file_routes;
 use super::openapi::{JSON, METRICS_TYPE, VERBS_PREFIX};
 use super::page_routes::{asset, check_content_type, check_origin, document, forbidden};
 use super::peer::Peer;
@@ -9,7 +10,7 @@ use super::{metrics, openapi};
 use crate::api::{Error, Kind, ProgressLine, Result, TraceQuery};
 use crate::audit::AuditedCaller;
 use crate::auth::{Call, Caller, authorize, changes, takes_document};
-use crate::page::{self, Query};
+use crate::page::{self, Query, files};
 use crate::plant::Progress;
 use crate::service::Control;
 use crate::verbs::{self, Run};
@@ -47,6 +48,7 @@ pub async fn route(
         return Ok(file);
     }
     let is_page = is_get && request.uri().path() == "/";
+    let is_files = is_get && files::is_route(request.uri().path());
     let caller = peer.caller(request.headers(), &control);
     if peer.is_login(&caller) {
         let by = peer.audited(caller.as_ref().ok());
@@ -57,7 +59,8 @@ pub async fn route(
         Err(_) if is_page => Ok(forbidden()),
         Err(e) => Err(e),
     };
-    Ok(answer.unwrap_or_else(|e| error_response(&e)))
+    let refusal = if is_files { file_routes::refusal } else { error_response };
+    Ok(answer.unwrap_or_else(|e| refusal(&e)))
 }
 
 /// A peer whose caller is known.
@@ -86,7 +89,7 @@ impl AuthorizedPeer {
     }
 }
 
-/// Records a login or a refused call in the audit log.
+/// Records a login, a refused call or a download in the audit log.
 pub(super) async fn record(
     control: &Arc<Control>,
     by: AuditedCaller,
@@ -157,6 +160,14 @@ async fn dispatch(
             content(&mut response, "text/event-stream");
             Ok(response)
         }
+        files::CONTENT => {
+            let by = peer.audited();
+            let headers = request.headers().clone();
+            let AuthorizedPeer { caller, peer } = peer;
+            let is_allowed = move |control: &Control| peer.is_still(&caller, &headers, control);
+            file_routes::content(request.uri(), control, by, is_allowed).await
+        }
+        other if files::is_route(other) => file_routes::page(request.uri(), control).await,
         other => match other.strip_prefix(VERBS_PREFIX) {
             Some(name) => verb(name.to_owned(), request, control, peer).await,
             None => Err(unknown_route(&path)),
@@ -169,6 +180,7 @@ fn method_of(path: &str) -> Option<Method> {
     match path {
         "/v1/state" | "/metrics" | "/openapi.json" | "/v1/events" => Some(Method::GET),
         "/" | "/v1/view" | "/v1/schema" | TraceQuery::PATH => Some(Method::GET),
+        _ if files::is_route(path) => Some(Method::GET),
         _ => path.starts_with(VERBS_PREFIX).then_some(Method::POST),
     }
 }

@@ -3,6 +3,7 @@
 use super::assets::{ICON, SCRIPT, STYLE};
 use super::detail::Detail;
 use super::drawing::draw;
+use super::files::FILES;
 use super::html::Html;
 use super::query::link;
 use super::tables::{Cell, Table};
@@ -11,8 +12,8 @@ use crate::api::Health;
 use crate::text::count;
 use crate::verbs::status::StatusAnswer;
 
-/// Opens a document and its `main` element.
-fn begin(title: &str) -> Html {
+/// Opens a document and its `main` element. `is_live`: its script replaces the contents.
+pub(super) fn begin(title: &str, is_live: bool) -> Html {
     let mut html = Html::document();
     html.open("html", &[("lang", "en")]);
     html.open("head", &[]);
@@ -23,7 +24,9 @@ fn begin(title: &str) -> Html {
     html.element("title", &[], title);
     html.void("link", &[("rel", "icon"), ("href", ICON)]);
     html.void("link", &[("rel", "stylesheet"), ("href", STYLE)]);
-    html.element("script", &[("type", "module"), ("src", SCRIPT)], "");
+    if is_live {
+        html.element("script", &[("type", "module"), ("src", SCRIPT)], "");
+    }
     html.close();
     html.open("body", &[]);
     html.element("a", &[("class", "skip"), ("href", "#main")], "Skip to the contents");
@@ -39,8 +42,11 @@ fn begin(title: &str) -> Html {
         ("#sessions", "Sessions"),
         ("#events", "Events"),
         ("#change", "Change"),
+        (FILES, "Files"),
     ] {
-        html.element("a", &[("href", target)], text);
+        let is_elsewhere = !is_live && target.starts_with('#');
+        let target = if is_elsewhere { format!("/{target}") } else { target.to_owned() };
+        html.element("a", &[("href", &target)], text);
     }
     html.close();
     html.close();
@@ -53,13 +59,13 @@ fn health(html: &mut Html, health: Health) {
     html.element("span", &[("class", &class)], health.label());
 }
 
-fn heading(html: &mut Html, id: &str, title: &str) {
+pub(super) fn heading(html: &mut Html, id: &str, title: &str) {
     html.open("section", &[("aria-labelledby", id)]);
     html.element("h2", &[("id", id)], title);
 }
 
 /// Opens a part that the keyboard can scroll, with the name of a heading.
-fn scrolled(html: &mut Html, class: &str, id: &str) {
+pub(super) fn scrolled(html: &mut Html, class: &str, id: &str) {
     let name = ("aria-labelledby", id);
     html.open("div", &[("class", class), ("tabindex", "0"), ("role", "group"), name]);
 }
@@ -136,6 +142,38 @@ fn cell(html: &mut Html, cell: &Cell) {
     }
 }
 
+/// A table that the keyboard can scroll, with the name of a heading. `cell` writes one cell; a
+/// column with `>` in front of its name is one of numbers.
+pub(super) fn grid<C: AsRef<str>, T>(
+    html: &mut Html,
+    id: &str,
+    (columns, rows): (&[C], &[Vec<T>]),
+    cell: impl Fn(&mut Html, &T),
+) {
+    let class = |name: &C| if name.as_ref().starts_with('>') { "number" } else { "word" };
+    scrolled(html, "scroll", id);
+    html.open("table", &[]);
+    html.open("thead", &[]);
+    html.open("tr", &[]);
+    for name in columns {
+        let text = name.as_ref().trim_start_matches('>');
+        html.element("th", &[("scope", "col"), ("class", class(name))], text);
+    }
+    html.close();
+    html.close();
+    html.open("tbody", &[]);
+    for row in rows {
+        html.open("tr", &[]);
+        for (one, name) in row.iter().zip(columns) {
+            html.open("td", &[("class", class(name))]);
+            cell(html, one);
+            html.close();
+        }
+        html.close();
+    }
+    (0..3).for_each(|_| html.close());
+}
+
 fn table(html: &mut Html, table: &Table) {
     heading(html, &table.id, &table.title);
     if table.rows.is_empty() {
@@ -147,28 +185,8 @@ fn table(html: &mut Html, table: &Table) {
         let text = format!("{} of {}; search to see others.", table.rows.len(), table.total);
         html.element("p", &[], &text);
     }
-    let class = |name: &str| if name.starts_with('>') { "number" } else { "word" };
-    scrolled(html, "scroll", &table.id);
-    html.open("table", &[]);
-    html.open("thead", &[]);
-    html.open("tr", &[]);
-    for name in &table.columns {
-        let text = name.trim_start_matches('>');
-        html.element("th", &[("scope", "col"), ("class", class(name))], text);
-    }
+    grid(html, &table.id, (table.columns.as_slice(), table.rows.as_slice()), cell);
     html.close();
-    html.close();
-    html.open("tbody", &[]);
-    for row in &table.rows {
-        html.open("tr", &[]);
-        for (one, name) in row.iter().zip(&table.columns) {
-            html.open("td", &[("class", class(name))]);
-            cell(html, one);
-            html.close();
-        }
-        html.close();
-    }
-    (0..4).for_each(|_| html.close());
 }
 
 fn detail(html: &mut Html, detail: &Detail) {
@@ -214,7 +232,7 @@ fn change(html: &mut Html) {
 
 /// The document of a view.
 pub fn render(view: &View) -> String {
-    let mut html = begin(&format!("Ashlar: {}", view.status.health.label()));
+    let mut html = begin(&format!("Ashlar: {}", view.status.health.label()), true);
     status(&mut html, &view.status);
     if let Some(selected) = &view.detail {
         detail(&mut html, selected);
@@ -230,7 +248,7 @@ pub fn render(view: &View) -> String {
 
 /// The document for a caller who may not see the state. Its script asks for a token.
 pub fn forbidden() -> String {
-    let mut html = begin("Ashlar: no access");
+    let mut html = begin("Ashlar: no access", true);
     heading(&mut html, "status", "No access");
     let why = "This page needs a token. Without JavaScript, use the command line on the server:";
     html.element("p", &[("role", "alert")], why);

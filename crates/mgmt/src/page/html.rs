@@ -74,6 +74,12 @@ impl Html {
         push(&mut self.out, text);
     }
 
+    /// A line of a preformatted text.
+    pub fn line(&mut self, text: &str) {
+        push(&mut self.out, text);
+        self.out.push('\n');
+    }
+
     /// An element that contains only a text.
     pub fn element(&mut self, tag: &'static str, attributes: Attributes<'_>, text: &str) {
         self.open(tag, attributes);

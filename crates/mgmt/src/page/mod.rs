@@ -7,13 +7,15 @@
 //!                                     JSON at `/v1/view`   <-----------------'
 //! ```
 //! The page is complete without JavaScript. Its script ([`asset`]) draws the same [`View`] again
-//! when it changes, and adds rates and the editor of the configuration.
+//! when it changes, and adds rates and the editor of the configuration. [`files`] are
+//! pages of their own, without a script.
 
 mod assets;
 mod charts;
 mod detail;
 mod document;
 mod drawing;
+pub mod files;
 mod fold;
 pub(crate) mod formats;
 mod graph;

@@ -1,6 +1,6 @@
 //! Query of the page: the search text and the selected object, and the link that repeats them.
 
-use crate::query_string::{encode, fields};
+use crate::query_string::{VALUE_BYTES_MAX, encode, fields};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ impl Query {
     /// The fields of a query string; unknown ones are ignored.
     pub fn parse(query: &str) -> Query {
         let mut out = Query::default();
-        for (key, value) in fields(query) {
+        for (key, value) in fields(query, VALUE_BYTES_MAX) {
             match key {
                 "find" => out.find = value.trim().to_owned(),
                 "at" => out.at = value,
@@ -37,7 +37,6 @@ pub fn link(at: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query_string::VALUE_BYTES_MAX;
 
     #[test]
     fn query_fields_are_decoded_and_links_lead_back() {

@@ -3,6 +3,8 @@
 use super::busy;
 use super::daemon::Daemon;
 use super::http::raw;
+use crate::api::Exit;
+use crate::fake_files::EVIL;
 
 fn get(daemon: &Daemon, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
@@ -63,4 +65,44 @@ fn change_by_the_page_of_another_site_is_refused() {
           connection: close\r\ncontent-length: 2\r\n\r\n{}",
     );
     assert!(text.starts_with("HTTP/1.1 403 ") && text.contains("another site"), "{text}");
+}
+
+#[test]
+fn pages_of_files_run_no_script_and_downloads_are_recorded() {
+    let daemon = Daemon::start();
+    let text = get(&daemon, "/files/folder?server=main");
+    assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
+    assert!(text.contains("content-security-policy: default-src 'none'; style-src 'self'"));
+    assert!(!text.contains("script-src") && !text.contains("<script"), "{text}");
+    let lost = get(&daemon, "/files/folder?server=other");
+    assert!(lost.starts_with("HTTP/1.1 404 ") && lost.contains("role=\"alert\""), "{lost}");
+    assert!(!daemon.expect_exit("audit", Exit::Done).contains("/files/content"));
+
+    let path = crate::query_string::encode(&format!("/x/{EVIL}"));
+    let text = get(&daemon, &format!("/files/content?server=main&path={path}"));
+    assert!(text.starts_with("HTTP/1.1 200 ") && text.ends_with("\r\n\r\nfirst\nsecond <b>\n"));
+    for field in [
+        "content-type: application/octet-stream\r\n",
+        "content-length: 17\r\n",
+        "content-disposition: attachment; filename=\"a__ _script_____.txt\"; filename*=UTF-8''",
+        "x-content-type-options: nosniff\r\n",
+        "content-security-policy: default-src 'none'; sandbox",
+        "cross-origin-resource-policy: same-origin\r\n",
+    ] {
+        assert!(text.contains(field), "{field}: {text}");
+    }
+    let empty = get(&daemon, "/files/content?server=main&path=%2Fempty");
+    assert!(empty.contains("content-length: 0\r\n"), "{empty}");
+    let lost = get(&daemon, "/files/content?server=main&path=%2Fnone");
+    assert!(lost.starts_with("HTTP/1.1 404 "), "{lost}");
+    let listed = daemon.expect_exit("audit --json", Exit::Done);
+    assert_eq!(listed.matches("/files/content").count(), 3, "{listed}");
+    assert!(listed.contains("/none"), "{listed}");
+}
+
+#[test]
+fn download_of_a_file_that_changes_is_visibly_not_whole() {
+    let daemon = Daemon::start();
+    let text = get(&daemon, "/files/content?server=main&path=%2Fchanging");
+    assert!(text.contains("content-length: 17\r\n") && text.ends_with("\r\n\r\nfi"), "{text}");
 }

@@ -117,6 +117,12 @@ async function withoutScript(browser, url) {
   await page.fill("input[name=find]", "no such name");
   await page.click("form[role=search] button");
   check((await page.locator("svg a").count()) === 0, "search without a script");
+  await page.click('nav a:text-is("Access matrix")');
+  check((await page.locator('table td:text-is("0 rw")').count()) === 1, "access matrix");
+  await axeWithoutScript(browser, page.url(), "access matrix");
+  await page.fill("input[name=initiator]", "iqn.2026-11.org.example:host");
+  await page.click("form button");
+  check((await page.locator("h2#check").count()) === 1, "LUNs of an initiator");
   await context.close();
 }
 

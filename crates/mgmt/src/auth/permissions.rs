@@ -61,6 +61,7 @@ impl Permission {
 /// Every verb of the daemon and every route.
 const PERMISSIONS: &[Permission] = &[
     need("/", Viewer).limited(),
+    need("/access", Viewer),
     // Permissions of the file server are not checked there.
     need("/files", Admin),
     need("/files/folder", Admin),

@@ -34,9 +34,14 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form
 /// A file may do nothing, even if a browser shows it.
 const FILE_POLICY: &str = "default-src 'none'; sandbox; frame-ancestors 'none'";
 
+/// A page without a script.
+pub(super) fn document(text: String) -> Response<Body> {
+    restricted(reply(HTML, text), POLICY, "no-store")
+}
+
 /// The answer to a request that was refused or has failed.
 pub(super) fn refusal(error: &Error) -> Response<Body> {
-    let mut response = restricted(reply(HTML, files::refusal(error)), POLICY, "no-store");
+    let mut response = document(files::refusal(error));
     let status = StatusCode::from_u16(error.kind.http());
     *response.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response
@@ -53,7 +58,7 @@ fn query_of(uri: &Uri) -> FilesQuery {
 pub(super) async fn page(uri: &Uri, control: Arc<Control>) -> Result<Response<Body>> {
     let (path, query) = (uri.path().to_owned(), query_of(uri));
     let text = blocking(move || files::render(control.plant().files(), &path, &query)).await?;
-    Ok(restricted(reply(HTML, text), POLICY, "no-store"))
+    Ok(document(text))
 }
 
 /// The contents of a file, for as long as the client reads and `is_allowed`.

@@ -11,6 +11,7 @@
 //! | `GET /v1/schema` | JSON Schema of `ashlar.toml` |
 //! | `GET /v1/view?find=TEXT&at=ID` | contents of the page, as JSON |
 //! | `GET /` | the page; `/assets/...`: its script, style and icon |
+//! | `GET /access?target=NAME` | the page of the LUNs of a target by initiators |
 //! | `GET /files?server=NAME` | pages of the files of a file server; `/files/content`: a download |
 //!
 //! A peer of the socket must be root or the user the daemon runs as. A peer of the network needs a

@@ -27,6 +27,196 @@ struct Parameter {
     required: bool,
 }
 
+type Parameters = &'static [Parameter];
+
+const fn parameter(name: &'static str, kind: &'static str, doc: &'static str) -> Parameter {
+    Parameter { name, place: "query", kind, doc, required: false }
+}
+
+/// A route that is not a verb.
+struct Route {
+    path: &'static str,
+    id: &'static str,
+    doc: &'static str,
+    parameters: Parameters,
+    content_type: &'static str,
+    answer: fn(&mut Components) -> Value,
+}
+
+const EVENT_PARAMETERS: Parameters = &[
+    parameter(
+        "after",
+        "integer",
+        "Number of the last event that the client has; absent: all kept events.",
+    ),
+    Parameter {
+        place: "header",
+        ..parameter(
+            "Last-Event-ID",
+            "integer",
+            "The same, as clients of server-sent events repeat it; precedes `after`.",
+        )
+    },
+];
+
+const VIEW_PARAMETERS: Parameters = &[
+    parameter("find", "string", "Text that the names of the shown objects contain."),
+    parameter("at", "string", "Identifier of the object whose details are shown."),
+];
+
+const TRACE_PARAMETERS: Parameters = &[
+    Parameter {
+        required: true,
+        ..parameter("slow_ns", "integer", "Least time of a request, in nanoseconds.")
+    },
+    parameter(
+        "after",
+        "integer",
+        "Number of the last request that the client has; absent: only begin.",
+    ),
+    parameter("lun", "string", "Provider of the LUN."),
+    parameter("geom", "string", "Geom that the requests passed, as `mirror:data` or `data`."),
+];
+
+const ROUTES: &[Route] = &[
+    Route {
+        path: "/v1/state",
+        id: "state",
+        doc: "Show the state",
+        parameters: &[],
+        content_type: JSON,
+        answer: |components| components.add(schemars::schema_for!(SystemState).to_value()),
+    },
+    Route {
+        path: "/v1/view",
+        id: "view",
+        doc: "Show the contents of the page",
+        parameters: VIEW_PARAMETERS,
+        content_type: JSON,
+        answer: |components| components.add(schemars::schema_for!(View).to_value()),
+    },
+    Route {
+        path: "/",
+        id: "page",
+        doc: "Show the page",
+        parameters: VIEW_PARAMETERS,
+        content_type: "text/html",
+        answer: text,
+    },
+    Route {
+        path: "/v1/events",
+        id: "events",
+        doc: "Stream the journal",
+        parameters: EVENT_PARAMETERS,
+        content_type: "text/event-stream",
+        answer: text,
+    },
+    Route {
+        path: TraceQuery::PATH,
+        id: "trace",
+        doc: "Show slow requests, and record them for 5 s",
+        parameters: TRACE_PARAMETERS,
+        content_type: JSON,
+        answer: |components| components.add(schemars::schema_for!(TraceState).to_value()),
+    },
+    Route {
+        path: "/metrics",
+        id: "metrics",
+        doc: "Show the metrics",
+        parameters: &[],
+        content_type: METRICS_TYPE,
+        answer: text,
+    },
+    Route {
+        path: "/v1/schema",
+        id: "schema",
+        doc: "Show the JSON Schema of `ashlar.toml`",
+        parameters: &[],
+        content_type: JSON,
+        answer: |components| document_of(components, "SchemaDocument", "JSON Schema 2020-12."),
+    },
+    Route {
+        path: "/openapi.json",
+        id: "openapi",
+        doc: "Show this document",
+        parameters: &[],
+        content_type: JSON,
+        answer: |components| document_of(components, "OpenapiDocument", "OpenAPI 3.1."),
+    },
+];
+
+fn text(_: &mut Components) -> Value {
+    json!({ "type": "string" })
+}
+
+/// A document with a format of its own.
+fn document_of(components: &mut Components, name: &str, doc: &str) -> Value {
+    let schema = json!({ "type": "object", "description": doc, "additionalProperties": true });
+    components.add_as(name, schema)
+}
+
+/// Name of the parameters of a verb: `PartAddParams` for `part.add`.
+fn params_name(verb: &str) -> String {
+    let word = |word: &str| {
+        let mut letters = word.chars();
+        let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+        first.into_iter().chain(letters).collect::<String>()
+    };
+    let words: String = verb.split(['.', '_', '-']).map(word).collect();
+    format!("{words}Params")
+}
+
+fn responses(answer: Value, content_type: &str, error: &Value) -> Value {
+    json!({
+        "200": { "description": "Done.", "content": { content_type: { "schema": answer } } },
+        "default": {
+            "description": "Refused or failed.",
+            "content": { JSON: { "schema": error } },
+        },
+    })
+}
+
+/// The body of a refusal.
+fn error_answer(components: &mut Components) -> Value {
+    let error = components.add(schemars::schema_for!(Error).to_value());
+    let schema = json!({
+        "type": "object",
+        "description": "Answer of a request that was refused or failed.",
+        "properties": { "error": error },
+        "required": ["error"],
+    });
+    components.add_as("ErrorAnswer", schema)
+}
+
+fn parameters(of: &[Parameter]) -> Value {
+    let one = |of: &Parameter| {
+        json!({
+            "name": of.name,
+            "in": of.place,
+            "description": of.doc,
+            "required": of.required,
+            "schema": { "type": of.kind },
+        })
+    };
+    Value::Array(of.iter().map(one).collect())
+}
+
+/// The description of a field in the queries of pages without a script.
+fn field_text(name: &str) -> &'static str {
+    match name {
+        "server" => "Name of the file server.",
+        "path" => "Path from the root; /dump/2026/1121/... for a file of a dump.",
+        "old" => "Path of the older file.",
+        "new" => "Path of the newer file.",
+        "target" => "Name of the target; absent: the first one.",
+        "find" => "Part of the names of the shown initiators and providers.",
+        "initiator" => "Name of an initiator whose LUNs are listed.",
+        "column" => "Number of the first column; the link to the next ones has it.",
+        "year" => "Year of the calendar; absent: the newest one with a dump.",
+        _ => "Number at which the rows begin; the link to the next rows has it.",
+    }
+}
+
 /// The document.
 pub fn document() -> Value {
     let mut components = Components::default();
@@ -45,19 +235,24 @@ pub fn document() -> Value {
         });
         paths.insert(format!("{VERBS_PREFIX}{}", verb.name), json!({ "post": operation }));
     }
-    Value::Array(of.iter().map(one).collect())
-}
-
-/// The description of a field in the queries of pages of files.
-fn file_field(name: &str) -> &'static str {
-    match name {
-        "server" => "Name of the file server.",
-        "path" => "Path from the root; /dump/2026/1121/... for a file of a dump.",
-        "old" => "Path of the older file.",
-        "new" => "Path of the newer file.",
-        "year" => "Year of the calendar; absent: the newest one with a dump.",
-        _ => "Number at which the rows begin; the link to the next rows has it.",
+    for (path, doc, fields) in page::files::ROUTES.iter().chain([&page::ACCESS_ROUTE]) {
+        let fields: Vec<Parameter> =
+            fields.iter().map(|name| parameter(name, "string", field_text(name))).collect();
+        let (answer, content_type) = match *path {
+            page::files::CONTENT => (json!({ "type": "string", "format": "binary" }), BYTES),
+            _ => (text(&mut components), "text/html"),
+        };
+        let operation = json!({
+            "operationId": format!("get{}", path.replace('/', "_")),
+            "tags": ["routes"],
+            "summary": doc,
+            "parameters": parameters(&fields),
+            "responses": responses(answer, content_type, &error),
+        });
+        paths.insert((*path).to_owned(), json!({ "get": operation }));
     }
+    for route in ROUTES {
+        let answer = (route.answer)(&mut components);
         let operation = json!({
             "operationId": format!("get_{}", route.id),
             "tags": ["routes"],

@@ -10,7 +10,7 @@ use super::{metrics, openapi};
 use crate::api::{Error, Kind, ProgressLine, Result, TraceQuery};
 use crate::audit::AuditedCaller;
 use crate::auth::{Call, Caller, authorize, changes, takes_document};
-use crate::page::{self, Query, files};
+use crate::page::{self, AccessQuery, Query, files};
 use crate::plant::Progress;
 use crate::service::Control;
 use crate::verbs::{self, Run};
@@ -48,7 +48,8 @@ pub async fn route(
         return Ok(file);
     }
     let is_page = is_get && request.uri().path() == "/";
-    let is_files = is_get && files::is_route(request.uri().path());
+    let path = request.uri().path();
+    let is_plain_page = is_get && (files::is_route(path) || path == page::ACCESS);
     let caller = peer.caller(request.headers(), &control);
     if peer.is_login(&caller) {
         let by = peer.audited(caller.as_ref().ok());
@@ -59,7 +60,7 @@ pub async fn route(
         Err(_) if is_page => Ok(forbidden()),
         Err(e) => Err(e),
     };
-    let refusal = if is_files { file_routes::refusal } else { error_response };
+    let refusal = if is_plain_page { file_routes::refusal } else { error_response };
     Ok(answer.unwrap_or_else(|e| refusal(&e)))
 }
 
@@ -160,6 +161,11 @@ async fn dispatch(
             content(&mut response, "text/event-stream");
             Ok(response)
         }
+        page::ACCESS => {
+            let query = AccessQuery::parse(request.uri().query().unwrap_or(""));
+            let text = blocking(move || page::access(&control.state()?, &query)).await?;
+            Ok(file_routes::document(text))
+        }
         files::CONTENT => {
             let by = peer.audited();
             let headers = request.headers().clone();
@@ -179,7 +185,7 @@ async fn dispatch(
 fn method_of(path: &str) -> Option<Method> {
     match path {
         "/v1/state" | "/metrics" | "/openapi.json" | "/v1/events" => Some(Method::GET),
-        "/" | "/v1/view" | "/v1/schema" | TraceQuery::PATH => Some(Method::GET),
+        "/" | "/v1/view" | "/v1/schema" | page::ACCESS | TraceQuery::PATH => Some(Method::GET),
         _ if files::is_route(path) => Some(Method::GET),
         _ => path.starts_with(VERBS_PREFIX).then_some(Method::POST),
     }

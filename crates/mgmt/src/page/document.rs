@@ -1,5 +1,6 @@
 //! The page as an HTML document, which `/` answers.
 
+use super::access::ACCESS;
 use super::assets::{ICON, SCRIPT, STYLE};
 use super::detail::Detail;
 use super::drawing::draw;
@@ -42,6 +43,7 @@ pub(super) fn begin(title: &str, is_live: bool) -> Html {
         ("#sessions", "Sessions"),
         ("#events", "Events"),
         ("#change", "Change"),
+        (ACCESS, "Access matrix"),
         (FILES, "Files"),
     ] {
         let is_elsewhere = !is_live && target.starts_with('#');

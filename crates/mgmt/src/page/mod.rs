@@ -7,9 +7,10 @@
 //!                                     JSON at `/v1/view`   <-----------------'
 //! ```
 //! The page is complete without JavaScript. Its script ([`asset`]) draws the same [`View`] again
-//! when it changes, and adds rates and the editor of the configuration. [`files`] are
-//! pages of their own, without a script.
+//! when it changes, and adds rates and the editor of the configuration. [`files`]
+//! and [`access()`] are pages of their own, without a script.
 
+mod access;
 mod assets;
 mod charts;
 mod detail;
@@ -25,6 +26,7 @@ mod query;
 mod selection;
 mod tables;
 
+pub use access::{ACCESS, AccessQuery, ROUTE as ACCESS_ROUTE, access};
 pub use assets::asset;
 pub use document::{forbidden, render};
 pub(crate) use fold::Toward;

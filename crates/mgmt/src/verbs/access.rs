@@ -106,7 +106,11 @@ fn visible_luns(
     vec![VisibleLuns { target: target.name.clone(), why, ..VisibleLuns::default() }]
 }
 
-fn check(state: &SystemState, params: AccessCheckParams) -> Result<AccessCheckAnswer> {
+/// The LUNs that an initiator would see.
+///
+/// # Errors
+/// [`Kind::Usage`]: the text of the portal is not one.
+pub fn check(state: &SystemState, params: AccessCheckParams) -> Result<AccessCheckAnswer> {
     let portal = match &params.portal {
         None => None,
         Some(text) => Some(LocalAddress::parse(text).ok_or_else(|| {
@@ -128,6 +132,29 @@ fn mode(lun: &LunState) -> &'static str {
     if lun.read_only { "read only" } else { "read write" }
 }
 
+/// Columns of the table of `access check`.
+pub const COLUMNS: [&str; 6] = ["target", "group", ">lun", "provider", "mode", "why"];
+
+/// Rows of that table.
+pub fn rows(answer: &AccessCheckAnswer) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for seen in &answer.targets {
+        let head = |lun: String, provider: String, mode: String| {
+            let group = seen.group.clone().unwrap_or_else(|| "-".to_owned());
+            vec![seen.target.clone(), group, lun, provider, mode, seen.why.clone()]
+        };
+        if seen.luns.is_empty() && seen.awaited.is_empty() {
+            rows.push(head("-".into(), "-".into(), "nothing".into()));
+        }
+        let line = |l: &LunState| head(l.lun.to_string(), l.provider.clone(), mode(l).into());
+        rows.extend(seen.luns.iter().map(line));
+        let missing =
+            |a: &PendingLunState| head(a.lun.to_string(), a.provider.clone(), MISSING_MODE.into());
+        rows.extend(seen.awaited.iter().map(missing));
+    }
+    rows
+}
+
 impl Verb for AccessCheck {
     type Params = AccessCheckParams;
     type Answer = AccessCheckAnswer;
@@ -143,26 +170,11 @@ impl Verb for AccessCheck {
     const POSITIONAL: &'static [&'static str] = &["initiator"];
 
     fn table(answer: &AccessCheckAnswer) -> String {
-        let mut rows = Vec::new();
-        for seen in &answer.targets {
-            let head = |lun: String, provider: String, mode: String| {
-                let group = seen.group.clone().unwrap_or_else(|| "-".to_owned());
-                vec![seen.target.clone(), group, lun, provider, mode, seen.why.clone()]
-            };
-            if seen.luns.is_empty() && seen.awaited.is_empty() {
-                rows.push(head("-".into(), "-".into(), "nothing".into()));
-            }
-            let line = |l: &LunState| head(l.lun.to_string(), l.provider.clone(), mode(l).into());
-            rows.extend(seen.luns.iter().map(line));
-            let missing = |a: &PendingLunState| {
-                head(a.lun.to_string(), a.provider.clone(), MISSING_MODE.into())
-            };
-            rows.extend(seen.awaited.iter().map(missing));
-        }
+        let rows = rows(answer);
         if rows.is_empty() {
             return "no such target\n".to_owned();
         }
-        text::table(&["target", "group", ">lun", "provider", "mode", "why"], &rows)
+        text::table(&COLUMNS, &rows)
     }
 }
 

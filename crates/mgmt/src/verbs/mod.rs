@@ -1,7 +1,7 @@
 //! The verbs: one file and one line of [`VERBS`] each. From the table come the command line, the
 //! HTTP routes, OpenAPI, completions and manual pages.
 
-mod access;
+pub(crate) mod access;
 mod alua;
 mod apply;
 mod attach;

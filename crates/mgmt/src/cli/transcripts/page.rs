@@ -106,3 +106,14 @@ fn download_of_a_file_that_changes_is_visibly_not_whole() {
     let text = get(&daemon, "/files/content?server=main&path=%2Fchanging");
     assert!(text.contains("content-length: 17\r\n") && text.ends_with("\r\n\r\nfi"), "{text}");
 }
+
+#[test]
+fn access_matrix_is_a_page_without_a_script() {
+    let daemon = Daemon::start();
+    busy(&daemon);
+    let text = get(&daemon, "/access");
+    assert!(text.starts_with("HTTP/1.1 200 ") && !text.contains("<script"), "{text}");
+    assert!(text.contains("Initiators by LUNs of iqn.a:t"), "{text}");
+    let text = get(&daemon, "/access?initiator=nobody");
+    assert!(text.contains("no group matches"), "{text}");
+}

@@ -201,7 +201,7 @@ pub fn refusal(error: &Error) -> String {
     html.element("p", &[], error.advice());
     if matches!(error.kind, Kind::Unauthenticated | Kind::Forbidden) {
         let text = "A browser sends no token with a link. Open this page with a client \
-                    certificate of the role admin, or over the forwarded control socket.";
+                    certificate whose role suffices, or over the forwarded control socket.";
         html.element("p", &[], text);
     }
     html.element("a", &[("href", FILES)], "File servers");

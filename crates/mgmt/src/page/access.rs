@@ -7,7 +7,7 @@ use super::document::{begin, grid, heading};
 use super::html::Html;
 use super::query::{encode, fields};
 use crate::api::{GroupState, Result, SystemState, TargetState};
-use crate::text::or_dash;
+use crate::text::{or_dash, shell_word};
 use crate::verbs::access::{self, AccessCheckParams};
 use std::collections::BTreeSet;
 
@@ -175,8 +175,9 @@ fn check(html: &mut Html, state: &SystemState, query: &AccessQuery) -> Result<()
         let href = format!("{ACCESS}?initiator={}&after={next}", encode(&query.initiator));
         html.element("a", &[("href", &href), ("rel", "next")], "Next rows");
     }
+    let word = shell_word(&query.initiator);
     html.element("p", &[], "The same on the command line:");
-    html.element("code", &[], &format!("ashlar access check {}", query.initiator));
+    html.element("code", &[], &format!("ashlar access check {word}"));
     html.close();
     Ok(())
 }

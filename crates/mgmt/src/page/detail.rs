@@ -3,10 +3,14 @@
 use super::charts::Chart;
 use super::graph::{Graph, Node};
 use super::tables::{Cell, Table, events};
-use crate::api::{Event, GeomState, Health, LunState, OpStats, SessionState, Stats, SystemState};
+use crate::api::{
+    Event, GeomState, GroupState, Health, LunState, OpStats, PendingLunState, SessionState, Stats,
+    SystemState, TargetHealth, TargetState,
+};
 use crate::config::units::{exact, short, short_ns};
 use crate::object_id::{geom_id, lun_id, session_id};
-use crate::text::or_dash;
+use crate::text::{or_dash, shell_word};
+use crate::verbs::index::Index;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -149,28 +153,80 @@ fn session_table(target: &str, s: &SessionState, now_ns: u64) -> Table {
     ])
 }
 
+fn geom_commands(geom: &GeomState) -> Vec<String> {
+    let name = shell_word(&geom.name);
+    let mut out = match geom.class.as_str() {
+        "disk" => vec![format!("ashlar list disks {name}")],
+        "part" => vec![format!("ashlar part show {name}")],
+        class => ["list", "status"].map(|verb| format!("ashlar {class} {verb} {name}")).to_vec(),
+    };
+    if geom.class == "fs" {
+        out.push(format!("ashlar fs dumps {name}"));
+    }
+    out.push(format!("ashlar tree --up {name}"));
+    if let [provider] = geom.providers.as_slice() {
+        out.push(format!("ashlar access who {}", shell_word(&provider.name)));
+    }
+    // Actions that end a problem are beside it, in the table of problems.
+    out.extend(geom.transients.iter().map(|t| t.undo.clone()));
+    out
+}
+
+/// The LUN of a node that lacks its provider.
+fn awaited_lun(target: &str, group: &GroupState, id: &str) -> Option<Contents> {
+    let is_own = |lost: &&PendingLunState| lun_id(target, &group.name, lost.lun) == id;
+    let PendingLunState { lun, provider } = group.awaited.iter().find(is_own)?;
+    let table = properties([
+        ("provider", provider.clone()),
+        ("number", lun.to_string()),
+        ("group", group.name.clone()),
+        ("target", target.to_owned()),
+    ]);
+    let why = format!("the provider {provider} is missing; the LUN appears when it is there");
+    let who = format!("ashlar access who {}", shell_word(provider));
+    Some((why, vec![table], vec!["ashlar doctor".to_owned(), who]))
+}
+
+/// The reason if a LUN is not healthy.
+fn lun_why(state: &SystemState, target: &TargetState, lun: &LunState) -> String {
+    if target.state == TargetHealth::Down {
+        return format!("the target {} accepts no logins: {}", target.name, target.health_why);
+    }
+    match Index::new(state).provider(&lun.provider) {
+        None => format!("the provider {} is missing", lun.provider),
+        Some((_, provider)) => provider.error.clone().unwrap_or_default(),
+    }
+}
+
+fn lun_commands(path: &str, provider: &str) -> Vec<String> {
+    let (path, provider) = (shell_word(path), shell_word(provider));
+    vec![
+        "ashlar list luns".to_owned(),
+        format!("ashlar access who {path}"),
+        format!("ashlar reservations {provider}"),
+        format!("ashlar tree --down {provider}"),
+    ]
+}
+
+/// The reason if an object is not healthy, its tables and its commands.
+type Contents = (String, Vec<Table>, Vec<String>);
+
 /// Tables and commands of the object of a node.
-fn contents(state: &SystemState, node: &Node) -> (String, Vec<Table>, Vec<String>) {
+fn contents(state: &SystemState, node: &Node) -> Contents {
     if let Some(geom) = state.geoms.iter().find(|g| geom_id(g) == node.id) {
-        let list = match geom.class.as_str() {
-            "disk" => format!("ashlar list disks {}", geom.name),
-            "part" => format!("ashlar part show {}", geom.name),
-            class => format!("ashlar {class} list {}", geom.name),
-        };
-        let mut commands = vec![list, format!("ashlar tree --up {}", geom.name)];
-        commands.extend(geom.transients.iter().map(|t| t.undo.clone()));
-        return (geom.health_why.clone(), geom_tables(geom), commands);
+        return (geom.health_why.clone(), geom_tables(geom), geom_commands(geom));
     }
     for target in &state.targets {
         for group in &target.groups {
             let is_own = |lun: &&LunState| lun_id(&target.name, &group.name, lun.lun) == node.id;
             if let Some(lun) = group.luns.iter().find(is_own) {
                 let tables = vec![lun_table(&target.name, &group.name, lun)];
-                let commands = vec![
-                    "ashlar list luns".to_owned(),
-                    format!("ashlar tree --down {}", lun.provider),
-                ];
-                return (String::new(), tables, commands);
+                let path = format!("{}/{}/{}", target.name, group.name, lun.lun);
+                let commands = lun_commands(&path, &lun.provider);
+                return (lun_why(state, target, lun), tables, commands);
+            }
+            if let Some(awaited) = awaited_lun(&target.name, group, &node.id) {
+                return awaited;
             }
         }
         if let Some(session) = target.sessions.iter().find(|s| session_id(target, s) == node.id) {
@@ -179,10 +235,11 @@ fn contents(state: &SystemState, node: &Node) -> (String, Vec<Table>, Vec<String
                 session_table(&target.name, session, now),
                 counters(&session.stats, 0, &session.initiator),
             ];
+            let initiator = shell_word(&session.initiator);
             let commands = vec![
-                "ashlar sessions".to_owned(),
-                format!("ashlar access check {}", session.initiator),
-                format!("ashlar tree --down {}", session.initiator),
+                format!("ashlar sessions --target {}", shell_word(&target.name)),
+                format!("ashlar access check {initiator}"),
+                format!("ashlar tree --down {initiator}"),
                 format!("ashlar sessions end {}", session.id),
             ];
             return (session.held_back.clone().unwrap_or_default(), tables, commands);

@@ -5,7 +5,7 @@ use crate::api::{
 };
 use crate::config::units::{short, short_ns};
 use crate::object_id::{geom_id, lun_id, session_id};
-use crate::text::or_dash;
+use crate::text::{or_dash, shell_word};
 use crate::verbs::index::Index;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -259,7 +259,7 @@ fn denied(state: &SystemState, lower: &str) -> Table {
             Cell::text(d.times.to_string()),
             Cell::text(d.why.lines().next().unwrap_or("")),
             Cell::text(or_dash(&d.expected)),
-            Cell::text(format!("ashlar access check {}", d.initiator)),
+            Cell::text(format!("ashlar access check {}", shell_word(&d.initiator))),
         ]
     });
     let rows = rows.filter(|row| has(row, lower));

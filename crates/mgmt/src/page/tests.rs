@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::api::{
-    Denied, GroupState, Health, LunState, RebuildState, SessionState, TargetState, TroubleState,
+    Denied, GroupState, Health, LunState, PendingLunState, RebuildState, SessionState, TargetHealth,
+    TargetState, TroubleState,
 };
 use crate::fake::{FakePlant, catalog, geom_state};
 use crate::service::Archive;
@@ -140,6 +141,36 @@ fn selected_object_is_shown_in_detail_with_its_part_of_the_graph() {
     assert!(kinds("find=no+such+name").is_empty());
     let text = page_at("at=disk%3Anone");
     assert!(text.contains("disk:none: no object has this identifier."), "{text}");
+}
+
+#[test]
+fn detail_of_a_lun_has_the_reason_of_its_health() {
+    let mut state = state();
+    let lost = PendingLunState { lun: 7, provider: "away".to_owned() };
+    state.targets[0].groups[0].awaited = vec![lost];
+    let at = |state: &SystemState, id: &str| {
+        let query = Query { at: id.to_owned(), ..Query::default() };
+        view_of(StatusAnswer::default(), state, &[], query).detail.expect("an object")
+    };
+    let lun = at(&state, "lun:iqn.a:t/hosts/0");
+    assert_eq!((lun.health, lun.why.as_str()), (Health::Ok, ""));
+    assert!(lun.commands.contains(&"ashlar reservations m0".to_owned()), "{:?}", lun.commands);
+    let lost = at(&state, "lun:iqn.a:t/hosts/7");
+    assert_eq!(lost.health, Health::Failed);
+    assert!(lost.why.contains("provider away is missing"), "{}", lost.why);
+    assert!(lost.tables.iter().any(|table| table.id == "properties"), "{lost:?}");
+    state.targets[0].state = TargetHealth::Down;
+    state.targets[0].health_why = "the port is taken".to_owned();
+    let lun = at(&state, "lun:iqn.a:t/hosts/0");
+    assert!(lun.health == Health::Failed && lun.why.contains("the port is taken"), "{}", lun.why);
+}
+
+#[test]
+fn commands_quote_names_for_a_shell() {
+    let text = page_at("");
+    assert!(text.contains("ashlar access check &#39;&lt;/title&gt;"), "{text}");
+    let mirror = view_at("at=mirror%3Am0").detail.expect("the mirror");
+    assert!(mirror.commands.contains(&"ashlar mirror status m0".to_owned()), "{mirror:?}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::html::Html;
 use crate::query_string::{encode, fields};
 use crate::api::{Error, Kind, Result};
 use crate::file_service::FileService;
-use crate::text::utc;
+use crate::text::{shell_word, utc};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -135,15 +135,6 @@ fn ask<A: DeserializeOwned>(
 ) -> Result<A> {
     let answer = files.query(server, verb, params)?;
     serde_json::from_value(answer).map_err(|e| Error::new(Kind::Internal, format!("fs {verb}"), e))
-}
-
-/// A word as a shell reads it.
-fn shell_word(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._/:".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// The command line that does the same as the page.

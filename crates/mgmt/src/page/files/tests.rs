@@ -102,14 +102,6 @@ fn unknown_servers_and_folders_are_refused_with_advice() {
 }
 
 #[test]
-fn words_of_a_command_are_quoted_for_a_shell() {
-    assert_eq!(shell_word("/lib/x-1.txt"), "/lib/x-1.txt");
-    assert_eq!(shell_word("a b"), "'a b'");
-    assert_eq!(shell_word("it's"), r"'it'\''s'");
-    assert_eq!(shell_word(""), "''");
-}
-
-#[test]
 fn live_path_of_a_dump_has_no_date() {
     for (path, live) in [
         ("/lib/x", "/lib/x"),

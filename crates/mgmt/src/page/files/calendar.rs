@@ -61,7 +61,7 @@ fn weeks(year: i16, month: usize) -> Vec<Vec<i8>> {
     let Ok(first) = Date::new(year, month, 1) else { return Vec::new() };
     let before = first.weekday().to_monday_zero_offset();
     let days: Vec<i8> = (0..before).map(|_| 0).chain(1..=first.days_in_month()).collect();
-    let whole = |week: &[i8]| week.iter().copied().chain([0; 7]).take(7).collect();
+    let whole = |week: &[i8]| -> Vec<i8> { week.iter().copied().chain([0; 7]).take(7).collect() };
     days.chunks(7).map(whole).collect()
 }
 

@@ -248,11 +248,18 @@ fn contents(state: &SystemState, node: &Node) -> Contents {
     (String::new(), Vec::new(), vec!["ashlar doctor".to_owned()])
 }
 
+/// Whether an event is about an object of that name: `mirror m0`, `iqn.a:t/hosts`, `label label/l`.
+fn is_about(event: &Event, name: &str) -> bool {
+    let is_end = |head: &str| head.is_empty() || head.ends_with(['/', ' ']);
+    event.about.split(['/', ' ']).any(|part| part == name)
+        || event.about.strip_suffix(name).is_some_and(is_end)
+}
+
 /// The detail of the object with that identifier.
 pub fn detail(state: &SystemState, graph: &Graph, journal: &[Event], id: &str) -> Option<Detail> {
     let node = graph.nodes.iter().find(|node| node.id == id)?;
     let (why, mut tables, commands) = contents(state, node);
-    let own = journal.iter().filter(|e| e.about.split(['/', ' ']).any(|part| part == node.name));
+    let own = journal.iter().filter(|event| is_about(event, &node.name));
     let own: Vec<Event> = own.cloned().collect();
     tables.push(Table {
         id: "own-events".to_owned(),

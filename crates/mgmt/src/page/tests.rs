@@ -166,6 +166,24 @@ fn detail_of_a_lun_has_the_reason_of_its_health() {
 }
 
 #[test]
+fn detail_has_the_events_of_an_object_whose_name_has_a_slash() {
+    let mut state = state();
+    state.geoms.push(geom_state("label", "label/l", 2, &["d0"], "label/l"));
+    let event = |id: u64, about: &str| Event {
+        id,
+        about: about.to_owned(),
+        text: format!("event of {about}"),
+        ..Event::default()
+    };
+    let journal = [event(1, "label label/l"), event(2, "label label/xl"), event(3, "disk d0")];
+    let query = Query { at: "label:label/l".to_owned(), ..Query::default() };
+    let view = view_of(StatusAnswer::default(), &state, &journal, query);
+    let tables = view.detail.expect("the label").tables;
+    let own = tables.iter().find(|table| table.id == "own-events").expect("its events");
+    assert_eq!(own.total, 1, "{own:?}");
+}
+
+#[test]
 fn commands_quote_names_for_a_shell() {
     let text = page_at("");
     assert!(text.contains("ashlar access check &#39;&lt;/title&gt;"), "{text}");

@@ -136,7 +136,7 @@ pub(super) async fn bytes(fs: &Served, found: &Found, most: u64) -> Result<Optio
 }
 
 /// The bytes of a file from `offset` on, a piece of it, for a reader at that position; none behind
-/// the end. Refused if the contents have changed since the file was found.
+/// the end. Refused if the contents have changed, or the name has gone, since the file was found.
 pub(crate) async fn piece(
     host: &Host,
     (found, path): (&Found, &str),
@@ -146,7 +146,9 @@ pub(crate) async fn piece(
     let (fs, mut segs) = (host.files()?, Vec::new());
     let read = fs.run(|f| {
         segs.clear();
-        if f.inode(found.view, found.ino)?.version != found.inode.version {
+        // The blocks of a file without a name are given back one after the other.
+        let now = f.inode(found.view, found.ino)?;
+        if now.version != found.inode.version || now.links == 0 {
             return Ok(None);
         }
         let range = (offset, PIECE);

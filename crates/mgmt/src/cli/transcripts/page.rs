@@ -104,7 +104,8 @@ fn pages_of_files_run_no_script_and_downloads_are_recorded() {
 fn download_of_a_file_that_changes_is_visibly_not_whole() {
     let daemon = Daemon::start();
     let text = get(&daemon, "/files/content?server=main&path=%2Fchanging");
-    assert!(text.contains("content-length: 17\r\n") && text.ends_with("\r\n\r\nfi"), "{text}");
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+    assert!(head.contains("content-length: 17") && body.len() < 17, "{text}");
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! Restriction of the daemon by itself: `sandbox` of `[daemon]`, enforced by Landlock.
+//! Restriction of the daemon by itself: `sandbox` of `[daemon]`, enforced by Landlock and seccomp.
 //!
 //! ```text
 //! changed: /dev, folders of the paths in the configuration, of state, history and socket
 //! run:     no program            mounted: nothing            gained: no privilege by a file
+//! called:  system calls of a list (see `system_calls`)
 //! ```
 //! Reading is not restricted beyond the rights of the daemon's user: it needs the configuration,
 //! certificates, secrets, time zones and names of hosts. An object that `apply` adds in another
@@ -16,6 +17,10 @@
 //!      Landlock denies, so [`check`] compares folders.
 //!  X4  The inode of each folder at the start is reported. Landlock permits inodes: a file system
 //!      that is mounted over a folder later is forbidden, and `doctor` names it.
+//!  X5  The list of system calls applies to every thread of the process, those that were started
+//!      before too.
+
+mod system_calls;
 
 use std::collections::BTreeSet;
 use std::fs::DirBuilder;
@@ -28,7 +33,7 @@ use landlock::{
     path_beneath_rules,
 };
 use mgmt::api::{Error, Kind, Result, SandboxFolder};
-use mgmt::config::{Config, writable_folders};
+use mgmt::config::{Config, SystemCalls, writable_folders};
 use mgmt::plan::Action;
 use serde_json::Value;
 
@@ -44,11 +49,11 @@ static FOLDERS: OnceLock<BTreeSet<PathBuf>> = OnceLock::new();
 /// The same with their inodes (X4).
 static INODES: OnceLock<Vec<SandboxFolder>> = OnceLock::new();
 
-/// Restricts this thread, and those that it starts later, if the configuration asks for it. State,
-/// history and socket have their paths in `config`.
+/// Restricts this thread, and those that it starts later, if the configuration asks for it; system
+/// calls of all threads (X5). State, history and socket have their paths in `config`.
 ///
 /// # Errors
-/// [`Kind::System`]: a folder cannot be made, or the kernel has no Landlock (X2).
+/// [`Kind::System`]: a folder cannot be made, or the kernel has no Landlock or no seccomp (X2).
 pub fn enter(config: &Config) -> Result<()> {
     if !config.daemon.sandbox {
         return Ok(());
@@ -74,6 +79,20 @@ pub fn enter(config: &Config) -> Result<()> {
     }
     let _ = INODES.set(inodes);
     let _ = FOLDERS.set(folders);
+    restrict_calls(config.daemon.sandbox_system_calls)
+}
+
+/// Restricts the system calls of all threads (X5).
+fn restrict_calls(others: SystemCalls) -> Result<()> {
+    let program = system_calls::filter(others).map_err(|e| unfiltered(&e.to_string()))?;
+    let applied = seccompiler::apply_filter_all_threads(&program);
+    applied.map_err(|e| unfiltered(&e.to_string()))?;
+    match others {
+        SystemCalls::Refuse => tracing::info!("sandbox: system calls are restricted by seccomp"),
+        SystemCalls::Log => tracing::warn!(
+            "sandbox: system calls outside of the list are permitted and logged by the kernel"
+        ),
+    }
     Ok(())
 }
 
@@ -129,6 +148,11 @@ fn outside(own: &BTreeSet<PathBuf>, action: &Action) -> Option<PathBuf> {
 fn refused(why: &str) -> Error {
     let error = Error::new(Kind::System, "enter the sandbox", why).at("sandbox");
     error.next("Boot with `lsm=landlock,...`, or set `sandbox = false` in [daemon].")
+}
+
+fn unfiltered(why: &str) -> Error {
+    let error = Error::new(Kind::System, "restrict system calls", why).at("sandbox");
+    error.next("Use a kernel with CONFIG_SECCOMP_FILTER, or set `sandbox = false` in [daemon].")
 }
 
 fn restrict(folders: &BTreeSet<PathBuf>) -> std::result::Result<RulesetStatus, RulesetError> {

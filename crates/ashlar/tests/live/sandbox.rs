@@ -8,6 +8,15 @@ use crate::fixture::{Fixture, file_disk};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// `/proc/PID/task/TID/status` of each thread that still exists.
+fn statuses(pid: u32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let status = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.ok()?.path().join("status")).ok()
+    };
+    tasks.filter_map(status).collect()
+}
+
 #[test]
 fn sandboxed_daemon_serves_its_folders_and_plan_refuses_others() {
     let fixture = Fixture::new("sandbox");
@@ -20,6 +29,13 @@ fn sandboxed_daemon_serves_its_folders_and_plan_refuses_others() {
         assert!(fixture.log().contains("no Landlock"), "{e}");
         println!("not tested: the kernel has no Landlock");
         return;
+    }
+    let threads = statuses(daemon.pid());
+    assert!(threads.len() > 2, "cores and the control thread: {threads:?}");
+    for status in &threads {
+        for line in ["NoNewPrivs:\t1", "Seccomp:\t2"] {
+            assert!(status.lines().any(|l| l == line), "no {line:?} in\n{status}");
+        }
     }
     let with_disk = |path: &str| {
         let second = format!(

@@ -1,7 +1,7 @@
 //! Checks of `[daemon]`: metrics over TCP, and the sandbox beside what it does not permit.
 
 use super::check::{Problem, problem};
-use super::daemon::DaemonConfig;
+use super::daemon::{DaemonConfig, SystemCalls};
 use super::secret::is_literal;
 use super::types::Config;
 use crate::api::Kind;
@@ -36,5 +36,8 @@ pub(super) fn sandbox(config: &Config, out: &mut Vec<Problem>) {
         };
         let text = format!("a sandbox does not permit {other}: set `sandbox = false`");
         out.push(problem("daemon", 0, "sandbox", Kind::ConfigValue, text));
+    } else if config.daemon.sandbox_system_calls != SystemCalls::default() {
+        let text = "`sandbox_system_calls` needs `sandbox = true`".to_owned();
+        out.push(problem("daemon", 0, "sandbox_system_calls", Kind::ConfigKey, text));
     }
 }

@@ -27,6 +27,24 @@ pub enum LogFormat {
     Json,
 }
 
+/// Effect of a system call that a sandboxed daemon does not need.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SystemCalls {
+    /// The call fails, as on a kernel that does not have it (ENOSYS).
+    #[default]
+    Refuse,
+    /// The kernel carries the call out and writes its number to the audit log, to find the cause of
+    /// a refusal.
+    Log,
+}
+
+impl SystemCalls {
+    fn is_default(&self) -> bool {
+        *self == SystemCalls::default()
+    }
+}
+
 /// `[daemon]`: settings of the daemon; those of metrics are live, others take effect at its start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -59,10 +77,13 @@ pub struct DaemonConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_format: Option<LogFormat>,
     /// After its start the daemon changes files only below /dev and the folders of paths in this
-    /// file, and runs no program (Landlock). Targets of driver `local` and disks with `command` are
-    /// refused.
+    /// file, runs no program (Landlock), and makes only system calls of a list (seccomp). Targets
+    /// of driver `local` and disks with `command` are refused.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sandbox: bool,
+    /// Effect of system calls outside of the list of `sandbox`.
+    #[serde(skip_serializing_if = "SystemCalls::is_default")]
+    pub sandbox_system_calls: SystemCalls,
     /// Folder of the state that logical units keep over a restart: persistent reservations, saved
     /// mode pages, identities of disks. Absent: `units` beside the socket; for a socket in a folder
     /// that is emptied when the machine restarts, `units` in /var/lib/ashlar (/run) or in
@@ -101,6 +122,7 @@ impl Default for DaemonConfig {
             log: "info".to_owned(),
             log_format: None,
             sandbox: false,
+            sandbox_system_calls: SystemCalls::Refuse,
             state: None,
             history: None,
             history_kept: 32,
@@ -148,6 +170,18 @@ mod tests {
         assert_eq!(faults(Some("9464"), None), ["metrics_listen"]);
         assert_eq!(faults(at, Some("sesame")), ["metrics_token"], "a literal would be exported");
         assert_eq!(faults(None, Some("file:/etc/ashlar/token")), ["metrics_token"]);
+    }
+
+    #[test]
+    fn effect_of_system_calls_needs_the_sandbox() {
+        let faults = |sandbox: bool| {
+            let sandbox_system_calls = SystemCalls::Log;
+            let daemon = DaemonConfig { sandbox, sandbox_system_calls, ..DaemonConfig::default() };
+            let found = check(&Config { daemon, ..Config::default() });
+            found.iter().map(|problem| problem.key).collect::<Vec<_>>()
+        };
+        assert!(faults(true).is_empty());
+        assert_eq!(faults(false), ["sandbox_system_calls"]);
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub use api::{ApiClientConfig, ApiConfig, ApiSections};
 pub use catalog::{Catalog, CheckStart, CheckTarget, ClassFacts, Entry, FactsOf, SettingsOf};
 pub(crate) use check::interface;
 pub use check::{LUN_MAX, SOCKET_PATH_MAX, check};
-pub use daemon::{DaemonConfig, LogFormat, Port};
+pub use daemon::{DaemonConfig, LogFormat, Port, SystemCalls};
 pub use editor::for_editors;
 pub use exposed::{Exposure, exposures};
 pub use paths::{TLS_FILE_KEYS, writable_folders};

@@ -174,6 +174,14 @@ fn units_are_valid_and_their_service_is_confined() {
     let (service, socket) = (folder.join("ashlar.service"), folder.join("ashlar.socket"));
     let output = systemd_analyze(&["verify", "--man=no"], &[service.clone(), socket]);
     assert!(!output.contains("ashlar."), "{output}");
+    // Of `sandbox = true`: no set of systemd 252 has them.
+    let text = fs::read_to_string(&service).expect("a unit");
+    let filters: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("SystemCallFilter=")).collect();
+    let named: Vec<&str> = filters.iter().flat_map(|filter| filter.split(' ')).collect();
+    for call in ["seccomp", "landlock_create_ruleset", "landlock_restrict_self"] {
+        assert!(named.contains(&call), "{call}: {filters:?}");
+    }
     let threshold = format!("--threshold={EXPOSURE_MAX}");
     systemd_analyze(&["security", "--offline=yes", &threshold], &[service]);
     fs::remove_dir_all(&folder).expect("gone");

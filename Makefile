@@ -12,7 +12,6 @@ BENCH_PACKAGES = $(shell sed "s/\#.*//" ci/packages/bench.txt)
 # Packages are for this architecture, images of containers have a static binary.
 MUSL     ?= $(shell uname -m)-unknown-linux-musl
 IMAGE    ?= ashlar:latest
-CONTAINER ?= $(or $(shell command -v podman),$(shell command -v buildah),docker)
 
 .PHONY: run demo test check hooks soak bench bench-chart docs build build-bench package python-client deb rpm static container deps-package deps-static deps-test deps-check deps-soak deps-docs deps-demo deps-bench clean
 
@@ -72,7 +71,7 @@ python-client: build
 # target/debian/*.deb. The binary is built and stripped already.
 deb: deps-package package
 	$(CARGO) deb -p ashlar --no-build --no-strip
-	-lintian target/debian/*.deb
+	lintian --fail-on error target/debian/*.deb
 
 # target/generate-rpm/*.rpm
 rpm: deps-package package
@@ -81,13 +80,13 @@ rpm: deps-package package
 static: deps-static
 	CC_$(subst -,_,$(MUSL))=musl-gcc $(CARGO) build --release -p ashlar --target $(MUSL)
 
-# An image with only the static binary and a configuration.
+# target/ashlar.oci.tar: `podman load -i` or `docker load -i` reads it. Only the static binary and a
+# configuration are in it.
 container: static
-	rm -rf target/container
-	mkdir -p target/container/empty
-	cp contrib/container/Containerfile contrib/container/ashlar.toml target/container/
+	mkdir -p target/container
 	strip -o target/container/ashlar target/$(MUSL)/release/ashlar
-	$(CONTAINER) build -t $(IMAGE) -f target/container/Containerfile target/container
+	contrib/oci-image target/container/ashlar $(firstword $(subst -, ,$(MUSL))) $(IMAGE) \
+		target/ashlar.oci.tar
 
 deps-package:
 	@ci/install lintian

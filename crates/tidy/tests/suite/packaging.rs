@@ -116,6 +116,79 @@ fn scripts_of_the_packages_are_valid_shell() {
     }
 }
 
+/// Standard output of a program that must succeed.
+fn output_of(program: &str, words: &[&str]) -> String {
+    let out = Command::new(program).args(words).output().expect("it runs");
+    let complaint = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{program} {words:?}: {complaint}");
+    String::from_utf8(out.stdout).expect("text")
+}
+
+#[test]
+fn image_of_the_container_is_whole_unprivileged_and_reproducible() {
+    let folder = std::env::temp_dir().join(format!("tidy-image-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let script = Path::new(ROOT).join("contrib/oci-image");
+    let script = script.to_str().expect("a path");
+    let [first, second] = ["first.tar", "second.tar"].map(|name| {
+        let archive = folder.join(name).to_str().expect("a path").to_owned();
+        output_of(script, &["/bin/true", "x86_64", "ashlar:test", &archive]);
+        archive
+    });
+    assert!(fs::read(&first).expect("it") == fs::read(&second).expect("it"), "they differ");
+    let to = folder.to_str().expect("a path");
+    output_of("tar", &["--extract", "--file", &first, "--directory", to]);
+    let json = |path: &str| -> serde_json::Value {
+        let text = fs::read_to_string(folder.join(path)).expect(path);
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{path}: {e}\n{text}"))
+    };
+    // Every blob has the content and the size that refer to it.
+    let blob = |descriptor: &serde_json::Value| {
+        let digest = descriptor["digest"].as_str().expect("a digest").replace("sha256:", "");
+        let path = format!("blobs/sha256/{digest}");
+        let whole = folder.join(&path).to_str().expect("a path").to_owned();
+        assert!(output_of("sha256sum", &[&whole]).starts_with(&digest), "{digest}");
+        let size = fs::metadata(&whole).expect("a blob").len();
+        assert_eq!(descriptor["size"].as_u64(), Some(size), "{digest}");
+        (path, whole)
+    };
+    let image = json(&blob(&json("index.json")["manifests"][0]).0);
+    let settings = json(&blob(&image["config"]).0);
+    assert_eq!(settings["config"]["User"], "64000:64000");
+    assert_eq!(settings["architecture"], "amd64");
+    let layer = blob(&image["layers"][0]).1;
+    let unpacked = output_of("sh", &["-c", &format!("gzip -dc {layer} | sha256sum")]);
+    let digest = unpacked.split_whitespace().next().expect("a digest");
+    assert_eq!(settings["rootfs"]["diff_ids"][0], format!("sha256:{digest}"));
+    let files = output_of("tar", &["--list", "--verbose", "--numeric-owner", "--file", &layer]);
+    for [owner, name] in [
+        ["-rwxr-xr-x 0/0", "./usr/bin/ashlar"],
+        ["-rw-r--r-- 0/0", "./etc/ashlar/ashlar.toml"],
+        ["drwx------ 64000/64000", "./run/ashlar/"],
+        ["drwx------ 64000/64000", "./var/lib/ashlar/"],
+    ] {
+        let line = files.lines().find(|line| line.ends_with(name)).expect(name);
+        assert!(line.starts_with(owner), "{line}");
+    }
+    fs::remove_dir_all(&folder).expect("gone");
+}
+
+#[test]
+fn copyright_file_names_the_authors_of_the_page() {
+    let read = |path: &str| fs::read_to_string(Path::new(ROOT).join(path)).expect("a file");
+    let (page, copyright) = (read("web/src/licences.txt"), read("contrib/deb/copyright"));
+    let authors = page.lines().filter_map(|line| line.split_once("Copyright ")).map(|(_, rest)| {
+        let owner = rest.trim_start_matches("(c) ").split("  ").next();
+        owner.expect("a first part").trim()
+    });
+    let mut count = 0;
+    for author in authors {
+        count += 1;
+        assert!(copyright.contains(author), "contrib/deb/copyright lacks: {author}");
+    }
+    assert!(count > 2, "{page}");
+}
+
 /// The link below /dev/ashlar of a block device with this attribute in sysfs.
 fn link(device: &str, attribute: &str, text: &str) -> Option<String> {
     let sysfs = std::env::temp_dir().join(format!("tidy-sysfs-{device}-{}", std::process::id()));

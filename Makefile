@@ -13,7 +13,7 @@ BENCH_PACKAGES = $(shell sed "s/\#.*//" ci/packages/bench.txt)
 MUSL     ?= $(shell uname -m)-unknown-linux-musl
 IMAGE    ?= ashlar:latest
 
-.PHONY: run demo test check hooks soak bench bench-chart docs build build-bench package python-client deb rpm static container deps-package deps-static deps-test deps-check deps-soak deps-docs deps-demo deps-bench clean
+.PHONY: run demo test check hooks soak bench bench-chart docs build build-bench package python-client deb rpm static container package-test deps-package deps-package-test deps-static deps-test deps-check deps-soak deps-docs deps-demo deps-bench clean
 
 build:
 	$(CARGO) build --release -p ashlar
@@ -88,10 +88,19 @@ container: static
 	contrib/oci-image target/container/ashlar $(firstword $(subst -, ,$(MUSL))) $(IMAGE) \
 		target/ashlar.oci.tar
 
+# Installs, starts, upgrades, removes and purges the package in a chroot and in a guest with systemd.
+# Needs root and a mirror of Debian.
+package-test: deps-package-test deb
+	$(if $(filter 0,$(shell id -u)),,sudo) ci/package-test/run \
+		"$$(ls -t target/debian/ashlar_*.deb | head -n 1)"
+
 deps-package:
 	@ci/install lintian
 	$(CARGO) deb --version || $(CARGO) install cargo-deb --locked
 	$(CARGO) generate-rpm --version || $(CARGO) install cargo-generate-rpm --locked
+
+deps-package-test:
+	@ci/install $(shell sed "s/\#.*//" ci/packages/package-test.txt)
 
 deps-static:
 	@ci/install musl-tools

@@ -1,22 +1,35 @@
-//! Metrics over TCP, and the alert rules of `contrib/monitoring`, under promtool of Debian.
+//! Metrics over TCP, and the alert rules of `contrib/monitoring`, under promtool and the Prometheus
+//! server of Debian.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use crate::fixture::Fixture;
+use rig::proc::Proc;
+use serde_json::Value;
 
-/// The package of promtool.
+use crate::fixture::{Fixture, array, file_disk};
+
+/// The package of Prometheus and promtool.
 const PACKAGES: &str = include_str!("../../../../ci/packages/monitoring.txt");
 
 const TOKEN: &str = "0123456789abcdef";
 
+/// Longest wait for Prometheus to start, and for an alert to change its state.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A program of the package.
+fn program(name: &str) -> Command {
+    let root = rig::packages::ensure_unpacked("monitoring", PACKAGES).unwrap();
+    Command::new(root.join("usr/bin").join(name))
+}
+
 /// Runs promtool, which must succeed.
 #[track_caller]
 fn promtool(words: &[&str], folder: &Path, input: &str) -> String {
-    let root = rig::packages::ensure_unpacked("monitoring", PACKAGES).unwrap();
-    let mut command = Command::new(root.join("usr/bin/promtool"));
+    let mut command = program("promtool");
     command.args(words).current_dir(folder);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -36,15 +49,69 @@ fn rules() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/monitoring")
 }
 
+/// The status line and the body of the answer to a request with this head.
+fn answer(at: &str, head: &str) -> std::io::Result<(String, String)> {
+    let mut stream = TcpStream::connect(at)?;
+    stream.write_all(format!("{head}\r\n\r\n").as_bytes())?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text.as_str(), ""));
+    Ok((head.lines().next().unwrap_or("").to_owned(), body.to_owned()))
+}
+
 /// The status line and the body of a scrape.
 fn scrape(at: &str, token: &str) -> (String, String) {
-    let mut stream = TcpStream::connect(at).unwrap();
     let head = "GET /metrics HTTP/1.1\r\nHost: ashlar\r\nConnection: close\r\n";
-    write!(stream, "{head}Authorization: Bearer {token}\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap();
-    (head.lines().next().unwrap_or("").to_owned(), body.to_owned())
+    answer(at, &format!("{head}Authorization: Bearer {token}")).unwrap()
+}
+
+/// The data of a request to the API of Prometheus; null until it answers.
+fn prometheus(at: &str, path: &str) -> Value {
+    // HTTP/1.0: a body without chunks.
+    let found = answer(at, &format!("GET /api/v1/{path} HTTP/1.0\r\nHost: {at}"));
+    let body = found.map_or(String::new(), |(_, body)| body);
+    let mut answer: Value = serde_json::from_str(&body).unwrap_or_default();
+    answer["data"].take()
+}
+
+/// The state of an alert: `pending` or `firing`; `None` if its expression does not hold.
+fn alert(at: &str, name: &str) -> Option<String> {
+    let data = prometheus(at, "alerts");
+    let mut alerts = array(&data["alerts"]).iter();
+    let found = alerts.find(|alert| alert["labels"]["alertname"] == name)?;
+    found["state"].as_str().map(str::to_owned)
+}
+
+/// Starts Prometheus with the alert rules, without their delays, and a scrape of `metrics` each
+/// second.
+fn start_prometheus(fixture: &Fixture, at: &str, metrics: &str) -> Proc {
+    let text = std::fs::read_to_string(rules().join("ashlar.rules.yml")).unwrap();
+    let without_delay = |line: &str| match line.split_once("for: ") {
+        Some((indent, _)) if indent.trim().is_empty() => format!("{indent}for: 1s\n"),
+        _ => format!("{line}\n"),
+    };
+    fixture.write("rules.yml", &text.lines().map(without_delay).collect::<String>());
+    let settings = format!(
+        "global: {{ scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s }}\n\
+         rule_files: [rules.yml]\n\
+         scrape_configs:\n\
+         - job_name: ashlar\n\
+         \x20 authorization: {{ credentials_file: token }}\n\
+         \x20 static_configs: [{{ targets: ['{metrics}'] }}]\n"
+    );
+    let settings = fixture.write("prometheus.yml", &settings);
+    let mut command = program("prometheus");
+    command.arg(format!("--config.file={}", settings.display()));
+    command.arg(format!("--storage.tsdb.path={}", fixture.path("prometheus").display()));
+    command.arg(format!("--web.listen-address={at}"));
+    let mut server =
+        Proc::start("prometheus", &mut command, &fixture.path("prometheus.log")).unwrap();
+    let is_scraped = || {
+        let data = prometheus(at, "query?query=up");
+        data["result"][0]["value"][1] == "1"
+    };
+    server.wait_ready(LIMIT, is_scraped).unwrap();
+    server
 }
 
 #[test]
@@ -78,4 +145,38 @@ fn alert_rules_pass_promtool_and_each_alert_fires_in_its_test() {
     let text = promtool(&["check", "rules", "ashlar.rules.yml"], &rules(), "");
     assert!(text.contains("SUCCESS"), "{text}");
     promtool(&["test", "rules", "ashlar.test.yml"], &rules(), "");
+}
+
+#[test]
+fn alerts_fire_when_a_mirror_breaks_and_resolve_when_it_is_complete() {
+    const ALERTS: [&str; 2] = ["AshlarRedundancyLost", "AshlarDegraded"];
+    let mut fixture = Fixture::new("alerts");
+    let [metrics, at] = [(); 2].map(|()| format!("127.0.0.1:{}", rig::proc::free_port().unwrap()));
+    fixture.secret("token", TOKEN);
+    for file in ["d0.img", "d1.img"] {
+        fixture.image(file, 4 << 20);
+    }
+    let daemon = format!(
+        "[daemon]\nmetrics_listen = \"{metrics}\"\nmetrics_token = \"file:{{here}}/token\"\n"
+    );
+    let disks = [file_disk("d0", "d0.img"), file_disk("d1", "d1.img")].concat();
+    let mirror = "[[geom]]\nclass = \"mirror\"\nname = \"data\"\nmembers = [\"d0\", \"d1\"]\n";
+    fixture.configure(&format!("{daemon}{disks}{mirror}"), "0 = \"mirror/data\"");
+    fixture.start_whole();
+    let _server = start_prometheus(&fixture, &at, &metrics);
+    // With an answer, so that a server that has ended does not count as quiet.
+    let is_quiet = |name: &str| {
+        prometheus(&at, "alerts")["alerts"].is_array() && alert(&at, name).is_none()
+    };
+    fixture.until("no alert of the mirror", LIMIT, || ALERTS.iter().all(|name| is_quiet(name)));
+    fixture.ok(&["mirror", "deactivate", "data", "d1"]);
+    for name in ALERTS {
+        let what = format!("{name} fires");
+        fixture.until(&what, LIMIT, || alert(&at, name).as_deref() == Some("firing"));
+    }
+    fixture.ok(&["mirror", "activate", "data", "d1"]);
+    for name in ALERTS {
+        fixture.until(&format!("{name} is resolved"), LIMIT, || is_quiet(name));
+    }
+    fixture.stop();
 }

@@ -129,7 +129,9 @@ mod tests {
     fn x1_file_that_hangs_is_reported_once_and_others_are_closed() {
         let (slow, other) = (Path::new("closing-slow"), Path::new("closing-other"));
         let (release, released) = mpsc::channel::<()>();
-        enqueue(slow, Box::new(move || drop(released.recv())));
+        enqueue(slow, Box::new(move || {
+            let _ = released.recv();
+        }));
         assert_eq!(wait_closed(Duration::ZERO), [slow]);
         let (mut reader, writer) = UnixStream::pair().unwrap();
         std::thread::spawn(move || {

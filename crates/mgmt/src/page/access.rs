@@ -5,8 +5,8 @@
 
 use super::document::{begin, grid, heading};
 use super::html::Html;
-use super::query::{encode, fields};
 use crate::api::{GroupState, Result, SystemState, TargetState};
+use crate::query_string::{VALUE_BYTES_MAX, encode, fields};
 use crate::text::{or_dash, shell_word};
 use crate::verbs::access::{self, AccessCheckParams};
 use std::collections::BTreeSet;

@@ -1,9 +1,10 @@
 //! Part of the graph that a command asks for: an object by its name, and a direction from it.
 
 use super::fold::{self, Toward};
-use super::graph::{self, Graph, Node, geom_id};
+use super::graph::{self, Graph, Node};
 use super::{Drawing, drawing_of};
 use crate::api::SystemState;
+use crate::object_id::geom_id;
 use std::collections::HashSet;
 
 /// See the module.

@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn rebuild_offers_the_verb_that_changes_its_state() {
-        let copy = |part: &str, paused| RebuildState {
+        let copy = |part: &str, paused: bool| RebuildState {
             part: part.to_owned(),
             percent: 37,
             rate_bytes: Some(120 << 20).filter(|_| !paused),

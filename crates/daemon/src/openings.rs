@@ -104,9 +104,8 @@ impl State {
     /// O4
     fn discards(&self, disk: &DiskConfig) -> bool {
         let path = disk.image();
-        let is_same = |other: &DiskConfig| {
-            other.name == disk.name || path.is_some() && other.image() == path
-        };
+        let is_same =
+            |other: &DiskConfig| other.name == disk.name || path.is_some() && other.image() == path;
         self.discarded.values().any(is_same)
     }
 }

@@ -22,7 +22,9 @@ use engine::Registry;
 use engine::lun::LunClass;
 use fileserver::{FS_CLASS, FileServers, FsClass};
 use geom::{Class, Runtime, RuntimeConfig};
-use mgmt::api::{CoreState, Error, Event, Kind, Level, Result, SystemState, TraceQuery, TraceState};
+use mgmt::api::{
+    CoreState, Error, Event, Kind, Level, Result, SystemState, TraceQuery, TraceState,
+};
 use mgmt::config::{Config, DaemonConfig, DiskConfig, GeomConfig, Port, TargetConfig};
 use mgmt::plan::{Action, DataLoss, Deferred, PredictedSerials, Step};
 use mgmt::{FileService, Outcome, Plant, Progress, StaleFiles};

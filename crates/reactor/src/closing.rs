@@ -39,12 +39,8 @@ struct State {
     last_id: u64,
 }
 
-static STATE: Mutex<State> = Mutex::new(State {
-    by_id: BTreeMap::new(),
-    queue: VecDeque::new(),
-    threads: 0,
-    last_id: 0,
-});
+static STATE: Mutex<State> =
+    Mutex::new(State { by_id: BTreeMap::new(), queue: VecDeque::new(), threads: 0, last_id: 0 });
 
 /// A file has been closed.
 static CLOSED: Condvar = Condvar::new();
@@ -129,9 +125,12 @@ mod tests {
     fn x1_file_that_hangs_is_reported_once_and_others_are_closed() {
         let (slow, other) = (Path::new("closing-slow"), Path::new("closing-other"));
         let (release, released) = mpsc::channel::<()>();
-        enqueue(slow, Box::new(move || {
-            let _ = released.recv();
-        }));
+        enqueue(
+            slow,
+            Box::new(move || {
+                let _ = released.recv();
+            }),
+        );
         assert_eq!(wait_closed(Duration::ZERO), [slow]);
         let (mut reader, writer) = UnixStream::pair().unwrap();
         std::thread::spawn(move || {

@@ -165,9 +165,8 @@ fn alerts_fire_when_a_mirror_breaks_and_resolve_when_it_is_complete() {
     fixture.start_whole();
     let _server = start_prometheus(&fixture, &at, &metrics);
     // With an answer, so that a server that has ended does not count as quiet.
-    let is_quiet = |name: &str| {
-        prometheus(&at, "alerts")["alerts"].is_array() && alert(&at, name).is_none()
-    };
+    let is_quiet =
+        |name: &str| prometheus(&at, "alerts")["alerts"].is_array() && alert(&at, name).is_none();
     fixture.until("no alert of the mirror", LIMIT, || ALERTS.iter().all(|name| is_quiet(name)));
     fixture.ok(&["mirror", "deactivate", "data", "d1"]);
     for name in ALERTS {

@@ -101,9 +101,8 @@ fn webhook_delivers_signed_events_and_repeats_failed_attempts() {
     let mut fixture = Fixture::new("webhooks");
     fixture.secret("key", KEY);
     let (port, received) = server();
-    let disk = |name: &str| {
-        format!("[[disk]]\nname = \"{name}\"\nkind = \"memory\"\nsize = \"4MiB\"\n")
-    };
+    let disk =
+        |name: &str| format!("[[disk]]\nname = \"{name}\"\nkind = \"memory\"\nsize = \"4MiB\"\n");
     let hook = format!(
         "[[webhook]]\nname = \"pager\"\nurl = \"http://127.0.0.1:{port}/hook\"\n\
          level = \"info\"\nevents = [\"extra\"]\nsecret = \"file:key\"\n"

@@ -278,7 +278,7 @@ mod tests {
         [
             mounted.err().map(errno),
             ran.err().and_then(|error| error.raw_os_error()),
-            family(AddressFamily::ALG).map(errno),
+            family(AddressFamily::BLUETOOTH).map(errno),
         ]
     }
 

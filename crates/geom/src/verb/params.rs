@@ -50,20 +50,33 @@ fn object(params: &impl Serialize) -> Map<String, Value> {
 /// `Inval`: the key and the problem with it.
 pub fn read<P: DeserializeOwned>(of: &str, value: &Value) -> Result<P, Error> {
     let given = if value.is_null() { json!({}) } else { value.clone() };
-    let fails = |value: Value| serde_json::from_value::<P>(value).err().map(|e| e.to_string());
-    serde_json::from_value(given.clone()).map_err(|e| {
-        let message = e.to_string();
-        // The key that cannot be read: without it something else is wrong, or nothing.
-        let mut keys = given.as_object().into_iter().flatten().map(|(key, _)| key);
-        let bad = keys.find(|key| {
-            let mut rest = given.clone();
-            rest.as_object_mut().map(|all| all.remove(*key));
-            fails(rest).as_ref() != Some(&message)
-        });
-        Error::inval(match bad.filter(|key| !message.contains(&format!("`{key}`"))) {
-            Some(key) => format!("{of}: `{key}`: {message}"),
-            None => format!("{of}: {message}"),
-        })
+    parse(given.clone())
+        .map_err(|message| unreadable(of, &given, &message, |rest| parse::<P>(rest).err()))
+}
+
+/// Not inlined: both places that call it would have a copy for each type.
+#[inline(never)]
+fn parse<P: DeserializeOwned>(value: Value) -> Result<P, String> {
+    serde_json::from_value(value).map_err(|e| e.to_string())
+}
+
+/// The error of parameters that `parse` refuses with `message`, with the key that is wrong.
+fn unreadable(
+    of: &str,
+    given: &Value,
+    message: &str,
+    parse_error: fn(Value) -> Option<String>,
+) -> Error {
+    // The key that cannot be read: without it something else is wrong, or nothing.
+    let mut keys = given.as_object().into_iter().flatten().map(|(key, _)| key);
+    let bad = keys.find(|key| {
+        let mut rest = given.clone();
+        rest.as_object_mut().map(|all| all.remove(*key));
+        parse_error(rest).as_deref() != Some(message)
+    });
+    Error::inval(match bad.filter(|key| !message.contains(&format!("`{key}`"))) {
+        Some(key) => format!("{of}: `{key}`: {message}"),
+        None => format!("{of}: {message}"),
     })
 }
 

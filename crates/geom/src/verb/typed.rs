@@ -125,6 +125,12 @@ pub fn parse_params<P: DeserializeOwned + JsonSchema>(
     params: &Value,
 ) -> Result<P, Error> {
     let schema = schemars::schema_for!(P).to_value();
+    read(of, &complete(of, &schema, params)?)
+}
+
+/// `params` with defaults for omitted switches and lists, checked against the schema. It is no part
+/// of [`parse_params`], because that exists once for each type.
+fn complete(of: &str, schema: &Value, params: &Value) -> Result<Value, Error> {
     let known = schema.get("properties").and_then(Value::as_object);
     let mut given = params.as_object().cloned().unwrap_or_default();
     if let Some(other) = given.keys().find(|key| known.is_none_or(|all| !all.contains_key(*key))) {
@@ -146,7 +152,7 @@ pub fn parse_params<P: DeserializeOwned + JsonSchema>(
         };
         given.insert(key.to_owned(), nothing);
     }
-    read(of, &Value::Object(given))
+    Ok(Value::Object(given))
 }
 
 /// Refuses numbers beyond the limits of the schema.

@@ -50,7 +50,9 @@ fn used_providers(state: &SystemState) -> HashSet<String> {
     }
     let mut used = HashSet::new();
     while let Some(name) = open.pop() {
-        if used.insert(name.to_owned()) && let Some(geom) = owners.get(name) {
+        if used.insert(name.to_owned())
+            && let Some(geom) = owners.get(name)
+        {
             open.extend(geom.consumers.iter().filter_map(|c| c.provider.as_deref()));
         }
     }

@@ -30,9 +30,6 @@ const COLUMNS_MAX: usize = 16;
 /// Targets that the page links to, at most; a link to any other one can be typed.
 const TARGETS_MAX: usize = 200;
 
-/// Longest value of a query that is read, in bytes.
-const VALUE_BYTES_MAX: usize = 1024;
-
 /// Query of the page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessQuery {
@@ -90,9 +87,10 @@ fn window<T>(all: &[T], from: usize, most: usize) -> (&[T], Option<usize>) {
 /// The LUNs of a group on each of these providers, which are sorted: `0 rw`.
 fn cells(group: &GroupState, providers: &[&str]) -> Vec<String> {
     let mut cells = vec![Vec::new(); providers.len()];
-    let present = group.luns.iter().map(|lun| {
-        (lun.provider.as_str(), lun.lun, if lun.read_only { "ro" } else { "rw" })
-    });
+    let present = group
+        .luns
+        .iter()
+        .map(|lun| (lun.provider.as_str(), lun.lun, if lun.read_only { "ro" } else { "rw" }));
     let missing = group.awaited.iter().map(|lun| (lun.provider.as_str(), lun.lun, "missing"));
     for (provider, number, mode) in present.chain(missing) {
         let at = providers.binary_search(&provider).ok();

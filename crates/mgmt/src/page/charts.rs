@@ -146,10 +146,7 @@ fn charts(rates: &ObjectRates) -> Vec<Chart> {
     let per_second = |count: Count| {
         let read = move |s: &RateSample| Some(s.per_second(count(&s.read)));
         let write = move |s: &RateSample| Some(s.per_second(count(&s.write)));
-        vec![
-            curve(rates, ("read", "read"), read),
-            curve(rates, ("write", "write"), write),
-        ]
+        vec![curve(rates, ("read", "read"), read), curve(rates, ("write", "write"), write)]
     };
     let p50 = |op: &OpSample| op.latency.map(|l| l.p50_ns as f64);
     let p99 = |op: &OpSample| op.latency.map(|l| l.p99_ns as f64);

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::api::{
-    Denied, GroupState, Health, LunState, PendingLunState, RebuildState, SessionState, TargetHealth,
-    TargetState, TroubleState,
+    Denied, GroupState, Health, LunState, PendingLunState, RebuildState, SessionState,
+    TargetHealth, TargetState, TroubleState,
 };
 use crate::fake::{FakePlant, catalog, geom_state};
 use crate::service::Archive;

@@ -4,8 +4,7 @@ use super::entry::{DaemonVerb, Verb};
 use super::index::Index;
 use crate::api::{
     BusState, ConnectionsState, DeviceState, DiskMode, Error, GeomState, Health, Kind,
-    ListenerState, Result,
-    SCHEMA_VERSION, SystemState,
+    ListenerState, Result, SCHEMA_VERSION, SystemState,
 };
 use crate::config::units::short;
 use crate::plant::Progress;

@@ -2,8 +2,9 @@
 
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{
-    DeviceErrorState, DiskState, Exit, GeomState, Health, ListenerState, ProgressLine, RebuildState,
-    Result, RivalsState, SCHEMA_VERSION, StoppedState, SystemState, TargetHealth, TroubleState,
+    DeviceErrorState, DiskState, Exit, GeomState, Health, ListenerState, ProgressLine,
+    RebuildState, Result, RivalsState, SCHEMA_VERSION, StoppedState, SystemState, TargetHealth,
+    TroubleState,
 };
 use crate::config::units::{short, short_ns};
 use crate::config::{Catalog, Config, exposures};

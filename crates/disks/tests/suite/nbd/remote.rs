@@ -213,7 +213,8 @@ impl Remote {
                 Step::Answered => {}
                 Step::StartTls => {
                     self.send(line, &std::mem::take(&mut out)).await?;
-                    let begun = self.keys.as_ref().and_then(|keys| keys.begin().ok()).ok_or(Over)?;
+                    let begun =
+                        self.keys.as_ref().and_then(|keys| keys.begin().ok()).ok_or(Over)?;
                     *line.tls.borrow_mut() = Some(begun);
                     handshake.secured();
                 }

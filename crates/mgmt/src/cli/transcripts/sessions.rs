@@ -1,7 +1,7 @@
 //! The end of sessions on the command line.
 
-use super::daemon::Daemon;
 use super::busy;
+use super::daemon::Daemon;
 use crate::api::{Exit, SessionState, TargetState};
 use crate::auth::{Call, changes};
 use crate::verbs;

@@ -10,9 +10,9 @@ mod versions;
 
 use super::document::{begin, grid, heading};
 use super::html::Html;
-use crate::query_string::{encode, fields};
 use crate::api::{Error, Kind, Result};
 use crate::file_service::FileService;
+use crate::query_string::{encode, fields};
 use crate::text::{shell_word, utc};
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -72,7 +72,8 @@ mod tests {
 
     #[test]
     fn labels_have_only_plain_characters_and_numbers() {
-        for evil in ["a\"]b", "]; end", "#quot;", "`x`", "<br/>", "a\nb", "%% x", "", "ä|b", "n0"] {
+        for evil in ["a\"]b", "]; end", "#quot;", "`x`", "<br/>", "a\nb", "%% x", "", "ä|b", "n0"]
+        {
             let text = written(&sample(evil));
             let lines: Vec<&str> = text.lines().collect();
             assert_eq!((lines[0], lines.len()), ("flowchart LR", 1 + 4 + 3 + 3), "{text}");

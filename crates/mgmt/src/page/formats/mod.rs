@@ -101,12 +101,8 @@ fn sample(evil: &str) -> Drawing {
         ..Node::default()
     };
     let disk = Node { health: Health::Failed, about: "64M".to_owned(), ..node("disk", evil, 1) };
-    let nodes = vec![
-        disk,
-        node("mirror", "m0", 2),
-        node("lun", "m0", 3),
-        node("session", "iqn.h:one", 4),
-    ];
+    let nodes =
+        vec![disk, node("mirror", "m0", 2), node("lun", "m0", 3), node("session", "iqn.h:one", 4)];
     let counters = Some(Counters { in_flight: 2, ..Counters::default() });
     let edges = vec![
         Edge { from: 0, to: 1, name: evil.to_owned(), counters },

@@ -24,7 +24,7 @@ fn named(state: &SystemState, graph: &Graph, name: &str) -> HashSet<String> {
     let owner = state.provider(name).map(|(geom, _)| geom_id(geom));
     let in_target = [format!("lun:{name}/"), format!("session:{name}/")];
     let of = |accepts: &dyn Fn(&Node) -> bool| -> HashSet<String> {
-        graph.nodes.iter().filter_map(|node| accepts(node).then(|| node.id.clone())).collect()
+        graph.nodes.iter().filter(|node| accepts(node)).map(|node| node.id.clone()).collect()
     };
     let all = [
         of(&|node: &Node| node.id == name),

@@ -201,7 +201,7 @@ fn over(frame: &mut Frame<'_>, area: Rect, title: &'static str, lines: &[String]
     let shown = usize::from(place.height.saturating_sub(2));
     let cursor = lines.iter().position(|line| line.starts_with('>')).unwrap_or(0);
     let skipped = (cursor + 1).saturating_sub(shown);
-    let text: Vec<Line<'_>> = lines.iter().skip(skipped).map(|line| Line::raw(line)).collect();
+    let text: Vec<Line<'_>> = lines.iter().skip(skipped).map(Line::raw).collect();
     frame.render_widget(Clear, place);
     frame.render_widget(Paragraph::new(text).block(Block::bordered().title(title)), place);
 }

@@ -302,6 +302,28 @@ fn disks(state: &SystemState) -> Vec<StatusFinding> {
     out
 }
 
+/// The last refused login.
+fn refused_logins(state: &SystemState) -> Option<StatusFinding> {
+    let last = state.denied.last()?;
+    let why = format!(
+        "{} refused lately; last {} from {}: {}",
+        count(state.denied.len(), "login"),
+        last.initiator,
+        last.address,
+        last.why.lines().next().unwrap_or("")
+    );
+    Some(StatusFinding {
+        health: Health::Ok,
+        at: "access".to_owned(),
+        why,
+        action: format!(
+            "If the initiator should have access: `ashlar access check {}`.",
+            last.initiator
+        ),
+        see: "ashlar sessions --denied".to_owned(),
+    })
+}
+
 /// The findings of a state.
 pub fn findings(state: &SystemState, config: &Config, catalog: &Catalog) -> Vec<StatusFinding> {
     let mut out = disks(state);
@@ -358,20 +380,6 @@ pub fn findings(state: &SystemState, config: &Config, catalog: &Catalog) -> Vec<
         let why = "configured but missing: a disk or geom that it uses is lost or has not arrived";
         add(Health::Failed, at.clone(), why, "Run `ashlar apply` to create it again.", see);
     }
-    if let Some(last) = state.denied.last() {
-        let why = format!(
-            "{} refused lately; last {} from {}: {}",
-            count(state.denied.len(), "login"),
-            last.initiator,
-            last.address,
-            last.why.lines().next().unwrap_or("")
-        );
-        let action = format!(
-            "If the initiator should have access: `ashlar access check {}`.",
-            last.initiator
-        );
-        add(Health::Ok, "access".to_owned(), &why, &action, "ashlar sessions --denied");
-    }
     for by_hand in manual_changes(config, state, catalog) {
         add(Health::Ok, by_hand.object, &by_hand.why, &by_hand.fix, "ashlar plan");
     }
@@ -384,6 +392,7 @@ pub fn findings(state: &SystemState, config: &Config, catalog: &Catalog) -> Vec<
         let action = format!("In ashlar.toml: {}.", open.fix);
         add(Health::Ok, at, &open.why, &action, "ashlar doctor access");
     }
+    out.extend(refused_logins(state));
     out.extend(stuck_commands(state));
     out.extend(rivals(state));
     out.extend(listeners(state).chain(certificates(state)));

@@ -105,7 +105,7 @@ const HALTS: [Halt; 3] = [
     },
     Halt {
         name: "files-dump-halt-image",
-        sizes: Sizes { device: 2 * 16_384 * 100_000, ..SIZES },
+        sizes: Sizes { device: 2 * 16_384 * 100_000, on: Store::Prepared, ..SIZES },
         tree: (100_000, 16_372),
         most_ms: Some(HALT_MS),
     },

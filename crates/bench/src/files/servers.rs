@@ -87,6 +87,9 @@ pub(super) struct Sizes {
 pub(super) enum Store {
     /// Memory of the server.
     Memory,
+    /// Files in memory that were written before, so that no request waits for memory that the host
+    /// of this machine has to find first: 6 ms for 2 MiB where it reclaims unused memory.
+    Prepared,
     /// Files in the folder for temporary ones, which are made durable by fsync.
     Files,
 }
@@ -94,6 +97,7 @@ pub(super) enum Store {
 /// `ashlar serve` with a usual configuration.
 pub(super) fn ashlar(binary: &str, core: Option<usize>, sizes: Sizes) -> Result<Server, Error> {
     let scratch = Scratch::new("ashlar-files")?;
+    let prepared = Scratch::in_memory("ashlar-files")?;
     let home = scratch.path();
     let at = free_address()?;
     let quoted = |name: &str| format!("{:?}", home.join(name).to_string_lossy());
@@ -104,12 +108,18 @@ pub(super) fn ashlar(binary: &str, core: Option<usize>, sizes: Sizes) -> Result<
         let what = match on {
             Store::Memory => format!("kind = \"memory\"\nsize = {device}"),
             Store::Files => format!("kind = \"file\"\npath = {}", quoted(name)),
+            Store::Prepared => {
+                format!("kind = \"file\"\npath = {:?}", prepared.path().join(name))
+            }
         };
         format!("[[disk]]\nname = \"{name}\"\n{what}\n\n")
     };
-    if on == Store::Files {
-        scratch.file("cache", device)?;
-        scratch.file("worm", device)?;
+    for name in ["cache", "worm"] {
+        match on {
+            Store::Memory => {}
+            Store::Files => drop(scratch.file(name, device)?),
+            Store::Prepared => prepared.written(name, device)?,
+        }
     }
     let text = format!(
         "[daemon]\nsocket = {}\nhistory = {}\n{one}\n{}{}\
@@ -135,7 +145,7 @@ pub(super) fn ashlar(binary: &str, core: Option<usize>, sizes: Sizes) -> Result<
         aname: String::new(),
         child,
         console: Some(home.join("console")),
-        _scratch: vec![scratch],
+        _scratch: vec![scratch, prepared],
     })
 }
 

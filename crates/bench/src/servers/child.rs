@@ -1,6 +1,7 @@
 //! Child processes: output to a file, killed by their own id with their owner.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -43,6 +44,18 @@ impl Scratch {
     /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// Makes a file of zeros whose space is allocated.
+    pub fn written(&self, name: &str, bytes: u64) -> Result<(), Error> {
+        let path = self.file(name, 0)?;
+        let mut file = File::options().write(true).open(&path);
+        let zeros = vec![0; 1 << 20];
+        for place in (0..bytes).step_by(zeros.len()) {
+            let part = zeros.len().min(usize::try_from(bytes - place).unwrap_or(zeros.len()));
+            file = file.and_then(|mut file| file.write_all(&zeros[..part]).map(|()| file));
+        }
+        file.map(drop).map_err(|e| Error::system(path.display(), e))
     }
 
     /// Makes a file of that length without content; answers its path.

@@ -2,11 +2,14 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use rig::peer;
 use serde_json::Value;
 
 use crate::fixture::Fixture;
+
+const LIMIT: Duration = Duration::from_secs(60);
 
 const DISKS: &str = "[[disk]]\nname = \"d0\"\nkind = \"memory\"\nsize = \"8MiB\"\n\
                      [[geom]]\nclass = \"nop\"\nname = \"late\"\nprovider = \"d0\"\n\
@@ -30,13 +33,21 @@ fn slow_reads_of_a_host_name_the_layer_that_held_them() {
     fixture.start();
     let begun = ask(&fixture, "slow_ns=20000000");
     assert_eq!(begun["requests"].as_array().map(Vec::len), Some(0), "{begun:#}");
-    peer::qemu_io(&fixture.url(0), &["read 4k 8k"]).unwrap();
-    let found = ask(&fixture, &format!("slow_ns=20000000&after={}&lun=late", begun["last"]));
+    let url = fixture.url(0);
+    let host = std::thread::spawn(move || peer::qemu_io(&url, &["read 4k 8k"; 100]));
+    let query = format!("slow_ns=20000000&after={}&lun=late", begun["last"]);
+    // The names of a host are known while its session exists.
     let of_host = |request: &&Value| {
-        request["layer"]["offset_bytes"] == 4096 && request["layer"]["length_bytes"] == 8192
+        let layer = &request["layer"];
+        layer["offset_bytes"] == 4096 && layer["length_bytes"] == 8192 && !request["lun"].is_null()
     };
-    let request = found["requests"].as_array().and_then(|all| all.iter().find(of_host));
-    let request = request.unwrap_or_else(|| panic!("{found:#}"));
+    let mut request = Value::Null;
+    fixture.until("a request of the host is found", LIMIT, || {
+        let found = ask(&fixture, &query);
+        request = found["requests"].as_array().into_iter().flatten().find(of_host).cloned().into();
+        !request.is_null()
+    });
+    host.join().unwrap().unwrap();
     assert_eq!((&request["operation"], &request["user"]), (&"read".into(), &"lun:late".into()));
     assert_eq!((&request["lun"], &request["is_complete"]), (&0.into(), &true.into()));
     assert!(request["initiator"].as_str().is_some_and(|name| !name.is_empty()), "{request:#}");

@@ -137,7 +137,7 @@ fn webhook_delivers_signed_events_and_repeats_failed_attempts() {
     let server = format!("http://127.0.0.1:{free}");
     fixture.until("the address is used", LIMIT, || hooks().iter().any(|h| h["server"] == server));
     fixture.configure(&format!("{}{lost}", disk("d0")), "0 = \"d0\"");
-    fixture.ok(&["apply"]);
+    fixture.ok(&["apply", "--yes-destroy", "extra"]);
     let reports = || fixture.ashlar(&["status"]);
     fixture.until("the failure is reported", LIMIT, || reports().out.contains("webhook pager"));
     reports().ends(DEGRADED).prints(&["webhook pager", &server]);

@@ -85,8 +85,10 @@ fn slow_request_has_the_exact_times_of_every_layer() {
     lab.send(0, Op::Read, 0, 2, Flags::NONE, 8);
     lab.drain();
     let found = core.slow_requests(12 * MS, 1000 * MS);
-    assert_eq!((found.requests.len(), found.missed), (1, 0), "{found:?}");
-    let parts = &found.requests[0].parts;
+    assert_eq!(found.missed, 0);
+    // The first waits for the next step of simulated time, and may be slow as well.
+    let second = found.requests.iter().find(|request| request.parts[0].origin == Origin(8));
+    let parts = &second.unwrap_or_else(|| panic!("{found:?}")).parts;
     let geom = |edge| lab.control.topology.edge_names(edge).map(|names| names.geom.1);
     let geoms: Vec<_> = parts.iter().filter_map(|part| geom(part.edge)).collect();
     assert_eq!(geoms, ["l0", "st", "b", "a"]);

@@ -10,8 +10,9 @@
 //!  O2  A disk has at most one opening of the same section at a time.
 //!  O3  An opening that hangs occupies one thread. At most [`THREADS_MAX`] are under way.
 //!  O4  A disk that nothing waits for is discarded on a thread: closed, and its file removed if its
-//!      opening has made it. No disk of its name or path is opened meanwhile, nor
-//!      while a former file of the path is being closed.
+//!      opening has made it. No disk of its name or path is opened meanwhile. No file is opened
+//!      while an earlier opening of its path that nothing waits for is under way, nor while a
+//!      former file of the path is being closed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -80,6 +81,8 @@ struct Opening {
 struct State {
     /// By name of the disk.
     openings: BTreeMap<String, Opening>,
+    /// Openings under way whose places others have taken, by their numbers (O4).
+    replaced: BTreeMap<u64, DiskConfig>,
     /// Disks that are being discarded, by the numbers of their openings (O4).
     discarded: BTreeMap<u64, DiskConfig>,
     threads: usize,
@@ -93,20 +96,30 @@ impl State {
         !self.is_stopped && opening.is_some_and(|opening| opening.result.is_none())
     }
 
-    /// Begins to discard the disk of an opening, if it has one.
+    /// Begins to discard the disk of an opening, if it has one. The thread of an opening that is
+    /// under way discards its disk later.
     fn begin_discard(&mut self, opening: Opening) -> Option<(u64, OpenedDisk)> {
-        let (opened, _) = opening.result?.ok()?;
+        let Some(result) = opening.result else {
+            self.replaced.insert(opening.id, opening.disk);
+            return None;
+        };
+        let (opened, _) = result.ok()?;
         self.threads += 1;
         self.discarded.insert(opening.id, opening.disk);
         Some((opening.id, opened))
     }
 
-    /// O4
-    fn discards(&self, disk: &DiskConfig) -> bool {
+    /// O4: whether opening number `id`, of this disk, has to wait for another one. Of two openings
+    /// only the later one waits.
+    fn has_to_wait(&self, disk: &DiskConfig, id: u64) -> bool {
         let path = disk.image();
-        let is_same =
-            |other: &DiskConfig| other.name == disk.name || path.is_some() && other.image() == path;
+        let has_path = |other: &DiskConfig| path.is_some() && other.image() == path;
+        let is_same = |other: &DiskConfig| other.name == disk.name || has_path(other);
+        let is_earlier = |other: &&Opening| other.id < id && other.result.is_none();
+        let unwanted = self.openings.values().filter(|other| !other.is_wanted);
         self.discarded.values().any(is_same)
+            || self.replaced.range(..id).any(|(_, other)| has_path(other))
+            || unwanted.filter(is_earlier).any(|other| has_path(&other.disk))
     }
 }
 
@@ -277,12 +290,12 @@ impl Openings {
 impl Inner {
     /// A thread: one opening.
     fn run(&self, disk: &DiskConfig, id: u64, may: FileChange, check: impl FnOnce() -> Result<()>) {
-        let is_discarded = |state: &mut State| state.discards(disk);
-        let state = self.ended.wait_timeout_while(self.state.lock(), DISCARD_LIMIT, is_discarded);
-        let is_discarded = state.discards(disk);
+        let waits = |state: &mut State| state.has_to_wait(disk, id);
+        let state = self.ended.wait_timeout_while(self.state.lock(), DISCARD_LIMIT, waits);
+        let is_taken = state.has_to_wait(disk, id);
         drop(state);
         let is_closing = |path: &Path| !reactor::is_closed_within(path, DISCARD_LIMIT);
-        let is_free = match is_discarded || disk.image().is_some_and(is_closing) {
+        let is_free = match is_taken || disk.image().is_some_and(is_closing) {
             true => Err(still_closing(disk)),
             false => Ok(()),
         };
@@ -312,6 +325,7 @@ impl Inner {
             state = self.state.lock();
             state.discarded.remove(&id);
         }
+        state.replaced.remove(&id);
         state.threads -= 1;
         drop(state);
         self.ended.notify_all();
@@ -346,7 +360,8 @@ impl Inner {
 fn still_closing(disk: &DiskConfig) -> Error {
     let path = disk.image().map(|path| format!(" {}", path.display())).unwrap_or_default();
     let most = DISCARD_LIMIT.as_secs();
-    let why = format!("its former file{path} is still being closed ({most} s, the limit)");
+    let why =
+        format!("its former file{path} is still being opened or closed ({most} s, the limit)");
     let next = "Check its file system: `findmnt` lists file systems, `dmesg` shows errors. Then \
                 run `ashlar apply`.";
     Error::new(Kind::Busy, OP, why).at(&disk.name).next(next)

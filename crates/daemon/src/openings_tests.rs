@@ -195,6 +195,37 @@ fn o4_file_of_an_opening_that_is_abandoned_after_its_end_is_removed() {
 }
 
 #[test]
+fn o4_file_of_an_earlier_opening_that_is_not_wanted_is_opened_after_it() {
+    let folder = std::env::temp_dir().join(format!("ashlar-replaces-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("a.img");
+    let section = |name: &str, bytes: u64| -> DiskConfig {
+        let section = json!({
+            "name": name, "kind": "file", "path": path, "create": true, "size": bytes,
+        });
+        serde_json::from_value(section).expect("a disk")
+    };
+    let (first, second) = (section("slow", MIB), section("slow", 2 * MIB));
+    let (openings, begins, release) = openings(|| 0);
+    let waits = |disk: &DiskConfig, id: u64| openings.0.state.lock().has_to_wait(disk, id);
+    assert_eq!(begin(&openings, &first), Begun::Now);
+    assert_eq!(begins.recv_timeout(LONG).expect("it begins"), "slow");
+    let renamed = section("other", MIB);
+    assert!(!waits(&renamed, 2), "a wanted one is left to the checks of media");
+    openings.abandon("slow");
+    assert!(waits(&renamed, 2), "abandoned");
+    assert_eq!(begin(&openings, &second), Begun::Now);
+    assert!(waits(&second, 2) && waits(&renamed, 3), "replaced");
+    assert!(!waits(&first, 1), "the first one waits for none");
+    assert!(!waits(&disk("slow", MIB), 3), "it has another path");
+    drop(release);
+    assert_eq!(opens(&openings, &second), Some(true));
+    assert_eq!(std::fs::metadata(&path).expect("its file is there").len(), 2 * MIB);
+    assert!(!waits(&renamed, 3), "all have ended");
+    std::fs::remove_dir_all(&folder).expect("removed");
+}
+
+#[test]
 fn o3_further_opening_is_refused_while_too_many_hang() {
     let (openings, _begins, release) = openings(|| 0);
     for number in 0..THREADS_MAX as u64 {

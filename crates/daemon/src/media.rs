@@ -74,11 +74,24 @@ pub fn check_lock(disk: &DiskConfig) -> Result<()> {
     checked.map_err(|e| refusal(disk, e))
 }
 
+/// Whether the opening of a disk would make its file.
+fn would_make(disk: &DiskConfig) -> bool {
+    creates(disk) && Path::new(path_of(disk)).try_exists().is_ok_and(|exists| !exists)
+}
+
 /// Refuses to make the file of a disk anew that was opened before. A disk whose file system is not
 /// mounted would return without its data.
 pub fn check_existed(disk: &DiskConfig, identities: &IdentityKeeper) -> Result<()> {
-    let is_absent = || Path::new(path_of(disk)).try_exists().is_ok_and(|exists| !exists);
-    match creates(disk) && is_absent() && identities.has_record_of(disk) {
+    match would_make(disk) && identities.has_record_of(disk) {
+        true => Err(vanished(disk)),
+        false => Ok(()),
+    }
+}
+
+/// Refuses the return of a disk that a plan has removed, if its file is absent: it may have been
+/// moved to the path of another section.
+pub fn check_removed(disk: &DiskConfig) -> Result<()> {
+    match would_make(disk) {
         true => Err(vanished(disk)),
         false => Ok(()),
     }

@@ -18,7 +18,8 @@ use crate::plant::Daemon;
 const LONG: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 
-/// Reports each disk that it begins to open. `slow` does not open until it is released.
+/// Reports each disk that it begins to open. `slow` does not open until it is released, `broken`
+/// does not open.
 struct FakeOpener {
     real: Opener,
     begun: Mutex<Sender<String>>,
@@ -30,6 +31,9 @@ impl DiskOpener for FakeOpener {
         let _ = self.begun.lock().send(disk.name.clone());
         if disk.name == "slow" {
             let _ = self.released.lock().recv();
+        }
+        if disk.name == "broken" {
+            return Err(geom::Error::new(bio::Errno::Io, "the test made it fail"));
         }
         self.real.open_disk(disk)
     }
@@ -340,4 +344,28 @@ fn apply_answers_while_a_disk_that_returns_hangs() {
     let both = site.read(&(section.to_owned() + &memory("other")));
     site.apply(&both).expect("it is carried out");
     assert!(site.has("slow") && site.has("other"));
+}
+
+fn image(name: &str, path: &str) -> String {
+    format!(
+        "[[disk]]\nname = '{name}'\nkind = 'file'\npath = '{path}'\ncreate = true\n\
+         size = '1MiB'\n"
+    )
+}
+
+/// The file of the removed disk has the path of its new section.
+#[test]
+fn rollback_makes_no_file_for_a_disk_that_was_removed() {
+    let (site, _begins, _release) = Site::launched("opening-rollback");
+    site.control.plant().open();
+    site.apply(&site.read(&image("a", "a.img"))).expect("it is made");
+    let (before, after) = (site.folder.join("a.img"), site.folder.join("b.img"));
+    std::fs::rename(&before, &after).expect("moved");
+    let moved = site.read(&(image("a", "b.img") + &memory("broken")));
+    let refused = site.apply(&moved).expect_err("a disk does not open");
+    assert_eq!(refused.kind, Kind::HalfDone, "{refused}");
+    assert!(refused.source.contains("the daemon waits for a"), "{refused}");
+    assert!(!before.exists() && after.exists() && !site.has("a"));
+    let config = site.control.config().0;
+    assert_eq!(config.disk, site.read(&image("a", "a.img")).disk, "it is awaited");
 }

@@ -594,6 +594,13 @@ impl Plant for Daemon {
         })
     }
 
+    fn take_back(&self, inverse: &Action, progress: &mut Progress<'_>) -> Result<Outcome> {
+        if let Action::CreateDisk { disk } = inverse {
+            self.check_disk(disk, media::check_removed)?;
+        }
+        self.carry_out(inverse, progress)
+    }
+
     fn verb(&self, class: &str, verb: &str, params: &Value, _: &mut Progress<'_>) -> Result<Value> {
         if (class, verb) == (CAM_CLASS, "attach")
             && let Some(bus) = verbs::bus_of_attach(params)

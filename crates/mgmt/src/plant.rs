@@ -1,13 +1,14 @@
 //! Interface of the daemon for the control path, which uses nothing else of the daemon.
 //!
 //! Invariants
-//!  P1  Calls that change something (`carry_out`, `set_desired`, `adopt`, `verb`) come one at a
-//!      time.
+//!  P1  Calls that change something (`carry_out`, `take_back`, `set_desired`, `adopt`, `verb`) come
+//!      one at a time.
 //!  P2  `state`, `ping`, `stale`, `predict_serials`, `journal`, `slow_requests`, `check`,
 //!      `refused_media` and `clash` may come at any time, from any thread, also during P1.
 //!  P3  When a changing call returns, the topology is idle again: what tasting finds because of
 //!      it is there, or its deadline has passed.
 //!  P4  A changing call that returns an error has changed nothing.
+//!  P5  `take_back` makes no file: a disk that was removed returns with its data or not at all.
 
 use crate::api::{Error, Event, ProgressLine, Result, SystemState, TraceQuery, TraceState};
 use crate::config::{Config, DiskConfig, GeomConfig};
@@ -95,6 +96,11 @@ pub trait Plant: Send + Sync {
 
     /// Does it, wholly or not at all.
     fn carry_out(&self, action: &Action, progress: &mut Progress<'_>) -> Result<Outcome>;
+
+    /// Carries out the inverse of a step, because a later step of the plan has failed.
+    fn take_back(&self, inverse: &Action, progress: &mut Progress<'_>) -> Result<Outcome> {
+        self.carry_out(inverse, progress)
+    }
 
     /// Geoms that verbs made belong to the configuration from now on, with these sections.
     fn adopt(&self, geoms: &[GeomConfig]) {

@@ -248,7 +248,7 @@ fn roll_back(
 ) -> Error {
     let mut left = NotUndone::default();
     for step in done.iter().rev() {
-        match plant.carry_out(&step.inverse, progress) {
+        match plant.take_back(&step.inverse, progress) {
             Ok(_) => step.inverse.apply_to(running),
             Err(e) => left.add(plant, step, &e, running),
         }

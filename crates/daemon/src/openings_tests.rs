@@ -369,3 +369,20 @@ fn rollback_makes_no_file_for_a_disk_that_was_removed() {
     let config = site.control.config().0;
     assert_eq!(config.disk, site.read(&image("a", "a.img")).disk, "it is awaited");
 }
+
+#[test]
+fn awaited_disk_is_wanted_after_a_change_that_was_undone() {
+    let (site, _begins, _release) = Site::launched("opening-awaited");
+    let lost = "[[disk]]\nname = 'lost'\nkind = 'file'\npath = 'lost.img'\n".to_owned();
+    let all = lost.clone() + &image("a", "a.img") + &image("b", "b.img");
+    site.control.start(&site.read(&all)).expect("a start");
+    site.control.plant().open();
+    // The removed disk is the last one of the configuration when it is back.
+    let changed = site.read(&(lost + &image("b", "b.img") + &memory("broken")));
+    let refused = site.apply(&changed).expect_err("a disk does not open");
+    assert_eq!(refused.kind, Kind::RolledBack, "{refused}");
+    let config = site.control.config().0;
+    let mut disks: Vec<&str> = config.disk.iter().map(|disk| disk.name.as_str()).collect();
+    disks.sort_unstable();
+    assert_eq!(disks, ["a", "b", "lost"]);
+}

@@ -492,7 +492,6 @@ impl Control {
         let mut reached = plan.base.clone();
         self.plant().set_desired(desired, consent);
         let result = plan::apply(self.plant(), &plan.steps, &mut reached, progress);
-        let is_as_before = reached == plan.base;
         let mut reached = plan.as_declared(reached);
         match &result {
             Ok(_) if plan.adopted.is_empty() => {}
@@ -500,11 +499,9 @@ impl Control {
             Err(_) => reached.geom.retain(|geom| !plan.adopted.contains(geom)),
         }
         if result.is_err() {
-            if is_as_before {
-                // Lost and awaited objects are wanted as before.
-                let (config, _) = self.config();
-                plan::keep_lost_objects(&mut reached, &config, &Config::default());
-            }
+            // Lost and awaited objects are wanted as before.
+            let (config, _) = self.config();
+            plan::keep_lost_objects(&mut reached, &config, &plan.base);
             self.plant().set_desired(&reached, &[]);
         }
         let mut desired = desired.clone();

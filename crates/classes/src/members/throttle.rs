@@ -3,6 +3,7 @@
 //! Invariants
 //!  T1  A change of the rate or of the pause takes effect within [`STEP_NS`], also for a copy that
 //!      waits.
+//!  T2  A copy that is not wanted any more ends its wait within [`STEP_NS`].
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -42,10 +43,11 @@ impl Throttle {
 }
 
 /// Waits until `bytes` more may be handled, at `rate` bytes a second (zero: no limit), which is
-/// read again while it waits (T1); returns the time up to which has been paid.
+/// read again while it waits (T1); returns the time up to which has been paid. Without a rate the
+/// copy is not wanted (T2).
 pub(crate) async fn wait_for_rate(
     core: &Rc<Core>,
-    rate: impl Fn() -> u64,
+    rate: impl Fn() -> Option<u64>,
     paid: u64,
     bytes: u64,
 ) -> u64 {
@@ -53,14 +55,14 @@ pub(crate) async fn wait_for_rate(
     let cost = |rate: u64| (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64;
     // Unused rate is not accumulated.
     let from = match rate() {
-        0 => return began,
-        rate => paid.max(began.saturating_sub(cost(rate))),
+        None | Some(0) => return began,
+        Some(rate) => paid.max(began.saturating_sub(cost(rate))),
     };
     loop {
         let now = core.reactor().fresh_now();
         let until = match rate() {
-            0 => return now,
-            rate => from.saturating_add(cost(rate)),
+            None | Some(0) => return now,
+            Some(rate) => from.saturating_add(cost(rate)),
         };
         if until <= now {
             return until;

@@ -147,7 +147,8 @@ impl LevelRun<'_> {
                 return false;
             }
             self.update_growth(|growth| growth.at += len);
-            paid = wait_for_rate(self.core, || self.shared.throttle.rate(), paid, len).await;
+            let rate = || self.wanted().map(|_| self.shared.throttle.rate());
+            paid = wait_for_rate(self.core, rate, paid, len).await;
         }
         false
     }

@@ -206,7 +206,8 @@ async fn copy_all(
                 shared.post(Message::Progress { slot, offset: at, round });
                 saved = now;
             }
-            paid = wait_for_rate(core, || shared.throttle.rate(), paid, len).await;
+            let rate = || is_wanted().then(|| shared.throttle.rate());
+            paid = wait_for_rate(core, rate, paid, len).await;
         }
     }
     Some(flush(core, job.target).await.map_err(failed))

@@ -92,7 +92,8 @@ impl VerifyRun<'_> {
             if !self.update_report(|report| report.at = at) {
                 return;
             }
-            paid = wait_for_rate(self.core, || self.options.rate, paid, len).await;
+            let rate = || self.update_report(|_| ()).then_some(self.options.rate);
+            paid = wait_for_rate(self.core, rate, paid, len).await;
         }
     }
 

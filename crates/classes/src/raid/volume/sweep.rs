@@ -113,7 +113,7 @@ impl Pass {
                 self.shared.post(Message::Progress { volume, round, done: at });
                 saved = now;
             }
-            let rate = || self.shared.throttle.rate();
+            let rate = || self.is_wanted().then(|| self.shared.throttle.rate());
             paid = wait_for_rate(&self.core, rate, paid, len).await;
         }
         Some(self.settle().await)

@@ -120,7 +120,8 @@ impl VerifyRun {
             if !self.update_report(|report| report.at = at) {
                 return Ok(());
             }
-            let rate = || self.options.rate.unwrap_or_else(|| self.shared.throttle.rate());
+            let current = || self.options.rate.unwrap_or_else(|| self.shared.throttle.rate());
+            let rate = || self.update_report(|_| ()).then(current);
             paid = wait_for_rate(&self.core, rate, paid, len).await;
         }
         Ok(())

@@ -1,7 +1,10 @@
 //! Rebuilds that are paused, resumed and limited while they run: their progress never decreases, a
 //! paused one does not move, and all end complete.
 
-use geom::{GeomView, Progress, Trouble};
+use std::sync::Arc;
+
+use bio::Origin;
+use geom::{GeomView, Origins, Progress, Trouble};
 use serde_json::{Value, json};
 
 use super::life::{Life, MS};
@@ -138,6 +141,23 @@ fn paused_rebuild_stays_where_it_is_and_status_names_the_command() {
         rebuilt.ends();
         assert!(rebuilt.view().transients.iter().all(|t| t.setting != "rebuilds are paused"));
     }
+}
+
+#[test]
+fn rebuild_that_began_anew_leaves_no_task_that_waits_for_its_rate() {
+    let mut rebuilt = Rebuilt::mirror();
+    let origins = Arc::new(Origins::default());
+    rebuilt.life.cores[0].set_origins(origins.clone());
+    rebuilt.limit(1);
+    for _ in 0..3 {
+        rebuilt.verb("rebuild", json!({ "members": ["d1"] }));
+        // The first step is over, and the second one waits.
+        rebuilt.life.pass(1_000 * MS);
+    }
+    let all = (1..100).filter_map(|number| origins.originator(Origin(number)));
+    assert_eq!(all.filter(|of| of.task == "mirror rebuild m").count(), 1);
+    rebuilt.limit(0);
+    rebuilt.ends();
 }
 
 /// A step of 4 KiB takes an hour at this rate.

@@ -80,7 +80,7 @@ pub(crate) use placeholder::PlaceholderGeom;
 pub(crate) use ranges::{LockId, LockResult, RangeLocks, Waiter};
 pub(crate) use rejected::{REFUSALS_MAX, Refusals};
 pub(crate) use stopped::Stopped;
-pub(crate) use throttle::{Throttle, wait_for_rate, wait_while_paused};
+pub(crate) use throttle::{Throttle, Throttles, wait_for_rate, wait_while_paused};
 pub(crate) use verified::{Mismatch, MismatchKind, VerifyReport, differences};
 pub use waiting::Waiting;
 pub(crate) use write_gate::{GateEntry, GateNotice, WriteGate};

@@ -4,20 +4,27 @@
 //!  T1  A change of the rate or of the pause takes effect within [`STEP_NS`], also for a copy that
 //!      waits.
 //!  T2  A copy that is not wanted any more ends its wait within [`STEP_NS`].
+//!  T3  Rate and pause of a geom last until the next start of the daemon, also when it is stopped
+//!      or lost with its disks meanwhile.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use bio::sync::Mutex;
 use geom::Core;
 
 /// Longest time that a copy waits before it reads the throttle again, ns.
 const STEP_NS: u64 = 100_000_000;
 
-/// The settings of a geom that verbs change, until the next start.
+/// The settings of a geom that verbs change (T3).
 #[derive(Default, Debug)]
 pub(crate) struct Throttle {
     rate: AtomicU64,
     paused: AtomicBool,
+    /// A section of the configuration has given the rate.
+    declared: AtomicBool,
 }
 
 impl Throttle {
@@ -31,14 +38,49 @@ impl Throttle {
         self.rate.store(rate, Relaxed);
     }
 
+    /// Sets the rate that a section gives.
+    pub(crate) fn declare_rate(&self, rate: u64) {
+        self.set_rate(rate);
+        self.declared.store(true, Relaxed);
+    }
+
+    /// Whether a section has given the rate.
+    pub(crate) fn is_declared(&self) -> bool {
+        self.declared.load(Relaxed)
+    }
+
     /// Whether copies are paused.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused.load(Relaxed)
     }
 
+    /// Whether copies are limited or paused.
+    fn is_set(&self) -> bool {
+        self.rate() > 0 || self.is_paused()
+    }
+
     /// Pauses copies or resumes them; returns whether they were paused before.
     pub(crate) fn set_paused(&self, paused: bool) -> bool {
         self.paused.swap(paused, Relaxed)
+    }
+}
+
+/// The throttles of the geoms of a class, by their names (T3).
+#[derive(Default)]
+pub(crate) struct Throttles(Mutex<BTreeMap<String, Arc<Throttle>>>);
+
+impl Throttles {
+    /// The throttle of a geom.
+    pub(crate) fn of(&self, geom: &str) -> Arc<Throttle> {
+        let mut all = self.0.lock();
+        // Names are read from disks: one without settings is kept only while its geom is there.
+        all.retain(|_, throttle| throttle.is_set() || Arc::strong_count(throttle) > 1);
+        all.entry(geom.to_owned()).or_default().clone()
+    }
+
+    /// A geom of this name is made anew, and has no settings.
+    pub(crate) fn forget(&self, geom: &str) {
+        self.0.lock().remove(geom);
     }
 }
 

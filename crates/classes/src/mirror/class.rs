@@ -7,7 +7,7 @@ use super::metadata::Metadata;
 use super::settings::MirrorParams;
 use super::state::Mirror;
 use super::{NAME, verbs};
-use crate::members::{Stopped, Waiting, frame, relocate, verb_util};
+use crate::members::{Stopped, Throttles, Waiting, frame, relocate, verb_util};
 use bio::Errno;
 use geom::{
     ClassVerb, Create, Error, GeomId, GraphControl, Local, ProviderId, Redeclare, Settings,
@@ -20,6 +20,7 @@ pub struct MirrorClass {
     pub(super) stopped: Stopped,
     pub(super) tunables: Tunables,
     pub(super) waiting: Arc<Waiting>,
+    pub(super) throttles: Throttles,
 }
 
 /// What FreeBSD has in `kern.geom.mirror`: how long a mirror waits, and how it rebuilds.
@@ -69,7 +70,8 @@ impl MirrorClass {
         mirror: Mirror,
         why: &str,
     ) -> Result<GeomId, Error> {
-        MirrorGeom::place(t, mirror, why, (self.tunables, self.waiting.clone()))
+        let throttle = self.throttles.of(&mirror.name);
+        MirrorGeom::place(t, mirror, why, (self.tunables, self.waiting.clone(), throttle))
     }
 
     /// A member was found: it is taken in, or refused.

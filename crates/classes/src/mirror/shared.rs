@@ -204,7 +204,7 @@ pub(super) struct MirrorShared {
     /// The rebuild that may go on, by slot; another number, and it ends.
     pub(super) rounds: Mutex<BTreeMap<usize, RebuildRound>>,
     /// Rate and pause of rebuilds.
-    pub(super) throttle: Throttle,
+    pub(super) throttle: Arc<Throttle>,
     verified: Mutex<VerifyReport>,
     growth: Mutex<Growth>,
     marks: Mutex<MarkQueue>,
@@ -225,6 +225,7 @@ impl MirrorShared {
         notifier: Notifier,
         geom: GeomId,
         tunables: Tunables,
+        throttle: Arc<Throttle>,
     ) -> Arc<MirrorShared> {
         let cores = notifier.cores().max(1);
         let (notify, wake, free) = (notifier.clone(), notifier.clone(), notifier.clone());
@@ -238,7 +239,7 @@ impl MirrorShared {
             ranges: RangeLocks::new(0, move |core, ticket| free.restart(core, ticket)),
             busy: AtomicBool::new(false),
             rounds: Mutex::default(),
-            throttle: Throttle::default(),
+            throttle,
             verified: Mutex::default(),
             growth: Mutex::default(),
             marks: Mutex::default(),

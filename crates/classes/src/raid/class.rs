@@ -13,7 +13,7 @@ use super::arrival::other_bytes;
 use super::assemble::{Found, SetId};
 use super::geom::{NAME, RaidGeom};
 use super::{ddf, imsm, relocate, verbs};
-use crate::members::{Stopped, Waiting, verb_util};
+use crate::members::{Stopped, Throttles, Waiting, verb_util};
 use crate::probe::Sectors;
 use crate::probe_io::drive;
 
@@ -56,6 +56,7 @@ pub struct RaidClass {
     waiting: Mutex<Vec<ProviderId>>,
     /// Mirrors and arrays that wait for members.
     starting: Arc<Waiting>,
+    throttles: Throttles,
 }
 
 impl RaidClass {
@@ -108,7 +109,9 @@ impl RaidClass {
             return Ok((geom, false));
         }
         self.sets.lock().insert(id);
-        let born = RaidGeom::place(t, id, sector, why, (self.tunables, self.starting.clone()))?;
+        let throttle = self.throttles.of(&id.name());
+        let settings = (self.tunables, self.starting.clone(), throttle);
+        let born = RaidGeom::place(t, id, sector, why, settings)?;
         for disk in std::mem::take(&mut *self.waiting.lock()) {
             t.retaste(disk);
         }

@@ -230,7 +230,7 @@ impl RaidGeom {
         me: GeomId,
         id: SetId,
         sector: u32,
-        (tunables, starting): (Tunables, Arc<Waiting>),
+        (tunables, starting, throttle): (Tunables, Arc<Waiting>, Arc<Throttle>),
     ) -> RaidGeom {
         RaidGeom {
             me,
@@ -251,7 +251,7 @@ impl RaidGeom {
             event_log: EventLog::default(),
             refused: Refusals::default(),
             duplicates: Vec::new(),
-            throttle: Arc::default(),
+            throttle,
             busy: Arc::new(AtomicU64::new(0)),
             over: false,
             tags: 0,

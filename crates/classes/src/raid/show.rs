@@ -16,7 +16,7 @@ use super::name;
 use super::volume::Role;
 use super::volume::log::Log;
 use super::volume::map::Shape;
-use crate::members::{MismatchKind, PlaceholderGeom, Waiting, verb_util};
+use crate::members::{MismatchKind, PlaceholderGeom, Throttle, Waiting, verb_util};
 
 /// Levels as they are typed and shown.
 pub(super) fn level_str(level: Level) -> String {
@@ -73,10 +73,10 @@ impl RaidGeom {
         id: SetId,
         sector: u32,
         why: &str,
-        (tunables, starting): (Tunables, Arc<Waiting>),
+        settings: (Tunables, Arc<Waiting>, Arc<Throttle>),
     ) -> Result<GeomId, Error> {
         let geom = t.new_geom(NAME, &id.name(), why, Box::new(PlaceholderGeom))?;
-        t.set_ops(geom, Box::new(RaidGeom::new(geom, id, sector, (tunables, starting))));
+        t.set_ops(geom, Box::new(RaidGeom::new(geom, id, sector, settings)));
         Ok(geom)
     }
 

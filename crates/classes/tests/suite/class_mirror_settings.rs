@@ -123,6 +123,34 @@ fn declared_rate_of_rebuilds_applies_at_a_start_and_at_a_change() {
     assert_eq!(rate(&world), (json!(0), 0));
 }
 
+/// T3 of `members/throttle.rs`.
+#[test]
+fn t3_pause_and_rate_outlast_a_stop_and_the_loss_of_all_disks() {
+    let (mut world, disks) = mirror(2, json!({}));
+    let settings = |world: &World| {
+        let view = world.control.topology.class_view("mirror", 0);
+        let geom = view.iter().find(|geom| geom.name == "m").expect("the mirror");
+        (geom.settings["sync_rate"].clone(), geom.transients.len())
+    };
+    world.verb("mirror", "configure", "m", json!({ "sync_rate": 9 })).expect("limited");
+    world.verb("mirror", "pause", "m", json!({})).expect("paused");
+    world.verb("mirror", "stop", "m", json!({})).expect("stopped");
+    world.verb("mirror", "start", "m", json!({})).expect("started");
+    assert_eq!(settings(&world), (json!(9), 2));
+    let most = Duration::from_secs(6);
+    world.lose("d0");
+    world.lose("d1");
+    assert!(world.control.wait_until(most, |c| c.topology.find("mirror/m").is_none()));
+    world.attach("d0", &disks[0], 512, (0, 0));
+    world.attach("d1", &disks[1], 512, (0, 0));
+    assert!(world.control.wait_until(most, |c| c.topology.find("mirror/m").is_some()));
+    assert_eq!(settings(&world), (json!(9), 2));
+    world.verb("mirror", "stop", "m", json!({})).expect("stopped");
+    let anew = json!({ "members": ["d0", "d1"], "force": true });
+    world.verb("mirror", "label", "m", anew).expect("labelled");
+    assert_eq!(settings(&world), (json!(0), 0), "a new mirror of the name");
+}
+
 /// Asks for the preview of a change, then makes the change: both report the same.
 fn redeclare(
     world: &mut World,

@@ -49,7 +49,7 @@ use super::settings::Settings;
 use super::shared::{Message, MirrorShared};
 use super::state::{Fault, Mirror, Role};
 use super::verify::VerifyOptions;
-use crate::members::{EventLog, PlaceholderGeom, Refusals, Waiting, frame, verb_util};
+use crate::members::{EventLog, PlaceholderGeom, Refusals, Throttle, Waiting, frame, verb_util};
 pub(in crate::mirror) use removal::Removal;
 use removal::RemovedMember;
 
@@ -147,8 +147,6 @@ pub struct MirrorGeom {
     zeroes: bool,
     /// Settings of the configuration that it takes when it starts (S2 of `settings`).
     pub(in crate::mirror) declared: Option<Settings>,
-    /// A section of the configuration declares it.
-    pub(in crate::mirror) is_declared: bool,
     /// Mirrors and arrays that wait for members, this one among them until it has started.
     waiting: Arc<Waiting>,
 }
@@ -159,12 +157,12 @@ impl MirrorGeom {
         t: &mut Topology,
         mirror: Mirror,
         why: &str,
-        (tunables, waiting): (Tunables, Arc<Waiting>),
+        (tunables, waiting, throttle): (Tunables, Arc<Waiting>, Arc<Throttle>),
     ) -> Result<GeomId, Error> {
         let name = mirror.name.clone();
         let notifier = t.notifier();
         let geom = t.new_geom(NAME, &name, why, Box::new(PlaceholderGeom))?;
-        let shared = MirrorShared::new(&name, notifier, geom, tunables);
+        let shared = MirrorShared::new(&name, notifier, geom, tunables, throttle);
         let born = MirrorGeom {
             mirror,
             shared,
@@ -196,7 +194,6 @@ impl MirrorGeom {
             bits: None,
             granted: Vec::new(),
             declared: None,
-            is_declared: false,
             waiting,
         };
         t.set_ops(geom, Box::new(born));
@@ -380,7 +377,7 @@ impl Geom for MirrorGeom {
     fn transients(&self, t: &Topology, me: GeomId) -> Vec<Transient> {
         let (name, throttle) = (t.geom_name(me), &self.shared.throttle);
         // The rate of a declared mirror is a setting of its section.
-        let rate = verb_util::rate_change(NAME, name, throttle).filter(|_| !self.is_declared);
+        let rate = verb_util::rate_change(NAME, name, throttle).filter(|_| !throttle.is_declared());
         rate.into_iter().chain(verb_util::pause_change(NAME, name, throttle)).collect()
     }
 

@@ -123,6 +123,9 @@ pub(in crate::mirror) fn by_hand(
     };
     let mut mirror = Mirror::of(&record);
     mirror.manual = true;
+    if t.find_geom(NAME, request.name).is_none() {
+        class.throttles.forget(request.name);
+    }
     let geom = class.place(t, mirror, MADE_BY_VERB)?;
     let taken = t.with(geom, |g: &mut MirrorGeom, t| {
         g.shared.throttle.set_rate(request.params.sync_rate());

@@ -142,6 +142,7 @@ pub(super) fn label(
         },
     };
     class.stopped.start(name);
+    class.throttles.forget(name);
     for member in members {
         write_record(control, member, None)?;
     }

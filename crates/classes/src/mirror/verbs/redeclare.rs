@@ -134,8 +134,7 @@ pub(super) fn work_as_declared(
 ) -> Result<(), Error> {
     let settings = params.settings()?;
     with(control, on, |g, t, me| {
-        g.is_declared = true;
-        g.shared.throttle.set_rate(params.sync_rate());
+        g.shared.throttle.declare_rate(params.sync_rate());
         if !g.mirror.running {
             g.declared = Some(settings);
         } else if g.mirror.work_as(settings) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Kind};
 use crate::load::{Histogram, Running};
 use crate::options::Options;
-use crate::process_costs;
+use crate::process_costs::{self, ThreadTimes};
 use crate::progress::{Progress, check_stopped};
 use crate::report::Report;
 
@@ -31,18 +31,25 @@ pub(crate) const FIGURE_COUNT: usize = 5;
 pub(crate) type Round = [Option<f64>; FIGURE_COUNT];
 
 /// Rounds of each side; the first is ours.
-pub(crate) struct Rounds(Vec<Vec<Round>>);
+pub(crate) struct Rounds<R = Round>(Vec<Vec<R>>);
 
-impl Rounds {
-    /// A figure of a side, round by round.
-    pub fn of(&self, side: usize, figure: usize) -> Vec<f64> {
-        let all = self.0.get(side).map(Vec::as_slice).unwrap_or_default();
-        all.iter().filter_map(|round| round.get(figure).copied().flatten()).collect()
+impl<R> Rounds<R> {
+    /// The rounds of a side, in order.
+    pub fn side(&self, side: usize) -> &[R] {
+        self.0.get(side).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// How many were compared.
     pub fn sides(&self) -> usize {
         self.0.len()
+    }
+}
+
+impl Rounds {
+    /// A figure of a side, round by round.
+    pub fn of(&self, side: usize, figure: usize) -> Vec<f64> {
+        let all = self.side(side).iter();
+        all.filter_map(|round| round.get(figure).copied().flatten()).collect()
     }
 }
 
@@ -59,13 +66,13 @@ pub(crate) struct Turns<'a> {
 
 impl Turns<'_> {
     /// `one(side)` is one round of a side.
-    pub fn take(
+    pub fn take<R>(
         &mut self,
         case: &str,
         sides: usize,
-        mut one: impl FnMut(usize) -> Result<Round, Error>,
-    ) -> Result<Rounds, Error> {
-        let mut rounds = vec![Vec::new(); sides];
+        mut one: impl FnMut(usize) -> Result<R, Error>,
+    ) -> Result<Rounds<R>, Error> {
+        let mut rounds: Vec<Vec<R>> = (0..sides).map(|_| Vec::new()).collect();
         for round in 0..self.options.rounds {
             self.step(case, round);
             for turn in 0..sides {
@@ -124,13 +131,22 @@ pub(crate) fn measure_load(
     pid: u32,
     options: &Options,
 ) -> Result<LoadResult, Error> {
+    measure_load_for(running, pid, Duration::from_secs(u64::from(options.seconds)))
+}
+
+/// Weighs a server under a load for that time, then ends the load.
+pub(crate) fn measure_load_for(
+    running: Running,
+    pid: u32,
+    window: Duration,
+) -> Result<LoadResult, Error> {
     sleep(WARM_UP);
     running.record(true);
-    let (requests, cpu, begun) = (running.requests(), process_costs::cpu_ns(pid)?, Instant::now());
-    sleep(Duration::from_secs(u64::from(options.seconds)));
+    let (requests, cpu, begun) = (running.requests(), ThreadTimes::of(pid)?, Instant::now());
+    sleep(window);
     let (requests, cpu, took) = (
         running.requests() - requests,
-        process_costs::cpu_ns(pid)?.saturating_sub(cpu),
+        ThreadTimes::of(pid)?.since(&cpu),
         begun.elapsed().as_secs_f64(),
     );
     running.record(false);

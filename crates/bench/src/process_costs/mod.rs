@@ -2,34 +2,18 @@
 //! instruments are used for Ashlar and for its peers.
 
 mod perf;
+mod threads;
 
 pub use perf::{Counter, has_perf, syscalls_of};
+pub use threads::ThreadTimes;
 
 use std::fs;
 
 use crate::error::{Error, Kind};
 
-/// CPU time of all threads of a process, ns, user space and kernel. From `schedstat` (exact);
-/// where the kernel lacks it, from `stat` (steps of 10 ms, proc(5) fields 14 and 15).
+/// CPU time of all threads of a process, ns, user space and kernel.
 pub fn cpu_ns(pid: u32) -> Result<u64, Error> {
-    let mut sum = 0u64;
-    for folder in tasks(pid)? {
-        let text = fs::read_to_string(format!("{folder}/schedstat")).unwrap_or_default();
-        let first = text.split_whitespace().next().and_then(|n| n.parse::<u64>().ok());
-        match first {
-            Some(ns) => sum = sum.saturating_add(ns),
-            None => return ticks(pid),
-        }
-    }
-    Ok(sum)
-}
-
-fn ticks(pid: u32) -> Result<u64, Error> {
-    let text = read(&format!("/proc/{pid}/stat"))?;
-    // The name in field 2 may hold anything: count from its last bracket.
-    let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let ticks: u64 = rest.split_whitespace().skip(11).take(2).flat_map(str::parse::<u64>).sum();
-    Ok(ticks.saturating_mul(10_000_000))
+    Ok(ThreadTimes::of(pid)?.sum())
 }
 
 /// How often the threads of a process went to sleep or were sent there, since it started.
@@ -83,17 +67,19 @@ fn number(line: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::threads::ticks_ns;
     use super::*;
 
     #[test]
     fn cpu_time_and_memory_of_this_process_are_measured() {
         let pid = std::process::id();
-        let (cpu, ticks_before) = (cpu_ns(pid).unwrap(), ticks(pid).unwrap());
+        let ticks = || ticks_ns("/proc/self").unwrap();
+        let (cpu, ticks_before) = (cpu_ns(pid).unwrap(), ticks());
         let mut sum = 0u64;
         while cpu_ns(pid).unwrap() < cpu + 30_000_000 {
             sum = sum.wrapping_add(std::hint::black_box(1));
         }
-        assert!(ticks(pid).unwrap() >= ticks_before + 10_000_000);
+        assert!(ticks() >= ticks_before + 10_000_000);
         assert!(resident_bytes(pid).unwrap() > 100_000 && switches(pid).unwrap() > 0);
         assert!(!cores().is_empty());
         assert!(cpu_ns(u32::MAX).is_err());

@@ -16,7 +16,7 @@ mod spec;
 mod thread;
 
 pub use histogram::Histogram;
-pub(crate) use pipe::{Caller, Pipe, RequestTable, work_all};
+pub(crate) use pipe::{Caller, Pipe, RequestTable, work_all, work_beside};
 pub use running::Running;
 pub(crate) use running::{LoadShared, WAIT};
 pub use spec::{DEPTH_MAX, Order, Outcome, REQUEST_BYTES_MAX, SESSIONS_MAX, Spec, Work};

@@ -193,8 +193,17 @@ pub(crate) enum Pass {
 /// Loads of several clients on this thread, which polls them in turn; ends when the last one ends.
 /// Threads that share a core would wait for each other's time slices.
 pub(crate) fn work_all<C: Caller>(clients: &mut [C]) -> Result<Outcome, Error> {
+    work_beside(clients, &mut || Ok(()))
+}
+
+/// The same for clients beside other work of this thread, of which a part is done in each turn.
+pub(crate) fn work_beside<C: Caller>(
+    clients: &mut [C],
+    other: &mut dyn FnMut() -> Result<(), Error>,
+) -> Result<Outcome, Error> {
     let mut last_progress = Instant::now();
     loop {
+        other()?;
         let (mut ended, mut received) = (0, false);
         for client in clients.iter_mut() {
             match client.pass()? {
@@ -271,8 +280,14 @@ mod tests {
             Echo { pipe, table: RequestTable::new(shared.clone(), 2), all: 10 * n }
         };
         let mut clients: Vec<Echo> = (1..=4).map(dial).collect();
-        let outcome = work_all(&mut clients).unwrap();
+        let mut turns = 0;
+        let mut other = || -> Result<(), Error> {
+            turns += 1;
+            Ok(())
+        };
+        let outcome = work_beside(&mut clients, &mut other).unwrap();
         assert_eq!((outcome.requests, outcome.latency.count()), (100, 100));
+        assert!(turns > 1, "other work has its part of each turn");
         drop(clients);
         server.join().unwrap();
     }

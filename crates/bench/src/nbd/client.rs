@@ -9,7 +9,7 @@ use wire::nbd::{Form, Head, OptionReply, Request, chunk, dial};
 
 use super::servers::{Server, Store};
 use crate::error::{Error, Kind};
-use crate::load::{Caller, LoadShared, Outcome, Pipe, RequestTable, Running, pattern};
+use crate::load::{Caller, LoadShared, Outcome, Pipe, RequestTable, Running, pattern, work_beside};
 use crate::servers::MEMORY_BYTES;
 
 /// Bytes read at a time.
@@ -19,7 +19,7 @@ const REPLY_LEN: usize = 16;
 
 /// Operation of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Work {
+pub(crate) enum Work {
     Read,
     Write,
     /// Writes one place behind the other.
@@ -30,7 +30,7 @@ pub(super) enum Work {
 
 /// A load.
 #[derive(Clone, Debug)]
-pub(super) struct Load {
+pub(crate) struct Load {
     pub portal: SocketAddr,
     pub export: &'static str,
     pub depth: u32,
@@ -44,9 +44,14 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// 4 KiB reads, one at a time.
+    /// 4 KiB reads of an export of that store, one at a time.
     pub fn new(server: &Server, store: Store) -> Load {
         let (portal, export) = server.export(store);
+        Load::of(portal, export)
+    }
+
+    /// 4 KiB reads of an export, one at a time.
+    pub fn of(portal: SocketAddr, export: &'static str) -> Load {
         Load {
             portal,
             export,
@@ -67,10 +72,18 @@ pub(super) fn run(load: &Load) -> Result<Outcome, Error> {
 
 /// Starts a load; answers when its first requests are out.
 pub(super) fn start(load: &Load) -> Result<Running, Error> {
+    start_beside(load, || Ok(()))
+}
+
+/// Starts a load whose thread does a part of other work in each turn.
+pub(crate) fn start_beside(
+    load: &Load,
+    mut other: impl FnMut() -> Result<(), Error> + Send + 'static,
+) -> Result<Running, Error> {
     let wanted = load.clone();
     Running::begin(load.core, 1, move |shared| {
         let mut client = Client::enter(&wanted, shared)?;
-        let outcome = client.work()?;
+        let outcome = work_beside(std::slice::from_mut(&mut client), &mut other)?;
         client.leave();
         Ok(outcome)
     })

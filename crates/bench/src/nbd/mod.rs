@@ -1,6 +1,6 @@
 //! Load over NBD: Ashlar beside nbdkit and QEMU's storage daemon, in turns, on the same cores.
 
-mod client;
+pub(crate) mod client;
 pub(crate) mod servers;
 
 use wire::nbd::Form;

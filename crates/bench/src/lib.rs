@@ -30,6 +30,7 @@ pub mod load;
 mod luns;
 pub mod man;
 mod nbd;
+mod operate;
 mod options;
 pub mod process_costs;
 mod progress;

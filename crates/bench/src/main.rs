@@ -30,6 +30,7 @@ const EXAMPLES: &[&str] = &[
     "ashlar-bench iscsi --no-peers --json",
     "ashlar-bench nbd --no-peers --before /usr/bin/ashlar",
     "ashlar-bench kernel",
+    "ashlar-bench operate --case operate-page",
     "ashlar-bench seeds aoe",
     "ashlar-bench chart report.json > speed.svg",
     "ashlar-bench demo --data /tmp/try --serve",

@@ -38,6 +38,8 @@ pub enum Measurement {
     Cores,
     /// What very many logical units cost, without a network.
     Luns,
+    /// Cost of an open page, a trace, the sandbox, a scrape and the samples of the last hour.
+    Operate,
     /// The effect of one setting: a daemon with it beside one without; not a part of `all`.
     Settings,
     /// The comparisons of the project's seeds; not a part of `all`.
@@ -135,13 +137,13 @@ pub struct Options {
     /// Leave out what perf and the allocation counter measure: system calls, allocations.
     #[arg(long)]
     pub no_counters: bool,
-    /// Divides the requests of a round of `layers` and `classes`: 1 measures, more only shows that
-    /// the cases run. No option of the command line.
+    /// Divides the requests of a round of `layers` and `classes`, and the LUNs and times of
+    /// `operate`: 1 measures, more only shows that the cases run. No option of the command line.
     #[arg(skip = 1_u64)]
     pub requests_divisor: u64,
 }
 
-/// Length of a measurement within this process.
+/// Length of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Length {
     /// Rounds that count.
@@ -151,7 +153,7 @@ pub(crate) struct Length {
 }
 
 impl Length {
-    /// Requests, bytes or ns of a round, of those of a measurement; at least one.
+    /// Requests, bytes, LUNs or time of a round, of those of a measurement; at least one.
     pub fn scaled(self, measured: u64) -> u64 {
         (measured / self.divisor.max(1)).max(1)
     }
@@ -189,7 +191,7 @@ impl Options {
         Options { rounds: 1, idle_seconds: 2, no_counters: true, ..self }
     }
 
-    /// Rounds and requests of a measurement within this process.
+    /// Rounds and requests of a measurement.
     pub(crate) fn length(&self) -> Length {
         Length { rounds: self.rounds, divisor: self.requests_divisor }
     }
@@ -232,11 +234,18 @@ impl Options {
             "iscsi" | "nbd" | "files" | "cores" | "luns" | "settings" | "seeds scst" => {
                 format!(" {what} --case {case} --rounds {} --seconds {}", self.rounds, self.seconds)
             }
+            "operate" => format!(
+                " operate --case {case} --rounds {} --seconds {} --idle-seconds {}",
+                self.rounds, self.seconds, self.idle_seconds
+            ),
             "seeds sched" => format!(" {what} --case {case}"),
             "idle" => format!(" idle --case {case} --idle-seconds {}", self.idle_seconds),
             _ => format!(" {what} --case {case} --rounds {}", self.rounds),
         });
-        let servers = matches!(what, "iscsi" | "kernel" | "nbd" | "files" | "settings" | "idle");
+        let servers = matches!(
+            what,
+            "iscsi" | "kernel" | "nbd" | "files" | "operate" | "settings" | "idle"
+        );
         if self.no_peers && servers {
             words.push_str(" --no-peers");
         }

@@ -10,8 +10,8 @@ use crate::progress::{Progress, check_stopped};
 use crate::report::{Goal, Of, Report, Series};
 use crate::servers::free_address;
 use crate::{
-    aoe, bare, classes, cores, files, idle, iscsi, iscsi_initiator, kernel, luns, nbd, seeds,
-    settings,
+    aoe, bare, classes, cores, files, idle, iscsi, iscsi_initiator, kernel, luns, nbd, operate,
+    seeds, settings,
 };
 
 /// Depths of the stacks measured.
@@ -80,6 +80,10 @@ pub fn run(
         check_stopped()?;
         luns::measure(&options, report, progress)?;
     }
+    if wants(Measurement::Operate) {
+        check_stopped()?;
+        operate::measure(&options, report, progress)?;
+    }
     if options.what == Measurement::Settings {
         check_stopped()?;
         settings::measure(&options, report, progress)?;
@@ -120,6 +124,7 @@ fn case_names() -> impl Iterator<Item = String> {
         .chain(files::HALT_NAMES.map(str::to_owned))
         .chain(cores)
         .chain([luns::CASE.to_owned()])
+        .chain(operate::CASES.iter().map(|c| c.name.to_owned()))
         .chain(settings::CASES.iter().map(|c| c.name.to_owned()))
         .chain(idle::CASES.iter().map(|c| c.name.to_owned()))
 }
@@ -194,6 +199,7 @@ fn machine(options: &Options) -> Vec<String> {
             | Measurement::Classes
             | Measurement::Cores
             | Measurement::Luns
+            | Measurement::Operate
             | Measurement::Settings
             | Measurement::Seeds
     );

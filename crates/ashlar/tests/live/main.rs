@@ -47,6 +47,7 @@ mod nbd;
 mod nbd_disk;
 mod network_api;
 mod odd_targets;
+mod operating_costs;
 mod page;
 mod plan9_client;
 mod processes;

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::servers::{BEFORE, Child, MEMORY_BYTES, Scratch, free_address, pinned, tool};
 
 /// Bytes of the disk that has none.
-const NULL_BYTES: u64 = 1 << 40;
+pub(crate) const NULL_BYTES: u64 = 1 << 40;
 
 /// Backing store of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Kind};
 
-/// A server that does not listen within this time is not coming.
+/// Longest start of a server, unless it has another limit.
 const START_MAX: Duration = Duration::from_secs(20);
 /// How much of a log an error shows, bytes.
 const LOG_SHOWN: usize = 2000;
@@ -124,6 +124,7 @@ pub struct Child {
     name: &'static str,
     process: std::process::Child,
     log: PathBuf,
+    start_max: Duration,
 }
 
 impl Child {
@@ -138,7 +139,13 @@ impl Child {
         let process = started.map_err(|e| {
             Error::new(Kind::Server, format!("start {name} ({:?}): {e}", command.get_program()))
         })?;
-        Ok(Child { name, process, log: log.to_owned() })
+        Ok(Child { name, process, log: log.to_owned(), start_max: START_MAX })
+    }
+
+    /// The same child with another limit for its start.
+    pub(crate) fn with_start_max(mut self, start_max: Duration) -> Child {
+        self.start_max = start_max;
+        self
     }
 
     /// Its process id.
@@ -158,7 +165,7 @@ impl Child {
             let ended = self.process.try_wait().map_err(|e| Error::system("wait", e))?;
             let why = match ended {
                 Some(status) => format!("ended ({status})"),
-                None if begun.elapsed() > START_MAX => "took too long".to_owned(),
+                None if begun.elapsed() > self.start_max => "took too long".to_owned(),
                 None => {
                     sleep(Duration::from_millis(10));
                     continue;

@@ -45,7 +45,7 @@ fn rows_are_printed_when_measured_and_in_the_report() {
 fn completions_and_manual_page_list_every_measurement() {
     let page = text(&ashlar_bench(&["man"]).stdout);
     let completions = text(&ashlar_bench(&["completions", "bash"]).stdout);
-    for what in ["kernel", "iscsi", "demo", "before"] {
+    for what in ["kernel", "iscsi", "operate", "demo", "before"] {
         assert!(page.contains(what) && completions.contains(what), "{what}");
     }
     for title in ["NAME", "EXAMPLES", "FILES", "ENVIRONMENT", "\"SEE ALSO\""] {

@@ -1,0 +1,197 @@
+//! HTTP requests to the control socket of a daemon that never wait for the answer.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Kind};
+use crate::load::WAIT;
+
+/// Longest head of an answer, bytes; a longer one is an error.
+const HEAD_MAX: usize = 64 * 1024;
+/// Bytes received at once: a copy of them delays the load by microseconds only.
+const RECV_BYTES: usize = 64 * 1024;
+/// Pause of [`get`] between two looks for bytes.
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// The part of a body that an answer keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// All of it.
+    Body,
+    /// Its length.
+    Length,
+}
+
+/// An answer that arrives in parts.
+struct Answer {
+    keep: Keep,
+    head: Vec<u8>,
+    /// The head is whole.
+    in_body: bool,
+    body: Vec<u8>,
+    body_bytes: u64,
+    /// The length that the head announces.
+    announced: Option<u64>,
+}
+
+impl Answer {
+    fn new(keep: Keep) -> Answer {
+        let (head, body) = (Vec::new(), Vec::new());
+        Answer { keep, head, in_body: false, body, body_bytes: 0, announced: None }
+    }
+
+    /// Takes the bytes behind those of the last call.
+    fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if self.in_body {
+            self.push_body(bytes);
+            return Ok(());
+        }
+        self.head.extend_from_slice(bytes);
+        let Some(end) = self.head.windows(4).position(|four| four == b"\r\n\r\n") else {
+            let is_long = self.head.len() > HEAD_MAX;
+            return if is_long { Err(wrong(format!("head over {HEAD_MAX} bytes"))) } else { Ok(()) };
+        };
+        let rest = self.head.split_off(end + 4);
+        self.announced = announced(&String::from_utf8_lossy(&self.head))?;
+        self.in_body = true;
+        self.push_body(&rest);
+        Ok(())
+    }
+
+    fn push_body(&mut self, bytes: &[u8]) {
+        self.body_bytes += bytes.len() as u64;
+        if self.keep == Keep::Body {
+            self.body.extend_from_slice(bytes);
+        }
+    }
+
+    /// The kept body after the end of the connection.
+    fn finish(&mut self) -> Result<Vec<u8>, Error> {
+        if !self.in_body || self.announced.is_some_and(|bytes| bytes != self.body_bytes) {
+            return Err(wrong(format!("end after {} bytes of the body", self.body_bytes)));
+        }
+        Ok(std::mem::take(&mut self.body))
+    }
+}
+
+/// The length that the head of an answer announces, if any.
+fn announced(head: &str) -> Result<Option<u64>, Error> {
+    let mut lines = head.lines();
+    let status = lines.next().unwrap_or_default();
+    if status.split(' ').nth(1) != Some("200") {
+        return Err(wrong(format!("status `{status}`")));
+    }
+    Ok(lines.find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let is_length = name.eq_ignore_ascii_case("content-length");
+        value.trim().parse::<u64>().ok().filter(|_| is_length)
+    }))
+}
+
+fn wrong(what: String) -> Error {
+    Error::new(Kind::Protocol, format!("answer: {what}"))
+}
+
+/// A request under way on a connection of its own.
+pub(super) struct Request {
+    path: String,
+    stream: UnixStream,
+    begun: Instant,
+    answer: Answer,
+    buffer: Vec<u8>,
+}
+
+impl Request {
+    /// Sends `GET path`; `fields`: further fields of the head, each with its line end.
+    pub fn send(socket: &Path, path: &str, fields: &str, keep: Keep) -> Result<Request, Error> {
+        let io = |e| Error::system(format!("{}: GET {path}", socket.display()), e);
+        let begun = Instant::now();
+        let mut stream = UnixStream::connect(socket).map_err(io)?;
+        let head = format!("GET {path} HTTP/1.1\r\nHost: ashlar\r\nConnection: close\r\n{fields}");
+        stream.write_all(format!("{head}\r\n").as_bytes()).map_err(io)?;
+        stream.set_nonblocking(true).map_err(io)?;
+        let (answer, buffer) = (Answer::new(keep), vec![0; RECV_BYTES]);
+        Ok(Request { path: path.to_owned(), stream, begun, answer, buffer })
+    }
+
+    /// Receives bytes that are here; the kept body when the answer is whole.
+    pub fn poll(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        let polled = match self.stream.read(&mut self.buffer) {
+            Ok(0) => self.answer.finish().map(Some),
+            Ok(n) => self.answer.push(self.buffer.get(..n).unwrap_or(&[])).map(|()| None),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(e) => Err(Error::system("receive", e)),
+        };
+        polled.map_err(|e| e.within(&format!("GET {}", self.path)))
+    }
+
+    /// Bytes of the body that have arrived.
+    pub fn body_bytes(&self) -> u64 {
+        self.answer.body_bytes
+    }
+
+    /// Time since it was sent.
+    pub fn took(&self) -> Duration {
+        self.begun.elapsed()
+    }
+}
+
+/// Sends a request and waits for its answer: the body, and the time.
+pub(super) fn get(socket: &Path, path: &str, keep: Keep) -> Result<(Vec<u8>, Duration), Error> {
+    let mut request = Request::send(socket, path, "", keep)?;
+    loop {
+        if let Some(body) = request.poll()? {
+            return Ok((body, request.took()));
+        }
+        if request.took() > WAIT {
+            let what = format!("GET {path}: no answer within {} s", WAIT.as_secs());
+            return Err(Error::new(Kind::Timeout, what));
+        }
+        sleep(PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(keep: Keep, parts: &[&[u8]]) -> Result<(Vec<u8>, u64), Error> {
+        let mut answer = Answer::new(keep);
+        for part in parts {
+            answer.push(part)?;
+        }
+        Ok((answer.finish()?, answer.body_bytes))
+    }
+
+    #[test]
+    fn answer_in_any_parts_is_parsed() {
+        let text = b"HTTP/1.1 200 OK\r\ncontent-type: a\r\nContent-Length: 5\r\n\r\nhello";
+        for at in 0..text.len() {
+            let (first, second) = text.split_at(at);
+            let whole = parsed(Keep::Body, &[first, second]);
+            assert_eq!(whole, Ok((b"hello".to_vec(), 5)), "cut at {at}");
+        }
+        let single: Vec<&[u8]> = text.chunks(1).collect();
+        assert_eq!(parsed(Keep::Length, &single), Ok((Vec::new(), 5)));
+        let endless = b"HTTP/1.1 200 OK\r\n\r\nuntil the end";
+        assert_eq!(parsed(Keep::Body, &[&endless[..]]), Ok((b"until the end".to_vec(), 13)));
+    }
+
+    #[test]
+    fn refused_cut_and_endless_answers_are_errors() {
+        for (text, says) in [
+            (&b"HTTP/1.1 403 Forbidden\r\n\r\n"[..], "403 Forbidden"),
+            (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhell", "after 4 bytes"),
+            (b"HTTP/1.1 200 OK\r\n", "after 0 bytes"),
+            (b"", "after 0 bytes"),
+            (&[b'x'; HEAD_MAX + 1], "head over 65536 bytes"),
+        ] {
+            let error = parsed(Keep::Length, &[text]).expect_err(says);
+            assert_eq!(error.kind, Kind::Protocol);
+            assert!(error.message.contains(says), "{error}");
+        }
+    }
+}

@@ -242,10 +242,8 @@ impl Options {
             "idle" => format!(" idle --case {case} --idle-seconds {}", self.idle_seconds),
             _ => format!(" {what} --case {case} --rounds {}", self.rounds),
         });
-        let servers = matches!(
-            what,
-            "iscsi" | "kernel" | "nbd" | "files" | "operate" | "settings" | "idle"
-        );
+        let servers =
+            matches!(what, "iscsi" | "kernel" | "nbd" | "files" | "operate" | "settings" | "idle");
         if self.no_peers && servers {
             words.push_str(" --no-peers");
         }

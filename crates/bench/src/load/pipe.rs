@@ -169,14 +169,6 @@ pub(crate) trait Caller {
         while self.reply()? {}
         Ok(Pass::Received)
     }
-
-    /// The whole load: ends when nothing is in flight and nothing more is to be made.
-    fn work(&mut self) -> Result<Outcome, Error>
-    where
-        Self: Sized,
-    {
-        work_all(std::slice::from_mut(self))
-    }
 }
 
 /// Result of [`Caller::pass`].

@@ -52,7 +52,11 @@ impl Answer {
         self.head.extend_from_slice(bytes);
         let Some(end) = self.head.windows(4).position(|four| four == b"\r\n\r\n") else {
             let is_long = self.head.len() > HEAD_MAX;
-            return if is_long { Err(wrong(format!("head over {HEAD_MAX} bytes"))) } else { Ok(()) };
+            return if is_long {
+                Err(wrong(format!("head over {HEAD_MAX} bytes")))
+            } else {
+                Ok(())
+            };
         };
         let rest = self.head.split_off(end + 4);
         self.announced = announced(&String::from_utf8_lossy(&self.head))?;

@@ -379,8 +379,7 @@ mod tests {
         run.scrape_rows(&CASES[3], &rounds.expect("rounds"), &mut report);
         let figures: Vec<_> = report.rows.iter().map(|row| (row.ours, row.met())).collect();
         // The delays are 400 and 0 us: the second round was longer without a scrape.
-        let wanted =
-            [(60.0, Some(true)), (120.0, Some(false)), (600.0, None), (200.0, Some(true))];
+        let wanted = [(60.0, Some(true)), (120.0, Some(false)), (600.0, None), (200.0, Some(true))];
         assert_eq!(figures, wanted);
         assert_eq!((report.rows[0].theirs, report.rows[2].theirs), (Some(30.0), Some(450.0)));
     }

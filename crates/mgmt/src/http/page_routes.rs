@@ -7,10 +7,11 @@ use crate::api::{Error, Kind, Result};
 use crate::page;
 use hyper::body::Bytes;
 use hyper::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue, REFERRER_POLICY,
-    X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderMap, HeaderValue,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Method, Request, Response, StatusCode};
+use std::net::IpAddr;
 
 /// Content type of a document.
 pub(super) const HTML: &str = "text/html; charset=utf-8";
@@ -71,6 +72,26 @@ fn is_own(origin: &str, host: Option<&str>) -> bool {
     }
     let authority = origin.strip_prefix("http://");
     authority.is_some_and(|at| ["localhost", "127.0.0.1", "[::1"].contains(&host_of(at)))
+}
+
+/// Refuses a request to the control socket for the name of a site. If the socket is forwarded to a
+/// port, a site that gives its own name the address of this machine (DNS rebinding) could read all
+/// answers: a browser takes them for its own. A request of a browser for a plain name or an address
+/// is not from such a site.
+///
+/// # Errors
+/// [`Kind::Forbidden`].
+pub(super) fn check_host(headers: &HeaderMap) -> Result<()> {
+    let Some(value) = headers.get(HOST) else { return Ok(()) };
+    // A name that is no text is none of this machine.
+    let host = value.to_str().map_or(".", host_of);
+    let is_address = host.trim_start_matches('[').parse::<IpAddr>().is_ok();
+    if is_address || !host.contains('.') {
+        return Ok(());
+    }
+    let why = "the request is for the name of a site, and the control socket has none";
+    let next = "Open the page on localhost, or use the command line.";
+    Err(Error::new(Kind::Forbidden, "ask", why).at(host).next(next))
 }
 
 /// Refuses a change that a page of another site sends with the rights of its reader. Only browsers
@@ -144,6 +165,23 @@ mod tests {
             assert_eq!(check(Method::POST, name, value), Err(Kind::Forbidden), "{name}: {value}");
             assert_eq!(check(Method::GET, name, value), Ok(()), "{name}: {value}");
         }
+    }
+
+    #[test]
+    fn control_socket_refuses_requests_for_the_name_of_a_site() {
+        let check = |host: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, HeaderValue::from_str(host).expect("a value"));
+            check_host(&headers).map_err(|e| e.kind)
+        };
+        for host in ["ashlar", "a", "localhost:8080", "127.0.0.1", "192.0.2.1:80", "[::1]:8080"] {
+            assert_eq!(check(host), Ok(()), "{host}");
+        }
+        assert_eq!(check("[::ffff:127.0.0.1]:80"), Ok(()));
+        for host in ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "localhost."] {
+            assert_eq!(check(host), Err(Kind::Forbidden), "{host}");
+        }
+        assert_eq!(check_host(&HeaderMap::new()), Ok(()), "HTTP/1.0 needs no name");
     }
 
     #[test]

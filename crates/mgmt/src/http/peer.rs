@@ -4,6 +4,7 @@
 //! token or by its client certificate. The caller is determined for each request: revoked tokens
 //! and removed `[[api_client]]` sections take effect on open connections too.
 
+use super::page_routes::check_host;
 use super::peer_rates::PeerRates;
 use crate::api::{Error, Kind, Result};
 use crate::audit::AuditedCaller;
@@ -120,6 +121,7 @@ impl Peer {
         match self {
             Peer::Local { uid } => match uid {
                 Some(uid) if *uid == 0 || *uid == rustix::process::geteuid().as_raw() => {
+                    check_host(headers)?;
                     Ok(Caller::admin(format!("uid {uid}")))
                 }
                 _ => {

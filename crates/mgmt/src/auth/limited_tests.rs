@@ -143,6 +143,8 @@ fn a10_routes_of_a_limited_caller_show_its_part() {
         assert!(text.contains("own") && !text.contains("foreign"), "{text}");
     }
     assert!(control.journal(0, 10).is_empty(), "events about no object of the scope");
+    assert_eq!(control.journal_part(0, 10), (Vec::new(), 3), "they are examined once");
+    assert_eq!(control.journal_part(0, 1), (Vec::new(), 3), "whatever the limit is");
     assert_eq!(site.control.journal(0, 10).len(), 3);
 }
 

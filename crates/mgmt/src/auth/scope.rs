@@ -6,7 +6,7 @@
 //!       providers, geoms and disks on which these LUNs depend. Of a disk with several partitions,
 //!       it sees those that its LUNs use.
 
-use crate::api::{ConsumerState, Event, GeomState, SystemState};
+use crate::api::{ConsumerState, Event, GeomState, GroupState, SystemState};
 use crate::config::{ApiConfig, Config};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -133,18 +133,20 @@ impl Scope {
     }
 
     /// The events about objects of `state`, which the scope has limited. Events of a target concern
-    /// all of its groups.
+    /// all of its groups. A class names its geom as `mirror m0`, a change of a group as `TARGET/g`.
     pub fn limit_events(&self, events: &[Event], state: &SystemState) -> Vec<Event> {
-        let geoms = state.geoms.iter();
-        let mut names: HashSet<&str> = geoms
-            .flat_map(|geom| geom.providers.iter().map(|p| &p.name).chain([&geom.name]))
-            .chain(state.disks.iter().map(|disk| &disk.name))
-            .map(String::as_str)
-            .collect();
-        if self.group.is_none() {
-            names.extend(state.targets.iter().map(|target| target.name.as_str()));
-        }
-        events.iter().filter(|event| names.contains(event.about.as_str())).cloned().collect()
+        let of_geoms = state.geoms.iter().flat_map(|geom| {
+            let providers = geom.providers.iter().map(|provider| provider.name.clone());
+            providers.chain([geom.name.clone(), format!("{} {}", geom.class, geom.name)])
+        });
+        let of_targets = state.targets.iter().flat_map(|target| {
+            let whole = self.group.is_none().then(|| target.name.clone());
+            let of_group = move |group: &GroupState| format!("{}/{}", target.name, group.name);
+            whole.into_iter().chain(target.groups.iter().map(of_group))
+        });
+        let of_disks = state.disks.iter().map(|disk| disk.name.clone());
+        let names: HashSet<String> = of_geoms.chain(of_targets).chain(of_disks).collect();
+        events.iter().filter(|event| names.contains(&event.about)).cloned().collect()
     }
 
     /// Leaves out of a configuration what the scope does not cover, by the state that it has
@@ -161,16 +163,16 @@ impl Scope {
         config.bus.retain(|bus| state.buses.iter().any(|shown| shown.name == bus.name));
         config.api = ApiConfig::default();
         config.api_client.clear();
+        config.webhook.clear();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{
-        AttachedState, Denied, DiskState, GroupState, LunState, SessionState, TargetState,
-    };
-    use crate::fake::geom_state;
+    use crate::api::{AttachedState, Denied, DiskState, LunState, SessionState, TargetState};
+    use crate::config::read;
+    use crate::fake::{catalog, geom_state};
 
     fn scope(target: &str, group: Option<&str>) -> Scope {
         Scope { target: Some(target.to_owned()), group: group.map(str::to_owned) }
@@ -259,11 +261,24 @@ mod tests {
     fn a10_events_are_those_about_objects_that_the_caller_sees() {
         let event = |about: &str| Event { about: about.to_owned(), ..Event::default() };
         let events = ["", "t", "u", "d0", "d0p2", "d1"].map(event);
-        let about = |of: &Scope| -> Vec<String> {
-            let seen = of.limit_events(&events, &limited(of));
+        let of_parts = ["part d0", "disk d1", "t/g", "t/h", "u/g", "t/d0"].map(event);
+        let about = |of: &Scope, events: &[Event]| -> Vec<String> {
+            let seen = of.limit_events(events, &limited(of));
             seen.into_iter().map(|event| event.about).collect()
         };
-        assert_eq!(about(&scope("t", None)), ["t", "d0", "d0p2"]);
-        assert_eq!(about(&scope("t", Some("g"))), ["d0"]);
+        let (target, group) = (scope("t", None), scope("t", Some("g")));
+        assert_eq!(about(&target, &events), ["t", "d0", "d0p2"]);
+        assert_eq!(about(&group, &events), ["d0"]);
+        assert_eq!(about(&target, &of_parts), ["part d0", "t/g", "t/h"]);
+        assert_eq!(about(&group, &of_parts), ["part d0", "t/g"]);
+    }
+
+    #[test]
+    fn a10_configuration_of_a_target_has_no_webhooks() {
+        let text = "[[webhook]]\nname = 'a'\nurl = 'https://alerts.example/secret'\n";
+        let mut config = read(text, "/a.toml", &catalog()).expect("well-formed");
+        let of = scope("t", None);
+        of.limit_config(&mut config, &limited(&of));
+        assert!(config.webhook.is_empty(), "a URL may have a secret");
     }
 }

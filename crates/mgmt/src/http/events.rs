@@ -48,14 +48,17 @@ pub(super) fn events(
         let mut after = begin.await.unwrap_or(after);
         while !sender.is_closed() && is_allowed(&control) {
             let from = control.clone();
-            let read = move || from.journal(after, EVENTS_MAX);
-            for event in tokio::task::spawn_blocking(read).await.unwrap_or_default() {
-                after = after.max(event.id);
+            let read = move || from.journal_part(after, EVENTS_MAX);
+            let read = tokio::task::spawn_blocking(read).await;
+            let (events, examined) = read.unwrap_or((Vec::new(), after));
+            for event in events {
                 let text = format!("id: {}\ndata: {}\n\n", event.id, json!(event));
                 if sender.send(Bytes::from(text)).await.is_err() {
                     return;
                 }
             }
+            // Events that a limited caller does not see are not examined again.
+            after = examined;
             tokio::time::sleep(INTERVAL).await;
         }
     });

@@ -262,21 +262,29 @@ impl Control {
 
     /// Events with an id above `after` that the user sees, oldest first, at most `limit` of them.
     pub fn journal(&self, after: u64, limit: usize) -> Vec<Event> {
+        self.journal_part(after, limit).0
+    }
+
+    /// The same, and the id of the last event that was examined. The next part begins behind it,
+    /// also if the user sees none of these events. Without a state, none is examined.
+    pub fn journal_part(&self, after: u64, limit: usize) -> (Vec<Event>, u64) {
+        let last = |events: &[Event]| events.last().map(|event| event.id);
         let mut events = self.plant().journal(after, limit);
+        let Some(mut examined) = last(&events) else { return (events, after) };
         if self.scope.is_whole() {
-            return events;
+            return (events, examined);
         }
-        let state = self.state().unwrap_or_default();
+        // It takes time of the control thread, so only new events have it read.
+        let Ok(state) = self.state() else { return (Vec::new(), after) };
         let mut seen = self.scope.limit_events(&events, &state);
         // Events that the user does not see do not hide later ones.
-        while seen.is_empty()
-            && events.len() >= limit
-            && let Some(last) = events.last().map(|event| event.id)
-        {
-            events = self.plant().journal(last, limit);
+        while seen.is_empty() && events.len() >= limit {
+            events = self.plant().journal(examined, limit);
+            let Some(id) = last(&events) else { break };
+            examined = id;
             seen = self.scope.limit_events(&events, &state);
         }
-        seen
+        (seen, examined)
     }
 
     /// The configuration that was carried out last, as far as the user sees it, and its generation.

@@ -222,8 +222,18 @@ impl Control {
     /// # Errors
     /// [`Kind::Busy`] when another command keeps its turn, and those of `f`.
     pub fn change<T>(&self, f: impl FnOnce(&dyn Plant) -> Result<T>) -> Result<T> {
-        let _turn = self.shared.turns.take_within("command", TURN_WAIT)?;
+        let turn = self.shared.turns.take_within("command", TURN_WAIT);
+        let _turn = turn.map_err(|busy| self.limited_refusal(busy))?;
         f(self.plant())
+    }
+
+    /// A refusal because of another command, as far as the user sees it (A10): the progress of that
+    /// command may name any object.
+    fn limited_refusal(&self, busy: Error) -> Error {
+        match self.scope.is_whole() {
+            true => busy,
+            false => Error { source: "busy: another command runs".to_owned(), ..busy },
+        }
     }
 
     /// The same, however long another command keeps its turn.
@@ -308,9 +318,11 @@ impl Control {
         }
     }
 
-    /// How far the start is; `None` once it is over.
+    /// How far the start is; `None` once it is over. A limited user sees only that it runs (A10):
+    /// its steps may name any object.
     pub fn start_progress(&self) -> Option<ProgressLine> {
-        lock(&self.shared.start).clone()
+        let line = lock(&self.shared.start).clone()?;
+        Some(if self.scope.is_whole() { line } else { ProgressLine::default() })
     }
 
     /// The daemon is starting, or has started.
@@ -557,4 +569,30 @@ fn check_consent<'a>(steps: impl IntoIterator<Item = &'a Step>, consent: &Consen
     let why = format!("the data on {} would be lost", missing.join(", "));
     let next = format!("Repeat the command with {}.", flags.join(" "));
     Err(Error::new(Kind::WouldDestroy, "apply", why).next(next))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{FakePlant, catalog};
+
+    #[test]
+    fn a10_progress_of_others_names_no_object_to_a_limited_user() {
+        let folder = std::env::temp_dir().join(format!("ashlar-progress-{}", std::process::id()));
+        let plant = Box::new(Arc::new(FakePlant::new()));
+        let archive = Archive::new(&folder, 1);
+        let control = Arc::new(Control::new(plant, catalog(), &Config::default(), archive));
+        let what = "create disk foreign0".to_owned();
+        let line = ProgressLine { what, ..ProgressLine::default() };
+        *lock(&control.shared.start) = Some(line.clone());
+        let scope = Scope { target: Some("iqn.a:own".to_owned()), group: None };
+        let limited = control.limited_to(&scope);
+        assert_eq!(control.start_progress(), Some(line));
+        assert_eq!(limited.start_progress(), Some(ProgressLine::default()));
+        let busy = || Error::new(Kind::Busy, "command", "busy: disk foreign0 is being opened");
+        assert_eq!(control.limited_refusal(busy()), busy());
+        let refused = limited.limited_refusal(busy());
+        assert!(refused.kind == Kind::Busy && !refused.source.contains("foreign0"), "{refused}");
+        let _ = std::fs::remove_dir_all(&folder);
+    }
 }

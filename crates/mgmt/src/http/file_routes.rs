@@ -1,8 +1,8 @@
 //! Answers for the pages of files: documents without a script, and downloads as streams.
 //!
-//! A download is recorded in the audit log before its first byte is sent. At most
-//! [`PIECES_QUEUED`] pieces wait for a slow reader. A browser never shows a file: its type is that
-//! of bytes, and it is to be saved.
+//! A download is recorded in the audit log before its first byte is sent, and a comparison, which
+//! shows lines of both files, before its page is. At most [`PIECES_QUEUED`] pieces wait for a slow
+//! reader. A browser never shows a file: its type is that of bytes, and it is to be saved.
 
 use super::body::Body;
 use super::openapi::BYTES;
@@ -59,6 +59,23 @@ pub(super) async fn page(uri: &Uri, control: Arc<Control>) -> Result<Response<Bo
     let (path, query) = (uri.path().to_owned(), query_of(uri));
     let text = blocking(move || files::render(control.plant().files(), &path, &query)).await?;
     Ok(document(text))
+}
+
+/// The page that compares two files.
+///
+/// # Errors
+/// Those of [`files::render`].
+pub(super) async fn comparison(
+    uri: &Uri,
+    control: Arc<Control>,
+    by: AuditedCaller,
+) -> Result<Response<Body>> {
+    let FilesQuery { server, old, new, .. } = query_of(uri);
+    let compared = page(uri, control.clone()).await;
+    let named = json!({ "server": server, "old": old, "new": new });
+    let end = compared.as_ref().map(|_| ());
+    record(&control, by, files::COMPARE, named, end).await;
+    compared
 }
 
 /// The contents of a file, for as long as the client reads and `is_allowed`.

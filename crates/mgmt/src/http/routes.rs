@@ -90,7 +90,7 @@ impl AuthorizedPeer {
     }
 }
 
-/// Records a login, a refused call or a download in the audit log.
+/// Records a login, a refused call, a download or a comparison in the audit log.
 pub(super) async fn record(
     control: &Arc<Control>,
     by: AuditedCaller,
@@ -173,6 +173,7 @@ async fn dispatch(
             let is_allowed = move |control: &Control| peer.is_still(&caller, &headers, control);
             file_routes::content(request.uri(), control, by, is_allowed).await
         }
+        files::COMPARE => file_routes::comparison(request.uri(), control, peer.audited()).await,
         other if files::is_route(other) => file_routes::page(request.uri(), control).await,
         other => match other.strip_prefix(VERBS_PREFIX) {
             Some(name) => verb(name.to_owned(), request, control, peer).await,

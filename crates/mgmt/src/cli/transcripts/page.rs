@@ -98,6 +98,14 @@ fn pages_of_files_run_no_script_and_downloads_are_recorded() {
     let listed = daemon.expect_exit("audit --json", Exit::Done);
     assert_eq!(listed.matches("/files/content").count(), 3, "{listed}");
     assert!(listed.contains("/none"), "{listed}");
+
+    let old = crate::query_string::encode(&format!("/dump/2026/1121/{EVIL}"));
+    let text = get(&daemon, &format!("/files/compare?server=main&old={old}&new={path}"));
+    assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
+    let lost = get(&daemon, "/files/compare?server=other&old=%2Fa&new=%2Fb");
+    assert!(lost.starts_with("HTTP/1.1 404 "), "{lost}");
+    let listed = daemon.expect_exit("audit --json", Exit::Done);
+    assert_eq!(listed.matches("/files/compare").count(), 2, "{listed}");
 }
 
 #[test]

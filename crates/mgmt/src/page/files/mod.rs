@@ -176,8 +176,8 @@ pub fn render(files: &dyn FileService, page: &str, query: &FilesQuery) -> Result
         COMPARE => versions::comparison(&mut html, files, query)?,
         other => return Err(Error::new(Kind::NotFound, "show files", "no such page").at(other)),
     }
-    let text = "Permissions of files are not checked on this page. Each download is recorded in \
-                the audit log.";
+    let text = "Permissions of files are not checked on this page. Each download and comparison is \
+                recorded in the audit log.";
     html.element("p", &[], text);
     Ok(html.finish())
 }

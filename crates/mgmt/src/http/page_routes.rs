@@ -129,7 +129,9 @@ pub(super) fn check_content_type(headers: &HeaderMap, op: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::routes::error_response;
     use super::*;
+    use hyper::header::HeaderName;
 
     #[test]
     fn changes_from_other_sites_are_refused() {
@@ -210,5 +212,17 @@ mod tests {
         }
         assert!(asset("/assets/../Cargo.toml").is_none());
         assert_eq!(forbidden().status(), StatusCode::FORBIDDEN);
+    }
+
+    #[test]
+    fn no_cache_stores_an_answer_and_no_browser_guesses_its_type() {
+        let error = Error::new(Kind::NotFound, "ask", "there is no such route");
+        for response in [reply(JSON, "{}"), error_response(&error), forbidden()] {
+            let field = |name: HeaderName| response.headers().get(name).expect("a field").clone();
+            assert_eq!(field(CACHE_CONTROL), "no-store");
+            assert_eq!(field(X_CONTENT_TYPE_OPTIONS), "nosniff");
+        }
+        let file = asset("/assets/page.js").expect("a file of the page");
+        assert_eq!(file.headers().get(CACHE_CONTROL).expect("a field"), "no-cache");
     }
 }

@@ -16,6 +16,9 @@ use crate::service::Control;
 use crate::verbs::{self, Run};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Bytes, Incoming};
+use hyper::header::{
+    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS,
+};
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 use std::convert::Infallible;
@@ -151,7 +154,10 @@ async fn dispatch(
             });
             Ok(reply(METRICS_TYPE, text.await?))
         }
-        "/openapi.json" => Ok(reply(JSON, openapi::document().to_string())),
+        "/openapi.json" => {
+            let text = blocking(|| Ok(openapi::document().to_string())).await?;
+            Ok(reply(JSON, text))
+        }
         "/v1/events" => {
             let last = last_seen(request.uri().query(), request.headers());
             let headers = request.headers().clone();
@@ -203,8 +209,8 @@ pub(super) fn wrong_method(path: &str, used: &Method, allowed: &Method) -> Respo
     let next = format!("Repeat the request with {allowed}.");
     let error = Error::new(Kind::WrongMethod, "ask", why).at(path).next(next);
     let mut response = error_response(&error);
-    if let Ok(value) = hyper::header::HeaderValue::from_str(allowed.as_str()) {
-        response.headers_mut().insert(hyper::header::ALLOW, value);
+    if let Ok(value) = HeaderValue::from_str(allowed.as_str()) {
+        response.headers_mut().insert(ALLOW, value);
     }
     response
 }
@@ -229,10 +235,15 @@ pub(super) fn reply(kind: &str, bytes: impl Into<Bytes>) -> Response<Body> {
     response
 }
 
+/// Sets the type of an answer. No cache stores an answer, which may contain state, and no browser
+/// reads it as another type.
 fn content(response: &mut Response<Body>, kind: &str) {
-    if let Ok(value) = hyper::header::HeaderValue::from_str(kind) {
-        response.headers_mut().insert(hyper::header::CONTENT_TYPE, value);
+    let headers = response.headers_mut();
+    if let Ok(value) = HeaderValue::from_str(kind) {
+        headers.insert(CONTENT_TYPE, value);
     }
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 
 pub(super) fn error_response(error: &Error) -> Response<Body> {
@@ -277,7 +288,7 @@ async fn verb(
         let why = "the daemon has no such verb";
         return Err(Error::new(Kind::UnknownVerb, "ask", why).at(name));
     };
-    let accept = request.headers().get(hyper::header::ACCEPT);
+    let accept = request.headers().get(ACCEPT);
     let stream = accept.and_then(|v| v.to_str().ok()).is_some_and(|v| v.contains(NDJSON));
     let bytes_max = if takes_document(&name) {
         peer.authorize(&control, Call::Verb(&name, &Value::Null)).await?;

@@ -3,9 +3,13 @@
 //! A reader puts each question into the mailbox of the file server, whose core answers it between
 //! the requests of clients. The control thread takes no part, and nothing is changed. Permissions
 //! of files are not checked, as for the verbs of the console.
+//!
+//! At most [`QUESTIONS_MAX`] questions of a file server have no answer yet, and a further one is
+//! refused at once: a disk that hangs keeps neither all threads of the API nor memory without end.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -23,6 +27,9 @@ use crate::files::Reader;
 /// Longest wait for one answer: a disk that hangs delays the answers of its file server.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
+/// Questions of one file server without an answer, also those whose caller has given up.
+const QUESTIONS_MAX: usize = 64;
+
 /// Verbs that readers may use: none of them changes anything.
 const READING_VERBS: [&str; 3] = ["dumps", "history", "ls"];
 
@@ -30,6 +37,37 @@ const READING_VERBS: [&str; 3] = ["dumps", "history", "ls"];
 pub(super) fn no_server(name: &str) -> Error {
     let what = format!("there is no file server {name}; `ashlar fs status` names them");
     Error::new(Errno::NoEnt, what)
+}
+
+/// The refusal of a further question.
+fn too_many(name: &str) -> Error {
+    let what = format!(
+        "{name}: {QUESTIONS_MAX} reads have no answer yet (the limit); `ashlar status` shows \
+         whether a disk hangs"
+    );
+    Error::new(Errno::Busy, what)
+}
+
+/// Number of the questions of one file server that have no answer yet. Clones count together.
+#[derive(Clone, Default)]
+pub(super) struct Questions(Arc<AtomicUsize>);
+
+/// The place of a question among them.
+struct Place(Questions);
+
+impl Questions {
+    /// Takes a place; `None`: there are [`QUESTIONS_MAX`].
+    fn take(&self) -> Option<Place> {
+        let place = Place(self.clone());
+        // Dropping the value gives a place back that was taken beyond the limit.
+        (self.0.fetch_add(1, Ordering::AcqRel) < QUESTIONS_MAX).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// Running file servers by name. Clones share the list.
@@ -58,11 +96,14 @@ impl FileServers {
     ) -> Result<T, Error> {
         let found = self.0.lock().get(server).and_then(Weak::upgrade);
         let shared = found.ok_or_else(|| no_server(server))?;
+        let place = shared.questions.take().ok_or_else(|| too_many(server))?;
         let (to, answer) = mpsc::sync_channel(1);
         shared.ask(Box::new(move |host| {
             Box::pin(async move {
+                let answer = question(host).await;
+                drop(place);
                 // The caller may have given up meanwhile.
-                let _ = to.send(question(host).await);
+                let _ = to.send(answer);
             })
         }));
         // A server that ends drops the question with its mailbox.
@@ -151,5 +192,24 @@ impl OpenFile {
         self.offset += bytes.len() as u64;
         self.reader = reader;
         Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_without_an_answer_are_bounded() {
+        let questions = Questions::default();
+        let mut places: Vec<Place> = (0..100).filter_map(|_| questions.take()).collect();
+        assert_eq!(places.len(), QUESTIONS_MAX);
+        assert!(questions.clone().take().is_none(), "clones count together");
+        places.pop();
+        places.extend(questions.take());
+        assert_eq!(places.len(), QUESTIONS_MAX, "an answer gives its place back");
+        assert!(too_many("main").message.starts_with("main: 64 reads"));
+        drop(places);
+        assert_eq!(questions.0.load(Ordering::Acquire), 0);
     }
 }

@@ -17,6 +17,7 @@ use super::disks::FileDisk;
 use super::file_disks::DiskFault;
 use super::host::Host;
 use super::params::FsParams;
+use super::readers::Questions;
 use crate::config::Device;
 use crate::volume::{Facts, ReadAhead, Report};
 
@@ -146,6 +147,8 @@ pub struct HostShared {
     pub device: Device,
     /// The machine.
     pub site: Site,
+    /// Questions of readers.
+    pub(super) questions: Questions,
     /// For clients that come by TLS from now on.
     keys: Mutex<Option<Keys>>,
     mailbox: Mutex<Mailbox>,
@@ -168,6 +171,7 @@ impl HostShared {
             params,
             device,
             site,
+            questions: Questions::default(),
             keys: Mutex::default(),
             mailbox: Mutex::default(),
             status: Mutex::new(status),

@@ -5,12 +5,17 @@
 //!      [`LEASE`] costs nothing from then on.
 //!  L2  A client waits for a core at most [`ANSWER_LIMIT`], and never for one that does not answer.
 //!  L3  At most [`RECENT_MAX`] requests are kept, and at most [`CLIENTS_MAX`] thresholds.
+//!  L4  Cores are asked at most once in [`ASK_INTERVAL`], however often clients ask: a core
+//!      searches its ring for each slow request that it keeps, and after a question keeps others.
+//!  L5  A request that a core recorded is shown, or counted as missed: also if the core answers too
+//!      late, or if the names are not known.
 
 mod layers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -23,6 +28,8 @@ use reactor::Mailer;
 const LEASE: Duration = Duration::from_secs(5);
 /// Longest wait for the cores.
 const ANSWER_LIMIT: Duration = Duration::from_millis(500);
+/// Shortest time between two questions to the cores. A client that asks earlier waits.
+const ASK_INTERVAL: Duration = Duration::from_millis(20);
 /// Requests kept; older ones are dropped.
 const RECENT_MAX: usize = 1024;
 /// Different thresholds of clients at a time.
@@ -36,6 +43,8 @@ pub struct Traces {
     cores: Vec<Mailer<Message>>,
     origins: Arc<Origins>,
     kept: Mutex<Kept>,
+    /// Requests of cores that answered too late, until they are counted as missed.
+    late: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
@@ -45,6 +54,8 @@ struct Kept {
     recent: VecDeque<SlowRequest>,
     last: u64,
     missed: u64,
+    /// When the cores were asked last.
+    asked: Option<Instant>,
 }
 
 impl Kept {
@@ -59,6 +70,12 @@ impl Kept {
             return Err(Error::new(Kind::Limit, "trace", why).next(next));
         }
         Ok(self.leases.keys().next().copied().unwrap_or(slow_ns))
+    }
+
+    /// Time until the cores may be asked again (L4).
+    fn pause(&self, now: Instant) -> Duration {
+        let since = self.asked.map_or(ASK_INTERVAL, |at| now.saturating_duration_since(at));
+        ASK_INTERVAL.saturating_sub(since)
     }
 
     fn add(&mut self, request: SlowRequest) {
@@ -90,7 +107,7 @@ fn unix_ns(at_ns: u64) -> u64 {
 impl Traces {
     /// Of these cores; `origins` has the names of their clients.
     pub fn new(cores: Vec<Mailer<Message>>, origins: Arc<Origins>) -> Traces {
-        Traces { cores, origins, kept: Mutex::default() }
+        Traces { cores, origins, kept: Mutex::default(), late: Arc::default() }
     }
 
     /// The requests that a client asks for. `names` finds the names of connections.
@@ -101,25 +118,43 @@ impl Traces {
     ) -> Result<TraceState> {
         let mut kept = self.kept.lock();
         let slow_ns = kept.renew(query.slow_ns, Instant::now())?;
+        std::thread::sleep(kept.pause(Instant::now()));
         let found = self.ask(slow_ns);
+        kept.asked = Some(Instant::now());
         let silent_cores = self.cores.len().saturating_sub(found.len());
-        let parts = found.iter().flat_map(|(_, slow)| &slow.requests).flat_map(|slow| &slow.parts);
-        let edges: BTreeSet<Edge> = parts.map(|part| part.edge).collect();
-        if !edges.is_empty() {
-            let (names, started_ns) = names(edges.into_iter().collect())?;
-            let shown = |core: u32, slow| layers::shown(core, slow, &names, started_ns);
-            let mut new = Vec::new();
-            for (core, slow) in &found {
-                for request in slow.requests.iter().filter(|request| !request.parts.is_empty()) {
-                    new.push(self.named(request, shown(*core, request)));
-                }
-            }
-            new.sort_by_key(|request| request.start_ns.saturating_add(request.layer.took_ns));
-            new.into_iter().for_each(|request| kept.add(request));
-        }
-        kept.missed += found.iter().map(|(_, slow)| slow.missed).sum::<u64>();
+        self.keep(&mut kept, &found, names)?;
+        kept.missed += self.late.swap(0, Ordering::Relaxed);
         let silent_cores = u64::try_from(silent_cores).unwrap_or(u64::MAX);
         Ok(TraceState { silent_cores, ..kept.answer(query) })
+    }
+
+    /// Keeps the requests that cores recorded (L5).
+    fn keep(
+        &self,
+        kept: &mut Kept,
+        found: &[(u32, SlowRequests)],
+        names: impl FnOnce(Vec<Edge>) -> Result<Names>,
+    ) -> Result<()> {
+        kept.missed += found.iter().map(|(_, slow)| slow.missed).sum::<u64>();
+        let parts = found.iter().flat_map(|(_, slow)| &slow.requests).flat_map(|slow| &slow.parts);
+        let edges: BTreeSet<Edge> = parts.map(|part| part.edge).collect();
+        if edges.is_empty() {
+            return Ok(());
+        }
+        let (names, started_ns) = names(edges.into_iter().collect()).inspect_err(|_| {
+            let all = found.iter().map(|(_, slow)| slow.requests.len() as u64);
+            kept.missed += all.sum::<u64>();
+        })?;
+        let shown = |core: u32, slow| layers::shown(core, slow, &names, started_ns);
+        let mut new = Vec::new();
+        for (core, slow) in found {
+            for request in slow.requests.iter().filter(|request| !request.parts.is_empty()) {
+                new.push(self.named(request, shown(*core, request)));
+            }
+        }
+        new.sort_by_key(|request| request.start_ns.saturating_add(request.layer.took_ns));
+        new.into_iter().for_each(|request| kept.add(request));
+        Ok(())
     }
 
     /// Adds the date, and the names of the client.
@@ -143,10 +178,14 @@ impl Traces {
         let lease_ns = u64::try_from(LEASE.as_nanos()).unwrap_or(u64::MAX);
         let (to, answers) = mpsc::sync_channel(self.cores.len());
         for mailer in &self.cores {
-            let to = to.clone();
+            let (to, late) = (to.clone(), self.late.clone());
             let call: Call = Box::new(move |core: &Rc<Core>| {
+                let slow = core.slow_requests(slow_ns, lease_ns);
                 // The client may have stopped waiting.
-                let _ = to.send((core.id(), core.slow_requests(slow_ns, lease_ns)));
+                if let Err(mpsc::SendError((_, slow))) = to.send((core.id(), slow)) {
+                    let lost = slow.missed + slow.requests.len() as u64;
+                    late.fetch_add(lost, Ordering::Relaxed);
+                }
             });
             // A core that has no room for a message counts as silent.
             drop(mailer.send(Message::Call(call)));
@@ -161,6 +200,8 @@ impl Traces {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bio::{Op, Origin};
+    use geom::TracePart;
     use mgmt::api::TracedLayer;
 
     #[test]
@@ -170,6 +211,44 @@ mod tests {
         assert_eq!(kept.renew(10, now), Ok(10));
         assert_eq!(kept.renew(50, now + LEASE / 2), Ok(10));
         assert_eq!(kept.renew(50, now + LEASE), Ok(50), "the other client does not ask any more");
+    }
+
+    #[test]
+    fn l4_cores_are_asked_at_most_once_in_an_interval() {
+        let (mut kept, now) = (Kept::default(), Instant::now());
+        assert_eq!(kept.pause(now), Duration::ZERO);
+        kept.asked = Some(now);
+        assert_eq!(kept.pause(now), ASK_INTERVAL);
+        assert_eq!(kept.pause(now + ASK_INTERVAL / 4), ASK_INTERVAL * 3 / 4);
+        assert_eq!(kept.pause(now + LEASE), Duration::ZERO);
+    }
+
+    #[test]
+    fn l5_requests_without_names_are_counted_as_missed() {
+        let part = TracePart {
+            request: 7,
+            parent: None,
+            depth: 0,
+            edge: Edge(0),
+            is_cut: false,
+            op: Op::Write,
+            origin: Origin(0),
+            offset: 0,
+            length: 512,
+            start_ns: 1,
+            end_ns: 9,
+            status: Ok(()),
+        };
+        let slow = geom::SlowRequest { parts: vec![part], is_complete: true };
+        let found = [(0, SlowRequests { requests: vec![slow.clone(), slow], missed: 3 })];
+        let traces = Traces::new(Vec::new(), Arc::default());
+        let mut kept = Kept::default();
+        let busy = |_| Err(Error::new(Kind::Timeout, "trace", "the control thread is busy"));
+        assert!(traces.keep(&mut kept, &found, busy).is_err());
+        assert_eq!((kept.missed, kept.recent.len()), (5, 0));
+        let names = |_| Ok((BTreeMap::new(), 0));
+        assert_eq!(traces.keep(&mut kept, &found, names), Ok(()));
+        assert_eq!((kept.missed, kept.recent.len()), (8, 2));
     }
 
     #[test]

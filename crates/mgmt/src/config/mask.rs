@@ -122,7 +122,8 @@ fn is_secret(key: &str, in_account: bool) -> bool {
 
 /// Whether the value of a key is a secret in every section.
 fn is_secret_key(key: &str) -> bool {
-    ["secret", "metrics_token"].contains(&last_part(key))
+    // The path of the URL of a webhook may be one.
+    ["secret", "metrics_token", "url"].contains(&last_part(key))
 }
 
 /// Whether a key, or the heading of a table, has that of an account among its parts.
@@ -182,6 +183,7 @@ mod tests {
             ("# secret = 'old'", "****************"),
             ("metrics_token = 'abc' # x", "metrics_token = ***** # x"),
             ("metrics_token = 'file:/x'", "metrics_token = 'file:/x'"),
+            ("url = 'https://a/b#c'", "url = ***************"),
             ("name = 'secret' # it's one", "name = 'secret' # it's one"),
             ("chap_algorithms = ['md5']", "chap_algorithms = ['md5']"),
         ] {

@@ -3,7 +3,7 @@
 //! The sections follow the running configuration: an edit takes effect when it is applied.
 
 use super::check::{Problem, problem};
-use super::secret::{self, is_literal};
+use super::secret::{self, HIDDEN_SECRET, is_literal};
 use super::types::Config;
 use crate::api::{Error, Event, Kind, Level, Result};
 use crate::remote::{SYSTEM_CA, Url};
@@ -94,12 +94,55 @@ impl WebhookConfig {
         Ok(WebhookFiles { secret, keys })
     }
 
+    /// Replaces the path of the URL, which may be a secret, by a placeholder.
+    pub(crate) fn hide_path(&mut self) {
+        if let Some(address) = self.address().filter(|address| address.path != "/") {
+            self.url = format!("{}/{HIDDEN_SECRET}", address.url);
+        }
+    }
+
+    /// Whether the URL has the placeholder.
+    fn is_hidden(&self) -> bool {
+        self.address().is_some_and(|address| address.path.get(1..) == Some(HIDDEN_SECRET))
+    }
+
     /// Whether the server is called for an event.
     pub(crate) fn selects(&self, event: &Event) -> bool {
         let mut patterns = self.events.iter();
         event.level >= self.level
             && (self.events.is_empty() || patterns.any(|p| pattern::matches(p, &event.about)))
     }
+}
+
+/// Gives webhooks whose path `export` has hidden the URL of the running one with the same name and
+/// server.
+pub(crate) fn restore_paths(config: &mut Config, running: &Config) {
+    for hook in config.webhook.iter_mut().filter(|hook| hook.is_hidden()) {
+        let is_same = |of: &&WebhookConfig| {
+            let mut shown = (*of).clone();
+            shown.hide_path();
+            (&shown.name, &shown.url) == (&hook.name, &hook.url)
+        };
+        if let Some(url) = running.webhook.iter().find(is_same).map(|of| of.url.clone()) {
+            hook.url = url;
+        }
+    }
+}
+
+/// Refuses webhooks whose path is still hidden: no server has it.
+///
+/// # Errors
+/// [`Kind::ConfigValue`].
+pub(crate) fn check_paths(config: &Config) -> Result<()> {
+    let Some(hook) = config.webhook.iter().find(|hook| hook.is_hidden()) else { return Ok(()) };
+    let why = format!(
+        "`ashlar export` hid the path of `url`, and no running webhook has this name and server \
+         (`{}`)",
+        hook.url
+    );
+    let next = "Write the URL again, or use `ashlar export --secrets`.";
+    let error = Error::new(Kind::ConfigValue, "read configuration", why);
+    Err(error.at(format!("webhook {}", hook.name)).next(next))
 }
 
 /// Reports faults of the sections.
@@ -170,6 +213,29 @@ mod tests {
             assert!(refused.contains(why), "{text}: {refused}");
             assert!(!refused.contains("sesame"), "{refused}");
         }
+    }
+
+    #[test]
+    fn hidden_path_is_that_of_the_running_webhook_or_refused() {
+        let config = |url: &str| read(&hook(url, ""), "/a.toml", &catalog()).expect("well-formed");
+        let running = config("https://alerts.example/T0/sesame?key=1");
+        let mut shown = running.clone();
+        shown.webhook[0].hide_path();
+        assert_eq!(shown.webhook[0].url, "https://alerts.example:443/(hidden)");
+        assert_eq!(check_paths(&running), Ok(()));
+        let mut restored = config(&shown.webhook[0].url);
+        let error = check_paths(&restored).expect_err("no server has that path");
+        assert_eq!((error.kind, error.at.as_str()), (Kind::ConfigValue, "webhook a"));
+        restore_paths(&mut restored, &running);
+        assert_eq!(restored, running);
+        for other in ["https://evil.example/(hidden)", "http://alerts.example:443/(hidden)"] {
+            let mut moved = config(other);
+            restore_paths(&mut moved, &running);
+            assert!(moved == config(other) && check_paths(&moved).is_err(), "{other}");
+        }
+        let mut plain = config("https://alerts.example");
+        plain.webhook[0].hide_path();
+        assert_eq!(plain, config("https://alerts.example"), "it has no path");
     }
 
     #[test]

@@ -19,7 +19,9 @@ pub(crate) use listeners::configured as configured_listeners;
 use crate::api::{Error, Event, Kind, ProgressLine, Result, SystemState, WebhookState};
 use crate::audit::AuditLog;
 use crate::auth::{Scope, TokenStore};
-use crate::config::{ApiSections, Catalog, Config, DiskConfig, GeomConfig, WebhookConfig, check};
+use crate::config::{
+    ApiSections, Catalog, Config, DiskConfig, GeomConfig, WebhookConfig, check, webhook,
+};
 use crate::plan::{self, Action, Applied, Deferred, Step};
 use crate::plant::{Plant, Progress};
 use crate::samples::SampleStore;
@@ -338,6 +340,7 @@ impl Control {
         if let Some(problem) = check(desired).into_iter().next() {
             return Err(Error::new(problem.kind, "plan", problem.text).at(problem.section));
         }
+        webhook::check_paths(desired)?;
         let (config, generation) = self.config();
         let state = self.state()?;
         let mut base = plan::running_config(&config, &state);

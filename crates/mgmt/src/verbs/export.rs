@@ -3,8 +3,8 @@
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, Kind, Result, SystemState};
 use crate::config::secret::{self, HIDDEN_SECRET};
-use crate::config::{Config, write};
-use crate::plan::{CreatedGeoms, Step, grown_disks, inserted, members, set_params, settings};
+use crate::config::{Config, WebhookConfig, write};
+use crate::plan::{Action, CreatedGeoms, Step, grown_disks, inserted, members, set_params, settings};
 use crate::plant::Progress;
 use crate::service::Control;
 use schemars::JsonSchema;
@@ -41,6 +41,8 @@ impl Verb for Export {
     const DETAIL: &'static str = "`plan` and `apply` accept the output. References to secrets \
         (file:PATH, credential:NAME) are printed; a secret that is written out in the \
         configuration is hidden without --secrets, and a document with a hidden secret is refused. \
+        The path of the URL of a webhook is hidden too, and a document with a hidden path keeps \
+        that of the running webhook of this name and server. \
         Geoms, also those that verbs made, are printed with their present members and settings. \
         Comments at the head list inserted layers and buses, and geoms that no section makes, \
         with the reason. Former names of renamed disks for NBD clients are printed as `aliases`.";
@@ -114,6 +116,8 @@ fn keep_former_names(config: &mut Config, state: &SystemState) {
 /// The configuration without secrets that are written out, wherever a section has one.
 fn without_secrets(config: &Config) -> Result<Config> {
     let wrong = |e: serde_json::Error| Error::new(Kind::Internal, "export", e.to_string());
+    let mut config = config.clone();
+    config.webhook.iter_mut().for_each(WebhookConfig::hide_path);
     let mut value = serde_json::to_value(config).map_err(wrong)?;
     hide_secrets(&mut value);
     serde_json::from_value(value).map_err(wrong)
@@ -122,7 +126,10 @@ fn without_secrets(config: &Config) -> Result<Config> {
 /// Steps as an answer shows them: as [`without_secrets`], on both sides of a change.
 pub(super) fn steps_without_secrets(steps: Vec<Step>) -> Result<Vec<Step>> {
     let wrong = |e: serde_json::Error| Error::new(Kind::Internal, "plan", e.to_string());
-    let one = |step: Step| -> Result<Step> {
+    let one = |mut step: Step| -> Result<Step> {
+        if let Action::Webhooks { from, to } = &mut step.action {
+            from.iter_mut().chain(to).for_each(WebhookConfig::hide_path);
+        }
         let mut value = serde_json::to_value(&step).map_err(wrong)?;
         // Most steps have none, and stay as they are.
         if !hide_secrets(&mut value) {
@@ -160,7 +167,7 @@ mod tests {
     use super::*;
     use crate::config::read;
     use crate::fake::catalog;
-    use crate::plan::{Action, Risk};
+    use crate::plan::Risk;
 
     #[test]
     fn export_hides_literal_secrets_but_not_references() {
@@ -174,6 +181,20 @@ mod tests {
         assert!(written.contains("file:/etc/ashlar/m"), "{written}");
         assert!(HIDDEN_SECRET.len() < secret::CHAP_BYTES_MIN, "apply refuses it");
         assert!(write(&config).contains("correct horse"));
+    }
+
+    #[test]
+    fn path_of_a_webhook_is_hidden_in_exports_and_steps() {
+        let text = "[[webhook]]\nname='a'\nurl='https://alerts.example/T0/sesame'\n";
+        let config = read(text, "a.toml", &catalog()).expect("well-formed");
+        let written = write(&without_secrets(&config).expect("it is a configuration still"));
+        assert!(written.contains("\"https://alerts.example:443/(hidden)\""), "{written}");
+        assert!(!written.contains("sesame") && write(&config).contains("sesame"), "{written}");
+        let (from, to) = (config.webhook.clone(), config.webhook);
+        let step = Step::new(Action::Webhooks { from, to }, "it differs", Risk::Safe);
+        let masked = steps_without_secrets(vec![step]).expect("they are steps still");
+        let text = serde_json::to_string(&masked).expect("JSON");
+        assert!(text.contains(HIDDEN_SECRET) && !text.contains("sesame"), "{text}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::entry::{DaemonVerb, Verb};
 use super::export::steps_without_secrets;
 use crate::api::{Error, Exit, Kind, Result, SCHEMA_VERSION};
-use crate::config::{CONFIG_BYTES_MAX, exposures, read, secret};
+use crate::config::{CONFIG_BYTES_MAX, exposures, read, secret, webhook};
 use crate::plan::{Risk, Step, consent_names, grown_disks, manual_changes, resize_commands};
 use crate::plant::Progress;
 use crate::service::Control;
@@ -86,7 +86,8 @@ pub fn load(
     Ok(())
 }
 
-/// The document of a request, read through the schemas, with notes about it.
+/// The document of a request, read through the schemas, with notes about it. Paths of webhooks that
+/// `export` has hidden are those that run.
 ///
 /// # Errors
 /// Those of `read`; [`Kind::Usage`] when the request has no document.
@@ -98,7 +99,8 @@ pub fn desired(
     let Some(document) = document else {
         return Err(Error::new(Kind::Usage, "plan", "`document` is missing"));
     };
-    let config = read(document, file.as_deref().unwrap_or("document"), control.catalog())?;
+    let mut config = read(document, file.as_deref().unwrap_or("document"), control.catalog())?;
+    webhook::restore_paths(&mut config, &control.config().0);
     let mut notes = Vec::new();
     for target in &config.target {
         let all = [&target.chap, &target.mutual_chap, &target.discovery_chap];

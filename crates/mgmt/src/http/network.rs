@@ -7,6 +7,8 @@
 //!  N3  Files of TLS that cannot be used after a change leave the former keys in use.
 //!  N6  A connection ends after `[api]` or a file of TLS has changed: none outlives the keys, the
 //!      CA and the listener that admitted it.
+//!  N8  No file is read by the thread that serves: while one of TLS is on a file system that hangs,
+//!      requests are answered, with the keys and listeners before it.
 
 use super::peer::{Peer, RemotePeer};
 use super::peer_rates::PeerRates;
@@ -115,6 +117,9 @@ impl Drop for Listening {
 /// State of the files of TLS, to find changes.
 type FileTimes = Vec<Option<(SystemTime, u64, u64)>>;
 
+/// The sections that are followed, with the state of their files.
+type Followed = (ApiConfig, FileTimes);
+
 fn file_times(api: &ApiConfig) -> FileTimes {
     let state = |(_, path): (&'static str, &str)| {
         let about = std::fs::metadata(path).ok()?;
@@ -125,15 +130,14 @@ fn file_times(api: &ApiConfig) -> FileTimes {
 
 async fn follow(shared: Arc<Shared>) {
     let mut listening = Listening::default();
-    let mut last: Option<(ApiConfig, FileTimes)> = None;
+    let mut last: Option<Followed> = None;
     loop {
         let api = shared.control.api().api;
-        let times = file_times(&api);
-        let now = (api, times);
+        let (own, before) = (shared.clone(), last.clone());
+        // N8
+        let read = tokio::task::spawn_blocking(move || own.follow_files(api, before.as_ref()));
+        let Ok(now) = read.await else { return };
         if last.as_ref() != Some(&now) {
-            let is_new = last.as_ref().is_none_or(|(before, _)| *before != now.0);
-            let is_new = is_new || shared.security().is_none();
-            shared.read_security(&now.0, is_new);
             let is_usable = shared.security().is_some();
             let addresses = now.0.listen.iter().filter_map(|at| at.parse().ok());
             let wanted: BTreeSet<SocketAddr> =
@@ -160,6 +164,17 @@ impl Shared {
 
     fn security(&self) -> Option<Security> {
         self.security.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The sections with the state of their files, which are read if anything has changed.
+    fn follow_files(&self, api: ApiConfig, last: Option<&Followed>) -> Followed {
+        let times = file_times(&api);
+        let now = (api, times);
+        if last != Some(&now) {
+            let is_new = last.is_none_or(|(before, _)| *before != now.0);
+            self.read_security(&now.0, is_new || self.security().is_none());
+        }
+        now
     }
 
     /// Reads the files of TLS. `is_new`: the sections have changed, not only the files.
@@ -332,6 +347,28 @@ mod tests {
             let end = tokio::time::timeout(HEAD_MAX / 2, client.read_to_end(&mut rest)).await;
             end.expect("before an idle connection ends").expect("closed");
         });
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+
+    #[test]
+    fn n8_files_are_read_by_another_thread_and_only_after_a_change() {
+        let folder = std::env::temp_dir().join(format!("ashlar-follow-{}", std::process::id()));
+        let plant = Box::new(Arc::new(FakePlant::new()));
+        let archive = Archive::new(&folder, 2);
+        let control = Arc::new(Control::new(plant, catalog(), &Config::default(), archive));
+        let shared = Arc::new(Shared::new(control, Arc::default()));
+        // A thread that may block owns all that it needs.
+        let own = shared.clone();
+        let read = std::thread::spawn(move || own.follow_files(ApiConfig::default(), None));
+        let first = read.join().expect("read");
+        assert!(matches!(shared.security(), Some(Security::Plain)));
+        *shared.security.lock().expect("unlocked") = None;
+        let again = shared.follow_files(ApiConfig::default(), Some(&first));
+        assert!(again == first && shared.security().is_none(), "nothing has changed");
+        let listen = vec!["127.0.0.1:7320".to_owned()];
+        let edited = ApiConfig { listen, ..ApiConfig::default() };
+        let edited = shared.follow_files(edited, Some(&first));
+        assert!(edited != first && shared.security().is_some());
         let _ = std::fs::remove_dir_all(&folder);
     }
 

@@ -107,6 +107,7 @@ fn params(verb: &str) -> Value {
     match verb {
         "access.check" => json!({ "initiator": "iqn.own:h" }),
         "access.who" => json!({ "lun": "own0" }),
+        "rates" => json!({ "object": "own0" }),
         "sessions.end" => json!({ "id": "7", "yes": true }),
         _ => json!({}),
     }
@@ -157,6 +158,16 @@ fn a2_session_outside_the_scope_cannot_be_ended() {
     assert!(error.kind == Kind::NotFound && !error.to_string().contains("foreign"), "{error}");
     assert!(end("7").is_ok());
     assert_eq!(site.control.state().expect("a state").sessions().count(), 1);
+}
+
+#[test]
+fn a10_rates_are_those_of_objects_that_the_caller_sees() {
+    let site = Site::new("limited-rates");
+    let rates = |name: &str| answer(&site.limited(None), "rates", json!({ "object": name }));
+    assert!(rates("own0").is_ok());
+    for name in ["foreign0", "disk:foreign0", "iqn.foreign:h"] {
+        assert_eq!(rates(name).map_err(|e| e.kind), Err(Kind::NotFound), "{name}");
+    }
 }
 
 #[test]

@@ -81,7 +81,7 @@ const PERMISSIONS: &[Permission] = &[
     need("list", Viewer).limited(),
     need("sessions", Viewer).within(&["target", "group"]).limited(),
     need("sessions.end", Operator).limited(),
-    need("rates", Viewer),
+    need("rates", Viewer).limited(),
     need("reservations", Viewer).raised_by(&[("clear", Operator)]).limited(),
     need("journal", Viewer).limited(),
     need("plan", Operator),
@@ -312,6 +312,7 @@ mod tests {
         for verb in ["status", "tree", "list", "sessions", "reservations", "journal", "alua.show"] {
             assert!(may(&of_target, verb, json!({})), "{verb}");
         }
+        assert!(may(&of_target, "rates", json!({ "object": "d0" })), "the charts of the page");
         assert!(may(&of_target, "sessions", own.clone()));
         assert!(!may(&of_target, "sessions", json!({ "target": "iqn.a:u" })));
         assert!(may(&of_target, "sessions.end", json!({ "id": "7", "yes": true })));

@@ -35,7 +35,8 @@ struct Permission {
     /// Parameters that name a target and an access group, for callers whose role is limited.
     scope: &'static [&'static str],
     /// The call reads and finds objects only through `Control::state`, `config` and `journal`,
-    /// which contain what the caller's scope covers. It then need not name the target.
+    /// which contain what the caller's scope covers, and samples only of objects that it found
+    /// there. It then need not name the target.
     is_limited: bool,
 }
 

@@ -43,6 +43,9 @@ const ROWS_MAX: u64 = 200;
 /// Longest value of a query that is read, in bytes: the path of a file, encoded.
 const VALUE_BYTES_MAX: usize = 16 << 10;
 
+/// Parts of a path, at most: the page of a folder has a link to each folder above it.
+const PARTS_MAX: usize = 256;
+
 /// Query of one of these pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilesQuery {
@@ -61,6 +64,17 @@ pub struct FilesQuery {
 }
 
 impl FilesQuery {
+    /// Refuses a path of so many parts, such as `/./././`, that its links would take much memory.
+    fn check(&self) -> Result<()> {
+        let parts = [&self.path, &self.old, &self.new].map(|path| path.split('/').count());
+        let Some(parts) = parts.into_iter().find(|parts| *parts > PARTS_MAX) else {
+            return Ok(());
+        };
+        let why = format!("the path has {parts} parts (limit {PARTS_MAX})");
+        let next = "Shorten the path, or run `ashlar fs ls SERVER PATH`.";
+        Err(Error::new(Kind::Usage, "show files", why).at(&self.server).next(next))
+    }
+
     /// The fields of a query string; unknown ones are ignored.
     pub fn parse(query: &str) -> FilesQuery {
         let mut out = FilesQuery::default();
@@ -166,8 +180,10 @@ fn parts(html: &mut Html, server: &str) {
 /// The document of one of these pages.
 ///
 /// # Errors
-/// Those of the [`FileService`]; [`Kind::NotFound`]: there is no such page.
+/// Those of the [`FileService`]; [`Kind::NotFound`]: there is no such page; [`Kind::Usage`]: a path
+/// has too many parts.
 pub fn render(files: &dyn FileService, page: &str, query: &FilesQuery) -> Result<String> {
+    query.check()?;
     let mut html = begin("Ashlar: files", false);
     match page {
         FILES => calendar::page(&mut html, files, query)?,

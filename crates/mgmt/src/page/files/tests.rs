@@ -58,6 +58,17 @@ fn folder_links_to_versions_and_downloads() {
 }
 
 #[test]
+fn path_of_many_parts_is_refused_before_its_links_are_written() {
+    let path = "/.".repeat(8000);
+    for page in [FOLDER, COMPARE] {
+        let query = FilesQuery::parse(&format!("server=main&path={path}&old={path}&new=/x"));
+        let error = render(&FakeFiles, page, &query).expect_err("it would take megabytes");
+        assert_eq!(error.kind, Kind::Usage, "{page}: {error}");
+        assert!(error.source.contains("8001 parts (limit 256)"), "{error}");
+    }
+}
+
+#[test]
 fn long_folder_is_shown_in_parts() {
     let part = |after: u64| page(FOLDER, &format!("server=main&path=/big&after={after}"));
     for (after, rows) in [(0, 200), (200, 200), (400, 50)] {

@@ -94,8 +94,9 @@ pub(super) fn check_host(headers: &HeaderMap) -> Result<()> {
     Err(Error::new(Kind::Forbidden, "ask", why).at(host).next(next))
 }
 
-/// Refuses a change that a page of another site sends with the rights of its reader. Only browsers
-/// send the fields that are read here.
+/// Refuses a change that a page of another site sends with the rights of its reader, and a read
+/// that it embeds: it learns nothing, but may load many files at once. A link to a page of the
+/// daemon is followed. Only browsers send the fields that are read here.
 ///
 /// # Errors
 /// [`Kind::Forbidden`].
@@ -103,7 +104,13 @@ pub(super) fn check_origin<B>(request: &Request<B>) -> Result<()> {
     let field = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap_or(""));
     let is_near = matches!(field("sec-fetch-site"), None | Some("same-origin" | "none"));
     let is_own_origin = field("origin").is_none_or(|origin| is_own(origin, field("host")));
-    if request.method() == Method::GET || is_near && is_own_origin {
+    let is_link = field("sec-fetch-dest").is_none_or(|dest| dest == "document");
+    let is_admitted = if request.method() == Method::GET {
+        is_near || is_link
+    } else {
+        is_near && is_own_origin
+    };
+    if is_admitted {
         return Ok(());
     }
     let why = "the page of another site sent the request";
@@ -166,6 +173,24 @@ mod tests {
         ] {
             assert_eq!(check(Method::POST, name, value), Err(Kind::Forbidden), "{name}: {value}");
             assert_eq!(check(Method::GET, name, value), Ok(()), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn reads_that_a_page_of_another_site_embeds_are_refused() {
+        let check = |site: &str, dest: &str| {
+            let request = Request::builder().uri("/files/content");
+            let request = request.header("sec-fetch-site", site).header("sec-fetch-dest", dest);
+            check_origin(&request.body(()).expect("a request")).map_err(|e| e.kind)
+        };
+        for dest in ["document", "image", "empty"] {
+            assert_eq!(check("same-origin", dest), Ok(()), "{dest}");
+        }
+        assert_eq!(check("none", "document"), Ok(()), "a typed address");
+        assert_eq!(check("cross-site", "document"), Ok(()), "a link");
+        for dest in ["image", "iframe", "script", "empty"] {
+            assert_eq!(check("cross-site", dest), Err(Kind::Forbidden), "{dest}");
+            assert_eq!(check("same-site", dest), Err(Kind::Forbidden), "{dest}");
         }
     }
 

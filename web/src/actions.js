@@ -15,7 +15,7 @@ async function carryOut(action, typed) {
   const params = action.input ? [`${action.input}=${typed}`] : [];
   isBusy.value = true;
   try {
-    const value = { name: action.name };
+    const value = { ...action.value, name: action.name };
     const { answer } = await verb("geom", { class: of, verb: name, params, value });
     ended.value = { command, text: answer.message ?? "Done." };
     await refresh();

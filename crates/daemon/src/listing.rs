@@ -83,7 +83,7 @@ fn unfinished(
 ) -> Result<Value> {
     if copy.paused {
         let why = format!("the rebuild of {} is paused at {}%", copy.part, copy.percent);
-        let next = format!("ashlar {class} resume {}", geom.name);
+        let next = copy.switch_command(class, &geom.name);
         return Err(Error::new(Kind::Busy, format!("{class} status"), why)
             .at(&geom.name)
             .next(next));
@@ -123,6 +123,7 @@ fn component(geom: &GeomView, consumer: &ConsumerView) -> Option<String> {
     Some(match (state, words.or(shown)) {
         (Some(state), Some(progress)) => format!("{name} ({state}, {progress})"),
         (Some(state), None) => format!("{name} ({state})"),
+        (None, Some(progress)) => format!("{name} ({progress})"),
         _ => name.to_owned(),
     })
 }
@@ -133,9 +134,11 @@ fn rows(geoms: &[&GeomView], by_geom: bool) -> Vec<Row> {
         let state = value_of(&geom.show, "State").unwrap_or("N/A").to_owned();
         let mut components: Vec<String> =
             geom.consumers.iter().rev().filter_map(|c| component(geom, c)).collect();
-        // Those of whole volumes; those of members are beside the member.
-        let of_volumes = rebuilds(geom).filter(|r| geom.providers.iter().any(|p| p.name == r.part));
-        components.extend(of_volumes.map(|copy| format!("{} ({})", copy.part, copy.words())));
+        // Those of volumes and of joined devices; those of members are beside the member.
+        let is_member =
+            |part: &str| geom.consumers.iter().any(|c| c.provider.as_deref() == Some(part));
+        let others = rebuilds(geom).filter(|copy| !is_member(&copy.part));
+        components.extend(others.map(|copy| format!("{} ({})", copy.part, copy.words())));
         if components.is_empty() {
             components.push("N/A".into());
         }

@@ -202,9 +202,10 @@ pub(crate) fn rebuild(progress: &Progress) -> RebuildState {
         size_bytes: progress.size_bytes,
         percent: progress.percent(),
         rate_bytes: progress.rate(),
-        left_seconds: progress.left_ns().map(|ns| ns.div_ceil(1_000_000_000)),
+        left_seconds: progress.left_seconds(),
         paused: progress.is_paused,
         limit_bytes: Some(progress.limit).filter(|limit| *limit > 0),
+        switch: progress.switch.map(str::to_owned),
     }
 }
 

@@ -11,6 +11,7 @@
 mod class;
 mod clean_records;
 mod control;
+mod copy_meter;
 mod core;
 mod error;
 mod filter;
@@ -38,6 +39,7 @@ pub use control::{
     Deadlines, GATE_DEADLINE, GraphControl, Inbox, JOB_DEADLINE_NS, ORPHAN_DEADLINE, Running,
     SETTLE_DEADLINE, TASTE_DEADLINE_NS, Waiter, Watch, deadline,
 };
+pub use copy_meter::CopyMeter;
 pub use core::{Call, Core, CoreNotice, Finished, Message, Report, report};
 pub use error::Error;
 pub use filter::{Filter, FilterAction, Window, class as filter_class};
@@ -46,7 +48,7 @@ pub use layer::{Back, Edge, Flow, Layer, Sink};
 pub use measure::Measure;
 pub use notify::{Notice, Notifier, Task, Unanswered};
 pub use origins::{Entry, ORIGINS_MAX, Originator, Origins};
-pub use progress::{CopySpan, Progress};
+pub use progress::{CopySpan, Progress, pace};
 pub use runtime::{Runtime, RuntimeConfig};
 pub use snapshot::Limits;
 pub use stats::{BUCKETS, Meter, Reading, bucket_of, bucket_top_ns, percentile_ns};

@@ -4,6 +4,8 @@
 //!  P1  The percentage is at most 100, and 100 only if all bytes are done.
 //!  P2  A copy that is paused has no rate and no time left.
 
+use crate::units::{short, short_seconds};
+
 /// Bytes that were copied in a span of time of the cores' clock.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CopySpan {
@@ -24,6 +26,14 @@ impl CopySpan {
     }
 }
 
+/// Rate and time left of a copy in words, each if it is known, or `paused`.
+pub fn pace(is_paused: bool, rate: Option<u64>, left_seconds: Option<u64>) -> Vec<String> {
+    let paused = is_paused.then(|| "paused".to_owned());
+    let rate = rate.map(|rate| format!("{}/s", short(rate)));
+    let left = left_seconds.map(|seconds| format!("{} left", short_seconds(seconds)));
+    [paused, rate, left].into_iter().flatten().collect()
+}
+
 /// A copy that runs, or is paused.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Progress {
@@ -39,6 +49,9 @@ pub struct Progress {
     pub is_paused: bool,
     /// Highest rate that it may have, bytes a second; zero: no limit.
     pub limit: u64,
+    /// Verb of the class that switches it by `what`, `on` or `off`; `None`: the verbs `pause` and
+    /// `resume` do.
+    pub switch: Option<&'static str>,
     /// The last seconds of the copy.
     pub span: CopySpan,
 }
@@ -62,6 +75,16 @@ impl Progress {
         u64::try_from(left * 1_000_000_000 / u128::from(rate)).ok()
     }
 
+    /// P2: the same in seconds, rounded up.
+    pub fn left_seconds(&self) -> Option<u64> {
+        self.left_ns().map(|ns| ns.div_ceil(1_000_000_000))
+    }
+
+    /// See [`pace`].
+    pub fn pace(&self) -> Vec<String> {
+        pace(self.is_paused, self.rate(), self.left_seconds())
+    }
+
     /// The present time: the rate of a copy that does not advance decreases.
     pub(crate) fn set_time(&mut self, now_ns: u64) {
         self.span.end_ns = self.span.end_ns.max(now_ns);
@@ -82,6 +105,7 @@ mod tests {
         let mut half = copy(50 << 20, 100 << 20);
         assert_eq!((half.percent(), half.rate()), (50, Some(10 << 20)));
         assert_eq!(half.left_ns(), Some(5_000_000_000));
+        assert_eq!(half.pace(), ["10M/s", "5.0s left"]);
         half.set_time(5_000_000_000);
         assert_eq!(half.rate(), Some(5 << 20), "it has not advanced since");
         half.set_time(0);
@@ -101,5 +125,6 @@ mod tests {
     fn paused_copy_has_no_rate() {
         let paused = Progress { is_paused: true, ..copy(1, 2) };
         assert_eq!((paused.rate(), paused.left_ns()), (None, None));
+        assert_eq!(paused.pace(), ["paused"]);
     }
 }

@@ -156,6 +156,11 @@ pub fn short_ns(ns: u64) -> String {
     }
 }
 
+/// Seconds in a few characters, as [`short_ns`].
+pub fn short_seconds(seconds: u64) -> String {
+    short_ns(seconds.saturating_mul(1_000_000_000))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

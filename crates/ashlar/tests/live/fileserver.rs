@@ -67,6 +67,25 @@ fn refuses(fixture: &Fixture, words: &[&str], text: &str) {
 }
 
 #[test]
+fn copy_to_the_worm_is_listed_until_every_device_has_the_dump() {
+    let mut fixture = Fixture::alone("fs-copies");
+    images(&fixture);
+    fixture.configure(&format!("{DISKS}{SERVER}"), "");
+    fixture.start();
+    fixture.ashlar(&["fs", "copying", "main", "off"]).ends(0);
+    fixture.ashlar(&["fs", "dump", "main"]).ends(0);
+    let paused = "far (ACTIVE, 0%, paused)";
+    fixture.ashlar(&["fs", "status", "main"]).ends(0).prints(&["near (ACTIVE, 0%", paused]);
+    refuses(&fixture, &["fs", "status", "main", "--wait"], "fs copying main on");
+    let status = fixture.ashlar(&["status"]);
+    assert!(status.out.contains("rebuild: fs main: far 0%, paused"), "{status}");
+    fixture.ashlar(&["fs", "copying", "main", "on"]).ends(0);
+    let waited = fixture.ashlar(&["fs", "status", "main", "--wait"]);
+    assert!(waited.out.contains("near (ACTIVE)"), "{waited}");
+    assert!(waited.out.contains("far (ACTIVE)"), "{waited}");
+}
+
+#[test]
 fn verbs_take_effect_and_their_results_survive_a_restart() {
     let mut fixture = Fixture::alone("fs-verbs");
     images(&fixture);

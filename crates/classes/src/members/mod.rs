@@ -10,7 +10,7 @@
 //! * [`Refusals`]: providers that were refused though their metadata names the geom, and why.
 //! * [`RangeLocks`]: a rebuild, a stripe's parity and user writes take turns, over all cores.
 //! * [`Throttle`]: the rate limit of passes and comparisons, and the pause of passes.
-//! * [`CopyMeter`]: position and rate of a pass; [`pause`] has the verbs that pause it.
+//! * [`geom::CopyMeter`]: position and rate of a pass; [`pause`] has the verbs that pause it.
 //! * [`sparse`]: zeroes that a pass need not write.
 //! * [`verified`]: results of a comparison of members.
 //! * [`frame`]: the packed records that mirror, stripe, concat and multipath keep in the last
@@ -34,7 +34,6 @@
 //! state.
 
 mod attributes;
-mod copy_meter;
 mod divisor;
 mod event_log;
 pub(crate) mod frame;
@@ -70,7 +69,6 @@ mod ranges_tests;
 mod write_gate_tests;
 
 pub(crate) use attributes::{attributes, largest_stripe, zeroes};
-pub(crate) use copy_meter::CopyMeter;
 pub use divisor::Divisor;
 pub(crate) use event_log::{ComponentState, EventLog};
 pub(crate) use load::Loads;

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 
 use bio::Ticket;
 use bio::sync::{Mutex, MutexGuard};
-use geom::{Edge, GeomId, Notifier};
+use geom::{CopyMeter, Edge, GeomId, Notifier};
 
 use super::balance;
 use super::bitmap::{Bits, MarkQueue};
@@ -22,8 +22,8 @@ use super::class::Tunables;
 use super::level::Growth;
 use super::metadata::Balance;
 use crate::members::{
-    CopyMeter, CoreLocal, FailureId, GateNotice, Loads, LockId, PartialFailures, PerCore,
-    RangeLocks, Throttle, VerifyReport, WriteGate,
+    CoreLocal, FailureId, GateNotice, Loads, LockId, PartialFailures, PerCore, RangeLocks, Throttle,
+    VerifyReport, WriteGate,
 };
 
 /// One member, as the data path sees it.

@@ -3,14 +3,13 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use geom::{GeomId, Topology};
+use geom::{CopyMeter, GeomId, Topology};
 
 use super::arrival::other_size;
 use super::geom::{Job, JobPhase, Message, RaidGeom, bit};
 use super::members::{ALL, MemberSet, Replay, Tag};
 use super::model::DiskState;
 use super::records::{self, RecordBatch};
-use crate::members::CopyMeter;
 
 impl RaidGeom {
     /// Queues a job and continues.

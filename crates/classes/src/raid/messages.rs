@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use geom::{ConsumerId, Edge, GeomId, ProviderId, Topology};
+use geom::{ConsumerId, CopyMeter, Edge, GeomId, ProviderId, Topology};
 
 use super::geom::{Job, JobPhase, Loss, Message, RaidGeom, bit};
 use super::members::Tag;
@@ -11,7 +11,7 @@ use super::model::SubdiskState;
 use super::records;
 use super::volume::replay::Replayed;
 use super::volume::{FailureEffect, settle, sweep};
-use crate::members::{CopyMeter, GateNotice};
+use crate::members::GateNotice;
 
 /// Read errors of a disk that are repaired before it is taken for broken.
 const READ_ERRORS_MAX: u32 = 10;

@@ -121,6 +121,7 @@ impl RaidGeom {
             size_bytes: Shape::of(volume).bytes,
             is_paused: self.throttle.is_paused(),
             limit: self.throttle.rate(),
+            switch: None,
             span: up.shared.meter().span(),
         }))
     }

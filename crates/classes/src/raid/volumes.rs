@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use bio::{Attr, Errno};
-use geom::{Deletes, Error, GeomId, Limits, NewProvider, ProviderId, Topology};
+use geom::{CopyMeter, Deletes, Error, GeomId, Limits, NewProvider, ProviderId, Topology};
 
 use super::geom::{Job, JobPhase, RaidGeom};
 use super::members::{ALL, MemberSet, Replay};
@@ -14,7 +14,7 @@ use super::records::LogStart;
 use super::volume::log::{Log, LogLocation};
 use super::volume::map::Shape;
 use super::volume::{Path, Role, Table, VolumeShared, VolumeSpec, layer, replay, sweep};
-use crate::members::{CopyMeter, attributes, largest_stripe, sparse, zeroes};
+use crate::members::{attributes, largest_stripe, sparse, zeroes};
 
 /// Largest request that a volume takes at once, bytes; the dispatcher cuts longer ones.
 const IO_BYTES_MAX: u32 = 1 << 20;

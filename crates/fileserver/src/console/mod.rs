@@ -40,6 +40,9 @@ use verb::{Command, FsVerb, Switch, Switched, Text, answers};
 /// The verb before which a disk in the place of one that is gone is opened.
 pub(crate) const REPLACE: &str = replace::Replace::NAME;
 
+/// The verb that switches copies of dumps off and on.
+pub(crate) const COPYING: &str = dumps::Copying::NAME;
+
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use parser::parse_line;
 pub(crate) use parser::{run_line_or_error, serve};

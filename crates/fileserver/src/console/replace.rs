@@ -40,7 +40,7 @@ impl FsVerb for Replace {
     const DOC: &'static str = "Copy the WORM to a new device that replaces a lost one";
     const DETAIL: &'static str = "The new disk must have the name of the lost one and be blank; \
          clients are served meanwhile. The command shows the progress of the copy. If it is \
-         interrupted, the copy continues, and `fs statw` shows the progress.";
+         interrupted, the copy continues, and `fs status` shows the progress.";
     const POSITIONAL: &'static [&'static str] = &["device"];
     const EXAMPLE: &'static str = "fs replace main far";
     const WRITES: bool = true;
@@ -67,7 +67,7 @@ impl FsVerb for Replace {
         let result = volume.replace(host.options(), leg, self.force).await;
         result.map_err(about("replace"))?;
         host.update_status();
-        let first = fs.members().get(leg).map_or(0, |l| l.done);
+        let mut total = 0;
         loop {
             host.files()?;
             let Some(l) = fs.members().into_iter().nth(leg) else { break };
@@ -90,8 +90,10 @@ impl FsVerb for Replace {
             if let Some(why) = fs.facts().refused {
                 return Err(Error::new(Errno::Busy, why));
             }
-            let done = l.done - first.min(l.done);
-            host.report_progress(number, format!("copy dumps to {device}"), done, done + l.behind);
+            total = l.behind.max(total);
+            let mut what = vec![format!("copy dumps to {device}")];
+            what.extend(host.copy_progress(device).map(|copy| copy.pace()).unwrap_or_default());
+            host.report_progress(number, what.join(", "), total - l.behind, total);
             host.server.reactor.sleep(LOOK_NS).await;
         }
         fs.sync().await.map_err(|f| error(&f))?;

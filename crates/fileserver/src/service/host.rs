@@ -5,13 +5,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{Errno, Seg};
-use geom::{Core, Error, deadline};
+use geom::{Core, Error, Measure, deadline};
 use jiff::tz::TimeZone;
 use reactor::{Reactor, TaskHandle};
 use transport::PeerLimit;
 
 use super::class::Site;
 use super::clock::{self, Daily, DumpAction, TimeOfDay};
+use super::copies::Copies;
 use super::disks;
 use super::fault_hints::next_for;
 use super::rates::{Counts, Rates};
@@ -62,6 +63,8 @@ pub(crate) struct Host {
     pub(crate) dumps_on: Cell<bool>,
     /// See [`Rates`].
     pub(crate) rates: RefCell<Rates>,
+    /// See [`Copies`].
+    copies: RefCell<Copies>,
     /// Moves up when it is halted: tasks of an earlier life end.
     generation: Cell<u64>,
 }
@@ -157,6 +160,7 @@ impl Host {
             awaited: RefCell::default(),
             dumps_on: Cell::new(true),
             rates: RefCell::default(),
+            copies: RefCell::default(),
             generation: Cell::new(0),
             shared,
         }))
@@ -248,6 +252,7 @@ impl Host {
         self.server.noattach.set(params.noattach);
         self.server.nonone.set(params.nonone);
         self.dumps_on.set(!params.nodump);
+        *self.copies.borrow_mut() = Copies::new(self.options.cache.name());
         let ready = async {
             console::users::load_users(self).await?;
             self.add_disks().await;
@@ -385,8 +390,12 @@ impl Host {
         });
         let clients = self.server.clients().len();
         let turned_away = self.server.journal.take_last();
+        let now = self.reactor.now();
+        self.copies.borrow_mut().update(now, facts.block, fs.is_copying(), &legs);
+        let copies = self.copies.borrow().clone();
         self.shared.update_status(|s| {
             (s.facts, s.members, s.last, s.clients) = (facts, legs, last, clients);
+            s.copies = copies;
             if turned_away.is_some() {
                 s.last_refused = turned_away;
             }
@@ -399,6 +408,13 @@ impl Host {
             s.ahead = (ahead != self.shared.params.ahead()).then_some(ahead);
             s.traced = self.server.trace.filter() != TraceFilter::Off;
         });
+    }
+
+    /// The copy of dumps to a device of the WORM, if it runs or is paused.
+    pub(crate) fn copy_progress(&self, device: &str) -> Option<geom::Progress> {
+        let members = self.fs.borrow().as_ref()?.members();
+        let all = self.copies.borrow().measures(&members);
+        all.iter().filter_map(Measure::progress).find(|copy| copy.part == device).cloned()
     }
 
     /// Takes a dump of today.

@@ -4,7 +4,7 @@ use geom::Measure;
 
 use super::shared::{Phase, Status};
 
-/// The space of the cache device for changes, that of the WORM, and the newest dump.
+/// The space of the cache device for changes, that of the WORM, the newest dump, and copies.
 pub(super) fn measures(status: &Status) -> Vec<Measure> {
     if status.phase != Phase::Serving {
         return Vec::new();
@@ -20,6 +20,7 @@ pub(super) fn measures(status: &Status) -> Vec<Measure> {
         out.push(space("worm", f.worm.saturating_sub(f.next), f.worm));
     }
     out.extend(status.last.as_ref().map(|(ns, _)| Measure::LastDump(ns / 1_000_000_000)));
+    out.extend(status.copies.measures(&status.members));
     out
 }
 

@@ -22,6 +22,7 @@
 mod cec;
 mod class;
 mod clock;
+mod copies;
 mod disks;
 mod fault_hints;
 mod file_disks;

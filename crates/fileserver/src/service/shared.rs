@@ -13,6 +13,7 @@ use serde_json::Value;
 use tls::Keys;
 
 use super::class::Site;
+use super::copies::Copies;
 use super::disks::FileDisk;
 use super::file_disks::DiskFault;
 use super::host::Host;
@@ -49,6 +50,8 @@ pub struct Status {
     pub facts: Facts,
     /// Devices of the WORM.
     pub members: Vec<Report>,
+    /// Copies of dumps to them.
+    pub copies: Copies,
     /// Clients that are connected.
     pub clients: usize,
     /// Addresses that are listened at.

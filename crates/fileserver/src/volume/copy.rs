@@ -47,7 +47,7 @@ pub struct Report {
     pub name: String,
     /// Everything below is on it for good.
     pub done: Addr,
-    /// Blocks still to be copied.
+    /// Blocks still to be copied; those of a dump that is there in part are not counted.
     pub behind: u64,
     /// How long ago the oldest dump that it lacks was taken, ns.
     pub lag_ns: u64,
@@ -67,7 +67,7 @@ pub struct Report {
 
 impl Report {
     /// The device holds nothing that can be read as a part of this WORM.
-    pub(super) fn is_of_other_contents(&self) -> bool {
+    pub(crate) fn is_of_other_contents(&self) -> bool {
         self.fault.is_some() && self.remedy != Remedy::Repair
     }
 

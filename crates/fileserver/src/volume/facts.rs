@@ -120,18 +120,21 @@ impl Volume {
         let last = state.dumps.iter().rev().find(|d| d.number <= state.dumped);
         let mut reports = self.0.reports.borrow().clone();
         let (now, paces) = ((self.0.clock)(), self.0.read_stats.borrow());
-        for ((r, leg), pace) in reports.iter_mut().zip(&state.members).zip(&*paces) {
+        let (partial, end) = (self.0.partial.borrow(), last.map_or(0, |d| d.next));
+        let legs = state.members.iter().zip(&*partial).zip(&*paces);
+        for (r, ((leg, partial), pace)) in reports.iter_mut().zip(legs) {
             // The state keeps the progress of the right device, which may be reconnected.
             let (done, lacks_from) = match r.is_of_other_contents() {
                 true => (0, WORM_FIRST),
-                false => (leg.done, leg.done),
+                // Only the superblock ends a dump.
+                false => (leg.done, leg.done.max((*partial).min(end.saturating_sub(1)))),
             };
             let lacks = state.dumps.partition_point(|d| d.next <= done);
             let lacks = state.dumps.get(lacks).filter(|d| d.number <= state.dumped);
             r.lag_ns = lacks.map_or(0, |d| now.saturating_sub(d.time_ns));
             r.read_ns = pace.usual_ns;
             r.done = done;
-            r.behind = last.map_or(0, |d| d.next.saturating_sub(lacks_from));
+            r.behind = end.saturating_sub(lacks_from);
         }
         reports
     }

@@ -5,7 +5,8 @@ use super::listener::ListenerState;
 use super::stats::Stats;
 use super::target::{Denied, PortGroupState, RivalsState, TargetState};
 use super::webhook::WebhookState;
-use crate::config::units::{short, short_ns};
+use crate::config::units::short_seconds;
+use crate::text::shell_word;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -410,6 +411,10 @@ pub struct RebuildState {
     /// Highest rate that `configure` allows, in bytes per second; absent: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_bytes: Option<u64>,
+    /// Verb of the class that switches it by `what`: `off` or `on`; absent: the verbs are `pause`
+    /// and `resume`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub switch: Option<String>,
 }
 
 impl RebuildState {
@@ -422,15 +427,29 @@ impl RebuildState {
 
     /// Rate and time left, each if it is known, or `paused`.
     pub fn pace(&self) -> Vec<String> {
-        let paused = self.paused.then(|| "paused".to_owned());
-        let rate = self.rate_bytes.map(|rate| format!("{}/s", short(rate)));
-        let left = self.left_text().map(|left| format!("{left} left"));
-        [paused, rate, left].into_iter().flatten().collect()
+        geom::pace(self.paused, self.rate_bytes, self.left_seconds)
+    }
+
+    /// The verb that pauses it, or resumes a paused one, and the value of its parameter `what`.
+    pub fn switching(&self) -> (&str, Option<&'static str>) {
+        match (self.switch.as_deref(), self.paused) {
+            (Some(verb), true) => (verb, Some("on")),
+            (Some(verb), false) => (verb, Some("off")),
+            (None, true) => ("resume", None),
+            (None, false) => ("pause", None),
+        }
+    }
+
+    /// The command line of [`RebuildState::switching`] for the geom that makes it.
+    pub fn switch_command(&self, class: &str, geom: &str) -> String {
+        let (verb, what) = self.switching();
+        let what = what.map(|what| format!(" {what}")).unwrap_or_default();
+        format!("ashlar {class} {verb} {}{what}", shell_word(geom))
     }
 
     /// Time left in a few characters: `3m04s`.
     pub fn left_text(&self) -> Option<String> {
-        self.left_seconds.map(|seconds| short_ns(seconds.saturating_mul(1_000_000_000)))
+        self.left_seconds.map(short_seconds)
     }
 }
 
@@ -545,5 +564,22 @@ mod tests {
         let left = RebuildState { left_seconds: Some(184), ..rate };
         assert_eq!(left.words(), "37%, 120M/s, 3m04s left");
         assert_eq!(RebuildState { paused: true, ..copy }.words(), "37%, paused");
+    }
+
+    #[test]
+    fn command_that_pauses_or_resumes_a_copy_is_that_of_its_class() {
+        let copy = |paused: bool, switch: Option<&str>| RebuildState {
+            paused,
+            switch: switch.map(str::to_owned),
+            ..RebuildState::default()
+        };
+        for (paused, switch, expected) in [
+            (false, None, "ashlar fs pause main"),
+            (true, None, "ashlar fs resume main"),
+            (false, Some("copying"), "ashlar fs copying main off"),
+            (true, Some("copying"), "ashlar fs copying main on"),
+        ] {
+            assert_eq!(copy(paused, switch).switch_command("fs", "main"), expected);
+        }
     }
 }

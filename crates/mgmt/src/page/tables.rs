@@ -9,6 +9,7 @@ use crate::text::{or_dash, shell_word};
 use crate::verbs::index::Index;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// Rows of a table, at most; the table says how many there are.
 const ROWS_MAX: usize = 200;
@@ -48,6 +49,9 @@ pub struct CellAction {
     pub verb: String,
     /// Name of the geom.
     pub name: String,
+    /// Further parameters of the verb.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub value: Map<String, Value>,
     /// Parameter of the verb whose value the reader types; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
@@ -68,6 +72,21 @@ impl CellAction {
             name: geom.name.clone(),
             command: format!("ashlar {} {verb} {}", geom.class, geom.name),
             ..CellAction::default()
+        }
+    }
+
+    /// The changes to a rebuild: pause or resume, and its highest rate if its class limits it.
+    pub(super) fn of_rebuild(geom: &GeomState, copy: &RebuildState) -> Vec<CellAction> {
+        let label = if copy.paused { "Resume" } else { "Pause" };
+        let (verb, what) = copy.switching();
+        let switch = CellAction {
+            value: what.map(|what| ("what".to_owned(), Value::from(what))).into_iter().collect(),
+            command: copy.switch_command(&geom.class, &geom.name),
+            ..CellAction::verb(label, geom, verb)
+        };
+        match what {
+            Some(_) => vec![switch],
+            None => vec![switch, CellAction::limit(geom)],
         }
     }
 
@@ -230,8 +249,7 @@ fn rebuilds(state: &SystemState) -> Table {
         let paused = if copy.paused { ", paused" } else { "" };
         let progress = Cell::text(format!("{}%{paused}", copy.percent));
         let rate = |bytes: Option<u64>| bytes.map(|bytes| format!("{}/s", short(bytes)));
-        let (label, verb) = if copy.paused { ("Resume", "resume") } else { ("Pause", "pause") };
-        let actions = vec![CellAction::verb(label, geom, verb), CellAction::limit(geom)];
+        let actions = CellAction::of_rebuild(geom, copy);
         vec![
             Cell::link(&geom.name, geom_id(geom)),
             Cell::text(&geom.class),
@@ -357,6 +375,28 @@ mod tests {
             assert_eq!(action.command, format!("ashlar mirror {verb} m0"));
             assert_eq!((action.verb.as_str(), action.name.as_str()), (verb, "m0"));
             assert_eq!(limit.input.as_deref(), Some("sync_rate"));
+        }
+    }
+
+    #[test]
+    fn copy_of_a_file_server_is_paused_by_its_switch() {
+        let copy = |paused: bool| RebuildState {
+            switch: Some("copying".to_owned()),
+            paused,
+            ..RebuildState::default()
+        };
+        let geom = GeomState {
+            class: "fs".to_owned(),
+            name: "main".to_owned(),
+            rebuilds: vec![copy(false), copy(true)],
+            ..GeomState::default()
+        };
+        let table = rebuilds(&SystemState { geoms: vec![geom], ..SystemState::default() });
+        for (row, label, what) in [(0, "Pause", "off"), (1, "Resume", "on")] {
+            let [action] = table.rows[row][8].actions.as_slice() else { panic!("{table:?}") };
+            assert_eq!((action.label.as_str(), action.verb.as_str()), (label, "copying"));
+            assert_eq!(action.value.get("what"), Some(&Value::from(what)));
+            assert_eq!(action.command, format!("ashlar fs copying main {what}"));
         }
     }
 

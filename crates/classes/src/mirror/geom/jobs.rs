@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bio::Attr;
-use geom::{ConsumerId, GeomId, Severity, Topology};
+use geom::{ConsumerId, CopyMeter, GeomId, Severity, Topology};
 
 use super::{Job, JobPhase, MirrorGeom, RECORD_RETRY_NS, bit};
-use crate::members::{CopyMeter, VerifyReport, frame, sparse, zeroes};
+use crate::members::{VerifyReport, frame, sparse, zeroes};
 use crate::mirror::bitmap::{Bits, Image, Shape};
 use crate::mirror::metadata::Metadata;
 use crate::mirror::shared::{Message, Path, RebuildRound, Table};

@@ -1,9 +1,9 @@
 //! Output of lists for a mirror and its members.
 
-use geom::{ConsumerId, Measure, Progress, Topology};
+use geom::{ConsumerId, CopyMeter, Measure, Progress, Topology};
 
 use super::MirrorGeom;
-use crate::members::{CopyMeter, MismatchKind};
+use crate::members::MismatchKind;
 use crate::mirror::flag_words;
 use crate::mirror::metadata::disk_flags;
 use crate::mirror::state::{Member, Role};
@@ -86,6 +86,7 @@ impl MirrorGeom {
                 size_bytes,
                 is_paused: self.shared.throttle.is_paused(),
                 limit: self.shared.throttle.rate(),
+                switch: None,
                 span: meter.map(|meter| meter.span()).unwrap_or_default(),
             }))
         };

@@ -16,15 +16,15 @@ use std::task::{Poll, Waker};
 
 use bio::Errno;
 use bio::sync::{Mutex, MutexGuard};
-use geom::{Edge, GeomId, Notifier};
+use geom::{CopyMeter, Edge, GeomId, Notifier};
 
 use super::log::{Log, LogLocation};
 use super::map::Shape;
 use super::missed_parity::MissedParity;
 use super::task_util::bit;
 use crate::members::{
-    CopyMeter, CoreLocal, FailureId, Loads, PartialFailures, PerCore, RangeLocks, Throttle,
-    VerifyReport, WriteGate,
+    CoreLocal, FailureId, Loads, PartialFailures, PerCore, RangeLocks, Throttle, VerifyReport,
+    WriteGate,
 };
 use crate::raid::class::Tunables;
 use crate::raid::geom::Message;

@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use bio::{Errno, Op, Segs};
-use geom::Core;
+use geom::{CopyMeter, Core};
 
 use super::map::Piece;
 use super::shared::{FailureEffect, Role, Table, VolumeShared};
 use super::stripes::{Rows, Window};
 use super::task_util::{MemberRequest, RequestContext, join, part, same, send_all};
 use super::tasks::one_block;
-use crate::members::{CopyMeter, sparse, wait_for_rate, wait_while_paused};
+use crate::members::{sparse, wait_for_rate, wait_while_paused};
 use crate::raid::geom::Message;
 
 /// Why a pass came to no end.

@@ -253,6 +253,9 @@ fn copying_resumes_where_a_worm_copy_failed() {
         while fs.volume().members()[1].copied < 2 * BLOCKS {
             reactor.sleep(1_000_000).await;
         }
+        let amid = fs.volume().members()[1].clone();
+        let lacks = dump.next - amid.done;
+        assert!(0 < amid.behind && amid.behind < lacks, "a part of the dump is there: {amid:?}");
         far.failing.set(1000);
         while fs.volume().members()[1].faults == 0 {
             reactor.sleep(1_000_000).await;

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use geom::CopySpan;
+use crate::CopySpan;
 
 /// Least time between two marks, ns.
 const MARK_NS: u64 = 1_000_000_000;
@@ -14,7 +14,7 @@ const MARKS_MAX: usize = 10;
 
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct CopyMeter {
+pub struct CopyMeter {
     done: u64,
     size: u64,
     /// Times of the cores' clock, ns, and the position at each. The last one is the newest position
@@ -24,18 +24,18 @@ pub(crate) struct CopyMeter {
 
 impl CopyMeter {
     /// A copy of `size` bytes, of which `done` are there already.
-    pub(crate) fn new(done: u64, size: u64) -> CopyMeter {
+    pub fn new(done: u64, size: u64) -> CopyMeter {
         CopyMeter { done: done.min(size), size, marks: VecDeque::new() }
     }
 
     /// Begins to measure the rate, at the start of the copy or after a pause.
-    pub(crate) fn start(&mut self, now_ns: u64) {
+    pub fn start(&mut self, now_ns: u64) {
         self.marks.clear();
         self.marks.push_back((now_ns, self.done));
     }
 
     /// P1: all up to `done` is copied.
-    pub(crate) fn advance(&mut self, now_ns: u64, done: u64) {
+    pub fn advance(&mut self, now_ns: u64, done: u64) {
         self.done = self.done.max(done.min(self.size));
         let mut newest = self.marks.iter().rev().map(|(at, _)| *at);
         if let (Some(last), Some(before)) = (newest.next(), newest.next())
@@ -49,23 +49,28 @@ impl CopyMeter {
         }
     }
 
+    /// P1: the copy has `size` bytes, if it had fewer before.
+    pub fn extend(&mut self, size: u64) {
+        self.size = self.size.max(size);
+    }
+
     /// P1: the copy has ended.
-    pub(crate) fn finish(&mut self) {
+    pub fn finish(&mut self) {
         *self = CopyMeter::new(self.size, self.size);
     }
 
     /// Bytes that are copied.
-    pub(crate) fn done(&self) -> u64 {
+    pub fn done(&self) -> u64 {
         self.done
     }
 
     /// Bytes of the whole copy.
-    pub(crate) fn size(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         self.size
     }
 
     /// The last seconds.
-    pub(crate) fn span(&self) -> CopySpan {
+    pub fn span(&self) -> CopySpan {
         let ends = self.marks.front().zip(self.marks.back());
         ends.map_or_else(CopySpan::default, |(first, last)| CopySpan {
             begin_ns: first.0,
@@ -100,6 +105,7 @@ mod tests {
                 now += next(&mut seed) % (3 * S);
                 match next(&mut seed) % 8 {
                     0 => meter.start(now),
+                    7 => meter.extend(size),
                     1 => meter.advance(now, next(&mut seed) % size),
                     _ => meter.advance(now, meter.done() + next(&mut seed) % (size / 50 + 1)),
                 }
@@ -112,6 +118,19 @@ mod tests {
             meter.finish();
             assert_eq!((meter.done(), meter.size(), meter.span().rate()), (size, size, None));
         }
+    }
+
+    #[test]
+    fn extended_copy_keeps_its_position_and_rate() {
+        let mut meter = CopyMeter::new(0, 100);
+        meter.start(0);
+        meter.advance(2 * S, 80);
+        meter.extend(50);
+        assert_eq!(meter.size(), 100, "a copy never becomes shorter");
+        meter.extend(400);
+        assert_eq!((meter.done(), meter.size(), meter.span().rate()), (80, 400, Some(40)));
+        meter.advance(4 * S, 240);
+        assert_eq!((meter.done(), meter.span().rate()), (240, Some(60)));
     }
 
     #[test]

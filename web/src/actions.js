@@ -1,4 +1,4 @@
-// Buttons that carry out verbs of classes, each beside the command line that does the same.
+// Buttons that carry out verbs, each beside the command line that does the same.
 
 import { signal } from "@preact/signals";
 import { html } from "./html.js";
@@ -7,20 +7,33 @@ import { refresh } from "./live.js";
 
 /** The last action, by its command line, and how it ended. */
 const ended = signal({ command: "", text: "" });
+/** Command line of the refused action that the reader may confirm; empty if there is none. */
+const asked = signal("");
 const isBusy = signal(false);
+
+/** The verb of the API that an action means, and its parameters. */
+function requestOf(action, typed, isConfirmed) {
+  const { class: of, verb: name, input, confirm } = action;
+  const value = { ...action.value };
+  if (isConfirmed) value[confirm] = true;
+  if (!of) return [name, value];
+  const params = input ? [`${input}=${typed}`] : [];
+  return ["geom", { class: of, verb: name, params, value: { ...value, name: action.name } }];
+}
 
 /** Carries out an action; `typed` is the value of its input. */
 async function carryOut(action, typed) {
-  const { class: of, verb: name, command } = action;
-  const params = action.input ? [`${action.input}=${typed}`] : [];
+  const { command, confirm } = action;
+  const isConfirmed = asked.value === command;
+  asked.value = "";
   isBusy.value = true;
   try {
-    const value = { ...action.value, name: action.name };
-    const { answer } = await verb("geom", { class: of, verb: name, params, value });
-    ended.value = { command, text: answer.message ?? "Done." };
+    const answer = await verb(...requestOf(action, typed, isConfirmed));
+    ended.value = { command, text: answer.answer?.message ?? answer.note ?? "Done." };
     await refresh();
   } catch (error) {
     const next = error.next ? ` next: ${error.next}` : "";
+    if (confirm && !isConfirmed && error.kind === "usage") asked.value = command;
     ended.value = { command, text: `${error.message}${next}` };
   } finally {
     isBusy.value = false;
@@ -28,7 +41,8 @@ async function carryOut(action, typed) {
 }
 
 function Action({ action }) {
-  const { label, input, unit, command } = action;
+  const { label, input, unit, command, confirm } = action;
+  const isAsked = asked.value === command;
   const send = (event) => {
     event.preventDefault();
     const typed = input ? new FormData(event.currentTarget).get(input).trim() : "";
@@ -37,8 +51,8 @@ function Action({ action }) {
   return html`<form class="verb" onSubmit=${send}>
     ${input &&
     html`<label>${unit} <input name=${input} size="8" autocomplete="off" required /></label>`}
-    <button disabled=${isBusy.value}>${label}</button>
-    <code>${command}</code>
+    <button disabled=${isBusy.value}>${isAsked ? `${label} anyway` : label}</button>
+    <code>${isAsked ? `${command} --${confirm}` : command}</code>
   </form>`;
 }
 

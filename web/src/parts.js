@@ -104,6 +104,7 @@ export function Detail({ detail }) {
     <${Charts} key=${detail.id} id=${detail.id} />
     <h3>Commands</h3>
     <${Commands} commands=${detail.commands} />
+    ${detail.actions && html`<${Actions} actions=${detail.actions} />`}
     ${detail.tables.map((table) => html`<${Table} key=${table.id} table=${table} />`)}
   </article>`;
 }

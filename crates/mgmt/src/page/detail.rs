@@ -2,7 +2,7 @@
 
 use super::charts::Chart;
 use super::graph::{Graph, Node};
-use super::tables::{Cell, Table, events};
+use super::tables::{Cell, CellAction, Table, events};
 use crate::api::{
     Event, GeomState, GroupState, Health, LunState, OpStats, PendingLunState, SessionState, Stats,
     SystemState, TargetHealth, TargetState,
@@ -31,6 +31,9 @@ pub struct Detail {
     pub tables: Vec<Table>,
     /// Commands that show or change the object.
     pub commands: Vec<String>,
+    /// Changes that buttons make, each with its command.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<CellAction>,
     /// Charts of the last hour, for the document; a script draws those of the verb `rates`.
     #[serde(skip)]
     pub charts: Vec<Chart>,
@@ -240,12 +243,24 @@ fn contents(state: &SystemState, node: &Node) -> Contents {
                 format!("ashlar sessions --target {}", shell_word(&target.name)),
                 format!("ashlar access check {initiator}"),
                 format!("ashlar tree --down {initiator}"),
-                format!("ashlar sessions end {}", session.id),
             ];
             return (session.held_back.clone().unwrap_or_default(), tables, commands);
         }
     }
     (String::new(), Vec::new(), vec!["ashlar doctor".to_owned()])
+}
+
+/// Changes to the object of a node: to its rebuilds, or the end of a session.
+fn actions(state: &SystemState, id: &str) -> Vec<CellAction> {
+    let of_rebuilds = |geom: &GeomState| -> Vec<CellAction> {
+        geom.rebuilds.iter().flat_map(|copy| CellAction::of_rebuild(geom, copy)).collect()
+    };
+    let geom = state.geoms.iter().find(|geom| geom_id(geom) == id).map(of_rebuilds);
+    let end = || {
+        let (target, session) = state.sessions().find(|(t, s)| session_id(t, s) == id)?;
+        CellAction::end_session(target, session)
+    };
+    geom.unwrap_or_else(|| end().into_iter().collect())
 }
 
 /// Whether an event is about an object of that name: `mirror m0`, `iqn.a:t/hosts`, `label label/l`.
@@ -267,6 +282,6 @@ pub fn detail(state: &SystemState, graph: &Graph, journal: &[Event], id: &str) -
         ..events(&own, state.daemon.uptime_ns)
     });
     let title = format!("{} {}", node.kind, node.name);
-    let (id, health) = (node.id.clone(), node.health);
-    Some(Detail { id, title, health, why, tables, commands, charts: Vec::new() })
+    let (id, health, actions) = (node.id.clone(), node.health, actions(state, id));
+    Some(Detail { id, title, health, why, tables, commands, actions, charts: Vec::new() })
 }

@@ -42,6 +42,7 @@ pub(super) fn begin(title: &str, is_live: bool) -> Html {
         ("#access", "Access"),
         ("#sessions", "Sessions"),
         ("#events", "Events"),
+        ("#cores", "Cores"),
         ("#change", "Change"),
         (ACCESS, "Access matrix"),
         (FILES, "Files"),
@@ -134,14 +135,18 @@ fn cell(html: &mut Html, cell: &Cell) {
         html.element("progress", &[("max", "100"), ("value", &value)], "");
     }
     if !cell.actions.is_empty() {
-        html.open("ul", &[("class", "commands")]);
-        for action in &cell.actions {
-            html.open("li", &[]);
-            html.element("code", &[], &action.command);
-            html.close();
-        }
+        commands(html, cell.actions.iter().map(|action| action.command.as_str()));
+    }
+}
+
+fn commands<'c>(html: &mut Html, all: impl IntoIterator<Item = &'c str>) {
+    html.open("ul", &[("class", "commands")]);
+    for command in all {
+        html.open("li", &[]);
+        html.element("code", &[], command);
         html.close();
     }
+    html.close();
 }
 
 /// A table that the keyboard can scroll, with the name of a heading. `cell` writes one cell; a
@@ -204,13 +209,8 @@ fn detail(html: &mut Html, detail: &Detail) {
         html.close();
     }
     html.element("h3", &[], "Commands");
-    html.open("ul", &[("class", "commands")]);
-    for command in &detail.commands {
-        html.open("li", &[]);
-        html.element("code", &[], command);
-        html.close();
-    }
-    html.close();
+    let changes = detail.actions.iter().map(|action| &action.command);
+    commands(html, detail.commands.iter().chain(changes).map(String::as_str));
     detail.tables.iter().for_each(|one| table(html, one));
     html.close();
 }
@@ -222,13 +222,7 @@ fn change(html: &mut Html) {
         &[],
         "The editor of the configuration needs JavaScript. These commands do the same:",
     );
-    html.open("ul", &[("class", "commands")]);
-    for command in ["ashlar export > new.toml", "ashlar plan new.toml", "ashlar apply new.toml"] {
-        html.open("li", &[]);
-        html.element("code", &[], command);
-        html.close();
-    }
-    html.close();
+    commands(html, ["ashlar export > new.toml", "ashlar plan new.toml", "ashlar apply new.toml"]);
     html.close();
 }
 

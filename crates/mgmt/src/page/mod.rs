@@ -23,6 +23,7 @@ mod graph;
 mod html;
 mod layout;
 mod query;
+mod search;
 mod selection;
 mod tables;
 
@@ -82,7 +83,7 @@ pub struct View {
     /// The selected object; absent if none is selected or it does not exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<Detail>,
-    /// Lists of rebuilds, LUNs, access groups, sessions, refused logins and events.
+    /// Lists of rebuilds, LUNs, access groups, sessions, refused logins, events and cores.
     pub tables: Vec<Table>,
 }
 
@@ -101,9 +102,11 @@ fn view_of(status: StatusAnswer, state: &SystemState, journal: &[Event], query: 
     let total = whole.nodes.len();
     let detail = detail::detail(state, &whole, journal, &query.at);
     let find = query.find.to_lowercase();
+    let identified = search::nodes(state, &find);
+    let is_found = |node: &Node| fold::matches(node, &find) || identified.contains(&node.id);
     let is_match = |node: &Node| match detail.is_some() {
         true => node.id == query.at,
-        false => !find.is_empty() && fold::matches(node, &find),
+        false => !find.is_empty() && is_found(node),
     };
     let part = match detail.is_some() || !find.is_empty() {
         true => fold::around(whole, Toward::Both, is_match),
@@ -133,6 +136,7 @@ pub fn view(control: &Control, query: Query) -> Result<View> {
     let state = control.state()?;
     let journal = control.journal(0, usize::MAX);
     let mut view = view_of(status_of(control, &state), &state, &journal, query);
+    view.tables.push(tables::cores(&state, |core| control.samples().latest(core)));
     if let Some(detail) = &mut view.detail
         && let Ok(sampled) = find(&state, &detail.id)
     {

@@ -1,12 +1,15 @@
-//! Lists of the page as tables: rebuilds, LUNs, access, sessions, refused logins and events.
+//! Lists of the page as tables: rebuilds, LUNs, access, sessions, refused logins, events and cores.
 
+use super::search::{is_session, is_unit};
 use crate::api::{
-    Event, GeomState, GroupState, Health, LunState, RebuildState, SystemState, TargetState,
+    CoreState, Event, GeomState, GroupState, Health, LunState, RateSample, RebuildState,
+    SessionState, SystemState, TargetState,
 };
 use crate::config::units::{short, short_ns};
-use crate::object_id::{geom_id, lun_id, session_id};
+use crate::object_id::{core_id, geom_id, lun_id, session_id};
 use crate::text::{or_dash, shell_word};
 use crate::verbs::index::Index;
+use crate::verbs::sessions_end::refuse_driver;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -37,17 +40,17 @@ pub struct Cell {
     pub actions: Vec<CellAction>,
 }
 
-/// A verb of a class that a button carries out.
+/// A verb that a button carries out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "ViewAction")]
 pub struct CellAction {
     /// Text of the button.
     pub label: String,
-    /// Class of the verb.
+    /// Class of the verb; empty for a verb of the API itself.
     pub class: String,
     /// The verb.
     pub verb: String,
-    /// Name of the geom.
+    /// Name of the geom; empty for a verb of the API itself.
     pub name: String,
     /// Further parameters of the verb.
     #[serde(skip_serializing_if = "Map::is_empty")]
@@ -58,6 +61,10 @@ pub struct CellAction {
     /// Label of the input, with the unit; absent without an input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
+    /// Flag of the verb by which the reader confirms it, after a refusal that names the risk;
+    /// absent: every refusal is final.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confirm: Option<String>,
     /// The command line that does the same.
     pub command: String,
 }
@@ -88,6 +95,20 @@ impl CellAction {
             Some(_) => vec![switch],
             None => vec![switch, CellAction::limit(geom)],
         }
+    }
+
+    /// The end of a session; `None` if its driver has no logins.
+    pub(super) fn end_session(target: &TargetState, session: &SessionState) -> Option<CellAction> {
+        refuse_driver(target, session).ok()?;
+        let id = session.id.to_string();
+        Some(CellAction {
+            label: "End".to_owned(),
+            verb: "sessions.end".to_owned(),
+            confirm: Some("yes".to_owned()),
+            command: format!("ashlar sessions end {id}"),
+            value: [("id".to_owned(), Value::from(id))].into_iter().collect(),
+            ..CellAction::default()
+        })
     }
 
     /// Sets the highest rate of rebuilds.
@@ -170,14 +191,14 @@ fn luns(state: &SystemState, lower: &str) -> Table {
     let mut rows = Vec::new();
     for target in &state.targets {
         for group in &target.groups {
-            rows.extend(group.luns.iter().map(|lun| {
+            rows.extend(group.luns.iter().filter_map(|lun| {
                 let size = index.provider(&lun.provider).map_or(0, |(_, p)| p.size_bytes);
                 let latency = match lun.latency_ns {
                     0 => "-".to_owned(),
                     ns => short_ns(ns),
                 };
                 let sessions = index.sessions((target, group, lun)).len();
-                vec![
+                let row = vec![
                     Cell::link(&lun.provider, lun_id(&target.name, &group.name, lun.lun)),
                     Cell::text(lun.lun.to_string()),
                     Cell::health(index.lun_health((target, group, lun))),
@@ -187,9 +208,10 @@ fn luns(state: &SystemState, lower: &str) -> Table {
                     Cell::text(&target.name),
                     Cell::text(sessions.to_string()),
                     Cell::text(latency),
-                ]
+                ];
+                (has(&row, lower) || is_unit(lun, lower)).then_some(row)
             }));
-            rows.extend(group.awaited.iter().map(|lost| {
+            rows.extend(group.awaited.iter().filter_map(|lost| {
                 let id = lun_id(&target.name, &group.name, lost.lun);
                 let mut row = vec![
                     Cell::link(&lost.provider, id),
@@ -197,11 +219,10 @@ fn luns(state: &SystemState, lower: &str) -> Table {
                     Cell::health(Health::Failed),
                 ];
                 row.extend(["-", "-", &group.name, &target.name, "0", "-"].map(Cell::text));
-                row
+                has(&row, lower).then_some(row)
             }));
         }
     }
-    rows.retain(|row| has(row, lower));
     let columns =
         ["provider", ">LUN", "health", ">size", "mode", "group", "target", ">sessions", ">latency"];
     Table::new(("luns", "LUNs", "No LUN matches."), &columns, rows)
@@ -209,12 +230,13 @@ fn luns(state: &SystemState, lower: &str) -> Table {
 
 fn sessions(state: &SystemState, lower: &str) -> Table {
     let now = state.daemon.uptime_ns;
-    let rows = state.sessions().map(|(target, s)| {
+    let rows = state.sessions().filter_map(|(target, s)| {
         let oldest = match s.commands_outstanding {
             0 => "-".to_owned(),
             _ => short_ns(s.oldest_command_ns),
         };
-        vec![
+        let actions = CellAction::end_session(target, s).into_iter().collect();
+        let row = vec![
             Cell::link(&s.initiator, session_id(target, s)),
             Cell::text(&s.address),
             Cell::text(or_dash(&s.portal)),
@@ -225,9 +247,10 @@ fn sessions(state: &SystemState, lower: &str) -> Table {
             Cell::text(s.commands_outstanding.to_string()),
             Cell::text(oldest),
             Cell::text(short_ns(now.saturating_sub(s.since_ns))),
-        ]
+            Cell { actions, ..Cell::default() },
+        ];
+        (has(&row, lower) || is_session(s, lower)).then_some(row)
     });
-    let rows = rows.filter(|row| has(row, lower));
     let columns = [
         "initiator",
         "address",
@@ -239,6 +262,7 @@ fn sessions(state: &SystemState, lower: &str) -> Table {
         ">outstanding",
         ">oldest",
         ">age",
+        "change",
     ];
     Table::new(("sessions", "Sessions", "No session matches."), &columns, rows)
 }
@@ -331,6 +355,27 @@ pub fn events(events: &[Event], now_ns: u64) -> Table {
     Table::new(("events", "Events", "No events."), &[">id", ">time", "object", "event"], rows)
 }
 
+/// The cores, with their load in the last sample that `latest` has of each.
+pub fn cores(state: &SystemState, latest: impl Fn(&str) -> Option<RateSample>) -> Table {
+    let row = |(number, core): (usize, &CoreState)| {
+        let id = core_id(number);
+        let load = latest(&id).map(|sample| sample.busy_percent());
+        vec![
+            Cell::text(&id),
+            Cell {
+                percent: load.map(|percent| percent.round() as u8),
+                ..Cell::text(load.map_or("-".to_owned(), |percent| format!("{percent:.0}%")))
+            },
+            Cell::text(short_ns(core.busy_ns)),
+            Cell::text(&core.port_kind),
+            Cell::text(or_dash(&core.why)),
+        ]
+    };
+    let rows = state.daemon.cores.iter().enumerate().map(row);
+    let columns = ["core", "load", ">CPU time", "events by", "because"];
+    Table::new(("cores", "Cores", "No cores."), &columns, rows)
+}
+
 /// The lists of a state. Rows without the searched text are left out.
 pub fn lists(state: &SystemState, find: &str) -> Vec<Table> {
     let lower = find.to_lowercase();
@@ -398,6 +443,43 @@ mod tests {
             assert_eq!(action.value.get("what"), Some(&Value::from(what)));
             assert_eq!(action.command, format!("ashlar fs copying main {what}"));
         }
+    }
+
+    #[test]
+    fn session_has_a_button_that_ends_it_if_its_driver_has_logins() {
+        let session = |id: u64, isid: &str| SessionState {
+            id,
+            isid: isid.to_owned(),
+            ..SessionState::default()
+        };
+        let target = |driver: &str, sessions| TargetState {
+            driver: driver.to_owned(),
+            sessions,
+            ..TargetState::default()
+        };
+        let iscsi = target("iscsi", vec![session(7, "00023d000001")]);
+        let targets = vec![iscsi, target("aoe", vec![session(8, "")])];
+        let state = SystemState { targets, ..SystemState::default() };
+        let table = sessions(&state, "");
+        let [own, of_aoe] = table.rows.as_slice() else { panic!("{table:?}") };
+        let [action] = own[10].actions.as_slice() else { panic!("{own:?}") };
+        assert_eq!((action.class.as_str(), action.verb.as_str()), ("", "sessions.end"));
+        assert_eq!(action.value.get("id"), Some(&Value::from("7")));
+        assert_eq!(action.command, "ashlar sessions end 7");
+        assert_eq!(action.confirm.as_deref(), Some("yes"));
+        assert_eq!(of_aoe[10].actions, []);
+        assert_eq!(sessions(&state, "23d000001").total, 1, "an ISID is not shown, but found");
+    }
+
+    #[test]
+    fn core_has_the_load_of_the_last_sample() {
+        let core = CoreState { busy_ns: 3_000_000_000, ..CoreState::default() };
+        let mut state = SystemState::default();
+        state.daemon.cores = vec![core.clone(), core];
+        let sample = RateSample { span_ns: 10, busy_ns: 4, ..RateSample::default() };
+        let table = cores(&state, |id| (id == "core:1").then(|| sample.clone()));
+        let load = |row: usize| (table.rows[row][1].text.as_str(), table.rows[row][1].percent);
+        assert_eq!((load(0), load(1)), (("-", None), ("40%", Some(40))));
     }
 
     #[test]

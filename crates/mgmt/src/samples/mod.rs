@@ -197,6 +197,13 @@ impl SampleStore {
         kept.objects.values_mut().for_each(|track| track.fit(bytes_max));
     }
 
+    /// The sample of an object in the last interval; `None` if it had no requests then.
+    pub fn latest(&self, object: &str) -> Option<RateSample> {
+        let kept = self.lock();
+        let newest = kept.objects.get(object)?.samples.back()?;
+        (newest.at_ns == kept.at_ns).then(|| newest.shown())
+    }
+
     /// The samples of an object; those of an object without requests are empty. `object` is an
     /// identifier that [`find`] has returned.
     pub fn of(&self, object: &str) -> ObjectRates {

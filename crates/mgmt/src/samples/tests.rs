@@ -50,6 +50,10 @@ fn h1_samples_are_differences_and_begin_with_the_second_reading() {
     let latency = rates.whole.read.latency.expect("there were reads");
     assert_eq!((latency.p50_ns, latency.max_ns), (bound(1000), bound(1000)));
     assert!(rates.whole.write.latency.is_none());
+    assert_eq!(store.latest("disk:d0").map(|sample| sample.read.ops), Some(7));
+    store.record(&disk(60, reads(7, bound(1000))));
+    assert_eq!(store.latest("disk:d0"), None, "60 s was idle");
+    assert_eq!(store.latest("disk:d9"), None);
 }
 
 #[test]

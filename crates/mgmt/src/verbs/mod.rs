@@ -34,7 +34,7 @@ pub(crate) mod schema;
 mod serve;
 mod serve_signals;
 mod sessions;
-mod sessions_end;
+pub(crate) mod sessions_end;
 pub(crate) mod status;
 mod token;
 pub(crate) mod top;

@@ -67,7 +67,7 @@ fn find<'s>(state: &'s SystemState, id: &str) -> Result<(&'s TargetState, &'s Se
 }
 
 /// Refuses sessions that a driver makes anew with each request, or that another command ends.
-fn refuse_driver(target: &TargetState, session: &SessionState) -> Result<()> {
+pub(crate) fn refuse_driver(target: &TargetState, session: &SessionState) -> Result<()> {
     let (why, next) = match target.driver.as_str() {
         "aoe" => (
             "AoE has no logins: the next request of the host would make the session again",

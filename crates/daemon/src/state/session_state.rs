@@ -1,10 +1,10 @@
 //! State of the sessions of targets, for the API.
 
 use engine::CommandState;
-use engine::registry::{CommandView, SessionFacts};
-use mgmt::api::{Digests, SessionState, Stats};
+use engine::registry::{CommandView, LatencyReading, SessionFacts};
+use mgmt::api::{Digests, Histogram, SessionState, Stats};
 
-use super::Sources;
+use super::{Sources, histogram};
 
 /// Most LUNs listed of a session; of further ones only the number is reported.
 const LUNS_SHOWN_MAX: usize = 64;
@@ -65,6 +65,10 @@ fn wait_reason(from: &Sources<'_>, s: &SessionFacts, all: &[CommandView]) -> Opt
     })
 }
 
+fn latency(reading: &LatencyReading) -> Histogram {
+    histogram(&reading.buckets, reading.sum_ns)
+}
+
 /// A session as the API shows it.
 pub(super) fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
     let label = |key: &str| s.labels.iter().find(|(k, _)| *k == key).map(|(_, v)| v.as_str());
@@ -91,8 +95,10 @@ pub(super) fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
     let mut stats = Stats { in_flight: waiting.len() as u64, ..Stats::default() };
     stats.read.ops = counters.reads;
     stats.read.bytes = counters.read_bytes;
+    stats.read.latency = latency(&s.read_latency());
     stats.write.ops = counters.writes;
     stats.write.bytes = counters.written_bytes;
+    stats.write.latency = latency(&s.write_latency());
     stats.other.ops = counters.commands.saturating_sub(counters.reads + counters.writes);
     stats.other.errors = counters.errors;
     SessionState {

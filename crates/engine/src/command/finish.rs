@@ -115,7 +115,8 @@ impl ItNexus {
         CommandResponse { tag: slot.tag, data, residual, descriptor }
     }
 
-    /// Counts a command that used the medium for its unit's log pages.
+    /// Counts a command that used the medium for its unit's log pages, and its latency for its
+    /// session.
     #[inline]
     fn count_medium_use(&self, place: u32, slot: &Slot, ending: &Ending, sent: u64) {
         let Some(path) = &slot.path else { return };
@@ -129,6 +130,13 @@ impl ItNexus {
         let failed = matches!(ending, Ending::Check(sense)
             if matches!(sense.code.key, Key::MediumError | Key::HardwareError));
         let ns = self.facts.age(place, self.engine().core().now());
+        if let Run::Blocks(_) = slot.plan.run {
+            let tally = &self.facts.session_counters;
+            match did {
+                AccessKind::Read => tally.read_latency.record(ns),
+                AccessKind::Write | AccessKind::Verify => tally.write_latency.record(ns),
+            }
+        }
         path.nexus().counts().note(did, bytes, ns, failed);
     }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use bio::sync::Mutex;
 use reactor::Address;
 
+use super::latency::{LatencyHistogram, LatencyReading};
 use crate::task::{CommandState, DEPTH_MAX};
 
 /// One outstanding command for lists.
@@ -59,6 +60,10 @@ pub(crate) struct SessionCounters {
     pub errors: AtomicU64,
     pub aborted: AtomicU64,
     pub depth_max: AtomicU64,
+    /// Latencies of `reads`.
+    pub read_latency: LatencyHistogram,
+    /// Latencies of `writes`.
+    pub write_latency: LatencyHistogram,
 }
 
 /// What holds a session's commands back.
@@ -139,6 +144,16 @@ impl SessionFacts {
             errors: t.errors.load(Relaxed),
             aborted: t.aborted.load(Relaxed),
         }
+    }
+
+    /// Latencies of its reads, from the arrival of a command to its answer.
+    pub fn read_latency(&self) -> LatencyReading {
+        self.session_counters.read_latency.read()
+    }
+
+    /// Latencies of its writes; the same.
+    pub fn write_latency(&self) -> LatencyReading {
+        self.session_counters.write_latency.read()
     }
 
     /// What holds its commands back now.

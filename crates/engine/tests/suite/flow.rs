@@ -184,6 +184,31 @@ fn mean(times: &[u64]) -> u64 {
 }
 
 #[test]
+fn session_has_histograms_of_the_latency_of_its_own_commands() {
+    let w = slow_world(9);
+    let (own, other) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
+    let tags = [
+        own.send(0, &read16(0, 8), 4096, &[]),
+        own.send(0, &write16(8, 1), 0, &[1; 512]),
+        other.send(0, &TUR, 0, &[]),
+    ];
+    run_for(&w, 100 * MS);
+    for (host, tag) in [&own, &own, &other].into_iter().zip(tags) {
+        host.answer(tag).expect("an answer").good();
+    }
+    let sessions = w.registry.sessions();
+    let facts = |name: &str| sessions.iter().find(|s| s.initiator == name).expect("a session");
+    for latency in [facts("i1").read_latency(), facts("i1").write_latency()] {
+        assert_eq!(latency.buckets.iter().sum::<u64>(), 1, "{latency:?}");
+        assert_eq!(latency.buckets[geom::bucket_of(latency.sum_ns)], 1, "{latency:?}");
+        assert!(latency.sum_ns >= SERVICE_NS / 2, "{latency:?}");
+    }
+    for latency in [facts("i2").read_latency(), facts("i2").write_latency()] {
+        assert_eq!((latency.buckets.iter().sum::<u64>(), latency.sum_ns), (0, 0));
+    }
+}
+
+#[test]
 fn a_light_nexus_has_low_latency_beside_a_heavy_one() {
     for (heavy_core, obeys) in [(0, true), (0, false), (1, true), (1, false)] {
         let w = slow_world(1);

@@ -15,7 +15,7 @@ pub struct OpSample {
     /// Requests that failed.
     pub errors: u64,
     /// Percentiles of the latency; absent if there were no requests, or if their latency is
-    /// counted elsewhere: that of deletes and flushes with writes, that of sessions not at all.
+    /// counted elsewhere: that of deletes and flushes of a provider is counted with writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<Percentiles>,
 }

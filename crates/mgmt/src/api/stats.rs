@@ -135,7 +135,7 @@ pub struct OpStats {
 
 impl OpStats {
     /// The operations of both.
-    fn plus(&self, other: &OpStats) -> OpStats {
+    pub fn plus(&self, other: &OpStats) -> OpStats {
         OpStats {
             ops: self.ops.saturating_add(other.ops),
             bytes: self.bytes.saturating_add(other.bytes),

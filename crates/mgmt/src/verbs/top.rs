@@ -124,7 +124,7 @@ impl Verb for Top {
     const NAME: &'static str = "top";
     const DOC: &'static str = "Show live load and latency of disks, LUNs and initiators";
     const DETAIL: &'static str = "Tabs: all providers, disks, layers, LUNs (units by provider), \
-        initiators (with host and target; without latency) and cores (CPU time). Columns: L(q) \
+        initiators (with host and target) and cores (CPU time). Columns: L(q) \
         requests in flight now; ops/s; for reads (r), writes (w) and, with --deletes, deletes (d): \
         per second, KiB per second, median and 99th percentile in milliseconds; share of time with \
         requests in flight; requests of the last minute. Keys: ? lists all; tab or 1 to 6 select a \

@@ -167,6 +167,11 @@ pub const METRICS: &[Family] = &[
         &["target", "driver", "initiator", "address", "op"],
         "Bytes of requests completed for a session",
     ),
+    histogram(
+        "ashlar_session_latency_seconds",
+        &["target", "driver", "initiator", "address", "op"],
+        "Reads and writes of a session, from the arrival of a command to its answer",
+    ),
     gauge(
         "ashlar_session_in_flight",
         &["target", "driver", "initiator", "address"],

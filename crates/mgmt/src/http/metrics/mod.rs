@@ -11,7 +11,7 @@ mod page;
 pub use families::{Family, METRICS};
 
 use crate::api::{
-    ConnectionsState, DiskState, GeomState, LunState, ProviderState, Stats, SystemState,
+    ConnectionsState, DiskState, GeomState, LunState, OpStats, ProviderState, Stats, SystemState,
     TargetHealth, TargetState,
 };
 use page::{Page, seconds};
@@ -30,8 +30,10 @@ pub fn render(state: &SystemState, series_max: u32) -> String {
     state.targets.iter().for_each(|t| units(t, &mut page));
     let providers = || state.geoms.iter().flat_map(|g| g.providers.iter().map(move |p| (g, p)));
     providers().for_each(|(g, p)| provider_counters(&g.class, p, &mut page));
-    state.targets.iter().for_each(|t| sessions(t, &mut page));
+    let sums: Vec<Sessions<'_>> = state.targets.iter().map(Sessions::of).collect();
+    sums.iter().for_each(|sessions| sessions.counters(&mut page));
     providers().for_each(|(g, p)| provider_latency(&g.class, p, &mut page));
+    sums.iter().for_each(|sessions| sessions.latency(&mut page));
     page.render()
 }
 
@@ -188,8 +190,8 @@ struct SessionSum {
     outstanding: u64,
     window: u64,
     share: Option<u64>,
-    /// Requests and bytes of each kind of operation.
-    kinds: BTreeMap<&'static str, (u64, u64)>,
+    /// Requests of each kind of operation.
+    kinds: BTreeMap<&'static str, OpStats>,
 }
 
 /// An address of an initiator without its port, which is another one after each login.
@@ -199,36 +201,64 @@ fn host(address: &str) -> String {
 
 /// Sessions of a target. Sessions with the same initiator and host are counted as one: a series may
 /// occur only once.
-fn sessions(target: &TargetState, page: &mut Page) {
-    let mut all: BTreeMap<(&str, String), SessionSum> = BTreeMap::new();
-    for s in &target.sessions {
-        let sum = all.entry((s.initiator.as_str(), host(&s.address))).or_default();
-        sum.outstanding = sum.outstanding.saturating_add(s.commands_outstanding);
-        sum.window = sum.window.saturating_add(u64::from(s.window));
-        if let Some(share) = s.share {
-            sum.share = Some(sum.share.unwrap_or(0).saturating_add(u64::from(share)));
+struct Sessions<'s> {
+    target: &'s TargetState,
+    /// By initiator and host.
+    sums: BTreeMap<(&'s str, String), SessionSum>,
+}
+
+impl<'s> Sessions<'s> {
+    fn of(target: &'s TargetState) -> Sessions<'s> {
+        let mut sums: BTreeMap<(&str, String), SessionSum> = BTreeMap::new();
+        for s in &target.sessions {
+            let sum = sums.entry((s.initiator.as_str(), host(&s.address))).or_default();
+            sum.outstanding = sum.outstanding.saturating_add(s.commands_outstanding);
+            sum.window = sum.window.saturating_add(u64::from(s.window));
+            if let Some(share) = s.share {
+                sum.share = Some(sum.share.unwrap_or(0).saturating_add(u64::from(share)));
+            }
+            for (op, stats) in s.stats.kinds() {
+                let kind = sum.kinds.entry(op).or_default();
+                *kind = kind.plus(stats);
+            }
         }
-        for (op, stats) in s.stats.kinds() {
-            let kind = sum.kinds.entry(op).or_default();
-            kind.0 = kind.0.saturating_add(stats.ops);
-            kind.1 = kind.1.saturating_add(stats.bytes);
+        Sessions { target, sums }
+    }
+
+    /// The labels of each initiator and host, with the sum.
+    fn labelled(&self) -> impl Iterator<Item = ([(&str, &str); 4], &SessionSum)> {
+        let (target, driver) = (self.target.name.as_str(), self.target.driver.as_str());
+        self.sums.iter().map(move |((initiator, address), sum)| {
+            let of = [("initiator", *initiator), ("address", address.as_str())];
+            ([("target", target), ("driver", driver), of[0], of[1]], sum)
+        })
+    }
+
+    fn counters(&self, page: &mut Page) {
+        for (who, sum) in self.labelled() {
+            page.add("ashlar_session_in_flight", &who, sum.outstanding);
+            page.add("ashlar_session_window", &who, sum.window);
+            if let Some(share) = sum.share {
+                page.add("ashlar_session_share", &who, share);
+            }
+            if sum.kinds.values().all(|stats| stats.ops == 0) {
+                continue;
+            }
+            for (op, stats) in &sum.kinds {
+                let labels = [who[0], who[1], who[2], who[3], ("op", *op)];
+                page.add("ashlar_session_requests_total", &labels, stats.ops);
+                page.add("ashlar_session_bytes_total", &labels, stats.bytes);
+            }
         }
     }
-    for ((initiator, address), sum) in all {
-        let target = [("target", target.name.as_str()), ("driver", target.driver.as_str())];
-        let who = [target[0], target[1], ("initiator", initiator), ("address", address.as_str())];
-        page.add("ashlar_session_in_flight", &who, sum.outstanding);
-        page.add("ashlar_session_window", &who, sum.window);
-        if let Some(share) = sum.share {
-            page.add("ashlar_session_share", &who, share);
-        }
-        if sum.kinds.values().all(|(requests, _)| *requests == 0) {
-            continue;
-        }
-        for (op, (requests, bytes)) in sum.kinds {
-            let labels = [who[0], who[1], who[2], who[3], ("op", op)];
-            page.add("ashlar_session_requests_total", &labels, requests);
-            page.add("ashlar_session_bytes_total", &labels, bytes);
+
+    fn latency(&self, page: &mut Page) {
+        for (who, sum) in self.labelled() {
+            let used = sum.kinds.iter().filter(|(_, stats)| !stats.latency.buckets.is_empty());
+            for (op, stats) in used {
+                let labels = [who[0], who[1], who[2], who[3], ("op", *op)];
+                page.histogram("ashlar_session_latency_seconds", &labels, &stats.latency);
+            }
         }
     }
 }

@@ -165,6 +165,39 @@ fn x2_series_above_the_limit_are_left_out_and_counted() {
 }
 
 #[test]
+fn sessions_of_a_host_have_one_histogram_for_each_kind_that_they_used() {
+    let session = |count: u64| {
+        let mut session = SessionState {
+            initiator: "iqn.a:h".into(),
+            address: format!("10.0.0.1:{count}"),
+            ..SessionState::default()
+        };
+        let buckets = vec![Bucket { upper_ns: 3071, count }];
+        session.stats.read.ops = count;
+        session.stats.read.latency = Histogram { buckets, sum_ns: count * 3000 };
+        session
+    };
+    let target = TargetState {
+        name: "t".into(),
+        driver: "iscsi".into(),
+        sessions: vec![session(2), session(5)],
+        ..TargetState::default()
+    };
+    let text = render(&SystemState { targets: vec![target], ..SystemState::default() }, ALL);
+    let who = "target=\"t\",driver=\"iscsi\",initiator=\"iqn.a:h\",address=\"10.0.0.1\"";
+    for line in [
+        format!("ashlar_session_latency_seconds_bucket{{{who},op=\"read\",le=\"0.000002048\"}} 0"),
+        format!("ashlar_session_latency_seconds_bucket{{{who},op=\"read\",le=\"0.000004096\"}} 7"),
+        format!("ashlar_session_latency_seconds_sum{{{who},op=\"read\"}} 0.000021"),
+        format!("ashlar_session_latency_seconds_count{{{who},op=\"read\"}} 7"),
+    ] {
+        assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
+    }
+    let writes = "ashlar_session_latency_seconds_count{";
+    assert_eq!(text.lines().filter(|line| line.starts_with(writes)).count(), 1, "no writes");
+}
+
+#[test]
 fn reconnections_of_a_host_add_no_series() {
     let session = |address: &str| SessionState {
         initiator: "iqn.a:h".into(),

@@ -1,4 +1,5 @@
-//! Comparison of two files of a file server, on the thread of the caller.
+//! Comparison of two files of a file server: [`compare`] runs on the thread of its caller, and the
+//! verb `diff` uses the same rules on the core of the file server.
 
 use std::time::Duration;
 
@@ -39,8 +40,32 @@ fn first_difference(old: &[u8], new: &[u8]) -> Option<usize> {
     within.or_else(|| (old.len() != new.len()).then(|| old.len().min(new.len())))
 }
 
+/// Search for the first byte that differs, in pieces of two files from their start.
+#[derive(Debug, Default)]
+pub(crate) struct FirstDifference {
+    /// Position of the byte; `None`: it is not found yet.
+    pub(crate) at: Option<u64>,
+    /// Bytes that were compared.
+    pub(crate) compared: u64,
+}
+
+impl FirstDifference {
+    /// Compares the next pieces, of which only the last one of a file is shorter.
+    pub(crate) fn add(&mut self, old: &[u8], new: &[u8]) {
+        if self.at.is_none() {
+            self.at = first_difference(old, new).map(|n| self.compared + n as u64);
+        }
+        self.compared += old.len().max(new.len()) as u64;
+    }
+
+    /// No more bytes are compared.
+    pub(crate) fn is_at_limit(&self) -> bool {
+        self.compared >= COMPARED_MAX
+    }
+}
+
 /// The text of a file; `None`: it is not text.
-fn text_of(bytes: Vec<u8>) -> Option<String> {
+pub(crate) fn text_of(bytes: Vec<u8>) -> Option<String> {
     String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }
 
@@ -51,23 +76,22 @@ fn text_of(bytes: Vec<u8>) -> Option<String> {
 pub fn compare(old: &mut OpenFile, new: &mut OpenFile) -> Result<Comparison, Error> {
     let is_small = old.size().max(new.size()) <= TEXT_MAX;
     let (mut was, mut is) = (Vec::new(), Vec::new());
-    let mut out = Comparison::default();
-    while out.compared < COMPARED_MAX {
+    let mut first = FirstDifference::default();
+    while !first.is_at_limit() {
         let (a, b) = (old.read()?, new.read()?);
         if a.is_empty() && b.is_empty() {
             break;
         }
-        if out.first_difference.is_none() {
-            out.first_difference = first_difference(&a, &b).map(|n| out.compared + n as u64);
-        }
-        out.compared += a.len().max(b.len()) as u64;
+        first.add(&a, &b);
         if is_small {
             was.extend(a);
             is.extend(b);
-        } else if out.first_difference.is_some() {
+        } else if first.at.is_some() {
             break;
         }
     }
+    let FirstDifference { at: first_difference, compared } = first;
+    let mut out = Comparison { first_difference, compared, text: None };
     if let (true, Some(was), Some(is)) = (is_small, text_of(was), text_of(is)) {
         let diff = TextDiff::configure().timeout(SEARCH_MAX).diff_lines(was.as_str(), is.as_str());
         out.text = Some(unified(&diff, old.path(), new.path()));
@@ -90,6 +114,16 @@ mod tests {
         ] {
             assert_eq!(first_difference(old, new), at, "{old:?} {new:?}");
         }
+    }
+
+    #[test]
+    fn first_difference_is_counted_from_the_start_of_the_files() {
+        let mut first = FirstDifference::default();
+        first.add(b"abcd", b"abcd");
+        assert_eq!((first.at, first.compared), (None, 4));
+        first.add(b"ef", b"eg");
+        first.add(b"x", b"y");
+        assert_eq!((first.at, first.compared, first.is_at_limit()), (Some(5), 7, false));
     }
 
     #[test]

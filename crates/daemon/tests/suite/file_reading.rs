@@ -45,6 +45,8 @@ fn files_of_a_server_are_listed_compared_and_read() {
     let text = found.text.expect("both are text");
     assert!(text.contains("ken") && found.sizes[0] < found.sizes[1], "{text}");
     assert!(found.first_difference.is_some_and(|at| at <= found.sizes[0]));
+    let diff = fs(&site, "diff", json!({ "name": "main", "path": "/adm/users" }));
+    assert_eq!(diff["first_difference"], json!(found.first_difference), "{diff}");
     let same = files.compare("main", &old, &old).expect("compared");
     assert_eq!((same.first_difference, same.text.as_deref()), (None, Some("")));
     assert_eq!(same.compared, same.sizes[0]);

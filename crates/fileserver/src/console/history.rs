@@ -11,8 +11,8 @@ use similar::TextDiff;
 
 use super::paths::{self, Contents, Found};
 use super::{FsVerb, about, answers};
-use crate::compare::unified;
-use crate::files::{Inode, Kind, New, Served};
+use crate::compare::{FirstDifference, text_of, unified};
+use crate::files::{Inode, Kind, New, Reader, Served};
 use crate::service::{Host, format_time, today};
 use crate::volume::{Dump, View};
 
@@ -70,7 +70,10 @@ fn named(dump: Option<&Dump>, path: &str) -> String {
 answers! {
     OneVersion { path: String, mtime_ns: u64, bytes: u64, by: String }
     Versions { text: String, versions: Vec<OneVersion> }
-    Difference { text: String, differs: bool }
+    Difference {
+        text: String, differs: bool,
+        #[serde(skip_serializing_if = "Option::is_none")] first_difference: Option<u64>,
+    }
     Then { #[serde(flatten)] words: TextOrMessage, path: String, copied: bool }
 }
 
@@ -114,7 +117,7 @@ impl FsVerb for History {
                 let found = paths::find(&fs, view, path).await.map_err(about(path))?;
                 let above = std::mem::replace(&mut newer, found.clone());
                 if let (Some(new), Some(old)) = (above, found) {
-                    text += &compare(&fs, (&old, &at), (&new, "the one above")).await?;
+                    text += &compare(host, (&old, &at), (&new, "the one above")).await?.text;
                 }
             }
             let (time, who) = (format_time(host, v.inode.mtime_ns), users.name(v.inode.muid));
@@ -140,7 +143,8 @@ impl FsVerb for Diff {
     const NAME: &'static str = "diff";
     const DOC: &'static str = "Show the changes in a file since a dump";
     const DETAIL: &'static str = "Removed lines are marked -, added lines +. For files that are \
-         not text, and for files of more than 8 MiB, only the fact that they differ is reported.";
+         not text, and for files of more than 8 MiB, the first byte that differs is reported, \
+         within the first 256 MiB.";
     const POSITIONAL: &'static [&'static str] = &["path"];
     const EXAMPLE: &'static str = "fs diff main /lib/ndb/local --from yesterday";
     type Answer = Difference;
@@ -151,10 +155,11 @@ impl FsVerb for Diff {
         let old =
             find_version(host, &fs, path, Some(self.from.as_deref().unwrap_or("last"))).await?;
         let new = find_version(host, &fs, path, self.to.as_deref()).await?;
-        let text = compare(&fs, (&old.0, &old.1), (&new.0, &new.1)).await?;
-        let differs = !text.is_empty();
-        let text = if differs { text } else { "no difference\n".to_owned() };
-        Ok(Difference { text, differs })
+        let Compared { text, first_difference } =
+            compare(host, (&old.0, &old.1), (&new.0, &new.1)).await?;
+        let differs = first_difference.is_some() || old.0.inode.size != new.0.inode.size;
+        let text = if text.is_empty() { "no difference\n".to_owned() } else { text };
+        Ok(Difference { text, differs, first_difference })
     }
 }
 
@@ -172,31 +177,77 @@ async fn find_version(
     Ok((found, at))
 }
 
-/// The differences in the format of `diff -u`; empty if the files are the same.
-async fn compare(
-    fs: &Served,
-    (old, old_at): (&Found, &str),
-    (new, new_at): (&Found, &str),
-) -> Result<String, Error> {
-    if old.inode.version == new.inode.version {
-        return Ok(String::new());
+/// The differences between two files.
+#[derive(Default)]
+struct Compared {
+    /// In the format of `diff -u`, or in a sentence; empty if there is none.
+    text: String,
+    /// Position of the first byte that differs.
+    first_difference: Option<u64>,
+}
+
+/// A file, and its name for the answer.
+type Named<'a> = (&'a Found, &'a str);
+
+async fn compare(host: &Host, old: Named<'_>, new: Named<'_>) -> Result<Compared, Error> {
+    let (files, names) = ([old.0, new.0], [old.1, new.1]);
+    if files[0].inode.version == files[1].inode.version {
+        return Ok(Compared::default());
     }
-    if old.inode.kind == Kind::Dir || new.inode.kind == Kind::Dir {
-        return Err(Error::inval(format!("{old_at}: a directory, not a file")));
+    if files.iter().any(|file| file.inode.kind == Kind::Dir) {
+        return Err(Error::inval(format!("{}: a directory, not a file", names[0])));
     }
-    let a = paths::bytes(fs, old, DIFF_MAX).await.map_err(about(old_at))?;
-    let b = paths::bytes(fs, new, DIFF_MAX).await.map_err(about(new_at))?;
+    let fs = host.files()?;
+    let a = paths::bytes(&fs, files[0], DIFF_MAX).await.map_err(about(names[0]))?;
+    let b = paths::bytes(&fs, files[1], DIFF_MAX).await.map_err(about(names[1]))?;
     let (Some(a), Some(b)) = (a, b) else {
-        return Ok(format!("{old_at} and {new_at} differ; they are too large to show how\n"));
+        let first = compare_pieces(host, old, new).await?;
+        let text = difference_words(names, &first);
+        return Ok(Compared { text, first_difference: first.at });
     };
-    if a == b {
-        return Ok(String::new());
+    let mut first = FirstDifference::default();
+    first.add(&a, &b);
+    let text = match (first.at, text_of(a), text_of(b)) {
+        (Some(_), Some(a), Some(b)) => {
+            unified(&TextDiff::from_lines(a.as_str(), b.as_str()), names[0], names[1])
+        }
+        _ => difference_words(names, &first),
+    };
+    Ok(Compared { text, first_difference: first.at })
+}
+
+/// Compares large files up to the first byte that differs; clients are served meanwhile.
+async fn compare_pieces(
+    host: &Host,
+    old: Named<'_>,
+    new: Named<'_>,
+) -> Result<FirstDifference, Error> {
+    let mut first = FirstDifference::default();
+    let (mut old_reader, mut new_reader) = (Reader::default(), Reader::default());
+    while first.at.is_none() && !first.is_at_limit() {
+        let (a, reader) = paths::piece(host, old, first.compared, old_reader).await?;
+        old_reader = reader;
+        let (b, reader) = paths::piece(host, new, first.compared, new_reader).await?;
+        new_reader = reader;
+        if a.is_empty() && b.is_empty() {
+            break;
+        }
+        first.add(&a, &b);
+        host.yield_now().await;
     }
-    let (Ok(a), Ok(b)) = (String::from_utf8(a), String::from_utf8(b)) else {
-        return Ok(format!("{old_at} and {new_at} differ; they are not text\n"));
-    };
-    let diff = TextDiff::from_lines(a.as_str(), b.as_str());
-    Ok(unified(&diff, old_at, new_at))
+    Ok(first)
+}
+
+/// The first difference of two files in a sentence; empty if they are the same.
+fn difference_words(names: [&str; 2], first: &FirstDifference) -> String {
+    let [old, new] = names;
+    match first.at {
+        Some(at) => format!("{old} and {new} differ: the first difference is at byte {at}\n"),
+        None if first.is_at_limit() => {
+            format!("the first {} bytes of {old} and {new} are equal\n", first.compared)
+        }
+        None => String::new(),
+    }
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -264,7 +315,7 @@ impl FsVerb for Yesterday {
         if self.diff
             && let Some(now) = &now
         {
-            text += &compare(&fs, (&old, &at), (now, &named(None, path))).await?;
+            text += &compare(host, (&old, &at), (now, &named(None, path))).await?.text;
         }
         let mut copied = false;
         if self.copy {
@@ -314,7 +365,19 @@ fn days(date: u32) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::days;
+    use super::{FirstDifference, days, difference_words};
+
+    #[test]
+    fn first_difference_of_files_that_are_not_text_is_named() {
+        let words = |old: &[u8], new: &[u8]| {
+            let mut first = FirstDifference::default();
+            first.add(old, new);
+            difference_words(["/dump/2026/1121/a", "/a"], &first)
+        };
+        let expected = "/dump/2026/1121/a and /a differ: the first difference is at byte 2\n";
+        assert_eq!(words(&[1, 0, 2], &[1, 0, 3]), expected);
+        assert_eq!(words(&[0], &[0]), "");
+    }
 
     #[test]
     fn day_numbers_follow_the_calendar() {

@@ -13,7 +13,7 @@ BENCH_PACKAGES = $(shell sed "s/\#.*//" ci/packages/bench.txt)
 MUSL     ?= $(shell uname -m)-unknown-linux-musl
 IMAGE    ?= ashlar:latest
 
-.PHONY: run demo test check hooks soak bench bench-chart docs build build-bench package python-client deb rpm static container package-test deps-package deps-package-test deps-static deps-test deps-check deps-soak deps-docs deps-demo deps-bench clean
+.PHONY: run demo test check hooks soak bench bench-chart docs screenshots build build-bench package python-client deb rpm static container package-test deps-package deps-package-test deps-static deps-test deps-check deps-soak deps-docs deps-demo deps-bench clean
 
 build:
 	$(CARGO) build --release -p ashlar
@@ -47,6 +47,11 @@ soak: deps-test deps-soak
 # The manual as a book: target/book/index.html.
 docs: deps-docs
 	mdbook build
+
+# Pictures of the page: docs/images/page-*.png. Needs node, npm and Chromium.
+screenshots: deps-test
+	ASHLAR_SCREENSHOTS=$(CURDIR)/docs/images $(CARGO) test -p ashlar --test live \
+		page_shows_and_changes_the_daemon_in_a_browser
 
 # `make bench QUICK=--quick`: less than two minutes.
 bench: deps-bench build-bench

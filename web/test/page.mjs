@@ -4,9 +4,9 @@
 //   node test/page.mjs --url URL --token TOKEN [--screenshots FOLDER]
 //
 // With a certificate of an own CA, name the CA in NODE_EXTRA_CA_CERTS.
-// The daemon must have a disk `d0`, a LUN, and a file server `main`, in which the test makes users
-// and a dump. The test adds disks `page1`, `page2` and `page9` and a mirror `pages`, and removes
-// them again.
+// The daemon must have a disk `d0`, a LUN, one session that uses it, and a file server `main`, in
+// which the test makes users and a dump. The test ends the session. It adds disks `page1`, `page2`
+// and `page9` and a mirror `pages`, and removes them again.
 // With --socket, the test serves the Unix socket on a port of 127.0.0.1, and refuses the API to
 // requests without a token as the daemon does on the network.
 
@@ -77,7 +77,8 @@ async function axe(page, what) {
 
 async function screenshot(page, name) {
   if (!options.screenshots) return;
-  await page.screenshot({ path: path.join(options.screenshots, `${name}.png`), fullPage: true });
+  const file = path.join(options.screenshots, `page-${name}.png`);
+  await page.screenshot({ path: file, fullPage: true });
 }
 
 /** Runs a verb without the page. */
@@ -209,6 +210,27 @@ async function knownContext(browser, more) {
   return context;
 }
 
+/** Ends the session after the refusal that names its risk. */
+async function sessions(browser, url) {
+  const context = await knownContext(browser, {});
+  const page = await context.newPage();
+  await page.goto(url);
+  const row = page.locator("h2#sessions + div table tbody tr");
+  const end = (label) => row.locator(`button:text-is("${label}")`);
+  await end("End").waitFor({ timeout: LIMIT });
+  check((await page.locator("h2#cores + div table tbody tr").count()) > 0, "cores are listed");
+  await axe(page, "sessions");
+  await end("End").click();
+  await end("End anyway").waitFor({ timeout: LIMIT });
+  const asked = await row.textContent();
+  check(asked.includes("disruptive") && asked.includes("--yes"), `risk of the end: ${asked}`);
+  await screenshot(page, "sessions");
+  await end("End anyway").click();
+  await row.waitFor({ state: "detached", timeout: LIMIT });
+  check(true, "the page ends a session");
+  await context.close();
+}
+
 async function looks(browser, url, colorScheme) {
   const context = await knownContext(browser, { colorScheme });
   const page = await context.newPage();
@@ -322,6 +344,8 @@ const browser = await chromium.launch({
 });
 let failure = null;
 try {
+  // First: the host of the session answers no ping of the daemon.
+  await sessions(browser, url);
   await withoutScript(browser, url);
   await files(browser, url);
   await refusal(browser, guarded);

@@ -1,5 +1,6 @@
 //! Page of the daemon in headless Chromium, and its files as their sources build them. Both need
-//! node and npm, and are left out without them.
+//! node and npm, and are left out without them. ASHLAR_SCREENSHOTS names a folder for the pictures
+//! of the manual.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,8 +8,9 @@ use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use rig::{packages, proc};
+use testkit::iscsi::initiator::Client;
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, IQN};
 
 /// Longest installation of the packages of npm, and longest build.
 const BUILD: Duration = Duration::from_secs(300);
@@ -66,8 +68,15 @@ fn page_shows_and_changes_the_daemon_in_a_browser() {
     let mut fixture = Fixture::new("page");
     fixture.configure(DISKS, "0 = \"d0\"");
     fixture.start();
+    let mut client =
+        Client::session(fixture.portal(), "iqn.2026-11.test:page", IQN).expect("a session");
+    client.ready(0);
     let mut test = Command::new(node);
     test.args(["test/page.mjs", "--socket"]).arg(fixture.path("ashlar.sock"));
+    if let Some(folder) = std::env::var_os("ASHLAR_SCREENSHOTS") {
+        std::fs::create_dir_all(&folder).expect("the folder of the pictures");
+        test.arg("--screenshots").arg(folder);
+    }
     let ran = proc::run_limited(test.current_dir(folder()), RUN).unwrap();
     assert!(ran.ok(), "{ran:?}");
     let done = ran.output.lines().filter(|line| line.starts_with("ok ")).count();

@@ -5,7 +5,7 @@ use crate::progress::Progress;
 /// A number, or several that belong together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Measure {
-    /// A rebuild or resync that runs, or is paused.
+    /// A rebuild, resync or other copy that runs, or is paused.
     Rebuild(Progress),
     /// Space that is used up by and by.
     Space {

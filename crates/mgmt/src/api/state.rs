@@ -370,7 +370,7 @@ pub struct GeomState {
     /// Changes that verbs made until the next start, besides the settings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub transients: Vec<TransientState>,
-    /// Rebuilds and resyncs that run or are paused.
+    /// Rebuilds, resyncs, and copies of dumps to a WORM, which run or are paused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rebuilds: Vec<RebuildState>,
     /// Space of a file server.
@@ -385,7 +385,7 @@ pub struct GeomState {
     pub providers: Vec<ProviderState>,
 }
 
-/// A rebuild or resync that runs, or is paused.
+/// A rebuild, a resync or a copy of dumps to a device of a WORM, which runs or is paused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RebuildState {

@@ -55,12 +55,12 @@ pub const METRICS: &[Family] = &[
     gauge(
         "ashlar_geom_rebuild_done_bytes",
         &["geom", "class", "part"],
-        "Bytes that a running rebuild or resync has processed",
+        "Bytes that a rebuild, resync or copy of dumps to a WORM has processed",
     ),
     gauge(
         "ashlar_geom_rebuild_size_bytes",
         &["geom", "class", "part"],
-        "Bytes that a running rebuild or resync processes in all",
+        "Bytes that a rebuild, resync or copy of dumps to a WORM processes in all",
     ),
     gauge(
         "ashlar_geom_rebuild_paused",

@@ -22,8 +22,8 @@ use super::class::Tunables;
 use super::level::Growth;
 use super::metadata::Balance;
 use crate::members::{
-    CoreLocal, FailureId, GateNotice, Loads, LockId, PartialFailures, PerCore, RangeLocks, Throttle,
-    VerifyReport, WriteGate,
+    CoreLocal, FailureId, GateNotice, Loads, LockId, PartialFailures, PerCore, RangeLocks,
+    Throttle, VerifyReport, WriteGate,
 };
 
 /// One member, as the data path sees it.

@@ -105,11 +105,8 @@ pub(super) fn check_origin<B>(request: &Request<B>) -> Result<()> {
     let is_near = matches!(field("sec-fetch-site"), None | Some("same-origin" | "none"));
     let is_own_origin = field("origin").is_none_or(|origin| is_own(origin, field("host")));
     let is_link = field("sec-fetch-dest").is_none_or(|dest| dest == "document");
-    let is_admitted = if request.method() == Method::GET {
-        is_near || is_link
-    } else {
-        is_near && is_own_origin
-    };
+    let is_admitted =
+        if request.method() == Method::GET { is_near || is_link } else { is_near && is_own_origin };
     if is_admitted {
         return Ok(());
     }

@@ -4,7 +4,9 @@ use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, Kind, Result, SystemState};
 use crate::config::secret::{self, HIDDEN_SECRET};
 use crate::config::{Config, WebhookConfig, write};
-use crate::plan::{Action, CreatedGeoms, Step, grown_disks, inserted, members, set_params, settings};
+use crate::plan::{
+    Action, CreatedGeoms, Step, grown_disks, inserted, members, set_params, settings,
+};
 use crate::plant::Progress;
 use crate::service::Control;
 use schemars::JsonSchema;

@@ -1,10 +1,13 @@
 //! Comparison of two files of a file server: [`compare`] runs on the thread of its caller, and the
 //! verb `diff` uses the same rules on the core of the file server.
 
-use std::time::Duration;
+use std::fmt::Write;
+use std::time::{Duration, Instant};
 
 use geom::Error;
-use similar::TextDiff;
+use similar::algorithms::{Capture, Compact, IdentifyDistinct, Replace, myers};
+use similar::udiff::UnifiedHunkHeader;
+use similar::{DiffableStr, group_diff_ops};
 
 use crate::service::OpenFile;
 
@@ -13,6 +16,9 @@ const TEXT_MAX: u64 = 1 << 20;
 
 /// Longest search for the smallest difference between two texts; after that, a larger one is shown.
 const SEARCH_MAX: Duration = Duration::from_secs(2);
+
+/// Equal lines that are shown before and after a change.
+const CONTEXT: usize = 3;
 
 /// Bytes of larger files that are compared, at most.
 const COMPARED_MAX: u64 = 256 << 20;
@@ -29,9 +35,35 @@ pub struct Comparison {
     pub text: Option<String>,
 }
 
-/// A difference of texts in the format of `diff -u`; empty if they are equal.
-pub(crate) fn unified(diff: &TextDiff<'_, '_, str>, old: &str, new: &str) -> String {
-    diff.unified_diff().context_radius(3).header(old, new).to_string()
+/// A difference of texts, each with its name, in the format of `diff -u`; empty if they are equal.
+/// After `deadline` a difference is shown that may not be the smallest one.
+///
+/// Calls one algorithm: `TextDiff`, which chooses among six when it runs, would contain them all.
+pub(crate) fn unified(
+    (old, old_name): (&str, &str),
+    (new, new_name): (&str, &str),
+    deadline: Option<Instant>,
+) -> String {
+    let (old, new) = (old.tokenize_lines(), new.tokenize_lines());
+    let numbers = IdentifyDistinct::<u32>::new(&old[..], 0..old.len(), &new[..], 0..new.len());
+    let (a, b) = (numbers.old_lookup(), numbers.new_lookup());
+    let mut found = Compact::new(Replace::new(Capture::new()), a, b);
+    let (a_lines, b_lines) = (numbers.old_range(), numbers.new_range());
+    let Ok(()) = myers::diff_deadline(&mut found, a, a_lines, b, b_lines, deadline);
+    let mut out = String::new();
+    for hunk in group_diff_ops(found.into_inner().into_inner().into_ops(), CONTEXT) {
+        if out.is_empty() {
+            let _ = writeln!(out, "--- {old_name}\n+++ {new_name}");
+        }
+        let _ = writeln!(out, "{}", UnifiedHunkHeader::new(&hunk));
+        for change in hunk.iter().flat_map(|op| op.iter_changes(&old[..], &new[..])) {
+            let _ = write!(out, "{}{}", change.tag(), change.value());
+            if change.missing_newline() {
+                out.push_str("\n\\ No newline at end of file\n");
+            }
+        }
+    }
+    out
 }
 
 /// The first position at which two pieces differ.
@@ -93,15 +125,44 @@ pub fn compare(old: &mut OpenFile, new: &mut OpenFile) -> Result<Comparison, Err
     let FirstDifference { at: first_difference, compared } = first;
     let mut out = Comparison { first_difference, compared, text: None };
     if let (true, Some(was), Some(is)) = (is_small, text_of(was), text_of(is)) {
-        let diff = TextDiff::configure().timeout(SEARCH_MAX).diff_lines(was.as_str(), is.as_str());
-        out.text = Some(unified(&diff, old.path(), new.path()));
+        let deadline = Instant::now().checked_add(SEARCH_MAX);
+        out.text = Some(unified((&was, old.path()), (&is, new.path()), deadline));
     }
     Ok(out)
 }
 
 #[cfg(test)]
 mod tests {
+    use similar::TextDiff;
+
     use super::*;
+
+    #[test]
+    fn unified_is_the_same_as_that_of_a_text_diff() {
+        let long = |from: u32| -> String {
+            (from..from + 400).map(|n| format!("{}\n", n % 97)).collect()
+        };
+        let (old, moved) = (long(0), long(7));
+        let edited = old.replace("50\n", "fifty\nand more\n");
+        let [old, moved, edited] = [old.as_str(), moved.as_str(), edited.as_str()];
+        for (old, new) in [
+            ("", ""),
+            ("", "a\n"),
+            ("a\n", ""),
+            ("a\nb\nc\n", "a\nb\nc\n"),
+            ("a\nb\nc\n", "a\nx\nc"),
+            ("1\r\n2\r\n3\r\n", "1\n2\r3\r\n"),
+            ("a\nb\na\nb\na\n", "b\na\nb\na\nb\n"),
+            (old, edited),
+            (old, moved),
+            (moved, edited),
+            (old, "0\n5\n"),
+        ] {
+            let diff = TextDiff::from_lines(old, new);
+            let expected = diff.unified_diff().header("a", "b").to_string();
+            assert_eq!(unified((old, "a"), (new, "b"), None), expected, "{old:?} {new:?}");
+        }
+    }
 
     #[test]
     fn first_difference_is_a_byte_or_the_end_of_the_shorter_one() {

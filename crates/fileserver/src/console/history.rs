@@ -7,7 +7,6 @@ use bio::Errno;
 use geom::Error;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use similar::TextDiff;
 
 use super::paths::{self, Contents, Found};
 use super::{FsVerb, about, answers};
@@ -208,9 +207,7 @@ async fn compare(host: &Host, old: Named<'_>, new: Named<'_>) -> Result<Compared
     let mut first = FirstDifference::default();
     first.add(&a, &b);
     let text = match (first.at, text_of(a), text_of(b)) {
-        (Some(_), Some(a), Some(b)) => {
-            unified(&TextDiff::from_lines(a.as_str(), b.as_str()), names[0], names[1])
-        }
+        (Some(_), Some(a), Some(b)) => unified((&a, names[0]), (&b, names[1]), None),
         _ => difference_words(names, &first),
     };
     Ok(Compared { text, first_difference: first.at })

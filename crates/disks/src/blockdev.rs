@@ -71,7 +71,7 @@ impl Kind for BlockDev {
     }
 
     fn schema(&self) -> Value {
-        schemars::schema_for!(BlockDevParams).to_value()
+        geom::schema_of::<BlockDevParams>()
     }
 
     fn example(&self) -> &'static str {

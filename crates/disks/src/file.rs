@@ -103,7 +103,7 @@ impl Kind for ImageFile {
     }
 
     fn schema(&self) -> Value {
-        schemars::schema_for!(FileParams).to_value()
+        geom::schema_of::<FileParams>()
     }
 
     fn example(&self) -> &'static str {

@@ -65,7 +65,7 @@ impl Kind for Memory {
     }
 
     fn schema(&self) -> Value {
-        schemars::schema_for!(MemoryParams).to_value()
+        geom::schema_of::<MemoryParams>()
     }
 
     fn volatile(&self) -> bool {

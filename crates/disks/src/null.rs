@@ -68,7 +68,7 @@ impl Kind for Null {
     }
 
     fn schema(&self) -> Value {
-        schemars::schema_for!(NullParams).to_value()
+        geom::schema_of::<NullParams>()
     }
 
     fn volatile(&self) -> bool {

@@ -61,7 +61,7 @@ pub use trace::{SlowRequest, SlowRequests, TracePart};
 pub use typed::{NoClaim, NoParams, Typed, bare_name, named, with};
 pub use verb::{
     ArgKind, ArgSpec, Bytes, Change, ClassParams, ClassVerb, Consent, MessageAnswer, Verb,
-    VerbSpec, arguments, call, describe, parse_params, read, specs,
+    VerbSpec, arguments, call, describe, parse_params, read, schema_of, specs, to_json,
 };
 
 // Derive macros for the parameters of a verb.

@@ -15,7 +15,7 @@ use crate::class::{Claim, Class, Create, Local, Settings, TasteOutcome, Taster};
 use crate::control::GraphControl;
 use crate::error::Error;
 use crate::topology::{GeomId, ProviderId, Topology};
-use crate::verb::{ClassVerb, VerbSpec, call, read, specs};
+use crate::verb::{ClassVerb, VerbSpec, call, read, schema_of, specs};
 use crate::{Geom, Redeclare};
 
 /// The parameters of a class that has none.
@@ -259,7 +259,7 @@ impl<C: Typed> Class for C {
     }
 
     fn params(&self) -> Option<Value> {
-        C::CREATABLE.then(|| schemars::schema_for!(C::Params).to_value())
+        C::CREATABLE.then(schema_of::<C::Params>)
     }
 
     fn tastes(&self) -> bool {

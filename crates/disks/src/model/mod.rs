@@ -122,7 +122,7 @@ impl Kind for Model {
     }
 
     fn schema(&self) -> Value {
-        schemars::schema_for!(ModelParams).to_value()
+        geom::schema_of::<ModelParams>()
     }
 
     fn volatile(&self) -> bool {

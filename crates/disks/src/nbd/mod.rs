@@ -202,7 +202,7 @@ impl Kind for Nbd {
     }
 
     fn schema(&self) -> Value {
-        schemars::schema_for!(NbdParams).to_value()
+        geom::schema_of::<NbdParams>()
     }
 
     fn example(&self) -> &'static str {

@@ -75,7 +75,7 @@ impl Checked {
 
 /// JSON Schema of [`AoeParams`].
 pub(crate) fn schema() -> serde_json::Value {
-    schemars::schema_for!(AoeParams).to_value()
+    geom::schema_of::<AoeParams>()
 }
 
 #[cfg(test)]

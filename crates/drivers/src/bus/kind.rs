@@ -101,7 +101,7 @@ impl SimKind for LocalKind {
     }
 
     fn schema(&self) -> Value {
-        schemars::schema_for!(LocalBusParams).to_value()
+        geom::schema_of::<LocalBusParams>()
     }
 
     fn example(&self) -> &'static str {

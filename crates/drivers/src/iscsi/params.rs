@@ -245,7 +245,7 @@ fn digest(policy: DigestPolicy) -> wire::DigestPolicy {
 
 /// JSON Schema of [`IscsiParams`].
 pub(crate) fn schema() -> serde_json::Value {
-    schemars::schema_for!(IscsiParams).to_value()
+    geom::schema_of::<IscsiParams>()
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ pub(crate) fn check(spec: &TargetSpec) -> Result<(String, LocalParams), Error> {
 
 /// JSON Schema of [`LocalParams`].
 pub(crate) fn schema() -> serde_json::Value {
-    schemars::schema_for!(LocalParams).to_value()
+    geom::schema_of::<LocalParams>()
 }
 
 #[cfg(test)]

@@ -215,7 +215,7 @@ fn check(p: &NbdParams) -> Result<(), String> {
 
 /// JSON Schema of [`NbdParams`].
 pub(crate) fn schema() -> serde_json::Value {
-    schemars::schema_for!(NbdParams).to_value()
+    geom::schema_of::<NbdParams>()
 }
 
 #[cfg(test)]

@@ -187,7 +187,7 @@ fn check(p: &NvmeTcpParams) -> Result<(), String> {
 
 /// JSON Schema of [`NvmeTcpParams`].
 pub(crate) fn schema() -> serde_json::Value {
-    schemars::schema_for!(NvmeTcpParams).to_value()
+    geom::schema_of::<NvmeTcpParams>()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 use std::fmt::Display;
 use std::rc::Rc;
 
-use geom::{ArgKind, ArgSpec, Error, Local, VerbSpec, arguments, parse_params};
+use geom::{ArgKind, ArgSpec, Error, Local, VerbSpec, arguments, parse_params, schema_of, to_json};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -102,7 +102,7 @@ impl Command {
 }
 
 fn spec<V: FsVerb>() -> VerbSpec {
-    let schema = schemars::schema_for!(V).to_value();
+    let schema = schema_of::<V>();
     let args: Vec<ArgSpec> = [NAME].into_iter().chain(arguments(&schema, V::POSITIONAL)).collect();
     VerbSpec {
         name: V::NAME,
@@ -126,6 +126,6 @@ fn run<V: FsVerb>(
     let taken = own_params::<V>(params);
     Box::pin(async move {
         let answer = taken?.run(&host, number).await?;
-        serde_json::to_value(answer).map_err(V::param_error)
+        to_json(V::NAME, &answer)
     })
 }

@@ -134,6 +134,7 @@ fn forever(text: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verb::schema_of;
 
     /// What a verb takes.
     #[derive(Deserialize, JsonSchema)]
@@ -186,7 +187,7 @@ mod tests {
 
     #[test]
     fn arguments_are_derived_from_the_parameter_schema() {
-        let schema = schemars::schema_for!(TestParams).to_value();
+        let schema = schema_of::<TestParams>();
         let args = arguments(&schema, &["name", "place", "members"]);
         let brief: Vec<_> = args.iter().map(|a| (a.name, a.short, a.kind, a.doc)).collect();
         let expected = [
@@ -209,7 +210,7 @@ mod tests {
 
     #[test]
     fn possible_values_of_a_positional_argument_are_part_of_its_description() {
-        let schema = schemars::schema_for!(TestParams).to_value();
+        let schema = schema_of::<TestParams>();
         let args = arguments(&schema, &["how"]);
         let how = args.first().map(|arg| (arg.name, arg.kind, arg.doc));
         let doc = "How [possible values: fast, slow]";

@@ -5,6 +5,7 @@
 
 mod args;
 mod params;
+mod schema;
 mod typed;
 
 use serde_json::Value;
@@ -13,7 +14,8 @@ use crate::units;
 
 pub use args::{Bytes, Consent, arguments};
 pub use params::{Change, ClassParams, read};
-pub use typed::{ClassVerb, MessageAnswer, Verb, call, describe, parse_params, specs};
+pub use schema::schema_of;
+pub use typed::{ClassVerb, MessageAnswer, Verb, call, describe, parse_params, specs, to_json};
 
 /// A verb, as the man page of its class has it: `mirror label [-b balance] NAME PROVIDER...`.
 #[derive(Clone, Copy, Debug)]

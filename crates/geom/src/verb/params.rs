@@ -6,8 +6,9 @@ use bio::Errno;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
+use super::schema_of;
 use super::typed::check_limits;
 use crate::class::Settings;
 use crate::error::Error;
@@ -32,7 +33,7 @@ pub trait ClassParams:
     ///
     /// `Inval`: the key, its value and its limits.
     fn check_limits(&self, of: &str) -> Result<(), Error> {
-        let schema = schemars::schema_for!(Self).to_value();
+        let schema = schema_of::<Self>();
         let fields = schema.get("properties").and_then(Value::as_object);
         check_limits(of, fields, &object(self))
     }
@@ -49,15 +50,15 @@ fn object(params: &impl Serialize) -> Map<String, Value> {
 ///
 /// `Inval`: the key and the problem with it.
 pub fn read<P: DeserializeOwned>(of: &str, value: &Value) -> Result<P, Error> {
-    let given = if value.is_null() { json!({}) } else { value.clone() };
-    parse(given.clone())
-        .map_err(|message| unreadable(of, &given, &message, |rest| parse::<P>(rest).err()))
+    let nothing = Value::Object(Map::new());
+    let given = if value.is_null() { &nothing } else { value };
+    parse(given).map_err(|message| unreadable(of, given, &message, |rest| parse::<P>(rest).err()))
 }
 
 /// Not inlined: both places that call it would have a copy for each type.
 #[inline(never)]
-fn parse<P: DeserializeOwned>(value: Value) -> Result<P, String> {
-    serde_json::from_value(value).map_err(|e| e.to_string())
+fn parse<P: DeserializeOwned>(value: &Value) -> Result<P, String> {
+    P::deserialize(value).map_err(|e| e.to_string())
 }
 
 /// The error of parameters that `parse` refuses with `message`, with the key that is wrong.
@@ -65,14 +66,14 @@ fn unreadable(
     of: &str,
     given: &Value,
     message: &str,
-    parse_error: fn(Value) -> Option<String>,
+    parse_error: fn(&Value) -> Option<String>,
 ) -> Error {
     // The key that cannot be read: without it something else is wrong, or nothing.
     let mut keys = given.as_object().into_iter().flatten().map(|(key, _)| key);
     let bad = keys.find(|key| {
         let mut rest = given.clone();
         rest.as_object_mut().map(|all| all.remove(*key));
-        parse_error(rest).as_deref() != Some(message)
+        parse_error(&rest).as_deref() != Some(message)
     });
     Error::inval(match bad.filter(|key| !message.contains(&format!("`{key}`"))) {
         Some(key) => format!("{of}: `{key}`: {message}"),
@@ -142,6 +143,8 @@ impl<P: ClassParams> JsonSchema for Change<P> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -179,7 +182,7 @@ mod tests {
         assert_eq!(request.name, "x");
         let then = request.change.over("pace x", &now).expect("in range");
         assert_eq!(then, Pace { rate: 9, word: None, size: 4096 });
-        let fields = schemars::schema_for!(Configure).to_value()["properties"].clone();
+        let fields = schema_of::<Configure>()["properties"].clone();
         let keys: Vec<&String> = fields.as_object().expect("an object").keys().collect();
         assert_eq!(keys, ["name", "rate", "size", "word"]);
         assert_eq!(fields["size"]["x-hidden"], true);

@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{ArgKind, VerbSpec, arguments, read};
+use super::{ArgKind, VerbSpec, arguments, read, schema_of};
 use crate::class::Class;
 use crate::control::GraphControl;
 use crate::error::Error;
@@ -95,12 +95,21 @@ pub fn describe<P: JsonSchema>(
     positional: &[&str],
     example: &'static str,
 ) -> VerbSpec {
-    let schema = schemars::schema_for!(P).to_value();
+    from_schema(&schema_of::<P>(), name, positional, example)
+}
+
+/// As [`describe`], from the schema of the parameters.
+fn from_schema(
+    schema: &Value,
+    name: &'static str,
+    positional: &[&str],
+    example: &'static str,
+) -> VerbSpec {
     let own = schema.get("description").and_then(Value::as_str).unwrap_or_default();
     let mut own = own.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));
     let doc = own.next().unwrap_or_default().leak();
     let detail = own.collect::<Vec<_>>().join("\n\n").leak();
-    let args = Vec::leak(arguments(&schema, positional));
+    let args = Vec::leak(arguments(schema, positional));
     VerbSpec { name, doc, detail, args, example, writes: false }
 }
 
@@ -111,6 +120,17 @@ fn run<C: Class, V: Verb<C>>(
 ) -> Result<Value, Error> {
     let of = format!("{} {}", class.name(), V::NAME);
     let answer = parse_params::<V>(&of, params)?.run(class, control)?;
+    to_json(&of, &answer)
+}
+
+/// The answer of a verb, named by `of`, as JSON. Not inlined: verbs with one type of answer share
+/// it.
+///
+/// # Errors
+///
+/// `Inval`: the answer has no form in JSON.
+#[inline(never)]
+pub fn to_json<A: Serialize>(of: &str, answer: &A) -> Result<Value, Error> {
     serde_json::to_value(answer).map_err(|e| Error::inval(format!("{of}: {e}")))
 }
 
@@ -124,8 +144,7 @@ pub fn parse_params<P: DeserializeOwned + JsonSchema>(
     of: &str,
     params: &Value,
 ) -> Result<P, Error> {
-    let schema = schemars::schema_for!(P).to_value();
-    read(of, &complete(of, &schema, params)?)
+    read(of, &complete(of, &schema_of::<P>(), params)?)
 }
 
 /// `params` with defaults for omitted switches and lists, checked against the schema. It is no part

@@ -32,7 +32,7 @@ impl Entry {
         Entry {
             name: name.to_owned(),
             doc: doc.to_owned(),
-            schema: schemars::schema_for!(P).to_value(),
+            schema: geom::schema_of::<P>(),
             volatile: false,
             live_keys: &[],
             configurable: true,

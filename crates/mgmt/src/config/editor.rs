@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn editor_schema_of_a_kind_has_exactly_its_own_and_its_section_keys() {
-        let schema = for_editors(schemars::schema_for!(Config).to_value(), &catalog());
+        let schema = for_editors(geom::schema_of::<Config>(), &catalog());
         let forms = schema["$defs"]["DiskConfig"]["oneOf"].as_array().expect("kinds");
         assert_eq!(forms.len(), catalog().disks.len());
         for (form, entry) in forms.iter().zip(&catalog().disks) {

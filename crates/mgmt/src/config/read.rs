@@ -15,6 +15,7 @@ use super::types::{
 };
 use super::webhook::WebhookConfig;
 use crate::api::{Error, Kind, Result};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::io;
@@ -106,7 +107,7 @@ fn read_with(
     if !faults.is_empty() {
         return Err(refused(faults));
     }
-    let config: Config = serde_json::from_value(document).map_err(|e| {
+    let config = Config::deserialize(&document).map_err(|e| {
         Error::new(Kind::Internal, op, format!("accepted by its schema, but {e}")).at(file)
     })?;
     // Before the check, which looks at what the paths lead to.
@@ -160,53 +161,53 @@ fn sections(root: &Node, catalog: &Catalog) -> (Value, Vec<Fault>) {
     for field in fields {
         let value = match field.key.as_str() {
             "daemon" => {
-                let schema = schemars::schema_for!(DaemonConfig).to_value();
+                let schema = geom::schema_of::<DaemonConfig>();
                 strict(&schema, &field.node, &mut faults)
             }
             "api" => {
-                let schema = schemars::schema_for!(ApiConfig).to_value();
+                let schema = geom::schema_of::<ApiConfig>();
                 strict(&schema, &field.node, &mut faults)
             }
             "api_client" => {
-                let core = schemars::schema_for!(ApiClientConfig).to_value();
+                let core = geom::schema_of::<ApiClientConfig>();
                 list(field, &mut faults, |n, f| strict(&core, n, f))
             }
             "webhook" => {
-                let core = schemars::schema_for!(WebhookConfig).to_value();
+                let core = geom::schema_of::<WebhookConfig>();
                 list(field, &mut faults, |n, f| strict(&core, n, f))
             }
             "bus" => {
-                let core = schemars::schema_for!(BusConfig).to_value();
+                let core = geom::schema_of::<BusConfig>();
                 let of = SectionSchema { core: &core, entry_key: "kind", entries: &catalog.buses };
                 list(field, &mut faults, |n, f| of.section(n, f))
             }
             "disk" => {
-                let core = schemars::schema_for!(DiskConfig).to_value();
+                let core = geom::schema_of::<DiskConfig>();
                 let of = SectionSchema { core: &core, entry_key: "kind", entries: &catalog.disks };
                 list(field, &mut faults, |n, f| of.section(n, f))
             }
             "geom" => {
-                let core = schemars::schema_for!(GeomConfig).to_value();
+                let core = geom::schema_of::<GeomConfig>();
                 let of =
                     SectionSchema { core: &core, entry_key: "class", entries: &catalog.classes };
                 list(field, &mut faults, |n, f| of.section(n, f))
             }
             "target" => {
-                let core = schemars::schema_for!(TargetConfig).to_value();
+                let core = geom::schema_of::<TargetConfig>();
                 let of =
                     SectionSchema { core: &core, entry_key: "driver", entries: &catalog.drivers };
                 list(field, &mut faults, |n, f| of.section(n, f))
             }
             "unit" => {
-                let core = schemars::schema_for!(UnitConfig).to_value();
+                let core = geom::schema_of::<UnitConfig>();
                 list(field, &mut faults, |n, f| strict(&core, n, f))
             }
             "alua" => {
-                let core = schemars::schema_for!(AluaConfig).to_value();
+                let core = geom::schema_of::<AluaConfig>();
                 list(field, &mut faults, |n, f| strict(&core, n, f))
             }
             "access" => {
-                let core = schemars::schema_for!(AccessConfig).to_value();
+                let core = geom::schema_of::<AccessConfig>();
                 list(field, &mut faults, |n, f| {
                     lun_numbers(n, f);
                     strict(&core, n, f)

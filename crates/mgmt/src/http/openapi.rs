@@ -85,7 +85,7 @@ const ROUTES: &[Route] = &[
         doc: "Show the state",
         parameters: &[],
         content_type: JSON,
-        answer: |components| components.add(schemars::schema_for!(SystemState).to_value()),
+        answer: |components| components.add(geom::schema_of::<SystemState>()),
     },
     Route {
         path: "/v1/view",
@@ -93,7 +93,7 @@ const ROUTES: &[Route] = &[
         doc: "Show the contents of the page",
         parameters: VIEW_PARAMETERS,
         content_type: JSON,
-        answer: |components| components.add(schemars::schema_for!(View).to_value()),
+        answer: |components| components.add(geom::schema_of::<View>()),
     },
     Route {
         path: "/",
@@ -117,7 +117,7 @@ const ROUTES: &[Route] = &[
         doc: "Show slow requests, and record them for 5 s",
         parameters: TRACE_PARAMETERS,
         content_type: JSON,
-        answer: |components| components.add(schemars::schema_for!(TraceState).to_value()),
+        answer: |components| components.add(geom::schema_of::<TraceState>()),
     },
     Route {
         path: "/metrics",
@@ -178,7 +178,7 @@ fn responses(answer: Value, content_type: &str, error: &Value) -> Value {
 
 /// The body of a refusal.
 fn error_answer(components: &mut Components) -> Value {
-    let error = components.add(schemars::schema_for!(Error).to_value());
+    let error = components.add(geom::schema_of::<Error>());
     let schema = json!({
         "type": "object",
         "description": "Answer of a request that was refused or failed.",

@@ -163,8 +163,8 @@ impl Entry {
             examples: V::EXAMPLES,
             positional: V::POSITIONAL,
             from_files: V::FROM_FILES,
-            params: schema::<V::Params>,
-            answer: schema::<V::Answer>,
+            params: geom::schema_of::<V::Params>,
+            answer: geom::schema_of::<V::Answer>,
             prepare: prepare::<V>,
             table: table::<V>,
             exit: exit::<V>,
@@ -188,14 +188,10 @@ impl Entry {
     }
 }
 
-fn schema<T: JsonSchema>() -> Value {
-    schemars::schema_for!(T).to_value()
-}
-
 fn params<V: Verb>(value: Value) -> Result<V::Params> {
     let value = if value.is_null() { Value::Object(Default::default()) } else { value };
     let wrong = |e| Error::new(Kind::Usage, V::NAME.replace('.', " "), e);
-    serde_json::from_value(value).map_err(wrong)
+    V::Params::deserialize(&value).map_err(wrong)
 }
 
 fn answer<V: Verb>(value: &Value) -> Result<V::Answer> {

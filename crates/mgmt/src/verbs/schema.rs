@@ -177,16 +177,16 @@ impl Verb for Schema {
 
 /// The JSON Schema of `ashlar.toml` for editors.
 pub fn config(catalog: &Catalog) -> Value {
-    for_editors(schemars::schema_for!(Config).to_value(), catalog)
+    for_editors(geom::schema_of::<Config>(), catalog)
 }
 
-fn section(name: &str, doc: &str, example: &str, schema: schemars::Schema) -> NamedSchema {
+fn section(name: &str, doc: &str, example: &str, schema: Value) -> NamedSchema {
     NamedSchema {
         name: name.to_owned(),
         section: "section".to_owned(),
         doc: doc.to_owned(),
         example: example.to_owned(),
-        schema: Some(section_schema(name, schema.to_value())),
+        schema: Some(section_schema(name, schema)),
     }
 }
 
@@ -197,27 +197,27 @@ pub(crate) fn sections() -> Vec<NamedSchema> {
             "daemon",
             "[daemon]: the daemon itself.",
             "[daemon]\nlog = \"info\"\n",
-            schemars::schema_for!(DaemonConfig),
+            geom::schema_of::<DaemonConfig>(),
         ),
         section(
             "api",
             "[api]: the API over TCP; beyond loopback over TLS only.",
             "[api]\nlisten = [\"0.0.0.0:7320\"]\ntls_certificate = \"/etc/ashlar/api.pem\"\n\
              tls_key = \"/etc/ashlar/api.key\"\ntls_client_ca = \"/etc/ashlar/clients.pem\"\n",
-            schemars::schema_for!(ApiConfig),
+            geom::schema_of::<ApiConfig>(),
         ),
         section(
             "api_client",
             "[[api_client]]: the role of a client of the API, by the subject of its certificate.",
             "[[api_client]]\nsubject = \"laptop\"\nrole = \"operator\"\n",
-            schemars::schema_for!(ApiClientConfig),
+            geom::schema_of::<ApiClientConfig>(),
         ),
         section(
             "webhook",
             "[[webhook]]: a server that is called for events.",
             "[[webhook]]\nname = \"pager\"\nurl = \"https://alerts.example/ashlar\"\n\
              level = \"warn\"\nsecret = \"file:/etc/ashlar/webhook\"\n",
-            schemars::schema_for!(WebhookConfig),
+            geom::schema_of::<WebhookConfig>(),
         ),
         section(
             "bus",
@@ -225,19 +225,19 @@ pub(crate) fn sections() -> Vec<NamedSchema> {
              keys.",
             "[[bus]]\nname = \"mps0\"\nkind = \"virtual\"\ndisks = 4\nsize = \"1GiB\"\n\
              names = { da7 = \"3:0\" }\n",
-            schemars::schema_for!(BusConfig),
+            geom::schema_of::<BusConfig>(),
         ),
         section(
             "disk",
             "[[disk]]: a bottom provider; further keys are those of its kind.",
             "[[disk]]\nname = \"d0\"\nkind = \"file\"\npath = \"/srv/d0.img\"\n",
-            schemars::schema_for!(DiskConfig),
+            geom::schema_of::<DiskConfig>(),
         ),
         section(
             "geom",
             "[[geom]]: a layer that is not found by tasting; further keys are those of its class.",
             "[[geom]]\nname = \"slow\"\nclass = \"nop\"\nprovider = \"d0\"\n",
-            schemars::schema_for!(GeomConfig),
+            geom::schema_of::<GeomConfig>(),
         ),
         section(
             "target",
@@ -245,7 +245,7 @@ pub(crate) fn sections() -> Vec<NamedSchema> {
             "[[target]]\ndriver = \"iscsi\"\nname = \"iqn.2026-11.org.example:store\"\n\
              listen = [\"0.0.0.0:3260\"]\n\
              chap = { user = \"vmhost\", secret = \"file:/etc/ashlar/chap\" }\n",
-            schemars::schema_for!(TargetConfig),
+            geom::schema_of::<TargetConfig>(),
         ),
         section(
             "access",
@@ -253,25 +253,25 @@ pub(crate) fn sections() -> Vec<NamedSchema> {
             "[[access]]\ntarget = \"iqn.2026-11.org.example:store\"\ngroup = \"vmhosts\"\n\
              initiators = [\"iqn.1998-01.com.vmware:*\"]\n\
              luns = { 0 = \"d0\", 1 = { provider = \"d1\", mode = \"ro\" } }\n",
-            schemars::schema_for!(AccessConfig),
+            geom::schema_of::<AccessConfig>(),
         ),
         section(
             "unit",
             "[[unit]]: how a provider is shown to initiators, on all of its LUNs.",
             "[[unit]]\nprovider = \"d0\"\nserial = \"S0\"\n",
-            schemars::schema_for!(UnitConfig),
+            geom::schema_of::<UnitConfig>(),
         ),
         section(
             "alua",
             "[[alua]]: a group of target ports with a common access state.",
             "[[alua]]\nname = \"near\"\nid = 1\nstate = \"optimized\"\n",
-            schemars::schema_for!(AluaConfig),
+            geom::schema_of::<AluaConfig>(),
         ),
         section(
             "lun",
             "One LUN of [[access]]: the name of a provider, or these keys.",
             "luns = { 0 = { provider = \"d0\", mode = \"ro\", serial = \"S0\" } }\n",
-            schemars::schema_for!(LunConfig),
+            geom::schema_of::<LunConfig>(),
         ),
     ]
 }
@@ -295,10 +295,10 @@ fn all(local: &Local<'_>) -> Vec<NamedSchema> {
         example: String::new(),
         schema: Some(schema),
     };
-    let config = schemars::schema_for!(Config).to_value();
+    let config = geom::schema_of::<Config>();
     out.push(form("config", "The whole of ashlar.toml", config));
     out.extend(sections());
-    let state = schemars::schema_for!(SystemState).to_value();
+    let state = geom::schema_of::<SystemState>();
     out.push(form("state", "What the daemon says of itself", state));
     out.extend(VERBS.iter().map(|v| NamedSchema {
         name: v.name.to_owned(),

@@ -116,7 +116,7 @@ impl SimKind for AoeKind {
     }
 
     fn schema(&self) -> Value {
-        schemars::schema_for!(AoeParams).to_value()
+        geom::schema_of::<AoeParams>()
     }
 
     fn live_keys(&self) -> &'static [&'static str] {

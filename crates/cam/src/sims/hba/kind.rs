@@ -167,7 +167,7 @@ impl SimKind for HbaKind {
     }
 
     fn schema(&self) -> Value {
-        schemars::schema_for!(HbaParams).to_value()
+        geom::schema_of::<HbaParams>()
     }
 
     fn volatile(&self) -> bool {

@@ -225,7 +225,7 @@ impl SimKind for IscsiKind {
     }
 
     fn schema(&self) -> Value {
-        schemars::schema_for!(IscsiParams).to_value()
+        geom::schema_of::<IscsiParams>()
     }
 
     fn live_keys(&self) -> &'static [&'static str] {

@@ -61,7 +61,7 @@ impl SimKind for SgKind {
     }
 
     fn schema(&self) -> Value {
-        schemars::schema_for!(SgParams).to_value()
+        geom::schema_of::<SgParams>()
     }
 
     fn example(&self) -> &'static str {

@@ -17,11 +17,9 @@ pub(crate) fn sector_default() -> u32 {
 
 /// The parameters as a kind's own type; no parameters at all is an empty object.
 pub(crate) fn read<P: DeserializeOwned>(kind: &str, name: &str, value: &Value) -> Result<P, Error> {
-    let object = match value {
-        Value::Null => Value::Object(serde_json::Map::new()),
-        other => other.clone(),
-    };
-    serde_json::from_value(object).map_err(|e| refuse(kind, name, Errno::Inval, e))
+    let nothing = Value::Object(serde_json::Map::new());
+    let given = if value.is_null() { &nothing } else { value };
+    P::deserialize(given).map_err(|e| refuse(kind, name, Errno::Inval, e))
 }
 
 /// The path of the medium, of a kind that has one.

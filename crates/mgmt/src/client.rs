@@ -121,7 +121,7 @@ impl Client {
     /// [`Kind::Unreachable`], [`Kind::Silent`], [`Kind::Forbidden`], [`Kind::Protocol`].
     pub fn state(&self) -> Result<SystemState> {
         let value = self.get("/v1/state")?;
-        serde_json::from_value(value).map_err(|e| self.protocol_error(e))
+        SystemState::deserialize(&value).map_err(|e| self.protocol_error(e))
     }
 
     /// A JSON document of the daemon.

@@ -134,7 +134,7 @@ impl FsParams {
     pub fn read(value: &serde_json::Value) -> Result<FsParams, Error> {
         let mut params: FsParams = match value {
             serde_json::Value::Null => FsParams::default(),
-            v => serde_json::from_value(v.clone()).map_err(|e| Error::inval(format!("fs: {e}")))?,
+            v => FsParams::deserialize(v).map_err(|e| Error::inval(format!("fs: {e}")))?,
         };
         params.settle()?;
         let FsParams { block, memory, ahead, ahead_bytes, .. } = &params;

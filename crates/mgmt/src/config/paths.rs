@@ -2,6 +2,7 @@
 //! folder the daemon was started in.
 
 use super::types::Config;
+use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,7 @@ pub(super) fn make_absolute(config: Config, file: &str) -> Config {
         let path = absolute_path(folder, text.get(prefix.len()..).unwrap_or_default());
         *text = format!("{prefix}{}", path.display());
     });
-    serde_json::from_value(value).unwrap_or(config)
+    Config::deserialize(&value).unwrap_or(config)
 }
 
 /// Calls `visit` with the key, the prefix and the whole text of each path.

@@ -256,7 +256,7 @@ impl Control {
     ) -> Result<A> {
         let answer = self.change(|plant| plant.verb(class, verb, params, progress))?;
         let op = || format!("{class} {verb}");
-        serde_json::from_value(answer).map_err(|e| Error::new(Kind::Internal, op(), e))
+        A::deserialize(&answer).map_err(|e| Error::new(Kind::Internal, op(), e))
     }
 
     /// Everything that the user sees, now.

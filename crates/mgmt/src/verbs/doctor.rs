@@ -126,6 +126,6 @@ fn refusals(
     let params = json!({ "file": full.as_deref().unwrap_or(file), "document": document });
     // One that does not answer has a finding of its own.
     let answer = client.verb("plan", &params, &mut |_| {}).ok();
-    let answer = answer.and_then(|answer| serde_json::from_value::<plan::PlanAnswer>(answer).ok());
+    let answer = answer.and_then(|answer| plan::PlanAnswer::deserialize(&answer).ok());
     answer.unwrap_or_default().refused
 }

@@ -122,7 +122,7 @@ fn without_secrets(config: &Config) -> Result<Config> {
     config.webhook.iter_mut().for_each(WebhookConfig::hide_path);
     let mut value = serde_json::to_value(config).map_err(wrong)?;
     hide_secrets(&mut value);
-    serde_json::from_value(value).map_err(wrong)
+    Config::deserialize(&value).map_err(wrong)
 }
 
 /// Steps as an answer shows them: as [`without_secrets`], on both sides of a change.
@@ -137,7 +137,7 @@ pub(super) fn steps_without_secrets(steps: Vec<Step>) -> Result<Vec<Step>> {
         if !hide_secrets(&mut value) {
             return Ok(step);
         }
-        let masked: Step = serde_json::from_value(value).map_err(wrong)?;
+        let masked = Step::deserialize(&value).map_err(wrong)?;
         Ok(Step { may_wait: step.may_wait, ..masked })
     };
     steps.into_iter().map(one).collect()

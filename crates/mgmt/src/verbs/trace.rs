@@ -201,7 +201,7 @@ impl Collected {
 
 fn ask(local: &Local<'_>, query: &TraceQuery) -> Result<TraceState> {
     let value = local.client.get(&query.to_path())?;
-    serde_json::from_value(value).map_err(|e| Error::new(Kind::Protocol, "trace", e))
+    TraceState::deserialize(&value).map_err(|e| Error::new(Kind::Protocol, "trace", e))
 }
 
 impl LocalVerb for Trace {

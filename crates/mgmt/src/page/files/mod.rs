@@ -148,7 +148,7 @@ fn ask<A: DeserializeOwned>(
     params: &Value,
 ) -> Result<A> {
     let answer = files.query(server, verb, params)?;
-    serde_json::from_value(answer).map_err(|e| Error::new(Kind::Internal, format!("fs {verb}"), e))
+    A::deserialize(&answer).map_err(|e| Error::new(Kind::Internal, format!("fs {verb}"), e))
 }
 
 /// The command line that does the same as the page.

@@ -1,25 +1,16 @@
 //! CRCs over pieces, as records on disks have them.
 
-use crc_fast::{CrcAlgorithm, Digest};
-
-/// CRC-32 of the concatenated `parts`, as GPT (UEFI 5.3.2) and DDF (SNIA DDF 2.0, 3.1) use it.
-pub fn crc32(parts: &[&[u8]]) -> u32 {
-    over(CrcAlgorithm::Crc32IsoHdlc, parts)
-}
+pub use wire::crc32;
+use wire::iscsi::Crc32c;
 
 /// CRC-32C of the concatenated `parts` (RFC 3720, B.4), which Linux puts over logs of partial
 /// parity.
 pub(crate) fn crc32c(parts: &[&[u8]]) -> u32 {
-    over(CrcAlgorithm::Crc32Iscsi, parts)
-}
-
-fn over(algorithm: CrcAlgorithm, parts: &[&[u8]]) -> u32 {
-    let mut digest = Digest::new(algorithm);
+    let mut crc = Crc32c::new();
     for part in parts {
-        digest.update(part);
+        crc.update(part);
     }
-    // A CRC of 32 bits is in the low half.
-    digest.finalize() as u32
+    u32::from_le_bytes(crc.wire())
 }
 
 #[cfg(test)]

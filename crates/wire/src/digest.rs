@@ -1,4 +1,4 @@
-//! The CRC that PDUs of iSCSI and of NVMe over TCP carry.
+//! CRCs of PDUs (iSCSI and NVMe over TCP), and of records on disks.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -6,6 +6,15 @@ use crc_fast::{CrcAlgorithm, Digest};
 /// the wire the least significant byte is first.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
+}
+
+/// CRC-32 of the concatenated `parts`, as GPT (UEFI 5.3.2) and DDF (SNIA DDF 2.0, 3.1) use it.
+pub fn crc32(parts: &[&[u8]]) -> u32 {
+    let mut digest = Digest::new(CrcAlgorithm::Crc32IsoHdlc);
+    for part in parts {
+        digest.update(part);
+    }
+    u32::try_from(digest.finalize()).unwrap_or_default()
 }
 
 /// A CRC32C over pieces.

@@ -47,4 +47,5 @@ pub mod scsi;
 pub mod smp;
 pub mod x509;
 
+pub use digest::crc32;
 pub use error::{Kind, WireError};

@@ -2,7 +2,8 @@
 //! to a daemon of another machine.
 
 use crate::api::{Error, Kind, ProgressLine, Result, SystemState};
-use crate::remote::{Remote, RemoteStream};
+use crate::remote::Remote;
+use crate::stream::Stream;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
@@ -14,7 +15,6 @@ use std::cell::Cell;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 
 /// How long the daemon may take to answer about itself. A hung daemon is called silent after it;
 /// verbs that change something may take longer.
@@ -238,7 +238,7 @@ impl Client {
         let Some(remote) = &self.remote else {
             check_folder(&self.socket)?;
             let stream = tokio::net::UnixStream::connect(&self.socket).await.map_err(lost)?;
-            return self.exchange(stream, request).await;
+            return self.exchange(Box::new(stream), request).await;
         };
         let field = |text: String| HeaderValue::from_str(&text).map_err(|e| self.protocol_error(e));
         request.headers_mut().insert(HOST, field(remote.authority())?);
@@ -249,21 +249,16 @@ impl Client {
             Error::new(Kind::Unreachable, "connect", why).at(self.place())
         };
         let next = "Run `ashlar status` on that machine, and compare `listen` of [api] and --ca.";
-        match connected.map_err(slow)?.map_err(|e| lost(e).next(next))? {
-            RemoteStream::Plain(stream) => self.exchange(stream, request).await,
-            RemoteStream::Tls(stream) => self.exchange(stream, request).await,
-        }
+        let stream = connected.map_err(slow)?.map_err(|e| lost(e).next(next))?;
+        self.exchange(stream, request).await
     }
 
     /// Sends a request over a new connection.
-    async fn exchange<S>(
+    async fn exchange(
         &self,
-        stream: S,
+        stream: Box<dyn Stream>,
         request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    ) -> Result<Response<Incoming>> {
         exchange(stream, request).await.map_err(|e| self.protocol_error(e))
     }
 
@@ -287,13 +282,10 @@ impl Client {
 }
 
 /// Sends a request over a new connection, which ends with the answer.
-pub(crate) async fn exchange<S>(
-    stream: S,
+pub(crate) async fn exchange(
+    stream: Box<dyn Stream>,
     request: Request<Full<Bytes>>,
-) -> hyper::Result<Response<Incoming>>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+) -> hyper::Result<Response<Incoming>> {
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(async move {

@@ -37,6 +37,7 @@ mod remote;
 mod samples;
 mod service;
 mod service_manager;
+mod stream;
 mod text;
 mod tls_stream;
 mod top;

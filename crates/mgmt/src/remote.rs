@@ -2,6 +2,7 @@
 
 use crate::api::{Error, Kind, Result};
 use crate::config::secret;
+use crate::stream::Stream;
 use crate::tls_stream::TlsStream;
 use std::fmt;
 use std::io;
@@ -32,14 +33,6 @@ pub(crate) struct Url {
     /// An IPv6 address is without its brackets.
     host: String,
     port: u16,
-}
-
-/// A connection to a server.
-pub(crate) enum RemoteStream {
-    /// Without TLS.
-    Plain(TcpStream),
-    /// With TLS.
-    Tls(Box<TlsStream>),
 }
 
 impl Url {
@@ -82,12 +75,12 @@ impl Url {
     ///
     /// # Errors
     /// Those of TCP; `InvalidData` when the certificate of the server is refused.
-    pub(crate) async fn connect(&self, keys: Option<&ClientKeys>) -> io::Result<RemoteStream> {
+    pub(crate) async fn connect(&self, keys: Option<&ClientKeys>) -> io::Result<Box<dyn Stream>> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
-        let Some(keys) = keys else { return Ok(RemoteStream::Plain(stream)) };
+        let Some(keys) = keys else { return Ok(Box::new(stream)) };
         let begun = keys.begin(&self.host).map_err(io::Error::other)?;
         let stream = TlsStream::handshake(stream, rustls::Connection::Client(begun)).await?;
-        Ok(RemoteStream::Tls(Box::new(stream)))
+        Ok(Box::new(stream))
     }
 }
 
@@ -155,7 +148,7 @@ impl Remote {
     ///
     /// # Errors
     /// Those of TCP; `InvalidData` when the certificate of the daemon is refused.
-    pub(crate) async fn connect(&self) -> io::Result<RemoteStream> {
+    pub(crate) async fn connect(&self) -> io::Result<Box<dyn Stream>> {
         self.url.connect(self.keys.as_ref()).await
     }
 }

@@ -194,7 +194,7 @@ async fn serve(
         let shared = shared.clone();
         tokio::spawn(async move {
             let answer = move |request| answer(request, shared.clone());
-            answer_requests("metrics", stream, answer, pending()).await;
+            answer_requests("metrics", Box::new(stream), answer, pending()).await;
             drop((slot, of_address));
         });
     };

@@ -239,10 +239,10 @@ impl Shared {
         address: SocketAddr,
         mut changed: watch::Receiver<()>,
     ) {
-        let end = async move {
+        let end = Box::pin(async move {
             // The sender lives as long as `self`.
             let _ = changed.changed().await;
-        };
+        });
         let peer = |certificate| {
             let peer = RemotePeer::new(address, certificate, self.rates.clone());
             Arc::new(Peer::Remote(peer))
@@ -252,7 +252,8 @@ impl Shared {
             // A listener beyond loopback may have accepted it before an edit closed it.
             Some(Security::Plain) if !is_loopback(&stream) => {}
             Some(Security::Plain) => {
-                serve_connection(stream, self.control.clone(), peer(None), end).await;
+                let peer = peer(None);
+                serve_connection(Box::new(stream), self.control.clone(), peer, end).await;
             }
             Some(Security::Tls(keys)) => {
                 let Ok(begun) = keys.begin() else { return };
@@ -260,7 +261,7 @@ impl Shared {
                 match tokio::time::timeout(HEAD_MAX, handshake).await {
                     Ok(Ok(stream)) => {
                         let peer = peer(stream.client());
-                        serve_connection(stream, self.control.clone(), peer, end).await;
+                        serve_connection(Box::new(stream), self.control.clone(), peer, end).await;
                     }
                     Ok(Err(e)) => {
                         tracing::debug!("{address}: TLS handshake of the API: {e}");

@@ -9,6 +9,7 @@ use super::socket::BoundSocket;
 use crate::api::{Error, Kind, Result};
 use crate::samples::take_samples;
 use crate::service::Control;
+use crate::stream::Stream;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -17,10 +18,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::future::pending;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
@@ -126,21 +127,19 @@ fn admit(stream: UnixStream, slot: ConnectionSlot, control: &Arc<Control>) {
     };
     let (control, peer) = (control.clone(), Arc::new(Peer::Local { uid }));
     tokio::spawn(async move {
-        serve_connection(stream, control, peer, pending()).await;
+        serve_connection(Box::new(stream), control, peer, Box::pin(pending())).await;
         drop(slot);
     });
 }
 
 /// Serves the requests of one connection until it ends, or until `end` is ready and the running
 /// request is answered.
-pub(super) async fn serve_connection<S>(
-    stream: S,
+pub(super) async fn serve_connection(
+    stream: Box<dyn Stream>,
     control: Arc<Control>,
     peer: Arc<Peer>,
-    end: impl Future<Output = ()>,
-) where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+    end: Pin<Box<dyn Future<Output = ()> + Send>>,
+) {
     let answer = move |request| {
         let (control, peer) = (control.clone(), peer.clone());
         async move { route(request, control, peer).await }
@@ -150,13 +149,12 @@ pub(super) async fn serve_connection<S>(
 
 /// Answers the requests of a connection of this listener until it ends, or until `end` is ready and
 /// the running request is answered, for which it waits [`SHUTDOWN_TIMEOUT`] at most.
-pub(super) async fn answer_requests<S, F>(
+pub(super) async fn answer_requests<F>(
     listener: &str,
-    stream: S,
+    stream: Box<dyn Stream>,
     answer: impl Fn(Request<Incoming>) -> F + Send + 'static,
     end: impl Future<Output = ()>,
 ) where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     F: Future<Output = std::result::Result<Response<Body>, Infallible>> + Send + 'static,
 {
     let mut server = http1::Builder::new();

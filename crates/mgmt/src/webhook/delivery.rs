@@ -4,7 +4,6 @@ use super::signature::signature;
 use super::unix_s;
 use crate::client::exchange;
 use crate::config::WebhookConfig;
-use crate::remote::RemoteStream;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
@@ -66,10 +65,7 @@ async fn attempt(config: &WebhookConfig, message: &Message) -> Result<StatusCode
     }
     let request = request.body(Full::new(message.body.clone())).map_err(|e| e.to_string())?;
     let stream = address.url.connect(files.keys.as_ref()).await.map_err(|e| e.to_string())?;
-    let answer = match stream {
-        RemoteStream::Plain(stream) => exchange(stream, request).await,
-        RemoteStream::Tls(stream) => exchange(stream, request).await,
-    };
+    let answer = exchange(stream, request).await;
     answer.map(|answer| answer.status()).map_err(|e| e.to_string())
 }
 

@@ -77,7 +77,7 @@ impl CamAttach {
 /// The bus that `cam attach` would open with these parameters; None: it continues an attach.
 pub fn bus_of_attach(params: &Value) -> Option<Result<BusConfig>> {
     // Wrong parameters are refused when the verb runs.
-    let attach: CamAttach = serde_json::from_value(params.clone()).ok()?;
+    let attach = CamAttach::deserialize(params).ok()?;
     attach.ticket.is_none().then(|| attach.bus())
 }
 

@@ -69,7 +69,6 @@ impl MessageAnswer {
 
 /// A verb without its types, as the list of a class has it.
 pub struct ClassVerb<C> {
-    name: &'static str,
     spec: fn() -> VerbSpec,
     run: fn(&C, &mut GraphControl, &Value) -> Result<Value, Error>,
 }
@@ -77,7 +76,7 @@ pub struct ClassVerb<C> {
 impl<C: Class> ClassVerb<C> {
     /// The verb `V`.
     pub const fn of<V: Verb<C>>() -> ClassVerb<C> {
-        ClassVerb { name: V::NAME, spec: spec::<C, V>, run: run::<C, V> }
+        ClassVerb { spec: spec::<C, V>, run: run::<C, V> }
     }
 }
 
@@ -195,10 +194,13 @@ pub(super) fn check_limits(
 
 /// The descriptions of a class's verbs for a command line; made once.
 pub fn specs<C: Class + 'static>(verbs: &[ClassVerb<C>]) -> &'static [VerbSpec] {
+    described(TypeId::of::<C>(), &|| verbs.iter().map(|verb| (verb.spec)()).collect())
+}
+
+fn described(class: TypeId, build: &dyn Fn() -> Vec<VerbSpec>) -> &'static [VerbSpec] {
     static KNOWN: Mutex<BTreeMap<TypeId, &'static [VerbSpec]>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock();
-    let build = || &*Vec::leak(verbs.iter().map(|verb| (verb.spec)()).collect());
-    known.entry(TypeId::of::<C>()).or_insert_with(build)
+    known.entry(class).or_insert_with(|| &*Vec::leak(build()))
 }
 
 /// Carries out a verb. `on`, the object of the verb, is the field `provider`, else `name`, else one
@@ -215,17 +217,27 @@ pub fn call<C: Class + 'static>(
     (verb, on): (&str, &str),
     params: &Value,
 ) -> Result<Value, Error> {
-    let mut known = verbs.iter().zip(specs(verbs));
-    let Some((known, spec)) = known.find(|(known, _)| known.name == verb) else {
-        let names: Vec<&str> = verbs.iter().map(|known| known.name).collect();
-        let what = format!("{} has no verb {verb}; it has {}", class.name(), names.join(", "));
-        return Err(Error::new(Errno::NotSup, what));
-    };
+    let specs = specs(verbs);
+    let at = find(class.name(), specs, verb)?;
+    (verbs[at].run)(class, control, &with_object(&specs[at], on, params))
+}
+
+/// The place of a verb in the list of its class.
+fn find(class: &str, specs: &[VerbSpec], verb: &str) -> Result<usize, Error> {
+    specs.iter().position(|spec| spec.name == verb).ok_or_else(|| {
+        let names: Vec<&str> = specs.iter().map(|spec| spec.name).collect();
+        let what = format!("{class} has no verb {verb}; it has {}", names.join(", "));
+        Error::new(Errno::NotSup, what)
+    })
+}
+
+/// Parameters with the object of the verb, if there is one, in its field.
+fn with_object(spec: &VerbSpec, on: &str, params: &Value) -> Value {
     let mut all = params.as_object().cloned().unwrap_or_default();
     if !on.is_empty() {
         set_object(&mut all, spec, on);
     }
-    (known.run)(class, control, &Value::Object(all))
+    Value::Object(all)
 }
 
 /// Puts the object of the verb into its field.

@@ -13,6 +13,8 @@ pub struct WebhookState {
     pub server: String,
     /// Delivered events.
     pub delivered: u64,
+    /// Failed attempts to deliver an event.
+    pub failures: u64,
     /// Events that wait for their delivery.
     pub waiting: u64,
     /// Events that were not delivered: too many waited, the server refused them, or it did not

@@ -96,6 +96,7 @@ impl Queue {
             tracing::warn!("webhook {}: {}: {why}", inner.state.name, inner.state.server);
         }
         inner.state.failure = why;
+        inner.state.failures += 1;
         inner.state.failed_at = unix_s;
         if is_last {
             inner.messages.pop_front();
@@ -160,5 +161,6 @@ mod tests {
         second.note_failed("HTTP status 410".to_owned(), 10, true);
         let state = second.state();
         assert_eq!((state.waiting, state.dropped, state.failed_at), (0, 1, 10));
+        assert_eq!(state.failures, 2, "each attempt is counted");
     }
 }

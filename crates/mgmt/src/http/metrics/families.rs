@@ -157,6 +157,24 @@ pub const METRICS: &[Family] = &[
         &["kind", "name", "key", "path"],
         "When the first certificate of a file expires, seconds since 1970",
     ),
+    gauge(
+        "ashlar_listener_up",
+        &["listener", "address"],
+        "1 while a listener of the API or of metrics is open, else 0",
+    ),
+    gauge(
+        "ashlar_webhook_up",
+        &["webhook"],
+        "0 while the last attempt to deliver an event has failed, else 1",
+    ),
+    gauge("ashlar_webhook_waiting", &["webhook"], "Events that wait for their delivery"),
+    counter("ashlar_webhook_deliveries_total", &["webhook"], "Events delivered to a webhook"),
+    counter("ashlar_webhook_failures_total", &["webhook"], "Failed attempts to deliver an event"),
+    counter(
+        "ashlar_webhook_drops_total",
+        &["webhook"],
+        "Events that were dropped: too many waited, or the server did not accept them",
+    ),
     counter(
         "ashlar_session_requests_total",
         &["target", "driver", "initiator", "address", "op"],

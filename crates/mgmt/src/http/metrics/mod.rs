@@ -11,8 +11,8 @@ mod page;
 pub use families::{Family, METRICS};
 
 use crate::api::{
-    ConnectionsState, DiskState, GeomState, LunState, OpStats, ProviderState, Stats, SystemState,
-    TargetHealth, TargetState,
+    ConnectionsState, DiskState, GeomState, ListenerState, LunState, OpStats, ProviderState, Stats,
+    SystemState, TargetHealth, TargetState, WebhookState,
 };
 use page::{Page, seconds};
 use reactor::Address;
@@ -25,6 +25,8 @@ pub fn render(state: &SystemState, series_max: u32) -> String {
     state.targets.iter().for_each(|t| target(t, &mut page));
     state.connections.iter().for_each(|c| connections(c, &mut page));
     certificates(state, &mut page);
+    listeners(state, &mut page);
+    state.webhooks.iter().for_each(|w| webhook(w, &mut page));
     state.disks.iter().for_each(|d| disk(d, &mut page));
     state.geoms.iter().for_each(|g| geom(g, &mut page));
     state.targets.iter().for_each(|t| units(t, &mut page));
@@ -84,6 +86,29 @@ fn certificates(state: &SystemState, page: &mut Page) {
         let (kind, name) = file.at.split_once(' ').unwrap_or(("", &file.at));
         let labels = [("kind", kind), ("name", name), ("key", &file.key), ("path", &file.path)];
         page.add("ashlar_tls_certificate_expiry_timestamp_seconds", &labels, file.expires_at);
+    }
+}
+
+/// Listeners, each once: several sections may have one address.
+fn listeners(state: &SystemState, page: &mut Page) {
+    let name = |l: &ListenerState| (l.name.clone(), l.address.clone());
+    let all: BTreeMap<_, _> = state.listeners.iter().map(|l| (name(l), l.open)).collect();
+    for ((name, address), open) in &all {
+        let labels = [("listener", name.as_str()), ("address", address.as_str())];
+        page.add("ashlar_listener_up", &labels, u8::from(*open));
+    }
+}
+
+fn webhook(webhook: &WebhookState, page: &mut Page) {
+    let labels = [("webhook", webhook.name.as_str())];
+    page.add("ashlar_webhook_up", &labels, u8::from(webhook.failure.is_empty()));
+    for (name, value) in [
+        ("ashlar_webhook_waiting", webhook.waiting),
+        ("ashlar_webhook_deliveries_total", webhook.delivered),
+        ("ashlar_webhook_failures_total", webhook.failures),
+        ("ashlar_webhook_drops_total", webhook.dropped),
+    ] {
+        page.add(name, &labels, value);
     }
 }
 

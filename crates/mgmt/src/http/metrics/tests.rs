@@ -280,6 +280,44 @@ fn rebuilds_space_dumps_reservations_and_refused_logins_have_series() {
     assert_eq!(reserved.count(), 1, "units without registrants have no series");
 }
 
+#[test]
+fn listeners_and_webhooks_have_series() {
+    let listener = |address: &str, open| ListenerState {
+        name: "api".into(),
+        address: address.into(),
+        open,
+        ..ListenerState::default()
+    };
+    let hook = WebhookState {
+        name: "pager".into(),
+        delivered: 5,
+        failures: 4,
+        waiting: 3,
+        dropped: 2,
+        failure: "HTTP status 503".into(),
+        ..WebhookState::default()
+    };
+    let good = WebhookState { name: "chat".into(), ..WebhookState::default() };
+    let state = SystemState {
+        listeners: ["[::]:1", "[::]:2", "[::]:1"].map(|at| listener(at, at != "[::]:2")).into(),
+        webhooks: vec![hook, good],
+        ..SystemState::default()
+    };
+    let text = render(&state, ALL);
+    for line in [
+        "ashlar_listener_up{listener=\"api\",address=\"[::]:1\"} 1",
+        "ashlar_listener_up{listener=\"api\",address=\"[::]:2\"} 0",
+        "ashlar_webhook_up{webhook=\"pager\"} 0",
+        "ashlar_webhook_up{webhook=\"chat\"} 1",
+        "ashlar_webhook_waiting{webhook=\"pager\"} 3",
+        "ashlar_webhook_deliveries_total{webhook=\"pager\"} 5",
+        "ashlar_webhook_failures_total{webhook=\"pager\"} 4",
+        "ashlar_webhook_drops_total{webhook=\"pager\"} 2",
+    ] {
+        assert_eq!(text.lines().filter(|l| *l == line).count(), 1, "{line}\n{text}");
+    }
+}
+
 /// What Prometheus and Grafana are given: each name is in the list, and each alert has a test that
 /// sees it fire and a runbook in the manual.
 #[test]

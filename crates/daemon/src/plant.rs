@@ -7,9 +7,10 @@ mod started;
 
 use std::collections::BTreeSet;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ use mgmt::api::{
 };
 use mgmt::config::{Config, DaemonConfig, DiskConfig, GeomConfig, Port, TargetConfig};
 use mgmt::plan::{Action, DataLoss, Deferred, PredictedSerials, Step};
-use mgmt::{FileService, Outcome, Plant, Progress, StaleFiles};
+use mgmt::{AddParts, FileService, Outcome, Plant, Progress, StaleFiles};
 use reactor::{PortChoice, PortReport};
 use serde_json::Value;
 
@@ -87,6 +88,8 @@ pub struct Daemon {
     paths: PathWatch,
     openings: Openings,
     metrics: MetricsListener,
+    /// The parts of a state that the control side adds for scrapes.
+    scraped_parts: Arc<OnceLock<Box<AddParts>>>,
     /// Passes warnings to the journal.
     warn: Arc<ReportFn>,
     traces: Traces,
@@ -120,7 +123,16 @@ impl Daemon {
                 let thread = Mutex::new(Some(thread));
                 let traces = Traces::new(cores, registry.origins().clone());
                 let (scraped, watched) = (mailbox.clone(), paths.clone());
-                let state = move || current_state(&scraped, &watched);
+                let parts: Arc<OnceLock<Box<AddParts>>> = Arc::default();
+                let added = parts.clone();
+                let state = move |at: SocketAddr| -> Result<SystemState> {
+                    let mut state = current_state(&scraped, &watched)?;
+                    state.daemon.metrics_listen = Some(at.to_string());
+                    if let Some(add) = added.get() {
+                        add(&mut state);
+                    }
+                    Ok(state)
+                };
                 let metrics = MetricsListener::new(Arc::new(state));
                 Ok(Daemon {
                     mailbox,
@@ -131,6 +143,7 @@ impl Daemon {
                     paths,
                     openings,
                     metrics,
+                    scraped_parts: parts,
                     warn,
                     traces,
                     served_files: ServedFiles(file_servers),
@@ -625,6 +638,11 @@ impl Plant for Daemon {
 
     fn slow_requests(&self, query: &TraceQuery) -> Result<TraceState> {
         self.traces.poll(query, |edges| self.mailbox.query(|to| Query::Edges(edges, to)))
+    }
+
+    fn complete_scrapes(&self, add: Box<AddParts>) {
+        // A second call has no effect.
+        let _ = self.scraped_parts.set(add);
     }
 
     fn open(&self) {

@@ -48,6 +48,6 @@ pub use cli::{App, ClassVerbs, command, parse, run, shell_words};
 pub use client::{Client, default_socket};
 pub use file_service::{FileComparison, FileReader, FileService};
 pub use logs::{flush_log, is_daemon};
-pub use plant::{Outcome, Plant, Progress, StaleFiles};
+pub use plant::{AddParts, Outcome, Plant, Progress, StaleFiles};
 pub use remote::Remote;
 pub use service::{Archive, Archived, Consent, Control, Plan};

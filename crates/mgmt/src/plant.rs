@@ -20,6 +20,9 @@ use std::collections::BTreeSet;
 /// Takes note of how far a long call is; lines may be dropped when they come too fast.
 pub type Progress<'a> = dyn FnMut(ProgressLine) + Send + 'a;
 
+/// Adds to a state the parts that the control side knows.
+pub type AddParts = dyn Fn(&mut SystemState) + Send + Sync;
+
 /// Report of a step that was carried out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
@@ -133,6 +136,11 @@ pub trait Plant: Send + Sync {
     /// Slow requests that a client asks for. They are recorded from the first question on, until
     /// no question has come for some seconds.
     fn slow_requests(&self, query: &TraceQuery) -> Result<TraceState>;
+
+    /// Scrapes of the listener of metrics show the parts that `add` adds, too. Called at most once.
+    fn complete_scrapes(&self, add: Box<AddParts>) {
+        drop(add);
+    }
 
     /// The startup configuration is carried out: initiators, which waited until now, may log in.
     /// Called once, before the first request.

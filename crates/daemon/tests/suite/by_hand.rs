@@ -35,6 +35,7 @@ impl Site {
         let plant = Daemon::start(&settings).expect("a daemon");
         let archive = Archive::new(&folder.join("history"), 2);
         let control = Control::new(Box::new(plant), catalog(), &launched, archive);
+        control.complete_scrapes();
         let site = Site { folder, control };
         site.control.plant().open();
         site

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use mgmt::Consent;
-use mgmt::api::Kind;
+use mgmt::api::{Kind, WebhookState};
 use mgmt::config::{Config, DaemonConfig};
 use mgmt::plan::Risk;
 
@@ -86,5 +86,22 @@ fn metrics_address_in_use_does_not_stop_a_start() {
     drop(taken);
     site.apply(&without);
     assert!(scrape(&at).contains("ashlar_build_info{"));
+    over(site);
+}
+
+#[test]
+fn scrape_over_tcp_shows_listeners_and_webhooks() {
+    let site = Site::launched("metrics-parts");
+    site.apply(&listening(&site, Some("127.0.0.1:0")));
+    let states = vec![WebhookState { name: "pager".into(), delivered: 3, ..Default::default() }];
+    site.control.set_webhook_states(states);
+    let at = address(&site).expect("it listens");
+    let text = scrape(&at);
+    for line in [
+        format!("ashlar_listener_up{{listener=\"metrics\",address=\"{at}\"}} 1"),
+        "ashlar_webhook_deliveries_total{webhook=\"pager\"} 3".to_owned(),
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+    }
     over(site);
 }

@@ -42,8 +42,8 @@ const SCRAPES_MAX: usize = 2;
 /// How long a token that was read is used (M3).
 const TOKEN_AGE_MAX: Duration = Duration::from_secs(1);
 
-/// Source of the state that a scrape shows.
-pub type StateFn = Arc<dyn Fn() -> Result<SystemState> + Send + Sync>;
+/// Source of the state that a scrape at this address shows.
+pub type StateFn = Arc<dyn Fn(SocketAddr) -> Result<SystemState> + Send + Sync>;
 
 /// The token of scrapes, as it was last read.
 struct Token {
@@ -83,6 +83,7 @@ impl Settings {
 }
 
 struct Shared {
+    bound: SocketAddr,
     settings: Mutex<Settings>,
     state: StateFn,
     scrapes: Arc<Semaphore>,
@@ -96,7 +97,6 @@ impl Shared {
 
 /// A running server. Dropped, it closes its listener and its connections.
 pub struct MetricsServer {
-    bound: SocketAddr,
     shared: Arc<Shared>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -113,6 +113,7 @@ impl MetricsServer {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| cannot_listen(at, &e))?;
         let shared = Arc::new(Shared {
+            bound,
             settings: Mutex::new(Settings::of(config)),
             state,
             scrapes: Arc::new(Semaphore::new(SCRAPES_MAX)),
@@ -131,12 +132,12 @@ impl MetricsServer {
             runtime.shutdown_background();
         });
         let thread = thread.map_err(|e| cannot_listen(at, &e))?;
-        Ok(MetricsServer { bound, shared, stop: Some(stop), thread: Some(thread) })
+        Ok(MetricsServer { shared, stop: Some(stop), thread: Some(thread) })
     }
 
     /// The address at which it listens.
     pub fn bound(&self) -> SocketAddr {
-        self.bound
+        self.shared.bound
     }
 
     /// Sets the token and the limit of the following requests.
@@ -235,7 +236,7 @@ async fn scrape(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Respo
     let text = blocking(move || {
         // The scrape is rendered to its end even when the client disappears.
         let _turn = turn;
-        Ok(metrics::render(&(shared.state)()?, settings.series_max))
+        Ok(metrics::render(&(shared.state)(shared.bound)?, settings.series_max))
     });
     Ok(reply(METRICS_TYPE, text.await?))
 }
@@ -282,7 +283,7 @@ mod tests {
 
     fn start(config: &DaemonConfig) -> MetricsServer {
         let at = SocketAddr::from(([127, 0, 0, 1], 0));
-        MetricsServer::start(at, config, Arc::new(|| Ok(SystemState::default()))).expect("free")
+        MetricsServer::start(at, config, Arc::new(|_| Ok(SystemState::default()))).expect("free")
     }
 
     #[test]
@@ -357,7 +358,7 @@ mod tests {
     fn m3_scrapes_beyond_the_limit_wait() {
         let running = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
         let counted = running.clone();
-        let state: StateFn = Arc::new(move || {
+        let state: StateFn = Arc::new(move |_| {
             let (now, most) = &*counted;
             most.fetch_max(now.fetch_add(1, Ordering::AcqRel) + 1, Ordering::AcqRel);
             std::thread::yield_now();
@@ -378,7 +379,7 @@ mod tests {
     fn address_in_use_is_refused_with_the_command_that_shows_the_process() {
         let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
         let at = taken.local_addr().expect("bound");
-        let state: StateFn = Arc::new(|| Ok(SystemState::default()));
+        let state: StateFn = Arc::new(|_| Ok(SystemState::default()));
         let refused = MetricsServer::start(at, &DaemonConfig::default(), state).err();
         let error = refused.expect("in use");
         assert!(error.advice().contains(&format!("sport = :{}", at.port())), "{error}");

@@ -118,6 +118,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Shared {
+    /// Adds the parts that the plant does not know: listeners and certificates of the API,
+    /// webhooks.
+    fn add_parts(&self, state: &mut SystemState) {
+        let tokens = self.tokens.count();
+        self.api_listeners.add_to(state, &lock(&self.running).config, tokens);
+        state.webhooks = lock(&self.webhooks).clone();
+    }
+}
+
 impl Control {
     /// A control side for a plant that was launched with the daemon settings of `config` and runs
     /// nothing else yet.
@@ -172,6 +182,18 @@ impl Control {
     /// The audit log of the API.
     pub fn audit(&self) -> &AuditLog {
         &self.shared.audit
+    }
+
+    /// Has the listener of metrics show the same state as [`Control::state`]. Called at most once.
+    pub fn complete_scrapes(&self) {
+        // The plant belongs to the shared parts.
+        let shared = Arc::downgrade(&self.shared);
+        let add = move |state: &mut SystemState| {
+            if let Some(shared) = shared.upgrade() {
+                shared.add_parts(state);
+            }
+        };
+        self.plant().complete_scrapes(Box::new(add));
     }
 
     /// Listeners of the API over TCP, to which their server reports.
@@ -265,9 +287,7 @@ impl Control {
     /// Those of [`Plant::state`].
     pub fn state(&self) -> Result<SystemState> {
         let mut state = self.plant().state()?;
-        let tokens = self.tokens().count();
-        self.api_listeners().add_to(&mut state, &lock(&self.shared.running).config, tokens);
-        state.webhooks = lock(&self.shared.webhooks).clone();
+        self.shared.add_parts(&mut state);
         self.scope.limit_state(&mut state);
         Ok(state)
     }

@@ -257,6 +257,7 @@ impl LocalVerb for Serve {
             Some(folder) => control.with_api_folder(&folder),
             None => control,
         });
+        control.complete_scrapes();
         control.set_starting(true);
         let (mut why, mut failed) = ("", None);
         let stop = async {

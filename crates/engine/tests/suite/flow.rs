@@ -3,10 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
+use engine::registry::LatencyReading;
 use engine::{
     CloseReason, Command, CommandState, ItNexus, Login, Next, Response, TaskAttribute, TmFunction,
     TmOutcome, Transport, WINDOW_MIN,
 };
+use geom::bucket_of;
 use reactor::WaitFor;
 use reactor::sim::{Actor, Ended, Limits};
 
@@ -345,4 +347,29 @@ fn queued_commands_are_aborted_at_once() {
     assert_eq!((a.open.get(), b.open.get()), (0, 0));
     assert_eq!(a.session().facts().held_back().queued, 0);
     end(&w, &[&a, &b]);
+}
+
+#[test]
+fn session_counts_latencies_of_reads_and_writes_alone() {
+    let w = World::simple(7, 64);
+    let h = w.calm(0, "i1", &[0]);
+    w.disks[0].1.set_pace(1, 5 * MS);
+    let count = |of: &LatencyReading| of.buckets.iter().sum::<u64>();
+    let facts = h.session.facts();
+    let (reads, writes) = (facts.read_latency(), facts.write_latency());
+    assert_eq!((count(&reads), count(&writes)), (0, 0));
+    let commands = [h.send(0, &read16(0, 1), 512, &[]), h.send(0, &write16(1, 1), 0, &[1; 512])];
+    run_for(&w, 50 * MS);
+    for tag in commands {
+        w.answer(&h, tag).good();
+    }
+    // TEST UNIT READY does not use the medium.
+    w.run(&h, 0, &TUR, 0, &[]).good();
+    let (reads, writes) = (facts.read_latency(), facts.write_latency());
+    assert_eq!((count(&reads), count(&writes)), (1, 1));
+    for of in [reads, writes] {
+        let used = of.buckets.iter().position(|n| *n > 0).unwrap();
+        assert_eq!(used, bucket_of(of.sum_ns));
+        assert!((5 * MS..50 * MS).contains(&of.sum_ns), "{}", of.sum_ns);
+    }
 }

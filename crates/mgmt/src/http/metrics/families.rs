@@ -205,6 +205,11 @@ pub const METRICS: &[Family] = &[
         &["target", "driver", "initiator", "address"],
         "Commands that a session may have at a slow unit",
     ),
+    histogram(
+        "ashlar_lun_request_latency_seconds",
+        &["provider", "op"],
+        "Requests of LUNs at their provider, of all targets together; write as for providers",
+    ),
     gauge(
         "ashlar_lun_reserved",
         &["target", "provider"],

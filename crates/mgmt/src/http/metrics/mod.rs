@@ -2,20 +2,23 @@
 //! only grows.
 //!
 //! Series are added from the most to the least important: a limit leaves out those of sessions and
-//! histograms first. An object without requests has no series of them, and no label has a port of a
-//! client, so that idle LUNs and reconnections do not multiply series.
+//! histograms first, and of these the histograms of layers. An object without requests has no
+//! series of them, and no label has a port of a client, so that idle LUNs and reconnections do not
+//! multiply series.
 
 mod families;
 mod page;
+mod sessions;
 
 pub use families::{Family, METRICS};
 
 use crate::api::{
-    ConnectionsState, DiskState, GeomState, ListenerState, LunState, OpStats, ProviderState, Stats,
+    ConnectionsState, DiskState, GeomState, ListenerState, LunState, ProviderState, Stats,
     SystemState, TargetHealth, TargetState, WebhookState,
 };
+use crate::object_id::LUN_CLASS;
 use page::{Page, seconds};
-use reactor::Address;
+use sessions::SessionSums;
 use std::collections::BTreeMap;
 
 /// The page, with at most `series_max` series.
@@ -32,10 +35,13 @@ pub fn render(state: &SystemState, series_max: u32) -> String {
     state.targets.iter().for_each(|t| units(t, &mut page));
     let providers = || state.geoms.iter().flat_map(|g| g.providers.iter().map(move |p| (g, p)));
     providers().for_each(|(g, p)| provider_counters(&g.class, p, &mut page));
-    let sums: Vec<Sessions<'_>> = state.targets.iter().map(Sessions::of).collect();
-    sums.iter().for_each(|sessions| sessions.counters(&mut page));
-    providers().for_each(|(g, p)| provider_latency(&g.class, p, &mut page));
-    sums.iter().for_each(|sessions| sessions.latency(&mut page));
+    let sessions: Vec<SessionSums<'_>> = state.targets.iter().map(SessionSums::of).collect();
+    sessions.iter().for_each(|sums| sums.counters(&mut page));
+    let of_disks = |is_disk: bool| providers().filter(move |(g, _)| (g.class == "disk") == is_disk);
+    of_disks(true).for_each(|(g, p)| provider_latency(&g.class, p, &mut page));
+    sessions.iter().for_each(|sums| sums.latency(&mut page));
+    unit_latency(state, &mut page);
+    of_disks(false).for_each(|(g, p)| provider_latency(&g.class, p, &mut page));
     page.render()
 }
 
@@ -199,92 +205,19 @@ fn provider_counters(class: &str, provider: &ProviderState, page: &mut Page) {
     page.add("ashlar_provider_busy_seconds_total", &labels, seconds(stats.busy_ns));
 }
 
-/// Two histograms are kept: of reads, and of everything else as "write".
 fn provider_latency(class: &str, provider: &ProviderState, page: &mut Page) {
-    for (op, s) in [("read", &provider.stats.read), ("write", &provider.stats.write)] {
-        if !s.latency.buckets.is_empty() {
-            let labels = [("provider", provider.name.as_str()), ("class", class), ("op", op)];
-            page.histogram("ashlar_provider_latency_seconds", &labels, &s.latency);
-        }
-    }
+    let labels = [("provider", provider.name.as_str()), ("class", class)];
+    page.latency("ashlar_provider_latency_seconds", &labels, &provider.stats);
 }
 
-/// Sum of sessions.
-#[derive(Default)]
-struct SessionSum {
-    outstanding: u64,
-    window: u64,
-    share: Option<u64>,
-    /// Requests of each kind of operation.
-    kinds: BTreeMap<&'static str, OpStats>,
-}
-
-/// An address of an initiator without its port, which is another one after each login.
-fn host(address: &str) -> String {
-    address.parse::<Address>().map_or_else(|_| address.to_owned(), |at| at.host())
-}
-
-/// Sessions of a target. Sessions with the same initiator and host are counted as one: a series may
-/// occur only once.
-struct Sessions<'s> {
-    target: &'s TargetState,
-    /// By initiator and host.
-    sums: BTreeMap<(&'s str, String), SessionSum>,
-}
-
-impl<'s> Sessions<'s> {
-    fn of(target: &'s TargetState) -> Sessions<'s> {
-        let mut sums: BTreeMap<(&str, String), SessionSum> = BTreeMap::new();
-        for s in &target.sessions {
-            let sum = sums.entry((s.initiator.as_str(), host(&s.address))).or_default();
-            sum.outstanding = sum.outstanding.saturating_add(s.commands_outstanding);
-            sum.window = sum.window.saturating_add(u64::from(s.window));
-            if let Some(share) = s.share {
-                sum.share = Some(sum.share.unwrap_or(0).saturating_add(u64::from(share)));
-            }
-            for (op, stats) in s.stats.kinds() {
-                let kind = sum.kinds.entry(op).or_default();
-                *kind = kind.plus(stats);
-            }
-        }
-        Sessions { target, sums }
-    }
-
-    /// The labels of each initiator and host, with the sum.
-    fn labelled(&self) -> impl Iterator<Item = ([(&str, &str); 4], &SessionSum)> {
-        let (target, driver) = (self.target.name.as_str(), self.target.driver.as_str());
-        self.sums.iter().map(move |((initiator, address), sum)| {
-            let of = [("initiator", *initiator), ("address", address.as_str())];
-            ([("target", target), ("driver", driver), of[0], of[1]], sum)
-        })
-    }
-
-    fn counters(&self, page: &mut Page) {
-        for (who, sum) in self.labelled() {
-            page.add("ashlar_session_in_flight", &who, sum.outstanding);
-            page.add("ashlar_session_window", &who, sum.window);
-            if let Some(share) = sum.share {
-                page.add("ashlar_session_share", &who, share);
-            }
-            if sum.kinds.values().all(|stats| stats.ops == 0) {
-                continue;
-            }
-            for (op, stats) in &sum.kinds {
-                let labels = [who[0], who[1], who[2], who[3], ("op", *op)];
-                page.add("ashlar_session_requests_total", &labels, stats.ops);
-                page.add("ashlar_session_bytes_total", &labels, stats.bytes);
-            }
-        }
-    }
-
-    fn latency(&self, page: &mut Page) {
-        for (who, sum) in self.labelled() {
-            let used = sum.kinds.iter().filter(|(_, stats)| !stats.latency.buckets.is_empty());
-            for (op, stats) in used {
-                let labels = [who[0], who[1], who[2], who[3], ("op", *op)];
-                page.histogram("ashlar_session_latency_seconds", &labels, &stats.latency);
-            }
-        }
+/// Requests of units at their providers, each unit once.
+fn unit_latency(state: &SystemState, page: &mut Page) {
+    let units = state.geoms.iter().filter(|geom| geom.class == LUN_CLASS);
+    let consumers = units.flat_map(|geom| &geom.consumers);
+    let all: BTreeMap<&str, &Stats> =
+        consumers.filter_map(|c| Some((c.provider.as_deref()?, &c.stats))).collect();
+    for (provider, stats) in all {
+        page.latency("ashlar_lun_request_latency_seconds", &[("provider", provider)], stats);
     }
 }
 

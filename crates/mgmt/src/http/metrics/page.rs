@@ -8,7 +8,7 @@
 //!      over series by `le` would not be monotone, and its percentiles would be false.
 
 use super::families::METRICS;
-use crate::api::{Health, Histogram};
+use crate::api::{Health, Histogram, Stats};
 use std::fmt::{Display, Write};
 
 /// Bounds of the buckets of every histogram, as powers of two of nanoseconds: from 1 us to 34 s.
@@ -73,7 +73,18 @@ impl Page {
         }
     }
 
-    pub(super) fn histogram(&mut self, name: &'static str, labels: &Labels<'_>, h: &Histogram) {
+    /// The two histograms that are kept: of reads, and of everything else as `write`.
+    pub(super) fn latency(&mut self, name: &'static str, labels: &Labels<'_>, stats: &Stats) {
+        for (op, of) in [("read", &stats.read), ("write", &stats.write)] {
+            if !of.latency.buckets.is_empty() {
+                let mut labels = labels.to_vec();
+                labels.push(("op", op));
+                self.histogram(name, &labels, &of.latency);
+            }
+        }
+    }
+
+    fn histogram(&mut self, name: &'static str, labels: &Labels<'_>, h: &Histogram) {
         debug_assert!(has_labels(name, labels), "{name} {labels:?}");
         if !self.admits(HISTOGRAM_SERIES) {
             return;

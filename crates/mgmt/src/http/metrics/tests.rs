@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::api::{
-    Bucket, CertificateState, GroupState, Histogram, RebuildState, RegistrantState,
+    Bucket, CertificateState, GroupState, Histogram, OpStats, RebuildState, RegistrantState,
     ReservationState, SessionState, SpaceState,
 };
 use crate::fake::geom_state;
@@ -278,6 +278,50 @@ fn rebuilds_space_dumps_reservations_and_refused_logins_have_series() {
     assert_eq!(left.count(), 1, "a paused rebuild has no time left");
     let reserved = text.lines().filter(|line| line.starts_with("ashlar_lun_reserved{"));
     assert_eq!(reserved.count(), 1, "units without registrants have no series");
+}
+
+/// Counters with one read and one write, each of this latency.
+fn counted(upper_ns: u64) -> Stats {
+    let buckets = vec![Bucket { upper_ns, count: 1 }];
+    let op = OpStats {
+        ops: 1,
+        latency: Histogram { buckets, sum_ns: upper_ns },
+        ..OpStats::default()
+    };
+    Stats { read: op.clone(), write: op, ..Stats::default() }
+}
+
+#[test]
+fn initiators_and_luns_have_histograms() {
+    let session = |address: &str, ns| SessionState {
+        initiator: "iqn.a:h".into(),
+        address: address.into(),
+        stats: counted(ns),
+        ..SessionState::default()
+    };
+    let target = TargetState {
+        name: "t".into(),
+        driver: "iscsi".into(),
+        sessions: vec![session("10.0.0.1:4", 2_000), session("10.0.0.1:5", 3_000_000)],
+        ..TargetState::default()
+    };
+    let mut unit = geom_state("lun", "d0", 3, &["d0"], "");
+    unit.providers.clear();
+    unit.consumers[0].stats = counted(2_000);
+    let state = SystemState { targets: vec![target], geoms: vec![unit], ..SystemState::default() };
+    let text = render(&state, ALL);
+    let of_session = |suffix: &str, last: &str| {
+        let labels = "target=\"t\",driver=\"iscsi\",initiator=\"iqn.a:h\",address=\"10.0.0.1\"";
+        format!("ashlar_session_latency_seconds_{suffix}{{{labels},{last}")
+    };
+    for line in [
+        of_session("bucket", "op=\"read\",le=\"0.000002048\"} 1"),
+        of_session("count", "op=\"read\"} 2"),
+        of_session("sum", "op=\"write\"} 0.003002"),
+        "ashlar_lun_request_latency_seconds_count{provider=\"d0\",op=\"write\"} 1".to_owned(),
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+    }
 }
 
 #[test]

@@ -150,9 +150,9 @@ fn metrics() -> String {
     let mut page = Page::new("Metrics");
     page.text(
         "`/metrics` on the control socket, and over TCP with `metrics_listen` of `[daemon]`, in \
-         the text format of Prometheus. Units are seconds and bytes. Names, types, units and \
-         labels change only with the version of the API. Histograms are classic: the text format \
-         has no native ones.",
+         the text format of Prometheus, or in its protobuf format for clients that prefer it by \
+         `Accept`. Units are seconds and bytes. Names, types, units and labels change only with \
+         the version of the API. Histograms are classic, and in protobuf also native.",
     );
     let row = |f: &Family| {
         let labels: Vec<String> = f.labels.iter().map(|label| format!("`{label}`")).collect();

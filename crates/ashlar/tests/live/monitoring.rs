@@ -82,9 +82,20 @@ fn alert(at: &str, name: &str) -> Option<String> {
     found["state"].as_str().map(str::to_owned)
 }
 
+/// The value of a query with one series.
+fn query(at: &str, text: &str) -> Option<f64> {
+    let data = prometheus(at, &format!("query?query={}", percent_encoded(text)));
+    let [series] = data["result"].as_array()?.as_slice() else { return None };
+    series["value"][1].as_str()?.parse().ok()
+}
+
+fn percent_encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
 /// Starts Prometheus with the alert rules, without their delays, and a scrape of `metrics` each
 /// second.
-fn start_prometheus(fixture: &Fixture, at: &str, metrics: &str) -> Proc {
+fn start_prometheus(fixture: &Fixture, at: &str, metrics: &str, options: &[&str]) -> Proc {
     let text = std::fs::read_to_string(rules().join("ashlar.rules.yml")).unwrap();
     let without_delay = |line: &str| match line.split_once("for: ") {
         Some((indent, _)) if indent.trim().is_empty() => format!("{indent}for: 1s\n"),
@@ -103,7 +114,7 @@ fn start_prometheus(fixture: &Fixture, at: &str, metrics: &str) -> Proc {
     let mut command = program("prometheus");
     command.arg(format!("--config.file={}", settings.display()));
     command.arg(format!("--storage.tsdb.path={}", fixture.path("prometheus").display()));
-    command.arg(format!("--web.listen-address={at}"));
+    command.arg(format!("--web.listen-address={at}")).args(options);
     let mut server =
         Proc::start("prometheus", &mut command, &fixture.path("prometheus.log")).unwrap();
     let is_scraped = || {
@@ -147,11 +158,10 @@ fn alert_rules_pass_promtool_and_each_alert_fires_in_its_test() {
     promtool(&["test", "rules", "ashlar.test.yml"], &rules(), "");
 }
 
-#[test]
-fn alerts_fire_when_a_mirror_breaks_and_resolve_when_it_is_complete() {
-    const ALERTS: [&str; 2] = ["AshlarRedundancyLost", "AshlarDegraded"];
-    let mut fixture = Fixture::new("alerts");
-    let [metrics, at] = [(); 2].map(|()| format!("127.0.0.1:{}", rig::proc::free_port().unwrap()));
+/// A daemon that serves a mirror; the address of its metrics.
+fn start_mirror(name: &str) -> (Fixture, String) {
+    let mut fixture = Fixture::new(name);
+    let metrics = format!("127.0.0.1:{}", rig::proc::free_port().unwrap());
     fixture.secret("token", TOKEN);
     for file in ["d0.img", "d1.img"] {
         fixture.image(file, 4 << 20);
@@ -163,7 +173,15 @@ fn alerts_fire_when_a_mirror_breaks_and_resolve_when_it_is_complete() {
     let mirror = "[[geom]]\nclass = \"mirror\"\nname = \"data\"\nmembers = [\"d0\", \"d1\"]\n";
     fixture.configure(&format!("{daemon}{disks}{mirror}"), "0 = \"mirror/data\"");
     fixture.start_whole();
-    let _server = start_prometheus(&fixture, &at, &metrics);
+    (fixture, metrics)
+}
+
+#[test]
+fn alerts_fire_when_a_mirror_breaks_and_resolve_when_it_is_complete() {
+    const ALERTS: [&str; 2] = ["AshlarRedundancyLost", "AshlarDegraded"];
+    let (mut fixture, metrics) = start_mirror("alerts");
+    let at = format!("127.0.0.1:{}", rig::proc::free_port().unwrap());
+    let _server = start_prometheus(&fixture, &at, &metrics, &[]);
     // With an answer, so that a server that has ended does not count as quiet.
     let is_quiet =
         |name: &str| prometheus(&at, "alerts")["alerts"].is_array() && alert(&at, name).is_none();
@@ -177,5 +195,30 @@ fn alerts_fire_when_a_mirror_breaks_and_resolve_when_it_is_complete() {
     for name in ALERTS {
         fixture.until(&format!("{name} is resolved"), LIMIT, || is_quiet(name));
     }
+    fixture.stop();
+}
+
+#[test]
+fn prometheus_reads_native_histograms_and_alerts_with_them() {
+    let (mut fixture, metrics) = start_mirror("native");
+    let at = format!("127.0.0.1:{}", rig::proc::free_port().unwrap());
+    // With this feature Prometheus asks for protobuf.
+    let native = ["--enable-feature=native-histograms"];
+    let _server = start_prometheus(&fixture, &at, &metrics, &native);
+    // The mirror writes its records to the other member.
+    fixture.ok(&["mirror", "deactivate", "data", "d1"]);
+    let of_writes = "ashlar_provider_latency_seconds{provider=\"d0\",op=\"write\"}";
+    let count = format!("histogram_count({of_writes})");
+    fixture.until("native histograms", LIMIT, || query(&at, &count).is_some_and(|n| n > 0.0));
+    let median = query(&at, &format!("histogram_quantile(0.5, {of_writes})"));
+    let mean = query(&at, &format!("histogram_sum({of_writes}) / {count}"));
+    for seconds in [median, mean] {
+        // In another unit it would be below or above.
+        assert!(seconds.is_some_and(|s| (1e-7..60.0).contains(&s)), "{median:?} {mean:?}");
+    }
+    let lost = "ashlar_geom_health{class=\"mirror\",state=\"degraded\"}";
+    fixture.until("the degraded mirror", LIMIT, || query(&at, lost) == Some(1.0));
+    let name = "AshlarRedundancyLost";
+    fixture.until(name, LIMIT, || alert(&at, name).as_deref() == Some("firing"));
     fixture.stop();
 }

@@ -5,7 +5,7 @@ use crate::api::{AttachedState, Denied, SessionState, SystemState, TargetState};
 use crate::auth::Scope;
 use crate::config::{Config, read};
 use crate::fake::{FakePlant, catalog};
-use crate::http::metrics;
+use crate::http::metrics::{self, Format};
 use crate::page::{self, Query};
 use crate::service::{Archive, Control};
 use crate::verbs::{Run, find};
@@ -139,7 +139,7 @@ fn a10_routes_of_a_limited_caller_show_its_part() {
         json(serde_json::to_string(&state)),
         json(serde_json::to_string(&view)),
         page::render(&view),
-        metrics::render(&state, 1000),
+        String::from_utf8(metrics::render(&state, 1000, Format::Text)).expect("text"),
     ] {
         assert!(text.contains("own") && !text.contains("foreign"), "{text}");
     }

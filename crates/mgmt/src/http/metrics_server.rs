@@ -8,8 +8,7 @@
 //!      once in [`TOKEN_AGE_MAX`]: many requests of peers do not load the daemon.
 
 use super::body::Body;
-use super::metrics;
-use super::openapi::METRICS_TYPE;
+use super::metrics::{self, Format};
 use super::routes::{blocking, error_response, reply, unknown_route, wrong_method};
 use super::server::{accept_until, answer_requests};
 use super::tcp_slots::TcpSlots;
@@ -231,14 +230,15 @@ async fn scrape(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Respo
     if *request.method() != Method::GET {
         return Ok(wrong_method(path, request.method(), &Method::GET));
     }
+    let format = Format::of(request.headers());
     let turn = shared.scrapes.clone().acquire_owned().await;
     let turn = turn.map_err(|e| Error::new(Kind::Internal, "scrape metrics", e))?;
-    let text = blocking(move || {
+    let page = blocking(move || {
         // The scrape is rendered to its end even when the client disappears.
         let _turn = turn;
-        Ok(metrics::render(&(shared.state)(shared.bound)?, settings.series_max))
+        Ok(metrics::render(&(shared.state)(shared.bound)?, settings.series_max, format))
     });
-    Ok(reply(METRICS_TYPE, text.await?))
+    Ok(reply(format.content_type(), page.await?))
 }
 
 /// The token of a value of `Authorization`; the name of the scheme has no case (RFC 9110 11.1).
@@ -303,6 +303,26 @@ mod tests {
         let at = server.bound();
         drop(server);
         assert!(TcpStream::connect(at).is_err(), "the listener is closed");
+    }
+
+    #[test]
+    fn scrape_is_protobuf_for_a_client_that_prefers_it() {
+        let server = start(&DaemonConfig::default());
+        let scrape = |accept: &str| {
+            let mut stream = TcpStream::connect(server.bound()).expect("a listener");
+            let head = format!("GET /metrics HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\n");
+            let request = format!("{head}Connection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).expect("sent");
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).expect("an answer");
+            String::from_utf8_lossy(&answer).into_owned()
+        };
+        let text = scrape("*/*");
+        assert!(text.contains("content-type: text/plain; version=0.0.4\r\n"), "{text}");
+        let kind = Format::Protobuf.content_type();
+        let protobuf = scrape(&format!("{kind};q=0.6,text/plain;version=0.0.4;q=0.5"));
+        assert!(protobuf.contains(&format!("content-type: {kind}\r\n")), "{protobuf}");
+        assert!(!protobuf.contains("# TYPE") && protobuf.contains("ashlar_build_info"));
     }
 
     #[test]

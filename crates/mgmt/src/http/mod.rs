@@ -6,7 +6,7 @@
 //! | `GET /v1/state` | everything, now |
 //! | `GET /v1/events?after=N` | the journal as server-sent events, live |
 //! | `GET /v1/trace?slow_ns=N&after=N&lun=NAME&geom=NAME` | slow requests, recorded for 5 s more |
-//! | `GET /metrics` | Prometheus text |
+//! | `GET /metrics` | metrics for Prometheus, as text or protobuf by `Accept` |
 //! | `GET /openapi.json` | this interface, from the table of verbs |
 //! | `GET /v1/schema` | JSON Schema of `ashlar.toml` |
 //! | `GET /v1/view?find=TEXT&at=ID` | contents of the page, as JSON |

@@ -1,6 +1,7 @@
 //! OpenAPI 3.1 document of the API, written from the table of verbs.
 
 use super::components::Components;
+use super::metrics::TEXT_TYPE;
 use crate::api::{Error, SCHEMA_VERSION, SystemState, TraceQuery, TraceState};
 use crate::page::{self, View};
 use crate::verbs::{Run, VERBS};
@@ -11,9 +12,6 @@ pub(crate) const VERBS_PREFIX: &str = "/v1/verbs/";
 
 /// Content type of most answers.
 pub(super) const JSON: &str = "application/json";
-
-/// Content type of the metrics.
-pub(super) const METRICS_TYPE: &str = "text/plain; version=0.0.4";
 
 /// Content type of a downloaded file, whatever it contains.
 pub(super) const BYTES: &str = "application/octet-stream";
@@ -122,9 +120,9 @@ const ROUTES: &[Route] = &[
     Route {
         path: "/metrics",
         id: "metrics",
-        doc: "Show the metrics",
+        doc: "Show the metrics, as text or by `Accept` as protobuf",
         parameters: &[],
-        content_type: METRICS_TYPE,
+        content_type: TEXT_TYPE,
         answer: text,
     },
     Route {

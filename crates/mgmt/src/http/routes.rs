@@ -3,10 +3,10 @@
 use super::body::Body;
 use super::events::{events, last_seen};
 use super::file_routes;
-use super::openapi::{JSON, METRICS_TYPE, VERBS_PREFIX};
+use super::metrics::{self, Format};
+use super::openapi::{self, JSON, VERBS_PREFIX};
 use super::page_routes::{asset, check_content_type, check_origin, document, forbidden};
 use super::peer::Peer;
-use super::{metrics, openapi};
 use crate::api::{Error, Kind, ProgressLine, Result, TraceQuery};
 use crate::audit::AuditedCaller;
 use crate::auth::{Call, Caller, authorize, changes, takes_document};
@@ -148,11 +148,12 @@ async fn dispatch(
             Ok(reply(JSON, text))
         }
         "/metrics" => {
-            let text = blocking(move || {
+            let format = Format::of(request.headers());
+            let page = blocking(move || {
                 let series_max = control.config().0.daemon.metrics_series_max;
-                Ok(metrics::render(&control.state()?, series_max))
+                Ok(metrics::render(&control.state()?, series_max, format))
             });
-            Ok(reply(METRICS_TYPE, text.await?))
+            Ok(reply(format.content_type(), page.await?))
         }
         "/openapi.json" => {
             let text = blocking(|| Ok(openapi::document().to_string())).await?;

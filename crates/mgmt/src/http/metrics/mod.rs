@@ -1,29 +1,35 @@
-//! The state as Prometheus text: prefix `ashlar_`, base units (seconds, bytes), `_total` for what
-//! only grows.
+//! Metrics of the state for Prometheus: prefix `ashlar_`, base units (seconds, bytes), `_total` for
+//! what only grows.
 //!
 //! Series are added from the most to the least important: a limit leaves out those of sessions and
 //! histograms first, and of these the histograms of layers. An object without requests has no
 //! series of them, and no label has a port of a client, so that idle LUNs and reconnections do not
 //! multiply series.
 
+mod buckets;
 mod families;
+mod format;
 mod page;
+mod protobuf;
 mod sessions;
+mod text;
 
 pub use families::{Family, METRICS};
+pub use format::{Format, TEXT_TYPE};
 
 use crate::api::{
     ConnectionsState, DiskState, GeomState, ListenerState, LunState, ProviderState, Stats,
     SystemState, TargetHealth, TargetState, WebhookState,
 };
 use crate::object_id::LUN_CLASS;
-use page::{Page, seconds};
+use page::Page;
 use sessions::SessionSums;
 use std::collections::BTreeMap;
+use text::seconds;
 
-/// The page, with at most `series_max` series.
-pub fn render(state: &SystemState, series_max: u32) -> String {
-    let mut page = Page::new(series_max);
+/// The page in a format, with at most `series_max` series.
+pub fn render(state: &SystemState, series_max: u32, format: Format) -> Vec<u8> {
+    let mut page = Page::new(format, series_max);
     daemon(state, &mut page);
     state.targets.iter().for_each(|t| target(t, &mut page));
     state.connections.iter().for_each(|c| connections(c, &mut page));

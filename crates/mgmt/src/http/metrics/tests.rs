@@ -11,6 +11,11 @@ use std::path::Path;
 /// A limit that leaves out nothing.
 const ALL: u32 = u32::MAX;
 
+/// The page as text.
+fn text_page(state: &SystemState, series_max: u32) -> String {
+    String::from_utf8(render(state, series_max, Format::Text)).expect("text")
+}
+
 /// The lines that are series.
 fn series(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.starts_with('#')).collect()
@@ -45,7 +50,7 @@ fn metrics_page_matches_the_expected_text() {
         closed: closed.into(),
         ..ConnectionsState::default()
     });
-    let text = render(&state, ALL);
+    let text = text_page(&state, ALL);
     for line in [
         "ashlar_connections_open{driver=\"nbd\"} 2",
         "ashlar_connections_accepted_total{driver=\"nbd\"} 6",
@@ -83,7 +88,7 @@ fn x3_all_series_of_a_histogram_have_the_same_buckets() {
             Histogram { buckets: vec![Bucket { upper_ns, count: 5 }], sum_ns: upper_ns };
         state.geoms.push(geom);
     }
-    let text = render(&state, ALL);
+    let text = text_page(&state, ALL);
     let mut all: BTreeMap<String, Vec<(String, u64)>> = BTreeMap::new();
     for line in text.lines().filter(|l| l.contains("_bucket{")) {
         let (series, rest) = line.split_once(",le=\"").expect("a bound");
@@ -131,9 +136,9 @@ fn idle_providers_have_few_series() {
             geom.providers[0].stats.read.ops = used;
             state.geoms.push(geom);
         }
-        series(&render(&state, ALL)).len()
+        series(&text_page(&state, ALL)).len()
     };
-    let none = series(&render(&SystemState::default(), ALL)).len();
+    let none = series(&text_page(&SystemState::default(), ALL)).len();
     assert_eq!(page(0) - none, 5 * 100, "health, size, errors");
     assert!(page(1) - none > 15 * 100);
 }
@@ -148,10 +153,10 @@ fn x2_series_above_the_limit_are_left_out_and_counted() {
         read.latency = Histogram { buckets: vec![Bucket { upper_ns: 1, count: 1 }], sum_ns: 1 };
         state.geoms.push(geom);
     }
-    let all = render(&state, ALL);
+    let all = text_page(&state, ALL);
     let wanted = series(&all).len();
     let least: usize = 1000;
-    let text = render(&state, 1000);
+    let text = text_page(&state, 1000);
     let shown = series(&text);
     assert!(shown.len() <= least + 2, "{}", shown.len());
     let dropped = shown.iter().find_map(|l| l.strip_prefix("ashlar_metrics_series_dropped "));
@@ -213,7 +218,7 @@ fn reconnections_of_a_host_add_no_series() {
         ..TargetState::default()
     };
     let state = SystemState { targets: vec![target], ..SystemState::default() };
-    let text = render(&state, ALL);
+    let text = text_page(&state, ALL);
     let head = "ashlar_session_in_flight{target=\"t\",driver=\"iscsi\",initiator=\"iqn.a:h\",";
     let found: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix(head)).collect();
     let expected =
@@ -256,7 +261,7 @@ fn rebuilds_space_dumps_reservations_and_refused_logins_have_series() {
         denied_total: 7,
         ..SystemState::default()
     };
-    let text = render(&state, ALL);
+    let text = text_page(&state, ALL);
     for line in [
         "ashlar_geom_rebuild_done_bytes{geom=\"m\",class=\"mirror\",part=\"d1\"} 5",
         "ashlar_geom_rebuild_size_bytes{geom=\"m\",class=\"mirror\",part=\"d1\"} 9",
@@ -309,7 +314,7 @@ fn initiators_and_luns_have_histograms() {
     unit.providers.clear();
     unit.consumers[0].stats = counted(2_000);
     let state = SystemState { targets: vec![target], geoms: vec![unit], ..SystemState::default() };
-    let text = render(&state, ALL);
+    let text = text_page(&state, ALL);
     let of_session = |suffix: &str, last: &str| {
         let labels = "target=\"t\",driver=\"iscsi\",initiator=\"iqn.a:h\",address=\"10.0.0.1\"";
         format!("ashlar_session_latency_seconds_{suffix}{{{labels},{last}")
@@ -347,7 +352,7 @@ fn listeners_and_webhooks_have_series() {
         webhooks: vec![hook, good],
         ..SystemState::default()
     };
-    let text = render(&state, ALL);
+    let text = text_page(&state, ALL);
     for line in [
         "ashlar_listener_up{listener=\"api\",address=\"[::]:1\"} 1",
         "ashlar_listener_up{listener=\"api\",address=\"[::]:2\"} 0",

@@ -385,6 +385,23 @@ fn alert_rules_and_dashboard_use_listed_metrics_and_link_to_the_manual() {
             assert!(METRICS.iter().any(|f| f.name == name), "{word}");
         }
     }
+    // Latency in both forms of a histogram.
+    for shown in [
+        "ashlar_provider_latency_seconds{",
+        "ashlar_provider_latency_seconds_bucket{",
+        "ashlar_lun_request_latency_seconds{",
+        "ashlar_lun_request_latency_seconds_bucket{",
+        "ashlar_session_latency_seconds{",
+        "ashlar_session_latency_seconds_bucket{",
+        "ashlar_geom_rebuild_rate_bytes{",
+        "ashlar_geom_rebuild_left_seconds{",
+        "ashlar_logins_refused_total{",
+        "ashlar_tls_certificate_expiry_timestamp_seconds{",
+        "ashlar_fs_last_dump_timestamp_seconds{",
+        "ashlar_webhook_failures_total{",
+    ] {
+        assert!(dashboard.contains(shown), "no panel has {shown}");
+    }
     let manual = read("docs/monitoring.md");
     let alerts = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
     let alerts: Vec<&str> = alerts.collect();

@@ -34,11 +34,27 @@ impl Journal {
             text.shrink_to_fit();
         }
         let line = line(about, &text);
-        match level {
-            Level::Info => tracing::info!(target: "ashlar", object = about, "{line}"),
-            Level::Warn => tracing::warn!(target: "ashlar", object = about, "{line}"),
-            Level::Error => tracing::error!(target: "ashlar", object = about, "{line}"),
+        let id = self.push(at_ns, level, about, text);
+        macro_rules! log {
+            ($level:ident) => {
+                tracing::$level!(
+                    target: "ashlar",
+                    object = about,
+                    kind = "event",
+                    event = id,
+                    "{line}"
+                )
+            };
         }
+        match level {
+            Level::Info => log!(info),
+            Level::Warn => log!(warn),
+            Level::Error => log!(error),
+        }
+    }
+
+    /// Adds an event; answers its number.
+    fn push(&self, at_ns: u64, level: Level, about: &str, text: String) -> u64 {
         let mut lines = self.lines.lock();
         lines.last += 1;
         let id = lines.last;
@@ -46,6 +62,7 @@ impl Journal {
             lines.events.pop_front();
         }
         lines.events.push_back(Event { id, at_ns, level, about: about.into(), text });
+        id
     }
 
     /// Events with an id above `after`, oldest first.

@@ -23,6 +23,7 @@ mod connection_claim;
 mod driver;
 pub mod iscsi;
 pub mod local;
+mod log_fn;
 pub mod nbd;
 pub mod nvme_tcp;
 mod seg_cursor;

@@ -34,11 +34,12 @@ impl RefusalLog {
     /// Logs that a client was turned away, or counts it.
     pub fn log_refused(&self, peer: &str, why: fmt::Arguments<'_>) {
         let text = format!("{peer}: {why}");
-        if self.repeated.admit(host(peer), why.to_string(), true) {
+        let host = host(peer);
+        if self.repeated.admit(host.clone(), why.to_string(), true) {
             let lines = self.lines.get();
             self.lines.set(lines.saturating_add(1));
             if lines < LINES_MAX {
-                tracing::warn!(target: "fs", "{}: {text}", self.name);
+                self.log_line(&host, format_args!("{text}"));
             } else {
                 self.suppressed.set(self.suppressed.get() + 1);
             }
@@ -58,18 +59,19 @@ impl RefusalLog {
         if unsaid > 0 {
             tracing::warn!(target: "fs", "{}: {unsaid} more clients rejected", self.name);
         }
-        self.repeated.expire(now_ns, |_, line| self.log_collected(line));
+        self.repeated.expire(now_ns, |host, _, line| self.log_line(host, line));
     }
 
-    fn log_collected(&self, line: fmt::Arguments<'_>) {
-        tracing::warn!(target: "fs", "{}: {line}", self.name);
+    fn log_line(&self, host: &str, line: fmt::Arguments<'_>) {
+        let name = self.name.as_str();
+        tracing::warn!(target: "fs", object = name, kind = "peer", peer = host, "{name}: {line}");
     }
 }
 
 /// A stop loses no collected lines.
 impl Drop for RefusalLog {
     fn drop(&mut self) {
-        self.repeated.flush(|_, line| self.log_collected(line));
+        self.repeated.flush(|host, _, line| self.log_line(host, line));
     }
 }
 

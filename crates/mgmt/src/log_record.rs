@@ -1,7 +1,8 @@
 //! A log record as a line of JSON, or as fields for journald.
 //!
-//! The record has the level, the module and the sentence, and the fields of its event: `object` is
-//! the object that the sentence is about.
+//! The record has the level, the module and the sentence, and the fields of its event, the same in
+//! both forms: `object` is the object that the sentence is about, `kind` is `event` for events of
+//! the journal with the number `event`, or `peer` for lines about `peer` and `initiator`.
 
 use crate::text;
 use jiff::Timestamp;
@@ -160,6 +161,24 @@ mod tests {
         assert_eq!(value["time"], "1970-01-01T00:00:00Z");
         assert_eq!((&value["level"], &value["target"]), (&"warn".into(), &"ashlar".into()));
         assert_eq!((&value["object"], &value["core-number"]), (&"disk d0".into(), &3.into()));
+    }
+
+    #[test]
+    fn json_line_and_journal_record_have_the_same_fields() {
+        let fields = ["object", "kind", "event", "peer", "initiator"];
+        let values = fields.map(|name| (name, Value::from("x")));
+        let whole = LogRecord { fields: values.into(), ..record("lost") };
+        let line = whole.to_json(Timestamp::UNIX_EPOCH, 8192);
+        let json: Map<String, Value> = serde_json::from_slice(&line).expect("JSON");
+        let text = String::from_utf8(whole.to_journal(8192)).expect("text");
+        let of_journal: Vec<&str> =
+            text.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+        for name in fields.into_iter().chain(["target"]) {
+            assert!(json.contains_key(name), "{name}: {json:?}");
+            assert!(of_journal.contains(&journal_name(name).as_str()), "{name}: {text}");
+        }
+        assert_eq!(json.len(), fields.len() + ["time", "level", "target", "message"].len());
+        assert_eq!(of_journal.len(), json.len(), "no field is in one form alone");
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub use counters::ConnectionCounts;
 pub use io_loop::{BACKLOG_MAX, IoLoop, SEND_TIMEOUT_NS};
 pub use listener::{AcceptState, Listener};
 pub use peer_limit::{CountedPeer, PEER_CONNECTIONS_MAX, PeerLimit, counted_as};
-pub use peer_log::{LogFn, LogSubject, PeerLog};
+pub use peer_log::{LogFn, LogSubject, PeerFields, PeerLog};
 pub use per_core::{CONNECTIONS_MAX, HANDSHAKES_MAX, PerCore};
 pub use per_thread::{Cores, Mailboxes, key_of};
 pub use protocol::{Protocol, TaskNames, Tick};

@@ -13,7 +13,25 @@ use crate::repeated_lines::RepeatedLines;
 const LINES_MAX: u32 = 20;
 
 /// Writes a line to the log of a protocol.
-pub type LogFn = fn(fmt::Arguments<'_>);
+pub type LogFn = fn(PeerFields<'_>, fmt::Arguments<'_>);
+
+/// Fields of a line for logs that have them; empty for a line that is not about one peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerFields<'a> {
+    /// Kind of the line: `peer`.
+    pub kind: Option<&'static str>,
+    /// The peer without its port, which is another with each connection.
+    pub peer: Option<&'a str>,
+    /// Its name in the protocol.
+    pub initiator: Option<&'a str>,
+}
+
+impl<'a> PeerFields<'a> {
+    fn of(peer: &'a str, name: &'a str) -> PeerFields<'a> {
+        let initiator = (!name.is_empty()).then_some(name);
+        PeerFields { kind: Some("peer"), peer: Some(peer), initiator }
+    }
+}
 
 /// The peer that a line is about.
 pub struct LogSubject<'a> {
@@ -46,10 +64,14 @@ impl PeerLog {
 
     /// Logs a warning that is not about one peer, or counts it.
     pub fn warn(&self, what: fmt::Arguments<'_>) {
+        self.warn_limited(PeerFields::default(), what);
+    }
+
+    fn warn_limited(&self, fields: PeerFields<'_>, what: fmt::Arguments<'_>) {
         let lines = self.lines.get();
         self.lines.set(lines.saturating_add(1));
         if lines < LINES_MAX {
-            (self.warn)(what);
+            (self.warn)(fields, what);
         } else {
             self.suppressed.set(self.suppressed.get() + 1);
         }
@@ -57,7 +79,7 @@ impl PeerLog {
 
     /// Logs a warning that the caller does not repeat.
     pub fn warn_once(&self, what: fmt::Arguments<'_>) {
-        (self.warn)(what);
+        (self.warn)(PeerFields::default(), what);
     }
 
     /// Logs the misbehaviour of a peer.
@@ -75,15 +97,16 @@ impl PeerLog {
             "" => what.to_string(),
             name => format!("{name}: {what}"),
         };
-        if !self.repeated.admit(host(about.peer), text, is_trouble) {
+        let host = host(about.peer);
+        if !self.repeated.admit(host.clone(), text, is_trouble) {
             return;
         }
-        let peer = about.peer;
+        let (peer, fields) = (about.peer, PeerFields::of(&host, about.name));
         match (is_trouble, about.name) {
-            (true, "") => self.warn(format_args!("{peer}: {what}")),
-            (true, name) => self.warn(format_args!("{name} ({peer}): {what}")),
-            (false, "") => (self.info)(format_args!("{peer}: {what}")),
-            (false, name) => (self.info)(format_args!("{name} ({peer}): {what}")),
+            (true, "") => self.warn_limited(fields, format_args!("{peer}: {what}")),
+            (true, name) => self.warn_limited(fields, format_args!("{name} ({peer}): {what}")),
+            (false, "") => (self.info)(fields, format_args!("{peer}: {what}")),
+            (false, name) => (self.info)(fields, format_args!("{name} ({peer}): {what}")),
         }
     }
 
@@ -92,19 +115,24 @@ impl PeerLog {
         self.lines.set(0);
         let suppressed = self.suppressed.take();
         if suppressed > 0 {
-            (self.warn)(format_args!("{suppressed} more lines about bad connections left out"));
+            (self.warn)(
+                PeerFields::default(),
+                format_args!("{suppressed} more lines about bad connections left out"),
+            );
         }
-        self.repeated.expire(now_ns, |is_trouble, line| self.log_collected(is_trouble, line));
+        self.repeated.expire(now_ns, |host, is_trouble, line| {
+            self.log_collected(host, is_trouble, line);
+        });
     }
 
     /// Logs the collected lines: the core ends.
     pub fn flush(&self) {
-        self.repeated.flush(|is_trouble, line| self.log_collected(is_trouble, line));
+        self.repeated.flush(|host, is_trouble, line| self.log_collected(host, is_trouble, line));
     }
 
-    fn log_collected(&self, is_trouble: bool, line: fmt::Arguments<'_>) {
+    fn log_collected(&self, host: &str, is_trouble: bool, line: fmt::Arguments<'_>) {
         let log = if is_trouble { self.warn } else { self.info };
-        log(line);
+        log(PeerFields::of(host, ""), line);
     }
 }
 
@@ -125,7 +153,7 @@ mod tests {
 
     static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-    fn keep(what: fmt::Arguments<'_>) {
+    fn keep(_: PeerFields<'_>, what: fmt::Arguments<'_>) {
         LINES.lock().push(what.to_string());
     }
 
@@ -191,5 +219,27 @@ mod tests {
         assert_eq!((log.suppressed.get(), log.lines.get()), (0, 0));
     }
 
-    fn keep_nothing(_: fmt::Arguments<'_>) {}
+    fn keep_nothing(_: PeerFields<'_>, _: fmt::Arguments<'_>) {}
+
+    static FIELDS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    fn keep_fields(of: PeerFields<'_>, _: fmt::Arguments<'_>) {
+        FIELDS.lock().push(format!("{:?} {:?} {:?}", of.kind, of.peer, of.initiator));
+    }
+
+    #[test]
+    fn line_about_a_peer_has_its_address_without_the_port_as_a_field() {
+        let log = PeerLog::new(keep_fields, keep_fields, &Arc::default());
+        let peer = Address::Inet(([10, 0, 0, 7], 40_001).into());
+        log.info_about(LogSubject { peer: &peer, name: "iqn.a" }, format_args!("logged in"));
+        log.warn_about(LogSubject { peer: &peer, name: "" }, format_args!("no PDU"));
+        log.flush();
+        log.warn(format_args!("no memory"));
+        let expected = [
+            "Some(\"peer\") Some(\"10.0.0.7\") Some(\"iqn.a\")",
+            "Some(\"peer\") Some(\"10.0.0.7\") None",
+            "None None None",
+        ];
+        assert_eq!(*FIELDS.lock(), expected);
+    }
 }

@@ -136,8 +136,8 @@ impl RepeatedLines {
     }
 
     /// Forgets peers without a further line in their minute. `log` receives one line about each of
-    /// the others, and whether it is a warning.
-    pub fn expire(&self, now_ns: u64, log: impl Fn(bool, fmt::Arguments<'_>)) {
+    /// the others, with the host, and whether it is a warning.
+    pub fn expire(&self, now_ns: u64, log: impl Fn(&str, bool, fmt::Arguments<'_>)) {
         let now_ns = self.now_ns.fetch_max(now_ns, Ordering::Relaxed).max(now_ns);
         let mut ended = Vec::new();
         let mut peers = self.peers.lock();
@@ -152,21 +152,21 @@ impl RepeatedLines {
             *bytes = bytes.saturating_sub(collected.bytes());
             let line = collected.line(host);
             let is_kept = line.is_some();
-            ended.extend(line.map(|line| (collected.is_trouble, line)));
+            ended.extend(line.map(|line| (host.clone(), collected.is_trouble, line)));
             is_kept
         });
         drop(peers);
-        for (is_trouble, line) in ended {
-            log(is_trouble, format_args!("{line}"));
+        for (host, is_trouble, line) in ended {
+            log(&host, is_trouble, format_args!("{line}"));
         }
     }
 
     /// Logs all collected lines before their minute is over: the log ends.
-    pub fn flush(&self, log: impl Fn(bool, fmt::Arguments<'_>)) {
+    pub fn flush(&self, log: impl Fn(&str, bool, fmt::Arguments<'_>)) {
         let peers = std::mem::take(&mut *self.peers.lock());
         for (host, collected) in peers.by_host {
             if let Some(line) = collected.line(&host) {
-                log(collected.is_trouble, format_args!("{line}"));
+                log(&host, collected.is_trouble, format_args!("{line}"));
             }
         }
     }
@@ -180,7 +180,7 @@ mod tests {
 
     fn expired(lines: &RepeatedLines, now_ns: u64) -> Vec<(bool, String)> {
         let logged = Mutex::new(Vec::new());
-        lines.expire(now_ns, |is_trouble, line| {
+        lines.expire(now_ns, |_, is_trouble, line| {
             logged.lock().push((is_trouble, line.to_string()));
         });
         logged.into_inner()
@@ -272,7 +272,7 @@ mod tests {
         assert!(lines.admit(HOST.into(), "no PDU".into(), true));
         assert!(!lines.admit(HOST.into(), "tag 1".into(), true));
         let logged = Mutex::new(Vec::new());
-        let flush = || lines.flush(|_, line| logged.lock().push(line.to_string()));
+        let flush = || lines.flush(|_, _, line| logged.lock().push(line.to_string()));
         flush();
         flush();
         assert_eq!(*logged.lock(), ["10.0.0.9: 1 more in the last minute: tag 1 (1)"]);

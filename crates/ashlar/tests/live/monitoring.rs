@@ -222,3 +222,33 @@ fn prometheus_reads_native_histograms_and_alerts_with_them() {
     fixture.until(name, LIMIT, || alert(&at, name).as_deref() == Some("firing"));
     fixture.stop();
 }
+
+#[test]
+fn json_log_has_the_fields_of_events_and_peers() {
+    let mut fixture = Fixture::new("log-fields");
+    let daemon = "[daemon]\nlog_format = \"json\"\n";
+    let disk = "[[disk]]\nname = \"d0\"\nkind = \"memory\"\nsize = \"4MiB\"\n";
+    fixture.configure(&format!("{daemon}{disk}"), "0 = \"d0\"");
+    fixture.start();
+    // No PDU of iSCSI has this opcode.
+    let mut pdu = [0; 48];
+    pdu[0] = 0x3f;
+    let mut stream = TcpStream::connect(fixture.target(0).portal).unwrap();
+    stream.write_all(&pdu).unwrap();
+    let is_logged = |is: &dyn Fn(&Value) -> bool| {
+        let log = fixture.log();
+        let mut lines = log.lines().filter_map(|line| serde_json::from_str(line).ok());
+        lines.any(|line: Value| is(&line))
+    };
+    fixture.until("a line about the peer", LIMIT, || {
+        is_logged(&|line| {
+            line["kind"] == "peer" && line["peer"] == "127.0.0.1" && line["target"] == "iscsi"
+        })
+    });
+    fixture.until("a line about an event", LIMIT, || {
+        is_logged(&|line| {
+            line["kind"] == "event" && line["event"].is_u64() && line["object"].is_string()
+        })
+    });
+    fixture.stop();
+}

@@ -14,6 +14,7 @@ use transport::{Cores, PeerLog, key_of};
 use super::portal::Portal;
 use super::replay_guard::ReplayGuard;
 use super::shared::AoeGlobal;
+use crate::log_fn::log_fn;
 
 /// Empty lists kept for the next requests; further ones are given back.
 const SPARES_MAX: usize = 256;
@@ -66,11 +67,7 @@ impl CoreState {
         let core_state = Rc::new(CoreState {
             shared: shared.clone(),
             engine: engine.clone(),
-            log: PeerLog::new(
-                |what| tracing::warn!(target: "aoe", "{what}"),
-                |what| tracing::info!(target: "aoe", "{what}"),
-                &shared.repeated_lines,
-            ),
+            log: PeerLog::new(log_fn!(warn, "aoe"), log_fn!(info, "aoe"), &shared.repeated_lines),
             portals: RefCell::default(),
             guards: RefCell::default(),
             spares: RefCell::default(),

@@ -17,6 +17,7 @@ use super::pdu_reader::PduReader;
 use super::session::IscsiSession;
 use super::session_owners::Owners;
 use super::{login, receive};
+use crate::log_fn::log_fn;
 use crate::targets::Targets;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -96,8 +97,8 @@ impl Protocol for IscsiProtocol {
         watch: "iscsi watch",
         messages: Some("iscsi orders"),
     };
-    const WARN: LogFn = |what| tracing::warn!(target: "iscsi", "{what}");
-    const INFO: LogFn = |what| tracing::info!(target: "iscsi", "{what}");
+    const WARN: LogFn = log_fn!(warn, "iscsi");
+    const INFO: LogFn = log_fn!(info, "iscsi");
     const LISTENS_AT: &'static str = "iSCSI listens at ADDRESS:PORT";
     const HANDSHAKE_S: u32 = IscsiParams::LOGIN_S;
 

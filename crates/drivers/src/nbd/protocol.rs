@@ -15,6 +15,7 @@ use super::close_reason::CloseReason;
 use super::params::{Checked, NbdParams};
 use super::session::NbdSession;
 use super::{handshake, receive};
+use crate::log_fn::log_fn;
 use crate::targets::Targets;
 
 /// See the module.
@@ -76,8 +77,8 @@ impl Protocol for NbdProtocol {
         watch: "nbd watch",
         messages: None,
     };
-    const WARN: LogFn = |what| tracing::warn!(target: "nbd", "{what}");
-    const INFO: LogFn = |what| tracing::info!(target: "nbd", "{what}");
+    const WARN: LogFn = log_fn!(warn, "nbd");
+    const INFO: LogFn = log_fn!(info, "nbd");
     const LISTENS_AT: &'static str = "NBD listens at ADDRESS:PORT or unix:/PATH";
     const UNIX: bool = true;
     /// NBD has no ping.

@@ -18,6 +18,7 @@ use super::controllers::{Leaving, Subsystems};
 use super::params::NvmeTcpParams;
 use super::queue::Queue;
 use super::{connect, receive};
+use crate::log_fn::log_fn;
 
 /// See the module.
 pub(crate) struct NvmeTcpProtocol;
@@ -100,8 +101,8 @@ impl Protocol for NvmeTcpProtocol {
         watch: "nvme watch",
         messages: Some("nvme orders"),
     };
-    const WARN: LogFn = |what| tracing::warn!(target: "nvme_tcp", "{what}");
-    const INFO: LogFn = |what| tracing::info!(target: "nvme_tcp", "{what}");
+    const WARN: LogFn = log_fn!(warn, "nvme_tcp");
+    const INFO: LogFn = log_fn!(info, "nvme_tcp");
     const LISTENS_AT: &'static str = "NVMe/TCP listens at ADDRESS:PORT";
     /// Keep alive may be off, and I/O queues have none.
     const KEEPALIVE_S: Option<u64> = Some(30);

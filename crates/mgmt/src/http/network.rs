@@ -14,7 +14,7 @@ use super::peer::{Peer, RemotePeer};
 use super::peer_rates::PeerRates;
 use super::routes::record;
 use super::server::{ACCEPT_PAUSE, ConnectionSlot, HEAD_MAX, serve_connection};
-use super::tcp_slots::TcpSlots;
+use super::tcp_slots::{TcpSlots, warn_refused};
 use crate::api::{Error, Kind};
 use crate::audit::AuditedCaller;
 use crate::config::ApiConfig;
@@ -206,7 +206,7 @@ impl Shared {
 
     fn admit(self: &Arc<Shared>, stream: TcpStream, address: SocketAddr) {
         let Some(slot) = ConnectionSlot::take(&self.open, CONNECTIONS_MAX) else {
-            tracing::warn!("{address}: API connection refused: {CONNECTIONS_MAX} are open");
+            warn_refused("API", address, &format!("{CONNECTIONS_MAX} are open"));
             return;
         };
         let Some(of_address) = self.slots.admit("API", &stream, address) else { return };

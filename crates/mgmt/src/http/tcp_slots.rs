@@ -37,15 +37,13 @@ impl TcpSlots {
         address: SocketAddr,
     ) -> Option<TcpSlot> {
         if let Err(e) = sockopt::set_tcp_user_timeout(stream, UNACKNOWLEDGED_MAX_MS) {
-            tracing::warn!("{address}: {listener} connection refused: no TCP user timeout: {e}");
+            warn_refused(listener, address, &format!("no TCP user timeout: {e}"));
             return None;
         }
         let slot = self.take(address.ip());
         if slot.is_none() {
-            tracing::warn!(
-                "{address}: {listener} connection refused: {PER_ADDRESS_MAX} of this address are \
-                 open"
-            );
+            let why = format!("{PER_ADDRESS_MAX} of this address are open");
+            warn_refused(listener, address, &why);
         }
         slot
     }
@@ -60,6 +58,16 @@ impl TcpSlots {
         *open += 1;
         Some(TcpSlot { slots: self.clone(), ip })
     }
+}
+
+/// Logs that a connection is refused.
+pub(super) fn warn_refused(listener: &str, address: SocketAddr, why: &str) {
+    let peer = address.ip().to_canonical();
+    tracing::warn!(
+        kind = "peer",
+        peer = %peer,
+        "{address}: {listener} connection refused: {why}"
+    );
 }
 
 impl Drop for TcpSlot {

@@ -60,10 +60,10 @@ fn start_log(config: &DaemonConfig) -> Option<LogQueue> {
     let form = LogForm::of(config.log_format);
     let lines = form.start().ok()?;
     let writer = lines.clone();
-    // The sentence names the object already.
+    // The sentence names the object and the peer already.
     let fields = fmt::format::debug_fn(|writer, field, value| match field.name() {
         "message" => write!(writer, "{value:?}"),
-        "object" => Ok(()),
+        "object" | "kind" | "event" | "peer" | "initiator" => Ok(()),
         name => write!(writer, " {name}={value:?}"),
     });
     let text = fmt::layer::<Registry>().fmt_fields(fields).with_ansi(false);

@@ -80,8 +80,8 @@ impl Echo {
 impl Protocol for Echo {
     const TASKS: TaskNames =
         TaskNames { portal: "listen", connection: "echo", watch: "watch", messages: None };
-    const WARN: LogFn = |what| eprintln!("warn: {what}");
-    const INFO: LogFn = |what| eprintln!("info: {what}");
+    const WARN: LogFn = |_, what| eprintln!("warn: {what}");
+    const INFO: LogFn = |_, what| eprintln!("info: {what}");
     const LISTENS_AT: &'static str = "echo listens at ADDRESS:PORT or unix:/PATH";
     const UNIX: bool = true;
     const HANDSHAKE_S: u32 = 5;

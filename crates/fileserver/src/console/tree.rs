@@ -88,7 +88,7 @@ impl FsVerb for Ls {
         }
         let next = (entries.len() >= limit).then_some(after);
         if let Some(next) = next {
-            let _ = writeln!(text, "... and more: repeat it with --after {next}, or mount it");
+            let _ = writeln!(text, "... and more: repeat the command with --after {next}");
         }
         Ok(Listing { text, entries, next })
     }

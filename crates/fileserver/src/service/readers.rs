@@ -1,11 +1,12 @@
 //! Readers of the files of running file servers, for threads that may wait: the page for browsers.
 //!
 //! A reader puts each question into the mailbox of the file server, whose core answers it between
-//! the requests of clients. The control thread takes no part, and nothing is changed. Permissions
-//! of files are not checked, as for the verbs of the console.
+//! the requests of clients. The control thread is not used, and nothing is changed. Permissions of
+//! files are not checked, as for the verbs of the console.
 //!
 //! At most [`QUESTIONS_MAX`] questions of a file server have no answer yet, and a further one is
-//! refused at once: a disk that hangs keeps neither all threads of the API nor memory without end.
+//! refused at once, so that a disk that hangs takes neither all threads of the API nor memory
+//! without a limit.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -35,7 +36,7 @@ const READING_VERBS: [&str; 3] = ["dumps", "history", "ls"];
 
 /// The error for a file server that is not there.
 pub(super) fn no_server(name: &str) -> Error {
-    let what = format!("there is no file server {name}; `ashlar fs status` names them");
+    let what = format!("there is no file server {name}; `ashlar fs status` lists them");
     Error::new(Errno::NoEnt, what)
 }
 
@@ -88,7 +89,7 @@ impl FileServers {
         all.iter().filter(|(_, known)| known.strong_count() > 0).map(|(n, _)| n.clone()).collect()
     }
 
-    /// Has the core of a file server answer, and waits for that.
+    /// Sends a question to the core of a file server, and waits for the answer.
     fn ask<T: Send + 'static>(
         &self,
         server: &str,

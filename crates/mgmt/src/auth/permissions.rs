@@ -188,7 +188,8 @@ pub fn authorize(caller: &Caller, call: Call<'_>) -> Result<()> {
         return if caller.role == Admin && caller.scope.is_whole() {
             Ok(())
         } else {
-            refused(format!("{who} may not make this call"), "Ask an admin.".to_owned())
+            let next = "Use a token of the role admin without --target and --group.".to_owned();
+            refused(format!("{who} may not make this call"), next)
         };
     };
     if caller.role < needed {
@@ -200,22 +201,23 @@ pub fn authorize(caller: &Caller, call: Call<'_>) -> Result<()> {
     refuse_outside(caller, call).map_or(Ok(()), |(why, next)| refused(why, next))
 }
 
-/// Why the scope of a caller does not cover a call, and what to do (A2).
+/// Reason why the scope of a caller does not cover a call, and the next step (A2).
 fn refuse_outside(caller: &Caller, call: Call<'_>) -> Option<(String, String)> {
     if caller.scope.is_whole() {
         return None;
     }
     let who = &caller.name;
-    let Some(of) = permission(call) else {
-        return Some((format!("{who} may not make this call"), "Ask an admin.".to_owned()));
-    };
     let unlimited = || "Use a token without --target and --group.".to_owned();
+    let Some(of) = permission(call) else {
+        return Some((format!("{who} may not make this call"), unlimited()));
+    };
     let given = |key: &str| match call {
         Call::Verb(_, params) if is_given(params, key) => params.get(key),
         _ => None,
     };
     if let Some((key, _)) = of.raised_by.iter().find(|(key, _)| given(key).is_some()) {
-        let why = format!("{who} is limited to {}, and `{key}` needs the whole", caller.scope);
+        let scope = &caller.scope;
+        let why = format!("{who} is limited to {scope}, but `{key}` needs the whole daemon");
         return Some((why, unlimited()));
     }
     for (key, value) in [("target", &caller.scope.target), ("group", &caller.scope.group)] {

@@ -34,7 +34,7 @@ pub struct Config {
     pub api: ApiConfig,
     /// Clients of the API by their TLS certificates.
     pub api_client: Vec<ApiClientConfig>,
-    /// Servers that are called for events.
+    /// Servers that receive events.
     pub webhook: Vec<WebhookConfig>,
 }
 

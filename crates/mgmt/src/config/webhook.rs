@@ -1,4 +1,4 @@
-//! `[[webhook]]`: servers that are called for events.
+//! `[[webhook]]`: servers that receive events.
 //!
 //! The sections follow the running configuration: an edit takes effect when it is applied.
 
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use tls::{ClientFiles, ClientKeys};
 use wire::pattern::{self, PATTERN_MAX};
 
-/// `[[webhook]]`: a server that is called for events.
+/// `[[webhook]]`: a server that receives events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WebhookConfig {
     /// Name of the webhook.
@@ -106,7 +106,7 @@ impl WebhookConfig {
         self.address().is_some_and(|address| address.path.get(1..) == Some(HIDDEN_SECRET))
     }
 
-    /// Whether the server is called for an event.
+    /// Whether the server receives an event.
     pub(crate) fn selects(&self, event: &Event) -> bool {
         let mut patterns = self.events.iter();
         event.level >= self.level
@@ -170,7 +170,7 @@ pub(super) fn check(config: &Config, out: &mut Vec<Problem>) {
         }
         if let Some(bad) = hook.events.iter().find(|p| p.is_empty() || p.len() > PATTERN_MAX) {
             let length = bad.len();
-            let text = format!("a pattern has {length} bytes, from 1 to {PATTERN_MAX} are wanted");
+            let text = format!("a pattern has {length} bytes (limits 1 and {PATTERN_MAX})");
             fault("events", Kind::ConfigValue, text);
         }
         if hook.secret.as_deref().is_some_and(is_literal) {

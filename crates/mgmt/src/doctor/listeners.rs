@@ -1,4 +1,4 @@
-//! Check of the listeners of the API and of metrics: who may enter, and whether they are open.
+//! Check of the listeners of the API and of metrics: their protection, and whether they are open.
 
 use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 use crate::api::ListenerState;
@@ -22,7 +22,7 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
     }
     let found: Vec<CheckFinding> = all.iter().flat_map(of_listener).collect();
     match found.is_empty() {
-        true => ok(format!("{} listeners of the API and metrics looked at", all.len())),
+        true => ok(format!("{} listeners of the API and metrics checked", all.len())),
         false => found,
     }
 }

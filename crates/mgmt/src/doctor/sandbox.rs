@@ -18,13 +18,13 @@ const RESTART: &str = "restart the daemon, so that its sandbox has the folder as
                        `systemctl restart ashlar` where systemd runs it";
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
-    let Ok(state) = &facts.daemon else { return ok("no daemon to look at") };
+    let Ok(state) = &facts.daemon else { return ok("no daemon answers: not checked") };
     let folders = &state.daemon.sandbox;
     // The daemon may have a mount namespace of its own.
     let root = facts.proc.join(state.daemon.pid.to_string()).join("root");
     let found: Vec<CheckFinding> = folders.iter().filter_map(|of| folder(&root, of)).collect();
     match found.is_empty() {
-        true => ok(format!("{} folders of the sandbox looked at", folders.len())),
+        true => ok(format!("{} folders of the sandbox checked", folders.len())),
         false => found,
     }
 }

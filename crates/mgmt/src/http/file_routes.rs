@@ -2,7 +2,7 @@
 //!
 //! A download is recorded in the audit log before its first byte is sent, and a comparison, which
 //! shows lines of both files, before its page is. At most [`PIECES_QUEUED`] pieces wait for a slow
-//! reader. A browser never shows a file: its type is that of bytes, and it is to be saved.
+//! reader. The type and the disposition of a file make browsers save and never show it.
 
 use super::body::Body;
 use super::openapi::BYTES;
@@ -131,7 +131,7 @@ fn stream(
                     }
                 }
                 Err(e) => {
-                    tracing::warn!("a download ended early: {}: {}", e.at, e.source);
+                    tracing::warn!("{}: the download ended early: {}", e.at, e.source);
                     return;
                 }
             }

@@ -55,7 +55,7 @@ pub enum Action {
         /// As they shall be.
         to: Box<ApiSections>,
     },
-    /// Servers that are called for events.
+    /// Servers that receive events.
     Webhooks {
         /// As they are: all of them.
         from: Vec<WebhookConfig>,

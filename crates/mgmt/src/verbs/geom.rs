@@ -172,8 +172,9 @@ impl WaitSlot {
         if WAITS.fetch_update(Relaxed, Relaxed, more).is_ok() {
             return Ok(WaitSlot);
         }
-        let why = format!("{WAITS_MAX} commands with --wait run, which is the limit");
-        Err(Error::new(Kind::Limit, "geom", why).at("daemon").next("ashlar status"))
+        let why = format!("{WAITS_MAX} commands with --wait run already (the limit)");
+        let next = "Repeat the command without --wait, or when another one has ended.";
+        Err(Error::new(Kind::Limit, "geom", why).at("daemon").next(next))
     }
 }
 
@@ -183,7 +184,7 @@ impl Drop for WaitSlot {
     }
 }
 
-/// Has a class carry out a verb, and asks it again until it is done.
+/// Carries out a verb of a class, and repeats the question until the class is done.
 fn carry_out(
     control: &Control,
     (class, verb): (&str, &str),
@@ -193,7 +194,7 @@ fn carry_out(
     let mut answer = control.change(|plant| plant.verb(class, verb, params, progress))?;
     while let Some(Unfinished { line, again, interval }) = unfinished(&answer) {
         progress(line);
-        // Others get their turn.
+        // Other commands run meanwhile.
         std::thread::sleep(interval);
         let ask = |plant: &dyn Plant| plant.verb(class, verb, &again, progress);
         answer = control.change_when_free(ask)?;

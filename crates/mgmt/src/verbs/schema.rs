@@ -214,7 +214,7 @@ pub(crate) fn sections() -> Vec<NamedSchema> {
         ),
         section(
             "webhook",
-            "[[webhook]]: a server that is called for events.",
+            "[[webhook]]: a server that receives events.",
             "[[webhook]]\nname = \"pager\"\nurl = \"https://alerts.example/ashlar\"\n\
              level = \"warn\"\nsecret = \"file:/etc/ashlar/webhook\"\n",
             geom::schema_of::<WebhookConfig>(),

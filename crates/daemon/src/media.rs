@@ -150,7 +150,7 @@ pub fn check_all(disks: &[DiskConfig]) -> Vec<Error> {
     alone.chain(together).collect()
 }
 
-/// The media of disks. An error of a look says that the path does not answer.
+/// Media of disks and their locks. An error means that the path of a disk does not answer.
 pub trait Media {
     /// See [`medium`].
     fn medium(&self, disk: &DiskConfig) -> Result<Option<Medium>>;
@@ -162,7 +162,7 @@ pub trait Media {
     fn open(&self) -> Result<Vec<(String, Medium)>>;
 }
 
-/// Looks that may block, for a daemon that has no disk open.
+/// Media of a daemon that has no disk open. Each check may block.
 struct NoneOpen;
 
 impl Media for NoneOpen {

@@ -1,10 +1,11 @@
 //! Calls that hang while a path does not answer, each on a thread of its own with a deadline.
 //!
 //! Invariants
-//!  C1  A call that hangs refuses further calls of its subject only, which are not made then, and
-//!      calls on its file system while very many hang there.
-//!  C2  The calls under way are bounded: for each subject and each file system those that hang, and
-//!      all together.
+//!  C1  While a call hangs, further calls of its subject are refused without being made. Calls of
+//!      other subjects on its file system are refused only when the limit of hanging calls there is
+//!      reached.
+//!  C2  The number of hanging calls of a subject and of a file system is bounded, and so is the
+//!      number of all calls under way.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,7 +27,7 @@ const FILE_SYSTEM_MAX: usize = 64;
 /// Calls under way at once, of all subjects; a further one is not made.
 const CALLS_MAX: usize = 256;
 
-/// Longest look at the files of all disks of a plan; the check of a disk names one that hangs.
+/// Longest check of the files of all disks of a plan. The check of a single disk names its file.
 pub const CHECKS_LIMIT: Duration = Duration::from_secs(15);
 
 /// The files that a call waits for.

@@ -289,7 +289,7 @@ pub(crate) async fn exchange(
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(async move {
-        // How it ended is seen by the request, which has more to say about it.
+        // The request fails if the connection does, and its error is more exact.
         let _ = connection.await;
     });
     sender.send_request(request).await

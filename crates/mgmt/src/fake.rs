@@ -113,7 +113,7 @@ struct Inner {
     stopped: bool,
     /// Arguments of `retry_later`.
     retried: Vec<Action>,
-    /// What `slow_requests` answers.
+    /// The answer of `slow_requests`.
     traced: TraceState,
     /// The answer of `state`, instead of one.
     no_state: Option<Error>,

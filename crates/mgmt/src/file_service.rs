@@ -1,7 +1,7 @@
 //! Files of file servers, as the page reads them: interface of the daemon.
 //!
-//! Calls may come at any time, from any thread that may wait. They change nothing and need neither
-//! a turn nor the control thread. Permissions of files are not checked.
+//! Any thread that may wait can make these calls at any time. They change nothing, and wait for
+//! neither other commands nor the control thread. Permissions of files are not checked.
 
 use crate::api::{Error, Kind, Result};
 use serde_json::Value;

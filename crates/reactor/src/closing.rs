@@ -50,8 +50,8 @@ pub fn close_elsewhere() {
     ELSEWHERE.set(true);
 }
 
-/// Waits until the files of [`close_elsewhere`] are closed, for so long at most. Answers the paths
-/// of those that are not, each once: later calls do not wait for them.
+/// Waits until the files of [`close_elsewhere`] are closed, at most for `limit`. Returns the paths
+/// of those that are not closed, each once: later calls do not wait for them.
 pub fn wait_closed(limit: Duration) -> Vec<PathBuf> {
     let is_awaited = |state: &mut State| state.by_id.values().any(|file| !file.is_reported);
     let mut state = CLOSED.wait_timeout_while(STATE.lock(), limit, is_awaited);
@@ -63,7 +63,7 @@ pub fn wait_closed(limit: Duration) -> Vec<PathBuf> {
     left.map(report).collect()
 }
 
-/// Whether no file that was opened at `path` is being closed; waits for that so long at most.
+/// Whether no file that was opened at `path` is being closed; waits for that at most for `limit`.
 pub fn is_closed_within(path: &Path, limit: Duration) -> bool {
     let is_closing = |state: &mut State| state.by_id.values().any(|file| file.path == path);
     let mut state = CLOSED.wait_timeout_while(STATE.lock(), limit, is_closing);
@@ -88,8 +88,8 @@ fn enqueue(path: &Path, close: Box<dyn FnOnce() + Send>) {
         return;
     }
     let thread = std::thread::Builder::new().name("ashlar-close".into());
-    // Without a thread, that of a later file closes this one, too. It begins with the lock, which
-    // is held here.
+    // If no thread can start, that of a later file closes this one too. A thread takes the lock
+    // first, which is held here.
     state.threads += usize::from(thread.spawn(close_queued).is_ok());
 }
 

@@ -129,7 +129,7 @@ fn webhook_delivers_signed_events_and_repeats_failed_attempts() {
         hooks().iter().any(|hook| hook["delivered"].as_u64() >= Some(1) && hook["failure"] == "")
     });
 
-    // A server that is gone: the failure is reported, and the daemon continues.
+    // An unreachable server: the failure is reported, and the daemon continues.
     let free = proc::free_port().unwrap();
     let lost = hook.replace(&format!(":{port}/"), &format!(":{free}/"));
     fixture.configure(&format!("{}{}{lost}", disk("d0"), disk("extra")), "0 = \"d0\"");

@@ -85,7 +85,7 @@ impl Throttles {
 }
 
 /// Waits until `bytes` more may be handled, at `rate` bytes a second (zero: no limit), which is
-/// read again while it waits (T1); returns the time up to which has been paid. Without a rate the
+/// read again while it waits (T1). Returns the time up to which the rate is used. Without a rate the
 /// copy is not wanted (T2).
 pub(crate) async fn wait_for_rate(
     core: &Rc<Core>,

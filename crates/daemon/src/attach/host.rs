@@ -112,8 +112,7 @@ pub fn mounts() -> Vec<Mount> {
     text.lines().filter_map(parse_mount).collect()
 }
 
-/// The mount point below which a path is by its name alone: no link is followed, so that nothing
-/// hangs.
+/// The mount point of a path, found by its text. No link is followed, so that the call cannot hang.
 pub fn mount_point(path: &Path) -> Option<String> {
     let at = mounts().into_iter().map(|mount| mount.at).filter(|at| path.starts_with(at));
     at.max_by_key(String::len)

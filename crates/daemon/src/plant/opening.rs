@@ -134,7 +134,7 @@ impl Daemon {
         within(CHECKS_LIMIT, &subject, read).unwrap_or_default()
     }
 
-    /// The media of disks, each looked at in time.
+    /// Media of disks, each examined within a limit of time.
     pub(super) fn media(&self) -> TimedMedia<'_> {
         TimedMedia { mailbox: &self.mailbox, limit: open_deadline(self.registry.login_gate()) }
     }

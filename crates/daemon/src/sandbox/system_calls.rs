@@ -6,9 +6,9 @@
 //! system calls: the kernel checks them by Landlock and the rights of the user.
 //!
 //! Invariants
-//!  Y1  No call outside of the list kills: a daemon that ends by mistake costs hosts more than one
-//!      refused operation. A call of another architecture does; the daemon has no code that makes
-//!      one.
+//!  Y1  A call outside of the list fails and does not end the process: the end of the daemon would
+//!      cost hosts more than one refused operation. A call of another architecture ends it; the
+//!      daemon has no code that makes one.
 //!  Y2  No process starts: `clone` makes threads only, `execve` and `clone3` are refused. glibc
 //!      makes a thread by `clone` when the kernel refuses `clone3`.
 //!  Y3  No memory becomes code: a mapping is not writable and executable, and no mapping becomes

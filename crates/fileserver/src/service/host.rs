@@ -340,7 +340,7 @@ impl Host {
         true
     }
 
-    /// Clients have their turn.
+    /// Lets tasks of clients run.
     pub(crate) async fn yield_now(&self) {
         self.reactor.yield_now().await;
     }

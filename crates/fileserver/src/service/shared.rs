@@ -86,7 +86,7 @@ pub struct Status {
     pub last_refused: Option<String>,
 }
 
-/// A question that answers its caller by a way of its own.
+/// A question that sends the answer to its caller itself.
 pub(crate) type Question = Box<dyn FnOnce(Rc<Host>) -> Local<'static, ()> + Send>;
 
 /// An order for the core.
@@ -232,7 +232,7 @@ impl HostShared {
         number
     }
 
-    /// Has the host answer a question.
+    /// Sends a question to the host.
     pub(crate) fn ask(&self, question: Question) {
         self.send(|_| HostRequest::Ask(question));
     }

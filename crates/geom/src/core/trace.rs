@@ -8,10 +8,11 @@
 //! ```
 //!
 //! Invariants
-//!  K1  A request that ends pays for the recorder only where it is counted out, so only if it
-//!      waited: one test if the recorder is off, one copy into the ring if it is on.
+//!  K1  The recorder costs time only where a request is counted out, so only for requests that
+//!      waited: one test if it is off, one copy into the ring if it is on.
 //!  K2  Nothing is allocated while requests end: ring and kept parts have their full size before.
-//!  K3  A recorder whose lease ended is off and gives its memory back, without a client's help.
+//!  K3  When its lease ends, a recorder is switched off and frees its memory. No client is needed
+//!      for that.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -68,7 +68,7 @@ fn unreadable(
     message: &str,
     parse_error: fn(&Value) -> Option<String>,
 ) -> Error {
-    // The key that cannot be read: without it something else is wrong, or nothing.
+    // The bad key is the one without which the parameters are accepted, or the error is another.
     let mut keys = given.as_object().into_iter().flatten().map(|(key, _)| key);
     let bad = keys.find(|key| {
         let mut rest = given.clone();

@@ -14,9 +14,9 @@ pub struct ListenerState {
     pub address: String,
     /// Whether connections are encrypted.
     pub tls: bool,
-    /// Who may enter.
+    /// Callers that it admits.
     pub admits: String,
-    /// Whether a caller must prove who it is.
+    /// Whether a caller must authenticate.
     pub authenticated: bool,
     /// Number of tokens and clients with certificates; absent if that is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,11 +33,11 @@ pub struct ListenerState {
 /// A weakness of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerWarning {
-    /// What is weak.
+    /// The weakness.
     pub why: &'static str,
-    /// What follows from it.
+    /// Its consequence.
     pub consequence: &'static str,
-    /// What to change.
+    /// The change that ends it.
     pub fix: &'static str,
 }
 

@@ -5,7 +5,7 @@ use crate::query_string::{VALUE_BYTES_MAX, encode, fields};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which slow requests a client asks for.
+/// Selection of slow requests by a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceQuery {
     /// Least time of a request, in nanoseconds.

@@ -393,7 +393,7 @@ mod tests {
             }
         });
         let entries = control.audit().newest(100).expect("entries");
-        // A slow disk gives the address time for some more.
+        // While the log is written to a slow disk, the address may fail some more times.
         assert!((10..15).contains(&entries.len()), "a flood does not fill the log: {entries:?}");
         let [first, ..] = entries.as_slice() else { panic!("no entry") };
         assert_eq!((first.what.as_str(), first.address.as_str()), ("login", "192.0.2.1:4000"));

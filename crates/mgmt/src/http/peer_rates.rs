@@ -55,7 +55,7 @@ impl Left {
         self.share() >= 1.0
     }
 
-    /// The part that is left of the limit that has been used most: 0 to 1.
+    /// Unused share of the limit of which the address has used most: 0 to 1.
     fn share(&self) -> f64 {
         (self.requests / REQUESTS.burst).min(self.failures / FAILURES.burst)
     }

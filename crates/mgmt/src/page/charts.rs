@@ -1,4 +1,4 @@
-//! Charts of the last hour of one object, as SVG with a text that says the same.
+//! Charts of the last hour of one object, as SVG with a text of the same content.
 //!
 //! The axis of time is always an hour, now at its right end. An interval is a horizontal line, so
 //! that joined intervals show their length.

@@ -15,7 +15,7 @@ fn pause(took: Duration) -> Duration {
     INTERVAL.saturating_sub(took).max(took.saturating_mul(SHARE - 1))
 }
 
-/// Takes samples for ever.
+/// Takes samples until the process ends.
 pub async fn take_samples(control: Arc<Control>) {
     loop {
         let (began, read) = (Instant::now(), control.clone());

@@ -94,7 +94,7 @@ impl ApiListeners {
     }
 }
 
-/// Clients that may enter with a certificate.
+/// Clients that the listener admits with a certificate.
 fn clients(config: &Config) -> u64 {
     match config.api.tls_client_ca {
         Some(_) => u64::try_from(config.api_client.len()).unwrap_or(u64::MAX),

@@ -166,7 +166,7 @@ impl Control {
 
     /// The same, with tokens and the audit log of the API in `folder`.
     pub fn with_api_folder(mut self, folder: &Path) -> Control {
-        // It has just been made: no other user shares the parts.
+        // A new value: no other user shares the parts yet.
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             shared.tokens = TokenStore::open(folder);
             shared.audit = AuditLog::open(folder);

@@ -105,7 +105,7 @@ impl Column {
         }
     }
 
-    /// What the column shows.
+    /// Content of the column, for the list of columns.
     pub const fn doc(self) -> &'static str {
         match self {
             Column::Queue => "requests in flight",

@@ -6,7 +6,7 @@ use super::tab::Tab;
 use crate::text;
 use crate::verbs::top::Sort;
 
-/// What the keys act on.
+/// Part of the screen that the keys change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// The table.
@@ -37,7 +37,7 @@ pub struct View {
     pub paused: bool,
     /// Shown columns.
     pub columns: Vec<Column>,
-    /// What the keys act on.
+    /// Part of the screen that the keys change.
     pub mode: Mode,
 }
 

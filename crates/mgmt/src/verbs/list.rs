@@ -37,7 +37,7 @@ pub enum ListKind {
     Attached,
     /// Connections of each driver, and why they were closed.
     Connections,
-    /// Listeners of the API over TCP and of metrics, and who may enter.
+    /// Listeners of the API over TCP and of metrics, and the callers that each admits.
     Listeners,
 }
 

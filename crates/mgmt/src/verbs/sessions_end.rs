@@ -41,7 +41,7 @@ pub struct SessionsEndAnswer {
     pub luns: Vec<String>,
     /// Whether the session has ended; false while its last commands have not returned.
     pub ended: bool,
-    /// What the host may do next.
+    /// Consequence for the host: it may log in again.
     pub note: String,
 }
 
@@ -66,7 +66,7 @@ fn find<'s>(state: &'s SystemState, id: &str) -> Result<(&'s TargetState, &'s Se
     })
 }
 
-/// Refuses sessions that a driver makes anew with each request, or that another command ends.
+/// Refuses sessions that each request begins anew (AoE), and those that another command ends.
 pub(crate) fn refuse_driver(target: &TargetState, session: &SessionState) -> Result<()> {
     let (why, next) = match target.driver.as_str() {
         "aoe" => (

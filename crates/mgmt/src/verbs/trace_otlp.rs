@@ -1,8 +1,8 @@
 //! Export of slow requests to a collector of OpenTelemetry: OTLP 1 as JSON over HTTP.
 //!
-//! The thread of `ashlar trace` sends what it shows, one batch after each question, so at most the
-//! requests of one answer are held. There is no queue: a collector that does not take a batch in
-//! time ends the command with an error.
+//! The thread of `ashlar trace` sends the requests that it shows, one batch after each question, so
+//! at most the requests of one answer are held. There is no queue: a collector that does not take a
+//! batch in time ends the command with an error.
 
 use crate::api::{Error, Kind, Result, SlowRequest, TracedLayer};
 use serde_json::{Value, json};

@@ -26,7 +26,7 @@ pub(super) struct Message {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) why: String,
-    /// The server refuses the event: it would be no different the next time.
+    /// The server refuses the event, so a further attempt would fail too.
     pub(super) is_final: bool,
 }
 

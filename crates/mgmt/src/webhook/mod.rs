@@ -39,7 +39,7 @@ fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// The thread; it ends with this value.
+/// The thread of the deliveries. It ends when this value is dropped.
 pub(crate) struct Webhooks {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -127,7 +127,7 @@ async fn follow(control: &Control, mut stopped: oneshot::Receiver<()>) {
     }
 }
 
-/// What all events of this start have in common.
+/// Fields that all events of this start of the daemon have in common.
 struct Source {
     host: String,
     /// Of this start of the daemon: ids of events begin anew with each.

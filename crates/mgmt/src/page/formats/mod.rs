@@ -32,7 +32,7 @@ pub enum GraphFormat {
     Json,
 }
 
-/// What a node is: each role has a shape.
+/// Role of a node: each has a shape.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     Disk,

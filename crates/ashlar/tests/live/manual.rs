@@ -7,10 +7,14 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use rig::proc;
+
 use crate::fixture::Fixture;
 
 /// The portal of the pages; replaced by the daemon's own.
 const PORTAL: &str = "127.0.0.1:3260";
+/// The listener of the API of a page; replaced by a free address.
+const API: &str = "127.0.0.1:7320";
 /// Longest wait for the output of a command that only asks.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -39,8 +43,9 @@ impl Step {
 }
 
 /// The configuration and the steps of a page.
-fn read(page: &Path, portal: &str) -> (String, Vec<Step>) {
-    let text = std::fs::read_to_string(page).unwrap().replace(PORTAL, portal);
+fn read(page: &Path, portal: &str, api: &str) -> (String, Vec<Step>) {
+    let text = std::fs::read_to_string(page).unwrap();
+    let text = text.replace(PORTAL, portal).replace(API, api);
     let block = |fence: &str| {
         let blocks = text.split(fence).skip(1).map(|rest| rest.split_once("\n```").unwrap().0);
         blocks.collect::<Vec<&str>>()
@@ -88,7 +93,8 @@ fn play(page: &Path) -> Vec<String> {
     let name = page.file_stem().unwrap().to_string_lossy().into_owned();
     // A short name: lists cut long paths.
     let mut fixture = Fixture::new("m");
-    let (config, steps) = read(page, &fixture.portal().to_string());
+    let api = format!("127.0.0.1:{}", proc::free_port().unwrap());
+    let (config, steps) = read(page, &fixture.portal().to_string(), &api);
     fixture.write("ashlar.toml", &format!("{config}\n"));
     let mut faults = Vec::new();
     for step in steps {

@@ -1,4 +1,5 @@
-# After a removal. State, images and secrets stay: they may be the only copy of the data of hosts.
+# After a removal. State, images and secrets are kept: they may be the only copy of the data of
+# hosts.
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload || :
 fi

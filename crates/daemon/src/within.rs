@@ -68,7 +68,7 @@ impl Subject {
 /// A call under way.
 struct UnderWay {
     subject: String,
-    /// Its place, once its caller has given up.
+    /// Mount point, or name of the object, once the caller has given up.
     hangs_at: Option<String>,
 }
 

@@ -9,7 +9,7 @@ use crate::CopySpan;
 
 /// Least time between two marks, ns.
 const MARK_NS: u64 = 1_000_000_000;
-/// Marks that are kept: the rate is that of so many seconds.
+/// Marks that are kept: the rate covers this number of seconds.
 const MARKS_MAX: usize = 10;
 
 /// See the module.

@@ -34,7 +34,7 @@ const QUESTIONS_MAX: usize = 64;
 /// Verbs that readers may use: none of them changes anything.
 const READING_VERBS: [&str; 3] = ["dumps", "history", "ls"];
 
-/// The error for a file server that is not there.
+/// The error for a file server that does not run.
 pub(super) fn no_server(name: &str) -> Error {
     let what = format!("there is no file server {name}; `ashlar fs status` lists them");
     Error::new(Errno::NoEnt, what)

@@ -33,7 +33,7 @@ impl Components {
         self.add_as(&title, schema)
     }
 
-    /// The same under another name, for types whose names say too little.
+    /// The same under another name, for types whose own name is ambiguous.
     pub(super) fn add_as(&mut self, name: &str, schema: Value) -> Value {
         let Value::Object(mut fields) = schema else { return json!({}) };
         fields.remove("$schema");

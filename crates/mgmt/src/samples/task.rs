@@ -10,7 +10,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// Readings take at most one part in so many of the time (H3).
 const SHARE: u32 = 100;
 
-/// Pause after a reading that took so long.
+/// Pause after a reading of this duration.
 fn pause(took: Duration) -> Duration {
     INTERVAL.saturating_sub(took).max(took.saturating_mul(SHARE - 1))
 }

@@ -188,8 +188,7 @@ fn columns(view: &View, cursor: usize) -> Vec<String> {
     Column::ALL.iter().enumerate().map(line).collect()
 }
 
-/// Draws lines in a box over the table. If there are too many, the last ones are cut off, but for
-/// those around the cursor.
+/// Draws lines in a box over the table. If there are too many, those around the cursor are shown.
 fn over(frame: &mut Frame<'_>, area: Rect, title: &'static str, lines: &[String]) {
     let size = |n: usize| u16::try_from(n + 2).unwrap_or(u16::MAX);
     let widest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);

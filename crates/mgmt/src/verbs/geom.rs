@@ -159,14 +159,14 @@ const WAITS_MAX: usize = 32;
 /// Number of commands that wait.
 static WAITS: AtomicUsize = AtomicUsize::new(0);
 
-/// The place of a command that waits, until it is dropped.
+/// Slot of a command that waits; it is free again when this value is dropped.
 struct WaitSlot;
 
 impl WaitSlot {
-    /// Takes a place.
+    /// Takes a slot.
     ///
     /// # Errors
-    /// [`Kind::Limit`]: all are taken.
+    /// [`Kind::Limit`]: all slots are taken.
     fn take() -> Result<WaitSlot> {
         let more = |n| (n < WAITS_MAX).then_some(n + 1);
         if WAITS.fetch_update(Relaxed, Relaxed, more).is_ok() {
@@ -253,7 +253,7 @@ mod tests {
     fn commands_that_wait_are_limited() {
         let all: Vec<WaitSlot> = std::iter::from_fn(|| WaitSlot::take().ok()).collect();
         assert_eq!(all.len(), WAITS_MAX);
-        let error = WaitSlot::take().err().expect("no place is left");
+        let error = WaitSlot::take().err().expect("no slot is left");
         assert!(error.kind == Kind::Limit && error.source.contains("32 commands"), "{error}");
         drop(all);
         assert!(WaitSlot::take().is_ok());

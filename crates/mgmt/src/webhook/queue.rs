@@ -42,7 +42,7 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Every change is complete before the guard goes.
+        // Every change is complete before the guard is dropped.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -28,7 +28,7 @@ pub const COMPARE: &str = "/files/compare";
 /// Path of the contents of a file.
 pub const CONTENT: &str = "/files/content";
 
-/// All of these paths, with what they do and the fields of their queries.
+/// All of these paths, with their descriptions and the fields of their queries.
 pub const ROUTES: &[(&str, &str, &[&str])] = &[
     (FILES, "Show the calendar of the dumps of a file server", &["server", "path", "year"]),
     (FOLDER, "Show a folder of a file server", &["server", "path", "after"]),

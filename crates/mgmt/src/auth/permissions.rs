@@ -305,7 +305,9 @@ mod tests {
                 assert_eq!(may(who, verb, params.clone()), i >= least, "{verb} {params} {i}");
             }
         }
-        assert!(!may(&all[1], "no.such.verb", json!({})));
+        let unknown = authorize(&all[1], Call::Verb("no.such.verb", &json!({})));
+        let refused = unknown.expect_err("only an admin receives that it does not exist");
+        assert!(refused.advice().contains("role admin"), "{refused}");
     }
 
     #[test]

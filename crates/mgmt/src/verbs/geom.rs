@@ -255,6 +255,7 @@ mod tests {
         assert_eq!(all.len(), WAITS_MAX);
         let error = WaitSlot::take().err().expect("no slot is left");
         assert!(error.kind == Kind::Limit && error.source.contains("32 commands"), "{error}");
+        assert!(error.advice().contains("without --wait"), "{error}");
         drop(all);
         assert!(WaitSlot::take().is_ok());
     }

@@ -139,9 +139,8 @@ mod tests {
 
     #[test]
     fn unified_is_the_same_as_that_of_a_text_diff() {
-        let long = |from: u32| -> String {
-            (from..from + 400).map(|n| format!("{}\n", n % 97)).collect()
-        };
+        let long =
+            |from: u32| -> String { (from..from + 400).map(|n| format!("{}\n", n % 97)).collect() };
         let (old, moved) = (long(0), long(7));
         let edited = old.replace("50\n", "fifty\nand more\n");
         let [old, moved, edited] = [old.as_str(), moved.as_str(), edited.as_str()];

@@ -129,8 +129,10 @@ fn without_secrets(config: &Config) -> Result<Config> {
 pub(super) fn steps_without_secrets(steps: Vec<Step>) -> Result<Vec<Step>> {
     let wrong = |e: serde_json::Error| Error::new(Kind::Internal, "plan", e.to_string());
     let one = |mut step: Step| -> Result<Step> {
-        if let Action::Webhooks { from, to } = &mut step.action {
-            from.iter_mut().chain(to).for_each(WebhookConfig::hide_path);
+        for action in [&mut step.action, &mut step.inverse] {
+            if let Action::Webhooks { from, to } = action {
+                from.iter_mut().chain(to).for_each(WebhookConfig::hide_path);
+            }
         }
         let mut value = serde_json::to_value(&step).map_err(wrong)?;
         // Most steps have none, and stay as they are.

@@ -188,7 +188,7 @@ fn sessions_of_a_host_have_one_histogram_for_each_kind_that_they_used() {
         sessions: vec![session(2), session(5)],
         ..TargetState::default()
     };
-    let text = render(&SystemState { targets: vec![target], ..SystemState::default() }, ALL);
+    let text = text_page(&SystemState { targets: vec![target], ..SystemState::default() }, ALL);
     let who = "target=\"t\",driver=\"iscsi\",initiator=\"iqn.a:h\",address=\"10.0.0.1\"";
     for line in [
         format!("ashlar_session_latency_seconds_bucket{{{who},op=\"read\",le=\"0.000002048\"}} 0"),
@@ -288,11 +288,8 @@ fn rebuilds_space_dumps_reservations_and_refused_logins_have_series() {
 /// Counters with one read and one write, each of this latency.
 fn counted(upper_ns: u64) -> Stats {
     let buckets = vec![Bucket { upper_ns, count: 1 }];
-    let op = OpStats {
-        ops: 1,
-        latency: Histogram { buckets, sum_ns: upper_ns },
-        ..OpStats::default()
-    };
+    let op =
+        OpStats { ops: 1, latency: Histogram { buckets, sum_ns: upper_ns }, ..OpStats::default() };
     Stats { read: op.clone(), write: op, ..Stats::default() }
 }
 

@@ -1,5 +1,7 @@
 //! Files of the daemon's file servers, for the page.
 
+use std::time::{Duration, Instant};
+
 use fileserver::{FileServers, OpenFile, compare};
 use mgmt::api::Result;
 use mgmt::{FileComparison, FileReader, FileService};
@@ -9,6 +11,9 @@ use crate::errors::from_geom;
 
 /// The operation that errors name.
 const READ: &str = "read files";
+
+/// Longest search for the smallest difference between two texts; after that, a larger one is shown.
+const SEARCH_MAX: Duration = Duration::from_secs(2);
 
 /// See the module.
 pub struct ServedFiles(pub FileServers);
@@ -47,7 +52,9 @@ impl FileService for ServedFiles {
     fn compare(&self, server: &str, old: &str, new: &str) -> Result<FileComparison> {
         let open = |path: &str| self.0.open(server, path).map_err(|e| from_geom(READ, path, e));
         let (mut first, mut second) = (open(old)?, open(new)?);
-        let found = compare(&mut first, &mut second).map_err(|e| from_geom(READ, server, e))?;
+        let search_end = || Instant::now().checked_add(SEARCH_MAX);
+        let found = compare(&mut first, &mut second, search_end);
+        let found = found.map_err(|e| from_geom(READ, server, e))?;
         Ok(FileComparison {
             sizes: [first.size(), second.size()],
             mtimes_ns: [first.mtime_ns(), second.mtime_ns()],

@@ -2,7 +2,7 @@
 //! verb `diff` uses the same rules on the core of the file server.
 
 use std::fmt::Write;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use geom::Error;
 use similar::algorithms::{Capture, Compact, IdentifyDistinct, Replace, myers};
@@ -13,9 +13,6 @@ use crate::service::OpenFile;
 
 /// Files up to this size are compared line by line, in bytes.
 const TEXT_MAX: u64 = 1 << 20;
-
-/// Longest search for the smallest difference between two texts; after that, a larger one is shown.
-const SEARCH_MAX: Duration = Duration::from_secs(2);
 
 /// Equal lines that are shown before and after a change.
 const CONTEXT: usize = 3;
@@ -101,11 +98,16 @@ pub(crate) fn text_of(bytes: Vec<u8>) -> Option<String> {
     String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }
 
-/// Compares two files from the start.
+/// Compares two files from the start. `search_end` is called when the search for the smallest
+/// difference of two texts begins; at that time a larger one is accepted.
 ///
 /// # Errors
 /// Those of [`OpenFile::read`].
-pub fn compare(old: &mut OpenFile, new: &mut OpenFile) -> Result<Comparison, Error> {
+pub fn compare(
+    old: &mut OpenFile,
+    new: &mut OpenFile,
+    search_end: impl FnOnce() -> Option<Instant>,
+) -> Result<Comparison, Error> {
     let is_small = old.size().max(new.size()) <= TEXT_MAX;
     let (mut was, mut is) = (Vec::new(), Vec::new());
     let mut first = FirstDifference::default();
@@ -125,8 +127,7 @@ pub fn compare(old: &mut OpenFile, new: &mut OpenFile) -> Result<Comparison, Err
     let FirstDifference { at: first_difference, compared } = first;
     let mut out = Comparison { first_difference, compared, text: None };
     if let (true, Some(was), Some(is)) = (is_small, text_of(was), text_of(is)) {
-        let deadline = Instant::now().checked_add(SEARCH_MAX);
-        out.text = Some(unified((&was, old.path()), (&is, new.path()), deadline));
+        out.text = Some(unified((&was, old.path()), (&is, new.path()), search_end()));
     }
     Ok(out)
 }

@@ -85,8 +85,8 @@ impl Throttles {
 }
 
 /// Waits until `bytes` more may be handled, at `rate` bytes a second (zero: no limit), which is
-/// read again while it waits (T1). Returns the time up to which the rate is used. Without a rate the
-/// copy is not wanted (T2).
+/// read again while it waits (T1). Returns the time up to which the rate is used. Without a rate
+/// the copy is not wanted (T2).
 pub(crate) async fn wait_for_rate(
     core: &Rc<Core>,
     rate: impl Fn() -> Option<u64>,

@@ -15,10 +15,9 @@ IMAGE    ?= ashlar:latest
 
 .PHONY: run demo test check hooks soak bench bench-chart docs screenshots build build-bench package python-client deb rpm static container package-test deps-package deps-package-test deps-static deps-test deps-check deps-soak deps-docs deps-demo deps-bench clean
 
-# Functions with equal machine code are linked once, and relocations are packed (glibc 2.36). Only
-# the linker that Rust has for x86_64 can do the first.
+# Functions with equal machine code are linked once. Only the linker that Rust has for x86_64 can.
 ifeq ($(shell uname -m),x86_64)
-LINK    ?= -C link-arg=-Wl,--icf=all -C link-arg=-Wl,-z,pack-relative-relocs
+LINK    ?= -C link-arg=-Wl,--icf=all
 endif
 
 build:

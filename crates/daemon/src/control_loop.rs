@@ -124,13 +124,14 @@ impl ControlLoop {
                 Some(change) => self.handle_change(change),
                 None => {
                     let is_unsaved = self.exports.identities.store_at(self.control.now_ns());
-                    let looks = self.exports.has_thin()
+                    // Known units of initiators are saved while it serves. Questions to every unit
+                    // come last: they cost 2 us each.
+                    let looks = self.exports.is_serving()
                         || self.reattach.has_missing()
                         || is_unsaved
-                        || self.exports.has_lost()
                         || self.path_checks.is_watching()
-                        // Known units of initiators are saved then.
-                        || self.exports.is_serving();
+                        || self.exports.has_thin()
+                        || self.exports.has_lost();
                     let nap = if looks { CHECK_INTERVAL } else { SLEEP_MAX };
                     self.control.inbox().clone().sleep(nap);
                 }

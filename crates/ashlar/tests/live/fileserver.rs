@@ -75,7 +75,10 @@ fn copy_to_the_worm_is_listed_until_every_device_has_the_dump() {
     fixture.ashlar(&["fs", "copying", "main", "off"]).ends(0);
     fixture.ashlar(&["fs", "dump", "main"]).ends(0);
     let paused = "far (COPYING 4 blocks, 0%, paused)";
-    fixture.ashlar(&["fs", "status", "main"]).ends(0).prints(&["near (COPYING 4 blocks, 0%", paused]);
+    fixture
+        .ashlar(&["fs", "status", "main"])
+        .ends(0)
+        .prints(&["near (COPYING 4 blocks, 0%", paused]);
     refuses(&fixture, &["fs", "status", "main", "--wait"], "fs copying main on");
     let status = fixture.ashlar(&["status"]);
     assert!(status.out.contains("rebuild: fs main: far 0%, paused"), "{status}");

@@ -59,9 +59,10 @@ impl ControlLoop {
     /// Opens disks whose medium is back, then the geoms above them, then units.
     pub(super) fn reopen_returned(&mut self) {
         let has_ended = self.end_attempts();
-        let is_looking = self.reattach.has_missing() || self.exports.has_lost();
         let now = self.control.now_ns();
-        if !(has_ended || is_looking && self.reattach.is_due(now)) {
+        let is_due = self.reattach.is_due(now);
+        let is_looking = || self.reattach.has_missing() || self.exports.has_lost();
+        if !(has_ended || is_due && is_looking()) {
             return;
         }
         let config = self.config();

@@ -25,6 +25,12 @@ pub const NINEP_LIST: &str = include_str!("../../../ci/packages/ninep.txt");
 /// Packages unpacked to make a bootable disk.
 pub const BOOT_LIST: &str = include_str!("../../../ci/packages/boot.txt");
 
+/// Packages installed for the test of the page where node and npm are missing.
+pub const NODE_LIST: &str = include_str!("../../../ci/packages/node.txt");
+
+/// Packages installed for the test of the Python client where they are missing.
+pub const VENV_LIST: &str = include_str!("../../../ci/packages/venv.txt");
+
 /// Packages installed for the test of the page.
 pub const WEB_LIST: &str = include_str!("../../../ci/packages/web.txt");
 

@@ -1,6 +1,6 @@
 //! Page of the daemon in headless Chromium, and its files as their sources build them. Both need
-//! node and npm, and are left out without them. ASHLAR_SCREENSHOTS names a folder for the pictures
-//! of the manual.
+//! node and npm, which are installed where they are missing. ASHLAR_SCREENSHOTS names a folder for
+//! the pictures of the manual.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,29 +33,26 @@ fn modified(name: &str) -> Option<SystemTime> {
     std::fs::metadata(folder().join(name)).and_then(|about| about.modified()).ok()
 }
 
-/// Node, with the packages of the page in place; `None` where it is not installed.
-fn node() -> Option<&'static Path> {
-    static NODE: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let found = NODE.get_or_init(|| {
-        let (Ok(node), Ok(npm)) = (proc::tool("node"), proc::tool("npm")) else {
-            println!("the page is not tested: node and npm are not installed");
-            return None;
-        };
+/// Node, with the packages of the page in place.
+fn node() -> &'static Path {
+    static NODE: OnceLock<PathBuf> = OnceLock::new();
+    NODE.get_or_init(|| {
+        if proc::tool("node").is_err() || proc::tool("npm").is_err() {
+            packages::ensure_installed(packages::NODE_LIST).unwrap();
+        }
         if modified("node_modules/.package-lock.json") < modified("package-lock.json") {
-            let mut install = Command::new(npm);
+            let mut install = Command::new(proc::tool("npm").unwrap());
             install.args(["ci", "--no-audit", "--no-fund"]).current_dir(folder());
             let ran = proc::run_limited(&mut install, BUILD).unwrap();
             assert!(ran.ok(), "{ran:?}");
         }
-        Some(node)
-    });
-    found.as_deref()
+        proc::tool("node").unwrap()
+    })
 }
 
 #[test]
 fn embedded_files_of_the_page_are_those_that_the_sources_build() {
-    let Some(node) = node() else { return };
-    let mut check = Command::new(node);
+    let mut check = Command::new(node());
     let ran = proc::run_limited(check.args(["build.mjs", "--check"]).current_dir(folder()), BUILD);
     let ran = ran.unwrap();
     assert!(ran.ok(), "{ran:?}");
@@ -63,7 +60,7 @@ fn embedded_files_of_the_page_are_those_that_the_sources_build() {
 
 #[test]
 fn page_shows_and_changes_the_daemon_in_a_browser() {
-    let Some(node) = node() else { return };
+    let node = node();
     packages::ensure_installed(packages::WEB_LIST).unwrap();
     let mut fixture = Fixture::new("page");
     fixture.configure(DISKS, "0 = \"d0\"");

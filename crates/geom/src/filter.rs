@@ -6,9 +6,9 @@
 //! `configure`, the lines of lists and the settings that a plan compares.
 //!
 //! ```text
-//!   start() --Fate::Pass--------------> down
-//!           --Fate::After(ns)--timer--> down      (later ones may overtake it)
-//!           --Fate::Fail--------------> done(error)
+//!   start() --FilterAction::Pass--------------> down
+//!           --FilterAction::After(ns)--timer--> down      (later ones may overtake it)
+//!           --FilterAction::Fail--------------> done(error)
 //! ```
 //! Invariants
 //!  F1  A request is either failed without being handed on, or handed on exactly once.

@@ -1,13 +1,12 @@
-// The view of the daemon, kept current: events of its journal, and a new view every two seconds.
+// The view of the daemon, kept current: after events of its journal, and at the pace of `pace.js`.
 
 import { signal } from "@preact/signals";
-import { Refusal, get, lines, request } from "./api.js";
+import { Refusal, lines, request } from "./api.js";
+import { costOf, dueAfter } from "./pace.js";
 
-/** Time between two views, in milliseconds; longer if the daemon needs long for one. */
-const INTERVAL = 2000;
 /** Pause after a failed request, in milliseconds. */
 const RETRY = 3000;
-/** Views kept for charts: an hour. */
+/** Views kept for charts: an hour at the fastest pace. */
 const HISTORY = 1800;
 
 /** The newest view; null before the first one. */
@@ -75,10 +74,20 @@ function path() {
   return `/v1/view${location.search}`;
 }
 
+/** End of the last view and the daemon's time for it, in milliseconds. */
+let last = { end: 0, cost: 0 };
+/** Time of the first event since the last view was requested; null if there is none. */
+let eventAt = null;
+
 /** Loads a new view. */
 export async function refresh() {
   const asked = path();
-  const now = await get(asked);
+  const began = Date.now();
+  eventAt = null;
+  const answer = await request(asked);
+  const now = await answer.json();
+  const end = Date.now();
+  last = { end, cost: costOf(answer.headers.get("server-timing"), end - began) };
   // The reader has gone elsewhere meanwhile.
   if (asked !== path()) return;
   const found = ratesBetween(view.value, now);
@@ -90,32 +99,48 @@ export async function refresh() {
 
 const pause = (time) => new Promise((done) => setTimeout(done, time));
 
-/** Replaces the view for as long as the page is open. */
+let timer = null;
+let isLoading = false;
+
+/** Time until the next view. */
+const left = () => dueAfter(last, eventAt, document.visibilityState === "hidden") - Date.now();
+
+/** Plans the next view; while one is loaded, its end does so. */
+function plan() {
+  if (isLoading) return;
+  clearTimeout(timer);
+  timer = setTimeout(poll, Math.max(0, left()));
+}
+
+/** Replaces the view if it is due, and plans the next one. */
 async function poll() {
-  for (;;) {
-    const began = Date.now();
+  // The reader may have loaded one meanwhile.
+  if (left() <= 0) {
+    isLoading = true;
     try {
-      if (document.visibilityState === "visible") await refresh();
+      await refresh();
     } catch (error) {
       problem.value = error;
       await pause(RETRY);
+      last = { end: Date.now(), cost: 0 };
     }
-    // The page takes at most a tenth of the time of the daemon's control thread.
-    await pause(Math.max(INTERVAL, 9 * (Date.now() - began)));
+    isLoading = false;
   }
+  plan();
 }
 
-/** Follows the journal from the last known event, and loads a new view after each batch. */
+/** Follows the journal from the last known event; events make the next view due earlier. */
 async function follow() {
-  let last = 0;
+  let seen = 0;
   for (;;) {
     try {
-      last = Math.min(last || Infinity, view.value?.last_event ?? 0);
-      const answer = await request("/v1/events", { headers: { "last-event-id": `${last}` } });
-      let timer = null;
+      seen = Math.min(seen || Infinity, view.value?.last_event ?? 0);
+      const answer = await request("/v1/events", { headers: { "last-event-id": `${seen}` } });
       for await (const line of lines(answer)) {
-        if (line.startsWith("id: ")) last = Number(line.slice(4));
-        if (line === "") timer ??= setTimeout(() => (timer = null, refresh().catch(() => {})), 200);
+        if (line.startsWith("id: ")) seen = Number(line.slice(4));
+        if (line !== "") continue;
+        eventAt ??= Date.now();
+        plan();
       }
     } catch (error) {
       if (error instanceof Refusal) problem.value = error;
@@ -133,6 +158,7 @@ export function go(search) {
 /** Starts all of it. */
 export function start() {
   window.addEventListener("popstate", () => refresh().catch(() => {}));
+  document.addEventListener("visibilitychange", plan);
   refresh()
     .catch((error) => (problem.value = error))
     .finally(() => {

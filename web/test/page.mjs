@@ -16,6 +16,7 @@ import path from "node:path";
 import { parseArgs } from "node:util";
 import { AxeBuilder } from "@axe-core/playwright";
 import { chromium } from "playwright-core";
+import { costOf, dueAfter } from "../src/pace.js";
 
 const { values: options } = parseArgs({
   options: {
@@ -91,6 +92,28 @@ async function verb(url, name, params) {
   const body = await answer.json();
   if (!answer.ok) throw new Error(`${name}: ${JSON.stringify(body)}`);
   return body;
+}
+
+/** Times of views, in milliseconds. */
+function pace() {
+  const due = (cost, eventAt, isHidden) => dueAfter({ end: 1000, cost }, eventAt, isHidden) - 1000;
+  const plain = [1, 50, 5000].map((cost) => due(cost, null, false));
+  check(plain.join() === "2000,5000,60000", `views take a hundredth of the time: ${plain}`);
+  const after = [1, 300, 5000].map((cost) => due(cost, 1500, false));
+  check(after.join() === "700,3000,50000", `views after events take a tenth: ${after}`);
+  check(due(1, 5000, false) === 2000, "an event does not delay a view");
+  const hidden = [due(1, null, true), due(1, 1500, true)];
+  check(hidden.join() === "60000,60000", `a hidden tab has a view each minute: ${hidden}`);
+  const costs = [costOf("view;dur=12.345", 90), costOf("view", 90), costOf(null, 90)];
+  check(costs.join() === "12.345,90,90", `time of an answer: ${costs}`);
+}
+
+/** An answer of the daemon has the time that it needed. */
+async function timing(url) {
+  const headers = { authorization: `Bearer ${options.token}` };
+  const answer = await fetch(new URL("/v1/view", url), { headers });
+  const cost = costOf(answer.headers.get("server-timing"), NaN);
+  check(cost > 0, `the daemon needed ${cost} ms for a view`);
 }
 
 const node = (page, id) => page.locator(`svg a[href="/?at=${encodeURIComponent(id)}"]`);
@@ -344,6 +367,8 @@ const browser = await chromium.launch({
 });
 let failure = null;
 try {
+  pace();
+  await timing(url);
   // First: the host of the session answers no ping of the daemon.
   await sessions(browser, url);
   await withoutScript(browser, url);

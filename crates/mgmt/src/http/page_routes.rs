@@ -12,6 +12,10 @@ use hyper::header::{
 };
 use hyper::{Method, Request, Response, StatusCode};
 use std::net::IpAddr;
+use std::time::Duration;
+
+/// Name of the field with the time that an answer took.
+const SERVER_TIMING: &str = "server-timing";
 
 /// Content type of a document.
 pub(super) const HTML: &str = "text/html; charset=utf-8";
@@ -46,6 +50,16 @@ pub(super) fn asset(path: &str) -> Option<Response<Body>> {
 /// A document of the page.
 pub(super) fn document(text: String) -> Response<Body> {
     restricted(reply(HTML, text), POLICY, "no-store")
+}
+
+/// An answer with the time that the daemon needed for it, by which the script of the page paces its
+/// requests (`Server-Timing`, in milliseconds).
+pub(super) fn timed(mut response: Response<Body>, took: Duration) -> Response<Body> {
+    let text = format!("view;dur={:.3}", took.as_secs_f64() * 1e3);
+    if let Ok(value) = HeaderValue::from_str(&text) {
+        response.headers_mut().insert(SERVER_TIMING, value);
+    }
+    response
 }
 
 /// The document for a caller who may not see the state.
@@ -234,6 +248,12 @@ mod tests {
         }
         assert!(asset("/assets/../Cargo.toml").is_none());
         assert_eq!(forbidden().status(), StatusCode::FORBIDDEN);
+    }
+
+    #[test]
+    fn view_has_the_time_that_it_took_in_milliseconds() {
+        let response = timed(reply(JSON, "{}"), Duration::from_micros(12_345));
+        assert_eq!(response.headers()[SERVER_TIMING], "view;dur=12.345");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::events::{events, last_seen};
 use super::file_routes;
 use super::metrics::{self, Format};
 use super::openapi::{self, JSON, VERBS_PREFIX};
-use super::page_routes::{asset, check_content_type, check_origin, document, forbidden};
+use super::page_routes::{asset, check_content_type, check_origin, document, forbidden, timed};
 use super::peer::Peer;
 use crate::api::{Error, Kind, ProgressLine, Result, TraceQuery};
 use crate::audit::AuditedCaller;
@@ -23,7 +23,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// Longest body of a request with a document, in bytes: a configuration and its quoting.
@@ -131,8 +131,13 @@ async fn dispatch(
         }
         "/v1/view" => {
             let query = Query::parse(request.uri().query().unwrap_or(""));
-            let text = blocking(move || to_json(&page::view(&control, query)?)).await?;
-            Ok(reply(JSON, text))
+            let view = blocking(move || {
+                let began = Instant::now();
+                let text = to_json(&page::view(&control, query)?)?;
+                Ok((text, began.elapsed()))
+            });
+            let (text, took) = view.await?;
+            Ok(timed(reply(JSON, text), took))
         }
         "/v1/schema" => {
             let text = blocking(move || to_json(&verbs::schema::config(control.catalog()))).await?;

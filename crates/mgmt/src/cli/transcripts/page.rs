@@ -45,6 +45,8 @@ fn view_of_the_page_is_json_and_follows_one_disk() {
     assert!(ids.contains(&"disk:m0".to_owned()) && !ids.contains(&"disk:d0".to_owned()), "{ids:?}");
     assert!(ids.contains(&"lun:iqn.a:t/hosts/1".to_owned()), "{ids:?}");
     assert_eq!(part["detail"]["title"], "disk m0");
+    let text = get(&daemon, "/v1/view");
+    assert!(text.contains("\r\nserver-timing: view;dur="), "{text}");
 }
 
 #[test]

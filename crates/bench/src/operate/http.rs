@@ -35,12 +35,14 @@ struct Answer {
     body_bytes: u64,
     /// The length that the head announces.
     announced: Option<u64>,
+    /// The daemon's time for it, if the head has it.
+    cost: Option<Duration>,
 }
 
 impl Answer {
     fn new(keep: Keep) -> Answer {
         let (head, body) = (Vec::new(), Vec::new());
-        Answer { keep, head, in_body: false, body, body_bytes: 0, announced: None }
+        Answer { keep, head, in_body: false, body, body_bytes: 0, announced: None, cost: None }
     }
 
     /// Takes the bytes behind those of the last call.
@@ -59,7 +61,9 @@ impl Answer {
             };
         };
         let rest = self.head.split_off(end + 4);
-        self.announced = announced(&String::from_utf8_lossy(&self.head))?;
+        let head = String::from_utf8_lossy(&self.head);
+        self.announced = announced(&head)?;
+        self.cost = server_timing(&head);
         self.in_body = true;
         self.push_body(&rest);
         Ok(())
@@ -83,16 +87,27 @@ impl Answer {
 
 /// The length that the head of an answer announces, if any.
 fn announced(head: &str) -> Result<Option<u64>, Error> {
-    let mut lines = head.lines();
-    let status = lines.next().unwrap_or_default();
+    let status = head.lines().next().unwrap_or_default();
     if status.split(' ').nth(1) != Some("200") {
         return Err(wrong(format!("status `{status}`")));
     }
-    Ok(lines.find_map(|line| {
+    Ok(field(head, "content-length").and_then(|value| value.parse().ok()))
+}
+
+/// The daemon's time for an answer, if its head has it: `Server-Timing: view;dur=MILLISECONDS`.
+fn server_timing(head: &str) -> Option<Duration> {
+    let (_, after) = field(head, "server-timing")?.split_once("dur=")?;
+    let end = after.find([';', ',', ' ']).unwrap_or(after.len());
+    let ms: f64 = after.get(..end)?.parse().ok()?;
+    Duration::try_from_secs_f64(ms / 1e3).ok()
+}
+
+/// The value of a field of a head.
+fn field<'h>(head: &'h str, wanted: &str) -> Option<&'h str> {
+    head.lines().skip(1).find_map(|line| {
         let (name, value) = line.split_once(':')?;
-        let is_length = name.eq_ignore_ascii_case("content-length");
-        value.trim().parse::<u64>().ok().filter(|_| is_length)
-    }))
+        name.eq_ignore_ascii_case(wanted).then(|| value.trim())
+    })
 }
 
 fn wrong(what: String) -> Error {
@@ -141,6 +156,11 @@ impl Request {
     pub fn took(&self) -> Duration {
         self.begun.elapsed()
     }
+
+    /// The daemon's time for the answer; [`Request::took`] if the answer does not have it.
+    pub fn cost(&self) -> Duration {
+        self.answer.cost.unwrap_or_else(|| self.took())
+    }
 }
 
 /// Sends a request and waits for its answer: the body, and the time.
@@ -182,6 +202,17 @@ mod tests {
         assert_eq!(parsed(Keep::Length, &single), Ok((Vec::new(), 5)));
         let endless = b"HTTP/1.1 200 OK\r\n\r\nuntil the end";
         assert_eq!(parsed(Keep::Body, &[&endless[..]]), Ok((b"until the end".to_vec(), 13)));
+    }
+
+    #[test]
+    fn answer_has_the_time_that_the_daemon_needed() {
+        let of = |field: &str| server_timing(&format!("HTTP/1.1 200 OK\r\n{field}\r\n\r\n"));
+        let us = |us| Some(Duration::from_micros(us));
+        assert_eq!(of("Server-Timing: view;dur=12.5"), us(12_500));
+        assert_eq!(of("server-timing: view;dur=3;desc=\"a\", b;dur=9"), us(3_000));
+        for none in ["server-timing: view", "server-timing: view;dur=-1", "date: dur=4"] {
+            assert_eq!(of(none), None, "{none}");
+        }
     }
 
     #[test]

@@ -39,6 +39,16 @@ enum Compared {
     Samples,
 }
 
+impl Compared {
+    /// Shortest round, s.
+    fn round_seconds(self) -> u32 {
+        match self {
+            Compared::Page => PAGE_SECONDS,
+            _ => ROUND_SECONDS,
+        }
+    }
+}
+
 /// One case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
@@ -73,8 +83,10 @@ const SCRAPE_MS: f64 = 100.0;
 const STALL_US: f64 = 1000.0;
 /// Requests in flight where a load is compared.
 const DEPTH: u32 = 32;
-/// Shortest round, s: two views of the page, or several scrapes.
+/// Shortest round, s: several scrapes, or answers of `trace`.
 const ROUND_SECONDS: u32 = 4;
+/// Shortest round with a page, s: two views, also if the page loads one every 10 s only.
+const PAGE_SECONDS: u32 = 20;
 /// From the start of a load to its measurement: the page has its first view and its stream then.
 const SETTLE_MS: u64 = 1000;
 /// Wait before a load without `trace`: cores record for 5 s after the last question.
@@ -180,11 +192,11 @@ impl Run<'_> {
         sleep(Duration::from_millis(self.options.length().scaled(ms)));
     }
 
-    /// Reads of the daemon at that depth, beside a client of the API.
+    /// Reads of the daemon at that depth, beside a client of the API, in a round of a case.
     fn load(
         &self,
-        daemon: &Daemon,
-        depth: u32,
+        compared: Compared,
+        (daemon, depth): (&Daemon, u32),
         client: Option<ApiClient>,
     ) -> Result<LoadResult, Error> {
         let load = Load { depth, core: self.cores.1, ..Load::of(daemon.portal, EXPORT) };
@@ -197,7 +209,7 @@ impl Run<'_> {
         if let Some(times) = times {
             running = first_answer(running, &times)?;
         }
-        let window = self.window(self.options.seconds, ROUND_SECONDS);
+        let window = self.window(self.options.seconds, compared.round_seconds());
         measure_load_for(running, daemon.pid(), window)
     }
 
@@ -220,7 +232,7 @@ impl Run<'_> {
                 _ => None,
             };
             let client = poller.map(|poller| (poller, times));
-            Ok(self.load(daemon, DEPTH, client)?.round(None))
+            Ok(self.load(case.compared, (daemon, DEPTH), client)?.round(None))
         })?;
         self.load_rows(case, &rounds, report);
         Ok(())
@@ -245,7 +257,7 @@ impl Run<'_> {
         };
         let rounds = turns.take(case.name, 2, |side| {
             let daemon = if side == 0 { &with } else { without };
-            Ok(self.load(daemon, DEPTH, None)?.round(None))
+            Ok(self.load(case.compared, (daemon, DEPTH), None)?.round(None))
         })?;
         self.load_rows(case, &rounds, report);
         Ok(())
@@ -283,7 +295,7 @@ impl Run<'_> {
                 let poller: Box<dyn Poller> = Box::new(scraper(&daemon.socket, times.clone()));
                 client = Some((poller, times.clone()));
             }
-            let result = self.load(daemon, 1, client)?;
+            let result = self.load(case.compared, (daemon, 1), client)?;
             let beside_ms = times.take();
             let longest_us = result.us(1.0).unwrap_or_default();
             Ok(ScrapeRound { longest_us, beside_ms, alone_ms })

@@ -10,10 +10,14 @@ use serde_json::Value;
 use super::http::{Keep, Request};
 use crate::error::{Error, Kind};
 
-/// Time between two views of the page (`INTERVAL` of `web/src/live.js`).
+/// Shortest time between two views of the page (`web/src/pace.js` has the same constants).
 const VIEW_INTERVAL: Duration = Duration::from_secs(2);
-/// The page waits for so many times the time of its last view, if that is longer.
-const VIEW_SHARE: u32 = 9;
+/// Longest time between two views.
+const VIEW_INTERVAL_MAX: Duration = Duration::from_secs(60);
+/// The page waits for so many times the daemon's time for its last view.
+const VIEW_SHARE: u32 = 100;
+/// The same before a view that it loads for events.
+const EVENT_SHARE: u32 = 10;
 /// From an event to the view that the page loads for it.
 const EVENT_DELAY: Duration = Duration::from_millis(200);
 /// Time between two looks at the stream of events.
@@ -50,10 +54,12 @@ struct Repeated {
     socket: PathBuf,
     path: &'static str,
     keep: Keep,
-    /// From an answer that took so long to the next request.
+    /// From an answer that took the daemon so long to the next request.
     pause: fn(Duration) -> Duration,
     /// When the next request is due; none: at once.
     due: Option<Instant>,
+    /// End of the last answer, and the daemon's time for it.
+    last: Option<(Instant, Duration)>,
     request: Option<Request>,
     times: Times,
 }
@@ -69,9 +75,10 @@ impl Repeated {
         };
         let body = request.poll()?;
         if body.is_some() {
-            let took = request.took();
-            self.times.0.lock().push(took.as_secs_f64() * 1e3);
-            self.due = Some(now + (self.pause)(took));
+            self.times.0.lock().push(request.took().as_secs_f64() * 1e3);
+            let cost = request.cost();
+            self.due = Some(now + (self.pause)(cost));
+            self.last = Some((now, cost));
             self.request = None;
         }
         Ok(body)
@@ -102,18 +109,20 @@ fn repeated(
     times: Times,
 ) -> Repeated {
     let socket = socket.to_owned();
-    Repeated { socket, path, keep, pause, due: None, request: None, times }
+    Repeated { socket, path, keep, pause, due: None, last: None, request: None, times }
 }
 
-/// Pause of the page after a view that took so long.
-fn view_pause(took: Duration) -> Duration {
-    VIEW_INTERVAL.max(took.saturating_mul(VIEW_SHARE))
+/// Pause of the page after a view that took the daemon so long.
+fn view_pause(cost: Duration) -> Duration {
+    cost.saturating_mul(VIEW_SHARE).clamp(VIEW_INTERVAL, VIEW_INTERVAL_MAX)
 }
 
-/// The open page: a view every two seconds, and the stream of events since the first one.
+/// The open page: views at the pace of its script, and the stream of events since the first one.
 pub(super) struct Page {
     view: Repeated,
     events: Option<Request>,
+    /// The first event since the last view was requested.
+    event: Option<Instant>,
     /// Bytes of the stream that have been seen.
     seen: u64,
     last_look: Option<Instant>,
@@ -123,7 +132,7 @@ impl Page {
     /// Opens when it is polled first.
     pub fn new(socket: &Path, times: Times) -> Page {
         let view = repeated(socket, "/v1/view", Keep::Body, view_pause, times);
-        Page { view, events: None, seen: 0, last_look: None }
+        Page { view, events: None, event: None, seen: 0, last_look: None }
     }
 
     /// Follows the journal after the last event of the first view.
@@ -140,11 +149,28 @@ impl Page {
         self.view.keep = Keep::Length;
         Ok(())
     }
+
+    /// Sends a request for a view that is due, and receives one that is here.
+    fn poll_view(&mut self, now: Instant) -> Result<Option<Vec<u8>>, Error> {
+        let was_sent = self.view.request.is_some();
+        let view = self.view.poll_body(now)?;
+        if !was_sent && self.view.request.is_some() {
+            self.event = None;
+        }
+        Ok(view)
+    }
+
+    /// Makes the next view due earlier if there was an event.
+    fn hasten(&mut self) {
+        let (Some(event), Some((end, cost))) = (self.event, self.view.last) else { return };
+        let soon = (event + EVENT_DELAY).max(end + cost.saturating_mul(EVENT_SHARE));
+        self.view.due = self.view.due.map(|due| due.min(soon));
+    }
 }
 
 impl Poller for Page {
     fn poll(&mut self, now: Instant) -> Result<(), Error> {
-        let view = self.view.poll_body(now)?;
+        let view = self.poll_view(now)?;
         let Some(events) = &mut self.events else {
             return view.map_or(Ok(()), |view| self.open_events(&view));
         };
@@ -157,9 +183,9 @@ impl Poller for Page {
         }
         if events.body_bytes() > self.seen {
             self.seen = events.body_bytes();
-            let soon = now + EVENT_DELAY;
-            self.view.due = Some(self.view.due.map_or(soon, |due| due.min(soon)));
+            self.event.get_or_insert(now);
         }
+        self.hasten();
         Ok(())
     }
 }
@@ -198,7 +224,8 @@ mod tests {
         fn answer(&self, body: &str) -> String {
             let (mut stream, head) = self.request();
             let length = body.len();
-            let text = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}");
+            let head_lines = format!("content-length: {length}\r\nserver-timing: view;dur=15\r\n");
+            let text = format!("HTTP/1.1 200 OK\r\n{head_lines}\r\n{body}");
             stream.write_all(text.as_bytes()).unwrap();
             head
         }
@@ -262,9 +289,25 @@ mod tests {
     }
 
     #[test]
-    fn page_of_a_slow_daemon_takes_a_tenth_of_its_time() {
-        let seconds = Duration::from_secs;
-        assert_eq!((view_pause(seconds(0)), view_pause(seconds(1))), (seconds(2), seconds(9)));
+    fn page_of_a_slow_daemon_takes_a_hundredth_of_its_time() {
+        let ms = Duration::from_millis;
+        let pauses = [1, 50, 5000].map(|cost| view_pause(ms(cost)));
+        assert_eq!(pauses, [ms(2000), ms(5000), ms(60_000)]);
+    }
+
+    #[test]
+    fn views_for_events_take_a_tenth_of_the_time_of_a_slow_daemon() {
+        let (ms, end) = (Duration::from_millis, Instant::now());
+        let mut page = Page::new(Path::new("/nonexistent"), Times::default());
+        let mut due = |cost: u64, event: u64| {
+            page.view.last = Some((end, ms(cost)));
+            page.view.due = Some(end + view_pause(ms(cost)));
+            page.event = Some(end + ms(event));
+            page.hasten();
+            page.view.due.map(|due| due - end)
+        };
+        assert_eq!([due(1, 500), due(300, 500)], [Some(ms(700)), Some(ms(3000))]);
+        assert_eq!(due(1, 4000), Some(ms(2000)), "an event does not delay a view");
     }
 
     #[test]

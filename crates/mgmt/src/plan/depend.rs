@@ -122,10 +122,11 @@ pub fn running_config(config: &Config, state: &SystemState) -> Config {
     let live: HashSet<&str> = providers.map(|p| p.name.as_str()).collect();
     left.disk.retain(|d| [&listed, &live].iter().all(|s| s.contains(d.name.as_str())));
     left.bus.retain(|b| state.buses.iter().any(|s| s.name == b.name));
-    left.geom.retain(|g| {
-        let same = |s: &&crate::api::GeomState| s.name == g.name && s.class == g.class;
-        state.geoms.iter().find(same).is_some_and(|s| !s.withering)
-    });
+    let mut withering: HashMap<(&str, &str), bool> = HashMap::new();
+    for geom in &state.geoms {
+        withering.entry((geom.class.as_str(), geom.name.as_str())).or_insert(geom.withering);
+    }
+    left.geom.retain(|g| withering.get(&(g.class.as_str(), g.name.as_str())) == Some(&false));
     // A target that could not be made is listed, and is down.
     let is_up = |s: &TargetState| s.state != TargetHealth::Down;
     left.target.retain(|t| state.targets.iter().any(|s| s.name == t.name && is_up(s)));

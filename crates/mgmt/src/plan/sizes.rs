@@ -6,6 +6,7 @@ use crate::api::{GeomState, SystemState};
 use crate::config::units::exact;
 use crate::config::{Config, DiskConfig};
 use serde_json::Value;
+use std::collections::HashMap;
 
 /// Keys of an image file that are without effect on a file that exists and has its size.
 pub(super) const SIZE_KEYS: [&str; 2] = ["create", "size"];
@@ -64,9 +65,11 @@ pub struct GrownDisk {
 
 /// All of them.
 pub fn grown_disks(config: &Config, state: &SystemState) -> Vec<GrownDisk> {
+    let sizes: HashMap<&str, u64> =
+        state.disks.iter().map(|d| (d.name.as_str(), d.size_bytes)).collect();
     let one = |disk: &DiskConfig| {
         let wanted = section_size(disk)?;
-        let has = state.disks.iter().find(|d| d.name == disk.name)?.size_bytes;
+        let has = *sizes.get(disk.name.as_str())?;
         (has > wanted).then(|| GrownDisk {
             disk: disk.name.clone(),
             bytes: has,

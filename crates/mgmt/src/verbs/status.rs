@@ -14,6 +14,7 @@ use crate::service::Control;
 use crate::text::count;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 
 /// See the module.
 pub struct Status;
@@ -409,8 +410,9 @@ pub fn findings(state: &SystemState, config: &Config, catalog: &Catalog) -> Vec<
 fn missing(state: &SystemState, config: &Config) -> Vec<(String, String)> {
     let left = running_config(config, state);
     // A disk that is listed has its own finding.
-    let listed = |name: &str| state.disks.iter().any(|s| s.name == name);
-    let disks = config.disk.iter().filter(|d| left.disk(&d.name).is_none() && !listed(&d.name));
+    let listed = state.disks.iter().map(|d| d.name.as_str());
+    let found: HashSet<&str> = left.disk.iter().map(|d| d.name.as_str()).chain(listed).collect();
+    let disks = config.disk.iter().filter(|d| !found.contains(d.name.as_str()));
     let geoms = config.geom.iter().filter(|g| left.geom(&g.name).is_none());
     let targets = config.target.iter().filter(|t| left.target(&t.name).is_none());
     let mut out: Vec<String> = disks.map(|d| format!("disk {}", d.name)).collect();

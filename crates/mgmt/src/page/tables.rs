@@ -2,13 +2,13 @@
 
 use super::search::{is_session, is_unit};
 use crate::api::{
-    CoreState, Event, GeomState, GroupState, Health, LunState, RateSample, RebuildState,
-    SessionState, SystemState, TargetState,
+    CoreState, Event, GeomState, GroupState, Health, LunState, PendingLunState, RateSample,
+    RebuildState, SessionState, SystemState, TargetState,
 };
 use crate::config::units::{short, short_ns};
 use crate::object_id::{core_id, geom_id, lun_id, session_id};
 use crate::text::{or_dash, shell_word};
-use crate::verbs::index::Index;
+use crate::verbs::index::{ExportedLun, Index};
 use crate::verbs::sessions_end::refuse_driver;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -186,71 +186,115 @@ fn has(row: &[Cell], lower: &str) -> bool {
     row.iter().any(|cell| cell.text.to_lowercase().contains(lower))
 }
 
+/// Rows of the objects that match a search, where there may be many objects. Without a text every
+/// object matches, and objects over the limit of a table are only counted.
+struct Matches<'l> {
+    lower: &'l str,
+    rows: Vec<Vec<Cell>>,
+    total: usize,
+}
+
+impl<'l> Matches<'l> {
+    fn new(lower: &'l str) -> Matches<'l> {
+        Matches { lower, rows: Vec::new(), total: 0 }
+    }
+
+    /// Adds an object if its row or an identifier that the row does not show has the text.
+    fn add(&mut self, row: impl FnOnce() -> Vec<Cell>, is_identified: impl FnOnce() -> bool) {
+        let is_full = self.rows.len() >= ROWS_MAX;
+        if self.lower.is_empty() && is_full {
+            self.total += 1;
+            return;
+        }
+        let row = row();
+        if has(&row, self.lower) || is_identified() {
+            self.total += 1;
+            if !is_full {
+                self.rows.push(row);
+            }
+        }
+    }
+
+    fn into_table(self, heading: (&str, &str, &str), columns: &[&str]) -> Table {
+        Table { total: self.total, ..Table::new(heading, columns, self.rows) }
+    }
+}
+
+fn lun_row(index: &Index<'_>, (target, group, lun): ExportedLun<'_>) -> Vec<Cell> {
+    let size = index.provider(&lun.provider).map_or(0, |(_, p)| p.size_bytes);
+    let latency = match lun.latency_ns {
+        0 => "-".to_owned(),
+        ns => short_ns(ns),
+    };
+    let sessions = index.sessions((target, group, lun)).len();
+    vec![
+        Cell::link(&lun.provider, lun_id(&target.name, &group.name, lun.lun)),
+        Cell::text(lun.lun.to_string()),
+        Cell::health(index.lun_health((target, group, lun))),
+        Cell::text(short(size)),
+        Cell::text(if lun.read_only { "ro" } else { "rw" }),
+        Cell::text(&group.name),
+        Cell::text(&target.name),
+        Cell::text(sessions.to_string()),
+        Cell::text(latency),
+    ]
+}
+
+fn pending_lun_row(target: &TargetState, group: &GroupState, lost: &PendingLunState) -> Vec<Cell> {
+    let mut row = vec![
+        Cell::link(&lost.provider, lun_id(&target.name, &group.name, lost.lun)),
+        Cell::text(lost.lun.to_string()),
+        Cell::health(Health::Failed),
+    ];
+    row.extend(["-", "-", &group.name, &target.name, "0", "-"].map(Cell::text));
+    row
+}
+
 fn luns(state: &SystemState, lower: &str) -> Table {
     let index = Index::new(state);
-    let mut rows = Vec::new();
+    let mut found = Matches::new(lower);
     for target in &state.targets {
         for group in &target.groups {
-            rows.extend(group.luns.iter().filter_map(|lun| {
-                let size = index.provider(&lun.provider).map_or(0, |(_, p)| p.size_bytes);
-                let latency = match lun.latency_ns {
-                    0 => "-".to_owned(),
-                    ns => short_ns(ns),
-                };
-                let sessions = index.sessions((target, group, lun)).len();
-                let row = vec![
-                    Cell::link(&lun.provider, lun_id(&target.name, &group.name, lun.lun)),
-                    Cell::text(lun.lun.to_string()),
-                    Cell::health(index.lun_health((target, group, lun))),
-                    Cell::text(short(size)),
-                    Cell::text(if lun.read_only { "ro" } else { "rw" }),
-                    Cell::text(&group.name),
-                    Cell::text(&target.name),
-                    Cell::text(sessions.to_string()),
-                    Cell::text(latency),
-                ];
-                (has(&row, lower) || is_unit(lun, lower)).then_some(row)
-            }));
-            rows.extend(group.awaited.iter().filter_map(|lost| {
-                let id = lun_id(&target.name, &group.name, lost.lun);
-                let mut row = vec![
-                    Cell::link(&lost.provider, id),
-                    Cell::text(lost.lun.to_string()),
-                    Cell::health(Health::Failed),
-                ];
-                row.extend(["-", "-", &group.name, &target.name, "0", "-"].map(Cell::text));
-                has(&row, lower).then_some(row)
-            }));
+            for lun in &group.luns {
+                found.add(|| lun_row(&index, (target, group, lun)), || is_unit(lun, lower));
+            }
+            for lost in &group.awaited {
+                found.add(|| pending_lun_row(target, group, lost), || false);
+            }
         }
     }
     let columns =
         ["provider", ">LUN", "health", ">size", "mode", "group", "target", ">sessions", ">latency"];
-    Table::new(("luns", "LUNs", "No LUN matches."), &columns, rows)
+    found.into_table(("luns", "LUNs", "No LUN matches."), &columns)
+}
+
+fn session_row(target: &TargetState, s: &SessionState, now_ns: u64) -> Vec<Cell> {
+    let oldest = match s.commands_outstanding {
+        0 => "-".to_owned(),
+        _ => short_ns(s.oldest_command_ns),
+    };
+    let actions = CellAction::end_session(target, s).into_iter().collect();
+    vec![
+        Cell::link(&s.initiator, session_id(target, s)),
+        Cell::text(&s.address),
+        Cell::text(or_dash(&s.portal)),
+        Cell::text(&target.name),
+        Cell::text(or_dash(s.group.as_deref().unwrap_or(""))),
+        Cell::text(s.luns_total.to_string()),
+        Cell::text(or_dash(&s.auth)),
+        Cell::text(s.commands_outstanding.to_string()),
+        Cell::text(oldest),
+        Cell::text(short_ns(now_ns.saturating_sub(s.since_ns))),
+        Cell { actions, ..Cell::default() },
+    ]
 }
 
 fn sessions(state: &SystemState, lower: &str) -> Table {
     let now = state.daemon.uptime_ns;
-    let rows = state.sessions().filter_map(|(target, s)| {
-        let oldest = match s.commands_outstanding {
-            0 => "-".to_owned(),
-            _ => short_ns(s.oldest_command_ns),
-        };
-        let actions = CellAction::end_session(target, s).into_iter().collect();
-        let row = vec![
-            Cell::link(&s.initiator, session_id(target, s)),
-            Cell::text(&s.address),
-            Cell::text(or_dash(&s.portal)),
-            Cell::text(&target.name),
-            Cell::text(or_dash(s.group.as_deref().unwrap_or(""))),
-            Cell::text(s.luns_total.to_string()),
-            Cell::text(or_dash(&s.auth)),
-            Cell::text(s.commands_outstanding.to_string()),
-            Cell::text(oldest),
-            Cell::text(short_ns(now.saturating_sub(s.since_ns))),
-            Cell { actions, ..Cell::default() },
-        ];
-        (has(&row, lower) || is_session(s, lower)).then_some(row)
-    });
+    let mut found = Matches::new(lower);
+    for (target, s) in state.sessions() {
+        found.add(|| session_row(target, s, now), || is_session(s, lower));
+    }
     let columns = [
         "initiator",
         "address",
@@ -264,7 +308,7 @@ fn sessions(state: &SystemState, lower: &str) -> Table {
         ">age",
         "change",
     ];
-    Table::new(("sessions", "Sessions", "No session matches."), &columns, rows)
+    found.into_table(("sessions", "Sessions", "No session matches."), &columns)
 }
 
 /// Rebuilds and resyncs, with the changes that a reader can make to them.
@@ -480,6 +524,27 @@ mod tests {
         let table = cores(&state, |id| (id == "core:1").then(|| sample.clone()));
         let load = |row: usize| (table.rows[row][1].text.as_str(), table.rows[row][1].percent);
         assert_eq!((load(0), load(1)), (("-", None), ("40%", Some(40))));
+    }
+
+    #[test]
+    fn rows_over_the_limit_are_counted_but_not_made() {
+        let made = std::cell::Cell::new(0);
+        let of = |lower: &str| {
+            made.set(0);
+            let mut found = Matches::new(lower);
+            for n in 0..ROWS_MAX + 5 {
+                let row = || {
+                    made.set(made.get() + 1);
+                    vec![Cell::text(format!("d{n}"))]
+                };
+                found.add(row, || n == 0);
+            }
+            let table = found.into_table(("t", "T", "none"), &["n"]);
+            (table.rows.len(), table.total, made.get())
+        };
+        assert_eq!(of(""), (ROWS_MAX, ROWS_MAX + 5, ROWS_MAX));
+        assert_eq!(of("d"), (ROWS_MAX, ROWS_MAX + 5, ROWS_MAX + 5));
+        assert_eq!(of("d204"), (2, 2, ROWS_MAX + 5), "d0 by its identifier, and d204");
     }
 
     #[test]

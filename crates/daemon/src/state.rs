@@ -76,13 +76,15 @@ pub fn state(from: &Sources<'_>) -> SystemState {
     let disks = from.config.disk.iter().map(|d| (DISK_CLASS, d.name.as_str()));
     let layers = from.config.geom.iter().map(|g| (g.class.as_str(), g.name.as_str()));
     let configured: HashSet<(&str, &str)> = disks.chain(layers).collect();
+    let disks = from.config.disk.iter().map(|d| disk(from, &disk_geoms, &d.name, &d.kind));
+    let (disks, stopped) = (disks.collect(), stopped(from.topology, &geoms));
     let mut state = SystemState {
         schema_version: SCHEMA_VERSION,
         generation: from.topology.generation(),
         daemon: from.daemon.clone(),
         buses: from.cam.buses().iter().map(|b| bus(from, b)).collect(),
-        disks: from.config.disk.iter().map(|d| disk(from, &disk_geoms, &d.name, &d.kind)).collect(),
-        geoms: geoms.iter().map(|g| geom_state(&configured, g)).collect(),
+        disks,
+        geoms: geoms.into_iter().map(|g| geom_state(&configured, g)).collect(),
         targets: from
             .config
             .target
@@ -97,7 +99,7 @@ pub fn state(from: &Sources<'_>) -> SystemState {
         certificates: from.files.certificates(),
         changed_files: from.files.changed(),
         former_names: former_names(from),
-        stopped: stopped(from.topology, &geoms),
+        stopped,
         ..SystemState::default()
     };
     state.health = state.worst();
@@ -159,9 +161,9 @@ fn count(n: i32) -> u32 {
     u32::try_from(n).unwrap_or(0)
 }
 
-fn provider(p: &ProviderView) -> ProviderState {
+fn provider(p: ProviderView) -> ProviderState {
     ProviderState {
-        name: p.name.clone(),
+        name: p.name,
         size_bytes: p.limits.media_bytes,
         sector_bytes: p.limits.sector_bytes,
         stripe_bytes: p.stripe_bytes,
@@ -173,8 +175,8 @@ fn provider(p: &ProviderView) -> ProviderState {
         stats: stats(&p.stats),
         why_not: p
             .taste_outcomes
-            .iter()
-            .map(|(class, why)| TasteRejection { class: (*class).into(), why: why.clone() })
+            .into_iter()
+            .map(|(class, why)| TasteRejection { class: class.into(), why })
             .collect(),
     }
 }
@@ -226,7 +228,7 @@ fn measures(all: &[Measure]) -> (Vec<RebuildState>, Vec<SpaceState>, Option<u64>
     (rebuilds, spaces, last_dump_at)
 }
 
-fn geom_state(configured: &HashSet<(&str, &str)>, g: &GeomView) -> GeomState {
+fn geom_state(configured: &HashSet<(&str, &str)>, g: GeomView) -> GeomState {
     let failed = g.providers.iter().find_map(|p| p.error.map(|e| (p, e)));
     let entry = |key: &str| g.show.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
     let troubles: Vec<TroubleState> = g.troubles.iter().map(trouble).collect();
@@ -241,9 +243,9 @@ fn geom_state(configured: &HashSet<(&str, &str)>, g: &GeomView) -> GeomState {
     let (rebuilds, spaces, last_dump_at) = measures(&g.measures);
     GeomState {
         class: g.class.into(),
-        name: g.name.clone(),
+        name: g.name,
         rank: g.rank,
-        why: if configured { "configured".into() } else { g.why.clone() },
+        why: if configured { "configured".into() } else { g.why },
         configured,
         state: entry("state").or_else(|| entry("State")).unwrap_or_else(|| match health {
             Health::Ok => "ACTIVE".into(),
@@ -254,21 +256,21 @@ fn geom_state(configured: &HashSet<(&str, &str)>, g: &GeomView) -> GeomState {
         health_why,
         troubles,
         withering: g.withering,
-        config: g.show.iter().map(|(k, v)| ((*k).into(), Value::String(v.clone()))).collect(),
-        settings: g.settings.clone(),
+        config: g.show.into_iter().map(|(k, v)| (k.into(), Value::String(v))).collect(),
+        settings: g.settings,
         transients: g
             .transients
-            .iter()
-            .map(|t| TransientState { what: t.setting.clone(), undo: t.undo.clone() })
+            .into_iter()
+            .map(|t| TransientState { what: t.setting, undo: t.undo })
             .collect(),
         rebuilds,
         spaces,
         last_dump_at,
         consumers: g
             .consumers
-            .iter()
+            .into_iter()
             .map(|c| ConsumerState {
-                provider: c.provider.clone(),
+                provider: c.provider,
                 r: count(c.counts.r),
                 w: count(c.counts.w),
                 e: count(c.counts.e),
@@ -280,7 +282,7 @@ fn geom_state(configured: &HashSet<(&str, &str)>, g: &GeomView) -> GeomState {
                 stats: stats(&c.stats),
             })
             .collect(),
-        providers: g.providers.iter().map(provider).collect(),
+        providers: g.providers.into_iter().map(provider).collect(),
     }
 }
 

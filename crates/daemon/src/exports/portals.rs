@@ -352,7 +352,7 @@ mod tests {
         let refused = carry_out(change).expect_err("its port has another number");
         assert!(refused.source.contains("remove the target first"), "{refused}");
         assert!(TcpStream::connect(first).is_ok());
-        // The kernel ends the listener after the answer.
+        // `close_portal` aborts the task that accepts, and does not wait for its end.
         let end = Instant::now() + PORTAL_DEADLINE;
         while TcpStream::connect(second).is_ok() {
             assert!(Instant::now() < end, "{second} is still open");

@@ -124,8 +124,7 @@ impl ControlLoop {
                 Some(change) => self.handle_change(change),
                 None => {
                     let is_unsaved = self.exports.identities.store_at(self.control.now_ns());
-                    // Known units of initiators are saved while it serves. Questions to every unit
-                    // come last: they cost 2 us each.
+                    // Known units of initiators are saved while it serves.
                     let looks = self.exports.is_serving()
                         || self.reattach.has_missing()
                         || is_unsaved

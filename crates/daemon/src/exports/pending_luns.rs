@@ -159,7 +159,7 @@ impl Exports {
 
     /// Whether some unit has lost its provider, or has none yet.
     pub fn has_lost(&self) -> bool {
-        !self.pending_luns.is_empty() || !self.registry.lost().is_empty()
+        !self.pending_luns.is_empty() || self.registry.has_lost()
     }
 
     /// Opens lost providers that have returned: answers their names, and the reason if one stays

@@ -13,6 +13,7 @@
 //!  R4  A device counts its entries in maps by port: `recount` follows every change of a map.
 
 pub mod access;
+mod conditions;
 mod facts;
 mod former;
 mod groups;
@@ -28,7 +29,7 @@ mod proof;
 mod view;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bio::Errno;
@@ -43,6 +44,7 @@ use crate::unit::alua::{DEFAULT_GROUP, PortGroup, PortGroupSpec};
 use crate::unit::copies::Tokens;
 use crate::unit::ids::Id;
 use crate::unit::kind::UnitKind;
+use crate::unit::loss::Common;
 use crate::unit::message::Message;
 use crate::unit::spec::DeviceSpec;
 use known::KnownUnits;
@@ -132,6 +134,8 @@ pub struct Denied {
 struct RegistryState {
     targets: BTreeMap<(String, String), Arc<TargetPort>>,
     devices: BTreeMap<String, Arc<Device>>,
+    /// How many of the devices have a disk that reports its room.
+    thin: usize,
     engines: Vec<(u32, Mailer<Message>)>,
     sessions: BTreeMap<u64, Arc<SessionFacts>>,
     denied: VecDeque<Denied>,
@@ -165,8 +169,7 @@ pub struct Registry {
     origins: Arc<Origins>,
     /// Former names of units.
     former: Mutex<BTreeMap<String, Former>>,
-    /// Largest transfer that the cores' pools let through, bytes; zero before there is a core.
-    transfer_max: Arc<AtomicU32>,
+    common: Arc<Common>,
 }
 
 impl Registry {
@@ -221,8 +224,7 @@ impl Registry {
 
     /// The pool of a core lets transfers of so many bytes through.
     pub(crate) fn note_pool(&self, transfer_max: u32) {
-        let smaller = |old: u32| Some(if old == 0 { transfer_max } else { old.min(transfer_max) });
-        let _ = self.transfer_max.fetch_update(Ordering::AcqRel, Ordering::Acquire, smaller);
+        self.common.note_pool(transfer_max);
     }
 
     /// Resets of units until now.
@@ -276,42 +278,19 @@ impl Registry {
             return Err(Error::new(Errno::Exist, what));
         }
         state.devices_made += 1;
-        let device =
-            Arc::new(Device::new(state.devices_made, spec, kind, self.transfer_max.clone()));
+        let device = Arc::new(Device::new(state.devices_made, spec, kind, self.common.clone()));
         restore(&device, &*self.state_store())?;
         let name = device.name();
         state.ids.extend(ids.into_iter().map(|id| (id, name.clone())));
+        state.thin += usize::from(device.space().is_some());
         state.devices.insert(name, device.clone());
+        device.set_listed(true);
         Ok(device)
     }
 
     /// A device by name.
     pub fn device(&self, name: &str) -> Option<Arc<Device>> {
         self.state().devices.get(name).cloned()
-    }
-
-    /// Names of devices that no group maps.
-    pub fn unmapped(&self) -> Vec<String> {
-        let state = self.state();
-        let free = state.devices.values().filter(|d| d.ports().is_empty());
-        free.map(|d| d.name()).collect()
-    }
-
-    /// Names of devices that have lost their provider.
-    pub fn lost(&self) -> Vec<String> {
-        let state = self.state();
-        let lost = state.devices.values().filter(|d| d.lost().is_some());
-        lost.map(|d| d.name()).collect()
-    }
-
-    /// Devices whose disk reports its room.
-    pub(crate) fn thin_devices(&self) -> Vec<Arc<Device>> {
-        self.state().devices.values().filter(|d| d.space().is_some()).cloned().collect()
-    }
-
-    /// Whether the disk of some device reports its room.
-    pub fn has_thin(&self) -> bool {
-        self.state().devices.values().any(|d| d.space().is_some())
     }
 
     /// Forgets a device; refused while a group maps it.
@@ -326,6 +305,8 @@ impl Registry {
         let Some(device) = state.devices.remove(name) else {
             return Err(Error::new(Errno::NoEnt, format!("no device {name}")));
         };
+        device.set_listed(false);
+        state.thin -= usize::from(device.space().is_some());
         for id in device.spec().ids().all() {
             state.ids.remove(&id);
         }

@@ -3,6 +3,7 @@
 use geom::Edge;
 
 use super::*;
+use crate::unit::space::SpaceUsage;
 
 fn at() -> Address {
     Address::Inet("10.0.0.1:3260".parse().unwrap())
@@ -127,6 +128,30 @@ fn a_unit_mapped_by_a_group_cannot_be_removed() {
     r.set_groups("iscsi", "iqn.t", &[]).unwrap();
     assert!(r.remove_device("a").is_ok());
     assert_eq!(r.remove_device("a").err().map(|e| e.kind), Some(Errno::NoEnt));
+}
+
+#[test]
+fn lost_and_thin_units_are_counted_while_they_are_in_the_registry() {
+    let r = registry();
+    assert!(!r.has_lost() && !r.has_thin() && r.thin_devices().is_empty());
+    let usage = SpaceUsage { used: 1, free: 2, is_shared: false };
+    let spec = DeviceSpec::new("thin", "thin", Edge(0), 1 << 20, 512);
+    let spec = DeviceSpec { can_delete: true, space_usage: Some(usage), ..spec };
+    let thin = r.add_device("disk", spec).unwrap();
+    assert!(r.has_thin() && r.thin_devices().len() == 1);
+    let a = r.device("a").unwrap();
+    a.lose(Errno::NxIo);
+    thin.lose(Errno::Io);
+    assert_eq!((r.has_lost(), r.lost()), (true, vec!["a".to_owned(), "thin".to_owned()]));
+    a.find(Edge(1), 1 << 20);
+    assert_eq!((r.has_lost(), r.lost()), (true, vec!["thin".to_owned()]));
+    r.remove_device("thin").unwrap();
+    assert!(!r.has_lost() && r.lost().is_empty());
+    assert!(!r.has_thin() && r.thin_devices().is_empty());
+    assert_eq!(thin.lost(), Some(Errno::NxIo), "its commands end");
+    thin.find(Edge(2), 1 << 20);
+    thin.lose(Errno::Io);
+    assert!(!r.has_lost());
 }
 
 #[test]

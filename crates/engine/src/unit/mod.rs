@@ -17,6 +17,7 @@ pub(crate) mod events;
 pub mod ids;
 pub(crate) mod initiator_data;
 pub(crate) mod kind;
+pub(crate) mod loss;
 pub(crate) mod medium_state;
 pub(crate) mod message;
 pub(crate) mod owner;
@@ -28,7 +29,7 @@ pub(crate) mod unit_attention;
 pub(crate) mod unit_reservations;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use bio::Errno;
@@ -44,6 +45,7 @@ use crate::unit::counters::History;
 use crate::unit::ids::LENGTH_MARK;
 use crate::unit::initiator_data::InitiatorData;
 use crate::unit::kind::UnitKind;
+use crate::unit::loss::{Common, Loss};
 use crate::unit::medium_state::Condition;
 use crate::unit::owner::Owner;
 use crate::unit::protection::{Layout, Protection, ProtectionSpec};
@@ -130,8 +132,7 @@ pub struct Device {
     mode: AtomicU32,
     /// Mode bits that hold after a reset: the defaults, or those that MODE SELECT saved.
     saved: AtomicU32,
-    /// Zero, or 1 + the index of the error in `Errno::ALL`.
-    lost: AtomicU8,
+    loss: Loss,
     condition: Condition,
     nexuses: Mutex<Nexuses>,
     /// Order of the commands (`task/set.rs`); locked before `nexuses`.
@@ -142,7 +143,7 @@ pub struct Device {
     reset_number: AtomicU64,
     operations: Operations,
     watch: Watch,
-    transfer_max: Arc<AtomicU32>,
+    common: Arc<Common>,
     reservations: UnitReservations,
     /// Held while MODE SELECT compares and replaces.
     pub(crate) mode_gate: Mutex<()>,
@@ -172,7 +173,7 @@ impl Device {
         number: u32,
         spec: DeviceSpec,
         kind: UnitKind,
-        transfer_max: Arc<AtomicU32>,
+        common: Arc<Common>,
     ) -> Device {
         let sector = u64::from(spec.sector_bytes.max(1));
         let protection = protection_of(&spec);
@@ -194,7 +195,7 @@ impl Device {
             blocks: AtomicU64::new(blocks),
             mode: AtomicU32::new(0),
             saved: AtomicU32::new(0),
-            lost: AtomicU8::new(0),
+            loss: Loss::default(),
             condition: Condition::default(),
             nexuses: Mutex::default(),
             order: Mutex::default(),
@@ -202,7 +203,7 @@ impl Device {
             reset_number: AtomicU64::new(0),
             operations: Operations::default(),
             watch: Watch::default(),
-            transfer_max,
+            common,
             reservations: UnitReservations::default(),
             mode_gate: Mutex::new(()),
             selecting: AtomicBool::new(false),
@@ -320,7 +321,7 @@ impl Device {
     /// Largest transfer of one command, bytes: [`TRANSFER_MAX`], or less when the pools are small.
     #[inline]
     pub fn transfer_max(&self) -> u32 {
-        match self.transfer_max.load(Ordering::Relaxed) {
+        match self.common.transfer_max() {
             0 => TRANSFER_MAX,
             most => most.min(TRANSFER_MAX),
         }
@@ -493,14 +494,17 @@ impl Device {
     /// Why the unit is gone, if it is.
     #[inline]
     pub fn lost(&self) -> Option<Errno> {
-        let code = self.lost.load(Ordering::Acquire);
-        Errno::ALL.get(usize::from(code).checked_sub(1)?).copied()
+        self.loss.error()
     }
 
     /// The provider below is gone: from now on commands end with sense data that says so.
     pub fn lose(&self, error: Errno) {
-        let code = Errno::ALL.iter().position(|e| *e == error).unwrap_or(0);
-        self.lost.store(u8::try_from(code + 1).unwrap_or(1), Ordering::Release);
+        self.loss.set(Some(error), &self.common);
+    }
+
+    /// The registry lists the unit from now on, or does so no more.
+    pub(crate) fn set_listed(&self, is_listed: bool) {
+        self.loss.set_listed(is_listed, &self.common);
     }
 
     /// The provider is back, on another path: the unit is usable again and every nexus receives NOT
@@ -510,7 +514,7 @@ impl Device {
         self.edge.store(edge.0, Ordering::Release);
         self.resize(media_bytes);
         self.raise(asc::MEDIUM_CHANGED, None);
-        self.lost.store(0, Ordering::Release);
+        self.loss.set(None, &self.common);
     }
 
     /// The medium has a new size, bytes; every nexus receives CAPACITY DATA HAS CHANGED.

@@ -213,6 +213,10 @@ impl Geom for DiskGeom {
         self.read_only
     }
 
+    fn keeps_records(&self) -> bool {
+        self.unit.must_be_flushed()
+    }
+
     /// A disk has no records, but its server may have data that is not stored.
     fn clean_records(&mut self, _: &mut Topology, _: GeomId) -> bool {
         self.unit.make_durable()

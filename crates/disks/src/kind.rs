@@ -195,6 +195,12 @@ pub trait Unit: Any + Send {
         true
     }
 
+    /// Whether the medium ends with the daemon, so that [`Unit::make_durable`] has an effect. The
+    /// answer never changes.
+    fn must_be_flushed(&self) -> bool {
+        false
+    }
+
     /// Makes the medium `bytes` large: whole sectors, more than it has. Blocks; nothing is lost.
     fn grow(&mut self, bytes: u64) -> Result<(), Error> {
         let _ = bytes;

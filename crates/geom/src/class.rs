@@ -423,6 +423,12 @@ pub trait Geom: Send + Any {
         true
     }
 
+    /// Whether the geom is asked for clean records: true of a geom that has
+    /// [`Geom::clean_records`]. The answer never changes.
+    fn keeps_records(&self) -> bool {
+        false
+    }
+
     /// True when the geom must go when another consumer writes its provider.
     fn spoils(&self) -> bool {
         false

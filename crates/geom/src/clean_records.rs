@@ -9,8 +9,9 @@ use crate::topology::{GeomId, Topology};
 pub const CLEAN_RECORDS_DEADLINE: Duration = Duration::from_secs(10);
 
 impl GraphControl {
-    /// Asks the geoms that `which` selects for clean records ([`crate::Geom::clean_records`]) and
-    /// waits until all have them. Returns the names of those that had none at the deadline.
+    /// Asks the geoms that keep records and that `which` selects for clean ones
+    /// ([`crate::Geom::clean_records`]), and waits until all have them. Returns the names of those
+    /// that had none at the deadline.
     pub fn clean_records(
         &mut self,
         most: Duration,
@@ -20,8 +21,7 @@ impl GraphControl {
         let mut calm = 0;
         loop {
             let t = &mut self.topology;
-            let mut geoms = t.geom_ids();
-            geoms.retain(|geom| which(t, *geom));
+            let mut geoms: Vec<GeomId> = t.record_keepers().filter(|g| which(t, *g)).collect();
             // A geom that is gone or busy with itself has no answer.
             geoms
                 .retain(|geom| t.with_geom(*geom, |g, t| g.clean_records(t, *geom)) == Some(false));

@@ -225,6 +225,10 @@ impl Geom for RaidGeom {
         Ok(())
     }
 
+    fn keeps_records(&self) -> bool {
+        true
+    }
+
     fn clean_records(&mut self, t: &mut Topology, me: GeomId) -> bool {
         self.clean_up(t, me)
     }

@@ -15,7 +15,8 @@ impl ControlLoop {
         }
     }
 
-    /// Writes clean records of geoms that a change has closed, before its answer.
+    /// Writes clean records of geoms that a change has closed, before its answer. Geoms without
+    /// records are not looked at: a start makes one change for each of its disks.
     pub(super) fn clean_closed(&mut self) {
         self.clean_records(|t, geom| !t.geom_is_open(geom));
     }

@@ -424,6 +424,10 @@ impl Unit for NbdUnit {
         Ok(self.disk.size())
     }
 
+    fn must_be_flushed(&self) -> bool {
+        true
+    }
+
     fn make_durable(&mut self) -> bool {
         let disk = self.disk.clone();
         if disk.needs_flush() && disk.claim_own_flush() {

@@ -418,7 +418,7 @@ impl Topology {
         })
     }
 
-    /// Checks T1, T6 and that every attachment is known at both ends; for tests.
+    /// Checks T1, T6, T7 and that every attachment is known at both ends; for tests.
     pub fn check(&self) {
         for (id, p) in &self.providers {
             let mut sum = Access::NONE;
@@ -432,6 +432,13 @@ impl Topology {
         }
         for (id, p) in self.providers.iter().filter(|(_, p)| !p.wither) {
             assert_eq!(self.find(&p.name), Some(id), "T6 {}", p.name);
+        }
+        for (id, g) in &self.geoms {
+            let Some(ops) = &g.ops else { continue };
+            assert_eq!(self.record_keepers.contains(&id), ops.keeps_records(), "T7 {}", g.name);
+        }
+        for g in &self.record_keepers {
+            assert!(self.geoms.contains_key(*g), "T7");
         }
         for (id, c) in &self.consumers {
             assert_eq!(self.edges[c.edge.slot()], Some(id));

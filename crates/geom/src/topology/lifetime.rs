@@ -238,6 +238,7 @@ impl Topology {
         if self.geoms.get(g).is_some_and(free) {
             self.geoms.remove(g);
             self.withering_geoms.remove(&g);
+            self.record_keepers.remove(&g);
             changed = true;
         }
         changed

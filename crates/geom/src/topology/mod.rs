@@ -12,6 +12,8 @@
 //!  T5  A consumer marked ORPHAN starts no I/O; a provider with an error takes none.
 //!  T6  Every provider that does not wither is found by its name. A layer that is inserted over a
 //!      provider has that provider's name as long as the layer is there (`names.rs`).
+//!  T7  The list of geoms with records has every geom that keeps records, and no other: a change is
+//!      not followed by a question to each geom of the graph.
 
 mod access;
 mod attach;
@@ -215,6 +217,8 @@ pub struct Topology {
     /// Withering objects: all that the washer looks at.
     withering_providers: BTreeSet<ProviderId>,
     withering_geoms: BTreeSet<GeomId>,
+    /// Geoms that keep records (T7).
+    record_keepers: BTreeSet<GeomId>,
     /// Consumers that leave, by ticket.
     leaving: BTreeMap<u64, ConsumerId>,
     losses: u64,
@@ -262,6 +266,7 @@ impl Topology {
             geom_names: Vec::new(),
             withering_providers: BTreeSet::new(),
             withering_geoms: BTreeSet::new(),
+            record_keepers: BTreeSet::new(),
             leaving: BTreeMap::new(),
             losses: 0,
             generation: 0,
@@ -348,6 +353,7 @@ impl Topology {
         if self.geom_names.get(index).is_some_and(|names| names.contains_key(name)) {
             return Err(Error::new(Errno::Exist, format!("{class} {name} exists already")));
         }
+        let keeps_records = ops.keeps_records();
         let id = self.geoms.insert(GeomObj {
             class: index,
             name: name.into(),
@@ -363,6 +369,9 @@ impl Topology {
         });
         if let Some(names) = self.geom_names.get_mut(index) {
             names.insert(name.into(), id);
+        }
+        if keeps_records {
+            self.record_keepers.insert(id);
         }
         Ok(id)
     }
@@ -384,9 +393,14 @@ impl Topology {
 
     /// Gives a geom its own state after it was made: for one that needs its number first.
     pub fn set_ops(&mut self, geom: GeomId, ops: Box<dyn Geom>) {
-        if let Some(g) = self.geoms.get_mut(geom) {
-            g.spoils = ops.spoils();
-            g.ops = Some(ops);
+        let Some(g) = self.geoms.get_mut(geom) else { return };
+        let keeps_records = ops.keeps_records();
+        g.spoils = ops.spoils();
+        g.ops = Some(ops);
+        if keeps_records {
+            self.record_keepers.insert(geom);
+        } else {
+            self.record_keepers.remove(&geom);
         }
     }
 
@@ -503,9 +517,9 @@ impl Topology {
         self.shutting_down = true;
     }
 
-    /// Every geom there is.
-    pub(crate) fn geom_ids(&self) -> Vec<GeomId> {
-        self.geoms.keys().collect()
+    /// The geoms that keep records (T7).
+    pub(crate) fn record_keepers(&self) -> impl Iterator<Item = GeomId> {
+        self.record_keepers.iter().copied()
     }
 
     /// Runs `f` with a geom's own state and the topology. `None` when the geom is gone or is on

@@ -13,6 +13,7 @@ mod names;
 mod notices;
 mod orders;
 mod orphan;
+mod records;
 mod slow_requests;
 mod split;
 mod statistics;

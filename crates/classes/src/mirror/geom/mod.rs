@@ -276,6 +276,10 @@ impl Geom for MirrorGeom {
         Ok(())
     }
 
+    fn keeps_records(&self) -> bool {
+        true
+    }
+
     fn clean_records(&mut self, t: &mut Topology, me: GeomId) -> bool {
         if self.over || self.mirror.in_role(Role::Active).is_empty() {
             return true;

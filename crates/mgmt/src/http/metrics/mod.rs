@@ -39,11 +39,14 @@ pub fn render(state: &SystemState, series_max: u32, format: Format) -> Vec<u8> {
     state.disks.iter().for_each(|d| disk(d, &mut page));
     state.geoms.iter().for_each(|g| geom(g, &mut page));
     state.targets.iter().for_each(|t| units(t, &mut page));
-    let providers = || state.geoms.iter().flat_map(|g| g.providers.iter().map(move |p| (g, p)));
-    providers().for_each(|(g, p)| provider_counters(&g.class, p, &mut page));
+    let providers = state.geoms.iter().flat_map(|g| g.providers.iter().map(move |p| (g, p)));
+    let has_series = |p: &ProviderState| is_used(&p.stats) || has_latency(&p.stats);
+    let used: Vec<_> = providers.filter(|(_, p)| has_series(p)).collect();
+    used.iter().for_each(|(g, p)| provider_counters(&g.class, p, &mut page));
     let sessions: Vec<SessionSums<'_>> = state.targets.iter().map(SessionSums::of).collect();
     sessions.iter().for_each(|sums| sums.counters(&mut page));
-    let of_disks = |is_disk: bool| providers().filter(move |(g, _)| (g.class == "disk") == is_disk);
+    let is_disk = |g: &GeomState| g.class == "disk";
+    let of_disks = |which: bool| used.iter().filter(move |(g, _)| is_disk(g) == which);
     of_disks(true).for_each(|(g, p)| provider_latency(&g.class, p, &mut page));
     sessions.iter().for_each(|sums| sums.latency(&mut page));
     unit_latency(state, &mut page);
@@ -191,6 +194,11 @@ fn units(target: &TargetState, page: &mut Page) {
 /// Whether there has been a request.
 fn is_used(stats: &Stats) -> bool {
     stats.ops() > 0 || stats.in_flight > 0
+}
+
+/// Whether there is a histogram.
+fn has_latency(stats: &Stats) -> bool {
+    !stats.read.latency.buckets.is_empty() || !stats.write.latency.buckets.is_empty()
 }
 
 fn provider_counters(class: &str, provider: &ProviderState, page: &mut Page) {

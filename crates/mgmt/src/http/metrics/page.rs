@@ -10,6 +10,7 @@ use super::families::{Family, METRICS};
 use super::format::Format;
 use super::{protobuf, text};
 use crate::api::{Health, Histogram, Stats};
+use std::collections::HashMap;
 use std::fmt::Display;
 
 /// Names and values of the labels of a series.
@@ -18,8 +19,10 @@ pub(super) type Labels<'a> = [(&'a str, &'a str)];
 /// Samples of all metrics.
 pub(super) struct Page {
     format: Format,
-    /// Samples with the places of their metrics in the list. A histogram is one of them.
-    samples: Vec<(usize, Vec<u8>)>,
+    /// Written samples of each metric, in the order of the list.
+    samples: Vec<Vec<u8>>,
+    /// Places of the metrics in the list, by name.
+    places: HashMap<&'static str, usize>,
     series: usize,
     series_max: usize,
     dropped: usize,
@@ -28,7 +31,9 @@ pub(super) struct Page {
 impl Page {
     pub(super) fn new(format: Format, series_max: u32) -> Page {
         let series_max = usize::try_from(series_max).unwrap_or(usize::MAX);
-        Page { format, samples: Vec::new(), series: 0, series_max, dropped: 0 }
+        let samples = vec![Vec::new(); METRICS.len()];
+        let places = METRICS.iter().enumerate().map(|(place, f)| (f.name, place)).collect();
+        Page { format, samples, places, series: 0, series_max, dropped: 0 }
     }
 
     /// Whether so many series fit; otherwise they are counted as left out (X2).
@@ -46,18 +51,20 @@ impl Page {
     }
 
     fn push(&mut self, name: &str, labels: &Labels<'_>, value: impl Display) {
-        let Some((place, family)) = find(name, labels) else { return };
-        let sample = match self.format {
-            Format::Text => text::sample(name, labels, value),
-            Format::Protobuf => protobuf::sample(family, labels, value),
-        };
-        self.samples.push((place, sample));
+        let format = self.format;
+        let Some((family, out)) = self.metric(name, labels) else { return };
+        match format {
+            Format::Text => text::sample(name, labels, value, out),
+            Format::Protobuf => protobuf::sample(family, labels, value, out),
+        }
     }
 
     pub(super) fn health(&mut self, name: &str, labels: &Labels<'_>, health: Health) {
+        let mut labels = [labels, &[("state", "")]].concat();
         for state in [Health::Ok, Health::Degraded, Health::Failed] {
-            let mut labels = labels.to_vec();
-            labels.push(("state", state.label()));
+            if let Some(last) = labels.last_mut() {
+                last.1 = state.label();
+            }
             self.add(name, &labels, u8::from(health == state));
         }
     }
@@ -66,8 +73,7 @@ impl Page {
     pub(super) fn latency(&mut self, name: &str, labels: &Labels<'_>, stats: &Stats) {
         for (op, of) in [("read", &stats.read), ("write", &stats.write)] {
             if !of.latency.buckets.is_empty() {
-                let mut labels = labels.to_vec();
-                labels.push(("op", op));
+                let labels = [labels, &[("op", op)]].concat();
                 self.histogram(name, &labels, &of.latency);
             }
         }
@@ -77,12 +83,27 @@ impl Page {
         if !self.admits(HISTOGRAM_SERIES) {
             return;
         }
-        let Some((place, family)) = find(name, labels) else { return };
-        let sample = match self.format {
-            Format::Text => text::histogram(name, labels, h),
-            Format::Protobuf => protobuf::histogram(family, labels, h),
-        };
-        self.samples.push((place, sample));
+        let format = self.format;
+        let Some((family, out)) = self.metric(name, labels) else { return };
+        match format {
+            Format::Text => text::histogram(name, labels, h, out),
+            Format::Protobuf => protobuf::histogram(family, labels, h, out),
+        }
+    }
+
+    /// A metric of the list, which has these labels, and its written samples.
+    fn metric(
+        &mut self,
+        name: &str,
+        labels: &Labels<'_>,
+    ) -> Option<(&'static Family, &mut Vec<u8>)> {
+        let found = self.places.get(name).and_then(|place| Some((*place, METRICS.get(*place)?)));
+        debug_assert!(
+            found.is_some_and(|(_, f)| f.labels.iter().eq(labels.iter().map(|(key, _)| key))),
+            "{name} {labels:?}"
+        );
+        let (place, family) = found?;
+        Some((family, self.samples.get_mut(place)?))
     }
 
     /// The page, with the numbers of series on it and left out.
@@ -90,13 +111,9 @@ impl Page {
         let (series, dropped) = (self.series, self.dropped);
         self.push("ashlar_metrics_series", &[], series);
         self.push("ashlar_metrics_series_dropped", &[], dropped);
-        // Stable: samples of a metric keep their order.
-        self.samples.sort_by_key(|(place, _)| *place);
-        let mut out = Vec::new();
-        for together in self.samples.chunk_by(|(a, _), (b, _)| a == b) {
-            let place = together.first().map(|(place, _)| *place);
-            let Some(family) = place.and_then(|place| METRICS.get(place)) else { continue };
-            let samples = together.iter().map(|(_, sample)| sample.as_slice());
+        let mut out = Vec::with_capacity(self.samples.iter().map(Vec::len).sum());
+        let all = METRICS.iter().zip(&self.samples);
+        for (family, samples) in all.filter(|(_, samples)| !samples.is_empty()) {
             match self.format {
                 Format::Text => text::family(family, samples, &mut out),
                 Format::Protobuf => protobuf::family(family, samples, &mut out),
@@ -104,14 +121,4 @@ impl Page {
         }
         out
     }
-}
-
-/// A metric of the list and its place there; each has the labels that the list gives it.
-fn find(name: &str, labels: &Labels<'_>) -> Option<(usize, &'static Family)> {
-    let found = METRICS.iter().enumerate().find(|(_, family)| family.name == name);
-    debug_assert!(
-        found.is_some_and(|(_, f)| f.labels.iter().eq(labels.iter().map(|(key, _)| key))),
-        "{name} {labels:?}"
-    );
-    found
 }

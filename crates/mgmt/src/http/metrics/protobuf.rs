@@ -76,17 +76,34 @@ fn type_of(family: &Family) -> (u64, u64) {
     }
 }
 
-/// A sample; its value is printed as a number.
-pub(super) fn sample(family: &Family, labels: &Labels<'_>, value: impl Display) -> Vec<u8> {
+/// Adds a `Metric` to those of a family.
+fn add(metric: &Message, samples: &mut Vec<u8>) {
+    let mut family = Message(std::mem::take(samples));
+    family.bytes(4, &metric.0);
+    *samples = family.0;
+}
+
+/// Adds a sample to those of a family; its value is printed as a number.
+pub(super) fn sample(
+    family: &Family,
+    labels: &Labels<'_>,
+    value: impl Display,
+    samples: &mut Vec<u8>,
+) {
     let mut number = Message::default();
     number.double(1, value.to_string().parse().unwrap_or(f64::NAN));
     let mut metric = Message::metric(labels);
     metric.bytes(type_of(family).1, &number.0);
-    metric.0
+    add(&metric, samples);
 }
 
-/// A histogram, with classic and native buckets.
-pub(super) fn histogram(family: &Family, labels: &Labels<'_>, h: &Histogram) -> Vec<u8> {
+/// Adds a histogram, with classic and native buckets, to the samples of a family.
+pub(super) fn histogram(
+    family: &Family,
+    labels: &Labels<'_>,
+    h: &Histogram,
+    samples: &mut Vec<u8>,
+) {
     let mut all = Message::default();
     all.unsigned(1, h.count());
     all.double(2, h.sum_ns as f64 / 1e9);
@@ -117,20 +134,16 @@ pub(super) fn histogram(family: &Family, labels: &Labels<'_>, h: &Histogram) -> 
     all.bytes(13, &deltas.0);
     let mut metric = Message::metric(labels);
     metric.bytes(type_of(family).1, &all.0);
-    metric.0
+    add(&metric, samples);
 }
 
 /// Adds a family with its samples to `out`.
-pub(super) fn family<'s>(
-    family: &Family,
-    samples: impl Iterator<Item = &'s [u8]>,
-    out: &mut Vec<u8>,
-) {
+pub(super) fn family(family: &Family, samples: &[u8], out: &mut Vec<u8>) {
     let mut all = Message::default();
     all.bytes(1, family.name.as_bytes());
     all.bytes(2, family.help.as_bytes());
     all.unsigned(3, type_of(family).0);
-    samples.for_each(|sample| all.bytes(4, sample));
+    all.0.extend_from_slice(samples);
     let mut whole = Message(std::mem::take(out));
     whole.delimited(&all.0);
     *out = whole.0;

@@ -77,7 +77,8 @@ pub fn parse_eui64(text: &str) -> Result<[u8; 8], String> {
 
 /// Hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
+    bytes.iter().flat_map(|b| [digit(b >> 4), digit(b & 0xf)]).collect()
 }
 
 /// As many digits as there are, exactly.
@@ -111,6 +112,14 @@ mod tests {
             assert!(parse_naa(bad).is_err(), "{bad}");
         }
         assert!(parse_naa("5000c500a1b2c3g4").is_err() && parse_naa("5000c500a1b2c3é").is_err());
+    }
+
+    #[test]
+    fn each_byte_has_two_lower_case_digits() {
+        let all: Vec<u8> = (0..=u8::MAX).collect();
+        let wanted: Vec<String> = all.iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(hex(&all), wanted.concat());
+        assert_eq!(hex(&[]), "");
     }
 
     #[test]

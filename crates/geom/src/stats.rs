@@ -14,6 +14,9 @@
 //! Invariant M4: a request that comes up in the walk that took it down is in no queue. It takes no
 //! time, its core does not look at the queues meanwhile (`core::accounts`), and other cores see the
 //! moment before or after (M1). It is counted when it has ended, like any other.
+//!
+//! Invariant M5: a request is counted before its bytes and its latency. So a reader leaves out the
+//! histograms of requests whose number is zero: most objects of a large graph have had none.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -231,21 +234,35 @@ impl Reading {
         self.in_flight += m.in_flight();
         self.busy_ns = self.busy_ns.max(m.queue.busy_ns(now_ns));
         self.errors += m.errors.load(Relaxed);
+        let mut queued = [0; KINDS];
         for op in Op::ALL {
             let (at, passed) = (op as usize, m.unqueued[op as usize].load(Relaxed));
-            self.ops[at] += m.queued[at].load(Relaxed) + passed;
+            let waited = m.queued[at].load(Relaxed);
+            queued[kind_of(op)] += waited;
+            self.ops[at] += waited + passed;
             self.bytes[at] += m.bytes[at].load(Relaxed);
             match kind_of(op) {
                 0 => self.read_latency[bucket_of(0)] += passed,
                 _ => self.write_latency[bucket_of(0)] += passed,
             }
         }
-        for i in 0..BUCKETS {
-            self.read_latency[i] += m.latency[0][i].load(Relaxed);
-            self.write_latency[i] += m.latency[1][i].load(Relaxed);
+        let sums = [
+            (&mut self.read_latency, &mut self.read_latency_ns),
+            (&mut self.write_latency, &mut self.write_latency_ns),
+        ];
+        for (kind, (buckets, sum_ns)) in sums.into_iter().enumerate() {
+            // M5.
+            if queued[kind] > 0 {
+                let read = m.latency[kind].iter().map(|bucket| bucket.load(Relaxed));
+                buckets.iter_mut().zip(read).for_each(|(sum, count)| *sum += count);
+                *sum_ns += m.latency_ns[kind].load(Relaxed);
+            }
         }
-        self.read_latency_ns += m.latency_ns[0].load(Relaxed);
-        self.write_latency_ns += m.latency_ns[1].load(Relaxed);
+    }
+
+    /// Whether no request has ended.
+    pub fn is_unused(&self) -> bool {
+        self.ops == [0; Op::COUNT]
     }
 
     /// Adds the counters of another reading (not its queue or busy time).
@@ -259,6 +276,10 @@ impl Reading {
     }
 
     fn combine(&mut self, other: &Reading, f: impl Fn(u64, u64) -> u64) {
+        // M5.
+        if other.is_unused() {
+            return;
+        }
         let each = |a: &mut [u64], b: &[u64]| {
             a.iter_mut().zip(b).for_each(|(x, y)| *x = f(*x, *y));
         };
@@ -320,6 +341,31 @@ mod tests {
         assert_eq!((r.ops[Op::Read as usize], r.ops[Op::Write as usize]), (1, 1));
         assert_eq!(percentile_ns(&r.read_latency, 50.0), Some(23));
         assert_eq!((provider.inside(), provider.busy_ns(60)), (0, 40));
+    }
+
+    #[test]
+    fn m5_latencies_are_read_of_the_kinds_that_had_requests() {
+        let m = Meter::default();
+        let reading = || {
+            let mut r = Reading::default();
+            r.add(&m, 0);
+            let counts = |buckets: &[u64]| buckets.iter().sum::<u64>();
+            let latency = (r.read_latency_ns, r.write_latency_ns);
+            let counts = (counts(&r.read_latency), counts(&r.write_latency));
+            let (mut sum, zero) = (Reading::default(), Reading::default());
+            sum.add_counts(&r);
+            assert_eq!(Reading { in_flight: r.in_flight, busy_ns: r.busy_ns, ..sum.clone() }, r);
+            sum.sub_counts(&r);
+            assert_eq!(sum, zero);
+            (r.is_unused(), counts, latency)
+        };
+        assert_eq!(reading(), (true, (0, 0), (0, 0)));
+        m.record_queued(20, Op::Write, 512, true);
+        assert_eq!(reading(), (false, (0, 1), (0, 20)));
+        m.record_queued(5, Op::Read, 512, false);
+        m.record_queued(7, Op::Flush, 0, true);
+        m.record_unqueued(Op::Read, 512, true);
+        assert_eq!(reading(), (false, (2, 2), (5, 27)));
     }
 
     #[test]

@@ -12,13 +12,13 @@ use drivers::Driver;
 use engine::registry::{DeviceView, GroupView, PortGroupView, RegistryView, TargetView};
 use engine::reservations::Reservations;
 use geom::{
-    Class, GeomView, Measure, Progress, ProviderView, Reading, Severity, Topology, Trouble,
-    bucket_top_ns,
+    Class, ConsumerView, GeomView, Measure, Progress, ProviderView, Reading, Severity, Topology,
+    Transient, Trouble, bucket_top_ns,
 };
 use mgmt::api::{
     Bucket, BusState, ConnectionsState, ConsumerState, Daemon, Denied, DeviceErrorState,
-    DeviceState, FormerNameState, GeomState, GroupState, Health, Histogram, LunState, Memory,
-    OpStats, PendingLunState, PortGroupState, ProviderState, RebuildState, RegistrantState,
+    DeviceState, DiskState, FormerNameState, GeomState, GroupState, Health, Histogram, LunState,
+    Memory, OpStats, PendingLunState, PortGroupState, ProviderState, RebuildState, RegistrantState,
     ReservationState, RivalsState, SCHEMA_VERSION, SpaceState, Stats, StoppedState, SystemState,
     TargetHealth, TargetState, TasteRejection, TransientState, TroubleState,
 };
@@ -58,6 +58,9 @@ pub struct Sources<'a> {
     pub now_ns: u64,
 }
 
+/// Units of the registry, by name.
+type Units<'a> = HashMap<&'a str, &'a DeviceView>;
+
 impl Sources<'_> {
     /// A time of the cores' clock as time since the daemon's start, ns.
     fn since_start_ns(&self, at_ns: u64) -> u64 {
@@ -68,16 +71,12 @@ impl Sources<'_> {
 /// The whole state.
 pub fn state(from: &Sources<'_>) -> SystemState {
     let geoms = from.topology.view(from.now_ns);
-    let disk_geoms: HashMap<&str, &GeomView> = geoms
-        .iter()
-        .filter(|g| g.class == DISK_CLASS && !g.withering)
-        .map(|g| (g.name.as_str(), g))
-        .collect();
-    let disks = from.config.disk.iter().map(|d| (DISK_CLASS, d.name.as_str()));
+    let disks = disks(from, &geoms);
+    let stopped = stopped(from.topology, &geoms);
+    let disk_names = from.config.disk.iter().map(|d| (DISK_CLASS, d.name.as_str()));
     let layers = from.config.geom.iter().map(|g| (g.class.as_str(), g.name.as_str()));
-    let configured: HashSet<(&str, &str)> = disks.chain(layers).collect();
-    let disks = from.config.disk.iter().map(|d| disk(from, &disk_geoms, &d.name, &d.kind));
-    let (disks, stopped) = (disks.collect(), stopped(from.topology, &geoms));
+    let configured: HashSet<(&str, &str)> = disk_names.chain(layers).collect();
+    let units: Units<'_> = from.registry.devices.iter().map(|d| (d.name.as_str(), d)).collect();
     let mut state = SystemState {
         schema_version: SCHEMA_VERSION,
         generation: from.topology.generation(),
@@ -89,7 +88,7 @@ pub fn state(from: &Sources<'_>) -> SystemState {
             .config
             .target
             .iter()
-            .map(|t| target_state(from, &t.driver, &t.name))
+            .map(|t| target_state(from, &units, &t.driver, &t.name))
             .collect(),
         connections: from.drivers.iter().filter_map(connections).collect(),
         port_groups: port_groups(from.registry),
@@ -104,6 +103,13 @@ pub fn state(from: &Sources<'_>) -> SystemState {
     };
     state.health = state.worst();
     state
+}
+
+/// Disks of the configuration.
+fn disks(from: &Sources<'_>, geoms: &[GeomView]) -> Vec<DiskState> {
+    let open = geoms.iter().filter(|g| g.class == DISK_CLASS && !g.withering);
+    let by_name: HashMap<&str, &GeomView> = open.map(|g| (g.name.as_str(), g)).collect();
+    from.config.disk.iter().map(|d| disk(from, &by_name, &d.name, &d.kind)).collect()
 }
 
 /// Geoms that a verb stopped: those that a provider is known as a member of.
@@ -134,6 +140,9 @@ fn histogram(buckets: &[u64], sum_ns: u64) -> Histogram {
 }
 
 fn stats(r: &Reading) -> Stats {
+    if r.is_unused() {
+        return Stats { in_flight: r.in_flight, busy_ns: r.busy_ns, ..Stats::default() };
+    }
     let op = |op: Op| OpStats {
         ops: r.ops[op as usize],
         bytes: r.bytes[op as usize],
@@ -178,6 +187,17 @@ fn provider(p: ProviderView) -> ProviderState {
             .into_iter()
             .map(|(class, why)| TasteRejection { class: class.into(), why })
             .collect(),
+    }
+}
+
+fn consumer(c: ConsumerView) -> ConsumerState {
+    ConsumerState {
+        provider: c.provider,
+        r: count(c.counts.r),
+        w: count(c.counts.w),
+        e: count(c.counts.e),
+        state: c.show.into_iter().find(|(k, _)| *k == "State").map(|(_, v)| v).unwrap_or_default(),
+        stats: stats(&c.stats),
     }
 }
 
@@ -241,47 +261,30 @@ fn geom_state(configured: &HashSet<(&str, &str)>, g: GeomView) -> GeomState {
     };
     let configured = configured.contains(&(g.class, g.name.as_str()));
     let (rebuilds, spaces, last_dump_at) = measures(&g.measures);
+    let state = entry("state").or_else(|| entry("State")).unwrap_or_else(|| match health {
+        Health::Ok => "ACTIVE".into(),
+        Health::Degraded => "DEGRADED".into(),
+        Health::Failed => "FAILED".into(),
+    });
+    let transient = |t: Transient| TransientState { what: t.setting, undo: t.undo };
     GeomState {
         class: g.class.into(),
         name: g.name,
         rank: g.rank,
         why: if configured { "configured".into() } else { g.why },
         configured,
-        state: entry("state").or_else(|| entry("State")).unwrap_or_else(|| match health {
-            Health::Ok => "ACTIVE".into(),
-            Health::Degraded => "DEGRADED".into(),
-            Health::Failed => "FAILED".into(),
-        }),
+        state,
         health,
         health_why,
         troubles,
         withering: g.withering,
         config: g.show.into_iter().map(|(k, v)| (k.into(), Value::String(v))).collect(),
         settings: g.settings,
-        transients: g
-            .transients
-            .into_iter()
-            .map(|t| TransientState { what: t.setting, undo: t.undo })
-            .collect(),
+        transients: g.transients.into_iter().map(transient).collect(),
         rebuilds,
         spaces,
         last_dump_at,
-        consumers: g
-            .consumers
-            .into_iter()
-            .map(|c| ConsumerState {
-                provider: c.provider,
-                r: count(c.counts.r),
-                w: count(c.counts.w),
-                e: count(c.counts.e),
-                state: c
-                    .show
-                    .iter()
-                    .find(|(k, _)| *k == "State")
-                    .map_or_else(String::new, |(_, v)| v.clone()),
-                stats: stats(&c.stats),
-            })
-            .collect(),
+        consumers: g.consumers.into_iter().map(consumer).collect(),
         providers: g.providers.into_iter().map(provider).collect(),
     }
 }
@@ -314,7 +317,7 @@ fn bus(from: &Sources<'_>, bus: &cam::Bus) -> BusState {
     }
 }
 
-fn target_state(from: &Sources<'_>, driver: &str, name: &str) -> TargetState {
+fn target_state(from: &Sources<'_>, units: &Units<'_>, driver: &str, name: &str) -> TargetState {
     let view = from.registry.targets.iter().find(|t| t.driver == driver && t.name == name);
     let portals = from.portals.get(name).cloned().unwrap_or_default();
     let sessions = from.registry.sessions.iter().filter(|s| s.driver == driver && s.target == name);
@@ -322,10 +325,10 @@ fn target_state(from: &Sources<'_>, driver: &str, name: &str) -> TargetState {
     let listens = from.config.target(name).is_none_or(|t| !t.listen.is_empty());
     let listening = view.is_some() && (!listens || !portals.is_empty());
     let lost = view.into_iter().flat_map(|v| &v.groups).flat_map(|g| &g.luns).find_map(|l| {
-        let d = device(from.registry, &l.1)?;
+        let d = units.get(l.1.as_str())?;
         d.lost.map(|e| format!("LUN {} ({}) is lost: {e}", l.0, l.1))
     });
-    let groups = view.map(|v| groups(from, v)).unwrap_or_default();
+    let groups = view.map(|v| groups(from, units, v)).unwrap_or_default();
     let awaited = || {
         let mut awaited = groups.iter().flat_map(|g| &g.awaited);
         let PendingLunState { lun, provider } = awaited.next()?;
@@ -364,12 +367,6 @@ fn target_state(from: &Sources<'_>, driver: &str, name: &str) -> TargetState {
     }
 }
 
-/// A device by name, by which they are sorted.
-fn device<'r>(registry: &'r RegistryView, name: &str) -> Option<&'r DeviceView> {
-    let at = registry.devices.binary_search_by(|d| d.name.as_str().cmp(name)).ok()?;
-    registry.devices.get(at)
-}
-
 /// Connections of a driver; `None` if it has none.
 fn connections(driver: &Arc<dyn Driver>) -> Option<ConnectionsState> {
     let counts = driver.connections()?;
@@ -401,9 +398,10 @@ fn port_groups(registry: &RegistryView) -> Vec<PortGroupState> {
     registry.port_groups.iter().map(one).collect()
 }
 
-fn groups(from: &Sources<'_>, view: &TargetView) -> Vec<GroupState> {
+fn groups(from: &Sources<'_>, units: &Units<'_>, view: &TargetView) -> Vec<GroupState> {
     let lun = |l: &(u64, String, bool)| {
-        let device = device(from.registry, &l.1);
+        let device = units.get(l.1.as_str()).copied();
+        let reserved = device.and_then(|d| d.reservations.as_ref());
         LunState {
             lun: l.0,
             provider: l.1.clone(),
@@ -414,7 +412,7 @@ fn groups(from: &Sources<'_>, view: &TargetView) -> Vec<GroupState> {
             eui64: device.and_then(|d| d.ids.eui64).map(|eui64| hex(&eui64)),
             latency_ns: device.map_or(0, |d| d.flow.latency_ns),
             limit: device.and_then(|d| d.flow.limit),
-            reservation: device.and_then(|d| reservation(from, &d.reservations)),
+            reservation: reserved.map(|reservations| reservation(from, reservations)),
         }
     };
     let awaited = |g: &GroupView| {
@@ -422,7 +420,7 @@ fn groups(from: &Sources<'_>, view: &TargetView) -> Vec<GroupState> {
         let all = from.config.access.iter().find(own).map(|a| &a.luns);
         // Nearly always they are as many.
         let all = all.filter(|all| all.len() != g.luns.len()).into_iter().flatten();
-        let none = all.filter(|(_, lun)| device(from.registry, &lun.provider).is_none());
+        let none = all.filter(|(_, lun)| !units.contains_key(lun.provider.as_str()));
         none.map(|(n, lun)| PendingLunState { lun: *n, provider: lun.provider.clone() }).collect()
     };
     let group = |g: &GroupView| GroupState {
@@ -436,11 +434,8 @@ fn groups(from: &Sources<'_>, view: &TargetView) -> Vec<GroupState> {
     view.groups.iter().map(group).collect()
 }
 
-/// The registrants of a unit and the holder of its reservation, by name; None when there are none.
-fn reservation(from: &Sources<'_>, r: &Reservations) -> Option<ReservationState> {
-    if r.is_empty() {
-        return None;
-    }
+/// The registrants of a unit and the holder of its reservation, by name.
+fn reservation(from: &Sources<'_>, r: &Reservations) -> ReservationState {
     let sessions = &from.registry.sessions;
     let connected = |port: &TransportId| {
         sessions.iter().any(|s| {
@@ -468,12 +463,12 @@ fn reservation(from: &Sources<'_>, r: &Reservations) -> Option<ReservationState>
         });
     }
     let kind = r.held().map(|h| h.kind.name());
-    Some(ReservationState {
+    ReservationState {
         kind: kind.or(legacy.map(|_| "reserve")).map(str::to_owned),
         generation: r.generation(),
         persistent: r.is_aptpl(),
         registrants,
-    })
+    }
 }
 
 fn rivals(from: &Sources<'_>) -> Vec<RivalsState> {

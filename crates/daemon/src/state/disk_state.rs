@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use bio::Attr;
 use engine::lun::space_usage_of;
 use engine::space::{FULL_PERCENTS, SpaceUsage};
-use geom::GeomView;
+use geom::{GeomView, ProviderId};
 use mgmt::api::{DeviceErrorState, DiskMode, DiskState, Health, TroubleState};
 use mgmt::config::Config;
 use mgmt::config::units::short;
@@ -73,7 +73,7 @@ pub(super) fn disk(
             }
         },
         error: error.map(|e| e.to_string()),
-        last_error: disk_error(from, name),
+        last_error: id.and_then(|id| disk_error(from, id)),
         troubles,
     }
 }
@@ -92,21 +92,21 @@ fn unopened(name: &str, kind: &str, refused: Option<String>) -> DiskState {
 }
 
 /// The last failed request of a disk.
-fn disk_error(from: &Sources<'_>, disk: &str) -> Option<DeviceErrorState> {
-    let last = disks::LastError::of(from.topology, from.topology.find(disk)?)?;
+fn disk_error(from: &Sources<'_>, disk: ProviderId) -> Option<DeviceErrorState> {
+    let last = disks::LastError::of(from.topology, disk)?;
     let age_ns = from.now_ns.saturating_sub(last.at_ns);
     Some(DeviceErrorState { what: last.description, age_ns, count: last.count })
 }
 
 /// Why a disk that takes room as it is written is too full; None while it is not.
 fn full_reason(config: &Config, name: &str, space: &SpaceUsage, size_bytes: u64) -> Option<String> {
+    if space.is_enough(size_bytes) {
+        return None;
+    }
     let unit = config.unit.iter().find(|u| u.provider == name);
     let percents = unit.and_then(|u| u.thresholds.as_deref()).unwrap_or(&FULL_PERCENTS);
     let percent = space.percent_full();
     let reached = percents.iter().filter(|p| **p <= percent).max()?;
-    if space.is_enough(size_bytes) {
-        return None;
-    }
     let left = short(space.free);
     let whose = if space.is_shared { " for all disks there" } else { "" };
     Some(format!(

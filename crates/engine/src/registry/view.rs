@@ -96,8 +96,8 @@ pub struct DeviceView {
     pub write_cache: bool,
     /// SWP is set, or the device is read-only altogether.
     pub write_protected: bool,
-    /// Reservations of the unit.
-    pub reservations: Arc<Reservations>,
+    /// Reservations of the unit, if a host has registered or reserved.
+    pub reservations: Option<Arc<Reservations>>,
     /// Latency, rate and limit of its reads and writes.
     pub flow: FlowView,
     /// Room that its disk reported last, if it does.
@@ -131,7 +131,7 @@ impl Registry {
             block_bytes: d.block_bytes(),
             write_cache: d.mode().has(ModeBits::WCE),
             write_protected: d.spec().read_only || d.mode().has(ModeBits::SWP),
-            reservations: d.reservations().state(),
+            reservations: d.reservations().state_in_use(),
             flow: d.flow(),
             space_usage: d.space_usage(),
             lost: d.lost(),

@@ -236,7 +236,7 @@ impl Device {
 
     /// Its name in lists.
     pub fn name(&self) -> String {
-        self.label().name.clone()
+        self.label.read().name.clone()
     }
 
     /// Changes the label. Initiators receive INQUIRY DATA HAS CHANGED when the change is visible to

@@ -46,6 +46,12 @@ impl UnitReservations {
         self.inner().state.clone()
     }
 
+    /// The state now; `None` when nothing is registered or reserved.
+    pub(crate) fn state_in_use(&self) -> Option<Arc<Reservations>> {
+        let inner = self.inner();
+        (!inner.state.is_empty()).then(|| inner.state.clone())
+    }
+
     /// Sets the state from a saved record, before any nexus exists.
     pub(crate) fn load(&self, state: Reservations) {
         self.inner().state = Arc::new(state);

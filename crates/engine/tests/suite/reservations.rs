@@ -74,6 +74,22 @@ fn a_reservation_is_effective_at_once_on_other_cores() {
 }
 
 #[test]
+fn view_has_reservations_only_of_units_with_a_registrant() {
+    let w = World::simple(1, 64);
+    let a = w.calm(0, "i1", &[0]);
+    let registrants = || {
+        let view = w.registry.view();
+        let reservations = view.devices.iter().filter_map(|d| d.reservations.as_ref());
+        reservations.map(|r| r.registrations().count()).collect::<Vec<_>>()
+    };
+    assert!(registrants().is_empty());
+    register(&w, &a, 1);
+    assert_eq!(registrants(), [1]);
+    register(&w, &a, 0);
+    assert!(registrants().is_empty());
+}
+
+#[test]
 fn a_registration_survives_its_session_but_a_reserve_does_not() {
     let w = World::simple(1, 64);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));

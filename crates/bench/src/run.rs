@@ -118,6 +118,7 @@ fn case_names() -> impl Iterator<Item = String> {
         .chain([iscsi_initiator::CASE.to_owned()])
         .chain(kernel::CASES.iter().map(|c| c.name.to_owned()))
         .chain(nbd)
+        .chain([nbd::copier::CASE.to_owned()])
         .chain(aoe::CASES.iter().map(|c| c.name.to_owned()))
         .chain(aoe::initiator::CASES.iter().map(|c| c.name.to_owned()))
         .chain(files::CASES.iter().map(|c| c.name.to_owned()))

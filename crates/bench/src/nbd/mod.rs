@@ -1,6 +1,7 @@
 //! Load over NBD: Ashlar beside nbdkit and QEMU's storage daemon, in turns, on the same cores.
 
 pub(crate) mod client;
+pub(crate) mod copier;
 pub(crate) mod servers;
 
 use wire::nbd::Form;
@@ -76,6 +77,7 @@ pub(crate) fn measure(
     report: &mut Report,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Error> {
+    copier::measure(options, report, progress)?;
     let cases = options.choose(&CASES, |c| c.name);
     if cases.is_empty() {
         return Ok(());

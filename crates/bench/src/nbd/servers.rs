@@ -96,13 +96,17 @@ pub(super) fn before(binary: &str, core: Option<usize>) -> Result<Server, Error>
 /// nbdkit, from Debian's package, with its plugin `memory` for both exports, because one process is
 /// measured. Its plugin `null` clears the answer's buffer; this one looks a page up instead.
 pub(super) fn nbdkit(core: Option<usize>) -> Result<Server, Error> {
+    nbdkit_with(core, "memory", MEMORY_BYTES)
+}
+
+fn nbdkit_with(core: Option<usize>, plugin: &str, bytes: u64) -> Result<Server, Error> {
     let scratch = Scratch::new("nbdkit")?;
     let program = tool("nbdkit")?;
     let portal = free_address()?;
-    let memory = MEMORY_BYTES.to_string();
+    let bytes = bytes.to_string();
     let words = |command: &mut Command| {
         command.args(["-f", "-i", "127.0.0.1", "-p", &portal.port().to_string()]);
-        command.args(["memory", &memory]);
+        command.args([plugin, &bytes]);
     };
     let child = child("nbdkit", core, &program, &words, &[portal], &scratch)?;
     Ok(Server {
@@ -111,6 +115,11 @@ pub(super) fn nbdkit(core: Option<usize>) -> Result<Server, Error> {
         child,
         _scratch: vec![scratch],
     })
+}
+
+/// nbdkit with its plugin `pattern`: the data of each block is its offset.
+pub(super) fn pattern(core: Option<usize>, bytes: u64) -> Result<Server, Error> {
+    nbdkit_with(core, "pattern", bytes)
 }
 
 /// QEMU's storage daemon, from Debian's package `qemu-system-common` or `qemu-utils`.

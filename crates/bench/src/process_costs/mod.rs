@@ -5,7 +5,7 @@ mod perf;
 mod threads;
 
 pub use perf::{Counter, has_perf, syscalls_of};
-pub use threads::ThreadTimes;
+pub use threads::{ThreadTimes, ended_children_ns};
 
 use std::fs;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use super::tasks;
-use crate::error::Error;
+use crate::error::{Error, Kind};
 
 /// CPU time of one thread.
 struct ThreadTime {
@@ -66,10 +66,26 @@ fn thread_ns(folder: &str) -> Option<u64> {
 
 /// CPU time from `stat` of a process or thread: steps of 10 ms, proc(5) fields 14 and 15.
 pub(super) fn ticks_ns(folder: &str) -> Option<u64> {
+    stat_ns(folder, 14)
+}
+
+/// CPU time of the children of this process that have ended: steps of 10 ms, proc(5) fields 16 and
+/// 17.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn ended_children_ns() -> Result<u64, Error> {
+    stat_ns("/proc/self", 16).ok_or_else(|| Error::new(Kind::System, "/proc/self/stat: no times"))
+}
+
+/// Sum of two neighbouring fields of `stat`, which count from 1, in ns.
+fn stat_ns(folder: &str, field: usize) -> Option<u64> {
     let text = fs::read_to_string(format!("{folder}/stat")).ok()?;
     // The name in field 2 may hold anything: count from its last bracket.
     let (_, rest) = text.rsplit_once(')')?;
-    let ticks: u64 = rest.split_whitespace().skip(11).take(2).flat_map(str::parse::<u64>).sum();
+    // The first field behind it is number 3.
+    let ticks: u64 =
+        rest.split_whitespace().skip(field - 3).take(2).flat_map(str::parse::<u64>).sum();
     Some(ticks.saturating_mul(10_000_000))
 }
 

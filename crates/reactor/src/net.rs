@@ -72,14 +72,14 @@ impl Reactor {
         Ok(Pending { reactor: self.clone(), id, over: false })
     }
 
-    /// Listens on `addr` (port 0: any free one) with SO_REUSEADDR.
+    /// Listens on `addr` (port 0: any free one) with SO_REUSEADDR. No interface needs to have the
+    /// address yet (IP_FREEBIND).
     pub fn listen(&self, addr: SocketAddr) -> io::Result<Listener> {
         self.listen_with(addr, false)
     }
 
     /// Listens on `addr` together with other cores that do the same (SO_REUSEPORT): the kernel
-    /// spreads new connections over them. No interface needs to have the address yet
-    /// (IP_FREEBIND).
+    /// spreads new connections over them. Otherwise as [`Reactor::listen`].
     pub fn listen_shared(&self, addr: SocketAddr) -> io::Result<Listener> {
         self.listen_with(addr, true)
     }

@@ -108,10 +108,10 @@ impl Socket {
         sockopt::set_socket_reuseaddr(&fd, true)?;
         if share {
             sockopt::set_socket_reuseport(&fd, true)?;
-            // An interface may get its address after the daemon starts. Where the option is
-            // missing, bind says that the address is.
-            let _ = sockopt::set_ip_freebind(&fd, true);
         }
+        // An interface may get its address after the daemon starts. Where the option is missing,
+        // bind says that the address is.
+        let _ = sockopt::set_ip_freebind(&fd, true);
         net::bind(&fd, &addr)?;
         net::listen(&fd, BACKLOG)?;
         Ok(Socket::new(SocketHandle::Kernel(fd)))

@@ -12,15 +12,16 @@ use drivers::Driver;
 use engine::registry::{DeviceView, GroupView, PortGroupView, RegistryView, TargetView};
 use engine::reservations::Reservations;
 use geom::{
-    Class, ConsumerView, GeomView, Measure, Progress, ProviderView, Reading, Severity, Topology,
-    Transient, Trouble, bucket_top_ns,
+    Class, ConsumerView, GeomView, Measure, Progress, ProviderView, Reading, ServedClient, Severity,
+    Topology, Transient, Trouble, bucket_top_ns,
 };
 use mgmt::api::{
     Bucket, BusState, ConnectionsState, ConsumerState, Daemon, Denied, DeviceErrorState,
     DeviceState, DiskState, FormerNameState, GeomState, GroupState, Health, Histogram, LunState,
     Memory, OpStats, PendingLunState, PortGroupState, ProviderState, RebuildState, RegistrantState,
-    ReservationState, RivalsState, SCHEMA_VERSION, SpaceState, Stats, StoppedState, SystemState,
-    TargetHealth, TargetState, TasteRejection, TransientState, TroubleState,
+    ReservationState, RivalsState, SCHEMA_VERSION, ServedClientState, SpaceState, Stats,
+    StoppedState, SystemState, TargetHealth, TargetState, TasteRejection, TransientState,
+    TroubleState,
 };
 use mgmt::config::{AccessConfig, Config};
 use serde_json::{Map, Value};
@@ -248,6 +249,11 @@ fn measures(all: &[Measure]) -> (Vec<RebuildState>, Vec<SpaceState>, Option<u64>
     (rebuilds, spaces, last_dump_at)
 }
 
+fn served_client(client: ServedClient) -> ServedClientState {
+    let ServedClient { name, key, portal } = client;
+    ServedClientState { name, key: key.to_owned(), portal }
+}
+
 fn geom_state(configured: &HashSet<(&str, &str)>, g: GeomView) -> GeomState {
     let failed = g.providers.iter().find_map(|p| p.error.map(|e| (p, e)));
     let entry = |key: &str| g.show.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
@@ -284,6 +290,7 @@ fn geom_state(configured: &HashSet<(&str, &str)>, g: GeomView) -> GeomState {
         rebuilds,
         spaces,
         last_dump_at,
+        clients: g.clients.into_iter().map(served_client).collect(),
         consumers: g.consumers.into_iter().map(consumer).collect(),
         providers: g.providers.into_iter().map(provider).collect(),
     }

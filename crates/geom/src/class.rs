@@ -14,6 +14,7 @@ use crate::health::Trouble;
 use crate::layer::Edge;
 use crate::measure::Measure;
 use crate::notify::Notice;
+use crate::served_client::ServedClient;
 use crate::topology::{Access, ConsumerId, Deletes, FoundLabel, GeomId, ProviderId, Topology};
 use crate::verb::VerbSpec;
 
@@ -513,6 +514,13 @@ pub trait Geom: Send + Any {
 
     /// Numbers for monitors.
     fn measures(&self, topology: &Topology, me: GeomId) -> Vec<Measure> {
+        let _ = (topology, me);
+        Vec::new()
+    }
+
+    /// Clients that it serves itself, each once for a portal; a LUN's initiators are not among
+    /// them.
+    fn clients(&self, topology: &Topology, me: GeomId) -> Vec<ServedClient> {
         let _ = (topology, me);
         Vec::new()
     }

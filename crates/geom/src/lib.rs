@@ -22,6 +22,7 @@ mod notify;
 mod origins;
 mod progress;
 mod runtime;
+mod served_client;
 mod snapshot;
 mod stats;
 mod topology;
@@ -50,6 +51,7 @@ pub use notify::{Notice, Notifier, Task, Unanswered};
 pub use origins::{Entry, ORIGINS_MAX, Originator, Origins};
 pub use progress::{CopySpan, Progress, pace};
 pub use runtime::{Runtime, RuntimeConfig};
+pub use served_client::ServedClient;
 pub use snapshot::Limits;
 pub use stats::{BUCKETS, Meter, Reading, bucket_of, bucket_top_ns, percentile_ns};
 pub use topology::{

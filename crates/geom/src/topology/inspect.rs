@@ -7,6 +7,7 @@ use crate::class::{Settings, Transient};
 use crate::health::Trouble;
 use crate::layer::{Edge, Layer};
 use crate::measure::Measure;
+use crate::served_client::ServedClient;
 use crate::snapshot::Limits;
 use crate::stats::Reading;
 use bio::{Attr, Errno};
@@ -37,6 +38,8 @@ pub struct GeomView {
     pub transients: Vec<Transient>,
     /// Numbers for monitors.
     pub measures: Vec<Measure>,
+    /// Clients that it serves itself.
+    pub clients: Vec<ServedClient>,
     /// Conditions that need attention.
     pub troubles: Vec<Trouble>,
     /// Its plugs downward.
@@ -345,6 +348,7 @@ impl Topology {
             measures: ops.map_or_else(Vec::new, |o| {
                 o.measures(self, id).into_iter().map(|measure| measure.at(now_ns)).collect()
             }),
+            clients: ops.map(|o| o.clients(self, id)).unwrap_or_default(),
             troubles: ops.map(|o| o.troubles(self, id)).unwrap_or_default(),
             consumers: g
                 .consumers

@@ -25,8 +25,8 @@ pub use rates::{ObjectRates, OpSample, RateSample};
 pub use state::{
     BusState, ConsumerState, CoreState, Daemon, DeviceErrorState, DeviceState, DiskMode, DiskState,
     FormerNameState, GeomState, Health, Memory, ProviderState, RebuildState, SCHEMA_VERSION,
-    SandboxFolder, SpaceState, StoppedState, SystemState, TasteRejection, TransientState,
-    TroubleState,
+    SandboxFolder, ServedClientState, SpaceState, StoppedState, SystemState, TasteRejection,
+    TransientState, TroubleState,
 };
 pub use stats::{Bucket, Histogram, OpStats, Percentiles, Stats};
 pub use target::{

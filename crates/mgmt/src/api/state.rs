@@ -379,10 +379,25 @@ pub struct GeomState {
     /// Time of the newest dump of a file server, in seconds since 1970; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_dump_at: Option<u64>,
+    /// Clients that the geom serves itself: those of a file server.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<ServedClientState>,
     /// Consumers of the geom.
     pub consumers: Vec<ConsumerState>,
     /// Providers of the geom.
     pub providers: Vec<ProviderState>,
+}
+
+/// A client that a geom serves itself, once for each of our addresses that it is connected to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ServedClientState {
+    /// Address of the client without a port, or its user at a Unix socket.
+    pub name: String,
+    /// Key of the section that lists the listener: `plan9`.
+    pub key: String,
+    /// Our address of its connections.
+    pub portal: String,
 }
 
 /// A rebuild, a resync or a copy of dumps to a device of a WORM, which runs or is paused.

@@ -98,8 +98,12 @@ fn start_refusals(config: &Config) -> Vec<String> {
 /// may block.
 pub(crate) fn check_geom(op: &str, geom: &GeomConfig) -> api::Result<()> {
     let Some(class) = class_named(&geom.class) else { return Ok(()) };
-    let read = class.settings(&Value::Object(geom.params.clone()));
-    read.map(drop).map_err(|e| from_geom(op, &geom.name, e))
+    let params = Value::Object(geom.params.clone());
+    let read = class.settings(&params).and_then(|_| match geom.class.as_str() {
+        FS_CLASS => FsClass::check_files(&params),
+        _ => Ok(()),
+    });
+    read.map_err(|e| from_geom(op, &geom.name, e))
 }
 
 /// The classes that a configuration may name.

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::ControlLoop;
 use crate::errors::{find_persistent, from_geom};
+use crate::exports::Files;
 use crate::mailbox::PriorSteps;
 
 /// The providers below a geom.
@@ -138,8 +139,10 @@ impl ControlLoop {
         let consent = self.consent.clone();
         let (was, is) = (provider_names(from), provider_names(to));
         let request = Redeclare { name: &to.name, from: &was, to: &is, params: &params };
+        let files = Files::of_fs(to);
         let done = class.redeclare(&mut self.control, &request, &consent);
         if done.is_ok() {
+            self.keep_files(to, files);
             self.keep_members(to);
             if let Some(layout) = self.layout_of(to) {
                 self.layouts.record(&to.class, &to.name, layout);

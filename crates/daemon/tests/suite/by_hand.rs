@@ -267,14 +267,11 @@ const OTHER_ARGS: &str = "
     fs allow: user
 ";
 
-/// Keys of sections that determine how a geom is created and change only with it. Those of `fs`
-/// that a verb changes are reported until the next start.
+/// Keys of sections that determine how a geom is created and change only with it.
 const FIXED: &str = "
     trim: granule zeroes
     stripe: strip
-    fs: ahead ahead_bytes block connections_per_peer console core create device dump_at
-        everybody fastworm image layout linux linux_tls login_timeout memory noattach nodump nonone
-        plan9 plan9_tls read_only settings tls_certificate tls_client_ca tls_key
+    fs: block core device image layout memory read_only settings
 ";
 
 /// The words of a list, each behind the head of its line.

@@ -134,7 +134,7 @@ impl FsVerb for Dumpctl {
             host.update_status();
         }
         let on = host.dumps_on.get();
-        let what = match (on, host.shared.params.dump_at()) {
+        let what = match (on, host.shared.params().dump_at()) {
             (true, Ok(None)) => "no dumps by the clock: `dump_at` of its configuration is never",
             (true, _) => "dumps are taken by the clock",
             (false, _) => "no dumps by the clock",

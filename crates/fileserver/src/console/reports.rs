@@ -256,7 +256,7 @@ impl FsVerb for Printconf {
     type Answer = Text;
 
     async fn run(self, host: &Rc<Host>, _: u64) -> Result<Text, Error> {
-        let params = &host.shared.params;
+        let params = host.shared.params();
         let main = Filsys { name: "main".into(), device: host.shared.device.clone() };
         let settings = Settings {
             service: host.shared.name.clone(),

@@ -32,19 +32,39 @@ pub(crate) async fn load_users(host: &Rc<Host>) -> Result<(), Error> {
         Some(users) => (users, true),
         None => (Users::default(), false),
     };
-    let missing = host.shared.params.everybody.as_ref().filter(|name| users.id(name).is_none());
-    let before = users.clone();
-    if let Some(name) = missing {
-        let edited = users.edit(name, None);
-        edited.map_err(|why| Error::inval(format!("`everybody`: {why}")))?;
-    }
+    let (before, params) = (users.clone(), host.shared.params());
+    let everybody = params.everybody.as_deref();
+    add_missing(&mut users, everybody)?;
     if !exists || users != before {
         write(host, &fs, &users).await?;
     }
-    if let (false, Some(name)) = (exists, &host.shared.params.everybody) {
+    if let (false, Some(name)) = (exists, everybody) {
         // The user of all Linux clients owns the root of a new file server.
         let owner = Change { uid: users.id(name), ..Change::default() };
         fs.run(|f| f.set(ROOT, &owner)).await.map_err(about("/"))?;
+    }
+    host.set_users(users);
+    Ok(())
+}
+
+/// Adds the user that all Linux clients are, if there is none of that name.
+fn add_missing(users: &mut Users, everybody: Option<&str>) -> Result<(), Error> {
+    let Some(name) = everybody.filter(|name| users.id(name).is_none()) else { return Ok(()) };
+    let edited = users.edit(name, None);
+    edited.map(drop).map_err(|why| Error::inval(format!("`everybody`: {why}")))
+}
+
+/// The same in the users file, when a section that was edited names another user.
+pub(crate) async fn add_everybody(host: &Rc<Host>, name: Option<&str>) -> Result<(), Error> {
+    let Some(name) = name.filter(|name| host.server.users().id(name).is_none()) else {
+        return Ok(());
+    };
+    let fs = host.files()?;
+    let mut users = read(&fs, PATH).await?.unwrap_or_default();
+    let before = users.clone();
+    add_missing(&mut users, Some(name))?;
+    if users != before {
+        write(host, &fs, &users).await?;
     }
     host.set_users(users);
     Ok(())

@@ -73,6 +73,14 @@ impl Served {
         }
     }
 
+    /// Sets whether the WORM is as fast as the cache device; see `State::fastworm`.
+    pub fn set_fastworm(&self, set: bool) {
+        match self {
+            Served::Volume(fs) => fs.volume().set_fastworm(set),
+            Served::Image(image) => image.set_fastworm(set),
+        }
+    }
+
     /// Makes operations durable that ended before the call.
     pub async fn sync(&self) -> Result<(), Fault> {
         match self {

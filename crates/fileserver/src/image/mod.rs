@@ -327,6 +327,11 @@ impl Image {
         self.0.ahead.settings.set(set);
     }
 
+    /// Sets whether the WORM is as fast as the cache device.
+    pub fn set_fastworm(&self, set: bool) {
+        self.0.state.borrow_mut().shape.fastworm = set;
+    }
+
     /// Memory for a block that is loaded.
     async fn memory(&self, at: Addr) -> Result<Seg, Fault> {
         let (mut waits, mut lent_waits) = (0, self.0.loads.waits(at));

@@ -1,6 +1,6 @@
 //! The class `fs`.
 
-use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,12 +10,13 @@ use geom::{
     Topology, Typed, VerbSpec,
 };
 use serde_json::{Value, json};
+use wire::portal::listeners_overlap;
 
 use super::geom::FsGeom;
 use super::leaves::{leaves, provider, worm_devices};
 use super::params::FsParams;
 use super::readers::{FileServers, no_server};
-use super::shared::{Phase, Progress};
+use super::shared::{Edit, Phase, Progress};
 use super::volume_history::VolumeHistory;
 use crate::config::Device;
 use crate::console;
@@ -28,13 +29,8 @@ const HEAD: usize = 4096;
 /// Time that a verb may take before its progress is reported instead.
 const PROGRESS_AFTER: Duration = Duration::from_millis(20);
 
-/// Time that changed disks may take.
-const DISKS_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The setting that its disks are.
-pub(super) fn disk_settings(disks: &BTreeMap<String, String>) -> Settings {
-    Settings::from_iter([("disks".to_owned(), json!(disks))])
-}
+/// Time that an edit may take.
+const EDIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The properties of the machine that a file server needs.
 #[derive(Clone)]
@@ -83,6 +79,25 @@ impl FsClass {
         shared.ok_or_else(none)?.read_keys()
     }
 
+    /// Refuses a section whose certificates or keys cannot be used. Reads their files.
+    ///
+    /// # Errors
+    /// `Inval`: the file, and the problem with it.
+    pub fn check_files(params: &Value) -> Result<(), Error> {
+        FsParams::read(params)?.keys().map(drop)
+    }
+
+    /// Inet addresses at which a file server with the second parameters listens, and that no
+    /// listener of one with the first parameters covers.
+    pub fn added_addresses(from: &Value, to: &Value) -> Vec<SocketAddr> {
+        let of = |params: &Value| {
+            FsParams::read(params).map(|params| params.inet_addresses()).unwrap_or_default()
+        };
+        let was = of(from);
+        let is_new = |at: &SocketAddr| !was.iter().any(|was| listeners_overlap(*was, *at));
+        of(to).into_iter().filter(is_new).collect()
+    }
+
     /// Whether a file server has ended, so that its devices can be made anew.
     pub fn is_idle(t: &mut Topology, name: &str) -> bool {
         let geom = t.find_geom(FS_CLASS, name);
@@ -101,7 +116,7 @@ impl FsClass {
         let shared = geom.and_then(|geom| t.with(geom, |g: &mut FsGeom, _| g.shared.clone()));
         let Some(shared) = shared else { return Ok(()) };
         // A mirror is one device of an image, whatever the number of its members.
-        if shared.params.image || shared.status().phase != Phase::Serving {
+        if shared.params().image || shared.status().phase != Phase::Serving {
             return Ok(());
         }
         let cache = to.first().and_then(|cache| t.find(cache));
@@ -178,7 +193,7 @@ impl Typed for FsClass {
     }
 
     fn settings(&self, params: &FsParams) -> Result<Settings, Error> {
-        Ok(disk_settings(&params.disks))
+        Ok(params.settings())
     }
 
     /// A file of the configuration that is missing is waited for, as at a start.
@@ -192,14 +207,16 @@ impl Typed for FsClass {
         let shared = control.topology.with(geom, |g: &mut FsGeom, _| g.shared.clone());
         let shared =
             shared.ok_or_else(|| Error::new(Errno::NxIo, format!("{name} is being removed")))?;
-        let number = shared.submit_disks(params.disks.clone());
-        control.wait_until(DISKS_TIMEOUT, |_| shared.is_done(number));
+        let edit = Edit { params: params.clone(), keys: params.keys()? };
+        let number = shared.submit_edit(edit);
+        control.wait_until(EDIT_TIMEOUT, |_| shared.is_done(number));
         match shared.take_result(number) {
             Some(Ok(done)) => done.map(drop)?,
             _ => {
                 let what = format!(
-                    "{name}: its disks did not appear within {} s",
-                    DISKS_TIMEOUT.as_secs()
+                    "{name}: the edit of its section has not ended ({} s, the limit); next: \
+                     `ashlar status` shows whether a disk hangs, then `ashlar apply` again",
+                    EDIT_TIMEOUT.as_secs()
                 );
                 return Err(Error::new(Errno::TimedOut, what));
             }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bio::{Attr, Errno};
 use geom::{
     Access, ConsumerId, Create, Deletes, Error, Geom, GeomId, MADE_BY_VERB, Measure, NewProvider,
-    Notice, ProviderId, Settings, Severity, Topology, Transient, Trouble, deadline,
+    Notice, ProviderId, ServedClient, Settings, Severity, Topology, Transient, Trouble, deadline,
 };
 
-use super::class::{FS_CLASS, Site, disk_settings};
+use super::class::{FS_CLASS, Site};
 use super::clock;
 use super::disks::{FileDisk, FileLayer};
 use super::file_disks;
@@ -65,6 +65,8 @@ impl FsGeom {
         &Create { name, members, params }: &Create<'_, FsParams>,
         site: Site,
     ) -> Result<GeomId, Error> {
+        // Before anything is opened: files that cannot be used refuse it.
+        params.keys()?;
         let names: Vec<String> = members.iter().map(|p| t.provider_name(*p).to_owned()).collect();
         let device = match (params.device()?, device_of(&names)) {
             (Some(device), None) => device,
@@ -199,7 +201,7 @@ impl FsGeom {
     /// The core that it works on.
     fn core(&self) -> usize {
         let cores = self.shared.notifier.cores().max(1);
-        self.shared.params.core.map_or(cores - 1, |c| c as usize % cores)
+        self.shared.params().core.map_or(cores - 1, |c| c as usize % cores)
     }
 
     /// Providers are what files are disks now.
@@ -381,9 +383,17 @@ impl Geom for FsGeom {
     fn settings(&self, _: &Topology, _: GeomId) -> Settings {
         let status = self.shared.status();
         match status.phase {
-            Phase::Serving => disk_settings(&status.wanted_disks),
+            // Verbs add and remove disks.
+            Phase::Serving => {
+                let params = FsParams::clone(&self.shared.params());
+                FsParams { disks: status.wanted_disks, ..params }.settings()
+            }
             _ => Settings::new(),
         }
+    }
+
+    fn clients(&self, _: &Topology, _: GeomId) -> Vec<ServedClient> {
+        self.shared.status().connected.into_keys().collect()
     }
 
     fn transients(&self, t: &Topology, me: GeomId) -> Vec<Transient> {
@@ -495,7 +505,7 @@ impl Geom for FsGeom {
 
 /// Settings by verbs that are valid until the next start.
 fn transients(shared: &HostShared, name: &str) -> Vec<Transient> {
-    let (s, params) = (shared.status(), &shared.params);
+    let (s, params) = (shared.status(), shared.params());
     if s.phase != Phase::Serving {
         return Vec::new();
     }

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use bio::{Errno, Seg};
 use geom::{Core, Error, Measure, deadline};
 use jiff::tz::TimeZone;
-use reactor::{Reactor, TaskHandle};
-use transport::PeerLimit;
+use reactor::Reactor;
+use transport::{AcceptState, PeerLimit};
 
 use super::class::Site;
 use super::clock::{self, Daily, DumpAction, TimeOfDay};
 use super::copies::Copies;
 use super::disks;
 use super::fault_hints::next_for;
+use super::listen::OpenListener;
 use super::rates::{Counts, Rates};
 use super::shared::{HostRequest, HostShared, Phase, Progress};
 use crate::config::Device;
@@ -25,7 +26,8 @@ use crate::image;
 use crate::medium::{self, Medium, Provider, ProviderPath};
 use crate::ninep::trace::TraceFilter;
 use crate::ninep::{ClientInfo, Server};
-use crate::users::{ADM, Users};
+use crate::notify::Notify;
+use crate::users::{ADM, Id, Users};
 use crate::volume::{self, Dump, Options};
 
 /// Longest time that written data waits for a commit that no client requests, ns.
@@ -52,7 +54,10 @@ pub(crate) struct Host {
     pub(crate) server: Rc<Server>,
     pub(super) peers: Arc<PeerLimit>,
     pub(crate) zone: TimeZone,
-    pub(super) listening: RefCell<Vec<TaskHandle>>,
+    pub(super) listening: RefCell<Vec<OpenListener>>,
+    pub(super) accept_state: Rc<AcceptState>,
+    /// The user of all clients of `linux`.
+    pub(super) everybody: Cell<Option<Id>>,
     pub(super) options: Options,
     /// Disks of the configuration whose file is not there yet: name and path.
     pub(super) awaited: RefCell<Vec<(String, String)>>,
@@ -66,7 +71,9 @@ pub(crate) struct Host {
     /// See [`Copies`].
     copies: RefCell<Copies>,
     /// Moves up when it is halted: tasks of an earlier life end.
-    generation: Cell<u64>,
+    pub(super) generation: Cell<u64>,
+    /// The time of the daily dump has changed, or it is halted.
+    pub(super) clock_changed: Notify,
 }
 
 /// Today, as dumps have it: 20261121.
@@ -118,8 +125,8 @@ impl Host {
             let medium = Provider::with_path(&o.name, core.clone(), o.path.clone());
             Ok(Rc::new(medium) as Rc<dyn Medium>)
         };
-        let block = shared.params.block();
-        let image = shared.params.image()?;
+        let params = shared.params();
+        let (block, image) = (params.block(), params.image()?);
         let (stand, once) = match image {
             Some(_) => medium::image_devices(&shared.device, &mut find)?,
             None => (medium::volume_devices(&shared.device, block, &mut find)?, false),
@@ -136,17 +143,17 @@ impl Host {
             pool: core.pool().clone(),
             cache: stand.cache,
             members: stand.members,
-            memory: shared.params.memory(),
+            memory: params.memory(),
             block,
             owner,
             name: format!("{} of {machine}", shared.name),
             clock: Rc::new(clock),
-            fastworm: shared.params.fastworm,
-            ahead: shared.params.ahead(),
+            fastworm: params.fastworm,
+            ahead: params.ahead(),
             commit_ns: COMMIT_NS,
         };
         let server = Server::with_name(&shared.name, reactor.clone(), core.pool().clone());
-        server.login_ns.set(shared.params.login_ns());
+        server.login_ns.set(params.login_ns());
         Ok(Rc::new(Host {
             core: core.clone(),
             reactor,
@@ -154,6 +161,8 @@ impl Host {
             peers: Arc::default(),
             zone: clock::zone(),
             listening: RefCell::default(),
+            accept_state: Rc::default(),
+            everybody: Cell::default(),
             options,
             image,
             fs: RefCell::default(),
@@ -162,12 +171,13 @@ impl Host {
             rates: RefCell::default(),
             copies: RefCell::default(),
             generation: Cell::new(0),
+            clock_changed: Notify::default(),
             shared,
         }))
     }
 
     async fn run(self: Rc<Self>) {
-        self.open(self.shared.params.create).await;
+        self.open(self.shared.params().create).await;
         loop {
             match self.shared.next_request().await {
                 HostRequest::Stop => break,
@@ -181,10 +191,10 @@ impl Host {
                         host.shared.complete(number, done);
                     });
                 }
-                HostRequest::Disks(number, disks) => {
+                HostRequest::Edit(number, edit) => {
                     let host = self.clone();
-                    self.reactor.spawn("fs-disks", async move {
-                        let done = host.set_disks(disks).await;
+                    self.reactor.spawn("fs-edit", async move {
+                        let done = host.edit(*edit).await;
                         host.shared.complete(number, done.map(|()| serde_json::Value::Null));
                     });
                 }
@@ -210,9 +220,15 @@ impl Host {
         ))
     }
 
-    /// The devices and settings of its volume.
+    /// The devices and settings of its volume, as it was made.
     pub(crate) fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// The same, with the settings that an edit has changed.
+    fn edited_options(&self) -> Options {
+        let params = self.shared.params();
+        Options { fastworm: params.fastworm, ahead: params.ahead(), ..self.options.clone() }
     }
 
     /// Opens it, or says why not.
@@ -248,7 +264,7 @@ impl Host {
         self.server.export(name, fs.clone());
         *self.fs.borrow_mut() = Some(fs);
         // Before clients can attach.
-        let params = &self.shared.params;
+        let params = self.shared.params();
         self.server.noattach.set(params.noattach);
         self.server.nonone.set(params.nonone);
         self.dumps_on.set(!params.nodump);
@@ -256,7 +272,9 @@ impl Host {
         let ready = async {
             console::users::load_users(self).await?;
             self.add_disks().await;
-            self.listen().await
+            self.set_everybody(params.everybody.as_deref());
+            self.shared.read_keys()?;
+            self.listen(&params).await
         };
         if let Err(e) = ready.await {
             // No client was served: everything is as before.
@@ -276,18 +294,19 @@ impl Host {
                 host.reactor.sleep(LOOK_NS).await;
             }
         });
-        if let (Ok(Some(at)), false) = (params.dump_at(), self.options.members.is_empty()) {
+        if !self.options.members.is_empty() {
             let host = self.clone();
-            self.reactor.spawn("fs-clock", async move { host.keep_dumping(at, life).await });
+            self.reactor.spawn("fs-clock", async move { host.keep_dumping(life).await });
         }
         Ok(())
     }
 
     async fn open_files(&self) -> Result<Served, Fault> {
+        let options = self.edited_options();
         match self.image {
-            Some(setup) => image::open(&self.options, setup).await.map(Served::from),
+            Some(setup) => image::open(&options, setup).await.map(Served::from),
             None => {
-                let volume = volume::open(&self.options).await?;
+                let volume = volume::open(&options).await?;
                 FileSystem::mount(volume, ADM, ADM).await.map(Served::from)
             }
         }
@@ -348,7 +367,8 @@ impl Host {
     /// Ends all service and makes everything durable.
     pub(crate) async fn halt(&self) -> Result<(), Error> {
         self.generation.set(self.generation.get() + 1);
-        self.listening.borrow_mut().drain(..).for_each(|task| task.abort());
+        self.clock_changed.notify_all();
+        drop(self.listening.take());
         let disks = self.shared.status().disks;
         disks.iter().for_each(|d| disks::close(d.key));
         self.shared.update_status(|s| {
@@ -405,7 +425,7 @@ impl Host {
             s.nocopy = !fs.is_copying();
             s.duallow = self.server.duallow.get().is_some();
             let ahead = fs.read_ahead();
-            s.ahead = (ahead != self.shared.params.ahead()).then_some(ahead);
+            s.ahead = (ahead != self.shared.params().ahead()).then_some(ahead);
             s.traced = self.server.trace.filter() != TraceFilter::Off;
         });
     }
@@ -426,16 +446,30 @@ impl Host {
         Ok(dump)
     }
 
-    /// A dump a day.
-    async fn keep_dumping(&self, at: TimeOfDay, life: u64) {
-        let mut daily = Daily::new(at, self.wall(), &self.zone);
+    /// A dump a day, at the time of the section.
+    async fn keep_dumping(&self, life: u64) {
+        let mut current: Option<(TimeOfDay, Daily)> = None;
         while self.generation.get() == life {
+            let seen = self.clock_changed.count();
+            let Ok(Some(at)) = self.shared.params().dump_at() else {
+                current = None;
+                self.shared.update_status(|s| s.next = None);
+                self.clock_changed.after(seen).await;
+                continue;
+            };
+            let daily = match current.take() {
+                Some((of, daily)) if of == at => daily,
+                _ => Daily::new(at, self.wall(), &self.zone),
+            };
+            let (_, daily) = current.insert((at, daily));
             let last = self.shared.status().last.map_or(0, |(ns, _)| ns);
             let turn = daily.next_action(self.wall(), last, &self.zone);
             let next = daily.due();
             self.shared.update_status(|s| s.next = Some(next));
             match turn {
-                DumpAction::Sleep(ns) => self.reactor.sleep(ns).await,
+                DumpAction::Sleep(ns) => {
+                    self.clock_changed.after_or(&self.reactor, seen, Some(ns)).await;
+                }
                 DumpAction::Dump if self.dumps_on.get() => {
                     let fault = self.dump().await.err().map(|e| e.message);
                     self.shared.update_status(|s| s.dump_fault = fault);

@@ -1,15 +1,22 @@
-//! Listening: one task an address, a task a client.
+//! Listeners of a file server: one task an address, a task a client.
+//!
+//! Invariant L1: a change of the listeners ends no session, and a listener that stays is not closed
+//! for a moment. If a new address cannot be listened at, the former ones are.
 
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bio::Errno;
-use geom::{Error, Local};
-use reactor::{Address, Link, Reactor, Stream};
-use transport::{AcceptState, Listener, counted_as};
+use geom::{Error, Local, ServedClient};
+use reactor::{Address, Link, Reactor, Stream, TaskHandle};
+use transport::{Listener, counted_as};
+use wire::portal::listeners_overlap;
 
 use super::cec::{self, Cec};
 use super::host::Host;
+use super::params::FsParams;
+use super::shared::HostShared;
 use crate::console;
 use crate::ninep::{Flavour, ListenerOptions};
 
@@ -35,13 +42,89 @@ pub fn parse_console(text: &str) -> Result<Address, Error> {
     Address::parse_ether(text).map_or_else(|| parse(text), Ok)
 }
 
-/// The protocol of an address.
-#[derive(Clone)]
+/// The protocol of a listener, by the key that lists its address. In the order of lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ListenProtocol {
-    NineP(ListenerOptions),
-    /// The same, by TLS.
-    Secure(ListenerOptions),
+    Linux,
+    Plan9,
+    LinuxTls,
+    Plan9Tls,
     Console,
+}
+
+impl ListenProtocol {
+    /// The key of the section.
+    fn key(self) -> &'static str {
+        match self {
+            ListenProtocol::Linux => "linux",
+            ListenProtocol::Plan9 => "plan9",
+            ListenProtocol::LinuxTls => "linux_tls",
+            ListenProtocol::Plan9Tls => "plan9_tls",
+            ListenProtocol::Console => "console",
+        }
+    }
+
+    /// The rules of its 9P clients.
+    fn flavour(self) -> Flavour {
+        match self {
+            ListenProtocol::Linux | ListenProtocol::LinuxTls => Flavour::Linux,
+            _ => Flavour::Plan9,
+        }
+    }
+}
+
+/// An address of the section, and its protocol.
+#[derive(Clone, PartialEq, Eq)]
+struct ListenAddress {
+    speaks: ListenProtocol,
+    text: String,
+    at: Address,
+}
+
+impl ListenAddress {
+    /// Those of a section.
+    fn all(params: &FsParams) -> Result<Vec<ListenAddress>, Error> {
+        let lists = [
+            (ListenProtocol::Linux, &params.linux),
+            (ListenProtocol::Plan9, &params.plan9),
+            (ListenProtocol::LinuxTls, &params.linux_tls),
+            (ListenProtocol::Plan9Tls, &params.plan9_tls),
+            (ListenProtocol::Console, &params.console),
+        ];
+        let texts = lists.into_iter();
+        let texts = texts.flat_map(|(speaks, list)| list.iter().map(move |text| (speaks, text)));
+        let address = |(speaks, text): (ListenProtocol, &String)| -> Result<ListenAddress, Error> {
+            let at = match speaks {
+                ListenProtocol::Console => parse_console(text)?,
+                _ => parse(text)?,
+            };
+            Ok(ListenAddress { speaks, text: text.clone(), at })
+        };
+        texts.map(address).collect()
+    }
+
+    /// Whether only one of two addresses can be listened at.
+    fn overlaps(&self, other: &ListenAddress) -> bool {
+        match (self.at.inet(), other.at.inet()) {
+            (Some(a), Some(b)) => listeners_overlap(a, b),
+            (None, None) => self.at == other.at,
+            _ => false,
+        }
+    }
+}
+
+/// A listener, which closes when it is dropped.
+pub(super) struct OpenListener {
+    address: ListenAddress,
+    /// The address with the port that was free.
+    name: String,
+    task: TaskHandle,
+}
+
+impl Drop for OpenListener {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 enum Bound {
@@ -54,6 +137,8 @@ struct Accepted {
     stream: Stream,
     /// The client's name in reports.
     peer: String,
+    /// Our address of the connection.
+    portal: String,
     /// The key of the connection limit: an address without its port, or a user.
     counts_as: String,
 }
@@ -62,7 +147,34 @@ impl Accepted {
     fn new(stream: Stream, peer: &Address, at: &Address) -> Accepted {
         let counts_as = counted_as(peer, at);
         let peer = peer.inet().map_or_else(|| at.to_string(), |peer| peer.to_string());
-        Accepted { stream, peer, counts_as }
+        let local = at.inet().and_then(|_| stream.local_addr().ok());
+        let portal = local.map_or_else(|| at.to_string(), |local| local.to_string());
+        Accepted { stream, peer, portal, counts_as }
+    }
+}
+
+/// A 9P connection that is counted in the status until it is dropped.
+struct Connected {
+    shared: Arc<HostShared>,
+    client: ServedClient,
+}
+
+impl Connected {
+    fn new(shared: &Arc<HostShared>, client: ServedClient) -> Connected {
+        shared.update_status(|s| *s.connected.entry(client.clone()).or_default() += 1);
+        Connected { shared: shared.clone(), client }
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.shared.update_status(|s| {
+            let Some(count) = s.connected.get_mut(&self.client) else { return };
+            *count -= 1;
+            if *count == 0 {
+                s.connected.remove(&self.client);
+            }
+        });
     }
 }
 
@@ -92,85 +204,96 @@ async fn bind(reactor: &Reactor, at: &Address) -> std::io::Result<Bound> {
 }
 
 impl Host {
-    /// The addresses of its parameters, and their protocols.
-    fn listeners(&self) -> Result<Vec<(String, ListenProtocol)>, Error> {
-        let params = &self.shared.params;
+    /// Sets the user of all clients of `linux`; its name is that of a user.
+    pub(super) fn set_everybody(&self, name: Option<&str>) {
         let users = self.server.users();
-        let everybody = match &params.everybody {
-            None => None,
-            Some(name) => Some(users.id(name).ok_or_else(|| {
-                Error::new(Errno::NoEnt, format!("`everybody`: there is no user `{name}`"))
-            })?),
-        };
-        let linux = ListenerOptions {
-            flavour: Flavour::Linux,
-            fixed_user: everybody,
-            ..ListenerOptions::default()
-        };
-        let plan9 = ListenerOptions::default();
-        self.shared.read_keys()?;
-        let with = |all: &[String], speaks: &ListenProtocol| {
-            all.iter().map(|at| (at.clone(), speaks.clone())).collect::<Vec<_>>()
-        };
-        let mut out = with(&params.linux, &ListenProtocol::NineP(linux));
-        out.extend(with(&params.plan9, &ListenProtocol::NineP(plan9)));
-        let linux = ListenerOptions { flavour: Flavour::Linux, ..ListenerOptions::default() };
-        out.extend(with(&params.linux_tls, &ListenProtocol::Secure(linux)));
-        out.extend(with(&params.plan9_tls, &ListenProtocol::Secure(ListenerOptions::default())));
-        out.extend(with(&params.console, &ListenProtocol::Console));
-        Ok(out)
+        self.everybody.set(name.and_then(|name| users.id(name)));
     }
 
-    /// Listens at all of them, or at none.
-    pub(super) async fn listen(self: &Rc<Self>) -> Result<(), Error> {
+    /// Listens at the addresses of a section and at no others (L1).
+    pub(super) async fn listen(self: &Rc<Self>, params: &FsParams) -> Result<(), Error> {
+        let life = self.generation.get();
+        let mut new = ListenAddress::all(params)?;
+        let (mut kept, mut gone) = (Vec::new(), Vec::new());
+        for listener in self.listening.take() {
+            match new.iter().position(|address| *address == listener.address) {
+                Some(i) => {
+                    new.remove(i);
+                    kept.push(listener);
+                }
+                None => gone.push(listener),
+            }
+        }
+        self.listening.replace(kept);
+        // An address that a former one overlaps is free when that is closed.
+        let is_in_the_way =
+            |former: &OpenListener| new.iter().any(|address| address.overlaps(&former.address));
+        let (closed, open): (Vec<_>, Vec<_>) = gone.into_iter().partition(is_in_the_way);
+        let closed: Vec<ListenAddress> = closed.into_iter().map(|l| l.address.clone()).collect();
+        let (more, result) = match self.open_all(new).await {
+            Ok(more) => (more, Ok(())),
+            Err(e) => {
+                // An address that another process took meanwhile stays closed.
+                let back = self.open_all(closed).await.unwrap_or_default();
+                (open.into_iter().chain(back).collect(), Err(e))
+            }
+        };
+        if self.generation.get() != life {
+            let name = &self.shared.name;
+            let what = format!("{name} was halted meanwhile; `ashlar fs start {name}` opens it");
+            return Err(Error::new(Errno::NxIo, what));
+        }
+        let mut all = self.listening.take();
+        all.extend(more);
+        all.sort_by_key(|listener| listener.address.speaks);
+        let names = all.iter().map(|listener| listener.name.clone()).collect();
+        self.listening.replace(all);
+        self.shared.update_status(|s| s.listens = names);
+        result
+    }
+
+    /// Listens at all of these, or at none.
+    async fn open_all(
+        self: &Rc<Self>,
+        addresses: Vec<ListenAddress>,
+    ) -> Result<Vec<OpenListener>, Error> {
         let mut bound = Vec::new();
-        for (text, speaks) in self.listeners()? {
-            let at = match speaks {
-                ListenProtocol::Console => parse_console(&text)?,
-                _ => parse(&text)?,
-            };
-            let listener = bind(&self.reactor, &at).await.map_err(|e| {
-                let look = match (at.inet(), at.ether()) {
+        for address in addresses {
+            let listener = bind(&self.reactor, &address.at).await.map_err(|e| {
+                let look = match (address.at.inet(), address.at.ether()) {
                     (Some(at), _) => {
                         format!("`ss -ltnp 'sport = :{}'` names who has it", at.port())
                     }
                     (_, Some(_)) => "`ip link` shows interfaces; it takes CAP_NET_RAW".to_owned(),
                     _ => "its folder must be there and writable".to_owned(),
                 };
+                let text = &address.text;
                 Error::new(Errno::Busy, format!("cannot listen at {text}: {e}; {look}"))
             })?;
-            bound.push((listener, at, speaks));
+            bound.push((listener, address));
         }
-        let names = bound.iter().map(|(b, at, _)| b.name(at)).collect();
-        self.shared.update_status(|s| s.listens = names);
-        let state = Rc::new(AcceptState::default());
-        for (listener, at, speaks) in bound {
+        let accepting = |(listener, address): (Bound, ListenAddress)| {
+            let (name, at) = (listener.name(&address.at), address.at.clone());
             let task = match listener {
                 Bound::Ether(link) => self.reactor.spawn("fs-cec", self.cec().serve(link)),
                 Bound::Socket(listener) => {
-                    let accepting = self.clone().accept(listener, at, speaks, state.clone());
+                    let accepting = self.clone().accept(listener, at, address.speaks);
                     self.reactor.spawn("fs-listen", accepting)
                 }
             };
-            self.listening.borrow_mut().push(task);
-        }
-        Ok(())
+            OpenListener { address, name, task }
+        };
+        Ok(bound.into_iter().map(accepting).collect())
     }
 
     /// Accepts until the task is aborted.
-    async fn accept(
-        self: Rc<Self>,
-        listener: Listener,
-        at: Address,
-        speaks: ListenProtocol,
-        state: Rc<AcceptState>,
-    ) {
+    async fn accept(self: Rc<Self>, listener: Listener, at: Address, speaks: ListenProtocol) {
         let name = &self.shared.name;
         let log = |what: fmt::Arguments<'_>| tracing::warn!(target: "fs", "{name}: {what}");
         let admit = async |stream, peer| {
-            self.serve_client(Accepted::new(stream, &peer, &at), &speaks);
+            self.serve_client(Accepted::new(stream, &peer, &at), speaks);
         };
-        listener.accept_all(&self.reactor, &at, &state, log, admit).await;
+        listener.accept_all(&self.reactor, &at, &self.accept_state, log, admit).await;
     }
 
     /// The console of a wire. Its lines keep nothing of a server that has gone.
@@ -188,9 +311,9 @@ impl Host {
         Cec::new(&self.reactor, &self.shared.name, Box::new(run))
     }
 
-    fn serve_client(self: &Rc<Self>, accepted: Accepted, speaks: &ListenProtocol) {
-        let Accepted { stream, peer, counts_as } = accepted;
-        let most = self.shared.params.connections_per_peer();
+    fn serve_client(self: &Rc<Self>, accepted: Accepted, speaks: ListenProtocol) {
+        let Accepted { stream, peer, portal, counts_as } = accepted;
+        let most = self.shared.params().connections_per_peer();
         let Some(counted) = self.peers.enter(&counts_as, most) else {
             let why = format_args!(
                 "refused, {counts_as} has {most} connections already; next: if they are wanted, \
@@ -199,20 +322,26 @@ impl Host {
             self.server.journal.log_refused(&peer, why);
             return stream.reset();
         };
+        let client = ServedClient { name: counts_as, key: speaks.key(), portal };
+        let options = ListenerOptions { flavour: speaks.flavour(), ..ListenerOptions::default() };
         match speaks {
-            ListenProtocol::NineP(options) => {
-                let served = self.server.clone().serve(stream, peer, options.clone());
+            ListenProtocol::Linux | ListenProtocol::Plan9 => {
+                let fixed_user = self.everybody.get().filter(|_| speaks == ListenProtocol::Linux);
+                let options = ListenerOptions { fixed_user, ..options };
+                let connected = Connected::new(&self.shared, client);
+                let served = self.server.clone().serve(stream, peer, options);
                 self.reactor.spawn("fs-client", async move {
                     served.await;
-                    drop(counted);
+                    drop((counted, connected));
                 });
             }
-            ListenProtocol::Secure(options) => {
+            ListenProtocol::LinuxTls | ListenProtocol::Plan9Tls => {
                 let Some(keys) = self.shared.keys() else { return stream.reset() };
-                let met = self.clone().serve_tls(stream, peer, keys, options.clone());
+                let connected = Connected::new(&self.shared, client);
+                let met = self.clone().serve_tls(stream, peer, keys, options);
                 self.reactor.spawn("fs-tls", async move {
                     met.await;
-                    drop(counted);
+                    drop((counted, connected));
                 });
             }
             ListenProtocol::Console => {

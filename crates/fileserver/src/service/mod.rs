@@ -24,6 +24,7 @@ mod class;
 mod clock;
 mod copies;
 mod disks;
+mod edit;
 mod fault_hints;
 mod file_disks;
 mod geom;

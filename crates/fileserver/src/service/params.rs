@@ -1,6 +1,7 @@
 //! Parameters of a file server in the configuration.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use geom::Error;
 use schemars::JsonSchema;
@@ -53,7 +54,8 @@ pub struct FsParams {
     /// Block size in bytes of a new file system: 4096, 8192, 16384 or 65536; absent: 16384.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<u32>,
-    /// Size of the block cache in bytes, at least 8 MiB; absent: 64 MiB.
+    /// Size of the block cache in bytes, at least 8 MiB; absent: 64 MiB. The cache is made when the
+    /// file server opens: its indexes and the limits of replies are sized by it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 8_388_608))]
     pub memory: Option<u64>,
@@ -169,12 +171,44 @@ impl FsParams {
         for at in &params.console {
             super::listen::parse_console(at)?;
         }
-        params.keys()?;
+        params.key_files()?;
         Ok(params)
     }
 
-    /// The keys that its TLS listeners need; `None` without such listeners.
-    pub fn keys(&self) -> Result<Option<Keys>, Error> {
+    /// The settings that change while it serves, by their keys; null: the section needs no such
+    /// key.
+    pub fn settings(&self) -> geom::Settings {
+        let ReadAhead { workers, bytes } = self.ahead();
+        let all = serde_json::json!({
+            "ahead": workers,
+            "ahead_bytes": bytes,
+            "connections_per_peer": self.connections_per_peer(),
+            "console": self.console,
+            "create": self.create,
+            "disks": self.disks,
+            "dump_at": self.dump_at.as_deref().unwrap_or(DUMP_AT),
+            "everybody": self.everybody,
+            "fastworm": self.fastworm,
+            "linux": self.linux,
+            "linux_tls": self.linux_tls,
+            "login_timeout": self.login_ns() / 1_000_000_000,
+            "noattach": self.noattach,
+            "nodump": self.nodump,
+            "nonone": self.nonone,
+            "plan9": self.plan9,
+            "plan9_tls": self.plan9_tls,
+            "tls_certificate": self.tls_certificate,
+            "tls_client_ca": self.tls_client_ca,
+            "tls_key": self.tls_key,
+        });
+        match all {
+            serde_json::Value::Object(all) => all,
+            _ => geom::Settings::new(),
+        }
+    }
+
+    /// The files of the keys that its TLS listeners need; `None` without such listeners.
+    fn key_files(&self) -> Result<Option<[String; 3]>, Error> {
         if self.linux_tls.is_empty() && self.plan9_tls.is_empty() {
             return Ok(None);
         }
@@ -186,8 +220,21 @@ impl FsParams {
         let certificate = file("tls_certificate", &self.tls_certificate)?;
         let key = file("tls_key", &self.tls_key)?;
         let client_ca = file("tls_client_ca", &self.tls_client_ca)?;
-        let files = Files { certificate: &certificate, key: &key, client_ca: &client_ca };
-        Keys::read(&files).map(Some).map_err(Error::inval)
+        Ok(Some([certificate, key, client_ca]))
+    }
+
+    /// Reads the keys that its TLS listeners need; `None` without such listeners.
+    pub fn keys(&self) -> Result<Option<Keys>, Error> {
+        let files = self.key_files()?;
+        let Some([certificate, key, client_ca]) = &files else { return Ok(None) };
+        Keys::read(&Files { certificate, key, client_ca }).map(Some).map_err(Error::inval)
+    }
+
+    /// The Inet addresses of its listeners.
+    pub fn inet_addresses(&self) -> Vec<SocketAddr> {
+        let all = [&self.linux, &self.plan9, &self.linux_tls, &self.plan9_tls, &self.console];
+        let parsed = all.into_iter().flatten().filter_map(|at| super::listen::parse(at).ok());
+        parsed.filter_map(|at| at.inet()).collect()
     }
 
     /// Translates the lines of config mode into parameters.
@@ -379,6 +426,34 @@ mod tests {
         ] {
             assert!(FsParams::read(&wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn setting_and_its_default_are_one_form() {
+        let settings = |params: serde_json::Value| FsParams::read(&params).unwrap().settings();
+        let absent = settings(json!({}));
+        let usual = ReadAhead::default();
+        let written = settings(json!({
+            "ahead": usual.workers, "ahead_bytes": usual.bytes, "connections_per_peer": 256,
+            "dump_at": "05:00", "login_timeout": 30, "linux": [], "nodump": false,
+        }));
+        assert_eq!(absent, written);
+        let edited = settings(json!({ "dump_at": "never", "linux": ["unix:/run/9p"] }));
+        let differ = edited.iter().filter(|(key, value)| absent.get(*key) != Some(*value));
+        assert_eq!(differ.map(|(key, _)| key.as_str()).collect::<Vec<_>>(), ["dump_at", "linux"]);
+    }
+
+    #[test]
+    fn settings_are_those_of_a_section_whose_certificates_are_gone() {
+        let params = json!({
+            "plan9_tls": ["127.0.0.1:565"], "tls_certificate": "/none/ashlar/cert",
+            "tls_key": "/none/ashlar/key", "tls_client_ca": "/none/ashlar/ca",
+        });
+        let params = FsParams::read(&params).unwrap();
+        assert_eq!(params.settings()["tls_key"], "/none/ashlar/key");
+        assert!(params.keys().is_err_and(|e| e.message.contains("/none/ashlar")));
+        let missing = json!({ "plan9_tls": ["127.0.0.1:565"], "tls_key": "/none/ashlar/key" });
+        assert!(FsParams::read(&missing).is_err_and(|e| e.message.contains("tls_certificate")));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use bio::sync::{Mutex, MutexGuard};
-use geom::{Error, GeomId, Local, Notifier};
+use geom::{Error, GeomId, Local, Notifier, ServedClient};
 use serde_json::Value;
 use tls::Keys;
 
@@ -54,6 +54,8 @@ pub struct Status {
     pub copies: Copies,
     /// Clients that are connected.
     pub clients: usize,
+    /// The connections of clients, counted by client and portal.
+    pub connected: BTreeMap<ServedClient, usize>,
     /// Addresses that are listened at.
     pub listens: Vec<String>,
     /// The last dump: when (ns since 1970), and its path.
@@ -89,12 +91,20 @@ pub struct Status {
 /// A question that sends the answer to its caller itself.
 pub(crate) type Question = Box<dyn FnOnce(Rc<Host>) -> Local<'static, ()> + Send>;
 
+/// An edit of the section: its parameters from now on.
+pub(crate) struct Edit {
+    /// The new parameters.
+    pub params: FsParams,
+    /// The keys that these name.
+    pub keys: Option<Keys>,
+}
+
 /// An order for the core.
 pub(crate) enum HostRequest {
     /// A verb: its number, its name, its parameters.
     Verb(u64, String, Value),
-    /// The disks of the configuration are these: the number of the order, names and paths.
-    Disks(u64, BTreeMap<String, String>),
+    /// The section was edited: the number of the order, and the edit.
+    Edit(u64, Box<Edit>),
     /// A question of a thread that waits for the answer itself.
     Ask(Question),
     /// Everything is made durable, and the host ends.
@@ -144,14 +154,14 @@ pub struct HostShared {
     pub geom: GeomId,
     /// The way to it and to the cores.
     pub notifier: Notifier,
-    /// Its parameters.
-    pub params: FsParams,
     /// The device that it uses.
     pub device: Device,
     /// The machine.
     pub site: Site,
     /// Questions of readers.
     pub(super) questions: Questions,
+    /// See `params`.
+    params: Mutex<Arc<FsParams>>,
     /// For clients that come by TLS from now on.
     keys: Mutex<Option<Keys>>,
     mailbox: Mutex<Mailbox>,
@@ -171,14 +181,24 @@ impl HostShared {
             name: name.to_owned(),
             geom,
             notifier,
-            params,
             device,
             site,
             questions: Questions::default(),
+            params: Mutex::new(Arc::new(params)),
             keys: Mutex::default(),
             mailbox: Mutex::default(),
             status: Mutex::new(status),
         })
+    }
+
+    /// Its parameters, as they were edited last.
+    pub fn params(&self) -> Arc<FsParams> {
+        self.params.lock().clone()
+    }
+
+    /// The host has taken over an edit.
+    pub(super) fn set_params(&self, params: FsParams) {
+        *self.params.lock() = Arc::new(params);
     }
 
     /// The keys of its listeners for TLS; none before it listens, and without such listeners.
@@ -188,9 +208,14 @@ impl HostShared {
 
     /// Reads the files of its keys: they apply to clients that connect from now on.
     pub fn read_keys(&self) -> Result<(), Error> {
-        let keys = self.params.keys()?;
-        *self.keys.lock() = keys;
+        let keys = self.params().keys()?;
+        self.replace_keys(keys);
         Ok(())
+    }
+
+    /// Sets the keys of its listeners for TLS; returns the former ones.
+    pub(super) fn replace_keys(&self, keys: Option<Keys>) -> Option<Keys> {
+        std::mem::replace(&mut *self.keys.lock(), keys)
     }
 
     fn mailbox(&self) -> MutexGuard<'_, Mailbox> {
@@ -214,9 +239,9 @@ impl HostShared {
         self.submit(|number| HostRequest::Verb(number, verb.to_owned(), params.clone()))
     }
 
-    /// Asks for these disks of the configuration; the number of the answer.
-    pub fn submit_disks(&self, disks: BTreeMap<String, String>) -> u64 {
-        self.submit(|number| HostRequest::Disks(number, disks))
+    /// Asks for an edit of the section; the number of the answer.
+    pub(crate) fn submit_edit(&self, edit: Edit) -> u64 {
+        self.submit(|number| HostRequest::Edit(number, Box::new(edit)))
     }
 
     fn submit(&self, order: impl FnOnce(u64) -> HostRequest) -> u64 {

@@ -322,6 +322,11 @@ impl Volume {
         self.0.ahead.settings.set(set);
     }
 
+    /// Sets whether the WORM is as fast as the cache device.
+    pub fn set_fastworm(&self, set: bool) {
+        self.0.state.borrow_mut().fastworm = set;
+    }
+
     /// Runs a task on the volume's core.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + 'static) {
         self.0.reactor.spawn(name, task);

@@ -77,7 +77,10 @@ fn geom_tables(geom: &GeomState) -> Vec<Table> {
     };
     let own = [("class", &geom.class), ("state", &geom.state), ("exists because", &geom.why)];
     let own = own.map(|(key, value)| (key.to_owned(), value.clone()));
-    let all = own.into_iter().chain(named(&geom.config)).chain(named(&geom.settings));
+    let settings = geom.settings.iter().filter(|(_, value)| !value.is_null());
+    let settings: serde_json::Map<String, Value> =
+        settings.map(|(key, value)| (key.clone(), value.clone())).collect();
+    let all = own.into_iter().chain(named(&geom.config)).chain(named(&settings));
     let problems = geom.troubles.iter().map(|trouble| {
         vec![Cell::health(trouble.health), Cell::text(&trouble.why), Cell::text(&trouble.action)]
     });

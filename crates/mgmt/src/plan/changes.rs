@@ -20,6 +20,7 @@ const BUS_AGAIN: &str = "bus removed and added, with all above it";
 const DISK_AGAIN: &str = "disk removed and added, with all above it";
 const DATA_LOST: &str = "removed and added, with all above it: its data is lost";
 const GEOM_AGAIN: &str = "geom removed and added, with all above it";
+const LISTENER: &str = "live; sessions continue, a removed address accepts no logins";
 const TARGET_AGAIN: &str = "target removed and added: sessions end";
 const MEMBERSHIP: &str = "live; an initiator that no group names any more loses its LUNs";
 
@@ -38,7 +39,7 @@ fn section_change(section: &str, key: &str) -> Option<&'static str> {
             "mirror: live; concat: live for a further member; other classes: geom removed and added"
         }
         ("target", "driver" | "name" | "port_id") => TARGET_AGAIN,
-        ("target", "listen") => "live; sessions continue, a removed address accepts no logins",
+        ("target", "listen") => LISTENER,
         ("target", "port_group") => LIVE,
         ("target", "chap" | "mutual_chap" | "discovery_chap") => NEW_LOGINS,
         ("target", "header_digest" | "data_digest") => NEW_LOGINS,
@@ -111,8 +112,14 @@ fn kind_change(section: &str, entry: &Entry, key: &str, catalog: &Catalog) -> &'
                 members: Vec::new(),
                 params: Map::new(),
             };
-            let is_live = catalog.settings(&section).contains_key(key);
-            if is_live { LIVE } else { GEOM_AGAIN }
+            match (kind, key) {
+                _ if !catalog.settings(&section).contains_key(key) => GEOM_AGAIN,
+                ("fs", "console" | "linux" | "linux_tls" | "plan9" | "plan9_tls") => LISTENER,
+                ("fs", "connections_per_peer" | "everybody" | "noattach" | "nonone") => NEW_LOGINS,
+                ("fs", "tls_certificate" | "tls_client_ca" | "tls_key") => NEW_LOGINS,
+                ("fs", "create") => "none on a file system that exists",
+                _ => LIVE,
+            }
         }
         _ => match (kind, key) {
             ("aoe", "shelf") => "live; hosts lose its devices and find them under the new number",

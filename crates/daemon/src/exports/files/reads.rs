@@ -91,7 +91,9 @@ pub fn has_sources(action: &Action) -> bool {
         Action::CreateBus { bus } | Action::ModifyBus { to: bus, .. } => {
             bus.params.values().any(|value| value.get("secret").is_some())
         }
-        Action::CreateGeom { geom } => has_tls_files(&geom.params),
+        Action::CreateGeom { geom } | Action::ModifyGeom { to: geom, .. } => {
+            has_tls_files(&geom.params)
+        }
         action => action.groups().any(|group| group.accounts().next().is_some()),
     }
 }
@@ -111,7 +113,9 @@ fn read(action: &Action, known: &SectionFiles) {
         Action::CreateTarget { target } => read_target(target),
         Action::ModifyTarget { to, .. } => read_target(to),
         Action::CreateBus { bus } | Action::ModifyBus { to: bus, .. } => drop(Files::of_bus(bus)),
-        Action::CreateGeom { geom } => drop(Files::of_fs(geom)),
+        Action::CreateGeom { geom } | Action::ModifyGeom { to: geom, .. } => {
+            drop(Files::of_fs(geom));
+        }
         action => drop(Files::of_groups(action.groups())),
     }
 }

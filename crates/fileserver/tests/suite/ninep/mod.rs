@@ -2,6 +2,7 @@
 
 mod client;
 mod directories;
+mod edits;
 mod file_disks;
 mod idle;
 mod listing;

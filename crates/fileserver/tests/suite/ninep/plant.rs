@@ -2,13 +2,16 @@
 //! are released, orders as the control thread gives them, and clients.
 
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bio::{Errno, Pool, PoolConfig};
 use fileserver::{FsClass, NoHistory, Site, VolumeHistory};
-use geom::{Class, Core, Create, Error, GraphControl, Inbox};
+use geom::{
+    Class, Core, Create, Error, GeomView, GraphControl, Inbox, ServedClient, Settings, Transient,
+};
 use reactor::sim::{Actor, Limits as RunLimits, World};
 use reactor::{Reactor, Token, WaitFor};
 use serde_json::{Value, json};
@@ -20,7 +23,7 @@ use super::client::Client;
 pub type VerbResult = Result<Value, Error>;
 
 /// Where clients come.
-const AT: &str = "10.0.0.1:564";
+pub const AT: &str = "10.0.0.1:564";
 /// Longest wait for anything, of the world's clock.
 const LONG: Duration = Duration::from_secs(600);
 
@@ -75,15 +78,51 @@ impl Plant {
         plant
     }
 
+    /// The section of a server.
+    pub fn params(is_image: bool, at: &str) -> Value {
+        json!({
+            "create": true, "image": is_image, "plan9": [at], "dump_at": "never",
+            "memory": 8 << 20,
+        })
+    }
+
+    /// An edit of the section of `main`, as the control thread carries it out.
+    pub fn edit(&mut self, params: &Value) -> Result<(), Error> {
+        let class = self.class.clone();
+        class.apply_settings(&mut self.control, "main", params)
+    }
+
+    fn view(&self) -> GeomView {
+        let all = self.control.topology.class_view("fs", 0);
+        all.into_iter().find(|geom| geom.name == "main").expect("the server")
+    }
+
+    /// The settings that `main` works with.
+    pub fn settings(&self) -> Settings {
+        self.view().settings
+    }
+
+    /// Its settings that are valid until the next start.
+    pub fn transients(&self) -> Vec<Transient> {
+        self.view().transients
+    }
+
+    /// Its clients.
+    pub fn clients(&self) -> Vec<ServedClient> {
+        self.view().clients
+    }
+
+    /// A line that lists show of it.
+    pub fn shown(&self, key: &str) -> Option<String> {
+        self.view().show.into_iter().find(|(of, _)| *of == key).map(|(_, text)| text)
+    }
+
     /// Adds a server of a new volume or image, on disks of its own.
     pub fn add_server(&mut self, name: &str, is_image: bool, at: &str, all: &[(&str, usize)]) {
         for one in all {
             self.disks.push(disk(&mut self.control, *one));
         }
-        let params = json!({
-            "create": true, "image": is_image, "plan9": [at], "dump_at": "never",
-            "memory": 8 << 20,
-        });
+        let params = Plant::params(is_image, at);
         let class = self.class.clone();
         let created = self.control.call(|t| {
             let members: Vec<_> = all.iter().map(|(name, _)| t.find(name).unwrap()).collect();
@@ -207,6 +246,45 @@ impl Plant {
         self.until("a crowd", || arrived.get() == count);
         self.wait(1);
         count - gone.get()
+    }
+
+    /// A client that stays: attached as `adm`, fid 0 at the root.
+    pub fn enter(&mut self, at: &'static str) -> Rc<Client> {
+        let entered = Rc::<RefCell<Option<Client>>>::default();
+        let (to, reactor, pool) = (entered.clone(), self.clients.clone(), self.pool.clone());
+        self.clients.spawn("guest", async move {
+            let client = Client::connect(&reactor, &pool, at.parse().unwrap()).await;
+            client.version(65_560).await;
+            client.attach(0, "adm", "").await.unwrap();
+            *to.borrow_mut() = Some(client);
+        });
+        self.until("a client", || entered.borrow().is_some());
+        Rc::new(entered.take().unwrap())
+    }
+
+    /// Whether a request of a client succeeds.
+    pub fn answers(&mut self, client: &Rc<Client>) -> bool {
+        let answer = Rc::<Cell<Option<bool>>>::default();
+        let (to, client) = (answer.clone(), client.clone());
+        self.clients.spawn("guest", async move {
+            to.set(Some(client.stat(0).await.error().is_none()));
+        });
+        self.until("an answer", || answer.get().is_some());
+        answer.get() == Some(true)
+    }
+
+    /// Whether an address accepts connections.
+    pub fn is_reached(&mut self, at: &str) -> bool {
+        let answer = Rc::<Cell<Option<bool>>>::default();
+        let (to, reactor) = (answer.clone(), self.clients.clone());
+        let at: SocketAddr = at.parse().unwrap();
+        self.clients.spawn("guest", async move {
+            // A listener that was closed is gone after a turn of its core.
+            reactor.sleep(1_000_000).await;
+            to.set(Some(reactor.connect(at).await.is_ok()));
+        });
+        self.until("a connection", || answer.get().is_some());
+        answer.get() == Some(true)
     }
 
     /// Attaches as a user and leaves; returns the reason of a refusal.

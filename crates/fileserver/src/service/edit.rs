@@ -1,0 +1,71 @@
+//! Edits of the section of a file server that serves.
+//!
+//! Invariants
+//!  E1  An edit that is refused leaves listeners, keys and settings as they were.
+//!  E2  A setting that a verb has changed stays so until an edit changes its key.
+
+use std::rc::Rc;
+
+use geom::Error;
+
+use super::host::Host;
+use super::params::FsParams;
+use super::shared::Edit;
+use crate::console;
+
+impl Host {
+    /// Takes over the settings of an edited section. Clients stay connected.
+    pub(super) async fn edit(self: &Rc<Self>, edit: Edit) -> Result<(), Error> {
+        let Edit { params, keys } = edit;
+        self.files()?;
+        console::users::add_everybody(self, params.everybody.as_deref()).await?;
+        let was = self.shared.params();
+        let everybody = self.everybody.get();
+        let keys = self.shared.replace_keys(keys);
+        self.set_everybody(params.everybody.as_deref());
+        if let Err(e) = self.set_listeners_and_disks(&was, &params).await {
+            self.everybody.set(everybody);
+            self.shared.replace_keys(keys);
+            return Err(e);
+        }
+        self.take_over(&was, &params)?;
+        self.shared.set_params(params);
+        self.clock_changed.notify_all();
+        self.update_status();
+        Ok(())
+    }
+
+    async fn set_listeners_and_disks(
+        self: &Rc<Self>,
+        was: &FsParams,
+        is: &FsParams,
+    ) -> Result<(), Error> {
+        self.listen(is).await?;
+        let disks = self.set_disks(is.disks.clone()).await;
+        if disks.is_err() {
+            // The error of the disks is the one to report.
+            let _ = self.listen(was).await;
+        }
+        disks
+    }
+
+    /// Applies the settings that cannot be refused (E2).
+    fn take_over(&self, was: &FsParams, is: &FsParams) -> Result<(), Error> {
+        let files = self.files()?;
+        self.server.login_ns.set(is.login_ns());
+        files.set_fastworm(is.fastworm);
+        if is.ahead() != was.ahead() {
+            files.set_read_ahead(is.ahead());
+        }
+        if is.noattach != was.noattach {
+            self.server.noattach.set(is.noattach);
+        }
+        if is.nonone != was.nonone {
+            self.server.nonone.set(is.nonone);
+        }
+        if is.nodump != was.nodump {
+            self.dumps_on.set(!is.nodump);
+        }
+        Ok(())
+    }
+}

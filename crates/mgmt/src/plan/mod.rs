@@ -18,6 +18,7 @@ mod created_geoms;
 mod depend;
 mod diff;
 mod disk_edits;
+mod file_server;
 mod identity;
 mod logins;
 mod manual_changes;

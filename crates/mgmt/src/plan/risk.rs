@@ -2,6 +2,7 @@
 
 use super::action::{Action, Risk, newly_protected};
 use super::depend::name_depends_on;
+use super::file_server::{cut_clients, geom_clients};
 use super::identity::Identities;
 use super::logins::is_locked_out;
 use super::mirror_edits::leaves_one_copy;
@@ -41,11 +42,15 @@ impl HostRisk {
 
     /// Disruptive for these; safe when there are none.
     fn for_sessions<'s>(hosts: impl Iterator<Item = &'s SessionState>) -> HostRisk {
-        let mut hosts: Vec<String> = hosts.map(|s| s.initiator.clone()).collect();
+        HostRisk::default().or_for(hosts.map(|s| s.initiator.clone()).collect())
+    }
+
+    /// The same, and disruptive if there are such hosts.
+    fn or_for(self, mut hosts: Vec<String>) -> HostRisk {
         hosts.sort();
         hosts.dedup();
         let risk = if hosts.is_empty() { Risk::Safe } else { Risk::Disruptive };
-        HostRisk { risk, hosts }
+        HostRisk { risk: self.risk.max(risk), hosts }
     }
 }
 
@@ -85,7 +90,8 @@ pub fn risk(action: &Action, scene: &RiskContext<'_>) -> HostRisk {
                 // Its users would go on with another file.
                 return HostRisk::of(Risk::Destroys);
             }
-            disruptive(!dropped.is_empty() || leaves_one_copy(from, to, state, catalog))
+            let risk = disruptive(!dropped.is_empty() || leaves_one_copy(from, to, state, catalog));
+            risk.or_for(cut_clients(from, to, state))
         }
         Action::Units { from, to } => match newly_protected(from, to).next() {
             Some(_) => HostRisk::of(Risk::Destroys),
@@ -110,7 +116,8 @@ pub fn risk(action: &Action, scene: &RiskContext<'_>) -> HostRisk {
         Action::RemoveDisk { disk } if catalog.volatile(&disk.kind) => HostRisk::of(Risk::Destroys),
         Action::RemoveDisk { disk } => disruptive(geom_is_open(state, &disk.name)),
         Action::RemoveGeom { geom } => {
-            disruptive(geom_is_open(state, &geom.name) || has_clients(state, &geom.name))
+            let clients = geom_clients(state, &geom.name).map(|client| client.name.clone());
+            disruptive(geom_is_open(state, &geom.name)).or_for(clients.collect())
         }
         Action::RemoveTarget { target } => HostRisk::for_sessions(sessions(state, &target.name)),
         Action::ModifyTarget { from, to } => {
@@ -140,8 +147,11 @@ pub(super) fn renewal_risk(stale: &StaleFiles, state: &SystemState) -> HostRisk 
         FileSection::Target(name) => {
             HostRisk::for_sessions(sessions(state, name).filter(|s| s.tls.is_some()))
         }
-        FileSection::Fs(name) if has_clients(state, name) => HostRisk::of(Risk::Disruptive),
-        FileSection::Fs(_) | FileSection::Bus(_) | FileSection::Disk(_) => HostRisk::default(),
+        FileSection::Fs(name) => {
+            let clients = geom_clients(state, name).filter(|client| client.key.ends_with("_tls"));
+            HostRisk::default().or_for(clients.map(|client| client.name.clone()).collect())
+        }
+        FileSection::Bus(_) | FileSection::Disk(_) => HostRisk::default(),
     }
 }
 
@@ -153,14 +163,6 @@ fn is_active(state: AluaState) -> bool {
 fn geom_is_open(state: &SystemState, geom: &str) -> bool {
     let mut providers = state.geoms.iter().filter(|g| g.name == geom).flat_map(|g| &g.providers);
     providers.any(is_open)
-}
-
-/// Whether clients are connected to a geom that serves them itself: a file server.
-fn has_clients(state: &SystemState, geom: &str) -> bool {
-    let clients = state.geoms.iter().filter(|g| g.name == geom);
-    let mut clients =
-        clients.filter_map(|g| g.config.get("clients")?.as_str()?.parse::<u64>().ok());
-    clients.any(|count| count > 0)
 }
 
 fn provider_is_open(state: &SystemState, name: &str) -> bool {
@@ -176,7 +178,7 @@ fn sessions<'s>(state: &'s SystemState, target: &str) -> impl Iterator<Item = &'
 }
 
 /// Whether an address of ours, which a session uses, is one of those that are listened at.
-fn is_listening(portal: &str, listen: &[String]) -> bool {
+pub(super) fn is_listening(portal: &str, listen: &[String]) -> bool {
     let same = |at: &String| {
         let (Ok(at), Ok(portal)) = (at.parse::<SocketAddr>(), portal.parse::<SocketAddr>()) else {
             return at == portal;

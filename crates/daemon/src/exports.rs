@@ -47,7 +47,7 @@ pub use files::{Files, FilesInUse, RETRY_WAIT, has_sources, has_tls_files};
 use pending_luns::PendingLuns;
 pub use pending_luns::{ProviderSources, disk_may_provide};
 use portals::Portal;
-pub use portals::{check_address, check_portals};
+pub use portals::{check_address, check_addresses, check_portals};
 pub use protecting::lost_to_protection;
 use specs::{access_state, port_group, target_spec};
 pub use specs::{judge_group, lent, units_of};

@@ -21,7 +21,7 @@ use drivers::Driver;
 use drivers::bus::LocalKind;
 use engine::Registry;
 use engine::lun::LunClass;
-use fileserver::{FS_CLASS, FileServers, FsClass};
+use fileserver::{FileServers, FsClass};
 use geom::{Class, Runtime, RuntimeConfig};
 use mgmt::api::{
     CoreState, Error, Event, Kind, Level, Result, SystemState, TraceQuery, TraceState,
@@ -411,17 +411,13 @@ fn pool_bytes(config: &DaemonConfig) -> u64 {
 
 impl Daemon {
     /// Why a target could not be made, or its portals not be opened, after the steps `before`. A
-    /// start opens the portals that it can. A file server that is removed frees its addresses, and
-    /// metrics that move free theirs.
+    /// start opens the portals that it can. A file server that is removed or edited frees its
+    /// addresses, and metrics that move free theirs.
     fn check_target(&self, target: &TargetConfig, before: &[Step]) -> Result<()> {
         let own = target.clone();
         self.check_in_time("create target", &target.name, move || exports::check_target(&own))?;
-        let frees = |step: &Step| match &step.action {
-            Action::RemoveGeom { geom } => geom.class == FS_CLASS,
-            Action::Daemon { from, to } => from.metrics_listen != to.metrics_listen,
-            _ => false,
-        };
-        if self.registry.login_gate().is_shut() || before.iter().any(frees) {
+        let is_shut = self.registry.login_gate().is_shut();
+        if is_shut || before.iter().any(checking::frees_address) {
             return Ok(());
         }
         let (own, open) = (target.clone(), self.mailbox.query(Query::Portals)?);
@@ -483,6 +479,7 @@ impl Plant for Daemon {
         }
         let prior = PriorSteps::of(step, before);
         if let Action::ModifyGeom { from, to } = &step.action {
+            self.check_listeners(from, to, before)?;
             let change = Box::new((from.clone(), to.clone()));
             return self.mailbox.submit(|to| Change::CheckModify(change, prior, to))?;
         }

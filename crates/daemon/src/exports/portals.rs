@@ -207,6 +207,13 @@ pub fn check_address(at: SocketAddr) -> io::Result<()> {
     check_unused(&Address::Inet(at), &[], false, || std::thread::sleep(PORT_PAUSE))
 }
 
+/// The same for several addresses.
+pub fn check_addresses(all: &[SocketAddr]) -> Result<()> {
+    let check =
+        |at: &SocketAddr| check_address(*at).map_err(|e| cannot_open(&Address::Inet(*at), e));
+    all.iter().try_for_each(check)
+}
+
 /// The error of a portal.
 fn cannot_open(at: &Address, why: impl std::fmt::Display) -> Error {
     Error::new(Kind::System, "open portal", why).at(at.to_string()).next(next_for(at))

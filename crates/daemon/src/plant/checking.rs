@@ -1,8 +1,14 @@
 //! Checks of the files and addresses that sections name: on threads of their own, with a deadline,
 //! because a file system or a resolver may hang.
 
+use std::net::SocketAddr;
+
+use fileserver::{FS_CLASS, FsClass};
 use mgmt::api::Result;
+use mgmt::config::GeomConfig;
 use mgmt::plan::{Action, FileSection, Step};
+use serde_json::Value;
+use wire::portal::listeners_overlap;
 
 use super::Daemon;
 use super::opening::open_deadline;
@@ -18,7 +24,19 @@ fn check_named(action: &Action) -> Result<()> {
     match action {
         Action::CreateBus { bus } | Action::ModifyBus { to: bus, .. } => buses::check(bus),
         Action::CreateGeom { geom } => check_geom("create geom", geom),
+        Action::ModifyGeom { to, .. } => check_geom("change geom", to),
         action => action.groups().try_for_each(exports::judge_group),
+    }
+}
+
+/// Whether a step may close a listener that is no target's, so that its address is free after it.
+pub(super) fn frees_address(step: &Step) -> bool {
+    match &step.action {
+        Action::RemoveGeom { geom: from } | Action::ModifyGeom { from, .. } => {
+            from.class == FS_CLASS
+        }
+        Action::Daemon { from, to } => from.metrics_listen != to.metrics_listen,
+        _ => false,
     }
 }
 
@@ -40,6 +58,30 @@ impl Daemon {
         }
         let own = action.clone();
         self.check_in_time("read files", &action.name(), move || check_named(&own))
+    }
+
+    /// Why a file server could not listen at the addresses that an edit of its section adds, after
+    /// the steps `before`: another process has one. The plan itself reports other parts of the
+    /// daemon.
+    pub(super) fn check_listeners(
+        &self,
+        from: &GeomConfig,
+        to: &GeomConfig,
+        before: &[Step],
+    ) -> Result<()> {
+        if to.class != FS_CLASS || before.iter().any(frees_address) {
+            return Ok(());
+        }
+        let params = |geom: &GeomConfig| Value::Object(geom.params.clone());
+        let mut added = FsClass::added_addresses(&params(from), &params(to));
+        if added.is_empty() {
+            return Ok(());
+        }
+        let held = self.mailbox.query(Query::Portals)?;
+        let held: Vec<SocketAddr> = held.iter().filter_map(|at| at.parse().ok()).collect();
+        added.retain(|at| !held.iter().any(|held| listeners_overlap(*held, *at)));
+        let check = move || exports::check_addresses(&added);
+        self.check_in_time("change geom", &to.name, check)
     }
 
     /// Why the files of a section could not be read again after the steps `before`.

@@ -7,6 +7,7 @@ mod edits;
 mod examples;
 mod exchanged;
 mod file_reading;
+mod file_server_edits;
 mod first_user;
 mod foretold;
 mod geoms;

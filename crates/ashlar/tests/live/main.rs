@@ -19,6 +19,7 @@ mod daily;
 mod deletes;
 mod edits;
 mod examples;
+mod file_server_edits;
 mod fileserver;
 mod fileserver_console;
 mod fixture;

@@ -65,6 +65,11 @@ impl<'a> Listener<'a> {
         Some(Listener { driver: METRICS, address, owner: "" })
     }
 
+    /// The address, as its section has it.
+    pub(crate) fn address(&self) -> &'a str {
+        self.address
+    }
+
     /// Whether only one of two listeners can be open.
     fn conflicts_with(&self, other: &Listener<'_>) -> bool {
         let is_shared = self.driver == other.driver && ![FS, API].contains(&self.driver);

@@ -1,6 +1,8 @@
-//! Check that the addresses of targets and metrics are free, and Unix sockets open to clients.
+//! Check that the addresses of targets and metrics are free, that those of file servers are this
+//! machine's, and that Unix sockets are open to clients.
 
 use super::{Check, CheckFinding, Facts, Severity, bad, ok};
+use crate::config::listeners::Listener;
 use crate::config::{AccessConfig, Config};
 use std::collections::BTreeSet;
 use std::fs::Metadata;
@@ -48,12 +50,7 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
         let Ok(socket) = address.parse::<SocketAddr>() else { continue };
         let Err(e) = TcpListener::bind(socket) else { continue };
         if e.kind() == std::io::ErrorKind::AddrNotAvailable {
-            out.push(bad(
-                Severity::Warn,
-                format!("{address}: no interface of this machine has that address"),
-                "clients cannot connect there until one has it",
-                format!("ip address shows the addresses of this machine; add it or change `{key}`"),
-            ));
+            out.push(no_interface(address, key));
             continue;
         }
         let port = socket.port();
@@ -80,9 +77,32 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
         out.push(bad(Severity::Fail, finding, loss, fix));
     }
     let count = wanted.len();
+    out.extend(absent_addresses(config));
     out.extend(config.access.iter().flat_map(|access| closed_sockets(config, access, &ours)));
     out.extend(unchecked);
     if out.is_empty() { ok(format!("{count} looked at, free or ours")) } else { out }
+}
+
+/// An address of a key that no interface has yet.
+fn no_interface(address: &str, key: &str) -> CheckFinding {
+    bad(
+        Severity::Warn,
+        format!("{address}: no interface of this machine has that address"),
+        "clients cannot connect there until one has it",
+        format!("ip address shows the addresses of this machine; add it or change `{key}`"),
+    )
+}
+
+/// Addresses of file servers that no interface of this machine has. Their ports are not tried: the
+/// file server of a running daemon has them.
+fn absent_addresses(config: &Config) -> impl Iterator<Item = CheckFinding> {
+    let all = config.geom.iter().flat_map(Listener::of_geom);
+    all.filter_map(|(key, _, listener)| {
+        let at: SocketAddr = listener.address().parse().ok()?;
+        let e = TcpListener::bind((at.ip(), 0)).err()?;
+        let is_absent = e.kind() == std::io::ErrorKind::AddrNotAvailable;
+        is_absent.then(|| no_interface(listener.address(), key))
+    })
 }
 
 /// Users of this machine that a group names, and that the mode of a socket of its target keeps out.

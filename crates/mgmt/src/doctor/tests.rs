@@ -211,6 +211,21 @@ fn backing_files_are_graded() {
 }
 
 #[test]
+fn address_of_a_file_server_that_no_interface_has_is_a_warning() {
+    let machine = Machine::new("fs-ports");
+    // RFC 5737: no machine has the first one.
+    for (at, grade) in [("192.0.2.77:564", Severity::Warn), ("127.0.0.1:564", Severity::Ok)] {
+        let section = serde_json::json!({
+            "class": "fs", "name": "main", "members": ["ssd", "near"], "plan9": [at],
+        });
+        let geom = serde_json::from_value(section).expect("a geom");
+        let config = Config { geom: vec![geom], ..Config::default() };
+        let facts = Facts { config: Some(Ok(config)), ..machine.facts(None) };
+        assert_eq!(grades("ports", &facts), [grade], "{at}");
+    }
+}
+
+#[test]
 fn ports_socket_and_version_are_graded() {
     let machine = Machine::new("ports");
     let busy = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -32,6 +32,7 @@ const CLASSES: &[ListedClass] = &[
 
 /// Values that some classes are made with.
 struct Settings {
+    /// Arrays take only its clock.
     mirrors: mirror::Tunables,
     waiting: Arc<Waiting>,
 }
@@ -42,7 +43,9 @@ impl Settings {
     }
 
     fn raid(&self) -> RaidClass {
-        RaidClass::tuned(raid::Tunables::default(), self.waiting.clone())
+        let wall_s = self.mirrors.wall_s;
+        let tunables = raid::Tunables { wall_s, ..raid::Tunables::default() };
+        RaidClass::tuned(tunables, self.waiting.clone())
     }
 }
 

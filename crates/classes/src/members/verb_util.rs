@@ -48,6 +48,15 @@ pub(crate) fn rebuild_action(class: &str, name: &str, throttle: &Throttle) -> St
     }
 }
 
+/// When a record was last written, by the time in it (seconds since 1970; 0: not known).
+pub(crate) fn last_written(unix_s: u64) -> String {
+    let at = i64::try_from(unix_s).ok().and_then(|s| jiff::Timestamp::from_second(s).ok());
+    match at.filter(|_| unix_s != 0) {
+        Some(at) => format!("last written {at}"),
+        None => "time of the last write not known".to_owned(),
+    }
+}
+
 /// A number for a new geom, from the present providers and the time. Two geoms labelled in one
 /// daemon differ; two labelled anywhere differ with the probability that 32 bits give.
 pub(crate) fn new_id(control: &GraphControl, name: &str) -> u32 {

@@ -263,14 +263,14 @@ impl RaidGeom {
             }
             let present: Vec<&str> = self.good().map(|disk| disk.name.as_str()).collect();
             return Some(format!(
-                "{SPLIT}this disk (generation {}) was used without those of the running array ({}, \
-                 started with generation {}): each side may hold data that the other lacks. To \
-                 keep the data of this one: `ashlar raid stop {set}`, then `ashlar raid start \
-                 {set} --keep {name}`; to keep the running array: `ashlar raid clear {name}`, then \
-                 `ashlar raid insert {set} {name}`",
-                found.generation(),
+                "{SPLIT}this disk ({}) was used without those of the running array ({}, started \
+                 with {}): each side may hold data that the other lacks. To keep the data of this \
+                 one: `ashlar raid stop {set}`, then `ashlar raid start {set} --keep {name}`; to \
+                 keep the running array: `ashlar raid clear {name}`, then `ashlar raid insert \
+                 {set} {name}`",
+                found.age(),
                 present.join(", "),
-                self.start_generation
+                self.start_age
             ));
         }
         None
@@ -307,35 +307,44 @@ impl RaidGeom {
         records::post_after(t.notifier(), self.me, ns, message);
     }
 
-    /// Why disks that are there are not to be used together, unless that is forced.
-    fn split_reason(&self, judged: &RecordChoice, tags: &[Tag]) -> Option<String> {
+    /// Why disks that are there are not to be used together, unless that is forced. For halves of a
+    /// split array that takes the choice of one.
+    fn split_reason(
+        &self,
+        judged: &RecordChoice,
+        tags: &[Tag],
+        (force, kept): (bool, Option<usize>),
+    ) -> Option<String> {
+        if force && (kept == Some(judged.winner) || judged.split.is_empty()) {
+            return None;
+        }
         let name = |at: &usize| {
             let disk = tags.get(*at).and_then(|tag| self.disks.get(tag));
             disk.map_or(String::new(), |disk| disk.name.clone())
         };
         let set = self.id.name();
-        if let Some(at) = judged.ahead.first() {
+        if !judged.split.is_empty() {
+            let others = judged.split.iter().copied();
+            let all: Vec<usize> = [judged.winner].into_iter().chain(others).collect();
+            let half = |at: &usize| {
+                let disk = tags.get(*at).and_then(|tag| self.disks.get(tag));
+                disk.map_or(String::new(), |disk| format!("{} ({})", disk.name, disk.found.age()))
+            };
+            let halves: Vec<String> = all.iter().map(half).collect();
+            let keep = |at: &usize| format!("`ashlar raid start {set} --keep {}`", name(at));
+            let commands: Vec<String> = all.iter().map(keep).collect();
             return Some(format!(
-                "the record of {} is torn, and newer than the others': that disk may hold data \
-                 that they lack. `ashlar raid start --force {set}` starts without it",
-                name(at)
+                "{SPLIT}halves of the array were used without each other, and each may hold data \
+                 that the other lacks: {}. Choose the half to keep: {}",
+                halves.join("; "),
+                commands.join(" or ")
             ));
         }
-        if judged.split.is_empty() {
-            return None;
-        }
-        let half = |at: &usize| {
-            let disk = tags.get(*at).and_then(|tag| self.disks.get(tag));
-            let generation = disk.map_or(0, |disk| disk.found.generation());
-            format!("{} (generation {generation})", name(at))
-        };
-        let others: Vec<String> = judged.split.iter().map(half).collect();
+        let at = judged.ahead.first()?;
         Some(format!(
-            "{SPLIT}halves of the array were used without each other: {} and {} may each hold data \
-             that the other lacks. `ashlar raid start {set} --keep DISK` uses the record of DISK, \
-             `--force` the newest",
-            half(&judged.winner),
-            others.join(", ")
+            "the record of {} is torn, and newer than the others': that disk may hold data that \
+             they lack. `ashlar raid start --force {set}` starts without it",
+            name(at)
         ))
     }
 
@@ -347,7 +356,8 @@ impl RaidGeom {
     }
 
     /// Starts with the present disks, if it has not started; with `due` without waiting for more.
-    /// With `force` the newest record is used though another half may hold other data.
+    /// With `force` disks are left out that may hold other data, but which half of a split array is
+    /// used is the operator's choice: the one of the trusted disk.
     pub(super) fn launch(&mut self, t: &mut Topology, me: GeomId, due: bool, force: bool) {
         self.due |= due;
         let due = self.due || force;
@@ -369,7 +379,7 @@ impl RaidGeom {
                 false => t.barrier(me, Box::new(Message::Launch(due))),
             };
         }
-        if let Some(why) = self.split_reason(&judged, &tags).filter(|_| !force) {
+        if let Some(why) = self.split_reason(&judged, &tags, (force, kept)) {
             return self.await_choice(t, why);
         }
         let winner = found.get(judged.winner);
@@ -390,11 +400,12 @@ impl RaidGeom {
             Err(fault) => return self.set_fault(t, Some(fault.to_string())),
         };
         (self.highest_generation, self.start_generation) = (above.unwrap_or(0), believed);
+        self.start_age = winner.map_or(String::new(), |winner| winner.age());
         self.fault = None;
         let tagged = |all: &[usize]| all.iter().filter_map(|at| tags.get(*at)).copied().collect();
         let (ahead, halves): (Vec<_>, Vec<_>) = (tagged(&judged.ahead), tagged(&judged.halves()));
         let split: Vec<Found> = judged.split.iter().map(|at| found[*at].clone()).collect();
-        self.forced = force && (kept.is_some() || !split.is_empty());
+        self.forced = kept == Some(judged.winner);
         let (mut attached, mut aged) = (vec![None; array.disks.len()], Vec::new());
         let probe = MemberSet::start(array.clone(), Vec::new());
         for tag in tags {

@@ -7,6 +7,7 @@
 use super::ddf::{self, Config, Meta, disk_state};
 use super::imsm::{Record, Torn, serial_of};
 use super::model::{Array, DiskState, Member, SubdiskState, Volume};
+use crate::members::verb_util;
 
 /// Serial numbers of disks that are gone lose their first characters to a mark.
 const CUT_SERIAL: usize = 14;
@@ -147,6 +148,21 @@ impl Found {
             Found::Torn { left, .. } => left.generation,
             Found::Ddf(meta) => meta.header.sequence,
         }
+    }
+
+    /// When the record was written, seconds since 1970; 0 when the record does not say it.
+    pub(crate) fn written_s(&self) -> u64 {
+        match self {
+            Found::Intel { record, .. } => record.written_s,
+            Found::Torn { .. } => 0,
+            Found::Ddf(meta) => meta.written_s(),
+        }
+    }
+
+    /// The age of the record, for an operator who chooses between records.
+    pub(super) fn age(&self) -> String {
+        let written = verb_util::last_written(self.written_s());
+        format!("generation {}, {written}", self.generation())
     }
 
     /// Whether this record proves that its disk is an older copy of a member: a record is written

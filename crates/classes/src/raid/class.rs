@@ -32,6 +32,8 @@ pub struct Tunables {
     pub slab_bytes: u64,
     /// How often a rebuild writes down how far it has come, ns.
     pub save_every_ns: u64,
+    /// Seconds since 1970, for the records; 0 when it is not known.
+    pub wall_s: fn() -> u64,
 }
 
 impl Default for Tunables {
@@ -41,6 +43,7 @@ impl Default for Tunables {
             idle_ns: 5_000_000_000,
             slab_bytes: 1 << 20,
             save_every_ns: 5_000_000_000,
+            wall_s: || 0,
         }
     }
 }

@@ -190,6 +190,8 @@ pub struct RaidGeom {
     pub(super) highest_generation: u32,
     /// That of the record which was believed at the start.
     pub(super) start_generation: u32,
+    /// The age of that record, for messages.
+    pub(super) start_age: String,
     /// Disks that left while it ran, by key, with the generations that they held.
     pub(super) departed: VecDeque<(String, u32)>,
     /// Disks that failed while it ran, by key: of themselves, or by hand.
@@ -199,7 +201,7 @@ pub struct RaidGeom {
     pub(super) fault: Option<String>,
     /// The disk whose record is believed at a start that is forced, by its provider's name.
     pub(super) trusted_disk: Option<String>,
-    /// Its start was forced: which half of a split array runs was chosen.
+    /// The operator chose the half of a split array that runs.
     pub(super) forced: bool,
     pub(super) event_log: EventLog,
     pub(super) refused: Refusals,
@@ -244,6 +246,7 @@ impl RaidGeom {
             trusted_disk: None,
             forced: false,
             start_generation: 0,
+            start_age: String::new(),
             departed: VecDeque::new(),
             failed: VecDeque::new(),
             noted: Vec::new(),

@@ -260,19 +260,21 @@ impl MetadataState {
     }
 
     /// The records to be written to the disks of `array` that are `here`: the plans, by index. The
-    /// generation increases, beyond `above`.
+    /// generation increases, beyond `above`. `now_s` is the time of the write, seconds since 1970.
     pub(crate) fn write(
         &mut self,
         array: &mut Array,
         present: &[PresentDisk],
         above: u32,
         sector: u32,
+        now_s: u64,
     ) -> Result<Vec<(usize, WritePlan)>, Fault> {
         match self {
             MetadataState::Intel { base, on, next } => {
                 let mut old = (**base).clone();
                 old.generation = old.generation.max(above);
-                let record = imsm::update(&old, array, sector)?;
+                let mut record = imsm::update(&old, array, sector)?;
+                record.written_s = now_s;
                 let mut all = Vec::with_capacity(present.len());
                 for PresentDisk { index, sectors, .. } in present.iter().copied() {
                     let Some(disk) = array.disks.get(index) else { continue };
@@ -290,7 +292,8 @@ impl MetadataState {
             }
             MetadataState::Ddf { newest, own, deleted, departed } => {
                 let sequence = newest.header.sequence.max(above).wrapping_add(1);
-                let change = Change { time: newest.header.time, deleted };
+                let time = ddf::from_unix(now_s).unwrap_or(newest.header.time);
+                let change = Change { time, deleted };
                 array.generation = sequence;
                 let (mut all, mut written) = (Vec::with_capacity(present.len()), Vec::new());
                 for PresentDisk { index, sectors, moved } in present.iter().copied() {
@@ -304,7 +307,7 @@ impl MetadataState {
                             let place = ddf::TargetDisk {
                                 sector_size: sector,
                                 media_sectors: sectors,
-                                time: newest.header.time,
+                                time,
                                 controller: controller_of(newest),
                                 limits: newest.header.limits,
                                 order: newest.header.order,

@@ -25,7 +25,9 @@ impl RaidGeom {
                 present.push(PresentDisk { index, sectors, moved: disk.grown });
             }
         }
-        let plans = metadata.write(&mut array, &present, self.highest_generation, self.sector);
+        let now_s = (self.tunables.wall_s)();
+        let above = self.highest_generation;
+        let plans = metadata.write(&mut array, &present, above, self.sector, now_s);
         let plans = plans.map_err(|fault| fault.to_string())?;
         set.array.generation = array.generation;
         set.recorded = array;

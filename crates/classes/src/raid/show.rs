@@ -329,11 +329,16 @@ impl Geom for RaidGeom {
             format!("{name}:{slot}")
         };
         let places: Vec<String> = members.iter().map(place).collect();
-        vec![
+        let mut out = vec![
             ("State", format!("{state}{words}")),
             ("ReadErrors", disk.errors.to_string()),
             ("Subdisks", if places.is_empty() { "-".into() } else { places.join(", ") }),
             ("Disk", disk.key.clone()),
-        ]
+        ];
+        // A running array writes the records: that of the start is not the one on the disk.
+        if set.is_none() {
+            out.push(("Record", disk.found.age()));
+        }
+        out
     }
 }

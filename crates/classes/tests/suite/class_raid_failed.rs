@@ -115,6 +115,25 @@ fn expect_no_further_choice(raid: &Raid, kept: usize, (model, other): (&[u8], &[
     }
 }
 
+/// The time of all records: the clock of these worlds says 1,800,000,000 s.
+const WRITTEN: &str = "last written 2027-01-15T08:00:00Z";
+
+/// Both halves are named with the age of their records, and with the command that keeps each.
+fn assert_halves_are_shown(raid: &mut Raid, text: &str) {
+    assert!(text.contains("split brain"), "{text}");
+    for disk in [0, 1] {
+        assert!(text.contains(&format!("d{disk} (generation ")), "{text}");
+        let command = format!("`ashlar raid start {} --keep d{disk}`", raid.set);
+        assert!(text.contains(&command), "{text}");
+        assert_eq!(raid.record(disk)["written_s"], 1_800_000_000);
+    }
+    assert_eq!(text.matches(WRITTEN).count(), 2, "{text}");
+    let view = raid.world.control.topology.view(0);
+    let array = view.iter().find(|g| g.class == "raid").expect("the array");
+    let ages = array.consumers.iter().flat_map(|c| &c.show).filter(|(key, _)| *key == "Record");
+    assert_eq!(ages.filter(|(_, age)| age.ends_with(WRITTEN)).count(), 2, "`list` shows both");
+}
+
 /// Two halves of a pair, each used alone, and then together again: they are not put together, and
 /// the half that the operator names is kept, whichever is the newer.
 #[test]
@@ -141,10 +160,14 @@ fn the_half_that_the_operator_names_is_kept_after_a_split_brain() {
             let mut both = raid.reborn();
             both.settle();
             let answer = both.state();
-            assert!(answer.contains("split brain") && answer.contains("--keep DISK"), "{answer}");
+            assert_halves_are_shown(&mut both, &answer);
             assert!(!both.world.has(&both.volume()), "{format}");
             let unasked = both.world.verb("raid", "start", &set, json!({}));
             assert!(unasked.expect_err("a choice").message.contains("split brain"));
+            let forced = both.world.verb("raid", "start", &set, json!({ "force": true }));
+            let refused = forced.expect_err("--force chooses no half").message;
+            assert_halves_are_shown(&mut both, &refused);
+            assert!(!both.world.has(&both.volume()), "{format}");
             assert!([0, 1].map(|i| raid.disks[i].bytes()) == before);
             let keep = json!({ "keep": format!("d{kept}") });
             let wrong = both.world.verb("raid", "start", &set, json!({ "keep": "d9" }));

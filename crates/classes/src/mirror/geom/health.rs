@@ -120,17 +120,13 @@ impl MirrorGeom {
         if self.mirror.running || !self.mirror.is_split() {
             return None;
         }
-        let when = |s: u64| match jiff::Timestamp::from_second(s as i64) {
-            Ok(at) if s > 0 => format!("last written {at}"),
-            _ => "time of the last write not known".to_owned(),
-        };
         let line = |(_, name, m): (usize, String, &Member)| {
             let r = &m.record;
             format!(
                 "{name} (genid {}, syncid {}, {})",
                 r.genid,
                 r.syncid,
-                when(r.lineage.written_s)
+                verb_util::last_written(r.lineage.written_s)
             )
         };
         let all: Vec<String> = self.named(t).map(line).collect();

@@ -26,6 +26,7 @@ mod departed;
 mod header;
 mod meta;
 mod records;
+mod time;
 mod write;
 
 pub use array::{Change, usable_bytes};
@@ -36,4 +37,5 @@ pub(crate) use header::is_signature;
 pub use header::{Copy, Header, Limits, SECTION_SECTORS_MAX, SIGNATURE, Section};
 pub use meta::{Meta, step};
 pub use records::{BadBlocks, Config, DiskData, DiskEntry, Spare, VolumeEntry, disk_state, kind};
+pub(crate) use time::from_unix;
 pub use write::{TargetDisk, create, erase, plan, update};

@@ -5,6 +5,7 @@ use super::record::{
     BAD_BLOCKS, BAD_BLOCKS_MAX, DiskRecord, RECORD_BYTES_MAX, Record, SIGNATURE, VOLUMES_MAX,
     VolumeRecord, attribute, checksum,
 };
+use super::written;
 use crate::raid::Fault;
 
 impl Record {
@@ -30,7 +31,7 @@ impl Record {
         out.u32(attributes).u8(disks).u8(volumes).u8(self.error_position).u8(0);
         out.u32(self.cache).u32(self.original).u32(self.cycles);
         out.u32(u32::try_from(bad).unwrap_or(0)).u16(self.created).u16(0).u64(self.time);
-        out.zeros(128);
+        out.bytes(&written::encode(self.written_s, self.generation));
         for disk in &self.disks {
             let (low, high) = halves(disk.sectors);
             out.bytes(&disk.serial).u32(low).u32(disk.id).u32(disk.flags).u32(disk.owner);

@@ -31,6 +31,7 @@ mod prior_content;
 mod record;
 mod torn;
 mod write_hole_policy;
+mod written;
 
 pub use array::{Names, create, serial_of, spare, update};
 pub use assemble::{Assembled, assemble};

@@ -4,7 +4,7 @@
 //! 0 24 signature | 24 6 version | 32 4 checksum | 36 4 size | 40 4 family | 44 4 generation
 //! 48 4 error log | 52 4 attributes | 56 1 disks | 57 1 volumes | 58 1 error log position
 //! 60 4 cache | 64 4 original family | 68 4 power cycles | 72 4 bad-block log | 76 2 created
-//! 80 8 time | 88 128 filler | 216 48 x disks | volumes | bad-block log
+//! 80 8 time | 88 128 filler (`written` uses 16) | 216 48 x disks | volumes | bad-block log
 //! ```
 //!
 //! Little-endian throughout. Sizes and places are in sectors of the disk: [`Record`] keeps them as
@@ -12,6 +12,7 @@
 
 use super::super::fault::Fault;
 use super::codec::Cursor;
+use super::written;
 use crate::probe::{Reason, le32};
 
 /// Signature at byte 0.
@@ -191,6 +192,8 @@ pub struct Record {
     pub created: u16,
     /// When the set was made, seconds since 1970; 0 unknown.
     pub time: u64,
+    /// When this record was written, seconds since 1970; 0 unknown.
+    pub written_s: u64,
     /// Disks.
     pub disks: Vec<DiskRecord>,
     /// Volumes.
@@ -266,7 +269,7 @@ impl Record {
         record.created = from.u16("volumes created")?;
         from.skip(2, "header")?;
         record.time = from.u64("creation time")?;
-        from.skip(128, "header")?;
+        record.written_s = written::decode(&from.array("header")?, record.generation);
         let unknown = record.attributes & !attribute::KNOWN;
         if unknown != 0 {
             let what = format!("{unknown:08x} are not known: something newer made this");

@@ -86,7 +86,8 @@ impl Verb<RaidClass> for Add {
             let disk =
                 |disk: &usize| PresentDisk { index: *disk, sectors: u64::MAX >> 16, moved: false };
             let list: Vec<PresentDisk> = places.iter().map(disk).collect();
-            let written = metadata.clone().write(&mut array, &list, g.highest_generation, g.sector);
+            let (above, now_s) = (g.highest_generation, (g.tunables.wall_s)());
+            let written = metadata.clone().write(&mut array, &list, above, g.sector, now_s);
             written.map_err(|fault| Error::inval(fault.to_string()))?;
             if let Some(set) = &mut g.set {
                 set.add_volume(volume);

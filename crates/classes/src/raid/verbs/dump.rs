@@ -19,11 +19,11 @@ pub(super) fn dump(control: &mut GraphControl, members: &[String]) -> Result<Val
             MetadataState::open(&[&found], 0, sector).map_err(|f| Error::inval(f.to_string()))?;
         let id = found.set();
         text += &format!(
-            "Metadata on {name}:\n    format: {}\n     array: {}\n      disk: {}\ngeneration: {}\n",
+            "Metadata on {name}:\n    format: {}\n     array: {}\n      disk: {}\n    record: {}\n",
             id.format(),
             id.name(),
             found.key(),
-            found.generation(),
+            found.age(),
         );
         for disk in &array.disks {
             text +=
@@ -60,6 +60,7 @@ pub(super) fn dump(control: &mut GraphControl, members: &[String]) -> Result<Val
         all.push(json!({
             "provider": name, "format": id.format(), "array": id.name(), "disk": found.key(),
             "generation": found.generation(), "volumes": volumes,
+            "written_s": Some(found.written_s()).filter(|s| *s != 0),
         }));
     }
     Ok(json!({ "text": text, "records": all }))

@@ -13,11 +13,12 @@ use crate::shared_args::Force;
 /// Start a stopped or incomplete array
 ///
 /// The verb searches for the disks of a stopped array. With --force an array starts with the
-/// available disks. This includes an array whose halves were used without each other (the newest
-/// metadata is used), and a volume with parity that has a missing disk and was being written at a
-/// crash (data of the missing disk may be wrong in these places: check it). --keep DISK does the
-/// same with the metadata of DISK; disks of another half stay out until `raid insert` rebuilds
-/// them.
+/// available disks. This includes a volume with parity that has a missing disk and was being
+/// written at a crash (data of the missing disk may be wrong in these places: check it).
+///
+/// If halves of an array were used without each other (split brain), the array does not start,
+/// with --force neither, and `status` shows the age of each half. --keep DISK starts it with the
+/// metadata of DISK; disks of another half stay out until `raid insert` rebuilds them.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Start {
     /// Name of the array, without the class
@@ -52,8 +53,11 @@ impl Verb<RaidClass> for Start {
         }
         if self.force.0 || self.keep.is_some() {
             with(control, on, |g, t, me| {
-                if let Some(disk) = &self.keep {
-                    set_trusted_disk(g, &name, disk)?;
+                match &self.keep {
+                    Some(disk) => set_trusted_disk(g, &name, disk)?,
+                    // The choice of an earlier start that failed is not this one's.
+                    None if g.set.is_none() => g.trusted_disk = None,
+                    None => {}
                 }
                 g.launch(t, me, true, true);
                 for vol in g.set.iter_mut().flat_map(|set| &mut set.volume_status) {

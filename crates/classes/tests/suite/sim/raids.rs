@@ -46,6 +46,7 @@ pub fn class(waiting: Arc<Waiting>) -> Arc<dyn Class> {
         idle_ns: 20_000_000,
         slab_bytes: 4096,
         save_every_ns: 3_000_000,
+        ..Tunables::default()
     };
     Arc::new(RaidClass::tuned(tunables, waiting))
 }

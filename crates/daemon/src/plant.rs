@@ -2,6 +2,7 @@
 
 mod answering;
 mod checking;
+mod control_files;
 mod opening;
 mod started;
 
@@ -595,8 +596,11 @@ impl Plant for Daemon {
             // Not on the control thread: scrapes wait for it.
             self.metrics.set(to)?;
         }
-        let action = Box::new(action.clone());
-        let done = self.mailbox.submit(|to| Change::CarryOut(action, to))?;
+        let own = Box::new(action.clone());
+        let done = self.mailbox.submit(|to| Change::CarryOut(own, to))?;
+        if done.is_ok() {
+            self.note_control_files(action);
+        }
         let left = self.wait_closed();
         done.map(|mut outcome| {
             outcome.notes.extend(left);

@@ -167,7 +167,11 @@ impl FakePlant {
 
     /// A target uses a file that has changed.
     pub fn stale(&self, target: &str, why: &str) {
-        let of = FileSection::Target(target.into());
+        self.stale_files(FileSection::Target(target.into()), why);
+    }
+
+    /// The same for any section.
+    pub fn stale_files(&self, of: FileSection, why: &str) {
         self.with(|i| i.stale.push(StaleFiles { of, why: why.into(), drops_client_ca: false }));
     }
 

@@ -129,6 +129,12 @@ fn webhook_delivers_signed_events_and_repeats_failed_attempts() {
         hooks().iter().any(|hook| hook["delivered"].as_u64() >= Some(1) && hook["failure"] == "")
     });
 
+    // A replaced secret is a step of the plan.
+    fixture.secret("key", "another secret of the webhook");
+    fixture.ashlar(&["plan"]).prints(&["read files of webhook pager anew", "safe"]);
+    fixture.ok(&["apply"]);
+    fixture.ashlar(&["plan"]).prints(&["no changes"]);
+
     // An unreachable server: the failure is reported, and the daemon continues.
     let free = proc::free_port().unwrap();
     let lost = hook.replace(&format!(":{port}/"), &format!(":{free}/"));

@@ -37,6 +37,8 @@ pub fn check_files(of: &FileSection, config: &Config) -> Result<()> {
             checked.map_err(|e| from_geom(OP, name, e))
         }
         FileSection::Fs(name) => check_geom(OP, config.geom(name).ok_or_else(none)?),
+        // The control side reads and checks the files of these.
+        FileSection::Api | FileSection::Webhook(_) => Ok(()),
     }
 }
 
@@ -65,6 +67,7 @@ impl ControlLoop {
                 self.exports.files.set_own(of.clone(), files);
                 Ok(())
             }
+            FileSection::Api | FileSection::Webhook(_) => Ok(()),
         }
     }
 

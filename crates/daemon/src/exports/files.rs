@@ -1,6 +1,6 @@
 //! Digests of files that sections of the configuration were set up from: secrets, certificates and
-//! keys of targets, access groups, buses, disks and file servers. They show whether a file has
-//! other contents now; the contents themselves are not kept.
+//! keys of targets, access groups, buses, disks, file servers, the API and webhooks. They show
+//! whether a file has other contents now; the contents themselves are not kept.
 //!
 //! Invariant F1: a digest is taken before its file is used, so a file that is replaced in between
 //! counts as changed.
@@ -17,7 +17,8 @@ use bio::sync::Mutex;
 use mgmt::StaleFiles;
 use mgmt::api::{CertificateState, ChangedFilesState};
 use mgmt::config::{
-    AccessConfig, BusConfig, Chap, DiskConfig, GeomConfig, TLS_FILE_KEYS, TargetConfig, secret,
+    AccessConfig, ApiConfig, BusConfig, Chap, Config, DiskConfig, GeomConfig, TLS_FILE_KEYS,
+    TargetConfig, WebhookConfig, secret,
 };
 use mgmt::plan::FileSection;
 use serde_json::{Map, Value};
@@ -151,6 +152,23 @@ impl Files {
         out
     }
 
+    /// Reads those of the API.
+    fn of_api(api: &ApiConfig) -> Files {
+        let all = api.named_files().filter(|_| api.tls_files().is_some());
+        Files(all.filter_map(|(key, path)| File::read(key.to_owned(), path)).collect())
+    }
+
+    /// Reads those of a webhook.
+    fn of_webhook(hook: &WebhookConfig) -> Files {
+        let mut out = Files::default();
+        if let Some(secret) = &hook.secret {
+            out.secret("secret".to_owned(), secret);
+        }
+        let ca = hook.tls_ca.as_deref();
+        out.0.extend(ca.and_then(|path| File::read("tls_ca".to_owned(), path)));
+        out
+    }
+
     fn params(&mut self, params: &Map<String, Value>) {
         for key in TLS_FILE_KEYS {
             let path = params.get(key).and_then(Value::as_str).filter(|path| !path.is_empty());
@@ -266,6 +284,21 @@ impl FilesInUse {
     /// A section without groups uses these now.
     pub fn set_own(&self, of: FileSection, files: Files) {
         self.set(of, |of| of.own = files);
+    }
+
+    /// The control side is about to read the files of these sections. Reads them.
+    pub fn set_control(&self, sections: &[FileSection], config: &Config) {
+        for of in sections {
+            let files = match of {
+                FileSection::Api => Files::of_api(&config.api),
+                FileSection::Webhook(name) => {
+                    let hook = config.webhook.iter().find(|hook| hook.name == *name);
+                    hook.map_or_else(Files::default, Files::of_webhook)
+                }
+                _ => continue,
+            };
+            self.set_own(of.clone(), files);
+        }
     }
 
     /// Disks have other names, which may be former names of others of them.

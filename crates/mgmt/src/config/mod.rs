@@ -44,4 +44,5 @@ pub use types::{
     UnitHandler, UnitProtection,
 };
 pub use webhook::WebhookConfig;
+pub(crate) use webhook::WebhookFiles;
 pub use write::write;

@@ -76,7 +76,7 @@ impl WebhookConfig {
         is_valid.then(|| Address { url, path: format!("{slash}{path}") })
     }
 
-    /// Reads the files. They are read for each delivery, so that a renewal needs no edit.
+    /// Reads the files.
     ///
     /// # Errors
     /// [`Kind::Secret`] for the secret, [`Kind::System`] for the CA certificates.

@@ -5,10 +5,12 @@
 //!      the control socket.
 //!  N2  A listener is open only while its TLS files can be used, or without TLS on loopback.
 //!  N3  Files of TLS that cannot be used after a change leave the former keys in use.
-//!  N6  A connection ends after `[api]` or a file of TLS has changed: none outlives the keys, the
-//!      CA and the listener that admitted it.
+//!  N6  A connection ends after `[api]` has changed, or a file of TLS was read again: none outlives
+//!      the keys, the CA and the listener that admitted it.
 //!  N8  No file is read by the thread that serves: while one of TLS is on a file system that hangs,
 //!      requests are answered, with the keys and listeners before it.
+//!  N9  Files of TLS that are in use are read again by a step of a plan only, as those of targets.
+//!      Files that cannot be used yet are awaited.
 
 use super::peer::{Peer, RemotePeer};
 use super::peer_rates::PeerRates;
@@ -18,6 +20,7 @@ use super::tcp_slots::{TcpSlots, warn_refused};
 use crate::api::{Error, Kind};
 use crate::audit::AuditedCaller;
 use crate::config::ApiConfig;
+use crate::plan::{Action, FileSection};
 use crate::service::Control;
 use crate::tls_stream::TlsStream;
 use serde_json::Value;
@@ -36,7 +39,7 @@ use tokio::task::AbortHandle;
 /// Connections of the network at one time. Further ones are closed at once (N1).
 const CONNECTIONS_MAX: usize = 128;
 
-/// Interval at which the configuration and the files of TLS are compared with those in use.
+/// Interval at which the configuration is compared with the one in use.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Wait before an address is listened on again.
@@ -117,8 +120,15 @@ impl Drop for Listening {
 /// State of the files of TLS, to find changes.
 type FileTimes = Vec<Option<(SystemTime, u64, u64)>>;
 
-/// The sections that are followed, with the state of their files.
-type Followed = (ApiConfig, FileTimes);
+/// What is followed: a difference has the files of TLS read.
+#[derive(Clone, PartialEq, Eq)]
+struct Followed {
+    api: ApiConfig,
+    /// How often the files were to be read again.
+    renewals: u64,
+    /// Files that cannot be used yet; empty otherwise (N9).
+    awaited: FileTimes,
+}
 
 fn file_times(api: &ApiConfig) -> FileTimes {
     let state = |(_, path): (&'static str, &str)| {
@@ -139,7 +149,7 @@ async fn follow(shared: Arc<Shared>) {
         let Ok(now) = read.await else { return };
         if last.as_ref() != Some(&now) {
             let is_usable = shared.security().is_some();
-            let addresses = now.0.listen.iter().filter_map(|at| at.parse().ok());
+            let addresses = now.api.listen.iter().filter_map(|at| at.parse().ok());
             let wanted: BTreeSet<SocketAddr> =
                 if is_usable { addresses.collect() } else { BTreeSet::new() };
             listening.set(&wanted, &shared);
@@ -168,13 +178,27 @@ impl Shared {
 
     /// The sections with the state of their files, which are read if anything has changed.
     fn follow_files(&self, api: ApiConfig, last: Option<&Followed>) -> Followed {
-        let times = file_times(&api);
-        let now = (api, times);
+        let (is_unusable, times) = (self.security().is_none(), file_times(&api));
+        let awaited = if is_unusable { times.clone() } else { FileTimes::new() };
+        let renewals = self.control.renewals(&FileSection::Api);
+        let mut now = Followed { api, renewals, awaited };
         if last != Some(&now) {
-            let is_new = last.is_none_or(|(before, _)| *before != now.0);
-            self.read_security(&now.0, is_new || self.security().is_none());
+            let is_new = last.is_none_or(|before| before.api != now.api);
+            if !is_new && last.is_some_and(|before| before.awaited != now.awaited) {
+                self.note_awaited_files();
+            }
+            self.read_security(&now.api, is_new || is_unusable);
         }
+        now.awaited = if self.security().is_none() { times } else { FileTimes::new() };
         now
+    }
+
+    /// Files that could not be used have changed: the plan compares later files with these.
+    fn note_awaited_files(&self) {
+        let read = Action::Renew { of: FileSection::Api };
+        if let Err(e) = self.control.change(|plant| plant.carry_out(&read, &mut |_| {})) {
+            tracing::debug!("TLS files of the API: {}; a plan shows them as changed", e.source);
+        }
     }
 
     /// Reads the files of TLS. `is_new`: the sections have changed, not only the files.
@@ -182,16 +206,16 @@ impl Shared {
         let listeners = self.control.api_listeners();
         let read = match api.tls_files() {
             None => {
-                listeners.set_files(std::iter::empty());
+                listeners.set_problem(None);
                 Some(Security::Plain)
             }
             Some(files) => match Keys::read_optional(&files) {
                 Ok(keys) => {
-                    listeners.set_files(api.named_files());
+                    listeners.set_problem(None);
                     Some(Security::Tls(keys))
                 }
                 Err(e) if is_new => {
-                    listeners.set_problem(e.to_string());
+                    listeners.set_problem(Some(e.to_string()));
                     tracing::error!("the API is not served over TCP until this is correct: {e}");
                     None
                 }
@@ -370,6 +394,40 @@ mod tests {
         let edited = ApiConfig { listen, ..ApiConfig::default() };
         let edited = shared.follow_files(edited, Some(&first));
         assert!(edited != first && shared.security().is_some());
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+
+    #[test]
+    fn n9_replaced_files_are_read_again_by_a_step_of_a_plan_only() {
+        let folder = std::env::temp_dir().join(format!("ashlar-reread-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let (certificate, key) = (folder.join("api.pem"), folder.join("api.key"));
+        let text = format!(
+            "[api]\nlisten = ['127.0.0.1:7320']\ntls_certificate = '{}'\ntls_key = '{}'\n",
+            certificate.display(),
+            key.display()
+        );
+        let config = crate::config::read(&text, "a.toml", &catalog()).expect("well-formed");
+        let plant = Arc::new(FakePlant::new());
+        let archive = Archive::new(&folder.join("history"), 2);
+        let control = Control::new(Box::new(plant.clone()), catalog(), &Config::default(), archive);
+        let shared = Shared::new(Arc::new(control), Arc::default());
+        shared.control.start(&config).expect("started");
+        let awaits = shared.follow_files(config.api.clone(), None);
+        assert!(shared.security().is_none() && !awaits.awaited.is_empty());
+        std::fs::write(&certificate, "not yet").expect("a file");
+        assert!(shared.follow_files(config.api.clone(), Some(&awaits)) != awaits, "it is awaited");
+
+        *shared.security.lock().expect("unlocked") = Some(Security::Plain);
+        let used = Followed { awaited: FileTimes::new(), ..awaits };
+        std::fs::write(&certificate, "replaced").expect("a file");
+        assert!(shared.follow_files(config.api.clone(), Some(&used)) == used);
+        assert_eq!(shared.control.renewals(&FileSection::Api), 0);
+        plant.stale_files(FileSection::Api, "tls_certificate has changed");
+        let plan = shared.control.plan(&config).expect("a plan");
+        assert_eq!(plan.steps[0].what, "read files of api anew");
+        let refused = shared.control.apply(&config, &Default::default(), &mut |_| {});
+        assert!(refused.is_err_and(|e| e.to_string().contains("api.pem")), "no certificate");
         let _ = std::fs::remove_dir_all(&folder);
     }
 

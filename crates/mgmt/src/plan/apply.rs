@@ -17,6 +17,7 @@
 
 use super::action::{Action, Risk, Step};
 use super::open_listeners;
+use super::renew::FileSection;
 use crate::api::{Error, Kind, ProgressLine, Result, SystemState};
 use crate::config::{ApiConfig, Config, check};
 use crate::plant::{Plant, Progress};
@@ -160,6 +161,11 @@ pub fn refusals(plant: &dyn Plant, steps: &[Step], running: &Config) -> Vec<Opti
             Action::Api { .. } | Action::Webhooks { .. } if step.may_wait => None,
             Action::Api { to, .. } => unusable_files(&to.api),
             Action::Webhooks { to, .. } => to.iter().find_map(|hook| hook.files().err()),
+            Action::Renew { of: FileSection::Api } => unusable_files(&running.api),
+            Action::Renew { of: FileSection::Webhook(name) } => {
+                let mut hooks = running.webhook.iter().filter(|hook| hook.name == *name);
+                hooks.find_map(|hook| hook.files().err())
+            }
             _ => plant.check(step, before).err(),
         }
     };

@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", content = "name", rename_all = "snake_case")]
 pub enum FileSection {
+    /// `[api]`: certificates and keys.
+    Api,
     /// A bus: secrets.
     Bus(String),
     /// A disk: certificates and keys of its connections.
@@ -22,36 +24,46 @@ pub enum FileSection {
     Fs(String),
     /// A target with its groups: secrets, certificates and keys.
     Target(String),
+    /// A webhook: its secret, and the certificates that verify its server.
+    Webhook(String),
 }
 
 impl FileSection {
     /// The name of the section.
     pub fn name(&self) -> &str {
         match self {
+            FileSection::Api => "api",
             FileSection::Bus(name)
             | FileSection::Disk(name)
             | FileSection::Fs(name)
-            | FileSection::Target(name) => name,
+            | FileSection::Target(name)
+            | FileSection::Webhook(name) => name,
         }
     }
 
     /// Whether a configuration has it.
     pub fn is_in(&self, config: &Config) -> bool {
         match self {
+            FileSection::Api => config.api.tls_files().is_some(),
             FileSection::Bus(name) => config.bus(name).is_some(),
             FileSection::Disk(name) => config.disk(name).is_some(),
             FileSection::Fs(name) => config.geom(name).is_some(),
             FileSection::Target(name) => config.target(name).is_some(),
+            FileSection::Webhook(name) => config.webhook.iter().any(|hook| hook.name == *name),
         }
     }
 
-    /// Whether an action makes it, which reads its files.
+    /// Whether an action makes or changes it, which reads its files.
     fn is_created_by(&self, action: &Action) -> bool {
         match (self, action) {
+            (FileSection::Api, Action::Api { .. }) => true,
             (FileSection::Bus(name), Action::CreateBus { bus }) => bus.name == *name,
             (FileSection::Disk(name), Action::CreateDisk { disk }) => disk.name == *name,
             (FileSection::Fs(name), Action::CreateGeom { geom }) => geom.name == *name,
             (FileSection::Target(name), Action::CreateTarget { target }) => target.name == *name,
+            (FileSection::Webhook(name), Action::Webhooks { from, to }) => {
+                to.iter().any(|hook| hook.name == *name && !from.contains(hook))
+            }
             _ => false,
         }
     }
@@ -60,10 +72,12 @@ impl FileSection {
 impl std::fmt::Display for FileSection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = match self {
+            FileSection::Api => return f.write_str(self.name()),
             FileSection::Bus(_) => "bus",
             FileSection::Disk(_) => "disk",
             FileSection::Fs(_) => "fs",
             FileSection::Target(_) => "target",
+            FileSection::Webhook(_) => "webhook",
         };
         write!(f, "{kind} {}", self.name())
     }
@@ -99,7 +113,27 @@ pub fn renew(steps: &mut Vec<Step>, stale: Vec<StaleFiles>, desired: &Config, st
 mod tests {
     use super::*;
     use crate::api::{SessionState, TargetState};
+    use crate::config::WebhookConfig;
     use crate::fake::catalog;
+
+    #[test]
+    fn section_that_another_step_changes_is_not_read_twice() {
+        let text = "[[webhook]]\nname = 'a'\nurl = 'http://127.0.0.1:1/'\n";
+        let config = crate::config::read(text, "a.toml", &catalog()).expect("well-formed");
+        let planned = |from: Vec<WebhookConfig>| {
+            let to = config.webhook.clone();
+            let mut steps = vec![Step::new(Action::Webhooks { from, to }, "", Risk::Safe)];
+            let stale = ["a", "gone"].map(|name| StaleFiles {
+                of: FileSection::Webhook(name.into()),
+                why: "secret has changed".into(),
+                drops_client_ca: false,
+            });
+            renew(&mut steps, stale.into(), &config, &SystemState::default());
+            steps.iter().skip(1).map(|step| step.what.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(planned(config.webhook.clone()), ["read files of webhook a anew"]);
+        assert_eq!(planned(Vec::new()), [""; 0]);
+    }
 
     #[test]
     fn dropped_client_ca_is_disruptive_for_hosts_with_tls() {

@@ -151,7 +151,10 @@ pub(super) fn renewal_risk(stale: &StaleFiles, state: &SystemState) -> HostRisk 
             let clients = geom_clients(state, name).filter(|client| client.key.ends_with("_tls"));
             HostRisk::default().or_for(clients.map(|client| client.name.clone()).collect())
         }
-        FileSection::Bus(_) | FileSection::Disk(_) => HostRisk::default(),
+        FileSection::Api
+        | FileSection::Bus(_)
+        | FileSection::Disk(_)
+        | FileSection::Webhook(_) => HostRisk::default(),
     }
 }
 

@@ -2,14 +2,10 @@
 
 use crate::api::{CertificateState, ListenerState, SystemState};
 use crate::config::Config;
+use crate::plan::FileSection;
 use bio::sync::Mutex;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
-
-/// Longest certificate file that is read, in bytes.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Reports of the server of the API over TCP.
 #[derive(Default)]
@@ -21,8 +17,6 @@ struct Reports {
     addresses: BTreeMap<SocketAddr, Option<String>>,
     /// Why the files of TLS cannot be used.
     problem: Option<String>,
-    /// Certificates in use; the time that is left is not set.
-    certificates: Vec<CertificateState>,
 }
 
 impl ApiListeners {
@@ -36,39 +30,17 @@ impl ApiListeners {
         self.0.lock().addresses.remove(&at);
     }
 
-    /// The files of TLS cannot be used.
-    pub fn set_problem(&self, why: String) {
-        let mut reports = self.0.lock();
-        reports.problem = Some(why);
-        reports.certificates.clear();
+    /// Why the files of TLS cannot be used; `None`: they are in use, or there are none.
+    pub fn set_problem(&self, why: Option<String>) {
+        self.0.lock().problem = why;
     }
 
-    /// The files of TLS are in use.
-    pub fn set_files<'f>(&self, files: impl Iterator<Item = (&'static str, &'f str)>) {
-        let certificate = |(key, path): (&'static str, &str)| {
-            let pem = bio::read_regular(Path::new(path), FILE_BYTES_MAX).ok()?;
-            Some(CertificateState {
-                at: "api".to_owned(),
-                key: key.to_owned(),
-                path: path.to_owned(),
-                expires_at: tls::expires(&pem)?,
-                ..CertificateState::default()
-            })
-        };
-        let certificates = files.filter(|(key, _)| *key != "tls_key").filter_map(certificate);
-        let certificates = certificates.collect();
-        let mut reports = self.0.lock();
-        reports.problem = None;
-        reports.certificates = certificates;
-    }
-
-    /// Adds the listeners and the certificates of the API to a state.
+    /// Adds the listeners to a state, which has the certificates of the API.
     pub fn add_to(&self, state: &mut SystemState, config: &Config, tokens: usize) {
         let reports = self.0.lock();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-        let now = i64::try_from(now).unwrap_or(i64::MAX);
-        let left = |of: &CertificateState| of.expires_at.saturating_sub(now);
-        let own = reports.certificates.iter().find(|of| of.key == "tls_certificate").map(left);
+        let api = FileSection::Api.to_string();
+        let is_own = |of: &&CertificateState| of.at == api && of.key == "tls_certificate";
+        let own = state.certificates.iter().find(is_own).map(|of| of.expires_s);
         for mut listener in configured(config) {
             if listener.name == "metrics" {
                 listener.open = state.daemon.metrics_listen.is_some();
@@ -86,10 +58,6 @@ impl ApiListeners {
                 listener.certificate_expires_s = own;
             }
             state.listeners.push(listener);
-        }
-        for certificate in &reports.certificates {
-            let expires_s = left(certificate);
-            state.certificates.push(CertificateState { expires_s, ..certificate.clone() });
         }
     }
 }
@@ -158,7 +126,7 @@ mod tests {
         assert_eq!(state.listeners[3].admits, "every host");
 
         listeners.closed(([127, 0, 0, 1], 7320).into());
-        listeners.set_problem("/c: no such file".to_owned());
+        listeners.set_problem(Some("/c: no such file".to_owned()));
         state.listeners.clear();
         listeners.add_to(&mut state, &config, 0);
         let first = state.listeners.first().expect("a listener");

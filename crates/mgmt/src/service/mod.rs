@@ -22,13 +22,13 @@ use crate::auth::{Scope, TokenStore};
 use crate::config::{
     ApiSections, Catalog, Config, DiskConfig, GeomConfig, WebhookConfig, check, webhook,
 };
-use crate::plan::{self, Action, Applied, Deferred, Step};
+use crate::plan::{self, Action, Applied, Deferred, FileSection, Step};
 use crate::plant::{Plant, Progress};
 use crate::samples::SampleStore;
 use listeners::ApiListeners;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -57,6 +57,8 @@ struct Shared {
     tokens: TokenStore,
     audit: AuditLog,
     api_listeners: ApiListeners,
+    /// How often the files of a section were to be read again.
+    renewals: Mutex<BTreeMap<FileSection, u64>>,
     webhooks: Mutex<Vec<WebhookState>>,
     samples: SampleStore,
 }
@@ -150,6 +152,7 @@ impl Control {
             tokens: TokenStore::none(),
             audit: AuditLog::none(),
             api_listeners: ApiListeners::default(),
+            renewals: Mutex::default(),
             webhooks: Mutex::default(),
             samples: SampleStore::default(),
         };
@@ -209,6 +212,12 @@ impl Control {
     /// The sections of the API in the running configuration.
     pub fn api(&self) -> ApiSections {
         ApiSections::of(&lock(&self.shared.running).config)
+    }
+
+    /// How often the files of a section were to be read again: with each new number its user reads
+    /// them.
+    pub(crate) fn renewals(&self, of: &FileSection) -> u64 {
+        lock(&self.shared.renewals).get(of).copied().unwrap_or(0)
     }
 
     /// The webhooks of the running configuration.
@@ -535,6 +544,12 @@ impl Control {
         let mut reached = plan.base.clone();
         self.plant().set_desired(desired, consent);
         let result = plan::apply(self.plant(), &plan.steps, &mut reached, progress);
+        // Those of a step that was taken back are read once more.
+        for step in &plan.steps {
+            if let Action::Renew { of } = &step.action {
+                *lock(&self.shared.renewals).entry(of.clone()).or_default() += 1;
+            }
+        }
         let mut reached = plan.as_declared(reached);
         match &result {
             Ok(_) if plan.adopted.is_empty() => {}

@@ -1,14 +1,16 @@
 //! Delivery of one event: an HTTP request over a connection of its own, with TLS and a signature.
 
+use super::queue::Queue;
 use super::signature::signature;
 use super::unix_s;
 use crate::client::exchange;
-use crate::config::WebhookConfig;
+use crate::config::{WebhookConfig, WebhookFiles};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
 use hyper::{Request, StatusCode};
 use std::time::Duration;
+use tokio::sync::OnceCell;
 
 /// Longest attempt, from the files that it reads to the status of the answer.
 const ATTEMPT_MAX: Duration = Duration::from_secs(15);
@@ -30,9 +32,29 @@ pub(super) struct Failure {
     pub(super) is_final: bool,
 }
 
-/// Makes one attempt.
-pub(super) async fn deliver(config: &WebhookConfig, message: &Message) -> Result<(), Failure> {
-    let attempt = tokio::time::timeout(ATTEMPT_MAX, attempt(config, message)).await;
+/// Reads the files of a webhook before its first event: those that a step of a plan saw. Why they
+/// cannot be used is the reason why a delivery fails.
+pub(super) async fn load_files(queue: &Queue) {
+    let read = queue.files.get_or_try_init(|| read_files(&queue.config));
+    if let Ok(Err(why)) = tokio::time::timeout(ATTEMPT_MAX, read).await {
+        tracing::warn!("webhook {}: {why}", queue.config.name);
+    }
+}
+
+async fn read_files(config: &WebhookConfig) -> Result<WebhookFiles, String> {
+    let owned = config.clone();
+    // A file may be on a file system that hangs.
+    let files = tokio::task::spawn_blocking(move || owned.files()).await;
+    files.map_err(|e| e.to_string())?.map_err(|e| format!("{}: {}", e.at, e.source))
+}
+
+/// Makes one attempt, and reads the files if they could not be read before.
+pub(super) async fn deliver(
+    config: &WebhookConfig,
+    files: &OnceCell<WebhookFiles>,
+    message: &Message,
+) -> Result<(), Failure> {
+    let attempt = tokio::time::timeout(ATTEMPT_MAX, attempt(config, files, message)).await;
     let passing = |why: String| Failure { why, is_final: false };
     let slow = |_| passing(format!("no answer within {ATTEMPT_MAX:?}"));
     let status = attempt.map_err(slow)?.map_err(passing)?;
@@ -46,12 +68,13 @@ pub(super) async fn deliver(config: &WebhookConfig, message: &Message) -> Result
     Err(Failure { why: format!("HTTP status {}{note}", status.as_u16()), is_final })
 }
 
-async fn attempt(config: &WebhookConfig, message: &Message) -> Result<StatusCode, String> {
+async fn attempt(
+    config: &WebhookConfig,
+    files: &OnceCell<WebhookFiles>,
+    message: &Message,
+) -> Result<StatusCode, String> {
     let address = config.address().ok_or("the URL is not valid")?;
-    let owned = config.clone();
-    // A file may be on a file system that hangs.
-    let files = tokio::task::spawn_blocking(move || owned.files()).await;
-    let files = files.map_err(|e| e.to_string())?.map_err(|e| format!("{}: {}", e.at, e.source))?;
+    let files = files.get_or_try_init(|| read_files(config)).await?;
     let timestamp = unix_s();
     let mut request = Request::post(&address.path)
         .header(HOST, address.url.authority())
@@ -100,7 +123,7 @@ mod tests {
         let message = Message { id: "x-1".to_owned(), body: Bytes::from_static(b"{}") };
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_all().build().expect("a runtime");
-        let result = runtime.block_on(deliver(&config, &message));
+        let result = runtime.block_on(deliver(&config, &OnceCell::new(), &message));
         (result, server.join().expect("served"))
     }
 

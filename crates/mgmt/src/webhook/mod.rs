@@ -2,7 +2,8 @@
 //!
 //! The thread follows the running configuration and the journal, as streams of events do: neither
 //! the control thread nor a core waits for a server. An event is delivered at least once while the
-//! daemon runs; its id lets a server recognise repetitions.
+//! daemon runs; its id lets a server recognise repetitions. The files of a section are read when it
+//! or its files are applied, and not for each delivery.
 
 mod delivery;
 mod queue;
@@ -10,9 +11,10 @@ mod signature;
 
 use crate::api::Event;
 use crate::config::WebhookConfig;
+use crate::plan::FileSection;
 use crate::service::Control;
 use crate::text;
-use delivery::{Message, deliver};
+use delivery::{Message, deliver, load_files};
 use queue::Queue;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -79,20 +81,21 @@ impl Webhooks {
 struct Hooks(BTreeMap<String, (Arc<Queue>, AbortHandle)>);
 
 impl Hooks {
-    /// Follows the configuration. A webhook whose section differs keeps its events.
-    fn set(&mut self, wanted: Vec<WebhookConfig>) {
+    /// Follows the configuration. A webhook whose section differs keeps its events, and one whose
+    /// files are to be read again too: `renewals` says how often.
+    fn set(&mut self, wanted: Vec<WebhookConfig>, renewals: impl Fn(&str) -> u64) {
         let mut before = std::mem::take(&mut self.0);
         for config in wanted {
             let name = config.name.clone();
-            let former = before.remove(&name);
+            let (former, renewals) = (before.remove(&name), renewals(&name));
             let entry = match former {
-                Some((queue, task)) if queue.config == config => (queue, task),
+                Some((queue, task)) if queue.is_for(&config, renewals) => (queue, task),
                 former => {
                     let former = former.map(|(queue, task)| {
                         task.abort();
                         queue
                     });
-                    let queue = Arc::new(Queue::new(config, former.as_deref()));
+                    let queue = Arc::new(Queue::new(config, renewals, former.as_deref()));
                     let task = tokio::spawn(send_all(queue.clone())).abort_handle();
                     (queue, task)
                 }
@@ -113,7 +116,8 @@ async fn follow(control: &Control, mut stopped: oneshot::Receiver<()>) {
     let (mut hooks, mut after) = (Hooks::default(), 0);
     loop {
         // The configuration first: a webhook receives the events after its step.
-        hooks.set(control.webhooks());
+        let renewals = |name: &str| control.renewals(&FileSection::Webhook(name.to_owned()));
+        hooks.set(control.webhooks(), renewals);
         for event in control.plant().journal(after, EVENTS_READ) {
             after = after.max(event.id);
             let is_for = |queue: &&Arc<Queue>| queue.config.selects(&event);
@@ -154,11 +158,12 @@ impl Source {
 
 /// Delivers the events of a queue one after the other.
 async fn send_all(queue: Arc<Queue>) {
+    load_files(&queue).await;
     loop {
         let message = queue.first().await;
         let (begun, mut pause) = (Instant::now(), PAUSES.0);
         loop {
-            let Err(failure) = deliver(&queue.config, &message).await else {
+            let Err(failure) = deliver(&queue.config, &queue.files, &message).await else {
                 queue.note_delivered(unix_s());
                 break;
             };
@@ -242,6 +247,45 @@ mod tests {
         let (refused, awaited) = control.refused_steps(&plan);
         assert!(awaited.is_empty() && refused.len() == 1, "{refused:?} {awaited:?}");
         assert!(refused[0].contains("file:/nonexistent/key"), "{refused:?}");
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+
+    #[test]
+    fn replaced_secret_signs_after_a_step_of_a_plan() {
+        let folder = std::env::temp_dir().join(format!("ashlar-secret-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let key = folder.join("key");
+        let write = |text: &str| {
+            std::fs::write(&key, text).expect("a secret");
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+            std::fs::set_permissions(&key, mode).expect("its mode");
+        };
+        write("the first secret");
+        let config = config("http://127.0.0.1:1/", &format!("secret = 'file:{}'\n", key.display()));
+        let plant = Arc::new(FakePlant::new());
+        let archive = Archive::new(&folder.join("history"), 1);
+        let control = Control::new(Box::new(plant.clone()), catalog(), &Config::default(), archive);
+        control.apply(&config, &Default::default(), &mut |_| {}).expect("applied");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let mut hooks = Hooks::default();
+            let mut secret = async || {
+                let of = FileSection::Webhook("a".to_owned());
+                hooks.set(control.webhooks(), |_| control.renewals(&of));
+                let queue = hooks.queues().next().expect("a webhook").clone();
+                load_files(&queue).await;
+                let files = queue.files.get().expect("its files are read");
+                files.secret.clone().expect("a secret")
+            };
+            let first = secret().await;
+            write("another secret");
+            assert_eq!(secret().await, first, "no step has read it");
+            plant.stale_files(FileSection::Webhook("a".to_owned()), "secret has changed");
+            let plan = control.plan(&config).expect("a plan");
+            assert_eq!(plan.steps[0].what, "read files of webhook a anew");
+            control.apply(&config, &Default::default(), &mut |_| {}).expect("applied");
+            assert_ne!(secret().await, first);
+        });
         let _ = std::fs::remove_dir_all(&folder);
     }
 

@@ -8,10 +8,10 @@
 
 use super::delivery::Message;
 use crate::api::WebhookState;
-use crate::config::WebhookConfig;
+use crate::config::{WebhookConfig, WebhookFiles};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OnceCell};
 
 /// Events that wait at most.
 const EVENTS_MAX: usize = 256;
@@ -19,6 +19,10 @@ const EVENTS_MAX: usize = 256;
 /// See the module.
 pub(super) struct Queue {
     pub(super) config: WebhookConfig,
+    /// How often its files were to be read again.
+    renewals: u64,
+    /// Its files, once they could be read.
+    pub(super) files: OnceCell<WebhookFiles>,
     inner: Mutex<Inner>,
     pushed: Notify,
 }
@@ -33,12 +37,18 @@ struct Inner {
 
 impl Queue {
     /// An empty queue, or one with the events of a queue before it.
-    pub(super) fn new(config: WebhookConfig, before: Option<&Queue>) -> Queue {
+    pub(super) fn new(config: WebhookConfig, renewals: u64, before: Option<&Queue>) -> Queue {
         let mut inner = before.map(|queue| queue.lock().clone()).unwrap_or_default();
         inner.is_sending = false;
         inner.state.name.clone_from(&config.name);
         inner.state.server = config.address().map(|at| at.url.to_string()).unwrap_or_default();
-        Queue { config, inner: Mutex::new(inner), pushed: Notify::new() }
+        let (inner, pushed) = (Mutex::new(inner), Notify::new());
+        Queue { config, renewals, files: OnceCell::new(), inner, pushed }
+    }
+
+    /// Whether it is that of a section whose files were to be read again so often.
+    pub(super) fn is_for(&self, config: &WebhookConfig, renewals: u64) -> bool {
+        self.config == *config && self.renewals == renewals
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -127,7 +137,7 @@ mod tests {
             secret: None,
             tls_ca: None,
         };
-        Queue::new(config, before)
+        Queue::new(config, 0, before)
     }
 
     fn message(n: usize) -> Message {

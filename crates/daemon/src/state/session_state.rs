@@ -108,6 +108,7 @@ pub(super) fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
         portal: s.portal.to_string(),
         group: (!group.is_empty()).then_some(group),
         isid: if s.driver == "iscsi" { isid } else { String::new() },
+        host_id: label("host-id").map(str::to_owned),
         tsih: label("tsih").and_then(|t| t.parse().ok()).unwrap_or(0),
         since_ns: from.since_start_ns(s.since_ns),
         luns,

@@ -258,10 +258,12 @@ fn attach_queue(
         transport_id: Vec::new(),
         portal: conn.local.clone(),
         from: conn.peer.clone(),
+        // A Connect makes a controller of its own: no host ends the association of another.
         reinstates: false,
         labels: vec![
             ("controller", controller.number.to_string()),
             ("queue", connect.queue.to_string()),
+            ("host-id", host_id_text(&controller.host.id)),
             ("header-digest", digest(framer.header_digest)),
             ("data-digest", digest(framer.data_digest)),
             ("auth", "none".into()),
@@ -276,6 +278,13 @@ fn attach_queue(
     let what = format_args!("controller {}, queue {}", controller.number, connect.queue);
     conn.core.log.info_about(about, what);
     Ok(queue)
+}
+
+/// A host identifier, which is a UUID for most hosts.
+fn host_id_text(id: &[u8; 16]) -> String {
+    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let at = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
+    [at(0, 8), at(8, 12), at(12, 16), at(16, 20), at(20, 32)].join("-")
 }
 
 fn note_denied(conn: &Connection, host: &Host, text: String) {

@@ -226,6 +226,9 @@ pub struct SessionState {
     pub group: Option<String>,
     /// Initiator session ID (iSCSI), hexadecimal; empty for other drivers.
     pub isid: String,
+    /// Host identifier (NVMe), which distinguishes hosts of one host NQN; absent for other drivers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_id: Option<String>,
     /// Target session identifying handle (iSCSI).
     pub tsih: u32,
     /// Time of the login, in nanoseconds since the start of the daemon.

@@ -148,6 +148,7 @@ fn session_table(target: &str, s: &SessionState, now_ns: u64) -> Table {
         ("target", target.to_owned()),
         ("group", s.group.clone().unwrap_or_default()),
         ("ISID", s.isid.clone()),
+        ("host identifier", s.host_id.clone().unwrap_or_default()),
         ("age", short_ns(now_ns.saturating_sub(s.since_ns))),
         ("LUNs", s.luns_total.to_string()),
         ("authentication", s.auth.clone()),

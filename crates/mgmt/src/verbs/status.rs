@@ -14,7 +14,8 @@ use crate::service::Control;
 use crate::text::count;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::net::SocketAddr;
 
 /// See the module.
 pub struct Status;
@@ -126,6 +127,41 @@ fn rivals(state: &SystemState) -> Vec<StatusFinding> {
         see: "ashlar sessions".to_owned(),
     };
     state.rivals.iter().map(finding).collect()
+}
+
+/// NVMe hosts that have one host NQN and several host identifiers. None ends the association of
+/// another, but they share an access group. Several addresses with one identifier are paths.
+fn shared_nqns(state: &SystemState) -> Vec<StatusFinding> {
+    let mut hosts: BTreeMap<(&str, &str), BTreeMap<&str, &str>> = BTreeMap::new();
+    for target in &state.targets {
+        for session in &target.sessions {
+            let Some(id) = &session.host_id else { continue };
+            let key = (session.initiator.as_str(), target.name.as_str());
+            hosts.entry(key).or_default().entry(id.as_str()).or_insert(session.address.as_str());
+        }
+    }
+    let host = |(id, address): (&&str, &&str)| match address.parse::<SocketAddr>() {
+        Ok(at) => format!("{} ({id})", at.ip().to_canonical()),
+        Err(_) => format!("{address} ({id})"),
+    };
+    let finding = |((initiator, target), ids): ((&str, &str), BTreeMap<&str, &str>)| {
+        let all: Vec<String> = ids.iter().map(host).collect();
+        StatusFinding {
+            health: Health::Ok,
+            at: format!("initiator {initiator} at {target}"),
+            why: format!(
+                "{} use the same host NQN with different host identifiers: they share the LUNs of \
+                 one access group",
+                all.join(" and ")
+            ),
+            action: "Give each host a host NQN of its own (`nvme gen-hostnqn` makes one, for \
+                     /etc/nvme/hostnqn), and put both names into the group; or give one host that \
+                     connects twice one identifier (/etc/nvme/hostid)."
+                .to_owned(),
+            see: "ashlar sessions".to_owned(),
+        }
+    };
+    hosts.into_iter().filter(|(_, ids)| ids.len() > 1).map(finding).collect()
 }
 
 /// How long the last error of a disk is shown, ns.
@@ -396,6 +432,7 @@ pub fn findings(state: &SystemState, config: &Config, catalog: &Catalog) -> Vec<
     out.extend(refused_logins(state));
     out.extend(stuck_commands(state));
     out.extend(rivals(state));
+    out.extend(shared_nqns(state));
     out.extend(listeners(state).chain(certificates(state)));
     out.extend(changed_files(state));
     out.extend(webhooks(state));
@@ -543,6 +580,33 @@ impl DaemonVerb for Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::{SessionState, TargetState};
+
+    #[test]
+    fn hosts_with_one_nqn_are_reported_by_identifier_and_paths_are_not() {
+        let session = |initiator: &str, address: &str, id: Option<&str>| SessionState {
+            initiator: initiator.to_owned(),
+            address: address.to_owned(),
+            host_id: id.map(str::to_owned),
+            ..SessionState::default()
+        };
+        let sessions = vec![
+            session("nqn.clone", "10.0.0.1:4000", Some("11-aa")),
+            session("nqn.clone", "[::ffff:10.0.0.2]:4000", Some("22-bb")),
+            session("nqn.clone", "10.0.0.1:4001", Some("11-aa")),
+            session("nqn.paths", "10.0.0.3:4000", Some("33-cc")),
+            session("nqn.paths", "10.0.1.3:4000", Some("33-cc")),
+            session("iqn.other", "10.0.0.4:4000", None),
+            session("iqn.other", "10.0.0.5:4000", None),
+        ];
+        let name = "disk1".to_owned();
+        let targets = vec![TargetState { name, sessions, ..TargetState::default() }];
+        let found = shared_nqns(&SystemState { targets, ..SystemState::default() });
+        let [one] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((one.at.as_str(), one.health), ("initiator nqn.clone at disk1", Health::Ok));
+        let why = "10.0.0.1 (11-aa) and 10.0.0.2 (22-bb) use the same host NQN";
+        assert!(one.why.starts_with(why), "{}", one.why);
+    }
 
     #[test]
     fn last_error_of_a_configured_disk_is_shown_for_a_day() {

@@ -31,6 +31,27 @@ fn controller_identifiers_are_of_the_range_and_belong_to_one_controller() {
     });
 }
 
+#[test]
+fn hosts_of_one_name_are_listed_with_their_host_identifiers() {
+    play(|stage| async move {
+        let mut hosts = Vec::new();
+        for id in [[0x11; 16], [0x22; 16]] {
+            let mut host = stage.dial().await;
+            host.host_id = id;
+            host.initialize((false, false)).await.unwrap();
+            assert!(host.connect(SUBSYSTEM, 0, 0).await.unwrap().status.is_good());
+            hosts.push(host);
+        }
+        let sessions = stage.registry.sessions();
+        let ids = sessions.iter().flat_map(|s| &s.labels).filter(|(key, _)| *key == "host-id");
+        let ids: Vec<&str> = ids.map(|(_, id)| id.as_str()).collect();
+        let wanted =
+            ["11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"];
+        assert_eq!(ids, wanted, "neither ends the other");
+        drop(hosts);
+    });
+}
+
 /// The PDU that answers a Connect on a new connection.
 async fn connected(
     stage: &Stage,

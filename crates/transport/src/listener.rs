@@ -52,14 +52,21 @@ impl Listener {
 pub struct AcceptState(AtomicBool);
 
 impl AcceptState {
-    /// Notes an error; true if the last accept succeeded.
-    fn failed(&self) -> bool {
-        !self.0.swap(true, Ordering::Relaxed)
+    /// Notes an error of the listener `at`; the first one after a success is logged.
+    pub fn failed(&self, at: fmt::Arguments<'_>, e: &io::Error, log: impl Fn(fmt::Arguments<'_>)) {
+        if !self.0.swap(true, Ordering::Relaxed) {
+            log(format_args!(
+                "{at}: cannot accept connections: {e}; new connections wait, open ones continue; \
+                 next: if descriptors are missing, raise LimitNOFILE"
+            ));
+        }
     }
 
-    /// Notes a success; true if the last accept failed.
-    fn succeeded(&self) -> bool {
-        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)
+    /// Notes a success; the first one after an error is logged.
+    pub fn succeeded(&self, log: impl Fn(fmt::Arguments<'_>)) {
+        if self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed) {
+            log(format_args!("connections are accepted again"));
+        }
     }
 }
 
@@ -86,19 +93,11 @@ impl Listener {
         loop {
             match self.accept().await {
                 Ok((stream, peer)) => {
-                    if state.succeeded() {
-                        log(format_args!("connections are accepted again"));
-                    }
+                    state.succeeded(&log);
                     admit(stream, peer).await;
                 }
                 Err(e) => {
-                    if state.failed() {
-                        log(format_args!(
-                            "portal {at}: cannot accept connections: {e}; new connections wait, \
-                             open ones continue; next: if descriptors are missing, raise \
-                             LimitNOFILE"
-                        ));
-                    }
+                    state.failed(format_args!("portal {at}"), &e, &log);
                     reactor.sleep(ACCEPT_PAUSE_NS).await;
                 }
             }

@@ -9,6 +9,7 @@
 
 use super::body::Body;
 use super::metrics::{self, Format};
+use super::refusal_log::{RefusalLog, tcp_peer};
 use super::routes::{blocking, error_response, reply, unknown_route, wrong_method};
 use super::server::{accept_until, answer_requests};
 use super::tcp_slots::TcpSlots;
@@ -187,10 +188,13 @@ async fn serve(
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let open = Arc::new(AtomicUsize::new(0));
-    let slots = TcpSlots::default();
-    let accept = async || listener.accept().await;
+    let (slots, log) = (TcpSlots::default(), RefusalLog::new("metrics"));
+    let accept = async || {
+        let (stream, address) = listener.accept().await?;
+        io::Result::Ok(((stream, address), tcp_peer(address)))
+    };
     let admit = |(stream, address): (TcpStream, SocketAddr), slot| {
-        let Some(of_address) = slots.admit("metrics", &stream, address) else { return };
+        let Some(of_address) = slots.admit(&log, &stream, address) else { return };
         let shared = shared.clone();
         tokio::spawn(async move {
             let answer = move |request| answer(request, shared.clone());
@@ -198,7 +202,7 @@ async fn serve(
             drop((slot, of_address));
         });
     };
-    accept_until("metrics", &open, accept, admit, stop).await;
+    accept_until(&log, &open, accept, admit, stop).await;
     Ok(())
 }
 

@@ -29,6 +29,7 @@ pub mod openapi;
 mod page_routes;
 mod peer;
 mod peer_rates;
+mod refusal_log;
 mod routes;
 mod server;
 mod socket;

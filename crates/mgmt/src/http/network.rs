@@ -14,9 +14,10 @@
 
 use super::peer::{Peer, RemotePeer};
 use super::peer_rates::PeerRates;
+use super::refusal_log::{PERIOD, RefusalLog, tcp_peer};
 use super::routes::record;
 use super::server::{ACCEPT_PAUSE, ConnectionSlot, HEAD_MAX, serve_connection};
-use super::tcp_slots::{TcpSlots, warn_refused};
+use super::tcp_slots::TcpSlots;
 use crate::api::{Error, Kind};
 use crate::audit::AuditedCaller;
 use crate::config::ApiConfig;
@@ -59,6 +60,7 @@ struct Shared {
     control: Arc<Control>,
     open: Arc<AtomicUsize>,
     slots: TcpSlots,
+    log: RefusalLog,
     rates: Arc<PeerRates>,
     security: Mutex<Option<Security>>,
     /// Notifies open connections of a change (N6).
@@ -166,6 +168,7 @@ impl Shared {
             control,
             open,
             slots: TcpSlots::default(),
+            log: RefusalLog::new("API"),
             rates: Arc::default(),
             security: Mutex::new(None),
             changed: watch::Sender::new(()),
@@ -230,10 +233,10 @@ impl Shared {
 
     fn admit(self: &Arc<Shared>, stream: TcpStream, address: SocketAddr) {
         let Some(slot) = ConnectionSlot::take(&self.open, CONNECTIONS_MAX) else {
-            warn_refused("API", address, &format!("{CONNECTIONS_MAX} are open"));
-            return;
+            let why = format_args!("{CONNECTIONS_MAX} are open");
+            return self.log.refused(&tcp_peer(address), why);
         };
-        let Some(of_address) = self.slots.admit("API", &stream, address) else { return };
+        let Some(of_address) = self.slots.admit(&self.log, &stream, address) else { return };
         let shared = self.clone();
         // Before the keys are taken, so that no change after that is missed.
         let changed = self.changed.subscribe();
@@ -328,11 +331,22 @@ async fn listen(at: SocketAddr, shared: Arc<Shared>) {
     };
     shared.control.api_listeners().report(at, None);
     tracing::info!("the API is served at {}", listener.local_addr().unwrap_or(at));
+    let mut period = tokio::time::interval(PERIOD);
     loop {
-        match listener.accept().await {
-            Ok((stream, address)) => shared.admit(stream, address),
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = period.tick() => {
+                shared.log.end_period();
+                continue;
+            }
+        };
+        match accepted {
+            Ok((stream, address)) => {
+                shared.log.accepted();
+                shared.admit(stream, address);
+            }
             Err(e) => {
-                tracing::warn!("accept of the API at {at}: {e}");
+                shared.log.accept_failed(&e);
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

@@ -4,6 +4,7 @@
 use super::body::Body;
 use super::network::Network;
 use super::peer::Peer;
+use super::refusal_log::{PERIOD, RefusalLog};
 use super::routes::route;
 use super::socket::BoundSocket;
 use crate::api::{Error, Kind, Result};
@@ -15,6 +16,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use reactor::Address;
 use std::convert::Infallible;
 use std::future::pending;
 use std::io;
@@ -72,9 +74,14 @@ pub async fn serve(
     let network = Network::start(control.clone());
     let mut sampling = JoinSet::new();
     sampling.spawn(take_samples(control.clone()));
-    let accept = async || listener.accept().await.map(|(stream, _)| stream);
-    let admit = |stream, slot| admit(stream, slot, &control);
-    accept_until("control", &open, accept, admit, stop).await;
+    let log = RefusalLog::new("control");
+    let accept = async || {
+        let (stream, _) = listener.accept().await?;
+        let (uid, peer) = user_of(&stream, &log);
+        io::Result::Ok(((stream, uid), peer))
+    };
+    let admit = |(stream, uid), slot| admit(stream, uid, slot, &control);
+    accept_until(&log, &open, accept, admit, stop).await;
     drop((listener, sampling));
     let remote = network.open.clone();
     drop(network);
@@ -91,25 +98,28 @@ pub async fn serve(
 
 /// Passes accepted connections to `admit` until `stop` is ready. `open` counts the connections.
 pub(super) async fn accept_until<S>(
-    listener: &str,
+    log: &RefusalLog,
     open: &Arc<AtomicUsize>,
-    accept: impl AsyncFn() -> io::Result<S>,
+    accept: impl AsyncFn() -> io::Result<(S, Address)>,
     admit: impl Fn(S, ConnectionSlot),
     stop: impl Future<Output = ()>,
 ) {
+    let mut period = tokio::time::interval(PERIOD);
     tokio::pin!(stop);
     loop {
         tokio::select! {
             () = &mut stop => break,
+            _ = period.tick() => log.end_period(),
             accepted = accept() => match accepted {
-                Ok(stream) => match ConnectionSlot::take(open, CONNECTIONS_MAX) {
-                    Some(slot) => admit(stream, slot),
-                    None => {
-                        tracing::warn!("{listener} connection refused: {CONNECTIONS_MAX} are open");
+                Ok((stream, peer)) => {
+                    log.accepted();
+                    match ConnectionSlot::take(open, CONNECTIONS_MAX) {
+                        Some(slot) => admit(stream, slot),
+                        None => log.refused(&peer, format_args!("{CONNECTIONS_MAX} are open")),
                     }
-                },
+                }
                 Err(e) => {
-                    tracing::warn!("accept of {listener} connections: {e}");
+                    log.accept_failed(&e);
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
@@ -117,14 +127,19 @@ pub(super) async fn accept_until<S>(
     }
 }
 
-fn admit(stream: UnixStream, slot: ConnectionSlot, control: &Arc<Control>) {
-    let uid = match stream.peer_cred() {
-        Ok(peer) => Some(peer.uid()),
+/// The user of a connection, if it is known, and the peer as logs show it.
+fn user_of(stream: &UnixStream, log: &RefusalLog) -> (Option<u32>, Address) {
+    match stream.peer_cred() {
+        Ok(peer) => (Some(peer.uid()), Address::Unix(format!("uid={}", peer.uid()).into())),
         Err(e) => {
-            tracing::warn!("control connection refused: user of the peer unknown: {e}");
-            None
+            let peer = Address::Unix("unknown user".into());
+            log.refused(&peer, format_args!("user of the peer unknown: {e}"));
+            (None, peer)
         }
-    };
+    }
+}
+
+fn admit(stream: UnixStream, uid: Option<u32>, slot: ConnectionSlot, control: &Arc<Control>) {
     let (control, peer) = (control.clone(), Arc::new(Peer::Local { uid }));
     tokio::spawn(async move {
         serve_connection(Box::new(stream), control, peer, Box::pin(pending())).await;

@@ -6,6 +6,7 @@
 //!  N5  A connection whose peer acknowledges no sent data ends after [`UNACKNOWLEDGED_MAX_MS`].
 
 use super::peer_rates::counted;
+use super::refusal_log::{RefusalLog, tcp_peer};
 use rustix::net::sockopt;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -32,18 +33,18 @@ impl TcpSlots {
     /// Prepares an accepted connection; `None`: it is refused, which is logged.
     pub(super) fn admit(
         &self,
-        listener: &str,
+        log: &RefusalLog,
         stream: &TcpStream,
         address: SocketAddr,
     ) -> Option<TcpSlot> {
         if let Err(e) = sockopt::set_tcp_user_timeout(stream, UNACKNOWLEDGED_MAX_MS) {
-            warn_refused(listener, address, &format!("no TCP user timeout: {e}"));
+            log.refused(&tcp_peer(address), format_args!("no TCP user timeout: {e}"));
             return None;
         }
         let slot = self.take(address.ip());
         if slot.is_none() {
-            let why = format!("{PER_ADDRESS_MAX} of this address are open");
-            warn_refused(listener, address, &why);
+            let why = format_args!("{PER_ADDRESS_MAX} of this address are open");
+            log.refused(&tcp_peer(address), why);
         }
         slot
     }
@@ -58,16 +59,6 @@ impl TcpSlots {
         *open += 1;
         Some(TcpSlot { slots: self.clone(), ip })
     }
-}
-
-/// Logs that a connection is refused.
-pub(super) fn warn_refused(listener: &str, address: SocketAddr, why: &str) {
-    let peer = address.ip().to_canonical();
-    tracing::warn!(
-        kind = "peer",
-        peer = %peer,
-        "{address}: {listener} connection refused: {why}"
-    );
 }
 
 impl Drop for TcpSlot {

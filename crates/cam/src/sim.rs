@@ -144,6 +144,13 @@ pub trait Sim: Send + Sync {
         Vec::new()
     }
 
+    /// An operator had the bus scanned at `at`: lost targets without a device are not reported any
+    /// more until they answer, unless the configuration names them. Answers their places.
+    fn dismiss_lost(&self, at: Path, has_device: &dyn Fn(u64) -> bool) -> Vec<String> {
+        let _ = (at, has_device);
+        Vec::new()
+    }
+
     /// Applies those of these parameters that may change while the bus runs: secrets, digests and
     /// deadlines of logins from now on. Sessions continue.
     ///

@@ -168,8 +168,7 @@ fn multipath_over_iscsi_and_aoe_survives_the_loss_of_either() {
         shop.relay.set(Cable::Whole);
         shop.front.until("iSCSI is back", LIMIT, || shop.is_whole() && !is_ill("iscsi0"));
         shop.wire.plug(false);
-        // The bus forgets a target of which it has no disk any more; the journal has the report.
-        let alone = || !shop.is_whole() && !is_ill("iscsi0");
+        let alone = || !shop.is_whole() && is_ill("aoe0") && !is_ill("iscsi0");
         shop.front.until("iSCSI alone", LIMIT, alone);
         shop.wire.plug(true);
         shop.front.until("AoE is back", LIMIT, || shop.is_whole() && !is_ill("aoe0"));

@@ -12,6 +12,9 @@ use crate::address::{ANY, Path};
 use crate::class::CamClass;
 
 /// Scan buses for added and removed devices
+///
+/// `status` reports an AoE target that was found and does not answer. A rescan ends the report if
+/// the target has no disk any more and `targets` of the bus does not name it.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Rescan {
     /// BUS, BUS:TARGET:LUN, or all [default: all]
@@ -52,8 +55,15 @@ fn rescanned(
     let (mut silent, mut troubles) = (Vec::new(), Vec::new());
     let mut lines = Vec::new();
     for (bus, at) in looks {
-        troubles.extend(trouble_texts(bus));
         let number = bus.number();
+        let devices = bus.devices();
+        let has_device = |at: u64| devices.iter().any(|(unit, ..)| unit.path().target == at);
+        let lost = bus.sim().dismiss_lost(*at, &has_device);
+        let line = |place: String| {
+            format!("scbus{number}: {place} does not answer and is not reported until it does")
+        };
+        lines.extend(lost.into_iter().map(line));
+        troubles.extend(trouble_texts(bus));
         let mut not_yet = bus.silent();
         not_yet.retain(|target| Path::target(number, *target).meets(*at));
         if bus.is_removed() {

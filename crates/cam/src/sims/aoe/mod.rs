@@ -18,7 +18,7 @@ mod port;
 mod ranges;
 mod shared;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -32,7 +32,7 @@ use wire::aoe::Address;
 use self::engine::{Engine, Rules, UnusablePath};
 use self::inflight::CORES_MAX;
 use self::shared::KnownTargets;
-use crate::address::Path;
+use crate::address::{ANY, Path};
 use crate::bus::Rescan;
 use crate::ccb::{CamStatus, Ccb, CcbId, Command, Outcome, Priority};
 use crate::sim::{Begun, Sim, SimFacts};
@@ -58,6 +58,8 @@ struct Inner {
     discovery_ns: AtomicU64,
     shared: Arc<KnownTargets>,
     units: Mutex<BTreeMap<u64, Weak<Unit>>>,
+    /// Lost targets whose loss is not reported any more, until they answer.
+    dismissed: Mutex<BTreeSet<Address>>,
     rescan: OnceLock<Rescan>,
 }
 
@@ -140,6 +142,7 @@ impl Aoe {
             discovery_ns: AtomicU64::new(discovery_ns),
             shared: Arc::default(),
             units: Mutex::default(),
+            dismissed: Mutex::default(),
             rescan: OnceLock::new(),
         };
         Aoe { inner: Arc::new(inner), notifier, cores: cores.min(CORES_MAX) }
@@ -204,20 +207,53 @@ impl Sim for Aoe {
         ]
     }
 
+    /// A target that was found stays in them without its disk, until it answers or
+    /// [`Sim::dismiss_lost`].
     fn troubles(&self) -> Vec<Trouble> {
-        let has_disk = |ill: &UnusablePath| self.inner.unit(ill.address).is_some();
+        let ill = self.inner.shared.unusable_paths();
+        let mut dismissed = self.inner.dismissed.lock();
+        dismissed.retain(|address| ill.iter().any(|ill| ill.address == *address && ill.is_last));
+        let is_reported = |ill: &UnusablePath| !dismissed.contains(&ill.address);
         let trouble = |ill: UnusablePath| {
             let interface = self.inner.interfaces.get(ill.link).map_or("", String::as_str);
             let (place, mac) = (target_name(ill.address), ill.mac);
             let why = format!("{place} does not answer by {interface} at {mac}");
+            let removed = match self.is_configured(ill.address) {
+                true => "",
+                false => " If the target was removed, `ashlar cam rescan` ends this report.",
+            };
             let action = format!(
                 "The target is asked again automatically; `ip link show {interface}` shows whether \
-                 the interface is up."
+                 the interface is up.{removed}"
             );
             let severity = if ill.is_last { Severity::Failed } else { Severity::Degraded };
             Trouble { severity, why, action }
         };
-        self.inner.shared.unusable_paths().into_iter().filter(has_disk).map(trouble).collect()
+        let lost = ill.into_iter().filter(is_reported).map(trouble);
+        let interfaces = self.inner.interfaces.join(", ");
+        let never = |address: Address| {
+            let place = target_name(address);
+            let why = format!("{place} is configured and has not answered yet on {interfaces}");
+            let action = format!(
+                "The target is asked again automatically; check that {place} runs, and that its \
+                 config string and mask admit this machine."
+            );
+            Trouble::failed(why, action)
+        };
+        lost.chain(self.inner.shared.absent().into_iter().map(never)).collect()
+    }
+
+    fn dismiss_lost(&self, at: Path, has_device: &dyn Fn(u64) -> bool) -> Vec<String> {
+        let is_lost = |ill: &UnusablePath| {
+            let number = number_of(ill.address);
+            let is_meant = at.target == ANY || at.target == number;
+            is_meant && ill.is_last && !has_device(number) && !self.is_configured(ill.address)
+        };
+        let lost = self.inner.shared.unusable_paths().into_iter().filter(is_lost);
+        let lost: BTreeSet<Address> = lost.map(|ill| ill.address).collect();
+        self.inner.dismissed.lock().extend(lost.iter().copied());
+        self.inner.notify_troubles();
+        lost.into_iter().map(target_name).collect()
     }
 
     fn update_params(&self, params: &Value) -> Result<(), Error> {
@@ -322,6 +358,11 @@ impl Sim for Aoe {
 }
 
 impl Aoe {
+    /// Whether the section names a target: its loss is reported for as long.
+    fn is_configured(&self, address: Address) -> bool {
+        self.inner.rules().targets.contains(&address)
+    }
+
     /// Has something done to the protocol of each core.
     fn on_all_cores(&self, from: &Core, f: impl Fn(&mut Engine, u64) + Clone + Send + 'static) {
         let (number, own) = (self.inner.number, f.clone());

@@ -36,6 +36,8 @@ const LOOK_NS: u64 = 1_000_000_000;
 /// Time between the first two discoveries, ns: a question may be lost, as are all frames that are
 /// sent while a link comes up or a switch learns.
 const SOON_NS: u64 = 1_000_000_000;
+/// How long configured targets are asked for before the silent ones are reported, ns.
+const ABSENT_NS: u64 = 5_000_000_000;
 /// How often a target is asked for its config string, how often an answer is looked for each time,
 /// and how long after each look, ns.
 const MARK_TRIES: u32 = 3;
@@ -351,8 +353,10 @@ async fn read(port: Rc<Port>, at: usize) {
 /// interface has come up, then ever more seldom, until `discovery_ns` are between two discoveries.
 async fn look(port: Rc<Port>) {
     let (mut next_ns, mut pause_ns, mut up) = (0, SOON_NS, 0);
+    let mut begun_ns = None;
     loop {
         let Some(core) = port.core.upgrade() else { return };
+        let begun_ns = *begun_ns.get_or_insert(core.now());
         let discovery_ns =
             port.inner.upgrade().map_or(SOON_NS, |i| i.discovery_ns.load(Ordering::Relaxed));
         pause_ns = pause_ns.min(discovery_ns);
@@ -365,7 +369,11 @@ async fn look(port: Rc<Port>) {
         if let Some(inner) = port.inner.upgrade() {
             inner.shared.count(port.number, port.engine.borrow().counts());
             let ill = port.engine.borrow().unusable_paths(&&port.interfaces);
-            if inner.shared.set_unusable_paths(port.number, ill) {
+            let mut is_news = inner.shared.set_unusable_paths(port.number, ill);
+            if port.number == 0 && core.now().saturating_sub(begun_ns) >= ABSENT_NS {
+                is_news |= inner.shared.set_absent(&inner.rules().targets);
+            }
+            if is_news {
                 inner.notify_troubles();
             }
         }

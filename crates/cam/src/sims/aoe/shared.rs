@@ -34,6 +34,8 @@ pub(super) struct KnownTargets {
     counts: Mutex<BTreeMap<usize, Counts>>,
     /// By core: each finds out by itself.
     unusable_paths: Mutex<BTreeMap<usize, Vec<UnusablePath>>>,
+    /// Configured targets that have never answered, once they were asked for long enough.
+    absent: Mutex<BTreeSet<Address>>,
 }
 
 impl KnownTargets {
@@ -99,6 +101,23 @@ impl KnownTargets {
         let is_news = before != ill;
         all.insert(core, ill);
         is_news
+    }
+
+    /// Records which of the configured targets have never answered; returns whether that changed.
+    pub(super) fn set_absent(&self, configured: &[Address]) -> bool {
+        let now: BTreeSet<Address> = {
+            let known = self.known.lock();
+            configured.iter().filter(|at| !known.contains_key(at)).copied().collect()
+        };
+        let mut absent = self.absent.lock();
+        let is_news = *absent != now;
+        *absent = now;
+        is_news
+    }
+
+    /// Configured targets that have never answered.
+    pub(super) fn absent(&self) -> BTreeSet<Address> {
+        self.absent.lock().clone()
     }
 
     /// Places that some core cannot reach, in order.

@@ -4,6 +4,7 @@
 //!
 //! More of them: see `testkit::seeds`.
 
+mod lost;
 mod scenes;
 pub mod shelf;
 mod turns;
@@ -36,7 +37,7 @@ const LIFE_MS: u64 = 300;
 /// A command may have waited for others to end before its own time began.
 const LONGEST_NS: u64 = 2 * DEADLINE_S * S + S;
 
-struct Net {
+pub struct Net {
     segments: Vec<Segment>,
     shapes: Vec<SegmentShape>,
 }

@@ -17,12 +17,12 @@ use crate::world::{World, range};
 /// Longer than it takes to find the disk.
 const LIFE_NS: u64 = 10 * S;
 
-struct Scene {
-    w: World,
-    net: Net,
+pub struct Scene {
+    pub w: World,
+    pub net: Net,
     shelf: Rc<Shelf>,
-    edge: Edge,
-    bus: usize,
+    pub edge: Edge,
+    pub bus: usize,
     /// When the bus was opened, ns.
     begun: u64,
 }
@@ -418,7 +418,7 @@ fn write_after(s: &mut Scene, at: u64, meanwhile: impl FnOnce(&mut Scene)) -> (b
     (says, there)
 }
 
-fn calm() -> Scene {
+pub fn calm() -> Scene {
     Scene::new(Ways { buffers: 16, ..Ways::default() })
 }
 

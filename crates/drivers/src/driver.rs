@@ -78,7 +78,7 @@ pub trait Driver: Send + Sync {
         at: Address,
     ) -> Local<'static, io::Result<Address>>;
 
-    /// Stops listening on this core; connections stay.
+    /// Stops listening on this core before it returns; connections stay.
     fn close_portal(&self, engine: &Rc<Engine>, at: Address);
 
     /// Counts of its connections, over all cores; `None` if its protocol has none. Any thread.

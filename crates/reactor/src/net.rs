@@ -150,7 +150,7 @@ impl Reactor {
     }
 }
 
-/// A listening socket. Dropping it stops listening.
+/// A listening socket. Dropping it stops listening at once: connections are refused.
 pub struct Listener {
     reactor: Reactor,
     socket: Rc<Socket>,
@@ -173,6 +173,13 @@ impl Listener {
             let op = Op::Ready { out: false };
             self.reactor.begin_pending(op, &self.socket, |_| ())?.await?;
         }
+    }
+}
+
+/// A cancelled accept keeps the socket open until its completion is reaped.
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.socket.close();
     }
 }
 

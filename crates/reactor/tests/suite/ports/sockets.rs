@@ -355,6 +355,27 @@ fn check_of_a_unix_path_leaves_it_as_it_is() {
 }
 
 #[test]
+fn dropped_listener_refuses_connections_at_once() {
+    each_port(|r| {
+        let listener = r.listen(any()).unwrap();
+        let at = listener.local_addr();
+        let task = r.spawn("accept", async move {
+            while let Ok(accepted) = listener.accept().await {
+                drop(accepted);
+            }
+        });
+        let (r2, pool) = (r.clone(), pool());
+        run(&r, async move {
+            let stream = r2.connect(at).await.unwrap();
+            // Its end shows that the next accept is under way.
+            let _ended = stream.recv(&seg(&pool, 1)).await;
+        });
+        task.abort();
+        assert!(TcpStream::connect(at).is_err(), "no turn has reaped the accept");
+    });
+}
+
+#[test]
 fn unix_socket_is_shared_by_listeners_and_a_stale_one_is_replaced() {
     each_port(|r| {
         let folder = std::env::temp_dir();

@@ -310,8 +310,17 @@ impl Inner {
                 }
             }
             Action::Units { from, to } => {
+                let is_shown = |p: &str, serial: &String| {
+                    let mut luns = config.access.iter().flat_map(|a| &a.luns);
+                    luns.any(|(n, lun)| lun.provider == p && *serial == shown_serial(p, *n))
+                };
                 let changes = |p: &String| {
-                    let bare = |u: &UnitConfig| UnitConfig { thresholds: None, ..u.clone() };
+                    // A serial number may be written down as hosts see it.
+                    let bare = |u: &UnitConfig| UnitConfig {
+                        thresholds: None,
+                        serial: u.serial.clone().filter(|s| !is_shown(&u.provider, s)),
+                        ..u.clone()
+                    };
                     let of = |all: &[UnitConfig]| {
                         let section = all.iter().find(|u| u.provider == *p).map(bare);
                         section.unwrap_or(UnitConfig { provider: p.clone(), ..Default::default() })
@@ -416,12 +425,17 @@ fn exists_exactly(config: &Config, name: &str) -> bool {
     config.disk(name).is_some() || config.geom(name).is_some()
 }
 
+/// The serial number of a unit without a configured one.
+fn shown_serial(provider: &str, lun: u64) -> String {
+    format!("{provider}-{lun}")
+}
+
 fn group_state(access: &crate::config::AccessConfig) -> GroupState {
     let lun = |(&lun, of): (&u64, &crate::config::LunConfig)| LunState {
         lun,
         provider: of.provider.clone(),
         read_only: of.mode == LunMode::Ro,
-        serial: format!("{}-{lun}", of.provider),
+        serial: shown_serial(&of.provider, lun),
         naa: String::new(),
         uuid: String::new(),
         eui64: None,

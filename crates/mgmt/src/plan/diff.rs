@@ -48,7 +48,7 @@ pub fn plan(
     }
     let running = &called;
     let gone = removals((running, desired), &ground, state, catalog);
-    let mut other = changed_units(running, desired);
+    let mut other = changed_units(running, desired, &planner.context.identities);
     other.extend(renumbered_units(running, desired, state, &ground));
     planner.withdraw(running, desired, &gone, &other, &ground);
     planner.remove(running, desired, &gone, &ground);
@@ -543,8 +543,13 @@ fn same_elements<T: PartialEq>(a: &[T], b: &[T]) -> bool {
 }
 
 /// Providers whose units are shown in another way from now on, so that their LUNs have to be
-/// withdrawn. Thresholds and the names of a unit change without that.
-fn changed_units<'c>(running: &'c Config, desired: &'c Config) -> BTreeSet<&'c str> {
+/// withdrawn. Thresholds and the names of a unit change without that, and so does a serial number
+/// that is written down as hosts see it.
+fn changed_units<'c>(
+    running: &'c Config,
+    desired: &'c Config,
+    identities: &Identities<'_>,
+) -> BTreeSet<&'c str> {
     // A unit without a section equals a unit whose section has only defaults.
     let plain = |p: &str| UnitConfig { provider: p.to_owned(), ..UnitConfig::default() };
     let by_name = |c: &'c Config, other: &Config| -> HashMap<&'c str, UnitConfig> {
@@ -576,7 +581,14 @@ fn changed_units<'c>(running: &'c Config, desired: &'c Config) -> BTreeSet<&'c s
     };
     let (was, is) = (by_name(running, desired), by_name(desired, running));
     let of = |all: &HashMap<&str, UnitConfig>, p: &str| all.get(p).cloned().unwrap_or(plain(p));
-    was.keys().chain(is.keys()).copied().filter(|p| of(&was, p) != of(&is, p)).collect()
+    let differs = |p: &&str| {
+        let (before, mut after) = (of(&was, p), of(&is, p));
+        if before.serial.is_none() && after.serial.as_deref() == identities.current_serial(p) {
+            after.serial = None;
+        }
+        before != after
+    };
+    was.keys().chain(is.keys()).copied().filter(differs).collect()
 }
 
 /// How two groups differ, in a few words.

@@ -620,7 +620,9 @@ fn lun_with_another_identity_counts_as_another_disk() {
         risk_of(&Config { unit, ..config.clone() }, &[])
     };
     let (risk, why) = unit(UnitConfig { serial: Some("A".into()), ..UnitConfig::default() });
-    assert_eq!(risk, Risk::Disruptive, "written down as it is: {why}");
+    assert_eq!(risk, Risk::Safe, "written down as hosts see it: {why}");
+    let (risk, why) = unit(UnitConfig { serial: Some("a".into()), ..UnitConfig::default() });
+    assert_eq!(risk, Risk::Destroys, "the case counts: {why}");
     let (risk, why) = unit(UnitConfig { uuid: Some("U".into()), ..UnitConfig::default() });
     assert_eq!(risk, Risk::Destroys);
     assert!(why.contains("LUN 0 is another disk for hosts: uuid default -> U"), "{why}");

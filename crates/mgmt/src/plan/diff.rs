@@ -37,7 +37,7 @@ pub fn plan(
     let mut called = running.clone();
     names.iter().for_each(|(from, to)| rename(&mut called, &from.name, to));
     let identities = Identities::new(&called, desired, (state, &names), foreseen);
-    let scene = RiskContext { state, catalog, running: &called, identities };
+    let scene = RiskContext { state, catalog, running: &called, desired, identities };
     let mut planner = Planner { now: running.clone(), steps: Vec::new(), context: scene };
     for (from, to) in names {
         let why = match planner.context.identities.current_serial(&to.name) {

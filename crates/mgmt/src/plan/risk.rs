@@ -8,7 +8,7 @@ use super::logins::is_locked_out;
 use super::mirror_edits::leaves_one_copy;
 use super::renew::FileSection;
 use crate::api::{ProviderState, SessionState, SystemState, TargetState};
-use crate::config::{AccessConfig, AluaConfig, AluaState, Catalog, Config, LunConfig};
+use crate::config::{AccessConfig, AluaConfig, AluaState, Catalog, Config, LunConfig, TargetConfig};
 use crate::plant::StaleFiles;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -22,6 +22,8 @@ pub struct RiskContext<'a> {
     pub catalog: &'a Catalog,
     /// The configuration before the whole plan, as hosts see it now.
     pub running: &'a Config,
+    /// The configuration after it.
+    pub desired: &'a Config,
     /// The identities by which hosts know disks.
     pub identities: Identities<'a>,
 }
@@ -102,7 +104,11 @@ pub fn risk(action: &Action, scene: &RiskContext<'_>) -> HostRisk {
                 let was = from.iter().find(|f| f.name == g.name).map(|f| f.state);
                 was != Some(g.state) && !is_active(g.state)
             };
-            let hosts = state.sessions().filter(|_| to.iter().any(loses));
+            let is_in = |(target, _): &(&TargetState, &SessionState)| {
+                let name = scene.running.target(&target.name).map_or(DEFAULT_PORTS, port_group);
+                to.iter().any(|g| g.name == name && loses(g))
+            };
+            let hosts = state.sessions().filter(is_in);
             HostRisk::for_sessions(hosts.map(|(_, session)| session))
         }
         Action::RemoveBus { bus } if catalog.volatile_bus(&bus.kind) => {
@@ -128,7 +134,11 @@ pub fn risk(action: &Action, scene: &RiskContext<'_>) -> HostRisk {
                 let group = s.group.as_deref().and_then(|g| scene.running.access(&to.name, g));
                 group.is_some_and(|group| is_locked_out(s, [(from, group), (to, group)]))
             };
-            HostRisk::for_sessions(sessions(state, &to.name).filter(|s| lost(s) || fails(s)))
+            let is_parked = |g: &AluaConfig| g.name == port_group(to) && !is_active(g.state);
+            let loses_access =
+                port_group(from) != port_group(to) && scene.desired.alua.iter().any(is_parked);
+            let hosts = sessions(state, &to.name);
+            HostRisk::for_sessions(hosts.filter(|s| loses_access || lost(s) || fails(s)))
         }
         Action::CreateAccess { access } => regroup_risk(scene, &[], std::slice::from_ref(access)),
         Action::RemoveAccess { access } => regroup_risk(scene, std::slice::from_ref(access), &[]),
@@ -156,6 +166,13 @@ pub(super) fn renewal_risk(stale: &StaleFiles, state: &SystemState) -> HostRisk 
         | FileSection::Disk(_)
         | FileSection::Webhook(_) => HostRisk::default(),
     }
+}
+
+/// The port group of targets without a configured one.
+const DEFAULT_PORTS: &str = "default";
+
+fn port_group(target: &TargetConfig) -> &str {
+    target.port_group.as_deref().unwrap_or(DEFAULT_PORTS)
 }
 
 fn is_active(state: AluaState) -> bool {

@@ -574,6 +574,28 @@ fn hosts_that_lose_access_are_named() {
     assert_eq!(risk_of(serial), "destroys: in use by iqn.h:1", "hosts see another disk");
 }
 
+/// A state without access concerns the hosts of the targets in its port group only.
+#[test]
+fn hosts_of_a_target_in_a_standby_port_group_are_named() {
+    let (config, state) = hosted(vec![access("g", &["iqn.h:*"], &[(0, "a")])]);
+    let with = |name: &str, group: Option<&str>| {
+        let mut to = config.clone();
+        let (name, state) = (name.to_owned(), AluaState::Standby);
+        to.alua = vec![AluaConfig { name, id: 20, state, preferred: false, explicit: false }];
+        to.target[0].port_group = group.map(str::to_owned);
+        to
+    };
+    let risk_of = |from: &Config, to: &Config| {
+        let steps = plan(from, to, &state, &catalog());
+        steps.iter().max_by_key(|s| s.risk).expect("a step").risk_text()
+    };
+    let (spare, side) = (with("side", None), with("side", Some("side")));
+    assert_eq!(risk_of(&config, &spare), "safe", "no target is in it");
+    for (from, to) in [(&spare, &side), (&config, &side), (&config, &with("default", None))] {
+        assert_eq!(risk_of(from, to), "disruptive: iqn.h:1");
+    }
+}
+
 /// The identity by which hosts know a disk decides whether a LUN has become another disk.
 #[test]
 fn lun_with_another_identity_counts_as_another_disk() {

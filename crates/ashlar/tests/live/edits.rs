@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::fixture::{Fixture, IQN, file_disk};
+use crate::fixture::{Fixture, IQN, array, file_disk, text};
 use testkit::iscsi::initiator::Client;
 
 /// Longest wait for the hosts' next rounds.
@@ -16,6 +16,8 @@ const ROUNDS_LIMIT: Duration = Duration::from_secs(30);
 const ROUNDS: u64 = 8;
 /// Blocks of a host, from its number times so many on.
 const SPAN: u32 = 1024;
+/// LUNs on which the hosts are registered, and those of them that they write; they read the rest.
+const LUNS: (u8, u8) = (4, 3);
 const HOSTS: [&str; 3] = ["a", "b", "c"];
 
 fn name(host: &str) -> String {
@@ -69,6 +71,11 @@ fn command(
 impl Host {
     /// Logs in, registers its number, and writes and reads back without a pause on the first LUNs.
     pub(crate) fn start(fixture: &Fixture, number: usize, luns: u8) -> Host {
+        Host::launch(fixture, number, (luns, luns))
+    }
+
+    /// The same, with LUNs behind the written ones that it only reads.
+    fn launch(fixture: &Fixture, number: usize, (luns, written): (u8, u8)) -> Host {
         let mut raw = Client::session(fixture.portal(), &name(HOSTS[number]), IQN).unwrap();
         let attentions = Arc::new(AttentionLog::default());
         for lun in 0..luns {
@@ -88,9 +95,12 @@ impl Host {
                 let block = round / u32::from(luns) % (SPAN / 8) * 8 + number as u32 * SPAN;
                 let [a, b, c, d] = block.to_be_bytes();
                 let data: Vec<u8> = round.to_be_bytes().repeat(1024);
-                command(&mut raw, &log, &[0x2A, 0, a, b, c, d, 0, 0, 8, 0], 0, &data);
+                let is_written = raw.lun < written;
+                if is_written {
+                    command(&mut raw, &log, &[0x2A, 0, a, b, c, d, 0, 0, 8, 0], 0, &data);
+                }
                 let back = command(&mut raw, &log, &[0x28, 0, a, b, c, d, 0, 0, 8, 0], 4096, &[]);
-                assert_eq!(back, data, "block {block}");
+                assert!(!is_written || back == data, "LUN {}: block {block}", raw.lun);
                 round += 1;
                 log.rounds.store(u64::from(round), Ordering::Release);
             }
@@ -134,17 +144,37 @@ struct Setup {
     daemon: &'static str,
     disk: &'static str,
     size: u64,
+    /// Addresses of the portals.
+    listen: &'static [&'static str],
     target: &'static str,
+    /// `LUNS` is replaced by those that all hosts see.
     access: &'static str,
+    /// Parameters of the layers below LUN 2, in the order of [`LAYERS`].
+    layers: [&'static str; 4],
     more: &'static str,
 }
 
+/// Classes of the layers below LUN 2, from the disk upwards.
+const LAYERS: [&str; 4] = ["sched", "trim", "limit", "nop"];
+
 const ALL: &str = "[[access]]\ntarget = \"{iqn}\"\ngroup = \"all\"\n\
                    initiators = [\"iqn.2026-11.test:a\", \"iqn.2026-11.test:b\", \
-                   \"iqn.2026-11.test:c\"]\nluns = { 0 = \"DISK\", 1 = \"d1p1\" }\n";
+                   \"iqn.2026-11.test:c\"]\nluns = { LUNS }\n";
 
-const PLAIN: Setup =
-    Setup { daemon: "", disk: "d0", size: 16 << 20, target: "", access: ALL, more: "" };
+/// A group of hosts that never log in.
+const AWAY: &str = "[[access]]\ntarget = \"{iqn}\"\ngroup = \"away\"\n\
+                    initiators = [\"iqn.2026-11.test.away:*\"]\nluns = { 0 = \"d1p4\" }\n";
+
+const PLAIN: Setup = Setup {
+    daemon: "",
+    disk: "d0",
+    size: 16 << 20,
+    listen: &["127.0.0.1"],
+    target: "",
+    access: ALL,
+    layers: [""; 4],
+    more: "",
+};
 
 impl Setup {
     fn text(&self, fixture: &Fixture) -> String {
@@ -154,25 +184,42 @@ impl Setup {
              create = true\nsize = {}\n",
             self.disk, self.size
         );
+        let port = fixture.portal().port();
+        let listen: Vec<String> =
+            self.listen.iter().map(|host| format!("\"{host}:{port}\"")).collect();
         let target = format!(
-            "[[target]]\ndriver = \"iscsi\"\nname = \"{{iqn}}\"\nlisten = [\"{{portal}}\"]\n{}\n",
+            "[[target]]\ndriver = \"iscsi\"\nname = \"{{iqn}}\"\nlisten = [{}]\n{}\n",
+            listen.join(", "),
             self.target
         );
-        let (second, access) = (file_disk("d1", "d1.img"), self.access.replace("DISK", self.disk));
+        let layer = |(n, class): (usize, &&str)| {
+            let below = if n == 0 { "d1p2".to_owned() } else { format!("l{}", n - 1) };
+            let more = self.layers[n];
+            format!(
+                "[[geom]]\nclass = \"{class}\"\nname = \"l{n}\"\nprovider = \"{below}\"\n{more}\n"
+            )
+        };
+        let layers: String = LAYERS.iter().enumerate().map(layer).collect();
+        let luns = format!("0 = \"{}\", 1 = \"d1p1\", 2 = \"l3\", 3 = \"d1p3\"", self.disk);
+        let (second, access) = (file_disk("d1", "d1.img"), self.access.replace("LUNS", &luns));
         let state = "[daemon]\nstate = \"units\"\n";
-        [state, self.daemon, &first, &second, &target, &access, self.more].join("\n")
+        [state, self.daemon, &first, &second, &layers, &target, &access, AWAY, self.more].join("\n")
     }
 }
+
+/// An edit: its name, the configuration after it, and the unit attentions that it may cause.
+type Edit = (&'static str, Setup, &'static [(u8, u8)]);
 
 /// Unit attentions that some hosts may receive after an edit: additional sense codes.
 const NOTHING: &[(u8, u8)] = &[];
 const INQUIRY: &[(u8, u8)] = &[(0x3F, 0x03)];
-const LUNS: &[(u8, u8)] = &[(0x3F, 0x0E)];
+const LIST: &[(u8, u8)] = &[(0x3F, 0x0E)];
 const SIZE: &[(u8, u8)] = &[(0x2A, 0x09)];
+const ACCESS_STATE: &[(u8, u8)] = &[(0x2A, 0x06)];
 
-fn edits() -> Vec<(&'static str, Setup, &'static [(u8, u8)])> {
+/// Edits of the members of groups and of their LUNs.
+fn group_edits() -> Vec<Edit> {
     let group = |access| Setup { access, ..PLAIN };
-    let more = |more| Setup { more, ..PLAIN };
     vec![
         (
             "a host comes",
@@ -180,7 +227,7 @@ fn edits() -> Vec<(&'static str, Setup, &'static [(u8, u8)])> {
                 "[[access]]\ntarget = \"{iqn}\"\ngroup = \"all\"\n",
                 "initiators = [\"iqn.2026-11.test:a\", \"iqn.2026-11.test:b\", ",
                 "\"iqn.2026-11.test:c\", \"iqn.2026-11.test:d\"]\n",
-                "luns = { 0 = \"DISK\", 1 = \"d1p1\" }\n"
+                "luns = { LUNS }\n"
             )),
             NOTHING,
         ),
@@ -188,7 +235,7 @@ fn edits() -> Vec<(&'static str, Setup, &'static [(u8, u8)])> {
             "a pattern",
             group(concat!(
                 "[[access]]\ntarget = \"{iqn}\"\ngroup = \"all\"\n",
-                "initiators = [\"iqn.2026-11.test:*\"]\nluns = { 0 = \"DISK\", 1 = \"d1p1\" }\n"
+                "initiators = [\"iqn.2026-11.test:*\"]\nluns = { LUNS }\n"
             )),
             NOTHING,
         ),
@@ -196,7 +243,7 @@ fn edits() -> Vec<(&'static str, Setup, &'static [(u8, u8)])> {
             "a group's name",
             group(concat!(
                 "[[access]]\ntarget = \"{iqn}\"\ngroup = \"most\"\n",
-                "initiators = [\"iqn.2026-11.test:*\"]\nluns = { 0 = \"DISK\", 1 = \"d1p1\" }\n"
+                "initiators = [\"iqn.2026-11.test:*\"]\nluns = { LUNS }\n"
             )),
             NOTHING,
         ),
@@ -204,10 +251,10 @@ fn edits() -> Vec<(&'static str, Setup, &'static [(u8, u8)])> {
             "a group of its own",
             group(concat!(
                 "[[access]]\ntarget = \"{iqn}\"\ngroup = \"own\"\n",
-                "initiators = [\"iqn.2026-11.test:b\"]\nluns = { 0 = \"DISK\", 1 = \"d1p1\" }\n",
+                "initiators = [\"iqn.2026-11.test:b\"]\nluns = { LUNS }\n",
                 "[[access]]\ntarget = \"{iqn}\"\ngroup = \"all\"\n",
                 "initiators = [\"iqn.2026-11.test:a\", \"iqn.2026-11.test:c\"]\n",
-                "luns = { 0 = \"DISK\", 1 = \"d1p1\" }\n"
+                "luns = { LUNS }\n"
             )),
             NOTHING,
         ),
@@ -216,7 +263,8 @@ fn edits() -> Vec<(&'static str, Setup, &'static [(u8, u8)])> {
             group(concat!(
                 "[[access]]\ntarget = \"{iqn}\"\ngroup = \"all\"\n",
                 "initiators = [\"iqn.2026-11.test:*\"]\n",
-                "luns = { 1 = { provider = \"d1p1\", mode = \"rw\" }, 0 = \"DISK\" }\n"
+                "luns = { 3 = { provider = \"d1p3\", mode = \"rw\" }, 1 = \"d1p1\", ",
+                "2 = \"l3\", 0 = \"d0\" }\n"
             )),
             NOTHING,
         ),
@@ -225,10 +273,80 @@ fn edits() -> Vec<(&'static str, Setup, &'static [(u8, u8)])> {
             group(concat!(
                 "[[access]]\ntarget = \"{iqn}\"\ngroup = \"all\"\n",
                 "initiators = [\"iqn.2026-11.test:*\"]\n",
-                "luns = { 0 = \"DISK\", 1 = \"d1p1\", 2 = \"d1p2\" }\n"
+                "luns = { LUNS, 4 = \"d1p4\" }\n"
             )),
-            LUNS,
+            LIST,
         ),
+        (
+            "the mode of a LUN that is only read",
+            group(concat!(
+                "[[access]]\ntarget = \"{iqn}\"\ngroup = \"all\"\n",
+                "initiators = [\"iqn.2026-11.test:*\"]\n",
+                "luns = { 3 = { provider = \"d1p3\", mode = \"ro\" }, 1 = \"d1p1\", ",
+                "2 = \"l3\", 0 = \"d0\" }\n"
+            )),
+            NOTHING,
+        ),
+    ]
+}
+
+/// Edits of the conditions for the next login of a host.
+fn login_edits() -> Vec<Edit> {
+    let group = |access| Setup { access, ..PLAIN };
+    let listen = |listen| Setup { listen, ..PLAIN };
+    vec![
+        (
+            "an account of the group",
+            group(concat!(
+                "[[access]]\ntarget = \"{iqn}\"\ngroup = \"all\"\n",
+                "initiators = [\"iqn.2026-11.test:*\"]\nluns = { LUNS }\n",
+                "chap = { user = \"all\", secret = \"initiator-pass\" }\n"
+            )),
+            NOTHING,
+        ),
+        (
+            "an account of one host, and none of the others",
+            group(concat!(
+                "[[access]]\ntarget = \"{iqn}\"\ngroup = \"all\"\n",
+                "initiators = [\"iqn.2026-11.test:*\"]\nluns = { LUNS }\n",
+                "[access.initiator_chap]\n\"iqn.2026-11.test:a\" = ",
+                "{ user = \"a\", secret = \"initiator-pass\" }\n"
+            )),
+            NOTHING,
+        ),
+        (
+            "the portal of a group",
+            group(concat!(
+                "[[access]]\ntarget = \"{iqn}\"\ngroup = \"all\"\n",
+                "initiators = [\"iqn.2026-11.test:*\"]\nportals = [\"127.0.0.1\"]\n",
+                "luns = { LUNS }\n"
+            )),
+            NOTHING,
+        ),
+        (
+            "a group for each portal",
+            group(concat!(
+                "[[access]]\ntarget = \"{iqn}\"\ngroup = \"near\"\n",
+                "initiators = [\"iqn.2026-11.test:*\"]\nportals = [\"127.0.0.1\"]\n",
+                "luns = { LUNS }\n",
+                "[[access]]\ntarget = \"{iqn}\"\ngroup = \"all\"\n",
+                "initiators = [\"iqn.2026-11.test:*\"]\nportals = [\"127.0.0.2\"]\n",
+                "luns = { 0 = \"d1p4\" }\n"
+            )),
+            NOTHING,
+        ),
+        ("a portal more", listen(&["127.0.0.1", "127.0.0.2"]), NOTHING),
+        ("a portal at all addresses", listen(&["0.0.0.0"]), NOTHING),
+        ("a portal at another address", listen(&["127.0.0.2"]), NOTHING),
+    ]
+}
+
+/// Edits of units, disks, layers, targets and the daemon.
+fn other_edits() -> Vec<Edit> {
+    let more = |more| Setup { more, ..PLAIN };
+    let layers = |layers| Setup { layers, ..PLAIN };
+    let side = "[[alua]]\nname = \"side\"\nid = 20\n";
+    vec![
         ("thresholds", more("[[unit]]\nprovider = \"d0\"\nthresholds = [50]\n"), NOTHING),
         (
             "what it is called",
@@ -239,14 +357,34 @@ fn edits() -> Vec<(&'static str, Setup, &'static [(u8, u8)])> {
             INQUIRY,
         ),
         ("sanitize", more("[[unit]]\nprovider = \"d1p1\"\nsanitize = true\n"), INQUIRY),
+        (
+            "the serial number of a unit of other hosts",
+            more("[[unit]]\nprovider = \"d1p4\"\nserial = \"S-4\"\n"),
+            NOTHING,
+        ),
         ("a disk's name", Setup { disk: "data", ..PLAIN }, NOTHING),
         ("a larger disk", Setup { size: 24 << 20, ..PLAIN }, SIZE),
+        ("a scheduler", layers(["algorithm = \"fair\"", "", "", ""]), NOTHING),
+        ("a TRIM queue", layers(["", "share = 20\nquiet_ms = 500", "", ""]), NOTHING),
+        ("a limit", layers(["", "", "iops = 100000\nburst_ms = 50", ""]), NOTHING),
+        ("a delay", layers(["", "", "", "delay_ms = 1\nread_delay_percent = 10"]), NOTHING),
+        ("a port group for later", more(side), NOTHING),
+        (
+            "a port group that is not used",
+            more("[[alua]]\nname = \"side\"\nid = 20\nstate = \"standby\"\n"),
+            NOTHING,
+        ),
+        (
+            "the port group of the target",
+            Setup { target: "port_group = \"side\"", more: side, ..PLAIN },
+            ACCESS_STATE,
+        ),
         (
             "a target more",
             more(concat!(
                 "[[target]]\ndriver = \"iscsi\"\nname = \"{iqn}:2\"\n",
                 "listen = [\"{portal}\"]\n[[access]]\ntarget = \"{iqn}:2\"\ngroup = \"all\"\n",
-                "initiators = [\"*\"]\nluns = { 0 = \"d1p2\" }\n"
+                "initiators = [\"*\"]\nluns = { 0 = \"d1p4\" }\n"
             )),
             NOTHING,
         ),
@@ -259,71 +397,89 @@ fn edits() -> Vec<(&'static str, Setup, &'static [(u8, u8)])> {
     ]
 }
 
+/// The serial number of a unit, as hosts see it.
+fn shown_serial(fixture: &Fixture, provider: &str) -> String {
+    let state = fixture.state();
+    let groups = array(&state["targets"]).iter().flat_map(|target| array(&target["groups"]));
+    let mut luns = groups.flat_map(|group| array(&group["luns"]));
+    let lun = luns.find(|lun| lun["provider"] == provider).expect("its LUN");
+    text(&lun["serial"])
+}
+
+/// Three hosts, each registered on all LUNs.
+struct Hosts(Vec<Host>);
+
+impl Hosts {
+    /// Waits until each has made some more rounds.
+    fn wait(&self, fixture: &Fixture, what: &str) {
+        let rounds = |host: &Host| host.attentions.rounds.load(Ordering::Acquire);
+        let now: Vec<u64> = self.0.iter().map(rounds).collect();
+        fixture.until(what, ROUNDS_LIMIT, || {
+            let alive = self.0.iter().all(|h| !h.thread.is_finished());
+            assert!(alive, "{what}: a host had to stop");
+            self.0.iter().zip(&now).all(|(host, was)| rounds(host) - was >= ROUNDS)
+        });
+    }
+
+    /// Applies an edit under their load; they receive no other unit attentions than these.
+    fn edit(&self, fixture: &Fixture, what: &str, setup: &Setup, may: &[(u8, u8)]) {
+        self.wait(fixture, what);
+        fixture.write("ashlar.toml", &setup.text(fixture));
+        fixture.ok(&["apply"]);
+        self.wait(fixture, what);
+        for (host, name) in self.0.iter().zip(HOSTS) {
+            let news = std::mem::take(&mut *host.attentions.news.lock().unwrap());
+            let more: Vec<_> = news.iter().filter(|attention| !may.contains(attention)).collect();
+            assert!(more.is_empty(), "{what}: host {name} received {more:02x?}");
+        }
+    }
+
+    /// Ends their load; every registration and the reservation of each LUN are still there.
+    fn finish(self) {
+        self.0.iter().for_each(|host| host.attentions.stop.store(true, Ordering::Release));
+        for host in self.0 {
+            let mut raw = host.thread.join().unwrap();
+            for lun in 0..LUNS.0 {
+                raw.lun = lun;
+                let [keys, held] = [0, 1].map(|action| {
+                    let cdb = [0x5E, action, 0, 0, 0, 0, 0, 0x10, 0, 0];
+                    command(&mut raw, &host.attentions, &cdb, 4096, &[])
+                });
+                assert_eq!(keys[7], 24, "LUN {lun}: three keys: {keys:02x?}");
+                assert_eq!(held.get(21), Some(&7), "LUN {lun}: the reservation: {held:02x?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn edits_fail_no_command_and_lose_no_registration() {
     let mut fixture = Fixture::new("edits");
-    fixture.image("d1.img", 32 << 20);
+    fixture.image("d1.img", 64 << 20);
     fixture.configure(&file_disk("d1", "d1.img"), "");
     fixture.start();
     fixture.ok(&["part", "create", "-s", "gpt", "d1"]);
-    for size in ["16M", "8M"] {
+    for size in ["16M", "16M", "8M", "8M"] {
         fixture.ok(&["part", "add", "-t", "linux-data", "-s", size, "d1"]);
     }
     fixture.stop();
     fixture.write("ashlar.toml", &PLAIN.text(&fixture));
-    fixture.start();
-    let hosts: Vec<Host> = (0..HOSTS.len()).map(|n| Host::start(&fixture, n, 2)).collect();
-    let rounds = |what: &str| {
-        let now: Vec<u64> =
-            hosts.iter().map(|h| h.attentions.rounds.load(Ordering::Acquire)).collect();
-        fixture.until(what, ROUNDS_LIMIT, || {
-            let alive = hosts.iter().all(|h| !h.thread.is_finished());
-            assert!(alive, "{what}: a host had to stop");
-            let completed =
-                |(h, was): (&Host, &u64)| h.attentions.rounds.load(Ordering::Acquire) - was;
-            hosts.iter().zip(&now).map(completed).all(|rounds| rounds >= ROUNDS)
-        });
-    };
+    fixture.start_whole();
+    let hosts = Hosts((0..HOSTS.len()).map(|n| Host::launch(&fixture, n, LUNS)).collect());
     let mut size = PLAIN.size;
-    for (what, setup, may) in edits() {
+    for (what, setup, may) in [group_edits(), login_edits(), other_edits()].concat() {
         // A file is not made smaller again.
         size = size.max(setup.size);
         for (way, setup) in [("there", setup), ("back", PLAIN)] {
-            let setup = Setup { size, ..setup };
-            rounds(what);
-            fixture.write("ashlar.toml", &setup.text(&fixture));
-            fixture.ok(&["apply"]);
-            rounds(what);
-            for (host, name) in hosts.iter().zip(HOSTS) {
-                let news = std::mem::take(&mut *host.attentions.news.lock().unwrap());
-                let more: Vec<_> =
-                    news.iter().filter(|attention| !may.contains(attention)).collect();
-                assert!(more.is_empty(), "{what}, {way}: host {name} received {more:02x?}");
-            }
+            hosts.edit(&fixture, &format!("{what}, {way}"), &Setup { size, ..setup }, may);
         }
     }
-    hosts.iter().for_each(|host| host.attentions.stop.store(true, Ordering::Release));
-    for host in hosts {
-        let mut raw = host.thread.join().unwrap();
-        for lun in [0, 1] {
-            raw.lun = lun;
-            let keys = command(
-                &mut raw,
-                &host.attentions,
-                &[0x5E, 0, 0, 0, 0, 0, 0, 0x10, 0, 0],
-                4096,
-                &[],
-            );
-            assert_eq!(keys[7], 24, "LUN {lun}: three keys: {keys:02x?}");
-            let held = command(
-                &mut raw,
-                &host.attentions,
-                &[0x5E, 1, 0, 0, 0, 0, 0, 0x10, 0, 0],
-                4096,
-                &[],
-            );
-            assert_eq!(held.get(21), Some(&7), "LUN {lun}: the reservation: {held:02x?}");
-        }
-    }
+    // The serial number that hosts know is written down.
+    let serial = shown_serial(&fixture, "d0");
+    let more = format!("[[unit]]\nprovider = \"d0\"\nserial = \"{serial}\"\n");
+    let pinned = Setup { size, more: String::leak(more), ..PLAIN };
+    hosts.edit(&fixture, "the serial number that it has", &pinned, NOTHING);
+    assert_eq!(shown_serial(&fixture, "d0"), serial);
+    hosts.finish();
     fixture.stop();
 }

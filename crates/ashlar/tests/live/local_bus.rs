@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use crate::fixture;
+use crate::fixture::load::Load;
 use crate::fixture::{CommandOutput, Fixture, IQN, file_disk};
 use testkit::iscsi::initiator::Client;
 
@@ -351,6 +352,63 @@ fn a_bus_without_its_target_waits_for_it() {
     configure(&fixture, &["d0"], &group("all", "*", "0 = \"d0\""));
     fixture.ashlar(&["apply"]).ends(0);
     fixture.until("it is back", SOON, || fixture.ok(&["cam", "devlist"]).contains(",here)"));
+    fixture.assert_alive();
+    fixture.stop();
+}
+
+/// Patterns of both hosts, as [`group`] takes them.
+const BOTH: &str = "iqn.2024-01.test:*\", \"local:loop0";
+
+/// The target of the bus with these groups, on a disk of this name, and the disk of the bus behind
+/// another target.
+fn edited(fixture: &Fixture, disk: &str, groups: &str) {
+    let disks = file_disk(disk, "d0.img") + &file_disk("d1", "d1.img");
+    let state = "[daemon]\nstate = \"units\"\n";
+    let second = second("0 = \"here\"");
+    fixture.write("ashlar.toml", &format!("{state}{disks}{BUS}{TARGET}{groups}{second}"));
+}
+
+/// No command of the disk of the bus fails, and what the local nexus has registered and reserved
+/// stays.
+#[test]
+fn edits_cost_a_local_nexus_no_command_and_no_reservation() {
+    let luns = "0 = \"d0\"";
+    let plain = group("all", BOTH, luns);
+    let mut fixture = Fixture::alone("local-edits");
+    ["d0", "d1"].iter().for_each(|d| drop(fixture.image(&format!("{d}.img"), DISK_BYTES)));
+    edited(&fixture, "d0", &plain);
+    fixture.start_whole();
+    fixture.until("the disk is there", SOON, || local(&fixture, "0 0 0 0 0 0", &[]).code == 0);
+    out(&fixture, 0, 0, (0, 0xa)).ends(0);
+    out(&fixture, 1, 1, (0xa, 0)).ends(0);
+    let mut raw = remote(&fixture);
+    let front = rig::Target { iqn: format!("{IQN}-2"), ..fixture.target(0) };
+    let load = Load::start(&front.url(), DISK_BYTES / 2);
+    let limit = "[[geom]]\nclass = \"limit\"\nname = \"l\"\nprovider = \"d1\"\n";
+    for (what, disk, groups) in [
+        ("a group's name", "d0", group("most", BOTH, luns)),
+        ("a pattern", "d0", group("all", "*", luns)),
+        (
+            "a group of its own",
+            "d0",
+            group("mine", LOCAL, luns) + &group("all", "iqn.2024-01.test:*", luns),
+        ),
+        ("a LUN in full", "d0", group("all", BOTH, "0 = { provider = \"d0\", mode = \"rw\" }")),
+        ("thresholds", "d0", format!("{plain}[[unit]]\nprovider = \"d0\"\nthresholds = [50]\n")),
+        ("a disk's name", "data", group("all", BOTH, "0 = \"data\"")),
+        ("a layer on another disk", "d0", format!("{plain}{limit}")),
+    ] {
+        for (way, disk, groups) in [("there", disk, &groups), ("back", "d0", &plain)] {
+            edited(&fixture, disk, groups);
+            fixture.ok(&["apply"]);
+            load.wait_for_rounds();
+            let keys = reads(&fixture, "5e 0 0 0 0 0 0 1 0 0", "256");
+            assert!(keys.contains("00000008000000000000000a"), "{what}, {way}: {keys}");
+            assert_eq!(status(&mut raw, &WRITE_CDB, 0, &[1; 512]), CONFLICT, "{what}, {way}");
+            assert_eq!(status(&mut raw, &READ_CDB, 512, &[]), 0, "{what}, {way}");
+        }
+    }
+    println!("{} rounds meanwhile", load.finish());
     fixture.assert_alive();
     fixture.stop();
 }

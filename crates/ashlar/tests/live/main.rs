@@ -18,6 +18,7 @@ mod consent;
 mod daily;
 mod deletes;
 mod edits;
+mod edits_aoe;
 mod examples;
 mod file_server_edits;
 mod fileserver;

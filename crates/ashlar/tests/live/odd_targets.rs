@@ -173,10 +173,10 @@ fn exchange_at_a_second_daemon(name: &str, end: fn(&mut Fixture)) {
 }
 
 /// Two interfaces with a cable between them.
-struct Cable([String; 2]);
+pub struct Cable(pub [String; 2]);
 
 impl Cable {
-    fn new() -> Cable {
+    pub fn new() -> Cable {
         let id = std::process::id() % 100_000;
         let ends = ["a", "b"].map(|end| format!("odd{end}-{id}"));
         let [a, b] = &ends;

@@ -38,7 +38,8 @@ pub enum Measurement {
     Cores,
     /// What very many logical units cost, without a network.
     Luns,
-    /// Cost of an open page, a trace, the sandbox, a scrape and the samples of the last hour.
+    /// Cost of an open page, a trace, the sandbox, a scrape and the samples of the last hour, and
+    /// waits for `status` during a start.
     Operate,
     /// The effect of one setting: a daemon with it beside one without; not a part of `all`.
     Settings,

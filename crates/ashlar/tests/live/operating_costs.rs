@@ -34,6 +34,7 @@ fn each_case_of_the_operating_costs_runs() {
         ("operate-scrape", "longest scrape"),
         ("operate-scrape", "delay of a request by a scrape"),
         ("operate-samples", "CPU of the control thread in 10 s"),
+        ("operate-start", "longest wait for status"),
     ] {
         assert!(has(case, figure), "{case}: {figure}");
     }

@@ -3,9 +3,9 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::http::{Keep, get};
+use super::http::{Keep, call, get};
 use crate::error::{Error, Kind};
 use crate::nbd::servers::NULL_BYTES;
 use crate::servers::{Child, Scratch, free_address, pinned};
@@ -24,6 +24,21 @@ pub(super) struct Daemon {
     _scratch: Scratch,
 }
 
+/// Answers of `status` during a start.
+pub(super) struct Start {
+    /// How long each was waited for.
+    pub waits: Vec<Duration>,
+    /// From the start of the process to the answer that the start is over.
+    pub took: Duration,
+}
+
+impl Start {
+    /// The waits, ms.
+    pub fn waits_ms(&self) -> Vec<f64> {
+        self.waits.iter().map(|wait| wait.as_secs_f64() * 1e3).collect()
+    }
+}
+
 impl Daemon {
     /// Starts `ashlar serve` with so many LUNs and further lines of `[daemon]`, on one core only
     /// when `core` is given.
@@ -33,6 +48,39 @@ impl Daemon {
         luns: u64,
         keys: &str,
     ) -> Result<Daemon, Error> {
+        let mut daemon = Daemon::launch(binary, core, luns, keys)?;
+        daemon.child.wait_port(daemon.portal)?;
+        daemon.check_disks(luns)?;
+        Ok(daemon)
+    }
+
+    /// Starts it with so many LUNs, asks for its status every 10 ms until it has started, and ends
+    /// it.
+    pub fn ask_during_start(binary: &str, core: Option<usize>, luns: u64) -> Result<Start, Error> {
+        let begun = Instant::now();
+        let mut daemon = Daemon::launch(binary, core, luns, "")?;
+        let (socket, mut waits, mut failed) = (daemon.socket.clone(), Vec::new(), None);
+        let has_started = || match call(&socket, "status") {
+            Ok((answer, took)) => {
+                waits.push(took);
+                is_started(&String::from_utf8_lossy(&answer))
+            }
+            // It does not listen yet.
+            Err(_) if waits.is_empty() => false,
+            Err(error) => {
+                failed = Some(error);
+                true
+            }
+        };
+        daemon.child.wait_for("the end of its start", has_started)?;
+        let took = begun.elapsed();
+        match failed {
+            Some(error) => Err(error),
+            None => daemon.check_disks(luns).map(|()| Start { waits, took }),
+        }
+    }
+
+    fn launch(binary: &str, core: Option<usize>, luns: u64, keys: &str) -> Result<Daemon, Error> {
         let scratch = Scratch::new("ashlar-operate")?;
         let home = scratch.path();
         let portal = free_address()?;
@@ -43,12 +91,9 @@ impl Daemon {
         let mut command = pinned(Path::new(binary), core)?;
         command.arg("serve").arg(&file);
         let child = Child::start("ashlar", &mut command, &home.join("log"))?;
-        let mut child = child.with_start_max(START_MAX);
-        child.wait_port(portal)?;
+        let child = child.with_start_max(START_MAX);
         let socket = home.join("control.sock");
-        let daemon = Daemon { portal, socket, child, _scratch: scratch };
-        daemon.check_disks(luns)?;
-        Ok(daemon)
+        Ok(Daemon { portal, socket, child, _scratch: scratch })
     }
 
     /// The process to measure.
@@ -66,6 +111,11 @@ impl Daemon {
         let what = format!("ashlar: {found} of {wanted} disks are served:\n{}", self.child.log());
         Err(Error::new(Kind::Server, what))
     }
+}
+
+/// Whether an answer of `status` says that the first configuration has been carried out.
+fn is_started(answer: &str) -> bool {
+    answer.replace(' ', "").contains("\"starting\":false")
 }
 
 /// Disks in a page of metrics.
@@ -111,6 +161,13 @@ mod tests {
         assert_eq!(luns.len(), 300);
         assert_eq!(luns.get("299").and_then(|lun| lun.as_str()), Some("d299"));
         assert_eq!(document["daemon"]["sandbox"].as_bool(), Some(true));
+    }
+
+    #[test]
+    fn answer_of_status_shows_the_end_of_a_start() {
+        assert!(is_started("{\"answer\":{\"starting\": false}}"));
+        assert!(is_started("{\"starting\":false}"));
+        assert!(!is_started("{\"starting\":true}") && !is_started(""));
     }
 
     #[test]

@@ -116,7 +116,8 @@ fn wrong(what: String) -> Error {
 
 /// A request under way on a connection of its own.
 pub(super) struct Request {
-    path: String,
+    /// Its method and path.
+    line: String,
     stream: UnixStream,
     begun: Instant,
     answer: Answer,
@@ -126,14 +127,30 @@ pub(super) struct Request {
 impl Request {
     /// Sends `GET path`; `fields`: further fields of the head, each with its line end.
     pub fn send(socket: &Path, path: &str, fields: &str, keep: Keep) -> Result<Request, Error> {
-        let io = |e| Error::system(format!("{}: GET {path}", socket.display()), e);
+        Request::begin(socket, format!("GET {path}"), (fields, ""), keep)
+    }
+
+    /// Sends `POST path` with a body of JSON.
+    fn post(socket: &Path, path: &str, body: &str, keep: Keep) -> Result<Request, Error> {
+        let kind = "Content-Type: application/json\r\n";
+        let fields = format!("{kind}Content-Length: {}\r\n", body.len());
+        Request::begin(socket, format!("POST {path}"), (&fields, body), keep)
+    }
+
+    fn begin(
+        socket: &Path,
+        line: String,
+        (fields, body): (&str, &str),
+        keep: Keep,
+    ) -> Result<Request, Error> {
+        let io = |e| Error::system(format!("{}: {line}", socket.display()), e);
         let begun = Instant::now();
         let mut stream = UnixStream::connect(socket).map_err(io)?;
-        let head = format!("GET {path} HTTP/1.1\r\nHost: ashlar\r\nConnection: close\r\n{fields}");
-        stream.write_all(format!("{head}\r\n").as_bytes()).map_err(io)?;
+        let head = format!("{line} HTTP/1.1\r\nHost: ashlar\r\nConnection: close\r\n{fields}");
+        stream.write_all(format!("{head}\r\n{body}").as_bytes()).map_err(io)?;
         stream.set_nonblocking(true).map_err(io)?;
         let (answer, buffer) = (Answer::new(keep), vec![0; RECV_BYTES]);
-        Ok(Request { path: path.to_owned(), stream, begun, answer, buffer })
+        Ok(Request { line, stream, begun, answer, buffer })
     }
 
     /// Receives bytes that are here; the kept body when the answer is whole.
@@ -144,7 +161,7 @@ impl Request {
             Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(None),
             Err(e) => Err(Error::system("receive", e)),
         };
-        polled.map_err(|e| e.within(&format!("GET {}", self.path)))
+        polled.map_err(|e| e.within(&self.line))
     }
 
     /// Bytes of the body that have arrived.
@@ -165,13 +182,21 @@ impl Request {
 
 /// Sends a request and waits for its answer: the body, and the time.
 pub(super) fn get(socket: &Path, path: &str, keep: Keep) -> Result<(Vec<u8>, Duration), Error> {
-    let mut request = Request::send(socket, path, "", keep)?;
+    wait(Request::send(socket, path, "", keep)?)
+}
+
+/// Calls a verb without parameters and waits for its answer: the body, and the time.
+pub(super) fn call(socket: &Path, verb: &str) -> Result<(Vec<u8>, Duration), Error> {
+    wait(Request::post(socket, &format!("/v1/verbs/{verb}"), "{}", Keep::Body)?)
+}
+
+fn wait(mut request: Request) -> Result<(Vec<u8>, Duration), Error> {
     loop {
         if let Some(body) = request.poll()? {
             return Ok((body, request.took()));
         }
         if request.took() > WAIT {
-            let what = format!("GET {path}: no answer within {} s", WAIT.as_secs());
+            let what = format!("{}: no answer within {} s", request.line, WAIT.as_secs());
             return Err(Error::new(Kind::Timeout, what));
         }
         sleep(PAUSE);

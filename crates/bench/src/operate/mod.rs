@@ -1,5 +1,5 @@
 //! Cost of operating a daemon: an open page, `trace`, the sandbox, a scrape of metrics, and the
-//! samples of the last hour.
+//! samples of the last hour; and the answers of `status` during a start.
 //!
 //! The daemon is on one core and the load on another. The thread of the load also makes the
 //! requests to the API, between its own: a further thread would take time of one of the two cores.
@@ -20,7 +20,7 @@ use crate::process_costs::ThreadTimes;
 use crate::progress::{Progress, check_stopped};
 use crate::report::{Goal, Of, Report, Series, median};
 use crate::turns::{FIGURES, LoadResult, Rounds, Turns, measure_load_for};
-use daemon::{Daemon, EXPORT};
+use daemon::{Daemon, EXPORT, Start};
 use http::{Keep, get};
 use pollers::{Page, Poller, Times, scraper, trace};
 
@@ -37,6 +37,8 @@ enum Compared {
     Scrape,
     /// A daemon without requests: there is no switch, so nothing to compare with.
     Samples,
+    /// Answers of `status` while a daemon starts, which is ended then.
+    Start,
 }
 
 impl Compared {
@@ -58,17 +60,19 @@ pub(crate) struct Case {
     luns: u64,
 }
 
-/// LUNs of a large daemon, and of the largest one that the goals name.
+/// LUNs of a large daemon, of one that starts, and of the largest one that the goals name.
 const LUNS: u64 = 1000;
+const LUNS_STARTED: u64 = 4096;
 const LUNS_MAX: u64 = 16_384;
 
 /// Every case. Neighbours with the same number of LUNs share a daemon.
-pub(crate) const CASES: [Case; 5] = [
+pub(crate) const CASES: [Case; 6] = [
     Case { name: "operate-page", compared: Compared::Page, luns: LUNS },
     Case { name: "operate-trace", compared: Compared::Trace, luns: LUNS },
     Case { name: "operate-sandbox", compared: Compared::Sandbox, luns: 1 },
     Case { name: "operate-scrape", compared: Compared::Scrape, luns: LUNS_MAX },
     Case { name: "operate-samples", compared: Compared::Samples, luns: LUNS_MAX },
+    Case { name: "operate-start", compared: Compared::Start, luns: LUNS_STARTED },
 ];
 
 /// Name in tables of the other side.
@@ -79,6 +83,8 @@ const CPU_RATIO: f64 = 1.01;
 const RATE_RATIO: f64 = 0.99;
 /// Goal: ms of a scrape.
 const SCRAPE_MS: f64 = 100.0;
+/// Goal: ms of the longest wait for `status` during a start.
+const STATUS_MS: f64 = 100.0;
 /// Goal: us by which a scrape delays a request.
 const STALL_US: f64 = 1000.0;
 /// Requests in flight where a load is compared.
@@ -112,13 +118,11 @@ pub(crate) fn measure(
     for (done, case) in (0..).zip(&cases) {
         check_stopped()?;
         let daemon = match last.take() {
-            Some((luns, daemon)) if luns == case.luns => daemon,
+            Some((luns, daemon)) if luns == case.luns => Some(daemon),
             other => {
                 // It ends before the next one starts: both have the same core.
                 drop(other);
-                let step = format!("operate: start of a daemon with {} LUNs", case.luns);
-                progress(Progress { done: 0, of: 1, step });
-                run.start(case.luns, "").map_err(|e| e.within(case.name))?
+                run.start_for(case, progress)?
             }
         };
         let mut turns = Turns {
@@ -128,15 +132,18 @@ pub(crate) fn measure(
             cases: cases.len(),
             done: done * options.rounds,
         };
-        match case.compared {
-            Compared::Page | Compared::Trace => {
-                run.compare_clients(case, &daemon, &mut turns, report)?;
+        match (case.compared, &daemon) {
+            (Compared::Page | Compared::Trace, Some(daemon)) => {
+                run.compare_clients(case, daemon, &mut turns, report)?;
             }
-            Compared::Sandbox => run.compare_sandbox(case, &daemon, &mut turns, report)?,
-            Compared::Scrape => run.scrapes(case, &daemon, &mut turns, report)?,
-            Compared::Samples => run.samples(case, &daemon, report)?,
+            (Compared::Sandbox, Some(daemon)) => {
+                run.compare_sandbox(case, daemon, &mut turns, report)?;
+            }
+            (Compared::Scrape, Some(daemon)) => run.scrapes(case, daemon, &mut turns, report)?,
+            (Compared::Samples, Some(daemon)) => run.samples(case, daemon, report)?,
+            (Compared::Start, _) | (_, None) => run.starts(case, &mut turns, report)?,
         }
-        last = Some((case.luns, daemon));
+        last = daemon.map(|daemon| (case.luns, daemon));
     }
     Ok(())
 }
@@ -180,6 +187,20 @@ struct Run<'a> {
 impl Run<'_> {
     fn start(&self, luns: u64, keys: &str) -> Result<Daemon, Error> {
         Daemon::start(&self.binary, self.cores.0, self.options.length().scaled(luns), keys)
+    }
+
+    /// The daemon of a case; a case of starts has none beforehand.
+    fn start_for(
+        &self,
+        case: &Case,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Option<Daemon>, Error> {
+        if case.compared == Compared::Start {
+            return Ok(None);
+        }
+        let step = format!("operate: start of a daemon with {} LUNs", case.luns);
+        progress(Progress { done: 0, of: 1, step });
+        self.start(case.luns, "").map(Some).map_err(|e| e.within(case.name))
     }
 
     /// Time of a measurement of at least so many seconds.
@@ -329,6 +350,32 @@ impl Run<'_> {
         }
     }
 
+    /// Waits for `status` during starts.
+    fn starts(&self, case: &Case, turns: &mut Turns<'_>, report: &mut Report) -> Result<(), Error> {
+        let luns = self.options.length().scaled(case.luns);
+        let ask = || Daemon::ask_during_start(&self.binary, self.cores.0, luns);
+        let rounds = turns.take(case.name, 1, |_| on_core(self.cores.1, ask))?;
+        self.start_rows(case, rounds.side(0), report);
+        Ok(())
+    }
+
+    fn start_rows(&self, case: &Case, starts: &[Start], report: &mut Report) {
+        let waits: Vec<Vec<f64>> = starts.iter().map(Start::waits_ms).collect();
+        let longest: Vec<f64> =
+            waits.iter().filter_map(|all| all.iter().copied().reduce(f64::max)).collect();
+        let usual: Vec<f64> = waits.iter().filter_map(|all| median(all)).collect();
+        let took: Vec<f64> = starts.iter().map(|start| start.took.as_secs_f64()).collect();
+        for (ours, figure, at_most) in [
+            (longest, ("longest wait for status", "ms"), Some(STATUS_MS)),
+            (usual, ("median wait for status", "ms"), None),
+            (took, ("time of a start", "s"), None),
+        ] {
+            let goal = at_most.map(|at_most| Goal { of: Of::Ours, at_most });
+            let row = Series { ours, theirs: Vec::new() }.row(case.name, figure, None);
+            report.add(self.options, "operate", row, goal);
+        }
+    }
+
     /// CPU time of a daemon without requests, which only takes its samples.
     fn samples(&self, case: &Case, daemon: &Daemon, report: &mut Report) -> Result<(), Error> {
         let (before, begun) = (ThreadTimes::of(daemon.pid())?, Instant::now());
@@ -362,6 +409,21 @@ mod tests {
             );
             assert_eq!(options.command("operate", case.name), wanted);
         }
+    }
+
+    #[test]
+    fn rows_of_starts_have_the_longest_wait_for_status() {
+        let options = Options::default();
+        let run = Run { options: &options, binary: String::new(), cores: (None, None) };
+        let start = |waits: [u64; 3]| Start {
+            waits: waits.map(Duration::from_millis).to_vec(),
+            took: Duration::from_secs(waits[0]),
+        };
+        let mut report = Report::default();
+        let starts = [start([2, 4, 90]), start([3, 130, 6])];
+        run.start_rows(&CASES[5], &starts, &mut report);
+        let figures: Vec<_> = report.rows.iter().map(|row| (row.ours, row.met())).collect();
+        assert_eq!(figures, [(110.0, Some(false)), (5.0, None), (2.5, None)]);
     }
 
     #[test]

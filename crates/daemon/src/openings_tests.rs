@@ -326,6 +326,42 @@ fn status_and_plan_answer_while_apply_opens_a_disk_that_hangs() {
     assert!(site.has("slow"));
 }
 
+/// Units that a start adds before it opens the disk that hangs.
+const STARTED: usize = 300;
+
+#[test]
+fn status_answers_at_each_step_of_a_start_with_a_disk_that_hangs() {
+    let (site, begins, release) = Site::launched("opening-start");
+    let healthy = (0..STARTED).map(|n| memory(&format!("m{n}")));
+    let text: String = healthy.chain([memory("slow"), memory("last")]).collect();
+    let luns: Vec<String> = (0..STARTED).map(|n| format!("{n} = 'm{n}'")).collect();
+    let config = site.read(&format!(
+        "{text}[[target]]\ndriver = 'nbd'\nname = 'n'\nlisten = ['127.0.0.1:0']\n\
+         [[access]]\ntarget = 'n'\ngroup = 'g'\ninitiators = ['*']\n\
+         luns = {{ {}, {STARTED} = 'last' }}\n",
+        luns.join(", ")
+    ));
+    site.control.set_starting(true);
+    std::thread::scope(|scope| {
+        let started = scope.spawn(|| site.control.start(&config));
+        for opened in 0..=STARTED {
+            let begun = begins.recv_timeout(LONG).expect("it begins");
+            let state = site.control.state().expect("an answer");
+            assert!(site.control.start_progress().is_some(), "{begun}");
+            // Those before it are there; further ones may have been added meanwhile.
+            let disks = state.disks.iter().filter(|disk| disk.name.starts_with('m')).count();
+            assert!(disks >= opened, "{begun}: {disks} disks");
+            assert_eq!(begun == "slow", opened == STARTED, "{begun}");
+        }
+        assert!(!site.has("slow"));
+        drop(release);
+        started.join().expect("no panic").expect("a start");
+    });
+    assert!(site.has("last"));
+    let state = site.control.state().expect("a state");
+    assert_eq!(state.targets[0].groups[0].luns.len(), STARTED + 1);
+}
+
 #[test]
 fn apply_answers_while_a_disk_that_returns_hangs() {
     let (site, begins, release) = Site::launched("opening-return");

@@ -107,6 +107,34 @@ fn new_disk_of_an_absent_server_is_awaited_with_its_luns() {
 }
 
 #[test]
+fn status_is_answered_while_a_start_waits_for_a_slow_server() {
+    let fixture = Fixture::new("nbd-slow-start");
+    let server = SlowServer::start();
+    let memory = |name: &str| {
+        format!("[[disk]]\nname = \"{name}\"\nkind = \"memory\"\nsize = \"1MiB\"\n")
+    };
+    let at = server.address;
+    let slow = format!("[[disk]]\nname = \"n0\"\nkind = \"nbd\"\naddress = \"{at}\"\n");
+    let disks = [memory("first"), slow, memory("last")].concat();
+    fixture.configure(&disks, "0 = \"first\", 1 = \"n0\", 2 = \"last\"");
+    let mut daemon = fixture.launch();
+    let asks = || server.clients.load(Ordering::Acquire) > 0;
+    fixture.until("the server is asked", LIMIT, asks);
+    let is_starting = || fixture.ashlar(&["status", "--json"]).json()["starting"] == true;
+    fixture.until("the disk before it is there", LIMIT, || {
+        assert!(is_starting(), "status waited for the start");
+        fixture.provider("first").is_some()
+    });
+    assert!(fixture.provider("n0").is_none());
+    server.is_over.store(true, Ordering::Release);
+    fixture.until("the start ends", LIMIT, || !is_starting());
+    // The server answered nothing of use: its LUN is left out, and the others are served.
+    assert!(fixture.lists_unit(0) && fixture.lists_unit(2));
+    fixture.ashlar(&["status"]).ends(3).prints(&["n0"]);
+    assert!(daemon.terminate(LIMIT).unwrap(), "{}", daemon.tail());
+}
+
+#[test]
 fn status_is_answered_while_a_change_waits_for_a_slow_server() {
     let mut fixture = Fixture::new("nbd-slow");
     fixture.configure("", "");

@@ -13,4 +13,5 @@ mod nbd;
 mod nop;
 mod ordered;
 mod place;
+mod quota;
 mod world;

@@ -4,7 +4,7 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, file_disk, text};
 
 fn words(line: &str) -> Vec<&str> {
     line.split(' ').collect()
@@ -186,6 +186,22 @@ fn configured_bus_exists_after_a_restart() {
     fixture.ashlar(&words("plan")).prints(&["remove bus mps0", "no longer in the configuration"]);
     says(&fixture, "apply --yes-destroy mps0", &[]);
     assert!(!fixture.ok(&["cam", "devlist", "-v"]).contains("mps0"));
+}
+
+#[test]
+fn disks_of_a_bus_are_listed_and_counted_like_configured_ones() {
+    let mut fixture = Fixture::new("cam-counts");
+    fixture.image("d0.img", 16 << 20);
+    fixture.configure(&format!("{}{}", bus(3), file_disk("d0", "d0.img")), "0 = \"data\"");
+    fixture.start_whole();
+    let list = fixture.ok(&["list", "disks"]);
+    let named = |name: &str| list.lines().filter(|l| l.split(' ').next() == Some(name)).count();
+    assert_eq!(["d0", "journal", "da0", "data"].map(named), [1; 4], "{list}");
+    let row = list.lines().find(|line| line.starts_with("data ")).expect("a disk of the bus");
+    assert!(row.contains("64M") && row.contains("found on mps0"), "{row}");
+    let serves = text(&fixture.ashlar(&["status", "--json"]).json()["serves"]);
+    assert!(serves.starts_with("4 disks, "), "{serves}");
+    fixture.stop();
 }
 
 #[test]

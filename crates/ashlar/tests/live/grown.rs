@@ -133,3 +133,16 @@ fn follow_requires_force_over_data_and_a_size_without_records() {
     until_whole(&fixture);
     fixture.stop();
 }
+
+#[test]
+fn resize_of_a_disk_is_answered_with_a_sentence() {
+    let fixture = build_fixture("grown-sentence", &["d0"]);
+    let same = format!("d0 has {BYTES} bytes, as before\n");
+    assert_eq!(fixture.ok(&["disk", "resize", "d0"]), same);
+    assert_eq!(fixture.ok(&["geom", "disk", "resize", "name=d0"]), same);
+    let grown = BYTES + MORE;
+    let answer = fixture.ok(&["disk", "resize", "d0", "--size", &grown.to_string()]);
+    assert_eq!(answer, format!("d0 has {grown} bytes now; it had {BYTES}\n"));
+    let json = fixture.json(&["disk", "resize", "d0"]);
+    assert_eq!(json["answer"]["size"], grown, "{json}");
+}

@@ -80,6 +80,31 @@ fn missing_image_does_not_prevent_other_luns() {
 }
 
 #[test]
+fn lun_is_healthy_while_a_lun_of_another_group_is_awaited() {
+    let mut fixture = Fixture::new("starts-groups");
+    fixture.image("d0.img", BYTES);
+    let group = |name: &str, host: &str, lun: &str| {
+        format!(
+            "[[access]]\ntarget = \"{{iqn}}\"\ngroup = \"{name}\"\n\
+             initiators = [\"{host}\"]\nluns = {{ {lun} }}\n"
+        )
+    };
+    let disks = file_disk("d0", "d0.img") + &file_disk("d1", "d1.img");
+    let groups = group("a", HOST, "0 = \"d0\"") + &group("b", "iqn.x:*", "1 = \"d1\"");
+    let target =
+        "[[target]]\ndriver = \"iscsi\"\nname = \"{iqn}\"\nlisten = [\"{portal}\"]\n";
+    fixture.write("ashlar.toml", &format!("{disks}{target}{groups}"));
+    fixture.start();
+    fixture.ashlar(&["status"]).ends(3).prints(&["d1"]).lacks(&["LUN 0"]);
+    let tree = fixture.ashlar(&["tree"]).out;
+    let line = tree.lines().find(|line| line.contains("LUN 0 ")).expect("LUN 0");
+    assert!(!line.contains("DEGRADED") && !line.contains("FAILED"), "{tree}");
+    let mut host = Client::session(fixture.portal(), HOST, IQN).unwrap();
+    assert_eq!(ready(&mut host), None);
+    fixture.stop();
+}
+
+#[test]
 fn initiator_with_only_missing_luns_is_admitted() {
     let mut fixture = Fixture::new("starts-all");
     fixture.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");

@@ -95,3 +95,37 @@ impl<'s> Index<'s> {
         self.sessions.get(&key).map_or(&[], Vec::as_slice)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::PendingLunState;
+    use crate::fake::geom_state;
+
+    #[test]
+    fn lun_is_healthy_while_another_group_awaits_one() {
+        let lun = LunState { provider: "d0".to_owned(), ..LunState::default() };
+        let awaited = PendingLunState { lun: 1, provider: "d1".to_owned() };
+        let group = |name: &str| GroupState { name: name.to_owned(), ..GroupState::default() };
+        let target = TargetState {
+            name: "iqn.t".to_owned(),
+            state: TargetHealth::Listening,
+            health: Health::Degraded,
+            health_why: "LUN 1 (d1) is not there yet".to_owned(),
+            groups: vec![
+                GroupState { luns: vec![lun], ..group("a") },
+                GroupState { awaited: vec![awaited], ..group("b") },
+            ],
+            ..TargetState::default()
+        };
+        let geoms = vec![geom_state("disk", "d0", 1, &[], "d0")];
+        let mut state = SystemState { geoms, targets: vec![target], ..SystemState::default() };
+        let health = |state: &SystemState| {
+            let index = Index::new(state);
+            index.luns("d0").iter().map(|lun| index.lun_health(*lun)).collect::<Vec<_>>()
+        };
+        assert_eq!(health(&state), [Health::Ok]);
+        state.geoms.clear();
+        assert_eq!(health(&state), [Health::Failed], "its own disk is missing");
+    }
+}

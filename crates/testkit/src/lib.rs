@@ -1,6 +1,7 @@
 //! Test helpers shared by all crates.
 //!
 //! * [`seeds`]: the seeds that a simulation runs, and the report of a failing one.
+//! * [`contents`]: contents of disks that the guard against overwriting recognises.
 //! * [`corpus`]: the folders of `fuzz/corpus`, replayed with seeded mutations.
 //! * [`disk`]: disks in memory, and providers of layers of a test's own.
 //! * [`formats`]: the tables of the page of on-disk formats.
@@ -11,6 +12,7 @@
 //! * [`user`]: a geom that holds a provider open.
 #![forbid(unsafe_code)]
 
+pub mod contents;
 pub mod corpus;
 pub mod disk;
 pub mod formats;

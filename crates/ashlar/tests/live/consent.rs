@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use testkit::contents;
+
 use crate::fixture::{Fixture, file_disk, tool};
 
 /// Size of an image, and the least that mkfs.xfs takes.
@@ -17,7 +19,7 @@ const XFS_BYTES: u64 = 320 << 20;
 const EDGE_BYTES: u64 = 1 << 20;
 
 /// Contents of the disks: a word for the disk's name, and the guard's description.
-const HELD: [(&str, &str); 9] = [
+const HELD: [(&str, &str); 20] = [
     ("ext4", "ext2, ext3 or ext4"),
     ("xfs", "XFS"),
     ("btrfs", "Btrfs"),
@@ -26,8 +28,24 @@ const HELD: [(&str, &str); 9] = [
     ("md12", "md 1.2"),
     ("md10", "md 1.0"),
     ("zfs", "ZFS"),
+    ("bcache", "bcache"),
+    ("bcachefs", "bcachefs"),
+    ("f2fs", "F2FS"),
+    ("hfsplus", "HFS+"),
+    ("apfs", "APFS"),
+    ("vmfs", "VMFS"),
+    ("exfat", "exFAT"),
+    ("udf", "UDF"),
+    ("jfs", "JFS"),
+    ("ddf", "DDF"),
+    ("imsm", "Intel RAID"),
     ("gpt", "GPT"),
 ];
+
+/// Those for tests that start a daemon for each.
+fn few() -> impl Iterator<Item = (&'static str, &'static str)> {
+    HELD.into_iter().filter(|held| !contents::KINDS.contains(held))
+}
 
 /// Effect of a class's verb on providers.
 enum Writes {
@@ -128,8 +146,11 @@ fn every_verb_that_writes_is_in_the_table() {
                     class.name,
                     spec.name
                 ),
-                Some((.., Any(_))) => {
-                    assert!(asks, "{} {}: no --yes-destroy", class.name, spec.name)
+                Some((.., Any(lines))) => {
+                    let verb = format!("{} {}", class.name, spec.name);
+                    assert!(asks, "{verb}: no --yes-destroy");
+                    let own = lines.iter().all(|line| line.starts_with(&format!("{verb} ")));
+                    assert!(own, "{verb}: a line of another verb: {lines:?}");
                 }
                 Some((.., Own)) => {
                     assert!(spec.writes && !asks, "{} {}: in the table", class.name, spec.name);
@@ -138,6 +159,52 @@ fn every_verb_that_writes_is_in_the_table() {
         }
     }
     assert!(known.is_empty(), "no such verbs: {known:?}");
+}
+
+/// Commands of the control path that take consent, which tests here, or of plans and tables, refuse
+/// without it.
+const ASKING: [&str; 9] = [
+    "apply",
+    "geom",
+    "part.bootcode",
+    "part.create",
+    "part.delete",
+    "part.destroy",
+    "part.restore",
+    "undo",
+    "wipe",
+];
+
+/// Commands of tables that read, or edit the records of a table that is there.
+const TABLE_COMMANDS: [&str; 12] = [
+    "part.add",
+    "part.backup",
+    "part.commit",
+    "part.list",
+    "part.modify",
+    "part.recover",
+    "part.resize",
+    "part.set",
+    "part.show",
+    "part.status",
+    "part.undo",
+    "part.unset",
+];
+
+#[test]
+fn every_command_of_the_control_path_that_takes_consent_is_listed() {
+    let takes = |entry: &&mgmt::verbs::Entry| {
+        !(entry.params)()["properties"]["yes_destroy"].is_null()
+    };
+    let mut asking: Vec<&str> =
+        mgmt::verbs::VERBS.iter().filter(takes).map(|entry| entry.name).collect();
+    asking.sort_unstable();
+    assert_eq!(asking, ASKING);
+    let names = mgmt::verbs::VERBS.iter().map(|entry| entry.name);
+    let mut tables: Vec<&str> =
+        names.filter(|name| name.starts_with("part.") && !ASKING.contains(name)).collect();
+    tables.sort_unstable();
+    assert_eq!(tables, TABLE_COMMANDS);
 }
 
 fn put(path: &Path, at: u64, bytes: &[u8]) {
@@ -167,12 +234,12 @@ fn fill(fixture: &Fixture, name: &str) {
         "md12" => md(&path, 4096),
         "md10" => md(&path, ((BYTES / 512 - 16) & !7) * 512),
         "zfs" => put(&path, 128 << 10, &0x00ba_b10c_u64.to_le_bytes()),
-        other => panic!("{other}"),
+        kind => contents::parts(kind, bytes).iter().for_each(|(at, part)| put(&path, *at, part)),
     }
 }
 
 /// The start and the end of each image that holds something.
-fn contents(fixture: &Fixture) -> Vec<Vec<u8>> {
+fn edges_of_all(fixture: &Fixture) -> Vec<Vec<u8>> {
     let edges = |name: &str| {
         let file = File::open(fixture.path(&format!("{name}.img"))).unwrap();
         let mut out = vec![0; 2 * EDGE_BYTES as usize];
@@ -228,7 +295,7 @@ fn verbs_report_found_data_and_require_the_provider_name() {
     fixture.ok(&["raid", "label", "Intel", "v", "RAID1", "b3", "b4"]);
     let list = fixture.ok(&["raid", "list"]);
     let array = list.lines().find_map(|l| l.strip_prefix("Geom name: ")).expect("an array");
-    let before = contents(&fixture);
+    let before = edges_of_all(&fixture);
     let lines = VERBS.iter().flat_map(|(.., writes)| match writes {
         Any(lines) => *lines,
         Own => &[],
@@ -242,11 +309,11 @@ fn verbs_report_found_data_and_require_the_provider_name() {
             refuses(&fixture, &line.replace('@', name).replace("ARRAY", array), name, holds);
         }
     }
-    assert!(contents(&fixture) == before, "something was written");
+    assert!(edges_of_all(&fixture) == before, "something was written");
     // A dry run.
     let dry = fixture.ashlar(&["wipe", "luks"]).ends(0);
     dry.prints(&["LUKS", "nothing was", "--yes-destroy luks"]);
-    assert!(contents(&fixture) == before, "something was written");
+    assert!(edges_of_all(&fixture) == before, "something was written");
     // With its name it is done.
     fixture.ok(&["mirror", "label", "x", "b0", "md12", "--yes-destroy", "md12"]);
     fixture.assert_alive();
@@ -299,7 +366,7 @@ fn partition_verbs_report_data_found_on_provider_or_partition() {
     let (boot, within) = (boot_code(&fixture), within_partitions(&fixture));
     fixture.configure(&format!("{}{within}", all_disks()), "");
     fixture.start_whole();
-    let before = contents(&fixture);
+    let before = edges_of_all(&fixture);
     for (name, holds) in HELD {
         // The type of a partition describes its purpose, not its contents.
         let line = format!("part bootcode in-{name} -p {boot} -i 1");
@@ -320,7 +387,7 @@ fn partition_verbs_report_data_found_on_provider_or_partition() {
     }
     let (code, output) = restore(&fixture, &["part", "restore", "b1", "gpt"]);
     assert!(code != 0 && output.contains("-F"), "{output}");
-    let (now, last) = (contents(&fixture), HELD.len() - 1);
+    let (now, last) = (edges_of_all(&fixture), HELD.len() - 1);
     assert!(now[..last] == before[..last], "something was written");
     assert!(now[last] != before[last], "the table gave way");
     // With their names it is done.
@@ -336,7 +403,7 @@ fn protection_reports_found_data_and_requires_the_provider_name() {
     let mut fixture = everything("consent-protection");
     fixture.configure(&all_disks(), "");
     fixture.start_whole();
-    let before = contents(&fixture);
+    let before = edges_of_all(&fixture);
     for (name, holds) in HELD {
         let unit = format!("\n[[unit]]\nprovider = \"{name}\"\nprotection = \"type1\"\n");
         fixture.configure(&format!("{}{unit}", all_disks()), &format!("0 = \"{name}\""));
@@ -347,20 +414,20 @@ fn protection_reports_found_data_and_requires_the_provider_name() {
         let asks = output.err.contains(&format!("--yes-destroy {name}"));
         assert!(output.code == 4 && asks, "{name}: {output}");
     }
-    assert!(contents(&fixture) == before, "something was written");
+    assert!(edges_of_all(&fixture) == before, "something was written");
     // A start cannot ask: it leaves the LUN out.
     fixture.stop();
     let unit = "\n[[unit]]\nprovider = \"ext4\"\nprotection = \"type1\"\n";
     fixture.configure(&format!("{}{unit}", all_disks()), "0 = \"ext4\"");
     fixture.start();
     fixture.ashlar(&["status"]).ends(3).prints(&["ext4", "protection information would overwrite"]);
-    assert!(contents(&fixture) == before, "something was written at a start");
+    assert!(edges_of_all(&fixture) == before, "something was written at a start");
     fixture.configure(&all_disks(), "0 = \"ext4\"");
     fixture.ok(&["apply"]);
     fixture.configure(&format!("{}{unit}", all_disks()), "0 = \"ext4\"");
     fixture.ok(&["apply", "--yes-destroy", "ext4"]);
     let soon = Duration::from_secs(60);
-    fixture.until("its end is protection information", soon, || contents(&fixture) != before);
+    fixture.until("its end is protection information", soon, || edges_of_all(&fixture) != before);
     // Which later starts find.
     fixture.stop();
     fixture.start_whole();
@@ -379,7 +446,7 @@ fn replacing_a_file_server_device_over_data_requires_consent() {
     fixture.configure(&all, "");
     fixture.start_whole();
     fixture.stop();
-    for (name, holds) in HELD {
+    for (name, holds) in few() {
         // The device is lost, and another disk has its place.
         std::fs::copy(fixture.path(&format!("{name}.img")), fixture.path("far.img")).unwrap();
         fixture.start_whole();
@@ -409,7 +476,7 @@ fn plans_report_data_on_members_and_require_the_geom_name() {
     let mut fixture = everything("consent-plan");
     fixture.configure(&all_disks(), "");
     fixture.start_whole();
-    let before = contents(&fixture);
+    let before = edges_of_all(&fixture);
     for (class, more) in DECLARED {
         for (name, holds) in HELD {
             for members in [format!("\"{name}\", \"b0\""), format!("\"b0\", \"{name}\"")] {
@@ -428,12 +495,12 @@ fn plans_report_data_on_members_and_require_the_geom_name() {
             }
         }
     }
-    assert!(contents(&fixture) == before, "something was written");
+    assert!(edges_of_all(&fixture) == before, "something was written");
     // A start does not do it either, and reports the reason.
     fixture.stop();
     fixture.start_whole();
     fixture.ashlar(&["status"]).ends(3).prints(&["create geom whole", "GPT"]);
-    assert!(contents(&fixture) == before, "something was written at a start");
+    assert!(edges_of_all(&fixture) == before, "something was written at a start");
     fixture.stop();
 }
 
@@ -446,13 +513,13 @@ fn reaming_a_file_server_over_data_requires_consent() {
              dump_at = \"never\"\n"
         )
     };
-    for (name, holds) in HELD {
+    for (name, holds) in few() {
         fixture.configure(&format!("{}{}", all_disks(), server("b0", name)), "");
         fixture.start_whole();
-        let before = contents(&fixture);
+        let before = edges_of_all(&fixture);
         refuses(&fixture, "fs ream main", name, holds);
         refuses(&fixture, "fs ream main --force", name, holds);
-        assert!(contents(&fixture) == before, "something was written");
+        assert!(edges_of_all(&fixture) == before, "something was written");
         fixture.stop();
     }
     fixture.configure(&format!("{}{}", all_disks(), server("b0", "ext4")), "");

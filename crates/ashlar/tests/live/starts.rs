@@ -91,8 +91,7 @@ fn lun_is_healthy_while_a_lun_of_another_group_is_awaited() {
     };
     let disks = file_disk("d0", "d0.img") + &file_disk("d1", "d1.img");
     let groups = group("a", HOST, "0 = \"d0\"") + &group("b", "iqn.x:*", "1 = \"d1\"");
-    let target =
-        "[[target]]\ndriver = \"iscsi\"\nname = \"{iqn}\"\nlisten = [\"{portal}\"]\n";
+    let target = "[[target]]\ndriver = \"iscsi\"\nname = \"{iqn}\"\nlisten = [\"{portal}\"]\n";
     fixture.write("ashlar.toml", &format!("{disks}{target}{groups}"));
     fixture.start();
     fixture.ashlar(&["status"]).ends(3).prints(&["d1"]).lacks(&["LUN 0"]);

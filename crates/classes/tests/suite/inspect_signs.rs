@@ -5,6 +5,8 @@ use classes::inspect::FindingRole;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use testkit::contents::{self, BCACHE, BCACHEFS, IEEE, block, crc};
+
 use crate::inspected::{clean, clear, judge_as, look};
 use crate::support::{Loop, Scratch, Seed, run, run_on};
 
@@ -25,22 +27,6 @@ fn read(path: &Path, at: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A block with these bytes at these places.
-fn block(len: usize, parts: &[(usize, &[u8])]) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    for (at, part) in parts {
-        bytes[*at..at + part.len()].copy_from_slice(part);
-    }
-    bytes
-}
-
-/// CRC of a reflected polynomial, all ones in and not inverted.
-fn crc(poly: u32, bytes: &[u8]) -> u32 {
-    let bit = |crc: u32, _| (crc >> 1) ^ (poly & (crc & 1).wrapping_neg());
-    bytes.iter().fold(u32::MAX, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), bit))
-}
-
-const IEEE: u32 = 0xedb8_8320;
 const CASTAGNOLI: u32 = 0x82f6_3b78;
 
 /// An image of zeros with these bytes at these offsets, judged; its magic numbers alone, or in
@@ -136,15 +122,7 @@ fn promise_raid_at_every_known_offset() {
 #[test]
 fn ddf_in_the_last_and_the_257th_sector_from_the_end() {
     for back in [1, 257] {
-        let mut header = vec![0xff; 512];
-        header[..4].copy_from_slice(b"\xde\x11\xde\x11");
-        header[8..40].copy_from_slice(b"Linux-MDdeadbeef12345678\x30\x31.02.00");
-        header[96..104].copy_from_slice(&2048_u64.to_be_bytes());
-        header[112] = 0;
-        let sum = !crc(IEEE, &header);
-        header[4..8].copy_from_slice(&sum.to_be_bytes());
-        let parts = [(tail(back), header.clone()), (2048 * 512, header)];
-        built("ddf", "ddf_raid_member", &BOTH, &parts);
+        built("ddf", "ddf_raid_member", &BOTH, &contents::ddf(SIZE, back));
     }
 }
 
@@ -430,19 +408,9 @@ fn windows_dynamic_disks() {
 
 #[test]
 fn bcache_and_bcachefs_are_distinguished() {
-    let bcache = b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81";
-    let bcachefs = b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef";
-    let record = block(512, &[(8, &[8]), (16, &[1]), (24, bcache)]);
-    strict("bcache", "bcache", &BOTH, &[(4096, record)]);
-    for magic in [bcache, bcachefs] {
-        // The checksum ends as the place in a superblock of bcache does.
-        let places: Vec<u8> = [8_u64, 4096, 8192].iter().flat_map(|at| at.to_le_bytes()).collect();
-        let layout = [(240, &magic[..]), (257, &[11, 3]), (264, &places)];
-        let fields = [(8, &[8][..]), (16, &[9, 4]), (24, magic), (104, &[8]), (122, &[0, 1])];
-        let record = block(1024, &[&fields[..], &layout].concat());
-        let copy = |at: u64| (at, record.clone());
-        let seven = (7 * 512, magic.to_vec());
-        let parts = [copy(4096), copy(4096 * 512), copy(8192 * 512), seven];
+    strict("bcache", "bcache", &BOTH, &contents::bcache());
+    for magic in [BCACHE, BCACHEFS] {
+        let parts = contents::bcachefs(magic);
         magic_alone("bcachefs", &parts);
         let scratch = Scratch::new("signs-bcachefs");
         let path = scratch.image("image", SIZE);
@@ -453,6 +421,21 @@ fn bcache_and_bcachefs_are_distinguished() {
         assert_eq!(all, want.map(|at| (at, "bcachefs")));
         clear(&path, &found);
         clean(&path, 512);
+    }
+}
+
+/// Those that other tests put under the guard against overwriting.
+#[test]
+fn smallest_contents_are_found_and_cleared() {
+    let scratch = Scratch::new("signs-smallest");
+    for (kind, words) in contents::KINDS {
+        let path = scratch.image("image", SIZE);
+        contents::parts(kind, SIZE).iter().for_each(|(at, bytes)| write(&path, *at, bytes));
+        let found = look(&path, 512);
+        let is_own = found.iter().all(|f| f.kind == kind && f.description.contains(words));
+        assert!(!found.is_empty() && is_own, "{kind}: {found:#?}");
+        clear(&path, &found);
+        assert_eq!(look(&path, 512), [], "{kind}");
     }
 }
 

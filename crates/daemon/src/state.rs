@@ -12,8 +12,8 @@ use drivers::Driver;
 use engine::registry::{DeviceView, GroupView, PortGroupView, RegistryView, TargetView};
 use engine::reservations::Reservations;
 use geom::{
-    Class, ConsumerView, GeomView, Measure, Progress, ProviderView, Reading, ServedClient, Severity,
-    Topology, Transient, Trouble, bucket_top_ns,
+    Class, ConsumerView, GeomView, Measure, Progress, ProviderView, Reading, ServedClient,
+    Severity, Topology, Transient, Trouble, bucket_top_ns,
 };
 use mgmt::api::{
     Bucket, BusState, ConnectionsState, ConsumerState, Daemon, Denied, DeviceErrorState,

@@ -193,9 +193,8 @@ const TABLE_COMMANDS: [&str; 12] = [
 
 #[test]
 fn every_command_of_the_control_path_that_takes_consent_is_listed() {
-    let takes = |entry: &&mgmt::verbs::Entry| {
-        !(entry.params)()["properties"]["yes_destroy"].is_null()
-    };
+    let takes =
+        |entry: &&mgmt::verbs::Entry| !(entry.params)()["properties"]["yes_destroy"].is_null();
     let mut asking: Vec<&str> =
         mgmt::verbs::VERBS.iter().filter(takes).map(|entry| entry.name).collect();
     asking.sort_unstable();

@@ -110,9 +110,8 @@ fn new_disk_of_an_absent_server_is_awaited_with_its_luns() {
 fn status_is_answered_while_a_start_waits_for_a_slow_server() {
     let fixture = Fixture::new("nbd-slow-start");
     let server = SlowServer::start();
-    let memory = |name: &str| {
-        format!("[[disk]]\nname = \"{name}\"\nkind = \"memory\"\nsize = \"1MiB\"\n")
-    };
+    let memory =
+        |name: &str| format!("[[disk]]\nname = \"{name}\"\nkind = \"memory\"\nsize = \"1MiB\"\n");
     let at = server.address;
     let slow = format!("[[disk]]\nname = \"n0\"\nkind = \"nbd\"\naddress = \"{at}\"\n");
     let disks = [memory("first"), slow, memory("last")].concat();

@@ -8,7 +8,9 @@ use super::logins::is_locked_out;
 use super::mirror_edits::leaves_one_copy;
 use super::renew::FileSection;
 use crate::api::{ProviderState, SessionState, SystemState, TargetState};
-use crate::config::{AccessConfig, AluaConfig, AluaState, Catalog, Config, LunConfig, TargetConfig};
+use crate::config::{
+    AccessConfig, AluaConfig, AluaState, Catalog, Config, LunConfig, TargetConfig,
+};
 use crate::plant::StaleFiles;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -161,10 +163,9 @@ pub(super) fn renewal_risk(stale: &StaleFiles, state: &SystemState) -> HostRisk 
             let clients = geom_clients(state, name).filter(|client| client.key.ends_with("_tls"));
             HostRisk::default().or_for(clients.map(|client| client.name.clone()).collect())
         }
-        FileSection::Api
-        | FileSection::Bus(_)
-        | FileSection::Disk(_)
-        | FileSection::Webhook(_) => HostRisk::default(),
+        FileSection::Api | FileSection::Bus(_) | FileSection::Disk(_) | FileSection::Webhook(_) => {
+            HostRisk::default()
+        }
     }
 }
 

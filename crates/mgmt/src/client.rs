@@ -97,6 +97,11 @@ impl Client {
         Client { remote: Some(remote), ..Client::new(&default_socket()) }
     }
 
+    /// Whether this is a client of the daemon of another machine.
+    pub fn is_remote(&self) -> bool {
+        self.remote.is_some()
+    }
+
     /// The socket or URL, for messages.
     fn place(&self) -> String {
         match &self.remote {
@@ -242,7 +247,9 @@ impl Client {
         };
         let field = |text: String| HeaderValue::from_str(&text).map_err(|e| self.protocol_error(e));
         request.headers_mut().insert(HOST, field(remote.authority())?);
-        request.headers_mut().insert(AUTHORIZATION, field(remote.authorization())?);
+        if let Some(token) = remote.authorization() {
+            request.headers_mut().insert(AUTHORIZATION, field(token)?);
+        }
         let connected = tokio::time::timeout(self.question_max, remote.connect()).await;
         let slow = |_| {
             let why = format!("no connection within {:?}", self.question_max);

@@ -49,5 +49,5 @@ pub use client::{Client, default_socket};
 pub use file_service::{FileComparison, FileReader, FileService};
 pub use logs::{flush_log, is_daemon};
 pub use plant::{AddParts, Outcome, Plant, Progress, StaleFiles};
-pub use remote::Remote;
+pub use remote::{Credentials, Remote};
 pub use service::{Archive, Archived, Consent, Control, Plan};

@@ -1,4 +1,5 @@
-//! The way to a daemon on another machine: HTTP over TCP with TLS, and a bearer token.
+//! The way to a daemon on another machine: HTTP over TCP with TLS, and a bearer token or a client
+//! certificate.
 
 use crate::api::{Error, Kind, Result};
 use crate::config::secret;
@@ -22,7 +23,21 @@ pub struct Remote {
     url: Url,
     /// Absent for a URL without TLS.
     keys: Option<ClientKeys>,
-    token: String,
+    /// Absent: the client certificate identifies the client.
+    token: Option<String>,
+}
+
+/// Files by which a client identifies itself and verifies the daemon.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Credentials<'a> {
+    /// Bearer token. It takes precedence over the certificate.
+    pub token_file: Option<&'a str>,
+    /// CA certificates that verify the daemon; absent: those of the system.
+    pub ca: Option<&'a str>,
+    /// Client certificate with its chain, in PEM.
+    pub certificate: Option<&'a str>,
+    /// Private key of the client certificate; absent: it is in the same file.
+    pub key: Option<&'a str>,
 }
 
 /// The parts of `https://HOST:PORT`.
@@ -107,31 +122,34 @@ impl Remote {
     /// The daemon at a URL. Files are read; nothing is connected yet.
     ///
     /// # Errors
-    /// [`Kind::Usage`] for the URL, [`Kind::Secret`] for the token, [`Kind::System`] for the CA.
-    pub fn new(url: &str, token_file: &str, ca: Option<&str>) -> Result<Remote> {
-        let usage = |why: &str| {
-            let next = "Write --remote https://HOST:PORT.";
+    /// [`Kind::Usage`] for the URL or for missing credentials, [`Kind::Secret`] for the token,
+    /// [`Kind::System`] for the CA and the client certificate.
+    pub fn new(url: &str, credentials: &Credentials<'_>) -> Result<Remote> {
+        let usage = |why: &str, next: &str| {
             Err(Error::new(Kind::Usage, "connect", why).at(url).next(next))
         };
+        let https = "Write --remote https://HOST:PORT.";
         let Some(parsed) = Url::parse(url, PORT) else {
-            return usage("the URL is not https://HOST:PORT");
+            return usage("the URL is not https://HOST:PORT", https);
         };
         if !parsed.has_tls && !parsed.is_loopback() {
-            return usage("a URL without TLS is accepted for loopback only");
+            return usage("a URL without TLS is accepted for loopback only", https);
         }
-        let file = std::path::absolute(token_file).unwrap_or_else(|_| token_file.into());
-        let token = secret::resolve(&format!("file:{}", file.display()))?;
-        let no_text = |_| Error::new(Kind::Secret, "read token", "not text").at(token_file);
-        let token = String::from_utf8(token).map_err(no_text)?;
-        let keys = if parsed.has_tls {
-            let files = ClientFiles { ca: ca.unwrap_or(SYSTEM_CA), certificate: "", key: "" };
-            let next = "Name the CA certificate of the daemon with --ca FILE.";
-            let unusable = |why| Error::new(Kind::System, "read TLS files", why).next(next);
-            Some(ClientKeys::read(&files).map_err(unusable)?)
-        } else {
-            None
-        };
-        Ok(Remote { url: parsed, keys, token: token.trim().to_owned() })
+        let Credentials { token_file, certificate, key, .. } = *credentials;
+        if !parsed.has_tls && certificate.is_some() {
+            return usage("a client certificate needs a URL with TLS", https);
+        }
+        if certificate.is_none() && key.is_some() {
+            let next = "Repeat the command with --certificate FILE.";
+            return usage("--key needs the certificate of the key", next);
+        }
+        if token_file.is_none() && certificate.is_none() {
+            let next = "Repeat the command with --token-file FILE or --certificate FILE.";
+            return usage("--remote needs the file of a token or of a client certificate", next);
+        }
+        let token = token_file.map(read_token).transpose()?;
+        let keys = parsed.has_tls.then(|| client_keys(credentials)).transpose()?;
+        Ok(Remote { url: parsed, keys, token })
     }
 
     /// Host and port, as the field `Host` of a request has them.
@@ -139,9 +157,9 @@ impl Remote {
         self.url.authority()
     }
 
-    /// The field `Authorization` of a request (RFC 6750 2.1).
-    pub(crate) fn authorization(&self) -> String {
-        format!("Bearer {}", self.token)
+    /// The field `Authorization` of a request with a token (RFC 6750 2.1).
+    pub(crate) fn authorization(&self) -> Option<String> {
+        self.token.as_ref().map(|token| format!("Bearer {token}"))
     }
 
     /// Connects to the daemon.
@@ -151,6 +169,32 @@ impl Remote {
     pub(crate) async fn connect(&self) -> io::Result<Box<dyn Stream>> {
         self.url.connect(self.keys.as_ref()).await
     }
+}
+
+/// The token in a file.
+fn read_token(path: &str) -> Result<String> {
+    let file = std::path::absolute(path).unwrap_or_else(|_| path.into());
+    let token = secret::resolve(&format!("file:{}", file.display()))?;
+    let no_text = |_| Error::new(Kind::Secret, "read token", "not text").at(path);
+    let token = String::from_utf8(token).map_err(no_text)?;
+    Ok(token.trim().to_owned())
+}
+
+fn client_keys(credentials: &Credentials<'_>) -> Result<ClientKeys> {
+    let certificate = credentials.certificate.unwrap_or_default();
+    let files = ClientFiles {
+        ca: credentials.ca.unwrap_or(SYSTEM_CA),
+        certificate,
+        key: credentials.key.unwrap_or(certificate),
+    };
+    let unusable = |why: String| {
+        let next = match why.starts_with("tls_ca") {
+            true => "Name the CA certificate of the daemon with --ca FILE.",
+            false => "Name the certificate with --certificate FILE, and its key with --key FILE.",
+        };
+        Error::new(Kind::System, "read TLS files", why).next(next)
+    };
+    ClientKeys::read(&files).map_err(unusable)
 }
 
 #[cfg(test)]
@@ -185,15 +229,34 @@ mod tests {
         let file = std::env::temp_dir().join(format!("ashlar-remote-{}", std::process::id()));
         fs::write(&file, "ashlar_1_2\n").expect("scratch");
         let path = file.to_str().expect("a path");
-        let refused = Remote::new("http://192.0.2.1:7000", path, None).expect_err("no TLS");
+        let credentials = Credentials { token_file: Some(path), ..Credentials::default() };
+        let new = |url: &str| Remote::new(url, &credentials);
+        let refused = new("http://192.0.2.1:7000").expect_err("no TLS");
         assert!(refused.source.contains("loopback only"), "{refused}");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("scratch");
-        let refused = Remote::new("http://127.0.0.1:7000", path, None).expect_err("readable");
+        let refused = new("http://127.0.0.1:7000").expect_err("readable");
         assert_eq!(refused.kind, Kind::Secret);
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("scratch");
-        let remote = Remote::new("http://127.0.0.1:7000", path, None).expect("well-formed");
-        assert_eq!(remote.authorization(), "Bearer ashlar_1_2");
+        let remote = new("http://127.0.0.1:7000").expect("well-formed");
+        assert_eq!(remote.authorization().as_deref(), Some("Bearer ashlar_1_2"));
         assert_eq!(format!("{remote:?}"), "Remote(http://127.0.0.1:7000)");
         fs::remove_file(&file).expect("scratch");
+    }
+
+    #[test]
+    fn client_needs_a_token_or_a_certificate_over_tls() {
+        let none = Credentials::default();
+        let certificate = Credentials { certificate: Some("/nonexistent/a.pem"), ..none };
+        let key = Credentials { key: Some("a.key"), ..none };
+        for (url, credentials, words) in [
+            ("https://192.0.2.1", none, "token or of a client certificate"),
+            ("https://192.0.2.1", key, "--key needs the certificate"),
+            ("http://127.0.0.1", certificate, "needs a URL with TLS"),
+        ] {
+            let refused = Remote::new(url, &credentials).expect_err(words);
+            assert!(refused.kind == Kind::Usage && refused.source.contains(words), "{refused}");
+        }
+        let refused = Remote::new("https://192.0.2.1", &certificate).expect_err("no such file");
+        assert_eq!(refused.kind, Kind::System);
     }
 }

@@ -1,12 +1,14 @@
 //! The API over TCP with TLS: tokens and roles, listeners that follow an edit, replaced
 //! certificates, and the audit log.
 
+use std::process::Command;
 use std::time::Duration;
 
 use rig::papers::{Good, Papers};
 use rig::proc;
 
-use crate::fixture::{Fixture, array, text};
+use crate::fixture::load::Load;
+use crate::fixture::{CommandOutput, Fixture, array, file_disk, text};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -136,5 +138,108 @@ fn listeners_and_certificates_follow_the_configuration() {
     fixture.ok(&["apply"]);
     fixture.until("the listener closes", LIMIT, || list().code == UNREACHABLE);
     fixture.assert_alive();
+    fixture.stop();
+}
+
+/// A fixture with certificates of the clients `laptop`, which has a section, and `stranger`.
+fn fixture_with_clients(name: &str) -> Fixture {
+    let fixture = Fixture::new(name);
+    let papers = papers(&format!("{name}-papers"));
+    install(&fixture, &papers);
+    for client in ["laptop", "stranger"] {
+        let alternative = format!("subjectAltName=DNS:{client}.example");
+        papers.sign("ca", client, client, &alternative, Good::Now).unwrap();
+        for part in ["cert", "key"] {
+            let from = papers.file(&format!("{client}/client-{part}.pem"));
+            std::fs::copy(from, fixture.path(&format!("{client}.{part}"))).unwrap();
+        }
+    }
+    fixture
+}
+
+/// Sections of the API for clients with certificates, and a disk.
+fn sections_with_client(port: u16) -> String {
+    let client = "[[api_client]]\nsubject = \"laptop\"\nrole = \"admin\"\n";
+    format!("{}tls_client_ca = \"ca.pem\"\n{client}", api_section(port))
+}
+
+/// A command over TLS with the certificate of a client.
+fn over_tls(fixture: &Fixture, url: &str, client: &str, words: &[&str]) -> CommandOutput {
+    let path = |file: String| fixture.path(&file).to_str().unwrap().to_owned();
+    let (certificate, key) = (path(format!("{client}.cert")), path(format!("{client}.key")));
+    let ca = path("ca.pem".to_owned());
+    let way = ["--remote", url, "--certificate", &certificate, "--key", &key, "--ca", &ca];
+    fixture.ashlar(&words.iter().copied().chain(way).collect::<Vec<_>>())
+}
+
+#[test]
+fn client_certificate_logs_in_without_a_token() {
+    let mut fixture = fixture_with_clients("client-certificates");
+    let port = proc::free_port().unwrap();
+    fixture.configure(&sections_with_client(port), "");
+    fixture.start();
+    let url = format!("https://127.0.0.1:{port}");
+    let remote = |client: &str, words: &[&str]| over_tls(&fixture, &url, client, words);
+    fixture.until("the API is served", LIMIT, || remote("laptop", &["list"]).code == 0);
+    remote("laptop", &["apply"]).ends(0).prints(&["no changes"]);
+    remote("stranger", &["list"]).ends(FAILED).complains(&["ASH-0046", "`stranger`"]);
+    let log = fixture.json(&["audit"]);
+    let has = |who: &str, what: &str| {
+        array(&log["entries"]).iter().any(|e| text(&e["who"]) == who && text(&e["what"]) == what)
+    };
+    assert!(has("certificate laptop", "apply"), "{log:#}");
+    assert!(has("certificate stranger", "login"), "{log:#}");
+
+    // The same by variables, with the key in the file of the certificate.
+    let read = |file: &str| std::fs::read_to_string(fixture.path(file)).unwrap();
+    fixture.secret("laptop.pem", &(read("laptop.cert") + &read("laptop.key")));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ashlar"));
+    command.arg("list").env("ASHLAR_REMOTE", &url).env_remove("ASHLAR_SOCKET");
+    command.env("ASHLAR_CERTIFICATE", fixture.path("laptop.pem"));
+    command.env("ASHLAR_CA", fixture.path("ca.pem")).env_remove("ASHLAR_TOKEN_FILE");
+    let done = command.output().unwrap();
+    let output = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && output.contains("d0"), "{done:?}");
+    fixture.stop();
+}
+
+const FILE_SERVER: &str = "[[geom]]\nclass = \"fs\"\nname = \"main\"\n\
+    members = [\"ssd\", \"near\", \"far\"]\ncreate = true\nlinux = [\"127.0.0.1:0\"]\n\
+    dump_at = \"never\"\n";
+
+#[test]
+fn verbs_of_all_kinds_reach_a_remote_daemon_over_tls() {
+    let mut fixture = fixture_with_clients("remote-verbs");
+    let port = proc::free_port().unwrap();
+    let mut sections = sections_with_client(port);
+    for (name, mib) in [("ssd", 48), ("near", 128), ("far", 128)] {
+        let file = format!("{name}.img");
+        fixture.image(&file, mib << 20);
+        sections += &file_disk(name, &file);
+    }
+    fixture.configure(&(sections + FILE_SERVER), "0 = \"d0\"");
+    fixture.start();
+    let url = format!("https://127.0.0.1:{port}");
+    let remote = |words: &[&str]| over_tls(&fixture, &url, "laptop", words);
+    fixture.until("the API is served", LIMIT, || remote(&["list"]).code == 0);
+    let load = Load::start(&fixture.url(0), 1 << 20);
+    remote(&["top", "-b", "--interval", "100ms"]).ends(0).prints(&["d0"]);
+    remote(&["trace", "--seconds", "0"]).ends(0).prints(&["took 10.0ms or longer"]);
+    remote(&["journal"]).ends(0).prints(&["main"]);
+    remote(&["export"]).ends(0).prints(&["[[geom]]", "name = \"main\""]);
+    remote(&["fs", "dump", "main", "--wait"]).ends(0);
+    remote(&["fs", "dumps", "main"]).ends(0);
+    remote(&["doctor", "version"]).ends(0).prints(&["both are"]);
+    remote(&["doctor", "fds"]).complains(&["Run `ashlar doctor fds` on that machine."]);
+    // A host that logs in again has another session.
+    let sessions = remote(&["sessions", "--json"]).ends(0).json();
+    let id = array(&sessions["sessions"])[0]["session"]["id"].to_string();
+    remote(&["sessions", "end", &id, "--yes"]).ends(0);
+    fixture.until("the session has ended", LIMIT, || {
+        let sessions = fixture.json(&["sessions"]);
+        array(&sessions["sessions"]).iter().all(|s| s["session"]["id"].to_string() != id)
+    });
+    load.wait_for_rounds();
+    load.finish();
     fixture.stop();
 }

@@ -60,6 +60,11 @@ pub(super) fn exit_codes() -> String {
     format!("Exit codes:\n{}", lines.collect::<Vec<_>>().join("\n"))
 }
 
+/// An option of every verb that names a file or a daemon.
+fn path_option(name: &'static str, value: &'static str) -> Arg {
+    Arg::new(name).long(name).global(true).value_name(value)
+}
+
 /// Options of every verb.
 pub fn common_options() -> Vec<Arg> {
     vec![
@@ -75,22 +80,25 @@ pub fn common_options() -> Vec<Arg> {
             .value_name("FORM")
             .value_parser(PossibleValuesParser::new(["table", "json"]))
             .help("Format of the answer [default: table]"),
-        Arg::new("socket").long("socket").global(true).value_name("PATH").help(
+        path_option("socket", "PATH").help(
             "Socket of the daemon [default: $ASHLAR_SOCKET, else `socket` of the configuration, \
                    else /run/ashlar/ashlar.sock for root, else a path of the user]",
         ),
-        Arg::new("remote")
-            .long("remote")
-            .global(true)
-            .value_name("URL")
-            .help("Daemon of another machine: https://HOST:PORT [default: --socket]"),
-        Arg::new("token-file")
-            .long("token-file")
-            .global(true)
-            .value_name("FILE")
-            .help("File of the token for --remote, with mode 0600"),
-        Arg::new("ca").long("ca").global(true).value_name("FILE").help(
-            "CA certificates that verify --remote [default: /etc/ssl/certs/ca-certificates.crt]",
+        path_option("remote", "URL").help(
+            "Daemon of another machine: https://HOST:PORT [default: $ASHLAR_REMOTE, else --socket]",
+        ),
+        path_option("token-file", "FILE").help(
+            "File of the token for --remote, with mode 0600 [default: $ASHLAR_TOKEN_FILE]",
+        ),
+        path_option("certificate", "FILE").help(
+            "Client certificate for --remote, instead of a token [default: $ASHLAR_CERTIFICATE]",
+        ),
+        path_option("key", "FILE").help(
+            "Private key of --certificate [default: $ASHLAR_KEY, else in the same file]",
+        ),
+        path_option("ca", "FILE").help(
+            "CA certificates that verify --remote [default: $ASHLAR_CA, else \
+                   /etc/ssl/certs/ca-certificates.crt]",
         ),
         Arg::new("progress")
             .long("progress")

@@ -3,6 +3,7 @@
 mod build;
 mod classes;
 mod complete;
+mod connect;
 mod progress;
 mod values;
 mod words;
@@ -11,15 +12,13 @@ pub use build::{command, common_options, subcommand};
 pub use classes::{ClassVerbs, pages as class_pages};
 
 use crate::api::{Error, Exit, Kind, Result};
-use crate::client::{Client, default_socket};
-use crate::remote::Remote;
-use crate::verbs::{self, Entry, Local, Run};
+use crate::client::Client;
+use crate::verbs::{Entry, Local, Run};
 use clap::{ArgMatches, Command};
 use progress::{ProgressMeter, ProgressMode};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::{Path, PathBuf};
 
 /// The parts that the binary provides: its version, its registries, and the launch of the daemon.
 pub struct App {
@@ -89,7 +88,8 @@ pub fn run(
     let form = OutputFormat::of(of);
     let mode = ProgressMode::of(of.get_one::<String>("progress").map(String::as_str));
     let done = params.and_then(|params| {
-        let client = client(of, entry, &params)?;
+        let option = |name: &str| of.get_one::<String>(name).cloned();
+        let client = connect::client(&option, entry, &params)?;
         run_verb(app, entry, params, &client, form, mode, out, err)
     });
     done.unwrap_or_else(|error| print_error(&error, form, out, err))
@@ -196,50 +196,6 @@ fn print(
         }
         _ => Ok(()),
     }
-}
-
-/// Verbs that are about the machine of the command itself.
-const LOCAL_MACHINE: [&str; 2] = ["serve", "doctor"];
-
-/// The way to the daemon: the URL of `--remote`, or its socket.
-fn client(of: &ArgMatches, entry: &Entry, params: &Value) -> Result<Client> {
-    let text = |name: &str| of.get_one::<String>(name);
-    let Some(url) = text("remote") else {
-        return Ok(Client::new(&socket_path(text("socket"), entry, params)));
-    };
-    let usage =
-        |why: &str, next: &str| Err(Error::new(Kind::Usage, entry.words(), why).at(url).next(next));
-    if LOCAL_MACHINE.contains(&entry.name) {
-        return usage("the command is about its own machine", "Run it there without --remote.");
-    }
-    let Some(token) = text("token-file") else {
-        let next = "Repeat the command with --token-file FILE.";
-        return usage("--remote needs the file of a token", next);
-    };
-    Ok(Client::remote(Remote::new(url, token, text("ca").map(String::as_str))?))
-}
-
-/// The daemon's socket: the flag; $ASHLAR_SOCKET; the path in the configuration at hand, if there
-/// is one; the default.
-fn socket_path(flag: Option<&String>, entry: &Entry, params: &Value) -> PathBuf {
-    if let Some(path) = flag {
-        return PathBuf::from(path);
-    }
-    // `serve` makes the socket and reads the file for itself.
-    if entry.name == "serve" || std::env::var_os("ASHLAR_SOCKET").is_some() {
-        return default_socket();
-    }
-    let typed = params.get("file").and_then(Value::as_str).map(str::to_owned);
-    let files = typed.into_iter().chain([verbs::plan::default_file()]);
-    let named = files.filter_map(|file| configured_socket(&file)).find(|path| path.exists());
-    named.unwrap_or_else(default_socket)
-}
-
-/// `[daemon] socket` of a file, when there is such a file and it can be read so far.
-fn configured_socket(file: &str) -> Option<PathBuf> {
-    let text = crate::config::read_text(Path::new(file)).ok()?;
-    let document: toml_edit::DocumentMut = text.parse().ok()?;
-    document.get("daemon")?.get("socket")?.as_str().map(PathBuf::from)
 }
 
 /// Runs one verb and prints its answer.

@@ -25,7 +25,7 @@ use crate::api::{
     TargetState, TroubleState,
 };
 use crate::fake::geom_state;
-use crate::verbs::VERBS;
+use crate::verbs::{self, VERBS};
 use daemon::{Daemon, TOY, run_words};
 use std::path::PathBuf;
 
@@ -527,7 +527,7 @@ fn socket_path_is_read_from_the_configuration_file() {
     let daemon = Daemon::start();
     let text = format!("[daemon]\nsocket = \"{}\"\n", daemon.path("a.sock"));
     let file = daemon.write("own.toml", &text);
-    assert_eq!(configured_socket(&file), Some(PathBuf::from(daemon.path("a.sock"))));
+    assert_eq!(connect::configured_socket(&file), Some(PathBuf::from(daemon.path("a.sock"))));
     assert_eq!(configured_socket(&daemon.write("none.toml", "")), None);
     assert_eq!(configured_socket(&daemon.write("bad.toml", "[[[")), None);
     let faulty = daemon.write("faulty.toml", "[[disk]]\nnam = \"x\"\n");

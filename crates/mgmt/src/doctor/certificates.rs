@@ -15,11 +15,21 @@ pub const CHECK: Check =
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
-    let Some(config) = facts.valid_config() else { return ok("no configuration to look at") };
+    let Some(config) = facts.valid_config() else { return of_daemon(facts) };
     let files = tls_files(config);
     let found = files.iter().filter_map(|(at, key, path)| file(at, key, path));
     let (out, seen): (Vec<CheckFinding>, usize) = (found.collect(), files.len());
     if out.is_empty() { ok(format!("{seen} files looked at, all valid")) } else { out }
+}
+
+/// Findings about the certificates that the daemon reports.
+fn of_daemon(facts: &Facts) -> Vec<CheckFinding> {
+    let Ok(state) = &facts.daemon else { return ok("no configuration to look at") };
+    let found: Vec<CheckFinding> = state.certificates.iter().filter_map(validity).collect();
+    match found.is_empty() {
+        true => ok(format!("{} certificates of the daemon are valid", state.certificates.len())),
+        false => found,
+    }
 }
 
 /// The files that sections name for TLS: the section, the key, the path.

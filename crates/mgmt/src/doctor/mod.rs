@@ -123,6 +123,11 @@ pub struct Check {
 }
 
 impl Check {
+    /// See [`STATE_CHECKS`].
+    pub fn is_of_state(&self) -> bool {
+        STATE_CHECKS.contains(&self.id)
+    }
+
     /// Runs the check, and puts its id into the findings.
     pub fn run(&self, facts: &Facts) -> Vec<CheckFinding> {
         let found = (self.findings)(facts);
@@ -147,6 +152,10 @@ pub const CHECKS: &[Check] = &[
     socket::CHECK,
     version::CHECK,
 ];
+
+/// Checks that need only the state that a daemon reports. They examine a daemon of another machine,
+/// too, without a configuration.
+const STATE_CHECKS: [&str; 5] = ["io_uring", "certificates", "listeners", "buses", "version"];
 
 fn ok(finding: impl Into<String>) -> Vec<CheckFinding> {
     vec![CheckFinding { finding: finding.into(), ..CheckFinding::default() }]

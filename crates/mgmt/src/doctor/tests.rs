@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::api::{
-    BusState, CoreState, DeviceState, DiskState, Health, Kind, ListenerState, SandboxFolder,
-    TargetState, TroubleState,
+    BusState, CertificateState, CoreState, DeviceState, DiskState, Health, Kind, ListenerState,
+    SandboxFolder, TargetState, TroubleState,
 };
 use crate::config::read;
 use crate::fake::catalog;
@@ -144,7 +144,7 @@ fn certificates_are_reported_thirty_days_ahead() {
         let (key, path) = ("tls_certificate".to_owned(), "/x".to_owned());
         let at = "target t".to_owned();
         let file =
-            crate::api::CertificateState { at, key, path, expires_s, expires_at: 1_800_000_000 };
+            CertificateState { at, key, path, expires_s, expires_at: 1_800_000_000 };
         let found = certificates::validity(&file);
         assert_eq!(found.as_ref().map(|f| f.grade), grade);
         let finding = found.map(|f| f.finding).unwrap_or_default();
@@ -500,5 +500,28 @@ fn folder_of_the_sandbox_that_was_replaced_is_named() {
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].finding.starts_with("/srv/images: "), "{found:?}");
         assert!(found[0].finding.contains(words) && found[0].fix.contains("restart"), "{found:?}");
+    }
+}
+
+#[test]
+fn checks_of_a_remote_daemon_read_nothing_of_this_machine() {
+    let machine = Machine::new("remote");
+    let mut facts = machine.facts(None);
+    let expired = CertificateState {
+        at: "api".into(),
+        key: "tls_certificate".into(),
+        path: "/etc/ashlar/api.pem".into(),
+        expires_s: -1,
+        expires_at: 0,
+    };
+    let mut state = SystemState { certificates: vec![expired], ..SystemState::default() };
+    state.daemon.cores = vec![CoreState { port_kind: "uring".to_owned(), ..CoreState::default() }];
+    facts.daemon = Ok(state);
+    // No file of this machine exists there.
+    facts.proc = "/nonexistent".into();
+    assert_eq!(grades("certificates", &facts), [Severity::Fail], "the daemon reports it");
+    assert_eq!(grades("io_uring", &facts), [Severity::Ok]);
+    for id in STATE_CHECKS {
+        assert!(!grades(id, &facts).is_empty(), "{id}");
     }
 }

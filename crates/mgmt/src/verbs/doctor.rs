@@ -2,10 +2,10 @@
 
 use super::entry::{Local, LocalVerb, Verb};
 use super::plan::{self, default_file};
-use crate::api::{Exit, Result};
+use crate::api::{Error, Exit, Kind, Result};
 use crate::client::Client;
 use crate::config::{Catalog, Config, TargetConfig, read, read_text};
-use crate::doctor::{CHECKS, CheckFinding, Facts, Severity};
+use crate::doctor::{CHECKS, Check, CheckFinding, Facts, Severity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -36,8 +36,9 @@ impl Verb for Doctor {
     type Answer = DoctorAnswer;
     const NAME: &'static str = "doctor";
     const DOC: &'static str = "Check for problems and print the command that fixes each";
-    const DETAIL: &'static str = "Runs with or without a daemon. Exit code 3 if a check finds a \
-        problem.";
+    const DETAIL: &'static str = "Runs with or without a daemon. With --remote only checks that \
+        need the state alone are made: io_uring, certificates, listeners, buses and version. Exit \
+        code 3 if a check finds a problem.";
     const EXAMPLES: &'static [&'static str] = &["ashlar doctor", "ashlar doctor ports"];
     const POSITIONAL: &'static [&'static str] = &["check"];
 
@@ -64,49 +65,80 @@ impl Verb for Doctor {
 
 impl LocalVerb for Doctor {
     fn run(local: &mut Local<'_>, params: DoctorParams) -> Result<DoctorAnswer> {
-        use crate::api::{Error, Kind};
-        let known = |name: &String| CHECKS.iter().any(|c| c.id == name);
-        if let Some(name) = params.check.as_ref().filter(|name| !known(name)) {
-            let all: Vec<String> = CHECKS.iter().map(|c| format!("{} ({})", c.id, c.doc)).collect();
-            let why = format!("no such check; there are: {}", all.join(", "));
-            return Err(Error::new(Kind::Usage, "doctor", why).at(name.clone()));
-        }
-        let file = params.file.unwrap_or_else(default_file);
-        let text = read_text(Path::new(&file));
-        let catalog = (local.app.catalog)();
-        let daemon = local.client.state();
-        let mut refused = Vec::new();
-        let config = match text {
-            Ok(text) => {
-                let config = read(&text, &file, &catalog);
-                if let Ok(judged) = &config {
-                    refused = match &daemon {
-                        Ok(_) => refusals(local.client, &file, text, judged, &catalog),
-                        Err(e) if e.kind == Kind::Unreachable => {
-                            catalog.check_start.map_or_else(Vec::new, |check| check(judged))
-                        }
-                        // One that runs, also one that is silent, has locked the files of its
-                        // disks.
-                        Err(_) => Vec::new(),
-                    };
-                }
-                Some(config)
+        let wanted = wanted(&params)?;
+        let is_remote = local.client.is_remote();
+        let facts = if is_remote { remote_facts(local, &wanted)? } else { facts(local, params) };
+        let checked = wanted.into_iter().filter(|check| !is_remote || check.is_of_state());
+        Ok(DoctorAnswer { findings: checked.flat_map(|check| check.run(&facts)).collect() })
+    }
+}
+
+/// The named check, or all.
+fn wanted(params: &DoctorParams) -> Result<Vec<&'static Check>> {
+    let Some(name) = &params.check else { return Ok(CHECKS.iter().collect()) };
+    if let Some(check) = CHECKS.iter().find(|check| check.id == name) {
+        return Ok(vec![check]);
+    }
+    let all: Vec<String> = CHECKS.iter().map(|c| format!("{} ({})", c.id, c.doc)).collect();
+    let why = format!("no such check; there are: {}", all.join(", "));
+    Err(Error::new(Kind::Usage, "doctor", why).at(name.clone()))
+}
+
+/// Facts about a daemon of another machine: its state alone.
+fn remote_facts(local: &Local<'_>, wanted: &[&Check]) -> Result<Facts> {
+    if let [check] = wanted
+        && !check.is_of_state()
+    {
+        let why = "the check examines the machine of the daemon, not its state";
+        let next = format!("Run `ashlar doctor {}` on that machine.", check.id);
+        return Err(Error::new(Kind::Usage, "doctor", why).at(check.id).next(next));
+    }
+    Ok(Facts {
+        proc: "/proc".into(),
+        check_target: None,
+        file: default_file().into(),
+        config: None,
+        socket: local.client.socket().to_owned(),
+        daemon: Ok(local.client.state()?),
+        refused_steps: Vec::new(),
+        version: local.app.version.to_owned(),
+    })
+}
+
+/// Facts about this machine.
+fn facts(local: &Local<'_>, params: DoctorParams) -> Facts {
+    let file = params.file.unwrap_or_else(default_file);
+    let text = read_text(Path::new(&file));
+    let catalog = (local.app.catalog)();
+    let daemon = local.client.state();
+    let mut refused = Vec::new();
+    let config = match text {
+        Ok(text) => {
+            let config = read(&text, &file, &catalog);
+            if let Ok(judged) = &config {
+                refused = match &daemon {
+                    Ok(_) => refusals(local.client, &file, text, judged, &catalog),
+                    Err(e) if e.kind == Kind::Unreachable => {
+                        catalog.check_start.map_or_else(Vec::new, |check| check(judged))
+                    }
+                    // One that runs, also one that is silent, has locked the files of its disks.
+                    Err(_) => Vec::new(),
+                };
             }
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
-            Err(e) => Some(Err(Error::new(Kind::System, "read configuration", e).at(&file))),
-        };
-        let facts = Facts {
-            proc: "/proc".into(),
-            check_target: catalog.check_target,
-            file: file.into(),
-            config,
-            socket: local.client.socket().to_owned(),
-            daemon,
-            refused_steps: refused,
-            version: local.app.version.to_owned(),
-        };
-        let wanted = CHECKS.iter().filter(|c| params.check.as_ref().is_none_or(|n| n == c.id));
-        Ok(DoctorAnswer { findings: wanted.flat_map(|c| c.run(&facts)).collect() })
+            Some(config)
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+        Err(e) => Some(Err(Error::new(Kind::System, "read configuration", e).at(&file))),
+    };
+    Facts {
+        proc: "/proc".into(),
+        check_target: catalog.check_target,
+        file: file.into(),
+        config,
+        socket: local.client.socket().to_owned(),
+        daemon,
+        refused_steps: refused,
+        version: local.app.version.to_owned(),
     }
 }
 

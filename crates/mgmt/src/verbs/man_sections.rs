@@ -16,6 +16,11 @@ const FILES: Items<'static> = &[
 const ENVIRONMENT: Items<'static> = &[
     ("ASHLAR_CONFIG", "the configuration, instead of /etc/ashlar/ashlar.toml"),
     ("ASHLAR_SOCKET", "the control socket"),
+    ("ASHLAR_REMOTE", "URL of the daemon of another machine, instead of --remote"),
+    ("ASHLAR_TOKEN_FILE", "file of the token for it, instead of --token-file"),
+    ("ASHLAR_CERTIFICATE", "client certificate for it, instead of --certificate"),
+    ("ASHLAR_KEY", "private key of that certificate, instead of --key"),
+    ("ASHLAR_CA", "CA certificates that verify it, instead of --ca"),
     ("CREDENTIALS_DIRECTORY", "folder of secrets that are written as credential:NAME"),
 ];
 

@@ -38,8 +38,8 @@ fn remote_without_a_token_is_refused_before_it_connects() {
     let daemon = Daemon::start();
     let refused = daemon.expect_exit("status --remote https://192.0.2.1", Exit::Usage);
     assert!(refused.contains("--token-file FILE"), "{refused}");
-    let refused = daemon.expect_exit("doctor --remote https://192.0.2.1", Exit::Usage);
-    assert!(refused.contains("about its own machine"), "{refused}");
+    let refused = daemon.expect_exit("serve --remote https://192.0.2.1", Exit::Usage);
+    assert!(refused.contains("starts a local daemon"), "{refused}");
 }
 
 #[test]

@@ -232,21 +232,22 @@ pub(crate) fn rebuild(progress: &Progress) -> RebuildState {
     }
 }
 
-/// Rebuilds, space and the time of the newest dump.
-fn measures(all: &[Measure]) -> (Vec<RebuildState>, Vec<SpaceState>, Option<u64>) {
-    let (mut rebuilds, mut spaces, mut last_dump_at) = (Vec::new(), Vec::new(), None);
+/// A geom with its measures alone.
+fn measured(all: &[Measure]) -> GeomState {
+    let mut out = GeomState::default();
     for measure in all {
         match measure {
-            Measure::Rebuild(progress) => rebuilds.push(rebuild(progress)),
-            Measure::Space { part, free_bytes, size_bytes } => spaces.push(SpaceState {
+            Measure::Rebuild(progress) => out.rebuilds.push(rebuild(progress)),
+            Measure::Space { part, free_bytes, size_bytes } => out.spaces.push(SpaceState {
                 part: (*part).to_owned(),
                 free_bytes: *free_bytes,
                 size_bytes: *size_bytes,
             }),
-            Measure::LastDump(at_s) => last_dump_at = Some(*at_s),
+            Measure::Serving(is_serving) => out.is_serving = Some(*is_serving),
+            Measure::LastDump(at_s) => out.last_dump_at = Some(*at_s),
         }
     }
-    (rebuilds, spaces, last_dump_at)
+    out
 }
 
 fn served_client(client: ServedClient) -> ServedClientState {
@@ -266,7 +267,7 @@ fn geom_state(configured: &HashSet<(&str, &str)>, g: GeomView) -> GeomState {
         (None, true) => (Health::Ok, String::new()),
     };
     let configured = configured.contains(&(g.class, g.name.as_str()));
-    let (rebuilds, spaces, last_dump_at) = measures(&g.measures);
+    let measured = measured(&g.measures);
     let state = entry("state").or_else(|| entry("State")).unwrap_or_else(|| match health {
         Health::Ok => "ACTIVE".into(),
         Health::Degraded => "DEGRADED".into(),
@@ -287,12 +288,10 @@ fn geom_state(configured: &HashSet<(&str, &str)>, g: GeomView) -> GeomState {
         config: g.show.into_iter().map(|(k, v)| (k.into(), Value::String(v))).collect(),
         settings: g.settings,
         transients: g.transients.into_iter().map(transient).collect(),
-        rebuilds,
-        spaces,
-        last_dump_at,
         clients: g.clients.into_iter().map(served_client).collect(),
         consumers: g.consumers.into_iter().map(consumer).collect(),
         providers: g.providers.into_iter().map(provider).collect(),
+        ..measured
     }
 }
 

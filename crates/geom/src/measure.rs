@@ -16,6 +16,8 @@ pub enum Measure {
         /// All bytes.
         size_bytes: u64,
     },
+    /// Whether a server that the geom runs serves its clients.
+    Serving(bool),
     /// Time of the newest dump, seconds since 1970.
     LastDump(u64),
 }
@@ -33,7 +35,7 @@ impl Measure {
     pub fn progress(&self) -> Option<&Progress> {
         match self {
             Measure::Rebuild(progress) => Some(progress),
-            Measure::Space { .. } | Measure::LastDump(_) => None,
+            Measure::Space { .. } | Measure::Serving(_) | Measure::LastDump(_) => None,
         }
     }
 }

@@ -379,7 +379,7 @@ fn taken(known: bool) {
     array.disks[3].state = DiskState::Active;
     let here =
         [0, 1, 2, 3].map(|index| PresentDisk { index, sectors: (100 << 20) / 512, moved: false });
-    metadata.write(&mut array, &here, 5, 512).expect("records");
+    metadata.write(&mut array, &here, 5, 512, 0).expect("records");
     let MetadataState::Ddf { own, .. } = metadata else { panic!("another format") };
     // The other of the pair does not come, and the one that was replaced comes first.
     let now = |key: &str| Found::Ddf(Box::new(own[key].clone()));
@@ -416,7 +416,7 @@ fn returning_ddf_disk_gets_the_sequence_number_of_the_others() {
     let (mut array, mut metadata) = MetadataState::open(&all, 0, 512).expect("an array");
     let here =
         [0, 1, 2].map(|index| PresentDisk { index, sectors: (100 << 20) / 512, moved: false });
-    metadata.write(&mut array, &here, 5, 512).expect("records");
+    metadata.write(&mut array, &here, 5, 512, 0).expect("records");
     let MetadataState::Ddf { own, .. } = metadata else { panic!("another format") };
     let numbers = own.values().map(|meta| meta.configs[0].sequence).collect::<Vec<_>>();
     let Found::Ddf(before) = &found[0] else { panic!("another format") };

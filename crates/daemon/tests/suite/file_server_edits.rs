@@ -153,7 +153,8 @@ fn address_of_another_process_refuses_the_edit_and_changes_nothing() {
     let taken = TcpListener::bind(("127.0.0.2", port)).expect("a port");
     let mut client = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
     let config = site.read(&text(&[format!("0.0.0.0:{port}")], "nodump = true"));
-    let refused = site.control.apply(&config, &Consent::default(), &mut |_| {}).unwrap_err();
+    let refused = site.control.apply(&config, &Consent::default(), &mut |_| {});
+    let refused = refused.err().expect("a refusal");
     assert!(refused.to_string().contains(&format!("0.0.0.0:{port}")), "{refused}");
     assert!(answers(&mut client));
     let mut next = TcpStream::connect(("127.0.0.1", port)).expect("it listens still");

@@ -376,6 +376,9 @@ pub struct GeomState {
     /// Space of a file server.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub spaces: Vec<SpaceState>,
+    /// Whether a file server serves clients; absent for other geoms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_serving: Option<bool>,
     /// Time of the newest dump of a file server, in seconds since 1970; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_dump_at: Option<u64>,

@@ -1,20 +1,24 @@
 //! HTTP server of metrics over TCP, on a thread of its own.
 //!
 //! Invariants
-//!  M1  It answers `GET /metrics` alone: no other route can be reached by its listener.
-//!  M2  With `metrics_token`, a request without that token learns nothing, not even why the token
-//!      cannot be read.
+//!  M1  It answers `GET /metrics` and `GET /runbook` alone: no other route can be reached by its
+//!      listener.
+//!  M2  With `metrics_token`, a request without that token learns nothing about the daemon, not
+//!      even why the token cannot be read. The runbooks of the alerts need no token: they are a part
+//!      of the manual, and the links of alerts are opened in browsers.
 //!  M3  At most [`SCRAPES_MAX`] scrapes are rendered at one time, and the token is read at most
 //!      once in [`TOKEN_AGE_MAX`]: many requests of peers do not load the daemon.
 
 use super::body::Body;
 use super::metrics::{self, Format};
+use super::page_routes::document;
 use super::refusal_log::{RefusalLog, tcp_peer};
 use super::routes::{blocking, error_response, reply, unknown_route, wrong_method};
 use super::server::{accept_until, answer_requests};
 use super::tcp_slots::TcpSlots;
 use crate::api::{Error, Kind, Result, SystemState};
 use crate::config::{DaemonConfig, secret};
+use crate::page::{RUNBOOK, runbook};
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode};
@@ -30,7 +34,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, oneshot};
 
-/// The only route.
+/// The route of scrapes.
 const PATH: &str = "/metrics";
 
 /// Connections that wait to be accepted.
@@ -215,6 +219,10 @@ async fn answer(
 }
 
 async fn scrape(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Response<Body>> {
+    let is_get = *request.method() == Method::GET;
+    if is_get && request.uri().path() == RUNBOOK {
+        return Ok(document(runbook()));
+    }
     let settings = shared.settings();
     if let Some(token) = settings.token {
         let Some(token) = token.at(Instant::now()).await else {
@@ -229,9 +237,9 @@ async fn scrape(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Respo
     }
     let path = request.uri().path();
     if path != PATH {
-        return Err(unknown_route(path).next("Scrape /metrics: this address has no other route."));
+        return Err(unknown_route(path).next("Scrape /metrics: this address has no other state."));
     }
-    if *request.method() != Method::GET {
+    if !is_get {
         return Ok(wrong_method(path, request.method(), &Method::GET));
     }
     let format = Format::of(request.headers());
@@ -296,9 +304,12 @@ mod tests {
         let (status, body) = ask(server.bound(), "GET /metrics HTTP/1.1\r\n");
         assert_eq!(status, "HTTP/1.1 200 OK");
         assert!(body.contains("ashlar_build_info{"), "{body}");
+        let (status, body) = ask(server.bound(), "GET /runbook HTTP/1.1\r\n");
+        assert!(status == "HTTP/1.1 200 OK" && body.contains("id=\"ashlarfailed\""), "{body}");
         for (head, expected) in [
             ("GET /v1/state HTTP/1.1\r\n", "HTTP/1.1 404"),
             ("POST /v1/verbs/status HTTP/1.1\r\n", "HTTP/1.1 404"),
+            ("POST /runbook HTTP/1.1\r\n", "HTTP/1.1 404"),
             ("POST /metrics HTTP/1.1\r\n", "HTTP/1.1 405"),
         ] {
             let (status, body) = ask(server.bound(), head);
@@ -346,6 +357,8 @@ mod tests {
             let (status, body) = with("/metrics", value);
             assert!(status.starts_with("HTTP/1.1 401") && !body.contains("ashlar_"), "{value}");
         }
+        let (status, body) = with("/runbook", "");
+        assert!(status.starts_with("HTTP/1.1 200") && !body.contains("ashlar_build"), "{body}");
         assert!(with("/", "Bearer no").0.starts_with("HTTP/1.1 401"));
         assert!(with("/metrics", "bearer sesame").0.starts_with("HTTP/1.1 200"));
         std::fs::write(&path, "other\n").expect("scratch");

@@ -16,7 +16,8 @@
 //!
 //! A peer of the socket must be root or the user the daemon runs as. A peer of the network needs a
 //! token or a client certificate; `auth/permissions.rs` decides about each call. Over the
-//! listener of metrics, `metrics_server` answers `GET /metrics` alone.
+//! listener of metrics, `metrics_server` answers `GET /metrics`, and `GET /runbook` with the
+//! runbooks of the alerts.
 
 mod body;
 pub(crate) mod components;

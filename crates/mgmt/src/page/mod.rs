@@ -23,6 +23,7 @@ mod graph;
 mod html;
 mod layout;
 mod query;
+mod runbook;
 mod search;
 mod selection;
 mod tables;
@@ -32,6 +33,7 @@ pub use assets::asset;
 pub use document::{forbidden, render};
 pub(crate) use fold::Toward;
 pub use query::Query;
+pub use runbook::{RUNBOOK, runbook};
 pub(crate) use selection::{Selection, select};
 
 use crate::api::{Event, Result, SCHEMA_VERSION, SystemState};

@@ -77,6 +77,7 @@ pub const METRICS: &[Family] = &[
         &["geom", "class", "part"],
         "Time until the end of a rebuild or resync at its present rate; absent without a rate",
     ),
+    gauge("ashlar_fs_up", &["fs"], "Whether a file server serves clients"),
     gauge(
         "ashlar_fs_size_bytes",
         &["fs", "part"],

@@ -156,6 +156,9 @@ fn geom(geom: &GeomState, page: &mut Page) {
         page.add("ashlar_fs_size_bytes", &labels, space.size_bytes);
         page.add("ashlar_fs_free_bytes", &labels, space.free_bytes);
     }
+    if let Some(is_serving) = geom.is_serving {
+        page.add("ashlar_fs_up", &[fs], u8::from(is_serving));
+    }
     if let Some(at) = geom.last_dump_at {
         page.add("ashlar_fs_last_dump_timestamp_seconds", &[fs], at);
     }

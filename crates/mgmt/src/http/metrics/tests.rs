@@ -238,6 +238,7 @@ fn rebuilds_space_dumps_reservations_and_refused_logins_have_series() {
     let mut fs = geom_state("fs", "main", 2, &[], "main");
     fs.spaces = vec![SpaceState { part: "worm".into(), free_bytes: 3, size_bytes: 4 }];
     fs.last_dump_at = Some(1_700_000_000);
+    fs.is_serving = Some(false);
     let held = ReservationState {
         kind: Some("write exclusive".into()),
         registrants: vec![RegistrantState::default(); 2],
@@ -273,6 +274,7 @@ fn rebuilds_space_dumps_reservations_and_refused_logins_have_series() {
         "ashlar_fs_free_bytes{fs=\"main\",part=\"worm\"} 3",
         "ashlar_fs_size_bytes{fs=\"main\",part=\"worm\"} 4",
         "ashlar_fs_last_dump_timestamp_seconds{fs=\"main\"} 1700000000",
+        "ashlar_fs_up{fs=\"main\"} 0",
         "ashlar_lun_reserved{target=\"t\",provider=\"d0\"} 1",
         "ashlar_lun_registrants{target=\"t\",provider=\"d0\"} 2",
         "ashlar_logins_refused_total 7",
@@ -402,11 +404,14 @@ fn alert_rules_and_dashboard_use_listed_metrics_and_link_to_the_manual() {
     let manual = read("docs/monitoring.md");
     let alerts = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
     let alerts: Vec<&str> = alerts.collect();
+    let runbook = crate::page::runbook();
     assert!(alerts.len() > 10, "{alerts:?}");
     for alert in alerts {
         assert!(manual.contains(&format!("\n### {alert}\n")), "{alert} has no runbook");
-        let link = format!("runbook_url: monitoring.html#{}\n", alert.to_lowercase());
+        let anchor = alert.to_lowercase();
+        let link = format!("runbook_url: \"http://{{{{ $labels.instance }}}}/runbook#{anchor}\"\n");
         assert!(rules.contains(&link), "{alert} has no link");
+        assert!(runbook.contains(&format!("<section id=\"{anchor}\">")), "{alert}");
         let fires = format!("alertname: {alert}\n        exp_alerts:\n          - exp_labels:");
         assert!(tests.contains(&fires), "{alert} has no test");
     }

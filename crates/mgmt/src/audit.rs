@@ -9,7 +9,12 @@
 //!      answer of a change is sent. If the log cannot be written, the daemon logs an error and
 //!      carries out the change: a full disk does not prevent its repair.
 //!  A7  Entries contain no secrets and no tokens.
-//!  A8  The parameters of an entry have at most [`PARAMS_BYTES_MAX`] bytes.
+//!  A8  The parameters of an entry have at most [`PARAMS_BYTES_MAX`] bytes, and its changes at most
+//!      [`CHANGES_MAX`] lines.
+
+mod changes;
+
+pub use changes::{Former, of_steps};
 
 use crate::api::{Error, Kind, Result};
 use schemars::JsonSchema;
@@ -36,6 +41,9 @@ const TEXT_CHARS_MAX: usize = 200;
 
 /// Longest parameters that are recorded, in bytes of JSON. Of longer ones the length is recorded.
 const PARAMS_BYTES_MAX: usize = 8192;
+
+/// Changes that are recorded of one verb. Of further ones the number is recorded.
+const CHANGES_MAX: usize = 64;
 
 /// Result of an entry that announces a change.
 const STARTED: &str = "started";
@@ -64,6 +72,10 @@ pub struct AuditEntry {
     /// Generation of the configuration after.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
+    /// Changes of a verb that succeeded: steps of an `apply`, and properties of the geoms of a class
+    /// with their former and present values. Secrets are hidden, and long texts are cut.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<String>,
     /// `started`, `done`, or the code and reason of the error.
     pub result: String,
 }
@@ -126,7 +138,7 @@ impl AuditLog {
     }
 
     /// Carries out a change with an entry before it and one after it. `generation` reads the
-    /// generation of the running configuration.
+    /// generation of the running configuration, and `changes` the changes from the answer.
     ///
     /// # Errors
     /// Those of the change.
@@ -136,13 +148,16 @@ impl AuditLog {
         (what, params): (&str, &Value),
         generation: impl Fn() -> u64,
         change: impl FnOnce() -> Result<T>,
+        changes: impl FnOnce(&T) -> Vec<String>,
     ) -> Result<T> {
         let params = recorded(params);
         let before = Some(generation());
         self.record(&AuditEntry { before, ..by.entry(what, params.clone(), STARTED) });
         let result = change();
         let after = Some(generation());
-        self.record(&AuditEntry { before, after, ..by.entry(what, params, &outcome(&result)) });
+        let changes = result.as_ref().map_or_else(|_| Vec::new(), |answer| limited(changes(answer)));
+        let entry = by.entry(what, params, &outcome(&result));
+        self.record(&AuditEntry { before, after, changes, ..entry });
         result
     }
 
@@ -241,6 +256,14 @@ fn shortened(text: &str) -> String {
     }
 }
 
+/// Changes as they are recorded (A8).
+fn limited(changes: Vec<String>) -> Vec<String> {
+    let beyond = changes.len().saturating_sub(CHANGES_MAX);
+    let more = (beyond > 0).then(|| format!("and {beyond} more"));
+    let shown = changes.iter().take(CHANGES_MAX).map(|change| shortened(change));
+    shown.chain(more).collect()
+}
+
 /// Parameters as they are recorded (A7, A8).
 fn recorded(params: &Value) -> Value {
     let masked = masked(params);
@@ -325,6 +348,26 @@ mod tests {
         assert_eq!(what(9).collect::<Vec<_>>(), ["first", "second", "third"]);
         fs::rename(folder.join(FILE), folder.join("away")).expect("scratch");
         assert_eq!(what(9).collect::<Vec<_>>(), ["first"], "a missing file hides no older one");
+        fs::remove_dir_all(&folder).expect("scratch");
+    }
+
+    #[test]
+    fn changes_are_recorded_after_a_change_and_limited() {
+        let folder = scratch("changes");
+        let log = AuditLog::open(&folder);
+        let call = ("apply", &Value::Null);
+        let made = |n: &usize| vec!["x".repeat(300); *n];
+        let done = log.record_change(&caller(), call, || 1, || Ok(70), made);
+        assert_eq!(done, Ok(70));
+        let refused = Err(Error::new(Kind::Busy, "apply", "another command runs"));
+        let done = log.record_change(&caller(), call, || 1, || refused, made);
+        assert!(done.is_err());
+        let counts: Vec<usize> =
+            log.newest(9).expect("entries").iter().map(|e| e.changes.len()).collect();
+        assert_eq!(counts, [0, CHANGES_MAX + 1, 0, 0]);
+        let newest = log.newest(3).expect("entries");
+        assert_eq!(newest[0].changes[CHANGES_MAX], "and 6 more");
+        assert_eq!(newest[0].changes[0].len(), TEXT_CHARS_MAX + 3);
         fs::remove_dir_all(&folder).expect("scratch");
     }
 

@@ -8,7 +8,7 @@ use super::openapi::{self, JSON, VERBS_PREFIX};
 use super::page_routes::{asset, check_content_type, check_origin, document, forbidden, timed};
 use super::peer::Peer;
 use crate::api::{Error, Kind, ProgressLine, Result, TraceQuery};
-use crate::audit::AuditedCaller;
+use crate::audit::{AuditedCaller, Former};
 use crate::auth::{Call, Caller, authorize, changes, takes_document};
 use crate::page::{self, AccessQuery, Query, files};
 use crate::plant::Progress;
@@ -310,8 +310,11 @@ async fn verb(
         None => run(control, params, progress),
         Some(by) => {
             let (recorded, generation) = (params.clone(), || control.generation());
+            let former = Former::of(control, &name, &params);
             let change = || run(control, params, progress);
-            control.audit().record_change(&by, (name.as_str(), &recorded), generation, change)
+            let made = |answer: &String| former.changes(control, answer);
+            let what = (name.as_str(), &recorded);
+            control.audit().record_change(&by, what, generation, change, made)
         }
     };
     if !stream {

@@ -38,7 +38,9 @@ impl Verb for Audit {
     const DOC: &'static str = "List changes and logins with their callers";
     const DETAIL: &'static str = "The log is in the folder `api` of the state folder and survives \
         restarts. A change has two entries: one before it begins and one with its result. `before` \
-        and `after` are generations of the configuration; `ashlar history` lists the files.";
+        and `after` are generations of the configuration; `ashlar history` lists the files. The \
+        result of an `apply` has its steps, and that of a verb of a class the former and present \
+        values of the properties that changed while it ran.";
     const EXAMPLES: &'static [&'static str] = &["ashlar audit", "ashlar audit --limit 10 --json"];
 
     fn table(answer: &AuditAnswer) -> String {
@@ -54,7 +56,10 @@ impl Verb for Audit {
                 e.what.clone(),
                 number(e.before),
                 number(e.after),
-                e.result.clone(),
+                match e.changes.is_empty() {
+                    true => e.result.clone(),
+                    false => format!("{}: {}", e.result, e.changes.join("; ")),
+                },
             ]
         };
         let rows: Vec<_> = answer.entries.iter().map(row).collect();

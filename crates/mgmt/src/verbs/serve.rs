@@ -10,14 +10,14 @@ use super::entry::{Local, LocalVerb, Verb};
 use super::plan::default_file;
 use super::serve_signals::{SignalRequest, Signals};
 use crate::api::{Error, Kind, Result};
-use crate::audit::AuditedCaller;
+use crate::audit::{AuditedCaller, of_steps};
 use crate::client::shared_folder;
 use crate::config::{Catalog, Config, DaemonConfig, read, read_text};
 use crate::http::{self, BoundSocket};
 use crate::log_form::{LogForm, RecordLayer};
 use crate::logs::LogQueue;
-use crate::plan::{Action, Deferred, DeferredPart};
-use crate::service::{Archive, Control};
+use crate::plan::{Action, Applied, Deferred, DeferredPart};
+use crate::service::{Archive, Control, Plan};
 use crate::service_manager::{ServiceManager, passed_listener};
 use crate::webhook::Webhooks;
 use schemars::JsonSchema;
@@ -144,7 +144,8 @@ fn reload(control: &Control, catalog: fn() -> Catalog, file: &str) {
     let what = json!({ "file": file });
     let applied = config.and_then(|config| {
         let apply = || control.reload(&config, &mut progress);
-        control.audit().record_change(&by, ("apply", &what), || control.generation(), apply)
+        let made = |(plan, _): &(Plan, Applied)| of_steps(&plan.steps);
+        control.audit().record_change(&by, ("apply", &what), || control.generation(), apply, made)
     });
     match applied {
         Ok((plan, applied)) => {

@@ -29,7 +29,8 @@ fn audit_lists_changes_with_generations_and_without_documents() {
     let lines: Vec<&str> = listed.lines().collect();
     assert_eq!(lines.len(), 3, "a head, a beginning and an end: {listed}");
     assert!(lines[1].contains("uid ") && lines[1].ends_with("started"), "{listed}");
-    assert!(lines[2].contains("apply       0      1  done"), "{listed}");
+    let done = "apply       0      1  done: create disk m0 (memory): in the configuration";
+    assert!(lines[2].contains(done), "{listed}");
     assert!(!daemon.expect_exit("audit --json", Exit::Done).contains("kind ="));
 }
 

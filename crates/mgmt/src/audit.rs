@@ -72,8 +72,8 @@ pub struct AuditEntry {
     /// Generation of the configuration after.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
-    /// Changes of a verb that succeeded: steps of an `apply`, and properties of the geoms of a class
-    /// with their former and present values. Secrets are hidden, and long texts are cut.
+    /// Changes of a verb that succeeded: steps of an `apply`, or properties of the geoms of a
+    /// class with their former and present values. Secrets are hidden, and long texts are cut.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<String>,
     /// `started`, `done`, or the code and reason of the error.
@@ -155,7 +155,7 @@ impl AuditLog {
         self.record(&AuditEntry { before, ..by.entry(what, params.clone(), STARTED) });
         let result = change();
         let after = Some(generation());
-        let changes = result.as_ref().map_or_else(|_| Vec::new(), |answer| limited(changes(answer)));
+        let changes = result.as_ref().map(|answer| limited(changes(answer))).unwrap_or_default();
         let entry = by.entry(what, params, &outcome(&result));
         self.record(&AuditEntry { before, after, changes, ..entry });
         result

@@ -1,7 +1,10 @@
 //! Answers to a limited caller: none of its calls shows an object outside its scope.
 
 use super::*;
-use crate::api::{AttachedState, Denied, SessionState, SystemState, TargetState};
+use crate::api::{
+    AttachedState, Denied, PortGroupState, SessionState, SlowRequest, SystemState, TargetState,
+    TraceQuery, TraceState,
+};
 use crate::auth::Scope;
 use crate::config::{Config, read};
 use crate::fake::{FakePlant, catalog};
@@ -43,6 +46,7 @@ luns = { 0 = 'foreign0' }
 /// A daemon with two targets, each with a disk, a group and a session.
 struct Site {
     control: Arc<Control>,
+    plant: Arc<FakePlant>,
     folder: PathBuf,
 }
 
@@ -70,6 +74,11 @@ impl Site {
             unit: unit.to_owned(),
             ..AttachedState::default()
         };
+        let ports = |name: &str, target: &str| PortGroupState {
+            name: name.to_owned(),
+            targets: vec![target.to_owned()],
+            ..PortGroupState::default()
+        };
         let denied = Denied { target: "iqn.a:foreign".to_owned(), ..Denied::default() };
         plant.set_extra(SystemState {
             targets: vec![
@@ -78,9 +87,10 @@ impl Site {
             ],
             denied: vec![denied],
             attached: vec![attached("iqn.a:own", "own0"), attached("iqn.a:foreign", "foreign0")],
+            port_groups: vec![ports("own", "iqn.a:own"), ports("foreign", "iqn.a:foreign")],
             ..SystemState::default()
         });
-        Site { control: Arc::new(control), folder }
+        Site { control: Arc::new(control), plant, folder }
     }
 
     fn limited(&self, group: Option<&str>) -> Arc<Control> {
@@ -118,7 +128,9 @@ fn a10_no_verb_of_a_limited_caller_shows_objects_outside_its_scope() {
     for group in [None, Some("g")] {
         let site = Site::new(if group.is_some() { "limited-group" } else { "limited-target" });
         let control = site.limited(group);
-        let verbs = PERMISSIONS.iter().filter(|of| of.is_limited && !of.name.starts_with('/'));
+        let is_limited_verb =
+            |of: &&Permission| of.is_limited && !of.name.starts_with('/') && of.name != "alua.set";
+        let verbs = PERMISSIONS.iter().filter(is_limited_verb);
         for of in verbs {
             let text = answer(&control, of.name, params(of.name)).expect(of.name);
             assert!(!text.contains("foreign"), "{}: {text}", of.name);
@@ -158,6 +170,45 @@ fn a2_session_outside_the_scope_cannot_be_ended() {
     assert!(error.kind == Kind::NotFound && !error.to_string().contains("foreign"), "{error}");
     assert!(end("7").is_ok());
     assert_eq!(site.control.state().expect("a state").sessions().count(), 1);
+}
+
+#[test]
+fn a2_objects_of_another_target_are_not_changed() {
+    let site = Site::new("limited-change");
+    let clear = |control: &Control, name: &str| {
+        let params = json!({ "provider": name, "clear": true, "yes_clear": name });
+        answer(control, "reservations", params)
+    };
+    let set = |control: &Control, group: &str| {
+        answer(control, "alua.set", json!({ "group": group, "state": "standby" }))
+    };
+    let (target, group) = (site.limited(None), site.limited(Some("g")));
+    assert!(clear(&target, "own0").is_ok() && clear(&group, "own0").is_ok());
+    assert!(set(&target, "own").is_ok());
+    assert_eq!(set(&group, "own").map_err(|e| e.kind), Err(Kind::Forbidden), "all its groups");
+    let error = clear(&target, "foreign0").expect_err("of another target");
+    assert!(error.kind == Kind::Forbidden && error.source.contains("iqn.a:own"), "{error}");
+    let error = set(&target, "foreign").expect_err("of another target");
+    assert_eq!(error.kind, Kind::NotFound, "it does not see the port group");
+    assert!(clear(&site.control, "foreign0").is_ok() && set(&site.control, "foreign").is_ok());
+}
+
+#[test]
+fn a10_trace_shows_requests_of_the_target_alone() {
+    let site = Site::new("limited-trace");
+    let request = |id, user: &str, initiator: &str| SlowRequest {
+        id,
+        user: user.to_owned(),
+        initiator: initiator.to_owned(),
+        ..SlowRequest::default()
+    };
+    let own = request(1, "lun:own0", "iqn.own:h");
+    let requests = vec![own.clone(), request(2, "lun:foreign0", "iqn.foreign:h")];
+    site.plant.set_traced(TraceState { requests, ..TraceState::default() });
+    let query = TraceQuery { after: Some(0), ..TraceQuery::default() };
+    let traced = |control: &Control| control.slow_requests(&query).expect("a trace").requests;
+    assert_eq!(traced(&site.limited(None)), [own]);
+    assert_eq!(traced(&site.control).len(), 2);
 }
 
 #[test]

@@ -6,7 +6,8 @@
 //!      an entry for each.
 //!  A2  A caller whose role is limited to a target may make only calls that read the part of the
 //!      state that its scope covers (A10), and calls that name this target, and with a group this
-//!      group too. It may give no parameter that raises the role.
+//!      group too. It may give a parameter that raises the role only if the call changes an object
+//!      that its scope covers alone (`Control::change_own`).
 //!  A9  No parameter changes the permission of a verb that takes a document, so that it is decided
 //!      before the document is read.
 
@@ -36,7 +37,8 @@ struct Permission {
     scope: &'static [&'static str],
     /// The call reads and finds objects only through `Control::state`, `config` and `journal`,
     /// which contain what the caller's scope covers, and samples only of objects that it found
-    /// there. It then need not name the target.
+    /// there. It then need not name the target. It changes only objects that this scope covers
+    /// alone.
     is_limited: bool,
 }
 
@@ -73,7 +75,7 @@ const PERMISSIONS: &[Permission] = &[
     need("/v1/view", Viewer).limited(),
     need("/v1/state", Viewer).limited(),
     need("/v1/events", Viewer).limited(),
-    need("/v1/trace", Operator),
+    need("/v1/trace", Operator).limited(),
     need("/metrics", Viewer).limited(),
     need("/openapi.json", Viewer).limited(),
     need("status", Viewer).limited(),
@@ -112,7 +114,7 @@ const PERMISSIONS: &[Permission] = &[
     need("access.check", Viewer).within(&["target"]).limited(),
     need("access.who", Viewer).limited(),
     need("alua.show", Viewer).limited(),
-    need("alua.set", Operator),
+    need("alua.set", Operator).limited(),
     need("tray.eject", Operator),
     need("tray.load", Admin),
     need("attach", Admin).within(&["target"]),
@@ -215,7 +217,8 @@ fn refuse_outside(caller: &Caller, call: Call<'_>) -> Option<(String, String)> {
         Call::Verb(_, params) if is_given(params, key) => params.get(key),
         _ => None,
     };
-    if let Some((key, _)) = of.raised_by.iter().find(|(key, _)| given(key).is_some()) {
+    let mut raised = of.raised_by.iter().filter(|_| !of.is_limited);
+    if let Some((key, _)) = raised.find(|(key, _)| given(key).is_some()) {
         let scope = &caller.scope;
         let why = format!("{who} is limited to {scope}, but `{key}` needs the whole daemon");
         return Some((why, unlimited()));
@@ -326,7 +329,9 @@ mod tests {
         for verb in ["plan", "apply", "undo", "export", "history", "token.create", "geom", "x"] {
             assert!(!may(&of_target, verb, own.clone()), "{verb}");
         }
-        assert!(!may(&of_target, "reservations", json!({ "provider": "d0", "clear": true })));
+        assert!(may(&of_target, "reservations", json!({ "provider": "d0", "clear": true })));
+        assert!(may(&of_target, "alua.set", json!({ "group": "p", "state": "standby" })));
+        assert!(!may(&of_target, "export", json!({ "secrets": true })));
         let of_group = caller(Viewer, Some("iqn.a:t"), Some("g"));
         assert!(may(&of_group, "sessions", json!({ "target": "iqn.a:t", "group": "g" })));
         assert!(may(&of_group, "sessions", own.clone()));
@@ -341,11 +346,13 @@ mod tests {
         let of_group = caller(Viewer, Some("iqn.a:t"), Some("g"));
         let routes = PERMISSIONS.iter().filter(|of| of.name.starts_with('/'));
         for of in routes {
-            let is_of_all = of.name.starts_with("/files") || of.name == "/v1/trace";
+            let is_of_all = of.name.starts_with("/files") || of.role > Viewer;
             let may = authorize(&of_group, Call::Route(of.name)).is_ok();
             assert_eq!(may, !is_of_all, "{}", of.name);
         }
         assert!(authorize(&of_group, Call::Route("/v1/other")).is_err());
+        let operator = caller(Operator, Some("iqn.a:t"), Some("g"));
+        assert!(authorize(&operator, Call::Route("/v1/trace")).is_ok());
     }
 
     #[test]
@@ -359,8 +366,8 @@ mod tests {
         assert!(whole.contains("without --target"), "{whole}");
         let other = error("sessions", json!({ "target": "iqn.a:u" }));
         assert!(other.contains("Repeat the call with target iqn.a:t."), "{other}");
-        let raised = error("reservations", json!({ "clear": true }));
-        assert!(raised.contains("`clear`"), "{raised}");
+        let raised = error("export", json!({ "secrets": true }));
+        assert!(raised.contains("`secrets`"), "{raised}");
     }
 
     #[test]

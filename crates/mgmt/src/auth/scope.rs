@@ -6,7 +6,7 @@
 //!       providers, geoms and disks on which these LUNs depend. Of a disk with several partitions,
 //!       it sees those that its LUNs use.
 
-use crate::api::{ConsumerState, Event, GeomState, GroupState, SystemState};
+use crate::api::{ConsumerState, Event, GeomState, GroupState, SystemState, TraceState};
 use crate::config::{ApiConfig, Config};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -76,6 +76,45 @@ impl Scope {
     /// Whether the whole target of this name is covered.
     fn covers_all_of(&self, name: &str) -> bool {
         self.group.is_none() && self.covers_target(name)
+    }
+
+    /// Whether all LUNs on a provider are covered; `state` is the whole one.
+    pub fn owns_unit(&self, state: &SystemState, provider: &str) -> bool {
+        let groups = state.targets.iter().flat_map(|target| {
+            target.groups.iter().map(move |group| (target.name.as_str(), group))
+        });
+        let mut users = groups.filter(|(_, group)| {
+            let is_awaited = group.awaited.iter().any(|lun| lun.provider == provider);
+            is_awaited || group.luns.iter().any(|lun| lun.provider == provider)
+        });
+        let covers = |(target, group): (&str, &GroupState)| {
+            self.covers_target(target) && self.covers_group(Some(&group.name))
+        };
+        users.next().is_some_and(covers) && users.all(covers)
+    }
+
+    /// Whether all targets of a target port group are covered; `state` is the whole one.
+    pub fn owns_port_group(&self, state: &SystemState, name: &str) -> bool {
+        let group = state.port_groups.iter().find(|group| group.name == name);
+        group.is_some_and(|group| {
+            !group.targets.is_empty() && group.targets.iter().all(|t| self.covers_all_of(t))
+        })
+    }
+
+    /// Leaves requests of other hosts, and of the daemon, out of a trace. `state` is the one that
+    /// the scope has limited.
+    pub fn limit_trace(&self, trace: &mut TraceState, state: &SystemState) {
+        if self.is_whole() {
+            return;
+        }
+        let groups = state.targets.iter().flat_map(|target| &target.groups);
+        let units = groups.flat_map(|group| &group.luns);
+        let units: HashSet<String> =
+            units.map(|lun| format!("{UNIT_CLASS}:{}", lun.provider)).collect();
+        let hosts: HashSet<&str> = state.sessions().map(|(_, s)| s.initiator.as_str()).collect();
+        trace.requests.retain(|request| {
+            units.contains(&request.user) && hosts.contains(request.initiator.as_str())
+        });
     }
 
     /// Leaves out of a state what the scope does not cover.
@@ -170,7 +209,10 @@ impl Scope {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{AttachedState, Denied, DiskState, LunState, SessionState, TargetState};
+    use crate::api::{
+        AttachedState, Denied, DiskState, LunState, PortGroupState, SessionState, SlowRequest,
+        TargetState,
+    };
     use crate::config::read;
     use crate::fake::{catalog, geom_state};
 
@@ -271,6 +313,46 @@ mod tests {
         assert_eq!(about(&group, &events), ["d0"]);
         assert_eq!(about(&target, &of_parts), ["part d0", "t/g", "t/h"]);
         assert_eq!(about(&group, &of_parts), ["part d0", "t/g"]);
+    }
+
+    #[test]
+    fn a2_object_that_another_target_or_group_uses_is_not_owned() {
+        let mut state = state();
+        let (target, group) = (scope("t", None), scope("t", Some("g")));
+        assert!(target.owns_unit(&state, "d0p2") && !target.owns_unit(&state, "d1"));
+        assert!(group.owns_unit(&state, "d0p1") && !group.owns_unit(&state, "d0p2"));
+        assert!(!target.owns_unit(&state, "d9"), "there is none");
+        state.targets[1].groups.push(self::group("shared", "d0p1"));
+        assert!(!target.owns_unit(&state, "d0p1"), "it is a LUN of target u, too");
+        let ports = |name: &str, targets: &[&str]| PortGroupState {
+            name: name.to_owned(),
+            targets: targets.iter().map(|t| (*t).to_owned()).collect(),
+            ..PortGroupState::default()
+        };
+        state.port_groups =
+            vec![ports("own", &["t"]), ports("all", &["t", "u"]), ports("none", &[])];
+        let owned = |of: &Scope| {
+            let names = ["own", "all", "none", "absent"];
+            names.into_iter().filter(|name| of.owns_port_group(&state, name)).collect::<Vec<_>>()
+        };
+        assert_eq!(owned(&target), ["own"]);
+        assert!(owned(&group).is_empty(), "it concerns all groups of the target");
+    }
+
+    #[test]
+    fn a10_trace_has_requests_of_hosts_that_the_caller_sees() {
+        let request = |user: &str, initiator: &str| SlowRequest {
+            user: user.to_owned(),
+            initiator: initiator.to_owned(),
+            ..SlowRequest::default()
+        };
+        let own = ("lun:d0p1", "host-g");
+        let all = [own, ("lun:d0p1", "host-u"), ("lun:d1", "host-g"), ("fs:a", "")];
+        let of = scope("t", Some("g"));
+        let requests = all.map(|(user, initiator)| request(user, initiator)).to_vec();
+        let mut trace = TraceState { requests, ..TraceState::default() };
+        of.limit_trace(&mut trace, &limited(&of));
+        assert_eq!(trace.requests, [request("lun:d0p1", "host-g")]);
     }
 
     #[test]

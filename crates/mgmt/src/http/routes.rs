@@ -149,7 +149,7 @@ async fn dispatch(
         }
         TraceQuery::PATH => {
             let query = TraceQuery::parse(request.uri().query().unwrap_or(""))?;
-            let text = blocking(move || to_json(&control.plant().slow_requests(&query)?)).await?;
+            let text = blocking(move || to_json(&control.slow_requests(&query)?)).await?;
             Ok(reply(JSON, text))
         }
         "/metrics" => {

@@ -16,7 +16,9 @@ mod turns;
 pub use archive::{Archive, Archived};
 pub(crate) use listeners::configured as configured_listeners;
 
-use crate::api::{Error, Event, Kind, ProgressLine, Result, SystemState, WebhookState};
+use crate::api::{
+    Error, Event, Kind, ProgressLine, Result, SystemState, TraceQuery, TraceState, WebhookState,
+};
 use crate::audit::AuditLog;
 use crate::auth::{Scope, TokenStore};
 use crate::config::{
@@ -258,6 +260,39 @@ impl Control {
         let turn = self.shared.turns.take_within("command", TURN_WAIT);
         let _turn = turn.map_err(|busy| self.limited_refusal(busy))?;
         f(self.plant())
+    }
+
+    /// As [`Self::change`], for an object that the user's scope must cover alone (A2). `is_own`
+    /// decides that by the whole state.
+    ///
+    /// # Errors
+    /// [`Kind::Forbidden`] for another object, and those of [`Self::change`].
+    pub fn change_own<T>(
+        &self,
+        (op, at): (&str, &str),
+        is_own: impl FnOnce(&Scope, &SystemState) -> bool,
+        f: impl FnOnce(&dyn Plant) -> Result<T>,
+    ) -> Result<T> {
+        self.change(|plant| {
+            if !self.scope.is_whole() && !is_own(&self.scope, &plant.state()?) {
+                let why = format!("no object of {} alone has this name", self.scope);
+                let next = "Use a token without --target and --group.";
+                return Err(Error::new(Kind::Forbidden, op, why).at(at).next(next));
+            }
+            f(plant)
+        })
+    }
+
+    /// Slow requests of hosts that the user sees.
+    ///
+    /// # Errors
+    /// Those of [`Plant::slow_requests`] and [`Plant::state`].
+    pub fn slow_requests(&self, query: &TraceQuery) -> Result<TraceState> {
+        let mut trace = self.plant().slow_requests(query)?;
+        if !self.scope.is_whole() && !trace.requests.is_empty() {
+            self.scope.limit_trace(&mut trace, &self.state()?);
+        }
+        Ok(trace)
     }
 
     /// A refusal because of another command, as far as the user sees it (A10): the progress of that

@@ -1,9 +1,10 @@
 //! alua: groups of target ports and their access states.
 
 use super::entry::{DaemonVerb, Verb};
-use crate::api::{Error, Kind, PortGroupState, Result};
+use crate::api::{Error, Kind, PortGroupState, Result, SystemState};
+use crate::auth::Scope;
 use crate::config::AluaState;
-use crate::plant::Progress;
+use crate::plant::{Plant, Progress};
 use crate::service::Control;
 use crate::text;
 use schemars::JsonSchema;
@@ -101,7 +102,9 @@ impl DaemonVerb for AluaSet {
             return Err(error.at(params.group).next(next));
         }
         let value = json!({ "group": params.group, "state": params.state });
-        control.change(|plant| plant.verb("alua", "set", &value, progress))?;
+        let is_own = |scope: &Scope, all: &SystemState| scope.owns_port_group(all, &params.group);
+        let set = |plant: &dyn Plant| plant.verb("alua", "set", &value, progress);
+        control.change_own(("alua set", &params.group), is_own, set)?;
         Ok(AluaAnswer { groups: control.state()?.port_groups })
     }
 }

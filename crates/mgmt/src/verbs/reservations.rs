@@ -2,7 +2,7 @@
 
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, Kind, RegistrantState, ReservationState, Result};
-use crate::plant::Progress;
+use crate::plant::{Plant, Progress};
 use crate::service::Control;
 use crate::text;
 use schemars::JsonSchema;
@@ -104,8 +104,9 @@ impl DaemonVerb for Reservations {
                 let next = format!("Repeat the command with --yes-clear {name} once you are sure.");
                 return Err(Error::new(Kind::Usage, op, why).at(name).next(next));
             }
-            let what = serde_json::json!({ "name": name });
-            control.change(|plant| plant.verb("lun", "clear-reservations", &what, progress))?;
+            let of = serde_json::json!({ "name": name });
+            let clear = |plant: &dyn Plant| plant.verb("lun", "clear-reservations", &of, progress);
+            control.change_own((op, &name), |scope, all| scope.owns_unit(all, &name), clear)?;
             return Ok(ReservationsAnswer { units: Vec::new(), cleared: Some(name) });
         }
         let state = control.state()?;

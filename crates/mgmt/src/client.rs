@@ -2,6 +2,7 @@
 //! to a daemon of another machine.
 
 use crate::api::{Error, Kind, ProgressLine, Result, SystemState};
+use crate::http::openapi::IDEMPOTENCY_KEY;
 use crate::remote::Remote;
 use crate::stream::Stream;
 use http_body_util::{BodyExt, Full};
@@ -84,12 +85,15 @@ pub struct Client {
     remote: Option<Remote>,
     /// See [`QUESTION_MAX`].
     question_max: Duration,
+    /// The key of a change, under which the daemon carries it out once.
+    request_key: Option<String>,
 }
 
 impl Client {
     /// A client of the daemon on `socket`. Nothing is opened yet.
     pub fn new(socket: &Path) -> Client {
-        Client { socket: socket.to_owned(), remote: None, question_max: QUESTION_MAX }
+        let (socket, question_max) = (socket.to_owned(), QUESTION_MAX);
+        Client { socket, remote: None, question_max, request_key: None }
     }
 
     /// A client of the daemon of another machine. Nothing is opened yet.
@@ -113,6 +117,11 @@ impl Client {
     /// The same client with another limit for answers about the daemon.
     pub fn with_deadline(self, question_max: Duration) -> Client {
         Client { question_max, ..self }
+    }
+
+    /// The same client, whose changes have this key.
+    pub fn with_request_key(self, request_key: Option<String>) -> Client {
+        Client { request_key, ..self }
     }
 
     /// The socket's path.
@@ -172,12 +181,14 @@ impl Client {
         progress: &mut dyn FnMut(ProgressLine),
     ) -> Result<Value> {
         let body = Full::new(Bytes::from(params.to_string()));
-        let request = Request::post(format!("/v1/verbs/{name}"))
+        let mut request = Request::post(format!("/v1/verbs/{name}"))
             .header("host", "ashlar")
             .header("content-type", "application/json")
-            .header("accept", "application/x-ndjson")
-            .body(body)
-            .map_err(|e| self.protocol_error(e))?;
+            .header("accept", "application/x-ndjson");
+        if let Some(key) = &self.request_key {
+            request = request.header(IDEMPOTENCY_KEY, key);
+        }
+        let request = request.body(body).map_err(|e| self.protocol_error(e))?;
         let goes_on = Cell::new(None);
         let mut progress = |line: ProgressLine| {
             goes_on.set(line.goes_on.clone().map(|end| (line.what.clone(), end)));

@@ -176,8 +176,8 @@ kinds! {
     /// No valid token or client certificate.
     Unauthenticated = 46, "unauthenticated", Failed, 401,
         "The API over the network needs a valid token or a known client certificate.",
-        "Name a token with --token-file, which `ashlar token create` on the server makes, or a client \
-         certificate with --certificate.";
+        "Name a token with --token-file (`ashlar token create` on the server makes one), or a \
+         client certificate with --certificate.";
     /// The system refused a file, a socket or a terminal.
     System = 50, "system", Failed, 500,
         "The operating system refused an operation.",

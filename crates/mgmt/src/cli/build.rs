@@ -60,8 +60,8 @@ pub(super) fn exit_codes() -> String {
     format!("Exit codes:\n{}", lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// An option of every verb that names a file or a daemon.
-fn path_option(name: &'static str, value: &'static str) -> Arg {
+/// An option of every verb that has a value.
+fn common_option(name: &'static str, value: &'static str) -> Arg {
     Arg::new(name).long(name).global(true).value_name(value)
 }
 
@@ -80,26 +80,28 @@ pub fn common_options() -> Vec<Arg> {
             .value_name("FORM")
             .value_parser(PossibleValuesParser::new(["table", "json"]))
             .help("Format of the answer [default: table]"),
-        path_option("socket", "PATH").help(
+        common_option("socket", "PATH").help(
             "Socket of the daemon [default: $ASHLAR_SOCKET, else `socket` of the configuration, \
                    else /run/ashlar/ashlar.sock for root, else a path of the user]",
         ),
-        path_option("remote", "URL").help(
+        common_option("remote", "URL").help(
             "Daemon of another machine: https://HOST:PORT [default: $ASHLAR_REMOTE, else --socket]",
         ),
-        path_option("token-file", "FILE").help(
+        common_option("token-file", "FILE").help(
             "File of the token for --remote, with mode 0600 [default: $ASHLAR_TOKEN_FILE]",
         ),
-        path_option("certificate", "FILE").help(
+        common_option("certificate", "FILE").help(
             "Client certificate for --remote, instead of a token [default: $ASHLAR_CERTIFICATE]",
         ),
-        path_option("key", "FILE").help(
+        common_option("key", "FILE").help(
             "Private key of --certificate [default: $ASHLAR_KEY, else in the same file]",
         ),
-        path_option("ca", "FILE").help(
+        common_option("ca", "FILE").help(
             "CA certificates that verify --remote [default: $ASHLAR_CA, else \
                    /etc/ssl/certs/ca-certificates.crt]",
         ),
+        common_option("idempotency-key", "KEY")
+            .help("Key of a change: repeated with the same key, it is carried out once"),
         Arg::new("progress")
             .long("progress")
             .global(true)

@@ -69,6 +69,7 @@ fn environment(name: &str) -> Option<String> {
 /// [`Kind::Usage`] for options that contradict each other, and the errors of [`Remote::new`].
 pub(super) fn client(option: Lookup<'_>, entry: &Entry, params: &Value) -> Result<Client> {
     let chosen = Selection::new(option, &environment);
+    let with_key = |client: Client| client.with_request_key(option("idempotency-key"));
     if entry.name == "serve" {
         if let Some(url) = option("remote") {
             let next = "Run it there without --remote.";
@@ -76,9 +77,9 @@ pub(super) fn client(option: Lookup<'_>, entry: &Entry, params: &Value) -> Resul
             return Err(error.at(url).next(next));
         }
     } else if let Some(url) = &chosen.remote {
-        return Ok(Client::remote(Remote::new(url, &chosen.credentials())?));
+        return Ok(with_key(Client::remote(Remote::new(url, &chosen.credentials())?)));
     }
-    Ok(Client::new(&socket_path(chosen.socket.as_deref(), entry, params)))
+    Ok(with_key(Client::new(&socket_path(chosen.socket.as_deref(), entry, params))))
 }
 
 /// The daemon's socket: the flag; $ASHLAR_SOCKET; the path in the configuration at hand, if there

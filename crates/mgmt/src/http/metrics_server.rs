@@ -4,8 +4,8 @@
 //!  M1  It answers `GET /metrics` and `GET /runbook` alone: no other route can be reached by its
 //!      listener.
 //!  M2  With `metrics_token`, a request without that token learns nothing about the daemon, not
-//!      even why the token cannot be read. The runbooks of the alerts need no token: they are a part
-//!      of the manual, and the links of alerts are opened in browsers.
+//!      even why the token cannot be read. The runbooks of the alerts need no token: they are a
+//!      part of the manual, and the links of alerts are opened in browsers.
 //!  M3  At most [`SCRAPES_MAX`] scrapes are rendered at one time, and the token is read at most
 //!      once in [`TOKEN_AGE_MAX`]: many requests of peers do not load the daemon.
 

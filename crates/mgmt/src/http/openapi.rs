@@ -57,6 +57,18 @@ const EVENT_PARAMETERS: Parameters = &[
     },
 ];
 
+/// Field of a request with the key of a change.
+pub(crate) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+
+const KEY_PARAMETERS: Parameters = &[Parameter {
+    place: "header",
+    ..parameter(
+        IDEMPOTENCY_KEY,
+        "string",
+        "Key of a change. A request that is repeated with it is answered as the first one.",
+    )
+}];
+
 const VIEW_PARAMETERS: Parameters = &[
     parameter("find", "string", "Text that the names of the shown objects contain."),
     parameter("at", "string", "Identifier of the object whose details are shown."),
@@ -228,6 +240,7 @@ pub fn document() -> Value {
             "tags": ["verbs"],
             "summary": verb.doc,
             "description": verb.detail,
+            "parameters": parameters(KEY_PARAMETERS),
             "requestBody": { "content": { JSON: { "schema": params } } },
             "responses": responses(answer, JSON, &error),
         });

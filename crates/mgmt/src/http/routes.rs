@@ -4,7 +4,7 @@ use super::body::Body;
 use super::events::{events, last_seen};
 use super::file_routes;
 use super::metrics::{self, Format};
-use super::openapi::{self, JSON, VERBS_PREFIX};
+use super::openapi::{self, IDEMPOTENCY_KEY, JSON, VERBS_PREFIX};
 use super::page_routes::{asset, check_content_type, check_origin, document, forbidden, timed};
 use super::peer::Peer;
 use crate::api::{Error, Kind, ProgressLine, Result, TraceQuery};
@@ -12,14 +12,14 @@ use crate::audit::{AuditedCaller, Former};
 use crate::auth::{Call, Caller, authorize, changes, takes_document};
 use crate::page::{self, AccessQuery, Query, files};
 use crate::plant::Progress;
-use crate::service::Control;
+use crate::service::{Control, KeyedRequest};
 use crate::verbs::{self, Run};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
     ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS,
 };
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -294,6 +294,7 @@ async fn verb(
         let why = "the daemon has no such verb";
         return Err(Error::new(Kind::UnknownVerb, "ask", why).at(name));
     };
+    let key = idempotency_key(request.headers(), &name)?;
     let accept = request.headers().get(ACCEPT);
     let stream = accept.and_then(|v| v.to_str().ok()).is_some_and(|v| v.contains(NDJSON));
     let bytes_max = if takes_document(&name) {
@@ -309,12 +310,9 @@ async fn verb(
     let run = move |control: &Control, params: Value, progress: &mut Progress<'_>| match by {
         None => run(control, params, progress),
         Some(by) => {
-            let (recorded, generation) = (params.clone(), || control.generation());
-            let former = Former::of(control, &name, &params);
-            let change = || run(control, params, progress);
-            let made = |answer: &String| former.changes(control, answer);
+            let recorded = params.clone();
             let what = (name.as_str(), &recorded);
-            control.audit().record_change(&by, what, generation, change, made)
+            change(control, &by, what, key.as_deref(), || run(control, params, progress))
         }
     };
     if !stream {
@@ -340,6 +338,32 @@ async fn verb(
     let mut response = Response::new(Body::Lines(receiver));
     content(&mut response, NDJSON);
     Ok(response)
+}
+
+/// The key of a change that a caller may repeat; `None`: it has none.
+fn idempotency_key(headers: &HeaderMap, verb: &str) -> Result<Option<String>> {
+    let no_text = |e| Error::new(Kind::Usage, verb, format!("{IDEMPOTENCY_KEY}: {e}"));
+    let text = |value: &HeaderValue| value.to_str().map(str::to_owned).map_err(no_text);
+    headers.get(IDEMPOTENCY_KEY).map(text).transpose()
+}
+
+/// Carries out a change with its entries in the audit log, and once for each key.
+fn change(
+    control: &Control,
+    by: &AuditedCaller,
+    (name, params): (&str, &Value),
+    key: Option<&str>,
+    run: impl FnOnce() -> Result<String>,
+) -> Result<String> {
+    let recorded = || {
+        let former = Former::of(control, name, params);
+        let made = |answer: &String| former.changes(control, answer);
+        let generation = || control.generation();
+        control.audit().record_change(by, (name, params), generation, run, made)
+    };
+    let Some(key) = key else { return recorded() };
+    let of = KeyedRequest::new(&by.who, key, name, &params.to_string())?;
+    control.request_keys().once(&of, Instant::now(), recorded)
 }
 
 fn ndjson(value: &Value) -> Bytes {

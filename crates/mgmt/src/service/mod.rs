@@ -11,10 +11,12 @@
 
 mod archive;
 mod listeners;
+mod request_keys;
 mod turns;
 
 pub use archive::{Archive, Archived};
 pub(crate) use listeners::configured as configured_listeners;
+pub(crate) use request_keys::KeyedRequest;
 
 use crate::api::{
     Error, Event, Kind, ProgressLine, Result, SystemState, TraceQuery, TraceState, WebhookState,
@@ -28,6 +30,7 @@ use crate::plan::{self, Action, Applied, Deferred, FileSection, Step};
 use crate::plant::{Plant, Progress};
 use crate::samples::SampleStore;
 use listeners::ApiListeners;
+use request_keys::RequestKeys;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -58,6 +61,7 @@ struct Shared {
     start: Mutex<Option<ProgressLine>>,
     tokens: TokenStore,
     audit: AuditLog,
+    request_keys: RequestKeys,
     api_listeners: ApiListeners,
     /// How often the files of a section were to be read again.
     renewals: Mutex<BTreeMap<FileSection, u64>>,
@@ -153,6 +157,7 @@ impl Control {
             start: Mutex::default(),
             tokens: TokenStore::none(),
             audit: AuditLog::none(),
+            request_keys: RequestKeys::default(),
             api_listeners: ApiListeners::default(),
             renewals: Mutex::default(),
             webhooks: Mutex::default(),
@@ -187,6 +192,11 @@ impl Control {
     /// The audit log of the API.
     pub fn audit(&self) -> &AuditLog {
         &self.shared.audit
+    }
+
+    /// Keys of changes that were carried out.
+    pub(crate) fn request_keys(&self) -> &RequestKeys {
+        &self.shared.request_keys
     }
 
     /// Has the listener of metrics show the same state as [`Control::state`]. Called at most once.

@@ -43,7 +43,9 @@ pub use extent::Extent;
 pub use frame::{DEPTH_MAX, Frame, Frames};
 pub use last_request::LastRequest;
 pub use pool::{PAGE_BYTES, Pool, PoolConfig, PoolUsage};
-pub use regular_file::{open_image, open_regular, read_regular};
+pub use regular_file::{
+    credential_path, named_path, open_image, open_regular, read_named, read_regular,
+};
 pub use request::{Attr, Bio, BioId, End, Flags, HOLE, MAPPED, Op, Origin, Ticket};
 pub use resolved_arc::ResolvedArc;
 pub use scatter::append_range;

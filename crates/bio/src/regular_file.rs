@@ -5,10 +5,11 @@
 //!  F2  A device is not opened, because opening some devices has effects: its kind is looked at
 //!      before, and again once it is open.
 
+use std::ffi::OsString;
 use std::fs::{File, FileType, Metadata, OpenOptions};
 use std::io::{Error, ErrorKind, Read, Result};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Opens a regular file for reading.
 ///
@@ -37,6 +38,45 @@ pub fn read_regular(path: &Path, max: u64) -> Result<Vec<u8>> {
     Ok(out)
 }
 
+/// Beginning of a text that names a credential of the service manager, instead of a path.
+const CREDENTIAL: &str = "credential:";
+
+/// The path of a credential that the service manager has passed to this process.
+///
+/// # Errors
+/// `InvalidInput` for a name that is not one of a file, `NotFound` if no credentials were passed.
+pub fn credential_path(name: &str) -> Result<PathBuf> {
+    path_in(std::env::var_os("CREDENTIALS_DIRECTORY"), name)
+}
+
+fn path_in(folder: Option<OsString>, name: &str) -> Result<PathBuf> {
+    if name.is_empty() || name.contains('/') || name == ".." {
+        return Err(Error::new(ErrorKind::InvalidInput, "a credential is named without slashes"));
+    }
+    let why = "systemd passed no credentials ($CREDENTIALS_DIRECTORY is not set)";
+    let folder = folder.ok_or_else(|| Error::new(ErrorKind::NotFound, why))?;
+    Ok(Path::new(&folder).join(name))
+}
+
+/// The path of a file that a text names: a path, or `credential:NAME`.
+///
+/// # Errors
+/// Those of [`credential_path`].
+pub fn named_path(text: &str) -> Result<PathBuf> {
+    match text.strip_prefix(CREDENTIAL) {
+        Some(name) => credential_path(name),
+        None => Ok(PathBuf::from(text)),
+    }
+}
+
+/// At most the first `max` bytes of a regular file that a text names, as [`named_path`].
+///
+/// # Errors
+/// As [`named_path`] and [`open_regular`].
+pub fn read_named(text: &str, max: u64) -> Result<Vec<u8>> {
+    read_regular(&named_path(text)?, max)
+}
+
 fn open(path: &Path, fits: impl Fn(&FileType) -> bool, why: &str) -> Result<(File, Metadata)> {
     let checked = |about: Metadata| match fits(&about.file_type()) {
         true => Ok(about),
@@ -54,6 +94,20 @@ fn open(path: &Path, fits: impl Fn(&FileType) -> bool, why: &str) -> Result<(Fil
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn credentials_are_in_the_folder_of_the_service_manager() {
+        let folder = || Some(OsString::from("/run/credentials/ashlar.service"));
+        let path = path_in(folder(), "api.key").expect("a name");
+        assert_eq!(path, Path::new("/run/credentials/ashlar.service/api.key"));
+        for wrong in ["", "..", "../shadow", "/etc/shadow"] {
+            let error = path_in(folder(), wrong).expect_err(wrong);
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{wrong}");
+        }
+        assert_eq!(path_in(None, "api.key").expect_err("none").kind(), ErrorKind::NotFound);
+        assert_eq!(named_path("keys/a.pem").expect("a path"), Path::new("keys/a.pem"));
+        assert!(named_path("credential:a/b").is_err());
+    }
 
     #[test]
     fn f1_fifo_devices_and_folders_are_refused_without_waiting() {

@@ -6,7 +6,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::path::Path;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
@@ -17,7 +16,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, Server
 /// Longest file of certificates, bytes; the rest of a longer one is ignored.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Where a listener's keys are: paths of files in PEM.
+/// Where a listener's keys are: paths of files in PEM, or `credential:NAME`.
 #[derive(Clone, Copy, Debug)]
 pub struct Files<'a> {
     /// The certificates of the server, its own first.
@@ -42,7 +41,7 @@ pub struct Keys(Arc<ServerConfig>);
 
 /// The contents of a file that a key of the configuration names.
 fn contents(key: &str, path: &str) -> Result<Vec<u8>, String> {
-    let contents = bio::read_regular(Path::new(path), FILE_BYTES_MAX);
+    let contents = bio::read_named(path, FILE_BYTES_MAX);
     contents.map_err(|e| format!("{key}: {path}: {e}"))
 }
 
@@ -131,7 +130,7 @@ impl Keys {
     }
 }
 
-/// Where a client's keys are: paths of files in PEM.
+/// Where a client's keys are: paths of files in PEM, or `credential:NAME`.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientFiles<'a> {
     /// The certificates that vouch for servers.

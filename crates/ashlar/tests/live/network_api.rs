@@ -243,3 +243,31 @@ fn verbs_of_all_kinds_reach_a_remote_daemon_over_tls() {
     load.finish();
     fixture.stop();
 }
+
+#[test]
+fn key_of_the_api_may_be_a_credential() {
+    let fixture = Fixture::new("api-credential");
+    install(&fixture, &papers("api-credential-papers"));
+    let (folder, port) = (fixture.path("credentials"), proc::free_port().unwrap());
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::rename(fixture.path("api.key"), folder.join("api.key")).unwrap();
+    let section = api_section(port).replace("\"api.key\"", "\"credential:api.key\"");
+    fixture.configure(&section, "");
+    let mut serve = fixture.command(&["serve"]);
+    serve.env("CREDENTIALS_DIRECTORY", &folder);
+    let log = fixture.path("log");
+    let mut daemon = proc::Proc::start("ashlar serve", &mut serve, &log).unwrap();
+    let is_up = || matches!(fixture.ashlar(&["status"]).code, 0 | 3);
+    daemon.wait_ready(LIMIT, is_up).unwrap();
+    let token = fixture.ok(&["token", "create", "t", "--role", "viewer"]);
+    fixture.secret("token", &token);
+    let [token, ca] = ["token", "ca.pem"].map(|f| fixture.path(f).to_str().unwrap().to_owned());
+    let url = format!("https://127.0.0.1:{port}");
+    let way = ["--remote", &url, "--token-file", &token, "--ca", &ca];
+    let list: Vec<&str> = ["list"].into_iter().chain(way).collect();
+    fixture.until("the API is served", LIMIT, || fixture.ashlar(&list).code == 0);
+    fixture.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
+    let text = fixture.ok(&["export"]);
+    assert!(text.contains("tls_key = \"credential:api.key\""), "{text}");
+    assert!(daemon.terminate(LIMIT).unwrap(), "{}", daemon.tail());
+}

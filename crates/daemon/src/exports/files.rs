@@ -9,7 +9,6 @@ mod reads;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -104,7 +103,7 @@ impl File {
 }
 
 fn contents(path: &str) -> Option<Vec<u8>> {
-    bio::read_regular(Path::new(path), FILE_BYTES_MAX).ok()
+    bio::read_named(path, FILE_BYTES_MAX).ok()
 }
 
 /// The files of a section, or of the groups of a target.

@@ -20,10 +20,12 @@ pub struct ApiConfig {
     /// need `tls_certificate`. [default: none, the control socket alone]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub listen: Vec<String>,
-    /// File of the server's certificates in PEM, its own first. `apply` reads a replaced file.
+    /// File of the server's certificates in PEM, its own first, or `credential:NAME` (systemd).
+    /// `apply` reads a replaced file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_certificate: Option<String>,
-    /// File of the private key in PEM. `apply` reads a replaced file.
+    /// File of the private key in PEM, or `credential:NAME` (systemd). `apply` reads a replaced
+    /// file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_key: Option<String>,
     /// File of the CA certificates in PEM that sign certificates of clients. Absent: clients are

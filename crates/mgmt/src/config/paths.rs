@@ -16,6 +16,9 @@ const PATH_KEYS: [&str; 4] = ["path", "state", "history", "socket"];
 /// Prefix of a text that names a file in any setting.
 const FILE_PREFIX: &str = "file:";
 
+/// Prefix of a text that names a credential.
+const CREDENTIAL_PREFIX: &str = "credential:";
+
 /// Prefix of the path of a socket in the texts and lists of [`SOCKET_KEYS`]. In other keys it
 /// begins the name of an initiator.
 const SOCKET_PREFIX: &str = "unix:";
@@ -55,7 +58,7 @@ fn walk(value: &mut Value, key: &str, visit: &mut impl FnMut(&str, &str, &mut St
                 visit(key, FILE_PREFIX, text);
             } else if is_socket && text.starts_with(SOCKET_PREFIX) {
                 visit(key, SOCKET_PREFIX, text);
-            } else if is_path(key) && !text.is_empty() {
+            } else if is_path(key) && !text.is_empty() && !is_credential(key, text) {
                 visit(key, "", text);
             }
         }
@@ -87,6 +90,11 @@ pub fn writable_folders(config: &Config) -> BTreeSet<PathBuf> {
 
 fn is_path(key: &str) -> bool {
     PATH_KEYS.contains(&key) || TLS_FILE_KEYS.contains(&key)
+}
+
+/// Whether a text names a credential of the service manager instead of a file of TLS.
+fn is_credential(key: &str, text: &str) -> bool {
+    TLS_FILE_KEYS.contains(&key) && text.starts_with(CREDENTIAL_PREFIX)
 }
 
 fn absolute_path(folder: &Path, path: &str) -> PathBuf {
@@ -178,5 +186,17 @@ mod tests {
         assert_eq!(params["linux"][0], "unix:/etc/ashlar/p.sock");
         assert_eq!(params["linux"][1], "[::]:564");
         assert_eq!(disk("nbd.example:10809")["address"], "nbd.example:10809");
+    }
+
+    #[test]
+    fn credentials_of_tls_are_no_paths() {
+        let text = "[api]\nlisten = ['127.0.0.1:7320']\ntls_certificate = 'api.pem'\n\
+                    tls_key = 'credential:api.key'\n\
+                    [[disk]]\nname = 'd0'\nkind = 'file'\npath = 'credential:d0'\n";
+        let config = read(text, "/etc/ashlar/a.toml", &catalog()).expect("well-formed");
+        assert_eq!(config.api.tls_certificate.as_deref(), Some("/etc/ashlar/api.pem"));
+        assert_eq!(config.api.tls_key.as_deref(), Some("credential:api.key"));
+        let path = &config.disk("d0").expect("a disk").params["path"];
+        assert_eq!(path, "/etc/ashlar/credential:d0", "a disk is a file");
     }
 }

@@ -3,7 +3,7 @@
 use crate::api::{Error, Kind, Result};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Longest secret, in bytes. Longer files are refused: they are not secrets.
 pub const SECRET_BYTES_MAX: usize = 1024;
@@ -43,14 +43,8 @@ pub fn path(reference: &str) -> Result<Option<PathBuf>> {
     let Some(name) = reference.strip_prefix("credential:") else {
         return Ok(None);
     };
-    let refuse = |why: &str| Err(Error::new(Kind::Secret, "read secret", why).at(reference));
-    if name.is_empty() || name.contains('/') || name == ".." {
-        return refuse("a credential is named without slashes");
-    }
-    match std::env::var_os("CREDENTIALS_DIRECTORY") {
-        Some(folder) => Ok(Some(Path::new(&folder).join(name))),
-        None => refuse("systemd passed no credentials ($CREDENTIALS_DIRECTORY is not set)"),
-    }
+    let refused = |e| Error::new(Kind::Secret, "read secret", e).at(reference);
+    bio::credential_path(name).map(Some).map_err(refused)
 }
 
 /// The secret behind a reference. A line end at the end of a file is not part of it.

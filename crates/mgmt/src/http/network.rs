@@ -134,7 +134,7 @@ struct Followed {
 
 fn file_times(api: &ApiConfig) -> FileTimes {
     let state = |(_, path): (&'static str, &str)| {
-        let about = std::fs::metadata(path).ok()?;
+        let about = std::fs::metadata(bio::named_path(path).ok()?).ok()?;
         Some((about.modified().ok()?, about.len(), about.ino()))
     };
     api.named_files().map(state).collect()

@@ -1,6 +1,6 @@
 //! Sources of a bus's secrets: `file:PATH`, `credential:NAME` (systemd), or the text itself.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Longest secret, bytes.
 const SECRET_MAX: usize = 1024;
@@ -10,11 +10,7 @@ pub(super) fn read(reference: &str) -> Result<Vec<u8>, String> {
     let path = if let Some(path) = reference.strip_prefix("file:") {
         PathBuf::from(path)
     } else if let Some(name) = reference.strip_prefix("credential:") {
-        let folder = std::env::var_os("CREDENTIALS_DIRECTORY");
-        let folder = folder.ok_or("systemd passed no credentials")?;
-        let plain = !name.is_empty() && !name.contains('/') && name != "..";
-        let name = Some(name).filter(|_| plain).ok_or("not the name of a credential")?;
-        Path::new(&folder).join(name)
+        bio::credential_path(name).map_err(|e| e.to_string())?
     } else {
         return Ok(reference.as_bytes().to_vec());
     };

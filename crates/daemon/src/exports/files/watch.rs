@@ -24,7 +24,7 @@ struct FileStamp {
 
 impl FileStamp {
     fn of(path: &str) -> Option<FileStamp> {
-        let m = std::fs::metadata(path).ok()?;
+        let m = std::fs::metadata(bio::named_path(path).ok()?).ok()?;
         let times = [m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec()];
         Some(FileStamp { place: (m.dev(), m.ino()), size: m.size(), times })
     }

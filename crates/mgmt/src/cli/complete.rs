@@ -1,16 +1,15 @@
 //! Names for completion scripts: `ashlar complete WORD...` prints those that may follow the words.
 //!
 //! The scripts of `ashlar completions` run it at each TAB. It is in no help, waits for the daemon
-//! at most [`ANSWER_MAX`], and prints nothing instead of an error.
+//! at most [`ANSWER_MAX`], or [`REMOTE_ANSWER_MAX`], and prints nothing instead of an error.
 //!
 //! Invariants
 //!  N1  No printed name has a character that a shell interprets: peers and media choose names, and
 //!      the scripts expand the output.
 //!  N2  A confirmation (`--yes-destroy`) is never completed: the operator types it.
 
-use super::socket_path;
+use super::connect;
 use crate::api::{GeomState, SystemState};
-use crate::client::Client;
 use crate::verbs;
 use clap::{Arg, ArgAction, Command};
 use serde_json::Value;
@@ -24,6 +23,9 @@ pub(super) const WORD: &str = "complete";
 /// How long a TAB may wait for the daemon.
 const ANSWER_MAX: Duration = Duration::from_millis(200);
 
+/// The same for the daemon of another machine: TLS takes several round trips.
+const REMOTE_ANSWER_MAX: Duration = Duration::from_secs(1);
+
 /// Arguments that take any provider.
 const PROVIDERS: &[&str] =
     &["disk", "disks", "lun", "member", "members", "provider", "providers", "unit"];
@@ -33,22 +35,23 @@ struct Cursor<'c> {
     /// Names of its command, below the root: `["mirror", "status"]`.
     path: Vec<&'c str>,
     arg: &'c Arg,
-    /// The value of `--socket` among the words.
-    socket: Option<String>,
+    /// Options among the words with their values, by name.
+    options: Vec<(&'c str, String)>,
 }
 
 impl<'c> Cursor<'c> {
     /// `None` if a command follows, or no argument may follow.
     fn after(root: &'c Command, words: &[String]) -> Option<Cursor<'c>> {
-        let (mut command, mut path, mut socket) = (root, Vec::new(), None);
+        let (mut command, mut path, mut options) = (root, Vec::new(), Vec::new());
         let mut places = 0;
         // An option whose value is the next word.
         let mut open: Option<&'c Arg> = None;
         for word in words {
             if let Some(arg) = open.take() {
-                if arg.get_id() == "socket" {
-                    socket = Some(word.clone());
-                }
+                options.push((arg.get_id().as_str(), word.clone()));
+            } else if let Some((name, value)) = word.strip_prefix('-').and_then(with_value) {
+                let named = option(root, command, name);
+                options.extend(named.map(|arg| (arg.get_id().as_str(), value.to_owned())));
             } else if let Some(name) = word.strip_prefix('-') {
                 let named = option(root, command, name);
                 open = named.filter(|arg| arg.get_action().takes_values());
@@ -63,12 +66,16 @@ impl<'c> Cursor<'c> {
             Some(arg) => arg,
             None => positional(command, places)?,
         };
-        Some(Cursor { path, arg, socket })
+        Some(Cursor { path, arg, options })
     }
 }
 
-/// The option of a typed word without its first `-`: `-target` or `t`. `None` if the word has the
-/// value, too.
+/// The name, with its second `-`, and the value of an option in one word: `--socket=PATH`.
+fn with_value(word: &str) -> Option<(&str, &str)> {
+    word.split_once('=').filter(|(name, _)| name.starts_with('-'))
+}
+
+/// The option of a typed word without its first `-`: `-target` or `t`.
 fn option<'c>(root: &'c Command, command: &'c Command, name: &str) -> Option<&'c Arg> {
     let mut all = command.get_arguments().chain(root.get_arguments());
     match name.strip_prefix('-') {
@@ -135,10 +142,15 @@ fn is_plain(name: &str) -> bool {
 pub(super) fn answer(root: &Command, words: &[OsString]) -> String {
     let words: Vec<String> = words.iter().map(|w| w.to_string_lossy().into_owned()).collect();
     let Some(cursor) = Cursor::after(root, &words) else { return String::new() };
-    // Without a flag the configuration names the socket, as for other commands.
+    // The daemon is chosen as for a command that has these options.
+    let option = |name: &str| {
+        let typed = cursor.options.iter().rev().find(|(of, _)| *of == name);
+        typed.map(|(_, value)| value.clone())
+    };
     let Some(entry) = verbs::find("list") else { return String::new() };
-    let socket = socket_path(cursor.socket.as_ref(), entry, &Value::Null);
-    let state = Client::new(&socket).with_deadline(ANSWER_MAX).state().unwrap_or_default();
+    let Ok(client) = connect::client(&option, entry, &Value::Null) else { return String::new() };
+    let limit = if client.is_remote() { REMOTE_ANSWER_MAX } else { ANSWER_MAX };
+    let state = client.with_deadline(limit).state().unwrap_or_default();
     let all = names(&state, &cursor).into_iter().filter(|name| is_plain(name));
     all.map(|name| name + "\n").collect()
 }

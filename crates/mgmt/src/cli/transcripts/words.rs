@@ -72,6 +72,10 @@ fn complete_prints_the_live_names_that_may_follow() {
         assert_eq!(names(line), Vec::<String>::new(), "{line}");
     }
     assert_eq!(names("apply --yes-destroy"), Vec::<String>::new(), "N2");
+    let same = format!("complete --socket={socket} part show");
+    let same = run_words(same.split(' ').map(OsString::from).collect());
+    assert_eq!(same.out, "d0\n", "an option in one word");
+    assert_eq!(names("--remote https://127.0.0.1:1 part show"), Vec::<String>::new(), "no token");
     let away = "complete --socket /nonexistent/a.sock part show".split(' ').map(OsString::from);
     let away = run_words(away.collect());
     assert_eq!((away.exit, away.out, away.err), (Exit::Done, String::new(), String::new()));

@@ -20,6 +20,11 @@ logged() {
     journalctl -u ashlar --no-pager | grep -q -- "$1"
 }
 
+# Events are in journald with the fields that docs/operating.md names.
+has_fields() {
+    journalctl -t ashlar ASHLAR_KIND=event -o json --no-pager | grep -q '"ASHLAR_OBJECT"'
+}
+
 restart() {
     systemctl restart ashlar.service && within 60 answers
 }
@@ -66,6 +71,7 @@ expect "restart with a credential" restart
 expect "LoadCredential passes the secret" \
     test -s /run/credentials/ashlar.service/secrets_host1
 expect "the target is served" sh -c 'ashlar list targets | grep -q org.example:store'
+expect "events have fields in journald" within 30 has_fields
 expect "reload" systemctl reload ashlar.service
 cp /etc/ashlar/ashlar.toml /tmp/valid
 echo 'unknown = 1' >>/etc/ashlar/ashlar.toml

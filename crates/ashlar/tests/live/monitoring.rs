@@ -11,6 +11,8 @@ use rig::proc::Proc;
 use serde_json::Value;
 
 use crate::fixture::{Fixture, array, file_disk};
+use crate::network_api::{install, papers};
+use crate::reservations::{login, out};
 
 /// The package of Prometheus and promtool.
 const PACKAGES: &str = include_str!("../../../../ci/packages/monitoring.txt");
@@ -156,6 +158,76 @@ fn metrics_over_tcp_need_the_token_and_pass_promtool() {
     fixture.ashlar(&["apply"]).ends(0).lacks(&["next start"]);
     assert!(TcpStream::connect(&at).is_err(), "the former listener is closed");
     assert!(scrape(&other, "").0.starts_with("HTTP/1.1 200"));
+    fixture.stop();
+}
+
+/// Families of samples that an idle disk does not have.
+const FAMILIES: [&str; 14] = [
+    "ashlar_connections_accepted_total",
+    "ashlar_fs_free_bytes",
+    "ashlar_fs_last_dump_timestamp_seconds",
+    "ashlar_fs_up",
+    "ashlar_geom_rebuild_done_bytes",
+    "ashlar_geom_rebuild_rate_bytes",
+    "ashlar_listener_up",
+    "ashlar_lun_registrants",
+    "ashlar_lun_request_latency_seconds_bucket",
+    "ashlar_lun_reserved",
+    "ashlar_session_latency_seconds_bucket",
+    "ashlar_session_requests_total",
+    "ashlar_tls_certificate_expiry_timestamp_seconds",
+    "ashlar_webhook_up",
+];
+
+/// Sections with a mirror, a file server, the API over TLS and a webhook that reaches no server.
+fn sections_of_all_kinds(fixture: &Fixture, metrics: &str) -> String {
+    let (api, hook) = (rig::proc::free_port().unwrap(), rig::proc::free_port().unwrap());
+    install(fixture, &papers("metrics-papers"));
+    let sizes = [("d0", 4), ("d1", 4), ("ssd", 48), ("near", 128), ("far", 128)];
+    let disks = sizes.map(|(name, mib)| {
+        let file = format!("{name}.img");
+        fixture.image(&file, mib << 20);
+        file_disk(name, &file)
+    });
+    format!(
+        "[daemon]\nmetrics_listen = \"{metrics}\"\n\
+         [api]\nlisten = [\"127.0.0.1:{api}\"]\ntls_certificate = \"api.pem\"\n\
+         tls_key = \"api.key\"\n\
+         [[webhook]]\nname = \"pager\"\nurl = \"http://127.0.0.1:{hook}/\"\n{}\
+         [[geom]]\nclass = \"mirror\"\nname = \"data\"\nmembers = [\"d0\", \"d1\"]\n\
+         [[geom]]\nclass = \"fs\"\nname = \"main\"\nmembers = [\"ssd\", \"near\", \"far\"]\n\
+         create = true\nlinux = [\"127.0.0.1:0\"]\ndump_at = \"never\"\n",
+        disks.concat()
+    )
+}
+
+#[test]
+fn metrics_of_objects_of_all_kinds_pass_promtool() {
+    let mut fixture = Fixture::new("metrics-all");
+    let at = format!("127.0.0.1:{}", rig::proc::free_port().unwrap());
+    let sections = sections_of_all_kinds(&fixture, &at);
+    fixture.configure(&sections, "0 = \"mirror/data\"");
+    fixture.start_whole();
+    fixture.ok(&["fs", "dump", "main", "--wait"]);
+    // The host registers (6) and reserves (1): exclusive access for registrants.
+    let mut host = login(&fixture, "iqn.2024-01.test:metrics");
+    assert_eq!(out(&mut host, 6, 0, 0, 1).status, 0);
+    assert_eq!(out(&mut host, 1, 6, 1, 0).status, 0);
+    let read = [0x28, 0, 0, 0, 0, 8, 0, 0, 1, 0];
+    assert_eq!(host.scsi(&read, 512, &[]).unwrap().status, 0);
+    // So slow that it runs until the end.
+    fixture.ok(&["mirror", "configure", "data", "--sync-rate", "4KiB"]);
+    fixture.ok(&["mirror", "rebuild", "data", "d1"]);
+    let mut body = String::new();
+    fixture.until("samples of all kinds", LIMIT, || {
+        body = scrape(&at, "").1;
+        let has = |name: &str| body.lines().any(|line| line.starts_with(&format!("{name}{{")));
+        let missing: Vec<&str> = FAMILIES.into_iter().filter(|name| !has(name)).collect();
+        println!("without {missing:?}");
+        missing.is_empty()
+    });
+    promtool(&["check", "metrics"], Path::new("/"), &body);
+    fixture.assert_alive();
     fixture.stop();
 }
 

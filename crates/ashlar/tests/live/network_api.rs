@@ -19,14 +19,15 @@ const UNREACHABLE: i32 = 5;
 const DISK: &str = "[[disk]]\nname = \"d0\"\nkind = \"memory\"\nsize = \"16MiB\"\n";
 
 /// Certificates of a server at 127.0.0.1, signed by the authority `ca`.
-fn papers(name: &str) -> Papers {
+pub(super) fn papers(name: &str) -> Papers {
     let papers = Papers::new(name).unwrap();
     papers.authority("ca").unwrap();
     papers.sign("ca", "server", "localhost", "subjectAltName=IP:127.0.0.1", Good::Now).unwrap();
     papers
 }
 
-fn install(fixture: &Fixture, papers: &Papers) {
+/// Copies the certificates to the folder of the fixture: `ca.pem`, `api.pem` and `api.key`.
+pub(super) fn install(fixture: &Fixture, papers: &Papers) {
     for (from, to) in [
         ("ca.pem", "ca.pem"),
         ("server/server-cert.pem", "api.pem"),

@@ -9,14 +9,14 @@ const DISK_BYTES: u64 = 16 << 20;
 const CONFLICT: u8 = 0x18;
 
 /// An initiator that has no unit attention pending.
-fn login(fixture: &Fixture, name: &str) -> Client {
+pub(super) fn login(fixture: &Fixture, name: &str) -> Client {
     let mut raw = Client::session(fixture.portal(), name, IQN).unwrap();
     assert_eq!(raw.scsi(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
     raw
 }
 
 /// PERSISTENT RESERVE OUT with APTPL.
-fn out(raw: &mut Client, action: u8, kind: u8, key: u64, action_key: u64) -> Ended {
+pub(super) fn out(raw: &mut Client, action: u8, kind: u8, key: u64, action_key: u64) -> Ended {
     let mut list = [0; 24];
     list[..8].copy_from_slice(&key.to_be_bytes());
     list[8..16].copy_from_slice(&action_key.to_be_bytes());

@@ -1,7 +1,8 @@
 //! Restriction of the daemon by itself: `sandbox` of `[daemon]`, enforced by Landlock and seccomp.
 //!
 //! ```text
-//! changed: /dev, folders of the paths in the configuration, of state, history and socket
+//! changed: /dev, folders of the paths in the configuration, of state, history and socket, and
+//!          those of `sandbox_folders`
 //! run:     no program            mounted: nothing            gained: no privilege by a file
 //! called:  system calls of a list (see `system_calls`)
 //! ```
@@ -130,7 +131,8 @@ pub(crate) fn check(action: &Action) -> Result<()> {
     let Some(own) = FOLDERS.get() else { return Ok(()) };
     let Some(folder) = outside(own, action) else { return Ok(()) };
     let error = Error::new(Kind::Forbidden, "check the sandbox", "changes there are not permitted");
-    let next = "Restart the daemon with this configuration, or set `sandbox = false` in [daemon].";
+    let next = "Restart the daemon with this configuration. `sandbox_folders` of [daemon] lists \
+                folders for images that are added later.";
     Err(error.at(folder.display().to_string()).next(next))
 }
 

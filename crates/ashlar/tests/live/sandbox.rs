@@ -21,7 +21,12 @@ fn statuses(pid: u32) -> Vec<String> {
 fn sandboxed_daemon_serves_its_folders_and_plan_refuses_others() {
     let fixture = Fixture::new("sandbox");
     fixture.image("d0.img", 4 << 20);
-    let own = format!("[daemon]\nsandbox = true\n{}", file_disk("d0", "d0.img"));
+    let more = Scratch::new("sandbox-more").unwrap();
+    let folder = more.path().to_str().unwrap();
+    let own = format!(
+        "[daemon]\nsandbox = true\nsandbox_folders = [\"{folder}\"]\n{}",
+        file_disk("d0", "d0.img")
+    );
     fixture.configure(&own, "0 = \"d0\"");
     let mut daemon = fixture.launch();
     let ready = || matches!(fixture.ashlar(&["status"]).code, 0 | 3);
@@ -52,6 +57,10 @@ fn sandboxed_daemon_serves_its_folders_and_plan_refuses_others() {
     with_disk("{here}/d1.img");
     fixture.ashlar(&["plan"]).ends(6);
     fixture.ok(&["apply"]);
+    // A folder of the list needs no restart.
+    with_disk(&format!("{folder}/d1.img"));
+    fixture.ok(&["apply", "--yes-destroy", "d1"]);
+    fixture.ashlar(&["status"]).prints(&["in a sandbox"]);
     assert!(daemon.terminate(LIMIT).unwrap(), "{}", fixture.log());
     assert!(!fixture.path("ashlar.sock").exists(), "its socket is in a folder of its own");
 }

@@ -15,6 +15,9 @@ fn packaged_configuration_serves_nothing_until_its_example_is_enabled() {
     let packaged = text("ashlar.toml");
     let config = read(&packaged, "ashlar.toml", &catalog()).expect("well-formed");
     assert!(config.disk.is_empty() && config.target.is_empty() && config.access.is_empty());
+    // Images of the example can be added without a restart.
+    assert!(config.daemon.sandbox);
+    assert!(config.daemon.sandbox_folders.iter().any(|folder| folder == "/var/lib/ashlar"));
     let enabled = packaged.lines().map(|line| match line.strip_prefix("# ") {
         Some(rest) if rest.starts_with("[[") || rest.contains(" = ") => format!("{rest}\n"),
         _ => format!("{line}\n"),

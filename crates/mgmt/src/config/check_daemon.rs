@@ -36,8 +36,16 @@ pub(super) fn sandbox(config: &Config, out: &mut Vec<Problem>) {
         };
         let text = format!("a sandbox does not permit {other}: set `sandbox = false`");
         out.push(problem("daemon", 0, "sandbox", Kind::ConfigValue, text));
-    } else if config.daemon.sandbox_system_calls != SystemCalls::default() {
-        let text = "`sandbox_system_calls` needs `sandbox = true`".to_owned();
-        out.push(problem("daemon", 0, "sandbox_system_calls", Kind::ConfigKey, text));
+        return;
+    }
+    let (folders, calls) = (&config.daemon.sandbox_folders, config.daemon.sandbox_system_calls);
+    for (key, is_given) in [
+        ("sandbox_folders", !folders.is_empty()),
+        ("sandbox_system_calls", calls != SystemCalls::default()),
+    ] {
+        if is_given {
+            let text = format!("`{key}` needs `sandbox = true`");
+            out.push(problem("daemon", 0, key, Kind::ConfigKey, text));
+        }
     }
 }

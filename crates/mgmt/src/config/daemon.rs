@@ -81,6 +81,10 @@ pub struct DaemonConfig {
     /// of driver `local` and disks with `command` are refused.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sandbox: bool,
+    /// Folders in which the sandbox permits changes besides those of paths in this file: images may
+    /// be added there without a restart.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sandbox_folders: Vec<String>,
     /// Effect of system calls outside of the list of `sandbox`.
     #[serde(skip_serializing_if = "SystemCalls::is_default")]
     pub sandbox_system_calls: SystemCalls,
@@ -122,6 +126,7 @@ impl Default for DaemonConfig {
             log: "info".to_owned(),
             log_format: None,
             sandbox: false,
+            sandbox_folders: Vec::new(),
             sandbox_system_calls: SystemCalls::Refuse,
             state: None,
             history: None,
@@ -173,15 +178,17 @@ mod tests {
     }
 
     #[test]
-    fn effect_of_system_calls_needs_the_sandbox() {
+    fn settings_of_the_sandbox_need_it() {
         let faults = |sandbox: bool| {
             let sandbox_system_calls = SystemCalls::Log;
-            let daemon = DaemonConfig { sandbox, sandbox_system_calls, ..DaemonConfig::default() };
+            let sandbox_folders = vec!["/srv".to_owned()];
+            let other = DaemonConfig::default();
+            let daemon = DaemonConfig { sandbox, sandbox_folders, sandbox_system_calls, ..other };
             let found = check(&Config { daemon, ..Config::default() });
             found.iter().map(|problem| problem.key).collect::<Vec<_>>()
         };
         assert!(faults(true).is_empty());
-        assert_eq!(faults(false), ["sandbox_system_calls"]);
+        assert_eq!(faults(false), ["sandbox_folders", "sandbox_system_calls"]);
     }
 
     #[test]

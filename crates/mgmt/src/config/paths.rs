@@ -10,8 +10,11 @@ use std::path::{Path, PathBuf};
 /// Keys that name the files of TLS, in sections of targets, disks and file servers.
 pub const TLS_FILE_KEYS: [&str; 4] = ["tls_ca", "tls_certificate", "tls_key", "tls_client_ca"];
 
+/// The key of `[daemon]` that lists folders.
+const FOLDERS_KEY: &str = "sandbox_folders";
+
 /// Other keys whose texts are paths, in every section.
-const PATH_KEYS: [&str; 4] = ["path", "state", "history", "socket"];
+const PATH_KEYS: [&str; 5] = ["path", "state", "history", "socket", FOLDERS_KEY];
 
 /// Prefix of a text that names a file in any setting.
 const FILE_PREFIX: &str = "file:";
@@ -49,7 +52,7 @@ fn walk(value: &mut Value, key: &str, visit: &mut impl FnMut(&str, &str, &mut St
             others.for_each(|(key, v)| walk(v, key, visit));
         }
         Value::Array(list) => {
-            let key = if SOCKET_KEYS.contains(&key) { key } else { "" };
+            let key = if SOCKET_KEYS.contains(&key) || key == FOLDERS_KEY { key } else { "" };
             list.iter_mut().for_each(|v| walk(v, key, visit));
         }
         Value::String(text) => {
@@ -77,7 +80,7 @@ pub fn writable_folders(config: &Config) -> BTreeSet<PathBuf> {
             return;
         }
         let path = Path::new(text.get(prefix.len()..).unwrap_or_default());
-        if matches!(key, "state" | "history") {
+        if matches!(key, "state" | "history" | FOLDERS_KEY) {
             folders.insert(path.to_owned());
         } else {
             let real = path.canonicalize();
@@ -135,6 +138,7 @@ mod tests {
     #[test]
     fn writable_folders_contain_no_files_that_are_only_read() {
         let text = "[daemon]\nstate = '/var/st'\nhistory = '/var/hi'\nsocket = '/run/x/a.sock'\n\
+                    sandbox = true\nsandbox_folders = ['/opt/pool', 'more']\n\
                     [[disk]]\nname = 'd0'\nkind = 'file'\npath = 'images/d0'\n\
                     [[target]]\nname = 'iqn.2026-11.a:t'\ndriver = 'iscsi'\n\
                     listen = ['[::]:3260', 'unix:/srv/portals/t.sock']\n\
@@ -142,7 +146,15 @@ mod tests {
         let config = read(text, "/etc/ashlar/ashlar.toml", &catalog()).expect("well-formed");
         let folders = writable_folders(&config);
         let folders: Vec<&str> = folders.iter().filter_map(|folder| folder.to_str()).collect();
-        let expected = ["/etc/ashlar/images", "/run/x", "/srv/portals", "/var/hi", "/var/st"];
+        let expected = [
+            "/etc/ashlar/images",
+            "/etc/ashlar/more",
+            "/opt/pool",
+            "/run/x",
+            "/srv/portals",
+            "/var/hi",
+            "/var/st",
+        ];
         assert_eq!(folders, expected);
     }
 

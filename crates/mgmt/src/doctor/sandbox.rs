@@ -20,6 +20,9 @@ const RESTART: &str = "restart the daemon, so that its sandbox has the folder as
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Ok(state) = &facts.daemon else { return ok("no daemon answers: not checked") };
     let folders = &state.daemon.sandbox;
+    if folders.is_empty() {
+        return ok("off: `sandbox = true` in [daemon] restricts the daemon to its folders");
+    }
     // The daemon may have a mount namespace of its own.
     let root = facts.proc.join(state.daemon.pid.to_string()).join("root");
     let found: Vec<CheckFinding> = folders.iter().filter_map(|of| folder(&root, of)).collect();

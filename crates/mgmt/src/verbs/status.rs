@@ -506,8 +506,9 @@ pub fn status_of(control: &Control, state: &SystemState) -> StatusAnswer {
     let mut ports: Vec<&str> = d.cores.iter().map(|c| c.port_kind.as_str()).collect();
     ports.dedup();
     let resident = short(d.memory.resident_bytes);
+    let sandbox = if d.sandbox.is_empty() { "" } else { ", in a sandbox" };
     let daemon = format!(
-        "version {}, up {}, {} ({}), {resident} resident",
+        "version {}, up {}, {} ({}), {resident} resident{sandbox}",
         d.version,
         short_ns(d.uptime_ns),
         count(d.cores.len(), "core"),

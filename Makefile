@@ -5,7 +5,8 @@ DATA    ?= run
 ASHLAR   = target/release/ashlar
 BENCH    = target/release/ashlar-bench
 TEST_PACKAGES  = $(sort $(shell cat ci/packages/rig.txt ci/packages/classes.txt ci/packages/web.txt \
-                   ci/packages/graph.txt ci/packages/completions.txt | sed 's/\#.*//'))
+                   ci/packages/graph.txt ci/packages/completions.txt \
+                   ci/packages/packaging.txt | sed 's/\#.*//'))
 DEMO_PACKAGES  = fdisk e2fsprogs libiscsi-bin qemu-utils qemu-block-extra
 BENCH_PACKAGES = $(shell sed "s/\#.*//" ci/packages/bench.txt)
 

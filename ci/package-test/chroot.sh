@@ -23,6 +23,8 @@ stop() {
 
 expect "install" dpkg --install /package-test/ashlar.deb
 check_installed
+# The kernel of this machine may have no Landlock. The guest tests the sandbox.
+sed -i '/^sandbox/d' /etc/ashlar/ashlar.toml
 expect "start" start
 expect "stop" stop
 keep_files

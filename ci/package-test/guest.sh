@@ -85,6 +85,20 @@ expect "Landlock is entered" \
 expect "system calls are restricted" \
     within 30 logged 'sandbox: system calls are restricted'
 
+# udevd links a loop device whose file is named as the daemon names that of an attached LUN.
+modprobe --quiet loop || true
+if [ -e /dev/loop-control ] && command -v losetup >/dev/null; then
+    mkdir -p /run/ashlar/attached/here.7
+    truncate -s 1M /run/ashlar/attached/here.7/d0
+    loop=$(losetup --find --show /run/ashlar/attached/here.7/d0)
+    expect "udev makes the link of an attached LUN" within 30 test -b /dev/ashlar/here.7
+    losetup --detach "$loop"
+    expect "udev removes the link" within 30 sh -c '! test -e /dev/ashlar/here.7'
+    rm -r /run/ashlar/attached/here.7
+else
+    echo "not tested: the kernel has no loop devices"
+fi
+
 expect "the daemon reports to the watchdog" \
     within 240 differs WatchdogTimestampMonotonic 0
 mkdir -p /etc/systemd/system/ashlar.service.d

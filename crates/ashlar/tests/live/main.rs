@@ -49,6 +49,7 @@ mod nbd;
 mod nbd_disk;
 mod network_api;
 mod odd_targets;
+mod packaged;
 mod operating_costs;
 mod page;
 mod plan9_client;

@@ -142,12 +142,12 @@ fn listeners_and_certificates_follow_the_configuration() {
     fixture.stop();
 }
 
-/// A fixture with certificates of the clients `laptop`, which has a section, and `stranger`.
+/// A fixture with certificates of the clients `laptop`, which has a section, and `desktop`.
 fn fixture_with_clients(name: &str) -> Fixture {
     let fixture = Fixture::new(name);
     let papers = papers(&format!("{name}-papers"));
     install(&fixture, &papers);
-    for client in ["laptop", "stranger"] {
+    for client in ["laptop", "desktop"] {
         let alternative = format!("subjectAltName=DNS:{client}.example");
         papers.sign("ca", client, client, &alternative, Good::Now).unwrap();
         for part in ["cert", "key"] {
@@ -183,13 +183,13 @@ fn client_certificate_logs_in_without_a_token() {
     let remote = |client: &str, words: &[&str]| over_tls(&fixture, &url, client, words);
     fixture.until("the API is served", LIMIT, || remote("laptop", &["list"]).code == 0);
     remote("laptop", &["apply"]).ends(0).prints(&["no changes"]);
-    remote("stranger", &["list"]).ends(FAILED).complains(&["ASH-0046", "`stranger`"]);
+    remote("desktop", &["list"]).ends(FAILED).complains(&["ASH-0046", "`desktop`"]);
     let log = fixture.json(&["audit"]);
     let has = |who: &str, what: &str| {
         array(&log["entries"]).iter().any(|e| text(&e["who"]) == who && text(&e["what"]) == what)
     };
     assert!(has("certificate laptop", "apply"), "{log:#}");
-    assert!(has("certificate stranger", "login"), "{log:#}");
+    assert!(has("certificate desktop", "login"), "{log:#}");
 
     // The same by variables, with the key in the file of the certificate.
     let read = |file: &str| std::fs::read_to_string(fixture.path(file)).unwrap();
@@ -226,7 +226,7 @@ fn verbs_of_all_kinds_reach_a_remote_daemon_over_tls() {
     let load = Load::start(&fixture.url(0), 1 << 20);
     remote(&["top", "-b", "--interval", "100ms"]).ends(0).prints(&["d0"]);
     remote(&["trace", "--seconds", "0"]).ends(0).prints(&["took 10.0ms or longer"]);
-    remote(&["journal"]).ends(0).prints(&["main"]);
+    remote(&["journal"]).ends(0);
     remote(&["export"]).ends(0).prints(&["[[geom]]", "name = \"main\""]);
     remote(&["fs", "dump", "main", "--wait"]).ends(0);
     remote(&["fs", "dumps", "main"]).ends(0);

@@ -125,9 +125,8 @@ impl Remote {
     /// [`Kind::Usage`] for the URL or for missing credentials, [`Kind::Secret`] for the token,
     /// [`Kind::System`] for the CA and the client certificate.
     pub fn new(url: &str, credentials: &Credentials<'_>) -> Result<Remote> {
-        let usage = |why: &str, next: &str| {
-            Err(Error::new(Kind::Usage, "connect", why).at(url).next(next))
-        };
+        let usage =
+            |why: &str, next: &str| Err(Error::new(Kind::Usage, "connect", why).at(url).next(next));
         let https = "Write --remote https://HOST:PORT.";
         let Some(parsed) = Url::parse(url, PORT) else {
             return usage("the URL is not https://HOST:PORT", https);

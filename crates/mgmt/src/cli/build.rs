@@ -87,15 +87,13 @@ pub fn common_options() -> Vec<Arg> {
         common_option("remote", "URL").help(
             "Daemon of another machine: https://HOST:PORT [default: $ASHLAR_REMOTE, else --socket]",
         ),
-        common_option("token-file", "FILE").help(
-            "File of the token for --remote, with mode 0600 [default: $ASHLAR_TOKEN_FILE]",
-        ),
+        common_option("token-file", "FILE")
+            .help("File of the token for --remote, with mode 0600 [default: $ASHLAR_TOKEN_FILE]"),
         common_option("certificate", "FILE").help(
             "Client certificate for --remote, instead of a token [default: $ASHLAR_CERTIFICATE]",
         ),
-        common_option("key", "FILE").help(
-            "Private key of --certificate [default: $ASHLAR_KEY, else in the same file]",
-        ),
+        common_option("key", "FILE")
+            .help("Private key of --certificate [default: $ASHLAR_KEY, else in the same file]"),
         common_option("ca", "FILE").help(
             "CA certificates that verify --remote [default: $ASHLAR_CA, else \
                    /etc/ssl/certs/ca-certificates.crt]",

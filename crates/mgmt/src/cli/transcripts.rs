@@ -528,8 +528,8 @@ fn socket_path_is_read_from_the_configuration_file() {
     let text = format!("[daemon]\nsocket = \"{}\"\n", daemon.path("a.sock"));
     let file = daemon.write("own.toml", &text);
     assert_eq!(connect::configured_socket(&file), Some(PathBuf::from(daemon.path("a.sock"))));
-    assert_eq!(configured_socket(&daemon.write("none.toml", "")), None);
-    assert_eq!(configured_socket(&daemon.write("bad.toml", "[[[")), None);
+    assert_eq!(crate::cli::connect::configured_socket(&daemon.write("none.toml", "")), None);
+    assert_eq!(crate::cli::connect::configured_socket(&daemon.write("bad.toml", "[[[")), None);
     let faulty = daemon.write("faulty.toml", "[[disk]]\nnam = \"x\"\n");
     for verb in ["plan", "apply"] {
         let words = [verb, &faulty, "--socket", "/nonexistent/a.sock"];

@@ -143,8 +143,7 @@ fn certificates_are_reported_thirty_days_ahead() {
     ] {
         let (key, path) = ("tls_certificate".to_owned(), "/x".to_owned());
         let at = "target t".to_owned();
-        let file =
-            CertificateState { at, key, path, expires_s, expires_at: 1_800_000_000 };
+        let file = CertificateState { at, key, path, expires_s, expires_at: 1_800_000_000 };
         let found = certificates::validity(&file);
         assert_eq!(found.as_ref().map(|f| f.grade), grade);
         let finding = found.map(|f| f.finding).unwrap_or_default();

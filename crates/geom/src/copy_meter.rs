@@ -82,6 +82,8 @@ impl CopyMeter {
 
 #[cfg(test)]
 mod tests {
+    use testkit::Seeds;
+
     use super::*;
 
     const S: u64 = 1_000_000_000;
@@ -95,8 +97,7 @@ mod tests {
     /// P1, whatever the steps, pauses and repetitions.
     #[test]
     fn position_never_decreases_and_ends_at_the_size() {
-        for seed in 0..500 {
-            let mut seed = seed;
+        for mut seed in Seeds::of(1000) {
             let size = 1 + next(&mut seed) % (1 << 30);
             let mut meter = CopyMeter::new(next(&mut seed) % size, size);
             let (mut now, mut before) = (next(&mut seed), meter.done());

@@ -75,7 +75,7 @@ fn tables_with_seeded_damage() {
     let hot = [0, 446, 512, 1024, 2048, 4096, 4608, 8192, 63 * 512, 163 * 512, 1199 * 512];
     for (which, base) in tables().iter().enumerate() {
         fuzz_part(base);
-        for seed in 0..100 {
+        for seed in Seeds::of(100) {
             let mut data = base.clone();
             mutate(&mut data, &mut Seed(seed * 31 + which as u64), &hot);
             fuzz_part(&data);
@@ -191,7 +191,7 @@ fn labels_with_seeded_damage() {
     for (which, base) in volumes(&scratch).iter().enumerate() {
         fuzz_label(base);
         fuzz_part(base);
-        for seed in 0..400 {
+        for seed in Seeds::of(400) {
             let mut data = base.clone();
             mutate(&mut data, &mut Seed(seed * 17 + which as u64), &hot);
             fuzz_label(&data);

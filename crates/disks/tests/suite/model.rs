@@ -7,6 +7,7 @@ use classes::nop::Nop;
 use geom::{Class, Create, Local, TasteOutcome, Taster};
 use reactor::SeededRandom;
 use serde_json::json;
+use testkit::Seeds;
 
 use crate::world::{Ended, World, boundaries, exercise, range};
 
@@ -128,8 +129,8 @@ fn failed_requests_are_counted_and_the_last_one_is_described() {
 
 #[test]
 fn power_cut_fails_requests_under_way_and_keeps_flushed_data() {
-    let (mut lost, mut kept) = (0, 0);
-    for seed in 0..30 {
+    let (mut lost, mut kept, seeds) = (0, 0, Seeds::of(1000));
+    for seed in seeds.clone() {
         let mut w = World::simulated(seed);
         w.disk("model", "d0", json!({ "size": 1 << 20, "seed": seed })).unwrap();
         let edge = w.open("d0");
@@ -166,7 +167,7 @@ fn power_cut_fails_requests_under_way_and_keeps_flushed_data() {
             kept += u32::from(i < 96 && byte != 1);
         }
     }
-    assert!(lost > 500 && kept > 500, "{lost} {kept}");
+    assert!((lost > 500 && kept > 500) || !seeds.are_enough(), "{lost} {kept}");
 }
 
 #[test]
@@ -343,10 +344,11 @@ fn one_life(seed: u64) -> (u64, u64) {
 
 #[test]
 fn flushed_and_fua_writes_survive_power_cuts_through_a_nop() {
-    let (mut cuts, mut losses) = (0, 0);
-    for seed in 0..40 {
+    let (mut cuts, mut losses, seeds) = (0, 0, Seeds::of(40));
+    for seed in seeds.clone() {
         let (c, l) = one_life(seed);
         (cuts, losses) = (cuts + c, losses + l);
     }
-    assert!(cuts > 400 && losses > 400, "{cuts} cuts lost {losses} unflushed sectors");
+    let seen = cuts > 400 && losses > 400;
+    assert!(seen || !seeds.are_enough(), "{cuts} cuts lost {losses} unflushed sectors");
 }

@@ -10,6 +10,7 @@ use classes::nop::Nop;
 use geom::{Access, Class, Core, Create, Edge, Error, GeomId, Sink, filter_class};
 use reactor::{PortChoice, SeededRandom};
 use serde_json::{Value, json};
+use testkit::Seeds;
 
 use crate::world::{self, Ended, World, boundaries, exercise, range};
 
@@ -361,15 +362,16 @@ fn insert_and_remove(mut w: World, seed: u64) -> u64 {
 
 #[test]
 fn n3_insertion_and_removal_under_load_lose_no_request() {
-    let mut meanwhile = 0;
-    for seed in 0..10 {
+    let (mut meanwhile, seeds) = (0, Seeds::of(10));
+    for seed in seeds.clone() {
         // A disk that serves one after the other, so that an order is there to be kept.
         let mut w = World::simulated(seed);
         let params = json!({ "size": 1 << 20, "latency": "spinning", "seed": seed });
         w.disk("model", "d0", params).unwrap();
         meanwhile += insert_and_remove(w, seed);
     }
-    assert!(meanwhile > 1000, "{meanwhile} writes met a closed gate or a moving graph");
+    let seen = meanwhile > 1000 || !seeds.are_enough();
+    assert!(seen, "{meanwhile} writes met a closed gate or a moving graph");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use classes::nop::Nop;
 use geom::{Core, Create, Edge, Sink};
 use reactor::{PortChoice, SeededRandom};
 use serde_json::json;
+use testkit::Seeds;
 
 use crate::world::{Ended, World, range};
 
@@ -56,8 +57,8 @@ fn start(w: &mut World, edge: Edge, ended: &Ended, n: usize, op: Op, flags: Flag
 
 #[test]
 fn last_of_three_writes_wins_if_the_middle_one_is_ordered() {
-    let mut passed = 0;
-    for seed in 0..300 {
+    let (mut passed, seeds) = (0, Seeds::of(1000));
+    for seed in seeds.clone() {
         let mut w = shuffling(seed, 1 << 20);
         let edge = w.open("d0");
         for (middle, wanted) in [(Flags::ORDERED, true), (Flags::NONE, false)] {
@@ -75,7 +76,8 @@ fn last_of_three_writes_wins_if_the_middle_one_is_ordered() {
             }
         }
     }
-    assert!(passed > 100, "without the flag writes pass each other: {passed} of 300");
+    let seen = passed > 300 || !seeds.are_enough();
+    assert!(seen, "without the flag writes pass each other: {passed} of {}", seeds.count());
 }
 
 /// Requests in flight and the progress of each barrier, as seen by a user of the disk.
@@ -162,12 +164,13 @@ fn many(seed: u64) -> (u64, u64) {
 
 #[test]
 fn no_request_passes_a_barrier_of_several_consumers() {
-    let (mut barriers, mut waited) = (0, 0);
-    for seed in 0..60 {
+    let (mut barriers, mut waited, seeds) = (0, 0, Seeds::of(1000));
+    for seed in seeds.clone() {
         let (b, most) = many(seed);
         (barriers, waited) = (barriers + b, waited.max(most));
     }
-    assert!(barriers > 2000 && waited > 20, "{barriers} barriers, at most {waited} under way");
+    let seen = barriers > 2000 && waited > 20;
+    assert!(seen || !seeds.are_enough(), "{barriers} barriers, at most {waited} under way");
 }
 
 #[test]
@@ -224,7 +227,7 @@ fn attribute_request_is_answered_while_others_wait() {
 
 #[test]
 fn errors_hangs_and_power_cuts_leave_no_request_waiting() {
-    for seed in 0..80 {
+    for seed in Seeds::of(1000) {
         let mut w = shuffling(seed, 1 << 20);
         let edge = w.open("d0");
         let mut random = SeededRandom::new(seed);
@@ -298,7 +301,7 @@ fn split_ordered_request_is_one_barrier() {
     // 3 MiB in pieces of 1 MiB, and 100 MiB of zeroes in 100 pieces: more than a wave.
     let mib = 1 << 20;
     for (op, len) in [(Op::Write, 3 * mib), (Op::WriteZeroes, 100 * mib), (Op::Delete, 100 * mib)] {
-        for seed in 0..12 {
+        for seed in Seeds::of(12) {
             let mut w = shuffling(seed, 128 << 20);
             let edge = w.open("d0");
             let ended = Ended::default();
@@ -328,7 +331,7 @@ fn split_ordered_request_is_one_barrier() {
 #[test]
 fn an_ordered_request_waits_for_all_pieces_of_an_earlier_one() {
     let len = 100u64 << 20;
-    for seed in 0..12 {
+    for seed in Seeds::of(12) {
         let mut w = shuffling(seed, 128 << 20);
         let edge = w.open("d0");
         let ended = Ended::default();
@@ -366,7 +369,7 @@ impl Sink for Burst {
 #[test]
 fn large_requests_sent_in_a_burst_keep_their_place() {
     let mib = 1u64 << 20;
-    for seed in 0..12 {
+    for seed in Seeds::of(12) {
         let mut w = shuffling(seed, 64 << 20);
         let edge = w.open("d0");
         let watcher = Rc::new(Watcher::default());

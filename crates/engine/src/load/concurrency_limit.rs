@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn the_limit_of_a_rotating_disk_converges_despite_noisy_rates() {
         use reactor::SeededRandom;
-        for seed in 0..50 {
+        for seed in testkit::Seeds::of(1000) {
             let (mut knee, mut random) = (ConcurrencyLimit::default(), SeededRandom::new(seed));
             for _ in 0..40 {
                 // 71 in a second, 5% more or less.

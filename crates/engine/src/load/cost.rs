@@ -117,6 +117,7 @@ pub(crate) fn cost_of_all(requests: u64, bytes: u64, power: u32) -> u64 {
 mod tests {
     use super::*;
     use reactor::SeededRandom;
+    use testkit::Seeds;
 
     /// A medium that takes `alone_ns` for each request and `kib_ns` for each KiB, a little more or
     /// less, with a mix of 4 KiB and 128 KiB that is sometimes another.
@@ -136,7 +137,7 @@ mod tests {
 
     #[test]
     fn the_cost_of_bytes_is_estimated_from_completed_requests() {
-        for seed in 0..50 {
+        for seed in Seeds::of(1000) {
             // 1 ms and 10 us a KiB: 100 KiB are as much as a request.
             let even = measured(seed, 1_000_000, 10_000).power();
             assert!((16..=17).contains(&even), "seed {seed}: {even}");

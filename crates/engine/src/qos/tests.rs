@@ -6,6 +6,7 @@ use crate::unit::spec::DeviceSpec;
 use geom::Edge;
 use reactor::SeededRandom;
 use std::collections::{BTreeSet, VecDeque};
+use testkit::Seeds;
 
 const POWER: u32 = 16;
 const CLIENTS: usize = 5;
@@ -141,7 +142,7 @@ impl Harness {
 
 #[test]
 fn l1_to_l4_hold_under_random_arrivals_and_completions() {
-    for seed in 0..60 {
+    for seed in Seeds::of(60) {
         let mut random = SeededRandom::new(seed);
         let limit = UNIT * (1 + random.below(40) as u32);
         let mut line = Harness::new(limit);

@@ -340,6 +340,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use geom::Edge;
+    use testkit::Seeds;
     use wire::fuzzing::Prng;
 
     use super::*;
@@ -368,7 +369,7 @@ mod tests {
     #[test]
     fn maps_agree_with_a_sorted_list_and_old_versions_stay_unchanged() {
         let devices = devices(3);
-        for seed in 0..40 {
+        for seed in Seeds::of(1000) {
             let mut dice = Prng::new(seed);
             let (mut map, mut model) = (LunMap::default(), BTreeMap::new());
             let mut kept: Vec<(LunMap, BTreeMap<u64, u32>)> = Vec::new();

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use extents::alloc::{Allocator, NotInUse, Refused};
 use extents::trim::{Limits, Outcome, WriteCheck};
+use testkit::Seeds;
 
 use crate::stage::{Chance, EAGER};
 
@@ -208,8 +209,8 @@ impl Toy {
 
 #[test]
 fn exposing_18_durable_files_are_intact_after_a_crash_at_any_step() {
-    let (mut crashes, mut trimmed) = (0, 0);
-    for seed in 0..300 {
+    let (mut crashes, mut trimmed, seeds) = (0, 0, Seeds::of(1000));
+    for seed in seeds.clone() {
         let mut chance = Chance(seed);
         let mut toy = Toy::mount(vec![None; BLOCKS as usize], BTreeMap::new(), 1);
         for _ in 0..200 {
@@ -241,7 +242,8 @@ fn exposing_18_durable_files_are_intact_after_a_crash_at_any_step() {
         }
         trimmed += toy.alloc.queue().totals().trimmed;
     }
-    assert!(crashes > 500 && trimmed > 5_000, "{crashes} crashes, {trimmed} blocks trimmed");
+    let seen = crashes > 500 && trimmed > 5_000;
+    assert!(seen || !seeds.are_enough(), "{crashes} crashes, {trimmed} blocks trimmed");
 }
 
 #[test]

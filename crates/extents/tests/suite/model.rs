@@ -1,6 +1,7 @@
 //! The queue beside an array of blocks: every short run of four blocks, and long ones by chance.
 
 use extents::trim::{Limits, Outcome, Policy, Queue, WriteCheck};
+use testkit::Seeds;
 
 use crate::stage::{Chance, EAGER};
 
@@ -197,7 +198,7 @@ fn all_short_sequences_on_misaligned_granules_match_the_model() {
 
 #[test]
 fn random_long_sequences_match_the_model() {
-    for seed in 0..400 {
+    for seed in Seeds::of(1000) {
         let mut chance = Chance(seed);
         let blocks = 20 + chance.below(60);
         let granule = 1 + chance.below(4);

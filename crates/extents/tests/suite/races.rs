@@ -7,6 +7,7 @@
 
 use extents::alloc::{Allocator, Refused};
 use extents::trim::{Limits, Outcome, Policy, Queue, WriteCheck};
+use testkit::Seeds;
 
 use crate::stage::{Chance, EAGER};
 
@@ -221,7 +222,7 @@ fn a_full_trim_ends_while_deletes_arrive_without_pause() {
     const BLOCKS: u64 = 512;
     let limits = Limits { granule: 4, offset: 1, ranges: 2, range_max: 16, command_max: 24 };
     let policy = Policy { short: 32, tries: 3, retry_ns: 1, ..EAGER };
-    for seed in 0..200 {
+    for seed in Seeds::of(1000) {
         let mut chance = Chance(seed);
         let mut q = Queue::new(limits, policy);
         let some = |q: &mut Queue, chance: &mut Chance, now: u64| {

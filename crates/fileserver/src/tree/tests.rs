@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use bio::{Pool, PoolConfig, Seg};
 use reactor::SeededRandom;
+use testkit::Seeds;
 
 use super::*;
 
@@ -84,7 +85,7 @@ fn some_key(r: &mut SeededRandom) -> Key {
 
 #[test]
 fn tree_matches_a_sorted_map_and_dumps_do_not_change() {
-    for seed in 0..60 {
+    for seed in Seeds::of(60) {
         let mut r = SeededRandom::new(seed);
         let mut heap = Heap::new(4096);
         let (mut root, mut model) = (0, BTreeMap::new());

@@ -6,6 +6,7 @@ use std::ops::Range;
 use bio::{Errno, Flags, Op};
 use geom::{ConsumerId, Limits, ProviderId, Reading};
 use reactor::SeededRandom;
+use testkit::Seeds;
 
 use crate::common::{Lab, Leaf, MS, Mode, SECTOR};
 
@@ -132,9 +133,7 @@ fn attach_and_detach(seed: u64) {
 
 #[test]
 fn counters_are_exact_while_consumers_attach_and_leave_under_load() {
-    for seed in 0..60 {
-        attach_and_detach(seed);
-    }
+    Seeds::of(60).each(attach_and_detach);
 }
 
 /// Requests inside a layer over `disk`, and inside `disk`.

@@ -9,13 +9,14 @@ use crate::config::{
 };
 use crate::fake::{FakePlant, catalog};
 use crate::plant::{Plant, StaleFiles};
+use testkit::Seeds;
 
 /// Nothing is known of disks that are made.
 fn plan(running: &Config, desired: &Config, state: &SystemState, catalog: &Catalog) -> Vec<Step> {
     super::plan(running, desired, (state, &PredictedSerials::new()), catalog)
 }
 
-/// Small seeded generator; a failing seed prints itself.
+/// Small seeded generator.
 pub struct Dice(u64);
 
 impl Dice {
@@ -204,11 +205,13 @@ fn plant_with(config: &Config, catalog: &Catalog) -> (FakePlant, Config) {
     (plant, running)
 }
 
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 1000;
+/// Of tests that stop a plan at each of its steps.
+const STOPPED: u64 = 100;
 
 #[test]
 fn plan_of_the_running_configuration_is_empty() {
-    for seed in 0..SEEDS {
+    for seed in Seeds::of(SEEDS) {
         let config = random(&mut Dice::new(seed));
         let (plant, running) = plant_with(&config, &catalog());
         assert!(running.is_equivalent(&config), "seed {seed}");
@@ -220,8 +223,8 @@ fn plan_of_the_running_configuration_is_empty() {
 
 #[test]
 fn random_plans_apply_and_revert_without_refusals() {
-    let mut steps_seen = 0;
-    for seed in 0..SEEDS {
+    let (mut steps_seen, seeds) = (0, Seeds::of(SEEDS));
+    for seed in seeds.clone() {
         let mut dice = Dice::new(seed);
         let (a, b) = (random(&mut dice), random(&mut dice));
         let (plant, mut running) = plant_with(&a, &catalog());
@@ -237,7 +240,7 @@ fn random_plans_apply_and_revert_without_refusals() {
         }
         assert!(plant.config().is_equivalent(&a), "seed {seed}");
     }
-    assert!(steps_seen > 1000, "{steps_seen}");
+    assert!(steps_seen > 1000 || !seeds.are_enough(), "{steps_seen}");
 }
 
 #[test]
@@ -277,7 +280,7 @@ fn stale_files_are_read_again_before_a_disk_grows() {
 
 #[test]
 fn plan_after_an_interruption_at_any_step_completes() {
-    for seed in 0..SEEDS / 4 {
+    for seed in Seeds::of(STOPPED) {
         let mut dice = Dice::new(seed);
         let (a, b) = (random(&mut dice), random(&mut dice));
         let (plant, running) = plant_with(&a, &catalog());
@@ -298,8 +301,8 @@ fn plan_after_an_interruption_at_any_step_completes() {
 
 #[test]
 fn failed_step_rolls_back_all_steps() {
-    let mut failed = 0;
-    for seed in 0..SEEDS / 4 {
+    let (mut failed, seeds) = (0, Seeds::of(STOPPED));
+    for seed in seeds.clone() {
         let mut dice = Dice::new(seed);
         let (a, b) = (random(&mut dice), random(&mut dice));
         let (plant, _) = plant_with(&a, &catalog());
@@ -317,12 +320,12 @@ fn failed_step_rolls_back_all_steps() {
             failed += 1;
         }
     }
-    assert!(failed > 200, "{failed}");
+    assert!(failed > 200 || !seeds.are_enough(), "{failed}");
 }
 
 #[test]
 fn failed_rollback_is_completed_by_a_new_plan() {
-    for seed in 0..SEEDS / 4 {
+    for seed in Seeds::of(STOPPED) {
         let mut dice = Dice::new(seed);
         let (a, b) = (random(&mut dice), random(&mut dice));
         let (plant, mut running) = plant_with(&a, &catalog());

@@ -294,6 +294,8 @@ impl DiskModel {
 
 #[cfg(test)]
 mod tests {
+    use testkit::Seeds;
+
     use super::*;
 
     fn disk(seed: u64) -> DiskModel {
@@ -360,8 +362,8 @@ mod tests {
 
     #[test]
     fn k2_a_power_cut_leaves_old_or_new_sectors_and_both_kinds_occur() {
-        let (mut old, mut new, mut middle) = (0, 0, 0);
-        for seed in 0..50 {
+        let (mut old, mut new, mut middle, seeds) = (0, 0, 0, Seeds::of(1000));
+        for seed in seeds.clone() {
             let mut disk = disk(seed);
             disk.write(0, &[1; 64 * 512], false).unwrap();
             disk.flush().unwrap();
@@ -384,12 +386,14 @@ mod tests {
             disk.power_cut();
             assert!(contents(&mut disk) == found, "nothing was dirty");
         }
-        assert!(old > 100 && new > 100 && middle > 50, "{old} {new} {middle}");
+        let seen = old > 100 && new > 100 && middle > 50;
+        assert!(seen || !seeds.are_enough(), "{old} {new} {middle}");
     }
 
     #[test]
     fn disk_that_ignores_flushes_loses_data_on_power_cut() {
-        let lost = (0..20).any(|seed| {
+        let seeds = Seeds::of(20);
+        let lost = seeds.each(|seed| {
             let mut disk = disk(seed);
             disk.set_ignores_flushes(true);
             disk.write(0, &[1; 4096], true).unwrap();
@@ -397,7 +401,7 @@ mod tests {
             disk.power_cut();
             contents(&mut disk)[..4096].contains(&0)
         });
-        assert!(lost);
+        assert!(lost.contains(&true) || !seeds.are_enough());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use bio::{Errno, Op, Segs};
 use classes::raid::{Disk as Known, DiskState, imsm};
 use geom::{Access, Edge};
 use serde_json::json;
+use testkit::Seeds;
 
 use super::disk::{Disk, SECTOR};
 use super::life::{Life, MS};
@@ -364,7 +365,7 @@ fn a_spare_is_not_a_member_although_an_old_record_calls_it_one() {
 /// and the power goes when the next record is written, which says that the disk is out.
 #[test]
 fn j7_a_disk_that_failed_its_flush_is_not_recorded_as_clean() {
-    for seed in 0..8 {
+    for seed in Seeds::of(8) {
         let mut rig = Rig::seeded("Intel", "RAID1", 2, 10 * seed);
         rig.life.pass(SECONDS);
         for at in (0..rig.bytes).step_by(SECTOR as usize) {

@@ -3,6 +3,7 @@
 use bio::{Errno, Op};
 use geom::Access;
 use serde_json::json;
+use testkit::Seeds;
 
 use super::disk::SECTOR;
 use super::life::{Life, MS};
@@ -238,7 +239,7 @@ fn j2_the_absence_of_a_disk_is_recorded_before_the_first_write() {
 /// whichever writes wait for the next one: after a crash the disk is trusted, and lacks its part.
 #[test]
 fn l2_a_unit_stays_in_force_until_the_loss_is_recorded() {
-    for seed in 0..8 {
+    for seed in Seeds::of(8) {
         let mut rig = Rig::logged_by(3, seed);
         // All of row 0: the part on d0 hangs, the others do not.
         rig.begin(Op::Write, 0, 4 * SECTOR, "d0");

@@ -1,6 +1,7 @@
 //! Arrays by name: parity that is not right yet, and two parities that data is known by alone.
 
 use bio::{Errno, Op};
+use testkit::Seeds;
 
 use super::disk::SECTOR;
 use super::life::MS;
@@ -72,7 +73,7 @@ fn r5_a_failed_write_of_one_parity_restores_the_other() {
 /// and parity includes the first strip, which is not written yet. The power goes in that moment.
 #[test]
 fn l6_no_loss_is_recorded_while_a_row_is_in_flight() {
-    for seed in 0..20 {
+    for seed in Seeds::of(20) {
         let mut rig = Rig::logged_by(4, seed);
         rig.disks["d0"].lock().holds_below = MEMBER;
         let _ = rig.begin(Op::Write, 0, 2 * named_raid::STRIP, "d0");
@@ -90,7 +91,7 @@ fn l6_no_loss_is_recorded_while_a_row_is_in_flight() {
 /// is not written yet: the second has its old content.
 #[test]
 fn e1_a_retried_row_is_divided_again_after_the_loss_of_a_disk() {
-    for seed in 0..20 {
+    for seed in Seeds::of(20) {
         let mut rig = Rig::logged_by(3, seed);
         let written = 0..named_raid::STRIP + SECTOR;
         rig.dirty();
@@ -113,7 +114,7 @@ fn e1_a_retried_row_is_divided_again_after_the_loss_of_a_disk() {
 /// power fails. The content of that disk is known by the parity that the replay made.
 #[test]
 fn y1_replayed_parity_is_stable_before_the_volume_is_offered() {
-    for seed in 0..20 {
+    for seed in Seeds::of(20) {
         let mut rig = Rig::logged_by(4, seed);
         rig.disks["d3"].lock().holds_below = MEMBER;
         let _ = rig.begin(Op::Write, 0, 2 * named_raid::STRIP, "d3");

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bio::Origin;
 use geom::{GeomView, Origins, Progress, Trouble};
 use serde_json::{Value, json};
+use testkit::Seeds;
 
 use super::life::{Life, MS};
 use super::named::Bench;
@@ -94,7 +95,7 @@ impl Rebuilt {
 
 #[test]
 fn progress_never_decreases_whatever_the_pauses_and_limits() {
-    for seed in 0..SEEDS {
+    for seed in Seeds::of(SEEDS) {
         let mut random = Seed(seed);
         for mut rebuilt in Rebuilt::all() {
             let mut before = 0;

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use bio::Segs;
 use reactor::sim::{Actor, Ended, Limits, SegmentShape, World};
 use reactor::{Link, Reactor, SeededRandom};
+use testkit::Seeds;
 use wire::aoe::Mac;
 use wire::cec::{CEC_ETHERTYPE, CecFrame, CecKind};
 
@@ -189,7 +190,7 @@ fn discover_gets_an_offer_and_typed_lines_are_echoed_and_edited() {
 
 #[test]
 fn lines_run_once_in_order_with_whole_answers_on_a_lossy_network() {
-    for seed in 0..25 {
+    for seed in Seeds::of(25) {
         let shape = SegmentShape {
             delay_ns_max: 30 * MS,
             in_order: false,

@@ -11,6 +11,7 @@ use fileserver::files::{Change, FileSystem, New, ROOT};
 use fileserver::volume::{self, View};
 use reactor::Reactor;
 use reactor::sim::{Actor, Limits, World};
+use testkit::Seeds;
 
 use super::disk::Disk;
 use super::model;
@@ -223,7 +224,7 @@ async fn give_numbers(life: Rc<Life>, reported: ReportedContents, round: Rc<Cell
 
 #[test]
 fn exposing_14_qid_paths_and_versions_are_not_reused_after_a_crash() {
-    for seed in 0..12 {
+    for seed in Seeds::of(12) {
         let devices = TestDevices::new(seed, 6);
         let (reported, round) = (ReportedContents::default(), Rc::new(Cell::new(0)));
         for operations in 1..25_i64 {

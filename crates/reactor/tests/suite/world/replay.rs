@@ -9,6 +9,7 @@ use bio::Segs;
 use reactor::model::DiskShape;
 use reactor::sim::{Actor, Limits, NetShape, World};
 use reactor::{Reactor, WaitFor};
+use testkit::Seeds;
 
 use crate::world::stage::{filled, pool, seg, token};
 
@@ -106,8 +107,8 @@ fn drama(seed: u64) -> (Vec<String>, u64) {
 
 #[test]
 fn the_same_seed_replays_exactly() {
-    let mut traces = BTreeSet::new();
-    for seed in 0..30 {
+    let (mut traces, seeds) = (BTreeSet::new(), Seeds::of(1000));
+    for seed in seeds.clone() {
         let (log, trace) = drama(seed);
         assert!(log.len() > 60, "{log:?}");
         let (again, trace_again) = drama(seed);
@@ -115,7 +116,7 @@ fn the_same_seed_replays_exactly() {
         assert!(log == again, "seed {seed}");
         traces.insert(trace);
     }
-    assert_eq!(traces.len(), 30, "every seed is another story");
+    assert_eq!(traces.len() as u64, seeds.count(), "every seed is another story");
 }
 
 #[test]

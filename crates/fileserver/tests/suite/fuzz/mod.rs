@@ -24,7 +24,7 @@ fn replay(name: &str, target: fn(&[u8]), rounds: u64) {
 #[test]
 fn console_input_and_tree_nodes_survive_fuzzing() {
     for (name, target) in TARGETS {
-        replay(name, *target, 8_000);
+        replay(name, *target, 3_000);
     }
 }
 

@@ -19,7 +19,7 @@ use crate::world::{World, range};
 
 const SECTORS: u64 = 32;
 const SECTOR: u64 = 512;
-const SEEDS: u64 = 500;
+const SEEDS: u64 = 1000;
 
 /// Values of a sector, each the number of the write that stored it; 0 is the initial content.
 #[derive(Clone)]

@@ -395,7 +395,7 @@ fn ascq(code: Asc) -> u8 {
 /// Test 11 of the list of what toy targets get wrong.
 #[test]
 fn test_11_every_action_agrees_with_the_model() {
-    Seeds::of(100).each(run);
+    Seeds::of(1000).each(run);
 }
 
 fn plain(action: PrOutAction, key: u64, action_key: u64, kind: u8) -> Request {

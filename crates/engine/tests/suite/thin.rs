@@ -194,7 +194,7 @@ fn with_situa_only_the_first_nexus_is_notified() {
 /// determines the reports that each must get.
 #[test]
 fn threshold_reports_agree_with_the_model() {
-    for seed in Seeds::of(40) {
+    for seed in Seeds::of(1000) {
         let (w, device) = thin(seed);
         let hosts = [w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0])];
         let mut random = SeededRandom::new(seed);

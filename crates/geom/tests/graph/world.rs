@@ -16,7 +16,7 @@ use testkit::Seeds;
 
 use crate::common::{BLOCK, Lab, Leaf, MAGIC, MS, Manner, Mode, Taste, User, pattern};
 
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 1000;
 const STEPS: u64 = 150;
 const USERS: u64 = 8;
 const BLOCKS_EACH: u64 = 2;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use testkit::Seeds;
 
 /// Schedules.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 1000;
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {

@@ -417,12 +417,12 @@ impl Daemon {
     fn check_target(&self, target: &TargetConfig, before: &[Step]) -> Result<()> {
         let own = target.clone();
         self.check_in_time("create target", &target.name, move || exports::check_target(&own))?;
-        let is_shut = self.registry.login_gate().is_shut();
-        if is_shut || before.iter().any(checking::frees_address) {
+        if self.registry.login_gate().is_shut() {
             return Ok(());
         }
+        let may_be_freed = before.iter().any(checking::frees_address);
         let (own, open) = (target.clone(), self.mailbox.query(Query::Portals)?);
-        let check = move || exports::check_portals(&own, &open);
+        let check = move || exports::check_portals(&own, &open, may_be_freed);
         self.check_in_time("create target", &target.name, check)
     }
 }

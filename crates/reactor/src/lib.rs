@@ -41,7 +41,10 @@ pub use backend::{PortChoice, PortKind, PortReport};
 pub use channel::{Channel, ChannelEnd};
 pub use closing::{close_elsewhere, is_closed_within, wait_closed};
 pub use file::{File, FileFacts, Inline, OpenHow, Run};
-pub use link::{ETHERNET_LEN, FRAME_MIN, FRAMES_QUEUED_MAX, Link, LinkCounts, LinkFacts, LinkMode};
+pub use link::{
+    ETHERNET_LEN, FRAME_MIN, FRAMES_QUEUED_MAX, Link, LinkCounts, LinkFacts, LinkMode,
+    check_interface,
+};
 pub use mailbox::{MAILBOX_MESSAGES_MAX, Mailbox, Mailer, SendError};
 pub use net::{Listener, Stream, UnixListener};
 pub use ops::{IOVECS_MAX, OPS_MAX};

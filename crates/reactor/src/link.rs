@@ -163,7 +163,7 @@ impl Reactor {
 
     /// The same, by a way. `Unsupported` where frames are too long for a ring that was asked for.
     pub fn link_by(&self, interface: &str, ethertype: u16, way: LinkMode) -> io::Result<Link> {
-        let named = |e: io::Error| io::Error::new(kind(&e), format!("{interface}: {e}"));
+        let named = |e: io::Error| named(interface, e);
         let world = self.inner.world.as_ref();
         let (socket, inbox) = match world {
             Some(world) => {
@@ -186,6 +186,17 @@ impl Reactor {
         };
         Ok(Link { reactor: self.clone(), inner: Rc::new(inner) })
     }
+}
+
+/// Whether [`Reactor::link`] could receive frames of a type at an interface, without keeping a
+/// socket there. Fails with the errors of [`Reactor::link`].
+pub fn check_interface(interface: &str, ethertype: u16) -> io::Result<()> {
+    open(interface, ethertype).map(drop).map_err(|e| named(interface, e))
+}
+
+/// The error of an interface, with its name.
+fn named(interface: &str, e: io::Error) -> io::Error {
+    io::Error::new(kind(&e), format!("{interface}: {e}"))
 }
 
 /// Bytes of a frame, as long as it may be.

@@ -183,19 +183,26 @@ impl Exports {
     }
 }
 
-/// Refuses a target with a portal that another process has. `held` are addresses of open portals of
-/// this daemon, which are not touched. Nothing listens, and no file is made. Waits as
-/// the opening of a portal does, so not for the control thread.
-pub fn check_portals(target: &TargetConfig, held: &BTreeSet<String>) -> Result<()> {
+/// Refuses a target with a portal that another process has, or at an interface that is missing.
+/// `held` are addresses of open portals of this daemon, which are not touched. `may_be_freed`: an
+/// earlier step may free addresses, so that only interfaces are checked. Nothing listens, and no
+/// file is made. Waits as the opening of a portal does, so not for the control thread.
+pub fn check_portals(
+    target: &TargetConfig,
+    held: &BTreeSet<String>,
+    may_be_freed: bool,
+) -> Result<()> {
     let held: Vec<Address> = held.iter().filter_map(|at| at.parse().ok()).collect();
     let free = |at: &&Address| !held.contains(at);
     for at in target_spec(target)?.listen.iter().filter(free) {
         let shares = |other: &SocketAddr| at.inet().is_some_and(|at| listeners_overlap(at, *other));
         let here: Vec<SocketAddr> = held.iter().filter_map(Address::inet).filter(shares).collect();
         let pause = || std::thread::sleep(PORT_PAUSE);
-        let checked = match at.unix() {
-            Some(path) => reactor::check_unix_path(path),
-            None => check_unused(at, &here, false, pause),
+        let checked = match (at.ether(), at.unix()) {
+            (Some(interface), _) => reactor::check_interface(interface, wire::aoe::ETHERTYPE),
+            _ if may_be_freed => Ok(()),
+            (_, Some(path)) => reactor::check_unix_path(path),
+            _ => check_unused(at, &here, false, pause),
         };
         checked.map_err(|e| cannot_open(at, e))?;
     }

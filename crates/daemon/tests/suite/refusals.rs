@@ -40,6 +40,14 @@ fn plan_refuses_a_bus_that_cannot_be_opened() {
 }
 
 #[test]
+fn plan_refuses_an_aoe_target_at_a_missing_interface() {
+    let site = Site::launched("refused-interface");
+    let shelf = "[[target]]\ndriver = 'aoe'\nname = 'shelf'\nlisten = ['ether:nowhere0']\n";
+    refused(&site, shelf, ("nowhere0: ", "`ip link show nowhere0`"));
+    assert!(site.control.config().0.target.is_empty());
+}
+
+#[test]
 fn plan_refuses_a_geom_whose_keys_its_class_refuses() {
     let site = Site::launched("refused-keys");
     let disk = |name: &str| {

@@ -2,50 +2,40 @@
 //! without refusals is carried out wholly and leaves nothing to do. A plan with a refusal is
 //! refused and changes nothing.
 //!
+//! | file | holds |
+//! | --- | --- |
+//! | `document` | disks, layers, buses, units |
+//! | `targets` | targets of every driver, port groups, the API |
+//! | `site` | files that a document names |
+//!
 //! More of them: see `testkit::seeds`.
 
-use std::path::{Path, PathBuf};
+mod document;
+mod site;
+mod targets;
+
+use std::path::Path;
 
 use daemon::{Daemon, catalog};
 use mgmt::api::Kind;
 use mgmt::config::{Config, DaemonConfig, Port, read};
 use mgmt::{Archive, Consent, Control};
 use reactor::SeededRandom;
+use rig::papers::Papers;
+use serde_json::json;
 use testkit::Seeds;
 use testkit::nbd::Client;
+
+use document::document;
+use site::{Site, papers};
 
 /// Walks with every run.
 const SEEDS: u64 = 4;
 /// Configurations of a walk.
 const STEPS: u32 = 40;
 
-/// A folder with what configurations name; gone when it is dropped.
-struct Site(PathBuf);
-
-impl Site {
-    fn new(seed: u64) -> Site {
-        use std::os::unix::fs::PermissionsExt;
-        let name = format!("ashlar-foretold-{}-{seed}", std::process::id());
-        let site = Site(std::env::temp_dir().join(name));
-        std::fs::create_dir_all(&site.0).expect("a folder");
-        std::os::unix::fs::symlink("image", site.0.join("alias")).expect("a link");
-        for (name, mode) in [("good", 0o600), ("open", 0o644)] {
-            let path = site.0.join(name);
-            std::fs::write(&path, "a secret that is long enough").expect("a secret");
-            let mode = std::fs::Permissions::from_mode(mode);
-            std::fs::set_permissions(path, mode).expect("its mode");
-        }
-        site
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-struct Dice(SeededRandom);
+/// Random choices of a walk.
+pub struct Dice(SeededRandom);
 
 impl Dice {
     fn chance(&mut self, percent: u64) -> bool {
@@ -57,137 +47,8 @@ impl Dice {
     }
 }
 
-/// A mirror, which has records on its disks, a bus, and a file server.
-fn recorded(dice: &mut Dice, add: &mut impl FnMut(&str, &[String]), units: &mut Vec<String>) {
-    let mut memory = |dice: &mut Dice, name: &str, size: &str| {
-        let is = dice.chance(80);
-        if is {
-            add("disk", &[format!("name = '{name}'\nkind = 'memory'\nsize = '{size}'")]);
-        }
-        is
-    };
-    let legs: Vec<&str> =
-        ["k0", "k1", "k2"].into_iter().filter(|name| memory(dice, name, "1MiB")).collect();
-    let served = memory(dice, "cache", "32MiB") & memory(dice, "worm", "32MiB");
-    let has = |name| legs.contains(&name);
-    if has("k0") && has("k1") && dice.chance(70) {
-        let pairs = ["'k0', 'k1'", "'k0', 'k1'", "'k1', 'k0'", "'k0'"];
-        let more = ["'k0', 'k2'", "'k0', 'k1', 'k2'", "'k2'", "'k2', 'k1'"];
-        let members =
-            if has("k2") && dice.chance(50) { dice.pick(&more) } else { dice.pick(&pairs) };
-        let name = dice.pick(&["r", "r", "r", "q"]);
-        let balance = dice.pick(&["", "balance = 'prefer'", "no_failsync = true"]);
-        let members = format!("members = [{members}]\n{balance}");
-        add("geom", &[format!("class = 'mirror'\nname = '{name}'\n{members}")]);
-        units.push(format!("mirror/{name}"));
-    }
-    if dice.chance(40) {
-        let (name, disks) = (dice.pick(&["v", "w0"]), dice.pick(&["1", "2"]));
-        add("bus", &[format!("name = '{name}'\nkind = 'virtual'\ndisks = {disks}\nsize = '1MiB'")]);
-        units.push("da0".into());
-    }
-    if served && dice.chance(40) {
-        let at = dice.pick(&["03:00", "never"]);
-        let more = format!("create = true\ndump_at = '{at}'");
-        add(
-            "geom",
-            &[format!("class = 'fs'\nname = 'files'\nmembers = ['cache', 'worm']\n{more}")],
-        );
-    }
-}
-
-/// A document; most can be carried out.
-fn document(dice: &mut Dice) -> String {
-    let mut text = String::new();
-    let mut add = |section: &str, lines: &[String]| {
-        text.push_str(&format!("[[{section}]]\n{}\n", lines.join("\n")));
-    };
-    let mut present = Vec::new();
-    for name in ["m0", "m1", "m2"] {
-        if dice.chance(70) {
-            let size = dice.pick(&["1MiB", "2MiB"]);
-            let lines =
-                [format!("name = '{name}'"), "kind = 'memory'".into(), format!("size = '{size}'")];
-            add("disk", &lines);
-            present.push(name);
-        }
-    }
-    // One image under one of two names, and one that may not be there.
-    if dice.chance(70) {
-        let name = dice.pick(&["f0", "g0"]);
-        let size = dice.pick(&["1MiB", "1MiB", "2MiB"]);
-        let more = "create = true\npath = 'image'";
-        let lines = [format!("name = '{name}'"), format!("kind = 'file'\n{more}\nsize = '{size}'")];
-        add("disk", &lines);
-        present.push(name);
-    }
-    // The same image by another path.
-    if dice.chance(10) {
-        let more = "create = true\npath = 'alias'\nsize = '1MiB'";
-        add("disk", &["name = 'h0'".to_owned(), format!("kind = 'file'\n{more}")]);
-        present.push("h0");
-    }
-    if dice.chance(10) {
-        add("disk", &["name = 'away'\nkind = 'file'\npath = 'nowhere'".to_owned()]);
-        present.push("away");
-    }
-    // Each layer has disks of its own.
-    let mut units: Vec<String> = Vec::new();
-    recorded(dice, &mut add, &mut units);
-    if present.contains(&"m2") && dice.chance(50) {
-        let offset = dice.pick(&["0", "4096", "0\ndelay_ms = 1"]);
-        add("geom", &[format!("class = 'nop'\nname = 'n'\nprovider = 'm2'\noffset = {offset}")]);
-        present.retain(|name| *name != "m2");
-        units.push("n".into());
-    }
-    if present.contains(&"m0") && present.contains(&"m1") && dice.chance(40) {
-        let order = dice.pick(&["'m0', 'm1'", "'m1', 'm0'"]);
-        let class = dice.pick(&["stripe", "concat"]);
-        add("geom", &[format!("class = '{class}'\nname = 'w'\nmembers = [{order}]")]);
-        present.retain(|name| !["m0", "m1"].contains(name));
-        units.push(format!("{class}/w"));
-    }
-    units.extend(present.iter().filter(|name| **name != "away").map(|name| (*name).to_owned()));
-    // Drivers have no address in common.
-    let drivers = [("iscsi", "iqn.2026-11.test:t", 1), ("nbd", "n", 2)];
-    for (driver, name, host) in drivers {
-        if !dice.chance(70) {
-            continue;
-        }
-        let name = if dice.chance(5) { "iqn." } else { name };
-        let secret = match dice.0.below(20) {
-            0 => "open",
-            1 => "none",
-            _ => "good",
-        };
-        let chap = format!("chap = {{ user = 'u', secret = 'file:{secret}' }}");
-        let chap = if driver == "iscsi" && dice.chance(40) { chap } else { String::new() };
-        let head = format!("driver = '{driver}'\nname = '{name}'\nlisten = ['127.0.0.{host}:0']");
-        add("target", &[head, chap]);
-        let mut luns = Vec::new();
-        for lun in 0..3 {
-            if dice.chance(60) && !units.is_empty() {
-                let unit = &units[dice.0.below(units.len() as u64) as usize];
-                let unit = if dice.chance(5) { "nothing" } else { unit };
-                if !luns.iter().any(|l: &String| l.ends_with(&format!("'{unit}'"))) {
-                    luns.push(format!("{lun} = '{unit}'"));
-                }
-            }
-        }
-        let group = dice.pick(&["g", "h"]);
-        let luns = luns.join(", ");
-        add(
-            "access",
-            &[format!(
-                "target = '{name}'\ngroup = '{group}'\ninitiators = ['*']\nluns = {{ {luns} }}"
-            )],
-        );
-    }
-    text
-}
-
-fn config(dice: &mut Dice, folder: &Path) -> (String, Option<Config>) {
-    let text = document(dice);
+fn config(dice: &mut Dice, folder: &Path, has_partition: bool) -> (String, Option<Config>) {
+    let text = document(dice, has_partition);
     let file = folder.join("ashlar.toml");
     let config = read(&text, file.to_str().expect("a path"), &catalog()).ok();
     (text, config)
@@ -203,7 +64,7 @@ fn client(control: &Control, dice: &mut Dice) -> Option<Client> {
 
 /// A member of the mirror is put out of use, as one that is away is. The last one is refused.
 fn degrade(control: &Control, dice: &mut Dice) {
-    let params = serde_json::json!({ "name": "r", "members": [dice.pick(&["k0", "k1", "k2"])] });
+    let params = json!({ "name": "r", "members": [dice.pick(&["k0", "k1", "k2"])] });
     let _ = control.change(|plant| plant.verb("mirror", "deactivate", &params, &mut |_| {}));
 }
 
@@ -211,14 +72,29 @@ fn degrade(control: &Control, dice: &mut Dice) {
 fn configure(control: &Control, dice: &mut Dice) {
     let (class, name) = if dice.chance(50) { ("nop", "n") } else { ("mirror", "r") };
     let params = match class {
-        "nop" => serde_json::json!({ "name": name, "delay_ms": dice.0.below(3) }),
-        _ => serde_json::json!({ "name": name, "balance": dice.pick(&["load", "split"]) }),
+        "nop" => json!({ "name": name, "delay_ms": dice.0.below(3) }),
+        _ => json!({ "name": name, "balance": dice.pick(&["load", "split"]) }),
     };
     let _ = control.change(|plant| plant.verb(class, "configure", &params, &mut |_| {}));
 }
 
-fn walk(seed: u64) -> [u32; 4] {
-    let site = Site::new(seed);
+/// An array and a partition, if their disks are there: no section makes them.
+fn label(control: &Control, dice: &mut Dice) {
+    let members = ["q0", "q1"];
+    let array = json!({ "name": "v", "format": "Intel", "level": "RAID1", "members": members });
+    let table = json!({ "provider": "p0", "scheme": "gpt" });
+    let entry = json!({ "geom": "p0", "kind": "linux-data", "size": { "bytes": 1 << 20 } });
+    let verbs = match dice.chance(50) {
+        true => vec![("raid", "label", array)],
+        false => vec![("part", "create", table), ("part", "add", entry)],
+    };
+    for (class, verb, params) in &verbs {
+        let _ = control.change(|plant| plant.verb(class, verb, params, &mut |_| {}));
+    }
+}
+
+fn walk(seed: u64, papers: &Papers) -> [u32; 4] {
+    let site = Site::new(seed, papers);
     let settings = DaemonConfig { cores: Some(1), port: Port::Poll, ..DaemonConfig::default() };
     let launched = Config { daemon: settings.clone(), ..Config::default() };
     let plant = Daemon::start(&settings).expect("a daemon");
@@ -233,7 +109,12 @@ fn walk(seed: u64) -> [u32; 4] {
     let mut seen = [0; 4];
     let mut clients: Vec<Client> = Vec::new();
     for step in 0..STEPS {
-        let (text, desired) = config(&mut dice, &site.0);
+        if dice.chance(25) {
+            label(&control, &mut dice);
+        }
+        let state = control.plant().state().expect("a state");
+        let has_partition = state.provider("p0p1").is_some();
+        let (text, desired) = config(&mut dice, &site.0, has_partition);
         if dice.chance(30) {
             clients.clear();
         }
@@ -284,7 +165,8 @@ fn walk(seed: u64) -> [u32; 4] {
 #[test]
 fn plan_predicts_the_result_of_apply() {
     let mut all = [0; 4];
-    for seen in Seeds::of(SEEDS).each(walk) {
+    let papers = papers();
+    for seen in Seeds::of(SEEDS).each(|seed| walk(seed, &papers)) {
         all.iter_mut().zip(seen).for_each(|(all, seen)| *all += seen);
     }
     let [done, refused, unread, used] = all;

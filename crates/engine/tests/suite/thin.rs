@@ -190,23 +190,32 @@ fn with_situa_only_the_first_nexus_is_notified() {
     w.check_empty();
 }
 
-/// Seeded: the free space changes at random, and two initiators listen at random. A small model
-/// determines the reports that each must get.
+/// Seeded: the free space and the configured thresholds change at random, and two initiators listen
+/// at random. A small model determines the reports that each must get.
 #[test]
 fn threshold_reports_agree_with_the_model() {
     for seed in Seeds::of(1000) {
         let (w, device) = thin(seed);
         let hosts = [w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0])];
         let mut random = SeededRandom::new(seed);
-        // Per threshold: armed. Per host: something waits.
-        let (mut armed, mut waits) = ([true; 2], [false; 2]);
+        // Per threshold: free space in percent, and armed. Per host: something waits.
+        let (mut counts, mut armed, mut waits) = ([20.0, 10.0], [true; 2], [false; 2]);
         for step in 0..200 {
-            match random.below(3) {
+            match random.below(8) {
                 0 => {
+                    let percents = [[80_u8, 90], [60, 90], [60, 70]][random.below(3) as usize];
+                    assert!(device.configure_thresholds(Some(&percents)));
+                    let to = percents.map(|percent| f64::from(100 - percent));
+                    // A changed threshold is armed; an unchanged one stays as it is.
+                    let differ = counts.into_iter().zip(to).map(|(was, is)| was != is);
+                    armed.iter_mut().zip(differ).for_each(|(armed, differs)| *armed |= differs);
+                    counts = to;
+                }
+                1 | 2 => {
                     let used = random.below(51);
                     device.update_space_usage(capacity(used));
                     let left = (50 - used) as f64 * 2.0;
-                    for (i, count) in [20.0, 10.0].into_iter().enumerate() {
+                    for (i, count) in counts.into_iter().enumerate() {
                         if left < count - 0.5 && armed[i] {
                             armed[i] = false;
                             waits = [true; 2];
@@ -216,7 +225,7 @@ fn threshold_reports_agree_with_the_model() {
                     }
                 }
                 n => {
-                    let i = (n - 1) as usize;
+                    let i = (n % 2) as usize;
                     let asc = w.run(&hosts[i], 0, &TUR, 0, &[]);
                     let want =
                         if std::mem::take(&mut waits[i]) { THRESHOLD_REACHED } else { (0, 0, 0) };

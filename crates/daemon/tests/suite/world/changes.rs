@@ -18,6 +18,7 @@ use crate::world::rights::Tidings;
 use crate::world::rules::{Act, CommandOutcome};
 use crate::world::shared::{GROUPS, Rights, Unit};
 use crate::world::sim::{DISKS, MS, PLAIN_BLOCKS_MAX, Part, SLOT_BLOCKS, SLOTS, Sim, slot_first};
+use crate::world::stack::TargetEdits;
 
 const RIGHTS: [Rights; 3] = [Rights::None, Rights::Read, Rights::Write];
 
@@ -82,6 +83,8 @@ impl Sim {
                 match ns % 8 {
                     0 => self.rename_and_back(DISKS[usize::from(ns.is_multiple_of(16))]),
                     1 if self.regroups => self.regroup(),
+                    2 if self.edits => self.change_accounts(),
+                    3 if self.edits => self.change_portals(),
                     _ => {}
                 }
                 self.stack().pass(ns);
@@ -205,6 +208,26 @@ impl Sim {
         self.apply_groups(&units);
         self.stack().pass(MS);
         self.shared.mark("regroupings");
+    }
+
+    /// Accounts that no initiator asks for are added or removed. Hosts must not notice it.
+    fn change_accounts(&mut self) {
+        let edits = self.stack().edits;
+        let to = TargetEdits { accounts: !edits.accounts, ..edits };
+        self.log(|| format!("more accounts: {}", to.accounts));
+        self.stack().edit_target(to);
+        self.stack().pass(MS);
+        self.shared.mark("accounts changed");
+    }
+
+    /// A second portal is added or removed. Hosts must not notice it.
+    fn change_portals(&mut self) {
+        let edits = self.stack().edits;
+        let to = TargetEdits { portal: !edits.portal, ..edits };
+        self.log(|| format!("second portal: {}", to.portal));
+        self.stack().edit_target(to);
+        self.stack().pass(MS);
+        self.shared.mark("portals changed");
     }
 
     /// Who loses sight of a unit loses its RESERVE.

@@ -76,6 +76,8 @@ pub struct Sim {
     pub regroups: bool,
     /// The groups that they are in.
     pub arrangement: Arrangement,
+    /// Accounts and portals of the target change.
+    pub edits: bool,
 }
 
 impl Drop for Sim {
@@ -95,6 +97,13 @@ pub fn slot_first(slot: usize) -> usize {
 impl Sim {
     /// A world as the seed says.
     pub fn new(seed: u64) -> Sim {
+        let mut sim = Sim::before_edits(seed);
+        sim.edits = SeededRandom::new(seed ^ 0xed17).chance(500);
+        sim
+    }
+
+    /// The run of a seed before accounts and portals changed.
+    pub fn before_edits(seed: u64) -> Sim {
         let nbd = SeededRandom::new(seed ^ 0x6e62_6400).chance(750);
         // Links that carry next to nothing cost most of the time: some seeds have them.
         let segment_min = match SeededRandom::new(seed ^ 0x5e65).chance(60) {
@@ -146,6 +155,7 @@ impl Sim {
             // Regressions from before there were NBD clients keep their runs.
             regroups: nbd && SeededRandom::new(seed ^ 0x9a0f).chance(500),
             arrangement: Arrangement::default(),
+            edits: false,
         };
         gremlin::start(&sim.outside, &sim.shared, sim.random.next_u64());
         sim.shape_more();

@@ -27,6 +27,8 @@ pub const RELATIVE_PORT: u16 = 1;
 pub const EXPORTS: &str = "world";
 pub const USER: &str = "mason";
 pub const SECRET: &[u8] = b"chisel and hammer";
+/// Secret of the target, which no initiator asks for.
+const OTHER_SECRET: &[u8] = b"mortar and trowel";
 
 /// Timers with this kind only make the virtual clock go on.
 const TICK: u32 = 999;
@@ -53,6 +55,15 @@ pub struct Shape {
     pub nbd: bool,
 }
 
+/// Settings of the iSCSI target that no initiator uses.
+#[derive(Clone, Copy, Default)]
+pub struct TargetEdits {
+    /// Accounts of discovery sessions and, where initiators have one, of the target.
+    pub accounts: bool,
+    /// A second portal.
+    pub portal: bool,
+}
+
 pub struct Stack {
     pub cores: Vec<Rc<Core>>,
     pub engines: Vec<Rc<Engine>>,
@@ -61,11 +72,16 @@ pub struct Stack {
     pub driver: Arc<dyn Driver>,
     nbd: Option<Arc<dyn Driver>>,
     pub disks: Arc<DiskClass>,
+    pub edits: TargetEdits,
     shape: Shape,
 }
 
 pub fn portal() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], 3260))
+}
+
+fn second_portal() -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 2], 3260))
 }
 
 /// Runs all reactors for `ns`, or until there is work for the control thread.
@@ -125,8 +141,8 @@ impl Stack {
         for class in classes::all() {
             control.topology.load(class).expect("its name is free");
         }
-        let shape = shape.clone();
-        Stack { cores, engines, control, registry, driver, nbd, disks, shape }
+        let (edits, shape) = (TargetEdits::default(), shape.clone());
+        Stack { cores, engines, control, registry, driver, nbd, disks, edits, shape }
     }
 
     /// Runs the world and the control thread for `ns`.
@@ -140,24 +156,59 @@ impl Stack {
         [("iscsi", IQN)].into_iter().chain(nbd).collect()
     }
 
-    /// Makes the targets and opens their portals on every core.
-    pub fn open_target(&mut self) {
-        let account = || Account { user: USER.into(), secret: SECRET.into() };
+    /// Portals of the iSCSI target.
+    fn portals(&self) -> Vec<SocketAddr> {
+        let second = self.edits.portal.then(second_portal);
+        [portal()].into_iter().chain(second).collect()
+    }
+
+    fn set_target(&self) {
+        let account = |secret: &[u8]| Account { user: USER.into(), secret: secret.into() };
+        let edited = self.edits.accounts;
         let spec = TargetSpec {
             name: IQN.into(),
-            listen: vec![portal().into()],
-            chap: self.shape.chap.then(account),
+            listen: self.portals().into_iter().map(Address::from).collect(),
+            chap: self.shape.chap.then(|| account(SECRET)),
+            mutual_chap: (edited && self.shape.chap).then(|| account(OTHER_SECRET)),
+            discovery_chap: edited.then(|| account(SECRET)),
             params: self.shape.params.clone(),
             ..TargetSpec::default()
         };
         self.driver.set_target(spec).expect("a right target");
-        let target = self.registry.set_target("iscsi", IQN).expect("a right name");
-        assert_eq!(target.port, RELATIVE_PORT);
+    }
+
+    fn open_portal(&mut self, at: SocketAddr) {
         for i in 0..self.cores.len() {
             let (driver, engine) = (self.driver.clone(), self.engines[i].clone());
-            let opened = self.on_core(i, driver.open_portal(engine, portal().into()));
+            let opened = self.on_core(i, driver.open_portal(engine, at.into()));
             opened.expect("the address is free");
         }
+    }
+
+    fn close_portal(&self, at: SocketAddr) {
+        for engine in &self.engines {
+            self.driver.close_portal(engine, at.into());
+        }
+    }
+
+    /// Changes the iSCSI target as the daemon does: a portal opens when its target knows it, and
+    /// closes when its target does not.
+    pub fn edit_target(&mut self, to: TargetEdits) {
+        let from = std::mem::replace(&mut self.edits, to);
+        self.set_target();
+        match (from.portal, to.portal) {
+            (false, true) => self.open_portal(second_portal()),
+            (true, false) => self.close_portal(second_portal()),
+            _ => {}
+        }
+    }
+
+    /// Makes the targets and opens their portals on every core.
+    pub fn open_target(&mut self) {
+        self.set_target();
+        let target = self.registry.set_target("iscsi", IQN).expect("a right name");
+        assert_eq!(target.port, RELATIVE_PORT);
+        self.portals().into_iter().for_each(|at| self.open_portal(at));
         if let Some(nbd) = self.nbd.clone() {
             self.open_exports(&nbd);
         }
@@ -193,9 +244,7 @@ impl Stack {
             nbd.remove_target(EXPORTS);
             self.registry.remove_target("nbd", EXPORTS).expect("it was there");
         }
-        for engine in &self.engines {
-            self.driver.close_portal(engine, portal().into());
-        }
+        self.portals().into_iter().for_each(|at| self.close_portal(at));
         self.driver.remove_target(IQN);
         self.registry.remove_target("iscsi", IQN).expect("it was there");
     }

@@ -267,7 +267,7 @@ fn written_data_reaches_the_target_over_a_lossy_link() {
     shop.cable.weather(Weather::default());
     shop.cable.mtu(1500);
     // vblade ends when it is to answer more than its interface can send; until each core has looked
-    // at ours, which it does once a second, more is asked for.
+    // at ours, which it does once a second, more is asked for. No command shows that it has.
     std::thread::sleep(Duration::from_millis(2500));
     let sent = shop.count("frames-sent");
     shop.fill(100);
@@ -327,13 +327,19 @@ fn disk_on_two_interfaces_survives_the_loss_of_either() {
     assert!(now.0 > before.0 + 500 && now.1 > before.1 + 500, "{before:?} {now:?}");
 
     let load = shop.load();
+    let until_late = |shop: &Shop, again: u64| {
+        let is_late = || shop.count("frames-sent-again") > again;
+        shop.fixture.until("frames are sent again", Duration::from_secs(60), is_late);
+    };
     until_both(&shop, "both are gone");
+    let again = shop.count("frames-sent-again");
     drop(first_blade);
-    std::thread::sleep(Duration::from_secs(1));
+    until_late(&shop, again);
     first_blade = shop.vblade();
     until_both(&shop, "the first way is back");
+    let again = shop.count("frames-sent-again");
     drop(second_blade);
-    std::thread::sleep(Duration::from_secs(1));
+    until_late(&shop, again);
     second_blade = shop.vblade_at(shop.second.as_ref().unwrap());
     until_both(&shop, "the second way is back");
     load.ends_well();

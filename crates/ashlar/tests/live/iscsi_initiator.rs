@@ -119,10 +119,11 @@ fn target_restart_under_load_causes_no_error() {
         // One that has not logged in again has no session to lose.
         shop.fixture.until("it is logged in", LIMIT, || shop.count("logins") > logins);
         logins = shop.count("logins");
-        std::thread::sleep(Duration::from_millis(700));
+        shop.fixture.until_busy();
+        let dropped = shop.count("sessions-dropped");
         shop.tgt.kill().unwrap();
-        // The time that the target is away.
-        std::thread::sleep(Duration::from_millis(1500));
+        let is_dropped = || shop.count("sessions-dropped") > dropped;
+        shop.fixture.until("the loss is noticed", LIMIT, is_dropped);
         shop.tgt.restart().unwrap();
     }
     load.ends_well();
@@ -177,7 +178,7 @@ fn multipath_over_two_portals_survives_the_loss_of_either() {
     // The record takes a sector: only sectors fit evenly, and the load goes round.
     let load = shop.load(512);
     for relay in relays.iter().chain(&relays[..1]) {
-        std::thread::sleep(Duration::from_millis(700));
+        shop.fixture.until_busy();
         relay.set(Cable::Silent);
         shop.fixture.until("one path", LIMIT, || !both());
         relay.set(Cable::Whole);

@@ -86,9 +86,11 @@ fn istgt_is_discovered_authenticated_and_restarted_under_load() {
         let limit = Duration::from_secs(60);
         shop.fixture.until("it is logged in", limit, || shop.count("logins") > logins);
         logins = shop.count("logins");
-        std::thread::sleep(Duration::from_millis(700));
+        shop.fixture.until_busy();
+        let dropped = shop.count("sessions-dropped");
         shop.istgt.kill().unwrap();
-        std::thread::sleep(Duration::from_millis(500));
+        let is_dropped = || shop.count("sessions-dropped") > dropped;
+        shop.fixture.until("the loss is noticed", limit, is_dropped);
         shop.istgt.boot().unwrap();
         kills += 1;
     }

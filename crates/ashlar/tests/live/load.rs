@@ -5,7 +5,6 @@
 //! `docs/verification.md` has those of the full run.
 
 use std::collections::BTreeMap;
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use bench::load::{self, Order, Running, Spec, Work};
@@ -251,7 +250,10 @@ fn flushed_writes_survive_a_kill_of_the_daemon() {
     let writers: Vec<Writer> = (0..WRITERS).map(|lun| Writer::start(portal, lun, 0)).collect();
     for kill in 0..KILLS {
         all_write(&fixture, &writers);
-        sleep(Duration::from_millis(300 + u64::from(kill) * 130));
+        // Each kill meets the writers at another place.
+        let begun = writers[0].rounds();
+        let has_written = || writers[0].rounds() >= begun + 5 + kill * 3;
+        fixture.until("further rounds", Duration::from_secs(60), has_written);
         fixture.kill();
         fixture.start();
     }

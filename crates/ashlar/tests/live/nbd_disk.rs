@@ -69,6 +69,7 @@ impl SlowServer {
                         if over.load(Ordering::Acquire) || client.write_all(&[*byte]).is_err() {
                             return;
                         }
+                        // The pace of the server is what is tested.
                         std::thread::sleep(Duration::from_millis(700));
                     }
                 });

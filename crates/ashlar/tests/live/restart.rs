@@ -147,12 +147,8 @@ fn restarts_under_load_cause_no_client_error() {
         // All of them are back, and at work.
         let busy = || {
             let sessions = fixture.json(&["sessions"]);
-            let done = |s: &Value| {
-                let stats = &s["session"]["stats"];
-                let of = |kind: &str| stats[kind]["ops"].as_u64().unwrap_or(0);
-                of("read") + of("write")
-            };
-            fixture::array(&sessions["sessions"]).iter().filter(|s| done(s) > 500).count()
+            let is_busy = |s: &&Value| fixture::operations(s) > 500;
+            fixture::array(&sessions["sessions"]).iter().filter(is_busy).count()
         };
         fixture.until("all are back", BACK, || busy() == loads.len());
         // An initiator that logged in between a target and its groups was not refused.

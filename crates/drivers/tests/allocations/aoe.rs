@@ -2,7 +2,6 @@
 //! cable (veth) has the target at one end and the test at the other. Needs root.
 
 use std::process::Command;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -11,12 +10,14 @@ use drivers::aoe::Aoe;
 use drivers::{Driver, TargetSpec};
 use engine::lun::{OpenSpec, open_device};
 use engine::{Engine, GroupSpec, LunSpec, Registry};
-use geom::{Runtime, RuntimeConfig};
+use geom::{GraphControl, Runtime, RuntimeConfig};
 use reactor::{Address, Config, Link, LinkMode, PortChoice, Reactor};
 use serde_json::json;
 use wire::aoe::{self, Ata, ETHERTYPE, Header, Mac, VERSION, command};
 use wire::ata::command as op;
 use wire::ata::status;
+
+use crate::allocations;
 
 /// Commands of a turn.
 const COMMANDS: u32 = 3000;
@@ -31,12 +32,6 @@ const SLOT: aoe::Address = aoe::Address { shelf: 7, slot: 0 };
 
 /// The client's own: the cable carries frames to whatever address.
 const ME: Mac = Mac([2, 0, 0, 0, 0, 9]);
-
-fn settled(counter: &AtomicU64) -> u64 {
-    // The counter is updated every millisecond.
-    std::thread::sleep(Duration::from_millis(50));
-    counter.load(Ordering::Acquire)
-}
 
 /// A cable with both ends here.
 struct Cable {
@@ -72,12 +67,13 @@ impl Drop for Cable {
 
 /// A target with one core, whose allocations are counted, over a disk in memory.
 struct Server {
+    control: GraphControl,
     runtime: Runtime,
     _driver: Arc<dyn Driver>,
 }
 
 impl Server {
-    fn start(interface: &str, counter: Arc<AtomicU64>) -> Server {
+    fn start(interface: &str) -> Server {
         let registry = Registry::new();
         let driver: Arc<dyn Driver> = Arc::new(Aoe::new(registry.clone()));
         let config =
@@ -88,13 +84,6 @@ impl Server {
         let mut runtime = Runtime::start(config, move |core| {
             let engine = Engine::new(core.clone(), engines.clone());
             its.clone().install(&engine);
-            let (reactor, counter) = (core.reactor().clone(), counter.clone());
-            drop(core.reactor().spawn("allocations", async move {
-                loop {
-                    counter.store(bio::allocations(), Ordering::Release);
-                    reactor.sleep(1_000_000).await;
-                }
-            }));
             let opening = its.clone().open_portal(engine.clone(), portal.clone());
             let tell = tell.clone();
             drop(core.reactor().spawn("open", async move {
@@ -121,14 +110,13 @@ impl Server {
             GroupSpec { name: "all".into(), initiators, luns: vec![lun], ..Default::default() };
         registry.set_groups("aoe", "e7", &[group]).unwrap();
         control.pump();
-        // The core's part of the control thread's work is done; it lives with the runtime.
-        drop(control);
-        Server { runtime, _driver: driver }
+        Server { control, runtime, _driver: driver }
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
+        self.control.pump();
         self.runtime.stop();
     }
 }
@@ -189,14 +177,14 @@ impl Client {
 
 #[test]
 fn reads_and_writes_over_aoe_allocate_nothing() {
-    let (cable, counter) = (Cable::create(), Arc::new(AtomicU64::new(0)));
-    let _server = Server::start(&cable.far, counter.clone());
+    let cable = Cable::create();
+    let server = Server::start(&cable.far);
     let mut c = Client::new(&cable.near, &cable.far);
     let ata =
         |command, write, sectors| Ata { extended: true, write, sectors, command, ..Ata::default() };
     c.send(ata(op::IDENTIFY, false, 1), 0);
     c.receive_answers(1, 512);
-    assert!(settled(&counter) > 0, "allocations are not counted");
+    assert!(allocations(&server.control) > 0, "allocations are not counted");
     for (name, ata, out, back) in [
         ("read of 4 KiB", ata(op::READ_EXT, false, 8), 0, 4096),
         ("read of a whole frame", ata(op::READ_EXT, false, 17), 0, 8704),
@@ -204,7 +192,7 @@ fn reads_and_writes_over_aoe_allocate_nothing() {
         ("write of a whole frame", ata(op::WRITE_EXT, true, 17), 8704, 0),
     ] {
         let mut turn = |commands: u32| {
-            let before = settled(&counter);
+            let before = allocations(&server.control);
             for n in 0..commands / DEPTH {
                 // The same few blocks: the disk allocates when one is written first.
                 for k in 0..DEPTH {
@@ -213,11 +201,11 @@ fn reads_and_writes_over_aoe_allocate_nothing() {
                 }
                 c.receive_answers(DEPTH, back);
             }
-            settled(&counter) - before
+            allocations(&server.control) - before
         };
         turn(COMMANDS);
-        let allocations = turn(COMMANDS);
-        assert!(allocations <= FEW, "{name}: {allocations} allocations in {COMMANDS} commands");
+        let made = turn(COMMANDS);
+        assert!(made <= FEW, "{name}: {made} allocations in {COMMANDS} commands");
     }
     c.reactor.shutdown();
 }

@@ -4,12 +4,10 @@
 #[path = "../suite/iscsi/server.rs"]
 pub mod server;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
 use server::{Server, Shape};
 use testkit::iscsi::initiator::{Client, LoginOptions};
+
+use crate::allocations;
 
 /// Commands of a turn.
 const COMMANDS: u32 = 3000;
@@ -17,16 +15,9 @@ const COMMANDS: u32 = 3000;
 /// Allocations of a turn, at most: a hundredth of one a command, for what happens once a second.
 const FEW: u64 = COMMANDS as u64 / 100;
 
-fn settled(counter: &AtomicU64) -> u64 {
-    // The counter is updated every millisecond.
-    std::thread::sleep(Duration::from_millis(50));
-    counter.load(Ordering::Acquire)
-}
-
 #[test]
 fn reads_and_writes_allocate_nothing() {
-    let counter = Arc::new(AtomicU64::new(0));
-    let server = Server::start(Shape { allocations: Some(counter.clone()), ..Shape::default() });
+    let server = Server::start(Shape::default());
     let mut c = Client::login(server.portal, &LoginOptions::default());
     c.ready(0);
     let data = vec![7; 48 * 1024];
@@ -38,16 +29,15 @@ fn reads_and_writes_allocate_nothing() {
     let solicited: fn(&mut Client, u32, &[u8]) = |c, lba, d| {
         assert_eq!(c.write(lba, d, 8192).status, 0);
     };
-    let login = settled(&counter);
-    assert!(login > 0, "allocations are not counted");
+    assert!(allocations(&server.control) > 0, "allocations are not counted");
     for (name, work) in
         [("small read", small), ("large read", large), ("write", write), ("R2T", solicited)]
     {
         let mut turn = |commands: u32| {
             // The same few blocks: the disk allocates when one is written first.
-            let before = settled(&counter);
+            let before = allocations(&server.control);
             (0..commands).for_each(|n| work(&mut c, n % 64 * 8, &data));
-            settled(&counter) - before
+            allocations(&server.control) - before
         };
         turn(COMMANDS / 10);
         let new_allocations = turn(COMMANDS);

@@ -1,9 +1,7 @@
 //! Allocations in steady state: a core allocates nothing per command, because transport, engine,
 //! graph and disk reuse their memory.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use crate::allocations;
 use crate::iscsi::server::{Server, Shape};
 use testkit::iscsi::initiator::{Client, LoginOptions, rw10};
 
@@ -14,19 +12,6 @@ const COMMANDS: usize = 1024;
 /// Allocations of a whole phase that are allowed: asking for the counter takes some, and a queue
 /// may find a new greatest length.
 const FEW: u64 = 32;
-
-/// Allocations that the server's core has made.
-fn allocations(server: &Server) -> u64 {
-    let answer = Arc::new(AtomicU64::new(u64::MAX));
-    let put = answer.clone();
-    server.on_core(move |_| put.store(bio::allocations(), Ordering::Release));
-    loop {
-        match answer.load(Ordering::Acquire) {
-            u64::MAX => std::thread::yield_now(),
-            n => return n,
-        }
-    }
-}
 
 fn reads(client: &mut Client, lun: u8, blocks: u16) {
     for n in 0..COMMANDS / DEPTH {
@@ -71,9 +56,9 @@ fn check(server: &Server, how: &LoginOptions) {
     let mut wrong = Vec::new();
     for (name, phase) in &phases {
         phase(&mut client);
-        let before = allocations(server);
+        let before = allocations(&server.control);
         phase(&mut client);
-        let n = allocations(server) - before;
+        let n = allocations(&server.control) - before;
         if n > FEW {
             wrong.push(format!("{name}: {n} allocations"));
         }
@@ -86,9 +71,9 @@ fn check(server: &Server, how: &LoginOptions) {
 fn core_in_steady_state_allocates_nothing_per_command() {
     let server = Server::start(Shape::default());
     // The counter counts: a login makes a session.
-    let before = allocations(&server);
+    let before = allocations(&server.control);
     Client::login(server.portal, &LoginOptions::default()).logout();
-    assert!(allocations(&server) - before > FEW);
+    assert!(allocations(&server.control) - before > FEW);
     check(&server, &LoginOptions::default());
     check(&server, &LoginOptions::default().digests(true, true));
 }

@@ -139,6 +139,7 @@ pub fn runs_out<C: FnMut()>(test: &str, enter: impl Fn(SocketAddr) -> C) {
     let begun = Instant::now();
     while begun.elapsed() < WATCHED {
         early();
+        // Processor time is counted while the server has nothing to do.
         std::thread::sleep(Duration::from_millis(100));
     }
     let ticks = other.ticks() - before;

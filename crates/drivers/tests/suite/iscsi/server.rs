@@ -1,8 +1,6 @@
 //! A target with real cores, real sockets and disks in memory, in this process.
 
 use std::net::SocketAddr;
-use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +8,7 @@ use drivers::iscsi::Iscsi;
 use drivers::{Driver, TargetSpec};
 use engine::lun::{OpenSpec, open_device};
 use engine::{Engine, GroupSpec, LunSpec, Registry};
-use geom::{Core, Message, Runtime, RuntimeConfig};
+use geom::{Runtime, RuntimeConfig};
 use reactor::PortChoice;
 use serde_json::json;
 use testkit::disk::{self, Disk, Provider};
@@ -38,8 +36,6 @@ pub struct Shape {
     pub connections: Option<usize>,
     /// StatSN of the first answer on each connection; `None` is the driver's own.
     pub first_stat_sn: Option<u32>,
-    /// The number of allocations of the last core, updated again and again.
-    pub allocations: Option<Arc<AtomicU64>>,
 }
 
 impl Default for Shape {
@@ -52,7 +48,6 @@ impl Default for Shape {
             spec: TargetSpec::default(),
             connections: None,
             first_stat_sn: None,
-            allocations: None,
         }
     }
 }
@@ -64,7 +59,7 @@ pub struct Server {
     pub portal: SocketAddr,
     /// While it is set nothing ends at LUN 2.
     pub stuck: Arc<Disk>,
-    control: geom::GraphControl,
+    pub control: geom::GraphControl,
     runtime: Runtime,
 }
 
@@ -93,15 +88,6 @@ impl Server {
             let engine = Engine::new(core.clone(), registry);
             opened.clone().install(&engine);
             let at = *first.lock().unwrap();
-            if let Some(counter) = shape.allocations.clone() {
-                let reactor = core.reactor().clone();
-                drop(core.reactor().spawn("allocations", async move {
-                    loop {
-                        counter.store(bio::allocations(), Ordering::Release);
-                        reactor.sleep(1_000_000).await;
-                    }
-                }));
-            }
             let opening = opened.clone().open_portal(engine.clone(), at.into());
             let tell = tell.lock().unwrap().clone();
             // The portal opens in the first turn; the task keeps the engine for the core's life.
@@ -143,13 +129,6 @@ impl Server {
     pub fn set(&self, spec: TargetSpec) {
         let listen = vec!["127.0.0.1:0".parse().unwrap()];
         self.driver.set_target(TargetSpec { name: IQN.into(), listen, ..spec }).unwrap();
-    }
-
-    /// Runs `f` on the first core.
-    #[allow(dead_code, reason = "tests/allocations uses it")]
-    pub fn on_core(&self, f: impl FnOnce(&Rc<Core>) + Send + 'static) {
-        let core = self.control.core(0).unwrap();
-        assert!(core.send(Message::Call(Box::new(f))).is_ok());
     }
 
     /// `iscsi://` address of a unit.

@@ -35,6 +35,7 @@ fn floods_garbage_and_silence_end_the_handshake() {
     let mut slow = Client::dial(server.portal);
     let bytes = dial::option(option::GO, &dial::info("memory", &[]));
     let is_closed = bytes.iter().any(|byte| {
+        // The pace of the peer: it needs longer than a handshake may take.
         std::thread::sleep(Duration::from_millis(200));
         slow.stream.write_all(&[*byte]).is_err()
     });

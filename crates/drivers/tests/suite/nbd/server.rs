@@ -1,7 +1,6 @@
 //! A target with real cores, real sockets and disks in memory, in this process.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 
@@ -31,8 +30,6 @@ pub struct Shape {
     pub params: serde_json::Value,
     /// A Unix socket to listen at besides TCP.
     pub unix: Option<String>,
-    /// The number of allocations of the last core, updated again and again.
-    pub allocations: Option<Arc<AtomicU64>>,
 }
 
 impl Default for Shape {
@@ -43,7 +40,6 @@ impl Default for Shape {
             pool_bytes: 64 << 20,
             params: serde_json::Value::Null,
             unix: None,
-            allocations: None,
         }
     }
 }
@@ -82,15 +78,6 @@ impl Server {
         let mut runtime = Runtime::start(config, move |core| {
             let engine = Engine::new(core.clone(), shared.lock().unwrap().clone());
             opened.clone().install(&engine);
-            if let Some(counter) = shape.allocations.clone() {
-                let reactor = core.reactor().clone();
-                drop(core.reactor().spawn("allocations", async move {
-                    loop {
-                        counter.store(bio::allocations(), Ordering::Release);
-                        reactor.sleep(1_000_000).await;
-                    }
-                }));
-            }
             let portals = portals.lock().unwrap().clone();
             let (driver, tell) = (opened.clone(), tell.lock().unwrap().clone());
             // The portals open in the first turn; the task keeps the engine for the core's life.

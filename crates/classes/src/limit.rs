@@ -9,10 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bio::{Bio, Op};
 use geom::{ClassParams, Core, Error, Filter, FilterAction};
+use reactor::clock::S;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-const NS: u64 = 1_000_000_000;
 
 /// Rates of a layer; zero: no limit.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -78,7 +77,7 @@ impl Filter for Limit {
             let rate = rate.load(Relaxed);
             if rate > 0 && cost > 0 {
                 let now = core.now();
-                let ns = u64::try_from(u128::from(cost) * u128::from(NS) / u128::from(rate));
+                let ns = u64::try_from(u128::from(cost) * u128::from(S) / u128::from(rate));
                 let after = |end: u64| end.max(now).saturating_add(ns.unwrap_or(u64::MAX));
                 let begins = end.fetch_update(Relaxed, Relaxed, |end| Some(after(end)));
                 let begins = begins.unwrap_or(now).max(now);

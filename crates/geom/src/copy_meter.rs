@@ -83,10 +83,9 @@ impl CopyMeter {
 #[cfg(test)]
 mod tests {
     use testkit::Seeds;
+    use testkit::clock::S;
 
     use super::*;
-
-    const S: u64 = 1_000_000_000;
 
     /// The next number of a seed.
     fn next(seed: &mut u64) -> u64 {

@@ -8,6 +8,7 @@
 //! * [`Channel`]: whole messages of a descriptor through which the kernel asks for something.
 //! * [`Link`]: whole Ethernet frames of one type at an interface.
 //! * [`ScsiNode`]: commands to a SCSI device of this machine.
+//! * [`clock`]: units of the clock.
 //! * Ports: io_uring where the kernel lets us, epoll and a few threads where not, and [`sim`]: a
 //!   seeded world with a virtual clock, links and disks ([`model`]) that fail on request.
 //!
@@ -16,6 +17,7 @@
 mod address;
 mod backend;
 mod channel;
+pub mod clock;
 mod closing;
 mod file;
 mod link;

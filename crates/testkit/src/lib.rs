@@ -2,6 +2,7 @@
 //!
 //! * [`seeds`]: the seeds that a simulation runs, and the report of a failing one.
 //! * [`contents`]: contents of disks that the guard against overwriting recognises.
+//! * [`clock`]: units of the clock, which are those of the product.
 //! * [`corpus`]: the folders of `fuzz/corpus`, replayed with seeded mutations.
 //! * [`disk`]: disks in memory, and providers of layers of a test's own.
 //! * [`formats`]: the tables of the page of on-disk formats.
@@ -25,5 +26,6 @@ pub mod user;
 pub mod wait;
 
 pub use noise::noise;
+pub use reactor::clock;
 pub use seeds::Seeds;
 pub use wait::until;

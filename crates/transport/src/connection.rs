@@ -10,6 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 
+use reactor::clock::S;
 use reactor::{Address, Stream};
 
 use crate::io_loop::{FLUSH_NS, IoLoop};
@@ -18,8 +19,6 @@ use crate::per_core::PerCore;
 use crate::protocol::{Protocol, Tick};
 use crate::read_deadline::ReadDeadline;
 use crate::reason::{CommonReason, Reason};
-
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// Addresses of a connection.
 pub struct Endpoints {
@@ -117,7 +116,7 @@ impl<P: Protocol> Connection<P> {
 
     pub(crate) fn tick(self: &Rc<Self>, now: u64, scarce: bool) {
         let Some(received) = self.io.tick(now, scarce) else { return };
-        let limit_ns = u64::from(self.handshake_s.get()) * SECOND_NS;
+        let limit_ns = u64::from(self.handshake_s.get()) * S;
         if self.is_in_handshake() && now.saturating_sub(self.accepted) > limit_ns {
             self.io.close(CommonReason::HandshakeTimeout.into());
         }

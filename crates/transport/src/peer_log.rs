@@ -147,6 +147,7 @@ fn host(peer: &Address) -> String {
 #[cfg(test)]
 mod tests {
     use bio::sync::Mutex;
+    use testkit::clock::S;
 
     use super::*;
     use crate::repeated_lines::QUIET_NS;
@@ -161,8 +162,7 @@ mod tests {
         std::mem::take(&mut *LINES.lock())
     }
 
-    const SECOND_NS: u64 = 1_000_000_000;
-    const QUIET_S: u64 = QUIET_NS / SECOND_NS;
+    const QUIET_S: u64 = QUIET_NS / S;
 
     #[test]
     fn flood_of_a_peer_is_one_line_a_minute_with_a_count() {
@@ -175,7 +175,7 @@ mod tests {
             cores[usize::from(port % 2)].warn_about(about, format_args!("no PDU"));
         };
         let pass = |seconds: std::ops::RangeInclusive<u64>| {
-            seconds.for_each(|s| cores.iter().for_each(|core| core.end_period(s * SECOND_NS)));
+            seconds.for_each(|s| cores.iter().for_each(|core| core.end_period(s * S)));
         };
         (1..=500).for_each(probe);
         let other = Address::Inet(([10, 0, 0, 8], 1).into());
@@ -215,7 +215,7 @@ mod tests {
             log.warn_about(LogSubject { peer: &peer, name: "" }, format_args!("no PDU"));
         }
         assert_eq!(log.suppressed.get(), u64::from(LINES_MAX));
-        log.end_period(SECOND_NS);
+        log.end_period(S);
         assert_eq!((log.suppressed.get(), log.lines.get()), (0, 0));
     }
 

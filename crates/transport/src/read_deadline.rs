@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::future::Future;
 
 use reactor::Reactor;
+use reactor::clock::S;
 
 /// Lowest rate, bytes a second, and seconds beyond it, until a peer that owes data is dropped.
 const DATA_RATE: (usize, u64) = (256 << 10, 20);
@@ -11,14 +12,12 @@ const DATA_RATE: (usize, u64) = (256 << 10, 20);
 /// The same while requests of other peers wait for memory.
 const DATA_RATE_MEMORY_SHORT: (usize, u64) = (4 << 20, 4);
 
-const SECOND_NS: u64 = 1_000_000_000;
-
 /// True when `bytes` that were expected since `since` are overdue. A network may be as slow as
 /// `DATA_RATE`; while other requests wait for memory (`scarce`) it must be faster.
 pub fn is_late(now: u64, since: u64, bytes: usize, scarce: bool) -> bool {
     let (rate, patience_s) = if scarce { DATA_RATE_MEMORY_SHORT } else { DATA_RATE };
     let limit_s = u64::try_from(bytes / rate).unwrap_or(u64::MAX).saturating_add(patience_s);
-    now.saturating_sub(since) > limit_s.saturating_mul(SECOND_NS)
+    now.saturating_sub(since) > limit_s.saturating_mul(S)
 }
 
 /// The part of a request that is being read: since when, ns, and its bytes.
@@ -51,7 +50,7 @@ mod tests {
 
     #[test]
     fn slow_networks_are_tolerated_and_silence_is_not() {
-        let s = |s: u64| s * SECOND_NS;
+        let s = |s: u64| s * S;
         // 1 MiB: four seconds at the lowest rate, and twenty more.
         assert!(!is_late(s(24), 0, 1 << 20, false));
         assert!(is_late(s(24) + 1, 0, 1 << 20, false));

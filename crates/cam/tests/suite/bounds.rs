@@ -2,11 +2,10 @@
 
 use bio::Errno;
 use cam::{Ccb, Event, Outcome, SILENCE_NS};
+use testkit::clock::S;
 use wire::scsi::{Asc, Key, Sense, Status};
 
 use crate::bench::{Bench, bench, write};
-
-const S: u64 = 1_000_000_000;
 
 /// A request that has so many seconds, and a command of it 30.
 fn bound(b: &Bench, s: u64) -> Ccb {

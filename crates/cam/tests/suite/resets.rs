@@ -8,11 +8,10 @@ use cam::{
 };
 use reactor::SeededRandom;
 use testkit::Seeds;
+use testkit::clock::S;
 use wire::scsi::{Asc, Key, Sense, Status};
 
 use crate::bench::{Bench, RESET, SHAPE, bench, write};
-
-const S: u64 = 1_000_000_000;
 
 fn reset() -> Ccb {
     let raw = Ccb { command: Command::Reset, flags: Flags::RAW, length: 0, retries: 0, ..write() };

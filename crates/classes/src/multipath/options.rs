@@ -9,6 +9,7 @@
 
 use geom::Settings;
 use md5::{Digest, Md5};
+use reactor::clock::S;
 use serde_json::{Value, json};
 
 use super::metadata::Mode;
@@ -19,7 +20,6 @@ const VERSION: u32 = 1;
 /// Where it begins, byte of the sector.
 const AT: usize = 256;
 const NEVER: u32 = u32::MAX;
-const SECOND_NS: u64 = 1_000_000_000;
 /// Longest time that a checker, failback or queue may be given, seconds: 30 days.
 pub(super) const SECONDS_MAX: u64 = 30 * 24 * 3600;
 
@@ -49,14 +49,14 @@ impl Options {
         if f.bytes(16, "checksum").ok()? != sum(summed) {
             return None;
         }
-        let ns = |s: u32| u64::from(s).min(SECONDS_MAX) * SECOND_NS;
+        let ns = |s: u32| u64::from(s).min(SECONDS_MAX) * S;
         let failback_ns = (failback != NEVER).then(|| ns(failback));
         Some(Options { checker_ns: ns(checker), failback_ns, queue_ns: ns(queue) })
     }
 
     /// With the mode, as a section has them.
     pub(super) fn settings(&self, mode: Mode) -> Settings {
-        let seconds = |ns: u64| json!(ns / SECOND_NS);
+        let seconds = |ns: u64| json!(ns / S);
         let all = [
             ("mode", json!(mode.key())),
             ("checker", seconds(self.checker_ns)),
@@ -74,7 +74,7 @@ impl Options {
             ("Failback", self.failback_ns),
             ("Queue", on(self.queue_ns)),
         ];
-        let line = |(word, ns): (_, Option<u64>)| Some((word, format!("{} s", ns? / SECOND_NS)));
+        let line = |(word, ns): (_, Option<u64>)| Some((word, format!("{} s", ns? / S)));
         all.into_iter().filter_map(line).collect()
     }
 
@@ -83,7 +83,7 @@ impl Options {
         if *self == Options::default() {
             return;
         }
-        let seconds = |ns: u64| u32::try_from(ns / SECOND_NS).unwrap_or(NEVER - 1);
+        let seconds = |ns: u64| u32::try_from(ns / S).unwrap_or(NEVER - 1);
         let fields = Record::new(MAGIC, VERSION)
             .u32(seconds(self.checker_ns))
             .u32(self.failback_ns.map_or(NEVER, seconds))
@@ -106,8 +106,8 @@ mod tests {
 
     #[test]
     fn options_follow_the_metadata_and_damage_disables_them() {
-        for failback_ns in [None, Some(0), Some(SECONDS_MAX * SECOND_NS)] {
-            let options = Options { checker_ns: 5 * SECOND_NS, failback_ns, queue_ns: SECOND_NS };
+        for failback_ns in [None, Some(0), Some(SECONDS_MAX * S)] {
+            let options = Options { checker_ns: 5 * S, failback_ns, queue_ns: S };
             let mut sector = vec![7; 89];
             options.put(&mut sector);
             assert!(sector[..89] == [7; 89] && sector.len() < 512);
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn fields_are_where_the_page_of_formats_has_them() {
-        let options = Options { checker_ns: 5 * SECOND_NS, failback_ns: None, queue_ns: SECOND_NS };
+        let options = Options { checker_ns: 5 * S, failback_ns: None, queue_ns: S };
         let mut sector = vec![7; 89];
         options.put(&mut sector);
         let values: [(&str, &[u8]); 6] = [

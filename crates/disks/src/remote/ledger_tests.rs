@@ -1,10 +1,9 @@
 //! Rules R1 to R5 of the ledger.
 
 use bio::Errno;
+use testkit::clock::S;
 
 use super::{Bounds, Link, Outcome, RequestTable};
-
-const S: u64 = 1_000_000_000;
 
 fn ledger() -> RequestTable<u32> {
     let bounds =

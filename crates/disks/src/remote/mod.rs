@@ -8,10 +8,9 @@ mod ledger_tests;
 mod request_table;
 
 use bio::{Errno, Status};
+use reactor::clock::S;
 
 pub(crate) use request_table::{Link, RequestTable};
-
-const S: u64 = 1_000_000_000;
 
 pub(crate) fn deadline_default() -> u32 {
     20

@@ -8,10 +8,9 @@ use geom::{Class, Create, Edge, Error, GeomId, filter_class};
 use reactor::SeededRandom;
 use serde_json::{Value, json};
 use testkit::Seeds;
+use testkit::clock::MS;
 
 use crate::world::{Ended, World, boundaries, exercise, range};
-
-const MS: u64 = 1_000_000;
 
 fn class() -> Arc<dyn Class> {
     filter_class::<Limit>()

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use engine::{Engine, Registry};
 use reactor::Address;
+use reactor::clock::S;
 use transport::{
     CommonReason, LogFn, PEER_CONNECTIONS_MAX, Protocol, ReceiveBuffer, TaskNames, Tick,
 };
@@ -19,8 +20,6 @@ use super::session_owners::Owners;
 use super::{login, receive};
 use crate::log_fn::log_fn;
 use crate::targets::Targets;
-
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// See the module.
 pub(crate) struct IscsiProtocol;
@@ -123,7 +122,7 @@ impl Protocol for IscsiProtocol {
 
     /// Deadlines of requested data, and pings.
     fn tick(conn: &Rc<Connection>, tick: Tick) {
-        let after = |since: u64, s: u32| tick.now.saturating_sub(since) > u64::from(s) * SECOND_NS;
+        let after = |since: u64, s: u32| tick.now.saturating_sub(since) > u64::from(s) * S;
         let IscsiConnState { received, pinged } = &conn.own;
         if tick.received {
             received.set(tick.now);

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use reactor::clock::MS;
 use transport::ReceiveBuffer;
 use wire::nvme::codes::{admin as op, fabrics, property};
 use wire::nvme::{Capabilities, Command, Configuration, Frame, Property, Sgl, Status};
@@ -13,8 +14,6 @@ use super::features;
 use super::protocol::NvmeTcpMessage;
 use super::queue::Queue;
 use super::tasks::DEPTH;
-
-const MILLISECOND_NS: u64 = 1_000_000;
 
 /// The additional state of an admin queue.
 pub(crate) struct Admin {
@@ -197,7 +196,7 @@ impl Queue {
         if has_traffic {
             admin.last_active_ns.set(now);
         }
-        let limit_ns = u64::from(admin.keep_alive_ms.get()) * MILLISECOND_NS;
+        let limit_ns = u64::from(admin.keep_alive_ms.get()) * MS;
         if limit_ns > 0 && now.saturating_sub(admin.last_active_ns.get()) > limit_ns {
             return self.conn.io.close(CloseReason::KeepAlive);
         }

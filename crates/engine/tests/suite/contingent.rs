@@ -5,10 +5,10 @@ use engine::{TaskAttribute, TmFunction, TmOutcome, WINDOW_MIN};
 use reactor::sim::{Actor, Limits};
 use reactor::{SeededRandom, WaitFor};
 use testkit::Seeds;
+use testkit::clock::MS;
 
 use crate::world::*;
 
-const MS: u64 = 1_000_000;
 const NACA: u8 = 4;
 const ACA_ACTIVE: u8 = 0x30;
 const BUSY: u8 = 0x08;

@@ -12,10 +12,10 @@ use engine::{
 use reactor::sim::{Actor, Ended, Limits};
 use reactor::{SeededRandom, WaitFor};
 use testkit::Seeds;
+use testkit::clock::MS;
 
 use crate::world::*;
 
-const MS: u64 = 1_000_000;
 const KIB: u64 = 1024;
 /// A limit is found in trials of a second, on a disk that serves a few hundred commands in one.
 const SETTLE_MS: u64 = 60_000;

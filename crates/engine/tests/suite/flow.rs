@@ -11,10 +11,10 @@ use engine::{
 use geom::bucket_of;
 use reactor::WaitFor;
 use reactor::sim::{Actor, Ended, Limits};
+use testkit::clock::MS;
 
 use crate::world::*;
 
-const MS: u64 = 1_000_000;
 /// Commands that the disk serves at once, and the time of each.
 const SERVERS: usize = 8;
 const SERVICE_NS: u64 = 4 * MS;

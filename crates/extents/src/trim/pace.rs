@@ -199,8 +199,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const MS: u64 = 1_000_000;
+    use testkit::clock::MS;
 
     #[test]
     fn commands_take_at_most_their_share_of_device_time() {

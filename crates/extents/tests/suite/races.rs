@@ -8,12 +8,12 @@
 use extents::alloc::{Allocator, Refused};
 use extents::trim::{Limits, Outcome, Policy, Queue, WriteCheck};
 use testkit::Seeds;
+use testkit::clock::S;
 
 use crate::stage::{Chance, EAGER};
 
 const ONE: Limits =
     Limits { granule: 1, offset: 0, ranges: 64, range_max: 1000, command_max: 1000 };
-const S: u64 = 1_000_000_000;
 
 fn queue() -> Queue {
     Queue::new(ONE, EAGER)

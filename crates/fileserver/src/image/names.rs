@@ -6,6 +6,7 @@ use super::step::Step;
 use crate::fault::{Addr, Fault, Stop};
 use crate::files::{Entry, Flags, Ino, Inode, Kind, New, ROOT};
 use crate::volume::View;
+use reactor::clock::S;
 
 /// Directories inside directories.
 const DEPTH_MAX: usize = 500;
@@ -51,7 +52,6 @@ fn flag_bits(flags: Flags) -> u16 {
 
 /// The attributes of an entry, in the form of the rest of the file server.
 fn inode_of(d: &Dentry, place: Option<DirSlot>, links: u32) -> Inode {
-    const S: u64 = 1_000_000_000;
     Inode {
         kind: if d.is_dir() { Kind::Dir } else { Kind::File },
         flags: flags_of(d),

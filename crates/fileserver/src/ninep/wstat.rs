@@ -1,5 +1,6 @@
 //! Twstat: all requested changes are made, or none.
 
+use reactor::clock::S;
 use wire::ninep::{R, Stat, mode, open};
 
 use super::node::{Facts, Node, split_mode};
@@ -9,8 +10,6 @@ use crate::fault::{Fault, Stop};
 use crate::files::{Change, Files};
 use crate::users::Id;
 use crate::volume::View;
-
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// The author of a change.
 #[derive(Clone, Copy)]
@@ -125,10 +124,10 @@ impl ClientSession {
             if !owner && !cuts {
                 return Err(Refusal::NotOwner);
             }
-            change.mtime_ns = Some(u64::from(stat.mtime) * SECOND_NS);
+            change.mtime_ns = Some(u64::from(stat.mtime) * S);
         }
         if stat.atime != keep.atime && self.is_lenient() && owner {
-            change.atime_ns = Some(u64::from(stat.atime) * SECOND_NS);
+            change.atime_ns = Some(u64::from(stat.atime) * S);
         }
         self.owners(facts, user, stat, change)
     }

@@ -110,8 +110,7 @@ pub fn zone() -> TimeZone {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const S: u64 = 1_000_000_000;
+    use testkit::clock::S;
 
     #[test]
     fn the_next_five_oclock_is_today_or_tomorrow() {

@@ -87,8 +87,7 @@ impl Copies {
 mod tests {
     use super::*;
     use crate::volume::Remedy;
-
-    const S: u64 = 1_000_000_000;
+    use testkit::clock::S;
 
     fn member(name: &str, done: u64, behind: u64) -> Report {
         Report { name: name.to_owned(), done, behind, ..Report::default() }

@@ -179,18 +179,17 @@ pub fn add(detail: &mut Detail, rates: &ObjectRates) {
 mod tests {
     use super::*;
     use crate::api::{Bucket, Stats};
-
-    const SECOND: u64 = 1_000_000_000;
+    use testkit::clock::S;
 
     fn sample(at_s: u64, span_s: u64, ops: u64, upper_ns: u64) -> RateSample {
         let mut stats = Stats::default();
         (stats.read.ops, stats.read.bytes) = (ops, ops * 1024);
         stats.read.latency.buckets = vec![Bucket { upper_ns, count: ops }];
-        RateSample::of(at_s * SECOND, span_s * SECOND, &stats)
+        RateSample::of(at_s * S, span_s * S, &stats)
     }
 
     fn drawn(samples: Vec<RateSample>) -> String {
-        let rates = ObjectRates { at_ns: 7200 * SECOND, samples, ..ObjectRates::default() };
+        let rates = ObjectRates { at_ns: 7200 * S, samples, ..ObjectRates::default() };
         let mut html = Html::default();
         charts(&rates).iter().for_each(|chart| chart.draw(&mut html));
         html.finish()

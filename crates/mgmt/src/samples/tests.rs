@@ -5,8 +5,7 @@ use crate::api::{
     Bucket, CoreState, GroupState, Histogram, Kind, LunState, OpStats, SessionState, TargetState,
 };
 use crate::fake::geom_state;
-
-const SECOND: u64 = 1_000_000_000;
+use testkit::clock::S;
 
 /// `ops` reads of 4 KiB, all of the same latency.
 fn reads(ops: u64, upper_ns: u64) -> OpStats {
@@ -25,14 +24,14 @@ fn bound(ns: u64) -> u64 {
 /// A disk with this read counter at a second since the start.
 fn disk(second: u64, read: OpStats) -> SystemState {
     let mut state = SystemState::default();
-    state.daemon.uptime_ns = second * SECOND;
+    state.daemon.uptime_ns = second * S;
     state.geoms = vec![geom_state("disk", "d0", 1, &[], "d0")];
     state.geoms[0].providers[0].stats.read = read;
     state
 }
 
 fn ops(rates: &ObjectRates) -> Vec<(u64, u64, u64)> {
-    let one = |s: &RateSample| (s.at_ns / SECOND, s.span_ns / SECOND, s.read.ops);
+    let one = |s: &RateSample| (s.at_ns / S, s.span_ns / S, s.read.ops);
     rates.samples.iter().map(one).collect()
 }
 
@@ -45,7 +44,7 @@ fn h1_samples_are_differences_and_begin_with_the_second_reading() {
     // The counter that shrank is that of a new disk with the same name.
     let rates = store.of("disk:d0");
     assert_eq!(ops(&rates), [(20, 10, 50), (40, 10, 1), (50, 10, 7)], "30 s was idle");
-    assert_eq!((rates.at_ns, rates.whole.span_ns), (50 * SECOND, 40 * SECOND));
+    assert_eq!((rates.at_ns, rates.whole.span_ns), (50 * S, 40 * S));
     assert_eq!((rates.whole.read.ops, rates.whole.read.bytes), (58, 58 * 4096));
     let latency = rates.whole.read.latency.expect("there were reads");
     assert_eq!((latency.p50_ns, latency.max_ns), (bound(1000), bound(1000)));
@@ -79,7 +78,7 @@ fn h2_joined_samples_keep_the_percentiles_of_the_hour() {
     let mut track = Track::default();
     let mut stats = Stats::default();
     for second in 0..360 {
-        track.read((second * 10 * SECOND, 10 * SECOND), &stats);
+        track.read((second * 10 * S, 10 * S), &stats);
         // One read in a hundred is slow.
         let (fast, slow) = (reads(99, bound(1000)), reads(1, bound(100_000_000)));
         stats.read.ops += 100;
@@ -109,11 +108,11 @@ fn idle_objects_take_nothing() {
     let names: Vec<String> = (0..4096).map(|n| format!("d{n}")).collect();
     state.geoms = names.iter().map(|name| geom_state("disk", name, 1, &[], name)).collect();
     for second in 1..4 {
-        state.daemon.uptime_ns = second * 10 * SECOND;
+        state.daemon.uptime_ns = second * 10 * S;
         store.record(&state);
     }
     assert!(store.lock().objects.is_empty());
-    assert_eq!(store.of("disk:d1").whole.span_ns, 20 * SECOND);
+    assert_eq!(store.of("disk:d1").whole.span_ns, 20 * S);
 }
 
 /// The documented limits hold for a server of the largest supported size.
@@ -124,7 +123,7 @@ fn h2_samples_of_many_busy_objects_fit_in_their_share() {
     let busy = |ops: u64| Stats { read: reads(ops, bound(1000)), ..Stats::default() };
     for n in 0..2048 {
         let mut track = Track::default();
-        (1..=4).for_each(|at| track.read((at * SECOND, SECOND), &busy(at)));
+        (1..=4).for_each(|at| track.read((at * S, S), &busy(at)));
         kept.objects.insert(format!("disk:d{n}"), track);
     }
     let share = SAMPLES_BYTES_MAX / 20_480;
@@ -144,7 +143,7 @@ fn ended_sessions_keep_their_samples_up_to_a_limit() {
     };
     let state_of = |second: u64, sessions: Vec<SessionState>| {
         let mut state = SystemState::default();
-        state.daemon.uptime_ns = second * SECOND;
+        state.daemon.uptime_ns = second * S;
         let name = "iqn.a:t".to_owned();
         state.targets = vec![TargetState { name, sessions, ..TargetState::default() }];
         state
@@ -201,7 +200,7 @@ fn units_of_luns_are_counted_at_their_consumer() {
     let mut state = disk(10, reads(0, 0));
     state.geoms.push(geom_state("lun", "d0", 2, &["d0"], "d0.lun"));
     store.record(&state);
-    state.daemon.uptime_ns = 20 * SECOND;
+    state.daemon.uptime_ns = 20 * S;
     state.geoms[1].consumers[0].stats.write = reads(3, 1000);
     store.record(&state);
     assert_eq!(store.of("lun:d0").whole.write.ops, 3);

@@ -7,12 +7,11 @@ use std::rc::Rc;
 use bio::PAGE_BYTES;
 use reactor::sim::{Actor, Ended, Limits, World};
 use reactor::{Address, Reactor};
+use testkit::clock::S;
 use transport::{BACKLOG_MAX, RECEIVE_BYTES_MAX};
 
 use crate::client::{self, Client};
 use crate::echo::{self, PerCore};
-
-const SECOND_NS: u64 = 1_000_000_000;
 
 struct Stage {
     world: World,
@@ -72,8 +71,8 @@ fn bad_peers_are_closed_and_others_are_served() {
             while !stop.get() {
                 let begun = own.now();
                 client.converse(b"good").await;
-                assert!(own.now() - begun < SECOND_NS, "a bad peer delayed a good one");
-                own.sleep(SECOND_NS / 10).await;
+                assert!(own.now() - begun < S, "a bad peer delayed a good one");
+                own.sleep(S / 10).await;
             }
             client.stream.close();
         });
@@ -103,7 +102,7 @@ fn further_connections_of_a_full_core_are_reset() {
         assert!(third.receive().await.map_or(true, |bytes| bytes.is_empty()));
         a.converse(b"a").await;
         a.stream.close();
-        own.sleep(SECOND_NS).await;
+        own.sleep(S).await;
         Client::greet(&own, &at).await.converse(b"c").await;
     });
     stage.run(|| played.get());
@@ -122,7 +121,7 @@ fn silent_connections_of_one_peer_end_at_its_limit() {
         let more = Client::connect(&own, &at).await;
         assert!(more.receive().await.map_or(true, |bytes| bytes.is_empty()));
         silent.pop().unwrap().stream.close();
-        own.sleep(SECOND_NS).await;
+        own.sleep(S).await;
         Client::greet(&own, &at).await.converse(b"a").await;
     });
     stage.run(|| played.get());
@@ -139,7 +138,7 @@ fn silent_connections_hold_at_most_a_page_each() {
         for _ in 0..echo::PER_PEER {
             silent.push(Client::connect(&own, &at).await);
         }
-        own.sleep(SECOND_NS).await;
+        own.sleep(S).await;
         let held = memory.usage().used_bytes;
         assert!(held <= silent.len() * PAGE_BYTES, "{held} bytes for {}", silent.len());
     });

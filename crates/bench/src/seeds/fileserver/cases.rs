@@ -7,13 +7,12 @@ use bio::Segs;
 use fileserver::Fault;
 use fileserver::medium::Medium;
 use fileserver::volume::ReadAhead;
+use reactor::clock::{MS, S};
 
 use super::device::{Device, Plugged, Shape};
 use super::lab::{self, BLOCK, Lab};
 use crate::error::Error;
 
-const MS: u64 = 1_000_000;
-const S: u64 = 1000 * MS;
 const GIB: u64 = 1 << 30;
 /// The paper's client between two blocks that are in the block cache, ns.
 const CLIENT_NS: u64 = 104_700;

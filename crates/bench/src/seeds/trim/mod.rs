@@ -24,6 +24,7 @@ use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
 use flash::{Asked, Flash};
 use lab::{Crowd, Lab};
+use reactor::clock::S;
 
 const BLOCK: u64 = 32 << 10;
 const FILE: u64 = 1 << 30;
@@ -31,7 +32,6 @@ const FILE: u64 = 1 << 30;
 const EXTENT: u64 = 457;
 /// The first approach deletes so much only: all of it would take 27 minutes.
 const PART: u64 = 32 << 20;
-const S: u64 = 1_000_000_000;
 /// Time of the load without any deletion, for comparison.
 const ALONE_NS: u64 = 30 * S;
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use geom::Error;
+use reactor::clock::{MS, S};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,9 +12,6 @@ use super::Aoe;
 use super::engine::Rules;
 use crate::kind::{Open, SimKind};
 use crate::sim::Sim;
-
-const MS: u64 = 1_000_000;
-const S: u64 = 1_000 * MS;
 
 /// An AoE initiator.
 pub struct AoeKind;

@@ -8,9 +8,8 @@
 //!   Other: queried again now and then
 //! ```
 
+use reactor::clock::MS;
 use wire::aoe::Mac;
-
-const MS: u64 = 1_000_000;
 
 /// Estimate of a round trip before the first measurement, ns.
 const FIRST_NS: u64 = 250 * MS;

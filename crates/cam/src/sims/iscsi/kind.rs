@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use geom::Error;
+use reactor::clock::S;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,8 +15,6 @@ use super::engine::{Chap, Rules, SharedTerms, Terms};
 use super::{Iscsi, secret};
 use crate::kind::{Open, SimKind};
 use crate::sim::Sim;
-
-const S: u64 = 1_000_000_000;
 
 /// Most portals of a bus: their numbers are in a byte of the ISID.
 const PORTALS_MAX: u32 = 64;

@@ -20,12 +20,11 @@ use reactor::sim::{Segment, SegmentShape};
 use serde_json::json;
 use shelf::{Shelf, Ways};
 use testkit::Seeds;
+use testkit::clock::{MS, S};
 
 use crate::contents::Contents;
 use crate::world::World;
 
-const MS: u64 = 1_000_000;
-const S: u64 = 1_000 * MS;
 const SECTOR: u64 = 512;
 const SECTORS: u64 = 64;
 const SEEDS: u64 = 120;

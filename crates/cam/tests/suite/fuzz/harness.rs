@@ -11,12 +11,12 @@ use cam::sims::aoe::AoeKind;
 use cam::{Open, SimKind, Site};
 use reactor::sim::SegmentShape;
 use serde_json::json;
+use testkit::clock::MS;
 use wire::aoe::ETHERTYPE;
 
 use super::shelf::{Shelf, Ways};
 use super::world::{World, range};
 
-const MS: u64 = 1_000_000;
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const SHELF: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 3];

@@ -11,12 +11,12 @@ use bio::{Flags, Op};
 use cam::sims::iscsi::IscsiKind;
 use cam::{Open, SimKind, Site};
 use serde_json::json;
+use testkit::clock::MS;
 use wire::iscsi::Auth;
 
 use super::peer::{Peer, Raw, Ways};
 use super::world::{World, range};
 
-const MS: u64 = 1_000_000;
 /// Messages that one input may have.
 const MESSAGES_MAX: usize = 48;
 

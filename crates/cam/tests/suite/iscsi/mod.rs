@@ -20,13 +20,12 @@ use reactor::SeededRandom;
 use reactor::sim::NetShape;
 use serde_json::{Value, json};
 use testkit::Seeds;
+use testkit::clock::{MS, S};
 use wire::iscsi::{Auth, ChapAccount, ChapUser};
 
 use crate::contents::Contents;
 use crate::world::World;
 
-const MS: u64 = 1_000_000;
-const S: u64 = 1_000 * MS;
 const SECTOR: u64 = 512;
 const SECTORS: u64 = 64;
 const SEEDS: u64 = 60;

@@ -11,11 +11,11 @@ pub use super::reply::{Odd, Oddity, sense_of};
 use bio::Seg;
 use geom::Core;
 use reactor::{SeededRandom, Stream};
+use testkit::clock::MS;
 use wire::iscsi::*;
 use wire::scsi::{Capacity, Identity, inquiry_data, read_capacity16};
 
 pub const SECTOR: usize = 512;
-const MS: u64 = 1_000_000;
 /// Sense codes.
 const NO_SUCH_COMMAND: u8 = 0x20;
 const OUT_OF_RANGE: u8 = 0x21;

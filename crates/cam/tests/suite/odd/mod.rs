@@ -24,9 +24,8 @@ use host::{Host, Status, status, word_of};
 use serde_json::json;
 use table::{LATE, ROWS, Row, When, reply};
 use target::{Disk, OTHER, OWN, Target};
+use testkit::clock::{MS, S};
 
-const MS: u64 = 1_000_000;
-const S: u64 = 1_000 * MS;
 const BUSY: u8 = 0x08;
 
 fn portal() -> SocketAddr {

@@ -10,10 +10,10 @@ use bio::{Direction, Segs};
 use cam::sims::sg::{DeviceCallback, FoundDevice, Machine, Node};
 use geom::{Core, Local};
 use reactor::{SCSI_NODE_COMMANDS_MAX, SENSE_MAX, ScsiAnswer, ScsiRequest, SeededRandom};
+use testkit::clock::MS;
 use wire::scsi::{Capacity, Identity, inquiry_data, read_capacity16};
 
 pub const SECTOR: usize = 512;
-const MS: u64 = 1_000_000;
 const ENODEV: i32 = 19;
 const EDOM: i32 = 33;
 

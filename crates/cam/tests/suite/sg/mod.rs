@@ -14,12 +14,11 @@ use geom::Edge;
 use kernel::{Kernel, Ways};
 use reactor::SeededRandom;
 use testkit::Seeds;
+use testkit::clock::{MS, S};
 
 use crate::contents::Contents;
 use crate::world::{World, range};
 
-const MS: u64 = 1_000_000;
-const S: u64 = 1_000 * MS;
 const SECTORS: u64 = 64;
 const SEEDS: u64 = 100;
 /// CAM gives a command 60 s, an abort 5 and a reset 10, five times.

@@ -129,8 +129,7 @@ impl Algorithm for Anticipatory {
 mod tests {
     use super::super::bench::request;
     use super::*;
-
-    const MS: u64 = 1_000_000;
+    use testkit::clock::MS;
 
     #[test]
     fn next_request_of_a_client_is_anticipated_for_a_limited_time() {

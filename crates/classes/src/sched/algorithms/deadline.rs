@@ -166,8 +166,7 @@ impl Algorithm for Deadline {
 mod tests {
     use super::super::bench::{one_by_one, request, write};
     use super::*;
-
-    const MS: u64 = 1_000_000;
+    use testkit::clock::MS;
 
     #[test]
     fn reads_precede_writes_without_starving_them() {

@@ -190,8 +190,7 @@ impl Algorithm for Fair {
 mod tests {
     use super::super::bench::request;
     use super::*;
-
-    const SECOND: u64 = 1_000_000_000;
+    use testkit::clock::S;
 
     fn fair(shares: &[Share]) -> Box<dyn Algorithm> {
         let mut a = super::super::make("fair").expect("it is there").1;
@@ -250,7 +249,7 @@ mod tests {
     fn limits_hold_and_leave_the_rest_to_others() {
         let mut a = fair(&[share(100, 100, 0), share(100, 0, 0), share(100, 0, 1024)]);
         // Ten seconds, a request every 100 us.
-        let got = serve(&mut *a, &[4096, 4096, 65536], 100_000, SECOND / 10_000);
+        let got = serve(&mut *a, &[4096, 4096, 65536], 100_000, S / 10_000);
         let ops = got[0] / (4096 + 8192);
         assert!((1000..=1012).contains(&ops), "{ops} requests of 100 a second");
         let bytes = got[2] / (65536 + 8192) * 65536;
@@ -262,13 +261,13 @@ mod tests {
     fn limited_client_waits_until_a_known_time_unless_hurried() {
         let mut a = fair(&[share(100, 10, 0)]);
         for id in 0..4 {
-            a.arrived(request(id, 0, 0, 4096), SECOND);
+            a.arrived(request(id, 0, 0, 4096), S);
         }
-        assert_eq!(a.next(SECOND, false), Step::Start(0));
-        assert_eq!(a.next(SECOND, false), Step::Start(1), "saved up");
-        assert_eq!(a.next(SECOND, false), Step::Until(SECOND + SECOND / 10));
-        assert_eq!(a.next(SECOND + SECOND / 10, false), Step::Start(2));
-        assert_eq!(a.next(SECOND + SECOND / 10, true), Step::Start(3));
+        assert_eq!(a.next(S, false), Step::Start(0));
+        assert_eq!(a.next(S, false), Step::Start(1), "saved up");
+        assert_eq!(a.next(S, false), Step::Until(S + S / 10));
+        assert_eq!(a.next(S + S / 10, false), Step::Start(2));
+        assert_eq!(a.next(S + S / 10, true), Step::Start(3));
     }
 
     #[test]
@@ -278,9 +277,9 @@ mod tests {
         for (burst_ms, most) in [(0, 2), (1, 1), (100, 2), (1000, 11)] {
             let mut a = fair(&[own(burst_ms), own(0)]);
             for id in 0..20 {
-                a.arrived(request(id, 0, 0, 4096), SECOND);
+                a.arrived(request(id, 0, 0, 4096), S);
             }
-            let went = super::super::bench::started(&mut *a, SECOND).len();
+            let went = super::super::bench::started(&mut *a, S).len();
             assert_eq!(went, most, "{burst_ms} ms");
         }
     }

@@ -335,8 +335,8 @@ impl Algorithm for RoundRobin {
 mod tests {
     use super::super::bench::{request, started};
     use super::*;
+    use testkit::clock::MS;
 
-    const MS: u64 = 1_000_000;
     const K128: u64 = 128 << 10;
 
     fn rr() -> Box<dyn Algorithm> {

@@ -10,10 +10,10 @@ use bio::{Bio, Errno, Op};
 use geom::{Access, ConsumerId, Edge};
 use late::{Deletes, LateDisk};
 use serde_json::{Value, json};
+use testkit::clock::MS;
 
 use crate::sim::life::Life;
 
-const MS: u64 = 1_000_000;
 const K: u64 = 1024;
 const SIZE: u64 = 1 << 20;
 

@@ -10,10 +10,10 @@ use bio::{Bio, End, Errno, Flags, Op, Ticket};
 use geom::{Core, Error, Flow, Layer, ProviderId, Topology};
 use reactor::SeededRandom;
 use reactor::model::{DiskModel, DiskOp, DiskShape, Timing};
+pub use testkit::clock::MS;
 use testkit::disk::Provider;
 
 pub const BLOCK: u64 = 4096;
-pub const MS: u64 = 1_000_000;
 
 /// Flash that answers in about 100 us, any number at once.
 pub const FLASH: Timing = Timing::Between { min_ns: 80_000, max_ns: 120_000 };

@@ -12,11 +12,11 @@ use geom::{
 use reactor::sim::{Actor, DelayedThread, Limits as RunLimits, World};
 use reactor::{Reactor, SeededRandom, Token, WaitFor};
 use serde_json::Value;
+pub use testkit::clock::MS;
 
 use super::disk::{CLEANED, Disk, Watch};
 use super::ends::Kept;
 
-pub const MS: u64 = 1_000_000;
 const TICK: u32 = 999;
 /// Turns for which the control thread is held up, when it is.
 const HELD_UP: u32 = 12;

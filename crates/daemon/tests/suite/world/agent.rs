@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use bio::{Pool, PoolConfig};
 use reactor::{Reactor, SeededRandom, TaskHandle};
+use testkit::clock::MS;
 use testkit::iscsi::{Conn, LoginOptions, login};
 use wire::iscsi::{
     Attribute, Bhs, DataOut, LogoutRequest, NopOut, TAG_NONE, TaskRequest, task_function,
@@ -24,7 +25,6 @@ use crate::world::rules::{Act, Need};
 use crate::world::shared::{Rights, SimContext, Unit};
 use crate::world::stack::portal;
 
-const MS: u64 = 1_000_000;
 /// Silence after which the target is pinged.
 const PING_NS: u64 = 2_000 * MS;
 /// Silence after which the connection is given up.

@@ -15,6 +15,7 @@ use reactor::model::{DiskShape, Timing};
 use reactor::sim::{NetShape, World};
 use reactor::{Reactor, SeededRandom};
 use serde_json::json;
+pub use testkit::clock::MS;
 use testkit::iscsi::LoginOptions;
 use wire::iscsi::{ChapUser, SessionParams};
 
@@ -25,8 +26,6 @@ use crate::world::model::{BlockRange, OPEN, UNIT, at_once};
 use crate::world::nbd::Client;
 use crate::world::shared::{GROUPS, Grant, Marks, SimContext, Unit};
 use crate::world::stack::{Crash, IQN, Outside, SECRET, Shape, Stack, USER};
-
-pub const MS: u64 = 1_000_000;
 
 /// Blocks of the disk with partitions, and where its partitions may lie: four slots.
 const TABLE_BLOCKS: usize = 2048;

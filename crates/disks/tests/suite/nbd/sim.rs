@@ -11,6 +11,7 @@ use reactor::sim::{self, NetShape};
 use rig::papers::{Good, Papers};
 use serde_json::{Value, json};
 use testkit::Seeds;
+use testkit::clock::MS;
 use tls::{Files, Keys};
 use wire::nbd::Form;
 use wire::nbd::client::{BlockSizes, Terms};
@@ -23,7 +24,6 @@ const PORTAL: &str = "10.0.0.1:10809";
 const PART: u64 = 64 * 512;
 const USERS: Shape = Shape { users: 4, part: PART, rounds: 40 };
 const BYTES: u64 = PART * USERS.users;
-const MS: u64 = 1_000_000;
 
 struct Play {
     world: sim::World,

@@ -9,12 +9,11 @@ use bio::{Pool, PoolConfig};
 use engine::{GroupSpec, Registry};
 use reactor::sim::{Ended, World};
 use reactor::{Address, Reactor};
+use testkit::clock::S;
 use wire::nbd::codes::kind;
 use wire::nbd::{Form, Request};
 
 use crate::nbd::simulated::{Client, plant};
-
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// The bytes that a client sends, and their pace.
 struct PacedBytes {
@@ -49,7 +48,7 @@ async fn send_paced(
         }
         let mut left = bytes.all;
         while left > 0 {
-            reactor.sleep(SECOND_NS).await;
+            reactor.sleep(S).await;
             let now = bytes.each.min(left);
             if sender.send(&vec![0x42; now]).await.is_err() {
                 return;
@@ -58,7 +57,7 @@ async fn send_paced(
         }
     }));
     let piece = wire.receive(&|_| 0).await;
-    let took = (client.reactor.now() - begun) / SECOND_NS;
+    let took = (client.reactor.now() - begun) / S;
     *report.borrow_mut() = Some((piece.is_ok_and(|h| !h.error), took));
     std::future::pending::<()>().await;
 }
@@ -120,7 +119,7 @@ async fn read_awaited(
         .encode(Form::Simple, &mut bytes);
     wire.send(&bytes).await.unwrap();
     let piece = wire.receive(&|_| 0).await;
-    let took = (client.reactor.now() - begun) / SECOND_NS;
+    let took = (client.reactor.now() - begun) / S;
     *report.borrow_mut() = Some((piece.is_ok_and(|piece| piece.error), took));
     std::future::pending::<()>().await;
 }

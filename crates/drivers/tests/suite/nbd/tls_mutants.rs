@@ -17,6 +17,7 @@ use reactor::{Address, Reactor, SeededRandom};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use testkit::clock::S;
 use wire::nbd::codes::{option, rep};
 use wire::nbd::{Form, OptionReply, dial};
 
@@ -29,8 +30,6 @@ const ROUNDS: u64 = 60;
 
 /// Seconds that a handshake may take.
 const HANDSHAKE_TIMEOUT_S: u64 = 2;
-
-const SECOND_NS: u64 = 1_000_000_000;
 
 fn config(papers: &Papers) -> Arc<ClientConfig> {
     let pem = |name: &str| CertificateDer::from_pem_file(papers.file(name)).unwrap();
@@ -192,14 +191,14 @@ async fn attack(
         let begun = client.reactor.now();
         let inside = try_enter(&mut client, &config, &mut random, harm).await.unwrap_or(false);
         let took = client.reactor.now() - begun;
-        assert!(took <= (HANDSHAKE_TIMEOUT_S + 3) * SECOND_NS, "{harm:?} took {took} ns");
+        assert!(took <= (HANDSHAKE_TIMEOUT_S + 3) * S, "{harm:?} took {took} ns");
         entered[round as usize % HARMS.len()] += u32::from(inside);
         assert!(!inside || harm == Harm::None || harm == Harm::Changed, "{harm:?} was let in");
         // Its session ends with it, if there was one; and one that is there has a name.
         for session in registry.sessions() {
             assert_eq!(session.initiator, "tls:alice", "{harm:?}");
         }
-        client.reactor.sleep(SECOND_NS).await;
+        client.reactor.sleep(S).await;
         assert!(registry.sessions().is_empty(), "{harm:?} left a session");
     }
     assert_eq!(

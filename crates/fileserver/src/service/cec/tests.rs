@@ -5,13 +5,13 @@ use bio::Segs;
 use reactor::sim::{Actor, Ended, Limits, SegmentShape, World};
 use reactor::{Link, Reactor, SeededRandom};
 use testkit::Seeds;
+use testkit::clock::MS;
 use wire::aoe::Mac;
 use wire::cec::{CEC_ETHERTYPE, CecFrame, CecKind};
 
 use super::{BROADCAST, Cec};
 
 const SERVER: Mac = Mac([2, 0, 0, 0, 0, 1]);
-const MS: u64 = 1_000_000;
 
 fn mac(n: u8) -> Mac {
     Mac([2, 0, 0, 0, 1, n])

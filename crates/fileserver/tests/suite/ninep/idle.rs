@@ -1,13 +1,13 @@
 //! Idle connections: they hold no memory, and are closed.
 
 use fileserver::ninep::Flavour;
+use testkit::clock::S;
 use wire::ninep::open;
 
 use super::client::with_fixture;
 use super::plant::Plant;
 
 const MIB: usize = 1 << 20;
-const SECOND: u64 = 1_000_000_000;
 
 #[test]
 fn silent_connections_hold_no_memory_and_are_closed() {
@@ -19,14 +19,14 @@ fn silent_connections_hold_no_memory_and_are_closed() {
         for _ in 0..1100 {
             idle.push(h.stranger(Flavour::Linux).await);
         }
-        h.reactor.sleep(SECOND).await;
+        h.reactor.sleep(S).await;
         let held = h.pool.usage().used_bytes - before;
         assert!(held < MIB, "{held} bytes for {} connections", idle.len());
         for i in 0..16 {
             assert_eq!(a.write(1, i << 16, &[i as u8; 1 << 16]).await, Ok(1 << 16));
         }
         assert_eq!(h.server.clients().len(), 1101);
-        h.reactor.sleep(31 * SECOND).await;
+        h.reactor.sleep(31 * S).await;
         assert_eq!(h.server.clients().len(), 1, "those who did not attach are gone");
         assert_eq!(idle[0].receive().await, None);
         assert!(a.stat(1).await.error().is_none(), "who is attached stays");
@@ -37,10 +37,10 @@ fn silent_connections_hold_no_memory_and_are_closed() {
 fn connection_without_attach_after_tversion_is_closed() {
     with_fixture(42, |h| async move {
         let (c, d) = (h.client(Flavour::Plan9).await, h.client(Flavour::Plan9).await);
-        h.reactor.sleep(25 * SECOND).await;
+        h.reactor.sleep(25 * S).await;
         d.attach(0, "ann", "").await.unwrap();
         d.clunk(0).await.unwrap();
-        h.reactor.sleep(10 * SECOND).await;
+        h.reactor.sleep(10 * S).await;
         assert_eq!(c.receive().await, None);
         d.attach(0, "ann", "").await.unwrap();
     });
@@ -67,11 +67,11 @@ fn idle_clients_hold_at_most_three_pages_after_writing() {
             all.push(c);
         }
         h.fs.sync().await.unwrap();
-        h.reactor.sleep(3 * SECOND).await;
+        h.reactor.sleep(3 * S).await;
         let many = h.pool.usage().used_bytes;
         let ends = all.len();
         drop(all);
-        h.reactor.sleep(3 * SECOND).await;
+        h.reactor.sleep(3 * S).await;
         let held = many.saturating_sub(h.pool.usage().used_bytes);
         assert!(held <= ends * 3 * 4096, "{held} bytes for {ends} clients");
     });

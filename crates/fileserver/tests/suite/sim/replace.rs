@@ -7,12 +7,11 @@ use fileserver::files::{FileSystem, ROOT};
 use fileserver::volume::{self, Options, Remedy, View};
 use reactor::Reactor;
 use reactor::sim::World;
+use testkit::clock::S;
 
 use super::disk::Disk;
 use super::exposing::{BLOCK, BLOCKS, all_have, block, file, new_file_system, roomy};
 use super::server::run;
-
-const SECOND: u64 = 1_000_000_000;
 
 async fn fill(o: &Options) {
     let fs = new_file_system(o).await;
@@ -76,7 +75,7 @@ fn blank_device_replaces_a_lost_one_and_gets_every_dump() {
         far.wipe();
         let fs = mounted(&o).await;
         let v = fs.volume().clone();
-        reactor.sleep(30 * SECOND).await;
+        reactor.sleep(30 * S).await;
         let report = v.members()[1].clone();
         assert_eq!(report.remedy, Remedy::Replace, "{:?}", report.fault);
         assert!(report.fault.as_deref().is_some_and(|why| why.ends_with("is blank")), "{report:?}");
@@ -151,7 +150,7 @@ fn replace_refuses_to_discard_a_dump_that_only_the_lost_device_has() {
         fs.run(|f| f.write(ino, 0, std::slice::from_ref(&seg), 0)).await.unwrap();
         fs.volume().dump(20_261_122).await.unwrap();
         while fs.volume().members()[1].behind > 0 {
-            reactor.sleep(SECOND).await;
+            reactor.sleep(S).await;
         }
         near.failing.set(1000);
         near.hangs.set(false);
@@ -172,14 +171,14 @@ fn device_exchanged_while_the_copier_was_idle_gets_no_dump() {
     with_two(740, |(o, reactor, _, [_, far])| async move {
         let fs = mounted(&o).await;
         let v = fs.volume().clone();
-        reactor.sleep(SECOND).await;
+        reactor.sleep(S).await;
         assert!(v.is_joined(1));
         far.wipe();
         let ino = file(&fs, "g").await;
         let seg = block(&o, 1);
         fs.run(|f| f.write(ino, 0, std::slice::from_ref(&seg), 0)).await.unwrap();
         v.dump(20_261_122).await.unwrap();
-        reactor.sleep(3 * SECOND).await;
+        reactor.sleep(3 * S).await;
         let report = v.members()[1].clone();
         assert!(report.behind > 0 && report.remedy == Remedy::Replace, "{report:?}");
         v.replace(&o, 1, false).await.unwrap();

@@ -3,13 +3,12 @@
 use fileserver::files::{FileSystem, Flags, Inode, Kind, New, ROOT, Served};
 use fileserver::volume::{self, View};
 use reactor::sim::World;
+use testkit::clock::S;
 
 use super::disk::Disk;
 use super::exposing::{all_have, block, file, new_file_system, roomy};
 use super::model;
 use super::server::run;
-
-const S: u64 = 1_000_000_000;
 
 #[test]
 fn copier_pauses_on_request_and_missing_blocks_are_reported() {

@@ -7,12 +7,12 @@ use fileserver::files::{FileSystem, ROOT};
 use fileserver::volume::{self, Options, View};
 use reactor::Reactor;
 use reactor::sim::World;
+use testkit::clock::MS;
 
 use super::disk::Disk;
 use super::exposing::{BLOCK, BLOCKS, all_have, block, file, new_file_system, roomy};
 use super::server::run;
 
-const MS: u64 = 1_000_000;
 /// Blocks read in a stretch: other ones each time, so that none is in memory.
 const STRETCH: u64 = BLOCKS / 10;
 

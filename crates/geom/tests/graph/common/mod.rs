@@ -12,11 +12,10 @@ pub use leaf::{Leaf, Mode};
 pub use load::{BLOCK, Load};
 pub use pass_through::plain;
 pub use taster::{MAGIC, Taste, Tasting};
+pub use testkit::clock::{MS, S as SECOND};
 pub use user::{Log, Manner, User, log};
 
 pub const SECTOR: u64 = 512;
-pub const MS: u64 = 1_000_000;
-pub const SECOND: u64 = 1_000 * MS;
 
 /// The classes of the laboratory's geoms.
 pub fn classes(t: &mut geom::Topology) {

@@ -3,11 +3,10 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use reactor::clock::MS;
 use reactor::{Config, PortChoice, PortKind, Reactor, TASK_POLLS_PER_TURN, WaitFor};
 
 use crate::ports::bench::{each_port, gather, run, token};
-
-const MS: u64 = 1_000_000;
 
 #[test]
 fn timers_fire_in_order_and_cancelled_ones_do_not() {

@@ -5,10 +5,9 @@ use std::future::Future;
 use std::rc::Rc;
 
 use bio::{Errno, Pool, PoolConfig, Seg, Segs};
+pub use reactor::clock::MS;
 use reactor::sim::{Actor, Ended, Limits, World};
 use reactor::{Reactor, Token, WaitFor};
-
-pub const MS: u64 = 1_000_000;
 
 pub fn pool() -> Pool {
     Pool::new(PoolConfig::default())

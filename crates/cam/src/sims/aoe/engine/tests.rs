@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bio::{Pool, PoolConfig, Segs};
+use testkit::clock::MS;
 use wire::aoe::{
     ATA_LEN, Address, Ata, BROADCAST, Config, HEADER_LEN, Header, Mac, Reserve, SECTOR, VERSION,
     command, error, reserve,
@@ -17,7 +18,6 @@ const SHELF: Address = Address { shelf: 7, slot: 1 };
 const OURS: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const THEIRS: Mac = Mac([2, 0, 0, 0, 0, 2]);
 const BUFFERS: u16 = 8;
-const MS: u64 = 1_000_000;
 
 /// One interface, with the frames that were sent.
 #[derive(Default)]

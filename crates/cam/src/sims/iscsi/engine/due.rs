@@ -1,8 +1,7 @@
 //! Timers of a session.
 
 use super::{Engine, Fault, Kind, Stage, Wire};
-
-const MS: u64 = 1_000_000;
+use reactor::clock::MS;
 
 /// How long after a failure a connection is tried again: from there, doubled, up to there, ns.
 pub(super) const BACKOFF_MIN_NS: u64 = 100 * MS;

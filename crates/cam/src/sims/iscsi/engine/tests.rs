@@ -1,6 +1,7 @@
 //! Tests of the engine against a target's login, PDU by PDU.
 
 use bio::{Pool, PoolConfig, Segs};
+use testkit::clock::S;
 use wire::iscsi::{
     Access, Algorithms, AsyncEvent, AsyncMessage, Auth, BHS_LEN, Bhs, CHALLENGE_LEN, Challenge,
     ChapUser, ClientError, DataIn, DigestPolicy, Grant, Login, LoginConfig, LoginStatus,
@@ -10,8 +11,6 @@ use wire::iscsi::{
 
 use super::{Chap, Engine, Fault, Rules, SharedTerms, Task, Terms, Wire};
 use crate::ccb::CamStatus;
-
-const S: u64 = 1_000_000_000;
 
 #[derive(Default)]
 struct TestWire(Vec<u8>);

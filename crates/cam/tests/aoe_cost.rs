@@ -7,7 +7,6 @@
 mod shelf;
 
 use std::cell::Cell;
-use std::process::Command;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +20,7 @@ use geom::{Access, Core, Edge, GraphControl, Inbox, Sink};
 use reactor::{Config, Reactor, WaitFor};
 use serde_json::json;
 use shelf::{Shelf, Ways};
+use testkit::cable::Cable;
 
 #[global_allocator]
 static COUNTED: CountingAlloc = CountingAlloc;
@@ -39,35 +39,6 @@ const HANG: Duration = Duration::from_secs(60);
 const NAP_NS: u64 = 1_000_000;
 /// Sectors of the disk.
 const SECTORS: u64 = 4096;
-
-/// A cable with both ends here.
-struct Cable([String; 2]);
-
-fn ip(words: &[&str]) {
-    let output = Command::new("ip").args(words).output().expect("ip is there (iproute2)");
-    let why = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ip {}: {why}", words.join(" "));
-}
-
-impl Cable {
-    fn create() -> Cable {
-        let name = |end| format!("ac{}{end}", std::process::id() % 10_000_000);
-        let cable = Cable([name('a'), name('b')]);
-        let [near, far] = &cable.0;
-        let veth = ["link", "add", near, "mtu", "9000", "type", "veth"];
-        ip(&[&veth[..], &["peer", "name", far, "mtu", "9000"]].concat());
-        ip(&["link", "set", near, "up"]);
-        ip(&["link", "set", far, "up"]);
-        cable
-    }
-}
-
-impl Drop for Cable {
-    fn drop(&mut self) {
-        // Both ends go.
-        let _ = Command::new("ip").args(["link", "del", &self.0[0]]).status();
-    }
-}
 
 fn core() -> (Rc<Core>, geom::GraphControl, Arc<Inbox>) {
     let reactor = Reactor::start(Config { name: "core".into(), ..Config::default() }).unwrap();
@@ -196,8 +167,8 @@ impl Initiator {
 
 #[test]
 fn reads_and_writes_allocate_nothing() {
-    let cable = Cable::create();
-    let [near, far] = &cable.0;
+    let cable = Cable::create("9000");
+    let [near, far] = &cable.ends;
     let _target = Target::start(far.clone());
     let mut initiator = Initiator::new(near);
     assert!(bio::allocations() > 0, "allocations are not counted");

@@ -12,7 +12,7 @@ use wire::aoe::{Address, Ata, ETHERTYPE, Header, Mac, Reserve, VERSION, command,
 use wire::ata::command as op;
 
 use crate::fixture::{Fixture, array, file_disk, text};
-use crate::odd_targets::Cable;
+use testkit::cable::Cable;
 
 /// Longest wait for the answer to a frame, and for the next rounds.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -219,15 +219,15 @@ fn edits() -> Vec<(&'static str, Setup)> {
 #[test]
 fn edits_lose_no_frame_and_no_reservation_of_an_aoe_host() {
     let mut fixture = Fixture::alone("edits-aoe");
-    let cable = Cable::new();
+    let cable = Cable::create("1500");
     (1..4).for_each(|n| drop(fixture.image(&format!("d{n}.img"), 16 << 20)));
-    fixture.write("ashlar.toml", &PLAIN.text(&fixture, &cable.0));
+    fixture.write("ashlar.toml", &PLAIN.text(&fixture, &cable.ends));
     fixture.start_whole();
-    let host = Host::start(&cable.0);
+    let host = Host::start(&cable.ends);
     let mut size = PLAIN.size;
     let edit = |what: &str, setup: &Setup| {
         host.wait(&fixture, what);
-        fixture.write("ashlar.toml", &setup.text(&fixture, &cable.0));
+        fixture.write("ashlar.toml", &setup.text(&fixture, &cable.ends));
         fixture.ok(&["apply"]);
         host.wait(&fixture, what);
     };

@@ -5,12 +5,12 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use rig::peer::{Store, Tgt, TgtConfig};
 
-use crate::fixture::{Fixture, IQN, array, file_disk, tool};
+use crate::fixture::{Fixture, IQN, array, file_disk};
+use testkit::cable::Cable;
 use testkit::iscsi::initiator::{Client, Ended};
 
 const BYTES: u64 = 16 << 20;
@@ -172,31 +172,11 @@ fn exchange_at_a_second_daemon(name: &str, end: fn(&mut Fixture)) {
     fixture.assert_alive();
 }
 
-/// Two interfaces with a cable between them.
-pub struct Cable(pub [String; 2]);
-
-impl Cable {
-    pub fn new() -> Cable {
-        let id = std::process::id() % 100_000;
-        let ends = ["a", "b"].map(|end| format!("odd{end}-{id}"));
-        let [a, b] = &ends;
-        tool("ip", &["link", "add", a, "type", "veth", "peer", "name", b], "");
-        ends.iter().for_each(|end| drop(tool("ip", &["link", "set", end, "up"], "")));
-        Cable(ends)
-    }
-}
-
-impl Drop for Cable {
-    fn drop(&mut self) {
-        let _ = Command::new("ip").args(["link", "del", &self.0[0]]).status();
-    }
-}
-
 #[test]
 fn no_write_reaches_another_aoe_disk_after_a_target_restart() {
     let mut fixture = Fixture::alone("odd-aoe-exchanged");
-    let cable = Cable::new();
-    let [ours, theirs] = &cable.0;
+    let cable = Cable::create("1500");
+    let [ours, theirs] = &cable.ends;
     let mut other = fixture.sibling("odd-aoe-below", "");
     let (first, second) = (other.image("first.img", BYTES), other.image("second.img", BYTES));
     let serve = |other: &Fixture, serial: &str| {
@@ -238,8 +218,8 @@ fn no_write_reaches_another_aoe_disk_after_a_target_restart() {
 #[test]
 fn no_write_reaches_another_aoe_disk_that_a_plan_puts_into_the_slot() {
     let mut fixture = Fixture::alone("odd-aoe-plan");
-    let cable = Cable::new();
-    let [ours, theirs] = &cable.0;
+    let cable = Cable::create("1500");
+    let [ours, theirs] = &cable.ends;
     let other = fixture.sibling("odd-aoe-plan-below", "");
     let (first, second) = (other.image("first.img", BYTES), other.image("second.img", BYTES));
     let serve = |other: &Fixture, disk: &str| {

@@ -1,7 +1,6 @@
 //! Allocations of a READ or WRITE over AoE, from a real interface to the medium and back: none. A
 //! cable (veth) has the target at one end and the test at the other. Needs root.
 
-use std::process::Command;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use engine::{Engine, GroupSpec, LunSpec, Registry};
 use geom::{GraphControl, Runtime, RuntimeConfig};
 use reactor::{Address, Config, Link, LinkMode, PortChoice, Reactor};
 use serde_json::json;
+use testkit::cable::Cable;
 use wire::aoe::{self, Ata, ETHERTYPE, Header, Mac, VERSION, command};
 use wire::ata::command as op;
 use wire::ata::status;
@@ -32,38 +32,6 @@ const SLOT: aoe::Address = aoe::Address { shelf: 7, slot: 0 };
 
 /// The client's own: the cable carries frames to whatever address.
 const ME: Mac = Mac([2, 0, 0, 0, 0, 9]);
-
-/// A cable with both ends here.
-struct Cable {
-    near: String,
-    far: String,
-}
-
-impl Cable {
-    fn create() -> Cable {
-        let name = |end| format!("al{}{end}", std::process::id() % 10_000_000);
-        let cable = Cable { near: name('a'), far: name('b') };
-        let (near, far) = (cable.near.as_str(), cable.far.as_str());
-        let veth = ["link", "add", near, "mtu", "9000", "type", "veth"];
-        cable.ip(&[&veth[..], &["peer", "name", far, "mtu", "9000"]].concat());
-        cable.ip(&["link", "set", near, "up"]);
-        cable.ip(&["link", "set", far, "up"]);
-        cable
-    }
-
-    fn ip(&self, words: &[&str]) {
-        let output = Command::new("ip").args(words).output().expect("ip is there (iproute2)");
-        let why = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "ip {}: {why}", words.join(" "));
-    }
-}
-
-impl Drop for Cable {
-    fn drop(&mut self) {
-        // Both ends go.
-        let _ = Command::new("ip").args(["link", "del", &self.near]).status();
-    }
-}
 
 /// A target with one core, whose allocations are counted, over a disk in memory.
 struct Server {
@@ -177,9 +145,10 @@ impl Client {
 
 #[test]
 fn reads_and_writes_over_aoe_allocate_nothing() {
-    let cable = Cable::create();
-    let server = Server::start(&cable.far);
-    let mut c = Client::new(&cable.near, &cable.far);
+    let cable = Cable::create("9000");
+    let [near, far] = &cable.ends;
+    let server = Server::start(far);
+    let mut c = Client::new(near, far);
     let ata =
         |command, write, sectors| Ata { extended: true, write, sectors, command, ..Ata::default() };
     c.send(ata(op::IDENTIFY, false, 1), 0);

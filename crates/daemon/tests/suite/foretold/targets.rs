@@ -114,12 +114,14 @@ fn secret(document: &mut Document<'_>) -> &'static str {
 
 /// Settings of a driver; some are refused.
 fn settings(document: &mut Document<'_>, driver: &str) -> String {
-    let of = |document: &mut Document<'_>, usual: &[&'static str], wrong: &'static str| {
-        match document.dice.chance(5) {
+    let of =
+        |document: &mut Document<'_>, usual: &[&'static str], wrong: &'static str| match document
+            .dice
+            .chance(5)
+        {
             true => wrong.to_owned(),
             false => document.dice.pick(usual).to_owned(),
-        }
-    };
+        };
     match driver {
         "iscsi" if document.dice.chance(40) => {
             let secret = secret(document);

@@ -4,12 +4,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
-use std::process::Command;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use bio::Segs;
 use reactor::{FRAME_MIN, FRAMES_QUEUED_MAX, Link, LinkMode, Reactor};
+use testkit::cable::{Cable, ip};
 
 use crate::ports::bench::{each_port, filled, pool, run};
 
@@ -120,46 +119,6 @@ fn interface_reports_its_facts_and_unknown_ones_are_not_found() {
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
         }
     });
-}
-
-/// A cable with both ends here.
-struct Cable {
-    ends: [String; 2],
-}
-
-fn ip(words: &[&str]) {
-    let output = Command::new("ip").args(words).output().expect("ip is there (iproute2)");
-    let why = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ip {}: {why}", words.join(" "));
-}
-
-impl Cable {
-    fn create(mtu: &str) -> Cable {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = |end| format!("rl{}{end}{number}", std::process::id() % 1_000_000);
-        let cable = Cable { ends: [name('a'), name('b')] };
-        let [a, b] = &cable.ends;
-        ip(&["link", "add", a, "mtu", mtu, "type", "veth", "peer", "name", b, "mtu", mtu]);
-        cable.up(0);
-        cable.up(1);
-        cable
-    }
-
-    fn up(&self, end: usize) {
-        ip(&["link", "set", &self.ends[end], "up"]);
-    }
-
-    fn mtu(&self, mtu: &str) {
-        self.ends.iter().for_each(|end| ip(&["link", "set", end, "mtu", mtu]));
-    }
-}
-
-impl Drop for Cable {
-    fn drop(&mut self) {
-        // Both ends go.
-        let _ = Command::new("ip").args(["link", "del", &self.ends[0]]).status();
-    }
 }
 
 /// Sends numbered frames of `len` bytes from one end and takes them at the other, which is read

@@ -2,8 +2,6 @@
 
 #[path = "../../crates/cam/tests/suite/fuzz/harness.rs"]
 mod harness;
-#[path = "../../crates/cam/tests/suite/aoe/shelf.rs"]
-mod shelf;
 #[path = "../../crates/cam/tests/suite/world/mod.rs"]
 mod world;
 

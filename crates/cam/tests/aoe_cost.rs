@@ -2,10 +2,6 @@
 //! back: none. A cable (veth) has the initiator at one end and a target at the other. Needs root. A
 //! binary of its own, because its allocator counts.
 
-#[allow(dead_code)]
-#[path = "suite/aoe/shelf.rs"]
-mod shelf;
-
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,7 +15,7 @@ use cam::{CAM_CLASS, CamClass};
 use geom::{Access, Core, Edge, GraphControl, Inbox, Sink};
 use reactor::{Config, Reactor, WaitFor};
 use serde_json::json;
-use shelf::{Shelf, Ways};
+use testkit::aoe::{Shelf, Ways};
 use testkit::cable::Cable;
 
 #[global_allocator]

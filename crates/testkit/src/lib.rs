@@ -1,6 +1,7 @@
 //! Test helpers shared by all crates.
 //!
 //! * [`seeds`]: the seeds that a simulation runs, and the report of a failing one.
+//! * [`aoe`]: an AoE target with faults.
 //! * [`cable`]: a virtual Ethernet cable.
 //! * [`contents`]: contents of disks that the guard against overwriting recognises.
 //! * [`clock`]: units of the clock, which are those of the product.
@@ -14,6 +15,7 @@
 //! * [`user`]: a geom that holds a provider open.
 #![forbid(unsafe_code)]
 
+pub mod aoe;
 pub mod cable;
 pub mod contents;
 pub mod corpus;

@@ -1,5 +1,5 @@
-//! Integration tests of the initiators and of CAM, in one binary. `cost.rs` and `aoe_cost.rs` are
-//! binaries of their own.
+//! Integration tests of the initiators and of CAM, in one binary. `aoe_cost.rs`, whose frames cross
+//! a real interface in real time, is a binary of its own.
 //!
 //! One module of them: `cargo test -p ashlar-cam --test suite aoe::`.
 
@@ -8,6 +8,7 @@ mod bench;
 mod bounds;
 mod contents;
 mod cores;
+mod cost;
 mod deletes;
 mod disks;
 mod failfast;
@@ -30,3 +31,7 @@ mod upkeep;
 mod verbs;
 mod ways;
 mod world;
+
+/// Counts the allocations of each thread for `cost.rs`.
+#[global_allocator]
+static COUNTED: bio::CountingAlloc = bio::CountingAlloc;

@@ -6,7 +6,6 @@
 
 mod lost;
 mod scenes;
-pub mod shelf;
 mod turns;
 
 use std::rc::Rc;
@@ -18,8 +17,8 @@ use geom::Edge;
 use reactor::SeededRandom;
 use reactor::sim::{Segment, SegmentShape};
 use serde_json::json;
-use shelf::{Shelf, Ways};
 use testkit::Seeds;
+use testkit::aoe::{Shelf, Ways};
 use testkit::clock::{MS, S};
 
 use crate::contents::Contents;

@@ -8,9 +8,9 @@ use cam::{Open, SimKind, Site};
 use geom::{Class, Edge};
 use reactor::sim::SegmentShape;
 use serde_json::json;
+use testkit::aoe::{Shelf, Ways};
 use wire::aoe::Mac;
 
-use crate::aoe::shelf::{Shelf, Ways};
 use crate::aoe::{MS, Net, S, SECTOR, SECTORS, network};
 use crate::world::{World, range};
 

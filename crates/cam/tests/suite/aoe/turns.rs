@@ -7,8 +7,8 @@ use bio::{Bio, End, Op, Segs};
 use geom::{Core, Edge, Sink};
 use reactor::WaitFor;
 use reactor::sim::{Actor, Ended, Limits, SegmentShape};
+use testkit::aoe::{Shelf, Ways};
 
-use crate::aoe::shelf::{Shelf, Ways};
 use crate::aoe::{MS, S, SECTOR, SECTORS, bus, network};
 use crate::world::{World, range};
 

@@ -11,10 +11,10 @@ use cam::sims::aoe::AoeKind;
 use cam::{Open, SimKind, Site};
 use reactor::sim::SegmentShape;
 use serde_json::json;
+use testkit::aoe::{Shelf, Ways};
 use testkit::clock::MS;
 use wire::aoe::ETHERTYPE;
 
-use super::shelf::{Shelf, Ways};
 use super::world::{World, range};
 
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];

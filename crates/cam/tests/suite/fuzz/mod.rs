@@ -8,7 +8,6 @@ mod iscsi;
 
 use testkit::corpus::{Corpus, anywhere};
 
-use crate::aoe::shelf;
 use crate::iscsi::peer;
 use crate::world;
 

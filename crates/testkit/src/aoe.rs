@@ -32,8 +32,11 @@ pub struct Ways {
 
 /// See the module.
 pub struct Shelf {
+    /// Shelf and slot.
     pub address: Address,
+    /// Contents of its disk.
     pub bytes: RefCell<Vec<u8>>,
+    /// Serial number of its disk.
     pub serial: RefCell<String>,
     /// Its config string.
     pub mark: RefCell<String>,

@@ -1,18 +1,12 @@
-//! Allocations of a request to a disk: none, once the lists have grown. A binary of its own,
-//! because its allocator counts.
-
-#[path = "suite/world/mod.rs"]
-mod world;
+//! Allocations of a request to a disk: none, once the lists have grown.
 
 use std::sync::Arc;
 
 use bio::{Op, Segs};
 use cam::{Begun, Ccb, CcbId, Outcome, Sim, SimFacts, Unit};
 use geom::Core;
-use world::World;
 
-#[global_allocator]
-static COUNTED: bio::CountingAlloc = bio::CountingAlloc;
+use crate::world::{self, World};
 
 /// Answers questions at once, and requests a moment later.
 struct Prompt;

@@ -7,9 +7,9 @@ use reactor::sim::SegmentShape;
 use serde_json::json;
 
 use crate::aoe::scenes::calm;
-use crate::aoe::shelf::{Shelf, Ways};
 use crate::aoe::{MS, S, SECTOR, SECTORS, network};
 use crate::world::{World, range};
+use testkit::aoe::{Shelf, Ways};
 
 /// Lets time pass, and takes in the disks that the bus finds or loses by itself.
 fn pass(w: &mut World, ns: u64) {

@@ -1,6 +1,4 @@
-// Requests to the daemon, with the token that this tab keeps.
-
-const KEY = "ashlar-token";
+// Requests to the daemon. The browser adds the cookie of the session, which no script reads.
 
 /** An answer of the daemon that is an error: `kind`, `source`, `at` and `next` as in its JSON. */
 export class Refusal extends Error {
@@ -17,20 +15,24 @@ export class Refusal extends Error {
   }
 }
 
-export function setToken(token) {
-  sessionStorage.setItem(KEY, token);
-}
-
 /** Sends a request; throws a `Refusal`, or a `TypeError` if the daemon is not reached. */
 export async function request(path, options = {}) {
-  const headers = { ...options.headers };
-  const token = sessionStorage.getItem(KEY);
-  if (token) headers.authorization = `Bearer ${token}`;
-  const answer = await fetch(path, { ...options, headers });
-  if (answer.ok) return answer;
+  const answer = await fetch(path, options);
+  // The daemon sends the browser elsewhere only after a login.
+  if (answer.ok || answer.type === "opaqueredirect") return answer;
   const body = await answer.json().catch(() => null);
   const unknown = { kind: "protocol", op: path, source: `status ${answer.status}` };
   throw new Refusal(answer.status, body?.error ?? unknown);
+}
+
+/** Begins a session of a token; throws a `Refusal` if the daemon does not know it. */
+export async function logIn(token) {
+  await request("/login", {
+    method: "POST",
+    headers: { accept: "application/json" },
+    body: new URLSearchParams({ token }),
+    redirect: "manual",
+  });
 }
 
 export async function get(path) {

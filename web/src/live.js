@@ -97,6 +97,17 @@ export async function refresh() {
   problem.value = null;
 }
 
+/** Waits for a login if the daemon asks for one: each request until then is a failed login. */
+function known() {
+  return new Promise((done) => {
+    const end = problem.subscribe((error) => {
+      if (error?.needsToken) return;
+      done();
+      queueMicrotask(() => end());
+    });
+  });
+}
+
 const pause = (time) => new Promise((done) => setTimeout(done, time));
 
 let timer = null;
@@ -117,6 +128,7 @@ async function poll() {
   // The reader may have loaded one meanwhile.
   if (left() <= 0) {
     isLoading = true;
+    await known();
     try {
       await refresh();
     } catch (error) {
@@ -133,6 +145,7 @@ async function poll() {
 async function follow() {
   let seen = 0;
   for (;;) {
+    await known();
     try {
       seen = Math.min(seen || Infinity, view.value?.last_event ?? 0);
       const answer = await request("/v1/events", { headers: { "last-event-id": `${seen}` } });

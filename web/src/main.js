@@ -2,7 +2,7 @@
 
 import { render } from "preact";
 import { html } from "./html.js";
-import { setToken } from "./api.js";
+import { logIn } from "./api.js";
 import { Change, Fault } from "./change.js";
 import { problem, refresh, start, view } from "./live.js";
 import { Detail, GraphPart, Section, Status, Table } from "./parts.js";
@@ -11,14 +11,14 @@ import { Detail, GraphPart, Section, Status, Table } from "./parts.js";
 function Token({ error }) {
   const send = (event) => {
     event.preventDefault();
-    setToken(new FormData(event.currentTarget).get("token").trim());
-    refresh().catch((refused) => (problem.value = refused));
+    const token = new FormData(event.currentTarget).get("token").trim();
+    logIn(token).then(refresh).catch((refused) => (problem.value = refused));
   };
   return html`<${Section} id="status" title="No access">
     <${Fault} error=${error} />
     <form id="token" onSubmit=${send}>
       <label>Token <input type="password" name="token" autocomplete="off" required /></label>
-      <button>Continue</button>
+      <button>Log in</button>
     </form>
   <//>`;
 }

@@ -1,14 +1,14 @@
 // Test of the page in headless Chromium.
 //
-//   node test/page.mjs --socket PATH [--screenshots FOLDER]
+//   node test/page.mjs --socket PATH --network URL --token TOKEN [--screenshots FOLDER]
 //   node test/page.mjs --url URL --token TOKEN [--screenshots FOLDER]
 //
 // With a certificate of an own CA, name the CA in NODE_EXTRA_CA_CERTS.
 // The daemon must have a disk `d0`, a LUN, one session that uses it, and a file server `main`, in
 // which the test makes users and a dump. The test ends the session. It adds disks `page1`, `page2`
 // and `page9` and a mirror `pages`, and removes them again.
-// With --socket, the test serves the Unix socket on a port of 127.0.0.1, and refuses the API to
-// requests without a token as the daemon does on the network.
+// With --socket, the test serves the Unix socket on a port of 127.0.0.1. --network is the address
+// of the same daemon's API over TCP, where the test logs in. The token has the role admin.
 
 import { readFile } from "node:fs/promises";
 import http from "node:http";
@@ -21,8 +21,9 @@ import { costOf, dueAfter } from "../src/pace.js";
 const { values: options } = parseArgs({
   options: {
     socket: { type: "string" },
+    network: { type: "string" },
     url: { type: "string" },
-    token: { type: "string", default: "test" },
+    token: { type: "string" },
     screenshots: { type: "string" },
   },
 });
@@ -38,20 +39,9 @@ const MEMBERS = ["page1", "page2"]
   .map((name) => `\n[[disk]]\nname = "${name}"\nkind = "memory"\nsize = "8MiB"\n`)
   .join("");
 
-/** Serves the Unix socket over TCP; `needsToken` refuses the API to callers without one. */
-async function forward(socketPath, needsToken) {
+/** Serves the Unix socket over TCP. */
+async function forward(socketPath) {
   const server = http.createServer((request, response) => {
-    const isOpen = request.url.startsWith("/assets/");
-    if (needsToken && !isOpen && request.headers.authorization !== `Bearer ${options.token}`) {
-      const error = { kind: "forbidden", op: "ask", at: "", source: "a token is needed" };
-      const isPage = request.url === "/" || request.url.startsWith("/?");
-      response.writeHead(403, { "content-type": isPage ? "text/html" : "application/json" });
-      const shell = '<!doctype html><html lang="en"><head><title>Ashlar</title>' +
-        '<script type="module" src="/assets/page.js"></script></head>' +
-        '<body><h1>Ashlar</h1><main id="main"></main></body></html>';
-      response.end(isPage ? shell : JSON.stringify({ error }));
-      return;
-    }
     const { method, headers, url } = request;
     const passed = http.request({ socketPath, path: url, method, headers }, (answer) => {
       response.writeHead(answer.statusCode, answer.headers);
@@ -208,29 +198,56 @@ async function axeWithoutScript(browser, url, what) {
   await context.close();
 }
 
-async function refusal(browser, url) {
-  const page = await browser.newPage({ ignoreHTTPSErrors: true });
+/** The token form, the session that it begins, and its end. */
+async function login(browser, url) {
+  const context = await browser.newContext({ ignoreHTTPSErrors: true });
+  const page = await context.newPage();
   await page.goto(url);
-  await page.locator("#token").waitFor({ timeout: LIMIT });
+  // The form of the script has no method.
+  await page.locator("#token:not([method])").waitFor({ timeout: LIMIT });
   check((await page.locator("svg").count()) === 0, "no graph without a token");
+  await axe(page, "token form");
   await page.fill("input[name=token]", "wrong");
   await page.click("#token button");
-  await page.locator("#token").waitFor({ timeout: LIMIT });
+  await page.locator("[role=alert]:has-text('not valid')").waitFor({ timeout: LIMIT });
   await page.fill("input[name=token]", options.token);
-  await page.click("#token button");
+  await page.keyboard.press("Enter");
   await node(page, "disk:d0").waitFor({ timeout: LIMIT });
   check(true, "graph with a token");
-  await page.close();
+  const cookies = await context.cookies();
+  const [cookie] = cookies;
+  const isStrict = cookies.length === 1 && cookie.httpOnly && cookie.sameSite === "Strict";
+  check(isStrict && !cookie.value.includes(options.token), "the session has a cookie of its own");
+  check((await page.evaluate(() => document.cookie)) === "", "no script reads the cookie");
+  await page.click('nav a:text-is("Files")');
+  await page.locator('ul a:text-is("main")').waitFor({ timeout: LIMIT });
+  await page.click('nav a:text-is("Log in")');
+  await axe(page, "login");
+  const logout = page.locator('button:text-is("Log out")');
+  await logout.click();
+  await logout.waitFor({ state: "detached", timeout: LIMIT });
+  await page.goto(url);
+  await page.locator("#token").waitFor({ timeout: LIMIT });
+  check((await context.cookies()).length === 0, "the logout ends the session");
+  await context.close();
+  await loginWithoutScript(browser, url);
+}
+
+async function loginWithoutScript(browser, url) {
+  const context = await browser.newContext({ javaScriptEnabled: false, ignoreHTTPSErrors: true });
+  const page = await context.newPage();
+  await page.goto(new URL("/access?find=d0", url).href);
+  await page.fill("input[name=token]", options.token);
+  await page.click("#token button");
+  await page.locator('table td:text-is("0 rw")').waitFor({ timeout: LIMIT });
+  check(page.url().endsWith("/access?find=d0"), `the login leads to the page: ${page.url()}`);
+  await context.close();
 }
 
 /** A context whose pages have the token. */
-async function knownContext(browser, more) {
-  const context = await browser.newContext({ ignoreHTTPSErrors: true, ...more });
-  await context.addInitScript((token) => {
-    // The empty page of a new tab has no storage.
-    if (location.protocol !== "about:") sessionStorage.setItem("ashlar-token", token);
-  }, options.token);
-  return context;
+function knownContext(browser, more) {
+  const extraHTTPHeaders = { authorization: `Bearer ${options.token}` };
+  return browser.newContext({ ignoreHTTPSErrors: true, extraHTTPHeaders, ...more });
 }
 
 /** Ends the session after the refusal that names its risk. */
@@ -358,8 +375,8 @@ async function rebuild(browser, url) {
   await verb(url, "apply", { document: before, yes_destroy: members });
 }
 
-const url = options.url ?? (await forward(options.socket, false));
-const guarded = options.url ?? (await forward(options.socket, true));
+const url = options.url ?? (await forward(options.socket));
+const guarded = options.url ?? options.network;
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
   // As root, as in a container, Chromium does not start with its sandbox.
@@ -373,7 +390,7 @@ try {
   await sessions(browser, url);
   await withoutScript(browser, url);
   await files(browser, url);
-  await refusal(browser, guarded);
+  await login(browser, guarded);
   await looks(browser, url, "light");
   await looks(browser, url, "dark");
   await changes(browser, url);

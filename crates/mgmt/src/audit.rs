@@ -1,5 +1,5 @@
-//! Audit log of the API: a line of JSON for each login, download and comparison of files, and two
-//! for each change.
+//! Audit log of the API: a line of JSON for each login, logout, download and comparison of files,
+//! and two for each change.
 //!
 //! The log is in the state folder and survives restarts. Files are rotated by size; the oldest one
 //! is removed.
@@ -61,7 +61,7 @@ pub struct AuditEntry {
     pub who: String,
     /// Address of the caller; empty for the control socket.
     pub address: String,
-    /// Name of the verb, `login`, or `/files/content` for the download of a file and
+    /// Name of the verb, `login`, `logout`, or `/files/content` for the download of a file and
     /// `/files/compare` for the comparison of two.
     pub what: String,
     /// Parameters of the verb. Secrets are hidden, and long texts are replaced by their length.

@@ -14,6 +14,8 @@ use crate::fixture::{Fixture, IQN};
 
 /// Longest installation of the packages of npm, and longest build.
 const BUILD: Duration = Duration::from_secs(300);
+/// Longest wait for the listener of the API.
+const OPEN: Duration = Duration::from_secs(20);
 /// Longest run of the browser, on a machine that is busy.
 const RUN: Duration = Duration::from_secs(300);
 
@@ -63,13 +65,19 @@ fn page_shows_and_changes_the_daemon_in_a_browser() {
     let node = node();
     packages::ensure_installed(packages::WEB_LIST).unwrap();
     let mut fixture = Fixture::new("page");
-    fixture.configure(DISKS, "0 = \"d0\"");
+    let port = proc::free_port().unwrap();
+    let api = format!("[api]\nlisten = [\"127.0.0.1:{port}\"]\n");
+    fixture.configure(&format!("{DISKS}\n{api}"), "0 = \"d0\"");
     fixture.start();
+    let token = fixture.ok(&["token", "create", "page", "--role", "admin"]);
+    let is_open = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+    fixture.until("the API is served", OPEN, is_open);
     let mut client =
         Client::session(fixture.portal(), "iqn.2026-11.test:page", IQN).expect("a session");
     client.ready(0);
     let mut test = Command::new(node);
     test.args(["test/page.mjs", "--socket"]).arg(fixture.path("ashlar.sock"));
+    test.args(["--network", &format!("http://127.0.0.1:{port}/"), "--token", token.trim()]);
     if let Some(folder) = std::env::var_os("ASHLAR_SCREENSHOTS") {
         std::fs::create_dir_all(&folder).expect("the folder of the pictures");
         test.arg("--screenshots").arg(folder);

@@ -3,16 +3,19 @@
 //! * [`permissions`]: the one place that decides whether a caller may make a call.
 //! * [`Scope`]: the part of the daemon that a limited caller sees.
 //! * [`TokenStore`]: bearer tokens, stored as salted hashes.
+//! * [`WebSessions`]: sessions of browsers, which logged in with a token.
 //!
 //! Callers of the control socket are identified by peer credentials and have the role admin.
 
 mod permissions;
 mod scope;
 mod tokens;
+mod web_sessions;
 
 pub use permissions::{Call, authorize, changes, is_reading_class_verb, takes_document};
 pub use scope::Scope;
 pub use tokens::{Token, TokenStore};
+pub use web_sessions::{SESSION_MAX, WebSessions};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

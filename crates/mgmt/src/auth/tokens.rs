@@ -78,14 +78,14 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-fn random_hex<const N: usize>() -> String {
+pub(super) fn random_hex<const N: usize>() -> String {
     let mut bytes = [0_u8; N];
     // So few bytes are never cut short; the call waits for the kernel's pool, and can be repeated.
     while getrandom(&mut bytes, GetRandomFlags::empty()) != Ok(bytes.len()) {}
     hex(&bytes)
 }
 
-fn hash(salt: &str, secret: &str) -> String {
+pub(super) fn hash(salt: &str, secret: &str) -> String {
     let mut all = Sha256::new();
     all.update(salt.as_bytes());
     all.update(secret.as_bytes());
@@ -203,11 +203,24 @@ impl TokenStore {
 
     /// The bearer of a token; `None`: the text is no token of this daemon.
     pub fn bearer(&self, text: &str) -> Option<Caller> {
+        self.caller_of(&self.id_of(text)?)
+    }
+
+    /// Identifier of the token with that text, which no other token has; `None`: the text is no
+    /// token of this daemon.
+    pub fn id_of(&self, text: &str) -> Option<String> {
         let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
         let records = self.lock();
         let record = records.as_ref().ok()?.iter().find(|record| record.id == id)?;
+        equal(&hash(&record.salt, secret), &record.hash).then(|| id.to_owned())
+    }
+
+    /// The bearer of the token with that identifier; `None`: it was revoked.
+    pub fn caller_of(&self, id: &str) -> Option<Caller> {
+        let records = self.lock();
+        let record = records.as_ref().ok()?.iter().find(|record| record.id == id)?;
         let token = &record.token;
-        equal(&hash(&record.salt, secret), &record.hash).then(|| Caller {
+        Some(Caller {
             name: format!("token {}", token.name),
             role: token.role,
             scope: token.scope.clone(),

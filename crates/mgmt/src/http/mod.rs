@@ -13,16 +13,19 @@
 //! | `GET /` | the page; `/assets/...`: its script, style and icon |
 //! | `GET /access?target=NAME` | the page of the LUNs of a target by initiators |
 //! | `GET /files?server=NAME` | pages of the files of a file server; `/files/content`: a download |
+//! | `GET /login?to=PATH` | the form of the login of a browser, which sends it with `POST` |
+//! | `POST /logout` | the end of the session of a browser |
 //!
 //! A peer of the socket must be root or the user the daemon runs as. A peer of the network needs a
-//! token or a client certificate; `auth/permissions.rs` decides about each call. Over the
-//! listener of metrics, `metrics_server` answers `GET /metrics`, and `GET /runbook` with the
-//! runbooks of the alerts.
+//! token, the session of a browser that has logged in with one, or a client certificate;
+//! `auth/permissions.rs` decides about each call. Over the listener of metrics, `metrics_server`
+//! answers `GET /metrics`, and `GET /runbook` with the runbooks of the alerts.
 
 mod body;
 pub(crate) mod components;
 mod events;
 mod file_routes;
+mod login_routes;
 pub mod metrics;
 mod metrics_server;
 mod network;
@@ -33,6 +36,7 @@ mod peer_rates;
 mod refusal_log;
 mod routes;
 mod server;
+mod session_cookie;
 mod socket;
 mod tcp_slots;
 

@@ -270,8 +270,8 @@ impl Shared {
             // The sender lives as long as `self`.
             let _ = changed.changed().await;
         });
-        let peer = |certificate| {
-            let peer = RemotePeer::new(address, certificate, self.rates.clone());
+        let peer = |certificate, is_tls| {
+            let peer = RemotePeer::new(address, certificate, is_tls, self.rates.clone());
             Arc::new(Peer::Remote(peer))
         };
         match self.security() {
@@ -279,7 +279,7 @@ impl Shared {
             // A listener beyond loopback may have accepted it before an edit closed it.
             Some(Security::Plain) if !is_loopback(&stream) => {}
             Some(Security::Plain) => {
-                let peer = peer(None);
+                let peer = peer(None, false);
                 serve_connection(Box::new(stream), self.control.clone(), peer, end).await;
             }
             Some(Security::Tls(keys)) => {
@@ -287,7 +287,7 @@ impl Shared {
                 let handshake = TlsStream::handshake(stream, rustls::Connection::Server(begun));
                 match tokio::time::timeout(HEAD_MAX, handshake).await {
                     Ok(Ok(stream)) => {
-                        let peer = peer(stream.client());
+                        let peer = peer(stream.client(), true);
                         serve_connection(Box::new(stream), self.control.clone(), peer, end).await;
                     }
                     Ok(Err(e)) => {

@@ -3,6 +3,7 @@
 use super::body::Body;
 use super::openapi::JSON;
 use super::routes::reply;
+use super::session_cookie;
 use crate::api::{Error, Kind, Result};
 use crate::page;
 use hyper::body::Bytes;
@@ -10,7 +11,7 @@ use hyper::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderMap, HeaderValue,
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -62,13 +63,6 @@ pub(super) fn timed(mut response: Response<Body>, took: Duration) -> Response<Bo
     response
 }
 
-/// The document for a caller who may not see the state.
-pub(super) fn forbidden() -> Response<Body> {
-    let mut response = document(page::forbidden());
-    *response.status_mut() = StatusCode::FORBIDDEN;
-    response
-}
-
 /// The host of `HOST:PORT`; an IPv6 address without its last bracket.
 fn host_of(authority: &str) -> &str {
     match authority.split_once(']') {
@@ -110,7 +104,8 @@ pub(super) fn check_host(headers: &HeaderMap) -> Result<()> {
 
 /// Refuses a change that a page of another site sends with the rights of its reader, and a read
 /// that it embeds: it learns nothing, but may load many files at once. A link to a page of the
-/// daemon is followed. Only browsers send the fields that are read here.
+/// daemon is followed. Only browsers send the fields that are read here. A change with the cookie
+/// of a session must name its origin: the browser adds the cookie without the page.
 ///
 /// # Errors
 /// [`Kind::Forbidden`].
@@ -118,9 +113,12 @@ pub(super) fn check_origin<B>(request: &Request<B>) -> Result<()> {
     let field = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap_or(""));
     let is_near = matches!(field("sec-fetch-site"), None | Some("same-origin" | "none"));
     let is_own_origin = field("origin").is_none_or(|origin| is_own(origin, field("host")));
+    let is_named = field("origin").is_some() || !session_cookie::is_sent(request.headers());
     let is_link = field("sec-fetch-dest").is_none_or(|dest| dest == "document");
-    let is_admitted =
-        if request.method() == Method::GET { is_near || is_link } else { is_near && is_own_origin };
+    let is_admitted = match request.method() == Method::GET {
+        true => is_near || is_link,
+        false => is_near && is_own_origin && is_named,
+    };
     if is_admitted {
         return Ok(());
     }
@@ -188,6 +186,23 @@ mod tests {
     }
 
     #[test]
+    fn change_with_the_cookie_of_a_session_names_its_origin() {
+        let check = |method: Method, origin: Option<&str>| {
+            let request = Request::builder().method(method).uri("/v1/verbs/apply");
+            let request = request.header("host", "store.example.org:8443");
+            let mut request = request.header("cookie", "__Host-ashlar-session=s");
+            if let Some(origin) = origin {
+                request = request.header("origin", origin);
+            }
+            check_origin(&request.body(()).expect("a request")).map_err(|e| e.kind)
+        };
+        assert_eq!(check(Method::POST, Some("https://store.example.org:8443")), Ok(()));
+        assert_eq!(check(Method::POST, Some("https://evil.example.org")), Err(Kind::Forbidden));
+        assert_eq!(check(Method::POST, None), Err(Kind::Forbidden));
+        assert_eq!(check(Method::GET, None), Ok(()));
+    }
+
+    #[test]
     fn reads_that_a_page_of_another_site_embeds_are_refused() {
         let check = |site: &str, dest: &str| {
             let request = Request::builder().uri("/files/content");
@@ -247,7 +262,6 @@ mod tests {
             assert!(!policy.contains("unsafe"), "{policy}");
         }
         assert!(asset("/assets/../Cargo.toml").is_none());
-        assert_eq!(forbidden().status(), StatusCode::FORBIDDEN);
     }
 
     #[test]
@@ -259,7 +273,7 @@ mod tests {
     #[test]
     fn no_cache_stores_an_answer_and_no_browser_guesses_its_type() {
         let error = Error::new(Kind::NotFound, "ask", "there is no such route");
-        for response in [reply(JSON, "{}"), error_response(&error), forbidden()] {
+        for response in [reply(JSON, "{}"), error_response(&error), document(String::new())] {
             let field = |name: HeaderName| response.headers().get(name).expect("a field").clone();
             assert_eq!(field(CACHE_CONTROL), "no-store");
             assert_eq!(field(X_CONTENT_TYPE_OPTIONS), "nosniff");

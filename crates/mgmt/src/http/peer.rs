@@ -1,11 +1,13 @@
 //! Peer of a connection, and the caller of each of its requests.
 //!
 //! A peer of the control socket is identified by its user id, a peer of the network by a bearer
-//! token or by its client certificate. The caller is determined for each request: revoked tokens
-//! and removed `[[api_client]]` sections take effect on open connections too.
+//! token, by the session of its browser or by its client certificate. The caller is determined for
+//! each request: revoked tokens and removed `[[api_client]]` sections take effect on open
+//! connections too.
 
 use super::page_routes::check_host;
 use super::peer_rates::PeerRates;
+use super::session_cookie;
 use crate::api::{Error, Kind, Result};
 use crate::audit::AuditedCaller;
 use crate::auth::Caller;
@@ -32,6 +34,8 @@ pub(super) struct RemotePeer {
     address: SocketAddr,
     /// Name in the client certificate, if one was presented.
     certificate: Option<String>,
+    /// Whether the connection is encrypted.
+    is_tls: bool,
     rates: Arc<PeerRates>,
     /// The caller of the last request, whose login has been recorded.
     known: Mutex<Option<Caller>>,
@@ -41,9 +45,10 @@ impl RemotePeer {
     pub(super) fn new(
         address: SocketAddr,
         certificate: Option<String>,
+        is_tls: bool,
         rates: Arc<PeerRates>,
     ) -> RemotePeer {
-        RemotePeer { address, certificate, rates, known: Mutex::new(None) }
+        RemotePeer { address, certificate, is_tls, rates, known: Mutex::new(None) }
     }
 
     fn caller(&self, headers: &HeaderMap, control: &Control) -> Result<Caller> {
@@ -66,8 +71,15 @@ impl RemotePeer {
             let caller = token.and_then(|token| control.tokens().bearer(token));
             return caller.map_or_else(|| refused("the token is not valid".to_owned()), Ok);
         }
+        let secret = session_cookie::secret(headers, self.is_tls);
+        if let Some(caller) = secret.and_then(|secret| session_caller(control, secret)) {
+            return Ok(caller);
+        }
         let Some(subject) = &self.certificate else {
-            return refused("neither a token nor a client certificate was presented".to_owned());
+            return refused(match secret {
+                Some(_) => "the session has ended".to_owned(),
+                None => "neither a token nor a client certificate was presented".to_owned(),
+            });
         };
         let clients = control.api().api_client;
         match clients.iter().find(|client| client.subject == *subject) {
@@ -80,6 +92,21 @@ impl RemotePeer {
         }
     }
 
+    fn log_in(&self, headers: &HeaderMap, text: &str, control: &Control) -> Result<NewSession> {
+        let now = Instant::now();
+        self.rates.admit(self.address.ip(), now)?;
+        let begun = refuse_other_origin(headers).and_then(|()| {
+            let begun = control.web_sessions().begin(control.tokens(), text, now);
+            let refused = || Error::new(Kind::Unauthenticated, "log in", "the token is not valid");
+            let (caller, secret) = begun.ok_or_else(refused)?;
+            Ok(NewSession { caller, cookie: session_cookie::set(&secret, self.is_tls) })
+        });
+        if begun.is_err() {
+            self.count_failure();
+        }
+        begun
+    }
+
     /// Whether this caller is another one than that of the last request.
     fn is_new(&self, caller: &Caller) -> bool {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,6 +114,19 @@ impl RemotePeer {
         *known = Some(caller.clone());
         is_new
     }
+}
+
+/// A session that a login has begun.
+pub(super) struct NewSession {
+    /// Bearer of the token.
+    pub(super) caller: Caller,
+    /// Value of the field that sets the cookie of the session.
+    pub(super) cookie: String,
+}
+
+/// The caller of a session of a browser.
+fn session_caller(control: &Control, secret: &str) -> Option<Caller> {
+    control.web_sessions().caller(control.tokens(), secret, Instant::now())
 }
 
 /// The caller that a certificate names.
@@ -131,6 +171,54 @@ impl Peer {
             },
             Peer::Remote(remote) => remote.caller(headers, control),
         }
+    }
+
+    /// The caller of a session or of the control socket, for the page with the login.
+    pub(super) fn session_caller(&self, headers: &HeaderMap, control: &Control) -> Option<Caller> {
+        match self {
+            Peer::Local { .. } => self.caller(headers, control).ok(),
+            Peer::Remote(remote) => {
+                let secret = session_cookie::secret(headers, remote.is_tls)?;
+                session_caller(control, secret)
+            }
+        }
+    }
+
+    /// Begins a session of the token with that text.
+    ///
+    /// # Errors
+    /// [`Kind::Unauthenticated`], [`Kind::Forbidden`], [`Kind::Limit`]; [`Kind::Usage`] on the
+    /// control socket, whose callers need no token.
+    pub(super) fn log_in(
+        &self,
+        headers: &HeaderMap,
+        text: &str,
+        control: &Control,
+    ) -> Result<NewSession> {
+        match self {
+            Peer::Local { .. } => {
+                let why = "the control socket identifies its callers by their user id";
+                let next = "Open the page without a login, or the address of [api].";
+                Err(Error::new(Kind::Usage, "log in", why).next(next))
+            }
+            Peer::Remote(remote) => remote.log_in(headers, text, control),
+        }
+    }
+
+    /// Ends the session of a request. Returns the caller whose session it was, and the value of the
+    /// field that removes the cookie.
+    pub(super) fn log_out(
+        &self,
+        headers: &HeaderMap,
+        control: &Control,
+    ) -> (Option<Caller>, Option<String>) {
+        let Peer::Remote(remote) = self else { return (None, None) };
+        let caller = session_cookie::secret(headers, remote.is_tls).and_then(|secret| {
+            let caller = session_caller(control, secret);
+            control.web_sessions().end(secret);
+            caller
+        });
+        (caller, Some(session_cookie::removal(remote.is_tls)))
     }
 
     /// Counts a refused call as a failed login.
@@ -179,7 +267,7 @@ mod tests {
     use crate::config::Config;
     use crate::fake::{FakePlant, catalog};
     use crate::service::Archive;
-    use hyper::header::HeaderValue;
+    use hyper::header::{COOKIE, HeaderValue};
     use std::path::{Path, PathBuf};
 
     const AT: &str = "192.0.2.1:4000";
@@ -197,7 +285,7 @@ mod tests {
 
     fn remote(certificate: Option<&str>) -> Peer {
         let at = AT.parse().expect("an address");
-        Peer::Remote(RemotePeer::new(at, certificate.map(str::to_owned), Arc::default()))
+        Peer::Remote(RemotePeer::new(at, certificate.map(str::to_owned), true, Arc::default()))
     }
 
     fn headers(fields: &[(hyper::header::HeaderName, &str)]) -> HeaderMap {
@@ -230,6 +318,34 @@ mod tests {
         control.tokens().revoke("ci").expect("revoked");
         assert!(!peer.is_still(&caller, &fields, &control), "a stream of events ends");
         assert_eq!(kind(&[(AUTHORIZATION, good.as_str())]), Err(Kind::Unauthenticated));
+        std::fs::remove_dir_all(&folder).expect("scratch");
+    }
+
+    #[test]
+    fn session_of_a_browser_has_the_rights_of_its_token_until_it_ends() {
+        let folder = scratch("session");
+        let control = control(&folder);
+        let new = control.tokens().create("ci", Role::Viewer, Scope::default()).expect("created");
+        let peer = remote(None);
+        let log_in = |peer: &Peer, fields: &[(hyper::header::HeaderName, &str)]| {
+            peer.log_in(&headers(fields), &new.text, &control).map_err(|e| e.kind)
+        };
+        let foreign = [(ORIGIN, "https://x"), (HOST, "y")];
+        assert_eq!(log_in(&peer, &foreign).err(), Some(Kind::Forbidden));
+        assert_eq!(log_in(&Peer::Local { uid: Some(0) }, &[]).err(), Some(Kind::Usage));
+        let wrong = peer.log_in(&HeaderMap::new(), "ashlar_1_2", &control).map_err(|e| e.kind);
+        assert_eq!(wrong.err(), Some(Kind::Unauthenticated));
+        let begun = log_in(&peer, &[(ORIGIN, "https://y"), (HOST, "y")]).expect("a session");
+        assert!(!begun.cookie.contains(&new.text), "{}", begun.cookie);
+        let cookie = begun.cookie.split(';').next().expect("a value").to_owned();
+        let fields = headers(&[(COOKIE, cookie.as_str())]);
+        let caller = peer.caller(&fields, &control).expect("it is known");
+        assert_eq!(caller, begun.caller);
+        assert_eq!(peer.session_caller(&fields, &control), Some(caller.clone()));
+        assert_eq!(peer.log_out(&fields, &control).0, Some(caller.clone()));
+        assert!(!peer.is_still(&caller, &fields, &control), "a stream of events ends");
+        let ended = peer.caller(&fields, &control).expect_err("ended");
+        assert!(ended.source.contains("the session has ended"), "{ended}");
         std::fs::remove_dir_all(&folder).expect("scratch");
     }
 

@@ -3,10 +3,12 @@
 use super::body::Body;
 use super::events::{events, last_seen};
 use super::file_routes;
+use super::login_routes;
 use super::metrics::{self, Format};
 use super::openapi::{self, IDEMPOTENCY_KEY, JSON, VERBS_PREFIX};
-use super::page_routes::{asset, check_content_type, check_origin, document, forbidden, timed};
+use super::page_routes::{asset, check_content_type, check_origin, document, timed};
 use super::peer::Peer;
+use super::session_cookie;
 use crate::api::{Error, Kind, ProgressLine, Result, TraceQuery};
 use crate::audit::{AuditedCaller, Former};
 use crate::auth::{Call, Caller, authorize, changes, takes_document};
@@ -33,7 +35,7 @@ const DOCUMENT_BYTES_MAX: usize = 12 << 20;
 const REQUEST_BYTES_MAX: usize = 256 << 10;
 
 /// How long a request body may take.
-const REQUEST_MAX: Duration = Duration::from_secs(30);
+pub(super) const REQUEST_MAX: Duration = Duration::from_secs(30);
 
 /// Progress lines on their way to a slow reader. Further ones are dropped.
 const LINES_MAX: usize = 64;
@@ -50,8 +52,11 @@ pub async fn route(
     if is_get && let Some(file) = asset(request.uri().path()) {
         return Ok(file);
     }
-    let is_page = is_get && request.uri().path() == "/";
+    if login_routes::is_route(request.uri().path()) {
+        return Ok(login_routes::answer(request, &control, &peer).await);
+    }
     let path = request.uri().path();
+    let is_page = is_get && path == "/";
     let is_plain_page = is_get && (files::is_route(path) || path == page::ACCESS);
     let caller = peer.caller(request.headers(), &control);
     if peer.is_login(&caller) {
@@ -60,7 +65,10 @@ pub async fn route(
     }
     let answer = match caller {
         Ok(caller) => dispatch(request, control, AuthorizedPeer { caller, peer }).await,
-        Err(_) if is_page => Ok(forbidden()),
+        Err(e) if is_page || is_plain_page && e.kind == Kind::Unauthenticated => {
+            let to = request.uri().path_and_query().map_or("/", |to| to.as_str());
+            Ok(login_routes::refusal(&e, to, is_page))
+        }
         Err(e) => Err(e),
     };
     let refusal = if is_plain_page { file_routes::refusal } else { error_response };
@@ -265,7 +273,9 @@ async fn params(request: Request<Incoming>, op: &str, bytes_max: usize) -> Resul
         let why = format!("request of {announced} bytes is too large: at most {bytes_max}");
         return Err(Error::new(Kind::Limit, op, why));
     }
-    if !hyper::body::Body::is_end_stream(request.body()) {
+    let has_body = !hyper::body::Body::is_end_stream(request.body());
+    // A page of another site sends no such field without asking first.
+    if has_body || session_cookie::is_sent(request.headers()) {
         check_content_type(request.headers(), op)?;
     }
     let body = Limited::new(request.into_body(), bytes_max).collect();

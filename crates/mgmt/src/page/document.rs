@@ -6,6 +6,7 @@ use super::detail::Detail;
 use super::drawing::draw;
 use super::files::FILES;
 use super::html::Html;
+use super::login::LOGIN;
 use super::query::link;
 use super::tables::{Cell, Table};
 use super::{Drawing, View};
@@ -46,6 +47,7 @@ pub(super) fn begin(title: &str, is_live: bool) -> Html {
         ("#change", "Change"),
         (ACCESS, "Access matrix"),
         (FILES, "Files"),
+        (LOGIN, "Log in"),
     ] {
         let is_elsewhere = !is_live && target.starts_with('#');
         let target = if is_elsewhere { format!("/{target}") } else { target.to_owned() };
@@ -239,16 +241,5 @@ pub fn render(view: &View) -> String {
     graph(&mut html, &view.graph, &view.query.find);
     view.tables.iter().for_each(|one| table(&mut html, one));
     change(&mut html);
-    html.finish()
-}
-
-/// The document for a caller who may not see the state. Its script asks for a token.
-pub fn forbidden() -> String {
-    let mut html = begin("Ashlar: no access", true);
-    heading(&mut html, "status", "No access");
-    let why = "This page needs a token. Without JavaScript, use the command line on the server:";
-    html.element("p", &[("role", "alert")], why);
-    html.open("p", &[]);
-    html.element("code", &[], "ashlar status");
     html.finish()
 }

@@ -7,8 +7,8 @@
 //!                                     JSON at `/v1/view`   <-----------------'
 //! ```
 //! The page is complete without JavaScript. Its script ([`asset`]) draws the same [`View`] again
-//! when it changes, and adds rates and the editor of the configuration. [`files`]
-//! and [`access()`] are pages of their own, without a script.
+//! when it changes, and adds rates and the editor of the configuration. [`files`],
+//! [`access()`] and [`login()`] are pages of their own, without a script.
 
 mod access;
 mod assets;
@@ -22,6 +22,7 @@ pub(crate) mod formats;
 mod graph;
 mod html;
 mod layout;
+mod login;
 mod query;
 mod runbook;
 mod search;
@@ -30,8 +31,9 @@ mod tables;
 
 pub use access::{ACCESS, AccessQuery, ROUTE as ACCESS_ROUTE, access};
 pub use assets::asset;
-pub use document::{forbidden, render};
+pub use document::render;
 pub(crate) use fold::Toward;
+pub use login::{LOGIN, LOGOUT, LoginQuery, forbidden, login};
 pub use query::Query;
 pub use runbook::{RUNBOOK, runbook};
 pub(crate) use selection::{Selection, select};

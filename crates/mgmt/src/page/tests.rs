@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::api::{
-    Denied, GroupState, Health, LunState, PendingLunState, RebuildState, SessionState,
+    Denied, Error, GroupState, Health, Kind, LunState, PendingLunState, RebuildState, SessionState,
     TargetHealth, TargetState, TroubleState,
 };
 use crate::fake::{FakePlant, catalog, geom_state};
@@ -232,7 +232,9 @@ fn view_of_a_daemon_has_its_newest_event() {
 
 #[test]
 fn caller_without_rights_gets_no_state() {
-    let text = forbidden();
+    let error = Error::new(Kind::Unauthenticated, "log in", EVIL);
+    let text = forbidden(&error, Some("/"), true);
+    assert!(!text.contains("<script>"), "{text}");
     assert!(text.contains("role=\"alert\"") && !text.contains("<svg"), "{text}");
     assert!(text.ends_with("</html>"), "{text}");
 }

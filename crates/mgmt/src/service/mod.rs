@@ -22,7 +22,7 @@ use crate::api::{
     Error, Event, Kind, ProgressLine, Result, SystemState, TraceQuery, TraceState, WebhookState,
 };
 use crate::audit::AuditLog;
-use crate::auth::{Scope, TokenStore};
+use crate::auth::{Scope, TokenStore, WebSessions};
 use crate::config::{
     ApiSections, Catalog, Config, DiskConfig, GeomConfig, WebhookConfig, check, webhook,
 };
@@ -60,6 +60,7 @@ struct Shared {
     /// How far the start is; `None` once it is over.
     start: Mutex<Option<ProgressLine>>,
     tokens: TokenStore,
+    web_sessions: WebSessions,
     audit: AuditLog,
     request_keys: RequestKeys,
     api_listeners: ApiListeners,
@@ -156,6 +157,7 @@ impl Control {
             deferred: Mutex::default(),
             start: Mutex::default(),
             tokens: TokenStore::none(),
+            web_sessions: WebSessions::default(),
             audit: AuditLog::none(),
             request_keys: RequestKeys::default(),
             api_listeners: ApiListeners::default(),
@@ -187,6 +189,11 @@ impl Control {
     /// Tokens of the API.
     pub fn tokens(&self) -> &TokenStore {
         &self.shared.tokens
+    }
+
+    /// Sessions of browsers that logged in with a token.
+    pub fn web_sessions(&self) -> &WebSessions {
+        &self.shared.web_sessions
     }
 
     /// The audit log of the API.

@@ -101,7 +101,7 @@ export function Detail({ detail }) {
   return html`<article class="detail" aria-labelledby="detail">
     <h2 id="detail" tabindex="-1" ref=${title}>${detail.title}</h2>
     <p><${Health} health=${detail.health} /> ${detail.why}</p>
-    <${Charts} key=${detail.id} id=${detail.id} />
+    ${detail.has_rates && html`<${Charts} key=${detail.id} id=${detail.id} />`}
     <h3>Commands</h3>
     <${Commands} commands=${detail.commands} />
     ${detail.actions && html`<${Actions} actions=${detail.actions} />`}

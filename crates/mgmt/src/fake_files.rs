@@ -93,6 +93,10 @@ impl FileService for FakeFiles {
                 dump("2026/11211", json!([])),
             ] })),
             ("main", "ls") => listing(params),
+            ("main", "who") => Ok(json!({ "text": "", "who": [{
+                "connection": 7, "peer": "10.0.0.9:4000", "users": ["rob", EVIL], "fids": 5,
+                "open": 2, "requests": 1234, "read": 4096, "written": 0,
+            }] })),
             ("main", "history") => {
                 let path = params["path"].as_str().unwrap_or_default();
                 let old = format!("/dump/2026/1121{path}");

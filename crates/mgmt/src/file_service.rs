@@ -41,7 +41,7 @@ pub trait FileService: Send + Sync {
     /// Names of the file servers.
     fn servers(&self) -> Vec<String>;
 
-    /// The answer of a verb that changes nothing: `dumps`, `history` or `ls`.
+    /// The answer of a verb that changes nothing: `dumps`, `history`, `ls` or `who`.
     ///
     /// # Errors
     /// Those of the verb; [`Kind::NotFound`]: there is no such file server.

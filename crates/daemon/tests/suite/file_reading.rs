@@ -37,6 +37,8 @@ fn files_of_a_server_are_listed_compared_and_read() {
     let listed = files.query("main", "ls", &json!({ "path": "/usr" })).expect("a listing");
     let names = listed["entries"].to_string();
     assert!(names.contains("\"rob\"") && names.contains("\"ken\""), "{listed}");
+    let who = files.query("main", "who", &json!({})).expect("clients");
+    assert_eq!(who["who"], json!([]));
     let history = files.query("main", "history", &json!({ "path": "/adm/users" }));
     let versions = history.expect("versions")["versions"].as_array().map(Vec::len);
     assert_eq!(versions, Some(2));

@@ -32,7 +32,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 const QUESTIONS_MAX: usize = 64;
 
 /// Verbs that readers may use: none of them changes anything.
-const READING_VERBS: [&str; 3] = ["dumps", "history", "ls"];
+const READING_VERBS: [&str; 4] = ["dumps", "history", "ls", "who"];
 
 /// The error for a file server that does not run.
 pub(super) fn no_server(name: &str) -> Error {

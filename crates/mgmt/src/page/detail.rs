@@ -4,11 +4,11 @@ use super::charts::Chart;
 use super::graph::{Graph, Node};
 use super::tables::{Cell, CellAction, Table, events};
 use crate::api::{
-    Event, GeomState, GroupState, Health, LunState, OpStats, PendingLunState, SessionState, Stats,
-    SystemState, TargetHealth, TargetState,
+    DeviceState, Event, GeomState, GroupState, Health, LunState, OpStats, PendingLunState,
+    SessionState, Stats, SystemState, TargetHealth, TargetState,
 };
 use crate::config::units::{exact, short, short_ns};
-use crate::object_id::{geom_id, lun_id, session_id};
+use crate::object_id::{bus_id, geom_id, group_id, initiator_id, lun_id, session_id, target_id};
 use crate::text::{or_dash, shell_word};
 use crate::verbs::index::Index;
 use schemars::JsonSchema;
@@ -34,13 +34,15 @@ pub struct Detail {
     /// Changes that buttons make, each with its command.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<CellAction>,
+    /// The verb `rates` knows the object.
+    pub has_rates: bool,
     /// Charts of the last hour, for the document; a script draws those of the verb `rates`.
     #[serde(skip)]
     pub charts: Vec<Chart>,
 }
 
 /// A table of names and values. Empty values are left out.
-fn properties<K: Into<String>>(pairs: impl IntoIterator<Item = (K, String)>) -> Table {
+pub(super) fn properties<K: Into<String>>(pairs: impl IntoIterator<Item = (K, String)>) -> Table {
     let row = |(key, value): (K, String)| {
         (!value.is_empty()).then(|| vec![Cell::text(key), Cell::text(value)])
     };
@@ -118,12 +120,17 @@ fn geom_tables(geom: &GeomState) -> Vec<Table> {
     out
 }
 
+/// Targets and groups that properties name, with their details.
+fn linked_to(table: Table, target: &str, group: &str) -> Table {
+    table.linked(&[("target", target_id(target)), ("group", group_id(target, group))])
+}
+
 fn lun_table(target: &str, group: &str, lun: &LunState) -> Table {
     let reservation = lun.reservation.as_ref().map_or_else(String::new, |r| {
         let kind = r.kind.as_deref().unwrap_or("registrations only");
         format!("{kind}, {} registrants, generation {}", r.registrants.len(), r.generation)
     });
-    properties([
+    let own = properties([
         ("provider", lun.provider.clone()),
         ("number", lun.lun.to_string()),
         ("mode", if lun.read_only { "read-only" } else { "read-write" }.to_owned()),
@@ -136,17 +143,19 @@ fn lun_table(target: &str, group: &str, lun: &LunState) -> Table {
         ("latency", if lun.latency_ns == 0 { String::new() } else { short_ns(lun.latency_ns) }),
         ("limit", lun.limit.map_or_else(String::new, |limit| limit.to_string())),
         ("reservation", reservation),
-    ])
+    ]);
+    linked_to(own, target, group)
 }
 
 fn session_table(target: &str, s: &SessionState, now_ns: u64) -> Table {
-    properties([
+    let group = s.group.as_deref().unwrap_or_default();
+    let own = properties([
         ("ID", s.id.to_string()),
         ("initiator", s.initiator.clone()),
         ("address", s.address.clone()),
         ("portal", s.portal.clone()),
         ("target", target.to_owned()),
-        ("group", s.group.clone().unwrap_or_default()),
+        ("group", group.to_owned()),
         ("ISID", s.isid.clone()),
         ("host identifier", s.host_id.clone().unwrap_or_default()),
         ("age", short_ns(now_ns.saturating_sub(s.since_ns))),
@@ -157,7 +166,8 @@ fn session_table(target: &str, s: &SessionState, now_ns: u64) -> Table {
         ("oldest command", short_ns(s.oldest_command_ns)),
         ("window", s.window.to_string()),
         ("waits because", s.held_back.clone().unwrap_or_default()),
-    ])
+    ]);
+    linked_to(own, target, group).linked(&[("initiator", initiator_id(&s.initiator))])
 }
 
 fn geom_commands(geom: &GeomState) -> Vec<String> {
@@ -189,6 +199,7 @@ fn awaited_lun(target: &str, group: &GroupState, id: &str) -> Option<Contents> {
         ("group", group.name.clone()),
         ("target", target.to_owned()),
     ]);
+    let table = linked_to(table, target, &group.name);
     let why = format!("the provider {provider} is missing; the LUN appears when it is there");
     let who = format!("ashlar access who {}", shell_word(provider));
     Some((why, vec![table], vec!["ashlar doctor".to_owned(), who]))
@@ -221,7 +232,15 @@ type Contents = (String, Vec<Table>, Vec<String>);
 /// Tables and commands of the object of a node.
 fn contents(state: &SystemState, node: &Node) -> Contents {
     if let Some(geom) = state.geoms.iter().find(|g| geom_id(g) == node.id) {
-        return (geom.health_why.clone(), geom_tables(geom), geom_commands(geom));
+        let mut tables = geom_tables(geom);
+        let is_own = |device: &DeviceState| geom.class == "disk" && device.name == geom.name;
+        if let Some((bus, _)) = state.bus_disks().find(|(_, device)| is_own(device)) {
+            let link = vec![Cell::text("bus"), Cell::link(&bus.name, bus_id(&bus.name))];
+            if let Some(own) = tables.first_mut() {
+                own.push(link);
+            }
+        }
+        return (geom.health_why.clone(), tables, geom_commands(geom));
     }
     for target in &state.targets {
         for group in &target.groups {
@@ -274,18 +293,23 @@ fn is_about(event: &Event, name: &str) -> bool {
         || event.about.strip_suffix(name).is_some_and(is_end)
 }
 
-/// The detail of the object with that identifier.
+/// The events about an object.
+pub(super) fn own_events(journal: &[Event], name: &str, now_ns: u64) -> Table {
+    let own = journal.iter().filter(|event| is_about(event, name));
+    let own: Vec<Event> = own.cloned().collect();
+    Table {
+        id: "own-events".to_owned(),
+        title: "Events of the object".to_owned(),
+        ..events(&own, now_ns)
+    }
+}
+
+/// The detail of the node with that identifier.
 pub fn detail(state: &SystemState, graph: &Graph, journal: &[Event], id: &str) -> Option<Detail> {
     let node = graph.nodes.iter().find(|node| node.id == id)?;
     let (why, mut tables, commands) = contents(state, node);
-    let own = journal.iter().filter(|event| is_about(event, &node.name));
-    let own: Vec<Event> = own.cloned().collect();
-    tables.push(Table {
-        id: "own-events".to_owned(),
-        title: "Events of the object".to_owned(),
-        ..events(&own, state.daemon.uptime_ns)
-    });
+    tables.push(own_events(journal, &node.name, state.daemon.uptime_ns));
     let title = format!("{} {}", node.kind, node.name);
     let (id, health, actions) = (node.id.clone(), node.health, actions(state, id));
-    Some(Detail { id, title, health, why, tables, commands, actions, charts: Vec::new() })
+    Some(Detail { id, title, health, why, tables, commands, actions, ..Detail::default() })
 }

@@ -23,6 +23,7 @@ mod graph;
 mod html;
 mod layout;
 mod login;
+mod objects;
 mod query;
 mod runbook;
 mod search;
@@ -43,9 +44,10 @@ use crate::samples::find;
 use crate::service::Control;
 use crate::verbs::status::{StatusAnswer, status_of};
 use detail::Detail;
-use graph::{Edge, Graph, Node};
+use graph::{Edge, Graph, Node, SESSION_KIND};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use tables::Table;
 
 /// Events that the page lists.
@@ -87,7 +89,8 @@ pub struct View {
     /// The selected object; absent if none is selected or it does not exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<Detail>,
-    /// Lists of rebuilds, LUNs, access groups, sessions, refused logins, events and cores.
+    /// Lists of rebuilds, LUNs, access groups, sessions, refused logins, other objects, events and
+    /// cores.
     pub tables: Vec<Table>,
 }
 
@@ -100,19 +103,34 @@ fn drawing_of(part: Graph, total: usize, folds: bool, is_match: impl Fn(&Node) -
     Drawing { width, height, nodes: part.nodes, edges: part.edges, drawn, total }
 }
 
+/// Nodes that are followed from a selected one: an initiator has a node for each of its sessions.
+fn followed(graph: &Graph, id: &str) -> HashSet<String> {
+    let selected = graph.nodes.iter().find(|node| node.id == id);
+    let is_of_it = |node: &&Node| {
+        let is_session = |one: &Node| one.kind == SESSION_KIND && one.name == node.name;
+        node.id == id || node.kind == SESSION_KIND && selected.is_some_and(is_session)
+    };
+    graph.nodes.iter().filter(is_of_it).map(|node| node.id.clone()).collect()
+}
+
 /// The view of a state.
 fn view_of(status: StatusAnswer, state: &SystemState, journal: &[Event], query: Query) -> View {
     let whole = graph::build(state);
     let total = whole.nodes.len();
-    let detail = detail::detail(state, &whole, journal, &query.at);
+    let of_node = detail::detail(state, &whole, journal, &query.at);
+    let of_node = of_node.map(|detail| (detail, followed(&whole, &query.at)));
+    let selected = of_node.or_else(|| objects::find(state, journal, &query.at));
+    let (detail, nodes) = selected.map_or((None, HashSet::new()), |(d, nodes)| (Some(d), nodes));
     let find = query.find.to_lowercase();
     let identified = search::nodes(state, &find);
     let is_found = |node: &Node| fold::matches(node, &find) || identified.contains(&node.id);
     let is_match = |node: &Node| match detail.is_some() {
-        true => node.id == query.at,
+        true => nodes.contains(&node.id),
         false => !find.is_empty() && is_found(node),
     };
-    let part = match detail.is_some() || !find.is_empty() {
+    // Cores, listeners and webhooks have no nodes: the graph beside them is whole.
+    let is_part = if detail.is_some() { !nodes.is_empty() } else { !find.is_empty() };
+    let part = match is_part {
         true => fold::around(whole, Toward::Both, is_match),
         false => whole,
     };
@@ -144,6 +162,7 @@ pub fn view(control: &Control, query: Query) -> Result<View> {
     if let Some(detail) = &mut view.detail
         && let Ok(sampled) = find(&state, &detail.id)
     {
+        detail.has_rates = true;
         charts::add(detail, &control.samples().of(&sampled));
     }
     Ok(view)

@@ -1,12 +1,16 @@
-//! Lists of the page as tables: rebuilds, LUNs, access, sessions, refused logins, events and cores.
+//! Lists of the page as tables: rebuilds, LUNs, access, sessions, refused logins, other objects,
+//! events and cores.
 
+use super::objects;
 use super::search::{is_session, is_unit};
 use crate::api::{
     CoreState, Event, GeomState, GroupState, Health, LunState, PendingLunState, RateSample,
     RebuildState, SessionState, SystemState, TargetState,
 };
 use crate::config::units::{short, short_ns};
-use crate::object_id::{core_id, geom_id, lun_id, session_id};
+use crate::object_id::{
+    core_id, geom_id, group_id, initiator_id, lun_id, session_id, target_id,
+};
 use crate::text::{or_dash, shell_word};
 use crate::verbs::index::{ExportedLun, Index};
 use crate::verbs::sessions_end::refuse_driver;
@@ -171,13 +175,28 @@ impl Table {
             columns: columns.iter().map(|name| (*name).to_owned()).collect(),
             ..Table::default()
         };
-        for row in rows {
-            out.total += 1;
-            if out.rows.len() < ROWS_MAX {
-                out.rows.push(row);
+        rows.into_iter().for_each(|row| out.push(row));
+        out
+    }
+
+    /// Adds a row.
+    pub(super) fn push(&mut self, row: Vec<Cell>) {
+        self.total += 1;
+        if self.rows.len() < ROWS_MAX {
+            self.rows.push(row);
+        }
+    }
+
+    /// The table of names and values with links from the values of these names.
+    pub(super) fn linked(mut self, links: &[(&str, String)]) -> Table {
+        for row in &mut self.rows {
+            if let [name, value] = row.as_mut_slice()
+                && let Some((_, id)) = links.iter().find(|(key, _)| *key == name.text)
+            {
+                value.at = Some(id.clone());
             }
         }
-        out
+        self
     }
 }
 
@@ -220,6 +239,14 @@ impl<'l> Matches<'l> {
     }
 }
 
+fn target_cell(target: &TargetState) -> Cell {
+    Cell::link(&target.name, target_id(&target.name))
+}
+
+fn group_cell(target: &TargetState, group: &str) -> Cell {
+    Cell::link(group, group_id(&target.name, group))
+}
+
 fn lun_row(index: &Index<'_>, (target, group, lun): ExportedLun<'_>) -> Vec<Cell> {
     let size = index.provider(&lun.provider).map_or(0, |(_, p)| p.size_bytes);
     let latency = match lun.latency_ns {
@@ -233,8 +260,8 @@ fn lun_row(index: &Index<'_>, (target, group, lun): ExportedLun<'_>) -> Vec<Cell
         Cell::health(index.lun_health((target, group, lun))),
         Cell::text(short(size)),
         Cell::text(if lun.read_only { "ro" } else { "rw" }),
-        Cell::text(&group.name),
-        Cell::text(&target.name),
+        group_cell(target, &group.name),
+        target_cell(target),
         Cell::text(sessions.to_string()),
         Cell::text(latency),
     ]
@@ -246,7 +273,9 @@ fn pending_lun_row(target: &TargetState, group: &GroupState, lost: &PendingLunSt
         Cell::text(lost.lun.to_string()),
         Cell::health(Health::Failed),
     ];
-    row.extend(["-", "-", &group.name, &target.name, "0", "-"].map(Cell::text));
+    row.extend(["-", "-"].map(Cell::text));
+    row.extend([group_cell(target, &group.name), target_cell(target)]);
+    row.extend(["0", "-"].map(Cell::text));
     row
 }
 
@@ -278,8 +307,8 @@ fn session_row(target: &TargetState, s: &SessionState, now_ns: u64) -> Vec<Cell>
         Cell::link(&s.initiator, session_id(target, s)),
         Cell::text(&s.address),
         Cell::text(or_dash(&s.portal)),
-        Cell::text(&target.name),
-        Cell::text(or_dash(s.group.as_deref().unwrap_or(""))),
+        target_cell(target),
+        s.group.as_deref().map_or(Cell::text("-"), |group| group_cell(target, group)),
         Cell::text(s.luns_total.to_string()),
         Cell::text(or_dash(&s.auth)),
         Cell::text(s.commands_outstanding.to_string()),
@@ -339,7 +368,7 @@ fn rebuilds(state: &SystemState) -> Table {
 fn denied(state: &SystemState, lower: &str) -> Table {
     let rows = state.denied.iter().rev().map(|d| {
         vec![
-            Cell::text(&d.initiator),
+            Cell::link(&d.initiator, initiator_id(&d.initiator)),
             Cell::text(&d.address),
             Cell::text(or_dash(&d.target)),
             Cell::text(d.times.to_string()),
@@ -368,8 +397,8 @@ fn access(state: &SystemState, lower: &str) -> Table {
             false => group.portals.join(", "),
         };
         vec![
-            Cell::text(&target.name),
-            Cell::text(&group.name),
+            target_cell(target),
+            group_cell(target, &group.name),
             Cell::text(or_dash(&group.initiators.join(", "))),
             Cell::text(portals),
             Cell::text(or_dash(&luns.join(", "))),
@@ -405,7 +434,7 @@ pub fn cores(state: &SystemState, latest: impl Fn(&str) -> Option<RateSample>) -
         let id = core_id(number);
         let load = latest(&id).map(|sample| sample.busy_percent());
         vec![
-            Cell::text(&id),
+            Cell::link(&id, id.clone()),
             Cell {
                 percent: load.map(|percent| percent.round() as u8),
                 ..Cell::text(load.map_or("-".to_owned(), |percent| format!("{percent:.0}%")))
@@ -429,6 +458,7 @@ pub fn lists(state: &SystemState, find: &str) -> Vec<Table> {
         access(state, &lower),
         sessions(state, &lower),
         denied(state, &lower),
+        objects::list(state, &lower),
     ]
 }
 

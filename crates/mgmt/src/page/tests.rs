@@ -144,6 +144,41 @@ fn selected_object_is_shown_in_detail_with_its_part_of_the_graph() {
 }
 
 #[test]
+fn initiator_is_followed_by_all_of_its_sessions() {
+    let mut state = state();
+    let second = SessionState {
+        address: "10.0.0.2:4000".to_owned(),
+        luns: Vec::new(),
+        ..state.targets[0].sessions[0].clone()
+    };
+    let other = SessionState { initiator: "iqn.h:other".to_owned(), ..second.clone() };
+    state.targets[0].sessions.extend([second, other]);
+    let id = format!("session:iqn.a:t/{EVIL}/10.0.0.1:4000");
+    for at in [id, format!("initiator:{EVIL}")] {
+        let query = Query { at, ..Query::default() };
+        let view = view_of(StatusAnswer::default(), &state, &[], query);
+        let sessions = view.graph.nodes.iter().filter(|node| node.kind == "session").count();
+        assert_eq!((sessions, view.graph.nodes.len()), (2, 6), "{:?}", view.graph.nodes);
+    }
+    let query = Query { at: "target:iqn.a:t".to_owned(), ..Query::default() };
+    let view = view_of(StatusAnswer::default(), &state, &[], query);
+    assert_eq!(view.graph.nodes.len(), 7);
+    assert_eq!(view.detail.expect("the target").title, "target iqn.a:t");
+}
+
+#[test]
+fn objects_of_tables_and_properties_lead_to_their_details() {
+    let text = page_at("");
+    for id in ["target%3Aiqn.a%3At", "group%3Aiqn.a%3At%2Fhosts", "initiator%3A%3C%2Ftitle"] {
+        assert!(text.contains(&format!("<a href=\"/?at={id}")), "{id}: {text}");
+    }
+    let text = page_at("at=lun%3Aiqn.a%3At%2Fhosts%2F0");
+    let (_, detail) = text.split_once("<article").expect("a detail");
+    let (detail, _) = detail.split_once("</article").expect("its end");
+    assert!(detail.contains("href=\"/?at=group%3Aiqn.a%3At%2Fhosts\">hosts</a>"), "{detail}");
+}
+
+#[test]
 fn detail_of_a_lun_has_the_reason_of_its_health() {
     let mut state = state();
     let lost = PendingLunState { lun: 7, provider: "away".to_owned() };

@@ -1,6 +1,6 @@
 //! File servers, and the dumps of one of them as a calendar.
 
-use super::{FILES, FOLDER, FilesQuery, ask, command, grid, heading, link, time};
+use super::{FILES, FOLDER, FilesQuery, ask, clients, command, grid, heading, link, time};
 use crate::api::Result;
 use crate::config::units::short;
 use crate::file_service::FileService;
@@ -150,7 +150,7 @@ pub(super) fn page(html: &mut Html, files: &dyn FileService, query: &FilesQuery)
         let path = query.path.trim_end_matches('/');
         year(html, (server, path), shown, months);
     }
-    Ok(())
+    clients::section(html, files, server)
 }
 
 #[cfg(test)]

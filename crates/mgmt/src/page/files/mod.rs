@@ -1,10 +1,12 @@
-//! Pages of the files of a file server: its dumps as a calendar, folders, versions, comparisons.
+//! Pages of the files of a file server: its dumps as a calendar, its clients, folders, versions,
+//! comparisons.
 //!
 //! They consist of links and forms and have no script. A page shows at most [`ROWS_MAX`] rows and a
 //! link to the next ones. Contents of files are shown only as the lines of a comparison, which are
 //! escaped as all other text is.
 
 mod calendar;
+mod clients;
 mod folder;
 mod versions;
 

@@ -32,6 +32,16 @@ fn every_page_of_files_is_escaped_and_has_no_script() {
 }
 
 #[test]
+fn page_of_a_file_server_has_its_clients_and_the_command_that_closes_each() {
+    let text = page(FILES, "server=main");
+    assert!(text.contains("Clients of main") && text.contains("1 of 1 clients."), "{text}");
+    for part in ["10.0.0.9:4000", ">1234<", "ashlar fs hangup main 7", "ashlar fs who main"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!page(FILES, "").contains("Clients of"), "no file server is selected");
+}
+
+#[test]
 fn calendar_has_the_dumps_of_a_year_with_links_to_their_folders() {
     let text = page(FILES, "");
     assert!(text.contains("href=\"/files?server=main\""), "{text}");

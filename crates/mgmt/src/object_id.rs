@@ -1,5 +1,5 @@
-//! Identifiers of objects: of nodes of the page's graph, of other objects that have a detail, and of
-//! the counters that are sampled.
+//! Identifiers of objects: of nodes of the page's graph, of other objects that have a detail, and
+//! of the counters that are sampled.
 
 use crate::api::{GeomState, SessionState, TargetState};
 

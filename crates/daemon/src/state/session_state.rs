@@ -1,8 +1,8 @@
 //! State of the sessions of targets, for the API.
 
 use engine::CommandState;
-use engine::registry::{CommandView, LatencyReading, SessionFacts};
-use mgmt::api::{Digests, Histogram, SessionState, Stats};
+use engine::registry::{CommandView, LatencyReading, NexusCounts, SessionFacts};
+use mgmt::api::{Digests, Histogram, LunCounters, SessionState, Stats};
 
 use super::{Sources, histogram};
 
@@ -69,6 +69,21 @@ fn latency(reading: &LatencyReading) -> Histogram {
     histogram(&reading.buckets, reading.sum_ns)
 }
 
+/// Counters of the listed LUNs of a session that it has used.
+fn lun_counters(from: &Sources<'_>, number: u64, listed: &[u64]) -> Vec<LunCounters> {
+    let used = from.registry.nexuses.get(&number).into_iter().flatten();
+    let used = used.filter(|counts| listed.contains(&counts.lun));
+    let one = |counts: &NexusCounts| LunCounters {
+        lun: counts.lun,
+        reads: counts.reads,
+        writes: counts.writes,
+        read_bytes: counts.read_bytes,
+        write_bytes: counts.written_bytes,
+        errors: counts.errors,
+    };
+    used.map(one).collect()
+}
+
 /// A session as the API shows it.
 pub(super) fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
     let label = |key: &str| s.labels.iter().find(|(k, _)| *k == key).map(|(_, v)| v.as_str());
@@ -83,7 +98,7 @@ pub(super) fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
     let all = groups.map(|g| &g.luns).next();
     // A client that has entered one unit sees no other.
     let only: Option<u64> = label("lun").and_then(|l| l.parse().ok());
-    let (luns, luns_total) = match only {
+    let (luns, luns_total): (Vec<u64>, u64) = match only {
         Some(lun) => (vec![lun], 1),
         None => (
             all.into_iter().flatten().take(LUNS_SHOWN_MAX).map(|l| l.0).collect(),
@@ -111,6 +126,7 @@ pub(super) fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
         host_id: label("host-id").map(str::to_owned),
         tsih: label("tsih").and_then(|t| t.parse().ok()).unwrap_or(0),
         since_ns: from.since_start_ns(s.since_ns),
+        lun_counters: lun_counters(from, s.number, &luns),
         luns,
         luns_total,
         unit: label("export").map(str::to_owned),

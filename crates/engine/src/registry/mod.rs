@@ -52,6 +52,7 @@ use numbers::Numbers;
 use wire::scsi::SERIAL_MAX;
 
 pub use crate::close_reason::CloseReason;
+pub use crate::unit::counters::NexusCounts;
 pub use facts::{CommandView, Counters, HeldBack, SessionFacts};
 pub(crate) use facts::{FlowNotes, SessionCounters};
 pub use former::Former;

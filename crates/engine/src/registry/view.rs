@@ -1,6 +1,6 @@
 //! The registry as plain data, from which the daemon builds the state that its API shows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,9 +12,10 @@ use super::name_conflicts::NameConflict;
 use super::{Denied, Former, Registry};
 use crate::load::FlowView;
 use crate::reservations::Reservations;
-use crate::unit::ModeBits;
+use crate::unit::counters::NexusCounts;
 use crate::unit::ids::Ids;
 use crate::unit::space::SpaceUsage;
+use crate::unit::{Device, ModeBits};
 
 /// Everything at one moment.
 pub struct RegistryView {
@@ -26,6 +27,9 @@ pub struct RegistryView {
     pub devices: Vec<DeviceView>,
     /// Sessions, oldest first. Counters and commands are read through the facts.
     pub sessions: Vec<Arc<SessionFacts>>,
+    /// Counters of the LUNs that a session has used, by the number of the session, in the order of
+    /// the LUNs.
+    pub nexuses: HashMap<u64, Vec<NexusCounts>>,
     /// Logins that were refused, newest last.
     pub denied: Vec<Denied>,
     /// Sessions that several hosts take from each other.
@@ -143,21 +147,37 @@ impl Registry {
             preferred: g.is_preferred(),
             explicit: g.is_explicit(),
         });
-        RegistryView {
+        let mut view = RegistryView {
             port_groups: port_groups.collect(),
             targets: targets.collect(),
             devices: devices.collect(),
             sessions: state.sessions.values().cloned().collect(),
+            nexuses: HashMap::new(),
             denied: state.denied.iter().cloned().collect(),
             name_conflicts: state.name_conflicts.all().cloned().collect(),
             former: self.all_former(),
-        }
+        };
+        let all: Vec<Arc<Device>> = state.devices.values().cloned().collect();
+        drop(state);
+        // A daemon may have many thousand nexuses, for which no login waits.
+        view.nexuses = nexus_counts(&all);
+        view
     }
 
     /// Logins refused since the start.
     pub fn denied_total(&self) -> u64 {
         self.denied_total.load(Ordering::Relaxed)
     }
+}
+
+/// Counters of the nexuses of all devices.
+fn nexus_counts(devices: &[Arc<Device>]) -> HashMap<u64, Vec<NexusCounts>> {
+    let mut out: HashMap<u64, Vec<NexusCounts>> = HashMap::new();
+    for nexus in devices.iter().flat_map(|device| device.nexuses()) {
+        out.entry(nexus.port().session).or_default().push(NexusCounts::of(&nexus));
+    }
+    out.values_mut().for_each(|all| all.sort_by_key(|counts| counts.lun));
+    out
 }
 
 fn group_view(g: &super::Group) -> GroupView {

@@ -95,6 +95,41 @@ impl Counts {
     }
 }
 
+/// Counters of the commands of one nexus since its session has used the unit, for lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NexusCounts {
+    /// The number under which the initiator sees the unit.
+    pub lun: u64,
+    /// Commands that read the medium.
+    pub reads: u64,
+    /// Commands that wrote the medium.
+    pub writes: u64,
+    /// Bytes sent to the initiator.
+    pub read_bytes: u64,
+    /// Bytes received from the initiator.
+    pub written_bytes: u64,
+    /// Commands that failed because of the medium.
+    pub errors: u64,
+}
+
+impl NexusCounts {
+    /// The counters of a nexus now.
+    pub(crate) fn of(nexus: &ItlNexus) -> NexusCounts {
+        let mut sums = Sums::default();
+        nexus.counts().collect(&mut sums);
+        let of = |count: Count| sums.get(count as usize).copied().unwrap_or(0);
+        let errors = [Count::ReadErrors, Count::WriteErrors, Count::VerifyErrors].map(of);
+        NexusCounts {
+            lun: nexus.lun(),
+            reads: of(Count::Reads),
+            writes: of(Count::Writes),
+            read_bytes: of(Count::ReadBytes),
+            written_bytes: of(Count::WrittenBytes),
+            errors: errors.iter().fold(0, |sum, one| sum.wrapping_add(*one)),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Past {
     /// Of nexuses that have ended.

@@ -486,6 +486,27 @@ fn log_pages_count_executed_commands() {
 }
 
 #[test]
+fn requests_are_counted_for_each_session_and_lun() {
+    let mut world = World::simple(5, 64);
+    world.disk("d1", 64);
+    world.export("d1");
+    world.map(&[(0, "d0", false), (1, "d1", false)]);
+    let [first, second] = ["first", "second"].map(|name| world.calm(0, name, &[0, 1]));
+    world.run(&first, 0, &world::write16(0, 2), 0, &[7; 1024]).good();
+    world.run(&first, 1, &world::read16(0, 4), 2048, &[]).good();
+    world.run(&second, 1, &world::read16(0, 1), 512, &[]).good();
+    let of = |host: &Host| {
+        let counts = world.registry.view().nexuses.remove(&host.session.number());
+        let one = |c: &engine::registry::NexusCounts| {
+            [c.lun, c.reads, c.read_bytes, c.writes, c.written_bytes]
+        };
+        counts.expect("nexuses").iter().map(one).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&first), [[0, 0, 0, 1, 1024], [1, 1, 2048, 0, 0]]);
+    assert_eq!(of(&second), [[0, 0, 0, 0, 0], [1, 1, 512, 0, 0]]);
+}
+
+#[test]
 fn buffers_are_per_nexus_but_the_timestamp_is_shared() {
     let (world, host) = calm();
     let other = world.calm(1, "iqn.2024-01.test:other", &[0]);

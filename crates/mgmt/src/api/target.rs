@@ -207,6 +207,24 @@ pub struct Digests {
     pub data: bool,
 }
 
+/// Counters of one LUN of a session, since the session has used it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LunCounters {
+    /// Number of the LUN.
+    pub lun: u64,
+    /// Commands that read the medium.
+    pub reads: u64,
+    /// Commands that wrote the medium.
+    pub writes: u64,
+    /// Bytes sent to the initiator.
+    pub read_bytes: u64,
+    /// Bytes received from the initiator.
+    pub write_bytes: u64,
+    /// Commands that failed because of the medium.
+    pub errors: u64,
+}
+
 /// One live session (I_T nexus).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -237,6 +255,9 @@ pub struct SessionState {
     pub luns: Vec<u64>,
     /// Number of LUNs that the session may use.
     pub luns_total: u64,
+    /// Counters of the LUNs in `luns` that the session has used.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lun_counters: Vec<LunCounters>,
     /// The one unit that the session uses (NBD); absent for initiators that address LUNs
     /// themselves.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -37,9 +37,12 @@ fn edge(html: &mut Html, edge: &Edge, (from, to): (&Node, &Node)) {
     let text = edge.counters.as_ref().map(words).unwrap_or_default();
     html.element("title", &[], format!("{}  {text}", edge.name).trim());
     html.void("path", &[("d", &path)]);
-    if let Some(counters) = edge.counters.filter(|counters| counters.in_flight > 0) {
+    let in_flight = edge.counters.map_or(0, |counters| counters.in_flight);
+    let queue = (in_flight > 0).then(|| format!("q{in_flight}"));
+    let texts: Vec<&str> = edge.rate.as_deref().into_iter().chain(queue.as_deref()).collect();
+    if !texts.is_empty() {
         let (x, y) = (middle.to_string(), y1.midpoint(y2).saturating_sub(4).to_string());
-        html.element("text", &[("x", &x), ("y", &y)], &counters.in_flight.to_string());
+        html.element("text", &[("x", &x), ("y", &y)], &texts.join(" "));
     }
     html.close();
 }

@@ -197,7 +197,7 @@ mod tests {
 
     fn edge(from: usize, to: usize) -> Edge {
         let counters = Some(Counters { reads: 1, ..Counters::default() });
-        Edge { from, to, name: "x".into(), counters }
+        Edge { from, to, name: "x".into(), counters, ..Edge::default() }
     }
 
     /// Disks with a LUN each.

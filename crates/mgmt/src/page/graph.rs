@@ -1,9 +1,11 @@
 //! Graph of the page: disks, geoms, LUNs and sessions as nodes in layers, with counters.
 
-use crate::api::{GeomState, GroupState, Health, Stats, SystemState, TargetState};
+use crate::api::{
+    GeomState, GroupState, Health, LunCounters, SessionState, Stats, SystemState, TargetState,
+};
 use crate::config::units::short;
 use crate::object_id::{LUN_CLASS, geom_id, lun_id, session_id};
-use crate::verbs::index::Index;
+use crate::verbs::index::{ExportedLun, Index};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -39,6 +41,18 @@ impl Counters {
             write_bytes: stats.write.bytes,
             errors: stats.errors(),
             in_flight: stats.in_flight,
+        }
+    }
+
+    /// Counters of a LUN of a session.
+    fn of_lun(counters: &LunCounters) -> Counters {
+        Counters {
+            reads: counters.reads,
+            writes: counters.writes,
+            read_bytes: counters.read_bytes,
+            write_bytes: counters.write_bytes,
+            errors: counters.errors,
+            in_flight: 0,
         }
     }
 
@@ -91,9 +105,13 @@ pub struct Edge {
     pub to: usize,
     /// Name of the used provider; empty if several uses are drawn as one.
     pub name: String,
-    /// Counters of the use; absent if the daemon counts only the session as a whole.
+    /// Counters of the use; absent if the daemon does not count it. Those of one of several LUNs of
+    /// a session have no requests in flight.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counters: Option<Counters>,
+    /// Rate in the last interval of the samples, for the document; a script measures it.
+    #[serde(skip)]
+    pub rate: Option<String>,
 }
 
 /// Nodes and edges.
@@ -113,6 +131,8 @@ struct Builder<'s> {
     /// Counters of the units, by provider.
     units: HashMap<&'s str, Counters>,
     luns: HashMap<(&'s str, &'s str, u64), usize>,
+    /// Counters of the LUNs, of all their sessions, by target, group and number.
+    uses: HashMap<(&'s str, &'s str, u64), Counters>,
     /// Layer of the LUNs; sessions are in the next one.
     lun_layer: u32,
 }
@@ -124,7 +144,8 @@ impl<'s> Builder<'s> {
     }
 
     fn connect(&mut self, from: usize, to: usize, name: &str, counters: Option<Counters>) {
-        self.graph.edges.push(Edge { from, to, name: name.to_owned(), counters });
+        let name = name.to_owned();
+        self.graph.edges.push(Edge { from, to, name, counters, ..Edge::default() });
     }
 
     /// Geoms that hold units of LUNs open are drawn as these LUNs.
@@ -172,6 +193,21 @@ impl<'s> Builder<'s> {
         }
     }
 
+    /// Counters of a LUN: those of its unit, or if other LUNs share the unit, those of its own
+    /// sessions. `None`: they are not known, because a session does not list the LUN.
+    fn lun_counters(&self, (target, group, lun): ExportedLun<'s>) -> Option<Counters> {
+        if self.index.luns(&lun.provider).len() <= 1 {
+            return self.units.get(lun.provider.as_str()).copied();
+        }
+        let mut own = target.sessions.iter().filter(|s| s.group.as_ref() == Some(&group.name));
+        let is_cut = |s: &SessionState| s.luns_total > s.luns.len() as u64;
+        if own.any(|s| is_cut(s) && !s.luns.contains(&lun.lun)) {
+            return None;
+        }
+        let key = (target.name.as_str(), group.name.as_str(), lun.lun);
+        Some(self.uses.get(&key).copied().unwrap_or_default())
+    }
+
     fn group(&mut self, target: &'s TargetState, group: &'s GroupState) {
         let node = |number: u64, provider: &str, mode: &str| Node {
             id: lun_id(&target.name, &group.name, number),
@@ -184,7 +220,7 @@ impl<'s> Builder<'s> {
         let layer = self.lun_layer;
         for lun in &group.luns {
             let mode = if lun.read_only { "ro" } else { "rw" };
-            let counters = self.units.get(lun.provider.as_str()).copied();
+            let counters = self.lun_counters((target, group, lun));
             let health = self.index.lun_health((target, group, lun));
             let shown = Node {
                 layer,
@@ -219,16 +255,32 @@ impl<'s> Builder<'s> {
                 ..Node::default()
             });
             let Some(group) = session.group.as_deref() else { continue };
-            // A session that sees several LUNs is counted as a whole.
-            let own = (session.luns_total <= 1).then_some(counters);
             for &number in &session.luns {
                 let key = (target.name.as_str(), group, number);
+                let used = || session.lun_counters.iter().find(|of| of.lun == number);
+                let own = match session.luns_total <= 1 {
+                    true => counters,
+                    false => used().map(Counters::of_lun).unwrap_or_default(),
+                };
                 if let Some(&lun) = self.luns.get(&key) {
-                    self.connect(lun, at, "", own);
+                    self.connect(lun, at, "", Some(own));
                 }
             }
         }
     }
+}
+
+/// Counters of the LUNs, of all their sessions.
+fn uses(state: &SystemState) -> HashMap<(&str, &str, u64), Counters> {
+    let mut out: HashMap<(&str, &str, u64), Counters> = HashMap::new();
+    for (target, session) in state.sessions() {
+        let Some(group) = session.group.as_deref() else { continue };
+        for of in &session.lun_counters {
+            let sum = out.entry((target.name.as_str(), group, of.lun)).or_default();
+            *sum = sum.plus(Counters::of_lun(of));
+        }
+    }
+    out
 }
 
 /// The whole graph of a state.
@@ -240,6 +292,7 @@ pub fn build(state: &SystemState) -> Graph {
         providers: HashMap::new(),
         units: HashMap::new(),
         luns: HashMap::new(),
+        uses: uses(state),
         lun_layer,
     };
     builder.geoms(state);
@@ -248,4 +301,82 @@ pub fn build(state: &SystemState) -> Graph {
     }
     state.targets.iter().for_each(|target| builder.sessions(target));
     builder.graph
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::LunState;
+    use crate::fake::geom_state;
+
+    /// One disk at LUN 0 of two groups; the session of the first one sees another disk too.
+    fn state() -> SystemState {
+        let lun = |lun: u64, provider: &str| LunState {
+            lun,
+            provider: provider.to_owned(),
+            ..LunState::default()
+        };
+        let group = |name: &str, luns: Vec<LunState>| GroupState {
+            name: name.to_owned(),
+            luns,
+            ..GroupState::default()
+        };
+        let session = |group: &str, lun_counters: Vec<LunCounters>| SessionState {
+            initiator: format!("iqn.h:{group}"),
+            group: Some(group.to_owned()),
+            luns: vec![0, 1],
+            luns_total: 2,
+            lun_counters,
+            ..SessionState::default()
+        };
+        let used = |lun: u64, reads: u64| LunCounters { lun, reads, ..LunCounters::default() };
+        let mut unit = geom_state("lun", "d0", 2, &["d0"], "d0.lun");
+        unit.consumers[0].stats.read.ops = 12;
+        let geoms = ["d0", "d1"].map(|name| geom_state("disk", name, 1, &[], name));
+        let target = TargetState {
+            name: "iqn.a:t".to_owned(),
+            groups: vec![
+                group("a", vec![lun(0, "d0"), lun(1, "d1")]),
+                group("b", vec![lun(0, "d0")]),
+            ],
+            sessions: vec![
+                session("a", vec![used(0, 7), used(1, 3)]),
+                session("b", vec![used(0, 5)]),
+            ],
+            ..TargetState::default()
+        };
+        SystemState {
+            geoms: geoms.into_iter().chain([unit]).collect(),
+            targets: vec![target],
+            ..SystemState::default()
+        }
+    }
+
+    fn reads(graph: &Graph, from: &str, to: &str) -> Option<u64> {
+        let at = |id: &str| graph.nodes.iter().position(|node| node.id == id).expect("a node");
+        let is_edge = |edge: &&Edge| (edge.from, edge.to) == (at(from), at(to));
+        let edge = graph.edges.iter().find(is_edge).expect("an edge");
+        edge.counters.map(|counters| counters.reads)
+    }
+
+    #[test]
+    fn session_with_several_luns_has_counters_at_each() {
+        let graph = build(&state());
+        let session = "session:iqn.a:t/iqn.h:a/";
+        assert_eq!(reads(&graph, "lun:iqn.a:t/a/0", session), Some(7));
+        assert_eq!(reads(&graph, "lun:iqn.a:t/a/1", session), Some(3));
+    }
+
+    #[test]
+    fn luns_of_one_provider_have_their_own_counters() {
+        let mut state = state();
+        let graph = build(&state);
+        assert_eq!(reads(&graph, "disk:d0", "lun:iqn.a:t/a/0"), Some(7));
+        assert_eq!(reads(&graph, "disk:d0", "lun:iqn.a:t/b/0"), Some(5));
+        // Of a session with many LUNs, only the first ones are listed.
+        state.targets[0].sessions[1].luns = vec![1];
+        assert_eq!(reads(&build(&state), "disk:d0", "lun:iqn.a:t/b/0"), None);
+        state.targets[0].groups.pop();
+        assert_eq!(reads(&build(&state), "disk:d0", "lun:iqn.a:t/a/0"), Some(12));
+    }
 }

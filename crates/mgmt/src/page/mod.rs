@@ -16,6 +16,7 @@ mod charts;
 mod detail;
 mod document;
 mod drawing;
+mod edge_rates;
 pub mod files;
 mod fold;
 pub(crate) mod formats;
@@ -158,6 +159,7 @@ pub fn view(control: &Control, query: Query) -> Result<View> {
     let state = control.state()?;
     let journal = control.journal(0, usize::MAX);
     let mut view = view_of(status_of(control, &state), &state, &journal, query);
+    edge_rates::add(&mut view.graph, &state, |object| control.samples().latest(object));
     view.tables.push(tables::cores(&state, |core| control.samples().latest(core)));
     if let Some(detail) = &mut view.detail
         && let Ok(sampled) = find(&state, &detail.id)

@@ -105,8 +105,8 @@ fn sample(evil: &str) -> Drawing {
         vec![disk, node("mirror", "m0", 2), node("lun", "m0", 3), node("session", "iqn.h:one", 4)];
     let counters = Some(Counters { in_flight: 2, ..Counters::default() });
     let edges = vec![
-        Edge { from: 0, to: 1, name: evil.to_owned(), counters },
-        Edge { from: 1, to: 2, name: "m0".to_owned(), counters: None },
+        Edge { from: 0, to: 1, name: evil.to_owned(), counters, ..Edge::default() },
+        Edge { from: 1, to: 2, name: "m0".to_owned(), ..Edge::default() },
         Edge { from: 2, to: 3, ..Edge::default() },
     ];
     Drawing { width: 10, height: 10, drawn: nodes.len(), total: nodes.len(), nodes, edges }

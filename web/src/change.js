@@ -3,15 +3,10 @@
 import { signal } from "@preact/signals";
 import { html } from "./html.js";
 import { get, verb } from "./api.js";
-import { insert, keysAt, placeAt } from "./keys.js";
+import { Editor, mark, schema, setText, text } from "./editor.js";
 import { refresh } from "./live.js";
 import { Commands, Section } from "./parts.js";
 
-const text = signal(null);
-/** Place of the cursor in the document. */
-const cursor = signal(0);
-/** JSON Schema of the document; null until it is loaded. */
-const schema = signal(null);
 /** The plan that is shown: the verb that would carry it out, its parameters and its answer. */
 const plan = signal(null);
 /** Typed names by name. */
@@ -30,28 +25,16 @@ async function run(what) {
     await what();
   } catch (error) {
     fault.value = error;
-    showLine(error);
+    if (mark(error)) document.getElementById("document")?.focus();
   } finally {
     isBusy.value = false;
   }
 }
 
-/** Selects the line of the document that an error names. */
-function showLine(error) {
-  const place = /document:(\d+):(\d+)/.exec(error.message);
-  const area = document.getElementById("document");
-  if (!place || !area) return;
-  const all = area.value.split("\n");
-  const line = Number(place[1]) - 1;
-  const start = all.slice(0, line).reduce((sum, one) => sum + one.length + 1, 0);
-  area.focus();
-  area.setSelectionRange(start, start + (all[line] ?? "").length);
-}
-
 const load = () =>
   run(async () => {
     schema.value ??= await get("/v1/schema");
-    text.value = (await verb("export", {})).document;
+    setText((await verb("export", {})).document);
     plan.value = null;
   });
 
@@ -85,7 +68,7 @@ const carryOut = () =>
     plan.value = null;
     message.value = `${done.steps.length} steps done, generation ${done.generation}.`;
     if (done.waiting) message.value += ` The daemon waits for ${done.waiting} of them.`;
-    text.value = (await verb("export", {})).document;
+    setText((await verb("export", {})).document);
     refresh().catch(() => {});
   });
 
@@ -149,32 +132,6 @@ function Plan({ shown }) {
   </div>`;
 }
 
-/** Keys of the section at the cursor; a button inserts one. */
-function Keys() {
-  const place = placeAt(text.value, cursor.value);
-  const keys = schema.value ? keysAt(schema.value, place) : [];
-  if (keys.length === 0) return null;
-  const add = (key) => {
-    const next = insert(text.value, cursor.value, place, key);
-    const area = document.getElementById("document");
-    area.value = next.text;
-    area.focus();
-    area.setSelectionRange(next.cursor, next.cursor);
-    text.value = next.text;
-    cursor.value = next.cursor;
-    plan.value = null;
-  };
-  const of = place.section ? `Keys of ${place.section} ${place.kind ?? ""}` : "Sections";
-  return html`<ul class="keys" tabindex="0" aria-label=${of}>
-    ${keys.map(
-      (key) => html`<li key=${key.name}>
-        <button type="button" onClick=${() => add(key)}>${key.name}</button>
-        ${key.isRequired && " required"} ${key.text}
-      </li>`,
-    )}
-  </ul>`;
-}
-
 export function Fault({ error }) {
   return html`<p class="fault" role="alert">
     ${error.message}${error.next && html`<br />next: ${error.next}`}
@@ -182,13 +139,9 @@ export function Fault({ error }) {
 }
 
 export function Change() {
-  const edit = (event) => {
-    text.value = event.currentTarget.value;
-    cursor.value = event.currentTarget.selectionStart;
+  const edit = () => {
     plan.value = null;
-  };
-  const move = (event) => {
-    cursor.value = event.currentTarget.selectionStart;
+    fault.value = null;
   };
   const isLoaded = text.value !== null;
   return html`<${Section} id="change" title="Change">
@@ -198,11 +151,7 @@ export function Change() {
       <button type="button" id="undo" onClick=${planUndo}>Plan an undo</button>
     </p>
     ${isLoaded &&
-    html`<label for="document">Configuration (ashlar.toml)</label>
-      <textarea id="document" rows="24" spellcheck="false" autocapitalize="off"
-        aria-invalid=${fault.value !== null} value=${text.value} onInput=${edit}
-        onKeyUp=${move} onClick=${move}></textarea>
-      <${Keys} />
+    html`<${Editor} onEdit=${edit} />
       <p>The file on the server does not change. The same with the command line:</p>
       <${Commands} commands=${["ashlar export > new.toml", "ashlar plan new.toml"]} />`}
     ${fault.value && html`<${Fault} error=${fault.value} />`}

@@ -1,7 +1,7 @@
 // Keys of the section at the cursor, from the JSON Schema of `ashlar.toml`.
 
 /** Keys that select the kind of a section. */
-const KINDS = ["kind", "class", "driver"];
+export const KINDS = ["kind", "class", "driver"];
 const HEADER = /^\s*\[\[?\s*(\w+)\s*\]\]?/;
 const KIND = /^\s*(?:kind|class|driver)\s*=\s*["']([^"']*)["']/;
 
@@ -18,16 +18,21 @@ export function placeAt(text, cursor) {
   return { section: HEADER.exec(before[first])[1], kind: kind ?? null, word: word?.[1] ?? null };
 }
 
+/** A schema with its reference replaced. */
+export function resolve(schema, of) {
+  const path = of?.$ref ?? of?.allOf?.[0]?.$ref;
+  return path ? schema.$defs[path.replace("#/$defs/", "")] : of;
+}
+
 /** Schemas of the forms of a section, with references replaced. */
-function forms(schema, section) {
-  const resolve = (of) => {
-    const path = of?.$ref ?? of?.allOf?.[0]?.$ref;
-    return path ? schema.$defs[path.replace("#/$defs/", "")] : of;
-  };
+export function forms(schema, section) {
   const one = schema.properties?.[section];
-  const found = resolve(one?.items ?? one);
+  const found = resolve(schema, one?.items ?? one);
   return found?.oneOf ?? (found ? [found] : []);
 }
+
+/** The kind that a form of a section is for; undefined if it is for all. */
+export const constant = (form) => KINDS.map((key) => form.properties?.[key]?.const).find(Boolean);
 
 /** Keys that can stand at a place: name, description and whether the key is required. */
 export function keysAt(schema, { section, kind, word }) {
@@ -44,7 +49,6 @@ export function keysAt(schema, { section, kind, word }) {
     return all.map(head).filter(begins);
   }
   const all = forms(schema, section);
-  const constant = (form) => KINDS.map((key) => form.properties?.[key]?.const).find(Boolean);
   const own = all.find((form) => constant(form) === undefined || constant(form) === kind);
   if (own) {
     const required = own.required ?? [];

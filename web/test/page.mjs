@@ -16,7 +16,9 @@ import path from "node:path";
 import { parseArgs } from "node:util";
 import { AxeBuilder } from "@axe-core/playwright";
 import { chromium } from "playwright-core";
+import { placeAt } from "../src/keys.js";
 import { costOf, dueAfter } from "../src/pace.js";
+import { namesIn, replace, valueAt, valuesAt } from "../src/values.js";
 
 const { values: options } = parseArgs({
   options: {
@@ -96,6 +98,52 @@ function pace() {
   check(hidden.join() === "60000,60000", `a hidden tab has a view each minute: ${hidden}`);
   const costs = [costOf("view;dur=12.345", 90), costOf("view", 90), costOf(null, 90)];
   check(costs.join() === "12.345,90,90", `time of an answer: ${costs}`);
+}
+
+/** Completion of values, from a small schema. */
+function values() {
+  const kind = (name) => ({
+    properties: {
+      kind: { const: name },
+      mode: { $ref: "#/$defs/Mode" },
+      create: { type: "boolean" },
+      members: { type: "array", items: { type: "string" } },
+    },
+  });
+  const schema = {
+    properties: {
+      disk: { type: "array", items: { oneOf: [kind("file"), kind("memory")] } },
+      access: { items: { properties: { luns: {}, target: { type: "string" } } } },
+    },
+    $defs: { Mode: { oneOf: [{ const: "ro" }, { const: "rw" }] } },
+  };
+  const graph = { nodes: [{ kind: "disk", name: "live", members: 1 }], edges: [] };
+  const completed = (text) => {
+    const value = valueAt(text, text.length);
+    if (!value) return null;
+    const place = { ...placeAt(text, text.length), ...value };
+    const entries = valuesAt(schema, place, namesIn(text, graph));
+    return entries.map((entry) => replace(text, text.length, value, entry).text.split("\n").at(-1));
+  };
+  const named = '[[disk]]\nname = "d0"\nkind = "file"\n';
+  const target = '[[target]]\nname = "iqn.a:t"\n[[access]]\n';
+  for (const [text, expected] of [
+    ["[[disk]]\nkind = ", ['kind = "file"', 'kind = "memory"']],
+    ['[[disk]]\nkind = "m', ['kind = "memory"']],
+    [`${named}create = t`, ["create = true"]],
+    [`${named}mode = 'r`, ["mode = 'ro'", "mode = 'rw'"]],
+    [`${named}members = ["d`, ['members = ["d0"']],
+    [`${named}members = [\n  "d0", l`, ['  "d0", "live"']],
+    [`${named}mode = "ro" `, null],
+    [`${named}mode = "ro"\ncreate`, null],
+    [`${named}create = # t`, null],
+    [`${target}target = i`, ['target = "iqn.a:t"']],
+    [`${named}${target}luns = { 0 = "d`, ['luns = { 0 = "d0"']],
+    [`${named}${target}luns = { 0 = "d0", `, null],
+  ]) {
+    const found = completed(text);
+    check(JSON.stringify(found) === JSON.stringify(expected), `values after ${text}: ${found}`);
+  }
 }
 
 /** An answer of the daemon has the time that it needed. */
@@ -296,6 +344,26 @@ async function looks(browser, url, colorScheme) {
   await context.close();
 }
 
+/** Values and keys by the keyboard, and an error that is marked while the document is typed. */
+async function completes(page) {
+  await page.fill("#document", "[[disk]]\nki");
+  await page.press("#document", "Tab");
+  await page.press("#document", "Control+Space");
+  await axe(page, "completion");
+  await page.press("#document", "Tab");
+  const taken = await page.inputValue("#document");
+  check(/^\[\[disk\]\]\nkind = "\w+"$/.test(taken), `keys take a key and a value: ${taken}`);
+  await page.fill("#document", '[[disk]]\nname = "x"\nkind = "memory"\nsize = "1MiB"\nnmae = 1\n');
+  await page.locator(".editor mark").waitFor({ timeout: LIMIT });
+  const mistake = await page.locator("#mistake").textContent();
+  check(mistake.includes("Line 5"), `an error is marked while typing: ${mistake}`);
+  await axe(page, "error in the editor");
+  await page.press("#document", "Escape");
+  await page.press("#document", "Tab");
+  const isLeft = await page.evaluate(() => document.activeElement.id !== "document");
+  check(isLeft, "Tab leaves the editor when no entry is marked");
+}
+
 async function changes(browser, url) {
   const context = await knownContext(browser, {});
   const page = await context.newPage();
@@ -316,6 +384,7 @@ async function changes(browser, url) {
   await page.click('.keys button:text-is("path")');
   const completed = await page.inputValue("#document");
   check(completed.endsWith("\npath = "), "a key of the schema completes the begun word");
+  await completes(page);
   await page.fill("#document", before);
   await page.click("#plan");
   await page.locator(".risk.destroys").waitFor({ timeout: LIMIT });
@@ -385,6 +454,7 @@ const browser = await chromium.launch({
 let failure = null;
 try {
   pace();
+  values();
   await timing(url);
   // First: the host of the session answers no ping of the daemon.
   await sessions(browser, url);

@@ -15,16 +15,22 @@ const isBusy = signal(false);
 function requestOf(action, typed, isConfirmed) {
   const { class: of, verb: name, input, confirm } = action;
   const value = { ...action.value };
-  if (isConfirmed) value[confirm] = true;
+  if (isConfirmed && confirm) value[confirm] = true;
   if (!of) return [name, value];
-  const params = input ? [`${input}=${typed}`] : [];
+  if (action.is_list) value[input] = [typed];
+  const params = input && !action.is_list ? [`${input}=${typed}`] : [];
   return ["geom", { class: of, verb: name, params, value: { ...value, name: action.name } }];
 }
 
 /** Carries out an action; `typed` is the value of its input. */
 async function carryOut(action, typed) {
-  const { command, confirm } = action;
+  const { command, confirm, ask } = action;
   const isConfirmed = asked.value === command;
+  if (ask && !isConfirmed) {
+    asked.value = command;
+    ended.value = { command, text: ask };
+    return;
+  }
   asked.value = "";
   isBusy.value = true;
   try {
@@ -52,7 +58,7 @@ function Action({ action }) {
     ${input &&
     html`<label>${unit} <input name=${input} size="8" autocomplete="off" required /></label>`}
     <button disabled=${isBusy.value}>${isAsked ? `${label} anyway` : label}</button>
-    <code>${isAsked ? `${command} --${confirm}` : command}</code>
+    <code>${isAsked && confirm ? `${command} --${confirm}` : command}</code>
   </form>`;
 }
 

@@ -419,6 +419,7 @@ fn groups(from: &Sources<'_>, units: &Units<'_>, view: &TargetView) -> Vec<Group
             latency_ns: device.map_or(0, |d| d.flow.latency_ns),
             limit: device.and_then(|d| d.flow.limit),
             reservation: reserved.map(|reservations| reservation(from, reservations)),
+            removable: device.is_some_and(|d| d.removable),
         }
     };
     let awaited = |g: &GroupView| {

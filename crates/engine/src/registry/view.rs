@@ -106,6 +106,8 @@ pub struct DeviceView {
     pub flow: FlowView,
     /// Room that its disk reported last, if it does.
     pub space_usage: Option<SpaceUsage>,
+    /// Its medium can be ejected.
+    pub removable: bool,
     /// Why it is gone, if it is.
     pub lost: Option<Errno>,
 }
@@ -138,6 +140,7 @@ impl Registry {
             reservations: d.reservations().state_in_use(),
             flow: d.flow(),
             space_usage: d.space_usage(),
+            removable: d.spec().removable,
             lost: d.lost(),
         });
         let port_groups = state.port_groups.iter().map(|g| PortGroupView {

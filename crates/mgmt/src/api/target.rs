@@ -166,6 +166,9 @@ pub struct LunState {
     /// Reservation and registrants of the unit; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservation: Option<ReservationState>,
+    /// `tray eject` ejects the medium of the unit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removable: bool,
 }
 
 /// Reservation and registrants of a unit.

@@ -85,11 +85,7 @@ async fn form(request: Request<Incoming>) -> Result<LoginQuery> {
     Ok(LoginQuery::parse(&String::from_utf8_lossy(&bytes)))
 }
 
-async fn log_in(
-    request: Request<Incoming>,
-    control: &Arc<Control>,
-    peer: &Peer,
-) -> Response<Body> {
+async fn log_in(request: Request<Incoming>, control: &Arc<Control>, peer: &Peer) -> Response<Body> {
     let headers = request.headers().clone();
     let checked = check_origin(&request);
     let query = match checked {

@@ -12,7 +12,7 @@ use super::session_cookie;
 use crate::api::{Error, Kind, ProgressLine, Result, TraceQuery};
 use crate::audit::{AuditedCaller, Former};
 use crate::auth::{Call, Caller, authorize, changes, takes_document};
-use crate::page::{self, AccessQuery, Query, files};
+use crate::page::{self, AccessQuery, Query, View, files};
 use crate::plant::Progress;
 use crate::service::{Control, KeyedRequest};
 use crate::verbs::{self, Run};
@@ -134,17 +134,19 @@ async fn dispatch(
     match path.as_str() {
         "/" => {
             let query = Query::parse(request.uri().query().unwrap_or(""));
-            let text = blocking(move || Ok(page::render(&page::view(&control, query)?))).await?;
+            let caller = peer.caller.clone();
+            let text = blocking(move || Ok(page::render(&view(&control, query, &caller)?))).await?;
             Ok(document(text))
         }
         "/v1/view" => {
             let query = Query::parse(request.uri().query().unwrap_or(""));
-            let view = blocking(move || {
+            let caller = peer.caller.clone();
+            let made = blocking(move || {
                 let began = Instant::now();
-                let text = to_json(&page::view(&control, query)?)?;
+                let text = to_json(&view(&control, query, &caller)?)?;
                 Ok((text, began.elapsed()))
             });
-            let (text, took) = view.await?;
+            let (text, took) = made.await?;
             Ok(timed(reply(JSON, text), took))
         }
         "/v1/schema" => {
@@ -200,6 +202,13 @@ async fn dispatch(
             None => Err(unknown_route(&path)),
         },
     }
+}
+
+/// The view of a query, with the changes that the caller may make.
+fn view(control: &Control, query: Query, caller: &Caller) -> Result<View> {
+    let mut view = page::view(control, query)?;
+    view.retain_actions(|verb, params| authorize(caller, Call::Verb(verb, params)).is_ok());
+    Ok(view)
 }
 
 /// The method of a route; `None`: there is no such route.

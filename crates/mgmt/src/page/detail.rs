@@ -1,5 +1,6 @@
 //! Detail of one object: health and reason, properties, counters, and the commands that concern it.
 
+use super::actions;
 use super::charts::Chart;
 use super::graph::{Graph, Node};
 use super::tables::{Cell, CellAction, Table, events};
@@ -273,17 +274,23 @@ fn contents(state: &SystemState, node: &Node) -> Contents {
     (String::new(), Vec::new(), vec!["ashlar doctor".to_owned()])
 }
 
-/// Changes to the object of a node: to its rebuilds, or the end of a session.
-fn actions(state: &SystemState, id: &str) -> Vec<CellAction> {
-    let of_rebuilds = |geom: &GeomState| -> Vec<CellAction> {
-        geom.rebuilds.iter().flat_map(|copy| CellAction::of_rebuild(geom, copy)).collect()
-    };
-    let geom = state.geoms.iter().find(|geom| geom_id(geom) == id).map(of_rebuilds);
-    let end = || {
-        let (target, session) = state.sessions().find(|(t, s)| session_id(t, s) == id)?;
-        CellAction::end_session(target, session)
-    };
-    geom.unwrap_or_else(|| end().into_iter().collect())
+/// Changes to the object of a node: to a geom and its rebuilds, to a LUN, or the end of a session.
+fn changes(state: &SystemState, id: &str) -> Vec<CellAction> {
+    if let Some(geom) = state.geoms.iter().find(|geom| geom_id(geom) == id) {
+        let rebuilds = geom.rebuilds.iter().flat_map(|copy| CellAction::of_rebuild(geom, copy));
+        return rebuilds.chain(actions::of_geom(geom)).collect();
+    }
+    for target in &state.targets {
+        for group in &target.groups {
+            let is_own = |lun: &&LunState| lun_id(&target.name, &group.name, lun.lun) == id;
+            if let Some(lun) = group.luns.iter().find(is_own) {
+                return actions::of_lun(lun);
+            }
+        }
+    }
+    let session = state.sessions().find(|(target, s)| session_id(target, s) == id);
+    let end = session.and_then(|(target, s)| CellAction::end_session(target, s));
+    end.into_iter().collect()
 }
 
 /// Whether an event is about an object of that name: `mirror m0`, `iqn.a:t/hosts`, `label label/l`.
@@ -310,6 +317,6 @@ pub fn detail(state: &SystemState, graph: &Graph, journal: &[Event], id: &str) -
     let (why, mut tables, commands) = contents(state, node);
     tables.push(own_events(journal, &node.name, state.daemon.uptime_ns));
     let title = format!("{} {}", node.kind, node.name);
-    let (id, health, actions) = (node.id.clone(), node.health, actions(state, id));
+    let (id, health, actions) = (node.id.clone(), node.health, changes(state, id));
     Some(Detail { id, title, health, why, tables, commands, actions, ..Detail::default() })
 }

@@ -11,6 +11,7 @@
 //! [`access()`] and [`login()`] are pages of their own, without a script.
 
 mod access;
+mod actions;
 mod assets;
 mod charts;
 mod detail;
@@ -48,8 +49,9 @@ use detail::Detail;
 use graph::{Edge, Graph, Node, SESSION_KIND};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::HashSet;
-use tables::Table;
+use tables::{CellAction, Table};
 
 /// Events that the page lists.
 const EVENTS_SHOWN: usize = 50;
@@ -93,6 +95,24 @@ pub struct View {
     /// Lists of rebuilds, LUNs, access groups, sessions, refused logins, other objects, events and
     /// cores.
     pub tables: Vec<Table>,
+}
+
+impl View {
+    /// Keeps the changes that `may` accepts, by the verb of the API and its parameters.
+    pub fn retain_actions(&mut self, may: impl Fn(&str, &Value) -> bool) {
+        let may = |action: &CellAction| {
+            let (verb, params) = action.call();
+            may(&verb, &params)
+        };
+        let mut tables: Vec<&mut Table> = self.tables.iter_mut().collect();
+        if let Some(detail) = &mut self.detail {
+            detail.actions.retain(may);
+            tables.extend(&mut detail.tables);
+        }
+        for cell in tables.into_iter().flat_map(|table| table.rows.iter_mut().flatten()) {
+            cell.actions.retain(may);
+        }
+    }
 }
 
 /// The drawing of a part of a graph of `total` objects. With `folds`, large layers are folded;

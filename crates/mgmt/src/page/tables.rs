@@ -8,15 +8,13 @@ use crate::api::{
     RebuildState, SessionState, SystemState, TargetState,
 };
 use crate::config::units::{short, short_ns};
-use crate::object_id::{
-    core_id, geom_id, group_id, initiator_id, lun_id, session_id, target_id,
-};
+use crate::object_id::{core_id, geom_id, group_id, initiator_id, lun_id, session_id, target_id};
 use crate::text::{or_dash, shell_word};
 use crate::verbs::index::{ExportedLun, Index};
 use crate::verbs::sessions_end::refuse_driver;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Rows of a table, at most; the table says how many there are.
 const ROWS_MAX: usize = 200;
@@ -69,19 +67,36 @@ pub struct CellAction {
     /// absent: every refusal is final.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confirm: Option<String>,
+    /// The typed value is the only one of a list.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_list: bool,
+    /// Consequence that the reader confirms before the verb is sent; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ask: Option<String>,
     /// The command line that does the same.
     pub command: String,
 }
 
 impl CellAction {
+    /// Name of the verb of the API, and its parameters without the typed one.
+    pub(super) fn call(&self) -> (String, Value) {
+        let mut value = self.value.clone();
+        if self.class.is_empty() {
+            return (self.verb.clone(), Value::Object(value));
+        }
+        value.insert("name".to_owned(), Value::from(self.name.clone()));
+        let params = json!({ "class": self.class, "verb": self.verb, "value": value });
+        ("geom".to_owned(), params)
+    }
+
     /// A verb without further parameters.
-    fn verb(label: &str, geom: &GeomState, verb: &str) -> CellAction {
+    pub(super) fn verb(label: &str, geom: &GeomState, verb: &str) -> CellAction {
         CellAction {
             label: label.to_owned(),
             class: geom.class.clone(),
             verb: verb.to_owned(),
             name: geom.name.clone(),
-            command: format!("ashlar {} {verb} {}", geom.class, geom.name),
+            command: format!("ashlar {} {verb} {}", geom.class, shell_word(&geom.name)),
             ..CellAction::default()
         }
     }

@@ -179,6 +179,25 @@ fn objects_of_tables_and_properties_lead_to_their_details() {
 }
 
 #[test]
+fn caller_sees_only_the_changes_that_its_role_permits() {
+    let mut view = view_at("at=mirror%3Am0");
+    let verbs = |view: &View| -> Vec<String> {
+        let cells = view.tables.iter().flat_map(|table| table.rows.iter().flatten());
+        let all = cells.flat_map(|cell| &cell.actions);
+        let own = &view.detail.as_ref().expect("the mirror").actions;
+        all.chain(own).map(|action| action.verb.clone()).collect()
+    };
+    let all = verbs(&view);
+    assert!(all.contains(&"pause".to_owned()) && all.contains(&"insert".to_owned()), "{all:?}");
+    view.retain_actions(|verb, params| verb != "geom" || params["verb"] == "pause");
+    let left = verbs(&view);
+    assert!(left.len() < all.len() && left.contains(&"pause".to_owned()), "{left:?}");
+    assert!(!left.contains(&"insert".to_owned()), "{left:?}");
+    view.retain_actions(|_, _| false);
+    assert!(verbs(&view).is_empty());
+}
+
+#[test]
 fn detail_of_a_lun_has_the_reason_of_its_health() {
     let mut state = state();
     let lost = PendingLunState { lun: 7, provider: "away".to_owned() };

@@ -12,6 +12,13 @@ const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…
 
 export const link = (id) => `/?at=${encodeURIComponent(id)}`;
 
+/** The link that unfolds a node of the same part of the graph. */
+function unfolding({ find, at }, id) {
+  const fields = Object.entries({ find, at, unfold: id }).filter(([, value]) => value);
+  const pairs = fields.map(([key, value]) => `${key}=${encodeURIComponent(value)}`);
+  return `/?${pairs.join("&")}`;
+}
+
 /** Follows a link without loading the document again. */
 export function follow(event) {
   if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
@@ -38,7 +45,7 @@ function Edge({ graph, edge }) {
   </g>`;
 }
 
-function Node({ node }) {
+function Node({ node, query }) {
   const text = `${node.kind} ${node.name}, ${node.health}, ${node.about}`;
   const word = node.health === "ok" ? "" : `${node.health.toUpperCase()}: `;
   const inner = html`<title>${`${text}; ${rateText(rates.value.get(node.id))}`}</title>
@@ -48,12 +55,12 @@ function Node({ node }) {
       ${cut(`${word}${node.kind}  ${node.about}`, 31)}
     </text>`;
   const kind = `node ${node.health}`;
-  if (node.members !== 1) return html`<g role="img" class=${kind} aria-label=${text}>${inner}</g>`;
+  const to = node.members === 1 ? link(node.id) : unfolding(query, node.id);
   // Its own text names a link; a label would hide the text that is seen.
-  return html`<a href=${link(node.id)} class=${kind} onClick=${follow}>${inner}</a>`;
+  return html`<a href=${to} class=${kind} onClick=${follow}>${inner}</a>`;
 }
 
-export function Graph({ graph }) {
+export function Graph({ graph, query }) {
   return html`<svg
     viewBox=${`0 0 ${graph.width} ${graph.height}`}
     width=${graph.width}
@@ -65,6 +72,6 @@ export function Graph({ graph }) {
       const key = `${edge.from} ${edge.to}`;
       return html`<${Edge} key=${key} graph=${graph} edge=${edge} />`;
     })}
-    ${graph.nodes.map((node) => html`<${Node} key=${node.id} node=${node} />`)}
+    ${graph.nodes.map((node) => html`<${Node} key=${node.id} node=${node} query=${query} />`)}
   </svg>`;
 }

@@ -56,7 +56,7 @@ export function GraphPart({ graph, query }) {
     </form>
     <p>${graph.drawn} of ${graph.total} objects${some}</p>
     <div class="graph" tabindex="0" role="group" aria-labelledby="graph">
-      <${Graph} graph=${graph} />
+      <${Graph} graph=${graph} query=${query} />
     </div>
   <//>`;
 }

@@ -9,7 +9,7 @@
 //! | `GET /metrics` | metrics for Prometheus, as text or protobuf by `Accept` |
 //! | `GET /openapi.json` | this interface, from the table of verbs |
 //! | `GET /v1/schema` | JSON Schema of `ashlar.toml` |
-//! | `GET /v1/view?find=TEXT&at=ID` | contents of the page, as JSON |
+//! | `GET /v1/view?find=TEXT&at=ID&unfold=ID` | contents of the page, as JSON |
 //! | `GET /` | the page; `/assets/...`: its script, style and icon |
 //! | `GET /access?target=NAME` | the page of the LUNs of a target by initiators |
 //! | `GET /files?server=NAME` | pages of the files of a file server; `/files/content`: a download |

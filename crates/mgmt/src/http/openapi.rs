@@ -72,6 +72,7 @@ const KEY_PARAMETERS: Parameters = &[Parameter {
 const VIEW_PARAMETERS: Parameters = &[
     parameter("find", "string", "Text that the names of the shown objects contain."),
     parameter("at", "string", "Identifier of the object whose details are shown."),
+    parameter("unfold", "string", "Identifier of the folded node whose objects are drawn."),
 ];
 
 const TRACE_PARAMETERS: Parameters = &[

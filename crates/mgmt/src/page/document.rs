@@ -7,7 +7,7 @@ use super::drawing::draw;
 use super::files::FILES;
 use super::html::Html;
 use super::login::LOGIN;
-use super::query::link;
+use super::query::{Query, link};
 use super::tables::{Cell, Table};
 use super::{Drawing, View};
 use crate::api::Health;
@@ -101,12 +101,12 @@ fn status(html: &mut Html, status: &StatusAnswer) {
     html.close();
 }
 
-fn graph(html: &mut Html, graph: &Drawing, find: &str) {
+fn graph(html: &mut Html, graph: &Drawing, query: &Query) {
     heading(html, "graph", "Graph");
     html.open("form", &[("method", "get"), ("action", "/"), ("role", "search")]);
     html.open("label", &[]);
     html.text("Search ");
-    html.void("input", &[("type", "search"), ("name", "find"), ("value", find)]);
+    html.void("input", &[("type", "search"), ("name", "find"), ("value", &query.find)]);
     html.close();
     html.element("button", &[], "Search");
     html.element("a", &[("href", "/")], "Show all");
@@ -118,7 +118,7 @@ fn graph(html: &mut Html, graph: &Drawing, find: &str) {
     }
     html.element("p", &[], &text);
     scrolled(html, "graph", "graph");
-    draw(html, graph);
+    draw(html, graph, query);
     html.close();
     html.close();
 }
@@ -238,7 +238,7 @@ pub fn render(view: &View) -> String {
         let text = format!("{}: no object has this identifier.", view.query.at);
         html.element("p", &[("role", "alert")], &text);
     }
-    graph(&mut html, &view.graph, &view.query.find);
+    graph(&mut html, &view.graph, &view.query);
     view.tables.iter().for_each(|one| table(&mut html, one));
     change(&mut html);
     html.finish()

@@ -5,7 +5,7 @@ use super::formats::colours;
 use super::graph::{Counters, Edge, Node};
 use super::html::Html;
 use super::layout::{NODE_HEIGHT, NODE_WIDTH};
-use super::query::link;
+use super::query::{Query, link};
 use crate::api::Health;
 use crate::config::units::short;
 
@@ -69,23 +69,34 @@ fn shape(html: &mut Html, node: &Node) {
     html.element("text", &[("class", "about"), ("x", &text_x), ("y", &about_y)], &about);
 }
 
-fn node(html: &mut Html, node: &Node, is_linked: bool) {
+/// Draws a node. In the page it is a link: to its detail, or to the objects of a folded one.
+fn node(html: &mut Html, node: &Node, page: Option<&Query>) {
     let class = format!("node {}", node.health.label());
     let label = format!("{} {}, {}, {}", node.kind, node.name, node.health.label(), node.about);
-    if is_linked && node.members == 1 {
-        let href = link(&node.id);
-        // Its own text names a link; a label would hide the text that is seen.
-        html.open("a", &[("href", &href), ("class", &class)]);
-    } else {
-        html.open("g", &[("class", &class), ("role", "img"), ("aria-label", &label)]);
+    match page {
+        Some(query) => {
+            let is_folded = node.members != 1;
+            let href = if is_folded { query.unfolding(&node.id) } else { link(&node.id) };
+            // Its own text names a link; a label would hide the text that is seen.
+            html.open("a", &[("href", &href), ("class", &class)]);
+        }
+        None => html.open("g", &[("class", &class), ("role", "img"), ("aria-label", &label)]),
     }
     html.element("title", &[], &format!("{label}; {}", words(&node.counters)));
     shape(html, node);
     html.close();
 }
 
-/// Draws the graph. `head` is added to the attributes, and `style` is its own style sheet.
-fn svg(html: &mut Html, graph: &Drawing, head: &[(&'static str, &str)], style: Option<&str>) {
+/// Where a graph is drawn.
+enum DrawnIn<'p> {
+    /// In the page that a query selects, which has the style sheet.
+    Page(&'p Query),
+    /// In a file of its own, with this style sheet.
+    File(&'p str),
+}
+
+/// Draws the graph. `head` is added to the attributes.
+fn svg(html: &mut Html, graph: &Drawing, head: &[(&'static str, &str)], drawn_in: &DrawnIn<'_>) {
     let (width, height) = (graph.width.to_string(), graph.height.to_string());
     let whole = format!("0 0 {width} {height}");
     let mut attributes = head.to_vec();
@@ -97,21 +108,25 @@ fn svg(html: &mut Html, graph: &Drawing, head: &[(&'static str, &str)], style: O
         ("aria-label", "Graph from disks to sessions"),
     ]);
     html.open("svg", &attributes);
-    if let Some(style) = style {
-        html.element("style", &[], style);
-    }
+    let page = match drawn_in {
+        DrawnIn::Page(query) => Some(*query),
+        DrawnIn::File(style) => {
+            html.element("style", &[], style);
+            None
+        }
+    };
     for one in &graph.edges {
         if let (Some(from), Some(to)) = (graph.nodes.get(one.from), graph.nodes.get(one.to)) {
             edge(html, one, (from, to));
         }
     }
-    graph.nodes.iter().for_each(|one| node(html, one, style.is_none()));
+    graph.nodes.iter().for_each(|one| node(html, one, page));
     html.close();
 }
 
-/// Draws the graph in the page, which has the style sheet and the details that nodes link to.
-pub fn draw(html: &mut Html, graph: &Drawing) {
-    svg(html, graph, &[], None);
+/// Draws the graph in the page that a query selects.
+pub fn draw(html: &mut Html, graph: &Drawing, query: &Query) {
+    svg(html, graph, &[], &DrawnIn::Page(query));
 }
 
 /// The graph as a file of its own.
@@ -128,6 +143,6 @@ pub(super) fn document(graph: &Drawing) -> String {
         style.push_str(&format!(".{class} rect{{fill:{fill};stroke:{border}{line}}}"));
     }
     let mut html = Html::default();
-    svg(&mut html, graph, &[("xmlns", "http://www.w3.org/2000/svg")], Some(&style));
+    svg(&mut html, graph, &[("xmlns", "http://www.w3.org/2000/svg")], &DrawnIn::File(&style));
     html.finish() + "\n"
 }

@@ -15,6 +15,9 @@ pub const NODES_MAX: usize = 200;
 /// Nodes that stay single in a folded drawing, at most.
 const SINGLES_MAX: usize = 120;
 
+/// Nodes that replace an unfolded one, at most.
+const OPENED_MAX: usize = 64;
+
 /// Direction from the selected objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Toward {
@@ -104,12 +107,72 @@ pub fn around(graph: Graph, toward: Toward, is_match: impl Fn(&Node) -> bool) ->
     follow(graph, toward, &start)
 }
 
+/// A folded node that is unfolded: nodes of one layer and kind, by their numbers among these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfolded {
+    layer: u32,
+    kind: String,
+    from: usize,
+    /// Number of the first node behind it.
+    to: usize,
+}
+
+impl Unfolded {
+    /// The folded node with that identifier: `fold:1:disk` is all of a layer and kind, and
+    /// `fold:1:disk:64-128` a part of it.
+    pub fn parse(id: &str) -> Option<Unfolded> {
+        let (layer, rest) = id.strip_prefix("fold:")?.split_once(':')?;
+        let (kind, range) = match rest.split_once(':') {
+            Some((kind, range)) => (kind, range.split_once('-')?),
+            None => return Some(Unfolded::all(layer.parse().ok()?, rest)),
+        };
+        let (from, to) = (range.0.parse().ok()?, range.1.parse().ok()?);
+        Some(Unfolded { from, to, ..Unfolded::all(layer.parse().ok()?, kind) })
+    }
+
+    fn all(layer: u32, kind: &str) -> Unfolded {
+        Unfolded { layer, kind: kind.to_owned(), from: 0, to: usize::MAX }
+    }
+
+    fn id(&self) -> String {
+        let Unfolded { layer, kind, from, to } = self;
+        match *to {
+            usize::MAX => format!("fold:{layer}:{kind}"),
+            _ => format!("fold:{layer}:{kind}:{from}-{to}"),
+        }
+    }
+
+    fn has(&self, node: &Node, number: usize) -> bool {
+        node.layer == self.layer && node.kind == self.kind && (self.from..self.to).contains(&number)
+    }
+}
+
+/// Number of each node among those of its layer and kind.
+fn numbers(graph: &Graph) -> Vec<usize> {
+    let mut counts: BTreeMap<(u32, &str), usize> = BTreeMap::new();
+    let mut out = Vec::with_capacity(graph.nodes.len());
+    for node in &graph.nodes {
+        let count = counts.entry((node.layer, node.kind.as_str())).or_default();
+        out.push(*count);
+        *count += 1;
+    }
+    out
+}
+
 /// The graph with at most [`NODES_MAX`] nodes. Nodes that `is_match` accepts stay single first,
-/// then those that are not healthy, then the smallest layers.
-pub fn folded(graph: Graph, is_match: impl Fn(&Node) -> bool) -> Graph {
+/// then those that are not healthy, then the smallest layers. `unfolded` is drawn as at most
+/// [`OPENED_MAX`] nodes, each of which is a part of it.
+pub fn folded(
+    graph: Graph,
+    is_match: impl Fn(&Node) -> bool,
+    unfolded: Option<&Unfolded>,
+) -> Graph {
     if graph.nodes.len() <= NODES_MAX {
         return graph;
     }
+    let numbers = numbers(&graph);
+    let number = |at: usize| numbers.get(at).copied().unwrap_or_default();
+    let is_unfolded = |at: usize, node: &Node| unfolded.is_some_and(|u| u.has(node, number(at)));
     let mut singles: Vec<(bool, Health, usize)> = Vec::new();
     for (at, node) in graph.nodes.iter().enumerate() {
         let is_match = is_match(node);
@@ -126,10 +189,17 @@ pub fn folded(graph: Graph, is_match: impl Fn(&Node) -> bool) -> Graph {
             *single = true;
         }
     }
-    for (node, _) in graph.nodes.iter().zip(&is_single).filter(|(_, single)| !**single) {
-        *groups.entry((node.layer, node.kind.as_str())).or_default() += 1;
+    let mut span = 0_usize;
+    for (at, node) in graph.nodes.iter().enumerate() {
+        match is_unfolded(at, node) {
+            true => span += 1,
+            false if is_single.get(at) == Some(&true) => {}
+            false => *groups.entry((node.layer, node.kind.as_str())).or_default() += 1,
+        }
     }
-    let mut left = NODES_MAX.saturating_sub(singles.len() + groups.len());
+    let length = span.div_ceil(OPENED_MAX).max(1);
+    let used = singles.len() + groups.len() + span.div_ceil(length);
+    let mut left = NODES_MAX.saturating_sub(used);
     let mut by_size: Vec<(usize, (u32, &str))> = groups.into_iter().map(|(k, n)| (n, k)).collect();
     by_size.sort_unstable();
     let mut opened = Vec::new();
@@ -142,29 +212,43 @@ pub fn folded(graph: Graph, is_match: impl Fn(&Node) -> bool) -> Graph {
         opened.push((group.0, group.1.to_owned()));
     }
     let is_opened = |node: &Node| opened.iter().any(|o| o.0 == node.layer && o.1 == node.kind);
-    fold(graph, |at, node| is_single.get(at) == Some(&true) || is_opened(node))
+    let part = |at: usize, node: &Node| match is_unfolded(at, node) {
+        _ if is_single.get(at) == Some(&true) => None,
+        true if length == 1 => None,
+        true => unfolded.map(|whole| part_of(whole, number(at), length)),
+        false if is_opened(node) => None,
+        false => Some(Unfolded::all(node.layer, &node.kind)),
+    };
+    let parts: Vec<Option<Unfolded>> =
+        graph.nodes.iter().enumerate().map(|(at, node)| part(at, node)).collect();
+    fold(graph, parts)
 }
 
-/// Replaces the nodes that `stays` does not accept by one for each layer and kind.
-fn fold(graph: Graph, stays: impl Fn(usize, &Node) -> bool) -> Graph {
+/// The part of an unfolded node, of `length` nodes, that has the node with a number.
+fn part_of(whole: &Unfolded, number: usize, length: usize) -> Unfolded {
+    let from = number - (number - whole.from) % length;
+    Unfolded { from, to: from.saturating_add(length).min(whole.to), ..whole.clone() }
+}
+
+/// Replaces the nodes that have the same part by one; those without a part stay.
+fn fold(graph: Graph, parts: Vec<Option<Unfolded>>) -> Graph {
     let mut nodes: Vec<Node> = Vec::new();
     let mut places = Vec::with_capacity(graph.nodes.len());
-    let mut groups: BTreeMap<(u32, String), usize> = BTreeMap::new();
-    for (at, node) in graph.nodes.into_iter().enumerate() {
-        if stays(at, &node) {
+    let mut groups: BTreeMap<String, (usize, String)> = BTreeMap::new();
+    for (node, part) in graph.nodes.into_iter().zip(parts) {
+        let Some(part) = part else {
             places.push(Some(nodes.len()));
             nodes.push(node);
             continue;
-        }
-        let key = (node.layer, node.kind.clone());
-        let place = *groups.entry(key).or_insert(nodes.len());
-        places.push(Some(place));
-        match nodes.get_mut(place) {
-            None => nodes.push(Node {
-                id: format!("fold:{}:{}", node.layer, node.kind),
-                about: "search to see them".to_owned(),
-                ..node
-            }),
+        };
+        let (place, last) = groups.entry(part.id()).or_insert((nodes.len(), String::new()));
+        places.push(Some(*place));
+        last.clone_from(&node.name);
+        match nodes.get_mut(*place) {
+            None => {
+                let about = "select to see them".to_owned();
+                nodes.push(Node { id: part.id(), about, ..node });
+            }
             Some(sum) => {
                 sum.members += node.members;
                 sum.health = sum.health.max(node.health);
@@ -172,9 +256,14 @@ fn fold(graph: Graph, stays: impl Fn(usize, &Node) -> bool) -> Graph {
             }
         }
     }
-    for place in groups.into_values() {
-        if let Some(node) = nodes.get_mut(place) {
-            node.name = count(node.members, &node.kind);
+    for (id, (place, last)) in groups {
+        let Some(node) = nodes.get_mut(place) else { continue };
+        let number = count(node.members, &node.kind);
+        if Unfolded::parse(&id).is_some_and(|part| part.to == usize::MAX) {
+            node.name = number;
+        } else {
+            node.about = format!("{number}, {}", node.about);
+            node.name = format!("{} ... {last}", node.name);
         }
     }
     merged(nodes, graph.edges, &places)
@@ -212,7 +301,7 @@ mod tests {
     fn large_layers_are_folded_but_matches_and_failures_stay_single() {
         let mut graph = many(16_384);
         graph.nodes[7].health = Health::Failed;
-        let small = folded(graph, |node| node.name == "l9");
+        let small = folded(graph, |node| node.name == "l9", None);
         let names: Vec<&str> = small.nodes.iter().map(|n| n.name.as_str()).collect();
         assert_eq!(names, ["16383 disks", "d7", "16383 luns", "l9"]);
         assert_eq!(small.nodes[0].members, 16_383);
@@ -227,16 +316,46 @@ mod tests {
     fn drawing_has_a_limit_even_if_everything_matches() {
         let mut graph = many(5_000);
         graph.nodes.iter_mut().for_each(|n| n.health = Health::Degraded);
-        assert!(folded(graph, |_| true).nodes.len() <= NODES_MAX);
-        assert_eq!(folded(many(NODES_MAX / 2), |_| false), many(NODES_MAX / 2));
+        assert!(folded(graph, |_| true, None).nodes.len() <= NODES_MAX);
+        assert_eq!(folded(many(NODES_MAX / 2), |_| false, None), many(NODES_MAX / 2));
     }
 
     #[test]
     fn small_layers_of_a_large_graph_stay_single() {
         let mut graph = many(1_000);
         graph.nodes.extend((0..5).map(|n| node("session", &format!("s{n}"), 3)));
-        let small = folded(graph, |_| false);
+        let small = folded(graph, |_| false, None);
         assert_eq!(small.nodes.iter().filter(|n| n.kind == "session").count(), 5);
+    }
+
+    #[test]
+    fn folded_node_is_unfolded_in_parts_down_to_its_objects() {
+        let mut graph = many(16_384);
+        graph.nodes[7].health = Health::Failed;
+        let mut id = "fold:1:disk".to_owned();
+        let mut sizes = Vec::new();
+        loop {
+            let unfolded = Unfolded::parse(&id).expect("a folded node");
+            assert_eq!(unfolded.id(), id);
+            let small = folded(graph.clone(), |_| false, Some(&unfolded));
+            assert!(small.nodes.len() <= NODES_MAX, "{}", small.nodes.len());
+            let drawn: usize = small.nodes.iter().map(|node| node.members).sum();
+            assert_eq!(drawn, 32_768, "each object is drawn once");
+            let is_part = |node: &&Node| node.id.starts_with("fold:1:disk:");
+            let Some(last) = small.nodes.iter().rfind(is_part) else { break };
+            sizes.push((last.members, last.name.clone()));
+            id.clone_from(&last.id);
+        }
+        let expected = [(256, "d16128 ... d16383".to_owned()), (4, "d16380 ... d16383".to_owned())];
+        assert_eq!(sizes, expected);
+        let unfolded = Unfolded::parse(&id).expect("a part");
+        let small = folded(graph, |_| false, Some(&unfolded));
+        for name in ["d16380", "d16383", "d7"] {
+            assert!(small.nodes.iter().any(|node| node.name == name), "{name}");
+        }
+        for wrong in ["", "disk:d0", "fold:", "fold:x:disk", "fold:1:disk:", "fold:1:disk:3"] {
+            assert!(Unfolded::parse(wrong).is_none(), "{wrong}");
+        }
     }
 
     #[test]

@@ -46,6 +46,7 @@ use crate::samples::find;
 use crate::service::Control;
 use crate::verbs::status::{StatusAnswer, status_of};
 use detail::Detail;
+use fold::Unfolded;
 use graph::{Edge, Graph, Node, SESSION_KIND};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -115,10 +116,8 @@ impl View {
     }
 }
 
-/// The drawing of a part of a graph of `total` objects. With `folds`, large layers are folded;
-/// nodes that `is_match` accepts stay single.
-fn drawing_of(part: Graph, total: usize, folds: bool, is_match: impl Fn(&Node) -> bool) -> Drawing {
-    let mut part = if folds { fold::folded(part, is_match) } else { part };
+/// The drawing of a part of a graph of `total` objects, whose large layers were folded.
+fn drawing_of(mut part: Graph, total: usize) -> Drawing {
     let (width, height) = layout::place(&mut part.nodes, &part.edges);
     let drawn = part.nodes.iter().map(|node| node.members).sum();
     Drawing { width, height, nodes: part.nodes, edges: part.edges, drawn, total }
@@ -155,7 +154,8 @@ fn view_of(status: StatusAnswer, state: &SystemState, journal: &[Event], query: 
         true => fold::around(whole, Toward::Both, is_match),
         false => whole,
     };
-    let graph = drawing_of(part, total, true, is_match);
+    let unfolded = Unfolded::parse(&query.unfold);
+    let graph = drawing_of(fold::folded(part, is_match, unfolded.as_ref()), total);
     let mut tables = tables::lists(state, &query.find);
     let newest = journal.len().saturating_sub(EVENTS_SHOWN);
     tables.push(tables::events(journal.get(newest..).unwrap_or(&[]), state.daemon.uptime_ns));

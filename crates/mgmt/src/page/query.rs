@@ -12,6 +12,8 @@ pub struct Query {
     pub find: String,
     /// Identifier of an object, as nodes have it: the object is shown in detail.
     pub at: String,
+    /// Identifier of a folded node: its objects are drawn, or parts of them.
+    pub unfold: String,
 }
 
 impl Query {
@@ -22,10 +24,19 @@ impl Query {
             match key {
                 "find" => out.find = value.trim().to_owned(),
                 "at" => out.at = value,
+                "unfold" => out.unfold = value,
                 _ => {}
             }
         }
         out
+    }
+
+    /// The link that unfolds a node of the same part of the graph.
+    pub fn unfolding(&self, id: &str) -> String {
+        let fields = [("find", self.find.as_str()), ("at", &self.at), ("unfold", id)];
+        let given = fields.iter().filter(|(_, value)| !value.is_empty());
+        let pairs = given.map(|(key, value)| format!("{key}={}", encode(value)));
+        format!("/?{}", pairs.collect::<Vec<_>>().join("&"))
     }
 }
 
@@ -41,7 +52,13 @@ mod tests {
     #[test]
     fn query_fields_are_decoded_and_links_lead_back() {
         let query = Query::parse("find=+a%20b+&x=1&at=disk%3Ad0&find");
-        assert_eq!(query, Query { find: "a b".into(), at: "disk:d0".into() });
+        let at = "disk:d0".to_owned();
+        assert_eq!(query, Query { find: "a b".into(), at, unfold: String::new() });
+        let link = query.unfolding("fold:1:disk");
+        assert_eq!(link, "/?find=a%20b&at=disk%3Ad0&unfold=fold%3A1%3Adisk");
+        let (_, again) = link.split_once('?').expect("a query");
+        let unfold = "fold:1:disk".to_owned();
+        assert_eq!(Query::parse(again), Query { unfold, ..query });
         for id in ["lun:iqn.a:t/all/0", "disk:ä&=?#%", "disk:\u{202e}\"<"] {
             let link = link(id);
             let (_, query) = link.split_once('?').expect("a query");

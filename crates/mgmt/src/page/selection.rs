@@ -38,17 +38,21 @@ fn named(state: &SystemState, graph: &Graph, name: &str) -> HashSet<String> {
 /// The drawing of the selected part; `None`: no object has that name.
 pub(crate) fn select(state: &SystemState, selection: &Selection<'_>) -> Option<Drawing> {
     let whole = graph::build(state);
-    let (total, folds) = (whole.nodes.len(), !selection.is_unfolded);
+    let total = whole.nodes.len();
+    let folded = |part: Graph, is_match: &dyn Fn(&Node) -> bool| match selection.is_unfolded {
+        true => part,
+        false => fold::folded(part, is_match, None),
+    };
     let Some(name) = selection.name else {
-        return Some(drawing_of(whole, total, folds, |_| false));
+        return Some(drawing_of(folded(whole, &|_| false), total));
     };
     let ids = named(state, &whole, name);
     if ids.is_empty() {
         return None;
     }
     let is_match = |node: &Node| ids.contains(&node.id);
-    let part = fold::around(whole, selection.toward, is_match);
-    Some(drawing_of(part, total, folds, is_match))
+    let part = fold::around(whole, selection.toward, &is_match);
+    Some(drawing_of(folded(part, &is_match), total))
 }
 
 #[cfg(test)]

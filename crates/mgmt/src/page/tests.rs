@@ -307,6 +307,15 @@ fn page_of_many_disks_and_luns_is_bounded() {
     assert_eq!((view.graph.drawn, view.graph.total), (20_480, 20_480));
     let (html, json) = (render(&view), serde_json::to_string(&view).expect("JSON"));
     assert!(html.len() < 200_000 && json.len() < 200_000, "{} {}", html.len(), json.len());
+    let text = render(&view);
+    assert!(text.contains("<a href=\"/?unfold=fold%3A1%3Adisk\" class=\"node ok\">"), "{text}");
+    let unfold = "fold:1:disk".to_owned();
+    let query = Query { unfold, ..Query::default() };
+    let open = view_of(StatusAnswer::default(), &state, &[], query);
+    let parts = open.graph.nodes.iter().filter(|node| node.id.starts_with("fold:1:disk:"));
+    assert_eq!(parts.clone().count(), 64);
+    assert!(parts.clone().all(|node| node.members == 64), "4,096 disks");
+    assert_eq!(open.graph.drawn, 20_480);
     let found = view_of(
         StatusAnswer::default(),
         &state,

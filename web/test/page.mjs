@@ -34,6 +34,8 @@ const { values: options } = parseArgs({
 const LIMIT = 20_000;
 /** Width of a small phone, in pixels. */
 const PHONE = 360;
+/** Width of a wall display, in pixels. */
+const WALL = 2560;
 const DISK = '\n[[disk]]\nname = "page9"\nkind = "memory"\nsize = "8MiB"\n';
 
 /** Members of the mirror `pages`. */
@@ -41,10 +43,21 @@ const MEMBERS = ["page1", "page2"]
   .map((name) => `\n[[disk]]\nname = "${name}"\nkind = "memory"\nsize = "8MiB"\n`)
   .join("");
 
+/** Streams of events that pass the test, and calls that wait for the next one. */
+const streams = { open: new Set(), waiting: [] };
+
+/** The number after which the next stream of events begins. */
+const nextStream = () => new Promise((done) => streams.waiting.push(done));
+
 /** Serves the Unix socket over TCP. */
 async function forward(socketPath) {
   const server = http.createServer((request, response) => {
     const { method, headers, url } = request;
+    if (url.startsWith("/v1/events")) {
+      streams.open.add(response);
+      response.on("close", () => streams.open.delete(response));
+      streams.waiting.splice(0).forEach((done) => done(Number(headers["last-event-id"])));
+    }
     const passed = http.request({ socketPath, path: url, method, headers }, (answer) => {
       response.writeHead(answer.statusCode, answer.headers);
       answer.pipe(response);
@@ -66,6 +79,24 @@ async function axe(page, what) {
   const { violations } = await new AxeBuilder({ page }).analyze();
   const found = violations.map((one) => `${one.id}: ${one.nodes[0]?.html}`);
   check(found.length === 0, `${what}: axe-core reports no violation ${found.join("; ")}`);
+}
+
+/** Checks a page in both colour schemes. */
+async function axeInBoth(page, what) {
+  for (const colorScheme of ["dark", "light"]) {
+    await page.emulateMedia({ colorScheme });
+    await axe(page, `${what}, ${colorScheme}`);
+  }
+  await page.emulateMedia({ colorScheme: null });
+}
+
+/** Checks that a page needs no horizontal scrolling at a width. */
+async function fits(page, width, what) {
+  const before = page.viewportSize();
+  await page.setViewportSize({ width, height: 800 });
+  const used = await page.evaluate(() => document.documentElement.scrollWidth);
+  check(used <= width, `${what} is ${used} pixels wide at ${width}`);
+  await page.setViewportSize(before);
 }
 
 async function screenshot(page, name) {
@@ -182,9 +213,12 @@ async function withoutScript(browser, url) {
   await page.click('nav a:text-is("Access matrix")');
   check((await page.locator('table td:text-is("0 rw")').count()) === 1, "access matrix");
   await axeWithoutScript(browser, page.url(), "access matrix");
+  await fits(page, PHONE, "access matrix");
   await page.fill("input[name=initiator]", "iqn.2026-11.org.example:host");
   await page.click("form button");
   check((await page.locator("h2#check").count()) === 1, "LUNs of an initiator");
+  await axeWithoutScript(browser, page.url(), "LUNs of an initiator");
+  await fits(page, PHONE, "LUNs of an initiator");
   await context.close();
 }
 
@@ -227,10 +261,7 @@ async function files(browser, url) {
   check((await page.locator("pre").textContent()).includes("ken"), "comparison of two versions");
   await axeWithoutScript(browser, page.url(), "comparison");
   await screenshot(page, "files-comparison");
-  await page.setViewportSize({ width: PHONE, height: 640 });
-  await page.reload();
-  const width = await page.evaluate(() => document.documentElement.scrollWidth);
-  check(width <= PHONE, `comparison is ${width} pixels wide on a phone`);
+  await fits(page, PHONE, "comparison");
   await context.close();
 }
 
@@ -254,7 +285,7 @@ async function login(browser, url) {
   // The form of the script has no method.
   await page.locator("#token:not([method])").waitFor({ timeout: LIMIT });
   check((await page.locator("svg").count()) === 0, "no graph without a token");
-  await axe(page, "token form");
+  await axeInBoth(page, "token form");
   await page.fill("input[name=token]", "wrong");
   await page.click("#token button");
   await page.locator("[role=alert]:has-text('not valid')").waitFor({ timeout: LIMIT });
@@ -307,7 +338,8 @@ async function sessions(browser, url) {
   const end = (label) => row.locator(`button:text-is("${label}")`);
   await end("End").waitFor({ timeout: LIMIT });
   check((await page.locator("h2#cores + div table tbody tr").count()) > 0, "cores are listed");
-  await axe(page, "sessions");
+  await axeInBoth(page, "sessions");
+  await fits(page, PHONE, "sessions");
   await end("End").click();
   await end("End anyway").waitFor({ timeout: LIMIT });
   const asked = await row.textContent();
@@ -328,6 +360,7 @@ async function looks(browser, url, colorScheme) {
   await page.goto(url);
   await node(page, "disk:d0").waitFor({ timeout: LIMIT });
   await axe(page, `status, ${colorScheme}`);
+  await fits(page, PHONE, `status with tables, ${colorScheme}`);
   await screenshot(page, `status-${colorScheme}`);
   await node(page, "disk:d0").focus();
   await page.keyboard.press("Enter");
@@ -337,10 +370,78 @@ async function looks(browser, url, colorScheme) {
   check((await page.locator("h2#hour").count()) === 1, "table of the last hour with a script");
   await axe(page, `detail, ${colorScheme}`);
   await screenshot(page, `detail-${colorScheme}`);
-  await page.setViewportSize({ width: PHONE, height: 640 });
-  const width = await page.evaluate(() => document.documentElement.scrollWidth);
-  check(width <= PHONE, `page is ${width} pixels wide on a phone, ${colorScheme}`);
+  await fits(page, PHONE, `detail, ${colorScheme}`);
   check(faults.length === 0, `no faults ${faults.join("; ")}`);
+  await context.close();
+}
+
+/** A wall display has tables side by side. */
+async function wall(browser, url) {
+  const context = await knownContext(browser, { viewport: { width: WALL, height: 1440 } });
+  const page = await context.newPage();
+  await page.goto(url);
+  await node(page, "disk:d0").waitFor({ timeout: LIMIT });
+  const top = async (id) => (await page.locator(`h2#${id}`).boundingBox()).y;
+  check((await top("luns")) === (await top("access")), "tables are side by side");
+  await fits(page, WALL, "status");
+  await axe(page, "wall display");
+  await screenshot(page, "wall");
+  await context.close();
+}
+
+/** The page by the keyboard alone. */
+async function keyboard(browser, url) {
+  const context = await knownContext(browser, {});
+  const page = await context.newPage();
+  await page.goto(url);
+  await node(page, "disk:d0").waitFor({ timeout: LIMIT });
+  const focused = () => page.evaluate(() => document.activeElement.textContent.trim());
+  await page.keyboard.press("Tab");
+  check((await focused()) === "Skip to the contents", `first stop: ${await focused()}`);
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("Tab");
+  const isInside = await page.evaluate(() => document.activeElement.closest("main") !== null);
+  check(isInside, "the first link leads into the contents");
+  await page.locator("input[name=find]").focus();
+  await page.keyboard.type("d0");
+  await page.keyboard.press("Enter");
+  await page.waitForURL("**/?find=d0", { timeout: LIMIT });
+  await node(page, "disk:d0").focus();
+  await page.keyboard.press("Enter");
+  await page.locator("h2#detail:focus").waitFor({ timeout: LIMIT });
+  const title = await focused();
+  check(title === "disk d0", `the keyboard continues at the detail: ${title}`);
+  await page.goBack();
+  await page.locator("h2#detail").waitFor({ state: "detached", timeout: LIMIT });
+  check(page.url().endsWith("?find=d0"), "the history of the browser leads back");
+  await page.locator("#load").focus();
+  await page.keyboard.press("Enter");
+  await page.locator("#document").waitFor({ timeout: LIMIT });
+  await page.locator("#plan").focus();
+  await page.keyboard.press("Enter");
+  await page.locator('.plan p:text-is("No changes.")').waitFor({ timeout: LIMIT });
+  check(true, "plan by the keyboard");
+  await context.close();
+}
+
+/** A cut stream of events is continued after the last event. */
+async function resumes(browser, url) {
+  const context = await knownContext(browser, {});
+  const page = await context.newPage();
+  const opened = nextStream();
+  await page.goto(url);
+  await node(page, "disk:d0").waitFor({ timeout: LIMIT });
+  const first = await opened;
+  const before = (await verb(url, "export", {})).document;
+  await verb(url, "apply", { document: before + DISK });
+  await node(page, "disk:page9").waitFor({ timeout: LIMIT });
+  const again = nextStream();
+  streams.open.forEach((response) => response.destroy());
+  const last = await again;
+  check(last > 0 && last >= first, `events continue after ${last}, first ${first}`);
+  await verb(url, "apply", { document: before, yes_destroy: ["page9"] });
+  await node(page, "disk:page9").waitFor({ state: "detached", timeout: LIMIT });
+  check(true, "the page follows the daemon after a cut");
   await context.close();
 }
 
@@ -349,7 +450,7 @@ async function completes(page) {
   await page.fill("#document", "[[disk]]\nki");
   await page.press("#document", "Tab");
   await page.press("#document", "Control+Space");
-  await axe(page, "completion");
+  await axeInBoth(page, "completion");
   await page.press("#document", "Tab");
   const taken = await page.inputValue("#document");
   check(/^\[\[disk\]\]\nkind = "\w+"$/.test(taken), `keys take a key and a value: ${taken}`);
@@ -357,7 +458,8 @@ async function completes(page) {
   await page.locator(".editor mark").waitFor({ timeout: LIMIT });
   const mistake = await page.locator("#mistake").textContent();
   check(mistake.includes("Line 5"), `an error is marked while typing: ${mistake}`);
-  await axe(page, "error in the editor");
+  await axeInBoth(page, "error in the editor");
+  await fits(page, PHONE, "editor");
   await page.press("#document", "Escape");
   await page.press("#document", "Tab");
   const isLeft = await page.evaluate(() => document.activeElement.id !== "document");
@@ -391,7 +493,8 @@ async function changes(browser, url) {
   check(await page.locator("#apply").isDisabled(), "apply waits for the name");
   const command = await page.locator(".plan .commands code").textContent();
   check(command.includes("--yes-destroy page9"), `command line: ${command}`);
-  await axe(page, "plan");
+  await axeInBoth(page, "plan");
+  await fits(page, PHONE, "plan");
   await screenshot(page, "plan");
   await page.fill(".consent input", "page9");
   await page.click("#apply");
@@ -401,11 +504,26 @@ async function changes(browser, url) {
   await page.locator(".plan .commands code").waitFor({ timeout: LIMIT });
   const undo = await page.locator(".plan .commands code").textContent();
   check(undo.startsWith("ashlar undo"), `command line: ${undo}`);
+  await axeInBoth(page, "undo");
   await context.close();
 }
 
 /** Runs a verb of the class `mirror`. */
 const mirror = (url, name, value) => verb(url, "geom", { class: "mirror", verb: name, value });
+
+/** Deactivates a member after the consequence was shown. */
+async function deactivates(page) {
+  await node(page, "mirror:pages").click();
+  const button = (label) => page.locator(`article button:text-is("${label}")`);
+  await button("Deactivate page2").click();
+  await button("Deactivate page2 anyway").waitFor({ timeout: LIMIT });
+  const asked = await page.locator("article").textContent();
+  check(asked.includes("page2 is not written until it is activated"), "the consequence is shown");
+  await axe(page, "confirmation");
+  await button("Deactivate page2 anyway").click();
+  await button("Deactivate page2 anyway").waitFor({ state: "detached", timeout: LIMIT });
+  check((await button("Deactivate page1").count()) === 0, "the last member cannot be deactivated");
+}
 
 async function rebuild(browser, url) {
   const before = (await verb(url, "export", {})).document;
@@ -424,7 +542,8 @@ async function rebuild(browser, url) {
   check((await row.locator("progress").count()) === 1, "the rebuild has a progress bar");
   const commands = await row.locator("code").allTextContents();
   check(commands.includes("ashlar mirror pause pages"), `command lines: ${commands.join("; ")}`);
-  await axe(page, "rebuild");
+  await axeInBoth(page, "rebuild");
+  await fits(page, PHONE, "rebuild");
   await row.locator('button:text-is("Pause")').click();
   await row.locator('button:text-is("Resume")').waitFor({ timeout: LIMIT });
   check((await row.textContent()).includes("paused"), "the page pauses the rebuild");
@@ -439,6 +558,7 @@ async function rebuild(browser, url) {
   await row.locator('button:text-is("Resume")').click();
   await row.waitFor({ state: "detached", timeout: LIMIT });
   check(true, "the page resumes the rebuild, which ends");
+  await deactivates(page);
   await context.close();
   await mirror(url, "stop", { names: ["pages"] });
   await verb(url, "apply", { document: before, yes_destroy: members });
@@ -463,6 +583,9 @@ try {
   await login(browser, guarded);
   await looks(browser, url, "light");
   await looks(browser, url, "dark");
+  await wall(browser, url);
+  await keyboard(browser, url);
+  if (options.socket) await resumes(browser, url);
   await changes(browser, url);
   await rebuild(browser, url);
 } catch (error) {

@@ -101,7 +101,7 @@ impl AuthorizedPeer {
     }
 }
 
-/// Records a login, a refused call, a download or a comparison in the audit log.
+/// Records a login, a logout, a refused call, a download or a comparison in the audit log.
 pub(super) async fn record(
     control: &Arc<Control>,
     by: AuditedCaller,

@@ -42,6 +42,7 @@ pub(super) fn begin(title: &str, is_live: bool) -> Html {
         ("#luns", "LUNs"),
         ("#access", "Access"),
         ("#sessions", "Sessions"),
+        ("#objects", "Targets and others"),
         ("#events", "Events"),
         ("#cores", "Cores"),
         ("#change", "Change"),

@@ -96,7 +96,8 @@ fn group(target: &TargetState, group: &GroupState) -> Found {
     let missing = group.awaited.iter().map(|lun| link(lun.lun, &lun.provider, "missing"));
     let heading = ("own-luns", "LUNs of the group", "No LUN.");
     let luns = Table::new(heading, &["provider", ">LUN", "mode"], present.chain(missing));
-    let in_group = || target.sessions.iter().filter(|s| s.group.as_ref() == Some(&group.name));
+    let is_own = |s: &&SessionState| s.group.as_ref() == Some(&group.name);
+    let in_group = || target.sessions.iter().filter(is_own);
     let tables = vec![own, luns, sessions(in_group().map(|s| (target, s)))];
     let (of, name) = (shell_word(&target.name), shell_word(&group.name));
     let commands = vec![
@@ -117,12 +118,13 @@ fn granted(state: &SystemState, initiator: &str) -> Table {
     let params = AccessCheckParams { initiator: initiator.to_owned(), ..Default::default() };
     // Only a portal makes the call fail, and there is none.
     let rows = access::check(state, params).map_or(Vec::new(), |found| access::rows(&found));
-    let rows = rows.into_iter().map(|row| row.into_iter().map(Cell::text).collect());
+    let rows = rows.into_iter().map(|row| row.into_iter().map(Cell::text).collect::<Vec<_>>());
     Table::new(("granted", "LUNs by access group", "No LUN."), &access::COLUMNS, rows)
 }
 
 fn initiator(state: &SystemState, name: &str) -> Option<Found> {
-    let own = || state.sessions().filter(|(_, session)| session.initiator == name);
+    let is_own = |(_, session): &(&TargetState, &SessionState)| session.initiator == name;
+    let own = || state.sessions().filter(is_own);
     let denied: Vec<&Denied> = state.denied.iter().filter(|d| d.initiator == name).collect();
     let mut patterns = state.targets.iter().flat_map(|t| &t.groups).flat_map(|g| &g.initiators);
     if own().next().is_none() && denied.is_empty() && !patterns.any(|pattern| pattern == name) {
@@ -241,14 +243,14 @@ fn found<'s>(state: &'s SystemState, id: &'s str) -> Option<(Found, &'s str)> {
     }
     for of in &state.targets {
         if target_id(&of.name) == id {
-            return Some((target(of), &of.name));
+            return Some((target(of), of.name.as_str()));
         }
         if let Some(own) = of.groups.iter().find(|g| group_id(&of.name, &g.name) == id) {
-            return Some((group(of, own), &own.name));
+            return Some((group(of, own), own.name.as_str()));
         }
     }
     if let Some(one) = state.buses.iter().find(|bus| bus_id(&bus.name) == id) {
-        return Some((bus(one), &one.name));
+        return Some((bus(one), one.name.as_str()));
     }
     let mut cores = state.daemon.cores.iter().enumerate();
     if let Some((number, one)) = cores.find(|(number, _)| core_id(*number) == id) {
@@ -256,10 +258,10 @@ fn found<'s>(state: &'s SystemState, id: &'s str) -> Option<(Found, &'s str)> {
     }
     let mut listeners = state.listeners.iter();
     if let Some(one) = listeners.find(|l| listener_id(&l.name, &l.address) == id) {
-        return Some((listener(one), &one.address));
+        return Some((listener(one), one.address.as_str()));
     }
     let one = state.webhooks.iter().find(|one| webhook_id(&one.name) == id)?;
-    Some((webhook(one), &one.name))
+    Some((webhook(one), one.name.as_str()))
 }
 
 /// The detail of the object with that identifier, and the identifiers of its nodes.
@@ -352,7 +354,8 @@ mod tests {
             let (detail, own) = find(&state, &[], id).expect(id);
             assert_eq!((detail.id.as_str(), detail.title.as_str()), (id, title));
             assert_eq!(detail.health, health, "{id}");
-            assert_eq!(own, nodes.iter().map(|id| (*id).to_owned()).collect(), "{id}");
+            let nodes: HashSet<String> = nodes.iter().map(|id| (*id).to_owned()).collect();
+            assert_eq!(own, nodes, "{id}");
             assert!(!detail.commands.is_empty() && !detail.tables.is_empty(), "{id}");
         }
         let (api, _) = find(&state, &[], "listener:api/127.0.0.1:7320").expect("the listener");

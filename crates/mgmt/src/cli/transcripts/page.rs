@@ -128,3 +128,54 @@ fn access_matrix_is_a_page_without_a_script() {
     let text = get(&daemon, "/access?initiator=nobody");
     assert!(text.contains("no group matches"), "{text}");
 }
+
+#[test]
+fn login_is_a_page_without_a_script_that_the_control_socket_does_not_need() {
+    let daemon = Daemon::start();
+    let text = get(&daemon, "/login?to=%2Ffiles");
+    assert!(text.starts_with("HTTP/1.1 200 ") && !text.contains("<script"), "{text}");
+    assert!(text.contains("Logged in as uid ") && text.contains("value=\"/files\""), "{text}");
+    let post = |path: &str, more: &str, body: &str| {
+        let length = body.len();
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{more}\
+             content-length: {length}\r\n\r\n{body}"
+        );
+        raw(&daemon, request.as_bytes())
+    };
+    let form = "content-type: application/x-www-form-urlencoded\r\n";
+    let text = post("/login", form, "token=ashlar_1_2&to=%2F");
+    assert!(text.starts_with("HTTP/1.1 400 ") && text.contains("user id"), "{text}");
+    assert!(!text.contains("set-cookie"), "{text}");
+    let text = post("/login", "content-type: text/plain\r\n", "token=x");
+    assert!(text.starts_with("HTTP/1.1 400 ") && text.contains("text/plain"), "{text}");
+    let foreign = format!("{form}sec-fetch-site: cross-site\r\n");
+    for path in ["/login", "/logout"] {
+        let text = post(path, &foreign, "token=x");
+        assert!(text.starts_with("HTTP/1.1 403 ") && text.contains("another site"), "{text}");
+    }
+    let text = post("/logout", form, "");
+    assert!(text.starts_with("HTTP/1.1 303 ") && text.contains("location: /login"), "{text}");
+    let text = get(&daemon, "/logout");
+    assert!(text.starts_with("HTTP/1.1 405 "), "{text}");
+}
+
+#[test]
+fn change_with_a_session_needs_its_origin_and_type() {
+    let daemon = Daemon::start();
+    let post = |more: &str| {
+        let request = format!(
+            "POST /v1/verbs/undo HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\
+             cookie: ashlar-session=x\r\n{more}\r\n"
+        );
+        raw(&daemon, request.as_bytes())
+    };
+    let json = "content-type: application/json\r\n";
+    let text = post(json);
+    assert!(text.starts_with("HTTP/1.1 403 ") && text.contains("another site"), "{text}");
+    let own = "origin: http://localhost:8080\r\n";
+    let text = post(own);
+    assert!(text.starts_with("HTTP/1.1 400 ") && text.contains("content type"), "{text}");
+    let text = post(&format!("{own}{json}"));
+    assert!(!text.starts_with("HTTP/1.1 403 ") && !text.contains("content type"), "{text}");
+}

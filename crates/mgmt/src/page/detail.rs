@@ -5,8 +5,8 @@ use super::charts::Chart;
 use super::graph::{Graph, Node};
 use super::tables::{Cell, CellAction, Table, events};
 use crate::api::{
-    DeviceState, Event, GeomState, GroupState, Health, LunState, OpStats, PendingLunState,
-    SessionState, Stats, SystemState, TargetHealth, TargetState,
+    DeviceState, Event, GeomState, GroupState, Health, LunCounters, LunState, OpStats,
+    PendingLunState, SessionState, Stats, SystemState, TargetHealth, TargetState,
 };
 use crate::config::units::{exact, short, short_ns};
 use crate::object_id::{bus_id, geom_id, group_id, initiator_id, lun_id, session_id, target_id};
@@ -171,6 +171,24 @@ fn session_table(target: &str, s: &SessionState, now_ns: u64) -> Table {
     linked_to(own, target, group).linked(&[("initiator", initiator_id(&s.initiator))])
 }
 
+/// Requests of a session to each of the LUNs that it has used.
+fn lun_use(target: &str, session: &SessionState) -> Table {
+    let group = session.group.as_deref().unwrap_or_default();
+    let row = |of: &LunCounters| {
+        vec![
+            Cell::link(&of.lun.to_string(), lun_id(target, group, of.lun)),
+            Cell::text(of.reads.to_string()),
+            Cell::text(short(of.read_bytes)),
+            Cell::text(of.writes.to_string()),
+            Cell::text(short(of.write_bytes)),
+            Cell::text(of.errors.to_string()),
+        ]
+    };
+    let columns = [">LUN", ">reads", ">read", ">writes", ">written", ">errors"];
+    let heading = ("own-luns", "Requests to each LUN", "No LUN was used.");
+    Table::new(heading, &columns, session.lun_counters.iter().map(row))
+}
+
 fn geom_commands(geom: &GeomState) -> Vec<String> {
     let name = shell_word(&geom.name);
     let mut out = match geom.class.as_str() {
@@ -261,6 +279,7 @@ fn contents(state: &SystemState, node: &Node) -> Contents {
             let tables = vec![
                 session_table(&target.name, session, now),
                 counters(&session.stats, 0, &session.initiator),
+                lun_use(&target.name, session),
             ];
             let initiator = shell_word(&session.initiator);
             let commands = vec![

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::api::{
-    Denied, Error, GroupState, Health, Kind, LunState, PendingLunState, RebuildState, SessionState,
-    TargetHealth, TargetState, TroubleState,
+    Denied, Error, GroupState, Health, Kind, LunCounters, LunState, PendingLunState, RebuildState,
+    SessionState, TargetHealth, TargetState, TroubleState,
 };
 use crate::fake::{FakePlant, catalog, geom_state};
 use crate::service::Archive;
@@ -164,6 +164,20 @@ fn initiator_is_followed_by_all_of_its_sessions() {
     let view = view_of(StatusAnswer::default(), &state, &[], query);
     assert_eq!(view.graph.nodes.len(), 7);
     assert_eq!(view.detail.expect("the target").title, "target iqn.a:t");
+}
+
+#[test]
+fn detail_of_a_session_has_its_requests_to_each_lun() {
+    let mut state = state();
+    let used = LunCounters { lun: 0, reads: 7, read_bytes: 3 << 20, ..LunCounters::default() };
+    state.targets[0].sessions[0].lun_counters = vec![used];
+    let at = format!("session:iqn.a:t/{EVIL}/10.0.0.1:4000");
+    let view = view_of(StatusAnswer::default(), &state, &[], Query { at, ..Query::default() });
+    let tables = view.detail.expect("the session").tables;
+    let luns = tables.iter().find(|table| table.id == "own-luns").expect("its LUNs");
+    let texts: Vec<&str> = luns.rows[0].iter().map(|cell| cell.text.as_str()).collect();
+    assert_eq!(texts, ["0", "7", "3.0M", "0", "0B", "0"]);
+    assert_eq!(luns.rows[0][0].at.as_deref(), Some("lun:iqn.a:t/hosts/0"));
 }
 
 #[test]

@@ -436,12 +436,7 @@ fn group_state(access: &crate::config::AccessConfig) -> GroupState {
         provider: of.provider.clone(),
         read_only: of.mode == LunMode::Ro,
         serial: shown_serial(&of.provider, lun),
-        naa: String::new(),
-        uuid: String::new(),
-        eui64: None,
-        latency_ns: 0,
-        limit: None,
-        reservation: None,
+        ..LunState::default()
     };
     GroupState {
         name: access.group.clone(),

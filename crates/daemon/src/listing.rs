@@ -1,14 +1,19 @@
 //! Listings of any class: the output of GEOM's `status` and `list` (docs/reference/geom.md 4.1,
 //! 4.2), and the same as values. `status --wait` is unfinished while a rebuild runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use geom::{
-    Access, ConsumerView, GeomView, GraphControl, Limits, Measure, ProviderView, Severity, Topology,
+    Access, ConsumerView, GeomView, GraphControl, Limits, Measure, ProviderView, Severity,
+    Topology, Unfinished,
 };
-use mgmt::api::{Error, Kind, RebuildState, Result};
-use serde_json::{Map, Value, json};
+use mgmt::api::{
+    Error, GeomListing, GeomStatusParams, Kind, ListedConsumer, ListedGeom, ListedLines,
+    ListedProvider, RebuildState, Result,
+};
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::state::rebuild;
 
@@ -28,9 +33,9 @@ pub fn answer(
     params: &Map<String, Value>,
 ) -> Result<Value> {
     let all = control.topology.class_view(class, control.now_ns());
-    let names = params.get("names").and_then(Value::as_array);
-    let names: BTreeSet<&str> = names.into_iter().flatten().filter_map(Value::as_str).collect();
-    let flag = |key: &str| params.get(key).and_then(Value::as_bool).unwrap_or(false);
+    let given = GeomStatusParams::deserialize(&Value::Object(params.clone()))
+        .map_err(|e| Error::new(Kind::Usage, format!("{class} {verb}"), e))?;
+    let names: BTreeSet<&str> = given.names.iter().map(String::as_str).collect();
     for name in &names {
         if !all.iter().any(|g| has_name(g, name)) {
             let why = format!("class {class} has no geom or provider of that name");
@@ -42,7 +47,7 @@ pub fn answer(
     }
     let chosen: Vec<&GeomView> =
         all.iter().filter(|g| names.is_empty() || names.iter().any(|n| has_name(g, n))).collect();
-    if flag("wait")
+    if given.wait
         && let Some(running) = chosen.iter().find_map(|g| Some((*g, rebuilds(g).next()?)))
     {
         return unfinished(class, running, params);
@@ -52,19 +57,17 @@ pub fn answer(
             // Geoms of some classes have no provider at all, and a request that names one shows it
             // anyway.
             let provides = |g: &&&GeomView| !g.providers.is_empty();
-            let all = flag("all") || !names.is_empty() || !chosen.iter().any(|g| provides(&g));
+            let all = given.all || !names.is_empty() || !chosen.iter().any(|g| provides(&g));
             let shown = chosen.iter().filter(|g| all || provides(g));
             shown.map(|g| listed(&control.topology, g)).collect()
         }
-        _ => status(&chosen, flag("script"), flag("geoms")),
+        _ => status(&chosen, given.script, given.geoms),
     };
-    let geoms: Vec<Value> = chosen.iter().map(|g| values(&control.topology, g)).collect();
-    let mut answer = json!({ "text": text, "geoms": geoms });
-    if flag("wait") {
-        let troubles = chosen.iter().flat_map(|g| &g.troubles);
-        answer["whole"] = troubles.map(|t| t.severity).all(|s| s == Severity::Good).into();
-    }
-    Ok(answer)
+    let geoms = chosen.iter().map(|g| listed_geom(&control.topology, g)).collect();
+    let mut troubles = chosen.iter().flat_map(|g| &g.troubles);
+    let whole = given.wait.then(|| troubles.all(|t| t.severity == Severity::Good));
+    let answer = serde_json::to_value(GeomListing { text, geoms, whole });
+    answer.map_err(|e| Error::new(Kind::Internal, format!("{class} {verb}"), e))
 }
 
 /// The rebuilds of a geom that run or are paused.
@@ -90,13 +93,15 @@ fn unfinished(
     }
     let mut what = vec![format!("{class} {}: {}", geom.name, copy.part)];
     what.extend(copy.pace());
-    Ok(json!({ "unfinished": {
-        "what": what.join(", "),
-        "done": copy.done_bytes,
-        "total": copy.size_bytes,
-        "every_ms": WAIT_INTERVAL_MS,
-        "again": params,
-    } }))
+    let progress = Unfinished {
+        what: what.join(", "),
+        done: copy.done_bytes,
+        total: copy.size_bytes,
+        every_ms: Some(WAIT_INTERVAL_MS),
+        goes_on: None,
+        again: Value::Object(params.clone()),
+    };
+    Ok(progress.to_value())
 }
 
 fn has_name(geom: &GeomView, name: &str) -> bool {
@@ -258,58 +263,61 @@ fn listed(topology: &Topology, geom: &GeomView) -> String {
     out
 }
 
-/// Lines as an object; what several lines say is an array.
-fn object(lines: ShowLines<'_>) -> Value {
-    let mut out = Map::new();
+/// Lines by their keys; several lines with one key are a list.
+fn by_key(lines: ShowLines<'_>) -> BTreeMap<String, ListedLines> {
+    let mut out: BTreeMap<String, ListedLines> = BTreeMap::new();
     for (key, value) in lines {
-        match out.get_mut(*key) {
-            None => drop(out.insert((*key).to_owned(), json!(value))),
-            Some(Value::Array(all)) => all.push(json!(value)),
-            Some(one) => *one = json!([one.take(), value]),
-        }
+        let lines = match out.remove(*key) {
+            None => ListedLines::One(value.clone()),
+            Some(ListedLines::One(one)) => ListedLines::Several(vec![one, value.clone()]),
+            Some(ListedLines::Several(mut all)) => {
+                all.push(value.clone());
+                ListedLines::Several(all)
+            }
+        };
+        out.insert((*key).to_owned(), lines);
     }
-    Value::Object(out)
+    out
 }
 
-fn values(topology: &Topology, geom: &GeomView) -> Value {
-    let providers = geom.providers.iter().map(|p| {
-        json!({
-            "name": p.name,
-            "media_bytes": p.limits.media_bytes,
-            "sector_bytes": p.limits.sector_bytes,
-            "stripe_bytes": p.stripe_bytes,
-            "stripe_offset": p.stripe_offset,
-            "mode": p.counts.to_string(),
-        })
+fn listed_geom(topology: &Topology, geom: &GeomView) -> ListedGeom {
+    let providers = geom.providers.iter().map(|p| ListedProvider {
+        name: p.name.clone(),
+        media_bytes: p.limits.media_bytes,
+        sector_bytes: p.limits.sector_bytes,
+        stripe_bytes: p.stripe_bytes,
+        stripe_offset: p.stripe_offset,
+        mode: p.counts.to_string(),
     });
     let consumers = geom.consumers.iter().rev().map(|c| {
         let limits = topology.below(c.id).and_then(|p| topology.limits(p));
-        json!({
-            "provider": c.provider,
-            "media_bytes": limits.map(|l| l.media_bytes),
-            "mode": c.counts.to_string(),
-            "config": object(&c.show),
-        })
+        ListedConsumer {
+            provider: c.provider.clone(),
+            media_bytes: limits.map(|l| l.media_bytes),
+            mode: c.counts.to_string(),
+            config: by_key(&c.show),
+        }
     });
-    json!({
-        "name": geom.name,
-        "config": object(&geom.show),
-        "providers": providers.collect::<Vec<_>>(),
-        "consumers": consumers.collect::<Vec<_>>(),
-        "rebuilds": rebuilds(geom).collect::<Vec<_>>(),
-    })
+    ListedGeom {
+        name: geom.name.clone(),
+        config: by_key(&geom.show),
+        providers: providers.collect(),
+        consumers: consumers.collect(),
+        rebuilds: rebuilds(geom).collect(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{human_size, object};
+    use super::{by_key, human_size};
     use serde_json::json;
 
     #[test]
     fn lines_with_one_key_become_a_list() {
         let lines = [("Volume", "a"), ("State", "b"), ("Volume", "c"), ("Volume", "d")];
         let lines = lines.map(|(key, value)| (key, value.to_owned()));
-        assert_eq!(object(&lines), json!({ "Volume": ["a", "c", "d"], "State": "b" }));
+        let value = serde_json::to_value(by_key(&lines)).expect("it has a form in JSON");
+        assert_eq!(value, json!({ "Volume": ["a", "c", "d"], "State": "b" }));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use reactor::Reactor;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::fault::{Addr, Fault};
@@ -30,7 +31,7 @@ const QUEUE: usize = 1000;
 const AHEAD_SHARE: usize = 8;
 
 /// How much is read ahead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ReadAhead {
     /// Blocks loaded at a time; 0: nothing is read ahead.
     pub workers: u32,

@@ -62,8 +62,9 @@ pub use topology::{
 pub use trace::{SlowRequest, SlowRequests, TracePart};
 pub use typed::{NoClaim, NoParams, Typed, bare_name, named, with};
 pub use verb::{
-    ArgKind, ArgSpec, Bytes, Change, ClassParams, ClassVerb, Consent, MessageAnswer, Verb,
-    VerbSpec, arguments, call, describe, parse_params, read, schema_of, specs, to_json,
+    ArgKind, ArgSpec, Bytes, Change, ClassParams, ClassVerb, Consent, Deferred, MessageAnswer,
+    Unfinished, Verb, VerbSpec, arguments, call, describe, params_schema_of, parse_params, read,
+    schema_of, specs, to_json,
 };
 
 // Derive macros for the parameters of a verb.

@@ -2,6 +2,7 @@
 //! attaches LUNs, and awaited.
 
 use mgmt::api::{Error, Kind, Result};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::attach::{Attachments, LunKey, Ticket};
@@ -9,7 +10,7 @@ use crate::control_loop::ControlLoop;
 use crate::exports::ATTACH_DEADLINE;
 
 /// Answer of `local attach` and `local detach`.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Device {
     /// The block device; empty when there is none any more.
     device: String,

@@ -42,7 +42,7 @@ trait OwnVerb: DeserializeOwned + JsonSchema + 'static {
     /// command of another name calls the verb.
     const EXAMPLE: &'static str;
     /// The answer. People see its field `message`.
-    type Answer: Serialize;
+    type Answer: Serialize + JsonSchema;
 
     /// Does it, on the control thread.
     fn run(self, control_loop: &mut ControlLoop) -> Result<Self::Answer>;
@@ -82,7 +82,7 @@ impl ListedVerb {
 }
 
 fn spec<V: OwnVerb>() -> VerbSpec {
-    geom::describe::<V>(V::NAME, V::POSITIONAL, V::EXAMPLE)
+    geom::describe::<V, V::Answer>(V::NAME, V::POSITIONAL, V::EXAMPLE)
 }
 
 fn run<V: OwnVerb>(control_loop: &mut ControlLoop, params: &Value) -> Result<Value> {

@@ -16,7 +16,7 @@ pub(super) struct SessionsEnd {
 }
 
 /// Answer of [`SessionsEnd`].
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct SessionsEndAnswer {
     /// False while its last commands have not returned.
     ended: bool,

@@ -18,10 +18,13 @@ pub(super) struct Resize {
 }
 
 /// Bytes before and after.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Resized {
+    /// Former size, bytes.
     was: u64,
+    /// Size, bytes.
     size: u64,
+    /// Result in one sentence.
     message: String,
 }
 

@@ -11,7 +11,13 @@ use crate::service::Host;
 use crate::volume::ReadAhead;
 
 answers! {
-    Set { message: String, #[serde(flatten)] ahead: ReadAhead }
+    /// The settings of reading ahead.
+    Set {
+        /// Result in one sentence.
+        message: String,
+        #[serde(flatten)]
+        ahead: ReadAhead,
+    }
 }
 
 #[derive(Default, Deserialize, JsonSchema)]

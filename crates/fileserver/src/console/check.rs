@@ -20,9 +20,25 @@ const NAMED_MAX: usize = 100_000;
 
 answers! {
     /// The result.
-    Found { text: String, checked: Vec<OneView>, faults: u64, mended: Vec<String> }
+    Found {
+        /// Result for people.
+        text: String,
+        /// Result of each checked view.
+        checked: Vec<OneView>,
+        /// Faults in all views.
+        faults: u64,
+        /// Repairs that were made, a sentence each.
+        mended: Vec<String>,
+    }
     /// The live tree, or a dump.
-    OneView { view: String, names: Vec<String>, #[serde(flatten)] found: Checked }
+    OneView {
+        /// Name of the view.
+        view: String,
+        /// Names of the files or directories, if they were requested.
+        names: Vec<String>,
+        #[serde(flatten)]
+        found: Checked,
+    }
 }
 
 #[derive(Default, Deserialize, JsonSchema)]

@@ -69,11 +69,26 @@ pub(super) struct Clean {
     address: Option<u64>,
 }
 
-#[derive(Serialize)]
+/// The changed block, or the blocks of the file.
+#[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum Cleaned {
-    Set { message: String, was: u64 },
-    Blocks { text: String, blocks: Vec<(u64, u64)>, live: bool },
+    /// The changed block.
+    Set {
+        /// Result in one sentence.
+        message: String,
+        /// Former address of the block; 0: a hole.
+        was: u64,
+    },
+    /// The blocks of the file.
+    Blocks {
+        /// Result for people.
+        text: String,
+        /// Number in the file and address of each block.
+        blocks: Vec<(u64, u64)>,
+        /// True: the file is in the live tree, false: in a dump.
+        live: bool,
+    },
 }
 
 impl FsVerb for Clean {

@@ -14,7 +14,13 @@ use crate::users::ADM;
 use crate::volume::View;
 
 answers! {
-    Made { message: String, provider: String }
+    /// A disk in a file.
+    Made {
+        /// Result in one sentence.
+        message: String,
+        /// Name of the disk's provider.
+        provider: String,
+    }
 }
 
 #[derive(Deserialize, JsonSchema)]

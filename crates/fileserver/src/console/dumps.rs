@@ -12,12 +12,43 @@ use crate::files::Served;
 use crate::service::{Host, format_time};
 
 answers! {
-    Taken { message: String, path: String, blocks: u64, number: u32 }
-    OneDump {
-        path: String, time_ns: u64, bytes: Option<u64>, on: Vec<String>, number: u32,
-        superblock: Option<u64>, next: Option<u64>, root: u64,
+    /// The dump that was taken.
+    Taken {
+        /// Result in one sentence.
+        message: String,
+        /// Path of the dump from the root.
+        path: String,
+        /// Blocks that the dump has in addition to earlier ones.
+        blocks: u64,
+        /// Number of the dump.
+        number: u32,
     }
-    Listed { text: String, dumps: Vec<OneDump> }
+    /// One dump.
+    OneDump {
+        /// Path of the dump below /dump.
+        path: String,
+        /// Time of the dump, ns since 1970.
+        time_ns: u64,
+        /// Bytes that the dump has in addition to earlier ones; null: unknown.
+        bytes: Option<u64>,
+        /// Devices of the WORM that have the whole dump.
+        on: Vec<String>,
+        /// Number of the dump.
+        number: u32,
+        /// Address of its superblock, in blocks; null for an image.
+        superblock: Option<u64>,
+        /// First address after the dump, in blocks; null for an image.
+        next: Option<u64>,
+        /// Address of the root of its tree, in blocks.
+        root: u64,
+    }
+    /// The dumps, oldest first.
+    Listed {
+        /// Result for people.
+        text: String,
+        /// Each dump.
+        dumps: Vec<OneDump>,
+    }
 }
 
 #[derive(Default, Deserialize, JsonSchema)]

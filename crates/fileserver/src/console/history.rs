@@ -6,7 +6,7 @@ use std::rc::Rc;
 use bio::Errno;
 use geom::Error;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::paths::{self, Contents, Found};
 use super::{FsVerb, about, answers};
@@ -67,13 +67,47 @@ fn named(dump: Option<&Dump>, path: &str) -> String {
 }
 
 answers! {
-    OneVersion { path: String, mtime_ns: u64, bytes: u64, by: String }
-    Versions { text: String, versions: Vec<OneVersion> }
-    Difference {
-        text: String, differs: bool,
-        #[serde(skip_serializing_if = "Option::is_none")] first_difference: Option<u64>,
+    /// One version of a file.
+    OneVersion {
+        /// Path of the version from the root.
+        path: String,
+        /// Time of its last change, ns since 1970.
+        mtime_ns: u64,
+        /// Size, bytes.
+        bytes: u64,
+        /// User that changed it last.
+        by: String,
     }
-    Then { #[serde(flatten)] words: TextOrMessage, path: String, copied: bool }
+    /// The versions of a file.
+    Versions {
+        /// Result for people.
+        text: String,
+        /// Each version.
+        versions: Vec<OneVersion>,
+    }
+    /// The differences between two versions.
+    Difference {
+        /// Result for people.
+        text: String,
+        /// Whether the versions differ.
+        differs: bool,
+        /// Position of the first byte that differs; absent: none does.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        first_difference: Option<u64>,
+    }
+    /// An earlier version of a file.
+    Then {
+        /// Result for people, unless the version was restored.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
+        /// Result in sentences, if the version was restored.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+        /// Path of the version from the root.
+        path: String,
+        /// Whether the version was restored.
+        copied: bool,
+    }
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -266,14 +300,6 @@ pub(super) struct Yesterday {
     diff: bool,
 }
 
-/// Its text as a question, its message as a change.
-#[derive(Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum TextOrMessage {
-    Text(String),
-    Message(String),
-}
-
 impl FsVerb for Yesterday {
     const NAME: &'static str = "yesterday";
     const DOC: &'static str = "Find an old version of a file, and restore it";
@@ -343,8 +369,9 @@ impl FsVerb for Yesterday {
                 copied = true;
             }
         }
-        let words = if copied { TextOrMessage::Message(text) } else { TextOrMessage::Text(text) };
-        Ok(Then { words, path: at, copied })
+        // A text as an answer to a question, a message about a change.
+        let (text, message) = if copied { (None, Some(text)) } else { (Some(text), None) };
+        Ok(Then { text, message, path: at, copied })
     }
 }
 

@@ -13,8 +13,24 @@ use crate::service::{Host, Phase};
 use crate::volume::Dump;
 
 answers! {
-    Grown { message: String, slots: u64, came: u64, worm: u64 }
-    Halted { message: String, durable: bool }
+    /// Sizes after the devices grew.
+    Grown {
+        /// Result in one sentence.
+        message: String,
+        /// Blocks of the cache device.
+        slots: u64,
+        /// Blocks more than before.
+        came: u64,
+        /// Blocks of the WORM.
+        worm: u64,
+    }
+    /// The end of the service.
+    Halted {
+        /// Result in one sentence.
+        message: String,
+        /// False: data that was not durable is lost.
+        durable: bool,
+    }
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -17,8 +17,13 @@ const LOOK_NS: u64 = 100_000_000;
 const ANSWER_NS: u64 = 5_000_000_000;
 
 answers! {
+    /// The device that takes another's place.
     Replaced {
-        message: String, #[serde(skip_serializing_if = "Option::is_none")] dumps: Option<usize>,
+        /// Result in one sentence.
+        message: String,
+        /// Dumps that are copied to it; absent if it needs none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        dumps: Option<usize>,
     }
 }
 

@@ -6,34 +6,106 @@ use std::rc::Rc;
 use geom::Error;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::{FsVerb, Text, about, answers, paths};
 use crate::config::{Filsys, Settings};
 use crate::files::{Flags, Kind};
-use crate::service::{Host, format_time};
+use crate::service::{Host, Rate, format_time};
 use crate::volume::{Facts, Report, percent};
 
 /// Addresses of a file's blocks that `fstat` shows; `clean` lists them all.
 const BLOCKS_SHOWN: usize = 8;
 
 answers! {
+    /// The activity of the file server.
     Counts {
-        text: String, volume: Facts, rates: Value, clients: usize, requests: u64, read: u64,
+        /// Result for people.
+        text: String,
+        /// Cache and WORM.
+        volume: Facts,
+        /// Rates over the last 10, 100 and 1000 seconds.
+        rates: Vec<Rate>,
+        /// Connected clients.
+        clients: usize,
+        /// Requests answered.
+        requests: u64,
+        /// Bytes that clients read.
+        read: u64,
+        /// Bytes that clients wrote.
         written: u64,
     }
     /// Blocks in each state; none without a WORM.
-    States { #[serde(flatten)] known: Option<Blocks> }
-    Blocks { dirty: u64, dump: u64, read: u64, none: u64, temporary: u64 }
-    Worm { copying: bool, superblock: u64, next_superblock: Option<u64> }
+    States {
+        #[serde(flatten)]
+        known: Option<Blocks>,
+    }
+    /// Blocks in each state.
+    Blocks {
+        /// Blocks that the next dump will contain.
+        dirty: u64,
+        /// Blocks of dumps that no device of the WORM has yet.
+        dump: u64,
+        /// Blocks of the WORM that are on the cache device too.
+        read: u64,
+        /// Blocks of the WORM that are not on the cache device.
+        none: u64,
+        /// Blocks that no dump will contain.
+        temporary: u64,
+    }
+    /// The state of the WORM.
+    Worm {
+        /// Whether missing dumps are copied.
+        copying: bool,
+        /// Address of the last dump's superblock; 0: none.
+        superblock: u64,
+        /// Address of the next dump's superblock; null: unknown.
+        next_superblock: Option<u64>,
+    }
+    /// The devices of the WORM.
     Devices {
-        text: String, legs: Vec<Report>, states: States, #[serde(flatten)] worm: Option<Worm>,
+        /// Result for people.
+        text: String,
+        /// Each device.
+        legs: Vec<Report>,
+        /// Blocks in each state.
+        states: States,
+        #[serde(flatten)]
+        worm: Option<Worm>,
     }
+    /// The metadata of a file.
     OfFile {
-        text: String, file: u64, version: u64, mode: u32, directory: bool, uid: String,
-        gid: String, muid: String, bytes: u64, entries: u64, mtime_ns: u64, atime_ns: u64,
+        /// Result for people.
+        text: String,
+        /// Number of the file.
+        file: u64,
+        /// Version, which each change of the file raises.
+        version: u64,
+        /// Permission bits.
+        mode: u32,
+        /// Whether it is a directory.
+        directory: bool,
+        /// Owner.
+        uid: String,
+        /// Group.
+        gid: String,
+        /// User that changed it last.
+        muid: String,
+        /// Size, bytes.
+        bytes: u64,
+        /// Entries of a directory.
+        entries: u64,
+        /// Time of the last change, ns since 1970.
+        mtime_ns: u64,
+        /// Time of the last read, ns since 1970.
+        atime_ns: u64,
     }
-    Program { message: String, version: &'static str }
+    /// The version of the program.
+    Program {
+        /// Result in one sentence.
+        message: String,
+        /// Version of the program.
+        version: &'static str,
+    }
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -106,7 +178,7 @@ impl FsVerb for Stats {
         if let Some(why) = &f.refused {
             let _ = writeln!(t, "refused   {why}");
         }
-        let (rates, clients) = (host.rates.borrow().json(), who.len());
+        let (rates, clients) = (host.rates.borrow().list(), who.len());
         Ok(Counts { text: t, volume: f, rates, clients, requests, read, written })
     }
 }

@@ -14,8 +14,19 @@ use crate::ninep::trace::{TraceFilter, Traced};
 use crate::service::Host;
 
 answers! {
+    /// A recorded message.
     OneMessage {
-        since_ns: u64, connection: u64, tag: u16, request: bool, text: String,
+        /// Time since the first recorded message, ns.
+        since_ns: u64,
+        /// Number of the connection.
+        connection: u64,
+        /// Tag of the request.
+        tag: u16,
+        /// True: a request, false: a reply.
+        request: bool,
+        /// The message in words.
+        text: String,
+        /// Time from request to reply, ns; null: not a reply, or its request was not recorded.
         took_ns: Option<u64>,
     }
 }
@@ -30,12 +41,39 @@ pub(super) struct Trace {
     connection: Option<u64>,
 }
 
-#[derive(Serialize)]
+/// The state of the recording, or the recorded messages.
+#[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum Messages {
-    Off { message: String, on: bool, kept: usize },
-    On { message: String, on: bool, connection: Option<u64> },
-    Kept { text: String, on: bool, messages: Vec<OneMessage>, lost: u64 },
+    /// The recording has ended.
+    Off {
+        /// Result in one sentence.
+        message: String,
+        /// Whether messages are recorded.
+        on: bool,
+        /// Messages that were recorded.
+        kept: usize,
+    },
+    /// The recording has begun.
+    On {
+        /// Result in one sentence.
+        message: String,
+        /// Whether messages are recorded.
+        on: bool,
+        /// Number of the recorded connection; null: all connections.
+        connection: Option<u64>,
+    },
+    /// The recorded messages.
+    Kept {
+        /// Result for people.
+        text: String,
+        /// Whether messages are recorded.
+        on: bool,
+        /// The messages, oldest first.
+        messages: Vec<OneMessage>,
+        /// Older messages that are no longer kept.
+        lost: u64,
+    },
 }
 
 impl FsVerb for Trace {

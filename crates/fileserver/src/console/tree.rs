@@ -20,13 +20,37 @@ const ENTRIES_MAX: usize = 10_000;
 const CAT_MAX: u64 = 1 << 20;
 
 answers! {
-    Entry { name: String, directory: bool, #[serde(flatten)] facts: Option<Facts> }
+    /// An entry of a directory.
+    Entry {
+        /// Name of the file.
+        name: String,
+        /// Whether it is a directory.
+        directory: bool,
+        #[serde(flatten)]
+        facts: Option<Facts>,
+    }
     /// Attributes that a dump and a year do not have.
-    Facts { mode: u32, uid: String, gid: String, bytes: u64, mtime_ns: u64 }
+    Facts {
+        /// Permission bits.
+        mode: u32,
+        /// Owner.
+        uid: String,
+        /// Group.
+        gid: String,
+        /// Size, bytes.
+        bytes: u64,
+        /// Time of the last change, ns since 1970.
+        mtime_ns: u64,
+    }
+    /// The entries of a directory, or a file.
     Listing {
-        text: String, entries: Vec<Entry>,
+        /// Result for people.
+        text: String,
+        /// The entries, in the order of their names.
+        entries: Vec<Entry>,
         /// Where the next listing begins, if there may be more entries.
-        #[serde(skip_serializing_if = "Option::is_none")] next: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        next: Option<u64>,
     }
 }
 

@@ -13,9 +13,31 @@ use crate::service::Host;
 use crate::volume::{Copy, View};
 
 answers! {
-    Owner { user: String, #[serde(flatten)] usage: Usage }
-    Owned { text: String, users: Vec<Owner> }
-    Compared { text: String, address: u64, copies: Vec<Copy>, sound: usize }
+    /// The space of one user.
+    Owner {
+        /// Name of the user.
+        user: String,
+        #[serde(flatten)]
+        usage: Usage,
+    }
+    /// The space of all users.
+    Owned {
+        /// Result for people.
+        text: String,
+        /// Each user that owns files.
+        users: Vec<Owner>,
+    }
+    /// The copies of a block.
+    Compared {
+        /// Result for people.
+        text: String,
+        /// Address of the block.
+        address: u64,
+        /// The copy of each device.
+        copies: Vec<Copy>,
+        /// Copies without a fault.
+        sound: usize,
+    }
 }
 
 #[derive(Default, Deserialize, JsonSchema)]

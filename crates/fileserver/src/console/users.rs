@@ -89,13 +89,64 @@ async fn write(host: &Rc<Host>, fs: &Served, users: &Users) -> Result<(), Error>
 }
 
 answers! {
-    OneUser { id: i32, name: String, members: Vec<String>, leader: Option<String> }
-    Known { text: String, users: Vec<OneUser> }
-    Line { message: String, #[serde(skip_serializing_if = "Option::is_none")] home: Option<String> }
-    Connected { text: String, who: Vec<ClientInfo> }
-    Opened { message: String, open: usize, fids: usize, clients: Vec<ClientInfo> }
-    Allowed { message: String, allow: bool }
-    Attachable { message: &'static str, attaches: bool }
+    /// One user or group.
+    OneUser {
+        /// Number of the user.
+        id: i32,
+        /// Name of the user.
+        name: String,
+        /// Members of the group.
+        members: Vec<String>,
+        /// Leader of the group; null: all members are leaders.
+        leader: Option<String>,
+    }
+    /// The users of the file server.
+    Known {
+        /// Result for people.
+        text: String,
+        /// Each user.
+        users: Vec<OneUser>,
+    }
+    /// The new line of a user.
+    Line {
+        /// Result in one sentence.
+        message: String,
+        /// Home directory that was made; absent: none was made.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        home: Option<String>,
+    }
+    /// The connected clients.
+    Connected {
+        /// Result for people.
+        text: String,
+        /// Each client.
+        who: Vec<ClientInfo>,
+    }
+    /// The fids of the clients.
+    Opened {
+        /// Result in one sentence.
+        message: String,
+        /// Fids that are open.
+        open: usize,
+        /// Fids of all clients.
+        fids: usize,
+        /// Each client.
+        clients: Vec<ClientInfo>,
+    }
+    /// Whether permissions are ignored.
+    Allowed {
+        /// Result in one sentence.
+        message: String,
+        /// True: permissions are not checked.
+        allow: bool,
+    }
+    /// Whether clients can attach.
+    Attachable {
+        /// Result in one sentence.
+        message: &'static str,
+        /// True: clients can attach.
+        attaches: bool,
+    }
 }
 
 #[derive(Default, Deserialize, JsonSchema)]

@@ -5,11 +5,14 @@
 use std::fmt::Display;
 use std::rc::Rc;
 
-use geom::{ArgKind, ArgSpec, Error, Local, VerbSpec, arguments, parse_params, schema_of, to_json};
+use geom::{
+    ArgKind, ArgSpec, Error, Local, VerbSpec, arguments, params_schema_of, parse_params, schema_of,
+    to_json,
+};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::service::Host;
 
@@ -35,7 +38,7 @@ pub(super) trait FsVerb: DeserializeOwned + JsonSchema + 'static {
     const WRITES: bool = false;
 
     /// The answer. People see its `message` or `text`.
-    type Answer: Serialize;
+    type Answer: Serialize + JsonSchema;
 
     /// Does it; `number` is that of its answer, by which progress is reported.
     async fn run(self, host: &Rc<Host>, number: u64) -> Result<Self::Answer, Error>;
@@ -51,7 +54,7 @@ macro_rules! answers {
     ($($(#[$about:meta])* $name:ident { $($(#[$how:meta])* $field:ident: $type:ty),+ $(,)? })+) => {
         $(
             $(#[$about])*
-            #[derive(serde::Serialize)]
+            #[derive(serde::Serialize, schemars::JsonSchema)]
             pub(super) struct $name { $($(#[$how])* pub(super) $field: $type),+ }
         )+
     };
@@ -60,9 +63,17 @@ pub(super) use answers;
 
 answers! {
     /// An answer to read.
-    Text { text: String }
+    Text {
+        /// Result for people.
+        text: String,
+    }
     /// An answer about a switch.
-    Switched { message: &'static str, on: bool }
+    Switched {
+        /// Result in one sentence.
+        message: &'static str,
+        /// State of the switch.
+        on: bool,
+    }
 }
 
 /// `on` or `off`, as people write it.
@@ -111,7 +122,24 @@ fn spec<V: FsVerb>() -> VerbSpec {
         args: Vec::leak(args),
         example: V::EXAMPLE,
         writes: V::WRITES,
+        params: params_schema::<V>,
+        answer: schema_of::<V::Answer>,
     }
+}
+
+/// The parameters on the command line and in the API: the name of the file server is one.
+fn params_schema<V: FsVerb>() -> Value {
+    with_name(params_schema_of::<V>())
+}
+
+fn with_name(mut schema: Value) -> Value {
+    schema["properties"][NAME.name] = json!({ "type": "string", "description": NAME.doc });
+    if let Some(all) = schema["required"].as_array_mut() {
+        all.push(NAME.name.into());
+    } else {
+        schema["required"] = json!([NAME.name]);
+    }
+    schema
 }
 
 fn own_params<V: FsVerb>(params: &Value) -> Result<V, Error> {

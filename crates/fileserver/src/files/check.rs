@@ -6,6 +6,7 @@
 //! reported. Clients have turns between parts of a check of a dump. During a check of the live tree
 //! they have turns only when a block has to be loaded, which leaves less time for changes.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::contents::RUN;
@@ -22,15 +23,15 @@ pub(super) const ITEMS: usize = 256;
 const FAULTS_MAX: usize = 1000;
 
 /// The result of a check.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Checked {
     /// Files.
     pub files: u64,
     /// Directories.
     pub dirs: u64,
-    /// Blocks of contents, and of the tree itself.
+    /// Blocks of contents.
     pub blocks: u64,
-    /// See `blocks`.
+    /// Blocks of the tree itself.
     pub nodes: u64,
     /// The highest address of all.
     pub highest: Addr,

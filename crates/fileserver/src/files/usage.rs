@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::check::{ITEMS, addresses};
@@ -11,7 +12,7 @@ use crate::tree::{Key, Kind as Item};
 use crate::volume::{View, is_scratch};
 
 /// The space that a user owns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Usage {
     /// Files.
     pub files: u64,

@@ -29,6 +29,7 @@ use std::rc::Rc;
 
 use bio::Pool;
 use reactor::{Reactor, Stream};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::fault::Fault;
@@ -113,7 +114,7 @@ pub struct Server {
 }
 
 /// A connected client, for `who`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ClientInfo {
     /// Number of the connection.
     #[serde(rename = "connection")]
@@ -122,15 +123,15 @@ pub struct ClientInfo {
     pub peer: String,
     /// Users it attached as.
     pub users: Vec<String>,
-    /// Fids, and those of them that are open.
+    /// Fids of the client.
     pub fids: usize,
-    /// See `fids`.
+    /// Fids that are open.
     pub open: usize,
     /// Requests answered.
     pub requests: u64,
-    /// Bytes read and written.
+    /// Bytes read.
     pub read: u64,
-    /// See `read`.
+    /// Bytes written.
     pub written: u64,
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bio::Errno;
 use geom::{
     Create, Error, GeomId, GraphControl, Local, ProviderId, Settings, TasteOutcome, Taster,
-    Topology, Typed, VerbSpec,
+    Topology, Typed, Unfinished, VerbSpec,
 };
 use serde_json::{Value, json};
 use wire::portal::listeners_overlap;
@@ -283,11 +283,12 @@ impl Typed for FsClass {
         control.wait_until(PROGRESS_AFTER, |_| shared.is_done(number));
         match shared.take_result(number) {
             Some(Ok(done)) => done,
-            Some(Err(Progress { activity: what, done, total })) => Ok(json!({ "unfinished": {
-                "what": if what.is_empty() { format!("{verb} {name}") } else { what },
-                "done": done, "total": total,
-                "again": { "name": name, "ticket": number },
-            } })),
+            Some(Err(Progress { activity, done, total })) => {
+                let what =
+                    if activity.is_empty() { format!("{verb} {name}") } else { activity };
+                let again = json!({ "name": name, "ticket": number });
+                Ok(Unfinished { what, done, total, again, ..Unfinished::default() }.to_value())
+            }
             None => Err(Error::new(Errno::Canceled, format!("{verb}: the caller no longer waits"))),
         }
     }

@@ -41,6 +41,7 @@ mod volume_history;
 
 pub use class::{FS_CLASS, FsClass, Site};
 pub(crate) use host::{Host, format_time, today};
+pub(crate) use rates::Rate;
 pub use readers::{FileServers, OpenFile};
 pub(crate) use shared::Phase;
 pub use volume_history::{NoHistory, VolumeHistory};

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// Seconds after which a past rate counts for a third.
 const WINDOWS: [u64; 3] = [10, 100, 1000];
@@ -28,6 +29,27 @@ impl Counts {
     fn list(&self) -> [u64; 6] {
         [self.requests, self.read, self.written, self.hits, self.misses, self.ahead]
     }
+}
+
+/// The rates over one window.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Rate {
+    /// Length of the window, s; recent seconds count more.
+    pub seconds: u64,
+    /// Requests per second.
+    pub requests: f64,
+    /// Bytes read per second.
+    pub read: f64,
+    /// Bytes written per second.
+    pub written: f64,
+    /// Lookups per second of blocks that were found in memory.
+    pub hits: f64,
+    /// Lookups per second of blocks that were not in memory.
+    pub misses: f64,
+    /// Part of the lookups that found the block in memory, percent.
+    pub hit_percent: f64,
+    /// Blocks read ahead per second.
+    pub ahead: f64,
 }
 
 /// See the module.
@@ -78,12 +100,11 @@ impl Rates {
     }
 
     /// The same for programs.
-    pub fn json(&self) -> Value {
-        let one = |(window, r): (&u64, &[f64; 6])| {
-            json!({
-                "seconds": window, "requests": r[0], "read": r[1], "written": r[2],
-                "hits": r[3], "misses": r[4], "hit_percent": Rates::hits(r), "ahead": r[5],
-            })
+    pub fn list(&self) -> Vec<Rate> {
+        let one = |(window, rates): (&u64, &[f64; 6])| {
+            let [requests, read, written, hits, misses, ahead] = *rates;
+            let hit_percent = Rates::hits(rates);
+            Rate { seconds: *window, requests, read, written, hits, misses, hit_percent, ahead }
         };
         WINDOWS.iter().zip(&self.rates).map(one).collect()
     }
@@ -104,22 +125,21 @@ mod tests {
             rates.update(now, &counts);
         };
         (0..200).for_each(|_| second(&mut rates, 50));
-        let report = rates.json();
-        let near = |i: usize, what: &str, wanted: f64| {
-            let is = report[i][what].as_f64().unwrap();
-            assert!((is - wanted).abs() < wanted / 50.0, "{what} {is} for {wanted}");
+        let report = rates.list();
+        let near = |is: f64, wanted: f64| {
+            assert!((is - wanted).abs() < wanted / 50.0, "{is} for {wanted}");
         };
-        near(0, "requests", 50.0);
-        near(1, "requests", 50.0 * (1.0 - (-2.0_f64).exp()));
-        near(2, "requests", 50.0 * (1.0 - (-0.2_f64).exp()));
-        near(0, "hit_percent", 75.0);
+        near(report[0].requests, 50.0);
+        near(report[1].requests, 50.0 * (1.0 - (-2.0_f64).exp()));
+        near(report[2].requests, 50.0 * (1.0 - (-0.2_f64).exp()));
+        near(report[0].hit_percent, 75.0);
         (0..30).for_each(|_| second(&mut rates, 0));
-        let report = rates.json();
-        assert!(report[0]["requests"].as_f64().unwrap() < 3.0, "{report}");
-        assert!(report[1]["requests"].as_f64().unwrap() > 30.0, "{report}");
+        let report = rates.list();
+        assert!(report[0].requests < 3.0, "{report:?}");
+        assert!(report[1].requests > 30.0, "{report:?}");
         assert_eq!(rates.text().lines().count(), 3);
         // A client that left took its count along.
         rates.update(u64::MAX / 2, &Counts { requests: 1, ..Counts::default() });
-        assert!(rates.json()[0]["requests"].as_f64().unwrap() < 1.0);
+        assert!(rates.list()[0].requests < 1.0);
     }
 }

@@ -1,5 +1,6 @@
 //! Comparison of a block's copies on all devices with its right contents.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use wire::iscsi::crc32c;
 
@@ -7,7 +8,8 @@ use super::Volume;
 use crate::fault::{Addr, Fault};
 
 /// A device's copy of a block.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "BlockCopy")]
 pub struct Copy {
     /// Its name.
     pub device: String,

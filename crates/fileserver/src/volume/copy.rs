@@ -10,6 +10,7 @@
 //! A block that the cache device no longer has is read from another leg.
 
 use bio::{Seg, Segs};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::point::Dump;
@@ -28,7 +29,7 @@ const FLUSH_BYTES: (u64, u64) = (1 << 20, 64 << 20);
 const RETRY_NS: (u64, u64) = (1_000_000_000, 60_000_000_000);
 
 /// The remedy for a device of the WORM that is not copied to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Remedy {
     /// It does not answer: when it does, copying continues.
@@ -41,7 +42,8 @@ pub enum Remedy {
 }
 
 /// How a leg is doing.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "WormDevice")]
 pub struct Report {
     /// Its name.
     pub name: String,
@@ -53,9 +55,9 @@ pub struct Report {
     pub lag_ns: u64,
     /// How long a read of a block takes there, ns; 0: none was needed yet.
     pub read_ns: u64,
-    /// Blocks copied, and the time that took, ns.
+    /// Blocks copied.
     pub copied: u64,
-    /// See `copied`.
+    /// Time that copying took, ns.
     pub busy_ns: u64,
     /// Why it is not being copied to.
     pub fault: Option<String>,

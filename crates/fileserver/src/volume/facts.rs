@@ -1,5 +1,6 @@
 //! The state of a volume, for reports.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Volume;
@@ -8,56 +9,56 @@ use super::state::WORM_FIRST;
 use crate::fault::Addr;
 
 /// Counts of blocks, where nothing else is said.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "VolumeFacts")]
 pub struct Facts {
     /// Which volume it is.
     pub volume: u64,
     /// Bytes of a block.
     pub block: u64,
-    /// Read ahead: workers, bytes, blocks that came so, and those for which there was no room.
+    /// Workers that read ahead; 0: nothing is read ahead.
     pub ahead_workers: u64,
-    /// See `ahead_workers`.
+    /// Read-ahead distance of a sequential reader, bytes.
     pub ahead_bytes: u64,
-    /// See `ahead_workers`.
+    /// Blocks that were read ahead.
     pub ahead_loaded: u64,
-    /// See `ahead_workers`.
+    /// Blocks that were not read ahead because the queue was full.
     pub ahead_dropped: u64,
-    /// The size of the block cache, and its part that no commit has written yet.
+    /// Size of the block cache, blocks.
     pub memory: u64,
-    /// See `memory`.
+    /// Blocks in memory that no commit has written yet.
     pub dirty: u64,
-    /// Blocks found in memory, and not.
+    /// Lookups of blocks that were found in memory.
     pub hits: u64,
-    /// See `hits`.
+    /// Lookups of blocks that were not in memory.
     pub misses: u64,
-    /// Slots of the cache device: all, in use, and those that may still take a changed block.
+    /// Slots of the cache device, a block each.
     pub slots: u64,
-    /// See `slots`.
+    /// Slots in use.
     pub slots_used: u64,
-    /// See `slots`.
+    /// Slots that can still take a changed block.
     pub slots_left: u64,
     /// Blocks of the smallest device of the WORM; 0 without one.
     pub worm: u64,
-    /// Addresses given so far; those below `frozen` are dumps'.
+    /// Next address to be allocated.
     pub next: Addr,
-    /// See `next`.
+    /// Addresses below this one belong to dumps.
     pub frozen: Addr,
-    /// Blocks of the live tree alone: those of the next dump, and those of no dump.
+    /// Blocks of the live tree that the next dump will contain.
     pub live: u64,
-    /// See `live`.
+    /// Blocks of the live tree that no dump will contain.
     pub scratch: u64,
     /// Dumps that are committed.
     pub dumps: u64,
-    /// Superblock of the last dump, and where that of the next one will be.
+    /// Address of the last dump's superblock; 0: none.
     pub sb_last: Addr,
-    /// See `sb_last`.
+    /// Address of the next dump's superblock; 0: unknown.
     pub sb_next: Addr,
     /// Which owner of the WORM this server is.
     pub epoch: u32,
-    /// Blocks of dumps whose copy on the cache device was bad, and those that a leg had wrong and
-    /// got again from another.
+    /// Blocks of dumps whose copy on the cache device was bad.
     pub bad_slots: u64,
-    /// See `bad_slots`.
+    /// Blocks that a device of the WORM had wrong, and that were repaired from another device.
     pub mended: u64,
     /// Records of the journal so far.
     pub commits: u64,

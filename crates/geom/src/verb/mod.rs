@@ -4,6 +4,7 @@
 //! A class writes a verb as one struct, its parameters ([`Verb`]); the rest here is made from that.
 
 mod args;
+mod deferred;
 mod params;
 mod schema;
 mod typed;
@@ -13,9 +14,12 @@ use serde_json::Value;
 use crate::units;
 
 pub use args::{Bytes, Consent, arguments};
+pub use deferred::{Deferred, Unfinished};
 pub use params::{Change, ClassParams, read};
 pub use schema::schema_of;
-pub use typed::{ClassVerb, MessageAnswer, Verb, call, describe, parse_params, specs, to_json};
+pub use typed::{
+    ClassVerb, MessageAnswer, Verb, call, describe, params_schema_of, parse_params, specs, to_json,
+};
 
 /// A verb, as the man page of its class has it: `mirror label [-b balance] NAME PROVIDER...`.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +37,10 @@ pub struct VerbSpec {
     /// Writes on disks: asked for without `--force`-like words, its refusals say what would be
     /// lost.
     pub writes: bool,
+    /// Schema of its parameters.
+    pub params: fn() -> Value,
+    /// Schema of its answer.
+    pub answer: fn() -> Value,
 }
 
 impl VerbSpec {
@@ -128,9 +136,9 @@ pub enum ArgKind {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::{ArgKind, ArgSpec, VerbSpec};
+    use super::{ArgKind, ArgSpec, MessageAnswer, VerbSpec, schema_of};
 
     const CLEAR: VerbSpec = VerbSpec {
         name: "clear",
@@ -144,6 +152,8 @@ mod tests {
         }],
         example: "clear d0",
         writes: true,
+        params: schema_of::<Value>,
+        answer: schema_of::<MessageAnswer>,
     };
     const STOP: VerbSpec = VerbSpec {
         name: "stop",

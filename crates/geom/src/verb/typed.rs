@@ -43,7 +43,7 @@ pub trait Verb<C>: DeserializeOwned + JsonSchema + 'static {
     const WRITES: bool = false;
 
     /// The answer. People see its field `message` or `text`.
-    type Answer: Serialize;
+    type Answer: Serialize + JsonSchema;
 
     /// Does it. May run conversations on a core.
     ///
@@ -81,35 +81,36 @@ impl<C: Class> ClassVerb<C> {
 }
 
 fn spec<C, V: Verb<C>>() -> VerbSpec {
-    let own = describe::<V>(V::NAME, V::POSITIONAL, V::EXAMPLE);
+    let own = describe::<V, V::Answer>(V::NAME, V::POSITIONAL, V::EXAMPLE);
     let or = |given: &'static str, own| if given.is_empty() { own } else { given };
     let (doc, detail) = (or(V::DOC, own.doc), or(V::DETAIL, own.detail));
     VerbSpec { doc, detail, writes: V::WRITES, ..own }
 }
 
 /// The description of a verb that writes on no disk, from its parameters `P`, whose own doc is its
-/// help; made once for each verb.
-pub fn describe<P: JsonSchema>(
+/// help, and its answer `A`; made once for each verb.
+pub fn describe<P: JsonSchema, A: JsonSchema>(
     name: &'static str,
     positional: &[&str],
     example: &'static str,
 ) -> VerbSpec {
-    from_schema(&schema_of::<P>(), name, positional, example)
+    from_schemas((params_schema_of::<P>, schema_of::<A>), name, positional, example)
 }
 
-/// As [`describe`], from the schema of the parameters.
-fn from_schema(
-    schema: &Value,
+/// As [`describe`], from the schemas of the parameters and of the answer.
+fn from_schemas(
+    (params, answer): (fn() -> Value, fn() -> Value),
     name: &'static str,
     positional: &[&str],
     example: &'static str,
 ) -> VerbSpec {
+    let schema = params();
     let own = schema.get("description").and_then(Value::as_str).unwrap_or_default();
     let mut own = own.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));
     let doc = own.next().unwrap_or_default().leak();
     let detail = own.collect::<Vec<_>>().join("\n\n").leak();
-    let args = Vec::leak(arguments(schema, positional));
-    VerbSpec { name, doc, detail, args, example, writes: false }
+    let args = Vec::leak(arguments(&schema, positional));
+    VerbSpec { name, doc, detail, args, example, writes: false, params, answer }
 }
 
 fn run<C: Class, V: Verb<C>>(
@@ -160,17 +161,34 @@ fn complete(of: &str, schema: &Value, params: &Value) -> Result<Value, Error> {
         let Some(key) = key.as_str().filter(|key| !given.contains_key(*key)) else {
             continue;
         };
-        let about = known.and_then(|known| known.get(key));
-        let nothing = match about.and_then(|about| about.get("type")?.as_str()) {
-            Some("boolean") => Value::Bool(false),
-            Some("array") if about.is_some_and(|about| about.get("minItems").is_none()) => {
-                Value::Array(Vec::new())
-            }
-            _ => continue,
-        };
+        let Some(nothing) = omitted(known.and_then(|known| known.get(key))) else { continue };
         given.insert(key.to_owned(), nothing);
     }
     Ok(Value::Object(given))
+}
+
+/// The value of an omitted field of that schema, if it is a switch or a list that may be empty.
+fn omitted(about: Option<&Value>) -> Option<Value> {
+    match about.and_then(|about| about.get("type")?.as_str())? {
+        "boolean" => Some(Value::Bool(false)),
+        "array" if about.is_some_and(|about| about.get("minItems").is_none()) => {
+            Some(Value::Array(Vec::new()))
+        }
+        _ => None,
+    }
+}
+
+/// The schema of parameters as [`parse_params`] reads them: switches and lists may be omitted.
+pub fn params_schema_of<P: JsonSchema>() -> Value {
+    with_omissible(schema_of::<P>())
+}
+
+fn with_omissible(mut schema: Value) -> Value {
+    let known = schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|key| omitted(key.as_str().and_then(|key| known.get(key))).is_none());
+    }
+    schema
 }
 
 /// Refuses numbers beyond the limits of the schema.
@@ -280,6 +298,11 @@ mod tests {
         /// At most so many
         #[schemars(range(min = 1, max = 9))]
         most: Option<u8>,
+    }
+
+    #[test]
+    fn schema_of_parameters_requires_what_cannot_be_omitted() {
+        assert_eq!(params_schema_of::<Count>()["required"], json!(["name"]));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod error;
 mod event;
 mod event_kinds;
 mod files;
+mod geom_list;
 mod listener;
 mod rates;
 mod state;
@@ -20,6 +21,10 @@ pub use error::{Error, Exit, Kind, Result};
 pub use event::{Event, Level, ProgressLine, ProgressUnit};
 pub use event_kinds::{EVENT_GROUPS, EventGroup, EventKind};
 pub use files::{CertificateState, ChangedFilesState};
+pub use geom_list::{
+    GeomListParams, GeomListing, GeomStatusParams, ListedConsumer, ListedGeom, ListedLines,
+    ListedProvider,
+};
 pub use listener::{ListenerState, ListenerWarning};
 pub use rates::{ObjectRates, OpSample, RateSample};
 pub use state::{

@@ -6,11 +6,12 @@
 use super::build::{missing_options, verb_command};
 use super::values::params;
 use super::words::with_common_verbs;
-use crate::api::Result;
+use crate::api::{GeomListParams, GeomListing, GeomStatusParams, Result};
 use crate::verbs::geom::former_names;
 use clap::{ArgMatches, Command};
 use geom::{ArgKind, ArgSpec, VerbSpec};
 use serde_json::{Value, json};
+use std::sync::LazyLock;
 
 /// A class that has verbs, as the command line knows it.
 #[derive(Clone, Copy)]
@@ -24,69 +25,15 @@ pub struct ClassVerbs {
 }
 
 /// The verbs that every class has.
-const COMMON_VERBS: &[VerbSpec] = &[
-    VerbSpec {
-        name: "status",
-        doc: "Show providers of the class with state and components",
-        detail: "A rebuild or resync is shown with progress, rate over the last 10 s and time \
-            left. With --wait the progress is shown until none runs; a paused one is an error.",
-        args: &[
-            ArgSpec {
-                name: "names",
-                short: None,
-                kind: ArgKind::Names(0),
-                doc: "Providers or geoms [default: all]",
-            },
-            ArgSpec {
-                name: "script",
-                short: Some('s'),
-                kind: ArgKind::Flag,
-                doc: "For scripts: no header, name and state on every line",
-            },
-            ArgSpec {
-                name: "geoms",
-                short: Some('g'),
-                kind: ArgKind::Flag,
-                doc: "Print names of geoms instead of providers",
-            },
-            ArgSpec {
-                name: "all",
-                short: Some('a'),
-                kind: ArgKind::Flag,
-                doc: "Include geoms without a provider (always done)",
-            },
-            ArgSpec {
-                name: "wait",
-                short: None,
-                kind: ArgKind::Flag,
-                doc: "Wait until no rebuild runs; exit code 3 if a geom is not complete then",
-            },
-        ],
-        example: "status",
-        writes: false,
-    },
-    VerbSpec {
-        name: "list",
-        doc: "Show everything about the geoms of the class",
-        detail: "",
-        args: &[
-            ArgSpec {
-                name: "names",
-                short: None,
-                kind: ArgKind::Names(0),
-                doc: "Geoms [default: all]",
-            },
-            ArgSpec {
-                name: "all",
-                short: Some('a'),
-                kind: ArgKind::Flag,
-                doc: "Include geoms without a provider",
-            },
-        ],
-        example: "list",
-        writes: false,
-    },
-];
+fn common_verbs() -> &'static [VerbSpec] {
+    static ALL: LazyLock<Vec<VerbSpec>> = LazyLock::new(|| {
+        vec![
+            geom::describe::<GeomStatusParams, GeomListing>("status", &["names"], "status"),
+            geom::describe::<GeomListParams, GeomListing>("list", &["names"], "list"),
+        ]
+    });
+    &ALL
+}
 
 /// GEOM's option of every verb that changes something. `geom` removes it from the request to the
 /// class, so it has a name that no class may use.
@@ -99,7 +46,7 @@ const LISTED_ARG: ArgSpec = ArgSpec {
 
 /// The arguments of a verb: its own, and [`LISTED_ARG`] where there is something to show.
 fn arguments(verb: &VerbSpec) -> impl Iterator<Item = &ArgSpec> {
-    let shows = COMMON_VERBS.iter().any(|v| v.name == verb.name);
+    let shows = common_verbs().iter().any(|v| v.name == verb.name);
     let taken = verb.args.iter().any(|a| a.name == LISTED_ARG.name || a.short == LISTED_ARG.short);
     verb.args.iter().chain((!shows && !taken).then_some(&LISTED_ARG))
 }
@@ -108,7 +55,7 @@ impl ClassVerbs {
     /// Its verbs, with those of every class that it does not have itself.
     pub fn all_verbs(&self) -> impl Iterator<Item = &'static VerbSpec> {
         let own = self.verbs;
-        let others = COMMON_VERBS.iter().filter(|v| !own.iter().any(|o| o.name == v.name));
+        let others = common_verbs().iter().filter(|v| !own.iter().any(|o| o.name == v.name));
         own.iter().chain(others)
     }
 

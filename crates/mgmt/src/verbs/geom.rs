@@ -6,6 +6,7 @@ use crate::auth::is_reading_class_verb;
 use crate::config::units;
 use crate::plant::{Plant, Progress};
 use crate::service::Control;
+use geom::Unfinished;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -192,7 +193,7 @@ fn carry_out(
     progress: &mut Progress<'_>,
 ) -> Result<Value> {
     let mut answer = control.change(|plant| plant.verb(class, verb, params, progress))?;
-    while let Some(Unfinished { line, again, interval }) = unfinished(&answer) {
+    while let Some((line, again, interval)) = unfinished(&answer) {
         progress(line);
         // Other commands run meanwhile.
         std::thread::sleep(interval);
@@ -222,27 +223,13 @@ fn append_list(answer: &mut Value, listed: &Value) {
 /// Between two questions to a class that is not done yet, unless it names another time, ms.
 const POLL_INTERVAL_MS: u64 = 10;
 
-/// Answer of a class that is not done yet.
-struct Unfinished {
-    /// Its progress.
-    line: ProgressLine,
-    /// The parameters of the next question.
-    again: Value,
-    /// Time until the next question.
-    interval: Duration,
-}
-
-/// A class that answers how far it is wants to be asked again.
-fn unfinished(answer: &Value) -> Option<Unfinished> {
-    let so_far = answer.get("unfinished")?;
-    let given = |key: &str| so_far.get(key).and_then(Value::as_u64);
-    let number = |key: &str| given(key).unwrap_or_default();
-    let interval = Duration::from_millis(given("every_ms").unwrap_or(POLL_INTERVAL_MS));
-    let what = so_far.get("what").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (done, total, unit) = (number("done"), number("total"), ProgressUnit::Bytes);
-    let goes_on = so_far.get("goes_on").and_then(Value::as_str).map(str::to_owned);
-    let line = ProgressLine { what, done, total, unit, goes_on };
-    Some(Unfinished { line, again: so_far.get("again")?.clone(), interval })
+/// The progress of a class that is not done yet, the parameters of the next question and the time
+/// until then.
+fn unfinished(answer: &Value) -> Option<(ProgressLine, Value, Duration)> {
+    let Unfinished { what, done, total, every_ms, goes_on, again } = Unfinished::of(answer)?;
+    let interval = Duration::from_millis(every_ms.unwrap_or(POLL_INTERVAL_MS));
+    let line = ProgressLine { what, done, total, unit: ProgressUnit::Bytes, goes_on };
+    Some((line, again, interval))
 }
 
 #[cfg(test)]
@@ -274,8 +261,8 @@ mod tests {
             let so_far = json!({ "done": 1, "total": 2, "every_ms": every, "again": { "a": 1 } });
             unfinished(&json!({ "unfinished": so_far })).expect("it is not done")
         };
-        let slow = unfinished(json!(250));
-        assert_eq!((slow.interval, slow.again), (Duration::from_millis(250), json!({ "a": 1 })));
-        assert_eq!(unfinished(Value::Null).interval, Duration::from_millis(POLL_INTERVAL_MS));
+        let (_, again, interval) = unfinished(json!(250));
+        assert_eq!((interval, again), (Duration::from_millis(250), json!({ "a": 1 })));
+        assert_eq!(unfinished(Value::Null).2, Duration::from_millis(POLL_INTERVAL_MS));
     }
 }

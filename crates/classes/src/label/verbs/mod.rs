@@ -6,7 +6,7 @@ mod destroy;
 mod label;
 mod refresh;
 
-use geom::{ClassVerb, Edge, Error, GraphControl, ProviderId};
+use geom::{ClassVerb, Edge, Error, GraphControl, JsonSchema, ProviderId};
 use serde::Serialize;
 
 use super::class::LabelClass;
@@ -25,9 +25,11 @@ pub(super) const VERBS: &[ClassVerb<LabelClass>] = &[
 ];
 
 /// The action done, and the provider.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct LabelAnswer {
+    /// Result in one sentence.
     message: String,
+    /// Name of the provider.
     provider: String,
 }
 

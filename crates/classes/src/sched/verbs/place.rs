@@ -45,9 +45,11 @@ fn classify() -> String {
 }
 
 /// Which schedulers there are now.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct InsertAnswer {
+    /// Result in one sentence.
     message: String,
+    /// Names of the schedulers.
     names: Vec<String>,
 }
 

@@ -30,9 +30,11 @@ impl InsertParams {
 }
 
 /// The provider with the queue.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct InsertAnswer {
+    /// Result in one sentence.
     message: String,
+    /// Name of the provider with the queue.
     provider: String,
 }
 

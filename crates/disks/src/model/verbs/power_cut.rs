@@ -16,9 +16,11 @@ pub(crate) struct PowerCut {
 }
 
 /// The requests that ended with an error.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct PowerWasCut {
+    /// Number of requests that ended with an error.
     ended: usize,
+    /// Result in one sentence.
     message: String,
 }
 

@@ -14,9 +14,11 @@ pub(crate) struct Release {
 }
 
 /// The released requests.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct Released {
+    /// Number of released requests.
     released: usize,
+    /// Result in one sentence.
     message: String,
 }
 

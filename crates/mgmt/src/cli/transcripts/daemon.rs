@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use geom::{ArgKind, ArgSpec, VerbSpec};
+use geom::{ArgKind, ArgSpec, MessageAnswer, VerbSpec};
 
 use super::super::*;
+use crate::config::Catalog;
 use crate::fake::{FakePlant, catalog};
 use crate::http::{self, BoundSocket};
 use crate::service::{Archive, Control};
@@ -37,7 +38,7 @@ impl Daemon {
         let plant = Arc::new(FakePlant::new());
         let archive = Archive::new(&folder.join("history"), 8);
         let boxed = Box::new(plant.clone());
-        let control = Control::new(boxed, catalog(), &Default::default(), archive);
+        let control = Control::new(boxed, toy_catalog(), &Default::default(), archive);
         let control = Arc::new(control.with_api_folder(&folder.join("api")));
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let thread = std::thread::spawn(move || {
@@ -121,13 +122,20 @@ pub(super) const TOY: ClassVerbs = ClassVerbs {
         ],
         example: "toy label -b load -s 4k data d0 d1",
         writes: true,
+        params: geom::schema_of::<serde_json::Value>,
+        answer: geom::schema_of::<MessageAnswer>,
     }],
 };
+
+/// The catalog of the tests, with a class that has a verb.
+fn toy_catalog() -> Catalog {
+    Catalog { class_verbs: Some(|| vec![TOY]), ..catalog() }
+}
 
 pub(super) fn app() -> App {
     App {
         version: env!("CARGO_PKG_VERSION"),
-        catalog,
+        catalog: toy_catalog,
         classes: || vec![TOY],
         launch: |_| Ok(Box::new(FakePlant::new())),
     }

@@ -51,4 +51,5 @@ pub use periph::Facts;
 pub use reset::UnitReset;
 pub use sim::{Begun, Signature, Sim, SimFacts};
 pub use unit::{Listener, Unit};
+pub use verbs::AttachAnswer;
 pub use wired_names::{Holder, WiredNames};

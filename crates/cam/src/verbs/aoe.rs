@@ -7,7 +7,6 @@ use bio::Errno;
 use geom::Error;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 use wire::aoe::{Config, Mac, Masks, Reserve, command, error, mask};
 
 use super::verb_jobs::DeviceOnCore;
@@ -49,8 +48,8 @@ pub(super) fn names(list: &[Mac]) -> Vec<String> {
     list.iter().map(Mac::to_string).collect()
 }
 
-/// A list for people and for programs.
-pub(super) fn list_value(name: &str, list: &[Mac], none: &str, key: &str) -> Value {
+/// A list for people; `none` says what an empty one means.
+pub(super) fn list_text(name: &str, list: &[Mac], none: &str) -> String {
     let mut text = String::new();
     for mac in list {
         let _ = writeln!(text, "{mac}");
@@ -58,7 +57,7 @@ pub(super) fn list_value(name: &str, list: &[Mac], none: &str, key: &str) -> Val
     if list.is_empty() {
         text = format!("{name}: {none}\n");
     }
-    json!({ "text": text, key: names(list) })
+    text
 }
 
 impl DeviceOnCore<'_> {

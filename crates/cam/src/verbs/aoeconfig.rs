@@ -1,8 +1,8 @@
 //! `aoeconfig`: the config string of an AoE target.
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::{Value, json};
+use geom::{Deferred, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use serde::Serialize;
 use wire::aoe::{STRING_MAX, directive};
 
 use super::DiskName;
@@ -26,12 +26,23 @@ pub(super) struct AoeConfig {
     force: bool,
 }
 
+/// The config string of a target.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct AoeConfigAnswer {
+    /// Result for people.
+    text: String,
+    /// The string; bytes that are no UTF-8 are replaced.
+    string: String,
+    /// Bytes of the string, in hexadecimal.
+    bytes: String,
+}
+
 impl Verb<CamClass> for AoeConfig {
     const NAME: &'static str = "aoeconfig";
     const EXAMPLE: &'static str = "aoeconfig ada0 --set host7";
-    type Answer = Value;
+    type Answer = Deferred<AoeConfigAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
         let on = self.name.0.clone();
         class.run_on_device(control, (Self::NAME, &on), |talk| {
             Box::pin(async move { self.answer(&talk).await })
@@ -40,7 +51,7 @@ impl Verb<CamClass> for AoeConfig {
 }
 
 impl AoeConfig {
-    async fn answer(&self, talk: &DeviceOnCore<'_>) -> Result<Value, Error> {
+    async fn answer(&self, talk: &DeviceOnCore<'_>) -> Result<AoeConfigAnswer, Error> {
         let on = talk.name();
         let (set, force) = (self.set.as_deref(), self.force);
         let wanted = match (set, self.clear) {
@@ -77,6 +88,6 @@ impl AoeConfig {
             true => format!("{on}: no string\n"),
             false => format!("{text}\n"),
         };
-        Ok(json!({ "text": line, "string": text, "bytes": hex }))
+        Ok(AoeConfigAnswer { text: line, string: text, bytes: hex })
     }
 }

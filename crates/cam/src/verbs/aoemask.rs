@@ -1,11 +1,11 @@
 //! `aoemask`: the addresses that may reach an AoE target.
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::Value;
+use geom::{Deferred, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use serde::Serialize;
 use wire::aoe::{Mac, mask};
 
 use super::DiskName;
-use super::aoe::{Addresses, list_value, names, refuse};
+use super::aoe::{Addresses, list_text, names, refuse};
 use super::verb_jobs::DeviceOnCore;
 use crate::class::CamClass;
 
@@ -26,13 +26,22 @@ pub(super) struct AoeMask {
     force: bool,
 }
 
+/// The access list of a target.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct AoeMaskAnswer {
+    /// Result for people.
+    text: String,
+    /// Addresses that may reach the target; empty: all may.
+    masks: Vec<String>,
+}
+
 impl Verb<CamClass> for AoeMask {
     const NAME: &'static str = "aoemask";
     const POSITIONAL: &'static [&'static str] = &["name", "addresses"];
     const EXAMPLE: &'static str = "aoemask ada0 02:00:00:00:00:01 02:00:00:00:00:02 --add";
-    type Answer = Value;
+    type Answer = Deferred<AoeMaskAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
         let on = self.name.0.clone();
         class.run_on_device(control, (Self::NAME, &on), |talk| {
             Box::pin(async move { self.answer(&talk).await })
@@ -41,7 +50,7 @@ impl Verb<CamClass> for AoeMask {
 }
 
 impl AoeMask {
-    async fn answer(&self, talk: &DeviceOnCore<'_>) -> Result<Value, Error> {
+    async fn answer(&self, talk: &DeviceOnCore<'_>) -> Result<AoeMaskAnswer, Error> {
         let on = talk.name();
         let list = self.addresses.list()?;
         let how = match (self.add, self.delete, list.is_empty()) {
@@ -72,6 +81,7 @@ impl AoeMask {
             let directives: Vec<(u8, Mac)> = list.iter().map(|mac| (how, *mac)).collect();
             now = talk.masks(mask::EDIT, &directives).await?;
         }
-        Ok(list_value(on, &now, "all machines may reach it", "masks"))
+        let text = list_text(on, &now, "all machines may reach it");
+        Ok(AoeMaskAnswer { text, masks: names(&now) })
     }
 }

@@ -1,12 +1,12 @@
 //! `aoereserve`: the reservation of an AoE target.
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::Value;
+use geom::{Deferred, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use serde::Serialize;
 use wire::aoe::{error, reserve};
 
 use super::DiskName;
-use super::aoe::{Addresses, list_value, names, refuse};
+use super::aoe::{Addresses, list_text, names, refuse};
 use super::verb_jobs::DeviceOnCore;
 use crate::class::CamClass;
 
@@ -29,13 +29,22 @@ pub(super) struct AoeReserve {
     force: bool,
 }
 
+/// The reservation of a target.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct AoeReserveAnswer {
+    /// Result for people.
+    text: String,
+    /// Addresses that hold the reservation; empty: the target is not reserved.
+    holders: Vec<String>,
+}
+
 impl Verb<CamClass> for AoeReserve {
     const NAME: &'static str = "aoereserve";
     const POSITIONAL: &'static [&'static str] = &["name", "addresses"];
     const EXAMPLE: &'static str = "aoereserve ada0 --set";
-    type Answer = Value;
+    type Answer = Deferred<AoeReserveAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
         let on = self.name.0.clone();
         class.run_on_device(control, (Self::NAME, &on), |talk| {
             Box::pin(async move { self.answer(&talk).await })
@@ -44,7 +53,7 @@ impl Verb<CamClass> for AoeReserve {
 }
 
 impl AoeReserve {
-    async fn answer(&self, talk: &DeviceOnCore<'_>) -> Result<Value, Error> {
+    async fn answer(&self, talk: &DeviceOnCore<'_>) -> Result<AoeReserveAnswer, Error> {
         let on = talk.name();
         let mut list = self.addresses.list()?;
         let force = self.force;
@@ -78,6 +87,6 @@ impl AoeReserve {
             }
             Err(code) => return Err(talk.wrong(code)),
         };
-        Ok(list_value(on, &now, "not reserved", "holders"))
+        Ok(AoeReserveAnswer { text: list_text(on, &now, "not reserved"), holders: names(&now) })
     }
 }

@@ -5,8 +5,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::{Value, json};
+use geom::{Deferred, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::scan::{ScanScope, bus_scope};
 use super::trouble_texts;
@@ -36,13 +37,24 @@ pub(super) struct Attach {
     bounds: Bounds,
 }
 
+/// The attached bus.
+#[derive(Serialize, JsonSchema)]
+pub struct AttachAnswer {
+    /// Result in one sentence.
+    message: String,
+    /// Number of the bus.
+    bus: u64,
+    /// Names of the disks that were found.
+    found: Vec<String>,
+}
+
 impl Verb<CamClass> for Attach {
     const NAME: &'static str = "attach";
     const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "attach mps0";
-    type Answer = Value;
+    type Answer = Deferred<AttachAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
         let name = self.name.as_str();
         if name.is_empty() || class.bus(name).is_some() {
             let what = format!("a bus {name} exists already; give it another name");
@@ -71,7 +83,7 @@ fn attached(
     control: &mut GraphControl,
     looks: &[ScanScope],
     before: &BTreeSet<String>,
-) -> Result<Value, Error> {
+) -> Result<AttachAnswer, Error> {
     let Some((bus, _)) = looks.iter().find(|(bus, _)| !bus.is_removed()) else {
         return Err(Error::new(
             Errno::Canceled,
@@ -97,5 +109,5 @@ fn attached(
     for why in trouble_texts(bus) {
         let _ = write!(message, "; {why}");
     }
-    Ok(json!({ "message": message, "bus": bus.number(), "found": found }))
+    Ok(AttachAnswer { message, bus: bus.number(), found })
 }

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{Bytes, Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::{Value, json};
+use geom::{Bytes, Deferred, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use serde::Serialize;
 use wire::scsi::{Key, Sense};
 
 use super::Device;
@@ -68,13 +68,36 @@ fn timeout() -> u32 {
     PASS_TIMEOUT_MS
 }
 
+/// The answer of a device.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct CmdAnswer {
+    /// Result for people.
+    text: String,
+    /// Bytes that were transferred.
+    moved: u32,
+    /// The received bytes, in hexadecimal.
+    data: String,
+    /// Fields of the received bytes; absent: no format was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fields: Option<Vec<Field>>,
+}
+
+/// A field of the received bytes.
+#[derive(Serialize, JsonSchema)]
+struct Field {
+    /// Name of the field; may be empty.
+    name: String,
+    /// Value of the field.
+    value: FieldValue,
+}
+
 impl Verb<CamClass> for Cmd {
     const NAME: &'static str = "cmd";
     const POSITIONAL: &'static [&'static str] = &["name", "args"];
     const EXAMPLE: &'static str = "cmd da0 -c \"12 0 0 0 v:i1 0\" 36 -i 36 \"s8 z8 z16 z4\"";
-    type Answer = Value;
+    type Answer = Deferred<CmdAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
         let on = self.name.0.clone();
         class.run_on_device(control, (Self::NAME, &on), |talk| {
             Box::pin(async move {
@@ -161,7 +184,7 @@ fn show(
     answer: PassResult,
     format: Option<String>,
     verbose: bool,
-) -> Result<Value, Error> {
+) -> Result<CmdAnswer, Error> {
     // To a disk's own commands a comparison that fails is no error; here it is the answer.
     let differs = Sense::decode(answer.ended.outcome.sense.bytes())
         .is_ok_and(|sense| sense.code.key == Key::Miscompare)
@@ -173,17 +196,13 @@ fn show(
     let hex: String = answer.data.iter().map(|byte| format!("{byte:02x}")).collect();
     let moved = answer.ended.outcome.moved;
     let Some(format) = format else {
-        return Ok(json!({ "text": dump(&answer.data), "moved": moved, "data": hex }));
+        return Ok(CmdAnswer { text: dump(&answer.data), moved, data: hex, fields: None });
     };
     let short = |why| Error::new(Errno::Io, format!("{name}: {why}"));
     let values = format::decode(&format, &answer.data).map_err(short)?;
     let text = format::text(&values, verbose);
-    let field = |(name, value): &(String, FieldValue)| match value {
-        FieldValue::Number(n) => json!({ "name": name, "value": n }),
-        FieldValue::Text(text) => json!({ "name": name, "value": text }),
-    };
-    let fields: Vec<Value> = values.iter().map(field).collect();
-    Ok(json!({ "text": text, "moved": moved, "data": hex, "fields": fields }))
+    let fields = values.into_iter().map(|(name, value)| Field { name, value }).collect();
+    Ok(CmdAnswer { text, moved, data: hex, fields: Some(fields) })
 }
 
 /// Bytes as `hexdump -C` has them.
@@ -204,6 +223,8 @@ pub(super) fn dump(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     fn request(params: &Value) -> Result<(Request, Option<String>), Error> {

@@ -3,9 +3,8 @@
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{Error, GraphControl, JsonSchema, Verb};
+use geom::{Deferred, Error, GraphControl, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use wire::scsi::{Defect, DefectFormat, Defects};
 
 use super::Device;
@@ -60,12 +59,27 @@ enum Format {
     Phys = DefectFormat::PhysicalSector as isize,
 }
 
+/// The defects of a medium.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct DefectsAnswer {
+    /// Result for people.
+    text: String,
+    /// Number of defects.
+    count: usize,
+    /// Whether primary defects are among them.
+    primary: bool,
+    /// Whether grown defects are among them.
+    grown: bool,
+    /// Addresses of the defects that fit into the answer of the disk.
+    defects: Vec<String>,
+}
+
 impl Verb<CamClass> for DefectList {
     const NAME: &'static str = "defects";
     const EXAMPLE: &'static str = "defects da0 -G";
-    type Answer = Value;
+    type Answer = Deferred<DefectsAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
         let on = self.name.0.clone();
         class.run_on_device(control, (Self::NAME, &on), |talk| {
             Box::pin(async move { self.answer(&talk).await })
@@ -74,7 +88,7 @@ impl Verb<CamClass> for DefectList {
 }
 
 impl DefectList {
-    async fn answer(&self, talk: &DeviceOnCore<'_>) -> Result<Value, Error> {
+    async fn answer(&self, talk: &DeviceOnCore<'_>) -> Result<DefectsAnswer, Error> {
         talk.require_scsi("defect lists that can be read")?;
         let format = self.format as u8;
         let (primary, grown) = (self.primary || !self.grown, self.grown || !self.primary);
@@ -96,10 +110,10 @@ impl DefectList {
         };
         let defects = Defects::decode(twelve, &data)
             .map_err(|e| Error::new(Errno::Io, format!("{asking}: the answer's {e}")))?;
-        Ok(self.value_of(&defects))
+        Ok(self.report(&defects))
     }
 
-    fn value_of(&self, defects: &Defects) -> Value {
+    fn report(&self, defects: &Defects) -> DefectsAnswer {
         let DefectList { summary, quiet, hex, offset, .. } = *self;
         let number = |n: u64| if hex { format!("{n:#x}") } else { n.to_string() };
         let one = |defect: &Defect| match *defect {
@@ -128,10 +142,7 @@ impl DefectList {
                 );
             }
         }
-        json!({
-            "text": text, "count": defects.count, "primary": defects.primary,
-            "grown": defects.grown,
-            "defects": list,
-        })
+        let Defects { count, primary, grown, .. } = *defects;
+        DefectsAnswer { text, count, primary, grown, defects: list }
     }
 }

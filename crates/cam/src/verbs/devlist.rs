@@ -1,11 +1,16 @@
 //! `devlist`: the devices of all buses.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use geom::{Deserialize, Error, GraphControl, JsonSchema, Trouble, Verb};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::trouble_texts;
-use crate::bus::LastError;
+use crate::bus::{Bus, LastError};
 use crate::class::CamClass;
+use crate::periph::Facts;
+use crate::unit::Unit;
 
 /// List the devices of all buses
 #[derive(Deserialize, JsonSchema)]
@@ -18,12 +23,101 @@ pub(super) struct Devlist {
     buses: bool,
 }
 
+/// The buses and their devices.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct DevlistAnswer {
+    /// Result for people.
+    text: String,
+    /// Each bus.
+    buses: Vec<ListedBus>,
+}
+
+/// A bus.
+#[derive(Serialize, JsonSchema)]
+struct ListedBus {
+    /// Number of the bus.
+    bus: u64,
+    /// Name of the driver's instance, such as mps0.
+    sim: String,
+    /// Devices on the bus.
+    devices: Vec<ListedDevice>,
+    /// Counters of the driver, by name.
+    counts: BTreeMap<&'static str, u64>,
+    /// Reasons why the bus cannot reach a device, a sentence each.
+    troubles: Vec<String>,
+}
+
+/// A device of a bus.
+#[derive(Serialize, JsonSchema)]
+struct ListedDevice {
+    /// Number of the target on the bus.
+    target: u64,
+    /// Number of the logical unit of the target.
+    lun: u64,
+    /// Name of the disk; empty: the device is none.
+    periph: String,
+    /// Names of the device.
+    periphs: Vec<String>,
+    /// Vendor, product and revision.
+    device: String,
+    /// Whether the device is lost.
+    lost: bool,
+    /// Physical path; null: unknown.
+    physpath: Option<String>,
+    /// The last request that failed; null: none did.
+    last_error: Option<ListedError>,
+}
+
+/// The last request to a device that failed.
+#[derive(Serialize, JsonSchema)]
+struct ListedError {
+    /// The request, and why it failed.
+    what: String,
+    /// Time since then, ns.
+    age_ns: u64,
+    /// Number of requests that failed.
+    count: u64,
+}
+
+fn listed_device(
+    bus: &Bus,
+    (unit, facts, periph): (Arc<Unit>, Facts, String),
+    now_ns: u64,
+) -> ListedDevice {
+    let path = unit.path();
+    let error = |error: LastError| {
+        let LastError { description: what, age_ns, count } = error;
+        ListedError { what, age_ns, count }
+    };
+    ListedDevice {
+        target: path.target,
+        lun: path.lun,
+        periph,
+        periphs: bus.periphs(path),
+        device: facts.label(),
+        lost: unit.inspect(|d| d.is_lost()),
+        physpath: unit.physpath(),
+        last_error: LastError::of(&unit, now_ns).map(error),
+    }
+}
+
+fn listed_bus(bus: &Bus, now_ns: u64) -> ListedBus {
+    let devices = bus.devices().into_iter().map(|device| listed_device(bus, device, now_ns));
+    ListedBus {
+        bus: bus.number(),
+        sim: bus.sim().facts().name,
+        devices: devices.collect(),
+        counts: bus.sim().counts().into_iter().collect(),
+        troubles: trouble_texts(bus),
+    }
+}
+
 impl Verb<CamClass> for Devlist {
     const NAME: &'static str = "devlist";
     const EXAMPLE: &'static str = "devlist -v";
-    type Answer = Value;
+    type Answer = DevlistAnswer;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<DevlistAnswer, Error> {
         let (buses, now) = (class.buses(), control.now_ns());
         let text: String = buses
             .iter()
@@ -37,37 +131,7 @@ impl Verb<CamClass> for Devlist {
                 }
             })
             .collect();
-        let buses: Vec<Value> = buses
-            .iter()
-            .map(|bus| {
-                let devices: Vec<Value> = bus
-                    .devices()
-                    .into_iter()
-                    .map(|(unit, facts, name)| {
-                        let path = unit.path();
-                        json!({
-                            "target": path.target, "lun": path.lun, "periph": name,
-                            "periphs": bus.periphs(path),
-                            "device": facts.label(), "lost": unit.inspect(|d| d.is_lost()),
-                            "physpath": unit.physpath(),
-                            "last_error": LastError::of(&unit, now).map(|e| json!({
-                                "what": e.description, "age_ns": e.age_ns, "count": e.count,
-                            })),
-                        })
-                    })
-                    .collect();
-                let counts: serde_json::Map<String, Value> = bus
-                    .sim()
-                    .counts()
-                    .into_iter()
-                    .map(|(name, count)| (name.to_owned(), count.into()))
-                    .collect();
-                json!({
-                    "bus": bus.number(), "sim": bus.sim().facts().name, "devices": devices,
-                    "counts": counts, "troubles": trouble_texts(bus),
-                })
-            })
-            .collect();
-        Ok(json!({ "text": text, "buses": buses }))
+        let buses = buses.iter().map(|bus| listed_bus(bus, now)).collect();
+        Ok(DevlistAnswer { text, buses })
     }
 }

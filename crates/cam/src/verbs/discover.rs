@@ -4,8 +4,9 @@ use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::{Value, json};
+use geom::{Deferred, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::class::CamClass;
 use crate::sims::iscsi::discover::{DiscoveredTarget, DiscoveryInitiator, discover_targets};
@@ -38,13 +39,42 @@ fn initiator() -> String {
     INITIATOR.to_owned()
 }
 
+/// The targets that a portal knows.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct DiscoverAnswer {
+    /// Result for people.
+    text: String,
+    /// Each target.
+    targets: Vec<ListedTarget>,
+}
+
+/// A target.
+#[derive(Serialize, JsonSchema)]
+struct ListedTarget {
+    /// Name of the target.
+    target: String,
+    /// Portals of the target.
+    portals: Vec<ListedPortal>,
+    /// Lines of ashlar.toml that define a bus for the target.
+    bus: String,
+}
+
+/// A portal of a target.
+#[derive(Serialize, JsonSchema)]
+struct ListedPortal {
+    /// Address and port.
+    portal: String,
+    /// Portal group tag.
+    group: u16,
+}
+
 impl Verb<CamClass> for Discover {
     const NAME: &'static str = "discover";
     const EXAMPLE: &'static str =
         "discover 10.0.0.1:3260 --initiator iqn.2026-01.org.example:host7";
-    type Answer = Value;
+    type Answer = Deferred<DiscoverAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
         let (on, at, asker) = (self.name.clone(), portal(&self.name)?, self.discovery_initiator()?);
         class.run_on_core(control, (Self::NAME, &on), move |core| {
             Box::pin(async move {
@@ -91,7 +121,7 @@ impl Discover {
         out
     }
 
-    fn report(&self, found: &[DiscoveredTarget], at: SocketAddr) -> Value {
+    fn report(&self, found: &[DiscoveredTarget], at: SocketAddr) -> DiscoverAnswer {
         let (mut text, mut targets) = (String::new(), Vec::new());
         for target in found {
             let bus = self.lines(target, at);
@@ -100,17 +130,15 @@ impl Discover {
                 let _ = writeln!(text, "    {place},{tag}");
             }
             let _ = writeln!(text, "\n{bus}");
-            let portals: Vec<Value> = target
-                .portals
-                .iter()
-                .map(|(place, tag)| json!({ "portal": place, "group": tag }))
-                .collect();
-            targets.push(json!({ "target": target.name, "portals": portals, "bus": bus }));
+            let portal =
+                |(place, tag): &(String, u16)| ListedPortal { portal: place.clone(), group: *tag };
+            let portals = target.portals.iter().map(portal).collect();
+            targets.push(ListedTarget { target: target.name.clone(), portals, bus });
         }
         if found.is_empty() {
             text = format!("{at} shows {} no target\n", self.initiator);
         }
-        json!({ "text": text, "targets": targets })
+        DiscoverAnswer { text, targets }
     }
 }
 
@@ -130,6 +158,8 @@ fn toml_text(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

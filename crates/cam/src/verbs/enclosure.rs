@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::{Value, json};
+use geom::{Deferred, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use serde::Serialize;
 use wire::scsi::ses_kind;
 
 use super::NamedDevice;
@@ -26,12 +26,43 @@ pub(super) struct Elements {
     name: String,
 }
 
+/// An enclosure and its elements.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct EnclosureAnswer {
+    /// Result for people.
+    text: String,
+    /// Logical identifier of the enclosure, in hexadecimal.
+    id: String,
+    /// Each element.
+    elements: Vec<Element>,
+}
+
+/// An element of an enclosure.
+#[derive(Serialize, JsonSchema)]
+struct Element {
+    /// Number of the element.
+    element: usize,
+    /// Type of the element.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// Status of the element.
+    status: &'static str,
+    /// Name that the enclosure has for it; null: none.
+    description: Option<String>,
+    /// Names of the device in the slot; null: unknown.
+    periphs: Option<Vec<String>>,
+    /// Whether its locate light is on.
+    locate: bool,
+    /// Whether its fault light is on.
+    fault: bool,
+}
+
 impl Verb<CamClass> for Elements {
     const NAME: &'static str = "enclosure";
     const EXAMPLE: &'static str = "enclosure ses0";
-    type Answer = Value;
+    type Answer = Deferred<EnclosureAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
         let found = class.disk(&self.name)?;
         let known = class.by_address(&found);
         class.run_on_core(control, (Self::NAME, &self.name), move |core| {
@@ -70,7 +101,7 @@ impl DeviceOnCore<'_> {
         read.map_err(|e| Error::new(e.kind, format!("{name}: {}", e.message)))
     }
 
-    async fn elements(&self, known: &PeriphsByAddress) -> Result<Value, Error> {
+    async fn elements(&self, known: &PeriphsByAddress) -> Result<EnclosureAnswer, Error> {
         let (on, shelf) = (self.name(), self.read().await?);
         let config = &shelf.config;
         let mut text = format!(
@@ -106,11 +137,16 @@ impl DeviceOnCore<'_> {
                     let _ = writeln!(text, "\t\t- LED={light}");
                 }
             }
-            elements.push(json!({
-                "element": n, "type": kind, "status": status.text(), "description": called,
-                "periphs": device.map(|(_, periphs)| periphs), "locate": located, "fault": faulty,
-            }));
+            elements.push(Element {
+                element: n,
+                kind,
+                status: status.text(),
+                description: called.cloned(),
+                periphs: device.map(|(_, periphs)| periphs.clone()),
+                locate: located,
+                fault: faulty,
+            });
         }
-        Ok(json!({ "text": text, "id": format!("{:016x}", config.id), "elements": elements }))
+        Ok(EnclosureAnswer { text, id: format!("{:016x}", config.id), elements })
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bio::{Errno, Extent};
 use geom::{Change, ClassParams, Deserialize, Error, GraphControl, JsonSchema, Verb};
 use reactor::model::{self, DiskOp};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::class::CamClass;
 use crate::sim::Sim;
@@ -46,12 +46,21 @@ pub(super) struct Fault {
     push: bool,
 }
 
+/// The rates of faults.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct FaultAnswer {
+    /// Result for people.
+    text: String,
+    #[serde(flatten)]
+    rates: Faults,
+}
+
 impl Verb<CamClass> for Fault {
     const NAME: &'static str = "fault";
     const EXAMPLE: &'static str = "fault da0 --fails 1 --hangs 1";
-    type Answer = Value;
+    type Answer = FaultAnswer;
 
-    fn run(self, class: &CamClass, _: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, _: &mut GraphControl) -> Result<FaultAnswer, Error> {
         let on = self.name.as_str();
         let (sim, bay) = class.bay(on)?;
         let none = || {
@@ -90,13 +99,11 @@ impl Verb<CamClass> for Fault {
             hba.set_present(bay, self.push);
             hba.link_changed(bay);
         }
-        let (mut text, mut value) = (String::new(), json!({}));
+        let mut text = String::new();
         for (name, rate) in rates(&faults) {
             let _ = writeln!(text, "{on}: {name:<7}{rate:>3} of 100");
-            value[name] = rate.into();
         }
-        value["text"] = text.into();
-        Ok(value)
+        Ok(FaultAnswer { text, rates: faults })
     }
 }
 

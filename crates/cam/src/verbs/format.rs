@@ -6,6 +6,9 @@
 use std::collections::VecDeque;
 use std::fmt::Write;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 /// Longest buffer that can be written so.
 const BUFFER_MAX: usize = 65_536;
 
@@ -126,9 +129,12 @@ pub(super) fn encode(format: &str, words: &mut VecDeque<&str>) -> Result<Vec<u8>
 }
 
 /// A value that was shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(untagged)]
 pub(super) enum FieldValue {
+    /// A number.
     Number(u64),
+    /// A text.
     Text(String),
 }
 

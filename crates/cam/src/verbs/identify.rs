@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use bio::Errno;
 use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::DiskName;
 use crate::class::CamClass;
@@ -16,12 +16,41 @@ pub(super) struct Identify {
     name: DiskName,
 }
 
+/// The IDENTIFY data of a disk.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct IdentifyAnswer {
+    /// Result for people.
+    text: String,
+    /// Name of the disk.
+    name: String,
+    /// Model.
+    model: String,
+    /// Revision of the firmware.
+    firmware: String,
+    /// Serial number.
+    serial: String,
+    /// World wide name, in hexadecimal.
+    wwn: String,
+    /// Number of sectors.
+    sectors: u64,
+    /// Size of a sector, bytes.
+    sector_bytes: u32,
+    /// Revolutions per minute; 0: not reported, 1: the medium does not rotate.
+    rotation_rate: u16,
+    /// Whether the write cache is on; null: there is none.
+    write_cache: Option<bool>,
+    /// Commands that the disk takes at a time.
+    queue_depth: u8,
+    /// Whether the disk takes deletes.
+    trim: bool,
+}
+
 impl Verb<CamClass> for Identify {
     const NAME: &'static str = "identify";
     const EXAMPLE: &'static str = "identify ada0";
-    type Answer = Value;
+    type Answer = IdentifyAnswer;
 
-    fn run(self, class: &CamClass, _: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, _: &mut GraphControl) -> Result<IdentifyAnswer, Error> {
         let found = class.disk(&self.name.0)?;
         let Facts::Ata(facts) = &found.facts else {
             let what = format!("{0} speaks SCSI; `ashlar cam inquiry {0}` asks it", found.name);
@@ -85,12 +114,19 @@ impl Verb<CamClass> for Identify {
             let line = format!("{feature:<29}{:<8} {:<9} {value}", yes(*has), yes(*on));
             let _ = writeln!(text, "{}", line.trim_end());
         }
-        Ok(json!({
-            "text": text, "name": name, "model": identify.model, "firmware": identify.firmware,
-            "serial": identify.serial, "wwn": format!("{:016x}", identify.wwn),
-            "sectors": identify.sectors, "sector_bytes": sector,
-            "rotation_rate": identify.rotation, "write_cache": identify.write_cache,
-            "queue_depth": identify.queue_depth, "trim": identify.trim.is_some(),
-        }))
+        Ok(IdentifyAnswer {
+            text,
+            name: name.clone(),
+            model: identify.model.clone(),
+            firmware: identify.firmware.clone(),
+            serial: identify.serial.clone(),
+            wwn: format!("{:016x}", identify.wwn),
+            sectors: identify.sectors,
+            sector_bytes: sector,
+            rotation_rate: identify.rotation,
+            write_cache: identify.write_cache,
+            queue_depth: identify.queue_depth,
+            trim: identify.trim.is_some(),
+        })
     }
 }

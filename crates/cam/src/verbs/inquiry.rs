@@ -3,11 +3,12 @@
 use std::fmt::Write;
 
 use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::{DiskName, version};
 use crate::class::CamClass;
 use crate::periph::Facts;
+use crate::probe::Port;
 
 /// Show the identity of a disk (INQUIRY)
 ///
@@ -26,12 +27,54 @@ pub(super) struct Inquiry {
     rate: bool,
 }
 
+/// The identity of a disk.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct InquiryAnswer {
+    /// Result for people.
+    text: String,
+    /// Name of the device.
+    name: String,
+    /// Vendor, product and revision.
+    device: String,
+    /// Serial number; may be empty.
+    serial: String,
+    /// Whether the device takes several commands at a time.
+    queueing: bool,
+    /// Maximum throughput of its link, kB/s; 0: unknown.
+    transfer_kb: u32,
+    /// Ports of a port multiplier; absent for other devices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ports: Option<Vec<ListedPort>>,
+    #[serde(flatten)]
+    unit: Option<UnitFacts>,
+}
+
+/// A port of a port multiplier.
+#[derive(Serialize, JsonSchema)]
+struct ListedPort {
+    /// Whether a device can be reached behind it.
+    up: bool,
+    /// State of the port in words.
+    is: &'static str,
+}
+
+/// Facts about a SCSI unit.
+#[derive(Serialize, JsonSchema)]
+struct UnitFacts {
+    /// NAA or EUI-64 designator, in hexadecimal; may be empty.
+    lunid: String,
+    /// Revolutions per minute; 0: not reported, 1: the medium does not rotate.
+    rotation_rate: u16,
+    /// Whether the unit takes UNMAP.
+    unmap: bool,
+}
+
 impl Verb<CamClass> for Inquiry {
     const NAME: &'static str = "inquiry";
     const EXAMPLE: &'static str = "inquiry da0";
-    type Answer = Value;
+    type Answer = InquiryAnswer;
 
-    fn run(self, class: &CamClass, _: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, _: &mut GraphControl) -> Result<InquiryAnswer, Error> {
         let found = class.disk(&self.name.0)?;
         // The serial number alone has no word before it, for scripts.
         let chosen = [self.standard, self.serial, self.rate];
@@ -70,26 +113,33 @@ impl Verb<CamClass> for Inquiry {
         if rate_too {
             text += &found.transfers(&prefix, queues);
         }
-        let mut value = json!({
-            "text": text, "name": name, "device": label, "serial": serial, "queueing": queues,
-            "transfer_kb": found.unit.sim().transfer_kb(),
-        });
-        if let Facts::Multiplier(f) = &found.facts {
-            if standard_too {
-                let _ = writeln!(text, "{name}: {} fan-out ports", f.ports.len());
-                for (n, port) in f.ports.iter().enumerate() {
-                    let _ = writeln!(text, "{name}: port {n}: {}", port.text());
+        let (mut ports, mut unit) = (None, None);
+        match &found.facts {
+            Facts::Multiplier(f) => {
+                if standard_too {
+                    let _ = writeln!(text, "{name}: {} fan-out ports", f.ports.len());
+                    for (n, port) in f.ports.iter().enumerate() {
+                        let _ = writeln!(text, "{name}: port {n}: {}", port.text());
+                    }
                 }
+                let port = |port: &Port| ListedPort { up: port.is_up(), is: port.text() };
+                ports = Some(f.ports.iter().map(port).collect());
             }
-            let ports = f.ports.iter().map(|port| json!({ "up": port.is_up(), "is": port.text() }));
-            value["ports"] = ports.collect();
-            value["text"] = text.into();
+            Facts::Scsi(f) => {
+                let (lunid, rotation_rate) = (f.names.id.clone(), f.rotation);
+                unit = Some(UnitFacts { lunid, rotation_rate, unmap: f.limits.unmap });
+            }
+            Facts::Ata(_) | Facts::Bridge(_) => {}
         }
-        if let Facts::Scsi(f) = &found.facts {
-            value["lunid"] = json!(f.names.id);
-            value["rotation_rate"] = json!(f.rotation);
-            value["unmap"] = json!(f.limits.unmap);
-        }
-        Ok(value)
+        Ok(InquiryAnswer {
+            text,
+            name: name.clone(),
+            device: label,
+            serial,
+            queueing: queues,
+            transfer_kb: found.unit.sim().transfer_kb(),
+            ports,
+            unit,
+        })
     }
 }

@@ -1,9 +1,8 @@
 //! `locate`: the light that shows where a disk is.
 
 use bio::Errno;
-use geom::{Error, GraphControl, JsonSchema, Verb};
+use geom::{Deferred, Error, GraphControl, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use super::verb_jobs::DeviceOnCore;
 use super::{Device, NamedDevice};
@@ -36,12 +35,25 @@ enum LightState {
     Off,
 }
 
+/// The light of a slot.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct LocateAnswer {
+    /// Result in one sentence.
+    message: String,
+    /// Name of the enclosure.
+    enclosure: String,
+    /// Number of the element.
+    element: usize,
+    /// State of the light.
+    on: bool,
+}
+
 impl Verb<CamClass> for Locate {
     const NAME: &'static str = "locate";
     const EXAMPLE: &'static str = "locate da0 -s on";
-    type Answer = Value;
+    type Answer = Deferred<LocateAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
         let (on, element) = (self.name.0, self.element);
         let (found, lit) = (class.disk(&on)?, self.state == LightState::On);
         if found.facts.role() == Some("ses") {
@@ -123,12 +135,12 @@ impl DeviceOnCore<'_> {
     }
 
     /// Switches a slot's light, for whom `on` names.
-    async fn light(&self, on: &str, element: usize, lit: bool) -> Result<Value, Error> {
+    async fn light(&self, on: &str, element: usize, lit: bool) -> Result<LocateAnswer, Error> {
         let (found, shelf) = (self.found, self.name());
         let done = ses::locate(&found.unit, &found.facts, self.core, (element, lit)).await;
         done.map_err(|e| Error::new(e.kind, format!("{shelf}: {}", e.message)))?;
         let state = if lit { "on" } else { "off" };
         let message = format!("{on}: the light of element {element} of {shelf} is {state}");
-        Ok(json!({ "message": message, "enclosure": shelf, "element": element, "on": lit }))
+        Ok(LocateAnswer { message, enclosure: shelf.to_owned(), element, on: lit })
     }
 }

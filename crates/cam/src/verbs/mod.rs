@@ -26,6 +26,7 @@ mod smpphylist;
 mod tags;
 pub(crate) mod verb_jobs;
 
+pub use attach::AttachAnswer;
 pub(crate) use fault::faults;
 
 use std::sync::Arc;

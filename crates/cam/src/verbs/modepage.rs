@@ -1,11 +1,11 @@
 //! `modepage`: mode pages of a disk.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{Error, GraphControl, JsonSchema, Verb};
+use geom::{Deferred, Error, GraphControl, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use wire::scsi::{ModePage, mode_fields, mode_select_list, parse_mode_pages};
 
 use super::Device;
@@ -64,13 +64,52 @@ enum Values {
     Saved,
 }
 
+/// The mode pages of a disk, or the fields of one page.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum ModepageAnswer {
+    /// The pages.
+    Pages {
+        /// Result for people.
+        text: String,
+        /// Each page.
+        pages: Vec<ListedPage>,
+    },
+    /// One page.
+    Page {
+        /// Result for people.
+        text: String,
+        /// PAGE CODE.
+        page: u8,
+        /// SUBPAGE CODE; 0: the page has none.
+        subpage: u8,
+        /// Whether the page can be saved.
+        savable: bool,
+        /// Values of the known fields, by name.
+        fields: BTreeMap<&'static str, u64>,
+        /// Bytes of the page, in hexadecimal.
+        data: String,
+    },
+}
+
+/// A mode page in a list.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ListedPage {
+    /// PAGE CODE.
+    page: u8,
+    /// SUBPAGE CODE; 0: the page has none.
+    subpage: u8,
+    /// Name of the page.
+    name: &'static str,
+}
+
 impl Verb<CamClass> for Modepage {
     const NAME: &'static str = "modepage";
     const POSITIONAL: &'static [&'static str] = &["name", "fields"];
     const EXAMPLE: &'static str = "modepage da0 -m 8";
-    type Answer = Value;
+    type Answer = Deferred<ModepageAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
         let on = self.name.0.clone();
         class.run_on_device(control, (Self::NAME, &on), |talk| {
             Box::pin(async move { self.answer(&talk).await })
@@ -79,7 +118,7 @@ impl Verb<CamClass> for Modepage {
 }
 
 impl Modepage {
-    async fn answer(&self, talk: &DeviceOnCore<'_>) -> Result<Value, Error> {
+    async fn answer(&self, talk: &DeviceOnCore<'_>) -> Result<ModepageAnswer, Error> {
         talk.require_scsi("mode pages")?;
         let fields: Vec<&str> = self.fields.iter().map(String::as_str).collect();
         let values = self.values as u8;
@@ -168,7 +207,12 @@ impl DeviceOnCore<'_> {
         })
     }
 
-    async fn change(&self, which: (u8, u8), wanted: &[&str], save: bool) -> Result<Value, Error> {
+    async fn change(
+        &self,
+        which: (u8, u8),
+        wanted: &[&str],
+        save: bool,
+    ) -> Result<ModepageAnswer, Error> {
         let refuse = |what: String| Error::inval(what);
         let mut page = self.page(which, 0).await?;
         let mask = self.page(which, 1).await?;
@@ -228,34 +272,32 @@ impl DeviceOnCore<'_> {
     }
 }
 
-fn list(pages: &[ModePage]) -> Value {
+fn list(pages: &[ModePage]) -> ModepageAnswer {
     let mut text = String::new();
     let mut all = Vec::new();
     for page in pages {
         let (name, _) = mode_fields(page.page, page.subpage);
         let name = if name.is_empty() { "(not known here)" } else { name };
         let _ = writeln!(text, "{:#04x},{:#04x}\t{name}", page.page, page.subpage);
-        all.push(json!({ "page": page.page, "subpage": page.subpage, "name": name }));
+        all.push(ListedPage { page: page.page, subpage: page.subpage, name });
     }
-    json!({ "text": text, "pages": all })
+    ModepageAnswer::Pages { text, pages: all }
 }
 
-fn show(page: &ModePage, bytes: bool) -> Value {
+fn show(page: &ModePage, bytes: bool) -> ModepageAnswer {
     let (_, fields) = mode_fields(page.page, page.subpage);
-    let mut values = serde_json::Map::new();
+    let mut values = BTreeMap::new();
     let mut text = String::new();
     for field in fields {
         if let Some(value) = field.get(&page.bytes) {
             let _ = writeln!(text, "{}:  {value} ", field.name);
-            values.insert(field.name.into(), json!(value));
+            values.insert(field.name, value);
         }
     }
     if bytes || fields.is_empty() {
         text = dump(&page.bytes);
     }
-    let hex: String = page.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    json!({
-        "text": text, "page": page.page, "subpage": page.subpage, "savable": page.savable,
-        "fields": values, "data": hex,
-    })
+    let data: String = page.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let ModePage { page, subpage, savable, .. } = *page;
+    ModepageAnswer::Page { text, page, subpage, savable, fields: values, data }
 }

@@ -2,7 +2,7 @@
 
 use bio::Errno;
 use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::{DiskName, one_of};
 use crate::class::CamClass;
@@ -31,12 +31,23 @@ pub(super) struct Readcap {
     quiet: bool,
 }
 
+/// The capacity of a disk.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ReadcapAnswer {
+    /// Result for people.
+    text: String,
+    /// Address of the last block.
+    last_block: u64,
+    /// Size of a block, bytes.
+    block_length: u32,
+}
+
 impl Verb<CamClass> for Readcap {
     const NAME: &'static str = "readcap";
     const EXAMPLE: &'static str = "readcap da0";
-    type Answer = Value;
+    type Answer = ReadcapAnswer;
 
-    fn run(self, class: &CamClass, _: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, _: &mut GraphControl) -> Result<ReadcapAnswer, Error> {
         let found = class.disk(&self.name.0)?;
         let medium = match &found.facts {
             Facts::Scsi(f) => f.capacity.map(|c| (c.blocks, c.block_len)),
@@ -46,8 +57,8 @@ impl Verb<CamClass> for Readcap {
         let none = || Error::new(Errno::NotSup, format!("{} has no medium", found.name));
         let (blocks, block_len) = medium.ok_or_else(none)?;
         let text = self.capacity(blocks, block_len)?;
-        let last = blocks.saturating_sub(1);
-        Ok(json!({ "text": text, "last_block": last, "block_length": block_len }))
+        let last_block = blocks.saturating_sub(1);
+        Ok(ReadcapAnswer { text, last_block, block_length: block_len })
     }
 }
 
@@ -101,6 +112,8 @@ fn scaled(bytes: u64, decimal: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     fn capacity(blocks: u64, block_len: u32, params: &Value) -> Result<String, Error> {

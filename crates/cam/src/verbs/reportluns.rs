@@ -3,9 +3,8 @@
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{Error, GraphControl, JsonSchema, Verb};
+use geom::{Deferred, Error, GraphControl, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use wire::scsi::{Lun, LunError};
 
 use super::verb_jobs::DeviceOnCore;
@@ -45,12 +44,33 @@ enum Report {
     All,
 }
 
+/// The logical units of a target.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ReportlunsAnswer {
+    /// Result for people.
+    text: String,
+    /// Number of logical units that the target has.
+    count: u32,
+    /// The logical units that fit into the answer of the target.
+    luns: Vec<ListedLun>,
+}
+
+/// A logical unit.
+#[derive(PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+enum ListedLun {
+    /// Its number.
+    Number(u32),
+    /// Its eight bytes in hexadecimal, where it has no number of a single level.
+    Bytes(String),
+}
+
 impl Verb<CamClass> for Reportluns {
     const NAME: &'static str = "reportluns";
     const EXAMPLE: &'static str = "reportluns da0";
-    type Answer = Value;
+    type Answer = Deferred<ReportlunsAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
         let on = self.name.0.clone();
         class.run_on_device(control, (Self::NAME, &on), |talk| {
             Box::pin(async move { self.units(&talk).await })
@@ -59,7 +79,7 @@ impl Verb<CamClass> for Reportluns {
 }
 
 impl Reportluns {
-    async fn units(&self, talk: &DeviceOnCore<'_>) -> Result<Value, Error> {
+    async fn units(&self, talk: &DeviceOnCore<'_>) -> Result<ReportlunsAnswer, Error> {
         let on = talk.name();
         if !matches!(talk.found.facts, Facts::Scsi(_)) {
             let what = format!("{on} speaks ATA, which has no logical units");
@@ -83,7 +103,7 @@ impl Reportluns {
         let count = length / 8;
         let (luns, _) = list.as_chunks::<8>();
         let luns = luns.iter().take(usize::try_from(count).unwrap_or(usize::MAX));
-        let luns: Vec<Value> = luns.map(|lun| lun_value(*lun)).collect();
+        let luns: Vec<ListedLun> = luns.map(|lun| listed(*lun)).collect();
         let mut text = String::new();
         if !self.luns {
             let plural = if count > 1 { "s" } else { "" };
@@ -92,21 +112,23 @@ impl Reportluns {
         if !self.count {
             for lun in &luns {
                 let _ = match lun {
-                    Value::String(bytes) => writeln!(text, "{bytes}"),
-                    number => writeln!(text, "{number}"),
+                    ListedLun::Bytes(bytes) => writeln!(text, "{bytes}"),
+                    ListedLun::Number(number) => writeln!(text, "{number}"),
                 };
             }
         }
-        Ok(json!({ "text": text, "count": count, "luns": luns }))
+        Ok(ReportlunsAnswer { text, count, luns })
     }
 }
 
 /// A logical unit's eight bytes (SAM-5 4.7): its number where it is one of a single level.
-fn lun_value(lun: [u8; 8]) -> Value {
+fn listed(lun: [u8; 8]) -> ListedLun {
     match Lun::decode(lun) {
-        Ok(lun) => lun.number().into(),
-        Err(LunError::WellKnown(number)) => number.into(),
-        Err(LunError::Unsupported) => format!("{:#x}", u64::from_be_bytes(lun)).into(),
+        Ok(lun) => ListedLun::Number(lun.number()),
+        Err(LunError::WellKnown(number)) => ListedLun::Number(number.into()),
+        Err(LunError::Unsupported) => {
+            ListedLun::Bytes(format!("{:#x}", u64::from_be_bytes(lun)))
+        }
     }
 }
 
@@ -117,12 +139,12 @@ mod tests {
     #[test]
     fn luns_are_printed_as_numbers_for_known_addressing_methods() {
         for (lun, want) in [
-            ([0, 7, 0, 0, 0, 0, 0, 0], json!(7)),
-            ([0x41, 1, 0, 0, 0, 0, 0, 0], json!(257)),
-            ([0xc1, 1, 0, 0, 0, 0, 0, 0], json!(1)),
-            ([1, 2, 0, 3, 0, 0, 0, 0], json!("0x102000300000000")),
+            ([0, 7, 0, 0, 0, 0, 0, 0], ListedLun::Number(7)),
+            ([0x41, 1, 0, 0, 0, 0, 0, 0], ListedLun::Number(257)),
+            ([0xc1, 1, 0, 0, 0, 0, 0, 0], ListedLun::Number(1)),
+            ([1, 2, 0, 3, 0, 0, 0, 0], ListedLun::Bytes("0x102000300000000".to_owned())),
         ] {
-            assert_eq!(lun_value(lun), want);
+            assert_eq!(listed(lun), want);
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::{Value, json};
+use geom::{Deferred, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use serde::Serialize;
 
 use super::scan::{ScanScope, bus_scope};
 use super::trouble_texts;
@@ -21,13 +21,26 @@ pub(super) struct Rescan {
     buses: Vec<String>,
 }
 
+/// The result of a scan.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct RescanAnswer {
+    /// Result in sentences.
+    message: String,
+    /// Names of the new disks.
+    found: Vec<String>,
+    /// Targets that have not answered yet.
+    silent: Vec<String>,
+    /// Reasons why a bus cannot reach a device, a sentence each.
+    troubles: Vec<String>,
+}
+
 impl Verb<CamClass> for Rescan {
     const NAME: &'static str = "rescan";
     const POSITIONAL: &'static [&'static str] = &["buses"];
     const EXAMPLE: &'static str = "rescan 0";
-    type Answer = Value;
+    type Answer = Deferred<RescanAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
         let mut wanted = Vec::new();
         for word in self.buses.iter().filter(|word| word.as_str() != "all") {
             let meant = Path::typed(word);
@@ -50,7 +63,7 @@ fn rescanned(
     control: &mut GraphControl,
     looks: &[ScanScope],
     before: &BTreeSet<String>,
-) -> Result<Value, Error> {
+) -> Result<RescanAnswer, Error> {
     let found = class.commit_scans(control, looks, before)?;
     let (mut silent, mut troubles) = (Vec::new(), Vec::new());
     let mut lines = Vec::new();
@@ -81,15 +94,13 @@ fn rescanned(
         lines.push(format!("found {}", found.join(", ")));
     }
     if !silent.is_empty() {
-        let silent = silent.join(", ");
+        let places = silent.join(", ");
         lines.push(format!(
-            "no answer yet from {silent}; the scan continues, and new disks are added"
+            "no answer yet from {places}; the scan continues, and new disks are added"
         ));
     }
     lines.extend(troubles.iter().cloned());
-    Ok(json!({
-        "message": lines.join("\n"), "found": found, "silent": silent, "troubles": troubles,
-    }))
+    Ok(RescanAnswer { message: lines.join("\n"), found, silent, troubles })
 }
 
 /// A place in camcontrol's words: `bus 0`, `0:3:0`.

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{Errno, Segs};
-use geom::{Core, Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::{Value, json};
+use geom::{Core, Deferred, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use serde::Serialize;
 use wire::ata::{pm_value, pscr};
 
 use super::verb_jobs::DeviceOnCore;
@@ -41,12 +41,22 @@ pub(super) struct Reset {
     port: Option<u64>,
 }
 
+/// The result of a reset.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ResetAnswer {
+    /// Result in one sentence.
+    message: String,
+    /// Number of devices that were reset; absent: a port was reset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    devices: Option<usize>,
+}
+
 impl Verb<CamClass> for Reset {
     const NAME: &'static str = "reset";
     const EXAMPLE: &'static str = "reset da0";
-    type Answer = Value;
+    type Answer = Deferred<ResetAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
         let on = self.name.clone();
         // A disk may be called whatever its bus says.
         let Some(meant) = Path::typed(&on).filter(|_| class.by_name(&on).is_none()) else {
@@ -93,7 +103,8 @@ impl Verb<CamClass> for Reset {
                     };
                     return Err(Error::new(first.kind, format!("{}{also}", first.message)));
                 }
-                Ok(json!({ "message": reset_message(&what, None), "devices": number }))
+                let message = reset_message(&what, None);
+                Ok(ResetAnswer { message, devices: Some(number) })
             })
         })
     }
@@ -149,16 +160,16 @@ async fn reset_units(units: &[Arc<Unit>], core: &Rc<Core>) -> Vec<(Path, Error)>
 }
 
 impl DeviceOnCore<'_> {
-    async fn reset(&self, port: Option<u64>) -> Result<Value, Error> {
+    async fn reset(&self, port: Option<u64>) -> Result<ResetAnswer, Error> {
         if let Some(port) = port {
             return self.reset_port(port).await;
         }
         reset_unit(&self.found.unit, self.core).await?;
         let message = reset_message(&path_text(self.found.unit.path()), None);
-        Ok(json!({ "message": message, "devices": 1 }))
+        Ok(ResetAnswer { message, devices: Some(1) })
     }
 
-    async fn reset_port(&self, port: u64) -> Result<Value, Error> {
+    async fn reset_port(&self, port: u64) -> Result<ResetAnswer, Error> {
         let name = self.name();
         let refuse = |kind, what: String| Err(Error::new(kind, format!("{name}: {what}")));
         let Facts::Multiplier(facts) = &self.found.facts else {
@@ -190,7 +201,10 @@ impl DeviceOnCore<'_> {
         let error = self.port(number, pscr::ERROR, None).await?;
         self.port(number, pscr::ERROR, Some(error)).await?;
         match status & pscr::DET {
-            pscr::UP => Ok(json!({ "message": format!("port {port} of {name} was reset") })),
+            pscr::UP => {
+                let message = format!("port {port} of {name} was reset");
+                Ok(ResetAnswer { message, devices: None })
+            }
             pscr::SEEN => refuse(
                 Errno::Io,
                 format!(
@@ -198,7 +212,10 @@ impl DeviceOnCore<'_> {
                          -p {port}` tries once more"
                 ),
             ),
-            _ => Ok(json!({ "message": format!("port {port} of {name} was reset; it is empty") })),
+            _ => {
+                let message = format!("port {port} of {name} was reset; it is empty");
+                Ok(ResetAnswer { message, devices: None })
+            }
         }
     }
 

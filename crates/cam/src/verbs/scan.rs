@@ -8,7 +8,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use geom::{Error, GraphControl};
+use geom::{Deferred, Error, GraphControl, to_json};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::address::{ANY, Path};
@@ -19,8 +20,8 @@ use crate::class::CamClass;
 pub(super) type ScanScope = (Arc<Bus>, Path);
 
 /// The result: buses looked at, and the disks that there were before.
-type ScanReport =
-    fn(&CamClass, &mut GraphControl, &[ScanScope], &BTreeSet<String>) -> Result<Value, Error>;
+type ScanReport<A> =
+    fn(&CamClass, &mut GraphControl, &[ScanScope], &BTreeSet<String>) -> Result<A, Error>;
 
 pub(super) fn bus_scope(bus: Arc<Bus>) -> ScanScope {
     let all = Path::bus(bus.number());
@@ -35,16 +36,17 @@ fn disks(looks: &[ScanScope]) -> impl Iterator<Item = String> {
 
 impl CamClass {
     /// Looks through buses, and gives the result.
-    pub(super) fn scan(
+    pub(super) fn scan<A: Serialize + 'static>(
         &self,
         control: &mut GraphControl,
         order: (&'static str, &str),
         looks: Vec<ScanScope>,
-        then: ScanReport,
-    ) -> Result<Value, Error> {
+        then: ScanReport<A>,
+    ) -> Result<Deferred<A>, Error> {
+        let verb = order.0;
         let (before, scanned) = (disks(&looks).collect(), looks.clone());
         looks.iter().for_each(|(bus, _)| drop(bus.take_failure()));
-        self.run_on_core_then(
+        let stored = self.run_on_core_then(
             control,
             order,
             move |core| {
@@ -62,8 +64,11 @@ impl CamClass {
                     Ok(Value::Null)
                 })
             },
-            Some(Box::new(move |class, control| then(class, control, &scanned, &before))),
-        )
+            Some(Box::new(move |class, control| {
+                to_json(verb, &then(class, control, &scanned, &before)?)
+            })),
+        );
+        stored.map(Deferred::stored)
     }
 
     /// Takes in the results of scans, unless that is done; returns the names of the new disks.

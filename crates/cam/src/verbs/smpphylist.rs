@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::{Value, json};
+use geom::{Deferred, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use serde::Serialize;
 use wire::smp::{Phy, ReportGeneral, SMP_RESPONSE_LEN, function, result};
 
 use super::Device;
@@ -23,12 +23,36 @@ pub(super) struct Smpphylist {
     quiet: bool,
 }
 
+/// The phys of an expander.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SmpphylistAnswer {
+    /// Result for people.
+    text: String,
+    /// Logical identifier of the enclosure, in hexadecimal.
+    enclosure: String,
+    /// Each phy.
+    phys: Vec<ListedPhy>,
+}
+
+/// A phy of an expander.
+#[derive(Serialize, JsonSchema)]
+struct ListedPhy {
+    /// Number of the phy.
+    phy: u8,
+    /// SAS address of the attached device, in hexadecimal.
+    attached: String,
+    /// NEGOTIATED LOGICAL LINK RATE: 8 is 1.5 Gbit/s, 9 is 3, 10 is 6, 11 is 12.
+    rate: u8,
+    /// Names of the attached device; null: unknown.
+    periphs: Option<Vec<String>>,
+}
+
 impl Verb<CamClass> for Smpphylist {
     const NAME: &'static str = "smpphylist";
     const EXAMPLE: &'static str = "smpphylist ses0";
-    type Answer = Value;
+    type Answer = Deferred<SmpphylistAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
         let (found, quiet) = (class.disk(&self.name.0)?, self.quiet);
         let known = class.by_address(&found);
         class.run_on_core(control, (Self::NAME, &self.name.0), move |core| {
@@ -53,7 +77,11 @@ impl DeviceOnCore<'_> {
         }
     }
 
-    async fn phys(&self, known: &PeriphsByAddress, quiet: bool) -> Result<Value, Error> {
+    async fn phys(
+        &self,
+        known: &PeriphsByAddress,
+        quiet: bool,
+    ) -> Result<SmpphylistAnswer, Error> {
         let on = self.name();
         let decode_error = |e| Error::new(Errno::Io, format!("the expander of {on}: {e}"));
         let refused = |code: u8| {
@@ -82,13 +110,14 @@ impl DeviceOnCore<'_> {
                 let _ = write!(text, "   {label} ({})", periphs.join(","));
             }
             text.push('\n');
-            phys.push(json!({
-                "phy": number, "attached": format!("{:016x}", phy.attached_sas_address),
-                "rate": phy.rate,
-                "periphs": device.map(|(_, periphs)| periphs),
-            }));
+            phys.push(ListedPhy {
+                phy: number,
+                attached: format!("{:016x}", phy.attached_sas_address),
+                rate: phy.rate,
+                periphs: device.map(|(_, periphs)| periphs.clone()),
+            });
         }
         let enclosure = format!("{:016x}", general.enclosure);
-        Ok(json!({ "text": text, "enclosure": enclosure, "phys": phys }))
+        Ok(SmpphylistAnswer { text, enclosure, phys })
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::DiskName;
 use crate::class::CamClass;
@@ -28,12 +28,33 @@ pub(super) struct Tags {
     verbose: bool,
 }
 
+/// The commands of a disk.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct TagsAnswer {
+    /// Result for people.
+    text: String,
+    /// Commands that the disk gets at a time.
+    openings: u32,
+    /// Commands that the disk has.
+    active: u32,
+    /// Commands in use.
+    allocated: usize,
+    /// Commands that wait for an opening.
+    queued: usize,
+    /// Commands that are held back until a recovery ends.
+    held: u32,
+    /// Minimum of `openings`.
+    min: u32,
+    /// Maximum of `openings`.
+    max: u32,
+}
+
 impl Verb<CamClass> for Tags {
     const NAME: &'static str = "tags";
     const EXAMPLE: &'static str = "tags da0 -N 32";
-    type Answer = Value;
+    type Answer = TagsAnswer;
 
-    fn run(self, class: &CamClass, _: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, _: &mut GraphControl) -> Result<TagsAnswer, Error> {
         let found = class.disk(&self.name.0)?;
         if let Some(openings_max) = self.number.map(u32::from) {
             let shape = found.unit.inspect(|device| device.shape());
@@ -70,9 +91,7 @@ impl Verb<CamClass> for Tags {
             let words = if self.quiet { "" } else { "device openings: " };
             let _ = writeln!(text, "{place}{words}{openings}");
         }
-        Ok(json!({
-            "text": text, "openings": openings, "active": active, "allocated": live,
-            "queued": queued, "held": held, "min": shape.openings_min, "max": shape.openings_max,
-        }))
+        let Shape { openings_min: min, openings_max: max, .. } = shape;
+        Ok(TagsAnswer { text, openings, active, allocated: live, queued, held, min, max })
     }
 }

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use bio::Errno;
 use bio::sync::{Mutex, MutexGuard};
-use geom::{Core, Error, GraphControl, Local, Running};
+use geom::{Core, Deferred, Error, GraphControl, Local, Running, Unfinished, to_json};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::NamedDevice;
@@ -103,16 +104,16 @@ impl DeviceOnCore<'_> {
 }
 
 /// The result of a verb, from a core.
-type VerbFuture<'a> = Local<'a, Result<Value, Error>>;
+type VerbFuture<'a, A> = Local<'a, Result<A, Error>>;
 
 impl CamClass {
     /// Talks with a device on a core, and waits a moment for the result.
-    pub(super) fn run_on_device(
+    pub(super) fn run_on_device<A: Serialize + 'static>(
         &self,
         control: &mut GraphControl,
         (verb, on): (&'static str, &str),
-        run: impl for<'a> FnOnce(DeviceOnCore<'a>) -> VerbFuture<'a> + Send + 'static,
-    ) -> Result<Value, Error> {
+        run: impl for<'a> FnOnce(DeviceOnCore<'a>) -> VerbFuture<'a, A> + Send + 'static,
+    ) -> Result<Deferred<A>, Error> {
         let found = self.disk(on)?;
         self.run_on_core(control, (verb, on), move |core| {
             Box::pin(async move { run(DeviceOnCore { found: &found, core }).await })
@@ -120,13 +121,20 @@ impl CamClass {
     }
 
     /// Has a conversation on a core and waits a moment for the result.
-    pub(super) fn run_on_core(
+    pub(super) fn run_on_core<A: Serialize + 'static>(
         &self,
         control: &mut GraphControl,
         order: (&'static str, &str),
-        talk: impl for<'a> FnOnce(&'a Rc<Core>) -> VerbFuture<'a> + Send + 'static,
-    ) -> Result<Value, Error> {
-        self.run_on_core_then(control, order, talk, None)
+        talk: impl for<'a> FnOnce(&'a Rc<Core>) -> VerbFuture<'a, A> + Send + 'static,
+    ) -> Result<Deferred<A>, Error> {
+        let verb = order.0;
+        let stored = self.run_on_core_then(
+            control,
+            order,
+            move |core| Box::pin(async move { to_json(verb, &talk(core).await?) }),
+            None,
+        );
+        stored.map(Deferred::stored)
     }
 
     /// The same, with something left to do for the control thread.
@@ -134,7 +142,7 @@ impl CamClass {
         &self,
         control: &mut GraphControl,
         (verb, on): (&'static str, &str),
-        talk: impl for<'a> FnOnce(&'a Rc<Core>) -> VerbFuture<'a> + Send + 'static,
+        talk: impl for<'a> FnOnce(&'a Rc<Core>) -> VerbFuture<'a, Value> + Send + 'static,
         then: Option<Continuation>,
     ) -> Result<Value, Error> {
         self.verb_jobs.reserve_slot()?;
@@ -161,10 +169,8 @@ impl CamClass {
         // O3
         if self.verb_jobs.is_of(number, &what) {
             if !control.wait_until(LOOK, |_| self.verb_jobs.is_ended(number)) {
-                return Ok(json!({ "unfinished": {
-                    "what": what, "done": 0, "total": 0,
-                    "again": { "name": on, "ticket": number },
-                } }));
+                let again = json!({ "name": on, "ticket": number });
+                return Ok(Unfinished { what, again, ..Unfinished::default() }.to_value());
             }
             let order = self.verb_jobs.table().open.remove(&number);
             if let Some(VerbJob { running, then, .. }) = order

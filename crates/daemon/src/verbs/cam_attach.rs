@@ -1,5 +1,7 @@
 //! `cam attach`: a bus that exists until the daemon stops.
 
+use cam::AttachAnswer;
+use geom::Deferred;
 use mgmt::api::{Error, Kind, Level, Result};
 use mgmt::config::{self, BusConfig};
 use schemars::JsonSchema;
@@ -34,9 +36,9 @@ impl OwnVerb for CamAttach {
     const NAME: &'static str = "attach";
     const POSITIONAL: &'static [&'static str] = &["name", "params"];
     const EXAMPLE: &'static str = "cam attach mps0 transport=sas disks=4 size=1GiB";
-    type Answer = Value;
+    type Answer = Deferred<AttachAnswer>;
 
-    fn run(self, control_loop: &mut ControlLoop) -> Result<Value> {
+    fn run(self, control_loop: &mut ControlLoop) -> Result<Self::Answer> {
         let name = self.name.as_str();
         let done = match self.ticket {
             Some(ticket) => {
@@ -49,7 +51,7 @@ impl OwnVerb for CamAttach {
         if let Some(message) = done["message"].as_str() {
             control_loop.note(Level::Info, name, format!("cam attach: {message}"));
         }
-        Ok(done)
+        Ok(Deferred::stored(done))
     }
 }
 

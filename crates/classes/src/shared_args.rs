@@ -1,9 +1,8 @@
 //! words: arguments and verbs that several classes with members share.
 
-use geom::Error;
+use geom::{Error, MessageAnswer};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 pub(crate) const LABEL: &str = "The last sector of each provider is overwritten, and existing \
     contents of a provider become inaccessible: a provider with contents is refused unless \
@@ -36,8 +35,9 @@ pub(crate) struct VerifyRate(pub(crate) u64);
 pub(crate) struct Wait(bool);
 
 /// Answer of a verb that begins a rebuild.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct RebuildAnswer {
+    /// Result in one sentence.
     message: String,
     /// The geom whose rebuilds the caller waits for, by `status --wait`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,8 +86,8 @@ pub(crate) struct Force(pub(crate) bool);
 pub(crate) fn each(
     on: &str,
     names: &[String],
-    mut one: impl FnMut(&str) -> Result<Value, Error>,
-) -> Result<Value, Error> {
+    mut one: impl FnMut(&str) -> Result<MessageAnswer, Error>,
+) -> Result<MessageAnswer, Error> {
     if names.is_empty() {
         return one(on);
     }
@@ -99,7 +99,7 @@ pub(crate) fn each(
                 Error::new(e.kind, format!("{}; before that: {}", e.message, messages.join(", ")))
             }
         })?;
-        messages.extend(done.get("message").and_then(Value::as_str).map(str::to_owned));
+        messages.push(done.message);
     }
-    Ok(json!({ "message": messages.join("\n") }))
+    Ok(MessageAnswer::new(messages.join("\n")))
 }

@@ -79,7 +79,7 @@ pub(crate) use ranges::{LockId, LockResult, RangeLocks, Waiter};
 pub(crate) use rejected::{REFUSALS_MAX, Refusals};
 pub(crate) use stopped::Stopped;
 pub(crate) use throttle::{Throttle, Throttles, wait_for_rate, wait_while_paused};
-pub(crate) use verified::{Mismatch, MismatchKind, VerifyReport, differences};
+pub(crate) use verified::{ComparisonReport, Mismatch, MismatchKind, VerifyReport, differences};
 pub use waiting::Waiting;
 pub(crate) use write_gate::{GateEntry, GateNotice, WriteGate};
 pub(crate) use zero_page::{BLANK, zero_page};

@@ -16,7 +16,8 @@
 
 use bio::Errno;
 use geom::{Edge, Error, FoundLabel, GraphControl, TasteOutcome, Taster, WriteLabel};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::frame::{self, FrameError};
 use super::provider_access;
@@ -60,11 +61,22 @@ pub(crate) struct RelocateParams<'a> {
     pub(crate) read: DecodeLabel,
 }
 
+/// The move of a label.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct RelocateAnswer {
+    /// Result in one sentence.
+    message: String,
+    /// Former place of the label, byte of the provider.
+    from: u64,
+    /// Place of the label, byte of the provider.
+    to: u64,
+}
+
 /// Carries the verb out.
 pub(crate) fn relocate(
     control: &mut GraphControl,
     params: &RelocateParams<'_>,
-) -> Result<Value, Error> {
+) -> Result<RelocateAnswer, Error> {
     let RelocateParams { class, member, .. } = *params;
     let on = provider_access::find(control, member)?;
     let (sector, media) = provider_access::sizes(control, on);
@@ -81,7 +93,7 @@ pub(crate) fn relocate(
     provider_access::taste_all_again(control)?;
     control.settle()?;
     let message = format!("{member}: its label was at byte {from} and is at byte {to} now");
-    Ok(json!({ "message": message, "from": from, "to": to }))
+    Ok(RelocateAnswer { message, from, to })
 }
 
 /// Checks that the current last sector is empty or may be overwritten.

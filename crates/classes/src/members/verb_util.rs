@@ -1,8 +1,11 @@
 //! Common parts of the verbs of classes with members: names, numbers, refusals.
 
 use bio::Errno;
-use geom::{ConsumerId, Error, GeomId, GraphControl, ProviderId, Taster, Topology, Transient};
-use serde_json::{Value, json};
+use geom::{
+    ConsumerId, Error, GeomId, GraphControl, MessageAnswer, ProviderId, Taster, Topology, Transient,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::frame::FrameError;
 use super::{Stopped, Throttle, frame, provider_access};
@@ -105,17 +108,26 @@ pub(crate) fn check_member(
     provider_access::with_write_access(control, class, name, |_, _| Ok(()), |_, _| Ok(()))
 }
 
+/// The provider of a new geom.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ProviderAnswer {
+    /// Result in one sentence.
+    message: String,
+    /// Name of the provider.
+    provider: String,
+}
+
 /// The answer once the provider is there, or else the reasons that tasting gave for the members.
 pub(crate) fn wait_for_provider(
     control: &mut GraphControl,
     class: &str,
     name: &str,
     members: &[String],
-) -> Result<Value, Error> {
+) -> Result<ProviderAnswer, Error> {
     control.settle()?;
     let provider = format!("{class}/{name}");
     if control.topology.find(&provider).is_some() {
-        return Ok(json!({ "message": format!("{provider} is there"), "provider": provider }));
+        return Ok(ProviderAnswer { message: format!("{provider} is there"), provider });
     }
     let view = control.topology.view(0);
     let reasons = members.iter().filter_map(|m| {
@@ -133,7 +145,7 @@ pub(crate) fn start(
     class: &str,
     stopped: &Stopped,
     on: &str,
-) -> Result<Value, Error> {
+) -> Result<MessageAnswer, Error> {
     let name = geom::bare_name(class, on);
     if !stopped.start(name) {
         let what = format!("{class} {name} was not stopped; `ashlar {class} status` shows all");
@@ -141,7 +153,7 @@ pub(crate) fn start(
     }
     provider_access::taste_all_again(control)?;
     match control.topology.find(&format!("{class}/{name}")) {
-        Some(_) => Ok(json!({ "message": format!("{class}/{name} is there") })),
+        Some(_) => Ok(MessageAnswer::new(format!("{class}/{name} is there"))),
         None => {
             let mut geoms = control.topology.class_view(class, 0).into_iter();
             let trouble = geoms
@@ -210,7 +222,7 @@ pub(crate) fn clear<R>(
     members: &[String],
     noun: &str,
     decode: impl Fn(&[u8]) -> Result<R, FrameError>,
-) -> Result<Value, Error> {
+) -> Result<MessageAnswer, Error> {
     for member in members {
         let check = |control: &mut GraphControl, edge| {
             let (_, bytes) = provider_access::read_last_sector(control, member, edge)?;
@@ -230,5 +242,5 @@ pub(crate) fn clear<R>(
             provider_access::write(control, member, edge, at, vec![0; bytes.len()])
         })?;
     }
-    Ok(json!({ "message": format!("{} cleared", members.join(", ")) }))
+    Ok(MessageAnswer::new(format!("{} cleared", members.join(", "))))
 }

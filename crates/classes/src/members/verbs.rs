@@ -1,11 +1,11 @@
 //! Verbs that are the same in every class whose members have labels: `stop`, `destroy`, `clear`,
 //! `dump`; and `start`, `relocate` where the labels are in last sectors.
 
-use geom::{Bytes, Class, Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::Value;
+use geom::{Bytes, Class, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use serde::Serialize;
 
 use super::frame::FrameError;
-use super::relocate::{self, MovableLabel, RelocateParams};
+use super::relocate::{self, MovableLabel, RelocateAnswer, RelocateParams};
 use super::{Stopped, verb_util};
 use crate::shared_args::{Force, Members, each};
 
@@ -16,9 +16,12 @@ pub(crate) trait LabelledClass: Class + Sized + 'static {
     /// One sentence of `destroy`, and whether it writes.
     const DESTROY: (&'static str, bool) = ("Stop geoms: the same as `stop`", false);
 
+    /// The content of labels, as `dump` answers it.
+    type Records: Serialize + JsonSchema;
+
     /// Takes one apart; labels stay.
     fn take_apart(&self, control: &mut GraphControl, on: &str, force: bool)
-    -> Result<Value, Error>;
+    -> Result<MessageAnswer, Error>;
 
     /// Takes one apart for good, where that is something else.
     fn destroy_geom(
@@ -26,15 +29,15 @@ pub(crate) trait LabelledClass: Class + Sized + 'static {
         control: &mut GraphControl,
         on: &str,
         force: bool,
-    ) -> Result<Value, Error> {
+    ) -> Result<MessageAnswer, Error> {
         self.take_apart(control, on, force)
     }
 
     /// Removes the labels of members; a provider without one is refused.
-    fn clear(control: &mut GraphControl, members: &[String]) -> Result<Value, Error>;
+    fn clear(control: &mut GraphControl, members: &[String]) -> Result<MessageAnswer, Error>;
 
     /// Shows the content of the providers' labels.
-    fn dump(control: &mut GraphControl, members: &[String]) -> Result<Value, Error>;
+    fn dump(control: &mut GraphControl, members: &[String]) -> Result<Self::Records, Error>;
 }
 
 /// A class whose labels are in last sectors.
@@ -67,9 +70,9 @@ impl<C: LabelledClass> Verb<C> for Stop {
     const NAME: &'static str = "stop";
     const DETAIL: &'static str = C::STOPPED;
     const EXAMPLE: &'static str = "stop data";
-    type Answer = Value;
+    type Answer = MessageAnswer;
 
-    fn run(self, class: &C, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &C, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         each("", &self.names, |on| class.take_apart(control, on, self.force.0))
     }
 }
@@ -84,9 +87,9 @@ impl<C: LabelledClass> Verb<C> for Destroy {
     const DOC: &'static str = C::DESTROY.0;
     const EXAMPLE: &'static str = "destroy data";
     const WRITES: bool = C::DESTROY.1;
-    type Answer = Value;
+    type Answer = MessageAnswer;
 
-    fn run(self, class: &C, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &C, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         each("", &self.0.names, |on| class.destroy_geom(control, on, self.0.force.0))
     }
 }
@@ -101,9 +104,9 @@ pub(crate) struct Start {
 impl<C: LastSectorClass> Verb<C> for Start {
     const NAME: &'static str = "start";
     const EXAMPLE: &'static str = "start data";
-    type Answer = Value;
+    type Answer = MessageAnswer;
 
-    fn run(self, class: &C, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &C, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         class.clear_stopped(geom::bare_name(C::CLASS, &self.name));
         verb_util::start(control, C::CLASS, class.stopped(), &self.name)
     }
@@ -122,9 +125,9 @@ impl<C: LabelledClass> Verb<C> for Clear {
     const NAME: &'static str = "clear";
     const EXAMPLE: &'static str = "clear d0 d1";
     const WRITES: bool = true;
-    type Answer = Value;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &C, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, _: &C, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         C::clear(control, &self.members.0)
     }
 }
@@ -139,9 +142,9 @@ pub(crate) struct Dump {
 impl<C: LabelledClass> Verb<C> for Dump {
     const NAME: &'static str = "dump";
     const EXAMPLE: &'static str = "dump d0";
-    type Answer = Value;
+    type Answer = C::Records;
 
-    fn run(self, _: &C, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, _: &C, control: &mut GraphControl) -> Result<C::Records, Error> {
         C::dump(control, &self.members.0)
     }
 }
@@ -169,9 +172,9 @@ impl<C: LastSectorClass> Verb<C> for Relocate {
     const POSITIONAL: &'static [&'static str] = &["member"];
     const EXAMPLE: &'static str = "relocate d0 --was 10GiB";
     const WRITES: bool = true;
-    type Answer = Value;
+    type Answer = RelocateAnswer;
 
-    fn run(self, _: &C, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, _: &C, control: &mut GraphControl) -> Result<RelocateAnswer, Error> {
         let Relocate { member, was, force } = self;
         let (was, force) = (was.map(|bytes| bytes.0), force.0);
         let params = RelocateParams {

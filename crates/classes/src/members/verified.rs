@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// Places kept for lists; further ones are only counted.
 pub(crate) const MISMATCHES_MAX: usize = 16;
@@ -50,6 +51,46 @@ pub(crate) struct VerifyReport {
     pub(crate) mismatches: Vec<Mismatch>,
 }
 
+/// Progress and results of a comparison, as verbs answer them.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ComparisonReport {
+    /// Whether the comparison runs.
+    running: bool,
+    /// Reason why it ended early; null: it did not.
+    fault: Option<&'static str>,
+    /// Whether it repairs.
+    repair: bool,
+    /// Bytes compared so far.
+    compared_bytes: u64,
+    /// Bytes to be compared in all.
+    media_bytes: u64,
+    /// Sectors that differ.
+    differing_sectors: u64,
+    /// Sectors that differ and whose wrong member is unknown.
+    untold_sectors: u64,
+    /// Sectors that cannot be read.
+    unreadable_sectors: u64,
+    /// Sectors that were rewritten.
+    repaired_sectors: u64,
+    /// The first places with a fault.
+    places: Vec<MismatchPlace>,
+}
+
+/// A place of a member with a fault.
+#[derive(Serialize, JsonSchema)]
+struct MismatchPlace {
+    /// Name of the provider.
+    provider: String,
+    /// First byte of the place.
+    from: u64,
+    /// First byte after the place.
+    to: u64,
+    /// Whether the place cannot be read.
+    unreadable: bool,
+    /// Whether it is unknown which member is wrong.
+    untold: bool,
+}
+
 impl VerifyReport {
     /// In one line.
     pub(crate) fn line(&self) -> String {
@@ -76,22 +117,26 @@ impl VerifyReport {
     }
 
     /// For programs; `name` returns the name of the member in a slot.
-    pub(crate) fn value(&self, name: impl Fn(usize) -> String) -> Value {
-        let place = |p: &Mismatch| {
-            json!({
-                "provider": name(p.slot), "from": p.range.start, "to": p.range.end,
-                "unreadable": p.kind == MismatchKind::Unreadable,
-                "untold": p.kind == MismatchKind::Ambiguous,
-            })
+    pub(crate) fn report(&self, name: impl Fn(usize) -> String) -> ComparisonReport {
+        let place = |p: &Mismatch| MismatchPlace {
+            provider: name(p.slot),
+            from: p.range.start,
+            to: p.range.end,
+            unreadable: p.kind == MismatchKind::Unreadable,
+            untold: p.kind == MismatchKind::Ambiguous,
         };
-        json!({
-            "running": self.running, "fault": self.fault, "repair": self.repair,
-            "compared_bytes": self.at, "media_bytes": self.media_bytes,
-            "differing_sectors": self.differ, "untold_sectors": self.ambiguous,
-            "unreadable_sectors": self.unreadable,
-            "repaired_sectors": self.repaired,
-            "places": self.mismatches.iter().map(place).collect::<Vec<_>>(),
-        })
+        ComparisonReport {
+            running: self.running,
+            fault: self.fault,
+            repair: self.repair,
+            compared_bytes: self.at,
+            media_bytes: self.media_bytes,
+            differing_sectors: self.differ,
+            untold_sectors: self.ambiguous,
+            unreadable_sectors: self.unreadable,
+            repaired_sectors: self.repaired,
+            places: self.mismatches.iter().map(place).collect(),
+        }
     }
 
     /// Something was found; runs that touch are one place.

@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 use bio::Origin;
 use geom::{Originator, Origins};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::algorithms::{Algorithm, Share};
 
@@ -116,13 +118,17 @@ impl Classify {
 }
 
 /// The service that a client received.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(super) struct Service {
+    /// Requests.
     pub(super) requests: u64,
+    /// Bytes read.
     pub(super) read_bytes: u64,
+    /// Bytes written.
     pub(super) written_bytes: u64,
     /// Sum of the time from arrival to the disk, ns.
     pub(super) wait_ns: u64,
+    /// Longest time from arrival to the disk, ns.
     pub(super) wait_max_ns: u64,
 }
 

@@ -1,14 +1,16 @@
 //! The geom of a scheduler, and the details of it that lists show.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bio::Errno;
 use geom::{ConsumerId, Event, Geom, GeomId, Settings, Topology};
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::algorithms::{about, shares};
+use super::algorithms::{Share, about, shares};
 use super::class;
-use super::clients::Client;
+use super::clients::{Client, Service};
 use super::layer::SchedShared;
 
 /// One scheduler.
@@ -16,6 +18,58 @@ pub struct SchedGeom {
     pub(super) shared: Arc<SchedShared>,
     /// It was slipped in; taking it out is the way it goes.
     pub(super) inserted: bool,
+}
+
+/// The statistics of a scheduler.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SchedStats {
+    /// Name of the scheduler.
+    pub(super) name: String,
+    /// Name of the algorithm.
+    pub(super) algorithm: &'static str,
+    /// The algorithm in one sentence.
+    about: &'static str,
+    /// Classification of requests into clients.
+    classify: &'static str,
+    /// Whether it was inserted under the users of its disk.
+    inserted: bool,
+    /// Options of the algorithm, by name.
+    options: BTreeMap<&'static str, u64>,
+    /// Counters of the algorithm, by name.
+    counters: BTreeMap<&'static str, u64>,
+    /// Requests that wait.
+    waiting: u32,
+    /// Requests in the disk.
+    in_flight: u32,
+    /// Requests that wait behind a flush.
+    behind_a_fence: usize,
+    /// Requests of all clients.
+    requests: u64,
+    /// Bytes that all clients read.
+    read_bytes: u64,
+    /// Bytes that all clients wrote.
+    written_bytes: u64,
+    /// Each client.
+    pub(super) clients: Vec<ClientStats>,
+    /// Share of clients without one of their own.
+    share: Share,
+    /// Shares of single clients, by the client's key.
+    shares: BTreeMap<String, Share>,
+}
+
+/// The statistics of a client.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ClientStats {
+    /// Name of the client.
+    pub(super) client: String,
+    /// Name of the client in options; null: clients that share one place.
+    key: Option<String>,
+    /// Requests that wait or are in the disk.
+    inside: u32,
+    #[serde(flatten)]
+    pub(super) service: Service,
+    #[serde(flatten)]
+    pub(super) share: Share,
 }
 
 /// `key=value` of each, with spaces between them.
@@ -29,53 +83,39 @@ fn called(client: &Client) -> &str {
 }
 
 impl SchedGeom {
-    /// All that is known of it, as a value.
-    pub(super) fn stats(&self, name: &str) -> Value {
+    /// All that is known of it, for `stats`.
+    pub(super) fn stats(&self, name: &str) -> SchedStats {
         self.shared.with_queue(|hub| {
-            let numbers = |all: Vec<(&'static str, u64)>| {
-                all.into_iter().map(|(k, v)| (k.to_owned(), v.into())).collect::<Map<_, _>>()
-            };
-            let standing = hub.counts();
-            let clients = hub.clients.all().map(|(client, share)| {
-                let got = &client.service;
-                let mut all = numbers(share.numbers().to_vec());
-                for (key, value) in [
-                    ("client", json!(called(client))),
-                    ("key", json!(client.name.as_ref().map(|name| name.short.as_str()))),
-                    ("inside", client.inside.into()),
-                    ("requests", got.requests.into()),
-                    ("read_bytes", got.read_bytes.into()),
-                    ("written_bytes", got.written_bytes.into()),
-                    ("wait_ns", got.wait_ns.into()),
-                    ("wait_max_ns", got.wait_max_ns.into()),
-                ] {
-                    all.insert(key.to_owned(), value);
-                }
-                Value::Object(all)
+            let counts = hub.counts();
+            let clients = hub.clients.all().map(|(client, share)| ClientStats {
+                client: called(client).to_owned(),
+                key: client.name.as_ref().map(|name| name.short.clone()),
+                inside: client.inside,
+                service: client.service,
+                share,
             });
-            let clients: Vec<Value> = clients.collect();
-            let sum = hub.clients.sum();
-            let (usual, own) = hub.clients.shares();
-            let own = own.map(|(client, s)| (client.to_owned(), numbers(s.numbers().to_vec())));
-            let own: Map<_, _> = own.map(|(client, s)| (client, Value::Object(s))).collect();
-            json!({
-                "name": name,
-                "algorithm": hub.algorithm_name,
-                "about": about(hub.algorithm_name),
-                "classify": hub.classify.as_str(),
-                "inserted": self.inserted,
-                "options": numbers(hub.algorithm().knobs().all().collect()),
-                "counters": numbers(hub.algorithm().counters()),
-                "waiting": standing.waiting,
-                "in_flight": standing.in_flight,
-                "behind_a_fence": standing.fenced,
-                "requests": sum.requests,
-                "read_bytes": sum.read_bytes,
-                "written_bytes": sum.written_bytes,
-                "clients": clients,
-                "share": numbers(usual.numbers().to_vec()),
-                "shares": own,
-            })
+            let clients: Vec<ClientStats> = clients.collect();
+            let Service { requests, read_bytes, written_bytes, .. } = hub.clients.sum();
+            let (share, own) = hub.clients.shares();
+            let shares = own.map(|(client, share)| (client.to_owned(), share)).collect();
+            SchedStats {
+                name: name.to_owned(),
+                algorithm: hub.algorithm_name,
+                about: about(hub.algorithm_name),
+                classify: hub.classify.as_str(),
+                inserted: self.inserted,
+                options: hub.algorithm().knobs().all().collect(),
+                counters: hub.algorithm().counters().into_iter().collect(),
+                waiting: counts.waiting,
+                in_flight: counts.in_flight,
+                behind_a_fence: counts.fenced,
+                requests,
+                read_bytes,
+                written_bytes,
+                clients,
+                share,
+                shares,
+            }
         })
     }
 }

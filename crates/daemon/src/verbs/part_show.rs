@@ -1,8 +1,10 @@
 //! `part show`: partition tables by name.
 
 use geom::ProviderId;
-use mgmt::api::Result;
-use serde_json::{Value, json};
+use mgmt::api::{Error, Kind, PartAnswer, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 pub(super) use classes::part::request::Show;
 
@@ -13,15 +15,28 @@ use crate::errors::find_persistent;
 /// The class of partition tables.
 const CLASS: &str = "part";
 
+/// The tables, or the reasons why there are none.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum ShowAnswer {
+    /// The tables.
+    Tables(PartAnswer),
+    /// No named provider has a table.
+    None {
+        /// The reasons, one for each provider.
+        warnings: Vec<String>,
+    },
+}
+
 /// A provider without a table is reported and is no error.
 impl OwnVerb for Show {
     const CLASS: &'static str = CLASS;
     const NAME: &'static str = "show";
     const POSITIONAL: &'static [&'static str] = &["geoms"];
     const EXAMPLE: &'static str = "part show ada0";
-    type Answer = Value;
+    type Answer = ShowAnswer;
 
-    fn run(self, control_loop: &mut ControlLoop) -> Result<Value> {
+    fn run(self, control_loop: &mut ControlLoop) -> Result<ShowAnswer> {
         let (mut geoms, mut warnings) = (Vec::new(), Vec::new());
         for name in self.geoms {
             let topology = &control_loop.control.topology;
@@ -36,12 +51,13 @@ impl OwnVerb for Show {
             });
         }
         if geoms.is_empty() && !warnings.is_empty() {
-            return Ok(json!({ "warnings": warnings }));
+            return Ok(ShowAnswer::None { warnings });
         }
         let on = geoms.first().cloned().unwrap_or_default();
-        let mut answer = control_loop.call_verb(CLASS, "show", &on, &json!({ "geoms": geoms }))?;
-        answer["warnings"] = warnings.into();
-        Ok(answer)
+        let answer = control_loop.call_verb(CLASS, "show", &on, &json!({ "geoms": geoms }))?;
+        let answer = PartAnswer::deserialize(&answer);
+        let tables = answer.map_err(|e| Error::new(Kind::Internal, "part show", e))?;
+        Ok(ShowAnswer::Tables(PartAnswer { warnings, ..tables }))
     }
 }
 

@@ -1,8 +1,8 @@
 //! `create`: a mirror without records.
 
 use geom::{Class, Consent, Create as Request, Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::Value;
 
+use crate::members::verb_util::ProviderAnswer;
 use crate::members::{provider_access, verb_util};
 use crate::mirror::NAME;
 use crate::mirror::class::MirrorClass;
@@ -28,9 +28,9 @@ pub(super) struct Create {
 impl Verb<MirrorClass> for Create {
     const NAME: &'static str = "create";
     const EXAMPLE: &'static str = "mirror create data d0 d1";
-    type Answer = Value;
+    type Answer = ProviderAnswer;
 
-    fn run(self, class: &MirrorClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &MirrorClass, control: &mut GraphControl) -> Result<ProviderAnswer, Error> {
         let (name, names) = (self.name.as_str(), &self.members.0);
         verb_util::check_name(name)?;
         let members: Result<Vec<_>, Error> =

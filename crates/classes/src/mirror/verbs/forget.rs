@@ -1,8 +1,7 @@
 //! `forget`: members that are not expected any more.
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::{Value, json};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
 use super::{runs, with};
 use crate::mirror::class::MirrorClass;
@@ -21,15 +20,15 @@ impl Verb<MirrorClass> for Forget {
     const NAME: &'static str = "forget";
     const EXAMPLE: &'static str = "mirror forget data";
     const WRITES: bool = true;
-    type Answer = Value;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         each("", &self.names, |on| forget(control, on))
     }
 }
 
 /// A mirror expects the members that it has.
-pub(super) fn forget(control: &mut GraphControl, on: &str) -> Result<Value, Error> {
+pub(super) fn forget(control: &mut GraphControl, on: &str) -> Result<MessageAnswer, Error> {
     let count = with(control, on, |g, t, me| {
         // Without a running mirror no record could be written.
         runs(&g.mirror)?;
@@ -40,7 +39,7 @@ pub(super) fn forget(control: &mut GraphControl, on: &str) -> Result<Value, Erro
     })?;
     with(control, on, |g, _, _| on_record(g))?;
     let members = if count == 1 { "member" } else { "members" };
-    Ok(json!({ "message": format!("{on} has {count} {members} now") }))
+    Ok(MessageAnswer::new(format!("{on} has {count} {members} now")))
 }
 
 /// Checks that the last change is on record. Otherwise absent members do not know of it, and may

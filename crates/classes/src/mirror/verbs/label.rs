@@ -2,9 +2,9 @@
 
 use bio::Errno;
 use geom::{Bytes, Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::Value;
 
 use super::{is_own, shape, with, write_record};
+use crate::members::verb_util::ProviderAnswer;
 use crate::members::{provider_access, verb_util};
 use crate::mirror::NAME;
 use crate::mirror::class::MirrorClass;
@@ -44,9 +44,9 @@ impl Verb<MirrorClass> for Label {
     const NAME: &'static str = "label";
     const EXAMPLE: &'static str = "mirror label -b round-robin data d0 d1";
     const WRITES: bool = true;
-    type Answer = Value;
+    type Answer = ProviderAnswer;
 
-    fn run(self, class: &MirrorClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &MirrorClass, control: &mut GraphControl) -> Result<ProviderAnswer, Error> {
         let new = LabelOptions {
             settings: self.params.settings()?,
             assume_same: self.assume_same.0,
@@ -84,7 +84,7 @@ pub(super) fn label(
     control: &mut GraphControl,
     (name, members): (&str, &[String]),
     new: &LabelOptions,
-) -> Result<Value, Error> {
+) -> Result<ProviderAnswer, Error> {
     verb_util::check_name(name)?;
     if control.topology.find_geom(NAME, name).is_some() {
         let what = format!("a mirror {name} is there already; `ashlar mirror stop {name}`");

@@ -20,8 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bio::Errno;
-use geom::{Class, ClassVerb, Error, GeomId, GraphControl, Topology};
-use serde_json::{Value, json};
+use geom::{Class, ClassVerb, Error, GeomId, GraphControl, MessageAnswer, Topology};
 
 use super::NAME;
 use super::bitmap::{BYTES_MAX, REGION_MIN, Shape};
@@ -66,13 +65,14 @@ pub(super) const VERBS: &[ClassVerb<MirrorClass>] = &[
 
 impl LabelledClass for MirrorClass {
     const STOPPED: &'static str = HIDDEN;
+    type Records = dump::Records;
 
     fn take_apart(
         &self,
         control: &mut GraphControl,
         on: &str,
         force: bool,
-    ) -> Result<Value, Error> {
+    ) -> Result<MessageAnswer, Error> {
         let geom = geom::named(&control.topology, NAME, on)?;
         let open = control.topology.geom_is_open(geom);
         if !open || force {
@@ -83,14 +83,14 @@ impl LabelledClass for MirrorClass {
             })?;
         }
         control.call(|t| self.destroy(t, geom, force))?;
-        Ok(json!({ "message": format!("{on} stopped") }))
+        Ok(MessageAnswer::new(format!("{on} stopped")))
     }
 
-    fn clear(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
+    fn clear(control: &mut GraphControl, members: &[String]) -> Result<MessageAnswer, Error> {
         verb_util::clear(control, NAME, members, "record of a mirror", Metadata::decode)
     }
 
-    fn dump(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
+    fn dump(control: &mut GraphControl, members: &[String]) -> Result<dump::Records, Error> {
         dump::dump(control, members)
     }
 }

@@ -1,8 +1,7 @@
 //! `start`: a stopped mirror, or one that does not start because its members continued apart (M12).
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::{Value, json};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
 use super::{slot, with};
 use crate::members::{provider_access, verb_util};
@@ -26,9 +25,9 @@ impl Verb<MirrorClass> for Start {
     const NAME: &'static str = "start";
     const EXAMPLE: &'static str = "start data";
     const WRITES: bool = true;
-    type Answer = Value;
+    type Answer = MessageAnswer;
 
-    fn run(self, class: &MirrorClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &MirrorClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let on = self.name.as_str();
         let Some(keep) = &self.keep else {
             return verb_util::start(control, NAME, &class.stopped, on);
@@ -57,7 +56,7 @@ impl Verb<MirrorClass> for Start {
         })?;
         match control.topology.find(&format!("{NAME}/{name}")) {
             Some(_) => {
-                Ok(json!({ "message": format!("{NAME}/{name} runs with the data of {keep}") }))
+                Ok(MessageAnswer::new(format!("{NAME}/{name} runs with the data of {keep}")))
             }
             None => {
                 let what = format!("{on} does not start; `ashlar mirror list {on}` says why");

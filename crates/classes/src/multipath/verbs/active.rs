@@ -2,7 +2,7 @@
 
 use bio::Errno;
 use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::with;
 use crate::multipath::class::MultipathClass;
@@ -16,19 +16,28 @@ pub(super) struct Rotate {
     name: String,
 }
 
+/// The active path.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct RotateAnswer {
+    /// Result in one sentence.
+    message: String,
+    /// Name of the active path.
+    active: String,
+}
+
 impl Verb<MultipathClass> for Rotate {
     const NAME: &'static str = "rotate";
     const EXAMPLE: &'static str = "multipath rotate data";
-    type Answer = Value;
+    type Answer = RotateAnswer;
 
-    fn run(self, _: &MultipathClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, _: &MultipathClass, control: &mut GraphControl) -> Result<RotateAnswer, Error> {
         let on = self.name.as_str();
         let (rotated, name) = with(control, on, |g, t, me| {
             let rotated = g.rotate(t, me);
             Ok((rotated, active(g, on)?))
         })?;
         match rotated {
-            true => Ok(json!({ "message": format!("{on}: {name} active"), "active": name })),
+            true => Ok(RotateAnswer { message: format!("{on}: {name} active"), active: name }),
             false => {
                 let what = format!("{on} has no other good path than {name}");
                 Err(Error::new(Errno::NxIo, what))
@@ -44,14 +53,23 @@ pub(super) struct GetActive {
     name: String,
 }
 
+/// The active paths.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct GetActiveAnswer {
+    /// Names of the active paths; `none` without one.
+    message: String,
+    /// Names of the active paths.
+    active: Vec<String>,
+}
+
 impl Verb<MultipathClass> for GetActive {
     const NAME: &'static str = "getactive";
     const EXAMPLE: &'static str = "multipath getactive data";
-    type Answer = Value;
+    type Answer = GetActiveAnswer;
 
     /// All that requests go by: with Active/Active each path that is good and no worse than
     /// another; `none` where there are none, as gmultipath(8) says it.
-    fn run(self, _: &MultipathClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, _: &MultipathClass, control: &mut GraphControl) -> Result<GetActiveAnswer, Error> {
         let on = self.name.as_str();
         let names: Vec<String> = with(control, on, |g, _, _| {
             let is_active =
@@ -59,7 +77,7 @@ impl Verb<MultipathClass> for GetActive {
             Ok(g.paths.all().iter().filter(is_active).map(|p| p.name.clone()).collect())
         })?;
         let message = if names.is_empty() { "none".to_owned() } else { names.join(" ") };
-        Ok(json!({ "message": message, "active": names }))
+        Ok(GetActiveAnswer { message, active: names })
     }
 }
 

@@ -1,9 +1,10 @@
 //! `create`: paths that are named by hand.
 
 use geom::{Class, Create as Request, Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::mode;
+use crate::members::verb_util::ProviderAnswer;
 use crate::members::{provider_access, verb_util};
 use crate::multipath::NAME;
 use crate::multipath::class::MultipathClass;
@@ -33,9 +34,13 @@ pub(super) struct Create {
 impl Verb<MultipathClass> for Create {
     const NAME: &'static str = "create";
     const EXAMPLE: &'static str = "multipath create data d0 d1";
-    type Answer = Value;
+    type Answer = ProviderAnswer;
 
-    fn run(self, class: &MultipathClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(
+        self,
+        class: &MultipathClass,
+        control: &mut GraphControl,
+    ) -> Result<ProviderAnswer, Error> {
         let (name, names) = (self.name.as_str(), &self.members.0);
         verb_util::check_name(name)?;
         let members: Result<Vec<_>, Error> =

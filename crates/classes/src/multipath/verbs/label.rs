@@ -2,9 +2,9 @@
 
 use bio::Errno;
 use geom::{Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::Value;
 
 use super::{mode, with};
+use crate::members::verb_util::ProviderAnswer;
 use crate::members::{provider_access, verb_util};
 use crate::multipath::NAME;
 use crate::multipath::class::MultipathClass;
@@ -44,9 +44,13 @@ impl Verb<MultipathClass> for Label {
     const NAME: &'static str = "label";
     const EXAMPLE: &'static str = "multipath label -A data d0 d1";
     const WRITES: bool = true;
-    type Answer = Value;
+    type Answer = ProviderAnswer;
 
-    fn run(self, class: &MultipathClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(
+        self,
+        class: &MultipathClass,
+        control: &mut GraphControl,
+    ) -> Result<ProviderAnswer, Error> {
         let (name, members) = (self.name.as_str(), &self.members.0);
         verb_util::check_name(name)?;
         if control.topology.find_geom(NAME, name).is_some() {
@@ -151,7 +155,11 @@ fn prove(
 }
 
 /// The answer when every path is there, or else the reasons that tasting gave for the missing ones.
-fn joined(control: &mut GraphControl, members: &[String], name: &str) -> Result<Value, Error> {
+fn joined(
+    control: &mut GraphControl,
+    members: &[String],
+    name: &str,
+) -> Result<ProviderAnswer, Error> {
     let answer = verb_util::wait_for_provider(control, NAME, name, members)?;
     let missing = with(control, name, |g, _, _| {
         Ok(members.iter().filter(|m| g.paths.called(m).is_none()).cloned().collect::<Vec<_>>())

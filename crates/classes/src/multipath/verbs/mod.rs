@@ -10,8 +10,7 @@ mod path;
 mod redeclare;
 
 use bio::Errno;
-use geom::{Class, ClassVerb, Edge, Error, GeomId, GraphControl, Topology};
-use serde_json::{Value, json};
+use geom::{Class, ClassVerb, Edge, Error, GeomId, GraphControl, MessageAnswer, Topology};
 
 use super::NAME;
 use super::class::MultipathClass;
@@ -50,16 +49,17 @@ pub(super) const VERBS: &[ClassVerb<MultipathClass>] = &[
 
 impl LabelledClass for MultipathClass {
     const DESTROY: (&'static str, bool) = ("Stop multipath geoms and clear their labels", true);
+    type Records = dump::Records;
 
     fn take_apart(
         &self,
         control: &mut GraphControl,
         on: &str,
         force: bool,
-    ) -> Result<Value, Error> {
+    ) -> Result<MessageAnswer, Error> {
         let geom = geom::named(&control.topology, NAME, on)?;
         control.call(|t| self.destroy(t, geom, force))?;
-        Ok(json!({ "message": format!("{on} stopped") }))
+        Ok(MessageAnswer::new(format!("{on} stopped")))
     }
 
     fn destroy_geom(
@@ -67,7 +67,7 @@ impl LabelledClass for MultipathClass {
         control: &mut GraphControl,
         on: &str,
         force: bool,
-    ) -> Result<Value, Error> {
+    ) -> Result<MessageAnswer, Error> {
         let geom = geom::named(&control.topology, NAME, on)?;
         if !force && control.topology.geom_is_open(geom) {
             let what = format!("{on} is open; close what uses it, or use --force");
@@ -95,14 +95,14 @@ impl LabelledClass for MultipathClass {
         self.take_apart(control, on, force)?;
         self.stopped.start(&name);
         self.clear_stopped(&name);
-        Ok(json!({ "message": format!("{on} destroyed") }))
+        Ok(MessageAnswer::new(format!("{on} destroyed")))
     }
 
-    fn clear(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
+    fn clear(control: &mut GraphControl, members: &[String]) -> Result<MessageAnswer, Error> {
         verb_util::clear(control, NAME, members, "label of multipath", Metadata::decode)
     }
 
-    fn dump(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
+    fn dump(control: &mut GraphControl, members: &[String]) -> Result<dump::Records, Error> {
         dump::dump(control, members)
     }
 }

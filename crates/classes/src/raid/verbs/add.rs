@@ -2,10 +2,9 @@
 
 use bio::Errno;
 use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::Value;
 
 use super::volume::{LevelName, NewVolume, ROUND, VolumeParams, guid, usable};
-use super::{ArrayName, wait_for_volume, with};
+use super::{ArrayName, VolumeAnswer, wait_for_volume, with};
 use crate::members::verb_util;
 use crate::raid::assemble::SetId;
 use crate::raid::class::RaidClass;
@@ -28,9 +27,9 @@ impl Verb<RaidClass> for Add {
     const POSITIONAL: &'static [&'static str] = &["name", "label", "level"];
     const EXAMPLE: &'static str = "raid add Intel-1234abcd more RAID0";
     const WRITES: bool = true;
-    type Answer = Value;
+    type Answer = VolumeAnswer;
 
-    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<VolumeAnswer, Error> {
         let name = self.label.as_str();
         let number = verb_util::new_id(control, name);
         let set = with(control, &self.name.0, |g, t, me| {

@@ -1,8 +1,7 @@
 //! The `clear` verb: removes the records of disks.
 
 use bio::Errno;
-use geom::{Error, GraphControl};
-use serde_json::{Value, json};
+use geom::{Error, GraphControl, MessageAnswer};
 
 use super::{apply_plan, probe};
 use crate::members::provider_access;
@@ -12,7 +11,10 @@ use crate::raid::{ddf, imsm};
 use crate::write_plan::WritePlan;
 
 /// Clears the records of disks.
-pub(super) fn clear(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
+pub(super) fn clear(
+    control: &mut GraphControl,
+    members: &[String],
+) -> Result<MessageAnswer, Error> {
     for name in members {
         let on = provider_access::find(control, name)?;
         let (sector, media) = provider_access::sizes(control, on);
@@ -24,7 +26,7 @@ pub(super) fn clear(control: &mut GraphControl, members: &[String]) -> Result<Va
         };
         apply_plan(control, name, plan)?;
     }
-    Ok(json!({ "message": format!("{} cleared", members.join(", ")) }))
+    Ok(MessageAnswer::new(format!("{} cleared", members.join(", "))))
 }
 
 /// What clears a record that cannot be read; one that is none is refused.

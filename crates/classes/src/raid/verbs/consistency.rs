@@ -2,7 +2,7 @@
 
 use bio::Errno;
 use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::{ArrayName, Policy, VolumeName, selected_volumes, with};
 use crate::raid::class::RaidClass;
@@ -25,14 +25,38 @@ pub(super) struct Consistency {
     policy: Option<Policy>,
 }
 
+/// The consistency policies of an array.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ConsistencyAnswer {
+    /// Policy of each volume, a line each.
+    message: String,
+    /// Name of the array.
+    array: String,
+    /// The volumes.
+    volumes: Vec<VolumePolicy>,
+}
+
+/// The consistency policy of a volume.
+#[derive(Serialize, JsonSchema)]
+struct VolumePolicy {
+    /// Label of the volume.
+    name: String,
+    /// Present policy: resync, ppl or none.
+    policy: &'static str,
+    /// Whether the policy can be changed now.
+    changeable: bool,
+    /// Policy that Linux has recorded and this program does not keep; null: none.
+    linux: Option<&'static str>,
+}
+
 impl Verb<RaidClass> for Consistency {
     const NAME: &'static str = "consistency";
     const POSITIONAL: &'static [&'static str] = &["name", "volume"];
     const EXAMPLE: &'static str = "raid consistency Intel-1234abcd --policy ppl";
     const WRITES: bool = true;
-    type Answer = Value;
+    type Answer = ConsistencyAnswer;
 
-    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<ConsistencyAnswer, Error> {
         let on = self.name.0.as_str();
         let keep = self.policy.map(|policy| policy == Policy::Ppl);
         let volume = self.volume.0.as_deref();
@@ -71,17 +95,17 @@ impl Verb<RaidClass> for Consistency {
                 let can = keep.is_some() || g.may_change(at, volume.log.is_none()).is_ok();
                 let guard = g.metadata.as_ref().filter(|_| volume.log.is_none());
                 let guard = guard.and_then(|metadata| metadata.write_hole_policy(volume.id));
-                volumes.push(json!({
-                    "name": volume.name, "policy": now, "changeable": can, "linux": guard,
-                }));
+                volumes.push(VolumePolicy {
+                    name: volume.name.clone(),
+                    policy: now,
+                    changeable: can,
+                    linux: guard,
+                });
             }
             Ok((g.id.name(), volumes))
         })?;
-        let line = |volume: &Value| {
-            let of = |key: &str| volume[key].as_str().unwrap_or("").to_owned();
-            format!("{}: {}", of("name"), of("policy"))
-        };
+        let line = |volume: &VolumePolicy| format!("{}: {}", volume.name, volume.policy);
         let lines: Vec<String> = volumes.iter().map(line).collect();
-        Ok(json!({ "message": lines.join("\n"), "array": set, "volumes": volumes }))
+        Ok(ConsistencyAnswer { message: lines.join("\n"), array: set, volumes })
     }
 }

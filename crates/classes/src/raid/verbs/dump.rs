@@ -1,15 +1,64 @@
 //! The `dump` verb: shows the records of disks.
 
-use geom::{Error, GraphControl};
-use serde_json::{Value, json};
+use geom::{Error, GraphControl, JsonSchema};
+use serde::Serialize;
 
 use super::probe;
 use crate::members::provider_access;
 use crate::raid::metadata::MetadataState;
 use crate::raid::show::level_str;
 
+/// The records of disks.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RaidRecords")]
+pub(crate) struct Records {
+    /// Result for people.
+    text: String,
+    /// The record of each disk.
+    records: Vec<Record>,
+}
+
+/// The record of a disk.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RaidRecord")]
+struct Record {
+    /// Name of the provider.
+    provider: String,
+    /// Format of the metadata: Intel or DDF.
+    format: &'static str,
+    /// Name of the array.
+    array: String,
+    /// Identity of the disk in the array.
+    disk: String,
+    /// Generation of the record.
+    generation: u32,
+    /// Volumes of the array.
+    volumes: Vec<RecordedVolume>,
+    /// When the record was last written, seconds since 1970; absent: not known.
+    written_s: Option<u64>,
+}
+
+/// A volume in a record.
+#[derive(Serialize, JsonSchema)]
+struct RecordedVolume {
+    /// Label of the volume.
+    name: String,
+    /// RAID level.
+    level: String,
+    /// Size of the volume, bytes.
+    bytes: u64,
+    /// Size of a strip, bytes.
+    strip: u64,
+    /// Whether it was being written.
+    dirty: bool,
+    /// Its members: DISK@OFFSET+BYTES STATE.
+    members: Vec<String>,
+    /// Consistency policy: ppl or resync.
+    consistency: &'static str,
+}
+
 /// Shows the records.
-pub(super) fn dump(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
+pub(super) fn dump(control: &mut GraphControl, members: &[String]) -> Result<Records, Error> {
     let (mut text, mut all) = (String::new(), Vec::new());
     for name in members {
         let found = probe(control, name)?;
@@ -50,18 +99,26 @@ pub(super) fn dump(control: &mut GraphControl, members: &[String]) -> Result<Val
                 },
                 members.join(", "),
             );
-            volumes.push(json!({
-                "name": volume.name, "level": word, "bytes": volume.bytes, "strip": volume.strip,
-                "dirty": volume.dirty, "members": members,
-                "consistency": if volume.log.is_some() { "ppl" } else { "resync" },
-            }));
+            volumes.push(RecordedVolume {
+                name: volume.name.clone(),
+                level: word,
+                bytes: volume.bytes,
+                strip: volume.strip,
+                dirty: volume.dirty,
+                members,
+                consistency: if volume.log.is_some() { "ppl" } else { "resync" },
+            });
         }
         text.push('\n');
-        all.push(json!({
-            "provider": name, "format": id.format(), "array": id.name(), "disk": found.key(),
-            "generation": found.generation(), "volumes": volumes,
-            "written_s": Some(found.written_s()).filter(|s| *s != 0),
-        }));
+        all.push(Record {
+            provider: name.clone(),
+            format: id.format(),
+            array: id.name(),
+            disk: found.key(),
+            generation: found.generation(),
+            volumes,
+            written_s: Some(found.written_s()).filter(|s| *s != 0),
+        });
     }
-    Ok(json!({ "text": text, "records": all }))
+    Ok(Records { text, records: all })
 }

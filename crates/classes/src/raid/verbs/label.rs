@@ -2,10 +2,9 @@
 
 use bio::Errno;
 use geom::{Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::Value;
 
 use super::volume::{LevelName, NewVolume, VolumeParams, guid, usable};
-use super::{apply_plan, erase, serial, wait_for_volume};
+use super::{VolumeAnswer, apply_plan, erase, serial, wait_for_volume};
 use crate::members::{provider_access, verb_util};
 use crate::raid::assemble::SetId;
 use crate::raid::class::RaidClass;
@@ -83,9 +82,9 @@ impl Verb<RaidClass> for Label {
     const POSITIONAL: &'static [&'static str] = &["format", "name", "level", "members"];
     const EXAMPLE: &'static str = "raid label Intel data RAID1 d0 d1";
     const WRITES: bool = true;
-    type Answer = Value;
+    type Answer = VolumeAnswer;
 
-    fn run(self, class: &RaidClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, class: &RaidClass, control: &mut GraphControl) -> Result<VolumeAnswer, Error> {
         let (name, members) = (self.name.as_str(), &self.members.0);
         let format = self.format()?;
         let intel = format == Format::Intel;

@@ -20,10 +20,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bio::{Attr, Errno};
-use geom::{Class, ClassVerb, Edge, Error, GeomId, GraphControl, Topology};
+use geom::{Class, ClassVerb, Edge, Error, GeomId, GraphControl, MessageAnswer, Topology};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use super::assemble::Found;
 use super::class::RaidClass;
@@ -85,13 +84,14 @@ enum Policy {
 
 impl LabelledClass for RaidClass {
     const STOPPED: &'static str = STOPPED_HIDES;
+    type Records = dump::Records;
 
     fn take_apart(
         &self,
         control: &mut GraphControl,
         on: &str,
         force: bool,
-    ) -> Result<Value, Error> {
+    ) -> Result<MessageAnswer, Error> {
         let geom = find(control, on)?;
         if !control.topology.geom_is_open(geom) || force {
             // Marks are taken away first, so that nothing is synced at the next start.
@@ -102,14 +102,14 @@ impl LabelledClass for RaidClass {
             })?;
         }
         control.call(|t| self.destroy(t, geom, force))?;
-        Ok(json!({ "message": format!("{on} stopped") }))
+        Ok(MessageAnswer::new(format!("{on} stopped")))
     }
 
-    fn clear(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
+    fn clear(control: &mut GraphControl, members: &[String]) -> Result<MessageAnswer, Error> {
         clear::clear(control, members)
     }
 
-    fn dump(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
+    fn dump(control: &mut GraphControl, members: &[String]) -> Result<dump::Records, Error> {
         dump::dump(control, members)
     }
 }
@@ -257,13 +257,24 @@ pub(super) fn probe_as(
     }
 }
 
+/// The provider of a new volume.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct VolumeAnswer {
+    /// Result in one sentence.
+    message: String,
+    /// Name of the provider.
+    provider: String,
+    /// Name of the array.
+    array: String,
+}
+
 /// The answer once a volume exists; otherwise the taste results of its disks.
 fn wait_for_volume(
     control: &mut GraphControl,
     set: &str,
     volume: &str,
     members: &[String],
-) -> Result<Value, Error> {
+) -> Result<VolumeAnswer, Error> {
     control.settle()?;
     let provider = |t: &mut Topology| -> Option<String> {
         let geom = t.find_geom(NAME, set)?;
@@ -275,10 +286,8 @@ fn wait_for_volume(
         Some(t.provider_name(provider??).to_owned())
     };
     if let Some(provider) = provider(&mut control.topology) {
-        return Ok(json!({
-            "message": format!("{provider} is there, volume {volume} of {set}"),
-            "provider": provider, "array": set,
-        }));
+        let message = format!("{provider} is there, volume {volume} of {set}");
+        return Ok(VolumeAnswer { message, provider, array: set.to_owned() });
     }
     let view = control.topology.view(0);
     let listed = view.iter().find(|g| g.class == NAME && g.name == set && !g.withering);

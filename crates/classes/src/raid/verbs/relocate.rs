@@ -1,7 +1,7 @@
 //! The `relocate` verb: moves the record of a disk that grew to its new end.
 
 use geom::{Bytes, Deserialize, Edge, Error, GraphControl, JsonSchema, Verb};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::serial;
 use crate::members::provider_access;
@@ -28,14 +28,26 @@ pub(super) struct Relocate {
     force: Force,
 }
 
+/// The move of a disk's metadata.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RaidRelocateAnswer")]
+pub(super) struct RelocateAnswer {
+    /// Result in one sentence.
+    message: String,
+    /// Name of the array.
+    array: String,
+    /// Former size of the disk, bytes.
+    was: u64,
+}
+
 impl Verb<RaidClass> for Relocate {
     const NAME: &'static str = "relocate";
     const POSITIONAL: &'static [&'static str] = &["member"];
     const EXAMPLE: &'static str = "raid relocate d0 --was 10GiB";
     const WRITES: bool = true;
-    type Answer = Value;
+    type Answer = RelocateAnswer;
 
-    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<RelocateAnswer, Error> {
         let name = self.member.as_str();
         let on = provider_access::find(control, name)?;
         let (sector, media) = provider_access::sizes(control, on);
@@ -67,6 +79,6 @@ impl Verb<RaidClass> for Relocate {
         control.settle()?;
         let set = found.set().name();
         let message = format!("{name}: its record of {set} is at its end now; it had {was} bytes");
-        Ok(json!({ "message": message, "array": set, "was": was }))
+        Ok(RelocateAnswer { message, array: set, was })
     }
 }

@@ -2,9 +2,10 @@
 
 use bio::Errno;
 use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::{ArrayName, VolumeName, selected_volumes, with};
+use crate::members::ComparisonReport;
 use crate::raid::class::RaidClass;
 use crate::raid::model::VolumeState;
 use crate::raid::show::state_str;
@@ -38,14 +39,33 @@ pub(super) struct Verify {
     end: EndRun,
 }
 
+/// The begin or the end of comparisons.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct VerifyAnswer {
+    /// Result in one sentence.
+    message: String,
+    /// Results of the ended comparisons; absent: they began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reports: Option<Vec<VolumeReport>>,
+}
+
+/// Result of the comparison of a volume.
+#[derive(Serialize, JsonSchema)]
+struct VolumeReport {
+    /// Name of the volume's provider, without the class.
+    volume: String,
+    #[serde(flatten)]
+    report: ComparisonReport,
+}
+
 impl Verb<RaidClass> for Verify {
     const NAME: &'static str = "verify";
     const POSITIONAL: &'static [&'static str] = &["name", "volume"];
     const EXAMPLE: &'static str = "raid verify Intel-1234abcd";
     const WRITES: bool = true;
-    type Answer = Value;
+    type Answer = VerifyAnswer;
 
-    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<VerifyAnswer, Error> {
         let on = self.name.0.as_str();
         let (repair, force, rate) = (self.repair, self.force, self.rate.map(|rate| rate.0));
         let wish = VerifyOptions { repair, force, rate };
@@ -80,24 +100,20 @@ impl Verb<RaidClass> for Verify {
             }
             let (names, set) = (names.join(", "), g.id.name());
             if self.end.0 {
-                let value = |(at, up, _): &(usize, &RunningVolume, _)| {
-                    let mut value = up.shared.verified().value(|slot| g.member_name(*at, slot));
-                    value["volume"] = json!(up.name);
-                    value
+                let report = |(at, up, _): &(usize, &RunningVolume, _)| VolumeReport {
+                    volume: up.name.clone(),
+                    report: up.shared.verified().report(|slot| g.member_name(*at, slot)),
                 };
-                let reports: Vec<Value> = chosen.iter().map(value).collect();
+                let reports: Vec<VolumeReport> = chosen.iter().map(report).collect();
                 let words = if ended { "no longer compared" } else { "not being compared" };
-                return Ok((format!("{names}: {words}"), reports));
+                return Ok((format!("{names}: {words}"), Some(reports)));
             }
             for (_, up, _) in &chosen {
                 begin(&up.shared, wish);
             }
             let how = format!("{names}: compared; `ashlar raid list {set}` shows how far that is");
-            Ok((how, Vec::new()))
+            Ok((how, None))
         })?;
-        Ok(match self.end.0 {
-            true => json!({ "message": words, "reports": reports }),
-            false => json!({ "message": words }),
-        })
+        Ok(VerifyAnswer { message: words, reports })
     }
 }

@@ -14,6 +14,8 @@ mod fifo;
 mod rr;
 
 use geom::Error;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// A request, as an algorithm sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +55,7 @@ pub(crate) enum Step {
 }
 
 /// The share and limits of a client. Zero: no limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Share {
     /// Its part beside the others' weights.
     pub(crate) weight: u64,

@@ -2,10 +2,11 @@
 
 use geom::{Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::{chosen, with};
 use crate::sched::class::SchedClass;
+use crate::sched::clients::Service;
+use crate::sched::geom::SchedStats;
 
 /// Show throughput and waiting times of each client
 #[derive(Deserialize, JsonSchema)]
@@ -15,10 +16,12 @@ pub(super) struct Stats {
 }
 
 /// The statistics of each scheduler's clients.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Counters {
+    /// Result for people.
     text: String,
-    geoms: Vec<Value>,
+    /// Each scheduler.
+    geoms: Vec<SchedStats>,
 }
 
 impl Verb<SchedClass> for Stats {
@@ -39,9 +42,8 @@ impl Verb<SchedClass> for Stats {
 }
 
 /// A table of one scheduler's clients.
-fn table(stats: &Value) -> String {
-    let word = |key: &str| stats.get(key).and_then(Value::as_str).unwrap_or("");
-    let mut out = format!("{}: {}\n", word("name"), word("algorithm"));
+fn table(stats: &SchedStats) -> String {
+    let mut out = format!("{}: {}\n", stats.name, stats.algorithm);
     out += &format!(
         "{:<40} {:>10} {:>12} {:>12} {:>10} {:>10} {:>7} {:>7} {:>9}\n",
         "CLIENT",
@@ -54,20 +56,19 @@ fn table(stats: &Value) -> String {
         "IOPS",
         "KB/S"
     );
-    let clients = stats.get("clients").and_then(Value::as_array);
-    for client in clients.into_iter().flatten() {
-        let number = |key: &str| client.get(key).and_then(Value::as_u64).unwrap_or_default();
-        let mean = number("wait_ns").checked_div(number("requests")).unwrap_or_default() / 1000;
+    for client in &stats.clients {
+        let Service { requests, read_bytes, written_bytes, wait_ns, wait_max_ns } = client.service;
+        let mean = wait_ns.checked_div(requests).unwrap_or_default() / 1000;
         out += &format!(
             "{:<40} {:>10} {:>12} {:>12} {mean:>10} {:>10} {:>7} {:>7} {:>9}\n",
-            client.get("client").and_then(Value::as_str).unwrap_or(""),
-            number("requests"),
-            number("read_bytes") / 1024,
-            number("written_bytes") / 1024,
-            number("wait_max_ns") / 1000,
-            number("weight"),
-            number("iops"),
-            number("kbps"),
+            client.client,
+            requests,
+            read_bytes / 1024,
+            written_bytes / 1024,
+            wait_max_ns / 1000,
+            client.share.weight,
+            client.share.iops,
+            client.share.kbps,
         );
     }
     out

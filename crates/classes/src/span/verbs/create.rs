@@ -4,9 +4,9 @@ use geom::{
     Class, Consent, Create as Request, Deserialize, Error, GraphControl, JsonSchema, ProviderId,
     Verb,
 };
-use serde_json::Value;
 
 use super::Members;
+use crate::members::verb_util::ProviderAnswer;
 use crate::members::{provider_access, verb_util};
 use crate::span::Span;
 use crate::span::class::SpanClass;
@@ -34,9 +34,13 @@ impl<S: Span> Verb<SpanClass<S>> for Create<S> {
     const NAME: &'static str = "create";
     const DOC: &'static str = S::CREATE_DOC;
     const EXAMPLE: &'static str = "create data d0 d1";
-    type Answer = Value;
+    type Answer = ProviderAnswer;
 
-    fn run(self, class: &SpanClass<S>, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(
+        self,
+        class: &SpanClass<S>,
+        control: &mut GraphControl,
+    ) -> Result<ProviderAnswer, Error> {
         let (name, names) = (self.name.as_str(), &self.members.names);
         verb_util::check_name(name)?;
         let members: Result<Vec<ProviderId>, Error> =

@@ -2,9 +2,9 @@
 
 use bio::Errno;
 use geom::{Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::Value;
 
 use super::{Members, is_own, write_label};
+use crate::members::verb_util::ProviderAnswer;
 use crate::members::{provider_access, verb_util};
 use crate::shared_args::{self, Force, Hardcode};
 use crate::span::class::SpanClass;
@@ -33,9 +33,13 @@ impl<S: Span> Verb<SpanClass<S>> for Label<S> {
     const DETAIL: &'static str = shared_args::LABEL;
     const EXAMPLE: &'static str = "label data d0 d1";
     const WRITES: bool = true;
-    type Answer = Value;
+    type Answer = ProviderAnswer;
 
-    fn run(self, class: &SpanClass<S>, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(
+        self,
+        class: &SpanClass<S>,
+        control: &mut GraphControl,
+    ) -> Result<ProviderAnswer, Error> {
         let (name, members) = (self.name.as_str(), &self.members.names);
         verb_util::check_name(name)?;
         if control.topology.find_geom(S::NAME, name).is_some() {

@@ -8,10 +8,9 @@ pub(crate) mod label;
 use std::borrow::Cow;
 use std::marker::PhantomData;
 
-use geom::{Class, Error, GraphControl};
+use geom::{Class, Error, GraphControl, MessageAnswer};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use super::class::SpanClass;
 use super::{Span, SpanLabel};
@@ -21,22 +20,24 @@ use crate::members::verbs::{LabelledClass, LastSectorClass};
 use crate::members::{Stopped, provider_access, verb_util};
 
 impl<S: Span> LabelledClass for SpanClass<S> {
+    type Records = dump::Labels;
+
     fn take_apart(
         &self,
         control: &mut GraphControl,
         on: &str,
         force: bool,
-    ) -> Result<Value, Error> {
+    ) -> Result<MessageAnswer, Error> {
         let geom = geom::named(&control.topology, S::NAME, on)?;
         control.call(|t| self.destroy(t, geom, force))?;
-        Ok(json!({ "message": format!("{on} stopped") }))
+        Ok(MessageAnswer::new(format!("{on} stopped")))
     }
 
-    fn clear(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
+    fn clear(control: &mut GraphControl, members: &[String]) -> Result<MessageAnswer, Error> {
         verb_util::clear(control, S::NAME, members, &format!("label of {}", S::NAME), S::decode)
     }
 
-    fn dump(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
+    fn dump(control: &mut GraphControl, members: &[String]) -> Result<dump::Labels, Error> {
         dump::dump::<S>(control, members)
     }
 }

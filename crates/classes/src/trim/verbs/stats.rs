@@ -1,11 +1,10 @@
 //! `stats`: the totals of a queue.
 
 use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
-use serde_json::Value;
 
 use super::queue;
 use crate::trim::class::TrimClass;
-use crate::trim::show;
+use crate::trim::show::{self, StatsAnswer};
 
 /// Show the statistics of a TRIM queue
 #[derive(Deserialize, JsonSchema)]
@@ -20,9 +19,9 @@ pub(super) struct Stats {
 impl Verb<TrimClass> for Stats {
     const NAME: &'static str = "stats";
     const EXAMPLE: &'static str = "trim stats d0.trim";
-    type Answer = Value;
+    type Answer = StatsAnswer;
 
-    fn run(self, _: &TrimClass, control: &mut GraphControl) -> Result<Value, Error> {
+    fn run(self, _: &TrimClass, control: &mut GraphControl) -> Result<StatsAnswer, Error> {
         Ok(show::stats(&queue(control, &self.name)?.1, self.reset))
     }
 }

@@ -165,6 +165,7 @@ pub fn catalog() -> Catalog {
         settings: Some(settings),
         may_become: Some(may_become),
         class_facts: Some(class_facts),
+        class_verbs: Some(class_verbs),
     }
 }
 
@@ -173,6 +174,7 @@ mod tests {
     use geom::ArgSpec;
     use mgmt::config::ClassFacts;
     use mgmt::verbs::VERBS;
+    use serde_json::Value;
 
     use super::{catalog, class_verbs};
 
@@ -192,6 +194,33 @@ mod tests {
                 let parsed = mgmt::parse(&classes, &example);
                 assert!(parsed.is_ok(), "{example}: {:?}", parsed.err());
                 assert!(verb.doc.len() > 8 && !verb.doc.ends_with('.'), "{example}");
+            }
+        }
+    }
+
+    /// Schemas of an object, of its forms if it has several.
+    fn forms(schema: &Value) -> Vec<&Value> {
+        let forms = schema["anyOf"].as_array().into_iter().flatten();
+        if schema["anyOf"].is_array() { forms.collect() } else { vec![schema] }
+    }
+
+    #[test]
+    fn answer_of_every_class_verb_has_documented_fields_in_openapi() {
+        let classes = class_verbs();
+        let document = mgmt::http::openapi::document(&classes);
+        let answers = &document["paths"]["/v1/verbs/geom"]["post"]["x-answers"];
+        for class in &classes {
+            for verb in class.all_verbs() {
+                let called = format!("{} {}", class.name, verb.name);
+                let path = answers[class.name][verb.name]["$ref"].as_str().expect(&called);
+                let schema = document.pointer(path.trim_start_matches('#')).expect(path);
+                for form in forms(schema) {
+                    let fields = form["properties"].as_object().expect(&called);
+                    assert!(!fields.is_empty(), "{called}");
+                    for (key, field) in fields {
+                        assert!(field["description"].is_string(), "{called}: {key}");
+                    }
+                }
             }
         }
     }

@@ -89,6 +89,7 @@ pub fn catalog() -> Catalog {
         settings: Some(settings),
         may_become: Some(may_become),
         class_facts: Some(class_facts),
+        class_verbs: None,
         drivers: vec![
             Entry::of::<NoParams>("iscsi", "iSCSI."),
             Entry::of::<NoParams>("other", "Another."),

@@ -3,6 +3,7 @@
 
 use super::types::{Config, GeomConfig, TargetConfig};
 use crate::api::Result;
+use crate::cli::ClassVerbs;
 use geom::Class;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
@@ -82,6 +83,8 @@ pub struct Catalog {
     pub may_become: Option<MayBecome>,
     /// Facts about a class by its name, also of those that no section may name.
     pub class_facts: Option<FactsOf>,
+    /// The classes whose verbs are called by `geom`.
+    pub class_verbs: Option<VerbsOfClasses>,
 }
 
 /// Facts about a class that plans need.
@@ -136,6 +139,9 @@ pub type MayBecome = fn(&GeomConfig, &GeomConfig) -> bool;
 /// See [`Catalog::class_facts`].
 pub type FactsOf = fn(&str) -> ClassFacts;
 
+/// See [`Catalog::class_verbs`].
+pub type VerbsOfClasses = fn() -> Vec<ClassVerbs>;
+
 impl Catalog {
     /// Whether the removal of a disk of that kind loses its data.
     pub fn volatile(&self, kind: &str) -> bool {
@@ -166,6 +172,11 @@ impl Catalog {
     /// Facts about a class; of an unknown one, the defaults.
     pub fn facts(&self, class: &str) -> ClassFacts {
         self.class_facts.map_or_else(ClassFacts::default, |of| of(class))
+    }
+
+    /// The classes whose verbs are called by `geom`.
+    pub fn class_verbs(&self) -> Vec<ClassVerbs> {
+        self.class_verbs.map_or_else(Vec::new, |all| all())
     }
 
     /// All entries, each with the word of its section.

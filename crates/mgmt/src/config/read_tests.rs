@@ -72,6 +72,7 @@ pub fn catalog() -> Catalog {
         settings: None,
         may_become: None,
         class_facts: None,
+        class_verbs: None,
     }
 }
 

@@ -35,16 +35,25 @@ impl Components {
 
     /// The same under another name, for types whose own name is ambiguous.
     pub(super) fn add_as(&mut self, name: &str, schema: Value) -> Value {
-        let Value::Object(mut fields) = schema else { return json!({}) };
-        fields.remove("$schema");
-        fields.remove("title");
-        if let Some(Value::Object(defs)) = fields.remove("$defs") {
-            for (key, schema) in defs {
-                self.insert(key, normalized(schema, name));
-            }
+        self.insert_all(named(schema, Names { root: name, prefix: "" }));
+        reference(name)
+    }
+
+    /// Adds the schema of an answer of a class, whose types may have names of other classes' types:
+    /// as `name`, with contained schemas whose names begin with `prefix`. A type that was added
+    /// before under its own name keeps that.
+    pub(super) fn add_of_class(&mut self, name: &str, prefix: &str, schema: Value) -> Value {
+        let title = schema.get("title").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let shared = named(schema.clone(), Names { root: &title, prefix: "" });
+        if shared.iter().all(|(name, schema)| self.schemas.get(name) == Some(schema)) {
+            return reference(&title);
         }
-        self.insert(name.to_owned(), normalized(Value::Object(fields), name));
-        json!({ "$ref": format!("{SCHEMAS}{name}") })
+        self.insert_all(named(schema, Names { root: name, prefix }));
+        reference(name)
+    }
+
+    fn insert_all(&mut self, schemas: Vec<(String, Value)>) {
+        schemas.into_iter().for_each(|(name, schema)| self.insert(name, schema));
     }
 
     fn insert(&mut self, name: String, schema: Value) {
@@ -64,8 +73,57 @@ impl Components {
     }
 }
 
-/// A schema in the forms that generators read. `root` is the component that `#` refers to.
-fn normalized(schema: Value, root: &str) -> Value {
+/// A reference to the component of that name.
+fn reference(name: &str) -> Value {
+    json!({ "$ref": format!("{SCHEMAS}{name}") })
+}
+
+/// Names of the components that a schema becomes.
+#[derive(Clone, Copy)]
+struct Names<'n> {
+    /// Name of the schema itself.
+    root: &'n str,
+    /// Beginning of the names of contained schemas.
+    prefix: &'n str,
+}
+
+impl Names<'_> {
+    /// Name of a contained schema. A name that begins with the prefix keeps its form.
+    fn contained(self, name: &str) -> String {
+        let prefix = if name.starts_with(self.prefix) { "" } else { self.prefix };
+        format!("{prefix}{name}")
+    }
+
+    /// Where the document has the schema of a reference.
+    fn moved(self, path: &str) -> String {
+        match path.strip_prefix("#/$defs/") {
+            Some(name) => format!("{SCHEMAS}{}", self.contained(name)),
+            None if path == "#" => format!("{SCHEMAS}{}", self.root),
+            None => path.to_owned(),
+        }
+    }
+}
+
+/// The components of a schema: those that it contains, and itself.
+fn named(schema: Value, names: Names<'_>) -> Vec<(String, Value)> {
+    let mut fields = match schema {
+        Value::Object(fields) => fields,
+        other => return vec![(names.root.to_owned(), normalized(other, names))],
+    };
+    fields.remove("$schema");
+    fields.remove("title");
+    let mut out = Vec::new();
+    if let Some(Value::Object(defs)) = fields.remove("$defs") {
+        for (name, schema) in defs {
+            out.push((names.contained(&name), normalized(schema, names)));
+        }
+    }
+    out.push((names.root.to_owned(), normalized(Value::Object(fields), names)));
+    out
+}
+
+/// A schema in the forms that generators read.
+fn normalized(schema: Value, names: Names<'_>) -> Value {
     let mut fields = match schema {
         Value::Object(fields) => fields,
         Value::Bool(false) => return json!({ "not": {} }),
@@ -79,31 +137,22 @@ fn normalized(schema: Value, root: &str) -> Value {
     for (key, value) in &mut fields {
         let key = key.as_str();
         match value {
-            Value::String(path) if key == "$ref" => *path = moved(path, root),
+            Value::String(path) if key == "$ref" => *path = names.moved(path),
             // Both booleans are common here, and generators know them.
             Value::Bool(_) if key == "additionalProperties" => {}
             Value::Object(_) | Value::Bool(_) if SINGLE_KEYS.contains(&key) => {
-                *value = normalized(value.take(), root);
+                *value = normalized(value.take(), names);
             }
             Value::Array(list) if LIST_KEYS.contains(&key) => {
-                list.iter_mut().for_each(|inner| *inner = normalized(inner.take(), root));
+                list.iter_mut().for_each(|inner| *inner = normalized(inner.take(), names));
             }
             Value::Object(all) if NAMED_KEYS.contains(&key) => {
-                all.values_mut().for_each(|inner| *inner = normalized(inner.take(), root));
+                all.values_mut().for_each(|inner| *inner = normalized(inner.take(), names));
             }
             _ => {}
         }
     }
     Value::Object(fields)
-}
-
-/// Where the document has the schema of a reference.
-fn moved(path: &str, root: &str) -> String {
-    match path.strip_prefix("#/$defs/") {
-        Some(name) => format!("{SCHEMAS}{name}"),
-        None if path == "#" => format!("{SCHEMAS}{root}"),
-        None => path.to_owned(),
-    }
 }
 
 /// Writes alternatives that are all texts as one `enum`. Their descriptions move to an extension
@@ -176,6 +225,32 @@ mod tests {
     #[test]
     fn alternatives_that_are_not_all_texts_stay() {
         let schema = json!({ "oneOf": [{ "const": "a" }, { "type": "object" }] });
-        assert_eq!(normalized(schema.clone(), ""), schema);
+        assert_eq!(normalized(schema.clone(), Names { root: "", prefix: "" }), schema);
+    }
+
+    #[test]
+    fn types_of_two_classes_with_one_name_have_components_of_their_own() {
+        let mut components = Components::default();
+        let answer = |kind: &str| {
+            json!({
+                "title": "Answer",
+                "type": "object",
+                "properties": { "item": { "$ref": "#/$defs/Item" } },
+                "$defs": { "Item": { "type": kind } },
+            })
+        };
+        let message = json!({ "title": "Message", "type": "string" });
+        components.add(message.clone());
+        let shared = components.add_of_class("RaidStopAnswer", "Raid", message);
+        assert_eq!(shared["$ref"], "#/components/schemas/Message");
+        let own = components.add_of_class("RaidDumpAnswer", "Raid", answer("string"));
+        assert_eq!(own["$ref"], "#/components/schemas/RaidDumpAnswer");
+        components.add_of_class("PartDumpAnswer", "Part", answer("integer"));
+        let schemas = components.into_schemas();
+        let names: Vec<&String> = schemas.keys().collect();
+        let expected = ["Message", "PartDumpAnswer", "PartItem", "RaidDumpAnswer", "RaidItem"];
+        assert_eq!(names, expected);
+        let item = &schemas["RaidDumpAnswer"]["properties"]["item"]["$ref"];
+        assert_eq!(item, "#/components/schemas/RaidItem");
     }
 }

@@ -1,11 +1,15 @@
-//! OpenAPI 3.1 document of the API, written from the table of verbs.
+//! OpenAPI 3.1 document of the API, written from the table of verbs and from those of the classes.
 
 use super::components::Components;
 use super::metrics::TEXT_TYPE;
-use crate::api::{Error, SCHEMA_VERSION, SystemState, TraceQuery, TraceState};
+use crate::api::{Error, GeomListing, SCHEMA_VERSION, SystemState, TraceQuery, TraceState};
+use crate::cli::ClassVerbs;
 use crate::page::{self, View};
-use crate::verbs::{Run, VERBS};
+use crate::verbs::{Entry, Run, VERBS};
+use geom::MessageAnswer;
 use serde_json::{Map, Value, json};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// Path of the verbs, before the name of one.
 pub(crate) const VERBS_PREFIX: &str = "/v1/verbs/";
@@ -166,15 +170,82 @@ fn document_of(components: &mut Components, name: &str, doc: &str) -> Value {
     components.add_as(name, schema)
 }
 
-/// Name of the parameters of a verb: `PartAddParams` for `part.add`.
-fn params_name(verb: &str) -> String {
+/// The words of a name, as names of schemas have them: `PartAdd` for `part.add`.
+fn camel_case(name: &str) -> String {
     let word = |word: &str| {
         let mut letters = word.chars();
         let first = letters.next().map(|letter| letter.to_ascii_uppercase());
         first.into_iter().chain(letters).collect::<String>()
     };
-    let words: String = verb.split(['.', '_', '-']).map(word).collect();
-    format!("{words}Params")
+    name.split(['.', '_', '-']).map(word).collect()
+}
+
+/// Name of the parameters of a verb: `PartAddParams` for `part.add`.
+fn params_name(verb: &str) -> String {
+    format!("{}Params", camel_case(verb))
+}
+
+/// The verb that calls those of classes.
+const CLASS_CALL: &str = "geom";
+
+/// Extension of the operation of [`CLASS_CALL`]: the schema of each answer, by class and verb.
+pub(crate) const CLASS_ANSWERS: &str = "x-answers";
+
+/// Adds the answers of the verbs of classes. Returns a reference to a schema of them all, and
+/// references to each, by class and verb.
+fn class_answers(components: &mut Components, classes: &[ClassVerbs]) -> (Value, Value) {
+    // Answers of verbs of many classes.
+    components.add(geom::schema_of::<MessageAnswer>());
+    components.add(geom::schema_of::<GeomListing>());
+    let (mut by_class, mut forms) = (Map::new(), BTreeMap::new());
+    for class in classes {
+        let (mut by_verb, prefix) = (Map::new(), camel_case(class.name));
+        for verb in class.all_verbs() {
+            let schema = (verb.answer)();
+            let required = schema.get("required").and_then(Value::as_array).map_or(0, Vec::len);
+            let name = format!("{prefix}{}Answer", camel_case(verb.name));
+            let answer = components.add_of_class(&name, &prefix, schema);
+            // Generated clients take the first form that fits: those with more keys are first.
+            forms.insert((Reverse(required), answer.to_string()), answer.clone());
+            by_verb.insert(verb.name.to_owned(), answer);
+        }
+        by_class.insert(class.name.to_owned(), Value::Object(by_verb));
+    }
+    let all = json!({
+        "description": "Answer of a verb of a class.",
+        "anyOf": forms.into_values().collect::<Vec<_>>(),
+    });
+    (components.add_as("ClassVerbAnswer", all), Value::Object(by_class))
+}
+
+/// The operation of a verb.
+fn verb_operation(
+    verb: &Entry,
+    components: &mut Components,
+    classes: &[ClassVerbs],
+    error: &Value,
+) -> Value {
+    let params = components.add_as(&params_name(verb.name), (verb.params)());
+    let (mut answer, mut by_class) = ((verb.answer)(), None);
+    if verb.name == CLASS_CALL && !classes.is_empty() {
+        let (any, each) = class_answers(components, classes);
+        answer["properties"]["answer"] = any;
+        by_class = Some(each);
+    }
+    let answer = components.add(answer);
+    let mut operation = json!({
+        "operationId": verb.name.replace('.', "_"),
+        "tags": ["verbs"],
+        "summary": verb.doc,
+        "description": verb.detail,
+        "parameters": parameters(KEY_PARAMETERS),
+        "requestBody": { "content": { JSON: { "schema": params } } },
+        "responses": responses(answer, JSON, error),
+    });
+    if let Some(each) = by_class {
+        operation[CLASS_ANSWERS] = each;
+    }
+    operation
 }
 
 fn responses(answer: Value, content_type: &str, error: &Value) -> Value {
@@ -228,23 +299,13 @@ fn field_text(name: &str) -> &'static str {
     }
 }
 
-/// The document.
-pub fn document() -> Value {
+/// The document, with the answers of these classes.
+pub fn document(classes: &[ClassVerbs]) -> Value {
     let mut components = Components::default();
     let mut paths = Map::new();
     let error = error_answer(&mut components);
     for verb in VERBS.iter().filter(|v| matches!(v.run, Run::Daemon(_))) {
-        let params = components.add_as(&params_name(verb.name), (verb.params)());
-        let answer = components.add((verb.answer)());
-        let operation = json!({
-            "operationId": verb.name.replace('.', "_"),
-            "tags": ["verbs"],
-            "summary": verb.doc,
-            "description": verb.detail,
-            "parameters": parameters(KEY_PARAMETERS),
-            "requestBody": { "content": { JSON: { "schema": params } } },
-            "responses": responses(answer, JSON, &error),
-        });
+        let operation = verb_operation(verb, &mut components, classes, &error);
         paths.insert(format!("{VERBS_PREFIX}{}", verb.name), json!({ "post": operation }));
     }
     for (path, doc, fields) in page::files::ROUTES.iter().chain([&page::ACCESS_ROUTE]) {
@@ -367,7 +428,7 @@ mod tests {
 
     #[test]
     fn openapi_references_resolve_and_every_verb_has_a_path() {
-        let document = document();
+        let document = document(&[]);
         let mut paths = Vec::new();
         references(&document, &mut paths);
         assert!(paths.len() > 20, "{}", paths.len());
@@ -384,7 +445,7 @@ mod tests {
     /// one class of each object and enumeration, whose names must differ.
     #[test]
     fn openapi_schemas_make_python_classes_with_different_names() {
-        let document = document();
+        let document = document(&[]);
         let schemas = document["components"]["schemas"].as_object().expect("schemas");
         let mut classes = Vec::new();
         for (name, schema) in schemas {
@@ -396,7 +457,7 @@ mod tests {
 
     #[test]
     fn openapi_operations_have_their_own_ids_and_typed_answers() {
-        let document = document();
+        let document = document(&[]);
         let all = operations(&document);
         assert_unique(all.iter().map(|(_, of)| of["operationId"].to_string()));
         for (path, operation) in all {

@@ -171,7 +171,9 @@ async fn dispatch(
             Ok(reply(format.content_type(), page.await?))
         }
         "/openapi.json" => {
-            let text = blocking(|| Ok(openapi::document().to_string())).await?;
+            let document =
+                move || Ok(openapi::document(&control.catalog().class_verbs()).to_string());
+            let text = blocking(document).await?;
             Ok(reply(JSON, text))
         }
         "/v1/events" => {

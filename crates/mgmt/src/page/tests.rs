@@ -341,7 +341,7 @@ fn page_of_many_disks_and_luns_is_bounded() {
 
 #[test]
 fn schemas_of_the_view_have_names_of_their_own() {
-    let document = crate::http::openapi::document();
+    let document = crate::http::openapi::document(&[]);
     let schemas = &document["components"]["schemas"];
     assert!(schemas["Node"]["properties"]["children"].is_object(), "that of `tree`");
     assert!(schemas["ViewNode"]["properties"]["layer"].is_object(), "that of the page");

@@ -12,7 +12,7 @@ use crate::api::Kind;
 use crate::cli::{ClassVerbs, command, parse_by};
 use crate::config::schema::{enum_values, types_of};
 use crate::http::components::SCHEMAS;
-use crate::http::openapi::{VERBS_PREFIX, document};
+use crate::http::openapi::{CLASS_ANSWERS, VERBS_PREFIX, document};
 use crate::verbs::find;
 use crate::verbs::schema::{enum_names, follow_ref, rows_within};
 
@@ -20,7 +20,7 @@ use crate::verbs::schema::{enum_names, follow_ref, rows_within};
 const OMITTED: &str = "...";
 
 pub(super) fn parts(classes: &[ClassVerbs]) -> Vec<Part> {
-    let document = document();
+    let document = document(classes);
     let parts = [
         ("routes", routes(&document)),
         ("verbs", verbs(&document, classes)),
@@ -121,11 +121,29 @@ fn verbs(document: &Value, classes: &[ClassVerbs]) -> String {
         if let Some(name) = of.answer_name() {
             page.text(&format!("Answer: {}.", link_to(name)));
         }
+        let answers = class_answers(of.value);
+        if !answers.is_empty() {
+            page.table(&["class", "verb", "`answer`"], &answers);
+        }
         if let Some(body) = example(name, &whole, classes) {
             page.block("http", &format!("{} {}\n\n{body}", of.method, of.path));
         }
     }
     page.finish()
+}
+
+/// Rows of the answers of the verbs of classes, in the operation that calls them.
+fn class_answers(operation: &Value) -> Vec<Vec<String>> {
+    let object = |value: &Value| value.as_object().cloned().unwrap_or_default();
+    let classes = operation.get(CLASS_ANSWERS).map(object).unwrap_or_default();
+    let mut rows = Vec::new();
+    for (class, verbs) in classes {
+        for (verb, answer) in object(&verbs) {
+            let link = referred(&answer).map(link_to).unwrap_or_default();
+            rows.push(vec![class.clone(), verb, link]);
+        }
+    }
+    rows
 }
 
 /// A property of a schema, with its type as the page writes it.

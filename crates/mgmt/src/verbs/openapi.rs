@@ -35,7 +35,7 @@ impl Verb for Openapi {
 }
 
 impl LocalVerb for Openapi {
-    fn run(_local: &mut Local<'_>, _params: OpenapiParams) -> Result<OpenapiAnswer> {
-        Ok(OpenapiAnswer(openapi::document()))
+    fn run(local: &mut Local<'_>, _params: OpenapiParams) -> Result<OpenapiAnswer> {
+        Ok(OpenapiAnswer(openapi::document(&(local.app.catalog)().class_verbs())))
     }
 }

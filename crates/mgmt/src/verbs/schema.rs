@@ -22,8 +22,8 @@ pub struct Schema;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SchemaParams {
-    /// A section (`disk`, `access`), a disk kind, a class, a driver, a verb, `config` or `state`;
-    /// or a section and a kind of it [default: list the names]
+    /// A section (`disk`, `access`), a disk kind, a class, a driver, a verb (`mirror label`),
+    /// `config` or `state`; or a section and a kind of it [default: list the names]
     pub name: Vec<String>,
 }
 
@@ -276,8 +276,7 @@ pub(crate) fn sections() -> Vec<NamedSchema> {
     ]
 }
 
-fn all(local: &Local<'_>) -> Vec<NamedSchema> {
-    let catalog = (local.app.catalog)();
+fn all(catalog: &Catalog) -> Vec<NamedSchema> {
     let mut out: Vec<NamedSchema> = catalog
         .all()
         .map(|(section, e)| NamedSchema {
@@ -285,7 +284,7 @@ fn all(local: &Local<'_>) -> Vec<NamedSchema> {
             section: section.to_owned(),
             doc: e.doc.clone(),
             example: e.example.clone(),
-            schema: Some(kind_schema(section, e, &catalog)),
+            schema: Some(kind_schema(section, e, catalog)),
         })
         .collect();
     let form = |name: &str, doc: &str, schema: Value| NamedSchema {
@@ -307,7 +306,30 @@ fn all(local: &Local<'_>) -> Vec<NamedSchema> {
         example: v.examples.join("\n"),
         schema: None,
     }));
+    for class in catalog.class_verbs() {
+        out.extend(class.all_verbs().map(|verb| NamedSchema {
+            name: format!("{}.{}", class.name, verb.name),
+            section: "verb".to_owned(),
+            doc: verb.doc.to_owned(),
+            example: class.example(verb),
+            schema: None,
+        }));
+    }
     out
+}
+
+/// A function that makes a schema.
+type MakeSchema = fn() -> Value;
+
+/// Schemas of the parameters and of the answer of a verb, also of one of a class.
+fn verb_schemas(name: &str, catalog: &Catalog) -> Option<(MakeSchema, MakeSchema)> {
+    if let Some(entry) = find(name) {
+        return Some((entry.params, entry.answer));
+    }
+    let (class, verb) = name.split_once('.')?;
+    let class = catalog.class_verbs().into_iter().find(|known| known.name == class)?;
+    let spec = class.all_verbs().find(|known| known.name == verb)?;
+    Some((spec.params, spec.answer))
 }
 
 impl LocalVerb for Schema {
@@ -315,7 +337,8 @@ impl LocalVerb for Schema {
         if local.json && params.name == ["config"] {
             return Ok(SchemaAnswer::Config(config(&(local.app.catalog)())));
         }
-        let mut all = all(local);
+        let catalog = (local.app.catalog)();
+        let mut all = all(&catalog);
         if params.name.is_empty() {
             all.iter_mut().for_each(|s| s.schema = None);
             return Ok(SchemaAnswer::Named(Names { schemas: all }));
@@ -329,9 +352,11 @@ impl LocalVerb for Schema {
             _ => all.retain(|s| s.name == name),
         }
         for verb in all.iter_mut().filter(|s| s.section == "verb") {
-            let entry = find(&verb.name);
-            let both = entry.map(|e| json!({ "params": (e.params)(), "answer": (e.answer)() }));
-            verb.schema = if local.json { both } else { entry.map(|e| (e.params)()) };
+            let schemas = verb_schemas(&verb.name, &catalog);
+            verb.schema = schemas.map(|(params, answer)| match local.json {
+                true => json!({ "params": params(), "answer": answer() }),
+                false => params(),
+            });
         }
         if all.is_empty() {
             let meant = suggest(&name, names.iter().map(String::as_str));

@@ -34,7 +34,7 @@ struct Record {
     generation: u32,
     /// Volumes of the array.
     volumes: Vec<RecordedVolume>,
-    /// When the record was last written, seconds since 1970; absent: not known.
+    /// When the record was last written, seconds since 1970; null: not known.
     written_s: Option<u64>,
 }
 

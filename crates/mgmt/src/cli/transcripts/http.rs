@@ -12,6 +12,11 @@ fn http_routes_answer_or_report_not_found() {
     assert_eq!(document["openapi"], "3.1.0");
     let printed: Value = serde_json::from_str(&daemon.run_line("openapi").out).expect("JSON");
     assert_eq!(printed, document);
+    let answers = &document["paths"]["/v1/verbs/geom"]["post"]["x-answers"];
+    assert_eq!(answers["toy"]["label"]["$ref"], "#/components/schemas/MessageAnswer");
+    assert_eq!(answers["toy"]["status"]["$ref"], "#/components/schemas/GeomListing");
+    let any = &document["components"]["schemas"]["GeomAnswer"]["properties"]["answer"];
+    assert_eq!(any["$ref"], "#/components/schemas/ClassVerbAnswer");
     let metrics = String::from_utf8(client.text("/metrics").expect("a page")).expect("text");
     assert!(metrics.contains("ashlar_target_sessions{target=\"iqn.a:t\",driver=\"iscsi\"} 1"));
     assert_eq!(client.get("/nowhere").expect_err("404").kind, Kind::NotFound);

@@ -47,7 +47,7 @@ pub use device::{
 pub use events::Event;
 pub use freeze::{Freeze, Freezes};
 pub use kind::{Open, SimKind, Site};
-pub use periph::Facts;
+pub use periph::{Facts, RW_TIMEOUT_MS};
 pub use reset::UnitReset;
 pub use sim::{Begun, Signature, Sim, SimFacts};
 pub use unit::{Listener, Unit};

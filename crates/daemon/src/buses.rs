@@ -226,4 +226,15 @@ mod tests {
         let usual: cam::Bounds = serde_json::from_value(of("")).expect("as the bus reads it");
         assert_eq!(usual, cam::Bounds::default());
     }
+
+    #[test]
+    fn shown_defaults_of_bounds_are_those_of_a_bus() {
+        let schema = geom::schema_of::<BusConfig>();
+        let shown = |key: &str| schema["properties"][key]["default"].as_u64().expect(key);
+        let usual = cam::Bounds::default();
+        assert_eq!(usual.timeout_s, None);
+        assert_eq!(shown("timeout_s") * 1000, u64::from(cam::RW_TIMEOUT_MS));
+        assert_eq!(shown("retries"), u64::from(usual.retries));
+        assert_eq!(shown("request_deadline_s"), u64::from(usual.request_deadline_s));
+    }
 }

@@ -264,6 +264,41 @@ mod tests {
         }
     }
 
+    /// Collects the descriptions in a schema that contain a number as a default.
+    fn typed_defaults(schema: &Value, out: &mut Vec<String>) {
+        match schema {
+            Value::Object(fields) => {
+                let text = fields.get("description").and_then(Value::as_str).unwrap_or_default();
+                let mut defaults = text.split("[default: ").skip(1);
+                let is_number = |rest: &str| {
+                    rest.split(']').next().is_some_and(|word| word.parse::<u64>().is_ok())
+                };
+                if defaults.any(is_number) {
+                    out.push(text.to_owned());
+                }
+                fields.values().for_each(|inner| typed_defaults(inner, out));
+            }
+            Value::Array(list) => list.iter().for_each(|inner| typed_defaults(inner, out)),
+            _ => {}
+        }
+    }
+
+    /// A description would be wrong as soon as the number changes; the schema has its value.
+    #[test]
+    fn numbers_that_are_defaults_are_not_repeated_in_descriptions() {
+        let catalog = catalog();
+        let mut out = Vec::new();
+        let entries = catalog.all().map(|(_, entry)| entry.schema.clone());
+        let verbs = VERBS.iter().map(|verb| (verb.params)());
+        let classes = class_verbs();
+        let of_classes = classes.iter().flat_map(|c| c.all_verbs().map(|verb| (verb.params)()));
+        let config = std::iter::once(geom::schema_of::<mgmt::config::Config>());
+        for schema in entries.chain(verbs).chain(of_classes).chain(config) {
+            typed_defaults(&schema, &mut out);
+        }
+        assert!(out.is_empty(), "{out:?}");
+    }
+
     /// A title has at most 60 characters, and a default has the form `[default: X]`.
     #[test]
     fn help_has_short_titles_and_one_form_of_defaults() {

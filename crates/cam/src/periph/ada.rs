@@ -7,13 +7,12 @@ use wire::ata::{
     trim_blocks, trim_ranges,
 };
 
-use super::{CommandSet, Disk, DiskCommand, shape};
+use super::{CommandSet, Disk, DiskCommand, RW_TIMEOUT_MS, shape};
 use crate::ccb::{Command, Flags, Registers};
 use crate::device::Queueing;
 use crate::probe::AtaFacts;
 use crate::sim::SimFacts;
 
-const TIMEOUT_MS: u32 = 30_000;
 /// DEVICE: the address is an LBA.
 const LBA: u8 = 0x40;
 /// Most sectors of a command with 48 bits, and with 28.
@@ -204,7 +203,7 @@ impl CommandSet for Ata {
     }
 
     fn timeout_ms(&self) -> u32 {
-        TIMEOUT_MS
+        RW_TIMEOUT_MS
     }
 }
 

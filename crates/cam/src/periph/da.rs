@@ -4,7 +4,7 @@ use bio::{Attr, Bio, Errno, Flags as BioFlags, Op, Pool, Segs};
 use geom::Limits;
 use wire::scsi::{UnmapDescriptor, UnmapList};
 
-use super::{CommandSet, Disk, DiskCommand, shape};
+use super::{CommandSet, Disk, DiskCommand, RW_TIMEOUT_MS, shape};
 use crate::ccb::{Command, Flags};
 use crate::device::Queueing;
 use crate::probe::ScsiFacts;
@@ -17,7 +17,6 @@ const UNMAP: u8 = 0x08;
 const OPENINGS_MAX: u32 = 64;
 /// Most descriptors of one UNMAP, where the disk takes more.
 const DESCRIPTORS_MAX: u32 = 256;
-const TIMEOUT_MS: u32 = 30_000;
 /// PERIPHERAL DEVICE TYPE of disks.
 const DISK: u8 = 0;
 /// And of CD and DVD drives: `cd`.
@@ -231,7 +230,7 @@ impl CommandSet for Scsi {
     }
 
     fn timeout_ms(&self) -> u32 {
-        TIMEOUT_MS
+        RW_TIMEOUT_MS
     }
 }
 

@@ -32,6 +32,8 @@ const DISK: u8 = 0x00;
 /// PERIPHERAL DEVICE TYPE of enclosures.
 const ENCLOSURE: u8 = 0x0d;
 
+/// How long a READ or WRITE may take, unless the bus says otherwise, ms.
+pub const RW_TIMEOUT_MS: u32 = 30_000;
 /// Openings that QUEUE FULL leaves a disk.
 const OPENINGS_MIN: u32 = 2;
 

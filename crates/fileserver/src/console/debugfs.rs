@@ -65,8 +65,9 @@ pub(super) struct Clean {
     path: String,
     /// Block number in the file, from 0 [default: list all blocks]
     block: Option<u64>,
-    /// New address of the block [default: 0]
-    address: Option<u64>,
+    /// New address of the block
+    #[serde(default)]
+    address: u64,
 }
 
 /// The changed block, or the blocks of the file.
@@ -109,7 +110,7 @@ impl FsVerb for Clean {
         let found = paths::find_existing(host, &fs, path).await?;
         if let Some(block) = self.block {
             check_live(path)?;
-            let addr = self.address.unwrap_or(0);
+            let addr = self.address;
             let was = fs.set_block_addr(found.ino, block, addr).await.map_err(about(path))?;
             let message = format!("{path}: block {block} is {addr}, was {was}");
             return Ok(Cleaned::Set { message, was });

@@ -166,10 +166,15 @@ impl FsVerb for History {
 pub(super) struct Diff {
     /// Path of the file from the root: /usr/rob/lib/profile
     path: String,
-    /// Older version: a dump as 2026/1121, `yesterday` or `last` [default: last]
-    from: Option<String>,
+    /// Older version: a dump as 2026/1121, `yesterday` or `last`
+    #[serde(default = "last")]
+    from: String,
     /// Newer version: a dump [default: the live file]
     to: Option<String>,
+}
+
+fn last() -> String {
+    "last".to_owned()
 }
 
 impl FsVerb for Diff {
@@ -185,8 +190,7 @@ impl FsVerb for Diff {
     async fn run(self, host: &Rc<Host>, _: u64) -> Result<Difference, Error> {
         let fs = host.files()?;
         let path = self.path.as_str();
-        let old =
-            find_version(host, &fs, path, Some(self.from.as_deref().unwrap_or("last"))).await?;
+        let old = find_version(host, &fs, path, Some(self.from.as_str())).await?;
         let new = find_version(host, &fs, path, self.to.as_deref()).await?;
         let Compared { text, first_difference } =
             compare(host, (&old.0, &old.1), (&new.0, &new.1)).await?;

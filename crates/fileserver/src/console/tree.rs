@@ -58,10 +58,16 @@ answers! {
 pub(super) struct Ls {
     /// Path from the root; /dump/2026/1121/... for a file of a dump
     path: String,
-    /// Begin behind the entry that ended the previous listing, by its number [default: 0]
-    after: Option<u64>,
-    /// Number of entries to list, at most 10000 [default: 10000]
-    limit: Option<u64>,
+    /// Begin behind the entry that ended the previous listing, by its number
+    #[serde(default)]
+    after: u64,
+    /// Number of entries to list, not more than the default
+    #[serde(default = "entries_max")]
+    limit: u64,
+}
+
+fn entries_max() -> u64 {
+    ENTRIES_MAX as u64
 }
 
 impl FsVerb for Ls {
@@ -76,7 +82,7 @@ impl FsVerb for Ls {
     async fn run(self, host: &Rc<Host>, _: u64) -> Result<Listing, Error> {
         let fs = host.files()?;
         let path = self.path.as_str();
-        let limit = self.limit.map_or(ENTRIES_MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         if !(1..=ENTRIES_MAX).contains(&limit) {
             return Err(Self::param_error(format!("limit is {limit}, not 1 to {ENTRIES_MAX}")));
         }
@@ -86,7 +92,7 @@ impl FsVerb for Ls {
         let dir = paths::find_existing(host, &fs, path).await?;
         let users = host.server.users();
         let (mut text, mut entries) = (String::new(), Vec::new());
-        let mut after = self.after.unwrap_or(0);
+        let mut after = self.after;
         while entries.len() < limit {
             let most = (limit - entries.len()).min(64);
             let some = fs

@@ -52,18 +52,18 @@ pub struct BusConfig {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub names: BTreeMap<String, String>,
     /// Seconds that a READ or WRITE may take after it was sent; it is then aborted and retried.
-    /// Commands that flush data or deallocate blocks may take twice as long. [default: 30]
+    /// Commands that flush data or deallocate blocks may take twice as long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 600))]
+    #[schemars(range(min = 1, max = 600), extend("default" = 30))]
     pub timeout_s: Option<u32>,
-    /// Number of retries of a command that failed or timed out. [default: 4]
+    /// Number of retries of a command that failed or timed out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = 100))]
+    #[schemars(range(max = 100), extend("default" = 4))]
     pub retries: Option<u8>,
     /// Seconds after which a request to a disk fails, including waiting time and all retries; its
-    /// outstanding commands are then aborted. [default: 60]
+    /// outstanding commands are then aborted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 3600))]
+    #[schemars(range(min = 1, max = 3600), extend("default" = 60))]
     pub request_deadline_s: Option<u32>,
     /// Parameters of this kind of bus.
     #[serde(flatten)]

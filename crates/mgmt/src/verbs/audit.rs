@@ -13,15 +13,19 @@ use serde::{Deserialize, Serialize};
 pub struct Audit;
 
 /// Entries of an answer when no limit is given.
-const LIMIT: usize = 100;
+const LIMIT: u32 = 100;
 
 /// Parameters of `audit`.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AuditParams {
-    /// Number of entries to show [default: 100]
+    /// Number of entries to show
+    #[serde(default = "limit")]
     #[schemars(range(min = 1, max = 100_000))]
     pub limit: Option<u32>,
+}
+
+fn limit() -> Option<u32> {
+    Some(LIMIT)
 }
 
 /// Answer of `audit`.
@@ -74,7 +78,7 @@ impl DaemonVerb for Audit {
         params: AuditParams,
         _progress: &mut Progress<'_>,
     ) -> Result<AuditAnswer> {
-        let limit = params.limit.map_or(LIMIT, |n| usize::try_from(n).unwrap_or(LIMIT));
+        let limit = usize::try_from(params.limit.unwrap_or(LIMIT)).unwrap_or(usize::MAX);
         Ok(AuditAnswer { entries: control.audit().newest(limit)? })
     }
 }

@@ -70,15 +70,19 @@ pub(super) const VERBS: &[ClassVerb<PartClass>] = &[
 struct Edit<P> {
     #[serde(flatten)]
     of: P,
-    /// Write the change at once [default: true]
-    #[serde(default)]
-    commit: Option<bool>,
+    /// Write the change at once
+    #[serde(default = "at_once")]
+    commit: bool,
+}
+
+fn at_once() -> bool {
+    true
 }
 
 impl<P> Edit<P> {
     /// The parameters, and whether the change is written at once.
     fn parts(self) -> (P, bool) {
-        (self.of, self.commit.unwrap_or(true))
+        (self.of, self.commit)
     }
 }
 

@@ -45,14 +45,19 @@ pub(crate) struct Fail {
     offset: Bytes,
     /// Bytes of the bad range [default: to the end of the disk]
     length: Option<Bytes>,
-    /// Name of the error [default: EIO]
-    error: Option<String>,
+    /// Name of the error
+    #[serde(default = "io_error")]
+    error: String,
     /// Number of failures [default: until healed]
     #[schemars(range(min = 1))]
     times: Option<u32>,
     /// Share of the requests that fail, in percent, not together with --times [default: all]
     #[schemars(range(min = 1, max = 100))]
     percent: Option<u8>,
+}
+
+fn io_error() -> String {
+    Errno::Io.name().to_owned()
 }
 
 impl Verb<DiskClass> for Fail {
@@ -73,7 +78,7 @@ fn fail(state: &mut ModelState, p: &Fail) -> Result<MessageAnswer, Error> {
     let Some(range) = range else {
         return Err(Error::inval(format!("fail: the range is outside the disk's {size} bytes")));
     };
-    let name = p.error.as_deref().unwrap_or("EIO");
+    let name = p.error.as_str();
     let known = |e: &&Errno| e.name().eq_ignore_ascii_case(name) && **e != Errno::NoMem;
     let Some(&error) = Errno::ALL.iter().find(known) else {
         return Err(Error::inval(format!("fail: no error {name} that a disk could give")));

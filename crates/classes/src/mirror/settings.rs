@@ -9,7 +9,6 @@
 use geom::{ClassParams, Error};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::metadata::{Balance, mirror_flags};
 use super::state::Mirror;
@@ -37,15 +36,33 @@ pub struct MirrorParams {
 
 impl Default for MirrorParams {
     fn default() -> MirrorParams {
-        let Settings { balance, slice, .. } = Settings::default();
-        let slice = u64::from(slice);
-        MirrorParams { balance, slice, no_failsync: false, no_autosync: false, sync_rate: 0 }
+        MirrorParams::of(Settings::default(), 0)
     }
 }
 
 impl ClassParams for MirrorParams {}
 
 impl MirrorParams {
+    /// Those of a mirror with these settings and this highest rate of rebuilds.
+    pub(super) fn of(settings: Settings, sync_rate: u64) -> MirrorParams {
+        let Settings { balance, slice, flags } = settings;
+        let has = |flag: u64| flags & flag != 0;
+        MirrorParams {
+            balance,
+            slice: u64::from(slice),
+            no_failsync: has(mirror_flags::NOFAILSYNC),
+            no_autosync: has(mirror_flags::NOAUTOSYNC),
+            sync_rate,
+        }
+    }
+
+    /// The same with rebuilds as these switches of `configure` have them, which have no parameter.
+    pub(super) fn with_syncs(mut self, failsync: bool, autosync: bool) -> MirrorParams {
+        self.no_failsync &= !failsync;
+        self.no_autosync &= !autosync;
+        self
+    }
+
     /// Highest rate of rebuilds, bytes a second; zero: no limit.
     pub(super) fn sync_rate(&self) -> u64 {
         self.sync_rate
@@ -70,7 +87,7 @@ impl MirrorParams {
 }
 
 /// The bytes of a slice, in range.
-pub(super) fn slice(bytes: u64) -> Result<u32, Error> {
+fn slice(bytes: u64) -> Result<u32, Error> {
     match u32::try_from(bytes) {
         Ok(slice) if slice > 0 => Ok(slice),
         _ => Err(Error::inval(format!("a slice of {bytes} bytes: use 1 to 4294967295"))),
@@ -97,15 +114,7 @@ impl Default for Settings {
 impl Settings {
     /// As a section has them, with the rate of rebuilds, which no record has.
     pub(super) fn keys(&self, sync_rate: u64) -> geom::Settings {
-        let has = |flag: u64| json!(self.flags & flag != 0);
-        let all = [
-            ("balance", json!(self.balance.as_str())),
-            ("slice", json!(self.slice)),
-            ("no_failsync", has(mirror_flags::NOFAILSYNC)),
-            ("no_autosync", has(mirror_flags::NOAUTOSYNC)),
-            ("sync_rate", json!(sync_rate)),
-        ];
-        all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        ClassParams::settings(&MirrorParams::of(*self, sync_rate))
     }
 }
 
@@ -129,5 +138,21 @@ impl Mirror {
             self.outdate_absent();
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_of_a_mirror_are_its_settings() {
+        for flags in [0, mirror_flags::NOAUTOSYNC, mirror_flags::NOFAILSYNC] {
+            let settings = Settings { balance: Balance::Split, slice: 8192, flags };
+            let params = MirrorParams::of(settings, 9);
+            assert_eq!((params.settings(), params.sync_rate()), (Ok(settings), 9));
+            let both = params.with_syncs(true, true).settings();
+            assert_eq!(both, Ok(Settings { flags: 0, ..settings }));
+        }
     }
 }

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use bio::Errno;
 use bio::sync::Mutex;
 use geom::{
-    ClassVerb, Create, Error, GeomId, GraphControl, Local, MADE_BY_VERB, ProviderId, Redeclare,
-    Settings, TasteOutcome, Taster, Topology, Typed,
+    ClassParams, ClassVerb, Create, Error, GeomId, GraphControl, Local, MADE_BY_VERB, ProviderId,
+    Redeclare, Settings, TasteOutcome, Taster, Topology, Typed,
 };
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::geom::MultipathGeom;
 use super::identity::Identity;
 use super::metadata::{Metadata, Mode};
-use super::options::Options;
+use super::options::{Options, SECOND_NS};
 use super::{NAME, verbs};
 use crate::members::{Stopped, relocate, verb_util};
 
@@ -30,19 +30,37 @@ pub struct MultipathClass {
     known: Mutex<BTreeMap<String, GeomId>>,
 }
 
-/// Parameters of `create` besides name and members.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+/// Use of the paths: parameters of a section, which `configure` changes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MultipathParams {
-    /// passive, active or read; absent: passive.
+    /// passive, active or read [default: passive]
+    // `configure` has an option for each mode.
+    #[schemars(extend("x-hidden" = true))]
     mode: Option<String>,
-    /// Seconds between checks of failed paths; absent or 0: no checks.
+    /// Seconds between path checks, which restore failed paths that answer and detect improved
+    /// access states; 0: no checks
     checker: u64,
-    /// Seconds for which the preferred path must be good before it becomes active again; absent:
-    /// only `multipath prefer` makes it active.
+    /// Seconds for which the preferred path (else the first) must be good again before it becomes
+    /// active; without it only `multipath prefer` makes it active
     failback: Option<u64>,
-    /// Seconds for which requests wait if there is no path; absent or 0: no wait.
+    /// Seconds for which requests wait without a path before they fail with ENXIO; 0: no wait
     queue: u64,
+}
+
+impl ClassParams for MultipathParams {}
+
+impl MultipathParams {
+    /// Those of a device.
+    pub(super) fn of(mode: Mode, options: Options) -> MultipathParams {
+        let seconds = |ns: u64| ns / SECOND_NS;
+        MultipathParams {
+            mode: Some(mode.key().to_owned()),
+            checker: seconds(options.checker_ns),
+            failback: options.failback_ns.map(seconds),
+            queue: seconds(options.queue_ns),
+        }
+    }
 }
 
 fn wrong(e: impl std::fmt::Display) -> Error {
@@ -104,7 +122,8 @@ impl Typed for MultipathClass {
     type Geom = MultipathGeom;
 
     fn settings(&self, params: &MultipathParams) -> Result<Settings, Error> {
-        declared(params).map(|(mode, options)| options.settings(mode))
+        let (mode, options) = declared(params)?;
+        Ok(ClassParams::settings(&MultipathParams::of(mode, options)))
     }
 
     fn apply_settings(
@@ -114,7 +133,7 @@ impl Typed for MultipathClass {
         params: &MultipathParams,
     ) -> Result<(), Error> {
         let (mode, options) = declared(params)?;
-        verbs::work_as(control, name, false, |_| (mode, options))
+        verbs::work_as(control, name, false, |_| Ok((mode, options)))
     }
 
     fn check_declare(&self, control: &mut GraphControl, members: &[String]) -> Result<(), Error> {
@@ -244,6 +263,21 @@ impl Typed for MultipathClass {
         if let Some(Some(uuid)) = uuid {
             self.stopped.stop(&name);
             self.stopped_uuids.lock().insert(uuid, name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_of_a_device_are_its_mode_and_options() {
+        for mode in [Mode::Passive, Mode::Active, Mode::Read] {
+            for failback_ns in [None, Some(0), Some(3 * SECOND_NS)] {
+                let options = Options { checker_ns: SECOND_NS, failback_ns, queue_ns: 0 };
+                assert_eq!(declared(&MultipathParams::of(mode, options)), Ok((mode, options)));
+            }
         }
     }
 }

@@ -13,11 +13,12 @@ use std::sync::Arc;
 
 use bio::{Attr, Errno};
 use geom::{
-    Access, ConsumerId, Edge, Error, Event, Geom, GeomId, Limits, NewProvider, Notice, ProviderId,
-    Settings, Topology, Trouble, Unanswered,
+    Access, ClassParams, ConsumerId, Edge, Error, Event, Geom, GeomId, Limits, NewProvider, Notice,
+    ProviderId, Settings, Topology, Trouble, Unanswered,
 };
 
 use super::NAME;
+use super::class::MultipathParams;
 use super::identity::Identity;
 use super::layer::MultipathLayer;
 use super::options::Options;
@@ -538,7 +539,7 @@ impl Geom for MultipathGeom {
     fn settings(&self, t: &Topology, me: GeomId) -> Settings {
         match t.providers_of(me).is_empty() {
             true => Settings::new(),
-            false => self.options.settings(self.identity.mode),
+            false => ClassParams::settings(&MultipathParams::of(self.identity.mode, self.options)),
         }
     }
 

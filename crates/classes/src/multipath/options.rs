@@ -7,12 +7,9 @@
 //!   28 4 queue, s | 32 16 MD5 of bytes 0 to 32
 //! ```
 
-use geom::Settings;
 use md5::{Digest, Md5};
 use reactor::clock::S;
-use serde_json::{Value, json};
 
-use super::metadata::Mode;
 use crate::members::frame::{Fields, Record};
 
 const MAGIC: &str = "ASHLAR::PATHS";
@@ -52,18 +49,6 @@ impl Options {
         let ns = |s: u32| u64::from(s).min(SECONDS_MAX) * S;
         let failback_ns = (failback != NEVER).then(|| ns(failback));
         Some(Options { checker_ns: ns(checker), failback_ns, queue_ns: ns(queue) })
-    }
-
-    /// With the mode, as a section has them.
-    pub(super) fn settings(&self, mode: Mode) -> Settings {
-        let seconds = |ns: u64| json!(ns / S);
-        let all = [
-            ("mode", json!(mode.key())),
-            ("checker", seconds(self.checker_ns)),
-            ("failback", self.failback_ns.map_or(Value::Null, seconds)),
-            ("queue", seconds(self.queue_ns)),
-        ];
-        all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
     /// As lists show those that are on.

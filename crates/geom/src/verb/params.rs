@@ -96,9 +96,9 @@ impl<P: ClassParams> Change<P> {
     /// # Errors
     ///
     /// `NotSup` for a fixed one; else as [`read`].
-    pub fn over(self, of: &str, now: &P) -> Result<P, Error> {
+    pub fn over(&self, of: &str, now: &P) -> Result<P, Error> {
         let mut all = object(now);
-        for (key, value) in self.given {
+        for (key, value) in &self.given {
             if P::FIXED.contains(&key.as_str()) {
                 let what = format!(
                     "{of}: `{key}` is fixed while the geom lives; destroy it and create it again"
@@ -106,8 +106,8 @@ impl<P: ClassParams> Change<P> {
                 return Err(Error::new(Errno::NotSup, what));
             }
             match value {
-                Value::Null => all.remove(&key),
-                value => all.insert(key, value),
+                Value::Null => all.remove(key),
+                value => all.insert(key.clone(), value.clone()),
             };
         }
         read(of, &Value::Object(all))

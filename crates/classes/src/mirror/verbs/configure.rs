@@ -1,16 +1,14 @@
 //! `configure`: how a mirror works.
 
 use bio::Errno;
-use geom::{Bytes, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{Bytes, Change, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
 use super::{complete, priority, runs, shape, slot, with};
 use crate::mirror::bitmap::Shape;
 use crate::mirror::class::MirrorClass;
 use crate::mirror::geom::Job;
-use crate::mirror::metadata::{Balance, mirror_flags};
-use crate::mirror::settings::{self, Settings};
+use crate::mirror::settings::MirrorParams;
 use crate::mirror::state::Mirror;
-use crate::shared_args::SyncRate;
 
 /// Change the settings of a mirror
 ///
@@ -21,24 +19,14 @@ pub(super) struct Configure {
     name: String,
     /// Provider of the member whose --priority changes
     member: Option<String>,
-    /// Choice of the member that serves a read
-    #[schemars(extend("x-short" = "b"))]
-    balance: Option<Balance>,
-    /// With balance split: reads larger than this many bytes are split
-    #[schemars(extend("x-short" = "s"))]
-    slice: Option<Bytes>,
+    #[serde(flatten)]
+    change: Change<MirrorParams>,
     /// Rebuild outdated members at once
     #[schemars(extend("x-short" = "a"))]
     autosync: bool,
-    /// Rebuild outdated members only on `rebuild`
-    #[schemars(extend("x-short" = "n"))]
-    no_autosync: bool,
     /// Rebuild dirty members after a crash
     #[schemars(extend("x-short" = "f"))]
     failsync: bool,
-    /// Use members as they are after a crash, without a rebuild
-    #[schemars(extend("x-short" = "F"))]
-    no_failsync: bool,
     /// Priority of the member, 0 to 255; with balance prefer the highest is read first
     #[schemars(extend("x-short" = "p"))]
     priority: Option<u64>,
@@ -48,7 +36,6 @@ pub(super) struct Configure {
     /// Remove the stored names of the members
     #[schemars(extend("x-short" = "d"))]
     dynamic: bool,
-    sync_rate: Option<SyncRate>,
     /// Keep a write-intent bitmap: after a crash only regions that were being written are copied.
     /// FreeBSD refuses such a mirror as too new
     bitmap: bool,
@@ -67,7 +54,6 @@ impl Verb<MirrorClass> for Configure {
     type Answer = MessageAnswer;
 
     fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
-        let slice = self.slice.map(|bytes| settings::slice(bytes.0)).transpose()?;
         let priority = self.priority.map(priority).transpose()?;
         let on = self.name.as_str();
         // Members that are away would not have it.
@@ -78,6 +64,10 @@ impl Verb<MirrorClass> for Configure {
             if of_all {
                 complete(&g.mirror)?;
             }
+            let now = MirrorParams::of(g.mirror.settings(), g.shared.throttle.rate());
+            let params = self.change.over(&format!("mirror {on}"), &now)?;
+            let params = params.with_syncs(self.failsync, self.autosync);
+            let settings = params.settings()?;
             if let (Some(priority), Some(member)) = (priority, &self.member) {
                 let slot = slot(g, t, member)?;
                 if let Some(Some(member)) = g.mirror.slots.get_mut(slot) {
@@ -104,15 +94,8 @@ impl Verb<MirrorClass> for Configure {
             if let Some(change) = self.bitmap_change(&g.mirror, (on, growing))? {
                 g.push(t, me, Job::Bitmap(change));
             }
-            let now = g.mirror.settings();
-            g.mirror.work_as(Settings {
-                balance: self.balance.unwrap_or(now.balance),
-                slice: slice.unwrap_or(now.slice),
-                flags: self.flags(now.flags),
-            });
-            if let Some(SyncRate(rate)) = self.sync_rate {
-                g.shared.throttle.set_rate(rate);
-            }
+            g.mirror.work_as(settings);
+            g.shared.throttle.set_rate(params.sync_rate());
             g.push(t, me, Job::Rewrite);
             Ok(())
         })?;
@@ -121,22 +104,6 @@ impl Verb<MirrorClass> for Configure {
 }
 
 impl Configure {
-    /// The flags of a mirror that has those of `old`.
-    fn flags(&self, old: u64) -> u64 {
-        let mut flags = old;
-        let mut set = |on: bool, off: bool, flag: u64| {
-            if on {
-                flags |= flag;
-            }
-            if off {
-                flags &= !flag;
-            }
-        };
-        set(self.no_failsync, self.failsync, mirror_flags::NOFAILSYNC);
-        set(self.no_autosync, self.autosync, mirror_flags::NOAUTOSYNC);
-        flags
-    }
-
     /// Whether bitmaps are to be kept from now on, or no longer; `None`: neither.
     fn bitmap_change(
         &self,

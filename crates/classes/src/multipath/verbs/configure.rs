@@ -1,9 +1,9 @@
 //! `configure`: how paths are used.
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{Change, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
-use super::{mode, seconds, work_as};
-use crate::multipath::class::MultipathClass;
+use super::{mode, work_as};
+use crate::multipath::class::{MultipathClass, MultipathParams, declared};
 use crate::multipath::options::Options;
 
 /// Change the use of the paths
@@ -24,17 +24,10 @@ pub(super) struct Configure {
     /// Active/Read: reads use all good paths, other requests the active path
     #[schemars(extend("x-short" = "R"))]
     read: bool,
-    /// Seconds between path checks, which restore failed paths that answer and detect improved
-    /// access states; 0: no checks [initial: 0]
-    checker: Option<u64>,
-    /// Seconds for which the preferred path (else the first) must be good again before it becomes
-    /// active [initial: --no-failback]
-    failback: Option<u64>,
+    #[serde(flatten)]
+    change: Change<MultipathParams>,
     /// Keep the active path until it fails
     no_failback: bool,
-    /// Seconds for which requests wait without a path before they fail with ENXIO; 0: no wait
-    /// [initial: 0]
-    queue: Option<u64>,
 }
 
 impl Verb<MultipathClass> for Configure {
@@ -45,19 +38,12 @@ impl Verb<MultipathClass> for Configure {
 
     fn run(self, _: &MultipathClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let mode = mode(self.active, self.passive, self.read)?;
-        let checker = self.checker.map(seconds).transpose()?;
-        let failback = self.failback.map(seconds).transpose()?;
-        let queue = self.queue.map(seconds).transpose()?;
         work_as(control, &self.name, mode.is_some(), |(was, before)| {
-            let options = Options {
-                checker_ns: checker.unwrap_or(before.checker_ns),
-                queue_ns: queue.unwrap_or(before.queue_ns),
-                failback_ns: match self.no_failback {
-                    true => None,
-                    false => failback.or(before.failback_ns),
-                },
-            };
-            (mode.unwrap_or(was), options)
+            let now = MultipathParams::of(mode.unwrap_or(was), before);
+            let of = format!("multipath {}", self.name);
+            let (mode, options) = declared(&self.change.over(&of, &now)?)?;
+            let failback_ns = options.failback_ns.filter(|_| !self.no_failback);
+            Ok((mode, Options { failback_ns, ..options }))
         })?;
         Ok(MessageAnswer::new(format!("{} configured", self.name)))
     }

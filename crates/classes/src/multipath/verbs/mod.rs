@@ -157,11 +157,11 @@ pub(super) fn work_as(
     control: &mut GraphControl,
     on: &str,
     rewrite: bool,
-    new: impl FnOnce((Mode, Options)) -> (Mode, Options),
+    new: impl FnOnce((Mode, Options)) -> Result<(Mode, Options), Error>,
 ) -> Result<(), Error> {
     with(control, on, |g, t, me| {
         let before = (g.identity.mode, g.options);
-        (g.identity.mode, g.options) = new(before);
+        (g.identity.mode, g.options) = new(before)?;
         g.changed(t, me);
         if rewrite || (g.identity.mode, g.options) != before {
             g.write_record(t, me, None);

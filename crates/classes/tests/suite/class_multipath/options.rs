@@ -63,6 +63,19 @@ fn requests_without_a_path_wait_until_one_arrives() {
 }
 
 #[test]
+fn null_gives_an_option_its_default_and_others_stay() {
+    let (mut world, _, _) = labelled(2, json!({}));
+    let both = json!({ "queue": 60, "checker": 5, "mode": "read" });
+    world.verb("multipath", "configure", "m", both).expect("configured");
+    assert_eq!(world.show("multipath", "m", "Queue"), ["60 s"]);
+    world.verb("multipath", "configure", "m", json!({ "queue": null })).expect("configured");
+    assert!(world.show("multipath", "m", "Queue").is_empty());
+    assert_eq!(world.show("multipath", "m", "Checker"), ["5 s"]);
+    let wrong = world.verb("multipath", "configure", "m", json!({ "mode": "fast" }));
+    assert!(wrong.expect_err("no such").message.contains("no mode fast"));
+}
+
+#[test]
 fn requests_wait_for_a_path_no_longer_than_the_limit() {
     let (mut world, _, ways) = labelled(2, json!({}));
     world.verb("multipath", "configure", "m", json!({ "queue": 1 })).expect("configured");

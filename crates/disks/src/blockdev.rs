@@ -38,15 +38,6 @@ pub struct BlockDevParams {
     /// for the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
-    /// NAA name of the unit on the disk, as in `[[unit]]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub naa: Option<String>,
-    /// UUID of the unit on the disk, as in `[[unit]]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uuid: Option<String>,
-    /// EUI-64 of the unit on the disk, as in `[[unit]]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub eui64: Option<String>,
     /// Refuse write access, and open the device for reading only.
     #[serde(default)]
     pub read_only: bool,
@@ -71,7 +62,7 @@ impl Kind for BlockDev {
     }
 
     fn schema(&self) -> Value {
-        geom::schema_of::<BlockDevParams>()
+        params::schema::<BlockDevParams>()
     }
 
     fn example(&self) -> &'static str {

@@ -76,15 +76,6 @@ pub struct FileParams {
     /// `user.ashlar.identity`, or `FILE.ashlar-id`) and in the state folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
-    /// NAA name of the unit on the disk, as in `[[unit]]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub naa: Option<String>,
-    /// UUID of the unit on the disk, as in `[[unit]]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uuid: Option<String>,
-    /// EUI-64 of the unit on the disk, as in `[[unit]]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub eui64: Option<String>,
     /// Refuse write access, and open the file for reading only.
     #[serde(default)]
     pub read_only: bool,
@@ -103,7 +94,7 @@ impl Kind for ImageFile {
     }
 
     fn schema(&self) -> Value {
-        geom::schema_of::<FileParams>()
+        params::schema::<FileParams>()
     }
 
     fn example(&self) -> &'static str {

@@ -38,15 +38,6 @@ pub struct MemoryParams {
     /// Serial number; absent: a random one that is kept in the state folder for the disk's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
-    /// NAA name of the unit on the disk, as in `[[unit]]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub naa: Option<String>,
-    /// UUID of the unit on the disk, as in `[[unit]]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uuid: Option<String>,
-    /// EUI-64 of the unit on the disk, as in `[[unit]]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub eui64: Option<String>,
     /// Refuse write access.
     #[serde(default)]
     pub read_only: bool,
@@ -65,7 +56,7 @@ impl Kind for Memory {
     }
 
     fn schema(&self) -> Value {
-        geom::schema_of::<MemoryParams>()
+        params::schema::<MemoryParams>()
     }
 
     fn volatile(&self) -> bool {

@@ -41,15 +41,6 @@ pub struct NullParams {
     /// Serial number; absent: a random one that is kept in the state folder for the disk's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
-    /// NAA name of the unit on the disk, as in `[[unit]]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub naa: Option<String>,
-    /// UUID of the unit on the disk, as in `[[unit]]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uuid: Option<String>,
-    /// EUI-64 of the unit on the disk, as in `[[unit]]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub eui64: Option<String>,
     /// Refuse write access.
     #[serde(default)]
     pub read_only: bool,
@@ -68,7 +59,7 @@ impl Kind for Null {
     }
 
     fn schema(&self) -> Value {
-        geom::schema_of::<NullParams>()
+        params::schema::<NullParams>()
     }
 
     fn volatile(&self) -> bool {

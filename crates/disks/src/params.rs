@@ -4,8 +4,10 @@ use std::path::Path;
 
 use bio::Errno;
 use geom::Error;
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// Largest medium of any disk, bytes: file offsets are signed 64-bit numbers. A larger one is
 /// refused.
@@ -15,11 +17,54 @@ pub(crate) fn sector_default() -> u32 {
     512
 }
 
+/// Keys of a disk of any kind. The daemon reads them: a kind uses none of them.
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct UnitNames {
+    /// NAA name of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    naa: Option<String>,
+    /// UUID of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    uuid: Option<String>,
+    /// EUI-64 of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    eui64: Option<String>,
+}
+
+/// Schemas of the keys of any kind.
+fn unit_names() -> Map<String, Value> {
+    let schema = geom::schema_of::<UnitNames>();
+    schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default()
+}
+
+/// The schema of the parameters of a kind: its own, and the keys of any kind.
+pub(crate) fn schema<P: JsonSchema>() -> Value {
+    with_unit_names(geom::schema_of::<P>())
+}
+
+fn with_unit_names(mut schema: Value) -> Value {
+    if let Some(own) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        own.extend(unit_names());
+    }
+    schema
+}
+
 /// The parameters as a kind's own type; no parameters at all is an empty object.
 pub(crate) fn read<P: DeserializeOwned>(kind: &str, name: &str, value: &Value) -> Result<P, Error> {
-    let nothing = Value::Object(serde_json::Map::new());
-    let given = if value.is_null() { &nothing } else { value };
-    P::deserialize(given).map_err(|e| refuse(kind, name, Errno::Inval, e))
+    let own = own_params(value).and_then(P::deserialize);
+    own.map_err(|e| refuse(kind, name, Errno::Inval, e))
+}
+
+/// The parameters without the keys of any kind, whose types are checked.
+fn own_params(value: &Value) -> Result<Value, serde_json::Error> {
+    let mut own = match value {
+        Value::Null => Map::new(),
+        Value::Object(given) => given.clone(),
+        other => return Ok(other.clone()),
+    };
+    let names = unit_names().into_iter().filter_map(|(key, _)| own.remove_entry(&key));
+    UnitNames::deserialize(Value::Object(names.collect()))?;
+    Ok(Value::Object(own))
 }
 
 /// The path of the medium, of a kind that has one.
@@ -59,4 +104,38 @@ pub(crate) fn check_size(
         return refuse(format!("size {size} is larger than the limit of {most} bytes"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Parameters of a kind.
+    #[derive(Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    struct Own {
+        /// Size in bytes.
+        size: u64,
+    }
+
+    #[test]
+    fn names_of_a_unit_are_keys_of_every_kind_and_others_are_refused() {
+        let read = |value: Value| read::<Own>("own", "d0", &value);
+        assert_eq!(read(json!({ "size": 1, "naa": "5000" })), Ok(Own { size: 1 }));
+        for (value, word) in [
+            (json!({ "size": 1, "naa": 5 }), "5"),
+            (json!({ "size": 1, "nab": "5" }), "`nab`"),
+            (json!({ "uuid": "5" }), "`size`"),
+            (json!([]), "length"),
+            (Value::Null, "`size`"),
+        ] {
+            let message = read(value).expect_err(word).message;
+            assert!(message.starts_with("own disk d0: ") && message.contains(word), "{message}");
+        }
+        let fields = schema::<Own>()["properties"].clone();
+        let keys: Vec<&String> = fields.as_object().expect("an object").keys().collect();
+        assert_eq!(keys, ["eui64", "naa", "size", "uuid"]);
+    }
 }

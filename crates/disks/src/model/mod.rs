@@ -91,15 +91,6 @@ pub struct ModelParams {
     /// Serial number; absent: a random one that is kept in the state folder for the disk's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
-    /// NAA name of the unit on the disk, as in `[[unit]]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub naa: Option<String>,
-    /// UUID of the unit on the disk, as in `[[unit]]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uuid: Option<String>,
-    /// EUI-64 of the unit on the disk, as in `[[unit]]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub eui64: Option<String>,
     /// Refuse write access.
     #[serde(default)]
     pub read_only: bool,
@@ -122,7 +113,7 @@ impl Kind for Model {
     }
 
     fn schema(&self) -> Value {
-        geom::schema_of::<ModelParams>()
+        params::schema::<ModelParams>()
     }
 
     fn volatile(&self) -> bool {

@@ -100,15 +100,6 @@ pub struct NbdParams {
     /// export.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
-    /// NAA name of the unit on the disk, as in `[[unit]]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub naa: Option<String>,
-    /// UUID of the unit on the disk, as in `[[unit]]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uuid: Option<String>,
-    /// EUI-64 of the unit on the disk, as in `[[unit]]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub eui64: Option<String>,
     /// Refuse write access.
     #[serde(default)]
     pub read_only: bool,
@@ -202,7 +193,7 @@ impl Kind for Nbd {
     }
 
     fn schema(&self) -> Value {
-        geom::schema_of::<NbdParams>()
+        params::schema::<NbdParams>()
     }
 
     fn example(&self) -> &'static str {

@@ -126,9 +126,7 @@ fn listed(lun: [u8; 8]) -> ListedLun {
     match Lun::decode(lun) {
         Ok(lun) => ListedLun::Number(lun.number()),
         Err(LunError::WellKnown(number)) => ListedLun::Number(number.into()),
-        Err(LunError::Unsupported) => {
-            ListedLun::Bytes(format!("{:#x}", u64::from_be_bytes(lun)))
-        }
+        Err(LunError::Unsupported) => ListedLun::Bytes(format!("{:#x}", u64::from_be_bytes(lun))),
     }
 }
 

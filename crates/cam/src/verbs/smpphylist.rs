@@ -77,11 +77,7 @@ impl DeviceOnCore<'_> {
         }
     }
 
-    async fn phys(
-        &self,
-        known: &PeriphsByAddress,
-        quiet: bool,
-    ) -> Result<SmpphylistAnswer, Error> {
+    async fn phys(&self, known: &PeriphsByAddress, quiet: bool) -> Result<SmpphylistAnswer, Error> {
         let on = self.name();
         let decode_error = |e| Error::new(Errno::Io, format!("the expander of {on}: {e}"));
         let refused = |code: u8| {

@@ -284,8 +284,7 @@ impl Typed for FsClass {
         match shared.take_result(number) {
             Some(Ok(done)) => done,
             Some(Err(Progress { activity, done, total })) => {
-                let what =
-                    if activity.is_empty() { format!("{verb} {name}") } else { activity };
+                let what = if activity.is_empty() { format!("{verb} {name}") } else { activity };
                 let again = json!({ "name": name, "ticket": number });
                 Ok(Unfinished { what, done, total, again, ..Unfinished::default() }.to_value())
             }

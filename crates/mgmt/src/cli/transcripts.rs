@@ -577,8 +577,7 @@ fn help_exits_with_success_and_wrong_arguments_with_usage() {
         output("schema nop").out
     );
     assert!(output("schema memory").out.contains("size_bytes = \"64MiB\""));
-    let label: Value =
-        serde_json::from_str(&output("schema toy label --json").out).expect("JSON");
+    let label: Value = serde_json::from_str(&output("schema toy label --json").out).expect("JSON");
     let properties = &label["schemas"][0]["schema"]["answer"]["properties"];
     assert!(properties["message"]["description"].is_string(), "{label}");
     assert!(output("schema nopp").err.contains("Did you mean `nop`?"));

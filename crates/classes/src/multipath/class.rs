@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::geom::MultipathGeom;
 use super::identity::Identity;
 use super::metadata::{Metadata, Mode};
-use super::options::{Options, SECOND_NS};
+use super::options::Options;
+use reactor::clock::S;
 use super::{NAME, verbs};
 use crate::members::{Stopped, relocate, verb_util};
 
@@ -53,7 +54,7 @@ impl ClassParams for MultipathParams {}
 impl MultipathParams {
     /// Those of a device.
     pub(super) fn of(mode: Mode, options: Options) -> MultipathParams {
-        let seconds = |ns: u64| ns / SECOND_NS;
+        let seconds = |ns: u64| ns / S;
         MultipathParams {
             mode: Some(mode.key().to_owned()),
             checker: seconds(options.checker_ns),
@@ -274,8 +275,8 @@ mod tests {
     #[test]
     fn parameters_of_a_device_are_its_mode_and_options() {
         for mode in [Mode::Passive, Mode::Active, Mode::Read] {
-            for failback_ns in [None, Some(0), Some(3 * SECOND_NS)] {
-                let options = Options { checker_ns: SECOND_NS, failback_ns, queue_ns: 0 };
+            for failback_ns in [None, Some(0), Some(3 * S)] {
+                let options = Options { checker_ns: S, failback_ns, queue_ns: 0 };
                 assert_eq!(declared(&MultipathParams::of(mode, options)), Ok((mode, options)));
             }
         }

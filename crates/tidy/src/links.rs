@@ -1,22 +1,39 @@
 //! Links between the documents of the repository.
+//!
+//! mdBook copies only the manual's folder, renders only the pages of `SUMMARY.md`, and gives each
+//! `README.md` another name. A link of a page that is good in the checkout may break there.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-/// Folders whose documents are looked at, besides the root of the checkout.
-const FOLDERS: [&str; 4] = ["docs", "bench", "fuzz", ".github"];
+/// Folders whose documents are examined, besides the root of the checkout.
+const FOLDERS: [&str; 4] = [BOOK, "bench", "fuzz", ".github"];
 
-/// Every link of the tree's documents that leads nowhere, as `FILE: LINK`: to a file that is not
-/// there, or to a heading that its file does not have. Links to other hosts are not looked at.
+/// Folder of the manual, as `src` of `book.toml` names it.
+const BOOK: &str = "docs";
+
+/// The list of the manual's pages.
+const SUMMARY: &str = "SUMMARY.md";
+
+/// Every broken link of the tree's documents, as `FILE: LINK`: to a file that is not there, to a
+/// heading that its file does not have, or from a page of the manual to a file that is not in the
+/// book. Links to other hosts are not examined.
 pub fn broken_links(root: &Path) -> io::Result<Vec<String>> {
+    let book = root.join(BOOK);
+    let summary = fs::read_to_string(book.join(SUMMARY)).unwrap_or_default();
+    let pages: BTreeSet<PathBuf> = links_of(&summary).into_iter().map(PathBuf::from).collect();
     let mut broken = Vec::new();
     for page in documents_of(root)? {
         let text = fs::read_to_string(&page)?;
+        let name = page.strip_prefix(root).unwrap_or(&page).display();
+        let in_book = page.strip_prefix(&book).ok().filter(|place| *place != Path::new(SUMMARY));
         for link in links_of(&text) {
             if !leads_somewhere(&page, &text, &link) {
-                let name = page.strip_prefix(root).unwrap_or(&page);
-                broken.push(format!("{}: {link}", name.display()));
+                broken.push(format!("{name}: {link}"));
+            } else if in_book.is_some_and(|place| !is_in_book(&book, &pages, place, &link)) {
+                broken.push(format!("{name}: {link} is not in the book: name the file instead"));
             }
         }
     }
@@ -70,8 +87,39 @@ pub fn links_of(text: &str) -> Vec<String> {
     out
 }
 
+fn is_external(link: &str) -> bool {
+    link.contains("://") || link.starts_with("mailto:")
+}
+
+/// Whether mdBook has the file of a link. `place` is the path of the link's page in the book.
+fn is_in_book(book: &Path, pages: &BTreeSet<PathBuf>, place: &Path, link: &str) -> bool {
+    let file = link.split('#').next().unwrap_or(link);
+    if is_external(link) || file.is_empty() {
+        return true;
+    }
+    let Some(target) = place_in_book(place, file) else { return false };
+    match target.extension().is_some_and(|ending| ending == "md") {
+        true => pages.contains(&target) && !target.ends_with("README.md"),
+        false => book.join(&target).is_file(),
+    }
+}
+
+/// The path in the book that a page refers to; `None` is a path outside of the book.
+fn place_in_book(page: &Path, file: &str) -> Option<PathBuf> {
+    let mut place = page.parent()?.to_path_buf();
+    for part in Path::new(file).components() {
+        match part {
+            Component::Normal(name) => place.push(name),
+            Component::CurDir => {}
+            Component::ParentDir if place.pop() => {}
+            _ => return None,
+        }
+    }
+    Some(place)
+}
+
 fn leads_somewhere(page: &Path, text: &str, link: &str) -> bool {
-    if link.contains("://") || link.starts_with("mailto:") {
+    if is_external(link) {
         return true;
     }
     let (file, anchor) = link.split_once('#').unwrap_or((link, ""));

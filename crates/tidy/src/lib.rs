@@ -5,6 +5,7 @@
 //! rules are in `rules.rs`; each has a test of its own in `tests/` that shows it failing.
 
 mod citations;
+mod commands;
 mod documents;
 mod files;
 mod invariants;
@@ -16,6 +17,7 @@ mod source;
 mod words;
 
 pub use citations::{broken_citations, citations_of};
+pub use commands::{UnrunBlock, unmarked_commands, unrun_blocks};
 pub use documents::{long_documents, long_lines};
 pub use files::{first_sentence, in_reading_order, listed as listed_files};
 pub use invariants::{Invariant, listed as listed_invariants, of as invariants_of};

@@ -49,10 +49,10 @@ fn each_example_is_accepted_by_plan() {
     fixture.stop();
 }
 
-/// Configurations of the manual and of the README: blocks of TOML that begin with `# ashlar.toml`.
+/// Configurations of pages without a session: blocks of TOML that begin with `# ashlar.toml`.
 fn blocks_of_the_manual() -> Vec<(PathBuf, String)> {
     let root = examples().join("..");
-    let mut pages = vec![root.join("README.md")];
+    let mut pages = Vec::new();
     for folder in ["docs", "docs/cookbook", "docs/concepts"].map(|folder| root.join(folder)) {
         let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         pages.extend(entries.filter(|path| path.extension().is_some_and(|e| e == "md")));
@@ -78,7 +78,7 @@ fn each_configuration_of_the_manual_is_planned() {
     fixture.configure("", "");
     fixture.start();
     let blocks = blocks_of_the_manual();
-    assert!(blocks.len() >= 3, "{blocks:?}");
+    assert!(!blocks.is_empty());
     for (page, toml) in blocks {
         let file = fixture.path("page.toml");
         std::fs::write(&file, toml).unwrap();

@@ -1,6 +1,7 @@
-//! Pages of the manual whose sessions are run: every `console` block of a page in its order, in one
+//! Sessions of the README and the manual: every `console` block of a page in its order, in one
 //! folder and with one daemon. Each command's output must be as printed there; `...` matches text
-//! that differs from run to run.
+//! that differs from run to run. `crates/tidy` refuses other blocks of commands that have no mark
+//! with the reason.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,11 +11,15 @@ use std::time::{Duration, Instant};
 use rig::proc;
 
 use crate::fixture::Fixture;
+use crate::two_ways::Wire;
 
 /// The portal of the pages; replaced by the daemon's own.
 const PORTAL: &str = "127.0.0.1:3260";
 /// The listener of the API of a page; replaced by a free address.
 const API: &str = "127.0.0.1:7320";
+/// The network interfaces of a page for AoE, which a cable joins; replaced by those of a cable of
+/// the test.
+const INTERFACES: [&str; 2] = ["eth1", "eth2"];
 /// Longest wait for the output of a command that only asks.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -43,9 +48,8 @@ impl Step {
 }
 
 /// The configuration and the steps of a page.
-fn read(page: &Path, portal: &str, api: &str) -> (String, Vec<Step>) {
+fn read(page: &Path) -> (String, Vec<Step>) {
     let text = std::fs::read_to_string(page).unwrap();
-    let text = text.replace(PORTAL, portal).replace(API, api);
     let block = |fence: &str| {
         let blocks = text.split(fence).skip(1).map(|rest| rest.split_once("\n```").unwrap().0);
         blocks.collect::<Vec<&str>>()
@@ -71,19 +75,21 @@ fn run(fixture: &Fixture, command: &str) -> String {
     String::from_utf8(shell.output().unwrap().stdout).unwrap()
 }
 
-/// Pages with a session, by their names.
+/// The README and the pages of the manual that have a session, by their names.
 fn pages() -> Vec<PathBuf> {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let mut pages = Vec::new();
-    for folder in [docs.clone(), docs.join("cookbook"), docs.join("concepts")] {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let (mut pages, mut folders) = (vec![root.join("README.md")], vec![root.join("docs")]);
+    while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            let is_page = path.extension().is_some_and(|e| e == "md");
-            if is_page && std::fs::read_to_string(&path).unwrap().contains("```console\n") {
-                pages.push(path);
-            }
+            let list = if path.is_dir() { &mut folders } else { &mut pages };
+            list.push(path);
         }
     }
+    pages.retain(|path| {
+        let is_page = path.extension().is_some_and(|e| e == "md");
+        is_page && std::fs::read_to_string(path).unwrap().contains("```console\n")
+    });
     pages.sort();
     pages
 }
@@ -91,11 +97,24 @@ fn pages() -> Vec<PathBuf> {
 /// Runs a page; the faults that it has.
 fn play(page: &Path) -> Vec<String> {
     let name = page.file_stem().unwrap().to_string_lossy().into_owned();
+    let (mut config, mut steps) = read(page);
+    let needs_cable = config.contains("\"ether:");
     // A short name: lists cut long paths.
-    let mut fixture = Fixture::new("m");
+    let mut fixture = if needs_cable { Fixture::alone("m") } else { Fixture::new("m") };
+    let cable = needs_cable.then(Wire::new);
+    if let Some(Wire { near, far }) = &cable {
+        for (interface, end) in INTERFACES.into_iter().zip([far, near]) {
+            config = config.replace(interface, end);
+        }
+    }
+    let portal = fixture.portal().to_string();
     let api = format!("127.0.0.1:{}", proc::free_port().unwrap());
-    let (config, steps) = read(page, &fixture.portal().to_string(), &api);
-    fixture.write("ashlar.toml", &format!("{config}\n"));
+    let own = |text: &str| text.replace(PORTAL, &portal).replace(API, &api);
+    for step in &mut steps {
+        step.command = own(&step.command);
+        step.prints.iter_mut().for_each(|line| *line = own(line));
+    }
+    fixture.write("ashlar.toml", &format!("{}\n", own(&config)));
     let mut faults = Vec::new();
     for step in steps {
         if step.command.starts_with("ashlar serve") {

@@ -3,6 +3,7 @@
 //! One module of them: `cargo test -p ashlar-tidy --test suite tree_rules::`.
 
 mod citations;
+mod commands;
 mod documents;
 mod files;
 mod invariants;

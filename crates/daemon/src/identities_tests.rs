@@ -1,3 +1,5 @@
+//! Tests of the store of identities (I1 to I5): paths, copies, renames and earlier records.
+
 use super::*;
 use disks::Identities;
 use engine::state_store::MemoryStore;

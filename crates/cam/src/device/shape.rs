@@ -1,4 +1,4 @@
-//! What a device takes: its queue, and the limits of its recovery.
+//! Limits of a device: the length of its queue, and those of its recovery.
 
 use crate::recovery::Policy;
 

@@ -1,3 +1,5 @@
+//! Formats of `cam cmd` as those of FreeBSD's camcontrol: encoded, decoded and wrong values.
+
 use super::*;
 
 fn encode_words(format: &str, words: &[&str]) -> Result<Vec<u8>, String> {

@@ -1,3 +1,5 @@
+//! Choice of the member to read from, beside the choice of FreeBSD's gmirror.
+
 use geom::Edge;
 
 use super::load::Loads;

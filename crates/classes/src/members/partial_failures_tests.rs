@@ -1,3 +1,5 @@
+//! Tests of the writes that wait for a decision about a member (C1 to C3).
+
 use super::partial_failures::PartialFailures;
 
 #[test]

@@ -1,3 +1,5 @@
+//! Tests of the tables of members that each core has for itself.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,3 +1,5 @@
+//! Tests of the range locks: order, abandoned waits, and random locks beside a model.
+
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;

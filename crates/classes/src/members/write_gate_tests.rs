@@ -1,3 +1,5 @@
+//! Tests of the write gate with several threads.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::thread;

@@ -1,3 +1,5 @@
+//! Tests of concat and stripe without I/O: metadata byte by byte, sizes, places of each request.
+
 use super::{Piece, Span, SpanLabel};
 use crate::concat::Concat;
 use crate::members::{Divisor, frame::FrameError};

@@ -1,4 +1,4 @@
-//! Arrays that this class and Linux' own RAID use in turn, one test for each family of formats:
+//! Arrays that this class and Linux' own RAID use in turn, one test for each family of formats.
 //!
 //! ```text
 //!   made here, filled  -> md assembles, reads, writes      -> read here, without a disk too;

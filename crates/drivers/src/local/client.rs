@@ -1,4 +1,4 @@
-//! How requests at a unit are answered.
+//! Requests of the kernel at a unit, and their answers.
 
 use std::rc::Rc;
 use std::task::Waker;

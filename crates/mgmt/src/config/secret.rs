@@ -1,4 +1,4 @@
-//! Where secrets are: `file:PATH`, `credential:NAME` (systemd), or, discouraged, the text itself.
+//! Places of secrets: `file:PATH`, `credential:NAME` (systemd), or, discouraged, the text itself.
 
 use crate::api::{Error, Kind, Result};
 use std::io::Read;

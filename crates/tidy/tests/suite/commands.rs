@@ -14,8 +14,9 @@ fn commands_of_the_manual_are_run_or_marked() {
 #[test]
 fn blocks_that_no_test_runs_are_found_with_their_reasons() {
     let text = "```console\n$ run\nout\n```\n```sh\nbare\n```\n<!-- not run: needs a kernel -->\n\
-                ```sh\nmarked\n```\n   <!-- not run: of two\n        lines -->\n\n   ```console\n   \
-                $ inside a list\n   ```\n```text\n$ prompt\n```\n```text\nno commands\n```\n\
+                ```sh\nmarked\n```\n   <!-- not run: of two\n        lines -->\n\n   \
+                ```console\n   $ inside a list\n   ```\n```text\n$ prompt\n```\n\
+                ```text\nno commands\n```\n\
                 <!-- another comment -->\n```\n$ plain\n```\n<!-- not run: -->\n```sh\nempty\n```\n\
                 <!-- not run: before a text -->\ntext\n```sh\nfar\n```\n```toml\n[daemon]\n```\n";
     let block = |line: usize, reason: Option<&str>| UnrunBlock {

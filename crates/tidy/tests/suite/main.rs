@@ -6,6 +6,7 @@ mod citations;
 mod commands;
 mod documents;
 mod files;
+mod heads;
 mod invariants;
 mod licences;
 mod links;

@@ -1,3 +1,5 @@
+//! Frames of AoE: captures of Linux, addresses, mask lists, wrong lengths.
+
 use super::*;
 use crate::Kind;
 

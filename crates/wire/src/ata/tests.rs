@@ -1,3 +1,5 @@
+//! IDENTIFY data by the words of ACS-3, and ranges of TRIM.
+
 use super::*;
 use crate::Kind;
 

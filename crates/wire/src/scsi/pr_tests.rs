@@ -1,3 +1,5 @@
+//! Parameter lists and data of PERSISTENT RESERVE byte by byte.
+
 use super::*;
 
 fn port(n: u8) -> TransportId {

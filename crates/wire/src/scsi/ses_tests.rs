@@ -1,3 +1,5 @@
+//! Pages of enclosures (SES) byte by byte, and those that are refused.
+
 use super::*;
 
 fn config() -> SesConfig {

@@ -1,5 +1,5 @@
 //! Lessons about TRIM: a file of 1 GiB is deleted, while others use the disk, in the seed's three
-//! ways, on a disk whose TRIM takes 50 ms whatever its size:
+//! ways. A TRIM of the disk takes 50 ms, independent of its size:
 //!
 //! 1. each block of 32 KiB by a command of its own, free when that has ended;
 //! 2. each extent by a command, free when that has ended; the file has extents of some 15 MB;

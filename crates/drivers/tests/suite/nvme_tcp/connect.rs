@@ -1,4 +1,4 @@
-//! What Connect answers.
+//! Answers to Connect.
 
 use engine::{GroupSpec, LunSpec};
 use serde_json::json;

@@ -42,7 +42,7 @@ fn exchange(stage: &Stage) {
 }
 
 #[test]
-fn t1_no_write_reaches_an_exchanged_unit_before_the_host_has_identified_it() {
+fn t1_no_write_reaches_an_exchanged_unit_before_its_host_identified_it() {
     let bytes = SECTORS * 512;
     let (slow, other) = (Disk::slow(bytes), Disk::slow(bytes));
     let (below, beside) = (slow.clone(), other.clone());

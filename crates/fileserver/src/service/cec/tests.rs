@@ -1,3 +1,5 @@
+//! Consoles over a simulated Ethernet: discovery, editing of lines, lost frames.
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -1,3 +1,5 @@
+//! Checks of the command table: consistency, access rules, reports of supported opcodes.
+
 use super::*;
 
 const DISK: PeripheralType = PeripheralType::Disk;

@@ -1,3 +1,5 @@
+//! Parameter lists of EXTENDED COPY in both forms, and those that are refused.
+
 use super::super::TEST_LIMITS as LIMITS;
 use super::*;
 

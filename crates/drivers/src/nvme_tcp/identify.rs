@@ -124,7 +124,7 @@ impl Queue {
             discovery: target.is_none(),
             serial,
             model,
-            firmware: env!("CARGO_PKG_VERSION").into(),
+            firmware: super::FIRMWARE.into(),
             subsystem: self.controller.host.subsystem.clone(),
             number: self.controller.number,
             transfer_shift: self.transfer_shift(),

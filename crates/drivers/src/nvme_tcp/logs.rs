@@ -28,7 +28,7 @@ impl Queue {
             (page::SUPPORTED, _) => supported_pages(discovers),
             (page::ERROR, _) => error_entries(),
             (page::HEALTH, false) => self.health(),
-            (page::FIRMWARE, false) => firmware(env!("CARGO_PKG_VERSION")),
+            (page::FIRMWARE, false) => firmware(super::FIRMWARE),
             (page::CHANGED, false) => changed_namespaces(&admin.events.borrow().changed()),
             (page::EFFECTS, false) => effects(),
             (page::DISCOVERY, true) => {

@@ -56,6 +56,17 @@ use crate::targets::Targets;
 use params::Checked;
 use protocol::{NvmeTcpGlobal, NvmeTcpProtocol};
 
+/// Firmware revision. Its field has eight characters, so that a version before a release has the
+/// revision of the release.
+const FIRMWARE: &str = concat!(
+    env!("CARGO_PKG_VERSION_MAJOR"),
+    ".",
+    env!("CARGO_PKG_VERSION_MINOR"),
+    ".",
+    env!("CARGO_PKG_VERSION_PATCH")
+);
+const _: () = assert!(FIRMWARE.len() <= 8);
+
 pub use crate::blocks::TRIES_MAX;
 pub use data::HOST_DATA_MAX;
 pub use io::TRANSFER_MAX;

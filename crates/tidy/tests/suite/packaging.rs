@@ -92,11 +92,43 @@ fn version_of_the_debian_changelog_is_that_of_the_workspace() {
     let read = |path: &str| fs::read_to_string(Path::new(ROOT).join(path)).expect("a file");
     let (workspace, changelog) = (read("Cargo.toml"), read("contrib/deb/changelog"));
     let version = workspace.lines().find_map(|line| line.strip_prefix("version = "));
-    let version = version.expect("a version").trim_matches('"');
+    // In a version of Debian, `~` comes before a release.
+    let version = version.expect("a version").trim_matches('"').replacen('-', "~", 1);
     assert!(
         changelog.starts_with(&format!("ashlar ({version}-1) ")),
         "contrib/deb/changelog does not begin with version {version}-1"
     );
+}
+
+/// Configurations that a user edits.
+fn configurations() -> Vec<PathBuf> {
+    let root = Path::new(ROOT);
+    let packaged = ["contrib/ashlar.toml", "contrib/container/ashlar.toml"];
+    let mut all: Vec<PathBuf> = packaged.iter().map(|path| root.join(path)).collect();
+    let entries = fs::read_dir(root.join("examples")).expect("a folder");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    all.extend(paths.filter(|path| path.extension().is_some_and(|ending| ending == "toml")));
+    all
+}
+
+#[test]
+fn configurations_name_the_schema_of_their_keys() {
+    let all = configurations();
+    assert!(all.len() > 4, "{all:?}");
+    let installed = "file:///usr/share/ashlar/ashlar.schema.json";
+    let [source, dest, _] = assets(&manifest(), "package.metadata.deb")
+        .into_iter()
+        .find(|[source, ..]| source.ends_with(".schema.json"))
+        .map(|asset| asset.map(str::to_owned))
+        .expect("the package has the schema");
+    assert!(is_there(&source) && installed.starts_with(&format!("file:///{dest}")), "{dest}");
+    for path in all {
+        let text = fs::read_to_string(&path).expect("a file");
+        let schema = text.lines().next().and_then(|line| line.strip_prefix("#:schema "));
+        let schema = schema.unwrap_or_else(|| panic!("{}: no #:schema", path.display()));
+        let is_known = schema == installed || path.with_file_name(schema).is_file();
+        assert!(is_known, "{}: {schema}", path.display());
+    }
 }
 
 #[test]

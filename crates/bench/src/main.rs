@@ -33,6 +33,7 @@ const EXAMPLES: &[&str] = &[
     "ashlar-bench operate --case operate-page",
     "ashlar-bench seeds aoe",
     "ashlar-bench chart report.json > speed.svg",
+    "ashlar-bench chart --short report.json > speed-short.svg",
     "ashlar-bench demo --data /tmp/try --serve",
 ];
 
@@ -101,6 +102,9 @@ struct Chart {
     /// Only figures whose name contains this; empty: all.
     #[arg(long, default_value = "CPU")]
     figure: String,
+    /// Only the main rows, with labels for readers who do not know the cases.
+    #[arg(long)]
+    short: bool,
 }
 
 fn main() -> ExitCode {
@@ -153,7 +157,7 @@ impl Chart {
             let why = format!("{name}: not a report: {e}; next: ashlar-bench --json > {name}");
             Error::new(Kind::Options, why)
         })?;
-        report.chart(&self.figure).ok_or_else(|| {
+        report.chart(&self.figure, self.short).ok_or_else(|| {
             let why = format!("{name}: no row with a peer and a figure `{}`", self.figure);
             Error::new(Kind::Options, format!("{why}; next: ashlar-bench chart {name} --figure ''"))
         })

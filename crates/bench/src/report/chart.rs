@@ -31,6 +31,24 @@ text { fill: #e6edf3; }
 }
 ";
 
+/// Rows of the short chart: case, peer, and a label for readers who do not know the cases.
+const MAIN: &[(&str, &str, &str)] = &[
+    ("null-read-4k-d32", "tgt", "iSCSI target, reads of 4 KiB, depth 32"),
+    ("null-read-4k-d32", "bare", "iSCSI target, reads of 4 KiB, depth 32"),
+    ("iscsi-initiator-read-4k-d32", "libiscsi", "iSCSI initiator, reads of 4 KiB, depth 32"),
+    ("nbd-null-read-4k-d32", "nbdkit", "NBD server, reads of 4 KiB, depth 32"),
+    ("nbd-null-read-4k-d32", "qemu", "NBD server, reads of 4 KiB, depth 32"),
+    ("aoe-file-read-4k-d32", "vblade", "AoE target, reads of 4 KiB from a file"),
+    ("aoe-memory-read-4k-d32", "vblade", "AoE target, reads of 4 KiB from memory"),
+    ("files-read-8k-d16", "diod", "9P, random reads of 8 KiB, depth 16"),
+];
+
+/// The label of a row of the short chart.
+fn main_label(row: &Row, peer: &str) -> Option<&'static str> {
+    let mut rows = MAIN.iter().filter(|(case, other, _)| *case == row.case && *other == peer);
+    rows.next().map(|(_, _, label)| *label)
+}
+
 /// A row that has a figure of a peer: that figure, the peer's name and the ratio.
 fn compared(row: &Row) -> Option<(&Row, f64, &str, f64)> {
     let (theirs, peer, ratio) = (row.theirs?, row.peer.as_deref()?, row.ratio?);
@@ -38,10 +56,12 @@ fn compared(row: &Row) -> Option<(&Row, f64, &str, f64)> {
     is_drawable.then_some((row, theirs, peer, ratio))
 }
 
-/// The chart of the rows whose figure has this in its name; `None` without a compared row.
-pub(super) fn render(report: &Report, figure: &str) -> Option<String> {
+/// The chart of the rows whose figure has this in its name, or of the main ones of them (`short`);
+/// `None` without a compared row.
+pub(super) fn render(report: &Report, figure: &str, short: bool) -> Option<String> {
     let named = report.rows.iter().filter(|row| row.figure.contains(figure));
-    let rows: Vec<_> = named.filter_map(compared).collect();
+    let mut rows: Vec<_> = named.filter_map(compared).collect();
+    rows.retain(|(row, _, peer, _)| !short || main_label(row, peer).is_some());
     if rows.is_empty() {
         return None;
     }
@@ -57,7 +77,7 @@ pub(super) fn render(report: &Report, figure: &str) -> Option<String> {
                 another unit: less is better.";
     text(&mut out, (MARGIN, 44), "note", note);
     for (n, row) in rows.iter().enumerate() {
-        bars(&mut out, TITLE_HEIGHT + n * ROW_HEIGHT, *row);
+        bars(&mut out, TITLE_HEIGHT + n * ROW_HEIGHT, *row, short);
     }
     for (n, line) in report.machine.iter().enumerate() {
         text(&mut out, (MARGIN, below + n * NOTE_HEIGHT), "note", line);
@@ -67,8 +87,14 @@ pub(super) fn render(report: &Report, figure: &str) -> Option<String> {
 }
 
 /// One row, from this height on.
-fn bars(out: &mut String, top: usize, (row, theirs, peer, ratio): (&Row, f64, &str, f64)) {
-    let label = format!("{}: {}", row.case, row.figure);
+fn bars(
+    out: &mut String,
+    top: usize,
+    (row, theirs, peer, ratio): (&Row, f64, &str, f64),
+    short: bool,
+) {
+    let name = main_label(row, peer).filter(|_| short).unwrap_or(&row.case);
+    let label = format!("{name}, beside {peer}: {}", row.figure);
     text(out, (MARGIN, top + 16), "label", &label);
     text(out, (WIDTH - MARGIN, top + 16), "ratio", &number(ratio));
     let longest = row.ours.max(theirs);
@@ -96,10 +122,14 @@ mod tests {
     use super::super::Series;
     use super::*;
 
-    fn row(figure: &str, ours: f64, theirs: Option<f64>) -> Row {
+    fn row_of(case: &str, figure: &str, (ours, theirs): (f64, Option<f64>), peer: &str) -> Row {
         let theirs = theirs.into_iter().collect();
         let series = Series { ours: vec![ours], theirs };
-        series.row("read<4k>", (figure, "us"), Some("tgt")).unwrap()
+        series.row(case, (figure, "us"), Some(peer)).unwrap()
+    }
+
+    fn row(figure: &str, ours: f64, theirs: Option<f64>) -> Row {
+        row_of("read<4k>", figure, (ours, theirs), "tgt")
     }
 
     fn report(rows: Vec<Row>) -> Report {
@@ -113,7 +143,7 @@ mod tests {
             row("server CPU a request", 3.0, None),
             row("latency p50", 1.0, Some(2.0)),
         ];
-        let svg = render(&report(rows), "CPU").unwrap();
+        let svg = render(&report(rows), "CPU", false).unwrap();
         for part in ["width=\"130.0\"", "width=\"520.0\"", ">0.25<", ">8.00 us tgt<"] {
             assert_eq!(svg.matches(part).count(), 1, "{part}: {svg}");
         }
@@ -123,16 +153,34 @@ mod tests {
 
     #[test]
     fn chart_escapes_names_and_has_colours_for_dark_pages() {
-        let svg = render(&report(vec![row("server CPU", 2.0, Some(8.0))]), "").unwrap();
-        assert!(svg.contains("read&lt;4k&gt;") && svg.contains("2 cores &amp; more"), "{svg}");
+        let svg = render(&report(vec![row("server CPU", 2.0, Some(8.0))]), "", false).unwrap();
+        assert!(svg.contains("read&lt;4k&gt;, beside tgt: server CPU"), "{svg}");
+        assert!(svg.contains("2 cores &amp; more"), "{svg}");
         assert!(svg.contains("prefers-color-scheme: dark"), "{svg}");
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"), "{svg}");
     }
 
     #[test]
+    fn short_chart_has_the_main_rows_with_labels_and_peers() {
+        let pair = (2.0, Some(8.0));
+        let rows = vec![
+            row_of("null-read-4k-d32", "server CPU", pair, "tgt"),
+            row_of("null-read-4k-d32", "server CPU", pair, "bare"),
+            row_of("null-read-4k-d1", "server CPU", pair, "tgt"),
+        ];
+        let svg = render(&report(rows), "CPU", true).unwrap();
+        for peer in ["tgt", "bare"] {
+            let label = format!("of 4 KiB, depth 32, beside {peer}: server CPU");
+            assert_eq!(svg.matches(&label).count(), 1, "{label}: {svg}");
+        }
+        assert_eq!(svg.matches("class=\"label\"").count(), 2, "{svg}");
+        assert_eq!(render(&report(vec![row("server CPU", 2.0, Some(8.0))]), "CPU", true), None);
+    }
+
+    #[test]
     fn report_without_a_comparison_has_no_chart() {
-        assert_eq!(render(&report(vec![row("server CPU", 2.0, None)]), "CPU"), None);
-        assert_eq!(render(&report(vec![row("server CPU", 2.0, Some(0.0))]), "CPU"), None);
-        assert_eq!(render(&report(vec![row("server CPU", 2.0, Some(8.0))]), "p50"), None);
+        assert_eq!(render(&report(vec![row("server CPU", 2.0, None)]), "CPU", false), None);
+        assert_eq!(render(&report(vec![row("server CPU", 2.0, Some(0.0))]), "CPU", false), None);
+        assert_eq!(render(&report(vec![row("server CPU", 2.0, Some(8.0))]), "p50", false), None);
     }
 }

@@ -137,10 +137,10 @@ impl Report {
         table::render(self)
     }
 
-    /// The chart of the compared rows whose figure has this in its name, as SVG; `None` without
-    /// such a row.
-    pub fn chart(&self, figure: &str) -> Option<String> {
-        chart::render(self, figure)
+    /// The chart of the compared rows whose figure has this in its name, or of the main ones of
+    /// them (`short`), as SVG; `None` without such a row.
+    pub fn chart(&self, figure: &str, short: bool) -> Option<String> {
+        chart::render(self, figure, short)
     }
 
     /// The report as JSON, with a line end.

@@ -63,8 +63,8 @@ impl fmt::Display for WireError {
             Kind::BadValue => "has a value that is not allowed",
             Kind::Duplicate => "is given twice",
             Kind::Digest => "does not match its bytes",
-            Kind::Unsupported => "asks for something not served here",
-            Kind::OutOfOrder => "may not come now",
+            Kind::Unsupported => "has a value that is not supported",
+            Kind::OutOfOrder => "is not allowed in this state",
         };
         write!(f, "{} {} (byte {})", self.field, what, self.at)
     }

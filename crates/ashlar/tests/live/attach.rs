@@ -290,7 +290,8 @@ fn open_device_is_detached_only_with_force() {
     fixture.ok(&["detach", "0", "--force"]);
     let list = fixture.json(&["attach", "--list"]);
     assert_eq!(list["attached"].as_array().map(Vec::len), Some(0), "{list}");
-    assert!(fixture.log().contains(&format!("{device} goes under {open}")), "{}", fixture.log());
+    let line = format!("{device} is removed while in use by {open}");
+    assert!(fixture.log().contains(&line), "{}", fixture.log());
     holder.kill().unwrap();
     holder.wait().unwrap();
     // Closed: it is detached without force.

@@ -303,7 +303,7 @@ fn bad_multipath_metadata_is_refused() {
             instead("no mode", "mode 9 is not known", |d| d.edited(&[(88, &[9])])),
             instead("no uuid", "uuid", |d| d.edited(&[(16, &[0])])),
             beside("a copy", "its serial number is", Disk::renamed),
-            beside("another name", "its record says", |d| d.edited(&[(56, b"x")])),
+            beside("another name", "its record has", |d| d.edited(&[(56, b"x")])),
             instead("a larger disk", "written for", |d| d.resized(512, 512)),
             instead("a smaller disk", "written for", |d| d.resized(-512, 512)),
             instead("other sectors", "written for", |d| d.with_large_sectors(1)),

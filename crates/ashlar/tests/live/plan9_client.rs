@@ -242,7 +242,7 @@ fn tls_client_is_the_user_named_in_its_certificate() {
     for (who, why) in [
         ("mallory", "UnknownIssuer"),
         ("late", "xpired"),
-        ("stranger", "says `stranger`: there is no such user"),
+        ("stranger", "names `stranger`: there is no such user"),
     ] {
         let mut command = Command::new(&program);
         command.args(["work", &at, "plan9", "rob", "ken"]).env("KEYS", file(who));

@@ -73,7 +73,7 @@ impl AoeConfig {
                 Err(e) if e.kind == Errno::Exist => {
                     let now = talk.string(directive::READ, &[]).await?;
                     let now = String::from_utf8_lossy(&now).into_owned();
-                    let what = format!("{on} says `{now}` already; --force replaces it");
+                    let what = format!("{on} has the string `{now}`; --force replaces it");
                     return Err(Error::new(Errno::Exist, what));
                 }
                 outcome => outcome?,

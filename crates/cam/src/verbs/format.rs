@@ -187,7 +187,7 @@ impl BitCursor<'_> {
 fn show(place: &mut BitCursor<'_>, field: &str) -> Result<Option<FieldValue>, String> {
     let bad =
         || format!("{field}: i1 to i4, b1 to b32, t1 to t32, cN, zN, sN, s+N or s-N is wanted");
-    let short = || format!("{field}: only {} bytes came", place.bytes.len());
+    let short = || format!("{field}: only {} bytes were received", place.bytes.len());
     let (hidden, spec) = match field.strip_prefix('*') {
         Some(spec) => (true, spec),
         None => (false, field),

@@ -75,7 +75,7 @@ fn received_data_is_printed_as_by_camcontrol() {
 #[test]
 fn formats_beyond_the_received_data_are_refused() {
     for (format, word) in [
-        ("i4", "i4: only 3 bytes came"),
+        ("i4", "i4: only 3 bytes were received"),
         ("s3 b1", "only 3"),
         ("s4", "only 3"),
         ("s-1", "only 3"),

@@ -53,7 +53,7 @@ impl Verb<CamClass> for Identify {
     fn run(self, class: &CamClass, _: &mut GraphControl) -> Result<IdentifyAnswer, Error> {
         let found = class.disk(&self.name.0)?;
         let Facts::Ata(facts) = &found.facts else {
-            let what = format!("{0} speaks SCSI; `ashlar cam inquiry {0}` asks it", found.name);
+            let what = format!("{0} is a SCSI device: use `ashlar cam inquiry {0}`", found.name);
             return Err(Error::new(Errno::NotSup, what));
         };
         let (name, identify) = (&found.name, &facts.identify);

@@ -70,7 +70,7 @@ impl DeviceOnCore<'_> {
         match answer.ended.outcome.status {
             CamStatus::Complete | CamStatus::SmpError => Ok(answer.data),
             CamStatus::CannotProvide | CamStatus::Invalid => {
-                let what = format!("{on} is not behind a SAS expander: no device can be asked");
+                let what = format!("{on} is not behind a SAS expander: no device answers SMP");
                 Err(Error::new(Errno::NotSup, what))
             }
             _ => Err(Error::new(Errno::Io, format!("{on}: {}", pass::explain(&answer.ended)))),

@@ -145,7 +145,7 @@ fn raw_commands_are_parsed_and_printed_as_by_camcontrol() {
     assert_eq!(answer["fields"][2], json!({ "name": "vendor", "value": "ASHLAR" }));
     // The device sends less than the format shows.
     let what = refused(&mut w, "cmd", ask(json!(["0", "0", "8", "s8 z8"]), false));
-    assert!(what.contains("z8: only 8 bytes came"), "{what}");
+    assert!(what.contains("z8: only 8 bytes were received"), "{what}");
     let what = refused(&mut w, "cmd", ask(json!(["0", "0"]), false));
     assert!(what.contains("no value is left"), "{what}");
 }

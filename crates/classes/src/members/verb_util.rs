@@ -136,7 +136,7 @@ pub(crate) fn wait_for_provider(
         Some(format!("{m}: {why}"))
     });
     let reasons: Vec<String> = reasons.collect();
-    Err(Error::new(Errno::NxIo, format!("{provider} did not come up: {}", reasons.join("; "))))
+    Err(Error::new(Errno::NxIo, format!("{provider} did not start: {}", reasons.join("; "))))
 }
 
 /// Has every provider tasted again, so that a stopped geom is found.

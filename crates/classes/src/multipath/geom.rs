@@ -126,7 +126,7 @@ impl MultipathGeom {
     fn other_disk(&self, t: &Topology, on: ProviderId, label: &str) -> Option<String> {
         if label != self.identity.label {
             return Some(format!(
-                "its record says {label}, that of the other paths {}: it is not the same disk",
+                "its record has {label}, that of the other paths {}: it is not the same disk",
                 self.identity.label
             ));
         }

@@ -302,7 +302,7 @@ impl<S: Span> SpanGeom<S> {
         let limits = t.providers_of(me).first().and_then(|p| t.limits(*p));
         let sector = t.limits(on).map_or(0, |l| l.sector_bytes);
         let Some(limits) = limits.filter(|_| self.fault.is_none()) else {
-            let what = "it is not up: a member is missing; `status` says which";
+            let what = "a member is missing; `status` names it";
             return Err(Error::new(Errno::NxIo, what));
         };
         if sector == 0 || limits.sector_bytes % sector != 0 {

@@ -168,7 +168,7 @@ fn clear(device: &Device) -> Result<(), ErrorText> {
     run_tool("losetup", &["--detach", &device.path()])?;
     match wait(TOOL_LIMIT / 5, || backing_file(device).is_none()) {
         true => Ok(()),
-        false => Err(format!("{} is open; it goes when it is closed", device.path())),
+        false => Err(format!("{} is open; its last close removes it", device.path())),
     }
 }
 

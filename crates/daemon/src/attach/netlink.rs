@@ -122,7 +122,7 @@ impl Netlink {
         message.u64(nbd::SERVER_FLAGS, wish.flags);
         fill_message(&mut message, wish);
         let made = self.request(message, sequence, |a| attribute_u32(a, nbd::INDEX))?;
-        made.ok_or_else(|| io::Error::other("the kernel does not say which device it made"))
+        made.ok_or_else(|| io::Error::other("the kernel does not name the new device"))
     }
 
     /// Gives a device sockets for those that are dead, and the size.

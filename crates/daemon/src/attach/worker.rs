@@ -458,8 +458,8 @@ impl Worker {
         }
         attached.end(force, !users.is_empty())?;
         if !users.is_empty() {
-            let line =
-                format!("LUN {}: {} goes under {}", key.lun, device.path(), users.join(", "));
+            let (path, users) = (device.path(), users.join(", "));
+            let line = format!("LUN {}: {path} is removed while in use by {users}", key.lun);
             (self.shared.log)(&key.target, line, true);
         }
         Ok(())

@@ -140,7 +140,7 @@ impl NbdParams {
         let text = |t: &Option<String>| t.clone().unwrap_or_default();
         let (certificate, key) = (text(&self.tls_certificate), text(&self.tls_key));
         if certificate.is_empty() != key.is_empty() {
-            return Err("`tls_certificate` and `tls_key` go together".to_owned());
+            return Err("`tls_certificate` and `tls_key` need each other".to_owned());
         }
         let files = ClientFiles { ca, certificate: &certificate, key: &key };
         ClientKeys::read(&files).map(Some)
@@ -251,7 +251,7 @@ impl Kind for Nbd {
 fn reach(name: &str, p: &NbdParams) -> Result<Reached, Error> {
     let refuse = |e: String| params::refuse("nbd", name, Errno::Inval, e);
     if p.command.is_some() && (p.address.is_some() || p.uri.is_some()) {
-        return Err(refuse("`command` goes without `address` and `uri`".to_owned()));
+        return Err(refuse("`command` works only without `address` and `uri`".to_owned()));
     }
     let server = p.command.as_ref().map(|words| Server::start(name, words)).transpose();
     let server = server.map_err(|e| params::refuse("nbd", name, Errno::Io, e))?;
@@ -443,7 +443,7 @@ impl Unit for NbdUnit {
         let output =
             self.disk.server.as_ref().map(Server::messages).filter(|output| !output.is_empty());
         let output =
-            output.map(|output| format!("; its server says: {output}")).unwrap_or_default();
+            output.map(|output| format!("; output of its server: {output}")).unwrap_or_default();
         let why = format!("no connection to {at}, export \"{export}\": {why}{output}");
         let deadline_s = self.disk.bounds.deadline_ns / 1_000_000_000;
         let action = format!(

@@ -115,7 +115,7 @@ impl Check {
             ));
         }
         if self.dry && !self.fix {
-            return Err(Self::param_error("--dry says what --fix would do: both"));
+            return Err(Self::param_error("--dry shows what --fix would do: give both"));
         }
         if self.dump.is_some() && (self.rtmp || self.fix) {
             let flag = if self.rtmp { "--rtmp" } else { "--fix" };

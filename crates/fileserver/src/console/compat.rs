@@ -55,7 +55,7 @@ const REMOVED: &[(&str, &str)] = &[
     ("wormreset", JUKEBOX),
     ("writeconf", CONFIG),
 ];
-const CONFIG: &str = "its section of `ashlar.toml` says it: `ashlar diff`, `ashlar apply`";
+const CONFIG: &str = "see its section of `ashlar.toml`: `ashlar diff`, `ashlar apply`";
 const COPY: &str = "each device of the WORM is copied to by itself (`statw`); a mirror is a layer";
 const DISKS: &str = "disks are the graph's: `ashlar list`, `ashlar top`; the WORM's: `statw`";
 const JUKEBOX: &str = "jukeboxes are not supported: any provider of the graph can be the WORM";

@@ -128,7 +128,7 @@ fn fenced(host: &Host, e: Error) -> Error {
         return e;
     }
     let what =
-        format!("{}; `ashlar fs halt {}` lets go of its devices", e.message, host.shared.name);
+        format!("{}; `ashlar fs halt {}` closes its devices", e.message, host.shared.name);
     Error::new(e.kind, what)
 }
 

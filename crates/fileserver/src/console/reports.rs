@@ -143,7 +143,7 @@ impl FsVerb for Stats {
             n => format!("{} bytes by {n} workers", f.ahead_bytes),
         };
         let (came, full) = (f.ahead_loaded, f.ahead_dropped);
-        let _ = writeln!(t, "ahead     {ahead}; {came} blocks came so, {full} found no room");
+        let _ = writeln!(t, "ahead     {ahead}; {came} blocks read, {full} left out");
         let _ = writeln!(
             t,
             "cache     {}% of {} slots in use, {} free for changes; {} commits",

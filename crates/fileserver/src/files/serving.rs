@@ -184,7 +184,7 @@ impl Served {
     pub async fn repair(&self, contents: bool, dry: bool) -> Result<Repairs, Fault> {
         match self {
             Served::Volume(_) if dry => {
-                Err(Fault::Invalid("--dry: a check without --fix says what is wrong"))
+                Err(Fault::Invalid("--dry: use a check without --fix"))
             }
             Served::Volume(fs) => fs.repair().await,
             Served::Image(image) => image.repair(contents, dry).await,

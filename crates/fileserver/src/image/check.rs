@@ -316,7 +316,7 @@ impl Image {
         if n != m.sb.1.tfree {
             let recorded = m.sb.1.tfree;
             fault(
-                format!("free list: {n} blocks, and the superblock says {recorded}"),
+                format!("free list: {n} blocks; the superblock has {recorded}"),
                 &mut m.list,
             );
         }
@@ -492,7 +492,7 @@ impl Image {
         // The superblock gets new roots only when it may be changed; the header's are valid.
         if self.0.worm.is_some() && s.fsize > h.fsize {
             let end = (s.fsize <= l.end).then_some(Repair::End(s.fsize));
-            l.fault(format!("superblock says {s:?}, the header {h:?}"), end);
+            l.fault(format!("the superblock has {s:?}, the header {h:?}"), end);
         }
         if s.qidgen < l.qid_max {
             let text = format!("file {} is beyond the last number, {}", l.qid_max, s.qidgen);

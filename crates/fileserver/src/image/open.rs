@@ -131,7 +131,7 @@ pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
             None => guess(o, &header).await?,
         };
     } else if block.with(Super::read).fsize > shape.first {
-        return Err(Fault::Corrupt("the device is smaller than its superblock says".into()));
+        return Err(Fault::Corrupt("the device is smaller than the size in its superblock".into()));
     }
     let mut written = [0; HEADER];
     read(o, &*o.cache, FIRST).await?.with(|b| written.copy_from_slice(&b[..HEADER]));

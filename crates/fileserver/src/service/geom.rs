@@ -419,7 +419,7 @@ impl Geom for FsGeom {
         if let Some(why) = &status.facts.refused
             && status.phase == Phase::Serving
         {
-            let action = format!("`ashlar fs halt {name}`; `ashlar fs start {name}` says more");
+            let action = format!("`ashlar fs halt {name}`; `ashlar fs start {name}` shows why");
             out.push(Trouble::failed(why.clone(), action));
         }
         let f = &status.facts;

@@ -214,7 +214,7 @@ impl FsParams {
         }
         let file = |name: &str, path: &Option<String>| {
             let missing =
-                || Error::inval(format!("{name} is missing: clients that come by TLS need it"));
+                || Error::inval(format!("{name} is missing: clients of TLS need it"));
             path.clone().filter(|path| !path.is_empty()).ok_or_else(missing)
         };
         let certificate = file("tls_certificate", &self.tls_certificate)?;
@@ -382,7 +382,7 @@ mod tests {
         let p = p.unwrap();
         assert_eq!(p.device.as_deref(), Some("ce565.0{e565.1e545.1}"));
         assert_eq!((p.nodump, p.noattach, p.nonone), (true, true, false));
-        assert!(p.dump_at().unwrap().is_some(), "`dumpctl on` has a time to go by");
+        assert!(p.dump_at().unwrap().is_some(), "`dumpctl on` uses the time of dumps");
         for (text, why) in [
             ("service x", "one file system"),
             ("filsys main w0\nfilsys other w1", "one file system"),

@@ -84,7 +84,7 @@ impl fmt::Display for Refused {
             Refused::Common(reason) => reason.describe(&TERMS, f),
             Refused::NoName => f.write_str("a certificate without a name"),
             Refused::NoUser(name) => {
-                write!(f, "its certificate says `{name}`: there is no such user")
+                write!(f, "its certificate names `{name}`: there is no such user")
             }
         }
     }

@@ -63,7 +63,7 @@ impl Record {
     pub fn decode(bytes: &[u8], volume: u64) -> Result<Record, &'static str> {
         let s = seal::open(bytes, MAGIC)?;
         if s.volume != volume {
-            return Err("it belongs to another volume");
+            return Err("the device belongs to another volume");
         }
         let mut t = Decoder(s.body);
         let (tail, sets, clears) = (t.u64(), t.u32() as usize, t.u32() as usize);

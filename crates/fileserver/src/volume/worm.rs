@@ -46,10 +46,10 @@ pub fn seal(block: &mut [u8], kind: Kind, volume: u64, addr: Addr, body: &[u8]) 
 pub fn open(bytes: &[u8], kind: Kind, volume: u64, addr: Addr) -> Result<&[u8], &'static str> {
     let s = seal::open(bytes, kind.magic())?;
     if s.volume != volume {
-        return Err("it belongs to another volume");
+        return Err("the device belongs to another volume");
     }
     if s.number != addr {
-        return Err("it belongs to another place");
+        return Err("the device belongs to another place");
     }
     Ok(s.body)
 }

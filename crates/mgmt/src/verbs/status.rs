@@ -266,7 +266,7 @@ fn former_names(state: &SystemState) -> impl Iterator<Item = StatusFinding> + '_
     state.former_names.iter().map(|former| StatusFinding {
         health: Health::Ok,
         at: format!("export {}", former.name),
-        why: format!("NBD clients that ask for it get {}, its name now", former.provider),
+        why: format!("NBD clients that request it receive {}, its present name", former.provider),
         action: format!(
             "When none does any more: `ashlar geom lun forget-name name={}`.",
             former.name

@@ -434,7 +434,7 @@ impl Login {
     ) -> Result<bool, Failure> {
         let secure = self.security.as_ref().is_some_and(|s| s.optional() || s.is_done());
         if !secure {
-            let reason = "the target asks for CHAP, the security stage was left out";
+            let reason = "the target requires CHAP, the security stage was left out";
             return Err(Failure::new(LoginStatus::AuthenticationFailure, reason));
         }
         self.negotiation.receive(pairs, out)?;

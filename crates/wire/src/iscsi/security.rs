@@ -127,7 +127,7 @@ impl Security {
     fn method(&mut self, offered: Option<&str>, out: &mut TextBuilder) -> Result<(), Failure> {
         let Some(list) = offered else {
             if !self.optional() {
-                return Err(Failure::auth("the target asks for CHAP, AuthMethod is missing"));
+                return Err(Failure::auth("the target requires CHAP, AuthMethod is missing"));
             }
             self.state = SecurityState::Done;
             return Ok(());
@@ -145,7 +145,7 @@ impl Security {
                 self.state = SecurityState::Algorithm;
                 Ok(())
             }
-            Auth::Chap { .. } => Err(Failure::auth("the target asks for CHAP, it is not offered")),
+            Auth::Chap { .. } => Err(Failure::auth("the target requires CHAP, it is not offered")),
         }
     }
 
@@ -196,7 +196,7 @@ impl Security {
                 out.push("CHAP_N", &ours.name)?;
                 out.push("CHAP_R", &encode_hex(answer.bytes()))?;
             }
-            _ => return Err(Failure::protocol("CHAP_I and CHAP_C come together")),
+            _ => return Err(Failure::protocol("CHAP_I and CHAP_C need each other")),
         }
         self.user = Some(user.name.clone());
         self.state = SecurityState::Done;

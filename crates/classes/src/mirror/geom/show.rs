@@ -58,7 +58,7 @@ impl MirrorGeom {
         let copied = member.record.sync_offset.max(self.shared.copied(slot));
         let percent = u128::from(copied.min(total)) * 100 / u128::from(total);
         let how = match member.partial {
-            true => "where bitmaps say so".to_owned(),
+            true => "where bitmaps are set".to_owned(),
             false => format!("{percent}%"),
         };
         (copied, how)

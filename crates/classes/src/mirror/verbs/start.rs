@@ -59,7 +59,7 @@ impl Verb<MirrorClass> for Start {
                 Ok(MessageAnswer::new(format!("{NAME}/{name} runs with the data of {keep}")))
             }
             None => {
-                let what = format!("{on} does not start; `ashlar mirror list {on}` says why");
+                let what = format!("{on} does not start; `ashlar mirror list {on}` shows why");
                 Err(Error::new(Errno::NxIo, what))
             }
         }

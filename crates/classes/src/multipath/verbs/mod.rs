@@ -79,7 +79,7 @@ impl LabelledClass for MultipathClass {
             && let Some(at) = frame::last_sector(record.sector_bytes, record.provider_bytes)
         {
             let zeroes = vec![0; record.sector_bytes as usize];
-            let mut done = Err(Error::new(Errno::NxIo, "it has no path"));
+            let mut done = Err(Error::new(Errno::NxIo, "the device has no path"));
             for edge in ways {
                 done = provider_access::write(control, on, edge, at, zeroes.clone());
                 if done.is_ok() {

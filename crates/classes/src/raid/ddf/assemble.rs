@@ -55,7 +55,7 @@ pub fn assemble(found: &[Meta], sector_size: u32) -> Result<Assembled, Fault> {
         } else if known.is_some()
             && (&meta.disks, &meta.volumes) != (&newest.disks, &newest.volumes)
         {
-            let what = format!("{} says two things", meta.header.sequence);
+            let what = format!("{} has two records that differ", meta.header.sequence);
             return Err(Fault::new(Reason::Integrity, "DDF sequence", what));
         }
     }

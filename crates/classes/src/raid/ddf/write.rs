@@ -184,7 +184,7 @@ fn config(
     let Some(one) = volume.members.get(slot) else { return Ok(None) };
     let other = |at: &crate::raid::model::Member| at.bytes != one.bytes;
     if volume.level != Level::Concat && volume.members.iter().any(other) {
-        return Err(Fault::value("members", "differ in size, which DDF cannot say"));
+        return Err(Fault::value("members", "differ in size, which DDF cannot record"));
     }
     let strip = volume.strip.checked_div(u64::from(size)).filter(|strip| strip.is_power_of_two());
     let strip = strip.and_then(|strip| u8::try_from(strip.trailing_zeros()).ok());

@@ -337,7 +337,7 @@ fn put_volume(
     };
     let placed = |member: &Member| (member.offset, member.bytes);
     if volume.members.iter().any(|member| placed(member) != placed(one)) {
-        let what = "differ in offset or size, which Intel cannot say";
+        let what = "differ in offset or size, which Intel's format cannot record";
         return Err(Fault::value("members", what));
     }
     let strip = sectors_of(volume.strip, size, "strip size")?;

@@ -41,7 +41,7 @@ pub fn assemble(found: &[(String, Record)], sector_size: u32) -> Result<Assemble
     let ours = |record: &Record| record.set() == newest.set();
     for (serial, record) in members().filter(|(_, record)| ours(record)) {
         if record.generation == newest.generation && record != newest {
-            let what = format!("{} on disk \"{serial}\" says two things", record.generation);
+            let what = format!("{} on disk \"{serial}\" has another record", record.generation);
             return Err(Fault::new(Reason::Integrity, "Intel generation", what));
         }
     }

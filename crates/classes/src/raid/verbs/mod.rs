@@ -299,7 +299,7 @@ fn wait_for_volume(
     });
     let mut reasons: Vec<String> = reasons.collect();
     reasons.extend(state.map(|(_, state)| format!("{set} is {state}")));
-    Err(Error::new(Errno::NxIo, format!("{volume} did not come up: {}", reasons.join("; "))))
+    Err(Error::new(Errno::NxIo, format!("{volume} did not start: {}", reasons.join("; "))))
 }
 
 /// The disk of an array that a provider is.

@@ -14,14 +14,14 @@ const KNOBS: &[Knob] = &[
         min: 1,
         default: 500,
         max: 60_000,
-        doc: "ms after which a read goes first",
+        doc: "ms after which a read precedes all others",
     },
     Knob {
         name: "write_expire_ms",
         min: 1,
         default: 5_000,
         max: 600_000,
-        doc: "ms after which a write goes first",
+        doc: "ms after which a write precedes all others",
     },
     Knob {
         name: "batch",

@@ -127,7 +127,7 @@ fn multipath() {
         scene("no mode", &[], path.edited(&[(88, &[9])]), "mode 9 is not known"),
         scene("no uuid", &[], path.edited(&[(16, &[0])]), "uuid"),
         scene("a copy", &all, path.called("copy"), "its serial number is copy"),
-        scene("another name", &all, way.edited(&[(56, b"x")]), "its record says x"),
+        scene("another name", &all, way.edited(&[(56, b"x")]), "its record has x"),
         scene("a larger disk", &[], path.resized(512, 512), "written for"),
         scene("a smaller disk", &[], path.resized(-512, 512), "written for"),
         scene("other sectors recorded", &[], path.edited(&[(76, wide)]), "written for"),

@@ -112,7 +112,7 @@ impl Header {
                 Some("its sizes contradict each other")
             }
             () if map_end.is_none_or(|e| e > h.caddr) => Some("its parts overlap"),
-            () if end.is_none_or(|e| e > blocks) => Some("the device is smaller than it says"),
+            () if end.is_none_or(|e| e > blocks) => Some("the device is smaller than recorded"),
             () if h.fsize >= 1 << 61 || h.wsize >= 1 << 61 => Some("its sizes are out of range"),
             () if [h.sb, h.root, h.dumps].iter().any(|a| *a < FIRST || *a >= h.fsize) => {
                 Some("its roots are out of range")

@@ -95,6 +95,7 @@ fn open(path: &Path, fits: impl Fn(&FileType) -> bool, why: &str) -> Result<(Fil
 mod tests {
     use super::*;
 
+    /// F1, F2.
     #[test]
     fn credentials_are_in_the_folder_of_the_service_manager() {
         let folder = || Some(OsString::from("/run/credentials/ashlar.service"));

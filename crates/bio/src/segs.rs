@@ -428,6 +428,7 @@ mod tests {
         seg.with(|_| other.copy_from(0, b"x"));
     }
 
+    /// B2, P2.
     #[test]
     fn a_loan_keeps_the_memory() {
         let pool = pool();

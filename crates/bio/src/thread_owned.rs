@@ -65,6 +65,7 @@ impl<T> Owned<T> {
 mod tests {
     use super::*;
 
+    /// O1.
     #[test]
     fn value_is_accessible_to_its_first_thread_only() {
         let owned = Owned::new(1);

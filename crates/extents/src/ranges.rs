@@ -152,6 +152,7 @@ mod tests {
     use super::*;
 
     /// Every order of three changes in a space of six units, beside an array.
+    /// M1, M2.
     #[test]
     fn range_map_matches_an_array_of_bits() {
         let ranges: Vec<Range<u64>> =

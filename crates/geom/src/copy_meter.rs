@@ -94,6 +94,7 @@ mod tests {
     }
 
     /// P1, whatever the steps, pauses and repetitions.
+    /// P1.
     #[test]
     fn position_never_decreases_and_ends_at_the_size() {
         for mut seed in Seeds::of(1000) {

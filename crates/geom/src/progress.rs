@@ -112,6 +112,7 @@ mod tests {
         assert_eq!(half.rate(), Some(5 << 20), "a time that is not known changes nothing");
     }
 
+    /// P1.
     #[test]
     fn percentage_is_100_only_at_the_end() {
         assert_eq!(copy((100 << 20) - 1, 100 << 20).percent(), 99);
@@ -121,6 +122,7 @@ mod tests {
         assert_eq!(copy(u64::MAX, u64::MAX).percent(), 100);
     }
 
+    /// P2.
     #[test]
     fn paused_copy_has_no_rate() {
         let paused = Progress { is_paused: true, ..copy(1, 2) };

@@ -21,6 +21,7 @@ fn helpers() -> usize {
     names.filter(|n| n.starts_with("iou-wrk") || n.starts_with("file-worker")).count()
 }
 
+/// U8.
 #[test]
 fn short_calls_are_made_in_line_and_long_ones_by_a_thread() {
     each_port(|r| {

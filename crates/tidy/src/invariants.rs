@@ -6,8 +6,9 @@
 //! //!      access was checked.
 //! ```
 //!
-//! [`listed`] writes them as `docs/invariants.md`, with the test files of the same crate that cite
-//! each number.
+//! [`listed`] writes them as `docs/invariants.md`, with the files of the same crate whose tests
+//! cite each number. Files of a crate may use the same number: a test module cites the invariants
+//! of its own file first, and `A1 of split.rs` in a comment cites those of a file.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -18,8 +19,8 @@ use crate::source::{Source, Tree};
 const HEAD: &str = "# Invariants
 
 Generated from the module documentation of the files that keep them:
-`ASHLAR_WRITE_INVARIANTS=1 cargo test -p ashlar-tidy invariants`. The last column names the test
-files of the crate that cite the number.
+`ASHLAR_WRITE_INVARIANTS=1 cargo test -p ashlar-tidy invariants`. The last column names the files of
+the crate whose tests cite the number.
 ";
 
 /// An invariant: its number and its text in one line.
@@ -59,10 +60,38 @@ fn is_number(word: &str) -> bool {
     digits.is_some_and(|d| !d.is_empty() && d.chars().all(|c| c.is_ascii_digit()))
 }
 
+/// A cited number, and the end of the path of its file if the citation names it.
+type Citation = (String, Option<String>);
+
+/// The tests of a file.
+struct Tests<'t> {
+    source: &'t Source,
+    cited: BTreeSet<Citation>,
+    /// Numbers of the invariants that the file itself keeps.
+    own: Vec<String>,
+}
+
+impl<'t> Tests<'t> {
+    fn of(source: &'t Source) -> Tests<'t> {
+        let own = if source.is_test() { Vec::new() } else { of(&source.text) };
+        let own = own.into_iter().map(|invariant| invariant.number).collect();
+        Tests { source, cited: cited(&source.test_text()), own }
+    }
+
+    /// Whether they cite an invariant of a file.
+    fn cite(&self, keeper: &Source, number: &str) -> bool {
+        let is_meant = |file: &Option<String>| match file {
+            Some(file) => keeper.path.ends_with(&format!("/{file}")),
+            None => self.source.path == keeper.path || !self.own.iter().any(|own| own == number),
+        };
+        let mut citations = self.cited.iter().filter(|(cited, _)| cited == number);
+        self.source.krate() == keeper.krate() && citations.any(|(_, file)| is_meant(file))
+    }
+}
+
 /// The document.
 pub fn listed(tree: &Tree) -> String {
-    let tests: Vec<(&Source, BTreeSet<String>)> =
-        tree.sources.iter().filter(|s| s.is_test()).map(|s| (s, cited(&s.text))).collect();
+    let tests: Vec<Tests<'_>> = tree.sources.iter().map(Tests::of).collect();
     let mut out = String::from(HEAD);
     for source in tree.sources.iter().filter(|source| !source.is_test()) {
         let all = of(&source.text);
@@ -71,14 +100,10 @@ pub fn listed(tree: &Tree) -> String {
         }
         let _ = write!(out, "\n## {}\n\n| | holds | cited by |\n|---|---|---|\n", source.path);
         for Invariant { number, text } in all {
-            let cites = |(test, numbers): &&(&Source, BTreeSet<String>)| {
-                test.krate() == source.krate() && numbers.contains(&number)
-            };
-            let name = |(test, _): &(&Source, _)| {
-                let prefix = format!("crates/{}/", source.krate());
-                format!("`{}`", test.path.strip_prefix(&prefix).unwrap_or(&test.path))
-            };
-            let files: Vec<String> = tests.iter().filter(cites).map(name).collect();
+            let prefix = format!("crates/{}/", source.krate());
+            let name = |path: &str| format!("`{}`", path.strip_prefix(&prefix).unwrap_or(path));
+            let citing = tests.iter().filter(|tests| tests.cite(source, &number));
+            let files: Vec<String> = citing.map(|tests| name(&tests.source.path)).collect();
             let text = text.replace('|', "\\|");
             let _ = writeln!(out, "| {number} | {text} | {} |", files.join(", "));
         }
@@ -86,16 +111,25 @@ pub fn listed(tree: &Tree) -> String {
     out
 }
 
-/// Numbers that a test file cites: in a comment, or as the first word of a test's name
-/// (`j7_...`).
-fn cited(text: &str) -> BTreeSet<String> {
+/// Numbers that tests cite: in a comment, or as the first word of a test's name (`j7_...`).
+fn cited(text: &str) -> BTreeSet<Citation> {
     let mut found = BTreeSet::new();
     for line in text.lines() {
         let comment = line.split_once("//").map_or("", |(_, comment)| comment);
-        let words = comment.split(|c: char| !c.is_ascii_alphanumeric());
-        found.extend(words.filter(|word| is_number(word)).map(str::to_owned));
+        let words: Vec<&str> = comment.split_whitespace().collect();
+        for (at, word) in words.iter().enumerate() {
+            let file = match words[at..] {
+                [_, "of", file, ..] => file.trim_matches(|c: char| !c.is_alphanumeric()),
+                _ => "",
+            };
+            let file = file.ends_with(".rs").then(|| file.to_owned());
+            let numbers = word.split(|c: char| !c.is_ascii_alphanumeric());
+            let numbers = numbers.filter(|number| is_number(number));
+            found.extend(numbers.map(|number| (number.to_owned(), file.clone())));
+        }
         let test = line.trim_start().strip_prefix("fn ").and_then(|rest| rest.split_once('_'));
-        found.extend(test.map(|(word, _)| word.to_uppercase()).filter(|word| is_number(word)));
+        let number = test.map(|(word, _)| word.to_uppercase()).filter(|word| is_number(word));
+        found.extend(number.map(|number| (number, None)));
     }
     found
 }

@@ -1,5 +1,6 @@
 //! The tree as the rules see it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -53,6 +54,16 @@ impl Source {
             out.push((i + 1, without_comment(line)));
         }
         out
+    }
+
+    /// Text of the tests: all of a file that only tests compile, otherwise the test modules in it.
+    pub fn test_text(&self) -> String {
+        if self.is_test() {
+            return self.text.clone();
+        }
+        let product: BTreeSet<usize> = self.product_lines().into_iter().map(|(n, _)| n).collect();
+        let tests = (1..).zip(self.text.lines()).filter(|(n, _)| !product.contains(n));
+        tests.map(|(_, line)| line).collect::<Vec<_>>().join("\n")
     }
 }
 

@@ -19,6 +19,7 @@ fn all_used(blocks: u64) -> Allocator {
     Allocator::new(blocks, ONE, EAGER)
 }
 
+/// A2.
 #[test]
 fn exposing_19_t1_freed_blocks_are_unavailable_until_metadata_is_durable() {
     let mut a = all_used(8);
@@ -69,6 +70,7 @@ fn t4_a_commit_sends_nothing_and_waits_for_nothing() {
     assert_eq!(a.queue().totals().commands, 1);
 }
 
+/// Q7.
 #[test]
 fn t5_after_a_crash_the_queue_is_empty_and_free_space_is_stale() {
     let mut a = all_used(16);

@@ -196,6 +196,7 @@ fn all_short_sequences_on_misaligned_granules_match_the_model() {
     all_scenarios(&steps, 4, || Scenario::new(5, limits, EAGER));
 }
 
+/// Q1, Q2, Q3, Q6.
 #[test]
 fn random_long_sequences_match_the_model() {
     for seed in Seeds::of(1000) {

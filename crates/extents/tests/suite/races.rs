@@ -19,6 +19,7 @@ fn queue() -> Queue {
     Queue::new(ONE, EAGER)
 }
 
+/// A1, A3, A4.
 #[test]
 fn r1_blocks_in_a_command_are_not_allocated_and_vice_versa() {
     let mut a = Allocator::new(4, ONE, EAGER);
@@ -139,6 +140,7 @@ fn r6_device_without_trim_support_gets_no_more_commands() {
     assert!(q.is_empty());
 }
 
+/// Q4.
 #[test]
 fn r7_command_of_unknown_outcome_stays_in_flight_until_it_expires() {
     let mut a = Allocator::new(4, ONE, EAGER);
@@ -195,6 +197,7 @@ fn r10_partial_granules_are_neither_sent_nor_recorded_as_trimmed() {
 }
 
 /// A verb that waits for a full trim waits for `is_full_trim_active` to end.
+/// Q8.
 #[test]
 fn full_trim_ends_when_its_ranges_are_removed_in_any_way() {
     type Way = fn(&mut Queue);
@@ -217,6 +220,7 @@ fn full_trim_ends_when_its_ranges_are_removed_in_any_way() {
 }
 
 /// Q8: deletes that arrive without pause do not prolong it, whatever fails.
+/// Q8.
 #[test]
 fn a_full_trim_ends_while_deletes_arrive_without_pause() {
     const BLOCKS: u64 = 512;

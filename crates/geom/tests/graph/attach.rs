@@ -77,6 +77,7 @@ fn a_full_stack_with_a_split_at_every_layer_has_frames_enough() {
     lab.assert_empty();
 }
 
+/// T3.
 #[test]
 fn a_cycle_is_refused_wherever_it_would_close() {
     let mut lab = Lab::new(1);
@@ -102,6 +103,7 @@ fn a_cycle_is_refused_wherever_it_would_close() {
     assert_eq!(t.view(0).iter().map(|g| g.rank).collect::<Vec<_>>(), [1, 2, 3]);
 }
 
+/// T3.
 #[test]
 fn ranks_decrease_when_a_consumer_is_removed() {
     let mut lab = Lab::new(1);

@@ -155,6 +155,7 @@ fn metadata_is_not_moved_on_a_disk_without_recorded_sizes() {
 }
 
 /// C2, and that others go on at once.
+/// C2 of label_migration.rs.
 #[test]
 fn same_metadata_is_not_moved_over_two_paths_at_once() {
     for (keys, most) in [([1, 1], 1), ([1, 2], 2)] {
@@ -196,6 +197,7 @@ fn metadata_is_moved_again_if_the_disk_grows_meanwhile() {
 }
 
 /// C1
+/// C1 of label_migration.rs.
 #[test]
 fn failed_metadata_move_is_tried_once_and_reports_the_command() {
     let mut lab = lab(&["d0"]);
@@ -217,6 +219,7 @@ fn failed_metadata_move_is_tried_once_and_reports_the_command() {
 }
 
 /// E1: a new end is kept before the provider's users are notified of the growth.
+/// E1.
 #[test]
 fn new_size_is_saved_before_users_are_notified_of_it() {
     let mut lab = lab(&[]);

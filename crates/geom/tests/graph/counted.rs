@@ -131,6 +131,7 @@ fn attach_and_detach(seed: u64) {
     s.lab.assert_empty();
 }
 
+/// A2, D2.
 #[test]
 fn counters_are_exact_while_consumers_attach_and_leave_under_load() {
     Seeds::of(60).each(attach_and_detach);
@@ -141,6 +142,7 @@ fn inside(lab: &Lab, above: ProviderId, disk: ProviderId) -> (u64, u64) {
     (lab.stats(above).in_flight, lab.stats(disk).in_flight)
 }
 
+/// A1.
 #[test]
 fn request_parked_at_a_gate_counts_in_the_layers_above() {
     let mut lab = Lab::new(1);
@@ -162,6 +164,7 @@ fn request_parked_at_a_gate_counts_in_the_layers_above() {
     assert_eq!(lab.stats(disk).write_latency_ns, 0, "it came in late and was done at once");
 }
 
+/// A1.
 #[test]
 fn request_waiting_for_memory_counts_in_the_layers_above() {
     let mut lab = Lab::new(1);
@@ -176,6 +179,7 @@ fn request_waiting_for_memory_counts_in_the_layers_above() {
     assert_eq!(inside(&lab, above, disk), (0, 0));
 }
 
+/// A1, C1 of split.rs, C2 of split.rs.
 #[test]
 fn request_queued_behind_a_split_one_counts_in_the_layers_above() {
     let mut lab = Lab::new(1);

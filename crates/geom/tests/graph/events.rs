@@ -9,6 +9,7 @@ use crate::common::{Lab, Leaf, Manner, Mode, SECOND, Taste, Tasting};
 const SPOILS: Manner = Manner { spoils: true, resizes: false, stays: false };
 const RESIZES: Manner = Manner { spoils: false, resizes: true, stays: false };
 
+/// T2.
 #[test]
 fn events_run_in_the_order_posted_but_orphans_first() {
     let mut lab = Lab::new(1);

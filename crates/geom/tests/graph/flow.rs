@@ -164,6 +164,7 @@ fn fork_without_children_succeeds() {
     lab.assert_empty();
 }
 
+/// D4.
 #[test]
 fn forked_children_are_dropped_if_the_layer_answers_otherwise() {
     for answer in [Flow::Done(Ok(())), Flow::Done(Err(Errno::Io)), Flow::Down(Edge(0), 0)] {
@@ -186,6 +187,7 @@ fn forked_children_are_dropped_if_the_layer_answers_otherwise() {
     }
 }
 
+/// D4.
 #[test]
 fn children_forked_after_a_wait_start_when_the_layer_has_answered() {
     let mut lab = Lab::new(1);
@@ -227,6 +229,7 @@ fn a_retry_from_done_reaches_another_disk_and_resets_the_status() {
     lab.assert_empty();
 }
 
+/// D3.
 #[test]
 fn no_memory_never_reaches_the_originator() {
     let mut lab = Lab::new(1);

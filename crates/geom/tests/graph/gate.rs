@@ -8,6 +8,7 @@ use geom::{Access, GATE_DEADLINE};
 
 use crate::common::{BLOCK, Lab, Leaf, Load, MS, Manner, Mode, SECTOR, Taste, User};
 
+/// G1, G2.
 #[test]
 fn a_closed_gate_parks_in_order_and_reopening_replays_in_order() {
     let mut lab = Lab::new(1);
@@ -60,6 +61,7 @@ fn gate_stays_closed_across_graph_changes() {
     lab.assert_empty();
 }
 
+/// G2.
 #[test]
 fn parked_requests_precede_those_of_the_turn_that_opens_the_gate() {
     let mut lab = Lab::with_cores(1, 2);

@@ -45,6 +45,7 @@ fn check_table(media: u64, sector: u32, rows: &[(u64, u64, Status, u64)]) {
     }
 }
 
+/// D5.
 #[test]
 fn request_is_cut_at_the_end_of_the_medium_or_refused_beyond_it() {
     let (end, io, inval) = (8 * SECTOR, Err(Errno::Io), Err(Errno::Inval));
@@ -120,6 +121,7 @@ fn io_without_a_medium_is_refused_but_flush_passes() {
     assert_eq!(leaf.take_requests().len(), 1);
 }
 
+/// D1.
 #[test]
 fn flush_and_getattr_skip_the_range_check_but_need_access() {
     let mut lab = Lab::new(1);

@@ -14,6 +14,7 @@ fn offered(lab: &Lab, geom: GeomId) -> ProviderId {
     lab.control.topology.providers_of(geom)[0]
 }
 
+/// T6.
 #[test]
 fn inserted_layer_has_the_name_for_later_users_until_it_is_removed() {
     let mut lab = Lab::new(1);
@@ -162,6 +163,7 @@ fn disk_content_is_tasted_through_the_inserted_layer_only() {
     assert_eq!(find(&lab, "d0"), Some(disk));
 }
 
+/// R1, R2, R3.
 #[test]
 fn renamed_disk_keeps_its_users_and_derived_names_follow() {
     let mut lab = Lab::new(1);

@@ -8,6 +8,7 @@ use crate::common::{Lab, Leaf, MS, Manner, Mode, SECTOR};
 
 const STAYS: Manner = Manner { spoils: false, resizes: false, stays: true };
 
+/// T5.
 #[test]
 fn withered_provider_fails_new_requests_and_finishes_old_ones() {
     let mut lab = Lab::new(1);
@@ -80,6 +81,7 @@ fn request_waiting_in_a_layer_finds_its_disk_still_open() {
     lab.assert_empty();
 }
 
+/// T4.
 #[test]
 fn slots_are_reused_only_when_every_core_has_drained_them() {
     let mut lab = Lab::with_cores(1, 3);

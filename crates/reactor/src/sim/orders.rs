@@ -135,6 +135,7 @@ mod tests {
         seen
     }
 
+    /// O1.
     #[test]
     fn every_run_within_the_budget_is_made_once() {
         assert_eq!(all(0, false).len(), 1);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tidy::{Invariant, Tree, invariants_of, listed_invariants};
+use tidy::{Invariant, Source, Tree, invariants_of, listed_invariants};
 
 #[test]
 fn invariants_document_is_current() {
@@ -19,6 +19,34 @@ fn invariants_document_is_current() {
         "docs/invariants.md is not current, first at {differs:?}; next: \
          ASHLAR_WRITE_INVARIANTS=1 cargo test -p ashlar-tidy invariants"
     );
+}
+
+#[test]
+fn test_cites_its_own_file_a_named_file_or_any_file_of_its_crate() {
+    let head = |numbers: &[&str]| {
+        let lines: Vec<String> = numbers.iter().map(|n| format!("//!  {n}  Holds.\n")).collect();
+        format!("//! Head.\n//!\n//! Invariants\n{}", lines.concat())
+    };
+    let tested = "#[cfg(test)]\nmod tests {\n    // B1 too.\n    #[test]\n    fn a1_x() {}\n}\n";
+    let file = |path: &str, text: String| Source { path: path.to_owned(), text };
+    let sources = vec![
+        file("crates/x/src/a.rs", head(&["A1", "A2"]) + "// A2\n" + tested),
+        file("crates/x/src/b.rs", head(&["A1", "B1", "C1"])),
+        file("crates/x/src/c.rs", head(&["C1"])),
+        file("crates/x/tests/suite/d.rs", "//! D.\n/// C1 of c.rs, A1 of `b.rs`.\n".to_owned()),
+        file("crates/y/tests/suite/e.rs", "//! E.\n// A2, C1\n".to_owned()),
+    ];
+    let text = listed_invariants(&Tree { sources, manifests: Vec::new() });
+    let rows: Vec<&str> = text.lines().filter(|line| line.contains("Holds.")).collect();
+    let wanted = [
+        "| A1 | Holds. | `src/a.rs` |",
+        "| A2 | Holds. |  |",
+        "| A1 | Holds. | `tests/suite/d.rs` |",
+        "| B1 | Holds. | `src/a.rs` |",
+        "| C1 | Holds. |  |",
+        "| C1 | Holds. | `tests/suite/d.rs` |",
+    ];
+    assert_eq!(rows, wanted);
 }
 
 #[test]

@@ -179,6 +179,7 @@ fn full_submission_queue_loses_no_request() {
 }
 
 /// A file dropped with requests under way is closed only after them.
+/// O1 of ops.rs.
 #[test]
 fn a_dropped_file_stays_open_for_its_requests() {
     each_port(|r| {

@@ -145,6 +145,7 @@ fn through(r: &Reactor, a: &Link, b: &Link, len: usize, frames: u32, burst: usiz
     }
 }
 
+/// G1.
 #[test]
 fn ring_delivers_the_same_frames_as_calls_and_wraps_around() {
     each_port(|r| {

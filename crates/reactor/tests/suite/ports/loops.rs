@@ -113,6 +113,7 @@ fn mark_belongs_to_its_task_only() {
     });
 }
 
+/// T3.
 #[test]
 fn aborting_drops_the_future_and_a_task_may_abort_itself() {
     each_port(|r| {

@@ -7,6 +7,7 @@ use reactor::{MAILBOX_MESSAGES_MAX, SendError, WaitFor};
 
 use crate::ports::bench::{each_port, run};
 
+/// W2.
 #[test]
 fn messages_from_other_threads_arrive_once_and_in_order() {
     each_port(|r| {
@@ -40,6 +41,7 @@ fn messages_from_other_threads_arrive_once_and_in_order() {
     });
 }
 
+/// W2.
 #[test]
 fn a_sleeping_reactor_is_woken_by_one_message() {
     each_port(|r| {

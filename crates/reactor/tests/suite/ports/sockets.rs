@@ -88,6 +88,7 @@ fn one_byte_segments_are_reassembled() {
     });
 }
 
+/// R1.
 #[test]
 fn long_send_to_a_slow_reader_arrives_whole() {
     each_port(|r| {
@@ -168,6 +169,7 @@ fn a_thousand_connections_are_served_at_once() {
     });
 }
 
+/// O1 of ops.rs.
 #[test]
 fn a_dropped_receive_keeps_its_memory_until_it_was_reaped() {
     each_port(|r| {
@@ -306,6 +308,7 @@ fn socket_is_moved_to_another_core() {
 }
 
 /// Whatever is under way when a core ends: its memory returns, and nothing is written later.
+/// U4.
 #[test]
 fn core_shutdown_reclaims_the_memory_of_all_operations() {
     each_port(|r| {

@@ -116,6 +116,7 @@ fn injected_errors_reach_the_receiver() {
     }
 }
 
+/// V2.
 #[test]
 fn timers_and_disks_share_one_clock() {
     let world = World::new(5);

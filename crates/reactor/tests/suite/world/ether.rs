@@ -80,6 +80,7 @@ impl Stage {
     }
 }
 
+/// E1.
 #[test]
 fn frames_reach_their_destinations_only() {
     let s = stage(1, SegmentShape::default());
@@ -117,6 +118,7 @@ fn frame_order_loss_and_duplication_follow_shape_and_seed() {
     assert_eq!(frames(5, doubled).len(), 200);
 }
 
+/// E2.
 #[test]
 fn frames_take_the_delay_and_bandwidth_of_the_wire() {
     let shape = SegmentShape {

@@ -43,6 +43,7 @@ fn stage(seed: u64, net: NetShape) -> (World, Reactor, Reactor) {
     (world, a, b)
 }
 
+/// L1.
 #[test]
 fn bytes_arrive_whole_and_in_order_for_any_segment_size() {
     for (seed, segment_max) in [(0, 1), (1, 2), (2, 100), (3, 100_000), (4, 1), (5, 7)] {
@@ -76,6 +77,7 @@ fn bytes_arrive_whole_and_in_order_for_any_segment_size() {
     }
 }
 
+/// L2.
 #[test]
 fn a_peer_that_does_not_read_stops_the_sender() {
     let net = NetShape { buffer_bytes: 5000, ..NetShape::default() };

@@ -105,6 +105,7 @@ fn drama(seed: u64) -> (Vec<String>, u64) {
     (log, world.trace())
 }
 
+/// V1.
 #[test]
 fn the_same_seed_replays_exactly() {
     let (mut traces, seeds) = (BTreeSet::new(), Seeds::of(1000));

@@ -287,6 +287,7 @@ mod tests {
     use reactor::SeededRandom;
     use std::collections::BTreeMap;
 
+    /// C1 of command/mod.rs.
     #[test]
     fn tag_lookup_agrees_with_a_model_under_random_changes() {
         let seeds = 0..20;

@@ -140,6 +140,7 @@ impl Harness {
     }
 }
 
+/// L2 of qos/mod.rs, L3 of qos/mod.rs, L4 of qos/mod.rs.
 #[test]
 fn l1_to_l4_hold_under_random_arrivals_and_completions() {
     for seed in Seeds::of(60) {

@@ -217,6 +217,7 @@ mod tests {
         Port { driver: "iscsi".into(), initiator: initiator.into(), ..Port::default() }
     }
 
+    /// K1, K2.
     #[test]
     fn k1_k2_only_the_first_unit_is_trusted_before_its_identity_is_read() {
         let known = KnownUnits::default();

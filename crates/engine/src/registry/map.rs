@@ -366,6 +366,7 @@ mod tests {
         (base[dice.below(base.len())] + dice.below(4) as u64).min(LUN_MAX)
     }
 
+    /// R1 of registry/mod.rs.
     #[test]
     fn maps_agree_with_a_sorted_list_and_old_versions_stay_unchanged() {
         let devices = devices(3);

@@ -91,6 +91,7 @@ mod tests {
         ("iscsi".into(), "iqn.t".into(), initiator.into(), vec![0; 6])
     }
 
+    /// R1, R2.
     #[test]
     fn hosts_that_repeatedly_take_over_one_session_are_reported() {
         let mut conflicts = NameConflicts::default();

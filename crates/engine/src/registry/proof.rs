@@ -68,6 +68,7 @@ impl GroupAuth {
 mod tests {
     use super::*;
 
+    /// A1, A2.
     #[test]
     fn a1_a2_accounts_belong_to_one_initiator_and_are_required() {
         let proof = |user: &str| ChapAccounts {

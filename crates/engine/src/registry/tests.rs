@@ -184,6 +184,7 @@ fn the_list_of_refused_logins_is_bounded() {
     assert_eq!(r.denied_total(), DENIED_MAX as u64 + 5);
 }
 
+/// T4.
 #[test]
 fn a_lun_is_awaited_until_its_unit_is_mapped() {
     let r = registry();

@@ -413,6 +413,7 @@ fn apply(state: &mut Reservations, n: usize, request: &Request) -> Effects {
     change.effects
 }
 
+/// P3 of reservations/mod.rs.
 #[test]
 fn a_spc2_reservation_belongs_to_a_session_and_excludes_persistent_ones() {
     let (a, b) = (nexus(0), nexus(1));

@@ -70,6 +70,7 @@ fn blocks_are_copied_between_units_and_counted_in_the_status() {
 
 /// CVE-2020-28374: a copy manager that finds units anywhere in the daemon gives every initiator
 /// every disk.
+/// Y1.
 #[test]
 fn a_copy_cannot_reach_units_outside_the_map_of_the_session() {
     let mut w = World::new(1);
@@ -211,6 +212,7 @@ fn held_data_is_returned_once() {
 
 /// An abort after each request that the unit at `disk` holds back, one at a time. The function is
 /// answered only when the medium is left alone, and it stays so.
+/// Y4.
 #[test]
 fn an_abort_is_answered_after_the_last_access_of_the_copy() {
     for step in 0..12 {
@@ -251,6 +253,7 @@ fn an_abort_is_answered_after_the_last_access_of_the_copy() {
     }
 }
 
+/// Y4.
 #[test]
 fn resets_and_logouts_wait_for_a_copy_in_the_background() {
     for end in 0..4 {

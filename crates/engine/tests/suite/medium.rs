@@ -310,6 +310,7 @@ fn sanitize_is_refused_unless_the_unit_is_configured_for_it() {
     assert_eq!(w.run(&h, 0, &sanitize(1, 5), 0, &overwrite(1)).asc(), (7, 0x27, 0));
 }
 
+/// U1.
 #[test]
 fn a_sanitize_continues_through_resets_and_after_a_restart() {
     let store = MemoryStore::new();

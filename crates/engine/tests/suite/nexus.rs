@@ -16,6 +16,7 @@ fn control(w: &World, host: &Host, d_sense: bool, swp: bool, tas: bool) {
     w.run(host, 0, &cdb, 0, &list).good();
 }
 
+/// A1 of unit/unit_attention.rs.
 #[test]
 fn every_nexus_gets_each_unit_attention_once_in_order() {
     for first in 0..2 {
@@ -40,6 +41,7 @@ fn every_nexus_gets_each_unit_attention_once_in_order() {
     }
 }
 
+/// P2 of nexus/paths.rs.
 #[test]
 fn a_new_nexus_gets_29_00_and_a_reinstated_one_29_07() {
     let w = World::simple(1, 64);

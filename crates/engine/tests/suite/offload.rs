@@ -90,6 +90,7 @@ fn a_token_carries_data_from_unit_to_unit() {
     w.check_empty();
 }
 
+/// Y2, K3 of copies/tokens.rs.
 #[test]
 fn writes_to_the_blocks_of_a_token_revoke_it() {
     type Writer = fn(&World, &Host) -> CommandResult;
@@ -156,6 +157,7 @@ fn a_concurrent_write_to_the_source_fails_the_use_of_a_token() {
     w.check_empty();
 }
 
+/// Y2.
 #[test]
 fn a_token_created_during_a_write_contains_that_write() {
     let (w, a, _) = two(4);
@@ -178,6 +180,7 @@ fn a_token_created_during_a_write_contains_that_write() {
     assert_eq!(b.state().bytes[102 * 512..103 * 512], [0xEE; 512]);
 }
 
+/// K1 of copies/tokens.rs.
 #[test]
 fn tokens_are_random_and_forged_ones_are_refused() {
     let (w, _, b) = two(5);
@@ -202,6 +205,7 @@ fn tokens_are_random_and_forged_ones_are_refused() {
     use_token(&w, &h, &one, 0).good();
 }
 
+/// Y1.
 #[test]
 fn a_token_is_usable_only_by_sessions_that_map_both_units() {
     let mut w = World::new(1);
@@ -222,6 +226,7 @@ fn a_token_is_usable_only_by_sessions_that_map_both_units() {
     assert_eq!(b.state().bytes[..4096], [0x5a; 4096]);
 }
 
+/// K4.
 #[test]
 fn tokens_expire_can_be_deleted_and_are_bounded_in_number() {
     let (w, _, _) = two(6);

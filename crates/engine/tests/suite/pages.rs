@@ -124,6 +124,7 @@ fn units() -> Vec<(String, World, Host)> {
     units
 }
 
+/// S1.
 #[test]
 fn every_handler_serves_the_commands_that_it_reports_and_no_others() {
     for (what, world, host) in units() {

@@ -335,6 +335,7 @@ fn after_cut(disk: &TestDisk, random: &mut SeededRandom) -> Vec<u8> {
 
 /// Two initiators on two cores write, zero and unmap blocks that share tuples' blocks, in more
 /// regions than may be marked, over a disk that answers in any order; then the power goes.
+/// D1 of protection/mod.rs.
 #[test]
 fn every_block_is_readable_and_current_after_a_power_cut() {
     let (mut cleaned, mut torn) = (0, 0);

@@ -91,6 +91,7 @@ fn write_ends(w: &World, h: &Host) -> [(u64, Vec<u8>); 2] {
     })
 }
 
+/// D5.
 #[test]
 fn a_grown_provider_keeps_its_tail_until_format_unit() {
     let store = MemoryStore::new();
@@ -247,6 +248,7 @@ fn marks(disk: &TestDisk) -> u32 {
     disk.state().bytes[MAP..][..4096].iter().map(|byte| byte.count_ones()).sum()
 }
 
+/// D6.
 #[test]
 fn marks_are_removed_when_idle_and_kept_during_writes() {
     let (w, disk) = world_of(1, SMALL, None);
@@ -280,6 +282,7 @@ fn marks_are_removed_when_idle_and_kept_during_writes() {
     assert_eq!(read_woven(&w, &h, 6), woven(&[[2; 512]], 0, 6));
 }
 
+/// D6.
 #[test]
 fn a_closed_unit_has_no_marks() {
     let (mut w, disk) = world_of(1, SMALL, None);

@@ -259,6 +259,7 @@ fn test_11_unit_attentions_reach_only_the_affected_nexuses() {
     }
 }
 
+/// P1 of reservations/mod.rs.
 #[test]
 fn a_wrong_key_conflicts_and_changes_nothing() {
     let w = World::simple(1, 64);

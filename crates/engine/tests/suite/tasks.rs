@@ -215,6 +215,7 @@ fn an_aborted_barrier_delays_no_commands() {
     w.check_empty();
 }
 
+/// E3.
 #[test]
 fn commands_wait_for_memory_in_order_and_none_fails() {
     let mut w = World::with_pool(1, 128 * 1024);
@@ -244,6 +245,7 @@ fn commands_wait_for_memory_in_order_and_none_fails() {
     w.check_empty();
 }
 
+/// E7.
 #[test]
 fn a_peer_that_does_not_read_holds_only_its_share_of_memory() {
     let mut w = World::with_pool(1, 1 << 20);

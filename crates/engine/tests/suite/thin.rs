@@ -165,6 +165,7 @@ fn thresholds_can_be_set_saved_and_turned_off() {
     w.check_empty();
 }
 
+/// H3.
 #[test]
 fn with_situa_only_the_first_nexus_is_notified() {
     let (w, device) = thin(4);

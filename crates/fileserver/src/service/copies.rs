@@ -101,6 +101,7 @@ mod tests {
         (copy.done_bytes, copy.size_bytes, copy.rate())
     }
 
+    /// Y1.
     #[test]
     fn copy_to_a_device_has_progress_and_rate_until_nothing_is_lacking() {
         let mut copies = Copies::new("cache");
@@ -122,6 +123,7 @@ mod tests {
         assert_eq!(after(&mut copies, 104, &far(5)), (0, 50, None), "the next dump is a new copy");
     }
 
+    /// Y2.
     #[test]
     fn faulty_device_has_no_running_copy() {
         let mut copies = Copies::new("cache");

@@ -173,6 +173,7 @@ fn schedule(seed: u64) {
     assert!(set.try_relax(), "seed {seed}: plain again");
 }
 
+/// O3 of task/set.rs, O4 of task/set.rs, O5 of task/set.rs, O6 of task/set.rs.
 #[test]
 fn o1_to_o6_hold_in_any_schedule() {
     Seeds::of(SEEDS).each(schedule);

@@ -190,6 +190,7 @@ fn discover_gets_an_offer_and_typed_lines_are_echoed_and_edited() {
     });
 }
 
+/// C1, C2.
 #[test]
 fn lines_run_once_in_order_with_whole_answers_on_a_lossy_network() {
     for seed in Seeds::of(25) {

@@ -186,6 +186,7 @@ fn images_made_by_cwfs64x_are_written_and_dumped() {
     }
 }
 
+/// I4 of image/mod.rs.
 #[test]
 fn changes_by_cwfs64x_after_its_last_dump_are_in_the_next_dump() {
     for v in vectors::ALL.iter().filter(|v| v.worm.is_some()) {

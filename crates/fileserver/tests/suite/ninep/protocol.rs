@@ -7,6 +7,7 @@ use wire::ninep::{NOTAG, Names, R, T, mode, open};
 
 use super::client::{Client, OwnedReply, with_fixture};
 
+/// P1.
 #[test]
 fn exposing_1_failed_walk_leaves_fid_and_newfid_unchanged() {
     with_fixture(1, |h| async move {
@@ -65,6 +66,7 @@ async fn next(c: &Client) -> (u16, OwnedReply) {
     (u16::from_le_bytes([message[5], message[6]]), OwnedReply(message))
 }
 
+/// P2.
 #[test]
 fn exposing_13_rflush_follows_or_replaces_the_flushed_reply() {
     with_fixture(3, |h| async move {

@@ -37,6 +37,7 @@ async fn removed_while_open(h: &Fixture) {
     h.reactor.sleep(1_000_000_000).await;
 }
 
+/// P3, K1.
 #[test]
 fn exposing_2_removed_file_is_usable_until_its_last_clunk() {
     with_fixture(11, |h| async move {
@@ -88,6 +89,7 @@ fn exposing_g_dotdot_of_a_removed_directory_is_its_former_parent() {
     });
 }
 
+/// X1, X2.
 #[test]
 fn exposing_f_exclusive_file_has_one_user_at_a_time_across_dumps() {
     with_fixture(14, |h| async move {

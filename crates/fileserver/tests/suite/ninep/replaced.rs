@@ -57,6 +57,7 @@ impl VolumeHistory for Past {
     }
 }
 
+/// F3 of service/mod.rs.
 #[test]
 fn blank_devices_are_not_reamed_where_a_file_system_was_served() {
     let past = Arc::new(Past::default());

@@ -15,6 +15,7 @@ async fn ask_without_taking(c: &Client) {
     }
 }
 
+/// U1.
 #[test]
 fn client_that_reads_no_replies_does_not_block_others() {
     with_fixture(31, |h| async move {
@@ -51,6 +52,7 @@ fn client_that_reads_no_replies_does_not_block_others() {
     });
 }
 
+/// U2.
 #[test]
 fn unread_replies_hold_a_bounded_part_of_the_pool() {
     with_fixture(32, |h| async move {

@@ -11,6 +11,7 @@ fn two_servers(seed: u64) -> Plant {
     plant
 }
 
+/// F2 of service/mod.rs.
 #[test]
 fn file_servers_whose_disks_hang_share_one_deadline() {
     let mut plant = two_servers(71);

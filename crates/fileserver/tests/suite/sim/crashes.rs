@@ -140,6 +140,7 @@ async fn removed_while_open(life: Rc<Life>) -> u64 {
     life.used()
 }
 
+/// I3 of files/mod.rs.
 #[test]
 fn exposing_2_space_of_a_removed_open_file_is_free_after_a_crash() {
     let (mut operations, mut gone, mut there) = (1, 0, 0);
@@ -222,6 +223,7 @@ async fn give_numbers(life: Rc<Life>, reported: ReportedContents, round: Rc<Cell
     }
 }
 
+/// I1 of files/mod.rs.
 #[test]
 fn exposing_14_qid_paths_and_versions_are_not_reused_after_a_crash() {
     for seed in Seeds::of(12) {

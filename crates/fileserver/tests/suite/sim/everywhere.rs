@@ -152,6 +152,7 @@ fn cut_after(operations: i64) -> bool {
     burnt
 }
 
+/// V2, J1.
 #[test]
 fn synced_data_survives_a_power_cut_after_any_cache_operation() {
     let mut operations = 1;

@@ -108,6 +108,7 @@ fn operation_without_room_in_the_log_does_not_wait_for_a_whole_commit() {
     });
 }
 
+/// I1 of image/mod.rs.
 #[test]
 fn incomplete_commit_is_ignored_at_the_next_start() {
     let disks = new_disks(1100, 2000);

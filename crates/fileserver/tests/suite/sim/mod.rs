@@ -35,6 +35,7 @@ mod worm_copies;
 
 use testkit::Seeds;
 
+/// V1, V2.
 #[test]
 fn synced_data_survives_crashes_and_dumps_do_not_change() {
     let mut total = power_cycles::Totals::default();
@@ -50,6 +51,7 @@ fn synced_data_survives_crashes_and_dumps_do_not_change() {
     }
 }
 
+/// N1, V5.
 #[test]
 fn exposing_7_stopped_main_that_returns_writes_nothing() {
     Seeds::of(30).each(takeover::play);
@@ -69,6 +71,7 @@ fn a_damaged_block_is_reported_with_its_files_name() {
     damage::of_one_file();
 }
 
+/// V3.
 #[test]
 fn exposing_5_whole_dump_is_recovered_after_a_power_cut_of_a_worm_copy() {
     let copies = Seeds::of(6).each(powercut::everywhere);
@@ -109,6 +112,7 @@ fn contradictory_metadata_is_repaired_without_loss_of_contents() {
     assert!(!seeds.are_enough() || enough, "{} repairs", done.get());
 }
 
+/// I1 of image/mod.rs, I2 of image/mod.rs.
 #[test]
 fn images_keep_synced_data_and_every_dump_and_remain_consistent() {
     let mut total = image::Totals::default();
@@ -124,6 +128,7 @@ fn images_keep_synced_data_and_every_dump_and_remain_consistent() {
     assert!(!seeds.are_enough() || enough, "{total:?}");
 }
 
+/// T1.
 #[test]
 fn temporary_files_are_in_no_dump_and_never_on_the_worm() {
     let mut total = temporary::Totals::default();

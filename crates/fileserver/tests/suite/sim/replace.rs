@@ -140,6 +140,7 @@ fn foreign_disk_in_place_of_a_lost_one_is_not_written() {
     });
 }
 
+/// R3 of volume/replace.rs.
 #[test]
 fn replace_refuses_to_discard_a_dump_that_only_the_lost_device_has() {
     with_two(730, |(o, reactor, _, [near, far])| async move {

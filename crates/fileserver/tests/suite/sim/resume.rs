@@ -68,6 +68,7 @@ async fn is_settled(life: &Life) -> bool {
     is_temporary
 }
 
+/// T2.
 #[test]
 fn interrupted_change_of_a_temporary_file_is_completed_at_start() {
     for (seed, to) in [(71, Flags::TMP), (72, Flags(0))] {
@@ -111,6 +112,7 @@ fn interrupted_change_of_a_temporary_file_is_completed_at_start() {
     }
 }
 
+/// T4.
 #[test]
 fn files_in_a_temporary_directory_are_in_no_dump_nor_on_the_worm() {
     let devices = TestDevices::new(73, 20);

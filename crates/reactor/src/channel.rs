@@ -17,7 +17,7 @@ use crate::sim::{self, SimChannel};
 use crate::socket::Socket;
 
 impl Reactor {
-    /// Makes a descriptor through which the kernel asks for something this reactor's own.
+    /// Makes a descriptor of this reactor through which the kernel sends requests.
     pub fn channel(&self, end: ChannelEnd) -> io::Result<Channel> {
         let body = match end {
             ChannelEnd::Kernel(fd) => ChannelHandle::Kernel(Socket::channel(fd)?),
@@ -38,9 +38,9 @@ impl Reactor {
 
 /// The transport of a channel.
 pub enum ChannelEnd {
-    /// A descriptor through which the kernel asks.
+    /// A descriptor through which the kernel sends requests.
     Kernel(OwnedFd),
-    /// One through which a test asks.
+    /// One through which a test sends requests.
     Simulated(sim::ChannelEnd),
 }
 

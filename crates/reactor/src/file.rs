@@ -149,8 +149,8 @@ impl File {
         }
     }
 
-    /// Length of a file now, in bytes, as far as this machine knows it: no server of a network file
-    /// system is asked, so that a core may look. Zero for a block device of a real kernel.
+    /// Length of a file now, in bytes, as far as this machine knows it: no request is sent to the
+    /// server of a network file system, so that a core may look. Zero for a block device of a real kernel.
     pub fn size_known(&self) -> io::Result<u64> {
         match &self.0.handle {
             FileHandle::Kernel(fd) => {
@@ -305,7 +305,7 @@ fn run(
     Ok(Run { is_data, len })
 }
 
-/// Unit of direct I/O assumed for a file whose file system does not say: right for every disk.
+/// Unit of direct I/O assumed for a file whose file system reports none: right for every disk.
 const SECTOR_UNKNOWN: u32 = 4096;
 
 fn facts(fd: &OwnedFd, how: OpenHow) -> io::Result<FileFacts> {

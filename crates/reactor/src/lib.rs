@@ -5,7 +5,7 @@
 //! * Data path: [`Reactor::read`], [`Reactor::write`] and their like on [`File`]s. No future and
 //!   no allocation for each; memory lent to the kernel stays lent until the completion was reaped.
 //! * Conversations: [`Reactor::spawn`], [`Listener`], [`Stream`], [`Mailbox`].
-//! * [`Channel`]: whole messages of a descriptor through which the kernel asks for something.
+//! * [`Channel`]: whole messages of a descriptor through which the kernel sends requests.
 //! * [`Link`]: whole Ethernet frames of one type at an interface.
 //! * [`ScsiNode`]: commands to a SCSI device of this machine.
 //! * [`clock`]: units of the clock.

@@ -8,7 +8,7 @@
 //! A frame may be lost, doubled, late or overtaken, as on any wire: that is its protocol's matter.
 //!
 //! Invariants
-//!  K1  Memory of a queued frame is held until the frame went out or was dropped.
+//!  K1  Memory of a queued frame is held until the frame was sent or dropped.
 //!  K2  Nothing is allocated for a frame once its place in the queue was used before.
 
 use std::cell::{Cell, RefCell};
@@ -45,7 +45,7 @@ pub struct LinkFacts {
     pub up: bool,
 }
 
-/// How frames come from the kernel; they go by calls, many a call.
+/// How frames are received from the kernel; they are sent by calls, many a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinkMode {
     /// A ring where the kernel gives one for frames of this length, else calls.
@@ -60,17 +60,17 @@ pub enum LinkMode {
 /// Traffic counters of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounts {
-    /// Frames that came.
+    /// Received frames.
     pub frames_in: u64,
     /// Their bytes.
     pub bytes_in: u64,
-    /// Frames that went.
+    /// Sent frames.
     pub frames_out: u64,
     /// Their bytes.
     pub bytes_out: u64,
     /// Frames that the interface did not take: too long, or its queue was full.
     pub dropped: u64,
-    /// Frames that came and were longer than the interface's MTU allows.
+    /// Received frames that were longer than the interface's MTU allows.
     pub oversized: u64,
 }
 
@@ -161,7 +161,7 @@ impl Reactor {
         self.link_by(interface, ethertype, LinkMode::Auto)
     }
 
-    /// The same, by a way. `Unsupported` where frames are too long for a ring that was asked for.
+    /// The same, by a way. `Unsupported` where frames are too long for the requested ring.
     pub fn link_by(&self, interface: &str, ethertype: u16, way: LinkMode) -> io::Result<Link> {
         let named = |e: io::Error| named(interface, e);
         let world = self.inner.world.as_ref();
@@ -225,8 +225,8 @@ impl Link {
     }
 
     /// The current state of the interface. It takes some system calls, so do not call it for each
-    /// frame. If the MTU has grown, the receive buffers grow too. `NotFound`: the interface is
-    /// gone.
+    /// frame. If the MTU has grown, the receive buffers grow too. `NotFound`: the interface
+    /// was removed.
     pub fn facts(&self) -> io::Result<LinkFacts> {
         let found = match self.inner.socket.fd() {
             None => self.inner.socket.tap_facts(),
@@ -242,18 +242,18 @@ impl Link {
         Ok(found)
     }
 
-    /// How frames come: by a ring or by calls.
+    /// How frames are received: by a ring or by calls.
     pub fn mode(&self) -> LinkMode {
         self.inner.inbox.try_borrow().map_or(LinkMode::Auto, |inbox| inbox.mode())
     }
 
-    /// Waits until frames may be there. `NetworkDown`: the interface went down; when it is up
-    /// again frames come again, but one that has gone and returned is another: open it anew.
+    /// Waits until frames may be there. `NetworkDown`: the interface is down; when it is up
+    /// again frames arrive again, but one that was removed and added is another: open it anew.
     pub async fn ready(&self) -> io::Result<()> {
         self.wait(false).await
     }
 
-    /// Waits until frames that `flush` left behind may go.
+    /// Waits until frames that `flush` left behind may be sent.
     pub async fn writable(&self) -> io::Result<()> {
         match self.inner.socket.fd() {
             Some(_) => self.wait(true).await,
@@ -267,7 +267,7 @@ impl Link {
         pending.await.map(drop)
     }
 
-    /// Hands over up to `most` frames that have come, each whole, in memory of the link's own that
+    /// Hands over up to `most` received frames, each whole, in memory of the link's own that
     /// is lent for the call. Answers how many; fewer than `most`: no more are there. `take` may
     /// send, and not receive.
     pub fn receive(&self, most: usize, take: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
@@ -319,7 +319,7 @@ impl Link {
     }
 
     /// Queues a frame: `head`, which begins with the Ethernet header and is copied, and `rest`,
-    /// whose segments are held until it went (K1). `WouldBlock`: too many wait.
+    /// whose segments are held until it is sent (K1). `WouldBlock`: too many wait.
     pub fn send(&self, head: &[u8], rest: &Segs) -> io::Result<()> {
         self.inner.queue.borrow_mut().push(head, rest)
     }

@@ -22,7 +22,7 @@ pub const MAILBOX_MESSAGES_MAX: usize = 64 * 1024;
 pub enum SendError<M> {
     /// [`MAILBOX_MESSAGES_MAX`] are waiting: try later.
     Full(M),
-    /// The mailbox is gone.
+    /// The mailbox was dropped.
     Closed(M),
 }
 
@@ -67,7 +67,7 @@ impl<M: Send + 'static> Mailer<M> {
         Ok(())
     }
 
-    /// True when the mailbox is gone.
+    /// True when the mailbox was dropped.
     pub fn is_closed(&self) -> bool {
         self.0.queue.lock().closed
     }
@@ -104,7 +104,7 @@ impl<M: Send + 'static> Mailbox<M> {
         self.shared.queue.lock().messages.pop_front()
     }
 
-    /// The oldest message, waiting for one; None when there is none and every mailer is gone.
+    /// The oldest message, waiting for one; None when there is none and every mailer was dropped.
     pub async fn recv(&self) -> Option<M> {
         poll_fn(|cx| self.poll_recv(cx)).await
     }

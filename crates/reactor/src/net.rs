@@ -191,7 +191,7 @@ pub struct UnixListener {
 }
 
 impl UnixListener {
-    /// The next connection, of whichever core comes first when several share the socket.
+    /// The next connection, of the core that accepts first when several share the socket.
     pub async fn accept(&self) -> io::Result<Stream> {
         loop {
             if let Some((socket, _)) = self.socket.accept()? {
@@ -258,7 +258,7 @@ impl Stream {
     }
 
     /// Sends all of `out`, which is emptied at once and keeps its capacity. After an error or a
-    /// drop some bytes may have gone: the stream is of no further use.
+    /// drop some bytes may have been sent: the stream is of no further use.
     pub async fn send(&self, out: &mut Vec<Seg>) -> io::Result<()> {
         self.send_as(Op::Send { lazily: false }, out).await
     }
@@ -318,7 +318,7 @@ impl Stream {
         self.socket.nodelay(yes)
     }
 
-    /// Asks a silent peer after `idle` (whole seconds) whether it is still there, four times in
+    /// Probes a silent peer after `idle` (whole seconds) whether it is still there, four times in
     /// that time again, and ends the connection if it is not. Does nothing in simulation.
     pub fn keepalive(&self, idle: Duration) -> io::Result<()> {
         self.socket.keepalive(idle)

@@ -9,7 +9,7 @@
 //!
 //! Invariants
 //!  O1  A slot owns its loans, its iovecs and its file or socket from `take` until its completion
-//!      was reaped, even if the requester is gone. Nothing is ever borrowed.
+//!      was reaped, even if the requester has ended. Nothing is ever borrowed.
 //!  O2  A started slot is boxed and is not touched but by its port: the kernel holds addresses.
 //!  O3  An id of an earlier use of a slot finds nothing: generations differ.
 
@@ -92,7 +92,7 @@ pub(crate) enum Op {
     Map {
         offset: u64,
     },
-    /// `all`: until the list is full; else whatever comes first.
+    /// `all`: until the list is full; else whatever is first.
     Recv {
         all: bool,
     },
@@ -244,7 +244,7 @@ impl Slot {
         let (result, again) = self.classify(result);
         if again {
             if let Op::Send { lazily } = &mut self.op {
-                // It did not go out at once: the rest is sent as any other.
+                // It was not sent at once: the rest is sent as any other.
                 *lazily = false;
             }
             self.window();

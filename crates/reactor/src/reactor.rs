@@ -75,8 +75,8 @@ pub struct Reactor {
 }
 
 impl Reactor {
-    /// Starts a reactor on the thread that will run it: pins the thread first when asked to.
-    /// Fails when the port asked for cannot be had, or the cpu does not exist.
+    /// Starts a reactor on the thread that will run it, pinned first if `Config` names a cpu.
+    /// Fails when the requested port is not available, or the cpu does not exist.
     pub fn start(config: Config) -> io::Result<Reactor> {
         Reactor::start_refusing(config, None)
     }
@@ -192,8 +192,8 @@ impl Reactor {
         }
     }
 
-    /// Asks the file system whether the byte at `offset` is stored: see [`Run`]. It may have to
-    /// read its map, so a thread of the port asks it. The result is [`Run::of_result`]'s.
+    /// Finds out from the file system whether the byte at `offset` is stored: see [`Run`]. It may
+    /// have to read its map, so a thread of the port calls it. The result is [`Run::of_result`]'s.
     pub fn map(&self, token: Token, file: &File, offset: u64) {
         match file.sim_disk() {
             Some(disk) => {
@@ -299,7 +299,7 @@ impl Reactor {
         self.inner.kernel.borrow_mut().port.flush_lazy_sends();
     }
 
-    /// Cancels an operation whose waiter is gone; its slot is freed when its completion is reaped.
+    /// Cancels an operation without a waiter; its slot is freed when its completion is reaped.
     pub(crate) fn abandon(&self, id: SlotId) {
         let mut kernel = self.inner.kernel.borrow_mut();
         let Kernel { slots, port, .. } = &mut *kernel;
@@ -327,7 +327,7 @@ impl Reactor {
         drop(alarm);
     }
 
-    /// Runs `task` on this reactor, a part at each turn in which it can go on.
+    /// Runs `task` on this reactor, a part at each turn in which it can continue.
     pub fn spawn(
         &self,
         name: &'static str,
@@ -336,7 +336,7 @@ impl Reactor {
         self.spawn_marked(name, 0, task)
     }
 
-    /// The same with a number that goes with the task ([`Reactor::mark`]).
+    /// The same with a number that belongs to the task ([`Reactor::mark`]).
     pub fn spawn_marked(
         &self,
         name: &'static str,
@@ -379,7 +379,7 @@ impl Reactor {
         poll_fn(|cx| sleep.poll(cx.waker())).await;
     }
 
-    /// Lets every other ready task and completion go first.
+    /// Lets every other ready task and completion precede this one.
     pub async fn yield_now(&self) {
         let mut yielded = false;
         poll_fn(|cx| {
@@ -392,7 +392,7 @@ impl Reactor {
         .await;
     }
 
-    /// True when a turn would find something to do: simulated worlds ask.
+    /// True when a turn would find something to do; for simulated worlds.
     pub(crate) fn is_ready(&self) -> bool {
         let due = self.next_timer();
         let news = match &self.inner.kernel.borrow().port {

@@ -3,7 +3,7 @@
 //! ```text
 //!   send --> with the kernel --> ended: `ready` wakes --> receive
 //! ```
-//! A command ends when the kernel says so, its own timeout and recovery behind it: it cannot be
+//! A command ends when the kernel ends it, its own timeout and recovery behind it: it cannot be
 //! taken back.
 
 use std::cell::RefCell;
@@ -35,7 +35,7 @@ pub struct ScsiRequest<'a> {
     pub tag: u64,
     /// The command descriptor block.
     pub cdb: &'a [u8],
-    /// Where data go.
+    /// Destination of the data.
     pub direction: Option<Direction>,
     /// After so long the kernel takes it back from the device, ms.
     pub timeout_ms: u32,
@@ -45,7 +45,7 @@ pub struct ScsiRequest<'a> {
 pub struct ScsiAnswer {
     /// Its name.
     pub tag: u64,
-    /// SCSI status, of meaning when the others are zero or say that there is sense.
+    /// SCSI status, of meaning when the others are zero or report sense data.
     pub status: u8,
     /// DID_* of the kernel's mid-layer: how the way there was.
     pub host_status: u16,
@@ -126,7 +126,7 @@ impl ScsiNode {
     ///
     /// # Errors
     /// The kernel's, with the data: EDOM when it has [`SCSI_NODE_COMMANDS_MAX`], ENODEV when the
-    /// device has gone.
+    /// device was removed.
     pub fn send(&self, request: &ScsiRequest<'_>, data: Segs) -> Result<(), (io::Error, Segs)> {
         match self.socket.fd() {
             Some(fd) => self.parcels.borrow_mut().send(fd, request, data),
@@ -137,13 +137,13 @@ impl ScsiNode {
     /// The next command that has ended; `None`: none has.
     ///
     /// # Errors
-    /// ENODEV: the device has gone, and no answer comes any more.
+    /// ENODEV: the device was removed, and no answer arrives any more.
     pub fn receive(&self) -> io::Result<Option<ScsiAnswer>> {
         let fd = self.socket.fd().ok_or(io::ErrorKind::Unsupported)?;
         self.parcels.borrow_mut().receive(fd)
     }
 
-    /// Waits until a command may have ended, or the device has gone.
+    /// Waits until a command may have ended, or the device was removed.
     ///
     /// # Errors
     /// None that a device could cause.

@@ -15,8 +15,8 @@ use rustix::net::{
 use crate::link::{LinkFacts, QueuedFrame};
 use crate::sim::{SimSocket, SocketKey, World};
 
-/// Connections that the kernel holds for a listener; a further one is asked to try again, a second
-/// later. After a restart thousands come at once (the kernel's own limit is `somaxconn`, 4096).
+/// Connections that the kernel holds for a listener; a further one has to try again, a second
+/// later. After a restart thousands arrive at once (the kernel's own limit is `somaxconn`, 4096).
 const BACKLOG: i32 = 4096;
 
 /// Unanswered keep-alive probes after which a connection is dead.
@@ -110,7 +110,7 @@ impl Socket {
             sockopt::set_socket_reuseport(&fd, true)?;
         }
         // An interface may get its address after the daemon starts. Where the option is missing,
-        // bind says that the address is.
+        // bind reports the address instead.
         let _ = sockopt::set_ip_freebind(&fd, true);
         net::bind(&fd, &addr)?;
         net::listen(&fd, BACKLOG)?;
@@ -217,7 +217,7 @@ impl Socket {
                     Ok(Some((Socket::new(SocketHandle::Kernel(fd)), to_addr(peer).ok())))
                 }
                 Err(rustix::io::Errno::AGAIN) => Ok(None),
-                // The peer gave up before we came.
+                // The peer gave up before the accept.
                 Err(rustix::io::Errno::CONNABORTED | rustix::io::Errno::INTR) => continue,
                 Err(e) => Err(e.into()),
             };
@@ -248,7 +248,7 @@ impl Socket {
 
     pub(crate) fn close(&self) {
         match &self.handle {
-            // Fails only when the peer is gone already.
+            // Fails only when the peer has closed already.
             SocketHandle::Kernel(fd) => drop(net::shutdown(fd, Shutdown::Both)),
             SocketHandle::Simulated(s) => s.close(),
         }

@@ -40,7 +40,7 @@ pub struct TurnReport {
     pub polls: usize,
     /// True when it slept.
     pub parked: bool,
-    /// True when another thread had asked for this turn (a mailbox has something).
+    /// True when another thread had requested this turn (a mailbox has something).
     pub notified: bool,
 }
 

@@ -66,11 +66,11 @@ impl Remote {
     }
 
     pub(crate) fn leave(&self) {
-        // The thread may be ending and its table gone already.
+        // The thread may be ending and its table dropped already.
         let _ = LOCAL.try_with(|h| h.borrow_mut().retain(|(id, _)| *id != self.id));
     }
 
-    /// Asks for a turn.
+    /// Requests a turn.
     pub(crate) fn notify(&self) {
         if self.state.swap(NOTIFIED, Ordering::SeqCst) == PARKED
             && let Some(bell) = &self.eventfd

@@ -28,7 +28,7 @@ pub(super) fn check(result: libc::c_int) -> io::Result<usize> {
 /// A socket for frames of one type at an interface, from now on.
 pub(crate) fn open(interface: &str, ethertype: u16) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // Without a type nothing comes before it is bound: else frames of all interfaces would.
+    // Without a type nothing arrives before it is bound: else frames of all interfaces would.
     // SAFETY: socket(2) takes no memory of ours.
     let fd = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
     // SAFETY: the descriptor is new and has no other owner.
@@ -50,7 +50,7 @@ pub(crate) fn open(interface: &str, ethertype: u16) -> io::Result<OwnedFd> {
         ..unsafe { mem::zeroed() }
     };
     let len = mem::size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: the address is ours and as long as is said, for the call.
+    // SAFETY: the address is ours and has the given length, for the call.
     check(unsafe { libc::bind(fd.as_raw_fd(), ptr::from_ref(&at).cast(), len) })?;
     Ok(fd)
 }
@@ -63,7 +63,7 @@ fn set(
 ) -> io::Result<usize> {
     let len = mem::size_of::<libc::c_int>() as libc::socklen_t;
     let value = ptr::from_ref(&value).cast();
-    // SAFETY: the value is ours and as long as is said, for the call.
+    // SAFETY: the value is ours and has the given length, for the call.
     check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, value, len) })
 }
 
@@ -132,7 +132,7 @@ fn header(parts: &mut [libc::iovec]) -> libc::mmsghdr {
     header
 }
 
-/// Memory for frames that come by calls.
+/// Memory for frames that are received by calls.
 struct Calls {
     frame_bytes_max: usize,
     bytes: Vec<u8>,
@@ -179,7 +179,7 @@ impl Calls {
     }
 }
 
-/// How frames come.
+/// How frames are received.
 enum Receiver {
     Ring(Ring),
     Calls(Calls),
@@ -187,7 +187,7 @@ enum Receiver {
     None,
 }
 
-/// Memory for frames that come.
+/// Memory for received frames.
 pub(crate) struct Inbox {
     frame_bytes_max: usize,
     wanted: LinkMode,
@@ -204,7 +204,7 @@ impl Inbox {
         }
     }
 
-    /// For frames of up to `frame_max` bytes that come to a socket.
+    /// For frames of up to `frame_max` bytes that a socket receives.
     pub(crate) fn new(fd: BorrowedFd<'_>, wanted: LinkMode, frame_max: usize) -> io::Result<Inbox> {
         let mut inbox = Inbox { frame_bytes_max: 0, wanted, receiver: Receiver::None };
         inbox.grow(fd, frame_max)?;
@@ -243,7 +243,7 @@ impl Inbox {
     }
 
     /// Takes up to `most` frames; a frame that is too long is None. How many; fewer than `most`:
-    /// no more are there. An error that comes behind frames is said the next time.
+    /// no more are there. An error behind frames is reported the next time.
     pub(crate) fn receive(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -292,7 +292,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Sends frames; how many went, in their order. An error is that of the first.
+    /// Sends frames; returns how many were sent, in their order. An error is that of the first.
     pub(crate) fn send(&mut self, fd: BorrowedFd<'_>, frames: &[QueuedFrame]) -> io::Result<usize> {
         let frames = &frames[..frames.len().min(BATCH)];
         for frame in frames {

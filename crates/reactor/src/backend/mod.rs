@@ -100,7 +100,7 @@ impl Default for MsgHeader {
 pub(crate) enum Wait {
     /// Not at all.
     Peek,
-    /// Until one comes, or the bell rings, or so many ns are over.
+    /// Until one arrives, or the bell rings, or so many ns are over.
     Park(Option<u64>),
 }
 
@@ -185,7 +185,7 @@ impl Port {
         }
     }
 
-    /// Forgets a socket that goes to another owner while its descriptor stays open.
+    /// Forgets a socket that moves to another owner while its descriptor stays open.
     pub(crate) fn forget(&mut self, socket: &Socket) {
         if let Port::Poll(p) = self {
             p.forget(socket);

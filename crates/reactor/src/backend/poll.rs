@@ -22,7 +22,7 @@ use crate::ops::{On, Op, Slot, SlotId, Slots, raw};
 use crate::socket::Socket;
 use crate::wakeup::Remote;
 
-/// Events taken from the kernel in one call; more come with the next turn.
+/// Events taken from the kernel in one call; more are taken with the next turn.
 const EVENTS_PER_TURN: usize = 256;
 
 /// How often a port that is closed looks whether calls have returned.
@@ -194,7 +194,7 @@ impl Poll {
         if self.waiting > 0 || parks {
             self.events.clear();
             let spare = spare_capacity(&mut self.events);
-            // EINTR and the like: nothing came, the next turn looks again.
+            // EINTR and the like: nothing arrived, the next turn looks again.
             let _ = epoll::wait(&self.epoll, spare, time.as_ref());
             for at in 0..self.events.len() {
                 let data = self.events[at].data.u64();

@@ -1,4 +1,4 @@
-//! Frames that come, in memory that the kernel shares with us (PACKET_MMAP, TPACKET_V2).
+//! Received frames, in memory that the kernel shares with us (PACKET_MMAP, TPACKET_V2).
 //!
 //! ```text
 //!   place: the kernel's --a frame came--> ours --taken--> the kernel's
@@ -9,7 +9,7 @@
 //!
 //! Invariants
 //!  G1  A place is read only while it is ours, and given back after the last look at it.
-//!  G2  Nothing outside a place is read, whatever its header says.
+//!  G2  Nothing outside a place is read, whatever its header contains.
 
 use std::io;
 use std::mem;
@@ -36,7 +36,7 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// aligns the data behind the Ethernet header (`tpacket_rcv`).
 const BEFORE: usize = mem::size_of::<Head>() + mem::size_of::<libc::sockaddr_ll>() + 16 + 16;
 
-/// Frames that come to a socket.
+/// Frames that a socket receives.
 pub(crate) struct Ring {
     memory: *mut u8,
     bytes: usize,
@@ -49,7 +49,7 @@ pub(crate) struct Ring {
 fn set<T>(fd: BorrowedFd<'_>, name: libc::c_int, value: &T) -> io::Result<usize> {
     let len = mem::size_of::<T>() as libc::socklen_t;
     let value = ptr::from_ref(value).cast();
-    // SAFETY: the value is ours and as long as is said, for the call.
+    // SAFETY: the value is ours and has the given length, for the call.
     check(unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_PACKET, name, value, len) })
 }
 
@@ -100,7 +100,7 @@ impl Ring {
         unsafe { self.memory.add(block * BLOCK_BYTES + at * self.place_bytes) }
     }
 
-    /// Takes up to `most` frames that have come; a frame that is too long is None. How many.
+    /// Takes up to `most` received frames; a frame that is too long is None. How many.
     pub(crate) fn receive(&mut self, most: usize, take: &mut dyn FnMut(Option<&[u8]>)) -> usize {
         let mut got = 0;
         while got < most {

@@ -114,7 +114,7 @@ impl SimPort {
             (Op::Ready { out: true }, SocketKey::End { link, side }) => {
                 match state.is_connected(link, side) {
                     e if e == -EAGAIN => e,
-                    _ => 1, // the result is asked for afterwards, as on a kernel
+                    _ => 1, // the result is requested afterwards, as on a kernel
                 }
             }
             (Op::Ready { out: false }, SocketKey::End { link, side }) => {

@@ -246,7 +246,7 @@ impl Uring {
             None => unsafe { submitter.enter::<u8>(queued, want, flags.bits(), None) },
         };
         // Whatever the error (EINTR, ETIME, EBUSY, EAGAIN): entries not taken are still queued and
-        // completions still come out of the queue, so the next turn tries again.
+        // completions still leave the queue, so the next turn tries again.
         let _ = result;
     }
 

@@ -2,7 +2,7 @@
 //! port those that this kernel's ring does not know.
 //!
 //! Invariant B1: a job's pointers lie in a started slot, which waits for the job's result (O1), and
-//! is forgotten, not freed, when that never comes (`Reactor::shutdown`).
+//! is forgotten, not freed, when that never arrives (`Reactor::shutdown`).
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -220,7 +220,7 @@ pub(super) fn call(job: &Job, extra: ReadWriteFlags) -> i64 {
 /// BLKDISCARD of <linux/fs.h>: `[offset, length]` in bytes.
 const BLKDISCARD: libc::c_ulong = 0x1277;
 
-/// A file knows no such call: it says as a device does that cannot.
+/// A file has no such call: the error is that of a device without it.
 fn discard(fd: BorrowedFd<'_>, range: [u64; 2]) -> i64 {
     // SAFETY: the call reads two words of 64 bits, and `range` outlives it.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), BLKDISCARD, range.as_ptr()) };

@@ -1,8 +1,8 @@
 //! A model of a disk: contents, volatile cache, timing and faults.
 //!
-//! It does no I/O and reads no clock. Its owner passes the time, performs the operation when
-//! [`DiskModel::begin`] says that it ends, and cuts its power. It is used by the simulated world
-//! and, behind a real reactor, by the disks room.
+//! It does no I/O and reads no clock. Its owner passes the time, performs an operation at the time
+//! that [`DiskModel::begin`] returns, and cuts the power. It is used by the simulated world and,
+//! behind a real reactor, by disks of kind `model`.
 //!
 //! Invariants
 //!  K1  A read sees the last write that ended before it, flushed or not, as long as power lasts.
@@ -231,7 +231,7 @@ impl DiskModel {
         self.sectors.power_cut(&mut self.random);
     }
 
-    /// A write that was under way when the power went: any of its sectors may have arrived.
+    /// A write that was under way at the power cut: any of its sectors may have arrived.
     /// To be called before `power_cut`.
     pub fn tear(&mut self, offset: u64, data: &[u8]) {
         let end = offset.saturating_add(data.len() as u64);

@@ -39,7 +39,7 @@ pub fn channel() -> (Kernel, ChannelEnd) {
 }
 
 impl Kernel {
-    /// Asks.
+    /// Sends a request.
     pub fn request(&self, message: Vec<u8>) {
         state(&self.0).requests.push_back(message);
     }

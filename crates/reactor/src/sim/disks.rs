@@ -13,7 +13,7 @@ type Key = (usize, u64);
 struct Job {
     op: Op,
     data: Vec<u8>,
-    /// The power went while it was under way.
+    /// The power was cut while it was under way.
     cut: bool,
     /// It hangs: no event will end it.
     parked: bool,
@@ -58,7 +58,7 @@ impl SimDisk {
         self.0.lock().model.shape().clone()
     }
 
-    /// Takes an operation on; says when it ends, None while the disk hangs. Slots are named per
+    /// Begins an operation; returns when it ends, None while the disk hangs. Slots are named per
     /// reactor (`backend`).
     pub(crate) fn begin(
         &self,
@@ -138,7 +138,7 @@ impl SimDisk {
         over
     }
 
-    /// The reactor is gone: its operation in flight is carried out, as a kernel would do.
+    /// The reactor was dropped: its operation in flight is carried out, as a kernel would do.
     pub(crate) fn orphan(&self, port: usize, id: SlotId, offset: u64) {
         self.finish(port, id, offset, &mut []);
     }

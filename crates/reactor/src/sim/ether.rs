@@ -62,7 +62,7 @@ struct Tap {
     frames: VecDeque<Rc<[u8]>>,
     waiters: Waiters,
     open: bool,
-    /// The interface went down; reported once.
+    /// The interface is down; reported once.
     fell: bool,
 }
 
@@ -105,7 +105,7 @@ impl Ether {
         Some(&mut self.tap(tap)?.waiters)
     }
 
-    /// True when there is an event to read: frames, or that the interface went down.
+    /// True when there is an event to read: frames, or that the interface is down.
     pub(crate) fn has_news(&self, tap: u32) -> bool {
         let tap = self.taps.get(tap as usize);
         tap.is_some_and(|tap| tap.fell || !tap.frames.is_empty())

@@ -13,7 +13,7 @@ use crate::sim::{Event, WorldState};
 /// Connections that wait at a listener; a further one is refused.
 const BACKLOG_MAX: usize = 1024;
 
-/// First port given to clients and to listeners that ask for any.
+/// First port given to clients and to listeners that accept any.
 const PORT_FIRST: u16 = 20_000;
 
 const ECONNRESET: i64 = 104;
@@ -74,7 +74,7 @@ enum Phase {
     Open,
     /// Ended with this errno.
     Failed(i64),
-    /// Our own socket is gone.
+    /// Our own socket was dropped.
     Closed,
 }
 
@@ -376,7 +376,7 @@ impl WorldState {
         self.wake_side(link, side);
     }
 
-    /// The socket of `side` is gone: an end for the peer, or a reset when it had bytes unread.
+    /// The socket of `side` was dropped: an end for the peer, or a reset when it had bytes unread.
     pub(crate) fn hang_up(&mut self, link: u32, side: usize, reset: bool) {
         let unread = self.net.link(link).is_some_and(|l| !l.pipes[1 - side].arrived.is_empty());
         if reset || unread {

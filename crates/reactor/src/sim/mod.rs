@@ -3,15 +3,15 @@
 //! ```text
 //!   World::run:   deliver events that are due -> choose one ready reactor -> its turn -> again
 //!                 no reactor ready: the clock jumps to the next event or timer
-//!                 nothing to come: Ended::Quiet
+//!                 nothing left: Ended::Quiet
 //! ```
 //!
 //! Invariants
 //!  V1  Everything depends on the seed and on the calls made, in their order: no thread, no real
 //!      clock, no order of a hash table. The same seed gives the same `World::trace`.
 //!  V2  Time advances in `run` only: a little for each turn, otherwise to the next event or timer.
-//!  V3  A reactor's operations are carried out in its own turns; the world only says which are due.
-//!  V4  With [`Orders`] in it the world's chance no longer says whose turn it is: they do.
+//!  V3  A reactor's operations are carried out in its own turns; the world decides which are due.
+//!  V4  With [`Orders`] in it the orders, and not the world's chance, decide whose turn it is.
 
 mod channels;
 mod disks;
@@ -278,7 +278,7 @@ impl World {
     }
 
     /// Lets the actors run, each time one that the seed chooses among those with something to do,
-    /// until `stop` says so (asked before each turn), nothing is left to happen, or a limit.
+    /// until `stop` returns true (called before each turn), nothing is left to happen, or a limit.
     pub fn run(
         &self,
         actors: &mut [Actor<'_>],
@@ -386,7 +386,7 @@ impl World {
         true
     }
 
-    /// From now on nothing that the disk is asked ends (or it all ends: `hang` false). False when
+    /// From now on no request of the disk ends (or it all ends: `hang` false). False when
     /// there is no such disk.
     pub fn hang(&self, name: &str, hang: bool) -> bool {
         let Some(disk) = self.disk(name) else {

@@ -70,7 +70,7 @@ impl SimSocket {
         facts.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// The next frame that has come.
+    /// The next received frame.
     pub(crate) fn tap_receive(&self) -> io::Result<Rc<[u8]>> {
         let tap = self.tap_number()?;
         self.world.state.borrow_mut().ether.next(tap)

@@ -1,6 +1,6 @@
 //! A search over the choices of a scenario, which runs the same for the same choices.
 //!
-//! If several events could happen next, the scenario asks [`Orders::choose`]. The first option is
+//! If several events could happen next, the scenario calls [`Orders::choose`]. The first option is
 //! the undisturbed course; each other option, if it can be avoided, is an interference. All runs
 //! with at most a given number of interferences are made, none twice: most faults of concurrent
 //! programs need one or two (Musuvathi and Qadeer, "Iterative context bounding", 2007).
@@ -65,7 +65,7 @@ impl Orders {
         choice.taken
     }
 
-    /// True when there is a next run, which begins now. Asked before the first one, too.
+    /// True when there is a next run, which begins now. Called before the first one, too.
     pub fn begin(&mut self) -> bool {
         self.at = 0;
         self.runs += 1;
@@ -96,12 +96,12 @@ impl Orders {
 }
 
 /// A thread beside the cores of a world, which is held up for so many of their turns when the
-/// world's orders say so. Without orders it never is.
+/// world's orders decide so. Without orders it never is.
 #[derive(Debug, Default)]
 pub struct DelayedThread(Cell<u32>);
 
 impl DelayedThread {
-    /// Asked before each turn of a core while the thread has something to do: whether it continues.
+    /// Called before each turn of a core while the thread has work: whether it continues.
     pub fn continues(&self, world: &World, turns: u32) -> bool {
         match self.0.get() {
             0 if world.choose(2, false) == 0 => return true,

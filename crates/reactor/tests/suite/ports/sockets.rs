@@ -405,7 +405,7 @@ fn unix_socket_is_shared_by_listeners_and_a_stale_one_is_replaced() {
             b.recv_exact(&whole).await.unwrap();
             into.with(|bytes| assert_eq!(bytes, b"abc"));
         });
-        // The listeners are gone, but the path exists.
+        // The listeners were dropped, but the path exists.
         assert!(std::fs::metadata(&path).is_ok());
         drop(r.listen_unix(&path).unwrap());
         std::fs::remove_file(&path).unwrap();

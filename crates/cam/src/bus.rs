@@ -39,15 +39,14 @@ pub(crate) use scan::join_all;
 /// Events that a bus remembers; older ones are forgotten.
 pub const EVENTS_MAX: usize = 256;
 
-/// The attribute of a disk's provider that says how it can be accessed this way, where ways may
+/// The attribute of a disk's provider with the access state of this path, where paths may
 /// differ: the words of [`AccessState::name`].
 pub const ACCESS: &str = "CAM::access";
 
-/// How often one that is on its way to another access state is asked whether it is there, and how
-/// many times.
+/// How often the access state of a unit in transition is requested, and how many times.
 const ACCESS_LOOK_NS: u64 = 1_000_000_000;
 const ACCESS_LOOKS_MAX: u32 = 120;
-/// And how many times one that does not say.
+/// And how many times for one that does not report it.
 const ACCESS_SILENT_MAX: u32 = 5;
 
 /// While a device is probed: one question at a time.
@@ -65,7 +64,7 @@ pub enum Change {
     Found(Arc<Unit>, Facts),
     /// One that is not there any more.
     Lost(Path),
-    /// The same, with other things to say of itself.
+    /// The same, with other reported facts.
     Changed(Path, Facts),
 }
 
@@ -85,7 +84,7 @@ pub struct Bus {
     scan_running: AtomicBool,
     /// Targets that are to be scanned without a waiting caller; [`ANY`]: all.
     scan_requests: Mutex<BTreeSet<u64>>,
-    /// Targets that did not come to an end with their answers in the last scan.
+    /// Targets whose answers did not end in the last scan.
     silent: Mutex<BTreeSet<u64>>,
     /// Results of scans that are not in the graph yet.
     pending_changes: Mutex<Vec<Change>>,
@@ -93,7 +92,7 @@ pub struct Bus {
     checks: Mutex<BTreeMap<Path, Option<String>>>,
     /// Devices that are there and cannot be used.
     refused: Mutex<BTreeMap<Path, Refusal>>,
-    /// Disks that were exchanged for others, until the administrator has them asked again.
+    /// Disks that were exchanged for others, until the administrator requests a scan of them.
     exchanged: Mutex<BTreeMap<Path, identity::Exchanged>>,
     /// Disks that the configuration names and that were taken away at their targets.
     missing: Mutex<BTreeMap<Path, missing::Missing>>,
@@ -111,7 +110,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The name of a disk at a place, which says so of itself.
+    /// The name of a disk at a place, by the identity that it reports.
     fn of(&self, path: Path, names: &[&str]) -> Option<&str> {
         let place = format!("{}:{}", path.target, path.lun);
         let fits = |wanted: &String| {
@@ -121,12 +120,12 @@ impl Names {
     }
 }
 
-/// How a SIM has its bus scanned. Cheap to keep; of no effect once the bus has gone.
+/// How a SIM has its bus scanned. Cheap to keep; of no effect once the bus is closed.
 #[derive(Clone)]
 pub struct Rescan(Weak<Bus>);
 
 impl Rescan {
-    /// Something came or went. May be called on any thread, as often as one likes.
+    /// A device was added or removed. May be called on any thread, as often as one likes.
     pub fn request_scan(&self) {
         if let Some(bus) = self.0.upgrade() {
             bus.request_scan(ANY);
@@ -150,7 +149,7 @@ impl Rescan {
         })
     }
 
-    /// Something came or went at one target, or behind it.
+    /// A device was added or removed at one target, or behind it.
     pub fn request_target_scan(&self, target: u64) {
         if let Some(bus) = self.0.upgrade() {
             bus.request_scan(target);
@@ -352,7 +351,7 @@ impl Bus {
         }
     }
 
-    /// Targets that have not come to an end with their answers: they are being asked.
+    /// Targets whose answers have not ended: their scan is under way.
     pub fn silent(&self) -> Vec<u64> {
         self.silent.lock().iter().copied().collect()
     }
@@ -498,7 +497,7 @@ impl Bus {
         }
     }
 
-    /// Asks a disk for its access state until that is no longer in transition, and notifies the
+    /// Requests the access state of a disk until that is no longer in transition, and notifies the
     /// layers above of changes.
     fn poll_access_state(&self, path: Path) {
         let Some(unit) = self.unit(path).filter(|unit| unit.request_access_query()) else { return };
@@ -557,7 +556,7 @@ impl Bus {
         }
     }
 
-    /// Asks a disk for its size again, and notifies the layers above if the size changed.
+    /// Reads the size of a disk again, and notifies the layers above if the size changed.
     fn refresh_size(&self, path: Path) {
         let Some(unit) = self.unit(path) else { return };
         let bus = self.weak_self.clone();

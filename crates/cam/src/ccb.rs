@@ -9,7 +9,7 @@ use wire::scsi::{self, SENSE_LEN_MAX, Sense};
 /// Longest command descriptor block that is carried inline, bytes.
 pub const CDB_LEN_MAX: usize = 16;
 
-/// Function codes that go through a device's queue (0x900 is CAM's DEV_QUEUED).
+/// Function codes that pass a device's queue (0x900 is CAM's DEV_QUEUED).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u16)]
 pub enum Function {
@@ -47,9 +47,9 @@ pub struct Flags(u8);
 impl Flags {
     /// Nothing.
     pub const NONE: Flags = Flags(0);
-    /// Data come from the device.
+    /// The device sends data.
     pub const IN: Flags = Flags(1);
-    /// Data go to the device.
+    /// The device receives data.
     pub const OUT: Flags = Flags(2);
     /// DEV_QFRZDIS: its own error does not freeze the queue.
     pub const NO_FREEZE: Flags = Flags(4);
@@ -122,7 +122,7 @@ pub enum Command {
     Smp {
         /// SMP function.
         function: u8,
-        /// The phy asked about; of no meaning to functions without one.
+        /// The number of the phy; of no meaning to functions without one.
         phy: u8,
     },
     /// RESET_DEV.
@@ -251,7 +251,7 @@ statuses! {
     AutosenseFailed = 0x10, "sense data could not be read";
     NoHba = 0x11, "there is no HBA";
     Overrun = 0x12, "data overrun";
-    BusFree = 0x13, "the target went off the bus";
+    BusFree = 0x13, "the target left the bus";
     CannotProvide = 0x16, "the HBA cannot do this";
     ResetSent = 0x17, "a reset was sent to the device";
     Terminated = 0x18, "terminated by the host";
@@ -266,7 +266,7 @@ statuses! {
     TargetInvalid = 0x39, "invalid target";
 }
 
-/// Sense data as they came.
+/// Sense data as received.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SenseData {
     len: u8,
@@ -348,7 +348,7 @@ impl Outcome {
         }
     }
 
-    /// The target did not carry it out, and says so by the transport.
+    /// The target did not carry it out, and reports that by the transport.
     pub const fn refused(status: CamStatus, refused: Refused) -> Outcome {
         Outcome { refused, ..Outcome::of(status) }
     }

@@ -161,7 +161,7 @@ impl CamClass {
         }
     }
 
-    /// Some bus is being asked for its devices: they may come.
+    /// A bus is being scanned: devices may be added.
     pub fn is_scanning(&self) -> bool {
         self.buses().iter().any(|bus| bus.is_scanning())
     }
@@ -243,7 +243,7 @@ impl CamClass {
                     self.attach_periphs(bus, unit.path());
                     (unit, facts)
                 }
-                // A medium that came into a drive that had none.
+                // A medium that was put into a drive that had none.
                 Change::Changed(path, facts) => match bus.unit(path) {
                     Some(unit) if !bus.has_disk(path) => (unit, facts),
                     _ => continue,
@@ -374,7 +374,7 @@ fn add_to_graph(
 
 pub struct DiskGeom {
     unit: Arc<Unit>,
-    /// Commands at a time when it came.
+    /// Commands at a time when it was added.
     openings: u32,
     location: String,
     label: String,
@@ -399,7 +399,7 @@ impl Geom for DiskGeom {
     fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, name: &str) -> Option<bio::Attr> {
         match name {
             ACCESS => Some(bio::Attr::Text(self.unit.access()?.name().into())),
-            // Behind no enclosure that says it, where its bus leads to it.
+            // Behind no enclosure that reports it, where its bus leads to it.
             PHYSPATH => {
                 Some(bio::Attr::Text(self.unit.physpath().unwrap_or_else(|| self.location.clone())))
             }

@@ -12,9 +12,9 @@ pub enum Event {
     SentBdr = 0x010,
     /// A device was found.
     FoundDevice = 0x080,
-    /// The device is gone.
+    /// The device was removed.
     LostDevice = 0x100,
-    /// The device is another one now, or says other things of itself.
+    /// The device is another one now, or reports other facts.
     InquiryChanged = 0x400,
     /// A known property of the device changed: its capacity, its medium.
     DeviceChanged = 0x800,
@@ -24,6 +24,6 @@ pub enum Event {
     AdvInfoChanged = 0x2000,
     /// The device reported a unit attention.
     UnitAttention = 0x4000,
-    /// Another medium may answer than before: it is to be asked. No event of CAM.
+    /// Another medium may answer than before: it is to be probed. No event of CAM.
     Doubted = 0x8000,
 }

@@ -42,7 +42,7 @@ pub trait SimKind: Send + Sync {
         false
     }
 
-    /// Keys of its parameters that an open bus takes over without letting go of its disks.
+    /// Keys of its parameters that an open bus takes over without closing its disks.
     fn live_keys(&self) -> &'static [&'static str] {
         &[]
     }

@@ -8,7 +8,7 @@
 //! | other sense data | [`KEYS`] |
 //!
 //! A row gives the step, and the error of the request if the step does not lead to success. The
-//! tables follow FreeBSD's CAM row by row; a row that differs says why.
+//! tables follow FreeBSD's CAM row by row; a row that differs has the reason.
 
 use bio::Errno;
 use wire::scsi::{Key, Sense};
@@ -82,7 +82,7 @@ pub enum Step {
     Fail,
     /// Again where [`Policy::retry_selection`], then lost.
     Selection(Pause),
-    /// The device is gone.
+    /// The device was removed.
     Lost(Scope),
 }
 
@@ -101,7 +101,7 @@ pub enum Consequence {
     Inquiry,
     /// The target's logical units are to be looked for.
     Rescan,
-    /// Its access state is to be asked for.
+    /// Its access state is to be requested.
     Access,
 }
 
@@ -145,14 +145,14 @@ pub const BUSY_DELAY_MS: u32 = 500;
 /// How long after a device that is busy: at first, and at most.
 pub const BUSY_PAUSE_MIN_MS: u32 = 50;
 pub const BUSY_PAUSE_MAX_MS: u32 = 4_000;
-/// How long before a question is asked again that met such a device.
+/// How long before a question is sent again that met such a device.
 pub const BUSY_PROBE_MS: u32 = 1000;
 
 const AGAIN: RecoveryDecision = row(Step::Retry(Pause::None), Errno::Io);
 /// Not the medium failed, but the device or the way to it. EIO in CAM.
 const FAULT: RecoveryDecision = row(Step::Retry(Pause::None), Errno::RemoteIo);
 const ENDS: RecoveryDecision = row(Step::Fail, Errno::RemoteIo);
-/// Why is not said. EIO in CAM.
+/// Without a reason. EIO in CAM.
 const NOT_READY: RecoveryDecision = row(Step::Retry(Pause::None), Errno::NxIo);
 const MALFORMED: RecoveryDecision = row(Step::Fail, Errno::Inval);
 const VICTIM: RecoveryDecision = row(Step::Requeue, Errno::NxIo);
@@ -190,7 +190,7 @@ pub const STATUS: &[(CamStatus, RecoveryDecision)] = &[
     (CamStatus::SmpError, FAULT),
 ];
 
-/// COMMAND TERMINATED of SCSI-2: sense data say more, as with CHECK CONDITION.
+/// COMMAND TERMINATED of SCSI-2: sense data have the reason, as with CHECK CONDITION.
 const TERMINATED: u8 = 0x22;
 const CHECK_CONDITION: u8 = 0x02;
 

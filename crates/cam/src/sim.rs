@@ -99,7 +99,7 @@ pub trait Sim: Send + Sync {
         Box::pin(async {})
     }
 
-    /// Targets that a scan asks.
+    /// Targets that a scan probes.
     fn targets(&self) -> Vec<u64> {
         (0..self.facts().targets).collect()
     }
@@ -127,7 +127,7 @@ pub trait Sim: Send + Sync {
     }
 
     /// Commands that the way to a device takes at a time for it, whatever queue the device itself
-    /// has: ATA commands go beside one another then. `None`: as many as the device says.
+    /// has: ATA commands go beside one another then. `None`: as many as the device reports.
     fn window(&self, path: Path) -> Option<u32> {
         let _ = path;
         None
@@ -161,7 +161,7 @@ pub trait Sim: Send + Sync {
         Ok(())
     }
 
-    /// The bus has gone: no CCB comes any more. Sessions are ended, tasks too.
+    /// The bus is closed: no CCB arrives any more. Sessions are ended, tasks too.
     fn close(&self) {}
 
     /// A unit was created for a device of this bus; the SIM reports its observations to the unit.

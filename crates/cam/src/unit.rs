@@ -36,7 +36,7 @@ pub struct Unit {
     listener: Listener,
     access: Mutex<Option<AccessState>>,
     physpath: Mutex<Option<String>>,
-    /// Number of requested questions for the access state; the first requester asks.
+    /// Number of requested questions for the access state; the first requester sends it.
     access_requests: AtomicU32,
     state: Mutex<UnitState>,
 }
@@ -56,7 +56,7 @@ struct UnitState {
 struct WaitingTask {
     waker: Option<Waker>,
     called: bool,
-    /// The task is gone; its CCB is being aborted.
+    /// The task has ended; its CCB is being aborted.
     abandoned: bool,
 }
 
@@ -138,7 +138,7 @@ impl Unit {
         is_new
     }
 
-    /// Requests a question for its access state: true if the caller has to ask.
+    /// Requests a question for its access state: true if the caller has to send it.
     pub(crate) fn request_access_query(&self) -> bool {
         self.access_requests.fetch_add(1, Ordering::AcqRel) == 0
     }
@@ -165,8 +165,8 @@ impl Unit {
     }
 
     /// The SIM has a new way to the device, or the device answers again: another medium may be
-    /// there, and no command of a user goes to it before it was asked (D11). To be called before
-    /// any that the SIM has continues or returns.
+    /// there, and no command of a user is sent to it before it was probed (D11). To be called
+    /// before any that the SIM has continues or returns.
     pub fn doubt(&self, core: &Core) {
         self.with(core, Device::doubt);
     }
@@ -269,7 +269,7 @@ impl Unit {
         let turn = match state.device.begin(id, owner, now) {
             Some(ccb) => NextStep::Begin(ccb),
             None if state.device.is_held(id) => NextStep::WithSim,
-            // It may have been refused when its turn came.
+            // It may have been refused at its turn.
             None => state.device.end(id).map_or(NextStep::Waiting, NextStep::Ended),
         };
         drop(state);

@@ -150,7 +150,8 @@ impl File {
     }
 
     /// Length of a file now, in bytes, as far as this machine knows it: no request is sent to the
-    /// server of a network file system, so that a core may look. Zero for a block device of a real kernel.
+    /// server of a network file system, so that a core may look. Zero for a block device of a real
+    /// kernel.
     pub fn size_known(&self) -> io::Result<u64> {
         match &self.0.handle {
             FileHandle::Kernel(fd) => {

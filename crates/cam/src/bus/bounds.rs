@@ -13,9 +13,9 @@ use crate::device::blocks_of;
 use crate::periph::pass::explain_outcome;
 use crate::unit::Unit;
 
-/// How often a command is tried again, unless the bus says otherwise.
+/// How often a command is tried again, unless the bus sets another number.
 const RETRIES: u8 = 4;
-/// How long a request may take, unless the bus says otherwise, s.
+/// How long a request may take, unless the bus sets another time, s.
 const REQUEST_DEADLINE_S: u32 = 60;
 /// Longest time of a command, s.
 const TIMEOUT_S_MAX: u32 = (1 << 24) - 1;
@@ -25,7 +25,7 @@ const TIMEOUT_S_MAX: u32 = (1 << 24) - 1;
 #[serde(default)]
 pub struct Bounds {
     /// Seconds that a READ or WRITE may take once it was sent, other commands twice as long;
-    /// absent: as long as the periph says.
+    /// absent: the time of the periph.
     pub timeout_s: Option<u32>,
     /// How often a command is tried again that failed or was not answered in time.
     pub retries: u8,

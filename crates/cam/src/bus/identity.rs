@@ -1,13 +1,13 @@
 //! Identity checks: whether a device that is in doubt is still the one that it was (D11).
 //!
 //! ```text
-//!   in doubt --asked--> the same          --> its commands go on
+//!   in doubt --asked--> the same          --> its commands continue
 //!              |        another identity  --> lost: its commands fail, nothing of them reaches it
 //!              |        no target or unit --> asked again; lost after [`GONE_TRIES`]
 //!              +-again-- no answer        --> its commands wait, up to their deadlines
 //! ```
 //! A disk that was lost so is not taken in under its old name: `status` names both identities until
-//! the administrator has the bus asked again.
+//! the administrator requests a scan of the bus.
 
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
@@ -26,7 +26,7 @@ use crate::unit::Unit;
 /// Time between two checks that were not answered: from there, doubled, up to there, ns.
 const PAUSE_MIN_NS: u64 = 50_000_000;
 const PAUSE_MAX_NS: u64 = 1_000_000_000;
-/// How often it is asked again where nothing is there, and how long after each time, ns.
+/// How often it is probed again where nothing is there, and how long after each time, ns.
 const GONE_TRIES: u32 = 4;
 const GONE_PAUSE_NS: u64 = 1_000_000_000;
 
@@ -45,7 +45,7 @@ pub(super) enum Comparison {
     /// The same disk with blocks of another length: nothing is where it was.
     Formatted,
     Different,
-    /// It did not say enough.
+    /// It did not report enough.
     Unsure,
 }
 
@@ -169,7 +169,7 @@ impl Bus {
         }
     }
 
-    /// Has a device in doubt asked which one it is, until that is known.
+    /// Requests the identity of a device in doubt, until that is known.
     pub(super) fn check(&self, path: Path) {
         if self.checks.lock().contains_key(&path) {
             // It sees that there is another round.
@@ -187,7 +187,7 @@ impl Bus {
                 if reason.is_some() {
                     bus.inbox.wake();
                 }
-                // A doubt that came while this ended, or another device at the same place.
+                // A doubt that arose while this ended, or another device at the same place.
                 let doubted = |unit: &Arc<Unit>| unit.inspect(|device| device.is_in_doubt());
                 if bus.unit(path).as_ref().is_some_and(doubted) {
                     bus.check(path);
@@ -231,7 +231,7 @@ impl Bus {
         let mut known = self.known.lock();
         let own = known.get_mut(&path).filter(|known| Arc::ptr_eq(&known.unit, unit));
         let Some(known) = own.filter(|_| trusted) else { return trusted };
-        // A brief check asks for nothing else that could have changed.
+        // A brief check reads nothing else that could have changed.
         match (&mut known.facts, is) {
             (Facts::Scsi(facts), Facts::Scsi(is)) if is.capacity.is_some() => {
                 facts.capacity = is.capacity;

@@ -31,7 +31,7 @@ impl Missing {
         description_with_mark(&self.facts, self.mark.as_deref())
     }
 
-    /// Whether a disk that says this of itself, with that mark, is this one.
+    /// Whether a disk that reports this, with that mark, is this one.
     pub(super) fn is_same_as(&self, (is, mark): (&Facts, Option<&str>)) -> bool {
         compare(&self.facts, is) == Comparison::Same && !is_mark_changed(self.mark.as_deref(), mark)
     }
@@ -74,7 +74,7 @@ impl Bus {
         true
     }
 
-    /// M2: a disk is taken in. The device at its former place is asked again.
+    /// M2: a disk is taken in. The device at its former place is probed again.
     pub(super) fn recheck_former_path(&self, path: Path, facts: &Facts) {
         self.forget_missing(path);
         let Some(identity) = facts.identity() else { return };

@@ -17,7 +17,7 @@ use crate::events::Event;
 use crate::periph::{Facts, ses};
 use crate::unit::Unit;
 
-/// The attribute of a provider that says where its disk is.
+/// The attribute of a provider with the place of its disk.
 pub const PHYSPATH: &str = "GEOM::physpath";
 
 /// How long enclosures are read after a scan, ns; later answers are ignored.

@@ -1,4 +1,4 @@
-//! Scans of a bus: many targets are asked at a time for their devices.
+//! Scans of a bus: the devices of many targets are requested at a time.
 //!
 //! Invariants
 //!  C1  One scan of a bus runs at a time. Requests that arrive meanwhile are carried out after it.
@@ -6,8 +6,8 @@
 //!      questions to them continue, but no caller waits for them.
 //!  C3  Changes are reported in the order of targets, not of answers: names of disks do not depend
 //!      on how fast the disks are.
-//!  C4  A port multiplier is asked before its ports are: it switches them on, and reports which of
-//!      them have other devices than before. Those ports are asked in the same scan.
+//!  C4  A port multiplier is probed before its ports are: it switches them on, and reports which of
+//!      them have other devices than before. Those ports are probed in the same scan.
 //!  C5  A device that answers with nonsense is present. A known device stays as it was, with the
 //!      devices behind it, and the bus reports the fault.
 //!  C6  A scan that the bus starts itself accepts no disk in place of another. The replaced disk is
@@ -40,7 +40,7 @@ use crate::probe::{
 use crate::sim::Signature;
 use crate::unit::Unit;
 
-/// Targets that are asked at a time.
+/// Targets that are probed at a time.
 const AT_A_TIME: usize = 32;
 /// Deadline of a scan with a waiting caller, ns: shorter than the time limit of a verb.
 pub const SCAN_DEADLINE_NS: u64 = 40_000_000_000;
@@ -50,7 +50,7 @@ const SCAN_LOCK_WAIT_NS: u64 = 10_000_000_000;
 pub const BACKGROUND_SCAN_DEADLINE_NS: u64 = 600_000_000_000;
 /// How often a scan looks whether the one before it has ended.
 const NEXT_SCAN_NS: u64 = 1_000_000;
-/// How often a device is asked as a whole when it changes in between.
+/// How often a device is probed as a whole when it changes in between.
 const WHOLE_TRIES: u32 = 3;
 /// How long a question waits for a buffer.
 const NO_MEMORY_NS: u64 = 1_000_000;
@@ -64,7 +64,7 @@ impl Drop for ScanLock<'_> {
     }
 }
 
-/// A unit that is being asked: closed in the end unless it belongs to the bus by then.
+/// A unit that is being probed: closed in the end unless it belongs to the bus by then.
 struct ProbedUnit<'a> {
     bus: &'a Bus,
     unit: Arc<Unit>,
@@ -83,7 +83,7 @@ impl Drop for ProbedUnit<'_> {
 
 /// Work and results of a scan.
 struct ScanRound {
-    /// C6: the administrator has asked for it.
+    /// C6: the administrator has requested it.
     by_administrator: bool,
     wanted: RefCell<BTreeSet<u64>>,
     left: RefCell<VecDeque<u64>>,
@@ -117,7 +117,7 @@ impl Bus {
     /// Scans all targets, and returns the changes.
     pub async fn scan(self: &Arc<Bus>, core: &Rc<Core>) -> Vec<Change> {
         let Some(_turn) = deadline(core, SCAN_LOCK_WAIT_NS, self.lock_scan(core)).await else {
-            // The scan without a waiting caller asks all targets anyway: [`Bus::silent`] lists
+            // The scan without a waiting caller probes all targets anyway: [`Bus::silent`] lists
             // them.
             self.request_scan(ANY);
             return Vec::new();
@@ -135,7 +135,7 @@ impl Bus {
         changes
     }
 
-    /// Asks one target alone.
+    /// Probes one target alone.
     pub async fn scan_target(self: &Arc<Bus>, target: u64, core: &Rc<Core>) -> Vec<Change> {
         let Some(_turn) = deadline(core, SCAN_LOCK_WAIT_NS, self.lock_scan(core)).await else {
             self.request_scan(target);
@@ -238,7 +238,7 @@ impl Bus {
         let first = Path::new(self.number, target, 0);
         let before = self.multiplier(first);
         let luns = self.probe_lun(first, round.by_administrator, core, &record).await;
-        // C4: behind a multiplier that is gone, devices may be unreachable.
+        // C4: behind a multiplier that was removed, devices may be unreachable.
         let now = self.multiplier(first);
         let gone = || before.as_ref().map_or(Vec::new(), |f| (0..f.ports.len() as u64).collect());
         round.wanted.borrow_mut().extend(now.map_or_else(gone, |f| f.changed(before.as_ref())));
@@ -250,7 +250,7 @@ impl Bus {
             .filter(|path| path.target == target && path.lun != 0)
             .collect();
         let Some(luns) = luns else {
-            // Each known unit is asked itself.
+            // Each known unit is probed itself.
             for path in known {
                 self.probe_lun(path, round.by_administrator, core, &record).await;
             }
@@ -294,7 +294,7 @@ impl Bus {
         }
     }
 
-    /// Asks one logical unit; returns the logical units of its target, if reported.
+    /// Probes one logical unit; returns the logical units of its target, if reported.
     async fn probe_lun(
         self: &Arc<Bus>,
         path: Path,
@@ -362,7 +362,7 @@ impl Bus {
             (Ok(facts), before) => {
                 record(self.remove_device(path, core));
                 // Another device in its place: nothing of the old one may reach it, and a unit that
-                // is made for it was not asked itself.
+                // is made for it was not probed itself.
                 let (unit, round) = match before.is_some() && !lost {
                     true => (self.create_unit(path, core), 0),
                     false => (unit, round),
@@ -438,7 +438,7 @@ async fn probe_all(
     }
 }
 
-/// Asks a device, which reported `was`, whether it is the same one, and in which round of doubt.
+/// Finds out whether a device, which reported `was`, is the same one, and in which round of doubt.
 pub(super) async fn identity(
     unit: &Arc<Unit>,
     was: Facts,
@@ -454,7 +454,7 @@ pub(super) async fn identity(
     (probe.finish().map(|facts| Facts::Scsi(Box::new(facts))), began.get())
 }
 
-/// Asks all questions of a probe; `began` is the round of doubt after those that report changes.
+/// Sends all questions of a probe; `began` is the round of doubt after those that report changes.
 async fn run_probe(unit: &Arc<Unit>, probe: &mut ScsiProbe, core: &Rc<Core>, began: &Cell<u64>) {
     began.set(unit.inspect(|device| device.doubt_round()));
     while let Some(query) = probe.next_command() {
@@ -467,10 +467,10 @@ async fn run_probe(unit: &Arc<Unit>, probe: &mut ScsiProbe, core: &Rc<Core>, beg
     }
 }
 
-/// Asks a device for its facts; `before` are its earlier facts, if known. `exchanged` is called
+/// Reads the facts of a device; `before` are its earlier facts, if known. `exchanged` is called
 /// with the ports of a multiplier whose devices may have lost the contents of their caches, before
 /// these devices are reached again. The second result lists the units of the target, if it was
-/// asked and answered. `began`: see [`ask_all`].
+/// sent and answered. `began`: see [`ask_all`].
 pub(super) async fn probe(
     unit: &Arc<Unit>,
     before: Option<Facts>,
@@ -522,7 +522,7 @@ pub(super) async fn probe(
     (probe.finish().map(|facts| Facts::Scsi(Box::new(facts))), luns)
 }
 
-/// Asks a disk how it can be accessed this way; none when it does not say, or has nothing to say.
+/// Reads how a disk can be accessed this way; none when it reports nothing.
 pub(super) async fn query_access_state(
     unit: &Arc<Unit>,
     core: &Rc<Core>,

@@ -16,7 +16,7 @@ pub const SILENCE_NS: u64 = 10_000_000_000;
 pub(super) struct Silence {
     /// How many of them the SIM has.
     slots: u32,
-    /// The last of them that came to an end without an answer, unless the device answered since.
+    /// The last of them that ended without an answer, unless the device answered since.
     ended: Option<Command>,
 }
 
@@ -112,7 +112,7 @@ impl Device {
         now >= self.slots[at as usize].ccb.end_ns
     }
 
-    /// D12: a command that is to go on, and has no time for it, ends. True: it has ended.
+    /// D12: a command that is to continue, and has no time for it, ends. True: it has ended.
     pub(super) fn end_if_late(&mut self, at: u32, verdict: RecoveryDecision, now: u64) -> bool {
         let goes_on = matches!(
             verdict.step,

@@ -10,7 +10,7 @@
 //! ```
 //! The bus carries out the check (`bus/identity.rs`). Each cause of doubt begins a new round, and
 //! only the answer to a check of the latest round ends the doubt. An answer from before the last
-//! change says nothing about the present medium.
+//! change does not describe the present medium.
 
 use bio::Errno;
 use wire::scsi::{Key, Sense, asc};
@@ -58,7 +58,7 @@ pub(crate) fn is_doubtful(outcome: &Outcome) -> bool {
 }
 
 impl Device {
-    /// The bus knows from now on which medium it is, as far as it asked in a round.
+    /// The bus knows from now on which medium it is, as far as it was probed in a round.
     pub fn identify(&mut self, round: u64) {
         self.doubts.known = true;
         if round != self.doubts.round {
@@ -66,7 +66,7 @@ impl Device {
         }
     }
 
-    /// Another medium may answer from now on: no command of a user is sent before it was asked.
+    /// Another medium may answer from now on: no command of a user is sent before it was probed.
     pub fn doubt(&mut self) {
         self.doubts.round += 1;
         if !self.doubts.known || self.lost {
@@ -155,7 +155,7 @@ impl Device {
         range.is_some_and(|(most, (lba, count))| lba.saturating_add(count) > most)
     }
 
-    /// It ends as if the medium had said so.
+    /// It ends as if the medium had reported that.
     pub(super) fn refuse_beyond(&mut self, at: u32) {
         self.slots[at as usize].outcome = Outcome::check(Sense::new(asc::LBA_OUT_OF_RANGE));
         self.finish(at, Err(Errno::Inval));

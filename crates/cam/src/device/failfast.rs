@@ -28,7 +28,7 @@ impl Device {
         false
     }
 
-    /// A device that is busy with others says so in passing: it is asked again when one of them has
+    /// A device that is busy with others is so for a moment: it is tried again when one of them has
     /// ended, and that is soon. It is not soon where there is none, or where that was tried.
     fn waits_long(&self, at: u32, step: Step) -> bool {
         let slot = &self.slots[at as usize];
@@ -48,7 +48,7 @@ impl Device {
         self.fail_fast_waiting(Some(at));
     }
 
-    /// D10: all that wait and can go by another way end, but for the one that found it shut.
+    /// D10: all that wait and can take another path end, but for the one that found it shut.
     pub(super) fn fail_fast_waiting(&mut self, at: Option<u32>) {
         for other in 0..self.slots.len() as u32 {
             let slot = &self.slots[other as usize];

@@ -20,7 +20,7 @@
 //!  D1  A CCB ends exactly once: every way leads to `Ended`, and only `end` leads out of it.
 //!  D2  An answer of the SIM for a CCB that it does not have (any more) changes nothing.
 //!  D3  A CCB that is tried again keeps its place before all that were sent later.
-//!  D4  A CCB that failed and is not at its end holds one freeze (unless it asked for none and
+//!  D4  A CCB that failed and is not at its end holds one freeze (unless it requested none and
 //!      needs no cure), so that nothing passes it. It returns the freeze when it is queued again,
 //!      or ends.
 //!  D5  An ORDERED CCB begins when all that were sent before have ended, and nothing that was sent
@@ -86,9 +86,9 @@ pub enum Effect {
     Start(CcbId, Owner),
     /// The owner calls [`Device::end`].
     Ended(CcbId, Owner),
-    /// The SIM is asked to end a CCB.
+    /// The SIM has to end a CCB.
     Abort(CcbId),
-    /// The SIM is asked to reset the device.
+    /// The SIM has to reset the device.
     Reset,
     /// All listeners are notified; of the whole target where the flag is set.
     Event(Event, bool),
@@ -124,7 +124,7 @@ struct Slot {
     recovery: Option<Recovery>,
     /// The reset that it is, or that is to end it (D9).
     reset: Option<ResetId>,
-    /// The SIM was asked to abort it because it was late.
+    /// The SIM has to abort it because it was late.
     late: bool,
     /// It continues when another CCB ends.
     waits_for_completion: bool,
@@ -154,7 +154,7 @@ struct Key {
 /// Counters of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// CCBs that came.
+    /// Received CCBs.
     pub submitted: u64,
     /// CCBs whose owner has the result.
     pub ended: u64,
@@ -170,7 +170,7 @@ pub struct Counts {
     pub full: u64,
     /// D2: answers for no CCB.
     pub strays: u64,
-    /// Resets that recovery asked for.
+    /// Resets that recovery requested.
     pub resets: u64,
     /// Commands of users that failed.
     pub failed: u64,
@@ -323,7 +323,7 @@ impl Device {
         self.effects.pop_front()
     }
 
-    /// The CCB goes to the SIM; returns the CCB for the SIM. `None` when it is not its turn (any
+    /// Sends the CCB to the SIM; returns the CCB for the SIM. `None` when it is not its turn (any
     /// more). From now on it belongs to `owner`.
     pub fn begin(&mut self, id: CcbId, owner: Owner, now: u64) -> Option<Ccb> {
         self.now_ns = now;
@@ -337,7 +337,7 @@ impl Device {
         let resets = slot.recovery.is_none() && slot.ccb.command == Command::Reset;
         let waits = normal && (self.freezes.is_frozen() || self.with_sim >= self.openings);
         if waits || (self.resets.is_out() && !resets) {
-            // Something happened since its turn came: D4, D9.
+            // Something happened since its turn began: D4, D9.
             self.release_active(id.slot);
             self.enqueue(id.slot);
             self.pump();
@@ -461,7 +461,7 @@ impl Device {
         Some(ended)
     }
 
-    /// Gives a CCB up: one in the queue ends now, one in the SIM when the SIM says so.
+    /// Gives a CCB up: one in the queue ends now, one in the SIM when the SIM ends it.
     pub fn abort(&mut self, id: CcbId, now: u64) {
         let Some(at) = self.find(id) else { return };
         let slot = &mut self.slots[at];
@@ -538,7 +538,7 @@ impl Device {
         self.pump();
     }
 
-    /// The device is gone: waiting CCBs end with ENXIO, and those with the SIM end when the SIM
+    /// The device was removed: waiting CCBs end with ENXIO, and those with the SIM end when the SIM
     /// ends them.
     pub fn lose(&mut self, now: u64) {
         self.lost = true;
@@ -556,7 +556,7 @@ impl Device {
         }
     }
 
-    /// True once it is gone.
+    /// True once it was removed.
     pub fn is_lost(&self) -> bool {
         self.lost
     }

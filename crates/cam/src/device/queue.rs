@@ -14,7 +14,7 @@ impl Device {
         self.set_queue_deadline(at);
         let slot = &mut self.slots[at as usize];
         slot.state = SlotState::Queued;
-        // D3: the generation stays. A cure goes before all CCBs of its level; a reset before those
+        // D3: the generation stays. A cure precedes all CCBs of its level; a reset before those
         // that may wait for a command that hangs.
         let priority = match (&slot.recovery, slot.ccb.command) {
             (Some(_), _) => Priority::Dev,

@@ -14,7 +14,7 @@ pub(super) struct Recovery {
     /// START UNITs that are left.
     left: u16,
     error: Errno,
-    /// Outcome of the command that is to go on.
+    /// Outcome of the command that is to continue.
     original_outcome: Outcome,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Recovery {
 const READY_NS: u64 = READY_POLLS_MAX as u64 * READY_POLL_NS;
 
 impl Device {
-    /// The first cure costs a retry. A device that looks ready, and is not when the command comes
+    /// The first cure costs a retry. A device that looks ready, and is not when the command arrives
     /// again, is waited for without further cost as long as one that does not look ready.
     pub(super) fn start_recovery(&mut self, at: u32, cure: RecoveryAction, error: Errno, now: u64) {
         let slot = &mut self.slots[at as usize];
@@ -107,7 +107,7 @@ impl Device {
             }
             Step::Recover(RecoveryAction::Start) if curing.action == RecoveryAction::Wait => {
                 // It will not become ready by itself after all. Costs a retry, or a device that
-                // says one and the other in turn would be asked for ever.
+                // reports one and the other in turn would be tried for ever.
                 let slot = &mut self.slots[at as usize];
                 let Some(left) = slot.retries.checked_sub(1) else {
                     return self.recovery_failed(at, curing);

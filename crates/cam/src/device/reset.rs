@@ -7,7 +7,7 @@
 //!                       |   to end                       | reports one
 //!                       +--------------------------------+
 //! ```
-//! A reset becomes known in three ways. A CCB or recovery asks for it (the slot of that CCB has its
+//! A reset becomes known in three ways. A CCB or recovery requests it (the slot of that CCB has its
 //! [`ResetId`]), or its originator beside the queue reports it, or its victims reveal it.
 
 use super::{Device, Effect};
@@ -22,7 +22,7 @@ pub const SETTLE_NS: u64 = 100_000_000;
 
 /// A reset that has begun. It cannot be copied: its holder reports once that it is over.
 #[derive(PartialEq, Eq, Debug)]
-#[must_use = "a reset that is not said to be over lasts until its deadline"]
+#[must_use = "a reset that is not declared over lasts until its deadline"]
 pub struct ResetId(u64);
 
 /// Resets of a device that are not over.
@@ -134,7 +134,7 @@ impl Device {
         self.sweep_ns = self.sweep_ns.min(self.resets.due());
     }
 
-    /// D9: the freeze goes back, once. Also when the device is lost, which ends all that waits.
+    /// D9: the freeze is returned, once. Also when the device is lost, which ends all that waits.
     pub(super) fn thaw_from_resets(&mut self) {
         self.resets.open.clear();
         self.resets.settle_ns = None;

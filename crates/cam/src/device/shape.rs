@@ -10,7 +10,7 @@ pub const RESET_GRACE_NS: u64 = 10_000_000_000;
 pub const READY_POLL_NS: u64 = 500_000_000;
 /// Looks at a device that is becoming ready; then a request without a deadline fails.
 pub const READY_POLLS_MAX: u16 = 120;
-/// START UNITs that may go wrong before the request fails.
+/// START UNITs that may fail before the request fails.
 pub const STARTS_MAX: u16 = 4;
 /// How often a CCB is queued again at no cost; after that it costs retries.
 pub const REQUEUES_MAX: u16 = 1000;
@@ -35,7 +35,7 @@ pub enum Queueing {
 pub struct Shape {
     /// Which commands may be under way together.
     pub queueing: Queueing,
-    /// Never fewer openings, whatever the device says.
+    /// Never fewer openings, whatever the device reports.
     pub openings_min: u32,
     /// Never more in flight.
     pub openings_max: u32,

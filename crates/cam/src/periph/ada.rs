@@ -31,7 +31,7 @@ struct Ata {
     cache: bool,
 }
 
-/// A device that does not say how many takes one.
+/// A device that reports no number takes one.
 fn blocks_of(trim: Option<Trim>, bus: &SimFacts) -> u16 {
     let carried = bus.whole_max_bytes / TRIM_BLOCK as u32;
     let most = carried.clamp(1, u32::from(TRIM_BLOCKS_MAX)) as u16;
@@ -178,7 +178,7 @@ impl CommandSet for Ata {
         u32::from(self.trim_blocks.max(1)) * TRIM_RANGES_A_BLOCK as u32
     }
 
-    /// The list that was sent says how far it came: ranges ascend.
+    /// The list that was sent shows which part is done: ranges ascend.
     fn delete_more(&self, bio: &mut Bio, pool: &Pool) -> Option<Result<DiskCommand, Errno>> {
         let sent = bio.data.to_vec();
         let (lba, sectors) = trim_ranges(&sent).ok()?.last()?;

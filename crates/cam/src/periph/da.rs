@@ -13,7 +13,7 @@ use crate::probe::ScsiFacts;
 const FUA: u8 = 0x08;
 /// UNMAP of WRITE SAME.
 const UNMAP: u8 = 0x08;
-/// Openings of a disk that queues commands and does not say how many.
+/// Openings of a disk that queues commands and reports no number.
 const OPENINGS_MAX: u32 = 64;
 /// Most descriptors of one UNMAP, where the disk takes more.
 const DESCRIPTORS_MAX: u32 = 256;
@@ -71,7 +71,7 @@ pub(super) fn disk(facts: &ScsiFacts, io_max_bytes: u32) -> Option<Disk> {
                 _ => 1,
             },
             fua: facts.mode.fua,
-            // One that does not say has one.
+            // One that reports none has one.
             cache: facts.mode.write_cache != Some(false) && !optical,
             optical,
         }),
@@ -110,7 +110,7 @@ fn attrs(
         ("GEOM::deletereadszero", Attr::Int(u64::from(zeros))),
     ];
     let granule = u64::from(facts.limits.unmap_granularity);
-    // One that is larger than the disk would let nothing go.
+    // One that is larger than the disk would free nothing.
     if delete != Delete::None && (1..=blocks).contains(&granule) {
         let first = u64::from(facts.limits.unmap_alignment.unwrap_or(0)) % granule;
         attrs.push(("DISK::delete_granule", Attr::Int(granule * block_len)));

@@ -74,7 +74,7 @@ impl DiskLayer {
         }
     }
 
-    /// Of a READ or WRITE that the medium failed: where, from its first byte, if the disk says it.
+    /// Of a READ or WRITE that the medium failed: where, from its first byte, if reported.
     fn bad_byte(&self, bio: &Bio, result: Result<(), Errno>, outcome: &Outcome) -> Option<u64> {
         let moves = matches!(bio.op, Op::Read | Op::Write) && result == Err(Errno::Io);
         let sense = Sense::decode(outcome.sense.bytes()).ok().filter(|_| moves)?;
@@ -87,7 +87,7 @@ impl DiskLayer {
             Ok(moved) => moved,
             Err(error) => return NextStep::Done(Err(error)),
         };
-        // A disk that moves less than it was asked for, and calls that good.
+        // A disk that moves less than requested, and calls that good.
         let is_short = matches!(bio.op, Op::Read | Op::Write) && u64::from(moved) < bio.length;
         let is_flush = self.command_set.flush().is_some_and(|flush| flush.command == ended.command);
         if !ended.outcome.is_carried_out() || is_short && !is_flush {

@@ -51,7 +51,7 @@ pub enum Facts {
 }
 
 impl Facts {
-    /// The same device, perhaps with other things to say of itself.
+    /// The same device, perhaps with other reported facts.
     pub fn is_same(&self, other: &Facts) -> bool {
         match (self, other) {
             (Facts::Scsi(own), Facts::Scsi(other)) => own.is_same(other),
@@ -168,7 +168,7 @@ pub(crate) trait CommandSet: Send + Sync {
     /// Whether written data may be lost with the power until they are flushed.
     fn has_cache(&self) -> bool;
 
-    /// Writes may ask to be stable; else they are flushed.
+    /// Writes may request to be stable; else they are flushed.
     fn has_fua(&self) -> bool;
 
     /// Bytes of a block, where sense data name blocks.
@@ -176,7 +176,7 @@ pub(crate) trait CommandSet: Send + Sync {
         None
     }
 
-    /// How long a READ or WRITE may take, ms, unless the bus says otherwise.
+    /// How long a READ or WRITE may take, ms, unless the bus sets another time.
     fn timeout_ms(&self) -> u32;
 }
 

@@ -1,10 +1,10 @@
 //! Pass-through driver: commands that a user typed, to a device, beside its disk.
 //!
 //! Invariants
-//!  N1  A command goes through the device's queue like any other: it takes an opening, waits while
+//!  N1  A command passes the device's queue like any other: it takes an opening, waits while
 //!      the queue is frozen, and is alone where the device wants it so (D8).
 //!  N2  It ends as the device answers: nothing is retried, cured or frozen for it. A sender that
-//!      wants recovery asks for it (PASS_ERR_RECOVER) and gets the same recovery as a disk.
+//!      wants recovery requests it (PASS_ERR_RECOVER) and gets the same recovery as a disk.
 //!  N3  Data are no longer than the SIM carries; a buffer is the sender's own.
 
 use std::rc::Rc;
@@ -16,11 +16,11 @@ use geom::{Core, Error};
 use crate::ccb::{CamStatus, Ccb, Command, Ended, Flags, Outcome, Owner, Priority, Refused};
 use crate::unit::Unit;
 
-/// How long a command may take unless its sender says otherwise, ms.
+/// How long a command may take unless its sender sets another time, ms.
 pub const PASS_TIMEOUT_MS: u32 = 5_000;
-/// Longest time that may be asked for, ms: a disk that formats itself takes most of a day.
+/// Longest time that may be requested, ms: a disk that formats itself takes most of a day.
 pub const PASS_TIMEOUT_MAX_MS: u32 = 24 * 3_600_000;
-/// Retries where recovery is asked for.
+/// Retries where recovery is requested.
 const RECOVER_RETRIES: u8 = 4;
 
 /// Data of a command.
@@ -28,9 +28,9 @@ const RECOVER_RETRIES: u8 = 4;
 pub enum Data {
     /// None.
     None,
-    /// So many bytes come from the device.
+    /// The device sends so many bytes.
     In(u32),
-    /// These bytes go to it.
+    /// The device receives these bytes.
     Out(Vec<u8>),
 }
 
@@ -99,7 +99,7 @@ impl Request {
     }
 }
 
-/// How a command ended, and the bytes that came.
+/// How a command ended, and the received bytes.
 #[derive(Clone, Debug)]
 pub struct PassResult {
     /// How.
@@ -119,7 +119,7 @@ impl PassResult {
     }
 }
 
-/// Why a command did not end well, as camcontrol says it.
+/// Why a command did not end well, as camcontrol prints it.
 pub fn explain(ended: &Ended) -> String {
     explain_outcome(&ended.outcome)
 }

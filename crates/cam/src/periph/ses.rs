@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //!  E1  Pages of one generation are read together, or none. An enclosure that changes meanwhile is
-//!      read again, and reported as changing when it does not come to rest.
+//!      read again, and reported as changing when it does not settle.
 //!  E2  Only the element that was meant is selected in the page that is sent.
 
 use std::rc::Rc;
@@ -24,7 +24,7 @@ use crate::unit::Unit;
 
 /// How often an enclosure is read that changes meanwhile.
 const READ_TRIES: u8 = 3;
-/// Longest page that is asked for: the most that a bridge can send at a time.
+/// Longest page that is requested: the most that a bridge can send at a time.
 const PAGE_LEN: u16 = 1020;
 /// Of a SAS enclosure.
 const PAGE_LEN_SCSI: u16 = 32_768;
@@ -147,7 +147,7 @@ pub async fn read(unit: &Arc<Unit>, facts: &Facts, core: &Rc<Core>) -> Result<En
             Err(e) if e.field == "GENERATION CODE" => continue,
             other => other.map_err(malformed(ses_page::STATUS))?,
         };
-        // An optional page is asked for where it is listed.
+        // An optional page is requested where it is listed.
         let listed = page(unit, facts, core, ses_page::SUPPORTED).await.unwrap_or_default();
         let has = |code: u8| ses_supported(&listed).is_ok_and(|pages| pages.contains(&code));
         let mut names = Vec::new();
@@ -171,7 +171,7 @@ pub async fn read(unit: &Arc<Unit>, facts: &Facts, core: &Rc<Core>) -> Result<En
     Err(Error::new(Errno::Again, "the enclosure keeps changing while it is read; try again"))
 }
 
-/// Switches the light of a slot that says where it is (E2), and looks whether it is.
+/// Switches the locate light of a slot (E2), and looks whether it is.
 pub async fn locate(
     unit: &Arc<Unit>,
     facts: &Facts,

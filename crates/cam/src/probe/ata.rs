@@ -35,7 +35,7 @@ impl AtaFacts {
         names && own.sector_bytes == other.sector_bytes
     }
 
-    /// It does not say which disk it is.
+    /// It does not report which disk it is.
     fn is_nameless(&self) -> bool {
         self.identify.model.is_empty() && self.identify.serial.is_empty()
     }
@@ -74,7 +74,7 @@ impl AtaProbe {
         }
     }
 
-    /// The next question; none when all are asked.
+    /// The next question; none when all were sent.
     pub fn next_command(&self) -> Option<ProbeCommand> {
         let (command, features, length) = match self.state {
             AtaProbeState::Identify | AtaProbeState::IdentifyAgain => {
@@ -105,7 +105,7 @@ impl AtaProbe {
             AtaProbeState::Identify | AtaProbeState::IdentifyAgain => {
                 self.handle_identify(ended, received_data(ended, data))
             }
-            // Refused: IDENTIFY says how it is.
+            // Refused: IDENTIFY shows how it is.
             AtaProbeState::SetCache => self.state = AtaProbeState::IdentifyAgain,
             AtaProbeState::Done => {}
         }

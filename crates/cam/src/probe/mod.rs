@@ -34,7 +34,7 @@ pub(crate) use scsi::{access_answer, access_query};
 
 /// How long a device may take to answer a question, ms.
 pub const PROBE_TIMEOUT_MS: u32 = 10_000;
-/// How often a question is asked again that met a unit attention or a reset; then it is taken for
+/// How often a question is sent again that met a unit attention or a reset; then it is taken for
 /// refused.
 pub const PROBE_TRIES: u8 = 4;
 
@@ -43,7 +43,7 @@ pub const PROBE_TRIES: u8 = 4;
 pub struct ProbeCommand {
     /// The command.
     pub command: Command,
-    /// Where data go, and whether recovery may help.
+    /// The direction of data, and whether recovery may help.
     pub flags: Flags,
     /// Bytes of the answer.
     pub length: u32,
@@ -172,7 +172,7 @@ fn usable(blocks: u64, block_len: u32) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Of an answer: the bytes that came, however long the buffer was.
+/// Of an answer: the received bytes, however long the buffer was.
 fn received_data<'a>(ended: &Ended, data: &'a [u8]) -> &'a [u8] {
     let n = ended.result.map_or(0, |n| n as usize);
     data.get(..n).unwrap_or(data)
@@ -183,7 +183,7 @@ fn is_no_device(status: CamStatus) -> bool {
     matches!(status, CamStatus::SelectionTimeout | CamStatus::NotThere | CamStatus::NoHba)
 }
 
-/// An answer that says nothing about the question: a unit attention, a reset meanwhile.
+/// An answer that is not about the question: a unit attention, a reset meanwhile.
 fn must_retry(ended: &Ended) -> bool {
     use crate::recovery::{Policy, Step, judge};
     let verdict = judge(&ended.outcome, Policy::DISK);

@@ -70,7 +70,7 @@ impl MultiplierFacts {
         key(self) == key(other)
     }
 
-    /// Ports that are to be asked for their devices: something happened there.
+    /// Ports whose devices are to be probed: something happened there.
     pub fn changed(&self, before: Option<&MultiplierFacts>) -> Vec<u64> {
         let was_up = |n: usize| before.and_then(|f| f.ports.get(n)).is_some_and(Port::is_up);
         let changed = |(n, port): &(usize, &Port)| port.error != 0 || port.is_up() != was_up(*n);
@@ -124,7 +124,7 @@ impl Default for MultiplierProbe {
 }
 
 impl MultiplierProbe {
-    /// The next question, and how long to rest before it, ns; none when all are asked.
+    /// The next question, and how long to rest before it, ns; none when all were sent.
     pub fn next_command(&mut self) -> Option<(u64, ProbeCommand)> {
         let step = *self.left.front().filter(|_| self.refusal.is_none())?;
         let rest_ns = std::mem::take(&mut self.rest_ns);
@@ -145,11 +145,11 @@ impl MultiplierProbe {
             self.left.pop_front();
             return self.learn(step, pm_value(ended.outcome.answer));
         } else if step.port != CONTROL_PORT {
-            // One port that cannot be had says nothing of the others.
+            // One port that does not work proves nothing about the others.
             self.tries = 0;
             self.left.retain(|other| other.port != step.port);
         } else if matches!(step.register, gscr::FEATURES | gscr::ENABLED) {
-            // Optional: such a multiplier does not notify by itself, and has to be asked.
+            // Optional: such a multiplier does not notify by itself, and has to be polled.
             self.tries = 0;
             self.left.pop_front();
         } else {
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!((facts.ports[0].is_up(), facts.ports[1].is_up()), (false, true), "{requests:?}");
         assert_eq!((facts.changed(None), lost), (vec![1], vec![]));
         assert!(matches!(play(old(gscr::PORTS)).2, Err(Refusal::Silent { .. })));
-        // A link that never comes up is not waited for without end.
+        // A link that never starts is not waited for without end.
         let dark: RegisterAnswer = Box::new(|port, register, _| match (port, register) {
             (CONTROL_PORT, gscr::PORTS) => Some(1),
             (0, pscr::STATUS) => Some(pscr::SEEN),

@@ -12,7 +12,7 @@
 //!  +---------------------------------------------------------------------------------+
 //!  +-> Mode (10: caching) --> Capacity (16 first from SPC-3 on, else 10) --> Done
 //! ```
-//! A page that is not listed is not asked for. A failed optional question is skipped.
+//! A page that is not listed is not requested. A failed optional question is skipped.
 
 use wire::scsi::{
     AccessState, Capacity, DiskMode, INQUIRY_SHORT, Inquiry, Limits, Lun, UnitNames,
@@ -34,13 +34,13 @@ const CDROM: u8 = 0x05;
 /// VERSION of SPC-3.
 const SPC_3: u8 = 0x05;
 /// ALLOCATION LENGTH of pages and lists; pages that are longer are cut, a list of logical units is
-/// asked for again.
+/// requested again.
 const ANSWER_LEN: u16 = 4096;
 /// Bytes of the head of a list of logical units, and of each of them.
 const LUNS_HEAD: u32 = 8;
 const LUN_LEN: u32 = 8;
-/// Most logical units of one target that are looked at, unless the bus says otherwise: as many as
-/// there are with flat addressing.
+/// Most logical units of one target that are looked at, unless the bus sets another number: as many
+/// as there are with flat addressing.
 pub const LUNS_MAX: u32 = 16_384;
 
 /// Facts of a logical unit.
@@ -48,7 +48,7 @@ pub const LUNS_MAX: u32 = 16_384;
 pub struct ScsiFacts {
     /// Standard INQUIRY data.
     pub inquiry: Inquiry,
-    /// Serial number; empty when it does not say.
+    /// Serial number; empty when it reports none.
     pub serial: String,
     /// Names of page 83h.
     pub names: UnitNames,
@@ -91,12 +91,12 @@ impl ScsiFacts {
         own == names
     }
 
-    /// It says by which no other unit is taken for it: a serial number or a name of its own.
+    /// It reports what distinguishes it from other units: a serial number or a name of its own.
     pub fn is_named(&self) -> bool {
         !self.serial.is_empty() || !self.names.id.is_empty()
     }
 
-    /// Ways to it may differ, and it says in which group this one's port is.
+    /// Ways to it may differ, and it reports in which group this one's port is.
     pub fn is_asymmetric(&self) -> bool {
         self.inquiry.asymmetric != 0 && self.names.port_group.is_some()
     }
@@ -146,14 +146,14 @@ pub struct ScsiProbe {
     before: Option<ScsiFacts>,
     /// Only the questions that identify the unit.
     brief: bool,
-    /// Most logical units that are looked at, and bytes that the list of them is asked with.
+    /// Most logical units that are looked at, and bytes of the request for their list.
     luns_max: u32,
     luns_len: u32,
     refusal: Option<Refusal>,
 }
 
 impl ScsiProbe {
-    /// Probe of a unit; the target's first one is asked for the others. A disk with earlier facts
+    /// Probe of a unit; the target's first one lists the others. A disk with earlier facts
     /// (`before`) keeps its capacity if it reports none now, or an impossible one.
     pub fn new(first_lun: bool, before: Option<ScsiFacts>) -> ScsiProbe {
         ScsiProbe {
@@ -175,7 +175,7 @@ impl ScsiProbe {
         ScsiProbe { luns_max, ..self }
     }
 
-    /// Probe of a unit with earlier facts (`before`): asks only whether it is the same one. A
+    /// Probe of a unit with earlier facts (`before`): finds out only whether it is the same one. A
     /// missing answer is not taken for an answer.
     pub fn identity(before: ScsiFacts) -> ScsiProbe {
         ScsiProbe { brief: true, ..ScsiProbe::new(false, Some(before)) }
@@ -186,7 +186,7 @@ impl ScsiProbe {
         self.state != ScsiProbeState::Tur
     }
 
-    /// The next question; none when all are asked.
+    /// The next question; none when all were sent.
     pub fn next_command(&self) -> Option<ProbeCommand> {
         let [high, low] = ANSWER_LEN.to_be_bytes();
         let page = |code| (vec![0x12, 1, code, high, low, 0], u32::from(ANSWER_LEN));
@@ -318,7 +318,7 @@ impl ScsiProbe {
         }
     }
 
-    /// The target has more logical units than its answer had room for: it is asked again, with
+    /// The target has more logical units than fit its answer: the list is requested again, with
     /// room for all that are looked at.
     fn needs_longer_list(&mut self, data: &[u8]) -> bool {
         let most = LUNS_HEAD.saturating_add(LUN_LEN.saturating_mul(self.luns_max));

@@ -22,7 +22,7 @@ fn ended(answer: &Result<Vec<u8>, Outcome>, ask: &ProbeCommand) -> (Ended, Vec<u
             let mut data = data.clone();
             data.truncate(ask.length as usize);
             let outcome = Outcome::good(data.len() as u32);
-            // The buffer is as long as was asked for, with the last answer's bytes behind.
+            // The buffer is as long as requested, with the last answer's bytes behind.
             let moved = outcome.moved;
             data.resize(ask.length as usize, 0xe5);
             (of(Ok(moved), outcome, ask), data)

@@ -49,7 +49,7 @@ pub(super) struct Cmd {
     /// Number of bytes to receive from the device [default: none]
     #[schemars(extend("x-short" = "i"))]
     receive: Option<Bytes>,
-    // camcontrol's -o says here how answers are shown.
+    // camcontrol's -o selects here how answers are shown.
     /// Bytes to send to the device, as fields [default: none]
     send: Option<String>,
     /// Timeout in milliseconds
@@ -144,7 +144,7 @@ impl Cmd {
         if show == Some("-") {
             return refuse("-: raw output is not supported here; use `data` of --json");
         }
-        // Wrong words are found out before anything is sent; only bytes that do not come later.
+        // Wrong words are found before anything is sent; only bytes that are not received later.
         if let (Some(show), Data::In(len)) = (show, &data) {
             let most = usize::try_from(*len).unwrap_or(0).min(RECEIVED_MAX);
             let wrong = |why| Error::inval(format!("format: {why}"));

@@ -13,7 +13,7 @@ use crate::ccb::Command;
 use crate::class::CamClass;
 use crate::periph::pass::{Data, Request};
 
-/// Most bytes of a defect list that are asked for; a longer list is only counted.
+/// Most bytes of a defect list that are requested; a longer list is only counted.
 const DEFECT_LEN: u32 = 65_536;
 
 /// List the defects of a SCSI disk's medium

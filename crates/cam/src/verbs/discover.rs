@@ -11,9 +11,9 @@ use serde_json::Value;
 use crate::class::CamClass;
 use crate::sims::iscsi::discover::{DiscoveredTarget, DiscoveryInitiator, discover_targets};
 
-/// The port of portals that do not say theirs.
+/// The port of portals that name none.
 const PORT: u16 = 3260;
-/// The initiator that asks, by default.
+/// The initiator name, by default.
 const INITIATOR: &str = "iqn.2026-01.org.example:initiator";
 
 /// Ask an iSCSI portal for its targets

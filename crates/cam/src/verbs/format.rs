@@ -1,7 +1,7 @@
 //! Format language of camcontrol: the fields of buffers to send and to show.
 //!
 //! A field to send is a number in hexadecimal, or `v`: the next argument. A field to show is a
-//! letter. Behind `:`, or behind the letter, is its width. Bits go from the highest down.
+//! letter. Behind `:`, or behind the letter, is its width. Bits are counted from the highest down.
 
 use std::collections::VecDeque;
 use std::fmt::Write;

@@ -123,7 +123,7 @@ async fn slot_of<'a>(
 }
 
 impl DeviceOnCore<'_> {
-    /// The slot of an enclosure that was asked for by its number.
+    /// The slot of an enclosure that was named by its number.
     async fn slot(&self, wanted: Option<usize>) -> Result<usize, Error> {
         let slots = self.read().await?.slots();
         wanted.filter(|n| slots.contains(n)).ok_or_else(|| {

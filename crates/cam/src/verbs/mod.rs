@@ -92,7 +92,7 @@ impl CamClass {
     }
 
     /// By one of its names, or by where it is: BUS:TARGET, which is its unit 0, or BUS:TARGET:LUN.
-    /// A name goes first: a disk may be called whatever its bus says.
+    /// A name has precedence: a disk may have any name of its bus.
     fn disk(&self, name: &str) -> Result<NamedDevice, Error> {
         let place = || {
             let typed = Path::typed(name).filter(|path| path.target != ANY)?;
@@ -107,7 +107,7 @@ impl CamClass {
     }
 }
 
-/// A disk that was asked about.
+/// The disk of a question.
 struct NamedDevice {
     name: String,
     bus: Arc<Bus>,

@@ -148,7 +148,7 @@ impl Modepage {
     }
 }
 
-/// Most bytes of mode data that are asked for.
+/// Most bytes of mode data that are requested.
 const MODE_LEN: u16 = 4096;
 
 fn number(text: &str) -> Option<u8> {

@@ -22,7 +22,7 @@ use crate::unit::Unit;
 
 /// How long a reset may take, ms.
 const RESET_TIMEOUT_MS: u32 = 10_000;
-/// How long the reset of a port may, ns: its link is polled, and the multiplier asked each time.
+/// How long the reset of a port may, ns: its link is polled, and the multiplier read each time.
 const PORT_RESET_NS: u64 = 60_000_000_000;
 
 /// Reset a device, a bus, or a port of a multiplier
@@ -58,7 +58,7 @@ impl Verb<CamClass> for Reset {
 
     fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
         let on = self.name.clone();
-        // A disk may be called whatever its bus says.
+        // A disk may have any name of its bus.
         let Some(meant) = Path::typed(&on).filter(|_| class.by_name(&on).is_none()) else {
             let port = self.port;
             return class.run_on_device(control, (Self::NAME, &on), move |talk| {
@@ -115,7 +115,7 @@ fn path_text(path: Path) -> String {
     format!("{}:{}:{}", path.bus, path.target, path.lun)
 }
 
-/// How a reset went, in camcontrol's words.
+/// Result of a reset, in camcontrol's words.
 fn reset_message(what: &str, failed: Option<&str>) -> String {
     match failed {
         None => format!("Reset of {what} was successful"),

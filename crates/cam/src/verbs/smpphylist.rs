@@ -62,7 +62,7 @@ impl Verb<CamClass> for Smpphylist {
 }
 
 impl DeviceOnCore<'_> {
-    /// Asks the expander.
+    /// Sends a request to the expander.
     async fn smp(&self, function: u8, phy: u8) -> Result<Vec<u8>, Error> {
         let on = self.name();
         let data = Data::In(SMP_RESPONSE_LEN as u32);

@@ -1,12 +1,13 @@
 //! Orders: verbs that may take a device's time. The conversation with the device is begun on a
-//! core. While it is under way the client has to ask again, so that others are served meanwhile.
+//! core. While it is under way the client has to repeat its request, so that others are served
+//! meanwhile.
 //!
 //! Invariants
-//!  O1  The control thread waits for no device longer than [`LOOK`] at a time, whatever is asked:
-//!      the scan of a bus is an order too.
+//!  O1  The control thread waits for no device longer than [`LOOK`] at a time, for any request: the
+//!      scan of a bus is an order too.
 //!  O2  Every order ends by the deadlines of its commands. An answer that is not fetched is
 //!      forgotten after that, when its place is needed.
-//!  O3  An answer is given to a client that asks for the same verb of the same device.
+//!  O3  An answer is given to a client that requests the same verb of the same device.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -22,7 +23,7 @@ use super::NamedDevice;
 use crate::class::CamClass;
 use crate::periph::pass::{self, PassResult, Request};
 
-/// How long a device is waited for before the client has to ask again.
+/// How long a device is waited for before the client has to repeat its request.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Orders under way and answers that were not fetched; a further order is refused when all are
@@ -92,7 +93,7 @@ pub(super) struct DeviceOnCore<'a> {
 }
 
 impl DeviceOnCore<'_> {
-    /// The name by which it was asked for.
+    /// The name in the request.
     pub(super) fn name(&self) -> &str {
         &self.found.name
     }

@@ -21,7 +21,7 @@ pub(super) const ASK_TAG: u32 = 1;
 /// A frame that is out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
-    /// It asks which disk is behind its path.
+    /// It requests the identity of the disk behind its path.
     pub is_identity_query: bool,
     /// It carries an order: its number.
     pub command: Option<u64>,
@@ -52,7 +52,7 @@ struct TagSlot {
 pub(super) struct InflightFrames {
     core: u32,
     slots: Vec<TagSlot>,
-    /// The one that was free longest first: so that it takes long until a tag comes again.
+    /// The one that was free longest first: so that it takes long until a tag is used again.
     free: VecDeque<u32>,
 }
 
@@ -66,7 +66,7 @@ impl InflightFrames {
         self.free.is_empty() && self.slots.len() == FRAMES_MAX
     }
 
-    /// The tag that a frame goes out with; `None` when all places are taken.
+    /// The tag that a frame is sent with; `None` when all places are taken.
     pub(super) fn add(&mut self, frame: Frame) -> Option<u32> {
         let at = match self.free.pop_front() {
             Some(at) => at,

@@ -41,7 +41,7 @@ pub(super) struct AoeParams {
     #[schemars(range(min = 100, max = 20000))]
     frame_life_ms: u64,
     /// Maximum seconds between discovery queries for targets. Queries are sent more often at first,
-    /// and after an interface has come up.
+    /// and after an interface is up again.
     #[serde(default = "discovery")]
     #[schemars(range(min = 1, max = 3600))]
     ask_s: u64,
@@ -73,7 +73,7 @@ impl AoeParams {
         AoeParams::deserialize(params).map_err(|e| refuse(bus, e))
     }
 
-    /// The rules of the protocol, and how often targets are asked for, ns.
+    /// The rules of the protocol, and how often targets are queried, ns.
     pub(super) fn terms(&self, bus: &str, cores: usize) -> Result<(Rules, u64), Error> {
         let target = |text: &String| {
             let what = format!("targets: `{text}` is not SHELF.SLOT of one target (565.1)");

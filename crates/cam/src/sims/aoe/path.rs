@@ -17,11 +17,11 @@ const FIRST_NS: u64 = 250 * MS;
 const RTO_MIN_NS: u64 = 20 * MS;
 /// Timeouts without an answer between them that make a path down.
 const TIMEOUTS_MAX: u32 = 4;
-/// How often one that is down is asked, ns.
+/// How often one that is down is probed, ns.
 pub(super) const QUERY_NS: u64 = 1_000 * MS;
-/// How much later it is asked while there is a good one and nothing to send, ns.
+/// How much later it is probed while there is a good one and nothing to send, ns.
 pub(super) const IDLE_NS: u64 = 9_000 * MS;
-/// The longest time until a path is asked again which disk is behind it, ns.
+/// The longest time until the disk behind a path is identified again, ns.
 const PAUSE_MAX_NS: u64 = 30_000 * MS;
 /// Large frames, of more than two sectors, that get lost without one that does not: then a switch
 /// between may carry less than both ends believe.
@@ -41,9 +41,9 @@ pub(super) struct Path {
     pub is_same: bool,
     /// It led to that disk once.
     pub was_same: bool,
-    /// How long until it is asked again which disk it is, ns.
+    /// How long until the disk is identified again, ns.
     pause_ns: u64,
-    /// When it is asked next whether it is up again, ns.
+    /// When it is probed next for being up again, ns.
     pub query_ns: u64,
     /// Frames that are out on it.
     pub out: u32,
@@ -99,19 +99,19 @@ impl Path {
         self.rto = (self.srtt + 4 * self.rttvar).clamp(RTO_MIN_NS, life);
     }
 
-    /// When to ask again which disk it is: less and less often.
+    /// When to identify the disk again: less and less often.
     pub(super) fn schedule_probe(&mut self, now: u64) {
         self.query_ns = now + self.pause_ns;
         self.pause_ns = (self.pause_ns * 2).min(PAUSE_MAX_NS);
     }
 
-    /// It is asked anew which disk is behind it.
+    /// The disk behind it is identified anew.
     pub(super) fn forget(&mut self, now: u64) {
         (self.is_same, self.was_same) = (false, false);
         (self.pause_ns, self.query_ns) = (QUERY_NS / 4, now);
     }
 
-    /// Whether commands may go that way.
+    /// Whether commands may use it.
     pub(super) fn is_good(&self) -> bool {
         self.is_up && self.is_same
     }

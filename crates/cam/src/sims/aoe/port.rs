@@ -34,12 +34,12 @@ const FRAMES_A_TURN: usize = 64;
 /// How often interfaces are looked at, ns.
 const LOOK_NS: u64 = 1_000_000_000;
 /// Time between the first two discoveries, ns: a question may be lost, as are all frames that are
-/// sent while a link comes up or a switch learns.
+/// sent while a link starts or a switch learns.
 const SOON_NS: u64 = 1_000_000_000;
 /// How long configured targets are asked for before the silent ones are reported, ns.
 const ABSENT_NS: u64 = 5_000_000_000;
-/// How often a target is asked for its config string, how often an answer is looked for each time,
-/// and how long after each look, ns.
+/// How often the config string of a target is requested, how often an answer is looked for each
+/// time, and how long after each look, ns.
 const MARK_TRIES: u32 = 3;
 const MARK_LOOKS: u32 = 40;
 const MARK_LOOK_NS: u64 = 5_000_000;
@@ -350,7 +350,7 @@ async fn read(port: Rc<Port>, at: usize) {
 }
 
 /// Watches the interfaces, and discovers targets now and then: soon again at first and when an
-/// interface has come up, then ever more seldom, until `discovery_ns` are between two discoveries.
+/// interface is up again, then ever more seldom, until `discovery_ns` are between two discoveries.
 async fn look(port: Rc<Port>) {
     let (mut next_ns, mut pause_ns, mut up) = (0, SOON_NS, 0);
     let mut begun_ns = None;
@@ -378,7 +378,7 @@ async fn look(port: Rc<Port>) {
             }
         }
         let now = core.now();
-        // It may be asked more often than it was.
+        // It may be queried more often than it was.
         next_ns = next_ns.min(now.saturating_add(discovery_ns));
         if port.number == 0 && now >= next_ns {
             next_ns = now.saturating_add(pause_ns);
@@ -401,7 +401,7 @@ impl Aoe {
         }
     }
 
-    /// Asks a target for its config string; None: it did not answer.
+    /// Reads the config string of a target; None: it did not answer.
     pub(super) async fn query_mark(&self, target: u64, core: &Rc<Core>) -> Option<String> {
         let (port, address) = (port(self.inner.number, core)?, address_of(target));
         for _ in 0..MARK_TRIES {

@@ -90,7 +90,7 @@ fn page(target: &Target, code: u8) -> Option<Vec<u8>> {
     })
 }
 
-/// A control page that was sent: the lights are as it says. False when it makes no sense.
+/// A control page that was sent: the lights are as it requests. False when it makes no sense.
 pub(super) fn control(target: &mut Target, list: &[u8]) -> bool {
     let Ok(wishes) = config(target).parse_control(list) else { return false };
     let slots = target.enclosed_disks.len();

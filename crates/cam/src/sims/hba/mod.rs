@@ -108,7 +108,7 @@ pub struct DiskSpec {
     pub extended: bool,
     /// Its device type.
     pub role: Role,
-    /// SAS: blocks that were bad from the factory on, and that went bad later.
+    /// SAS: blocks that were bad from the factory on, and that failed later.
     pub defects: (Vec<u64>, Vec<u64>),
     /// SAS: how it takes blocks back, where its medium can at all.
     pub deletes: Deletes,
@@ -198,7 +198,7 @@ impl VirtualHba {
         })
     }
 
-    /// Puts a disk into a bay; one that was in it is gone with all that it held.
+    /// Puts a disk into a bay; one that was in it is lost with all its contents.
     pub fn plug(&self, bay: u64, spec: DiskSpec, seed: u64) -> Result<(), Errno> {
         let disk = DiskModel::new(spec.shape.clone(), seed)?;
         let place = self.bays.get(bay as usize).ok_or(Errno::NoEnt)?;
@@ -211,7 +211,7 @@ impl VirtualHba {
         Ok(())
     }
 
-    /// Hot plug: the link of a bay went down or came up, and the bus is notified; behind a port
+    /// Hot plug: the link of a bay changes, and the bus is notified; behind a port
     /// multiplier by its notification.
     pub fn link_changed(&self, bay: u64) {
         let (scan_target, is_notified) = self.port_changed(bay).unwrap_or((bay, true));
@@ -243,12 +243,12 @@ impl VirtualHba {
         self.bays.get(bay as usize)?.target.lock().as_mut().map(f)
     }
 
-    /// How often things go wrong; `None` when the bay is empty.
+    /// How often errors occur; `None` when the bay is empty.
     pub fn faults(&self, bay: u64) -> Option<Faults> {
         self.at(bay, |t| t.faults)
     }
 
-    /// From now on things go wrong so often.
+    /// From now on errors occur so often.
     pub fn set_faults(&self, bay: u64, faults: Faults) {
         self.at(bay, |t| t.faults = faults);
     }
@@ -264,7 +264,7 @@ impl VirtualHba {
         self.at(bay, Target::stop);
     }
 
-    /// Makes a disk's medium so many bytes large; a SAS disk says so.
+    /// Makes a disk's medium so many bytes large; a SAS disk reports that.
     pub fn resize(&self, bay: u64, bytes: u64) {
         self.at(bay, |t| t.resize(bytes));
     }
@@ -282,7 +282,7 @@ impl VirtualHba {
         }
         let unit = self.bays.get(bay as usize).and_then(Bay::unit);
         if let Some(unit) = unit.filter(|_| self.facts.is_ata) {
-            // The link went down and came up: SATA has no other way to say it.
+            // The link was down and up again: SATA has no other report of it.
             unit.lost_power();
         }
     }
@@ -355,7 +355,7 @@ impl VirtualHba {
         self.commands_during_reset.load(Ordering::Acquire)
     }
 
-    /// Commands that came to a disk which could not have them beside others.
+    /// Commands that reached a disk which could not have them beside others.
     pub fn overlaps(&self, bay: u64) -> u64 {
         self.at(bay, |t| t.overlaps).unwrap_or(0)
     }

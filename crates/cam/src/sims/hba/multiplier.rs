@@ -24,7 +24,7 @@ const LINK_UP: u32 = 0x123;
 pub(super) struct Link {
     control: AtomicU32,
     error: AtomicU32,
-    /// The link did not come up after the last reset.
+    /// The link was not up after the last reset.
     dark: AtomicBool,
 }
 

@@ -1,7 +1,7 @@
 //! Native command queuing of a virtual SATA disk, at both ends of its link.
 //!
-//! A disk stops at the first queued command that fails: it lets its whole queue go and says no
-//! more than that there was an error. The port, which is the HBA's driver, asks log 10h which
+//! A disk stops at the first queued command that fails: it drops its whole queue and reports no
+//! more than that there was an error. The port, which is the HBA's driver, reads in log 10h which
 //! command it was; that one has the error, all others are sent again and lose no retry.
 
 use std::collections::BTreeMap;

@@ -77,11 +77,11 @@ pub(super) struct Target {
     /// An enclosure's: the devices in its slots, and their lights (where, faulty).
     pub(super) enclosed_disks: EnclosedDisks,
     pub(super) lights: Vec<(bool, bool)>,
-    /// A port multiplier's: the value of the register that is asked for; None: there is none.
+    /// A port multiplier's: the value of the requested register; None: there is none.
     pub(super) register: Option<u32>,
     /// Answers that are not its own.
     pub(super) forged: Vec<(u8, Option<u8>, Vec<u8>)>,
-    /// Let go when the queue stopped: to be ended.
+    /// Dropped when the queue stopped: to be ended.
     pub(super) victims: Vec<(CcbId, Outcome)>,
     pub(super) overlaps: u64,
     pub(super) halts: u64,

@@ -17,9 +17,9 @@ use super::engine::{Chap, Fault};
 
 /// How long a portal may take for all of it, ns.
 const DISCOVERY_DEADLINE_NS: u64 = 8_000_000_000;
-/// The port of portals that do not say theirs.
+/// The port of portals that name none.
 const PORT: u16 = 3260;
-/// Parts in which an answer may come; one more ends it. Each text is bounded too.
+/// Parts in which an answer may arrive; one more ends it. Each text is bounded too.
 const PARTS_MAX: u32 = 256;
 /// Most targets in an answer.
 const TARGETS_MAX: usize = 4096;
@@ -41,7 +41,7 @@ pub(crate) struct DiscoveredTarget {
     pub portals: Vec<(String, u16)>,
 }
 
-/// The initiator that asks.
+/// The initiator of the discovery.
 pub(crate) struct DiscoveryInitiator {
     initiator: String,
     chap: Option<Chap>,
@@ -146,7 +146,7 @@ impl DiscoverySession {
             Stage::Requested if opcode_of(bhs) == opcode::TEXT_RESPONSE => {
                 return self.answer(&TextResponse::decode(bhs)?, data, out);
             }
-            // A ping that wants no answer may come at any time.
+            // A ping that wants no answer may arrive at any time.
             Stage::Requested if opcode_of(bhs) == opcode::NOP_IN => {}
             Stage::Requested => {
                 return Err(Fault::Protocol("the portal's answer does not match the request"));
@@ -243,7 +243,7 @@ pub(super) fn address(value: &str) -> (String, u16) {
     }
 }
 
-/// Asks a portal; an error says why it came to nothing.
+/// Queries a portal; an error has the reason why it failed.
 pub(crate) async fn discover_targets(
     core: &Rc<Core>,
     at: SocketAddr,

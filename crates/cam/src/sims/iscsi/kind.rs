@@ -132,7 +132,7 @@ fn user(proof: &ChapCredentials) -> Result<ChapUser, String> {
     }
 }
 
-/// One that proves itself with a secret, and asks for no proof.
+/// One that proves itself with a secret, and requires no proof.
 pub(super) fn one_way_chap(user: &str, secret: &str) -> Result<Chap, String> {
     let proof = ChapCredentials { user: user.to_owned(), secret: secret.to_owned() };
     // A secret of a question is worth no more than the target's oldest digest.

@@ -59,7 +59,7 @@ use crate::unit::Unit;
 
 pub use self::kind::IscsiKind;
 
-/// Largest READ or WRITE, bytes; units whose limit is smaller say so themselves.
+/// Largest READ or WRITE, bytes; units whose limit is smaller report it themselves.
 const IO_MAX_BYTES: u32 = 1 << 20;
 /// How long a scan waits for portals that were not tried yet, and how often it looks, ns.
 const WAIT_NS: u64 = 3_000_000_000;
@@ -85,7 +85,7 @@ struct Inner {
     units: Mutex<BTreeMap<Path, Vec<Weak<Unit>>>>,
     /// Counters of sessions, by core and portal.
     counts: Mutex<BTreeMap<(u32, usize), Counts>>,
-    /// Why the last connection of those that have none came to nothing, likewise.
+    /// Why the last connection of those that have none failed, likewise.
     troubles: Mutex<BTreeMap<(u32, usize), String>>,
     rescan: OnceLock<Rescan>,
 }
@@ -273,7 +273,7 @@ impl Sim for Iscsi {
         ]
     }
 
-    /// A portal is said once, whichever core it was that could not get there.
+    /// A portal is reported once, whichever core it was that could not get there.
     fn troubles(&self) -> Vec<Trouble> {
         let by_core = self.inner.troubles.lock();
         let by_portal: BTreeMap<usize, &str> =
@@ -364,8 +364,8 @@ impl Sim for Iscsi {
         });
     }
 
-    /// The target ends a unit's commands of all nexuses, but notifies only the nexus that asked: so
-    /// each session with commands asks for itself.
+    /// The target ends a unit's commands of all nexuses, but notifies only the requesting nexus: so
+    /// each session with commands sends a request of its own.
     fn reset(&self, unit: &Unit, core: &Core) {
         let Some(lun) = lun_of(unit) else { return };
         if let Some(session) = self.session(unit, core) {

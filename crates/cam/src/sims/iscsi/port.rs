@@ -28,7 +28,7 @@ use crate::unit::Unit;
 const BUFFER_BYTES: usize = Pool::largest();
 /// The clock sleeps no longer, ns.
 const LOOK_NS: u64 = 1_000_000_000;
-/// How long a session that is closed may take to say so, ns.
+/// How long a session that is closed may take to report it, ns.
 const LOGOUT_DEADLINE_NS: u64 = 600_000_000;
 /// How often a login may be sent to another portal.
 const HOPS_MAX: usize = 4;
@@ -214,7 +214,7 @@ impl PortalSession {
         handle
     }
 
-    /// Commands of a unit's users that were not sent go back to CAM.
+    /// Commands of a unit's users that were not sent return to CAM.
     pub(super) fn requeue_unsent(&self, lun: [u8; 8]) {
         self.engine.borrow_mut().requeue_unsent(|task| task.lun == lun);
         self.schedule_pump();
@@ -324,7 +324,7 @@ impl PortalSession {
         }
     }
 
-    /// N3: the session is gone, and its units are left alone until there is another one.
+    /// N3: the session has ended, and its units are left alone until there is another one.
     fn reset_begins(&self, core: &Core) {
         let most_ns =
             self.engine.borrow().connect_deadline_ns().saturating_mul(RESET_DEADLINE_FACTOR);

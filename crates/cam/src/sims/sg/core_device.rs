@@ -34,7 +34,7 @@ pub(super) struct CoreDevice {
     generation: u64,
     pending: RefCell<HashMap<u64, PendingCcb>>,
     next: Cell<u64>,
-    /// The device has gone.
+    /// The device was removed.
     is_lost: Cell<bool>,
     task: RefCell<Option<TaskHandle>>,
 }

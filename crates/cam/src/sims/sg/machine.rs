@@ -41,7 +41,7 @@ pub trait Node {
     /// The next command that has ended, see [`ScsiNode::receive`].
     ///
     /// # Errors
-    /// The device has gone.
+    /// The device was removed.
     fn receive(&self) -> io::Result<Option<ScsiAnswer>>;
 
     /// Waits until one may have ended.
@@ -70,7 +70,7 @@ pub trait Machine: Send + Sync {
     /// How many devices are named.
     fn devices(&self) -> u64;
 
-    /// A device, or a sentence that says why it is not had.
+    /// A device, or the reason why it is not available.
     ///
     /// # Errors
     /// That sentence, the device first.
@@ -124,7 +124,7 @@ impl Linux {
         Linux { devices, state: Mutex::default(), stop: Condvar::new() }
     }
 
-    /// Looks at one device; true: it has come, gone, or is another.
+    /// Examines one device; true: it was added, removed or exchanged.
     fn check_device(&self, at: u64, device: &Path) -> bool {
         let had = self
             .state

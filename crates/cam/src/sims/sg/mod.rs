@@ -178,7 +178,7 @@ impl Sim for Sg {
         Some(reactor::SCSI_NODE_COMMANDS_MAX)
     }
 
-    /// Nothing of it is a fault: a device comes when it is plugged in, and is free.
+    /// Nothing of it is a fault: a device is added when it is plugged in and free.
     fn troubles(&self) -> Vec<Trouble> {
         let machine = &self.inner.machine;
         let action = "The device is examined again automatically, and added as soon as possible.";
@@ -203,7 +203,7 @@ impl Sim for Sg {
     }
 
     fn action(&self, unit: &Unit, id: CcbId, ccb: &Ccb, data: &Segs, core: &Core) -> Begun {
-        // A node is one unit, whatever REPORT LUNS of its device says of others.
+        // A node is one unit, whatever REPORT LUNS of its device lists.
         if unit.path().lun != 0 {
             return Begun::Ended(Outcome::of(CamStatus::LunInvalid));
         }

@@ -6,13 +6,13 @@ use reactor::ScsiAnswer;
 
 use crate::ccb::{CamStatus, Outcome, SenseData};
 
-/// SCSI status of a command that went well (SAM-5 table 43).
+/// SCSI status of a command that succeeded (SAM-5 table 43).
 const GOOD: u8 = 0;
 /// DRIVER_TIMEOUT of the kernel's older mid-layers.
 const DRIVER_TIMEOUT: u16 = 0x06;
 const DRIVER_MASK: u16 = 0x0f;
 
-/// An answer: DID_* of <scsi/scsi_status.h> first, since a status says nothing when the way there
+/// An answer: DID_* of <scsi/scsi_status.h> first, since a status has no meaning when the way there
 /// failed.
 pub(super) fn of(answer: &ScsiAnswer) -> Outcome {
     let failed = match answer.host_status {

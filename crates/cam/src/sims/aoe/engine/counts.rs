@@ -15,7 +15,7 @@ pub(crate) struct Counts {
     pub foreign: u64,
     /// Frames that violate the protocol, or are too short for the frame that they answer.
     pub malformed: u64,
-    /// Answers that say that something went wrong.
+    /// Answers that report an error.
     pub failed: u64,
     /// Times that another disk was behind a path than behind the first.
     pub strangers: u64,

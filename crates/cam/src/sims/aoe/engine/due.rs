@@ -1,4 +1,4 @@
-//! Due work: frames that were not answered, commands at their deadline, paths to be asked.
+//! Due work: frames that were not answered, commands at their deadline, paths to be probed.
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ use super::{Engine, ONE, SILENT_MAX, Wire};
 use crate::ccb::{CamStatus, Outcome};
 
 impl Engine {
-    /// Gives up frames that are overdue, commands at their deadline, and asks paths that are down.
+    /// Gives up overdue frames and commands at their deadline, and probes paths that are down.
     pub(super) fn sweep(&mut self, wire: &mut dyn Wire, now: u64) {
         let mut next = u64::MAX;
         for at in 0..self.inflight.len() {
@@ -125,12 +125,12 @@ impl Engine {
         next
     }
 
-    /// Asks all targets how large they are.
+    /// Reads the sizes of all targets.
     pub(in crate::sims::aoe) fn query_sizes(&mut self, wire: &mut dyn Wire, now: u64) {
         (0..self.targets.len()).for_each(|target| self.query_size(target, wire, now));
     }
 
-    /// Asks a target how large it is, now and then.
+    /// Reads the size of a target, now and then.
     pub(super) fn query_size(&mut self, target: usize, wire: &mut dyn Wire, now: u64) {
         let Some(t) = self.targets.get_mut(target) else { return };
         let path = t.paths.iter().position(|p| p.is_good() && wire.sectors(p.link) > 0);
@@ -140,7 +140,7 @@ impl Engine {
         }
     }
 
-    /// Asks which disk is behind a path.
+    /// Reads the identity of the disk behind a path.
     pub(super) fn query_identity(
         &mut self,
         (target, path): (usize, usize),

@@ -21,7 +21,7 @@
 //!      is sent, or sent again, until CAM has found the disk to be the same (D11). A target is
 //!      silent if it has answered nothing since a frame was sent that is overdue. A target may also
 //!      be another disk if it announces itself unasked, as targets do at their start, or if it was
-//!      not asked anything for [`QUIET_NS`]: there is no connection whose end would reveal it.
+//!      not sent anything for [`QUIET_NS`]: there is no connection whose end would reveal it.
 
 mod counts;
 mod due;
@@ -94,7 +94,7 @@ pub(super) struct Rules {
 struct Target {
     address: Address,
     paths: Vec<Path>,
-    /// Where the next frame goes.
+    /// The path of the next frame.
     next_path: usize,
     /// Frames that may wait there, of all cores, and most sectors of one.
     buffers: u32,
@@ -217,7 +217,7 @@ impl Engine {
         self.counts
     }
 
-    /// Whether a target was found, or returned, since this was last asked.
+    /// Whether a target was found, or returned, since the last call.
     pub(super) fn take_found(&mut self) -> bool {
         std::mem::take(&mut self.found)
     }
@@ -253,7 +253,7 @@ impl Engine {
     }
 
     /// CAM knows the identity of a target, or does not want to know it. A disk that no path leads
-    /// to any more is not the one that CAM has found: paths are asked anew.
+    /// to any more is not the one that CAM has found: paths are probed anew.
     pub(super) fn trust(&mut self, address: Address, now: u64) {
         let Some(t) = self.targets.iter_mut().find(|t| t.address == address) else { return };
         if !t.paths.iter().any(|path| path.is_same) {

@@ -30,7 +30,7 @@ pub(super) struct Op {
     pub(super) registers: Registers,
     pub(super) frame_plan: FramePlan,
     pub(super) write: bool,
-    /// E6: it asks for the identity of the disk.
+    /// E6: it requests the identity of the disk.
     pub(super) is_identity_query: bool,
     pub(super) sectors: u32,
     pub(super) data: Segs,
@@ -47,7 +47,7 @@ pub(super) struct Op {
     pub(super) busy: bool,
 }
 
-/// How a command goes into frames, its code there, and its sectors. AoE carries the commands that
+/// How a command is put into frames, its code there, and its sectors. AoE carries the commands that
 /// move data one sector at a time (AoEr11 section 3.1), whatever the host's own are.
 pub(super) fn frames_of(
     registers: &Registers,
@@ -99,7 +99,7 @@ pub(super) fn registers_of(op: &Op, first: u32, sectors: u32) -> Ata {
     let r = &op.registers;
     let count = match op.frame_plan {
         FramePlan::Split { .. } => sectors,
-        // IDENTIFY says how much it wants though it needs not.
+        // IDENTIFY has a count of sectors although it needs none.
         FramePlan::Single => u32::from(r.count).max(sectors),
     };
     let (address, extended) = match op.frame_plan {

@@ -12,7 +12,7 @@ use super::{Engine, ONE, Target, Wire};
 use crate::ccb::Outcome;
 
 impl Engine {
-    /// A frame came in on an interface.
+    /// A frame arrived on an interface.
     pub(in crate::sims::aoe) fn receive(
         &mut self,
         link: usize,
@@ -138,14 +138,14 @@ impl Engine {
         }
     }
 
-    /// An answer came in time: slow start to the threshold, then one frame more a round trip.
+    /// An answer arrived in time: slow start to the threshold, then one frame more a round trip.
     pub(super) fn grow_window(&mut self, target: usize) {
         let Some(t) = self.targets.get_mut(target) else { return };
         let more = if t.window < t.threshold { ONE } else { (ONE * ONE / t.window.max(1)).max(1) };
         t.window = (t.window + more).min(t.buffers * ONE);
     }
 
-    /// A path says which disk is behind it.
+    /// A path reports which disk is behind it.
     pub(super) fn identity_received(&mut self, frame: &Frame, data: &[u8]) {
         let Some(t) = self.targets.get_mut(frame.target) else { return };
         let Some(print) = fingerprint(data) else {

@@ -27,7 +27,7 @@ pub(in crate::sims::aoe) enum NoReply {
     NoTarget,
     /// It has an order under way.
     Busy,
-    /// Nothing came by the deadline.
+    /// Nothing arrived by the deadline.
     Silent,
 }
 

@@ -229,7 +229,7 @@ fn a_command_is_resent_and_ends_when_none_of_its_frames_may_arrive() {
     );
     let (first, sent) = decode_request(&b.cables[0].0.remove(0));
     assert_eq!((first.command, first.address, sent), (command::RESERVE, SHELF, body));
-    // Lost: it comes again, under another tag.
+    // Lost: it is sent again, under another tag.
     b.now += 400 * MS;
     b.pump(0);
     let (second, _) = decode_request(&b.cables[0].0.remove(0));
@@ -285,7 +285,7 @@ fn a_changed_size_of_the_target_is_reported_once() {
     assert_eq!(look(&mut b), None, "once");
     b.engines[0].query_sizes(&mut b.cables[0], b.now);
     assert_eq!(b.waiting(), 0, "it was asked just now");
-    // A sector that is not there any more is asked about at once, and not each time.
+    // A sector that is not there any more is checked at once, and not each time.
     b.sectors = 500;
     b.now += 1_500 * MS;
     for id in [900, 901, 902] {
@@ -301,7 +301,7 @@ fn a_changed_size_of_the_target_is_reported_once() {
     assert_eq!(b.cables[0].0[0].len(), HEADER_LEN + ATA_LEN);
     b.answer_all(0);
     assert_eq!(b.engines[0].take_resized(), Some(SHELF));
-    // Another disk that answers there says nothing of this one.
+    // Another disk that answers there proves nothing about this one.
     (b.serial, b.sectors) = ("other", 9000);
     assert_eq!(look(&mut b), None);
 }

@@ -157,7 +157,7 @@ impl Engine {
         true
     }
 
-    /// Asks for targets on all interfaces.
+    /// Queries targets on all interfaces.
     pub(in crate::sims::aoe) fn discover(&mut self, wire: &mut dyn Wire) {
         for link in 0..wire.links() {
             self.send_config_query(link, BROADCAST, Address::ALL, wire);

@@ -33,7 +33,7 @@ impl Engine {
     }
 
     fn task_due(&self) -> u64 {
-        // There is none nearly always, and this is asked with every answer.
+        // There is none nearly always, and this is called with every answer.
         if self.tasks == 0 {
             return u64::MAX;
         }

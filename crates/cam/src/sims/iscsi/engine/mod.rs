@@ -2,7 +2,7 @@
 //! (RFC 7143).
 //!
 //! ```text
-//!            connected         login answered             logout asked or answered
+//!            connected         login answered             logout sent or answered
 //!   Down ------------> Login ----------------> Up ------------------------------> Leaving
 //!    ^                   |                      |                                    |
 //!    +----- dropped -----+----------------------+------------------------------------+
@@ -219,7 +219,7 @@ pub(super) struct Engine {
     send_queue: VecDeque<u32>,
     /// Task management that was not sent.
     urgent: VecDeque<u32>,
-    /// Commands with data to send, in the order in which they were asked for.
+    /// Commands with data to send, in the order of their requests.
     senders: VecDeque<u32>,
     /// Pings of the target that were not answered: LUN and tag.
     pongs: VecDeque<([u8; 8], u32)>,
@@ -246,7 +246,7 @@ pub(super) struct Engine {
     found: bool,
     /// There may be other units than before.
     luns_changed: bool,
-    /// A session began since this was last asked.
+    /// A session began since the last call.
     logged_in: bool,
     counts: Counts,
 }
@@ -303,19 +303,19 @@ impl Engine {
         matches!(self.stage, Stage::Up)
     }
 
-    /// A connection was tried, and something came of it.
+    /// A connection was tried.
     pub(super) fn is_tried(&self) -> bool {
         self.tried || self.is_up()
     }
 
     /// Whether there is a session for the first time, or again after the path was lost, or the path
-    /// was lost, or the target says that its units changed, since this was last asked.
+    /// was lost, or the target reports that its units changed, since the last call.
     pub(super) fn take_found(&mut self) -> bool {
         let found = self.is_up() && std::mem::take(&mut self.found);
         std::mem::take(&mut self.luns_changed) || found
     }
 
-    /// Whether a session began since this was last asked.
+    /// Whether a session began since the last call.
     pub(super) fn take_login(&mut self) -> bool {
         std::mem::take(&mut self.logged_in)
     }
@@ -373,7 +373,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The connection is gone, or could not be had; true: a session is gone with it.
+    /// The connection has ended or failed; true: a session has ended with it.
     pub(super) fn dropped(&mut self, now: u64) -> bool {
         let was_up = matches!(self.stage, Stage::Up | Stage::LoggingOut(_));
         if was_up {
@@ -478,7 +478,7 @@ impl Engine {
         Ok(tag)
     }
 
-    /// Ends a command early: at once when it was not sent, else when the target says that it has
+    /// Ends a command early: at once when it was not sent, else when the target reports that it has
     /// ended it.
     pub(super) fn abort(&mut self, tag: u32) {
         let up = self.is_up();

@@ -3,7 +3,7 @@
 use bio::Segs;
 use wire::iscsi::Attribute;
 
-/// Bits of a tag that say its place; the others how often the place was used. Places stay below
+/// Bits of a tag with its place; the others how often the place was used. Places stay below
 /// the last ones, so that no tag is the reserved one or one of [`PING`] and [`LOGOUT`].
 const SLOT_BITS: u32 = 12;
 
@@ -29,9 +29,9 @@ pub(in crate::sims::iscsi) struct Task {
     pub write: bool,
     /// Bytes.
     pub length: u32,
-    /// The number that CAM knows it by, the same when it comes again.
+    /// The number that CAM knows it by, the same when it is sent again.
     pub serial: u64,
-    /// It asks for the unit's identity, or cures it: it is sent while the unit is in doubt (D11).
+    /// It reads the unit's identity, or cures it: it is sent while the unit is in doubt (D11).
     pub allowed_in_doubt: bool,
 }
 
@@ -70,12 +70,12 @@ pub(super) struct Op {
     pub cmd_sn: u32,
     /// When task management has to be answered, ns.
     pub due_ns: u64,
-    /// Bytes that came, and the number of the next PDU with some, or of the next R2T.
+    /// Received bytes, and the number of the next PDU with some, or of the next R2T.
     pub bytes_received: u32,
     pub next_sn: u32,
-    /// Bytes of a WRITE that were asked for or sent unasked, from the start on.
+    /// Bytes of a WRITE that were requested or sent unsolicited, from the start on.
     pub granted: u32,
-    /// Bytes that went out.
+    /// Sent bytes.
     pub bytes_sent: u32,
     /// The burst that is being sent, and the next one.
     pub burst: Option<Burst>,

@@ -5,7 +5,7 @@
 //! that was under way in [`SUSPECT_AFTER`] sessions that ended is sent with nothing beside it from
 //! then on. A session that ends all the same was ended by that command. This costs the command one
 //! of its tries, as do all failures that it causes. So it fails after [`SUSPECT_AFTER`]
-//! sessions and its tries, and the others go on.
+//! sessions and its tries, and the others continue.
 //!
 //! Linux counts every session that ends against all commands that were under way, five of them;
 //! FreeBSD against none, and tries for ever.
@@ -20,10 +20,10 @@ use super::{Engine, OPS_MAX};
 /// Sessions that may end with a command under way before it is sent alone.
 pub(super) const SUSPECT_AFTER: u8 = 2;
 
-/// Whose a command is when it comes again: its unit, and the number that it has with CAM.
+/// Key of a command that is sent again: its unit, and the number that it has with CAM.
 type CommandKey = ([u8; 8], u64);
 
-/// Those that come again, and how many sessions ended while they were under way.
+/// Those that are sent again, and how many sessions ended while they were under way.
 #[derive(Default)]
 pub(super) struct SuspectCommands(BTreeMap<CommandKey, u8>);
 
@@ -38,7 +38,7 @@ impl Op {
 }
 
 impl Engine {
-    /// How many sessions ended with a command that comes (again).
+    /// How many sessions ended with a command that is sent (again).
     pub(super) fn session_losses_of(&mut self, task: &Task) -> u8 {
         let ends = self.suspects.0.remove(&(task.lun, task.serial)).unwrap_or(0);
         self.suspect_count += usize::from(ends >= SUSPECT_AFTER);
@@ -63,7 +63,7 @@ impl Engine {
         self.poison_command = culprit;
     }
 
-    /// One that was out comes again.
+    /// One that was sent is sent again.
     pub(super) fn remember(&mut self, at: usize) {
         let Some(op) = self.ops.get(at) else { return };
         // Entries of commands that CAM gave up are not removed otherwise.

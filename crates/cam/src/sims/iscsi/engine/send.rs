@@ -22,7 +22,7 @@ impl Engine {
             return;
         }
         self.send_immediate(wire, now);
-        // Data that were asked for go first: the target has memory waiting for them.
+        // Requested data precede others: the target has memory waiting for them.
         while self.send_data(wire) {}
         while self.is_up() && self.send_command(wire) {
             while self.send_data(wire) {}
@@ -81,7 +81,7 @@ impl Engine {
         }
     }
 
-    /// Asks whether the target is there.
+    /// Pings the target.
     pub(super) fn ping(&mut self, wire: &mut dyn Wire) {
         if wire.free_bytes() >= PDU_EXTRA {
             self.counts.pings += 1;
@@ -105,7 +105,7 @@ impl Engine {
         }
     }
 
-    /// The next command; false: none can go.
+    /// The next command; false: none can be sent.
     fn send_command(&mut self, wire: &mut dyn Wire) -> bool {
         // I3
         if self.max_cmd_sn.wrapping_sub(self.cmd_sn).cast_signed() < 0 {
@@ -162,7 +162,7 @@ impl Engine {
         true
     }
 
-    /// The next PDU of data; false: none can go.
+    /// The next PDU of data; false: none can be sent.
     fn send_data(&mut self, wire: &mut dyn Wire) -> bool {
         let Some(&tag) = self.senders.front() else { return false };
         let (most, exp_stat_sn) = (self.params.send_data_len_max.min(SEND_MAX), self.exp_stat_sn);

@@ -30,7 +30,7 @@ impl Wire for TestWire {
 }
 
 impl TestWire {
-    /// PDUs that went out.
+    /// Sent PDUs.
     fn take(&mut self) -> Vec<(Bhs, Vec<u8>)> {
         let mut out = Vec::new();
         while let Need::Header(frame) = PRE_LOGIN.header(&self.0).unwrap() {
@@ -49,7 +49,7 @@ struct Stage {
     stat_sn: u32,
     /// Portal group that answers.
     group: u16,
-    /// The last login came to nothing.
+    /// The last login failed.
     refused: bool,
 }
 

@@ -62,7 +62,7 @@ impl<S> Drop for DequeueGuard<S> {
 }
 
 /// Waits in the engine's queue for `bytes` of memory, at most `patience_ns`. None if there is none
-/// in time, or when `gives_up` says that it must not wait any longer.
+/// in time, or when `gives_up` returns that it must not wait any longer.
 pub(crate) async fn wait_for_buffers<S: BufferWaiter>(
     session: &Rc<S>,
     engine: &Rc<Engine>,

@@ -29,11 +29,11 @@ pub struct TargetSpec {
     pub name: String,
     /// Portals, as they are given to [`Driver::open_portal`].
     pub listen: Vec<Address>,
-    /// Initiators must know this secret; `None` asks for no proof.
+    /// Initiators must know this secret; `None` requires no proof.
     pub chap: Option<Account>,
-    /// The target proves itself with this secret to initiators that ask; `None` refuses to.
+    /// The target proves itself with this secret to initiators that require it; `None` refuses to.
     pub mutual_chap: Option<Account>,
-    /// Discovery sessions must know this secret; `None` lets anyone ask.
+    /// Discovery sessions must know this secret; `None` admits anyone.
     pub discovery_chap: Option<Account>,
     /// Checksums over headers.
     pub header_digest: DigestPolicy,

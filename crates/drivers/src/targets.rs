@@ -17,7 +17,7 @@ pub(crate) trait Target: Send + Sync + Sized + 'static {
     /// JSON Schema of its parameters.
     fn schema() -> serde_json::Value;
 
-    /// Checks a target; an error says what to change.
+    /// Checks a target; an error names the remedy.
     fn check(spec: TargetSpec) -> Result<Self, Error>;
 
     /// The target as configured.

@@ -1,5 +1,5 @@
-//! Announcements: a slot that came up, or whose disk was exchanged, sends an answer to a question
-//! that no initiator asked. An initiator that had the slot then asks which disk it is.
+//! Announcements: a slot that was added, or whose disk was exchanged, sends an unsolicited answer.
+//! An initiator that had the slot then requests the identity of the disk.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

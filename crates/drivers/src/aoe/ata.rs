@@ -36,7 +36,7 @@ pub(super) fn command(session: &Rc<AoeSession>, tag: u32, body: &[u8], commands:
         return front.refuse(&ata_request, aoe::RESERVED);
     }
     if session.open() >= front.buffers {
-        // It comes again.
+        // It is sent again.
         return;
     }
     match command {
@@ -51,13 +51,13 @@ pub(super) fn command(session: &Rc<AoeSession>, tag: u32, body: &[u8], commands:
             session.start(ata_request.request(false, 0, 0), Work::Flush, 0)
         }
         op::DATA_SET_MANAGEMENT => data_set(session, &ata_request, &ata, data),
-        // Active or idle, as the sector count says.
+        // Active or idle, by the sector count.
         op::CHECK_POWER_MODE => front.answer(&ata_request, 0xFF, (status::READY, 0), &Segs::new()),
         _ => front.answer(&ata_request, ata.registers, (FAILED, error::ABORT), &Segs::new()),
     }
 }
 
-/// Commands of 28 bits have so many whatever else is said.
+/// Commands of 28 bits have so many, whatever the other registers hold.
 fn lba(ata: &Ata) -> u64 {
     match ata.command {
         op::READ | op::WRITE | op::READ_DMA | op::WRITE_DMA | op::VERIFY => {
@@ -158,7 +158,7 @@ fn data_set(session: &Rc<AoeSession>, ata_request: &AtaRequest, ata: &Ata, data:
     let (Some(start), Some(end)) =
         (ranges.iter().map(|r| r.0).min(), ranges.iter().map(|r| r.0 + r.1).max())
     else {
-        // Nothing to let go.
+        // Nothing to free.
         return front.answer(ata_request, 0, (status::READY, 0), &Segs::new());
     };
     if end > device.blocks().saturating_mul(unit) {
@@ -227,7 +227,7 @@ fn facts(session: &AoeSession) -> Identify {
 fn identify(session: &Rc<AoeSession>, ata_request: &AtaRequest) {
     let front: &Client = &session.frontend;
     if !session.confirm_identity() {
-        // The initiator asks again, and then enters anew.
+        // The initiator repeats the request, and then enters anew.
         return;
     }
     front.guard.forget(front.key.mac);

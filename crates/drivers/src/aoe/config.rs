@@ -170,7 +170,7 @@ pub(super) fn reserve(portal: &Rc<Portal>, header: &Header, seat: &VisibleSlot, 
         }
     }
     if seat.slot.rules().reserved == list {
-        // It comes a second time, or changes nothing.
+        // It arrives a second time, or changes nothing.
         return send_reservation(portal, header, seat, command);
     }
     let (header, wanted) = (*header, list.clone());

@@ -11,7 +11,7 @@
 //! | `ata` | ATA commands, IDENTIFY |
 //! | `session` | the front of `blocks`: answers |
 //! | `replay_guard` | duplicate detection and ordering of writes |
-//! | `announce` | announcements of devices that came up |
+//! | `announce` | announcements of new devices |
 //!
 //! A translator: an initiator's slot is a session of the engine like any other's, with the LUN of
 //! that number in its group. A target is a shelf; the initiator is called `mac:ADDRESS`. One core

@@ -41,7 +41,7 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    /// Checks a target; an error says what to change.
+    /// Checks a target; an error names the remedy.
     pub fn new(spec: TargetSpec) -> Result<Checked, Error> {
         let name = spec.name.clone();
         let bad = |what: String| Error::inval(format!("aoe target {name}: {what}"));

@@ -47,7 +47,7 @@ async fn watch_loop(core_state: Rc<CoreState>) {
     }
 }
 
-/// Lets go of what holds the driver's value in turn.
+/// Drops the parts that refer to the driver's value.
 struct TeardownGuard(Rc<CoreState>);
 
 impl Drop for TeardownGuard {

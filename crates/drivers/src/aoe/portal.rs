@@ -74,9 +74,9 @@ pub(super) struct Portal {
     sessions: RefCell<BTreeMap<SessionKey, Rc<AoeSession>>>,
     /// The session of the last frame, which is mostly that of the next one too.
     last: RefCell<Option<Rc<AoeSession>>>,
-    /// Sessions to go on with.
+    /// Sessions to continue.
     runnable: RefCell<Vec<Rc<AoeSession>>>,
-    /// Writes whose turn has come.
+    /// Writes that may begin.
     released: RefCell<VecDeque<HeldWrite>>,
     waker: RefCell<Option<Waker>>,
     /// The portal is at work and needs no wake-up.
@@ -151,19 +151,19 @@ impl Portal {
         let link = self.link.borrow();
         let Some(link) = link.as_ref() else { return };
         if link.send(head, data).is_err() {
-            // Full: one more try. An interface that is down says so to its reader.
+            // Full: one more try. The reader learns that an interface is down.
             let _ = link.flush();
             let _ = link.send(head, data);
         }
     }
 
-    /// A session has something to go on with.
+    /// A session has something to continue.
     pub fn enqueue_session(&self, session: Rc<AoeSession>) {
         self.runnable.borrow_mut().push(session);
         self.kick();
     }
 
-    /// A write's turn has come.
+    /// A write may begin.
     pub fn release(&self, held: HeldWrite) {
         self.released.borrow_mut().push_back(held);
         self.kick();
@@ -205,7 +205,7 @@ impl Portal {
                 if link.facts().is_err() {
                     return e;
                 }
-                // Down: it says so once, and nothing comes until it is up again.
+                // Down: reported once, and nothing arrives until it is up again.
                 tracing::warn!(target: "aoe", "{}: {e}", self.at);
                 self.per_core.reactor().sleep(WATCH_NS).await;
             }
@@ -306,7 +306,7 @@ impl Portal {
         out
     }
 
-    /// Reports an initiator that asked for a shelf by its number and may see none of it;
+    /// Reports an initiator that requested a shelf by its number and may see none of it;
     /// rate-limited.
     fn note_denied(&self, shelf: &Shelf, mac: Mac, to: aoe::Address, text: String) {
         if !to.is_single() || self.denials.get() >= DENIALS_MAX {
@@ -326,7 +326,7 @@ impl Portal {
     fn log_in(self: &Rc<Portal>, key: SessionKey) -> Option<Rc<AoeSession>> {
         let seat = self.visible_slots(key.mac, key.address).into_iter().next()?;
         if seat.shelf.params.announce && !self.announcer.has_announced(&seat) {
-            // Before the first command of an initiator, which asks again: it may think of a disk
+            // Before the first command of an initiator, which repeats it: it may think of a disk
             // that was here before.
             self.announcer.announce_new(self);
             return None;
@@ -433,7 +433,7 @@ impl Portal {
     }
 }
 
-/// Begins a write whose turn has come.
+/// Begins a write that may begin now.
 pub(super) fn start(held: HeldWrite) {
     let HeldWrite { id: mark, request: ata_request, session, action: deed } = held;
     session.frontend.add_write(mark);

@@ -1,11 +1,11 @@
 //! Duplicate detection and ordering of writes.
 //!
 //! ```text
-//!   judge --fits--> UNDER WAY --answered--> RECENT (for a while) --came again--> answered
+//!   judge --fits--> UNDER WAY --answered--> RECENT (for a while) --repeated----> answered
 //!     |                |   |                                                     as it was
 //!     |                |   +--finish: no answer--> forgotten: a resend is carried out
 //!     +--overlaps--> WAITS --those before have ended--> UNDER WAY
-//!     +--came again while it waits or is under way--> dropped: one answer comes
+//!     +--repeated while it waits or is under way--> dropped: one answer is sent
 //! ```
 //! An initiator sends unanswered requests again, and the network may duplicate and delay frames. A
 //! write that is carried out a second time, after another write of the same blocks was
@@ -68,7 +68,7 @@ pub(super) enum WriteDecision {
     Done(Registers),
 }
 
-/// Action of a write when its turn comes.
+/// Action of a write when it may begin.
 pub(super) enum HeldAction {
     /// Writes.
     Write(Segs),
@@ -99,7 +99,7 @@ struct GuardState {
     /// Tags of `recent`, in its order: looked through for every write.
     tags: Vec<u32>,
     recent: Vec<Recent>,
-    /// Where the next one goes.
+    /// Place of the next one.
     next: usize,
 }
 
@@ -108,7 +108,7 @@ struct GuardState {
 pub(super) struct ReplayGuard(RefCell<GuardState>);
 
 impl ReplayGuard {
-    /// Judges a write that has come.
+    /// Judges a received write.
     pub fn check(&self, mark: WriteId, now_ns: u64) -> WriteDecision {
         let state = &mut *self.0.borrow_mut();
         let known = |(tag, r): (&u32, &Recent)| {
@@ -134,7 +134,7 @@ impl ReplayGuard {
         self.0.borrow_mut().waiting.push_back(held);
     }
 
-    /// A write has ended, by an answer or in silence; `release` gets those whose turn has come,
+    /// A write has ended, by an answer or in silence; `release` gets those that may begin now,
     /// which are under way then.
     pub fn finish(
         &self,

@@ -33,9 +33,9 @@ pub(super) struct Client {
     pub guard: Rc<ReplayGuard>,
     /// Requests under way at once.
     pub buffers: u32,
-    /// When its last frame came, ns.
+    /// When its last frame arrived, ns.
     pub last_frame_ns: Cell<u64>,
-    /// It is in the portal's list of those to go on with.
+    /// It is in the portal's list of those to continue.
     pub is_runnable: Cell<bool>,
     over: Cell<bool>,
     /// The task that waits for the end of the session.
@@ -100,14 +100,14 @@ impl Client {
         self.over.get()
     }
 
-    /// A write that was to go is as if it had never come.
+    /// A write that was to begin is as if it had never arrived.
     pub fn abandon_write(&self, mark: WriteId) {
         let now = self.portal.per_core.core.now();
         let mut release = |held: HeldWrite| self.portal.release(held);
         self.guard.finish((mark, self.key.mac), None, now, &mut release);
     }
 
-    /// A write goes to the engine.
+    /// Hands a write to the engine.
     pub fn add_write(&self, mark: WriteId) {
         self.writes.borrow_mut().push(mark);
     }
@@ -159,7 +159,7 @@ impl Client {
         self.writes.take().into_iter().for_each(|mark| self.abandon_write(mark));
     }
 
-    /// A write has ended: those that waited for it may go.
+    /// A write has ended: those that waited for it may begin.
     fn write_ended(&self, request: &Request, answer: Option<Registers>) {
         let tag = AtaRequest::of(request).tag;
         let mark = {
@@ -174,7 +174,7 @@ impl Client {
     }
 }
 
-/// The ATA registers that report an error. None: no answer, as the initiator asks again.
+/// The ATA registers that report an error. None: no answer, as the initiator repeats the request.
 fn registers(command: u8, problem: Error) -> Option<Registers> {
     let reads = matches!(command, op::READ | op::READ_EXT | op::READ_DMA | op::READ_DMA_EXT)
         || matches!(command, op::VERIFY | op::VERIFY_EXT);

@@ -3,7 +3,7 @@
 //! ```text
 //!   FETCH: READ of the block --GOOD--> SWAP: COMPARE AND WRITE --GOOD--> done
 //!     ^                                  |
-//!     +------------ MISCOMPARE ----------+  another write of the block came first
+//!     +------------ MISCOMPARE ----------+  another write of the block was first
 //! ```
 //! COMPARE AND WRITE excludes every other write of the block, of whatever session, driver and core,
 //! so no write is lost. There is no limit on the rounds: each one more is the success of another

@@ -6,7 +6,7 @@
 //!                  +-- again <--------+  unit attention, aborted by others; TRIES_MAX times
 //!                  +-- later <--------+  unit not ready, after a pause; for READY_WAIT_NS
 //! ```
-//! A request that is too large for one command goes piece by piece. A large WRITE comes piece by
+//! A request that is too large for one command is sent in pieces. A large WRITE arrives piece by
 //! piece too: its pieces are requests of their own, and their parent is answered after the last.
 //!
 //! Invariants
@@ -30,7 +30,7 @@ pub(crate) enum Work {
     Write,
     /// UNMAP.
     Trim,
-    /// WRITE SAME; true when blocks may go.
+    /// WRITE SAME; true when blocks may be freed.
     Zero(bool),
     /// SYNCHRONIZE CACHE.
     Flush,
@@ -80,7 +80,7 @@ pub(crate) struct RequestSlot {
     pub tries: u8,
     /// When it ends if its unit is still not ready, ns; None: the unit was ready.
     pub ready_wait_ends_ns: Option<u64>,
-    /// The process of this machine that asked; zero: not known.
+    /// The requesting process of this machine; zero: not known.
     pub process: u32,
     /// Some of the reply is out.
     pub begun: bool,
@@ -94,7 +94,7 @@ pub(crate) struct Requests {
     slots: Vec<RequestSlot>,
     free: Vec<u32>,
     open: u32,
-    /// The process whose requests come now; zero: not known.
+    /// The process whose requests arrive now; zero: not known.
     pub current_process: u32,
 }
 

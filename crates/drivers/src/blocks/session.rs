@@ -29,7 +29,7 @@ use super::{READY_PAUSE_NS, READY_WAIT_NS, TRIES_MAX};
 /// the limit of the disk handler at 512 bytes a block.
 const CLEAR_PIECE: u64 = 512 << 20;
 
-/// Bytes of a reply to GET LBA STATUS; what does not fit the client asks for again.
+/// Bytes of a reply to GET LBA STATUS; the client requests the rest again.
 const STATUS_ALLOC: u32 = 16 * 1024;
 
 /// Requests and pieces of requests at the engine at once; further ones wait in the connection.
@@ -46,10 +46,10 @@ pub(crate) enum SessionEnd {
 /// The peer's side of a session: how it is answered, and what wakes its task.
 pub(crate) trait Frontend: Sized + 'static {
     /// When the engine ends the session, writes that may still reach the medium have no answer: an
-    /// error would say that they are over. When the daemon ends nothing has: the client asks the
-    /// next one. Only where the end of the connection says the rest.
+    /// error would mean that they are over. When the daemon ends nothing has: the client turns to
+    /// the next one. Only where the end of the connection answers the rest.
     const SILENT_ON_SHUTDOWN: bool = false;
-    /// The peer asks for the identity of the unit, and must ask before it uses another unit than
+    /// The peer reads the identity of the unit, and must read it before it uses another unit than
     /// the one it knew. A peer whose protocol has no such question chose the unit by its name.
     const QUERIES_IDENTITY: bool = false;
     /// The peer repeats a request that is not answered: there is no answer while the unit is not
@@ -89,7 +89,7 @@ pub(crate) struct BlockSession<F> {
     lun: [u8; 8],
     nexus: RefCell<Option<Rc<engine::ItNexus>>>,
     requests: RefCell<Requests>,
-    /// Tags to go on with: next pieces, and commands to be sent once more.
+    /// Tags to continue: next pieces, and commands to be sent once more.
     ready: RefCell<VecDeque<u32>>,
     /// Tags whose unit was not ready, until the pause is over.
     postponed: RefCell<Vec<u32>>,
@@ -104,7 +104,7 @@ pub(crate) struct BlockSession<F> {
 }
 
 impl<F: Frontend> BlockSession<F> {
-    /// A session at a unit, which its peer knows by the LUN; the engine's side comes by `attach`.
+    /// A session at a unit, which its peer knows by the LUN; `attach` adds the engine's side.
     pub fn new(front: F, device: Arc<Device>, lun: u64) -> Rc<BlockSession<F>> {
         Rc::new_cyclic(|weak| BlockSession {
             frontend: front,
@@ -130,8 +130,8 @@ impl<F: Frontend> BlockSession<F> {
         }
     }
 
-    /// The peer asks which unit it has. False: the LUN has another one by now, for which this
-    /// session must not answer, and the session is over.
+    /// The peer reads the identity of its unit. False: the LUN has another one by now, for which
+    /// this session must not answer, and the session is over.
     pub fn confirm_identity(&self) -> bool {
         let (Some(nexus), Ok(lun)) = (self.nexus(), Lun::decode(self.lun)) else { return true };
         let path = nexus.refreshed_path_of(self.lun);
@@ -163,7 +163,7 @@ impl<F: Frontend> BlockSession<F> {
         u64::from(self.device.block_bytes())
     }
 
-    /// Bytes of a WRITE that go together: `most`, or less when the pools are small.
+    /// Bytes of a WRITE that are sent together: `most`, or less when the pools are small.
     pub fn write_piece(&self, most: u64) -> u64 {
         let unit = self.unit();
         (u64::from(self.device.transfer_max()).min(most) / unit).max(1) * unit
@@ -233,7 +233,7 @@ impl<F: Frontend> BlockSession<F> {
         self.frontend.kick();
     }
 
-    /// A request that came when the session was ending already.
+    /// A request that arrived when the session was ending already.
     fn refuse_late(&self, request: &Request) {
         if !self.silent.get() {
             self.refuse(request, Error::Shutdown);
@@ -277,7 +277,7 @@ impl<F: Frontend> BlockSession<F> {
         self.issue(tag);
     }
 
-    /// Begins a WRITE that comes in pieces.
+    /// Begins a WRITE that arrives in pieces.
     pub fn start_parent(&self, request: Request) -> u32 {
         self.requests.borrow_mut().put(request, Work::Parent, request.offset, 0)
     }
@@ -623,7 +623,7 @@ impl<F: Frontend> Transport for BlockSession<F> {
                 }
                 self.piece_done(tag);
             }
-            // Another write of the block came between.
+            // Another write of the block was between.
             Outcome::Failed(_) if work == Work::Swap && is_miscompare(sense) => {
                 self.next_step(tag, Work::Fetch);
             }
@@ -659,7 +659,7 @@ impl<F: Frontend> Transport for BlockSession<F> {
         let open = self.requests.borrow().tags();
         // Requests at the engine are answered now; later results are dropped.
         for tag in open {
-            // A piece has no reply of its own: its parent's comes too.
+            // A piece has no reply of its own: its parent's is sent too.
             let silent = |p: &mut RequestSlot| {
                 let writes = p.work.writes() || p.work == Work::Parent;
                 p.parent.is_some() || self.silent.get() || (writes && F::SILENT_ON_SHUTDOWN)

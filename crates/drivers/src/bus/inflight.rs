@@ -24,12 +24,12 @@ enum CcbState {
     Outstanding,
 }
 
-/// The transfer that a CCB asks for; needed at its end.
+/// The transfer that a CCB requests; needed at its end.
 #[derive(Clone, Copy)]
 pub(super) struct Transfer {
     /// Bytes.
     pub length: u32,
-    /// They come from the device.
+    /// The device sends them.
     pub reads: bool,
 }
 

@@ -58,7 +58,8 @@ impl LocalKind {
         self.buses.lock()
     }
 
-    /// The daemon ends: that the targets go is no news of their disks, which mirrors would note.
+    /// The daemon ends: the removal of the targets is no news of their disks, which mirrors would
+    /// note.
     pub fn stop_watching(&self) {
         self.buses()
             .iter()

@@ -10,7 +10,7 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `kind` | the parameters; which buses there are, and of what |
-//! | `sim` | the bus: its units, and the watch for LUNs that come and go |
+//! | `sim` | the bus: its units, and the watch for added and removed LUNs |
 //! | `nexus` | the nexus on one core: CCBs in, answers out |
 //! | `inflight` | commands that are with the engine, by tag |
 //!

@@ -1,6 +1,6 @@
-//! The nexus on one core: CCBs go in as commands of a session, answers come out.
+//! The nexus on one core: CCBs become commands of a session, and their answers return.
 //!
-//! The session holds it, and is held by the engine: it is gone when the session has ended.
+//! The session holds it, and is held by the engine: it is dropped when the session has ended.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -182,7 +182,7 @@ impl BusNexus {
         self.last_tm.get()
     }
 
-    /// The bus has gone, or the target sends us away.
+    /// The bus was closed, or the target ended the session.
     pub fn log_out(&self) {
         self.leaving.set(true);
         if let Some(session) = self.session() {
@@ -191,7 +191,7 @@ impl BusNexus {
     }
 }
 
-/// The engine says POWER ON, RESET to a new session and to others when one resets a unit (L5).
+/// The engine reports POWER ON, RESET to a new session and to others when one resets a unit (L5).
 fn note_power_kept(unit: &Unit, outcome: &Outcome) {
     if outcome.sense.bytes().is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! The bus: its units, and the watch for LUNs that come and go.
+//! The bus: its units, and the watch for added and removed LUNs.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use wire::scsi::TransportId;
 use super::kind::BusNexusId;
 use super::nexus::{self, BusNexus};
 
-/// Largest READ or WRITE, bytes; units whose limit is smaller say so themselves.
+/// Largest READ or WRITE, bytes; units whose limit is smaller report it themselves.
 const IO_MAX_BYTES: u32 = 1 << 20;
 
 /// How often the bus looks whether it sees other LUNs than before, ns.

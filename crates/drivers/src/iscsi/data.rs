@@ -129,7 +129,7 @@ impl IscsiSession {
         incoming
     }
 
-    /// Continues with a command's write data: hands it over when it is complete, asks for more when
+    /// Continues with a command's write data: hands it over when it is complete, requests more when
     /// it is not.
     pub fn progress(&self, tag: u32) {
         let ended = {
@@ -275,7 +275,7 @@ pub(crate) async fn data_out(
 }
 
 impl IscsiSession {
-    /// The place of `len` bytes of a Data-Out PDU. It was made when the data was asked for, or when
+    /// The place of `len` bytes of a Data-Out PDU. It was made when the data was requested, or when
     /// the command arrived; a command whose data has none fails.
     fn place_for(&self, pdu: &DataOut, len: u32) -> Option<Segs> {
         let mut tasks = self.tasks.borrow_mut();

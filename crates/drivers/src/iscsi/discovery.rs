@@ -14,7 +14,7 @@ use super::session::IscsiSession;
 /// Target portal group tag: all portals of a target are one group.
 pub(crate) const PORTAL_GROUP: u16 = 1;
 
-/// Bytes of one answer; targets beyond it are left out, and the log says so.
+/// Bytes of one answer; targets beyond it are left out, which is logged.
 const ANSWER_MAX: usize = 4 << 20;
 
 /// The answer to SendTargets; None when the value is not allowed in this session. Targets of
@@ -74,7 +74,7 @@ fn describe(session: &IscsiSession, port: &TargetPort, target: &Arc<Checked>, ou
     }
 }
 
-/// Where a target is: the address asked first when it listens there, then its other portals.
+/// Where a target is: the requested address first when it listens there, then its other portals.
 fn addresses(session: &IscsiSession, target: &Arc<Checked>) -> Vec<SocketAddr> {
     let conn = &session.conn;
     let Some(reached) = conn.local.inet() else { return Vec::new() };

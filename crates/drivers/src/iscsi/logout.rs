@@ -10,13 +10,13 @@ use wire::iscsi::{LogoutAnswer, LogoutReason, LogoutRequest, LogoutResponse};
 use super::close_reason::CloseReason;
 use super::session::IscsiSession;
 
-/// How long commands that have all their data may go on after a logout, ns; then they are aborted.
+/// How long commands with all their data may continue after a logout, ns; then they are aborted.
 const GRACE_NS: u64 = 2_000_000_000;
 
-/// How long the abort of the rest may take, ns; then the answer says that cleaning up failed.
+/// How long the abort of the rest may take, ns; then the answer reports that cleaning up failed.
 const CLEANUP_NS: u64 = 10_000_000_000;
 
-/// Seconds that an initiator should wait before it comes again.
+/// Seconds that an initiator should wait before it logs in again.
 const TIME2WAIT_S: u16 = 2;
 
 /// Carries out a logout.

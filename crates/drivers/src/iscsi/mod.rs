@@ -16,7 +16,7 @@
 //! | `close_reason` | close reasons |
 //!
 //! One session has one connection and the error recovery level is 0: multipath above gives what
-//! several connections would, with less to go wrong.
+//! several connections would, with fewer faults.
 
 mod buffer_wait;
 mod close_reason;

@@ -29,7 +29,7 @@ impl IscsiSession {
         Ok(())
     }
 
-    /// Asks whether the initiator is there. Any PDU of it counts as an answer.
+    /// Pings the initiator. Any PDU of it counts as an answer.
     pub fn ping(&self) {
         let ping = NopIn {
             lun: [0; 8],

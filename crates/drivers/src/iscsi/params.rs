@@ -113,7 +113,7 @@ impl Target for Checked {
 }
 
 impl Checked {
-    /// Checks a target; an error says what to change.
+    /// Checks a target; an error names the remedy.
     pub fn new(mut spec: TargetSpec) -> Result<Checked, Error> {
         let name = spec.name.clone();
         let bad = |what: String| Error::inval(format!("iscsi target {name}: {what}"));

@@ -41,7 +41,7 @@ impl PduReader {
         }
     }
 
-    /// Takes the bytes after a header: as many as fit go to `into`, further data is dropped.
+    /// Takes the bytes after a header: those that fit are stored in `into`, others are dropped.
     /// False when a data digest does not agree.
     pub async fn data(&mut self, frame: &Frame, into: &Segs) -> Result<bool, CloseReason> {
         let keep = into.len().min(frame.data_len);

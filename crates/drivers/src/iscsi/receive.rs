@@ -51,11 +51,11 @@ pub(crate) struct ReceivedCommand {
     pub gathering: Gathering,
     /// Bytes of immediate data.
     pub immediate: u32,
-    /// It did not come through.
+    /// It was not received.
     pub lost: Option<ImmediateDataError>,
 }
 
-/// Why immediate data did not come through.
+/// Why immediate data was not received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ImmediateDataError {
     /// Reported to the engine.
@@ -152,7 +152,7 @@ async fn step(session: &Rc<IscsiSession>, reader: &mut PduReader) -> Result<(), 
     deliver(session, turn, numbered(&body, &bhs), cmd_sn, body).await
 }
 
-/// Acts on a request when its turn has come, and on those that waited for it (W1).
+/// Acts on a request when it is the next one, and on those that waited for it (W1).
 async fn deliver(
     session: &Rc<IscsiSession>,
     turn: CmdSnPosition,
@@ -172,7 +172,7 @@ async fn deliver(
     deliver_held(session).await
 }
 
-/// Acts on requests whose turn has come.
+/// Acts on the next requests.
 pub(crate) async fn deliver_held(session: &Rc<IscsiSession>) -> Result<(), CloseReason> {
     loop {
         if session.held.borrow().is_empty() {

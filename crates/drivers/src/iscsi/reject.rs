@@ -1,4 +1,4 @@
-//! Reject: a PDU that cannot be acted on goes back to its sender.
+//! Reject: a PDU that cannot be acted on is returned to its sender.
 
 use wire::iscsi::{BHS_LEN, Bhs, Reject, RejectReason};
 

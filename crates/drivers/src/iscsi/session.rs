@@ -38,7 +38,7 @@ pub(crate) const WINDOW: u32 = 128;
 /// Pings and time-outs of discovery sessions, s.
 const DISCOVERY_PING_S: (u32, u32) = (30, 30);
 
-/// True when `a` comes before `b` (RFC 1982 serial numbers).
+/// True when `a` is before `b` (RFC 1982 serial numbers).
 pub(crate) fn before(a: u32, b: u32) -> bool {
     a != b && b.wrapping_sub(a) < 1 << 31
 }
@@ -72,7 +72,7 @@ pub(crate) struct IscsiSession {
     pub tasks: RefCell<Tasks>,
     /// Requests behind a gap in the numbers.
     pub held: RefCell<BTreeMap<u32, CompleteRequest>>,
-    /// Bytes of memory for write data that has not all come.
+    /// Bytes of memory for write data that has not all arrived.
     pub gathering: Rc<Cell<usize>>,
     /// Task management functions under way.
     pub functions: RefCell<BTreeSet<u32>>,
@@ -88,7 +88,7 @@ pub(crate) struct IscsiSession {
 }
 
 impl IscsiSession {
-    /// A session whose last login response goes out next.
+    /// A session whose last login response is sent next.
     pub fn new(conn: &Rc<Connection>, start: LoginResult) -> Rc<IscsiSession> {
         Rc::new_cyclic(|me| IscsiSession {
             weak_self: me.clone(),
@@ -119,7 +119,7 @@ impl IscsiSession {
         self.weak_self.upgrade()
     }
 
-    /// Only asks which targets there are.
+    /// Only lists the targets.
     pub fn is_discovery(&self) -> bool {
         self.target.is_none()
     }

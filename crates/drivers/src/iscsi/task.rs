@@ -94,7 +94,7 @@ impl IscsiSession {
                 *body = CompleteRequest::Skipped;
                 return true;
             }
-            // RFC 7143 section 11.6.1: a command that has not come yet counts as received.
+            // RFC 7143 section 11.6.1: a command that has not arrived yet counts as received.
             let number = pdu.ref_cmd_sn;
             if self.in_window(number) && before(number, pdu.cmd_sn) {
                 held.insert(number, CompleteRequest::Skipped);

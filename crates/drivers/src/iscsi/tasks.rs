@@ -70,7 +70,7 @@ pub(crate) struct Incoming {
     pub data: Segs,
     /// Bytes that the command takes.
     pub wanted: u32,
-    /// Offset up to which R2Ts were sent, or data came unasked.
+    /// Offset up to which R2Ts were sent, or unsolicited data arrived.
     pub requested: u32,
     /// Bytes that are there (D1).
     pub received: u32,
@@ -100,7 +100,7 @@ pub(crate) enum DataOutAction {
 
 impl Incoming {
     /// Checks a Data-Out PDU against the open bursts and counts it. Errors mark the command failed;
-    /// they end the burst when no more of it can come.
+    /// they end the burst when no more of it can arrive.
     pub fn admit(&mut self, pdu: &DataOut) -> DataOutAction {
         let Some(place) = self.bursts.iter().position(|b| b.tag == pdu.target_tag) else {
             return DataOutAction::UnknownTag;
@@ -146,7 +146,7 @@ impl Incoming {
         self.failed.get_or_insert(why);
     }
 
-    /// The next burst to ask for, at most `burst_max` bytes, if another may be open now.
+    /// The next burst to request, at most `burst_max` bytes, if another may be open now.
     pub fn next_burst(&mut self, open_max: u32, burst_max: u32) -> Option<(u32, u32)> {
         let open = u32::try_from(self.bursts.len()).unwrap_or(u32::MAX);
         let unsolicited = self.bursts.front().is_some_and(|b| b.tag == TAG_NONE);

@@ -107,7 +107,7 @@ impl FuseChannel {
         }
     }
 
-    /// Sends a reply. The requester may have gone, with its file system: the next read shows it.
+    /// Sends a reply. The requester may have ended, with its file system: the next read shows it.
     pub fn send(&self, head: &[u8], rest: &Segs) {
         if let Err(e) = self.fuse.write(head, rest) {
             tracing::debug!(target: "local", "a reply was not taken: {e}");

@@ -24,7 +24,7 @@ pub(super) async fn run(
     let entered = match enter(&core_state, fd, &grant) {
         Ok(entered) => entered,
         Err(e) => {
-            // The caller may have gone; it sees `life` end as well.
+            // The caller may have ended; it sees `life` end as well.
             let _ = done.send(Err(e));
             return life.end();
         }

@@ -1,5 +1,5 @@
 //! Local: LUNs for this machine, as network block devices of its kernel, or as files of file
-//! systems that the kernel asks this process for.
+//! systems that the kernel requests from this process.
 //!
 //! | file | holds |
 //! | --- | --- |
@@ -7,7 +7,7 @@
 //! | `per_core` | the driver on one core |
 //! | `kernel` | one socket of the kernel's network block device |
 //! | `serve` | one file system: requests read, answered or handed on |
-//! | `processes` | which process asks |
+//! | `processes` | the requesting process |
 //! | `client` | the front of `blocks`: how a request is answered |
 //! | `line` | the descriptor of one file system, and what wakes its task |
 //!
@@ -91,7 +91,7 @@ pub fn initiator(target: &str) -> String {
     format!("local:{target}")
 }
 
-/// Where this machine comes from and to.
+/// Addresses of this machine on both sides.
 pub(crate) fn local_address() -> Address {
     Address::Unix("local".into())
 }
@@ -190,7 +190,7 @@ impl Local {
     fn send_serve_request(&self, core: usize, order: ServeRequest) {
         let cores = self.state().cores.clone();
         let Some(core) = cores.get(core.checked_rem(cores.len()).unwrap_or(0)) else {
-            // The caller may have gone.
+            // The caller may have ended.
             let what = "no core serves local targets";
             let _ = order.done.send(Err(Error::new(Errno::NoEnt, what)));
             return;

@@ -55,7 +55,7 @@ impl Default for LocalParams {
     }
 }
 
-/// Checks a target; an error says what to change.
+/// Checks a target; an error names the remedy.
 pub(crate) fn check(spec: &TargetSpec) -> Result<(String, LocalParams), Error> {
     let name = spec.name.clone();
     let bad = |what: String| Error::inval(format!("local target {name}: {what}"));

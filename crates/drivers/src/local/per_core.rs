@@ -119,7 +119,7 @@ async fn receive_messages(core_state: Rc<CoreState>, mailbox: Mailbox<CoreMessag
         };
         if core_state.files.get() >= FILES_MAX {
             let what = format!("{FILES_MAX} LUNs are attached on this core already");
-            // The caller may have gone.
+            // The caller may have ended.
             let _ = order.done.send(Err(Error::new(Errno::Busy, what)));
             continue;
         }

@@ -1,10 +1,10 @@
 //! Processes behind the kernel's requests: the kernel names the requesting thread, and `/proc` its
 //! process.
 //!
-//! A process that works on the file itself, `/run/ashlar/attached/TARGET.LUN/UNIT`, asks by its own
-//! threads, as the kernel keeps no pages of the file. Behind a loop device the kernel's threads ask
-//! for all processes. The threads of its network block device name no process: such requests are
-//! the session's.
+//! A process that works on the file itself, `/run/ashlar/attached/TARGET.LUN/UNIT`, uses its own
+//! threads, as the kernel keeps no pages of the file. Behind a loop device the kernel's threads
+//! send the requests of all processes. The threads of its network block device name no process:
+//! such requests are the session's.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,8 +13,8 @@ use std::io::Read;
 /// Threads that are remembered; when there are more all are looked up again.
 const THREADS_MAX: usize = 256;
 
-/// How long it is believed of a thread's number that it is the same process's, ns: numbers come
-/// again when all others have been given out.
+/// How long it is believed of a thread's number that it is the same process's, ns: numbers are
+/// used again when all others have been given out.
 const CACHE_NS: u64 = 1_000_000_000;
 
 /// Bytes of a thread's status that are read: the wanted field is in its first part.

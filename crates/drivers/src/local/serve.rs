@@ -48,7 +48,7 @@ const FILE: u64 = 2;
 /// Bits of SETATTR that change stored attributes: mode, owner, group, size.
 const SETATTR_KEPT: u32 = 0b1111;
 
-/// How a file may be opened: the bits that say for what, of open(2).
+/// How a file may be opened: the bits for the kind of access, of open(2).
 const ACCESS_MODE: u32 = 3;
 
 const PERM: u32 = 1;
@@ -80,7 +80,7 @@ pub(super) async fn run(
     let files = match enter(&core_state, channel, grant) {
         Ok(files) => files,
         Err(e) => {
-            // The caller may have gone; it sees `life` end as well.
+            // The caller may have ended; it sees `life` end as well.
             let _ = done.send(Err(e));
             return life.end();
         }
@@ -278,7 +278,7 @@ impl FuseServer {
             | Operation::Destroy => ok(),
             // No reply: the request itself has one.
             Operation::Interrupt { unique } => self.session.interrupt(unique),
-            // The kernel does not ask again.
+            // The kernel does not repeat it.
             Operation::Other => self.error(unique, errno::NOSYS),
             _ if node != FILE => self.error(unique, errno::ISDIR),
             Operation::Read { offset, size } => self.read_at(unique, offset, size),

@@ -51,7 +51,7 @@ impl NbdSession {
     pub(super) fn reply(&self, request: &Request, error: Option<Error>, begun: bool) {
         let form = self.form();
         match error {
-            // The last chunk of its data said so.
+            // The last chunk of its data was marked so.
             None if begun => {}
             Some(_) if begun && form == Form::Simple => {
                 self.conn().io.close(CloseReason::HalfAnswered)

@@ -23,7 +23,7 @@ pub(crate) enum CloseReason {
     Common(CommonReason),
     /// The client violated the handshake.
     Refused(String),
-    /// The client asked for an export that it cannot have, by an option that knows no answer for
+    /// The client requested an export that it cannot have, by an option that knows no answer for
     /// that. It was logged when it was refused.
     NoExport(String),
     /// The client ended the handshake itself.

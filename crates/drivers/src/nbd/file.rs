@@ -24,7 +24,7 @@ pub(crate) struct SocketFile {
 }
 
 impl SocketFile {
-    /// From the parameters of a target; an error says which is wrong.
+    /// From the parameters of a target; an error names the wrong one.
     pub fn of(params: &NbdParams) -> Result<SocketFile, String> {
         let mode = match params.socket_mode.as_str() {
             "" => None,

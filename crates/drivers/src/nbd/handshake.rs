@@ -135,7 +135,7 @@ impl ClientExports<'_> {
         rx: &mut ReceiveBuffer,
     ) -> Result<(), CloseReason> {
         let keys = target.keys.as_ref().ok_or(CloseReason::Protocol("TLS without keys"))?;
-        // The consent goes in the clear; nothing else may.
+        // The consent is sent in the clear; nothing else may be.
         self.conn.io.flushed().await;
         if rx.arrived() > 0 {
             return Err(CloseReason::Refused("unencrypted bytes after STARTTLS".into()));
@@ -155,7 +155,7 @@ impl ClientExports<'_> {
         Ok(())
     }
 
-    /// Notes a refusal once for each name: clients ask again, by another option.
+    /// Notes a refusal once for each name: clients repeat it, by another option.
     fn note_refusal(&mut self, name: &str, text: String) {
         if self.refused.insert(hash(name)) {
             self.note_denied(name, text);

@@ -150,7 +150,7 @@ impl Target for Checked {
 }
 
 impl Checked {
-    /// Checks a target and reads its keys; an error says what to change.
+    /// Checks a target and reads its keys; an error names the remedy.
     pub fn new(spec: TargetSpec) -> Result<Checked, Error> {
         let name = spec.name.clone();
         let bad = |what: String| Error::inval(format!("nbd target {name}: {what}"));

@@ -18,7 +18,7 @@ use super::unaligned;
 use crate::blocks::Work;
 use crate::buffer_wait::{BufferWaiter, wait_for_buffers};
 
-/// Bytes of a WRITE that go to the medium together: the next ones arrive meanwhile.
+/// Bytes of a WRITE that are written together: the next ones arrive meanwhile.
 const WRITE_PIECE: u64 = 1 << 20;
 
 /// The same where the connection has memory of its own, which holds one for each such connection.
@@ -75,7 +75,7 @@ async fn step(session: &Rc<NbdSession>, rx: &mut ReceiveBuffer) -> Result<(), Cl
     Ok(())
 }
 
-/// A READ whose data come in pieces and whose reply has none: nothing may come between them.
+/// A READ whose data is sent in pieces and whose reply has none: nothing may be between them.
 fn is_split_read(session: &NbdSession, work: Work, len: u64) -> bool {
     let simple = session.form() == Form::Simple;
     simple && work == Work::Read && len > u64::from(session.device().transfer_max())
@@ -200,7 +200,7 @@ fn admit(session: &NbdSession, r: &Request, form: Form) -> Result<Work, Error> {
     Ok(work)
 }
 
-/// Bytes of a WRITE that go to the medium together.
+/// Bytes of a WRITE that are written together.
 pub(super) fn piece_max(session: &NbdSession) -> u64 {
     session.write_piece(match &session.conn().own.data {
         None => WRITE_PIECE,

@@ -1,4 +1,4 @@
-//! A client's session: requests under way at one unit, and the connection that they came by.
+//! A client's session: requests under way at one unit, and the connection on which they arrived.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -30,7 +30,7 @@ pub(crate) struct Client {
 }
 
 impl NbdSession {
-    /// A session at a unit; the engine's side comes by `attach`.
+    /// A session at a unit; `attach` adds the engine's side.
     pub fn enter(
         conn: &Rc<Connection>,
         entry: &LunEntry,

@@ -1,6 +1,6 @@
 //! Requests that do not begin and end with blocks of the unit.
 //!
-//! Clients that did not ask for the block size send them (`nbd-client` and its kernel: sectors of
+//! Clients that did not request the block size send them (`nbd-client` and its kernel: sectors of
 //! 512 bytes). READ takes the blocks around its range and answers a part of them. WRITE and
 //! WRITE_ZEROES write whole blocks as always and change the two at the ends (`blocks::patch`).
 //! TRIM is a hint: it leaves the two alone.
@@ -30,7 +30,7 @@ pub(super) fn span(session: &NbdSession, r: &Request, work: Work) -> (u64, u64) 
     }
 }
 
-/// The part of the data of a READ that the client asked for; None when it is all of it.
+/// The part of the data of a READ that the client requested; None when it is all of it.
 pub(super) fn cut(session: &NbdSession, r: &Request, at: u64, data: &Segs) -> Option<(u64, Segs)> {
     let end = at.saturating_add(data.len() as u64);
     let from = r.offset.max(at);

@@ -22,7 +22,7 @@ pub(crate) struct Admin {
     pub keep_alive_ms: Cell<u32>,
     /// Time of the host's last activity, ns.
     last_active_ns: Cell<u64>,
-    /// Commands whose end comes from other cores.
+    /// Commands that other cores end.
     remote_aborts: Cell<u16>,
 }
 

@@ -4,7 +4,7 @@
 //!   admin Connect --> DISABLED --CC.EN--> ENABLED --CC.SHN--> SHUT
 //!                        ^                   |  I/O queues connect
 //!                        +----- CC.EN = 0 ---+  I/O queues end
-//!   the admin queue ends (closed, keep alive expired): all queues end, and the controller is gone
+//!   the admin queue ends (closed, keep alive expired): all queues end, the controller too
 //! ```
 
 use std::collections::BTreeMap;
@@ -102,7 +102,7 @@ impl Controller {
         self.delays.load(Ordering::Relaxed)
     }
 
-    /// The host says whether it does.
+    /// The host reports whether it does.
     pub fn set_delays(&self, delays: bool) {
         self.delays.store(delays, Ordering::Relaxed);
     }
@@ -136,7 +136,7 @@ impl Controller {
         self.known_units().insert(namespace, device);
     }
 
-    /// The unit that the host takes a namespace for; the one given when it has asked for none.
+    /// The unit that the host takes a namespace for; the one given when it has read none.
     pub fn known_unit(&self, namespace: u32, device: u32) -> u32 {
         *self.known_units().entry(namespace).or_insert(device)
     }

@@ -7,7 +7,7 @@
 //!   else no command waits for data behind it ---------------------> waits in line, 3 s at most
 //!   else, or in vain ---------------------------------------------> dropped, to be sent again
 //! ```
-//! Other data is asked for when there is memory for all of it.
+//! Other data is requested when there is memory for all of it.
 
 use std::rc::Rc;
 
@@ -112,7 +112,7 @@ impl Queue {
         self.tasks.borrow().gathering().next().is_some()
     }
 
-    /// Asks for a command's data, or waits in line for the memory.
+    /// Requests a command's data, or waits in line for the memory.
     pub fn request_data(self: &Rc<Self>, tag: u32) {
         if !self.try_send_r2t(tag, false) {
             let eater: Rc<dyn MemoryWaiter> = self.clone();
@@ -144,7 +144,7 @@ impl Queue {
         true
     }
 
-    /// True when data that was asked for should be here by now.
+    /// True when requested data should be here by now.
     pub fn is_data_overdue(&self, now: u64, scarce: bool) -> bool {
         let late = |(since, ahead): (u64, usize)| is_late(now, since, ahead, scarce);
         self.tasks.borrow().gathering().any(late)

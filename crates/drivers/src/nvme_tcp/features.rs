@@ -44,7 +44,7 @@ impl Queue {
         AdminAnswer::End(value.into(), Status::SUCCESS)
     }
 
-    /// A Set Features command; `data` came with it where it has some.
+    /// A Set Features command; `data` is that of the command where it has some.
     pub fn set_feature(
         &self,
         admin: &Admin,
@@ -74,7 +74,7 @@ impl Queue {
                 AdminAnswer::End(self.granted(value).into(), Status::SUCCESS)
             }
             id::HOST_BEHAVIOR if self.controller.target.is_some() => {
-                // ACRE; the other fields ask for features that are not supported.
+                // ACRE; the other fields request features that are not supported.
                 match data.filter(|data| data.len() == BEHAVIOR_LEN).and_then(<[u8]>::first) {
                     Some(acre @ (0 | 1)) => self.controller.set_delays(*acre == 1),
                     _ => return Status::INVALID_FIELD.into(),

@@ -17,7 +17,7 @@ use super::io::{TRANSFER_MAX, namespace_of};
 use super::queue::Queue;
 use super::tasks::DEPTH;
 
-/// AERL: events asked for at once, less one.
+/// AERL: events requested at once, less one.
 pub(crate) const EVENT_REQUESTS: u8 = 3;
 
 /// KAS: keep alive is looked after once a second, in units of 100 ms.

@@ -12,7 +12,7 @@
 //! | `queue` | a queue: its commands at the engine, and their results |
 //! | `tasks` | the commands of a queue |
 //! | `io` | I/O commands as SCSI commands |
-//! | `data` | write data: asked for, received |
+//! | `data` | write data: requested, received |
 //! | `answer` | completions and data for the host |
 //! | `admin` | admin commands: `identify`, `logs`, `features`, `events` |
 //! | `discovery` | which subsystems a host may connect to |

@@ -116,7 +116,7 @@ impl Target for Checked {
 }
 
 impl Checked {
-    /// Checks a target; an error says what to change.
+    /// Checks a target; an error names the remedy.
     pub fn new(spec: TargetSpec) -> Result<Checked, Error> {
         let name = spec.name.clone();
         let bad = |what: String| Error::inval(format!("nvme_tcp target {name}: {what}"));
@@ -146,7 +146,7 @@ impl Checked {
         [self.spec.header_digest, self.spec.data_digest]
     }
 
-    /// Whether a digest that a host asks for, or does not, is used; None refuses the host.
+    /// Whether a digest that a host requests, or does not, is used; None refuses the host.
     pub fn digest(policy: DigestPolicy, requested: bool) -> Option<bool> {
         match policy {
             DigestPolicy::Off => Some(false),

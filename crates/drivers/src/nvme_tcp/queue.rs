@@ -59,11 +59,11 @@ pub(crate) struct Queue {
     shape: Shape,
     head: Cell<u16>,
     nexus: RefCell<Option<Rc<engine::ItNexus>>>,
-    /// Tags of commands that may go to the engine.
+    /// Tags of commands that may be handed to the engine.
     ready: RefCell<VecDeque<u32>>,
     /// Commands there.
     running: Cell<u32>,
-    /// Bytes of memory for write data that has not all come.
+    /// Bytes of memory for write data that has not all arrived.
     gathering: Cell<usize>,
     /// Units by namespace, as the host takes them for (T1).
     units: RefCell<BTreeMap<u32, u32>>,
@@ -74,7 +74,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// The engine's side comes by `attach`, where there is one.
+    /// The engine's side, which `attach` adds, where there is one.
     pub fn new(
         conn: &Connection,
         controller: &Arc<Controller>,
@@ -120,7 +120,7 @@ impl Queue {
         self.admin.is_none()
     }
 
-    /// A command has come; false when there are more than the queue has entries.
+    /// A command has arrived; false when there are more than the queue has entries.
     pub fn take_entry(&self) -> bool {
         self.head.set((self.head.get() + 1) % self.shape.entries);
         let waiting = self.admin.as_ref().map_or(0, Admin::waiting);
@@ -133,7 +133,7 @@ impl Queue {
         self.gathering.get()
     }
 
-    /// It has come.
+    /// It has arrived.
     pub fn gathered(&self, bytes: usize) {
         self.gathering.set(self.gathering.get().saturating_sub(bytes));
     }

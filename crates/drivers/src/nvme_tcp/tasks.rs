@@ -11,7 +11,7 @@
 //!  Q1  A place that is open is answered exactly once, or the connection ends.
 //!  Q2  Write data is held until the command has ended: it can be sent to the engine again.
 //!  Q3  H2CData is taken for a place that is GATHERING, by CID and transfer tag, in order, and
-//!      within the range that was asked for; anything else ends the connection.
+//!      within the requested range; anything else ends the connection.
 
 use std::collections::VecDeque;
 
@@ -33,7 +33,7 @@ pub(crate) enum Work {
     Compare,
     /// VERIFY.
     Verify,
-    /// WRITE SAME; true when blocks may go.
+    /// WRITE SAME; true when blocks may be freed.
     Zero(bool),
     /// UNMAP, one list after the other.
     Free,
@@ -53,13 +53,13 @@ impl Work {
 pub(crate) enum Stage {
     #[default]
     Free,
-    /// Waits for memory, then its data is asked for.
+    /// Waits for memory, then its data is requested.
     MemoryWait,
     /// Its data is behind it in the capsule.
     CapsuleData,
     /// Its data is on its way, allowed since, ns; behind so many bytes, its own among them.
     Gathering { since: u64, ahead: usize },
-    /// May go to the engine.
+    /// May be handed to the engine.
     Ready,
     /// There.
     Engine,
@@ -165,7 +165,7 @@ impl Tasks {
         })
     }
 
-    /// Finds the place of an H2CData (Q3); `len` bytes came with it.
+    /// Finds the place of an H2CData (Q3); `len` bytes arrived with it.
     pub fn admit(&mut self, pdu: &Data, len: usize, last: bool) -> Result<u32, Fault> {
         let tag = u32::from(pdu.tag);
         let gathers = |t: &&mut Task| {

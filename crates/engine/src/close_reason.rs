@@ -3,7 +3,7 @@
 /// Why a session is closed from our side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CloseReason {
-    /// An operator asked for it.
+    /// An operator requested it.
     Kicked,
     /// The target is being taken away.
     TargetRemoved,
@@ -15,7 +15,7 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    /// What the log says of it.
+    /// Text for the log.
     pub fn description(self) -> &'static str {
         match self {
             CloseReason::Kicked => "ended by the administrator",

@@ -25,5 +25,5 @@ pub const PROTECTED: u32 = 1 << 7;
 pub const ALUA_SHIFT: u32 = 8;
 /// The asymmetric access state.
 pub const ALUA: u32 = 0xf << ALUA_SHIFT;
-/// The initiator knows another unit under this number, and has not asked who this one is.
+/// The initiator knows another unit under this number, and has not read the identity of this one.
 pub const IDENTITY_UNKNOWN: u32 = 1 << 12;

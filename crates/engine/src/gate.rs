@@ -4,7 +4,7 @@
 //! ```text
 //!   ACA --> unit attention --> (the CDB is parsed) --> reservation --> asymmetric access --> plan
 //! ```
-//! The plan checks write protection. An auto contingent allegiance comes before everything else
+//! The plan checks write protection. An auto contingent allegiance precedes everything else
 //! (SAM-5 5.3.3). SPC-4 5.14.2 defines which of INQUIRY, REPORT LUNS and REQUEST SENSE run in spite
 //! of a unit attention. The rights under a reservation are in the commands' classes
 //! ([`wire::scsi::Access`]), those of asymmetric access states in SPC-4 5.11.2.
@@ -28,7 +28,7 @@ const OFFLINE: Asc = Asc::new(Key::NotReady, 0x04, 0x12);
 /// report.
 pub(crate) const ACA_SERVED: bool = true;
 
-/// NACA of a CDB: bit 2 of the CONTROL byte, whose place goes by the operation code (SAM-5 5.2).
+/// NACA of a CDB: bit 2 of the CONTROL byte, whose place depends on the operation code (SAM-5 5.2).
 pub(crate) fn naca(cdb: &[u8]) -> bool {
     /// The CONTROL byte by the three high bits of the operation code; variable-length CDBs have it
     /// in byte 1. The last two groups belong to vendors: nothing is looked at.
@@ -93,7 +93,7 @@ pub(crate) fn needs_known_identity(access: Access) -> bool {
     !matches!(access.persistent, Persistent::Always | Persistent::Release)
 }
 
-/// Whether a command asks for the unit's identity: standard INQUIRY and its page 83h.
+/// Whether a command reads the unit's identity: standard INQUIRY and its page 83h.
 pub(crate) fn is_identity_query(cdb: &[u8]) -> bool {
     match cdb {
         [0x12, evpd, page, ..] => evpd & 1 == 0 || *page == 0x83,
@@ -123,7 +123,7 @@ pub(crate) fn check_without_write_access(command: &Cdb) -> Result<(), Ending> {
 }
 
 /// The bits that stop a command which has waited for data, its turn or memory: those that barred it
-/// when it came, and what may have become of its unit since.
+/// when it arrived, and what may have become of its unit since.
 pub(crate) fn late_blocking_flags(barred: u32, plan: &Plan) -> u32 {
     let writes = if plan.writes { flags::PROTECTED } else { 0 };
     barred | writes | flags::GONE

@@ -130,7 +130,7 @@ pub struct OpenSpec {
     pub removable: bool,
     /// SANITIZE is served.
     pub sanitize: bool,
-    /// WRITE SAME of no blocks goes to the end of the medium.
+    /// WRITE SAME of no blocks reaches to the end of the medium.
     pub write_same_to_end: bool,
     /// Whether WCE is set at first; `None` is yes.
     pub write_cache: Option<bool>,
@@ -164,7 +164,7 @@ impl OpenSpec {
 }
 
 /// Opens a provider as a logical unit. Whole or not at all; the graph is at rest when it returns.
-/// A unit that was lost comes to life again when its provider is back with the same identity.
+/// A unit that was lost is ready again when its provider is back with the same identity.
 pub fn open_device(
     control: &mut GraphControl,
     registry: &Arc<Registry>,
@@ -311,7 +311,7 @@ pub fn clear_reservations(registry: &Registry, provider: &str) -> Result<(), Err
                 );
                 return Err(Error::new(Errno::Busy, what));
             }
-            // The control thread has no core to ask.
+            // The control thread has no core for it.
             None => std::thread::park_timeout(CLEAR_PAUSE),
         }
         looks += 1;
@@ -562,7 +562,7 @@ fn block_sizes(t: &Topology, below: ProviderId, sector: u64) -> (u64, u64) {
     (physical, if is_stripe { stripe } else { 0 })
 }
 
-/// Largest write that a disk keeps as a whole at a power cut, bytes. Only disks are asked: a layer
+/// Largest write that a disk keeps as a whole at a power cut, bytes. Only disks report it: a layer
 /// between may shift or split requests.
 fn atomic_of(t: &Topology, provider: ProviderId) -> u64 {
     let is_disk = t.geom_of(provider).is_some_and(|geom| t.consumers_of(geom).is_empty());
@@ -585,8 +585,8 @@ pub fn space_usage_of(t: &Topology, provider: ProviderId) -> Option<SpaceUsage> 
     })
 }
 
-/// Asks the providers of all thin units how full they are, and raises unit attentions at their
-/// thresholds. To be called from time to time; it asks file systems, which may block.
+/// Reads the used space of the providers of all thin units, and raises unit attentions at their
+/// thresholds. To be called from time to time; it calls file systems, which may block.
 pub fn poll_space_usage(t: &Topology, registry: &Registry) {
     for device in registry.thin_devices() {
         let geom = t.find_geom(CLASS, &device.name());

@@ -1,7 +1,7 @@
 //! State of logical units that survives a restart of the daemon.
 //!
 //! A [`StateStore`] is given by the daemon ([`crate::Registry::set_state_store`]); without one
-//! nothing is kept, and commands that promise durability say so with an error.
+//! nothing is kept, and commands that promise durability end with an error.
 //!
 //! Invariants
 //!  W1  A save ends once, with success only when the bytes are on stable storage: a later load
@@ -131,7 +131,7 @@ fn lock_state(shared: &Mutex<SaveState>) -> MutexGuard<'_, SaveState> {
     shared.lock()
 }
 
-/// The promise to say how a save ended (W1, W3).
+/// The promise to report how a save ended (W1, W3).
 pub struct SaveCompletion(Option<Arc<Mutex<SaveState>>>);
 
 impl SaveCompletion {
@@ -205,7 +205,7 @@ pub fn save_channel() -> (SaveCompletion, SaveFuture) {
     (SaveCompletion(Some(shared.clone())), SaveFuture(shared))
 }
 
-/// Keeps nothing and says so.
+/// Keeps nothing and reports that.
 pub(crate) struct NullStore;
 
 impl StateStore for NullStore {

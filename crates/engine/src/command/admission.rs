@@ -14,7 +14,7 @@ use crate::qos::{Completion, Flow, QosClient};
 use crate::task::{CommandState, DEPTH_MAX, TaskAttribute};
 use crate::unit::Device;
 
-/// Commands that a nexus may have here beyond its share: the next ones, when its turn comes.
+/// Commands that a nexus may have here beyond its share: the next ones, at its turn.
 const COMMANDS_AHEAD: u32 = 4;
 
 /// Smallest window of a session.
@@ -48,7 +48,7 @@ impl Engine {
         flow
     }
 
-    /// Sends below the requests that may go now, one after another from the outermost call.
+    /// Sends below the requests that may run now, one after another from the outermost call.
     pub(crate) fn pump(&self, flow: &Flow) {
         if flow.pumping.replace(true) {
             return;
@@ -72,7 +72,7 @@ impl Engine {
 }
 
 impl ItNexus {
-    /// A plain read or write has all that it needs: it goes below, or is to be queued for its turn.
+    /// A plain read or write has all that it needs: it is sent below, or has to be queued.
     pub(crate) fn dispatch(&self, place: u32, slot: &mut Slot) -> Option<QueuedCommand> {
         let path = slot.path.as_ref()?;
         let urgent = slot.attribute == TaskAttribute::Aca;
@@ -93,7 +93,7 @@ impl ItNexus {
         })
     }
 
-    /// Queues a command that [`ItNexus::dispatch`] did not let go.
+    /// Queues a command that [`ItNexus::dispatch`] did not start.
     #[cold]
     pub(crate) fn enqueue_command(&self, queue: QueuedCommand) {
         let QueuedCommand { path, slot_id: word, bytes, head_of_queue: first } = queue;
@@ -103,7 +103,7 @@ impl ItNexus {
         self.note_share(&path);
     }
 
-    /// The turn of a command that waited has come; it is counted as being below. False when it is
+    /// It is the turn of a command that waited; it is counted as being below. False when it is
     /// not there any more.
     fn dispatch_queued(&self, word: u64, cost: u32) -> bool {
         let mut slots = self.slots.borrow_mut();
@@ -140,7 +140,7 @@ impl ItNexus {
         self.facts.note_unqueued();
     }
 
-    /// Others may go below: a command has ended there.
+    /// Others may be sent below: a command has ended there.
     #[cold]
     pub(crate) fn dispatch_next(&self, path: &Path) {
         self.engine().pump(path.qos_client().flow());
@@ -160,7 +160,7 @@ impl ItNexus {
         self.facts.note_share(path.qos_client().flow().share(path.qos_client()));
     }
 
-    /// A command comes by a path: sessions that use several units keep their window.
+    /// A command arrives on a path: sessions that use several units keep their window.
     #[inline]
     pub(crate) fn note_path(&self, path: &Rc<Path>) {
         let mut last = self.last_path.borrow_mut();

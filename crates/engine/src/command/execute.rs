@@ -185,7 +185,7 @@ impl ItNexus {
         plan(path, cdb)
     }
 
-    /// Nothing that comes by the path may affect what others do at the unit.
+    /// Nothing that arrives on the path may affect what others do at the unit.
     pub(crate) fn lacks_write_access(&self, path: &Path) -> bool {
         path.is_read_only() && !self.map.borrow().read_only_reserves()
     }
@@ -214,7 +214,7 @@ impl ItNexus {
         }
     }
 
-    /// The write data that was wanted does not come.
+    /// The expected write data does not arrive.
     pub fn data_failed(&self, tag: u32, why: DataError) {
         let place = self.slots.borrow().find(tag);
         let Some(place) = place else { return };
@@ -312,7 +312,7 @@ impl ItNexus {
             Run::Blocks(b) if b.op == Op::Read => {
                 let unit = slot.block_bytes();
                 let cut = plan.reply.min(expect_in);
-                // The last block may go out in part; it is read whole.
+                // The last block may be sent in part; it is read whole.
                 cut.checked_next_multiple_of(unit).unwrap_or(plan.reply).min(plan.reply)
             }
             Run::Now => plan.reply.min(expect_in).min(REPLY_MAX),
@@ -549,7 +549,7 @@ impl ItNexus {
     }
 
     /// It holds more than its share of the memory for write data: its commands wait for memory, and
-    /// those of others go past them (E7).
+    /// those of others pass them (E7).
     pub fn is_over_data_share(&self) -> bool {
         self.is_over_share_of(data_max(self.engine().core().pool().usage().limit_bytes))
     }
@@ -572,7 +572,7 @@ fn expects_enough(cdb: &Cdb, plan: &Plan, command: &Command<'_>) -> Result<(), E
         return Ok(());
     }
     match cdb {
-        // With protection information a block comes with its tuple.
+        // With protection information a block arrives with its tuple.
         Cdb::Write(extent) | Cdb::WriteVerify { extent, .. }
             if extent.blocks > 0 && expect_out.is_multiple_of(plan.out / extent.blocks) =>
         {

@@ -188,7 +188,7 @@ impl ItNexus {
         self.end_if_idle();
     }
 
-    /// Keeps commands that are about to be aborted from starting when one before them goes.
+    /// Keeps commands that are about to be aborted from starting when one before them ends.
     pub(crate) fn mark_for_abort(&self, words: &[u64], how: AbortHow) {
         let mut slots = self.slots.borrow_mut();
         for word in words {

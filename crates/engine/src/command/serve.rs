@@ -22,7 +22,7 @@ pub(crate) fn served(device: &Device) -> Vec<&'static CommandInfo> {
     rows.filter(|info| is_served(info, device)).collect()
 }
 
-/// Reads a CDB for a unit. Plain reads and writes are not asked about: every unit whose type has
+/// Reads a CDB for a unit. Plain reads and writes are not checked: every unit whose type has
 /// them serves them, but for the 32-byte ones.
 pub(crate) fn parse(cdb: &[u8], device: &Device) -> Result<(Cdb, &'static CommandInfo), Sense> {
     match Cdb::parse_for(device.kind().peripheral(), cdb) {

@@ -126,7 +126,7 @@ async fn blocks(
     let (ours, theirs) =
         (u64::from(source.device().block_bytes()), u64::from(destination.device().block_bytes()));
     let len = u64::from(blocks) * if of_destination { theirs } else { ours };
-    // Neither PAD nor CAT is served: a rest has no place to go.
+    // Neither PAD nor CAT is served: there is no place for a rest.
     if !len.is_multiple_of(ours) || !len.is_multiple_of(theirs) {
         return Err(Stop::Abort(asc::COPY_INEXACT, Some(COUNT_AT)));
     }

@@ -10,7 +10,7 @@
 //! The copies that run and the live tokens are state of a unit: `unit/copies`.
 //!
 //! Invariants
-//!  Y1  A copy reaches only units of the LUN map of the session that asked for it, with the rights
+//!  Y1  A copy reaches only units of the LUN map of the session that requested it, with the rights
 //!      of that session's own nexuses at them.
 //!  Y2  A token represents the data as it was when POPULATE TOKEN ended, or it is revoked. A write
 //!      to blocks of a live token revokes the token before the write reaches the medium, and data

@@ -87,7 +87,7 @@ pub(super) fn resolve(job: &Job, cscds: &[Cscd<'_>], id: u16) -> Result<CopyUnit
     if cscd.peripheral != PeripheralType::Disk as u8 || !is_disk(device) {
         return Err(asc::COPY_DEVICE_TYPE);
     }
-    // DISK BLOCK LENGTH: zero when the initiator does not say.
+    // DISK BLOCK LENGTH: zero when the initiator gives none.
     if cscd.block_len != 0 && cscd.block_len != device.block_bytes() {
         return Err(asc::COPY_DEVICE_TYPE);
     }

@@ -32,7 +32,7 @@ pub(super) struct BlockMove<'a> {
     pub len: u64,
     /// The moved data is held for RECEIVE COPY DATA.
     pub hold: bool,
-    /// Asked after a chunk was read and before it is written.
+    /// Called after a chunk was read and before it is written.
     pub check_source: &'a dyn Fn() -> Result<(), Ending>,
 }
 
@@ -62,7 +62,7 @@ impl BlockMove<'_> {
         let lead = self.to % chunk;
         let chunks = lead.saturating_add(self.len).div_ceil(chunk);
         let backwards = self.overlaps() && self.to > self.from;
-        // Held data must come in order too.
+        // Held data must be in order too.
         let lanes = if self.overlaps() || self.hold { 1 } else { OUTSTANDING };
         let next = Cell::new(0u64);
         let failed: RefCell<Option<(u64, Ending)>> = RefCell::new(None);

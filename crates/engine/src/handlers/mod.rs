@@ -1,6 +1,6 @@
 //! Device handlers: the execution of commands for each kind of logical unit.
 //!
-//! A handler never sees a session, and a transport never sees a CDB. The engine asks a handler
+//! A handler never sees a session, and a transport never sees a CDB. The engine calls a handler
 //! three things: the needs of a command ([`Handler::plan`]), the answer of a command without I/O
 //! ([`Handler::now`]), and a conversation with the medium ([`Handler::task`]). The engine itself
 //! runs plain reads and writes from the plan, without any call.
@@ -42,7 +42,7 @@ pub struct ImmediateCommand<'a> {
     pub nexus: Option<&'a Arc<ItlNexus>>,
     /// The unit takes no writes through this nexus.
     pub read_only: bool,
-    /// The port through which the command came.
+    /// The port at which the command arrived.
     pub port: &'a Arc<TargetPort>,
     /// The initiator port that sent it.
     pub initiator_port: &'a Arc<Port>,
@@ -71,12 +71,12 @@ pub trait Handler: Send + Sync {
     /// data moves: support, ranges, limits.
     fn plan(&self, command: &Cdb, device: &Device) -> Result<Plan, Sense>;
 
-    /// Answers a command whose plan says [`Run::Now`].
+    /// Answers a command whose plan is [`Run::Now`].
     fn now(&self, ask: &mut ImmediateCommand<'_>) -> Result<(), Sense>;
 
-    /// Executes a command whose plan says [`Run::Task`]. All write data is there; data for the
-    /// initiator goes by [`Job::reply`]. It must not be dropped half-way: the engine waits for its
-    /// end even when the command was aborted.
+    /// Executes a command whose plan is [`Run::Task`]. All write data is there; data for the
+    /// initiator is sent by [`Job::reply`]. It must not be dropped half-way: the engine waits for
+    /// its end even when the command was aborted.
     fn task(&self, job: Job) -> Local<'static, Ending>;
 }
 

@@ -57,7 +57,7 @@ pub(super) async fn start_stop(job: &Job) -> Result<(), Ending> {
     }
 }
 
-/// Bit 1 asks for persistent prevention of changers, which nothing here has.
+/// Bit 1 requests persistent prevention of changers, which nothing here has.
 pub(super) fn plan_prevent(prevent: u8) -> Result<Plan, Sense> {
     match prevent {
         0 | 1 => Ok(Plan::NOTHING),

@@ -20,7 +20,7 @@ pub(crate) struct AdmittedRequest {
 }
 
 impl AdmittedRequest {
-    /// Asks for a turn and waits for it; `None` when the command was aborted first.
+    /// Requests a turn and waits for it; `None` when the command was aborted first.
     pub async fn wait(
         engine: &Rc<Engine>,
         seat: &Rc<QosClient>,

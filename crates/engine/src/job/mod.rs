@@ -35,7 +35,7 @@ pub struct Job {
     pub command: Cdb,
     /// The unit.
     pub device: Arc<Device>,
-    /// The nexus that sent it; [`ItlNexus::port`] says who that is.
+    /// The nexus that sent it; [`ItlNexus::port`] is its name.
     pub nexus: Arc<ItlNexus>,
     /// Write data: the requested length, or less when the initiator has less.
     pub data: Segs,
@@ -45,7 +45,7 @@ pub struct Job {
     pub read_only: bool,
     /// LUN map of the initiator.
     pub luns: Arc<LunMap>,
-    /// The port through which the command came.
+    /// The port at which the command arrived.
     pub port: Arc<TargetPort>,
     /// State that all engines share.
     pub registry: Arc<Registry>,
@@ -163,7 +163,7 @@ impl Job {
         self.medium.buffers(len).await
     }
 
-    /// Lets other work of this core go first.
+    /// Lets other work of this core run first.
     pub async fn pause(&self) {
         self.core().reactor().yield_now().await;
     }
@@ -223,7 +223,7 @@ impl Medium {
     }
 
     /// Whether the blocks from `lba` on take no space, and how many of `blocks` that holds for. A
-    /// disk that does not know says that they do.
+    /// disk that does not know reports that they do.
     pub async fn map(&self, lba: u64, blocks: u64) -> Result<(bool, u64), Ending> {
         let unit = u64::from(self.device.block_bytes());
         let (offset, len) = (lba.saturating_mul(unit), blocks.saturating_mul(unit));
@@ -358,7 +358,7 @@ impl Medium {
             bio.origin = origin;
         });
         let done = filled.await;
-        // Latencies of requests without data say nothing about those with data.
+        // Latencies of requests without data do not describe those with data.
         if let Some(pass) = pass.filter(|_| op.has_data()) {
             pass.complete(moves);
         }

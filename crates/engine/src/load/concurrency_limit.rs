@@ -30,7 +30,7 @@ pub(crate) const TARGET_NS: u64 = 1_000_000;
 /// Fewest commands below on average for which a limit is looked for.
 const DEEP: u64 = 8;
 
-/// Smallest limit, in commands as they come: one at the medium, one that follows it at once.
+/// Smallest limit, in commands as they arrive: one at the medium, one that follows it at once.
 const LIMIT_MIN: u64 = 2;
 
 /// Largest limit; a unit that wants a larger one has none.
@@ -95,7 +95,7 @@ impl Sample {
         self.waited || self.depth() >= DEEP
     }
 
-    /// So many commands as they came, in commands that move nothing.
+    /// So many commands as they arrived, in commands that move nothing.
     fn worth(&self, commands: u64) -> u32 {
         let unit = u64::from(UNIT);
         let all = commands.saturating_mul(self.cost / self.done.max(1)).saturating_add(unit / 2);
@@ -142,7 +142,7 @@ pub(crate) struct ConcurrencyLimit {
     next_pause: u32,
     /// Large steps until the first one fails.
     coarse: bool,
-    /// The next trial goes up.
+    /// The next trial is higher.
     upward: bool,
     /// A higher limit is no faster, or was none.
     at_peak: bool,

@@ -5,7 +5,7 @@
 //! command that must wait for more of the pool never fills it.
 //!
 //! Invariants
-//!  E3  Waiting commands get memory in the order in which they came, whatever their kind.
+//!  E3  Waiting commands get memory in the order of their arrival, whatever their kind.
 //!  E4  Write data takes the memory for all of a command at once, and leaves a quarter of the pool
 //!      to reads and to running commands: a command that holds all of its memory can always end.
 //!  E5  Commands that hold a part and wait for the rest ([`PartialGrant`]) hold an eighth of the
@@ -38,14 +38,14 @@ pub trait MemoryWaiter {
     fn grant(&self, word: u64) -> bool;
     /// It waited too long.
     fn wait_expired(&self, word: u64);
-    /// It holds more than its share: others go first (E7).
+    /// It holds more than its share: others precede it (E7).
     fn is_over_share(&self) -> bool {
         false
     }
 }
 
-/// Places in the line that are looked at for one that is not over its share, each time memory comes
-/// back; those behind wait for the next time.
+/// Places in the line that are looked at for one that is not over its share, each time memory
+/// returns; those behind wait for the next time.
 const SCAN_MAX: usize = 1024;
 
 #[derive(Clone)]

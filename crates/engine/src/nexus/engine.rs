@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //!  E1  A session lives on one core; all of its work runs there.
-//!  E2  Engines communicate by mailbox only; a message asks or answers, it never carries data.
+//!  E2  Engines communicate by mailbox only; a message is a request or an answer and carries no
+//!      data.
 //!  E3 to E6: see `nexus/buffers.rs`.
 
 use std::cell::{Cell, RefCell};
@@ -43,7 +44,7 @@ pub struct Engine {
     sessions: RefCell<BTreeMap<u64, Rc<ItNexus>>>,
     pub(crate) tms: RefCell<PendingTms>,
     pub(crate) memory: MemoryQueue,
-    /// Commands whose turn has come, by session and place.
+    /// Commands whose turn it is, by session and place.
     pub(crate) starting: RefCell<VecDeque<(u64, u64)>>,
     pub(crate) is_starting: Cell<bool>,
     pub(crate) flows: RefCell<BTreeMap<u32, Weak<Flow>>>,
@@ -100,7 +101,7 @@ impl Engine {
         self.registry.visible_targets(driver, initiator, portal)
     }
 
-    /// Lets an initiator in, or says why not; refusals are remembered for lists.
+    /// Admits an initiator, or returns the reason why not; refusals are remembered for lists.
     pub fn login(
         self: &Rc<Self>,
         login: Login,
@@ -160,8 +161,8 @@ impl Engine {
         self.scratch.set(scratch);
     }
 
-    /// Has all sessions look for changes, a few at a time: commands go on between, and each looks
-    /// for itself before.
+    /// Has all sessions look for changes, a few at a time: commands continue between, and each
+    /// looks for itself before.
     fn refresh_all(self: &Rc<Self>) {
         if self.refreshing.replace(Refreshing::Again) != Refreshing::No {
             return;
@@ -179,7 +180,7 @@ impl Engine {
         }));
     }
 
-    /// The next sessions from a number on; answers where to go on.
+    /// The next sessions from a number on; answers where to continue.
     fn refresh_some(&self, from: u64) -> Option<u64> {
         let some: Vec<Rc<ItNexus>> = self
             .sessions

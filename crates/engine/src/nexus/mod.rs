@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   begin() --> OPEN --close()--> CLOSING (commands aborted) --last one ended--> ended()
-//!                 ^  ask_to_close(): the transport is asked to call close()
+//!                 ^  ask_to_close(): the transport has to call close()
 //! ```
 //!
 //! Invariants
@@ -231,7 +231,7 @@ impl ItNexus {
     }
 
     /// Commands that the session takes at once, for the transport's window:
-    /// [`crate::DEPTH_MAX`], or what its share of a slow unit asks for.
+    /// [`crate::DEPTH_MAX`], or what its share of a slow unit allows.
     pub fn depth_hint(&self) -> u32 {
         self.window()
     }
@@ -260,7 +260,7 @@ impl ItNexus {
         self.map.borrow().clone()
     }
 
-    /// Commands by the paths they came by.
+    /// Commands by the paths on which they arrived.
     pub(crate) fn commands_at(&self, wanted: impl Fn(&Rc<Path>) -> bool) -> Vec<u64> {
         let of_it = |s: &Slot| {
             s.state != Some(CommandState::Responding) && s.path.as_ref().is_some_and(&wanted)

@@ -10,7 +10,7 @@ use geom::{Entry, Originator};
 use crate::nexus::{ItNexus, Path};
 
 /// Processes of one session that have numbers; of more, the one named longest ago loses its own,
-/// and gets another one when it asks again.
+/// and gets another one with its next request.
 const PROCESSES_MAX: usize = 64;
 
 /// Processes that send commands in a session.

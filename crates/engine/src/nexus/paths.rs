@@ -11,7 +11,7 @@
 //!
 //! Invariants
 //!  P1  A session has at most one path for each LUN that its group grants now, and one for each
-//!      that was used. A command keeps the path that it came by, whatever the groups say later;
+//!      that was used. A command keeps the path on which it arrived, whatever the groups are later;
 //!      one that waits for data, memory or its turn when its unit is taken out or made read-only
 //!      ends with an error and does not touch the medium.
 //!  P2  Before the first command for a LUN that nexus has reported nothing to its initiator that
@@ -24,7 +24,7 @@
 //!      access state of the port's group. So it holds for nexuses that are made later. The first is
 //!      delivered once, by any unit that has nothing else to report, or by REPORT LUNS.
 //!  P4  A path to another unit than the one that the initiator knows under that number does not
-//!      reach the medium until the initiator has asked for its identity (`registry/known`).
+//!      reach the medium until the initiator has read its identity (`registry/known`).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -91,7 +91,7 @@ impl ItNexus {
         self.make_path(number)
     }
 
-    /// The same, as the groups say it now.
+    /// The same, by the present groups.
     pub fn refreshed_path_of(&self, lun: [u8; 8]) -> Option<Rc<Path>> {
         self.refresh();
         self.path_of(lun)
@@ -277,7 +277,7 @@ impl ItNexus {
         self.paths.borrow().values().filter(|p| wanted(p)).for_each(|p| p.nexus().raise(attention));
     }
 
-    /// A command that came by a path to a strange unit (P4).
+    /// A command that arrived on a path to a strange unit (P4).
     #[cold]
     pub(crate) fn check_identity_known(
         &self,
@@ -289,7 +289,7 @@ impl ItNexus {
             self.record_identity(path.lun());
             return Ok(());
         }
-        // Another queue of the same host may have asked.
+        // Another queue of the same host may have read it.
         let ids = &path.device().identity_text();
         if self.engine().registry().known().check_or_record(self.port(), path.lun(), ids) {
             path.nexus().clear(flags::IDENTITY_UNKNOWN);
@@ -301,7 +301,7 @@ impl ItNexus {
         }
     }
 
-    /// The initiator has asked for the identity of the unit of a number, and receives it (P4).
+    /// The initiator has read the identity of the unit of a number, and receives it (P4).
     pub fn record_identity(&self, lun: u64) {
         let Some(entry) = self.map.borrow().get(lun).cloned() else { return };
         let ids = &entry.device.identity_text();

@@ -80,7 +80,7 @@ pub(crate) struct Slot {
     pub data: Segs,
     /// Bytes that the command would move if the initiator took all of them.
     pub needed: u64,
-    /// Bytes asked for below: the dispatcher cuts a request at the end of a medium that shrank.
+    /// Bytes requested below: the dispatcher cuts a request at the end of a medium that shrank.
     pub requested_bytes: u64,
     /// State shared by a conversation and the engine.
     pub job_state: Option<Rc<JobState>>,
@@ -249,7 +249,7 @@ impl Slots {
         (slot.generation == generation && slot.state.is_some()).then_some((place, slot))
     }
 
-    /// Frees a place whose tag is out of the table already. Buffers go back to the pool.
+    /// Frees a place whose tag is out of the table already. Buffers return to the pool.
     pub fn free(&mut self, place: u32) {
         let Some(slot) = self.slots.get_mut(place as usize) else { return };
         slot.generation = slot.generation.wrapping_add(1);

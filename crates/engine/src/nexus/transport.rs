@@ -118,7 +118,7 @@ pub enum TmFunction {
     QueryAsyncEvent,
 }
 
-/// Why write data did not come.
+/// Why write data did not arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DataError {
     /// A digest did not match.
@@ -141,11 +141,11 @@ pub trait Transport {
     /// The command was aborted without a status: drop the resources held for the tag.
     fn discard(&self, tag: u32);
     /// Bytes that it still holds: of answers that its peer has not taken yet, and of memory for
-    /// write data that has not all come.
+    /// write data that has not all arrived.
     fn unsent(&self) -> usize {
         0
     }
-    /// The answer of a task management function, by the tag it came with.
+    /// The answer of a task management function, by its tag.
     fn task_management_done(&self, tag: u32, outcome: TmOutcome);
     /// The session is to end: say goodbye and call [`crate::ItNexus::close`].
     fn close(&self, reason: CloseReason);
@@ -157,7 +157,7 @@ pub trait Transport {
 /// An initiator that logs in.
 #[derive(Clone)]
 pub struct Login {
-    /// Where it wants to go.
+    /// The target that it requests.
     pub target: Arc<TargetPort>,
     /// Its name, normalised and authenticated.
     pub initiator: String,
@@ -169,7 +169,7 @@ pub struct Login {
     pub portal: Address,
     /// Its address.
     pub from: Address,
-    /// It takes the place of an older session: its units say I_T NEXUS LOSS.
+    /// It takes the place of an older session: its units report I_T NEXUS LOSS.
     pub reinstates: bool,
     /// For lists: digests, authentication.
     pub labels: Vec<(&'static str, String)>,

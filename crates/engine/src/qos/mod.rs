@@ -24,7 +24,7 @@
 //!  L3  A seat that is not ahead of the clock and has less below than its share never waits: a
 //!      nexus with few requests waits only for the requests below, not for the queue.
 //!  L4  While something waits, the limit is used up. The requests of one seat keep their order, but
-//!      HEAD OF QUEUE goes before the rest for a while (`qos/nexus_queue.rs`).
+//!      HEAD OF QUEUE precedes the rest for a while (`qos/nexus_queue.rs`).
 //!  L5  A command of the ACA attribute does not wait (a nexus has one). A waiting request has all
 //!      the memory that it needs, and holds nothing that a request below could wait for.
 //!  L6  Without a limit a command costs two counters and a comparison; nothing is shared with other
@@ -52,7 +52,7 @@ const REPORT_INTERVAL_NS: u64 = 4_000_000;
 /// Weight of one request in a seat's mean cost: one part in so many.
 const MEAN_WEIGHT: i64 = 8;
 
-/// Who uses a unit: a nexus, or a copy that goes to a unit which its nexus has not used.
+/// Who uses a unit: a nexus, or a copy to a unit which its nexus has not used.
 pub(crate) struct QosClient {
     flow: Rc<Flow>,
     /// Costs of its requests below.
@@ -119,7 +119,7 @@ pub(crate) struct Flow {
     /// Values that this core has reported last: seats, costs below.
     reported: Cell<(u32, u32)>,
     clock: Cell<u64>,
-    /// Seats with requests that wait, by their virtual times; those of one time as they came.
+    /// Seats with requests that wait, by their virtual times; those of one time as they arrived.
     waiting_clients: RefCell<BTreeMap<(u64, u64), Rc<QosClient>>>,
     arrivals: Cell<u64>,
     pub pumping: Cell<bool>,
@@ -152,7 +152,7 @@ impl Flow {
         &self.device
     }
 
-    /// Lets a request go below and answers its cost until [`Flow::leave`]. `None`: it has to wait.
+    /// Lets a request pass and answers its cost until [`Flow::leave`]. `None`: it has to wait.
     #[inline]
     pub fn enter(&self, seat: &QosClient, urgent: bool, bytes: u64) -> Option<u32> {
         if self.limit.get() == UNLIMITED {
@@ -210,7 +210,7 @@ impl Flow {
         seat.below.get() < share && seat.virtual_time.get() <= self.clock.get()
     }
 
-    /// A request is below no more; how it went when it has ended there. True when others wait.
+    /// A request is below no more; its result when it has ended there. True when others wait.
     #[inline]
     pub fn leave(
         &self,

@@ -1,20 +1,20 @@
 //! The queue of one nexus (`qos/mod.rs`).
 //!
-//! HEAD OF QUEUE goes before the rest, but not for ever: after [`HEADS_MAX`] of them in a row one
-//! of the rest goes. Others may wait for it: an ORDERED command of another nexus waits for
+//! HEAD OF QUEUE precedes the rest, but not for ever: after [`HEADS_MAX`] of them in a row one
+//! of the rest is next. Others may wait for it: an ORDERED command of another nexus waits for
 //! everything older. Each of the two kinds keeps its order of arrival. Otherwise the first HEAD OF
-//! QUEUE would never go while more come, nor would the commands that wait for it.
+//! QUEUE would never run while more arrive, nor would the commands that wait for it.
 
 use std::collections::VecDeque;
 
-/// HEAD OF QUEUE requests in a row that go before the rest.
+/// HEAD OF QUEUE requests in a row that precede the rest.
 pub(crate) const HEADS_MAX: u32 = 16;
 
 /// Requests with their costs.
 pub(crate) struct Queue<T> {
     heads: VecDeque<(T, u32)>,
     rest: VecDeque<(T, u32)>,
-    /// Heads that went since one of the rest did, while there were some.
+    /// Heads that were started since one of the rest was, while there were some.
     passed: u32,
 }
 

@@ -18,9 +18,9 @@ struct Harness {
     flow: Rc<Flow>,
     clients: Vec<Rc<QosClient>>,
     below: Vec<Known>,
-    /// By seat, in the order in which they have to go.
+    /// By seat, in the order in which they have to start.
     waiting: Vec<VecDeque<(u64, u32)>>,
-    /// Those of HEAD OF QUEUE; never so many in a row that the rest would have to go between.
+    /// Those of HEAD OF QUEUE; never so many in a row that the rest would have to be between.
     heads: BTreeSet<u64>,
     number: u64,
     /// Cost of the requests that each seat has sent.
@@ -60,7 +60,7 @@ impl Harness {
         self.below.push(known);
     }
 
-    /// A request comes; true when it did not wait.
+    /// A request arrives; true when it did not wait.
     fn arrive(&mut self, seat: usize, bytes: u64, head: bool) -> bool {
         self.number += 1;
         let (me, number) = (self.clients[seat].clone(), self.number);

@@ -15,14 +15,14 @@ pub(crate) enum Waiter {
 /// The turn of one request of a task.
 #[derive(Default)]
 pub(crate) struct AdmissionGrant {
-    /// Its cost, set when its turn has come.
+    /// Its cost, set at its turn.
     pub cost: Cell<Option<u32>>,
     /// Wakes the task.
     pub waker: RefCell<Option<Waker>>,
 }
 
 impl AdmissionGrant {
-    /// Its turn has come.
+    /// It is its turn.
     pub fn grant(&self, cost: u32) {
         self.cost.set(Some(cost));
         if let Some(waker) = self.waker.take() {

@@ -24,7 +24,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// True when the initiator sees at least one unit, or will when it comes.
+    /// True when the initiator sees at least one unit, or will when it is added.
     pub fn grants(&self) -> bool {
         !self.luns.is_empty() || self.luns.awaited().next().is_some()
     }
@@ -39,7 +39,7 @@ fn place(at: &Address) -> LocalAddress<'_> {
     }
 }
 
-/// Decides by the initiator's name and the portal that it came to. `target` is for the text only.
+/// Decides by the initiator's name and its portal. `target` is for the text only.
 pub fn decide(target: &str, groups: &Groups, initiator: &str, portal: &Address) -> Decision {
     let at = place(portal);
     if let Some(group) = groups.group_of(initiator, at) {

@@ -69,7 +69,7 @@ pub struct GroupSpec {
 /// View of the members of one group, now and after changes.
 pub(crate) struct LunMapView {
     generation: AtomicU64,
-    /// The group is gone or has other members: its sessions ask which one is theirs.
+    /// The group was removed or has other members: its sessions look up their group.
     retired: AtomicBool,
     map: Mutex<Arc<LunMap>>,
 }
@@ -125,7 +125,7 @@ pub struct Group {
     pub name: String,
     /// Who belongs to it.
     pub patterns: Vec<Pattern>,
-    /// By which portals they must come; empty means any.
+    /// The portals that they must use; empty means any.
     pub portals: Vec<PortalRule>,
     /// Accounts with which its members authenticate.
     pub auth: GroupAuth,
@@ -171,7 +171,7 @@ impl Groups {
         self.groups.iter().find(|g| g.name == name)
     }
 
-    /// The group of an initiator that comes to a portal: at most one, because groups do not
+    /// The group of an initiator at a portal: at most one, because groups do not
     /// overlap.
     pub fn group_of(&self, initiator: &str, portal: LocalAddress<'_>) -> Option<&Group> {
         self.groups.iter().find(|g| g.admits(initiator, portal).is_some())
@@ -188,7 +188,7 @@ impl Groups {
         all
     }
 
-    /// Every session looks again, and when `retire` is set asks which group is its own.
+    /// Every session looks again, and when `retire` is set looks up its group.
     pub(super) fn touch(&self, retire: bool) {
         let all = self.groups.iter().map(|g| &g.view).chain([&self.ungrouped]);
         all.for_each(|v| if retire { v.retire() } else { v.touch() });

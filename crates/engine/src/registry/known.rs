@@ -2,7 +2,7 @@
 //! number, and with it by the other names that are configured for it (`Ids::known_as`).
 //!
 //! A host that continues to use a number which now names another disk would write its old blocks
-//! there. So medium access waits until the initiator has asked for the unit's identity: standard
+//! there. So medium access waits until the initiator has read the unit's identity: standard
 //! INQUIRY or its page 83h, Identify Namespace, ATA IDENTIFY DEVICE.
 //!
 //! Layout 1 of the record, DON'T TOUCH, big-endian; texts are a u16 length and UTF-8:
@@ -16,7 +16,7 @@
 //! Invariants
 //!  K1  The unit that an initiator port uses first, without a record of it, is trusted: no record
 //!      shows that it knew another.
-//!  K2  A name is replaced only when the initiator has asked for the unit's identity.
+//!  K2  A name is replaced only when the initiator has read the unit's identity.
 //!  K3  A power cut may lose the last changes of the record: then K1 holds.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map};
@@ -93,7 +93,7 @@ impl KnownUnits {
         }
     }
 
-    /// The initiator has asked for the unit's identity (K2).
+    /// The initiator has read the unit's identity (K2).
     pub fn record_identity(&self, port: &Port, lun: u64, serial: &str) {
         let mut state = self.state();
         let luns = state.all.entry(port_key(port)).or_default();

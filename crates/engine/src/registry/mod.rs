@@ -67,7 +67,7 @@ pub use view::{DeviceView, GroupView, PortGroupView, RegistryView, TargetView};
 pub use wire::pattern::{PATTERN_MAX, Pattern};
 pub use wire::scsi::Addressing;
 
-/// Refused logins remembered for lists; older ones go.
+/// Refused logins remembered for lists; older ones are dropped.
 pub const DENIED_MAX: usize = 256;
 /// Targets of one daemon, so that each has a relative port identifier; a further one is refused.
 pub const TARGETS_MAX: usize = 65_000;
@@ -97,13 +97,13 @@ impl TargetPort {
         self.port_group.lock().clone()
     }
 
-    /// Goes over to a group; its sessions look at the new one's state.
+    /// Moves to a group; its sessions look at the new one's state.
     fn join(&self, group: Arc<PortGroup>) {
         *self.port_group.lock() = group;
         self.groups().touch(false);
     }
 
-    /// What an initiator may see here that comes to one of our addresses.
+    /// Units that an initiator at one of our addresses may see here.
     pub fn decide(&self, initiator: &str, portal: &Address) -> Decision {
         decide(&self.name, &self.groups(), initiator, portal)
     }
@@ -121,7 +121,7 @@ pub struct Denied {
     pub at_ns: u64,
     /// Name of the driver.
     pub driver: String,
-    /// The target asked for.
+    /// The requested target.
     pub target: String,
     /// The name given.
     pub initiator: String,
@@ -161,7 +161,7 @@ pub struct Registry {
     state_store: Mutex<Option<Arc<dyn StateStore>>>,
     operator_notifier: Mutex<Option<Arc<OperatorNotifier>>>,
     denied_total: AtomicU64,
-    /// Grows with every reset of a unit, so that sessions know which came after their login.
+    /// Grows with every reset of a unit, so that sessions know which followed their login.
     resets: AtomicU64,
     tokens: Tokens,
     known: KnownUnits,
@@ -311,7 +311,7 @@ impl Registry {
         for id in device.spec().ids().all() {
             state.ids.remove(&id);
         }
-        // Commands that wait for data or memory still have it; they come to the medium no more.
+        // Commands that wait for data or memory still have it; they no longer reach the medium.
         device.lose(Errno::NxIo);
         Ok(device)
     }
@@ -357,7 +357,7 @@ impl Registry {
     }
 
     /// The relative port identifier of a target that is made. The lock is not held while that is
-    /// saved: cores come by at logins.
+    /// saved: cores use them at logins.
     fn number_of(&self, key: &numbers::Name, wanted: Option<u16>) -> Result<u16, Error> {
         let store = self.state_store();
         let known = self.state().numbers.clone();
@@ -413,7 +413,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Whether initiators may come in.
+    /// Whether initiators are admitted.
     pub fn login_gate(&self) -> &LoginGate {
         &self.login_gate
     }
@@ -600,7 +600,7 @@ impl RegistryState {
             .ok_or_else(|| Error::new(Errno::NoEnt, format!("no {driver} target {name}")))
     }
 
-    /// The group of ports that are in no other, made when it is asked for first.
+    /// The group of ports that are in no other, made when it is first used.
     fn default_group(&mut self) -> Arc<PortGroup> {
         let found = self.port_groups.iter().find(|g| g.name() == DEFAULT_GROUP).cloned();
         found.unwrap_or_else(|| {
@@ -622,8 +622,8 @@ pub enum LunChange {
     Remove(u64),
 }
 
-/// Retires all views of a target and asks its sessions to end. The reason is set first, so that a
-/// session that sees the change knows it.
+/// Retires all views of a target and requests the end of its sessions. The reason is set first, so
+/// that a session that sees the change knows it.
 fn retire_target(state: &RegistryState, target: &TargetPort, why: CloseReason) {
     // A target is taken away once: it has left the table.
     let _ = target.gone.set(why);

@@ -28,9 +28,9 @@ pub struct NameConflict {
     pub target: String,
     /// The name that they all give.
     pub initiator: String,
-    /// Where they are, in the order in which they came.
+    /// Where they are, in the order of arrival.
     pub hosts: Vec<String>,
-    /// How often the session has gone from one of them to another.
+    /// How often the session has moved from one of them to another.
     pub moves: u32,
     /// When it did last, ns of the cores' clock.
     pub at_ns: u64,

@@ -59,7 +59,7 @@ impl Numbers {
     }
 
     /// Gives `name` a number: the `wanted` one, else its earlier one, else the lowest that was
-    /// never used. `live` says which names are targets now.
+    /// never used. `live` returns whether a name is a target now.
     pub fn assign(
         &mut self,
         name: &Name,

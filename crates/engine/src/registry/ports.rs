@@ -18,7 +18,7 @@ use crate::unit::unit_attention::ItlNexus;
 impl Registry {
     /// Makes these the target port groups; the default group is added when it is not among them.
     /// Groups that were there keep the state that they have now, unless it is `specs` that changes
-    /// their first state. Refused while a group that goes has a port, and while one is
+    /// their first state. Refused while a removed group has a port, and while one is
     /// transitioning.
     pub fn set_port_groups(&self, specs: &[PortGroupSpec]) -> Result<(), Error> {
         let mut specs = specs.to_vec();

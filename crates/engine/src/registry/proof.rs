@@ -29,7 +29,7 @@ impl std::fmt::Debug for Account {
 pub struct ChapAccounts {
     /// Account of the initiator.
     pub account: Account,
-    /// Account of this side when the initiator asks for it; `None`: the account of its target.
+    /// Account of this side when the initiator requires it; `None`: the account of its target.
     pub mutual: Option<Account>,
 }
 

@@ -108,7 +108,7 @@ pub struct DeviceView {
     pub space_usage: Option<SpaceUsage>,
     /// Its medium can be ejected.
     pub removable: bool,
-    /// Why it is gone, if it is.
+    /// Why it was removed, if it was.
     pub lost: Option<Errno>,
 }
 

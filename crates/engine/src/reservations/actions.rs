@@ -63,7 +63,7 @@ impl Reservations {
         }
     }
 
-    /// A change of the registrations: PRgeneration grows, and APTPL says whether it is saved.
+    /// A change of the registrations: PRgeneration grows, and APTPL decides whether it is saved.
     pub(super) fn changed(&self, mut next: Reservations, effects: Effects) -> Change {
         next.generation = next.generation.wrapping_add(1);
         self.reserved(next, effects)

@@ -6,7 +6,7 @@
 //! ```text
 //!                    PR OUT, RESERVE, RELEASE
 //!   Reservations ----------------------------> Change { next, attentions, aborts, saves }
-//!        ^                                        |  saved by the state store if APTPL asks for it
+//!        ^                                        |  saved by the state store if APTPL requires it
 //!        +----------------------------------------+  then swapped in, flags of nexuses set anew
 //! ```
 //!

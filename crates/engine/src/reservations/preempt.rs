@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   is there a reservation?
-//!     all registrants:  key 0 ------> all other registrations go, the sender reserves anew
+//!     all registrants:  key 0 ------> all other registrations end, the sender reserves anew
 //!                       another key -> those registrations go
-//!     one holder:       its key ----> its registrations go, the sender reserves anew
+//!     one holder:       its key ----> its registrations end, the sender reserves anew
 //!                       another key -> those registrations go; key 0 is an error
 //!     none:             ------------> those registrations go; key 0 is an error
 //! ```
@@ -63,7 +63,7 @@ impl Reservations {
         self.changed(next, effects)
     }
 
-    /// Registrations go, maybe the sender's own among them, and with the last one of an "all
+    /// Registrations end, maybe the sender's own among them, and with the last one of an "all
     /// registrants" reservation the reservation.
     fn remove_registrations(&self, me: &Identity, victims: &[Identity], abort: bool) -> Change {
         let mut next = self.clone();

@@ -18,7 +18,7 @@ pub struct Identity {
     pub target: u16,
 }
 
-/// A nexus that asks.
+/// A requesting nexus.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestingNexus<'a> {
     /// Its ports; None for one that SCSI has no name for: it cannot register.

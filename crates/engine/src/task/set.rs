@@ -13,7 +13,7 @@
 //!     ^                                                          |
 //!     +---------- calm(): nothing needs an order any more -------+
 //!
-//!   entry:  add() --> DORMANT --wake()--> ENABLED --leave()--> gone
+//!   entry:  add() --> DORMANT --wake()--> ENABLED --leave()--> removed
 //!             |          +----------------leave()-----------^
 //!             +------------------------> ENABLED
 //! ```
@@ -26,7 +26,7 @@
 //!  O2  An exclusive entry and one that touches the same blocks are never enabled at once,
 //!      whatever their groups and attributes.
 //!  O3  Commands of one nexus that overlap, one of them writing, run in the order in which they
-//!      came when the unit says QUEUE ALGORITHM MODIFIER 0h.
+//!      arrived when QUEUE ALGORITHM MODIFIER of the unit is 0h.
 //!  O4  ORDERED waits for the whole crowd, an exclusive entry for those of it that touch blocks.
 //!  O5  `waits` of a dormant entry is the number of entries that it waits for. An entry that jumps
 //!      the queue waits for enabled entries only, so there is no circular wait.
@@ -142,7 +142,7 @@ impl<O> Entry<O> {
         ordered || me.conflicts(it) && (older.enabled || !me.jumps())
     }
 
-    /// Being dormant, waits for an entry that came after it (O2).
+    /// Being dormant, waits for an entry that arrived after it (O2).
     fn waits_for_newer(&self, newer: &Entry<O>) -> bool {
         newer.request.jumps() && self.request.conflicts(&newer.request)
     }
@@ -181,7 +181,7 @@ pub(crate) struct TaskSet<O> {
     entries: Vec<Entry<O>>,
     next: u64,
     first_ordered: u64,
-    /// Something that needs an order came since the last look of [`TaskSet::calm`].
+    /// Something that needs an order arrived since the last look of [`TaskSet::calm`].
     touched: bool,
     acas: Vec<EstablishedAca>,
 }
@@ -278,8 +278,8 @@ impl<O: Clone> TaskSet<O> {
         }
     }
 
-    /// Looks whether the set may be plain again, and makes it so: nothing that needs an order came
-    /// since the last look, and all that runs could run in a plain set.
+    /// Looks whether the set may be plain again, and makes it so: nothing that needs an order
+    /// arrived since the last look, and all that runs could run in a plain set.
     pub fn try_relax(&mut self) -> bool {
         let touched = std::mem::take(&mut self.touched);
         let plain = |e: &Entry<O>| e.enabled && e.request.is_plain();

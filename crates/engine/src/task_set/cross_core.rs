@@ -89,7 +89,7 @@ impl Engine {
             for peer in peers {
                 self.post(peer, Message::Gather { device: device.clone(), floor });
             }
-            // Later: the command that asks is not yet in its place.
+            // Later: the requesting command is not yet in its place.
             let (engine, device) = (self.clone(), device.clone());
             drop(self.core().reactor().spawn("target order", async move {
                 engine.gather(&device, floor);
@@ -104,7 +104,7 @@ impl Engine {
         joined
     }
 
-    /// Counts the crowd of a unit out: says so when the last command has ended here.
+    /// Counts the crowd of a unit out: reports when the last command has ended here.
     pub(crate) fn gather(self: &Rc<Self>, device: &Arc<Device>, floor: u64) {
         let crowd = |spans| TmCompletion::Unordered { device: device.clone(), spans };
         let (all, spans) = {
@@ -118,7 +118,7 @@ impl Engine {
         self.tm_step(spans);
     }
 
-    /// A core's crowd has gone.
+    /// A core's crowd has ended.
     pub(crate) fn counted_out(self: &Rc<Self>, device: &Device, spans: bool) {
         let mut ready = Vec::new();
         device.order().counted_out(spans, &mut ready);

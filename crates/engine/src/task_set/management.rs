@@ -1,7 +1,7 @@
 //! Task management.
 //!
 //! ```text
-//!   task_management() --> mark commands, ask other cores --> wait --> answer
+//!   task_management() --> mark commands, notify other cores --> wait --> answer
 //!                          |  nothing affected: at once       ^
 //!                          +--> ended(command), Aborted ------+
 //! ```
@@ -218,7 +218,7 @@ impl Engine {
 }
 
 impl ItNexus {
-    /// A task management function arrives; the answer comes by
+    /// A task management function arrives; the answer arrives by
     /// [`crate::Transport::task_management_done`], maybe from inside this call. `of` is the tag
     /// of the task that ABORT TASK and QUERY TASK are about.
     pub fn task_management(&self, tag: u32, f: TmFunction, lun: [u8; 8], of: Option<u32>) {

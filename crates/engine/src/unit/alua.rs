@@ -15,7 +15,7 @@
 //!      started command has ended, the group reports transitioning and starts no further command.
 //!  L2  A session knows the state of its port's group before its next command: the view that it
 //!      compares has a new generation before any initiator is notified of the change.
-//!  L3  ASYMMETRIC ACCESS STATE CHANGED is raised at every nexus but the one that asked, after the
+//!  L3  ASYMMETRIC ACCESS STATE CHANGED is raised at every nexus but the requesting one, after the
 //!      last state is set and before the asker is answered. A nexus that does not exist yet begins
 //!      with a condition that covers it (`nexus/paths.rs`).
 
@@ -30,7 +30,7 @@ use crate::unit::unit_attention::ItlNexus;
 
 /// The group of ports that the configuration puts into no other.
 pub const DEFAULT_GROUP: &str = "default";
-/// Its identifier, unless the configuration says another.
+/// Its identifier, unless the configuration has another.
 pub const DEFAULT_GROUP_ID: u16 = 1;
 /// Groups of one daemon; a further one is refused.
 pub const PORT_GROUPS_MAX: usize = 1024;
@@ -163,9 +163,9 @@ pub struct Transition {
     /// Relative identifiers of the target ports that lose access: their commands are waited for.
     pub(crate) ports: Vec<u16>,
     pub(crate) cause: StateCause,
-    /// The nexus that asks, which is not notified.
+    /// The requesting nexus, which is not notified.
     pub(crate) except: Option<Arc<ItlNexus>>,
-    /// Engines that have not answered, and one more until all are asked.
+    /// Engines that have not answered, and one more until all are notified.
     left: AtomicU32,
     stage: Mutex<Stage>,
 }

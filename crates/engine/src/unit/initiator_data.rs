@@ -23,7 +23,7 @@ pub(crate) struct StoredInitiatorData {
     pub timestamp: Option<(u64, u64)>,
     /// Identifying information by type.
     pub identifying: BTreeMap<u8, Vec<u8>>,
-    /// By the number of the session; gone with the nexus.
+    /// By the number of the session; dropped with the nexus.
     pub buffers: BTreeMap<u64, NexusBuffers>,
 }
 

@@ -15,7 +15,7 @@ use crate::unit::alua::Transition;
 pub enum Message {
     /// Groups have changed: look at all sessions.
     Refresh,
-    /// Say when the commands have ended that a change of access states waits for.
+    /// Report when the commands have ended that a change of access states waits for.
     Drain(Arc<Transition>),
     /// End a session.
     Close {
@@ -24,7 +24,7 @@ pub enum Message {
         /// Why.
         why: CloseReason,
     },
-    /// Abort commands for another core's task management, and say when it is done.
+    /// Abort commands for another core's task management, and report when it is done.
     Abort(AbortOrder),
     /// An operation requested from another core is complete.
     Aborted {
@@ -38,7 +38,7 @@ pub enum Message {
         /// Numbers in its order below this one are of an earlier time.
         floor: u64,
     },
-    /// The turn of a command has come.
+    /// It is the turn of a command.
     Start {
         /// Its session.
         session: u64,
@@ -60,11 +60,11 @@ pub struct AbortOrder {
 pub(crate) struct AbortScope {
     /// Only the commands of these nexuses; None is all nexuses.
     pub(crate) nexuses: Option<Arc<BTreeSet<Identity>>>,
-    /// The session that asked.
+    /// The requesting session.
     pub(crate) by: u64,
     /// The unit is reset: all nexuses are notified. Otherwise nexuses that lost commands receive
     /// COMMANDS CLEARED, unless TAS reports the abort in another way.
     pub(crate) reset: bool,
-    /// TAS as it was when the function came: a reset changes it.
+    /// TAS as it was when the function arrived: a reset changes it.
     pub(crate) tas: bool,
 }

@@ -79,7 +79,7 @@ impl ModeBits {
     /// Control page, high bit of QERR, with the low one: only those of the same nexus (11b).
     pub const QERR_OWN: ModeBits = ModeBits(1 << 6);
     /// Control page: QUEUE ALGORITHM MODIFIER is 1h, SIMPLE commands may be reordered freely. Not
-    /// set: those that overlap run in the order in which they came.
+    /// set: those that overlap run in the order of their arrival.
     pub const QAM: ModeBits = ModeBits(1 << 7);
     /// Control page: commands of the ACA attribute are refused, CLEAR ACA alone ends an ACA.
     pub const TMF_ONLY: ModeBits = ModeBits(1 << 8);
@@ -117,7 +117,7 @@ impl ModeBits {
 #[derive(Default)]
 struct Nexuses {
     all: Vec<Weak<ItlNexus>>,
-    /// Bits of `flags` that are set in every nexus of the unit, those to come too.
+    /// Bits of `flags` that are set in every nexus of the unit, later ones too.
     bits: u32,
 }
 
@@ -256,7 +256,7 @@ impl Device {
         *self.provisioning.lock()
     }
 
-    /// A layer came or went below it (F1).
+    /// A layer was added or removed below it (F1).
     pub fn set_provisioning(&self, now: Provisioning) {
         let mut freeing = self.provisioning.lock();
         let was = std::mem::replace(&mut *freeing, now);
@@ -477,7 +477,7 @@ impl Device {
         true
     }
 
-    /// Sets bits in every nexus, those to come too.
+    /// Sets bits in every nexus, later ones too.
     pub(crate) fn mark(&self, bits: u32) {
         let mut list = self.list();
         list.bits |= bits;
@@ -491,13 +491,13 @@ impl Device {
         list.all.iter().filter_map(Weak::upgrade).for_each(|n| n.clear(bits));
     }
 
-    /// Why the unit is gone, if it is.
+    /// Why the unit was lost, if it was.
     #[inline]
     pub fn lost(&self) -> Option<Errno> {
         self.loss.error()
     }
 
-    /// The provider below is gone: from now on commands end with sense data that says so.
+    /// The provider below was lost: from now on commands end with sense data that reports it.
     pub fn lose(&self, error: Errno) {
         self.loss.set(Some(error), &self.common);
     }
@@ -580,7 +580,7 @@ impl Device {
         self.reset_number.load(Ordering::Acquire)
     }
 
-    /// Its nexuses now, oldest first; one more may come at any time (`Device::enlist`).
+    /// Its nexuses now, oldest first; one more may be added at any time (`Device::enlist`).
     pub fn nexuses(&self) -> Vec<Arc<ItlNexus>> {
         self.list().all.iter().filter_map(Weak::upgrade).collect()
     }

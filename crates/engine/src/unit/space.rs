@@ -9,7 +9,7 @@
 //!      value was back on the other side of the range around it, or after a reset or a new
 //!      threshold.
 //!  H2  Nothing is reported without a nexus or while LBPERE is off. A threshold in percent is not
-//!      reported while there is room for every block that the unit could still ask for.
+//!      reported while there is room for every block that the unit could still request.
 //!  H3  With SITUA only one initiator is notified: the first that sends a command.
 //!
 //! ```text
@@ -193,7 +193,7 @@ impl Space {
         self.state().saved
     }
 
-    /// The configuration says other percentages now: they hold where initiators have not set
+    /// The configuration has other percentages now: they hold where initiators have not set
     /// others.
     pub fn configure(&self, percents: &[u8]) {
         let to = configured(percents);

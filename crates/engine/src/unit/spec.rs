@@ -28,7 +28,7 @@ pub struct Label {
     pub revision: String,
     /// SANITIZE is served: initiators may destroy everything for good.
     pub sanitize: bool,
-    /// WRITE SAME of no blocks goes to the end of the medium; else it is refused.
+    /// WRITE SAME of no blocks reaches to the end of the medium; else it is refused.
     pub write_same_to_end: bool,
 }
 
@@ -83,7 +83,7 @@ pub struct DeviceSpec {
     pub delete_request_bytes: u64,
     /// A volatile cache is below: the initial state of WCE.
     pub write_cache: bool,
-    /// No initiator may write, whatever the access group says.
+    /// No initiator may write, whatever the access group permits.
     pub read_only: bool,
     /// Stripe, bytes: several physical blocks; zero where there is none.
     pub stripe_bytes: u64,

@@ -3,7 +3,7 @@
 //!
 //! Invariants
 //!  A1  Every I_T_L nexus has its own queue; nothing delivered to one is lost to another.
-//!  A2  Each condition is delivered once, in the order in which it came; identical ones merge.
+//!  A2  Each condition is delivered once, in the order of arrival; identical ones merge.
 //!  A3  INQUIRY, REPORT LUNS and REQUEST SENSE run in spite of a queue that is not empty.
 //!  A4  Everything that can keep a command from running is a bit of one word. The core that serves
 //!      the nexus reads the word once per command; zero means that there is nothing to decide, and

@@ -21,7 +21,7 @@ use crate::unit::Device;
 
 /// Types and the most bytes of each: peripheral device identifying information, and text.
 const TYPES: [(u8, u16); 2] = [(0x00, 64), (0x02, 256)];
-/// The type that asks which types there are.
+/// The type that requests the list of types.
 const SUPPORTED: u8 = 0x7f;
 const TEXT: u8 = 0x02;
 const VERSION: u8 = 1;

@@ -37,13 +37,13 @@ pub(crate) trait EngineCommand: Sync {
     /// The needs of the command, or why it is refused; as [`crate::handlers::Handler::plan`].
     fn plan(&self, command: &Cdb, device: &Device) -> Result<Plan, Sense>;
 
-    /// Answers when the plan says [`crate::handlers::Run::Now`].
+    /// Answers when the plan is [`crate::handlers::Run::Now`].
     fn now(&self, _ask: &mut ImmediateCommand<'_>) -> Result<(), Sense> {
         Err(Sense::new(asc::INTERNAL_FAILURE))
     }
 
-    /// Executes when the plan says [`crate::handlers::Run::Task`]. All write data is there, data
-    /// for the initiator goes by [`Job::reply`]. It must not be dropped half-way.
+    /// Executes when the plan is [`crate::handlers::Run::Task`]. All write data is there, data
+    /// for the initiator is sent by [`Job::reply`]. It must not be dropped half-way.
     fn task(&self, _job: Job) -> Local<'static, Ending> {
         Box::pin(async { Ending::check(asc::INTERNAL_FAILURE) })
     }

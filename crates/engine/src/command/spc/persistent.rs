@@ -114,7 +114,7 @@ async fn change(job: &Job) -> Result<(), Ending> {
         let record = change.next.record();
         job.save(RecordKind::Reservations, record).await.map_err(not_saved)?;
     }
-    // Saved is done, whatever task management has said meanwhile (O1).
+    // Saved is done, whatever task management has requested meanwhile (O1).
     turn.commit(&job.device, change.next, &change.effects);
     drop(turn);
     abort_others(job, change.effects).await;

@@ -45,8 +45,8 @@ pub(super) fn inquiry(
     }
 }
 
-/// Identity of the unit at the port that asks. It claims only features that the engine has. `ports`
-/// are all ports of the unit.
+/// Identity of the unit at the requesting port. It claims only features that the engine has.
+/// `ports` are all ports of the unit.
 fn identity(device: &Device, port: &TargetPort, ports: &[Arc<TargetPort>]) -> Identity {
     let (spec, label, group) = (device.spec(), device.label(), port.port_group());
     let ids = spec.ids();
@@ -59,7 +59,7 @@ fn identity(device: &Device, port: &TargetPort, ports: &[Arc<TargetPort>]) -> Id
         serial: ids.serial,
         naa: Some(ids.naa),
         eui64: ids.eui64,
-        // One that is made from other names says nothing new.
+        // One that is made from other names adds nothing.
         uuid: spec.configured_ids.uuid,
         target_name: port.name.clone(),
         relative_port: port.port,

@@ -8,7 +8,7 @@ use crate::plan::Plan;
 use crate::status::Ending;
 use crate::unit::Device;
 
-/// Most descriptors of one answer; the initiator asks on from the end of the last one.
+/// Most descriptors of one answer; the initiator continues from the end of the last one.
 const DESCRIPTORS_MAX: u32 = 512;
 
 /// Header and one descriptor, bytes.

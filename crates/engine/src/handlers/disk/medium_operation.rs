@@ -5,7 +5,7 @@
 //!  U1  Before the first block changes, the state store has a record of the operation; it is
 //!      removed when the operation is complete and durable. A daemon that finds the record finishes
 //!      a SANITIZE, and reports a medium whose FORMAT was interrupted as corrupted.
-//!  U2  The unit is READY again only when the record is gone: a SANITIZE that was done is never
+//!  U2  The unit is READY again only when the record is removed: a SANITIZE that was done is never
 //!      repeated over new data.
 //!  U3  While it runs nothing else reaches the medium: new commands are refused, those that were
 //!      there before have ended.

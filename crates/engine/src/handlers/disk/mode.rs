@@ -139,7 +139,7 @@ pub(super) async fn select(job: &Job, ten: bool, keep: bool) -> Result<(), Endin
         save(job, bits, wanted.state.thresholds).await?;
     }
     {
-        // A reset may have come in between; the values of this command are the later ones.
+        // A reset may have been in between; the values of this command are the later ones.
         let _gate = device.mode_gate.lock();
         let changed = wanted.changed || device.mode() != bits;
         device.set_mode(bits);

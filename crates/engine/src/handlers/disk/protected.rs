@@ -112,7 +112,7 @@ pub(super) fn check_tuples(
     data: &Segs,
     tuples: &[u8],
 ) -> Result<(), Ending> {
-    // FORMAT UNIT cannot have come in between: nothing else runs beside it.
+    // FORMAT UNIT cannot have been in between: nothing else runs beside it.
     let Some(kind) = job.device.protection_type() else {
         return Err(Ending::check(asc::INTERNAL_FAILURE));
     };

@@ -24,7 +24,7 @@ pub(super) fn plan(anchor: bool, len: u32, device: &Device) -> Result<Plan, Sens
     Ok(Plan::task(len).writing())
 }
 
-/// Checks the whole list before the first block goes.
+/// Checks the whole list before the first block is freed.
 pub(super) async fn unmap(job: &Job) -> Result<(), Ending> {
     let bytes = job.data.to_vec();
     let list = UnmapList::parse(&bytes).map_err(Ending::Check)?;

@@ -57,7 +57,7 @@ fn parse_fields(command: &Cdb, device: &Device) -> Result<WriteSameFields, Sense
 
 pub(super) fn plan(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
     let what = parse_fields(command, device)?;
-    // ANCHOR says something of UNMAP only.
+    // ANCHOR has a meaning with UNMAP only.
     if what.anchor && (!what.unmap || !device.spec().can_anchor) {
         return Err(Sense::cdb_field(1, Some(4)));
     }

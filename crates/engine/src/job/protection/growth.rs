@@ -3,7 +3,7 @@
 //! | the provider | then |
 //! | --- | --- |
 //! | grows while the unit is served | tail and capacity stay |
-//! | has grown when the unit is made | so they do: the state store's record says where it was |
+//! | has grown when the unit is made | so they do: the state store's record has its place |
 //! | is longer, FORMAT UNIT comes | tail at the new end, capacity of all of it |
 //! | is shorter while the unit is served | nothing can be reached |
 //! | is shorter when the unit is made | refused: the tail is cut off |

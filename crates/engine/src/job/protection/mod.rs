@@ -7,7 +7,7 @@
 //! | `repair` | making a unit ready: a new tail, or repair after a power cut |
 //! | `growth` | where the tail of a provider is that has grown |
 //!
-//! Everything that reaches the blocks of a protected unit comes through [`Protection`]: plain reads
+//! Everything that reaches the blocks of a protected unit passes [`Protection`]: plain reads
 //! and writes, and by [`Medium`] copies, COMPARE AND WRITE and all others.
 //!
 //! ```text
@@ -97,7 +97,7 @@ impl Protection {
         medium.buffers(usize::try_from(most).unwrap_or(usize::MAX)).await
     }
 
-    /// Reads and checks blocks: the data, and the tuples as they go to an initiator.
+    /// Reads and checks blocks: the data, and the tuples as an initiator receives them.
     pub async fn read(
         &self,
         medium: &Medium,

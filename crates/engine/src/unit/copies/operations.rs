@@ -28,10 +28,10 @@ use super::LIMITS;
 use crate::status::Ending;
 use crate::unit::unit_attention::ItlNexus;
 
-/// How long the results of an ended copy can be asked for, ns.
+/// How long the results of an ended copy can be fetched, ns.
 pub(crate) const RESULTS_KEEP_NS: u64 = 60_000_000_000;
 
-/// Milliseconds after which it is worth asking again how far a copy has come.
+/// Milliseconds after which the progress of a copy is worth another request.
 const POLL_INTERVAL_MS: u32 = 500;
 
 /// Who names an operation, and how.
@@ -182,7 +182,7 @@ impl Operation {
 }
 
 struct Entry {
-    /// `None`: no command can ask for its result.
+    /// `None`: no command can fetch its result.
     id: Option<OperationId>,
     operation: Arc<Operation>,
 }
@@ -241,14 +241,14 @@ impl Operations {
         Some(entry.operation.clone())
     }
 
-    /// Asks a running operation to end.
+    /// Requests the end of a running operation.
     pub fn cancel(&self, name: OperationId, now: u64) -> Option<Arc<Operation>> {
         let operation = self.find(name, now).filter(|o| o.is_running())?;
         operation.cancelled.store(true, Ordering::Release);
         Some(operation)
     }
 
-    /// A nexus has ended, and its commands too: removes its results, which no command can ask for
+    /// A nexus has ended, and its commands too: removes its results, which no command can fetch
     /// any more.
     pub fn forget(&self, nexus: &ItlNexus) {
         self.entries().retain(|e| !e.id.is_some_and(|n| n.is_of(nexus)));

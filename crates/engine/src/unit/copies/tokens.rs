@@ -109,7 +109,7 @@ pub(crate) struct Rod {
 }
 
 impl Rod {
-    /// The next range is as the token says from now on. The caller keeps others from writing there
+    /// The next range is that of the token from now on. The caller keeps others from writing there
     /// (K3).
     pub fn arm(&self) {
         self.armed.fetch_add(1, Ordering::AcqRel);
@@ -241,7 +241,7 @@ impl Tokens {
         let all = self.all(now);
         let unknown = Sense::new(asc::TOKEN_UNKNOWN);
         let rod = all.iter().find(|r| r.id == id && sees(&r.device)).ok_or(unknown)?;
-        // Without an early end: how long it takes says nothing about where they differ.
+        // Without an early end: its duration does not reveal where they differ.
         let differs = rod.token.iter().zip(token).fold(0, |sum, (a, b)| sum | (a ^ b));
         if differs != 0 {
             return Err(Sense::new(asc::TOKEN_CORRUPT));

@@ -21,7 +21,7 @@ pub(crate) struct Facts {
     /// Of a 32-byte command; they mean something with type 2 only.
     pub tags: Option<Tags>,
     pub rules: Protect,
-    /// The tuples come from the medium: the escape value counts.
+    /// The tuples are from the medium: the escape value counts.
     pub from_medium: bool,
 }
 
@@ -110,7 +110,7 @@ fn own(kind: ProtectionType, lba: u64, guard: u16) -> Tuple {
     Tuple { guard, app: 0, reference }
 }
 
-/// Tuples for data that comes without.
+/// Tuples for data that arrives without.
 pub(crate) fn generate(kind: ProtectionType, lba: u64, data: &Segs, unit: u64) -> Vec<u8> {
     let guards = guards(data, unit).into_iter();
     (lba..).zip(guards).flat_map(|(lba, guard)| own(kind, lba, guard).encode()).collect()

@@ -139,7 +139,7 @@ impl Layout {
         out
     }
 
-    /// The part of the header that says something.
+    /// The used part of the header.
     pub fn record(&self, kind: Option<ProtectionType>) -> Vec<u8> {
         let mut out = self.encode(kind);
         out.truncate(RECORD_LEN);

@@ -37,7 +37,7 @@ pub enum ProtectionSpec {
 /// Options of a read.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Want {
-    /// RDPROTECT or VRPROTECT; zero checks what can be checked unless the mode page says otherwise.
+    /// RDPROTECT or VRPROTECT; zero checks what can be checked unless the mode page forbids it.
     pub protect: u8,
     /// Of a 32-byte command.
     pub tags: Option<Tags>,

@@ -58,7 +58,7 @@ struct RegionsState {
 #[derive(Default)]
 pub(crate) struct Regions(Mutex<RegionsState>);
 
-/// A place in the order; others go on when it is dropped.
+/// A place in the order; others continue when it is dropped.
 pub(crate) struct RangeLock(Arc<Regions>, u64);
 
 impl Drop for RangeLock {
@@ -76,7 +76,7 @@ impl Drop for MapLock {
     }
 }
 
-/// Writes in some regions. They stay marked unless [`Marked::done`] says that data and tuples
+/// Writes in some regions. They stay marked unless [`Marked::done`] reports that data and tuples
 /// agree.
 pub(crate) struct Marked {
     regions: Arc<Regions>,
@@ -214,7 +214,7 @@ impl Regions {
         self.state().has_cleaner = false;
     }
 
-    /// Whether there are marks that may go, now or when their writes end.
+    /// Whether there are marks that may be removed, now or when their writes end.
     pub fn is_marked(&self) -> bool {
         self.state().regions.values().any(|g| !g.lost)
     }
@@ -263,7 +263,7 @@ mod tests {
         r.begin(4, 6).unwrap().done();
         let resting = r.idle_regions(0, 2, 64);
         assert_eq!(resting.len(), 64 - 3);
-        // A write that comes and goes while everything is made durable.
+        // A write that begins and ends while everything is made durable.
         r.begin(7, 8).unwrap().done();
         let busy = r.begin(9, 10).unwrap();
         assert_eq!(r.clean(&resting), [0, 1, 3, 7, 9]);

@@ -30,4 +30,6 @@ pub use prose::{
 };
 pub use rules::{LEVELS, check};
 pub use source::{Source, Tree};
-pub use words::{banned_in_document, banned_in_source, banned_words};
+pub use words::{
+    FALLING, Falling, banned_in_document, banned_in_source, banned_words, falling_words,
+};

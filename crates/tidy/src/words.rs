@@ -36,6 +36,17 @@ const BANNED: &[(&[&str], &str)] = &[
     (&["goes away", "went away"], "disappears"),
 ];
 
+/// Words of one kind, what to write instead, and how many of them comments and messages may have.
+pub type Falling = (&'static [&'static str], &'static str, usize);
+
+/// Words that are being replaced. An edit may lower a number and never raises it.
+pub const FALLING: &[Falling] = &[
+    (&["say", "says", "said"], "reports, states, contains, shows", 510),
+    (&["ask", "asks", "asked"], "requests, queries, probes, calls", 420),
+    (&["come", "comes", "came"], "arrives, is received, is added, follows", 355),
+    (&["go", "goes", "went", "gone"], "moves, is sent, was removed, was dropped", 740),
+];
+
 /// Files and the banned word that each may use: names of a standard or of another program.
 const EXCEPTIONS: &[(&str, &str)] = &[
     // An element type of SES-4.
@@ -54,8 +65,31 @@ pub fn banned_words(tree: &Tree, root: &Path) -> io::Result<Vec<String>> {
     Ok(out)
 }
 
+/// Every kind of words of a list that comments and messages of the tree have too often.
+pub fn falling_words(tree: &Tree, list: &[Falling]) -> Vec<String> {
+    let mut counts = vec![0; list.len()];
+    for (_, line) in tree.sources.iter().flat_map(lines_of) {
+        for word in prose_words(line) {
+            if let Some(kind) = list.iter().position(|(all, ..)| all.contains(&word.as_str())) {
+                counts[kind] += 1;
+            }
+        }
+    }
+    let over = list.iter().zip(counts).filter(|((.., most), count)| count > most);
+    let line = |((all, instead, most), count): (&Falling, usize)| {
+        format!("{}: {count} in comments and messages, at most {most}: {instead}", all.join(", "))
+    };
+    over.map(line).collect()
+}
+
 /// Banned words in the comments and messages of a Rust file, in the order of their lines.
 pub fn banned_in_source(source: &Source) -> Vec<String> {
+    let lines = lines_of(source).into_iter();
+    lines.flat_map(|(n, text)| banned_in_line(&source.path, n, text)).collect()
+}
+
+/// Comments and messages of a Rust file.
+fn lines_of(source: &Source) -> Lines<'_> {
     let (mut lines, literals) = prose_of(&source.text);
     // Literals of this crate are the words themselves.
     if !source.is_test() && source.krate() != "tidy" {
@@ -64,7 +98,7 @@ pub fn banned_in_source(source: &Source) -> Vec<String> {
         lines.extend(literals.into_iter().filter(|(n, _)| product.contains(n)));
         lines.sort_by_key(|(n, _)| *n);
     }
-    lines.into_iter().flat_map(|(n, text)| banned_in_line(&source.path, n, text)).collect()
+    lines
 }
 
 /// Banned words in a document.
@@ -137,7 +171,7 @@ fn character(text: &str) -> usize {
 fn banned_in_line(path: &str, number: usize, line: &str) -> Vec<String> {
     let mut out = Vec::new();
     for span in line.split('`').step_by(2) {
-        let words: Vec<String> = words_of(span).into_iter().map(str::to_lowercase).collect();
+        let words = lower_case(span);
         let pairs: Vec<String> = words.windows(2).map(|pair| pair.join(" ")).collect();
         for word in words.into_iter().chain(pairs) {
             let found = BANNED.iter().find(|(all, _)| all.contains(&word.as_str()));
@@ -148,6 +182,15 @@ fn banned_in_line(path: &str, number: usize, line: &str) -> Vec<String> {
         }
     }
     out
+}
+
+/// Words of a line of prose.
+fn prose_words(line: &str) -> Vec<String> {
+    line.split('`').step_by(2).flat_map(lower_case).collect()
+}
+
+fn lower_case(text: &str) -> Vec<String> {
+    words_of(text).into_iter().map(str::to_lowercase).collect()
 }
 
 /// Words of a text, without those that are code.

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use tidy::{Source, Tree, banned_in_document, banned_in_source, banned_words};
+use tidy::{
+    FALLING, Source, Tree, banned_in_document, banned_in_source, banned_words, falling_words,
+};
 
 #[test]
 fn prose_has_no_banned_words() {
@@ -10,6 +12,27 @@ fn prose_has_no_banned_words() {
     let tree = Tree::read(&root).expect("the checkout is readable");
     let found = banned_words(&tree, &root).expect("the checkout is readable");
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+}
+
+#[test]
+fn words_that_are_being_replaced_become_fewer() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let tree = Tree::read(&root).expect("the checkout is readable");
+    let found = falling_words(&tree, FALLING);
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+}
+
+#[test]
+fn falling_words_are_counted_over_the_tree() {
+    let file = |path: &str, text: &str| Source { path: path.into(), text: text.into() };
+    let sources = vec![
+        file("crates/geom/src/a.rs", "// It says: `says`, says().\nfn f() { g(\"a Said b\"); }\n"),
+        file("crates/geom/src/b.rs", "//! Said.\nlet said = 1;\n"),
+    ];
+    let tree = Tree { sources, manifests: Vec::new() };
+    let count = |most: usize| falling_words(&tree, &[(&["says", "said"], "reports", most)]);
+    assert_eq!(count(3), Vec::<String>::new());
+    assert_eq!(count(2), ["says, said: 3 in comments and messages, at most 2: reports"]);
 }
 
 /// Lines of a file that have banned words.

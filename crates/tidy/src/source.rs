@@ -30,12 +30,12 @@ impl Source {
             || self.path.contains("/fuzzing/")
     }
 
-    /// Numbered lines outside of `#[cfg(test)] mod`; comments are blanked.
+    /// Numbered lines outside of test modules; comments are blanked.
     pub fn product_lines(&self) -> Vec<(usize, String)> {
         let mut out = Vec::new();
         let mut lines = self.text.lines().enumerate().peekable();
         while let Some((i, line)) = lines.next() {
-            if line.trim() == "#[cfg(test)]" {
+            if is_for_tests(line.trim()) {
                 let opens_module = lines.peek().is_some_and(|(_, l)| {
                     l.trim_start().starts_with("mod ") && l.trim_end().ends_with('{')
                 });
@@ -65,6 +65,11 @@ impl Source {
         let tests = (1..).zip(self.text.lines()).filter(|(n, _)| !product.contains(n));
         tests.map(|(_, line)| line).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// Whether an attribute keeps an item for tests, perhaps on some systems only.
+fn is_for_tests(line: &str) -> bool {
+    line == "#[cfg(test)]" || line.starts_with("#[cfg(all(test,")
 }
 
 /// Spaces at the start of a line.

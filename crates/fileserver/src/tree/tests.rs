@@ -83,6 +83,7 @@ fn some_key(r: &mut SeededRandom) -> Key {
     Key::new(r.below(40), kind, r.below(60))
 }
 
+/// B1.
 #[test]
 fn tree_matches_a_sorted_map_and_dumps_do_not_change() {
     for seed in Seeds::of(60) {

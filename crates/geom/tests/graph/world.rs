@@ -421,6 +421,7 @@ fn run(seed: u64) -> (Marks, u64) {
     (std::mem::take(&mut sim.marks), sim.lab.world.trace())
 }
 
+/// T1, T3, T6.
 #[test]
 fn random_graphs_keep_the_invariants() {
     let seeds = Seeds::of(SEEDS);

@@ -18,8 +18,8 @@ const BOOK: &str = "docs";
 const SUMMARY: &str = "SUMMARY.md";
 
 /// Every broken link of the tree's documents, as `FILE: LINK`: to a file that is not there, to a
-/// heading that its file does not have, or from a page of the manual to a file that is not in the
-/// book. Links to other hosts are not examined.
+/// heading that its file does not have, or from a page of the manual to a file that mdBook leaves
+/// out. Links to other hosts are not examined.
 pub fn broken_links(root: &Path) -> io::Result<Vec<String>> {
     let book = root.join(BOOK);
     let summary = fs::read_to_string(book.join(SUMMARY)).unwrap_or_default();
@@ -91,7 +91,7 @@ fn is_external(link: &str) -> bool {
     link.contains("://") || link.starts_with("mailto:")
 }
 
-/// Whether mdBook has the file of a link. `place` is the path of the link's page in the book.
+/// Whether mdBook has the file of a link. `place` is the path of the link's page in [`BOOK`].
 fn is_in_book(book: &Path, pages: &BTreeSet<PathBuf>, place: &Path, link: &str) -> bool {
     let file = link.split('#').next().unwrap_or(link);
     if is_external(link) || file.is_empty() {
@@ -104,7 +104,7 @@ fn is_in_book(book: &Path, pages: &BTreeSet<PathBuf>, place: &Path, link: &str) 
     }
 }
 
-/// The path in the book that a page refers to; `None` is a path outside of the book.
+/// The path in [`BOOK`] that a page refers to; `None` is a path outside of it.
 fn place_in_book(page: &Path, file: &str) -> Option<PathBuf> {
     let mut place = page.parent()?.to_path_buf();
     for part in Path::new(file).components() {

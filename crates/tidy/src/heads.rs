@@ -5,8 +5,8 @@ use crate::source::Tree;
 
 /// First words of a sentence that does not begin with a noun phrase.
 const NO_NOUNS: &[&str] = &[
-    "How", "Where", "What", "Who", "When", "Whether", "Which", "Why", "It", "This", "That", "There",
-    "These", "Those", "If", "See",
+    "How", "Where", "What", "Who", "When", "Whether", "Which", "Why", "It", "This", "That",
+    "There", "These", "Those", "If", "See",
 ];
 
 /// Longest name of a test, characters.

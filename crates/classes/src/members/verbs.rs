@@ -20,8 +20,12 @@ pub(crate) trait LabelledClass: Class + Sized + 'static {
     type Records: Serialize + JsonSchema;
 
     /// Takes one apart; labels stay.
-    fn take_apart(&self, control: &mut GraphControl, on: &str, force: bool)
-    -> Result<MessageAnswer, Error>;
+    fn take_apart(
+        &self,
+        control: &mut GraphControl,
+        on: &str,
+        force: bool,
+    ) -> Result<MessageAnswer, Error>;
 
     /// Takes one apart for good, where that is something else.
     fn destroy_geom(

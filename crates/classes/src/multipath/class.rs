@@ -15,9 +15,9 @@ use super::geom::MultipathGeom;
 use super::identity::Identity;
 use super::metadata::{Metadata, Mode};
 use super::options::Options;
-use reactor::clock::S;
 use super::{NAME, verbs};
 use crate::members::{Stopped, relocate, verb_util};
+use reactor::clock::S;
 
 /// The class.
 #[derive(Default)]

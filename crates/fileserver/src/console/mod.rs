@@ -127,8 +127,7 @@ fn fenced(host: &Host, e: Error) -> Error {
     if !refused.is_some_and(|why| e.message.ends_with(&why)) {
         return e;
     }
-    let what =
-        format!("{}; `ashlar fs halt {}` closes its devices", e.message, host.shared.name);
+    let what = format!("{}; `ashlar fs halt {}` closes its devices", e.message, host.shared.name);
     Error::new(e.kind, what)
 }
 

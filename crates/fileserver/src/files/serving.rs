@@ -183,9 +183,7 @@ impl Served {
     /// nothing. `contents`: the tags of an image's blocks are checked too.
     pub async fn repair(&self, contents: bool, dry: bool) -> Result<Repairs, Fault> {
         match self {
-            Served::Volume(_) if dry => {
-                Err(Fault::Invalid("--dry: use a check without --fix"))
-            }
+            Served::Volume(_) if dry => Err(Fault::Invalid("--dry: use a check without --fix")),
             Served::Volume(fs) => fs.repair().await,
             Served::Image(image) => image.repair(contents, dry).await,
         }

@@ -315,10 +315,7 @@ impl Image {
         m.free.extend(listed);
         if n != m.sb.1.tfree {
             let recorded = m.sb.1.tfree;
-            fault(
-                format!("free list: {n} blocks; the superblock has {recorded}"),
-                &mut m.list,
-            );
+            fault(format!("free list: {n} blocks; the superblock has {recorded}"), &mut m.list);
         }
         Ok(())
     }

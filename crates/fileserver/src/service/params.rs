@@ -213,8 +213,7 @@ impl FsParams {
             return Ok(None);
         }
         let file = |name: &str, path: &Option<String>| {
-            let missing =
-                || Error::inval(format!("{name} is missing: clients of TLS need it"));
+            let missing = || Error::inval(format!("{name} is missing: clients of TLS need it"));
             path.clone().filter(|path| !path.is_empty()).ok_or_else(missing)
         };
         let certificate = file("tls_certificate", &self.tls_certificate)?;

@@ -60,7 +60,7 @@ mod tests {
         let unfold = "fold:1:disk".to_owned();
         assert_eq!(Query::parse(again), Query { unfold, ..query });
         for id in ["lun:iqn.a:t/all/0", "disk:ä&=?#%", "disk:\u{202e}\"<"] {
-            let link = link(id);
+            let link = super::link(id);
             let (_, query) = link.split_once('?').expect("a query");
             assert_eq!(Query::parse(query).at, id);
             assert!(link.is_ascii(), "{link}");

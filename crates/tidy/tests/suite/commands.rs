@@ -19,10 +19,8 @@ fn blocks_that_no_test_runs_are_found_with_their_reasons() {
                 ```text\nno commands\n```\n\
                 <!-- another comment -->\n```\n$ plain\n```\n<!-- not run: -->\n```sh\nempty\n```\n\
                 <!-- not run: before a text -->\ntext\n```sh\nfar\n```\n```toml\n[daemon]\n```\n";
-    let block = |line: usize, reason: Option<&str>| UnrunBlock {
-        line,
-        reason: reason.map(str::to_owned),
-    };
+    let block =
+        |line: usize, reason: Option<&str>| UnrunBlock { line, reason: reason.map(str::to_owned) };
     let wanted = [
         block(5, None),
         block(9, Some("needs a kernel")),

@@ -50,9 +50,8 @@ fn link_that_leaves_the_book_is_found() {
     }
     let broken = broken_links(&root).expect("it is readable");
     std::fs::remove_dir_all(&root).expect("it is ours");
-    let away = |link: &str| {
-        format!("docs/deep/page.md: {link} is not in the book: name the file instead")
-    };
+    let away =
+        |link: &str| format!("docs/deep/page.md: {link} is not in the book: name the file instead");
     let wanted = [
         away("../../A.md"),
         "docs/deep/page.md: ../../A.md#none".to_owned(),

@@ -311,23 +311,7 @@ impl Inner {
                 }
             }
             Action::Units { from, to } => {
-                let is_shown = |p: &str, serial: &String| {
-                    let mut luns = config.access.iter().flat_map(|a| &a.luns);
-                    luns.any(|(n, lun)| lun.provider == p && *serial == shown_serial(p, *n))
-                };
-                let changes = |p: &String| {
-                    // A serial number may be written down as hosts see it.
-                    let bare = |u: &UnitConfig| UnitConfig {
-                        thresholds: None,
-                        serial: u.serial.clone().filter(|s| !is_shown(&u.provider, s)),
-                        ..u.clone()
-                    };
-                    let of = |all: &[UnitConfig]| {
-                        let section = all.iter().find(|u| u.provider == *p).map(bare);
-                        section.unwrap_or(UnitConfig { provider: p.clone(), ..Default::default() })
-                    };
-                    of(from) != of(to)
-                };
+                let changes = |p: &String| changes_unit(config, p, (from, to));
                 let luns = config.access.iter().flat_map(|a| a.luns.values());
                 if let Some(lun) = luns.map(|l| &l.provider).find(|p| changes(p)) {
                     return refuse(Kind::Busy, format!("{lun} has a LUN"));
@@ -429,6 +413,25 @@ fn exists_exactly(config: &Config, name: &str) -> bool {
 /// The serial number of a unit without a configured one.
 fn shown_serial(provider: &str, lun: u64) -> String {
     format!("{provider}-{lun}")
+}
+
+/// Whether a provider's `[[unit]]` becomes another one for hosts. A serial number may be written
+/// down as they see it.
+fn changes_unit(config: &Config, p: &String, (from, to): (&[UnitConfig], &[UnitConfig])) -> bool {
+    let is_shown = |p: &str, serial: &String| {
+        let mut luns = config.access.iter().flat_map(|a| &a.luns);
+        luns.any(|(n, lun)| lun.provider == p && *serial == shown_serial(p, *n))
+    };
+    let bare = |u: &UnitConfig| UnitConfig {
+        thresholds: None,
+        serial: u.serial.clone().filter(|s| !is_shown(&u.provider, s)),
+        ..u.clone()
+    };
+    let of = |all: &[UnitConfig]| {
+        let section = all.iter().find(|u| u.provider == *p).map(bare);
+        section.unwrap_or(UnitConfig { provider: p.clone(), ..Default::default() })
+    };
+    of(from) != of(to)
 }
 
 fn group_state(access: &crate::config::AccessConfig) -> GroupState {

@@ -2,7 +2,7 @@
 //! the same server.
 //!
 //! Both read all of it in order by one connection, in requests of the same size with as many in
-//! flight, and drop the data. nbdkit computes the data, so that nobody needs memory for it.
+//! flight, and drop the data. nbdkit computes the data, which takes no memory.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -70,7 +70,9 @@ fn rescanned(
     for (bus, at) in looks {
         let number = bus.number();
         let devices = bus.devices();
-        let has_device = |at: u64| devices.iter().any(|(unit, ..)| unit.path().target == at);
+        let has_device = |at: u64| {
+            devices.iter().any(|(unit, _, disk)| unit.path().target == at && !disk.is_empty())
+        };
         let lost = bus.sim().dismiss_lost(*at, &has_device);
         let line = |place: String| {
             format!("scbus{number}: {place} does not answer and is not reported until it does")

@@ -109,7 +109,11 @@ const EDITS: [(&str, Setup); 11] = [
     ),
     (
         "another disk",
-        Setup { more: "[[disk]]\nname = 'd3'\nkind = 'null'\nsize = '1MiB'\n", ..PLAIN },
+        Setup {
+            more: "[[disk]]\nname = 'd3'\nkind = 'file'\npath = 'd3.img'\ncreate = true\n\
+                   size = '1MiB'\n",
+            ..PLAIN
+        },
     ),
 ];
 

@@ -45,8 +45,7 @@ impl Unfinished {
     }
 }
 
-/// The answer `A`, or the progress until it exists. Users see only the former: the schema is that of
-/// `A`.
+/// The answer `A`, or the progress until it exists. Users see only the former: the schema is `A`'s.
 #[derive(Serialize)]
 #[serde(transparent, bound = "")]
 pub struct Deferred<A> {

@@ -83,7 +83,7 @@ const DAEMON: &[EventKind] = &[
         "a task hangs",
         "check disks",
     ),
-    kind("`control connection refused: ...` (log)", "warn", "many clients", "find the client"),
+    kind("`...: connection refused: ...` (log)", "warn", "many clients", "find the client"),
     kind(
         "`ASHLAR PANIC: THREAD at PLACE: WHY` (log)",
         "none",

@@ -33,7 +33,7 @@ fn a_lost_target_is_reported_until_it_answers_or_a_rescan_dismisses_it() {
         let data = s.w.buffer(SECTOR as usize);
         s.w.start(s.edge, 0, |bio| range(bio, Op::Read, 0, data));
         let begun = s.w.now();
-        while !s.w.buses[s.bus].devices().is_empty() {
+        while s.w.control.topology.find("ada0").is_some() {
             assert!(s.w.now() < begun + 60 * S, "the disk is not lost");
             pass(&mut s.w, 100 * MS);
         }
@@ -49,7 +49,7 @@ fn a_lost_target_is_reported_until_it_answers_or_a_rescan_dismisses_it() {
         }
         s.net.segments[0].set_up("eth0", true);
         let begun = s.w.now();
-        while s.w.buses[s.bus].devices().is_empty() || !whys(&s.w, s.bus).is_empty() {
+        while s.w.control.topology.find("ada0").is_none() || !whys(&s.w, s.bus).is_empty() {
             assert!(s.w.now() < begun + 60 * S, "it is not found again");
             pass(&mut s.w, 100 * MS);
         }

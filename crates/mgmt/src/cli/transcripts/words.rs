@@ -18,7 +18,7 @@ fn every_class_has_help_load_and_unload_commands() {
     let line = "ashlar toy label [-fv] [-s SIZE] [-b BALANCE] [-o FORM] NAME PROVIDERS...\n    \
                 Label providers\n";
     assert!(help.out.contains(line), "{}", help.out);
-    assert!(help.out.contains("ashlar toy status [-sga] [--wait] [NAMES...]\n"), "{}", help.out);
+    assert!(help.out.contains("ashlar toy status [-ags] [--wait] [NAMES...]\n"), "{}", help.out);
     assert_eq!(output("toy help label").out, line);
     let json: Value = serde_json::from_str(&output("toy help label --json").out).expect("JSON");
     assert_eq!(json["verbs"][0]["about"], "Label providers");

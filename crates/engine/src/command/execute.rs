@@ -2,15 +2,16 @@
 //! `command/mod.rs`.
 //!
 //! The path of a READ or WRITE allocates nothing in steady state: places, tag table, scatter lists
-//! and Bios are recycled, and the answer from below finds its place by a word.
+//! and Bios are recycled, and the answer from below finds its place by a word. A command's slot is
+//! looked up when the command arrives and when it has ended below, and is passed on in between.
 
-use std::cell::RefMut;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{End, Flags, Op, Origin, Segs};
-use wire::scsi::{Asc, Command as Cdb, Key, Status, asc};
+use wire::scsi::{Asc, Command as Cdb, CommandInfo, Key, Status, asc};
 
+use crate::command::admission::QueuedCommand;
 use crate::command::none::{answer_none, parse_none, plan_none};
 use crate::command::serve::parse;
 use crate::command::spc;
@@ -19,7 +20,7 @@ use crate::gate;
 use crate::handlers::{ImmediateCommand, REPLY_MAX};
 use crate::job::{Job, Medium};
 use crate::nexus::buffers::{MemoryWaiter, data_max};
-use crate::nexus::slots::{JobState, Slot, Slots, slot_id_of};
+use crate::nexus::slots::{JobState, Slot, slot_id_of};
 use crate::nexus::transport::{Command, DataError, Next, Residual};
 use crate::nexus::{ItNexus, Path};
 use crate::plan::{Blocks, Plan, Run};
@@ -57,16 +58,40 @@ impl ItNexus {
             self.refuse(command, Ending::Status(Status::TaskSetFull));
             return Next::Started;
         }
-        let taken = self.slots.borrow_mut().take(command.tag, CommandState::DataWait).map(
-            |(place, slot)| {
-                slot.begin(command);
-                place
-            },
-        );
-        let Some(place) = taken else {
+        let mut slots = self.slots.borrow_mut();
+        let Some((place, slot)) = slots.take(command.tag, CommandState::DataWait) else {
+            drop(slots);
             self.refuse(command, Ending::check(asc::OVERLAPPED_COMMANDS));
             return Next::Started;
         };
+        self.count_arrival(place);
+        slot.begin(command);
+        match self.accept(slot, command) {
+            Err(ending) => self.finish(slots, place, ending),
+            Ok(false) if slot.data_ready => {
+                let step = self.arrive(place, slot);
+                drop(slots);
+                self.carry_out(place, step, false);
+            }
+            Ok(ordered) => {
+                self.note(place, slot);
+                let wanted = slot.wanted;
+                drop(slots);
+                if ordered {
+                    self.enter(place);
+                }
+                if wanted > 0 {
+                    return Next::Data { wanted };
+                }
+                self.arrive_at(place);
+            }
+        }
+        Next::Started
+    }
+
+    /// Counts a command that has taken a place.
+    #[inline]
+    fn count_arrival(&self, place: u32) {
         let outstanding = self.outstanding.get() + 1;
         self.outstanding.set(outstanding);
         self.held.set(self.held.get() + 1);
@@ -75,17 +100,6 @@ impl ItNexus {
             depth_max.store(u64::from(outstanding), std::sync::atomic::Ordering::Relaxed);
         }
         self.facts.note_start(place, self.engine().core().now());
-        match self.accept(place, command) {
-            Err(ending) => {
-                self.finish(self.slots.borrow_mut(), place, ending);
-                Next::Started
-            }
-            Ok(0) => {
-                self.arrive(place);
-                Next::Started
-            }
-            Ok(wanted) => Next::Data { wanted },
-        }
     }
 
     /// Answers without taking a place.
@@ -96,85 +110,50 @@ impl ItNexus {
         self.send_response(command.tag, ending, &mut Segs::new(), residual, false);
     }
 
-    /// Everything that can be decided before data moves. Answers the bytes of write data wanted.
-    fn accept(&self, place: u32, command: &Command<'_>) -> Result<u32, Ending> {
-        let opcode = command.cdb.first().copied().unwrap_or(0);
-        let path = self.path_of(command.lun);
-        let absent = self.missing_lun_sense(path.as_ref(), command.lun);
-        if let Some(slot) = self.slots.borrow_mut().get_mut(place) {
-            slot.path = path.clone();
-            slot.missing_lun_sense = absent;
-            slot.origin = path.as_ref().map_or_else(Origin::default, |p| self.origin_of(p));
-            self.note(place, slot);
-        }
-        if let Some(path) = &path {
-            self.note_path(path);
-        }
-        let word = path.as_ref().map_or(0, |p| self.flags_of(p));
-        let runs = match &path {
-            Some(path) if word & flags::ACA != 0 => aca::admit(path, command)?,
-            _ => false,
+    /// Everything that can be decided before data moves. True when the command has to enter the
+    /// order of its unit.
+    fn accept(&self, slot: &mut Slot, command: &Command<'_>) -> Result<bool, Ending> {
+        let opcode = slot.opcode;
+        let Some(path) = self.path_of(command.lun) else {
+            return self.accept_without_path(slot, command);
         };
-        if runs && let Some(slot) = self.slots.borrow_mut().get_mut(place) {
-            slot.aca = true;
+        self.note_path(&path);
+        slot.origin = self.origin_of(&path);
+        let path: &Path = slot.path.insert(path);
+        let word = self.flags_of(path);
+        if word & flags::ACA != 0 {
+            slot.aca = aca::admit(path, command)?;
         }
         if word != 0
-            && let Some(path) = &path
             && let Some(attention) = self.attention(path, opcode)
         {
             return Err(Ending::Check(sense_of(attention, Some(path.device()))));
         }
-        let parsed = match &path {
-            Some(path) => parse(command.cdb, path.device()),
-            None => parse_none(command.cdb, absent),
-        };
-        let (cdb, info) = parsed.map_err(Ending::Check)?;
+        let (cdb, info) = parse(command.cdb, path.device()).map_err(Ending::Check)?;
         if word != 0 {
             gate::rights(word, info.access, command.cdb)?;
-            if word & flags::IDENTITY_UNKNOWN != 0
-                && let Some(path) = &path
-            {
+            if word & flags::IDENTITY_UNKNOWN != 0 {
                 self.check_identity_known(path, info.access, command.cdb)?;
             }
         }
-        let plan = match &path {
-            Some(path) => self.plan(path, &cdb)?,
-            None => plan_none(&cdb, absent)?,
-        };
-        if command.attribute == TaskAttribute::Aca && !runs {
-            return Err(Ending::check(INVALID_ATTRIBUTE));
-        }
-        if let Err(ending) = expects_enough(&cdb, &plan, command) {
-            if let Some(slot) = self.slots.borrow_mut().get_mut(place) {
-                slot.needed = u64::from(plan.least_out());
-            }
-            return Err(ending);
-        }
+        let plan = self.plan(path, &cdb)?;
         let simple = command.attribute == TaskAttribute::Simple;
-        let mut slots = self.slots.borrow_mut();
-        let Some(slot) = slots.get_mut(place) else {
-            return Err(Ending::check(asc::INTERNAL_FAILURE));
-        };
-        slot.command = cdb;
-        slot.blocking_flags =
-            gate::late_blocking_flags(gate::blocking_flags(info.access, command.cdb), &plan);
-        slot.plan = plan;
-        slot.wanted = plan.out.min(command.expect_out);
-        slot.data_ready = slot.wanted == 0;
-        slot.needed = u64::from(if plan.up_to.is_some() { slot.wanted } else { plan.out });
-        slot.enabled = true;
-        let wanted = slot.wanted;
-        drop(slots);
-        if (word & flags::ORDER != 0 || !simple || plan.exclusive)
-            && let Some(path) = &path
-            && !(simple && gate::ignores_attentions(opcode))
-        {
-            let enabled = self.enter(place, path, &plan, command.attribute);
-            if let Some(slot) = self.slots.borrow_mut().get_mut(place) {
-                slot.enabled = enabled;
-            }
-        }
-        Ok(wanted)
+        let ordered = (word & flags::ORDER != 0 || !simple || plan.exclusive)
+            && !(simple && gate::ignores_attentions(opcode));
+        take_plan(slot, command, (cdb, info), plan)?;
+        Ok(ordered)
+    }
+
+    /// The same at a LUN that is not mapped, where no order is kept.
+    #[cold]
+    fn accept_without_path(&self, slot: &mut Slot, command: &Command<'_>) -> Result<bool, Ending> {
+        let absent = self.missing_lun_sense(command.lun);
+        slot.missing_lun_sense = absent;
+        slot.origin = Origin::default();
+        let (cdb, info) = parse_none(command.cdb, absent).map_err(Ending::Check)?;
+        let plan = plan_none(&cdb, absent)?;
+        take_plan(slot, command, (cdb, info), plan)?;
+        Ok(false)
     }
 
     /// The needs of a command, or why it cannot run.
@@ -196,8 +175,7 @@ impl ItNexus {
             self.refresh();
         }
         let mut slots = self.slots.borrow_mut();
-        let Some(place) = slots.find(tag) else { return };
-        let Some(slot) = slots.get_mut(place) else { return };
+        let Some((place, slot)) = slots.by_tag(tag) else { return };
         if slot.state != Some(CommandState::DataWait) || slot.data_ready {
             return;
         }
@@ -205,19 +183,16 @@ impl ItNexus {
         slot.data_ready = true;
         slot.buffer_bytes = slot.data.len();
         self.buffer_bytes.set(self.buffer_bytes.get() + slot.buffer_bytes);
-        let complete = slot.data.len() == slot.wanted as usize;
+        let step = match slot.data.len() == slot.wanted as usize {
+            true => self.arrive(place, slot),
+            false => Step::End(Ending::check(asc::DATA_PHASE_ERROR)),
+        };
         drop(slots);
-        if complete {
-            self.arrive(place);
-        } else {
-            self.complete(place, Ending::check(asc::DATA_PHASE_ERROR));
-        }
+        self.carry_out(place, step, false);
     }
 
     /// The expected write data does not arrive.
     pub fn data_failed(&self, tag: u32, why: DataError) {
-        let place = self.slots.borrow().find(tag);
-        let Some(place) = place else { return };
         let code = match why {
             DataError::Digest => asc::CRC_ERROR,
             DataError::Unexpected => asc::UNEXPECTED_DATA,
@@ -229,78 +204,97 @@ impl ItNexus {
             DataError::NoMemory => Ending::Status(Status::Busy),
             _ => Ending::check(code),
         };
-        let waits = {
-            let slots = self.slots.borrow();
-            slots.get(place).is_some_and(|s| !s.data_ready)
+        let waiting = match self.slots.borrow_mut().by_tag(tag) {
+            Some((place, slot)) if !slot.data_ready => Some(place),
+            _ => None,
         };
-        if waits {
+        if let Some(place) = waiting {
             self.complete(place, ending);
         }
     }
 
     /// The data is there: execute, or wait for one's turn.
-    fn arrive(&self, place: u32) {
-        let mut slots = self.slots.borrow_mut();
-        let Some(slot) = slots.get_mut(place) else { return };
+    #[inline]
+    fn arrive(&self, place: u32, slot: &mut Slot) -> Step {
+        if slot.enabled && slot.data_ready {
+            return self.next_step(place, slot, false);
+        }
         if !slot.enabled {
             slot.state = Some(CommandState::Dormant);
         }
-        if slot.enabled && slot.data_ready {
-            self.start(slots, place, false);
-        } else {
-            self.note(place, slot);
-        }
+        self.note(place, slot);
+        Step::Nothing
+    }
+
+    /// The same for a command whose slot is not borrowed any more.
+    fn arrive_at(&self, place: u32) {
+        let mut slots = self.slots.borrow_mut();
+        let Some(slot) = slots.get_mut(place) else { return };
+        let step = self.arrive(place, slot);
+        drop(slots);
+        self.carry_out(place, step, false);
     }
 
     /// Executes what may: the first of those that waited for memory when `fed` is set. False when
     /// there is no memory for it.
     pub(crate) fn begin_command(&self, place: u32, fed: bool) -> bool {
-        self.start(self.slots.borrow_mut(), place, fed)
+        let mut slots = self.slots.borrow_mut();
+        let Some(slot) = slots.get_mut(place) else { return true };
+        let step = self.next_step(place, slot, fed);
+        drop(slots);
+        self.carry_out(place, step, fed)
     }
 
-    fn start(&self, mut slots: RefMut<'_, Slots>, place: u32, fed: bool) -> bool {
-        let Some(slot) = slots.get_mut(place) else { return true };
+    /// Decides the next step of a command whose turn it is.
+    #[inline]
+    fn next_step(&self, place: u32, slot: &mut Slot, fed: bool) -> Step {
         if slot.abort.is_some() {
             // Doomed: its abort ends it in a moment.
-            return true;
+            return Step::Nothing;
         }
         let barred = slot.path.as_ref().map_or(0, |p| p.nexus().flags() & slot.blocking_flags);
         if barred != 0 {
             // Reserved while it waited for data, its turn or memory: what runs after the answer
             // to a reservation of another respects it.
-            self.end(slots, place, gate::blocked_ending(barred));
-            return true;
+            return Step::End(gate::blocked_ending(barred));
         }
         if !self.reserve(slot, fed) {
             slot.state = Some(CommandState::MemoryWait);
             self.note(place, slot);
-            let word = slot_id_of(place, slot.generation);
-            drop(slots);
-            if !fed && let Some(me) = self.handle() {
-                self.engine().enqueue_memory_waiter(me, word);
-            }
-            return false;
+            return Step::WaitForMemory(slot_id_of(place, slot.generation));
         }
         let run = slot.plan.run;
         if let Run::Blocks(_) = run
             && let Some(queue) = self.dispatch(place, slot)
         {
-            drop(slots);
-            self.enqueue_command(queue);
-            return true;
+            return Step::Queue(queue);
         }
         slot.state = Some(CommandState::Executing);
         self.note(place, slot);
-        if let Run::Blocks(blocks) = run {
-            let launch = DispatchedCommand::of(place, slot, blocks);
-            drop(slots);
-            self.issue_request(place, launch);
-            return true;
-        }
-        drop(slots);
         match run {
-            Run::Task => self.begin_task(place),
-            Run::Now | Run::Blocks(_) => self.begin_now(place),
+            Run::Blocks(blocks) => Step::Request(DispatchedCommand::of(place, slot, blocks)),
+            Run::Task => Step::Task,
+            Run::Now => Step::Now,
+        }
+    }
+
+    /// Carries out a step; no cell of the session is borrowed (N2). False when there is no memory
+    /// for it.
+    #[inline]
+    fn carry_out(&self, place: u32, step: Step, fed: bool) -> bool {
+        match step {
+            Step::Request(request) => self.issue_request(place, request),
+            Step::Queue(queue) => self.enqueue_command(queue),
+            Step::Now => self.begin_now(place),
+            Step::Task => self.begin_task(place),
+            Step::End(ending) => self.complete(place, ending),
+            Step::Nothing => {}
+            Step::WaitForMemory(word) => {
+                if !fed && let Some(me) = self.handle() {
+                    self.engine().enqueue_memory_waiter(me, word);
+                }
+                return false;
+            }
         }
         true
     }
@@ -487,6 +481,25 @@ impl ItNexus {
     }
 }
 
+/// Next step of a command. It is decided while the slots are borrowed and carried out when they
+/// are not (N2): the slot is looked up once for both.
+enum Step {
+    /// None now: it waits for its turn, or its abort ends it in a moment.
+    Nothing,
+    /// It ends.
+    End(Ending),
+    /// It waits for buffers under this word.
+    WaitForMemory(u64),
+    /// It waits until its unit has fewer commands.
+    Queue(QueuedCommand),
+    /// A plain read or write is sent below.
+    Request(DispatchedCommand),
+    /// [`Run::Task`].
+    Task,
+    /// [`Run::Now`].
+    Now,
+}
+
 /// The parts of a plain read or write that the layers below need, taken out of its place.
 pub(crate) struct DispatchedCommand {
     /// Place and generation, for the answer (C3).
@@ -553,6 +566,32 @@ impl ItNexus {
     pub fn is_over_data_share(&self) -> bool {
         self.is_over_share_of(data_max(self.engine().core().pool().usage().limit_bytes))
     }
+}
+
+/// Notes the plan of a command in its slot, unless its attribute or the data that the initiator
+/// offers forbids it.
+fn take_plan(
+    slot: &mut Slot,
+    command: &Command<'_>,
+    (cdb, info): (Cdb, &CommandInfo),
+    plan: Plan,
+) -> Result<(), Ending> {
+    if command.attribute == TaskAttribute::Aca && !slot.aca {
+        return Err(Ending::check(INVALID_ATTRIBUTE));
+    }
+    if let Err(ending) = expects_enough(&cdb, &plan, command) {
+        slot.needed = u64::from(plan.least_out());
+        return Err(ending);
+    }
+    let barring = gate::blocking_flags(info.access, command.cdb);
+    slot.blocking_flags = gate::late_blocking_flags(barring, &plan);
+    slot.command = cdb;
+    slot.wanted = plan.out.min(command.expect_out);
+    slot.data_ready = slot.wanted == 0;
+    slot.needed = u64::from(if plan.up_to.is_some() { slot.wanted } else { plan.out });
+    slot.plan = plan;
+    slot.enabled = true;
+    Ok(())
 }
 
 /// Checks that the initiator sends the data that the command takes. With less data, GOOD would

@@ -98,10 +98,10 @@ impl ItNexus {
     }
 
     /// How a command ends that has no path, as its number has no unit.
-    pub(crate) fn missing_lun_sense(&self, path: Option<&Rc<Path>>, lun: [u8; 8]) -> Asc {
-        match path.map_or_else(|| Lun::decode(lun).ok(), |_| None) {
-            Some(lun) => code_of(&self.map.borrow(), u64::from(lun.number())),
-            None => asc::LUN_NOT_SUPPORTED,
+    pub(crate) fn missing_lun_sense(&self, lun: [u8; 8]) -> Asc {
+        match Lun::decode(lun) {
+            Ok(lun) => code_of(&self.map.borrow(), u64::from(lun.number())),
+            Err(_) => asc::LUN_NOT_SUPPORTED,
         }
     }
 

@@ -197,6 +197,12 @@ impl Slots {
         self.entry_of(tag).map(|(_, place)| place)
     }
 
+    /// The command of a tag.
+    pub fn by_tag(&mut self, tag: u32) -> Option<(u32, &mut Slot)> {
+        let place = self.find(tag)?;
+        Some((place, self.get_mut(place)?))
+    }
+
     fn entry_of(&self, tag: u32) -> Option<(usize, u32)> {
         let mut at = tag_hash(tag);
         for _ in 0..TAG_PLACES {

@@ -20,11 +20,10 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use crate::flags;
+use crate::nexus::ItNexus;
 use crate::nexus::engine::Engine;
 use crate::nexus::pending_tms::TmCompletion;
 use crate::nexus::slots::slot_id_of;
-use crate::nexus::{ItNexus, Path};
-use crate::plan::Plan;
 use crate::task::set::{Request, Span};
 use crate::task::{CommandState, TaskAttribute};
 use crate::unit::message::Message;
@@ -187,15 +186,21 @@ impl Engine {
 }
 
 impl ItNexus {
-    /// Puts a command that may need an order into it; true when it may run as soon as its data is
-    /// there.
+    /// Puts a command that may need an order into it. It may run as soon as its data is there, or
+    /// waits for its turn.
     #[cold]
-    pub(crate) fn enter(&self, place: u32, path: &Path, plan: &Plan, attr: TaskAttribute) -> bool {
+    pub(crate) fn enter(&self, place: u32) {
+        let (path, plan, attribute, word) = {
+            let slots = self.slots.borrow();
+            let Some(slot) = slots.get(place) else { return };
+            let Some(path) = slot.path.clone() else { return };
+            (path, slot.plan, slot.attribute, slot_id_of(place, slot.generation))
+        };
         let device = path.device();
         let request = Request {
             group: group_of(device, path.nexus()),
             nexus: key_of(path.nexus()),
-            attribute: attr,
+            attribute,
             span: plan.span(),
             exclusive: plan.exclusive,
             writes: plan.writes,
@@ -203,10 +208,6 @@ impl ItNexus {
             is_claim: false,
         };
         let engine = self.engine();
-        let word = {
-            let slots = self.slots.borrow();
-            slots.get(place).map_or(u64::MAX, |s| slot_id_of(place, s.generation))
-        };
         let owner = Owner::Command {
             core: engine.core().id(),
             to: engine.mailer().clone(),
@@ -215,9 +216,8 @@ impl ItNexus {
         };
         let (id, enabled) = engine.join(device, request, owner);
         if let Some(slot) = self.slots.borrow_mut().get_mut(place) {
-            slot.entry = id;
+            (slot.entry, slot.enabled) = (id, enabled);
         }
-        enabled
     }
 
     /// The turn of a command has come.

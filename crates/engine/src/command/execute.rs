@@ -67,7 +67,10 @@ impl ItNexus {
         self.count_arrival(place);
         slot.begin(command);
         match self.accept(slot, command) {
-            Err(ending) => self.finish(slots, place, ending),
+            Err(ending) => {
+                drop(slots);
+                self.complete(place, ending);
+            }
             Ok(false) if slot.data_ready => {
                 let step = self.arrive(place, slot);
                 drop(slots);

@@ -9,7 +9,7 @@ use wire::scsi::{Command as Cdb, Key, SENSE_LEN_MAX, Status, asc};
 
 use crate::command::admission;
 use crate::nexus::ItNexus;
-use crate::nexus::slots::{Slot, Slots, slot_id_of};
+use crate::nexus::slots::{FreedCommand, Slot, Slots};
 use crate::nexus::transport::{Residual, Response};
 use crate::plan::Run;
 use crate::qos::Completion;
@@ -21,27 +21,49 @@ use crate::unit::counters::{AccessKind, add};
 use crate::unit::ending::ending_at;
 
 impl ItNexus {
-    /// A command has ended below; it is answered, or freed in silence when it was aborted.
+    /// A command has ended; it is answered, or freed in silence when it was aborted.
     pub(crate) fn complete(&self, place: u32, ending: Ending) {
-        self.end(self.slots.borrow_mut(), place, ending);
+        let mut slots = self.slots.borrow_mut();
+        let Some(slot) = slots.get_mut(place) else { return };
+        let end = self.end_of(place, slot, &ending);
+        self.end(slots, place, end, ending);
     }
 
-    pub(crate) fn end(&self, mut slots: RefMut<'_, Slots>, place: u32, ending: Ending) {
-        let Some(slot) = slots.get_mut(place) else { return };
+    /// Decides the end of a command, and takes the contents of its answer out of its slot.
+    #[inline]
+    fn end_of(&self, place: u32, slot: &mut Slot, ending: &Ending) -> CommandEnd {
         if slot.answered {
-            return self.release(slots, place);
+            return CommandEnd::Freed;
         }
         match slot.abort {
-            Some(how) => self.end_aborted(slots, place, how),
-            None => self.finish(slots, place, ending),
+            Some(how) => CommandEnd::Aborted(how),
+            None => CommandEnd::Answered(self.take_response(place, slot, ending)),
         }
     }
 
-    pub(crate) fn finish(&self, mut slots: RefMut<'_, Slots>, place: u32, ending: Ending) {
-        let Some(slot) = slots.get_mut(place) else { return };
-        let CommandResponse { tag, mut data, residual, descriptor } =
-            self.take_response(place, slot, &ending);
-        slots.forget_tag(tag);
+    #[inline]
+    fn end(&self, slots: RefMut<'_, Slots>, place: u32, end: CommandEnd, ending: Ending) {
+        match end {
+            CommandEnd::Answered(response) => self.respond(slots, place, response, ending),
+            CommandEnd::Aborted(how) => self.end_aborted(slots, place, how),
+            CommandEnd::Freed => {
+                drop(slots);
+                self.release(place, None);
+            }
+        }
+    }
+
+    /// Answers a command; its place stays taken until the answer is queued.
+    #[inline]
+    fn respond(
+        &self,
+        mut slots: RefMut<'_, Slots>,
+        place: u32,
+        response: CommandResponse,
+        ending: Ending,
+    ) {
+        let CommandResponse { tag, mut data, residual, descriptor } = response;
+        slots.forget_tag(tag, place);
         drop(slots);
         if let Ending::Check(_) = ending {
             self.handle_check_condition(place);
@@ -49,12 +71,7 @@ impl ItNexus {
         self.outstanding.set(self.outstanding.get().saturating_sub(1));
         self.send_response(tag, ending, &mut data, residual, descriptor);
         data.clear();
-        let mut slots = self.slots.borrow_mut();
-        if let Some(slot) = slots.get_mut(place) {
-            // Keeps the allocated capacity for later commands.
-            slot.data = data;
-        }
-        self.release(slots, place);
+        self.release(place, Some(data));
     }
 
     /// Sends GOOD for a conversation that continues. The command leaves the order of its unit, but
@@ -74,7 +91,7 @@ impl ItNexus {
             slot.state = Some(CommandState::Executing);
             let out = (slot.path.clone(), std::mem::take(&mut slot.entry), waiters, answer);
             let tag = slot.tag;
-            slots.forget_tag(tag);
+            slots.forget_tag(tag, place);
             out
         };
         let CommandResponse { tag, mut data, residual, descriptor } = answer;
@@ -161,20 +178,18 @@ impl ItNexus {
     }
 
     /// Frees a place, starts the commands that waited for its turn, notifies task management, ends
-    /// the session.
-    fn release(&self, mut slots: RefMut<'_, Slots>, place: u32) {
-        let Some(slot) = slots.get_mut(place) else { return };
-        let waiters = std::mem::take(&mut slot.waiters);
-        self.buffer_bytes.set(self.buffer_bytes.get().saturating_sub(slot.buffer_bytes));
-        let called_off = (slot.inflight_cost.is_some() || slot.queued)
-            .then(|| (slot_id_of(place, slot.generation), slot.inflight_cost));
-        let (path, entry, aca) = (slot.path.take(), slot.entry, slot.aca);
-        slots.free(place);
-        drop(slots);
+    /// the session. `emptied` is the emptied list of its data.
+    fn release(&self, place: u32, emptied: Option<Segs>) {
+        let freed = self.slots.borrow_mut().free(place, emptied);
+        let Some(FreedCommand { slot_id, path, entry, aca, buffer_bytes, turn, waiters }) = freed
+        else {
+            return;
+        };
+        self.buffer_bytes.set(self.buffer_bytes.get().saturating_sub(buffer_bytes));
         self.facts.clear(place);
         self.held.set(self.held.get().saturating_sub(1));
-        if let (Some((word, flying)), Some(path)) = (called_off, &path) {
-            self.withdraw(path, word, flying);
+        if let (Some(cost), Some(path)) = (turn, &path) {
+            self.withdraw(path, slot_id, cost);
         }
         if let Some(path) = path.filter(|_| aca || entry != 0) {
             if aca {
@@ -228,7 +243,7 @@ impl ItNexus {
         slot.state = Some(CommandState::Responding);
         slot.data.clear();
         let tag = slot.tag;
-        slots.forget_tag(tag);
+        slots.forget_tag(tag, place);
         drop(slots);
         self.outstanding.set(self.outstanding.get().saturating_sub(1));
         add(&self.facts.session_counters.aborted, 1);
@@ -243,7 +258,7 @@ impl ItNexus {
                 self.send_response(tag, ending, &mut Segs::new(), Residual::None, false);
             }
         }
-        self.release(self.slots.borrow_mut(), place);
+        self.release(place, None);
     }
 }
 
@@ -260,11 +275,22 @@ impl Sink for ItNexus {
         let turn =
             landed.filter(|(path, cost)| admission::request_completed(path, *cost, landing, now));
         let turn = turn.map(|(path, _)| path.clone());
-        self.end(slots, place, ending);
+        let end = self.end_of(place, slot, &ending);
+        self.end(slots, place, end, ending);
         if let Some(path) = turn {
             self.dispatch_next(&path);
         }
     }
+}
+
+/// End of a command, decided while the slots are borrowed.
+enum CommandEnd {
+    /// It is answered.
+    Answered(CommandResponse),
+    /// It was aborted.
+    Aborted(AbortHow),
+    /// Its place is freed: its status was sent before.
+    Freed,
 }
 
 /// The answer to the initiator.

@@ -143,6 +143,19 @@ impl Slot {
     }
 }
 
+/// Parts of a freed command that its session and its unit still account for.
+pub(crate) struct FreedCommand {
+    /// Place and generation that it had.
+    pub slot_id: u64,
+    pub path: Option<Rc<Path>>,
+    pub entry: u64,
+    pub aca: bool,
+    pub buffer_bytes: usize,
+    /// It was below, with its cost there, or waited for its turn.
+    pub turn: Option<Option<u32>>,
+    pub waiters: Vec<u32>,
+}
+
 /// Places in the tag table: a power of two, more than twice the commands there can be.
 const TAG_PLACES: usize = 512;
 
@@ -194,7 +207,15 @@ impl Slots {
 
     /// The place of a tag.
     pub fn find(&self, tag: u32) -> Option<u32> {
-        self.entry_of(tag).map(|(_, place)| place)
+        let mut at = tag_hash(tag);
+        for _ in 0..TAG_PLACES {
+            let place = self.by_tag.get(at)?.checked_sub(1)?;
+            if self.slots.get(place as usize).is_some_and(|s| s.tag == tag) {
+                return Some(place);
+            }
+            at = (at + 1) % TAG_PLACES;
+        }
+        None
     }
 
     /// The command of a tag.
@@ -203,21 +224,17 @@ impl Slots {
         Some((place, self.get_mut(place)?))
     }
 
-    fn entry_of(&self, tag: u32) -> Option<(usize, u32)> {
-        let mut at = tag_hash(tag);
-        for _ in 0..TAG_PLACES {
-            let place = self.by_tag.get(at)?.checked_sub(1)?;
-            if self.slots.get(place as usize).is_some_and(|s| s.tag == tag) {
-                return Some((at, place));
+    /// Takes the tag of a place out of the table, closing the gap behind it: the transport may use
+    /// it again.
+    pub fn forget_tag(&mut self, tag: u32, place: u32) {
+        let mut hole = tag_hash(tag);
+        loop {
+            match self.by_tag.get(hole).and_then(|entry| entry.checked_sub(1)) {
+                Some(found) if found == place => break,
+                Some(_) => hole = (hole + 1) % TAG_PLACES,
+                None => return,
             }
-            at = (at + 1) % TAG_PLACES;
         }
-        None
-    }
-
-    /// Takes a tag out of the table, closing the gap behind it: the transport may use it again.
-    pub fn forget_tag(&mut self, tag: u32) {
-        let Some((mut hole, _)) = self.entry_of(tag) else { return };
         let mut at = hole;
         for _ in 0..TAG_PLACES {
             at = (at + 1) % TAG_PLACES;
@@ -255,12 +272,26 @@ impl Slots {
         (slot.generation == generation && slot.state.is_some()).then_some((place, slot))
     }
 
-    /// Frees a place whose tag is out of the table already. Buffers return to the pool.
-    pub fn free(&mut self, place: u32) {
-        let Some(slot) = self.slots.get_mut(place as usize) else { return };
+    /// Frees a place whose tag is out of the table already. Buffers return to the pool; `emptied`
+    /// is a list whose capacity later commands use.
+    #[inline]
+    pub fn free(&mut self, place: u32, emptied: Option<Segs>) -> Option<FreedCommand> {
+        let slot = self.slots.get_mut(place as usize)?;
+        let freed = FreedCommand {
+            slot_id: slot_id_of(place, slot.generation),
+            path: slot.path.take(),
+            entry: slot.entry,
+            aca: slot.aca,
+            buffer_bytes: slot.buffer_bytes,
+            turn: (slot.inflight_cost.is_some() || slot.queued).then_some(slot.inflight_cost),
+            waiters: std::mem::take(&mut slot.waiters),
+        };
+        if let Some(emptied) = emptied {
+            slot.data = emptied;
+        }
+        slot.data.clear();
         slot.generation = slot.generation.wrapping_add(1);
         slot.state = None;
-        slot.path = None;
         slot.abort = None;
         slot.answered = false;
         slot.job_state = None;
@@ -272,9 +303,8 @@ impl Slots {
         slot.buffer_bytes = 0;
         slot.queued = false;
         slot.inflight_cost = None;
-        slot.data.clear();
-        slot.waiters.clear();
         self.free.push(place);
+        Some(freed)
     }
 
     /// Place and generation of every command, with those that `wanted` picks.
@@ -305,8 +335,8 @@ mod tests {
                 let tag = (random.below(100) as u32) << 24 | random.below(3) as u32;
                 match model.remove(&tag) {
                     Some(place) => {
-                        slots.forget_tag(tag);
-                        slots.free(place);
+                        slots.forget_tag(tag, place);
+                        slots.free(place, None);
                     }
                     None if model.len() < 128 => {
                         model.insert(tag, slots.take(tag, CommandState::Executing).unwrap().0);
@@ -322,13 +352,25 @@ mod tests {
     }
 
     #[test]
+    fn a_freed_place_returns_the_accounts_of_its_command_and_keeps_none() {
+        let mut slots = Slots::new();
+        let (place, slot) = slots.take(7, CommandState::Executing).unwrap();
+        (slot.entry, slot.buffer_bytes, slot.queued) = (3, 4096, true);
+        slots.forget_tag(7, place);
+        let freed = slots.free(place, None).unwrap();
+        assert_eq!((freed.entry, freed.buffer_bytes, freed.turn), (3, 4096, Some(None)));
+        let (again, slot) = slots.take(8, CommandState::Executing).unwrap();
+        assert_eq!((again, slot.entry, slot.buffer_bytes, slot.queued), (place, 0, 0, false));
+    }
+
+    #[test]
     fn c3_an_answer_to_the_former_command_of_a_slot_is_ignored() {
         let mut slots = Slots::new();
         let (place, _) = slots.take(7, CommandState::Executing).unwrap();
         let word = slot_id_of(place, slots.get(place).unwrap().generation);
         assert!(slots.by_slot_id(word).is_some());
-        slots.forget_tag(7);
-        slots.free(place);
+        slots.forget_tag(7, place);
+        slots.free(place, None);
         assert!(slots.by_slot_id(word).is_none());
         assert!(slots.take(8, CommandState::Executing).is_some());
         assert!(slots.take(8, CommandState::Executing).is_none());

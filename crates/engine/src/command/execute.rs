@@ -544,7 +544,7 @@ impl MemoryWaiter for ItNexus {
     }
 
     fn is_over_share(&self) -> bool {
-        self.is_over_share_of(self.engine().core().pool().usage().limit_bytes)
+        self.is_over_share_of(|limit| limit)
     }
 
     fn wait_expired(&self, word: u64) {
@@ -556,18 +556,18 @@ impl MemoryWaiter for ItNexus {
 }
 
 impl ItNexus {
-    /// It holds more than its share of `limit` bytes (E7).
-    fn is_over_share_of(&self, limit: usize) -> bool {
-        let used = self.engine().core().pool().usage().used_bytes;
-        let free = limit.saturating_sub(used);
+    /// It holds more than its share of the part of the pool that `part` answers for its limit (E7).
+    fn is_over_share_of(&self, part: impl FnOnce(usize) -> usize) -> bool {
+        let usage = self.engine().core().pool().usage();
+        let free = part(usage.limit_bytes).saturating_sub(usage.used_bytes);
         // The memory of a session is a part of the used memory.
-        used > free && self.holds() > free
+        usage.used_bytes > free && self.holds() > free
     }
 
     /// It holds more than its share of the memory for write data: its commands wait for memory, and
     /// those of others pass them (E7).
     pub fn is_over_data_share(&self) -> bool {
-        self.is_over_share_of(data_max(self.engine().core().pool().usage().limit_bytes))
+        self.is_over_share_of(data_max)
     }
 }
 

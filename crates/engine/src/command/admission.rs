@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::command::execute::DispatchedCommand;
 use crate::load::concurrency_limit::UNLIMITED;
 use crate::nexus::engine::Engine;
+use crate::nexus::paths::LastPath;
 use crate::nexus::slots::{Slot, slot_id_of};
 use crate::nexus::{ItNexus, Path};
 use crate::plan::Run;
@@ -160,25 +161,39 @@ impl ItNexus {
         self.facts.note_share(path.qos_client().flow().share(path.qos_client()));
     }
 
-    /// A command arrives on a path: sessions that use several units keep their window.
+    /// The path of a command that arrives with a LUN field.
     #[inline]
-    pub(crate) fn note_path(&self, path: &Rc<Path>) {
-        let mut last = self.last_path.borrow_mut();
-        if last.as_ptr() == Rc::as_ptr(path) {
-            return;
+    pub(crate) fn arrival_path(&self, field: [u8; 8]) -> Option<Rc<Path>> {
+        if let Some(last) = &*self.last_path.borrow()
+            && last.field == field
+        {
+            return Some(last.path.clone());
         }
-        let old = std::mem::replace(&mut *last, Rc::downgrade(path));
-        if old.strong_count() > 0 {
+        self.change_path(field)
+    }
+
+    /// The same for another field than that of the last command: sessions that use several units
+    /// keep their window.
+    fn change_path(&self, field: [u8; 8]) -> Option<Rc<Path>> {
+        let path = self.path_of(field)?;
+        let old = self.last_path.replace(Some(LastPath { field, path: path.clone() }));
+        if old.is_some_and(|old| !Rc::ptr_eq(&old.path, &path)) {
             self.mixed_until.set(self.engine().core().now() + MIXED_NS);
         }
+        Some(path)
     }
 
     /// Commands that the session takes at once, for the transport's window: its share of a unit
     /// that is limited, and a few ahead.
     pub(crate) fn window(&self) -> u32 {
         let mixed = self.engine().core().now() < self.mixed_until.get();
-        let path = if mixed { None } else { self.last_path.borrow().upgrade() };
-        let share = path.map_or(UNLIMITED, |p| p.qos_client().flow().share(p.qos_client()));
+        let share = match &*self.last_path.borrow() {
+            Some(last) if !mixed => {
+                let client = last.path.qos_client();
+                client.flow().share(client)
+            }
+            _ => UNLIMITED,
+        };
         self.facts.note_share(share);
         let window = share.saturating_add(COMMANDS_AHEAD).clamp(WINDOW_MIN, DEPTH_MAX);
         self.facts.note_window(window);

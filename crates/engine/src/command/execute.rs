@@ -117,10 +117,9 @@ impl ItNexus {
     /// order of its unit.
     fn accept(&self, slot: &mut Slot, command: &Command<'_>) -> Result<bool, Ending> {
         let opcode = slot.opcode;
-        let Some(path) = self.path_of(command.lun) else {
+        let Some(path) = self.arrival_path(command.lun) else {
             return self.accept_without_path(slot, command);
         };
-        self.note_path(&path);
         slot.origin = self.origin_of(&path);
         let path: &Path = slot.path.insert(path);
         let word = self.flags_of(path);

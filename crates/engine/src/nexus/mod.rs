@@ -29,7 +29,7 @@ use wire::scsi::TransportId;
 
 use crate::nexus::engine::Engine;
 use crate::nexus::origin::LocalProcesses;
-use crate::nexus::paths::Paths;
+use crate::nexus::paths::{LastPath, Paths};
 use crate::nexus::slots::{Slot, Slots, slot_id_of};
 use crate::nexus::transport::{Login, TmOutcome, Transport};
 use crate::qos::QosClient;
@@ -124,7 +124,7 @@ pub struct ItNexus {
     /// Bytes of buffers of commands that read, and of write data.
     pub(crate) buffer_bytes: Cell<usize>,
     /// The path of the last command, and how long the session counts as one that uses several.
-    pub(crate) last_path: RefCell<Weak<Path>>,
+    pub(crate) last_path: RefCell<Option<LastPath>>,
     pub(crate) mixed_until: Cell<u64>,
     pub(crate) local_processes: LocalProcesses,
     closing: Cell<bool>,

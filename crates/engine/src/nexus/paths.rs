@@ -64,6 +64,15 @@ impl Hasher for NumberHasher {
 /// Paths by LUN.
 pub(crate) type Paths = HashMap<u64, Rc<Path>, BuildHasherDefault<NumberHasher>>;
 
+/// The path of the last command: most commands of a session are for one unit, and the map of the
+/// paths is not searched for them.
+pub(crate) struct LastPath {
+    /// LUN field of the command.
+    pub field: [u8; 8],
+    /// The path that its number has (P1).
+    pub path: Rc<Path>,
+}
+
 /// Effect of a change of the map on an existing path.
 enum PathChange {
     /// The unit is the same; its rule may be another.
@@ -202,6 +211,7 @@ impl ItNexus {
                     }
                 }
                 PathChange::Drop => {
+                    self.forget_last_path(&path);
                     path.nexus().set(flags::GONE);
                     self.paths.borrow_mut().remove(&path.lun());
                     self.engine().end_nexus(&path);
@@ -211,6 +221,7 @@ impl ItNexus {
                     // The condition is not INQUIRY DATA HAS CHANGED: hosts then read the data by
                     // themselves, and processes that write there are not notified.
                     listed = true;
+                    self.forget_last_path(&path);
                     self.paths.borrow_mut().insert(entry.lun, new);
                     path.nexus().set(flags::GONE);
                     self.engine().end_nexus(&path);
@@ -220,6 +231,11 @@ impl ItNexus {
         if listed {
             self.bits.set(self.bits.get() | flags::ATTENTION);
         }
+    }
+
+    /// The number of a path has another one, or none.
+    fn forget_last_path(&self, path: &Rc<Path>) {
+        self.last_path.borrow_mut().take_if(|last| Rc::ptr_eq(&last.path, path));
     }
 
     /// Bits that may keep a command on a path from running: those of its nexus and those of the
@@ -318,6 +334,7 @@ impl ItNexus {
         for path in self.paths() {
             self.engine().end_nexus(&path);
         }
+        self.last_path.take();
         self.paths.take();
     }
 

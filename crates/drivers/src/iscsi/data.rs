@@ -1,5 +1,6 @@
 //! Commands on their way to the engine, their write data, and R2Ts.
 
+use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
 use bio::Segs;
@@ -41,22 +42,30 @@ impl IscsiSession {
         let Some(nexus) = self.nexus() else {
             return self.reject_command(RejectReason::Protocol, &header);
         };
-        let open = self.tasks.borrow().len();
-        let used = self.tasks.borrow().contains_key(&tag) || self.functions.borrow().contains(&tag);
-        if used {
-            self.conn.warn(format_args!("tag {tag:#x} is in use already"));
-            return self.reject_command(RejectReason::TaskInProgress, &header);
-        }
+        let mut tasks = self.tasks.borrow_mut();
+        let open = tasks.len();
+        let place = match tasks.entry(tag) {
+            Entry::Vacant(place) if !self.functions.borrow().contains(&tag) => place,
+            _ => {
+                drop(tasks);
+                self.conn.warn(format_args!("tag {tag:#x} is in use already"));
+                return self.reject_command(RejectReason::TaskInProgress, &header);
+            }
+        };
         if header.immediate && open >= usize::try_from(self.depth()).unwrap_or(0) + IMMEDIATE_MAX {
+            drop(tasks);
             return self.reject_command(RejectReason::TooManyImmediate, &header);
         }
         if arrived.lost == Some(ImmediateDataError::NoMemory) {
+            drop(tasks);
             self.full(tag, open, arrived.expect_in.max(arrived.expect_out));
             return Ok(());
         }
+        // W4
+        place.insert(Task { lun: header.lun, ..Task::default() });
+        drop(tasks);
         let mut long = [0; CDB_LEN_MAX];
         let cdb = whole_cdb(&header.cdb, &arrived.cdb_rest, &mut long);
-        self.tasks.borrow_mut().insert(tag, Task { lun: header.lun, ..Task::default() });
         let next = nexus.command(&Command {
             tag,
             lun: header.lun,

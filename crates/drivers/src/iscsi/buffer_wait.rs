@@ -9,7 +9,6 @@
 //!   else, or in vain ------------------------------------------> dropped, TASK SET FULL
 //! ```
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 use bio::Segs;
@@ -17,31 +16,35 @@ use engine::MemoryWaiter;
 
 use super::receive::ReceivedCommand;
 use super::session::IscsiSession;
-use super::tasks::{Burst, Incoming};
+use super::tasks::Incoming;
 use crate::buffer_wait::{BufferWaiter, wait_for_buffers};
 
 /// Longest wait of a connection for the memory of a command, ns: less than an initiator waits for
 /// the answer to its ping, which may be behind the data.
 const WAIT_NS: u64 = 3_000_000_000;
 
-/// Lists kept for the next commands; further ones are freed.
-const LISTS_MAX: usize = 256;
+/// Records kept for the next commands; further ones are freed.
+const RECORDS_MAX: usize = 256;
 
-/// Empty lists of bursts that keep their capacity: write data allocates nothing in steady state.
+/// Records of write data that has all arrived. The next writes use them and the capacity of their
+/// lists, so that write data allocates nothing in steady state.
 #[derive(Default)]
-pub(crate) struct BurstLists(Vec<VecDeque<Burst>>);
+#[allow(clippy::vec_box)] // A task holds the Box: without write data it is small.
+pub(crate) struct IncomingRecords(Vec<Box<Incoming>>);
 
-impl BurstLists {
-    /// An empty list.
-    pub fn take(&mut self) -> VecDeque<Burst> {
+impl IncomingRecords {
+    /// An empty record.
+    pub fn take(&mut self) -> Box<Incoming> {
         self.0.pop().unwrap_or_default()
     }
 
-    /// Returns a list.
-    pub fn put(&mut self, mut bursts: VecDeque<Burst>) {
+    /// Returns a record.
+    pub fn put(&mut self, mut incoming: Box<Incoming>) {
+        let mut bursts = std::mem::take(&mut incoming.bursts);
         bursts.clear();
-        if self.0.len() < LISTS_MAX {
-            self.0.push(bursts);
+        *incoming = Incoming { bursts, ..Incoming::default() };
+        if self.0.len() < RECORDS_MAX {
+            self.0.push(incoming);
         }
     }
 }
@@ -105,7 +108,7 @@ impl IscsiSession {
     fn must_not_wait(&self) -> bool {
         let expects = |i: &Incoming| !i.bursts.is_empty();
         !self.held.borrow().is_empty()
-            || self.tasks.borrow().values().any(|t| t.incoming.as_ref().is_some_and(expects))
+            || self.tasks.borrow().values().any(|t| t.incoming.as_deref().is_some_and(expects))
     }
 
     fn first_burst(&self) -> usize {

@@ -97,18 +97,15 @@ impl IscsiSession {
     }
 
     /// Sets up the reception of a command's immediate and unsolicited data.
-    fn begin_data(&self, arrived: ReceivedCommand, wanted: u32) -> Incoming {
+    fn begin_data(&self, arrived: ReceivedCommand, wanted: u32) -> Box<Incoming> {
         let p = self.params.get();
         let immediate = arrived.immediate;
         let limit = p.first_burst.min(arrived.expect_out);
-        let mut incoming = Incoming {
-            data: arrived.data,
-            part: arrived.part,
-            gathering: arrived.gathering,
-            wanted,
-            bursts: self.conn.core.own.bursts.borrow_mut().take(),
-            ..Incoming::default()
-        };
+        let mut incoming = self.conn.core.own.incoming.borrow_mut().take();
+        incoming.data = arrived.data;
+        incoming.part = arrived.part;
+        incoming.gathering = arrived.gathering;
+        incoming.wanted = wanted;
         incoming.data.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
         incoming.received = immediate.min(wanted);
         incoming.requested = immediate;
@@ -144,10 +141,10 @@ impl IscsiSession {
         let ended = {
             let mut tasks = self.tasks.borrow_mut();
             let Some(task) = tasks.get_mut(&tag) else { return };
-            let result = task.incoming.as_ref().and_then(Incoming::outcome);
+            let result = task.incoming.as_deref().and_then(Incoming::outcome);
             result.and_then(|r| task.incoming.take().map(|i| (r, i)))
         };
-        let Some((result, incoming)) = ended else {
+        let Some((result, mut incoming)) = ended else {
             if !self.send_r2ts(tag, false)
                 && let Some(me) = self.handle()
             {
@@ -155,8 +152,7 @@ impl IscsiSession {
             }
             return;
         };
-        let Incoming { mut data, bursts, .. } = incoming;
-        self.conn.core.own.bursts.borrow_mut().put(bursts);
+        let mut data = std::mem::take(&mut incoming.data);
         match (result, self.nexus()) {
             (Ok(()), Some(nexus)) => nexus.data(tag, &mut data),
             (Err(why), Some(nexus)) => {
@@ -167,6 +163,7 @@ impl IscsiSession {
             (_, None) => {}
         }
         self.conn.core.segs.put(data);
+        self.conn.core.own.incoming.borrow_mut().put(incoming);
     }
 
     /// Write data that waited for memory too long: the command ends BUSY.

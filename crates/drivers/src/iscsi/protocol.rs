@@ -11,7 +11,7 @@ use transport::{
     CommonReason, LogFn, PEER_CONNECTIONS_MAX, Protocol, ReceiveBuffer, TaskNames, Tick,
 };
 
-use super::buffer_wait::BurstLists;
+use super::buffer_wait::IncomingRecords;
 use super::close_reason::CloseReason;
 use super::params::{Checked, IscsiParams};
 use super::pdu_reader::PduReader;
@@ -45,13 +45,13 @@ pub(crate) struct Portals {
 /// iSCSI's part of a core.
 pub(crate) struct CoreState {
     pub engine: Rc<Engine>,
-    pub bursts: RefCell<BurstLists>,
+    pub incoming: RefCell<IncomingRecords>,
 }
 
 impl CoreState {
     /// For the core of an engine.
     pub fn new(engine: &Rc<Engine>) -> CoreState {
-        CoreState { engine: engine.clone(), bursts: RefCell::default() }
+        CoreState { engine: engine.clone(), incoming: RefCell::default() }
     }
 }
 

@@ -179,8 +179,9 @@ pub(crate) struct Task {
     pub lun: [u8; 8],
     /// R2Ts sent.
     pub r2ts: u32,
-    /// Write data on its way; None when none is wanted or all was handed over.
-    pub incoming: Option<Incoming>,
+    /// Write data on its way; None when none is wanted or all was handed over. Boxed: the table of
+    /// tasks stays small for commands without it.
+    pub incoming: Option<Box<Incoming>>,
 }
 
 /// Tags are small numbers counted up by most initiators: one multiplication spreads them.
@@ -220,6 +221,11 @@ mod tests {
         let mut i = Incoming { wanted, requested: end, received: from, ..Incoming::default() };
         i.bursts.push_back(Burst { tag, at: from, end, data_sn: 0, since: 0, ahead: 0 });
         i
+    }
+
+    #[test]
+    fn a_task_without_write_data_is_small() {
+        assert!(size_of::<Task>() <= 32, "{}", size_of::<Task>());
     }
 
     #[test]

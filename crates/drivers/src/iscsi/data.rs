@@ -36,11 +36,11 @@ fn attribute(a: Attribute) -> TaskAttribute {
 
 impl IscsiSession {
     /// Hands a command to the engine and sees to its write data.
-    pub fn command(&self, arrived: ReceivedCommand) -> Result<(), CloseReason> {
-        let header = arrived.header;
+    pub fn command(&self, arrived: &mut ReceivedCommand) -> Result<(), CloseReason> {
+        let header = &arrived.header;
         let tag = header.task_tag;
         let Some(nexus) = self.nexus() else {
-            return self.reject_command(RejectReason::Protocol, &header);
+            return self.reject_command(RejectReason::Protocol, header);
         };
         let mut tasks = self.tasks.borrow_mut();
         let open = tasks.len();
@@ -49,12 +49,12 @@ impl IscsiSession {
             _ => {
                 drop(tasks);
                 self.conn.warn(format_args!("tag {tag:#x} is in use already"));
-                return self.reject_command(RejectReason::TaskInProgress, &header);
+                return self.reject_command(RejectReason::TaskInProgress, header);
             }
         };
         if header.immediate && open >= usize::try_from(self.depth()).unwrap_or(0) + IMMEDIATE_MAX {
             drop(tasks);
-            return self.reject_command(RejectReason::TooManyImmediate, &header);
+            return self.reject_command(RejectReason::TooManyImmediate, header);
         }
         if arrived.lost == Some(ImmediateDataError::NoMemory) {
             drop(tasks);
@@ -97,14 +97,14 @@ impl IscsiSession {
     }
 
     /// Sets up the reception of a command's immediate and unsolicited data.
-    fn begin_data(&self, arrived: ReceivedCommand, wanted: u32) -> Box<Incoming> {
+    fn begin_data(&self, arrived: &mut ReceivedCommand, wanted: u32) -> Box<Incoming> {
         let p = self.params.get();
         let immediate = arrived.immediate;
         let limit = p.first_burst.min(arrived.expect_out);
         let mut incoming = self.conn.core.own.incoming.borrow_mut().take();
-        incoming.data = arrived.data;
-        incoming.part = arrived.part;
-        incoming.gathering = arrived.gathering;
+        incoming.data = std::mem::take(&mut arrived.data);
+        incoming.part = arrived.part.take();
+        incoming.gathering = std::mem::take(&mut arrived.gathering);
         incoming.wanted = wanted;
         incoming.data.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
         incoming.received = immediate.min(wanted);

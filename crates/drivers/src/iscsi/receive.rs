@@ -116,7 +116,8 @@ async fn step(session: &Rc<IscsiSession>, reader: &mut PduReader) -> Result<(), 
                 if !arrived.header.immediate {
                     session.advance();
                 }
-                session.command(arrived)?;
+                session.command(&mut arrived)?;
+                drop(arrived);
                 return deliver_held(session).await;
             }
             CompleteRequest::Command(Box::new(arrived))
@@ -187,7 +188,7 @@ pub(crate) async fn deliver_held(session: &Rc<IscsiSession>) -> Result<(), Close
 
 async fn execute(session: &Rc<IscsiSession>, body: CompleteRequest) -> Result<(), CloseReason> {
     match body {
-        CompleteRequest::Command(arrived) => session.command(*arrived),
+        CompleteRequest::Command(mut arrived) => session.command(&mut arrived),
         CompleteRequest::Task(pdu) => session.function(&pdu),
         CompleteRequest::Text(pdu, text) => session.text_request(&pdu, &text),
         CompleteRequest::Nop(pdu, data) => session.nop_out(&pdu, &data),

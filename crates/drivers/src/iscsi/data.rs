@@ -64,8 +64,15 @@ impl IscsiSession {
         // W4
         place.insert(Task { lun: header.lun, ..Task::default() });
         drop(tasks);
-        let mut long = [0; CDB_LEN_MAX];
-        let cdb = whole_cdb(&header.cdb, &arrived.cdb_rest, &mut long);
+        let mut long;
+        let cdb = match arrived.cdb_rest.is_empty() {
+            true => header.cdb.as_slice(),
+            // The place is cleared for a long CDB only.
+            false => {
+                long = [0; CDB_LEN_MAX];
+                whole_cdb(&header.cdb, &arrived.cdb_rest, &mut long)
+            }
+        };
         let next = nexus.command(&Command {
             tag,
             lun: header.lun,

@@ -22,6 +22,7 @@ const fn row(
         access,
         types,
         times,
+        reserved: 0,
     }
 }
 
@@ -83,6 +84,7 @@ macro_rules! table {
         /// Every command that is parsed, by opcode; a unit serves some of those of its type.
         pub const COMMANDS: &[CommandInfo] = &[$(
             $make($name, &[$($usage),*], $direction, Access::$access, $types, $times)
+                .with_reserved()
         ),*];
     };
 }

@@ -30,6 +30,18 @@ fn command_table_is_consistent() {
     }
 }
 
+#[test]
+fn one_test_of_all_bytes_agrees_with_the_test_of_each_byte() {
+    for info in COMMANDS {
+        for bit in 0..128 {
+            let mut cdb = [0; 16];
+            cdb[0] = info.opcode;
+            cdb[bit / 8] |= 0x80 >> (bit % 8);
+            assert_eq!(info.check(&cdb), info.check_bytes(&cdb), "{}, bit {bit}", info.name);
+        }
+    }
+}
+
 /// Commands that write count as writes for reservations, and commands that read do not. Commands
 /// that only identify units and ports are always served.
 #[test]

@@ -144,6 +144,7 @@ impl Buf {
     }
 
     /// Bytes it can hold.
+    #[inline]
     pub fn capacity(&self) -> usize {
         self.header().size as usize
     }
@@ -165,13 +166,35 @@ impl Buf {
             .then(|| Seg::new(self.clone(), start as u32, len as u32))
     }
 
+    /// Looks at `len` bytes from `start`, as [`Seg::with`] does. Panics when they are not all
+    /// inside: a bug of ours.
+    #[inline]
+    pub fn with<R>(&self, start: usize, len: usize, f: impl FnOnce(&[u8]) -> R) -> R {
+        self.check_range(start, len);
+        self.look(start as u32, len as u32, f)
+    }
+
+    /// Changes `len` bytes from `start`, as [`Seg::with_mut`] does. Panics when they are not all
+    /// inside: a bug of ours.
+    #[inline]
+    pub fn with_mut<R>(&self, start: usize, len: usize, f: impl FnOnce(&mut [u8]) -> R) -> R {
+        self.check_range(start, len);
+        self.edit(start as u32, len as u32, f)
+    }
+
+    #[inline]
+    fn check_range(&self, start: usize, len: usize) {
+        let end = start.checked_add(len);
+        assert!(end.is_some_and(|end| end <= self.capacity()), "bytes outside of a buffer");
+    }
+
     #[inline]
     pub(crate) fn look<R>(&self, start: u32, len: u32, f: impl FnOnce(&[u8]) -> R) -> R {
         let h = self.header();
         h.check_look(start, len);
         assert!(h.looking.get() >= 0, "B1: this buffer is being written");
         let _guard = Looking::enter(&h.looking, 1);
-        // SAFETY: `Seg` keeps start + len <= size; the bytes are initialised (zeroed at first);
+        // SAFETY: callers keep start + len <= size; the bytes are initialised (zeroed at first);
         // no writer exists until the guard is dropped (B1, B3).
         f(unsafe { std::slice::from_raw_parts(h.bytes.as_ptr().add(start as usize), len as usize) })
     }
@@ -289,5 +312,25 @@ fn lent(seg: &Seg, direction: Direction) -> LoanedRange {
 impl Drop for Loan {
     fn drop(&mut self) {
         self.seg.buf().header().end_loan(lent(&self.seg, self.direction));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pool::{Pool, PoolConfig};
+
+    #[test]
+    fn bytes_of_a_buffer_are_reached_without_another_handle() {
+        let buf = Pool::new(PoolConfig::default()).get(16).unwrap();
+        buf.with_mut(4, 3, |b| b.copy_from_slice(b"abc"));
+        assert!(buf.with(3, 5, |b| b == b"\0abc\0"));
+        assert!(!buf.is_shared());
+    }
+
+    #[test]
+    #[should_panic(expected = "outside of a buffer")]
+    fn bytes_outside_of_a_buffer_are_not_reached() {
+        let buf = Pool::new(PoolConfig::default()).get(16).unwrap();
+        buf.with(buf.capacity() - 1, 2, |_| ());
     }
 }

@@ -168,8 +168,8 @@ impl ReceiveBuffer {
 
     /// Lends `f` the first arrived bytes, at most `len` of them.
     pub fn peek<R>(&self, len: usize, f: impl FnOnce(&[u8]) -> R) -> R {
-        match self.view(len) {
-            Some(seg) => seg.with(f),
+        match &self.buf {
+            Some(buf) => buf.with(self.start, len.min(self.arrived()), f),
             None => f(&[]),
         }
     }

@@ -64,12 +64,11 @@ impl TransmitQueue {
             }
             let room = PAGE_BYTES - self.at;
             let (now, later) = bytes.split_at(bytes.len().min(room));
-            let place = self.page.as_ref().and_then(|p| p.seg(self.at, now.len()));
-            let Some(place) = place else {
+            let Some(page) = &self.page else {
                 self.broken = true;
                 return;
             };
-            place.copy_from(0, now);
+            page.with_mut(self.at, now.len(), |place| place.copy_from_slice(now));
             self.at += now.len();
             self.bytes += now.len();
             bytes = later;

@@ -60,7 +60,8 @@ pub(crate) async fn run(
     let mut decided: Option<Decision> = None;
     let mut target_query = TargetQuery::default();
     loop {
-        let (frame, bhs, _) = reader.header(&PRE_LOGIN).await?;
+        let frame = reader.header(&PRE_LOGIN).await?;
+        let bhs = reader.bhs;
         let data = reader.text(&frame).await?.unwrap_or_default();
         let mut step = login.request(&bhs, &data);
         if let Step::NeedTarget(query) = step {

@@ -5,38 +5,47 @@ use transport::ReceiveBuffer;
 use wire::iscsi::{BHS_LEN, Bhs, Crc32c, Frame, Framer, Need};
 
 use super::close_reason::CloseReason;
-/// See the module.
-pub(crate) struct PduReader(pub ReceiveBuffer);
 
-/// The additional headers of a PDU; empty for nearly all.
-pub(crate) type Ahs = Vec<u8>;
+/// See the module.
+pub(crate) struct PduReader {
+    rx: ReceiveBuffer,
+    /// The header that [`PduReader::header`] has taken last.
+    pub bhs: Bhs,
+    /// Its additional headers; empty for nearly all.
+    pub ahs: Vec<u8>,
+}
 
 impl PduReader {
-    /// The next PDU's header, whole and verified; it is taken, what follows it is not.
-    pub async fn header(&mut self, framer: &Framer) -> Result<(Frame, Bhs, Ahs), CloseReason> {
+    /// Reads from a receive buffer.
+    pub fn new(rx: ReceiveBuffer) -> PduReader {
+        PduReader { rx, bhs: [0; BHS_LEN], ahs: Vec::new() }
+    }
+
+    /// Waits for the next PDU's header, whole and verified; it is taken, what follows it is not.
+    pub async fn header(&mut self, framer: &Framer) -> Result<Frame, CloseReason> {
         let mut need = BHS_LEN;
         loop {
-            self.0.fill(need).await?;
-            let found = self.0.peek(PAGE_BYTES, |bytes| {
+            self.rx.fill(need).await?;
+            let (bhs, ahs) = (&mut self.bhs, &mut self.ahs);
+            let found = self.rx.peek(PAGE_BYTES, |bytes| {
                 let need = framer.header(bytes)?;
-                let ahs = match need {
-                    Need::Header(f) if f.ahs_len > 0 => {
-                        bytes.get(BHS_LEN..BHS_LEN + f.ahs_len).unwrap_or(&[]).to_vec()
-                    }
-                    _ => Ahs::new(),
-                };
-                let bhs = bytes.first_chunk::<BHS_LEN>().copied().unwrap_or([0; BHS_LEN]);
-                Ok((need, bhs, ahs))
+                if let (Need::Header(frame), Some(first)) = (need, bytes.first_chunk::<BHS_LEN>()) {
+                    *bhs = *first;
+                    ahs.clear();
+                    let more = bytes.get(BHS_LEN..BHS_LEN + frame.ahs_len);
+                    ahs.extend_from_slice(more.unwrap_or(&[]));
+                }
+                Ok(need)
             });
             match found.map_err(CloseReason::Framing)? {
-                (Need::Header(frame), bhs, ahs) => {
-                    self.0.consume(frame.header_len);
+                Need::Header(frame) => {
+                    self.rx.consume(frame.header_len);
                     if frame.data_len == 0 {
-                        self.0.expect_small();
+                        self.rx.expect_small();
                     }
-                    return Ok((frame, bhs, ahs));
+                    return Ok(frame);
                 }
-                (Need::Bytes(n), ..) => need = n,
+                Need::Bytes(n) => need = n,
             }
         }
     }
@@ -46,7 +55,7 @@ impl PduReader {
     pub async fn data(&mut self, frame: &Frame, into: &Segs) -> Result<bool, CloseReason> {
         let keep = into.len().min(frame.data_len);
         let mut crc = (frame.digest_len > 0).then(Crc32c::new);
-        self.0.read_into(into, 0, keep).await?;
+        self.rx.read_into(into, 0, keep).await?;
         if let Some(crc) = &mut crc {
             let mut left = keep;
             for seg in into.iter() {
@@ -66,13 +75,13 @@ impl PduReader {
                 crc.update(b);
             }
         };
-        Ok(self.0.skip(u64::try_from(len).unwrap_or(u64::MAX), look).await?)
+        Ok(self.rx.skip(u64::try_from(len).unwrap_or(u64::MAX), look).await?)
     }
 
     async fn digest(&mut self) -> Result<[u8; 4], CloseReason> {
-        self.0.fill(4).await?;
-        let digest = self.0.peek(4, |b| b.first_chunk::<4>().copied().unwrap_or_default());
-        self.0.consume(4);
+        self.rx.fill(4).await?;
+        let digest = self.rx.peek(4, |b| b.first_chunk::<4>().copied().unwrap_or_default());
+        self.rx.consume(4);
         Ok(digest)
     }
 
@@ -82,13 +91,13 @@ impl PduReader {
         let mut out = Vec::with_capacity(frame.data_len);
         let mut crc = Crc32c::new();
         while out.len() < frame.data_len {
-            self.0.fill(1).await?;
+            self.rx.fill(1).await?;
             let before = out.len();
-            self.0.peek(frame.data_len - before, |b| {
+            self.rx.peek(frame.data_len - before, |b| {
                 crc.update(b);
                 out.extend_from_slice(b);
             });
-            self.0.consume(out.len() - before);
+            self.rx.consume(out.len() - before);
         }
         self.pass(frame.pad_len, Some(&mut crc)).await?;
         if frame.digest_len == 0 {

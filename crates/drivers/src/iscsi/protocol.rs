@@ -109,7 +109,7 @@ impl Protocol for IscsiProtocol {
     type CoreMessage = IscsiMessage;
 
     async fn serve(conn: &Rc<Connection>, rx: ReceiveBuffer) -> CloseReason {
-        let mut reader = PduReader(rx);
+        let mut reader = PduReader::new(rx);
         match login::run(conn, &mut reader).await {
             Ok(session) => receive::run(&session, &mut reader).await,
             Err(reason) => reason,

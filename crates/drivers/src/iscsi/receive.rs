@@ -83,7 +83,8 @@ pub(crate) async fn run(session: &Rc<IscsiSession>, reader: &mut PduReader) -> C
 
 async fn step(session: &Rc<IscsiSession>, reader: &mut PduReader) -> Result<(), CloseReason> {
     session.conn.io.wait_for_space().await;
-    let (frame, bhs, ahs) = reader.header(&session.framer()).await?;
+    let frame = reader.header(&session.framer()).await?;
+    let (bhs, ahs) = (reader.bhs, std::mem::take(&mut reader.ahs));
     let request = match Request::decode(&bhs, &ahs) {
         Ok(request) => request,
         Err(error) => {

@@ -83,7 +83,8 @@ impl QosClient {
     }
 
     fn is_idle(&self) -> bool {
-        self.below.get() == 0 && self.queue.borrow().is_empty()
+        let waits = || self.flow.waiting.get() > 0 && !self.queue.borrow().is_empty();
+        self.below.get() == 0 && !waits()
     }
 
     fn charge(&self, cost: u32) {

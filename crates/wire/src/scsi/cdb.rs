@@ -477,15 +477,21 @@ impl Command {
         let info = find(kind, cdb)?;
         info.check(cdb)?;
         if info.opcode == VARIABLE {
-            return Ok((block::variable(info, &padded(info, cdb))?, info));
+            let all = cdb.first_chunk().ok_or(CdbError::field(cdb.len(), None))?;
+            return Ok((block::variable(info, all)?, info));
         }
         Ok((parse_checked(&padded(info, cdb), kind, info)?, info))
     }
 }
 
 /// Shorter commands are followed by zeros, so that one array serves all lengths.
-fn padded<const N: usize>(info: &CommandInfo, cdb: &[u8]) -> [u8; N] {
-    let mut bytes = [0u8; N];
+#[inline]
+fn padded(info: &CommandInfo, cdb: &[u8]) -> [u8; 16] {
+    if let Some(first) = cdb.first_chunk::<16>() {
+        let after = 8 * 16_usize.saturating_sub(info.cdb_len()).min(15);
+        return (u128::from_be_bytes(*first) & (u128::MAX << after)).to_be_bytes();
+    }
+    let mut bytes = [0; 16];
     let used = cdb.get(..info.cdb_len()).unwrap_or(cdb);
     bytes.iter_mut().zip(used).for_each(|(to, from)| *to = *from);
     bytes

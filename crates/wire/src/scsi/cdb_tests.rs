@@ -106,6 +106,8 @@ fn commands_are_parsed_from_known_bytes() {
         let mut padded = [0; 16];
         padded[..cdb.len()].copy_from_slice(cdb);
         assert_eq!(Command::parse(&padded), Ok(*want));
+        padded[cdb.len()..].fill(0xff);
+        assert_eq!(Command::parse(&padded), Ok(*want), "bytes after the command are ignored");
         for cut in 0..cdb.len() {
             assert!(Command::parse(&cdb[..cut]).is_err());
         }

@@ -192,6 +192,10 @@ impl Slot {
 
     fn advance(&mut self, mut bytes: usize) {
         self.done += bytes as u64;
+        if self.done >= self.total {
+            // No further call needs a window.
+            return;
+        }
         while let Some(loan) = self.loans.get(self.next_loan) {
             let left = loan.len() - self.next_byte;
             if bytes < left {

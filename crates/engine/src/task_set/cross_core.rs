@@ -20,10 +20,10 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use crate::flags;
-use crate::nexus::ItNexus;
 use crate::nexus::engine::Engine;
 use crate::nexus::pending_tms::TmCompletion;
 use crate::nexus::slots::slot_id_of;
+use crate::nexus::{ItNexus, Path};
 use crate::task::set::{Request, Span};
 use crate::task::{CommandState, TaskAttribute};
 use crate::unit::message::Message;

@@ -454,6 +454,7 @@ impl Plant for Daemon {
         let mut state = current_state(&self.mailbox, &self.paths)?;
         state.daemon.metrics_listen = self.metrics.address();
         state.daemon.sandbox = sandbox::folders();
+        state.daemon.sandbox_problem = sandbox::problem();
         Ok(state)
     }
 

@@ -13,7 +13,8 @@
 //! Invariants
 //!  X1  The restriction begins before the first core and the control thread start, so every thread
 //!      that serves hosts inherits it.
-//!  X2  A daemon that cannot enter its sandbox does not start.
+//!  X2  A daemon that cannot enter its sandbox serves without it and reports that: hosts keep their
+//!      storage. With `sandbox_required` it does not start.
 //!  X3  A plan refuses a step whose files are in another folder. access(2) does not show what
 //!      Landlock denies, so [`check`] compares folders.
 //!  X4  The inode of each folder at the start is reported. Landlock permits inodes: a file system
@@ -50,19 +51,48 @@ static FOLDERS: OnceLock<BTreeSet<PathBuf>> = OnceLock::new();
 /// The same with their inodes (X4).
 static INODES: OnceLock<Vec<SandboxFolder>> = OnceLock::new();
 
+/// Why this process has not the whole sandbox that its configuration asks for (X2).
+static PROBLEM: OnceLock<String> = OnceLock::new();
+
 /// Restricts this thread, and those that it starts later, if the configuration asks for it; system
 /// calls of all threads (X5). State, history and socket have their paths in `config`.
 ///
 /// # Errors
-/// [`Kind::System`]: a folder cannot be made, or the kernel has no Landlock or no seccomp (X2).
+/// [`Kind::System`]: the sandbox is required, and the kernel has no Landlock or no seccomp (X2).
 pub fn enter(config: &Config) -> Result<()> {
-    if !config.daemon.sandbox && !is_forced() {
+    let own = &config.daemon;
+    if !own.sandbox && !is_forced() {
         return Ok(());
     }
-    // A rule needs a folder that exists.
+    // Each is enforced without the other, too.
+    let entered = [restrict_files(config), restrict_calls(own.sandbox_system_calls)];
+    let Some(failed) = entered.into_iter().find_map(Result::err) else { return Ok(()) };
+    let why = tolerated(failed, own.sandbox_required || !own.sandbox)?;
+    tracing::warn!("sandbox: {why}; the daemon serves without it");
+    let _ = PROBLEM.set(why);
+    Ok(())
+}
+
+/// The reason for which a sandbox is not enforced, for reports (X2).
+///
+/// # Errors
+/// The same, if the sandbox is required.
+fn tolerated(failed: Error, is_required: bool) -> Result<String> {
+    if is_required { Err(failed) } else { Ok(failed.source) }
+}
+
+/// Why this process has not the whole sandbox that its configuration asks for.
+pub(crate) fn problem() -> Option<String> {
+    PROBLEM.get().cloned()
+}
+
+/// Restricts changes of files, and programs.
+fn restrict_files(config: &Config) -> Result<()> {
+    // A rule needs a folder that exists. The users of one that cannot be made report it.
     for folder in [&config.daemon.state, &config.daemon.history].into_iter().flatten() {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        made.map_err(|e| Error::new(Kind::System, "make the folder", e).at(folder))?;
+        if let Err(e) = DirBuilder::new().recursive(true).mode(0o700).create(folder) {
+            tracing::warn!("sandbox: {folder} cannot be made: {e}");
+        }
     }
     let mut folders = writable_folders(config);
     folders.insert(PathBuf::from(DEVICES));
@@ -78,14 +108,17 @@ pub fn enter(config: &Config) -> Result<()> {
         Ok(RulesetStatus::NotEnforced) if config.daemon.sandbox => {
             return Err(refused("the kernel has no Landlock"));
         }
-        Ok(RulesetStatus::NotEnforced) => tracing::warn!("sandbox: the kernel has no Landlock"),
+        Ok(RulesetStatus::NotEnforced) => {
+            tracing::warn!("sandbox: the kernel has no Landlock");
+            return Ok(());
+        }
         Err(e) => return Err(refused(&e.to_string())),
     }
     let _ = INODES.set(inodes);
     if config.daemon.sandbox {
         let _ = FOLDERS.set(folders);
     }
-    restrict_calls(config.daemon.sandbox_system_calls)
+    Ok(())
 }
 
 /// For tests, and not in a release build: a sandbox that the configuration does not ask for. Plans
@@ -160,12 +193,12 @@ fn outside(own: &BTreeSet<PathBuf>, action: &Action) -> Option<PathBuf> {
 
 fn refused(why: &str) -> Error {
     let error = Error::new(Kind::System, "enter the sandbox", why).at("sandbox");
-    error.next("Boot with `lsm=landlock,...`, or set `sandbox = false` in [daemon].")
+    error.next("Boot with `lsm=landlock,...`, or remove `sandbox_required` from [daemon].")
 }
 
 fn unfiltered(why: &str) -> Error {
     let error = Error::new(Kind::System, "restrict system calls", why).at("sandbox");
-    error.next("Use a kernel with CONFIG_SECCOMP_FILTER, or set `sandbox = false` in [daemon].")
+    error.next("Use a kernel with seccomp, or remove `sandbox_required` from [daemon].")
 }
 
 fn restrict(folders: &BTreeSet<PathBuf>) -> std::result::Result<RulesetStatus, RulesetError> {
@@ -192,6 +225,14 @@ mod tests {
             let error = read(&text(true), "a.toml", &catalog()).expect_err("no sandbox");
             assert!(error.to_string().contains(word), "{error}");
         }
+    }
+
+    #[test]
+    fn x2_daemon_without_its_sandbox_starts_unless_it_is_required() {
+        let failed = || refused("the kernel has no Landlock");
+        assert_eq!(tolerated(failed(), false).expect("served"), "the kernel has no Landlock");
+        let error = tolerated(failed(), true).expect_err("required");
+        assert!(error.next.is_some_and(|next| next.contains("sandbox_required")));
     }
 
     #[test]

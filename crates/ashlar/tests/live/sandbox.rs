@@ -1,4 +1,4 @@
-//! The daemon in its sandbox. Without Landlock in the kernel nothing is tested.
+//! The daemon in its sandbox. Without Landlock in the kernel only its report is tested.
 
 use std::time::Duration;
 
@@ -30,8 +30,10 @@ fn sandboxed_daemon_serves_its_folders_and_plan_refuses_others() {
     fixture.configure(&own, "0 = \"d0\"");
     let mut daemon = fixture.launch();
     let ready = || matches!(fixture.ashlar(&["status"]).code, 0 | 3);
-    if let Err(e) = daemon.wait_ready(LIMIT, ready) {
-        assert!(fixture.log().contains("no Landlock"), "{e}");
+    daemon.wait_ready(LIMIT, ready).unwrap_or_else(|e| panic!("{e}"));
+    if fixture.log().contains("no Landlock") {
+        let status = fixture.ashlar(&["status", "--json"]).ends(3);
+        status.prints(&["is not enforced: the kernel has no Landlock"]);
         println!("not tested: the kernel has no Landlock");
         return;
     }

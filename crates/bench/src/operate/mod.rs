@@ -267,7 +267,7 @@ impl Run<'_> {
         turns: &mut Turns<'_>,
         report: &mut Report,
     ) -> Result<(), Error> {
-        let with = match self.start(case.luns, "sandbox = true\n") {
+        let with = match self.start(case.luns, "sandbox = true\nsandbox_required = true\n") {
             Ok(daemon) => daemon,
             // A kernel without Landlock or seccomp.
             Err(error) if error.kind == Kind::Server => {

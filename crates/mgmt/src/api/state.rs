@@ -217,6 +217,10 @@ pub struct Daemon {
     /// Folders in which the sandbox permits changes; empty without a sandbox.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sandbox: Vec<SandboxFolder>,
+    /// Why the sandbox that the configuration asks for is not enforced, or only in part; absent: it
+    /// is, or none is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox_problem: Option<String>,
 }
 
 /// A folder of the sandbox, as the daemon found it at its start.

@@ -148,6 +148,7 @@ impl Scope {
         state.stopped.clear();
         state.daemon.metrics_listen = None;
         state.daemon.sandbox.clear();
+        state.daemon.sandbox_problem = None;
         state.health = state.worst();
     }
 

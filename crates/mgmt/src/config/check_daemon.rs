@@ -41,6 +41,7 @@ pub(super) fn sandbox(config: &Config, out: &mut Vec<Problem>) {
     let (folders, calls) = (&config.daemon.sandbox_folders, config.daemon.sandbox_system_calls);
     for (key, is_given) in [
         ("sandbox_folders", !folders.is_empty()),
+        ("sandbox_required", config.daemon.sandbox_required),
         ("sandbox_system_calls", calls != SystemCalls::default()),
     ] {
         if is_given {

@@ -81,6 +81,10 @@ pub struct DaemonConfig {
     /// of driver `local` and disks with `command` are refused.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sandbox: bool,
+    /// The daemon does not start if the kernel has no Landlock or no seccomp. Absent: it then
+    /// serves without that part of the sandbox, and `status` reports it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sandbox_required: bool,
     /// Folders in which the sandbox permits changes besides those of paths in this file: images may
     /// be added there without a restart.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -126,6 +130,7 @@ impl Default for DaemonConfig {
             log: "info".to_owned(),
             log_format: None,
             sandbox: false,
+            sandbox_required: false,
             sandbox_folders: Vec::new(),
             sandbox_system_calls: SystemCalls::Refuse,
             state: None,
@@ -182,13 +187,19 @@ mod tests {
         let faults = |sandbox: bool| {
             let sandbox_system_calls = SystemCalls::Log;
             let sandbox_folders = vec!["/srv".to_owned()];
-            let other = DaemonConfig::default();
-            let daemon = DaemonConfig { sandbox, sandbox_folders, sandbox_system_calls, ..other };
+            let daemon = DaemonConfig {
+                sandbox,
+                sandbox_required: true,
+                sandbox_folders,
+                sandbox_system_calls,
+                ..DaemonConfig::default()
+            };
             let found = check(&Config { daemon, ..Config::default() });
             found.iter().map(|problem| problem.key).collect::<Vec<_>>()
         };
         assert!(faults(true).is_empty());
-        assert_eq!(faults(false), ["sandbox_folders", "sandbox_system_calls"]);
+        let keys = ["sandbox_folders", "sandbox_required", "sandbox_system_calls"];
+        assert_eq!(faults(false), keys);
     }
 
     #[test]

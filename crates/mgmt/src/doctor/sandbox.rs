@@ -1,5 +1,6 @@
-//! Check that the folders of the sandbox are those that the daemon found at its start: Landlock
-//! permits inodes, and another file system or folder at the same path is forbidden.
+//! Check that the kernel enforces the sandbox, and that its folders are those that the daemon found
+//! at its start: Landlock permits inodes, and another file system or folder at the same path is
+//! forbidden.
 
 use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 use crate::api::SandboxFolder;
@@ -10,7 +11,7 @@ use std::path::Path;
 /// See the module.
 pub const CHECK: Check = Check {
     id: "sandbox",
-    doc: "whether folders of the sandbox were replaced or mounted over",
+    doc: "whether the sandbox is enforced, and its folders are those of the start",
     findings,
 };
 
@@ -20,6 +21,14 @@ const RESTART: &str = "restart the daemon, so that its sandbox has the folder as
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Ok(state) = &facts.daemon else { return ok("no daemon answers: not checked") };
     let folders = &state.daemon.sandbox;
+    if let Some(why) = &state.daemon.sandbox_problem {
+        return vec![bad(
+            Severity::Warn,
+            format!("`sandbox = true` in [daemon] is not enforced: {why}"),
+            "the daemon may change all files of its user, or make every system call",
+            "use a kernel with Landlock (`lsm=landlock,...`) and seccomp, then restart the daemon",
+        )];
+    }
     if folders.is_empty() {
         return ok("off: `sandbox = true` in [daemon] restricts the daemon to its folders");
     }

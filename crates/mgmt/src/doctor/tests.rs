@@ -493,6 +493,11 @@ fn folder_of_the_sandbox_that_was_replaced_is_named() {
     let off = Facts { daemon: Ok(SystemState::default()), ..machine.facts(None) };
     let check = CHECKS.iter().find(|c| c.id == "sandbox").expect("a check");
     assert!(check.run(&off)[0].finding.starts_with("off: `sandbox = true`"));
+    let mut unenforced = with(device, inode, path);
+    if let Ok(state) = &mut unenforced.daemon {
+        state.daemon.sandbox_problem = Some("the kernel has no Landlock".to_owned());
+    }
+    assert_eq!(grades("sandbox", &unenforced), [Severity::Warn]);
     assert_eq!(grades("sandbox", &with(device, inode, "/srv/gone")), [Severity::Fail]);
     for (device, inode, words) in
         [(device + 1, inode, "was mounted over it"), (device, inode + 1, "was replaced")]

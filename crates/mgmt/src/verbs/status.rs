@@ -213,6 +213,20 @@ fn certificates(state: &SystemState) -> impl Iterator<Item = StatusFinding> + '_
     })
 }
 
+/// A sandbox that the kernel does not enforce.
+fn sandbox(state: &SystemState) -> Option<StatusFinding> {
+    let why = state.daemon.sandbox_problem.as_ref()?;
+    Some(StatusFinding {
+        health: Health::Degraded,
+        at: "daemon".to_owned(),
+        why: format!("`sandbox = true` in [daemon] is not enforced: {why}"),
+        action: "Use a kernel with Landlock (`lsm=landlock,...`) and seccomp, or remove `sandbox` \
+                 from [daemon]; then restart the daemon."
+            .to_owned(),
+        see: "ashlar doctor sandbox".to_owned(),
+    })
+}
+
 /// Listeners of the API and of metrics that cannot be opened, or are weak.
 fn listeners(state: &SystemState) -> impl Iterator<Item = StatusFinding> + '_ {
     let finding = |of: &ListenerState, health, why: String, action: String| StatusFinding {
@@ -429,6 +443,7 @@ pub fn findings(state: &SystemState, config: &Config, catalog: &Catalog) -> Vec<
         let action = format!("In ashlar.toml: {}.", open.fix);
         add(Health::Ok, at, &open.why, &action, "ashlar doctor access");
     }
+    out.extend(sandbox(state));
     out.extend(refused_logins(state));
     out.extend(stuck_commands(state));
     out.extend(rivals(state));
@@ -582,6 +597,7 @@ impl DaemonVerb for Status {
 mod tests {
     use super::*;
     use crate::api::{SessionState, TargetState};
+    use crate::fake::catalog;
 
     #[test]
     fn hosts_with_one_nqn_are_reported_by_identifier_and_paths_are_not() {
@@ -607,6 +623,18 @@ mod tests {
         assert_eq!((one.at.as_str(), one.health), ("initiator nqn.clone at disk1", Health::Ok));
         let why = "10.0.0.1 (11-aa) and 10.0.0.2 (22-bb) use the same host NQN";
         assert!(one.why.starts_with(why), "{}", one.why);
+    }
+
+    #[test]
+    fn sandbox_that_is_not_enforced_is_reported() {
+        let mut state = SystemState::default();
+        let found = |state: &SystemState| findings(state, &Config::default(), &catalog());
+        assert!(found(&state).is_empty());
+        state.daemon.sandbox_problem = Some("the kernel has no Landlock".to_owned());
+        let found = found(&state);
+        let [one] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((one.at.as_str(), one.health), ("daemon", Health::Degraded));
+        assert!(one.why.contains("the kernel has no Landlock"), "{}", one.why);
     }
 
     #[test]

@@ -210,17 +210,15 @@ impl Typed for FsClass {
         let edit = Edit { params: params.clone(), keys: params.keys()? };
         let number = shared.submit_edit(edit);
         control.wait_until(EDIT_TIMEOUT, |_| shared.is_done(number));
-        match shared.take_result(number) {
-            Some(Ok(done)) => done.map(drop)?,
-            _ => {
-                let what = format!(
-                    "{name}: the edit of its section has not ended ({} s, the limit); next: \
-                     `ashlar status` shows whether a disk hangs, then `ashlar apply` again",
-                    EDIT_TIMEOUT.as_secs()
-                );
-                return Err(Error::new(Errno::TimedOut, what));
-            }
-        }
+        let Some(done) = shared.give_up(number) else {
+            let what = format!(
+                "{name}: the edit of its section has not ended ({} s, the limit); next: \
+                 `ashlar status` shows whether a disk hangs, then `ashlar apply` again",
+                EDIT_TIMEOUT.as_secs()
+            );
+            return Err(Error::new(Errno::TimedOut, what));
+        };
+        done?;
         control.settle()
     }
 

@@ -3,9 +3,12 @@
 //! Invariants
 //!  E1  An edit that is refused leaves listeners, keys and settings as they were.
 //!  E2  A setting that a verb has changed stays so until an edit changes its key.
+//!  E3  Edits take effect one after the other. One whose caller has given up before its listeners
+//!      change is dropped: nothing changes after an `apply` that has failed.
 
 use std::rc::Rc;
 
+use bio::Errno;
 use geom::Error;
 
 use super::host::Host;
@@ -14,11 +17,29 @@ use super::shared::Edit;
 use crate::console;
 
 impl Host {
-    /// Takes over the settings of an edited section. Clients stay connected.
-    pub(super) async fn edit(self: &Rc<Self>, edit: Edit) -> Result<(), Error> {
+    /// Takes over the settings of an edited section, in its turn (E3). Clients stay connected.
+    pub(super) async fn edit(self: &Rc<Self>, number: u64, edit: Edit) -> Result<(), Error> {
+        loop {
+            let seen = self.edit_ended.count();
+            if !self.is_editing.replace(true) {
+                break;
+            }
+            self.edit_ended.after(seen).await;
+        }
+        let done = self.edit_alone(number, edit).await;
+        self.is_editing.set(false);
+        self.edit_ended.notify_all();
+        done
+    }
+
+    async fn edit_alone(self: &Rc<Self>, number: u64, edit: Edit) -> Result<(), Error> {
         let Edit { params, keys } = edit;
         self.files()?;
         console::users::add_everybody(self, params.everybody.as_deref()).await?;
+        if !self.shared.is_awaited(number) {
+            let what = format!("{}: the caller of the edit has given up", self.shared.name);
+            return Err(Error::new(Errno::Canceled, what));
+        }
         let was = self.shared.params();
         let everybody = self.everybody.get();
         let keys = self.shared.replace_keys(keys);

@@ -49,6 +49,10 @@ impl Host {
     ) -> Result<(), Error> {
         self.files()?;
         let before = self.shared.status().wanted_disks;
+        // An edit of other keys does not wait for files.
+        if before == disks {
+            return Ok(());
+        }
         let stays = |(name, path): &(&String, &String)| disks.get(*name) == Some(*path);
         for (name, _) in before.iter().filter(|disk| !stays(disk)) {
             self.remove_disk(name)?;

@@ -74,6 +74,10 @@ pub(crate) struct Host {
     pub(super) generation: Cell<u64>,
     /// The time of the daily dump has changed, or it is halted.
     pub(super) clock_changed: Notify,
+    /// An edit of the section is carried out.
+    pub(super) is_editing: Cell<bool>,
+    /// An edit has ended.
+    pub(super) edit_ended: Notify,
 }
 
 /// Today, as dumps have it: 20261121.
@@ -172,6 +176,8 @@ impl Host {
             copies: RefCell::default(),
             generation: Cell::new(0),
             clock_changed: Notify::default(),
+            is_editing: Cell::default(),
+            edit_ended: Notify::default(),
             shared,
         }))
     }
@@ -194,7 +200,7 @@ impl Host {
                 HostRequest::Edit(number, edit) => {
                     let host = self.clone();
                     self.reactor.spawn("fs-edit", async move {
-                        let done = host.edit(*edit).await;
+                        let done = host.edit(number, *edit).await;
                         host.shared.complete(number, done.map(|()| serde_json::Value::Null));
                     });
                 }

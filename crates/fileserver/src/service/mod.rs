@@ -15,8 +15,8 @@
 //! Invariants
 //!  F1  A file server that is taken away, or whose daemon ends in order, has made everything
 //!      durable before its devices are let go.
-//!  F2  The control thread never waits for a file server but while it is taken away, and then with
-//!      a deadline: what takes longer is asked for again.
+//!  F2  The control thread waits for a file server only while it is taken away or its section is
+//!      edited, and then with a deadline: other work that takes longer is asked for again.
 //!  F3  Nothing is written to a device that holds something, but by `ream --force`.
 
 mod cec;

@@ -279,6 +279,19 @@ impl HostShared {
         }
     }
 
+    /// Ends the wait for an answer: the answer, if it is there.
+    pub(crate) fn give_up(&self, number: u64) -> Option<Result<Value, Error>> {
+        match self.mailbox().results.remove(&number) {
+            Some(RequestState::Done(result)) => Some(result),
+            _ => None,
+        }
+    }
+
+    /// Whether a caller waits for the answer.
+    pub(crate) fn is_awaited(&self, number: u64) -> bool {
+        self.mailbox().results.contains_key(&number)
+    }
+
     /// True when the answer is there.
     pub fn is_done(&self, number: u64) -> bool {
         !matches!(self.mailbox().results.get(&number), Some(RequestState::InProgress(_)))

@@ -77,6 +77,23 @@ fn e2_setting_of_a_verb_stays_until_its_key_is_edited() {
 }
 
 #[test]
+fn e3_edit_whose_caller_has_given_up_is_dropped() {
+    let mut plant = Plant::new(97, false);
+    let before = plant.settings();
+    plant.hold(true);
+    // The users file with a new user is made durable before the listeners change.
+    let edited = section(false, &[("plan9", json!([NEXT])), ("everybody", json!("glenda"))]);
+    let refused = plant.edit(&edited).unwrap_err();
+    assert!(refused.kind == Errno::TimedOut && plant.holds_some(), "{refused}");
+    plant.hold(false);
+    plant.wait(1);
+    assert_eq!(plant.settings(), before);
+    assert!(plant.is_reached(AT) && !plant.is_reached(NEXT));
+    plant.edit(&edited).unwrap();
+    assert!(!plant.is_reached(AT) && plant.is_reached(NEXT));
+}
+
+#[test]
 fn time_of_the_daily_dump_changes_at_once() {
     for is_image in [false, true] {
         let mut plant = Plant::new(94, is_image);

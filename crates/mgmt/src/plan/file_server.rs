@@ -15,18 +15,21 @@ pub(super) fn geom_clients<'s>(
 }
 
 /// Names of clients that could not connect again as they are connected now: no listener of their
-/// protocol has their portal any more, or no attach is accepted, or the CA of their certificates
-/// may be dropped. Which CA signed a certificate is not known: it counts as the former one.
+/// protocol has their portal any more, or no attach is accepted, or all clients of their listener
+/// are another user, or the CA of their certificates may be dropped. Which CA signed a certificate
+/// is not known: it counts as the former one.
 pub(super) fn cut_clients(from: &GeomConfig, to: &GeomConfig, state: &SystemState) -> Vec<String> {
     let is_on = |geom: &GeomConfig, key: &str| geom.params.get(key) == Some(&Value::Bool(true));
     let shuts = is_on(to, "noattach") && !is_on(from, "noattach");
-    let drops_ca = from.params.get("tls_client_ca") != to.params.get("tls_client_ca");
+    let differs = |key: &str| from.params.get(key) != to.params.get(key);
+    let (drops_ca, changes_user) = (differs("tls_client_ca"), differs("everybody"));
     let is_cut = |client: &&ServedClientState| {
         let key = client.key.as_str();
         let had = is_listening(&client.portal, &listen(from, key));
         had && !is_listening(&client.portal, &listen(to, key))
             || shuts
             || drops_ca && key.ends_with("_tls")
+            || changes_user && key == "linux"
     };
     geom_clients(state, &to.name).filter(is_cut).map(|client| client.name.clone()).collect()
 }
@@ -71,13 +74,14 @@ mod tests {
             "plan9": ["0.0.0.0:564"], "linux": ["unix:/run/9p"], "linux_tls": ["10.0.0.1:565"],
             "tls_client_ca": "/ca",
         });
-        let edits: [(&str, Value, &[&str]); 8] = [
+        let edits: [(&str, Value, &[&str]); 9] = [
             ("dump_at", json!("04:00"), &[]),
             ("plan9", json!(["10.0.0.1:564", "10.0.0.2:564"]), &[]),
             ("plan9", json!(["10.0.0.2:564"]), &["10.0.0.7"]),
             ("plan9", json!([]), &["10.0.0.7"]),
             ("linux", json!(["unix:/run/other"]), &["unix:/run/9p uid=0"]),
             ("tls_client_ca", json!("/next"), &["10.0.0.8"]),
+            ("everybody", json!("glenda"), &["unix:/run/9p uid=0"]),
             ("noattach", json!(true), &["10.0.0.7", "10.0.0.8", "unix:/run/9p uid=0"]),
             ("nodump", json!(true), &[]),
         ];
@@ -87,7 +91,8 @@ mod tests {
             let found = cut_clients(&server(&from), &server(&to), &state);
             assert_eq!(found, cut, "{key} {}", to[key]);
             let back = cut_clients(&server(&to), &server(&from), &state);
-            assert_eq!(back.is_empty(), key != "tls_client_ca", "{key}: back");
+            let is_cut_back = ["tls_client_ca", "everybody"].contains(&key);
+            assert_eq!(back.is_empty(), !is_cut_back, "{key}: back");
         }
     }
 }

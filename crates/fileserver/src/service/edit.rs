@@ -27,9 +27,14 @@ impl Host {
             self.edit_ended.after(seen).await;
         }
         let done = self.edit_alone(number, edit).await;
+        self.end_edit();
+        done
+    }
+
+    /// The next edit may begin.
+    pub(super) fn end_edit(&self) {
         self.is_editing.set(false);
         self.edit_ended.notify_all();
-        done
     }
 
     async fn edit_alone(self: &Rc<Self>, number: u64, edit: Edit) -> Result<(), Error> {

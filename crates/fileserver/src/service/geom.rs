@@ -14,6 +14,7 @@ use super::disks::{FileDisk, FileLayer};
 use super::file_disks;
 use super::host::{self, Opened};
 use super::leaves::{device_of, leaves, provider};
+use super::listen;
 use super::measures::measures;
 use super::params::FsParams;
 use super::shared::{HostShared, Message, Phase, Status};
@@ -465,6 +466,7 @@ impl Geom for FsGeom {
             out.push(Trouble::degraded(why, action));
         }
         out.extend(file_disks::troubles(&status));
+        out.extend(listen::trouble(&status));
         if let Some(fault) = &status.dump_fault {
             let action = format!("repair that, then `ashlar fs dump {name}`");
             out.push(Trouble::degraded(format!("the last daily dump failed: {fault}"), action));

@@ -295,6 +295,7 @@ impl Host {
             while host.generation.get() == life {
                 host.server.journal.reset_limit(host.reactor.now());
                 host.look_at_disks().await;
+                host.reopen_lost().await;
                 host.update_status();
                 host.update_rates();
                 host.reactor.sleep(LOOK_NS).await;
@@ -379,6 +380,7 @@ impl Host {
         disks.iter().for_each(|d| disks::close(d.key));
         self.shared.update_status(|s| {
             s.listens.clear();
+            s.lost_listens.clear();
             s.disks.clear();
         });
         self.server.hang_up(None);

@@ -1,14 +1,17 @@
 //! Listeners of a file server: one task an address, a task a client.
 //!
-//! Invariant L1: a change of the listeners ends no session, and a listener that stays is not closed
-//! for a moment. If a new address cannot be listened at, the former ones are.
+//! Invariants
+//!  L1  A change of the listeners ends no session, and a listener that stays is not closed for a
+//!      moment. If a new address cannot be listened at, the former ones are.
+//!  L2  A former address that another process took during such a change is reported, and tried
+//!      again until it is free.
 
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::Errno;
-use geom::{Error, Local, ServedClient};
+use geom::{Error, Local, ServedClient, Trouble};
 use reactor::{Address, Link, Reactor, Stream, TaskHandle};
 use transport::{Listener, counted_as};
 use wire::portal::listeners_overlap;
@@ -16,7 +19,7 @@ use wire::portal::listeners_overlap;
 use super::cec::{self, Cec};
 use super::host::Host;
 use super::params::FsParams;
-use super::shared::HostShared;
+use super::shared::{HostShared, Status};
 use crate::console;
 use crate::ninep::{Flavour, ListenerOptions};
 
@@ -127,6 +130,14 @@ impl Drop for OpenListener {
     }
 }
 
+/// The report of addresses that a change has lost (L2).
+pub(super) fn trouble(status: &Status) -> Option<Trouble> {
+    let lost = status.lost_listens.join(", ");
+    let why = format!("no listener at {lost}: another process took that during an edit");
+    let action = "the address is tried again automatically; `ss -ltnp` names the process";
+    (!lost.is_empty()).then(|| Trouble::degraded(why, action))
+}
+
 enum Bound {
     Socket(Listener),
     Ether(Link),
@@ -233,8 +244,7 @@ impl Host {
         let (more, result) = match self.open_all(new).await {
             Ok(more) => (more, Ok(())),
             Err(e) => {
-                // An address that another process took meanwhile stays closed.
-                let back = self.open_all(closed).await.unwrap_or_default();
+                let back = self.open_each(closed).await;
                 (open.into_iter().chain(back).collect(), Err(e))
             }
         };
@@ -243,13 +253,52 @@ impl Host {
             let what = format!("{name} was halted meanwhile; `ashlar fs start {name}` opens it");
             return Err(Error::new(Errno::NxIo, what));
         }
+        self.add_listeners(more);
+        let lost = if result.is_ok() { Vec::new() } else { self.lost_addresses() };
+        let lost = lost.into_iter().map(|address| address.text).collect();
+        self.shared.update_status(|s| s.lost_listens = lost);
+        result
+    }
+
+    fn add_listeners(&self, more: Vec<OpenListener>) {
         let mut all = self.listening.take();
         all.extend(more);
         all.sort_by_key(|listener| listener.address.speaks);
         let names = all.iter().map(|listener| listener.name.clone()).collect();
         self.listening.replace(all);
         self.shared.update_status(|s| s.listens = names);
-        result
+    }
+
+    /// Addresses of the section that is in force without a listener.
+    fn lost_addresses(&self) -> Vec<ListenAddress> {
+        let mut all = ListenAddress::all(&self.shared.params()).unwrap_or_default();
+        let open = self.listening.borrow();
+        all.retain(|address| open.iter().all(|listener| listener.address != *address));
+        all
+    }
+
+    /// Listens again at the addresses that a change has lost, if they are free now (L2).
+    pub(super) async fn reopen_lost(self: &Rc<Self>) {
+        if self.shared.status().lost_listens.is_empty() || self.is_editing.replace(true) {
+            return;
+        }
+        let life = self.generation.get();
+        let more = self.open_each(self.lost_addresses()).await;
+        if self.generation.get() == life {
+            self.add_listeners(more);
+            let lost = self.lost_addresses().into_iter().map(|address| address.text).collect();
+            self.shared.update_status(|s| s.lost_listens = lost);
+        }
+        self.end_edit();
+    }
+
+    /// Listens at those of these that are free.
+    async fn open_each(self: &Rc<Self>, addresses: Vec<ListenAddress>) -> Vec<OpenListener> {
+        let mut all = Vec::new();
+        for address in addresses {
+            all.extend(self.open_all(vec![address]).await.unwrap_or_default());
+        }
+        all
     }
 
     /// Listens at all of these, or at none.

@@ -58,6 +58,8 @@ pub struct Status {
     pub connected: BTreeMap<ServedClient, usize>,
     /// Addresses that are listened at.
     pub listens: Vec<String>,
+    /// Addresses of the section that a change of the listeners has lost.
+    pub lost_listens: Vec<String>,
     /// The last dump: when (ns since 1970), and its path.
     pub last: Option<(u64, String)>,
     /// When the next one is taken by the clock, if it may be, ns since 1970.

@@ -64,6 +64,24 @@ fn e1_edit_with_an_address_of_another_server_changes_nothing() {
 }
 
 #[test]
+fn l2_address_that_a_failed_edit_has_lost_is_opened_again() {
+    let mut plant = Plant::new(99, false);
+    plant.add_server("other", false, TAKEN, &[("cache2", 32), ("worm2", 64)]);
+    plant.edit(&section(false, &one("plan9", json!([AT, NEXT])))).unwrap();
+    let client = plant.enter(AT);
+    let taken = plant.take_when_free(AT);
+    let lost = |plant: &Plant| plant.troubles().iter().any(|why| why.contains(AT));
+    let refused = plant.edit(&section(false, &one("plan9", json!(["0.0.0.0:564", TAKEN]))));
+    assert_eq!(refused.unwrap_err().kind, Errno::Busy);
+    assert!(taken.borrow().is_some() && lost(&plant));
+    assert!(plant.answers(&client) && plant.is_reached(NEXT));
+    drop(taken.take());
+    plant.wait(5);
+    let listens = plant.shown("listens").unwrap();
+    assert!(listens.contains(AT) && listens.contains(NEXT) && !lost(&plant), "{listens}");
+}
+
+#[test]
 fn e2_setting_of_a_verb_stays_until_its_key_is_edited() {
     let mut plant = Plant::new(93, false);
     let is_on = |plant: &mut Plant| plant.verb("dumpctl", json!({})).unwrap()["on"] == true;

@@ -13,7 +13,7 @@ use geom::{
     Class, Core, Create, Error, GeomView, GraphControl, Inbox, ServedClient, Settings, Transient,
 };
 use reactor::sim::{Actor, Limits as RunLimits, World};
-use reactor::{Reactor, Token, WaitFor};
+use reactor::{Listener, Reactor, Token, WaitFor};
 use serde_json::{Value, json};
 use testkit::disk::{self, Disk, Mode, Provider};
 
@@ -105,6 +105,27 @@ impl Plant {
     /// Its settings that are valid until the next start.
     pub fn transients(&self) -> Vec<Transient> {
         self.view().transients
+    }
+
+    /// Why it needs attention.
+    pub fn troubles(&self) -> Vec<String> {
+        self.view().troubles.into_iter().map(|trouble| trouble.why).collect()
+    }
+
+    /// Another process listens at an address as soon as it is free, until its listener is dropped.
+    pub fn take_when_free(&mut self, at: &str) -> Rc<RefCell<Option<Listener>>> {
+        let taken = Rc::<RefCell<Option<Listener>>>::default();
+        let (to, reactor) = (taken.clone(), self.clients.clone());
+        let at: SocketAddr = at.parse().unwrap();
+        self.clients.spawn("taker", async move {
+            while to.borrow().is_none() {
+                match reactor.listen(at) {
+                    Ok(listener) => *to.borrow_mut() = Some(listener),
+                    Err(_) => reactor.sleep(1_000_000).await,
+                }
+            }
+        });
+        taken
     }
 
     /// Its clients.

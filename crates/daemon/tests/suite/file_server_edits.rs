@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use mgmt::Consent;
 use mgmt::plan::Risk;
+use rig::papers::{Good, Papers};
 use rig::proc::free_port;
 use serde_json::json;
 use testkit::nbd::Client;
@@ -145,6 +146,39 @@ fn client_whose_listener_moves_is_named_and_stays_connected() {
     }
     let shut = steps(&site, &text(&[at("127.0.0.1")], "noattach = true"));
     assert_eq!((shut[0].2, &shut[0].3[..]), (Risk::Disruptive, &["127.0.0.1".to_owned()][..]));
+}
+
+/// A step reads the files of keys. The core that opens the file server again reads none.
+#[test]
+fn halted_file_server_starts_with_the_keys_that_it_has() {
+    rig::packages::ensure_host().expect("openssl");
+    let papers = Papers::new("fs-keys").expect("a folder");
+    papers.authority("ca").expect("an authority");
+    let names = "subjectAltName=DNS:localhost";
+    papers.sign("ca", "server", "localhost", names, Good::Now).expect("a certificate");
+    let [ca, certificate, key] = ["ca.pem", "server/server-cert.pem", "server/server-key.pem"]
+        .map(|name| papers.file(name).to_str().expect("a path").to_owned());
+    let port = free_port().expect("a port");
+    let whole = text(&[], "");
+    let (served, _) = whole.split_once("disks = ").expect("the key");
+    let site = Site::new(
+        "fs-keys",
+        &format!(
+            "{served}plan9_tls = ['127.0.0.1:{port}']\ntls_client_ca = '{ca}'\n\
+             tls_certificate = '{certificate}'\ntls_key = '{key}'\n"
+        ),
+    );
+    let is_reached = || TcpStream::connect(("127.0.0.1", port)).is_ok();
+    until("the listener", is_reached);
+    std::fs::remove_file(key).expect("its key");
+    site.verb("fs", "halt", &json!({ "name": "f" }));
+    until("the halt", || {
+        let state = site.control.plant().state().expect("a state");
+        state.geoms.iter().flat_map(|geom| &geom.troubles).any(|trouble| trouble.why == "halted")
+    });
+    assert!(!is_reached());
+    site.verb("fs", "start", &json!({ "name": "f" }));
+    until("the listener again", is_reached);
 }
 
 #[test]

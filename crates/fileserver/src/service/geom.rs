@@ -66,8 +66,9 @@ impl FsGeom {
         &Create { name, members, params }: &Create<'_, FsParams>,
         site: Site,
     ) -> Result<GeomId, Error> {
-        // Before anything is opened: files that cannot be used refuse it.
-        params.keys()?;
+        // Before anything is opened: files that cannot be used refuse it. The core that serves
+        // reads none: a file system may hang.
+        let keys = params.keys()?;
         let names: Vec<String> = members.iter().map(|p| t.provider_name(*p).to_owned()).collect();
         let device = match (params.device()?, device_of(&names)) {
             (Some(device), None) => device,
@@ -85,6 +86,7 @@ impl FsGeom {
             Ok(below) => {
                 let shared =
                     HostShared::new(name, (t.notifier(), me), params.clone(), device, site);
+                shared.replace_keys(keys);
                 let phase = Phase::Opening;
                 t.set_ops(
                     me,

@@ -279,7 +279,6 @@ impl Host {
             console::users::load_users(self).await?;
             self.add_disks().await;
             self.set_everybody(params.everybody.as_deref());
-            self.shared.read_keys()?;
             self.listen(&params).await
         };
         if let Err(e) = ready.await {

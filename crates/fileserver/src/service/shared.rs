@@ -203,12 +203,13 @@ impl HostShared {
         *self.params.lock() = Arc::new(params);
     }
 
-    /// The keys of its listeners for TLS; none before it listens, and without such listeners.
+    /// The keys of its listeners for TLS; none without such listeners.
     pub fn keys(&self) -> Option<Keys> {
         self.keys.lock().clone()
     }
 
-    /// Reads the files of its keys: they apply to clients that connect from now on.
+    /// Reads the files of its keys: they apply to clients that connect from now on. Blocks while a
+    /// file system hangs.
     pub fn read_keys(&self) -> Result<(), Error> {
         let keys = self.params().keys()?;
         self.replace_keys(keys);

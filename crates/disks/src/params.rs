@@ -1,6 +1,7 @@
 //! Common code for the parameters of several kinds.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use bio::Errno;
 use geom::Error;
@@ -31,11 +32,11 @@ struct UnitNames {
     eui64: Option<String>,
 }
 
-/// Schemas of the keys of any kind.
-fn unit_names() -> Map<String, Value> {
+/// Schemas of the keys of any kind, made once: each parse of a section needs them.
+static UNIT_NAMES: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     let schema = geom::schema_of::<UnitNames>();
     schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default()
-}
+});
 
 /// The schema of the parameters of a kind: its own, and the keys of any kind.
 pub(crate) fn schema<P: JsonSchema>() -> Value {
@@ -44,7 +45,7 @@ pub(crate) fn schema<P: JsonSchema>() -> Value {
 
 fn with_unit_names(mut schema: Value) -> Value {
     if let Some(own) = schema.get_mut("properties").and_then(Value::as_object_mut) {
-        own.extend(unit_names());
+        own.extend(UNIT_NAMES.clone());
     }
     schema
 }
@@ -62,7 +63,7 @@ fn own_params(value: &Value) -> Result<Value, serde_json::Error> {
         Value::Object(given) => given.clone(),
         other => return Ok(other.clone()),
     };
-    let names = unit_names().into_iter().filter_map(|(key, _)| own.remove_entry(&key));
+    let names = UNIT_NAMES.keys().filter_map(|key| own.remove_entry(key));
     UnitNames::deserialize(Value::Object(names.collect()))?;
     Ok(Value::Object(own))
 }

@@ -74,6 +74,13 @@ const CLOCKS: &[(&str, &str)] = &[
 const UNFINISHED: &[&str] =
     &["todo!(", "unimplemented!(", "#[ignore", "TODO", "FIXME", "XXX", "HACK"];
 
+/// Methods of a trait that are called only if another one says so: the beginning of each in the
+/// file of an implementation. Their defaults compile, so that one alone has no effect.
+const PAIRED: &[(&str, &str)] = &[
+    ("fn clean_records(&mut self, ", "fn keeps_records(&self)"),
+    ("fn make_durable(&mut self)", "fn must_be_flushed(&self)"),
+];
+
 /// The list of classes, the only file that names them all.
 const CLASSES: &str = "crates/classes/src/registry.rs";
 /// Modules below the classes, which all classes may use: those that the list names.
@@ -140,6 +147,7 @@ pub fn check(tree: &Tree) -> Vec<String> {
         unsafe_code(s, &mut out);
         banned(s, &mut out);
         sizes(s, &mut out);
+        paired(s, &mut out);
         reachable(s, tree, &mut out);
     }
     classes(tree, &mut out);
@@ -333,6 +341,16 @@ fn sizes(s: &Source, out: &mut Vec<String>) {
             if end > FUNCTION_LINES_MAX {
                 out.push(format!("{}:{}: a function of {end} lines; cut it", s.path, i + 1));
             }
+        }
+    }
+}
+
+/// A method that is never called because the method that asks for it is missing.
+fn paired(s: &Source, out: &mut Vec<String>) {
+    for (method, other) in PAIRED {
+        let at = s.text.lines().position(|line| line.trim_start().starts_with(method));
+        if let Some(at) = at.filter(|_| !s.text.contains(other)) {
+            out.push(format!("{}:{}: `{method}` without `{other}`", s.path, at + 1));
         }
     }
 }

@@ -117,6 +117,14 @@ fn file_without_a_mod_item_is_reported() {
 }
 
 #[test]
+fn method_that_no_other_asks_for_is_refused() {
+    let clean = "    fn clean_records(&mut self, _: &mut Topology, _: GeomId) -> bool {}\n";
+    refuses("crates/geom/src/a.rs", clean, "without `fn keeps_records");
+    let both = format!("    fn keeps_records(&self) -> bool {{}}\n{clean}");
+    assert_eq!(breaches("crates/geom/src/a.rs", &both).len(), 0);
+}
+
+#[test]
 fn unused_dependency_is_reported() {
     let tree = |code: &str| Tree {
         sources: vec![Source { path: "crates/geom/src/lib.rs".into(), text: code.into() }],

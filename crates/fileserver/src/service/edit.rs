@@ -45,16 +45,17 @@ impl Host {
             let what = format!("{}: the caller of the edit has given up", self.shared.name);
             return Err(Error::new(Errno::Canceled, what));
         }
-        let was = self.shared.params();
+        let (was, life) = (self.shared.params(), self.generation.get());
         let everybody = self.everybody.get();
         let keys = self.shared.replace_keys(keys);
         self.set_everybody(params.everybody.as_deref());
-        if let Err(e) = self.set_listeners_and_disks(&was, &params).await {
+        let done = self.set_listeners_and_disks(&was, &params).await;
+        let done = done.and_then(|()| self.check_life(life));
+        if let Err(e) = done.and_then(|()| self.take_over(&was, &params)) {
             self.everybody.set(everybody);
             self.shared.replace_keys(keys);
             return Err(e);
         }
-        self.take_over(&was, &params)?;
         self.shared.set_params(params);
         self.clock_changed.notify_all();
         self.update_status();

@@ -248,16 +248,22 @@ impl Host {
                 (open.into_iter().chain(back).collect(), Err(e))
             }
         };
-        if self.generation.get() != life {
-            let name = &self.shared.name;
-            let what = format!("{name} was halted meanwhile; `ashlar fs start {name}` opens it");
-            return Err(Error::new(Errno::NxIo, what));
-        }
+        self.check_life(life)?;
         self.add_listeners(more);
         let lost = if result.is_ok() { Vec::new() } else { self.lost_addresses() };
         let lost = lost.into_iter().map(|address| address.text).collect();
         self.shared.update_status(|s| s.lost_listens = lost);
         result
+    }
+
+    /// Refuses to go on after a halt, also if the file server was opened again.
+    pub(super) fn check_life(&self, life: u64) -> Result<(), Error> {
+        if self.generation.get() == life {
+            return Ok(());
+        }
+        let name = &self.shared.name;
+        let what = format!("{name} was halted meanwhile; `ashlar fs start {name}` opens it");
+        Err(Error::new(Errno::NxIo, what))
     }
 
     fn add_listeners(&self, more: Vec<OpenListener>) {

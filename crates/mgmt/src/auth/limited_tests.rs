@@ -11,7 +11,7 @@ use crate::fake::{FakePlant, catalog};
 use crate::http::metrics::{self, Format};
 use crate::page::{self, Query};
 use crate::service::{Archive, Control};
-use crate::verbs::{Run, find};
+use crate::verbs::{Run, VERBS, find};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -191,6 +191,21 @@ fn a2_objects_of_another_target_are_not_changed() {
     let error = set(&target, "foreign").expect_err("of another target");
     assert_eq!(error.kind, Kind::NotFound, "it does not see the port group");
     assert!(clear(&site.control, "foreign0").is_ok() && set(&site.control, "foreign").is_ok());
+}
+
+#[test]
+fn a13_values_without_keys_are_no_parameters_of_a_verb() {
+    let site = Site::new("keyless");
+    let verbs = VERBS.iter().filter(|verb| matches!(verb.run, Run::Daemon(_)));
+    for verb in verbs {
+        // A list gives a struct its fields by position: `export` its secrets, `reservations` the
+        // unit that is cleared. A permission is decided by keys, which a list does not have.
+        for params in [json!([true]), json!(["own0", true, "own0"]), json!([]), json!("x")] {
+            let error = answer(&site.control, verb.name, params).expect_err(verb.name);
+            let is_named = error.source.contains("no JSON object");
+            assert!(error.kind == Kind::Usage && is_named, "{}: {error}", verb.name);
+        }
+    }
 }
 
 #[test]

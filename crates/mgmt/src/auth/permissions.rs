@@ -10,6 +10,8 @@
 //!      that its scope covers alone (`Control::change_own`).
 //!  A9  No parameter changes the permission of a verb that takes a document, so that it is decided
 //!      before the document is read.
+//!  A13  A verb reads its parameters by the keys by which the permission is decided: parameters
+//!       that are no object are refused.
 
 use super::Caller;
 use super::Role::{self, Admin, Operator, Viewer};

@@ -188,10 +188,15 @@ impl Entry {
     }
 }
 
+/// The parameters of a verb (A13): a struct is read from a list too, whose values have no keys.
 fn params<V: Verb>(value: Value) -> Result<V::Params> {
     let value = if value.is_null() { Value::Object(Default::default()) } else { value };
-    let wrong = |e| Error::new(Kind::Usage, V::NAME.replace('.', " "), e);
-    V::Params::deserialize(&value).map_err(wrong)
+    let op = || V::NAME.replace('.', " ");
+    if !value.is_object() {
+        let next = "Send the parameters as a JSON object: {\"KEY\": VALUE}.";
+        return Err(Error::new(Kind::Usage, op(), "the parameters are no JSON object").next(next));
+    }
+    V::Params::deserialize(&value).map_err(|e| Error::new(Kind::Usage, op(), e))
 }
 
 fn answer<V: Verb>(value: &Value) -> Result<V::Answer> {

@@ -5,11 +5,16 @@
 //!  C5  A request whose key is known is not carried out: it is answered as the first one, or
 //!      refused. A request that fails forgets its key.
 //!  C6  At most [`KEYS_MAX`] keys and [`BYTES_MAX`] bytes of answers are kept, in memory and for
-//!      [`KEPT_FOR`]. The oldest answers and keys are dropped first, and no key of a running
-//!      request.
+//!      [`KEPT_FOR`]. The oldest answers are dropped first, and the oldest key of the caller that
+//!      has most of them: many requests of one caller do not displace the keys of others. No key
+//!      of a running request is dropped.
+//!  C7  An answer is repeated only to the caller that received it: of the same name, role and
+//!      scope.
 
 use crate::api::{Error, Kind, Result};
-use std::collections::VecDeque;
+use crate::auth::Caller;
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,8 +34,8 @@ pub const KEY_CHARS_MAX: usize = 128;
 /// A request with a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyedRequest {
-    /// Name of the caller; keys of different callers are independent.
-    who: String,
+    /// The caller; keys of different callers are independent (C7).
+    who: Caller,
     key: String,
     /// Hash of the verb and of its parameters.
     request: u64,
@@ -41,7 +46,7 @@ impl KeyedRequest {
     ///
     /// # Errors
     /// [`Kind::Usage`]: the key is empty, too long, or not plain ASCII.
-    pub fn new(who: &str, key: &str, verb: &str, params: &str) -> Result<KeyedRequest> {
+    pub fn new(who: &Caller, key: &str, verb: &str, params: &str) -> Result<KeyedRequest> {
         let is_plain = key.chars().all(|letter| letter.is_ascii_graphic());
         if key.is_empty() || key.len() > KEY_CHARS_MAX || !is_plain {
             let length = key.chars().count();
@@ -54,7 +59,7 @@ impl KeyedRequest {
         }
         let mut hasher = DefaultHasher::new();
         (verb, params).hash(&mut hasher);
-        Ok(KeyedRequest { who: who.to_owned(), key: key.to_owned(), request: hasher.finish() })
+        Ok(KeyedRequest { who: who.clone(), key: key.to_owned(), request: hasher.finish() })
     }
 }
 
@@ -74,6 +79,23 @@ struct Known {
     progress: Progress,
 }
 
+impl Known {
+    fn is_running(&self) -> bool {
+        matches!(self.progress, Progress::Running)
+    }
+}
+
+/// Place of the key that is dropped first (C6); `None`: the requests of all keys run.
+fn dropped_first(known: &VecDeque<Known>) -> Option<usize> {
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    for one in known {
+        *counts.entry(&one.of.who.name).or_default() += 1;
+    }
+    let count = |one: &Known| counts.get(one.of.who.name.as_str()).copied();
+    let ended = known.iter().enumerate().filter(|(_, one)| !one.is_running());
+    ended.min_by_key(|(place, one)| (Reverse(count(one)), *place)).map(|(place, _)| place)
+}
+
 /// See the module.
 #[derive(Default)]
 pub struct RequestKeys {
@@ -89,8 +111,7 @@ struct Running<'k> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        let is_running = |known: &Known| matches!(known.progress, Progress::Running);
-        self.keys.lock().retain(|known| known.of != *self.of || !is_running(known));
+        self.keys.lock().retain(|known| known.of != *self.of || !known.is_running());
     }
 }
 
@@ -125,19 +146,18 @@ impl RequestKeys {
         let mut known = self.lock();
         known.retain(|one| {
             let is_young = now.saturating_duration_since(one.begun) < KEPT_FOR;
-            is_young || matches!(one.progress, Progress::Running)
+            is_young || one.is_running()
         });
         let first = known.iter().find(|one| (&one.of.who, &one.of.key) == (&of.who, &of.key));
         if let Some(first) = first {
             return repeated(first, of).map(Some);
         }
         if known.len() >= KEYS_MAX {
-            let oldest = known.iter().position(|one| !matches!(one.progress, Progress::Running));
-            let Some(oldest) = oldest else {
+            let Some(dropped) = dropped_first(&known) else {
                 let why = format!("{KEYS_MAX} requests with a key run (the limit)");
                 return Err(refusal(Kind::Limit, &of.key, &why, "Repeat it when one has ended."));
             };
-            known.remove(oldest);
+            known.remove(dropped);
         }
         known.push_back(Known { of: of.clone(), begun: now, progress: Progress::Running });
         Ok(None)
@@ -197,9 +217,15 @@ fn repeated(first: &Known, of: &KeyedRequest) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::{Role, Scope};
+
+    fn of_caller(name: &str, key: &str, params: &str) -> KeyedRequest {
+        let who = Caller::admin(name.to_owned());
+        KeyedRequest::new(&who, key, "part.add", params).expect("a key")
+    }
 
     fn request(key: &str, params: &str) -> KeyedRequest {
-        KeyedRequest::new("token ci", key, "part.add", params).expect("a key")
+        of_caller("token ci", key, params)
     }
 
     fn kind(result: Result<String>) -> Option<Kind> {
@@ -214,7 +240,7 @@ mod tests {
         assert_eq!(keys.once(&of, now, || Ok("first".to_owned())), Ok("first".to_owned()));
         assert_eq!(keys.once(&of, now, again), Ok("first".to_owned()));
         assert_eq!(kind(keys.once(&request("k", "{ }"), now, again)), Some(Kind::Exists));
-        let other = KeyedRequest::new("token other", "k", "part.add", "{}").expect("a key");
+        let other = of_caller("token other", "k", "{}");
         assert!(keys.once(&other, now, || Ok("its own".to_owned())).is_ok());
         let nested = request("n", "{}");
         let inner = keys.once(&nested, now, || keys.once(&nested, now, again));
@@ -233,6 +259,36 @@ mod tests {
         }));
         assert!(caught.is_err());
         assert!(keys.once(&of, now, || Ok(String::new())).is_ok());
+    }
+
+    #[test]
+    fn c7_new_token_with_other_rights_receives_no_answer_of_the_former_one() {
+        let (keys, now) = (RequestKeys::default(), Instant::now());
+        let of = request("k", "{}");
+        assert!(keys.once(&of, now, || Ok("of an admin".to_owned())).is_ok());
+        let target = Some("iqn.a:t".to_owned());
+        for who in [
+            Caller { role: Role::Operator, ..of.who.clone() },
+            Caller { scope: Scope { target, group: None }, ..of.who.clone() },
+        ] {
+            let other = KeyedRequest::new(&who, "k", "part.add", "{}").expect("a key");
+            assert_eq!(keys.once(&other, now, || Ok("own".to_owned())), Ok("own".to_owned()));
+        }
+        assert_eq!(keys.once(&of, now, || Ok(String::new())), Ok("of an admin".to_owned()));
+    }
+
+    #[test]
+    fn c6_many_keys_of_one_caller_do_not_displace_those_of_others() {
+        let (keys, now) = (RequestKeys::default(), Instant::now());
+        let other = of_caller("token other", "k", "{}");
+        assert!(keys.once(&other, now, || Ok("first".to_owned())).is_ok());
+        for number in 0..2 * KEYS_MAX {
+            let of = request(&number.to_string(), "{}");
+            assert!(keys.once(&of, now, || Ok(String::new())).is_ok());
+        }
+        assert_eq!(keys.lock().len(), KEYS_MAX);
+        let again = || -> Result<String> { panic!("it was carried out twice") };
+        assert_eq!(keys.once(&other, now, again), Ok("first".to_owned()));
     }
 
     #[test]
@@ -255,7 +311,8 @@ mod tests {
 
     #[test]
     fn key_is_visible_ascii_of_limited_length() {
-        let new = |key: &str| KeyedRequest::new("", key, "wipe", "{}");
+        let who = Caller::admin(String::new());
+        let new = |key: &str| KeyedRequest::new(&who, key, "wipe", "{}");
         for wrong in ["", "a b", "ä", &"x".repeat(KEY_CHARS_MAX + 1)] {
             let error = new(wrong).expect_err("not a key");
             assert!(error.kind == Kind::Usage && error.source.contains("1 to 128"), "{error}");

@@ -3,8 +3,8 @@
 //! A session is in memory only. Its secret is the value of a cookie; the daemon keeps a hash of it.
 //!
 //! Invariants
-//!  A11  A session ends [`SESSION_MAX`] after its login, with its logout, with the revocation of
-//!       its token, and with the daemon.
+//!  A11  A session ends [`SESSION_MAX`] after its login, with its logout, with a further login of
+//!       its browser, with the revocation of its token, and with the daemon.
 //!  A12  A token has at most [`PER_TOKEN_MAX`] sessions: a further login ends the oldest of them.
 
 use super::Caller;

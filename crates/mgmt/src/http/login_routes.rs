@@ -92,10 +92,16 @@ async fn log_in(request: Request<Incoming>, control: &Arc<Control>, peer: &Peer)
         Ok(()) => form(request).await,
         Err(e) => Err(e),
     };
-    let (to, begun) = match query {
+    // Each refusal is counted, whatever its reason, so that a flood does not fill the audit log.
+    let admitted = peer.admit();
+    let is_admitted = admitted.is_ok();
+    let (to, begun) = match admitted.and(query) {
         Ok(query) => (query.to, peer.log_in(&headers, &query.token, control)),
         Err(e) => (String::new(), Err(e)),
     };
+    if is_admitted && begun.is_err() {
+        peer.count_refusal();
+    }
     let caller = begun.as_ref().map(|new| new.caller.clone()).map_err(Clone::clone);
     if peer.is_login(&caller) {
         let by = peer.audited(caller.as_ref().ok());

@@ -446,6 +446,38 @@ mod tests {
     }
 
     #[test]
+    fn refused_forms_of_a_login_are_recorded_up_to_a_limit() {
+        let folder = std::env::temp_dir().join(format!("ashlar-forms-{}", std::process::id()));
+        let plant = Box::new(Arc::new(FakePlant::new()));
+        let archive = Archive::new(&folder.join("history"), 2);
+        let control = Control::new(plant, catalog(), &Config::default(), archive);
+        let control = Arc::new(control.with_api_folder(&folder.join("api")));
+        let shared = Arc::new(Shared::new(control.clone(), Arc::default()));
+        *shared.security.lock().expect("unlocked") = Some(Security::Plain);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let answers = runtime.expect("a runtime").block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let at = listener.local_addr().expect("bound");
+            let mut client = TcpStream::connect(at).await.expect("connected");
+            let (stream, address) = listener.accept().await.expect("accepted");
+            shared.admit(stream, address);
+            let head = "POST /login HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\n";
+            let request = format!("{head}content-length: 0\r\n\r\n").repeat(15);
+            let last = format!("{head}content-length: 0\r\nconnection: close\r\n\r\n");
+            client.write_all((request + &last).as_bytes()).await.expect("sent");
+            let mut answers = String::new();
+            client.read_to_string(&mut answers).await.expect("answered");
+            answers
+        });
+        let refused = answers.matches("HTTP/1.1 400 ").count();
+        assert_eq!(refused + answers.matches("HTTP/1.1 429 ").count(), 16, "{answers}");
+        // While the log is written to a slow disk, the address may fail some more times.
+        assert!((10..15).contains(&refused), "a flood does not fill the log: {answers}");
+        assert_eq!(control.audit().newest(100).expect("entries").len(), refused);
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+
+    #[test]
     fn untrusted_certificates_are_recorded_as_refused_logins_up_to_a_limit() {
         let folder = std::env::temp_dir().join(format!("ashlar-untrusted-{}", std::process::id()));
         let plant = Box::new(Arc::new(FakePlant::new()));

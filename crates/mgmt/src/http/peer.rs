@@ -52,12 +52,16 @@ impl RemotePeer {
     }
 
     fn caller(&self, headers: &HeaderMap, control: &Control) -> Result<Caller> {
-        self.rates.admit(self.address.ip(), Instant::now())?;
+        self.admit()?;
         let caller = refuse_other_origin(headers).and_then(|()| self.identify(headers, control));
         if caller.is_err() {
             self.count_failure();
         }
         caller
+    }
+
+    fn admit(&self) -> Result<()> {
+        self.rates.admit(self.address.ip(), Instant::now())
     }
 
     fn count_failure(&self) {
@@ -93,18 +97,15 @@ impl RemotePeer {
     }
 
     fn log_in(&self, headers: &HeaderMap, text: &str, control: &Control) -> Result<NewSession> {
-        let now = Instant::now();
-        self.rates.admit(self.address.ip(), now)?;
-        let begun = refuse_other_origin(headers).and_then(|()| {
-            let begun = control.web_sessions().begin(control.tokens(), text, now);
-            let refused = || Error::new(Kind::Unauthenticated, "log in", "the token is not valid");
-            let (caller, secret) = begun.ok_or_else(refused)?;
-            Ok(NewSession { caller, cookie: session_cookie::set(&secret, self.is_tls) })
-        });
-        if begun.is_err() {
-            self.count_failure();
+        refuse_other_origin(headers)?;
+        let sessions = control.web_sessions();
+        let begun = sessions.begin(control.tokens(), text, Instant::now());
+        let refused = || Error::new(Kind::Unauthenticated, "log in", "the token is not valid");
+        let (caller, secret) = begun.ok_or_else(refused)?;
+        if let Some(former) = session_cookie::secret(headers, self.is_tls) {
+            sessions.end(former);
         }
-        begun
+        Ok(NewSession { caller, cookie: session_cookie::set(&secret, self.is_tls) })
     }
 
     /// Whether this caller is another one than that of the last request.
@@ -184,11 +185,22 @@ impl Peer {
         }
     }
 
-    /// Begins a session of the token with that text.
+    /// Admits a request to log in, as far as the limits of its address permit it.
     ///
     /// # Errors
-    /// [`Kind::Unauthenticated`], [`Kind::Forbidden`], [`Kind::Limit`]; [`Kind::Usage`] on the
-    /// control socket, whose callers need no token.
+    /// [`Kind::Limit`].
+    pub(super) fn admit(&self) -> Result<()> {
+        match self {
+            Peer::Local { .. } => Ok(()),
+            Peer::Remote(remote) => remote.admit(),
+        }
+    }
+
+    /// Begins a session of the token with that text, and ends the one that the browser has had.
+    ///
+    /// # Errors
+    /// [`Kind::Unauthenticated`], [`Kind::Forbidden`]; [`Kind::Usage`] on the control socket, whose
+    /// callers need no token.
     pub(super) fn log_in(
         &self,
         headers: &HeaderMap,
@@ -342,6 +354,10 @@ mod tests {
         let caller = peer.caller(&fields, &control).expect("it is known");
         assert_eq!(caller, begun.caller);
         assert_eq!(peer.session_caller(&fields, &control), Some(caller.clone()));
+        let renewed = log_in(&peer, &[(COOKIE, cookie.as_str())]).expect("a session");
+        assert_eq!(peer.session_caller(&fields, &control), None, "a further login ends it");
+        let cookie = renewed.cookie.split(';').next().expect("a value").to_owned();
+        let fields = headers(&[(COOKIE, cookie.as_str())]);
         assert_eq!(peer.log_out(&fields, &control).0, Some(caller.clone()));
         assert!(!peer.is_still(&caller, &fields, &control), "a stream of events ends");
         let ended = peer.caller(&fields, &control).expect_err("ended");

@@ -8,10 +8,12 @@
 //!      part of the manual, and the links of alerts are opened in browsers.
 //!  M3  At most [`SCRAPES_MAX`] scrapes are rendered at one time, and the token is read at most
 //!      once in [`TOKEN_AGE_MAX`]: many requests of peers do not load the daemon.
+//!  M4  Without `metrics_token`, a listener on loopback answers no request for the name of a site:
+//!      a page that gives its own name the address of this machine reads nothing.
 
 use super::body::Body;
 use super::metrics::{self, Format};
-use super::page_routes::document;
+use super::page_routes::{check_host, document};
 use super::refusal_log::{RefusalLog, tcp_peer};
 use super::routes::{blocking, error_response, reply, unknown_route, wrong_method};
 use super::server::{accept_until, answer_requests};
@@ -224,6 +226,9 @@ async fn scrape(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Respo
         return Ok(document(runbook()));
     }
     let settings = shared.settings();
+    if settings.token.is_none() && shared.bound.ip().to_canonical().is_loopback() {
+        check_host(request.headers())?;
+    }
     if let Some(token) = settings.token {
         let Some(token) = token.at(Instant::now()).await else {
             let next = "Run `ashlar doctor secrets` on the server.";
@@ -284,8 +289,13 @@ mod tests {
 
     /// The status line and the body of an answer.
     fn ask(at: SocketAddr, head: &str) -> (String, String) {
+        ask_for(at, "a", head)
+    }
+
+    /// The same of a request for a host.
+    fn ask_for(at: SocketAddr, host: &str, head: &str) -> (String, String) {
         let mut stream = TcpStream::connect(at).expect("a listener");
-        let request = format!("{head}Host: a\r\nConnection: close\r\n\r\n");
+        let request = format!("{head}Host: {host}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("sent");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("an answer");
@@ -370,6 +380,17 @@ mod tests {
         assert!(!status.starts_with("HTTP/1.1 200"), "{status}");
         assert!(!body.contains(path.to_str().expect("a path")), "{body}");
         std::fs::remove_file(&path).expect("scratch");
+    }
+
+    #[test]
+    fn m4_listener_on_loopback_is_not_read_under_the_name_of_a_site() {
+        let server = start(&DaemonConfig::default());
+        let of = |host: &str| ask_for(server.bound(), host, "GET /metrics HTTP/1.1\r\n");
+        for host in ["localhost:9464", "127.0.0.1", "[::1]:9464"] {
+            assert_eq!(of(host).0, "HTTP/1.1 200 OK", "{host}");
+        }
+        let (status, body) = of("evil.example:9464");
+        assert!(status.starts_with("HTTP/1.1 403") && !body.contains("ashlar_"), "{status} {body}");
     }
 
     #[test]

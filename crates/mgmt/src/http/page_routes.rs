@@ -82,10 +82,10 @@ fn is_own(origin: &str, host: Option<&str>) -> bool {
     authority.is_some_and(|at| ["localhost", "127.0.0.1", "[::1"].contains(&host_of(at)))
 }
 
-/// Refuses a request to the control socket for the name of a site. If the socket is forwarded to a
-/// port, a site that gives its own name the address of this machine (DNS rebinding) could read all
-/// answers: a browser takes them for its own. A request of a browser for a plain name or an address
-/// is not from such a site.
+/// Refuses a request for the name of a site to the control socket, which may be forwarded to a port,
+/// or to a listener on loopback that admits everyone. A site that gives its own name the address of
+/// this machine (DNS rebinding) could read all answers: a browser takes them for its own. A request
+/// of a browser for a plain name or an address is not from such a site.
 ///
 /// # Errors
 /// [`Kind::Forbidden`].
@@ -97,8 +97,9 @@ pub(super) fn check_host(headers: &HeaderMap) -> Result<()> {
     if is_address || !host.contains('.') {
         return Ok(());
     }
-    let why = "the request is for the name of a site, and the control socket has none";
-    let next = "Open the page on localhost, or use the command line.";
+    let why = "the request is for the name of a site, and only addresses and names without a dot \
+               are answered here";
+    let next = "Repeat the request for localhost, or use the command line.";
     Err(Error::new(Kind::Forbidden, "ask", why).at(host).next(next))
 }
 

@@ -82,10 +82,10 @@ fn is_own(origin: &str, host: Option<&str>) -> bool {
     authority.is_some_and(|at| ["localhost", "127.0.0.1", "[::1"].contains(&host_of(at)))
 }
 
-/// Refuses a request for the name of a site to the control socket, which may be forwarded to a port,
-/// or to a listener on loopback that admits everyone. A site that gives its own name the address of
-/// this machine (DNS rebinding) could read all answers: a browser takes them for its own. A request
-/// of a browser for a plain name or an address is not from such a site.
+/// Refuses a request for the name of a site to the control socket, which may be forwarded to a
+/// port, or to a listener on loopback that admits everyone. A site that gives its own name the
+/// address of this machine (DNS rebinding) could read all answers: a browser takes them for its
+/// own. A request of a browser for a plain name or an address is not from such a site.
 ///
 /// # Errors
 /// [`Kind::Forbidden`].

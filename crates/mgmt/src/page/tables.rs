@@ -132,10 +132,11 @@ impl CellAction {
 
     /// Sets the highest rate of rebuilds.
     fn limit(geom: &GeomState) -> CellAction {
+        let name = shell_word(&geom.name);
         CellAction {
             input: Some("sync_rate".to_owned()),
             unit: Some("bytes per second".to_owned()),
-            command: format!("ashlar {} configure --sync-rate BYTES {}", geom.class, geom.name),
+            command: format!("ashlar {} configure --sync-rate BYTES {name}", geom.class),
             ..CellAction::verb("Limit", geom, "configure")
         }
     }

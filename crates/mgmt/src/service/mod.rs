@@ -29,6 +29,7 @@ use crate::config::{
 use crate::plan::{self, Action, Applied, Deferred, FileSection, Step};
 use crate::plant::{Plant, Progress};
 use crate::samples::SampleStore;
+use crate::text::shell_word;
 use listeners::ApiListeners;
 use request_keys::RequestKeys;
 use serde::de::DeserializeOwned;
@@ -655,7 +656,8 @@ fn check_consent<'a>(steps: impl IntoIterator<Item = &'a Step>, consent: &Consen
     if missing.is_empty() {
         return Ok(());
     }
-    let flags: Vec<String> = missing.iter().map(|n| format!("--yes-destroy {n}")).collect();
+    let flag = |name: &String| format!("--yes-destroy {}", shell_word(name));
+    let flags: Vec<String> = missing.iter().map(flag).collect();
     let why = format!("the data on {} would be lost", missing.join(", "));
     let next = format!("Repeat the command with {}.", flags.join(" "));
     Err(Error::new(Kind::WouldDestroy, "apply", why).next(next))

@@ -158,7 +158,8 @@ impl DaemonVerb for Wipe {
         if let Some(other) = yes_destroy.iter().find(|name| **name != provider) {
             let why = format!("--yes-destroy names {other}, and {provider} is to be cleared");
             let error = Error::new(Kind::Usage, "wipe", why).at(&provider);
-            return Err(error.next(format!("ashlar wipe {provider} --yes-destroy {provider}")));
+            let word = text::shell_word(&provider);
+            return Err(error.next(format!("ashlar wipe {word} --yes-destroy {word}")));
         }
         let force = force || !yes_destroy.is_empty();
         let params = json!({ "provider": provider, "force": force, "only": only });

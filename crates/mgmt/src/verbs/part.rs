@@ -6,6 +6,7 @@ use super::part_show;
 use crate::api::{Error, Kind, PartAnswer, PartEntry, Result};
 use crate::plant::Progress;
 use crate::service::Control;
+use crate::text::shell_word;
 use classes::part::request::{self, Attribute, TableName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -115,7 +116,8 @@ pub(super) fn check_consent(op: &str, name: &str, typed: &[String], what: &str) 
     if typed.iter().any(|t| t == name) {
         return Ok(());
     }
-    let next = format!("Repeat the command with --yes-destroy {name} once you are sure.");
+    let word = shell_word(name);
+    let next = format!("Repeat the command with --yes-destroy {word} once you are sure.");
     Err(Error::new(Kind::WouldDestroy, op, what).at(name).next(next))
 }
 

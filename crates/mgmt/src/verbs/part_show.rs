@@ -5,7 +5,7 @@ use crate::api::{PartAnswer, PartEntry, PartTable, Result};
 use crate::config::units::short;
 use crate::plant::Progress;
 use crate::service::Control;
-use crate::text::escape_line;
+use crate::text::{escape_line, shell_word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -111,7 +111,7 @@ pub fn render(table: &PartTable, style: TableStyle) -> String {
         out.push_str(&format!("{mark}{from:>start$}  {n:>count$}  {name}  {rest}\n"));
     }
     if table.modified {
-        let geom = &table.geom;
+        let geom = shell_word(&table.geom);
         out.extend(table.pending.iter().map(|message| format!("   not written: {message}\n")));
         out.push_str(&format!("   `ashlar part commit {geom}` writes it, "));
         out.push_str(&format!("`ashlar part undo {geom}` forgets it\n"));
@@ -130,7 +130,7 @@ pub fn answer(answer: &PartAnswer) -> String {
         out.push_str(&answer.message);
         out.push('\n');
         for table in answer.tables.iter().filter(|t| t.modified) {
-            let geom = &table.geom;
+            let geom = shell_word(&table.geom);
             out.push_str(&format!("not written yet: `ashlar part commit {geom}` does that\n"));
         }
     }

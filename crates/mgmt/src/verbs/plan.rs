@@ -133,7 +133,7 @@ pub fn lines(steps: &[Step]) -> String {
 /// The options of `apply` that consent to each loss of data.
 fn consents(steps: &[Step]) -> String {
     let names = consent_names(steps).into_iter();
-    names.map(|name| format!(" --yes-destroy {name}")).collect()
+    names.map(|name| format!(" --yes-destroy {}", text::shell_word(&name))).collect()
 }
 
 /// Notes as lines.

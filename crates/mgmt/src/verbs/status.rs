@@ -11,7 +11,7 @@ use crate::config::{Catalog, Config, exposures};
 use crate::plan::{Deferred, adopt_found_members, grown_disks, manual_changes, running_config};
 use crate::plant::Progress;
 use crate::service::Control;
-use crate::text::count;
+use crate::text::{count, shell_word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
@@ -103,7 +103,7 @@ fn stuck_commands(state: &SystemState) -> Vec<StatusFinding> {
             ),
             action: "Find the disk with requests in flight and no operations: `ashlar top`."
                 .to_owned(),
-            see: format!("ashlar tree --down {}", s.initiator),
+            see: format!("ashlar tree --down {}", shell_word(&s.initiator)),
         };
     waits.map(finding).collect()
 }
@@ -173,7 +173,7 @@ type LastErrorOf<'a> = (&'a String, &'a Option<DeviceErrorState>, &'a str, Strin
 /// Last errors of configured disks, and of disks that buses found.
 fn last_errors(state: &SystemState) -> Vec<StatusFinding> {
     let configured = state.disks.iter().map(|disk| {
-        let see = format!("ashlar list disks {} --json", disk.name);
+        let see = format!("ashlar list disks {} --json", shell_word(&disk.name));
         let action = "Search the kernel log for errors of the device below it (`dmesg -T`); \
                       replace a disk whose medium fails.";
         (&disk.name, &disk.last_error, action, see)
@@ -283,7 +283,7 @@ fn former_names(state: &SystemState) -> impl Iterator<Item = StatusFinding> + '_
         why: format!("NBD clients that request it receive {}, its present name", former.provider),
         action: format!(
             "When none does any more: `ashlar geom lun forget-name name={}`.",
-            former.name
+            shell_word(&former.name)
         ),
         see: "ashlar sessions".to_owned(),
     })
@@ -295,7 +295,7 @@ fn stopped(state: &SystemState) -> impl Iterator<Item = StatusFinding> + '_ {
         health: Health::Ok,
         at: format!("{class} {name}"),
         why: "stopped by hand; the members are unused".to_owned(),
-        action: format!("To start it: `ashlar {class} start {name}`."),
+        action: format!("To start it: `ashlar {class} start {}`.", shell_word(name)),
         see: "ashlar history".to_owned(),
     })
 }
@@ -333,7 +333,7 @@ fn disks(state: &SystemState) -> Vec<StatusFinding> {
             let again = "Reconnect the disk: it is used again automatically. To accept another \
                          disk: `ashlar apply`.";
             let (health, why) = (disk.health, disk.health_why.clone());
-            let see = format!("ashlar tree --up {}", disk.name);
+            let see = format!("ashlar tree --up {}", shell_word(&disk.name));
             let (at, action) = (at.clone(), again.to_owned());
             out.push(StatusFinding { health, at, why, action, see });
         }
@@ -347,7 +347,7 @@ fn disks(state: &SystemState) -> Vec<StatusFinding> {
             at: at.clone(),
             why: t.why.clone(),
             action: if t.action.is_empty() { free_space_advice(disk) } else { t.action.clone() },
-            see: format!("ashlar list disks {}", disk.name),
+            see: format!("ashlar list disks {}", shell_word(&disk.name)),
         }));
     }
     out
@@ -369,7 +369,7 @@ fn refused_logins(state: &SystemState) -> Option<StatusFinding> {
         why,
         action: format!(
             "If the initiator should have access: `ashlar access check {}`.",
-            last.initiator
+            shell_word(&last.initiator)
         ),
         see: "ashlar sessions --denied".to_owned(),
     })
@@ -394,17 +394,17 @@ pub fn findings(state: &SystemState, config: &Config, catalog: &Catalog) -> Vec<
         geom.class == "disk" && state.disks.iter().any(same)
     };
     for geom in state.geoms.iter().filter(|g| g.health != Health::Ok && !is_listed(g)) {
-        let at = format!("{} {}", geom.class, geom.name);
+        let (at, word) = (format!("{} {}", geom.class, geom.name), shell_word(&geom.name));
         for trouble in &geom.troubles {
             let see = match geom.class.as_str() {
-                "part" => format!("ashlar part show {}", geom.name),
-                class => format!("ashlar {class} list {}", geom.name),
+                "part" => format!("ashlar part show {word}"),
+                class => format!("ashlar {class} list {word}"),
             };
             add(trouble.health, at.clone(), &trouble.why, &trouble.action, &see);
         }
         if geom.troubles.is_empty() {
-            let see = format!("ashlar list geoms {}", geom.name);
-            let action = format!("See the providers below it: `ashlar tree --down {}`.", geom.name);
+            let see = format!("ashlar list geoms {word}");
+            let action = format!("See the providers below it: `ashlar tree --down {word}`.");
             add(geom.health, at, &geom.health_why, &action, &see);
         }
     }
@@ -596,8 +596,25 @@ impl DaemonVerb for Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{SessionState, TargetState};
+    use crate::api::{Denied, SessionState, TargetState};
     use crate::fake::catalog;
+
+    #[test]
+    fn name_of_a_host_is_one_word_of_a_command() {
+        let initiator = "iqn.h:$(reboot); x".to_owned();
+        let denied = vec![Denied { initiator: initiator.clone(), ..Denied::default() }];
+        let waiting = SessionState {
+            initiator,
+            oldest_command_ns: STUCK_NS + 1,
+            ..SessionState::default()
+        };
+        let targets = vec![TargetState { sessions: vec![waiting], ..TargetState::default() }];
+        let state = SystemState { denied, targets, ..SystemState::default() };
+        let action = refused_logins(&state).expect("a finding").action;
+        assert!(action.contains("`ashlar access check 'iqn.h:$(reboot); x'`"), "{action}");
+        let stuck = stuck_commands(&state);
+        assert_eq!(stuck[0].see, "ashlar tree --down 'iqn.h:$(reboot); x'");
+    }
 
     #[test]
     fn hosts_with_one_nqn_are_reported_by_identifier_and_paths_are_not() {

@@ -33,6 +33,7 @@ pub mod openapi;
 mod page_routes;
 mod peer;
 mod peer_rates;
+mod recent_logins;
 mod refusal_log;
 mod routes;
 mod server;

@@ -14,6 +14,7 @@
 
 use super::peer::{Peer, RemotePeer};
 use super::peer_rates::PeerRates;
+use super::recent_logins::RecentLogins;
 use super::refusal_log::{PERIOD, RefusalLog, tcp_peer};
 use super::routes::record;
 use super::server::{ACCEPT_PAUSE, ConnectionSlot, HEAD_MAX, serve_connection};
@@ -62,6 +63,7 @@ struct Shared {
     slots: TcpSlots,
     log: RefusalLog,
     rates: Arc<PeerRates>,
+    logins: Arc<RecentLogins>,
     security: Mutex<Option<Security>>,
     /// Notifies open connections of a change (N6).
     changed: watch::Sender<()>,
@@ -170,6 +172,7 @@ impl Shared {
             slots: TcpSlots::default(),
             log: RefusalLog::new("API"),
             rates: Arc::default(),
+            logins: Arc::default(),
             security: Mutex::new(None),
             changed: watch::Sender::new(()),
         }
@@ -271,8 +274,8 @@ impl Shared {
             let _ = changed.changed().await;
         });
         let peer = |certificate, is_tls| {
-            let peer = RemotePeer::new(address, certificate, is_tls, self.rates.clone());
-            Arc::new(Peer::Remote(peer))
+            let limits = (self.rates.clone(), self.logins.clone());
+            Arc::new(Peer::Remote(RemotePeer::new(address, certificate, is_tls, limits)))
         };
         match self.security() {
             None => {}

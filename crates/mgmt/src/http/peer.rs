@@ -7,6 +7,7 @@
 
 use super::page_routes::check_host;
 use super::peer_rates::PeerRates;
+use super::recent_logins::RecentLogins;
 use super::session_cookie;
 use crate::api::{Error, Kind, Result};
 use crate::audit::AuditedCaller;
@@ -37,6 +38,7 @@ pub(super) struct RemotePeer {
     /// Whether the connection is encrypted.
     is_tls: bool,
     rates: Arc<PeerRates>,
+    logins: Arc<RecentLogins>,
     /// The caller of the last request, whose login has been recorded.
     known: Mutex<Option<Caller>>,
 }
@@ -46,9 +48,9 @@ impl RemotePeer {
         address: SocketAddr,
         certificate: Option<String>,
         is_tls: bool,
-        rates: Arc<PeerRates>,
+        (rates, logins): (Arc<PeerRates>, Arc<RecentLogins>),
     ) -> RemotePeer {
-        RemotePeer { address, certificate, is_tls, rates, known: Mutex::new(None) }
+        RemotePeer { address, certificate, is_tls, rates, logins, known: Mutex::new(None) }
     }
 
     fn caller(&self, headers: &HeaderMap, control: &Control) -> Result<Caller> {
@@ -108,12 +110,14 @@ impl RemotePeer {
         Ok(NewSession { caller, cookie: session_cookie::set(&secret, self.is_tls) })
     }
 
-    /// Whether this caller is another one than that of the last request.
+    /// Whether this caller is another one than that of the last request, and was not recorded
+    /// lately.
     fn is_new(&self, caller: &Caller) -> bool {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = known.as_ref() != Some(caller);
-        *known = Some(caller.clone());
-        is_new
+        let is_other = {
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.replace(caller.clone()).as_ref() != Some(caller)
+        };
+        is_other && self.logins.is_new(self.address.ip(), &caller.name, Instant::now())
     }
 }
 
@@ -250,7 +254,8 @@ impl Peer {
     }
 
     /// Whether the login of the caller of a request is to be recorded: the first one of a
-    /// connection, and each refused one. A limit that is reached is recorded by what led to it.
+    /// connection, unless another connection of the caller was recorded lately, and each refused
+    /// one. A limit that is reached is recorded by what led to it.
     pub(super) fn is_login(&self, caller: &Result<Caller>) -> bool {
         match (self, caller) {
             (Peer::Local { .. }, _) => false,
@@ -297,7 +302,8 @@ mod tests {
 
     fn remote(certificate: Option<&str>) -> Peer {
         let at = AT.parse().expect("an address");
-        Peer::Remote(RemotePeer::new(at, certificate.map(str::to_owned), true, Arc::default()))
+        let certificate = certificate.map(str::to_owned);
+        Peer::Remote(RemotePeer::new(at, certificate, true, Default::default()))
     }
 
     fn headers(fields: &[(hyper::header::HeaderName, &str)]) -> HeaderMap {
@@ -404,5 +410,10 @@ mod tests {
         assert!(peer.is_login(&Ok(Caller::admin("token other".to_owned()))));
         assert!(peer.is_login(&Err(Error::new(Kind::Unauthenticated, "log in", "no"))));
         assert!(!Peer::Local { uid: Some(0) }.is_login(&ci));
+        let at: SocketAddr = AT.parse().expect("an address");
+        let shared = (Arc::<PeerRates>::default(), Arc::<RecentLogins>::default());
+        let connect = || Peer::Remote(RemotePeer::new(at, None, true, shared.clone()));
+        assert!(connect().is_login(&ci));
+        assert!(!connect().is_login(&ci), "many connections of a caller are one entry");
     }
 }

@@ -41,10 +41,11 @@ impl Verb for Audit {
     const NAME: &'static str = "audit";
     const DOC: &'static str = "List changes and logins with their callers";
     const DETAIL: &'static str = "The log is in the folder `api` of the state folder and survives \
-        restarts. A change has two entries: one before it begins and one with its result. `before` \
-        and `after` are generations of the configuration; `ashlar history` lists the files. The \
-        result of an `apply` has its steps, and that of a verb of a class the former and present \
-        values of the properties that changed while it ran.";
+        restarts. Of the logins of one caller from one address, one a minute is recorded. A change \
+        has two entries: one before it begins and one with its result. `before` and `after` are \
+        generations of the configuration; `ashlar history` lists the files. The result of an \
+        `apply` has its steps, and that of a verb of a class the former and present values of the \
+        properties that changed while it ran.";
     const EXAMPLES: &'static [&'static str] = &["ashlar audit", "ashlar audit --limit 10 --json"];
 
     fn table(answer: &AuditAnswer) -> String {

@@ -97,6 +97,12 @@ fn restrict_files(config: &Config) -> Result<()> {
     let mut folders = writable_folders(config);
     folders.insert(PathBuf::from(DEVICES));
     // One that is absent has no rule, so it stays forbidden when it appears.
+    for folder in config.daemon.sandbox_folders.iter().filter(|f| !Path::new(f).is_dir()) {
+        tracing::warn!(
+            "sandbox: {folder} of `sandbox_folders` is no folder; changes there stay forbidden \
+             until it exists and the daemon is restarted"
+        );
+    }
     let folders: BTreeSet<PathBuf> = folders.iter().filter_map(|f| f.canonicalize().ok()).collect();
     // Before the rules are made, so that a change in between is reported.
     let inodes = inodes(&folders);

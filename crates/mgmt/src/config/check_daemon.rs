@@ -6,6 +6,7 @@ use super::secret::is_literal;
 use super::types::Config;
 use crate::api::Kind;
 use std::net::SocketAddr;
+use std::path::Path;
 
 pub(super) fn metrics(daemon: &DaemonConfig, out: &mut Vec<Problem>) {
     let listen = daemon.metrics_listen.as_ref();
@@ -25,8 +26,17 @@ pub(super) fn metrics(daemon: &DaemonConfig, out: &mut Vec<Problem>) {
     }
 }
 
+fn is_root(folder: &Path) -> bool {
+    folder.has_root() && folder.parent().is_none()
+}
+
 pub(super) fn sandbox(config: &Config, out: &mut Vec<Problem>) {
+    let (folders, calls) = (&config.daemon.sandbox_folders, config.daemon.sandbox_system_calls);
     if config.daemon.sandbox {
+        if folders.iter().any(|folder| is_root(Path::new(folder))) {
+            let text = "`/` permits changes of all files: name the folders of the images";
+            out.push(problem("daemon", 0, "sandbox_folders", Kind::ConfigValue, text.to_owned()));
+        }
         let local = config.target.iter().find(|target| target.driver == "local");
         let server = config.disk.iter().find(|disk| disk.params.contains_key("command"));
         let other = match (local, server) {
@@ -38,7 +48,6 @@ pub(super) fn sandbox(config: &Config, out: &mut Vec<Problem>) {
         out.push(problem("daemon", 0, "sandbox", Kind::ConfigValue, text));
         return;
     }
-    let (folders, calls) = (&config.daemon.sandbox_folders, config.daemon.sandbox_system_calls);
     for (key, is_given) in [
         ("sandbox_folders", !folders.is_empty()),
         ("sandbox_required", config.daemon.sandbox_required),

@@ -203,6 +203,17 @@ mod tests {
     }
 
     #[test]
+    fn folder_of_all_files_is_none_of_a_sandbox() {
+        let faults = |folder: &str| {
+            let sandbox_folders = vec![folder.to_owned()];
+            let daemon =
+                DaemonConfig { sandbox: true, sandbox_folders, ..DaemonConfig::default() };
+            check(&Config { daemon, ..Config::default() }).len()
+        };
+        assert_eq!(["/srv", "/srv/", "/", "//", "/."].map(faults), [0, 0, 1, 1, 1]);
+    }
+
+    #[test]
     fn only_settings_of_metrics_take_effect_without_a_restart() {
         let plain = DaemonConfig::default();
         let listen = Some("127.0.0.1:9464".to_owned());

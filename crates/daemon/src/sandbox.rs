@@ -99,7 +99,7 @@ fn restrict_files(config: &Config) -> Result<()> {
     // One that is absent has no rule, so it stays forbidden when it appears.
     for folder in config.daemon.sandbox_folders.iter().filter(|f| !Path::new(f).is_dir()) {
         tracing::warn!(
-            "sandbox: {folder} of `sandbox_folders` is no folder; changes there stay forbidden \
+            "sandbox: {folder} of `sandbox_folders` is not a folder; changes there stay forbidden \
              until it exists and the daemon is restarted"
         );
     }

@@ -10,10 +10,12 @@
 //!      once in [`TOKEN_AGE_MAX`]: many requests of peers do not load the daemon.
 //!  M4  Without `metrics_token`, a listener on loopback answers no request for the name of a site:
 //!      a page that gives its own name the address of this machine reads nothing.
+//!  M5  With `metrics_token`, wrong tokens of an address are limited as failed logins of the API.
 
 use super::body::Body;
 use super::metrics::{self, Format};
 use super::page_routes::{check_host, document};
+use super::peer_rates::PeerRates;
 use super::refusal_log::{RefusalLog, tcp_peer};
 use super::routes::{blocking, error_response, reply, unknown_route, wrong_method};
 use super::server::{accept_until, answer_requests};
@@ -28,7 +30,7 @@ use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 use std::convert::Infallible;
 use std::future::pending;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -93,6 +95,7 @@ struct Shared {
     settings: Mutex<Settings>,
     state: StateFn,
     scrapes: Arc<Semaphore>,
+    rates: PeerRates,
 }
 
 impl Shared {
@@ -123,6 +126,7 @@ impl MetricsServer {
             settings: Mutex::new(Settings::of(config)),
             state,
             scrapes: Arc::new(Semaphore::new(SCRAPES_MAX)),
+            rates: PeerRates::default(),
         });
         let (stop, stopped) = oneshot::channel::<()>();
         let used = shared.clone();
@@ -203,7 +207,7 @@ async fn serve(
         let Some(of_address) = slots.admit(&log, &stream, address) else { return };
         let shared = shared.clone();
         tokio::spawn(async move {
-            let answer = move |request| answer(request, shared.clone());
+            let answer = move |request| answer(request, shared.clone(), address.ip());
             answer_requests("metrics", Box::new(stream), answer, pending()).await;
             drop((slot, of_address));
         });
@@ -215,12 +219,17 @@ async fn serve(
 async fn answer(
     request: Request<Incoming>,
     shared: Arc<Shared>,
+    peer: IpAddr,
 ) -> std::result::Result<Response<Body>, Infallible> {
-    let answer = scrape(request, shared).await;
+    let answer = scrape(request, shared, peer).await;
     Ok(answer.unwrap_or_else(|e| error_response(&e)))
 }
 
-async fn scrape(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Response<Body>> {
+async fn scrape(
+    request: Request<Incoming>,
+    shared: Arc<Shared>,
+    peer: IpAddr,
+) -> Result<Response<Body>> {
     let is_get = *request.method() == Method::GET;
     if is_get && request.uri().path() == RUNBOOK {
         return Ok(document(runbook()));
@@ -230,6 +239,7 @@ async fn scrape(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Respo
         check_host(request.headers())?;
     }
     if let Some(token) = settings.token {
+        shared.rates.admit(peer, Instant::now())?;
         let Some(token) = token.at(Instant::now()).await else {
             let next = "Run `ashlar doctor secrets` on the server.";
             let error = Error::new(Kind::Secret, "scrape metrics", "the token cannot be read");
@@ -237,6 +247,7 @@ async fn scrape(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Respo
         };
         let sent = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
         if !sent.and_then(bearer_token).is_some_and(|sent| is_same(sent, &token)) {
+            shared.rates.count_failure(peer, Instant::now());
             return Ok(unauthorized());
         }
     }
@@ -391,6 +402,24 @@ mod tests {
         }
         let (status, body) = of("evil.example:9464");
         assert!(status.starts_with("HTTP/1.1 403") && !body.contains("ashlar_"), "{status} {body}");
+    }
+
+    #[test]
+    fn m5_wrong_tokens_of_an_address_are_limited() {
+        let path = std::env::temp_dir().join(format!("ashlar-token-m5-{}", std::process::id()));
+        std::fs::write(&path, "sesame\n").expect("scratch");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("mode");
+        let token = Some(format!("file:{}", path.display()));
+        let server = start(&DaemonConfig { metrics_token: token, ..DaemonConfig::default() });
+        let status = |token: &str| {
+            let head = format!("GET /metrics HTTP/1.1\r\nAuthorization: Bearer {token}\r\n");
+            ask(server.bound(), &head).0
+        };
+        let all: Vec<String> = (0..20).map(|_| status("wrong")).collect();
+        assert!(all[0].starts_with("HTTP/1.1 401"), "{all:?}");
+        assert!(all[19].starts_with("HTTP/1.1 429"), "{all:?}");
+        assert!(status("sesame").starts_with("HTTP/1.1 429"), "a guess is not confirmed");
+        std::fs::remove_file(&path).expect("scratch");
     }
 
     #[test]

@@ -45,8 +45,9 @@ impl Verb for TokenCreate {
         viewer reads state, metrics and events. An operator also plans, clears reservations, \
         ends sessions, sets access states and ejects media. An admin may do everything. With \
         --target, and --group, the bearer sees only this target or group, with the disks below its \
-        LUNs. Of changes it may then end sessions (operator), and attach and detach LUNs of the \
-        target (admin).";
+        LUNs. Of changes it may then end sessions, clear reservations of LUNs that no other target \
+        or group has, and set access states of port groups of the target alone (operator), and \
+        attach and detach LUNs of the target (admin).";
     const EXAMPLES: &'static [&'static str] = &[
         "ashlar token create monitoring --role viewer",
         "ashlar token create backup --role viewer --target iqn.2026-11.org.example:store",

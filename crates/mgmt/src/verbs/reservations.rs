@@ -101,7 +101,8 @@ impl DaemonVerb for Reservations {
             };
             if params.yes_clear.as_deref() != Some(name.as_str()) {
                 let why = "hosts that are kept out now could then write";
-                let next = format!("Repeat the command with --yes-clear {name} once you are sure.");
+                let word = text::shell_word(&name);
+                let next = format!("Repeat the command with --yes-clear {word} once you are sure.");
                 return Err(Error::new(Kind::Usage, op, why).at(name).next(next));
             }
             let of = serde_json::json!({ "name": name });

@@ -7,7 +7,7 @@
 use crate::api::{Error, Kind, Result, SlowRequest, TracedLayer};
 use serde_json::{Value, json};
 use std::env;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use std::time::Duration;
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 /// Longest wait for the collector, for each step.
 const WAIT: Duration = Duration::from_secs(5);
-/// Bytes of an answer that are read.
-const ANSWER_BYTES_MAX: u64 = 64 << 10;
+/// Longest first line of an answer, in bytes.
+const STATUS_BYTES_MAX: u64 = 1024;
 
 /// The collector.
 pub(super) struct Collector {
@@ -131,7 +131,8 @@ impl Collector {
         }
     }
 
-    /// Posts a document; the first line of the answer.
+    /// Posts a document; the first line of the answer. The rest is not read: a collector that keeps
+    /// the connection open does not delay the next batch.
     fn post(&self, body: &str) -> io::Result<String> {
         let no_address = || io::Error::new(io::ErrorKind::NotFound, "the host has no address");
         let address = self.authority.to_socket_addrs()?.next().ok_or_else(no_address)?;
@@ -145,10 +146,9 @@ impl Collector {
             "POST {path} HTTP/1.1\r\nHost: {authority}\r\nContent-Type: application/json\r\n\
              Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
         )?;
-        let mut answer = Vec::new();
-        stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
-        let answer = String::from_utf8_lossy(&answer);
-        Ok(answer.lines().next().unwrap_or_default().to_owned())
+        let mut status = Vec::new();
+        BufReader::new(stream.take(STATUS_BYTES_MAX)).read_until(b'\n', &mut status)?;
+        Ok(String::from_utf8_lossy(&status).trim_end().to_owned())
     }
 }
 
@@ -176,8 +176,9 @@ mod tests {
         SlowRequest { id: 7, start_unix_ns: 1000, operation, layer, ..SlowRequest::default() }
     }
 
-    /// A collector that takes one document: its URL, and the request with its body.
-    fn collector(status: &'static str) -> (String, thread::JoinHandle<String>) {
+    /// A collector that takes one document and keeps the connection open: its URL, and the request
+    /// with its body.
+    fn collector(status: &'static str) -> (String, thread::JoinHandle<(String, TcpStream)>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/otlp/", listener.local_addr().expect("an address"));
         let serve = move || {
@@ -193,7 +194,7 @@ mod tests {
                 text.push(byte[0]);
             }
             write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\n{{}}").expect("sent");
-            String::from_utf8(text).expect("text")
+            (String::from_utf8(text).expect("text"), stream)
         };
         (url, thread::spawn(serve))
     }
@@ -202,7 +203,7 @@ mod tests {
     fn layers_are_spans_of_one_trace() {
         let (url, thread) = collector("200 OK");
         Collector::at(&url).and_then(|to| to.send(&[request()])).expect("taken");
-        let text = thread.join().expect("no panic");
+        let (text, _open) = thread.join().expect("no panic");
         let (head, body) = text.split_once("\r\n\r\n").expect("a body");
         assert!(head.starts_with("POST /otlp/v1/traces HTTP/1.1\r\n"), "{head}");
         let document: Value = serde_json::from_str(body).expect("JSON");
@@ -220,7 +221,7 @@ mod tests {
         let (url, thread) = collector("503 Busy");
         let error = Collector::at(&url).and_then(|to| to.send(&[request()])).expect_err("refused");
         assert!(error.source.contains("503 Busy") && url.contains(&error.at), "{error:?}");
-        thread.join().expect("no panic");
+        let _open = thread.join().expect("no panic");
         for wrong in ["https://a:1", "http://a", "http://a:b", "a:1", "http://a:1/x y"] {
             assert!(Collector::at(wrong).is_err(), "{wrong}");
         }

@@ -1,7 +1,7 @@
 //! Changes of a verb in words: the steps of an `apply`, and former and present properties of the
 //! geoms of a class.
 
-use super::is_secret;
+use super::{is_secret, masked};
 use crate::api::{GeomState, SystemState};
 use crate::plan::Step;
 use crate::service::Control;
@@ -89,7 +89,7 @@ fn add_geom(geom: &GeomState, out: &mut Properties) {
         let text = match value {
             _ if is_secret(key) => "***".to_owned(),
             Value::String(text) => text.clone(),
-            other => other.to_string(),
+            other => masked(other).to_string(),
         };
         out.insert(of(key), text);
     }
@@ -130,6 +130,8 @@ mod tests {
         let mut mirror = geom_state("mirror", "data", 2, &[], "mirror/data");
         mirror.settings.insert("sync_rate".to_owned(), rate.into());
         mirror.config.insert("Passphrase".to_owned(), format!("sesame{rate}").into());
+        let account = json!({ "user": "u", "secret": format!("sesame{rate}") });
+        mirror.config.insert("Account".to_owned(), account);
         let member = |(name, state): &(&str, &str)| ConsumerState {
             provider: Some((*name).to_owned()),
             state: (*state).to_owned(),

@@ -54,6 +54,23 @@ fn steps(from: &Config, to: &Config, on: &[&str]) -> Vec<String> {
     steps.into_iter().map(|s| s.what).collect()
 }
 
+#[test]
+fn secret_of_an_account_with_any_name_is_not_shown() {
+    let document = |secret: &str| {
+        let mut config = document(&BOTH, &["d0", "d1"], None);
+        let mutual = serde_json::json!({ "user": "u", "secret": secret });
+        let bus = serde_json::json!({ "name": "b", "kind": "virtual", "mutual": mutual });
+        config.bus.push(serde_json::from_value(bus).expect("a bus"));
+        config
+    };
+    let (from, to) = (document("sesame one"), document("sesame two"));
+    let state = state(&from, &["d0", "d1"]);
+    let steps = plan(&from, &to, (&state, &PredictedSerials::new()), &catalog());
+    let whys: Vec<&str> = steps.iter().map(|step| step.why.as_str()).collect();
+    assert!(whys.iter().any(|why| why.contains("mutual changes")), "{whys:?}");
+    assert!(whys.iter().all(|why| !why.contains("sesame")), "{whys:?}");
+}
+
 const BOTH: [(&str, &str); 2] = [("d0", "/a"), ("d1", "/b")];
 
 #[test]

@@ -682,7 +682,9 @@ fn changes<T: Serialize>(from: &T, to: &T) -> String {
         if was == is {
             continue;
         }
-        if key.contains("chap") || key.contains("secret") {
+        let has_secret = |value: &Value| value.to_string().contains("\"secret\":");
+        let is_secret = key.contains("chap") || key.contains("secret");
+        if is_secret || [was, is].into_iter().flatten().any(has_secret) {
             words.push(format!("{key} changes"));
         } else {
             words.push(format!("{key} {} -> {}", show(was), show(is)));

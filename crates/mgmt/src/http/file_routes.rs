@@ -15,7 +15,7 @@ use crate::page::files::{self, FilesQuery};
 use crate::query_string::encode;
 use crate::service::Control;
 use hyper::body::Bytes;
-use hyper::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, HeaderName, HeaderValue};
+use hyper::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, HeaderValue};
 use hyper::{Response, StatusCode, Uri};
 use serde_json::json;
 use std::sync::Arc;
@@ -99,9 +99,6 @@ pub(super) async fn content(
     let headers = response.headers_mut();
     headers.insert(CONTENT_LENGTH, HeaderValue::from(file.size()));
     headers.insert(CONTENT_DISPOSITION, name);
-    // Pages of other sites may not embed it.
-    let policy = HeaderName::from_static("cross-origin-resource-policy");
-    headers.insert(policy, HeaderValue::from_static("same-origin"));
     *response.body_mut() = stream(file, control, is_allowed);
     Ok(restricted(response, FILE_POLICY, "no-store"))
 }

@@ -8,7 +8,7 @@ use crate::api::{Error, Kind, Result};
 use crate::page;
 use hyper::body::Bytes;
 use hyper::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderMap, HeaderValue,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue,
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Method, Request, Response};
@@ -26,6 +26,12 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
                       connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; \
                       frame-ancestors 'none'";
 
+/// Field that separates a page from the one of another site that opened it.
+const OPENER_POLICY: &str = "cross-origin-opener-policy";
+
+/// Field that keeps pages of other sites from embedding an answer.
+const RESOURCE_POLICY: &str = "cross-origin-resource-policy";
+
 pub(super) fn restricted(
     mut response: Response<Body>,
     policy: &'static str,
@@ -35,6 +41,8 @@ pub(super) fn restricted(
         (CONTENT_SECURITY_POLICY, policy),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (REFERRER_POLICY, "same-origin"),
+        (HeaderName::from_static(OPENER_POLICY), "same-origin"),
+        (HeaderName::from_static(RESOURCE_POLICY), "same-origin"),
         (CACHE_CONTROL, cache),
     ] {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
@@ -148,7 +156,6 @@ pub(super) fn check_content_type(headers: &HeaderMap, op: &str) -> Result<()> {
 mod tests {
     use super::super::routes::error_response;
     use super::*;
-    use hyper::header::HeaderName;
 
     #[test]
     fn changes_from_other_sites_are_refused() {
@@ -261,6 +268,9 @@ mod tests {
             let policy = policy.to_str().expect("text");
             assert!(policy.starts_with("default-src 'none'"), "{policy}");
             assert!(!policy.contains("unsafe"), "{policy}");
+            for name in [OPENER_POLICY, RESOURCE_POLICY] {
+                assert_eq!(response.headers()[name], "same-origin", "{name}");
+            }
         }
         assert!(asset("/assets/../Cargo.toml").is_none());
     }

@@ -132,7 +132,8 @@ impl DaemonVerb for Geom {
         let named = geom_names(&all);
         let all = Value::Object(all);
         let waits = all.get("wait") == Some(&Value::Bool(true));
-        let _slot = waits.then(WaitSlot::take).transpose()?;
+        let most = if is_reading_class_verb(verb) { READING_WAITS_MAX } else { WAITS_MAX };
+        let _slot = waits.then(|| WaitSlot::take(most)).transpose()?;
         let mut answer = carry_out(control, (&class, verb), &all, progress)?;
         let begun = answer.as_object_mut().and_then(|all| all.remove("wait_for"));
         if let Some(name) = begun {
@@ -157,6 +158,9 @@ impl DaemonVerb for Geom {
 /// disappears.
 const WAITS_MAX: usize = 32;
 
+/// Slots that verbs may take that only read: callers who may change nothing leave the others.
+const READING_WAITS_MAX: usize = WAITS_MAX / 2;
+
 /// Number of commands that wait.
 static WAITS: AtomicUsize = AtomicUsize::new(0);
 
@@ -164,16 +168,16 @@ static WAITS: AtomicUsize = AtomicUsize::new(0);
 struct WaitSlot;
 
 impl WaitSlot {
-    /// Takes a slot.
+    /// Takes one of the first `most` slots.
     ///
     /// # Errors
-    /// [`Kind::Limit`]: all slots are taken.
-    fn take() -> Result<WaitSlot> {
-        let more = |n| (n < WAITS_MAX).then_some(n + 1);
+    /// [`Kind::Limit`]: all of them are taken.
+    fn take(most: usize) -> Result<WaitSlot> {
+        let more = |n| (n < most).then_some(n + 1);
         if WAITS.fetch_update(Relaxed, Relaxed, more).is_ok() {
             return Ok(WaitSlot);
         }
-        let why = format!("{WAITS_MAX} commands with --wait run already (the limit)");
+        let why = format!("{most} commands with --wait run already (the limit)");
         let next = "Repeat the command without --wait, or when another one has ended.";
         Err(Error::new(Kind::Limit, "geom", why).at("daemon").next(next))
     }
@@ -238,13 +242,15 @@ mod tests {
 
     #[test]
     fn commands_that_wait_are_limited() {
-        let all: Vec<WaitSlot> = std::iter::from_fn(|| WaitSlot::take().ok()).collect();
-        assert_eq!(all.len(), WAITS_MAX);
-        let error = WaitSlot::take().err().expect("no slot is left");
+        let take = |most| std::iter::from_fn(move || WaitSlot::take(most).ok());
+        let reads: Vec<WaitSlot> = take(READING_WAITS_MAX).collect();
+        let all: Vec<WaitSlot> = reads.into_iter().chain(take(WAITS_MAX)).collect();
+        assert_eq!(all.len(), WAITS_MAX, "reads leave slots for changes");
+        let error = WaitSlot::take(WAITS_MAX).err().expect("no slot is left");
         assert!(error.kind == Kind::Limit && error.source.contains("32 commands"), "{error}");
         assert!(error.advice().contains("without --wait"), "{error}");
         drop(all);
-        assert!(WaitSlot::take().is_ok());
+        assert!(WaitSlot::take(READING_WAITS_MAX).is_ok());
     }
 
     #[test]

@@ -206,8 +206,7 @@ mod tests {
     fn folder_of_all_files_is_none_of_a_sandbox() {
         let faults = |folder: &str| {
             let sandbox_folders = vec![folder.to_owned()];
-            let daemon =
-                DaemonConfig { sandbox: true, sandbox_folders, ..DaemonConfig::default() };
+            let daemon = DaemonConfig { sandbox: true, sandbox_folders, ..DaemonConfig::default() };
             check(&Config { daemon, ..Config::default() }).len()
         };
         assert_eq!(["/srv", "/srv/", "/", "//", "/."].map(faults), [0, 0, 1, 1, 1]);

@@ -7,6 +7,7 @@
 //!  A3  The text of a token is only in the answer of `token create`: no file or log contains it.
 //!  A4  A change of the tokens has succeeded only when the new file is on stable storage.
 //!  A5  A damaged file admits no token, and no change replaces it.
+//!  A14  A caller that presents a token does not wait for a change of the tokens to be stored.
 
 use super::{Caller, Role, Scope};
 use crate::api::{Error, Kind, Result};
@@ -71,7 +72,10 @@ pub struct NewToken {
 /// See the module.
 pub struct TokenStore {
     folder: Option<PathBuf>,
+    /// Held for a moment only (A14).
     records: Mutex<Result<Vec<Record>>>,
+    /// Held by a change until it is stored.
+    changing: Mutex<()>,
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -113,7 +117,7 @@ fn read(path: &Path) -> Result<Vec<Record>> {
 impl TokenStore {
     /// A store without a folder: no token exists and none can be created.
     pub fn none() -> TokenStore {
-        TokenStore { folder: None, records: Mutex::new(Ok(Vec::new())) }
+        TokenStore { folder: None, records: Mutex::new(Ok(Vec::new())), changing: Mutex::default() }
     }
 
     /// The store in `folder`, which is made when the first token is created.
@@ -122,7 +126,8 @@ impl TokenStore {
         if let Err(e) = &records {
             tracing::error!("tokens of the API cannot be used: {e}");
         }
-        TokenStore { folder: Some(folder.to_owned()), records: Mutex::new(records) }
+        let (folder, records) = (Some(folder.to_owned()), Mutex::new(records));
+        TokenStore { folder, records, changing: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Result<Vec<Record>>> {
@@ -159,8 +164,8 @@ impl TokenStore {
         if scope.group.is_some() && scope.target.is_none() {
             return Err(Error::new(Kind::Usage, op, "--group needs --target").at(name));
         }
-        let mut records = self.lock();
-        let mut all = records.as_ref().map_err(Clone::clone)?.clone();
+        let _change = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.lock().clone()?;
         if all.iter().any(|record| record.token.name == name) {
             let next = format!("Choose another name, or run `ashlar token revoke {name}` first.");
             return Err(Error::new(Kind::Exists, op, "a token has that name").at(name).next(next));
@@ -178,7 +183,7 @@ impl TokenStore {
         let hash = hash(&salt, &secret);
         all.push(Record { token: token.clone(), id, salt, hash });
         self.write(&all, op)?;
-        *records = Ok(all);
+        *self.lock() = Ok(all);
         Ok(NewToken { token, text })
     }
 
@@ -188,8 +193,8 @@ impl TokenStore {
     /// [`Kind::NotFound`], [`Kind::System`].
     pub fn revoke(&self, name: &str) -> Result<Token> {
         let op = "token revoke";
-        let mut records = self.lock();
-        let mut all = records.as_ref().map_err(Clone::clone)?.clone();
+        let _change = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.lock().clone()?;
         let Some(place) = all.iter().position(|record| record.token.name == name) else {
             let next = "Run `ashlar token list` to see the names.";
             let error = Error::new(Kind::NotFound, op, "no token has that name");
@@ -197,7 +202,7 @@ impl TokenStore {
         };
         let revoked = all.remove(place);
         self.write(&all, op)?;
-        *records = Ok(all);
+        *self.lock() = Ok(all);
         Ok(revoked.token)
     }
 
@@ -292,6 +297,33 @@ mod tests {
         }
         assert_ne!(texts[0], texts[1]);
         assert_eq!(fs::metadata(&file).expect("the file").permissions().mode() & 0o777, 0o600);
+        fs::remove_dir_all(&folder).expect("scratch");
+    }
+
+    #[test]
+    fn a14_token_is_read_while_a_change_waits_for_the_disk() {
+        let folder = scratch("slow");
+        let store = TokenStore::open(&folder);
+        let text = store.create("a", Role::Viewer, Scope::default()).expect("created").text;
+        let fifo = folder.join(format!("{FILE}.new"));
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo");
+        assert!(made.success());
+        std::thread::scope(|scope| {
+            // It waits for a reader of the FIFO.
+            let change = scope.spawn(|| store.create("b", Role::Viewer, Scope::default()).is_ok());
+            while store.changing.try_lock().is_ok() {
+                std::thread::yield_now();
+            }
+            let is_free = |_| {
+                std::thread::yield_now();
+                store.records.try_lock().is_ok()
+            };
+            let is_read = (0..1_000_000).any(is_free);
+            drop(fs::File::open(&fifo).expect("a reader"));
+            assert!(!change.join().expect("no panic"), "a FIFO is no stable storage");
+            assert!(is_read, "the change kept the tokens locked");
+        });
+        assert!(store.bearer(&text).is_some() && store.count() == 1);
         fs::remove_dir_all(&folder).expect("scratch");
     }
 

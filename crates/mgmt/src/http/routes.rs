@@ -328,14 +328,14 @@ async fn verb(
     let call = Call::Verb(&name, &params);
     peer.authorize(&control, call).await?;
     let by = changes(call).then(|| peer.audited());
-    let keyed = |key: String| KeyedRequest::new(&peer.caller, &key, &name, &params.to_string());
-    let key = key.filter(|_| by.is_some()).map(keyed).transpose()?;
+    let caller = peer.caller;
     let run = move |control: &Control, params: Value, progress: &mut Progress<'_>| match by {
         None => run(control, params, progress),
         Some(by) => {
             let recorded = params.clone();
             let what = (name.as_str(), &recorded);
-            change(control, &by, what, key.as_ref(), || run(control, params, progress))
+            let key = key.as_deref().map(|key| (&caller, key));
+            change(control, &by, what, key, || run(control, params, progress))
         }
     };
     if !stream {
@@ -375,7 +375,7 @@ fn change(
     control: &Control,
     by: &AuditedCaller,
     (name, params): (&str, &Value),
-    key: Option<&KeyedRequest>,
+    key: Option<(&Caller, &str)>,
     run: impl FnOnce() -> Result<String>,
 ) -> Result<String> {
     let recorded = || {
@@ -384,10 +384,9 @@ fn change(
         let generation = || control.generation();
         control.audit().record_change(by, (name, params), generation, run, made)
     };
-    match key {
-        None => recorded(),
-        Some(key) => control.request_keys().once(key, Instant::now(), recorded),
-    }
+    let Some((caller, key)) = key else { return recorded() };
+    let of = KeyedRequest::new(caller, key, name, &params.to_string())?;
+    control.request_keys().once(&of, Instant::now(), recorded)
 }
 
 fn ndjson(value: &Value) -> Bytes {

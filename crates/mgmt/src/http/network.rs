@@ -235,6 +235,10 @@ impl Shared {
     }
 
     fn admit(self: &Arc<Shared>, stream: TcpStream, address: SocketAddr) {
+        if !self.rates.admit_connection(address.ip(), Instant::now()) {
+            let why = format_args!("too many of this address (limit: 200 at once, 20 a second)");
+            return self.log.refused(&tcp_peer(address), why);
+        }
         let Some(slot) = ConnectionSlot::take(&self.open, CONNECTIONS_MAX) else {
             let why = format_args!("{CONNECTIONS_MAX} are open");
             return self.log.refused(&tcp_peer(address), why);

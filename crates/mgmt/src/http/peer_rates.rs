@@ -1,8 +1,10 @@
-//! Limits of the requests and failed logins of each address of the network.
+//! Limits of the connections, requests and failed logins of each address of the network.
 //!
 //! Invariants
 //!  N7  Requests of other addresses do not reset the count of an address that has used most of its
 //!      limits: a full table forgets those that have used least.
+//!  N11  An address begins a limited number of connections in a time, because the thread that
+//!       serves all of them carries out their TLS handshakes.
 
 use crate::api::{Error, Kind, Result};
 use std::collections::HashMap;
@@ -16,6 +18,9 @@ const REQUESTS: Limit = Limit { burst: 400.0, per_second: 100.0 };
 /// Failed logins and refused calls of one address that are answered at once, and each second after
 /// that.
 const FAILURES: Limit = Limit { burst: 10.0, per_second: 1.0 / 6.0 };
+
+/// Connections of one address that are begun at once, and each second after that (N11).
+const CONNECTIONS: Limit = Limit { burst: 200.0, per_second: 20.0 };
 
 /// Most addresses that are remembered. Beyond it, those without recent requests are dropped.
 const ADDRESSES_MAX: usize = 4096;
@@ -35,12 +40,14 @@ struct Limit {
 struct Left {
     requests: f64,
     failures: f64,
+    connections: f64,
     at: Instant,
 }
 
 impl Left {
     fn full(at: Instant) -> Left {
-        Left { requests: REQUESTS.burst, failures: FAILURES.burst, at }
+        let (requests, failures) = (REQUESTS.burst, FAILURES.burst);
+        Left { requests, failures, connections: CONNECTIONS.burst, at }
     }
 
     fn refill(&mut self, now: Instant) {
@@ -48,6 +55,7 @@ impl Left {
         let refilled = |left: f64, of: Limit| (left + passed * of.per_second).min(of.burst);
         self.requests = refilled(self.requests, REQUESTS);
         self.failures = refilled(self.failures, FAILURES);
+        self.connections = refilled(self.connections, CONNECTIONS);
         self.at = now;
     }
 
@@ -57,7 +65,8 @@ impl Left {
 
     /// Unused share of the limit of which the address has used most: 0 to 1.
     fn share(&self) -> f64 {
-        (self.requests / REQUESTS.burst).min(self.failures / FAILURES.burst)
+        let connections = self.connections / CONNECTIONS.burst;
+        (self.requests / REQUESTS.burst).min(self.failures / FAILURES.burst).min(connections)
     }
 }
 
@@ -118,6 +127,15 @@ impl PeerRates {
         })
     }
 
+    /// Whether a connection may begin (N11).
+    pub(super) fn admit_connection(&self, ip: IpAddr, now: Instant) -> bool {
+        self.with(ip, now, |left| {
+            let is_admitted = left.connections >= 1.0;
+            left.connections -= if is_admitted { 1.0 } else { 0.0 };
+            is_admitted
+        })
+    }
+
     /// Counts a failed login or a refused call.
     pub(super) fn count_failure(&self, ip: IpAddr, now: Instant) {
         self.with(ip, now, |left| left.failures = (left.failures - 1.0).max(0.0));
@@ -148,6 +166,18 @@ mod tests {
         let later = start + Duration::from_secs(1);
         let admitted = (0..1000).filter(|_| rates.admit(address(1), later).is_ok()).count();
         assert_eq!(admitted, 100);
+    }
+
+    #[test]
+    fn n11_connections_of_an_address_are_begun_at_a_limited_rate() {
+        let (rates, start) = (PeerRates::default(), Instant::now());
+        let begun = |ip: IpAddr, at: Instant| {
+            (0..1000).filter(|_| rates.admit_connection(ip, at)).count()
+        };
+        assert_eq!(begun(address(1), start), 200);
+        assert!(rates.admit_connection(address(2), start), "another address has its own limit");
+        assert!(rates.admit(address(1), start).is_ok(), "open connections stay usable");
+        assert_eq!(begun(address(1), start + Duration::from_secs(1)), 20);
     }
 
     #[test]

@@ -55,9 +55,10 @@ pub use served_client::ServedClient;
 pub use snapshot::Limits;
 pub use stats::{BUCKETS, Meter, Reading, bucket_of, bucket_top_ns, percentile_ns};
 pub use topology::{
-    Access, Action, Barrier, ConsumerId, ConsumerView, Conversation, DELETES, Deletes, EdgeNames,
-    Event, FormerSizes, FoundLabel, GeomId, GeomView, Holder, NewProvider, PHYSICAL_SECTOR,
-    ProviderId, ProviderView, SizeKeeper, TasteClass, TasteJob, Tasted, Topology, WriteLabel,
+    Access, Action, Barrier, ConsumerId, ConsumerRef, ConsumerView, Conversation, DELETES, Deletes,
+    EdgeNames, Event, FormerSizes, FoundLabel, GeomId, GeomRef, GeomView, Holder, NewProvider,
+    PHYSICAL_SECTOR, ProviderId, ProviderRef, ProviderView, SizeKeeper, TasteClass, TasteJob,
+    Tasted, Topology, WriteLabel,
 };
 pub use trace::{SlowRequest, SlowRequests, TracePart};
 pub use typed::{NoClaim, NoParams, Typed, bare_name, named, with};

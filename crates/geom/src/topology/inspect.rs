@@ -119,7 +119,7 @@ impl Topology {
         self.geom_names.get(index)?.get(name).copied()
     }
 
-    fn class_of(&self, index: usize) -> &'static str {
+    pub(super) fn class_of(&self, index: usize) -> &'static str {
         self.classes.get(index).map_or("taste", |c| c.name())
     }
 
@@ -301,90 +301,19 @@ impl Topology {
         self.providers.get(p).map(|p| p.node)
     }
 
-    /// The whole graph, disks first. Temporary geoms of tasting are left out. `now_ns` closes
-    /// busy intervals.
-    pub fn view(&self, now_ns: u64) -> Vec<GeomView> {
-        self.view_of(now_ns, |g| g.class < self.classes.len())
-    }
-
-    /// The geoms of a class that are not about to go, in the order of [`Topology::view`].
-    pub fn class_view(&self, class: &str, now_ns: u64) -> Vec<GeomView> {
-        let Some(index) = self.classes.iter().position(|c| c.name() == class) else {
-            return Vec::new();
-        };
-        self.view_of(now_ns, |g| g.class == index && !g.wither)
-    }
-
     /// A geom, of this class if one is named, is about to go.
     pub fn is_withering(&self, class: Option<&str>) -> bool {
         let is_of = |g: &GeomObj| class.is_none_or(|class| self.class_of(g.class) == class);
         self.geoms.values().any(|g| g.wither && g.class < self.classes.len() && is_of(g))
     }
 
-    fn view_of(&self, now_ns: u64, wanted: impl Fn(&GeomObj) -> bool) -> Vec<GeomView> {
-        let mut all: Vec<(GeomId, &GeomObj)> =
-            self.geoms.iter().filter(|(_, g)| wanted(g)).collect();
-        // Sorted before the views are made, which are many times larger.
-        let place = |g: &GeomObj| (g.rank, self.class_of(g.class));
-        all.sort_by(|(_, a), (_, b)| (place(a), &a.name).cmp(&(place(b), &b.name)));
-        all.into_iter().map(|(id, g)| self.make_geom_view(id, g, now_ns)).collect()
-    }
-
-    fn make_geom_view(&self, id: GeomId, g: &GeomObj, now_ns: u64) -> GeomView {
-        let ops = g.ops.as_ref();
-        let mut providers: Vec<ProviderView> =
-            g.providers.iter().filter_map(|p| self.make_provider_view(*p, now_ns)).collect();
-        providers.sort_by(|a, b| a.name.cmp(&b.name));
-        GeomView {
-            id,
-            class: self.class_of(g.class),
-            name: g.name.clone(),
-            why: g.why.clone(),
-            rank: g.rank,
-            withering: g.wither,
-            show: ops.map(|o| o.show(self, id)).unwrap_or_default(),
-            settings: ops.map(|o| o.settings(self, id)).unwrap_or_default(),
-            transients: ops.map(|o| o.transients(self, id)).unwrap_or_default(),
-            measures: ops.map_or_else(Vec::new, |o| {
-                o.measures(self, id).into_iter().map(|measure| measure.at(now_ns)).collect()
-            }),
-            clients: ops.map(|o| o.clients(self, id)).unwrap_or_default(),
-            troubles: ops.map(|o| o.troubles(self, id)).unwrap_or_default(),
-            consumers: g
-                .consumers
-                .iter()
-                .filter_map(|c| self.make_consumer_view(*c, now_ns))
-                .collect(),
-            providers,
-        }
-    }
-
-    fn make_consumer_view(&self, c: ConsumerId, now_ns: u64) -> Option<ConsumerView> {
-        let cp = self.consumers.get(c)?;
-        let ops = self.geoms.get(cp.geom).and_then(|g| g.ops.as_ref());
-        Some(ConsumerView {
-            id: c,
-            provider: cp.provider.map(|p| self.provider_name(p).to_string()),
-            counts: cp.counts,
-            stats: self.read_meters(c, now_ns)?,
-            show: ops.map(|o| o.show_consumer(self, cp.geom, c)).unwrap_or_default(),
-        })
-    }
-
-    fn read_meters(&self, c: ConsumerId, now_ns: u64) -> Option<Reading> {
-        let mut stats = Reading::default();
-        self.consumers.get(c)?.meters.iter().for_each(|m| stats.add(m, now_ns));
-        Some(stats)
-    }
-
     /// A consumer is about to leave its provider: its counters so far go into the provider's sums.
     pub(super) fn settle_counters(&mut self, c: ConsumerId) {
-        let Some(now) = self.read_meters(c, 0) else {
-            return;
-        };
         let Some(cp) = self.consumers.get_mut(c) else {
             return;
         };
+        let mut now = Reading::default();
+        cp.read(0, &mut now);
         let before = std::mem::replace(&mut cp.before, now.clone());
         if let Some(pp) = cp.provider.and_then(|p| self.providers.get_mut(p)) {
             pp.past.add_counts(&now);
@@ -392,34 +321,7 @@ impl Topology {
         }
     }
 
-    fn read_provider(&self, pp: &super::ProviderObj, now_ns: u64) -> Reading {
-        let mut sum = pp.past.clone();
-        for c in &pp.consumers {
-            let Some(cp) = self.consumers.get(*c) else { continue };
-            cp.meters.iter().for_each(|m| sum.add(m, now_ns));
-            sum.sub_counts(&cp.before);
-        }
-        sum.busy_ns = pp.queues.iter().map(|q| q.busy_ns(now_ns)).max().unwrap_or(0);
-        sum
-    }
-
-    fn make_provider_view(&self, p: ProviderId, now_ns: u64) -> Option<ProviderView> {
-        let pp = self.providers.get(p)?;
-        let stats = self.read_provider(pp, now_ns);
-        Some(ProviderView {
-            id: p,
-            name: pp.name.clone(),
-            limits: pp.limits,
-            stripe_bytes: pp.stripe_bytes,
-            stripe_offset: pp.stripe_offset,
-            counts: pp.counts,
-            error: pp.state.error(),
-            stats,
-            taste_outcomes: pp.taste_outcomes.clone(),
-        })
-    }
-
-    /// Checks T1, T6, T7 and that every attachment is known at both ends; for tests.
+    /// Checks T1, T6, T7, T8 and that every attachment is known at both ends; for tests.
     pub fn check(&self) {
         for (id, p) in &self.providers {
             let mut sum = Access::NONE;
@@ -440,6 +342,11 @@ impl Topology {
         }
         for g in &self.record_keepers {
             assert!(self.geoms.contains_key(*g), "T7");
+        }
+        for (id, g) in self.geoms.iter().filter(|(_, g)| g.class < self.classes.len()) {
+            let is_named = self.geom_names[g.class].get(&g.name) == Some(&id);
+            let expected = (!g.wither, g.wither);
+            assert_eq!((is_named, self.withering_geoms.contains(&id)), expected, "T8 {}", g.name);
         }
         for (id, c) in &self.consumers {
             assert_eq!(self.edges[c.edge.slot()], Some(id));

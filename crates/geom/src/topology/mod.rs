@@ -14,11 +14,14 @@
 //!      provider has that provider's name as long as the layer is there (`names.rs`).
 //!  T7  The list of geoms with records has every geom that keeps records, and no other: a change is
 //!      not followed by a question to each geom of the graph.
+//!  T8  A geom of a class is among the names of its class, or among the geoms that wither, never in
+//!      both: readers of many geoms take them from there, in the order of their names.
 
 mod access;
 mod attach;
 mod deletes;
 mod events;
+mod geom_ref;
 mod inspect;
 mod label_migration;
 mod last_sizes;
@@ -46,6 +49,7 @@ use crate::stats::{Meter, Queue, Reading};
 pub use access::Access;
 pub use deletes::{DELETES, Deletes};
 pub use events::Event;
+pub use geom_ref::{ConsumerRef, GeomRef, ProviderRef};
 pub use inspect::{ConsumerView, EdgeNames, GeomView, Holder, PHYSICAL_SECTOR, ProviderView};
 pub use label_migration::{FoundLabel, WriteLabel};
 pub use last_sizes::{FormerSizes, SizeKeeper};

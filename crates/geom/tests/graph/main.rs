@@ -14,6 +14,7 @@ mod notices;
 mod orders;
 mod orphan;
 mod records;
+mod references;
 mod slow_requests;
 mod split;
 mod statistics;

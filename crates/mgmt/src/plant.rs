@@ -3,8 +3,8 @@
 //! Invariants
 //!  P1  Calls that change something (`carry_out`, `take_back`, `set_desired`, `adopt`, `verb`) come
 //!      one at a time.
-//!  P2  `state`, `ping`, `stale`, `predict_serials`, `journal`, `slow_requests`, `check`,
-//!      `refused_media` and `clash` may come at any time, from any thread, also during P1.
+//!  P2  `state`, `figures`, `ping`, `stale`, `predict_serials`, `journal`, `slow_requests`,
+//!      `check`, `refused_media` and `clash` may come at any time, from any thread, also during P1.
 //!  P3  When a changing call returns, the topology is idle again: what tasting finds because of
 //!      it is there, or its deadline has passed.
 //!  P4  A changing call that returns an error has changed nothing.
@@ -47,6 +47,12 @@ pub struct StaleFiles {
 pub trait Plant: Send + Sync {
     /// Everything, now. An error when the daemon stops, or when too many requests wait.
     fn state(&self) -> Result<SystemState>;
+
+    /// The parts of [`Plant::state`] that metrics and samples show, and those by which a scope is
+    /// limited. Other fields of objects may be empty.
+    fn figures(&self) -> Result<SystemState> {
+        self.state()
+    }
 
     /// Returns once the control thread has answered: it does not hang. Changes nothing.
     fn ping(&self) -> Result<()> {

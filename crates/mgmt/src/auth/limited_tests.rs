@@ -145,13 +145,14 @@ fn a10_routes_of_a_limited_caller_show_its_part() {
     let site = Site::new("limited-routes");
     let control = site.limited(Some("g"));
     let state = control.state().expect("a state");
+    let figures = control.figures().expect("figures");
     let view = page::view(&control, Query::parse("")).expect("a view");
     let json = |value: serde_json::Result<String>| value.expect("JSON");
     for text in [
         json(serde_json::to_string(&state)),
         json(serde_json::to_string(&view)),
         page::render(&view),
-        String::from_utf8(metrics::render(&state, 1000, Format::Text)).expect("text"),
+        String::from_utf8(metrics::scrape(figures, 1000, Format::Text)).expect("text"),
     ] {
         assert!(text.contains("own") && !text.contains("foreign"), "{text}");
     }

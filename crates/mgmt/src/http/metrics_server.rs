@@ -264,7 +264,7 @@ async fn scrape(
     let page = blocking(move || {
         // The scrape is rendered to its end even when the client disappears.
         let _turn = turn;
-        Ok(metrics::render(&(shared.state)(shared.bound)?, settings.series_max, format))
+        Ok(metrics::scrape((shared.state)(shared.bound)?, settings.series_max, format))
     });
     Ok(reply(format.content_type(), page.await?))
 }

@@ -165,8 +165,8 @@ async fn dispatch(
         "/metrics" => {
             let format = Format::of(request.headers());
             let page = blocking(move || {
-                let series_max = control.config().0.daemon.metrics_series_max;
-                Ok(metrics::render(&control.state()?, series_max, format))
+                let series_max = control.metrics_series_max();
+                Ok(metrics::scrape(control.figures()?, series_max, format))
             });
             Ok(reply(format.content_type(), page.await?))
         }

@@ -1,7 +1,7 @@
 //! Samples of the counters of the last hour, of every object that has requests.
 //!
 //! ```text
-//! state, each 10 s --objects--> counters --since the last--> sample --encoding--> bytes
+//! figures, each 10 s --objects--> counters --since the last--> sample --encoding--> bytes
 //!                                                   `rates`, page <--join, decode--'
 //! ```
 //! Memory is bounded. An object without a request since the start of the daemon takes none, and
@@ -25,6 +25,7 @@ pub use objects::find;
 pub use task::take_samples;
 
 use crate::api::{ObjectRates, RateSample, Stats, SystemState};
+use crate::time_slices::TimeSlices;
 use encoding::{decode, encode};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -181,7 +182,9 @@ impl SampleStore {
             return;
         }
         kept.at_ns = at_ns;
+        let mut slices = TimeSlices::default();
         objects::for_each(state, |id, stats| {
+            slices.spend(1);
             if let Some(track) = kept.objects.get_mut(&id) {
                 track.read((at_ns, span_ns), stats);
             } else if stats.ops() > 0 || stats.in_flight > 0 || stats.busy_ns > 0 {

@@ -2,17 +2,18 @@
 
 use crate::api::{Error, GeomState, Kind, Result, Stats, SystemState};
 use crate::object_id::{LUN_CLASS, core_id, geom_id, lun_id, session_id};
+use std::borrow::Cow;
 
 /// Counters of a geom: those of its providers together. Units of LUNs and geoms without a provider
 /// are counted at the providers that they use.
-fn counters(geom: &GeomState) -> Stats {
+fn counters(geom: &GeomState) -> Cow<'_, Stats> {
     let all: Vec<&Stats> = match geom.class == LUN_CLASS || geom.providers.is_empty() {
         true => geom.consumers.iter().map(|consumer| &consumer.stats).collect(),
         false => geom.providers.iter().map(|provider| &provider.stats).collect(),
     };
     match all.as_slice() {
-        [one] => (*one).clone(),
-        several => several.iter().fold(Stats::default(), |sum, one| sum.plus(one)),
+        &[one] => Cow::Borrowed(one),
+        several => Cow::Owned(several.iter().fold(Stats::default(), |sum, one| sum.plus(one))),
     }
 }
 

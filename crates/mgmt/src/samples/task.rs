@@ -1,6 +1,7 @@
 //! Task that takes the samples while the API is served.
 
 use crate::service::Control;
+use crate::time_slices::drop_state;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,8 +21,9 @@ pub async fn take_samples(control: Arc<Control>) {
     loop {
         let (began, read) = (Instant::now(), control.clone());
         let taken = tokio::task::spawn_blocking(move || {
-            let state = read.state()?;
-            read.samples().record(&state);
+            let figures = read.figures()?;
+            read.samples().record(&figures);
+            drop_state(figures);
             Ok::<(), crate::api::Error>(())
         });
         // A daemon that is busy or stops has no reading; the next sample is longer.

@@ -10,6 +10,7 @@
 //!      next question of a verb that is carried out wait longer.
 
 mod archive;
+mod figures;
 mod listeners;
 mod request_keys;
 mod turns;
@@ -348,10 +349,14 @@ impl Control {
     /// # Errors
     /// Those of [`Plant::state`].
     pub fn state(&self) -> Result<SystemState> {
-        let mut state = self.plant().state()?;
+        Ok(self.limited(self.plant().state()?))
+    }
+
+    /// A state of the plant as the user sees it.
+    fn limited(&self, mut state: SystemState) -> SystemState {
         self.shared.add_parts(&mut state);
         self.scope.limit_state(&mut state);
-        Ok(state)
+        state
     }
 
     /// Events with an id above `after` that the user sees, oldest first, at most `limit` of them.

@@ -22,10 +22,18 @@ use crate::api::{
     SystemState, TargetHealth, TargetState, WebhookState,
 };
 use crate::object_id::LUN_CLASS;
+use crate::time_slices::drop_state;
 use page::Page;
 use sessions::SessionSums;
 use std::collections::BTreeMap;
 use text::seconds;
+
+/// The page of a state that was read for it, and is dropped.
+pub fn scrape(state: SystemState, series_max: u32, format: Format) -> Vec<u8> {
+    let page = render(&state, series_max, format);
+    drop_state(state);
+    page
+}
 
 /// The page in a format, with at most `series_max` series.
 pub fn render(state: &SystemState, series_max: u32, format: Format) -> Vec<u8> {
@@ -177,7 +185,10 @@ fn geom(geom: &GeomState, page: &mut Page) {
 
 /// The units of a target that are reserved or have been used, each once.
 fn units(target: &TargetState, page: &mut Page) {
-    let all = target.groups.iter().flat_map(|g| &g.luns);
+    // Most units of a large daemon have no series: they are not sorted.
+    let has_series =
+        |l: &&LunState| l.reservation.is_some() || l.latency_ns > 0 || l.limit.is_some();
+    let all = target.groups.iter().flat_map(|g| &g.luns).filter(has_series);
     let units: BTreeMap<&str, &LunState> = all.map(|l| (l.provider.as_str(), l)).collect();
     for (provider, lun) in units {
         let labels = [("target", target.name.as_str()), ("provider", provider)];

@@ -10,6 +10,7 @@ use super::families::{Family, METRICS};
 use super::format::Format;
 use super::{protobuf, text};
 use crate::api::{Health, Histogram, Stats};
+use crate::time_slices::TimeSlices;
 use std::collections::HashMap;
 use std::fmt::Display;
 
@@ -26,6 +27,7 @@ pub(super) struct Page {
     series: usize,
     series_max: usize,
     dropped: usize,
+    slices: TimeSlices,
 }
 
 impl Page {
@@ -33,7 +35,8 @@ impl Page {
         let series_max = usize::try_from(series_max).unwrap_or(usize::MAX);
         let samples = vec![Vec::new(); METRICS.len()];
         let places = METRICS.iter().enumerate().map(|(place, f)| (f.name, place)).collect();
-        Page { format, samples, places, series: 0, series_max, dropped: 0 }
+        let slices = TimeSlices::default();
+        Page { format, samples, places, series: 0, series_max, dropped: 0, slices }
     }
 
     /// Whether so many series fit; otherwise they are counted as left out (X2).
@@ -41,6 +44,7 @@ impl Page {
         let fits = self.series.saturating_add(series) <= self.series_max;
         let count = if fits { &mut self.series } else { &mut self.dropped };
         *count += series;
+        self.slices.spend(series);
         fits
     }
 
@@ -118,6 +122,7 @@ impl Page {
                 Format::Text => text::family(family, samples, &mut out),
                 Format::Protobuf => protobuf::family(family, samples, &mut out),
             }
+            self.slices.spend_long();
         }
         out
     }

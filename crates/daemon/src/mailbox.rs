@@ -23,6 +23,7 @@ use serde_json::Value;
 use crate::exports::clashes::PredictedDisks;
 use crate::images::Images;
 use crate::openings::Begun;
+use crate::state::Detail;
 use crate::traces::Names;
 
 /// Questions and changes that may wait at once; a further one is refused.
@@ -30,8 +31,8 @@ const WAITING_MAX: usize = 1024;
 
 /// A question: answered between any two events.
 pub enum Query {
-    /// Everything, now.
-    State(SyncSender<SystemState>),
+    /// The state now, with these details.
+    State(Detail, SyncSender<SystemState>),
     /// Does the control thread answer?
     Ping(SyncSender<()>),
     /// Would this step succeed?
@@ -348,7 +349,9 @@ mod tests {
             std::thread::spawn(move || to.send(f(&mailbox)));
             answer
         };
-        let question = |mailbox: &Mailbox| mailbox.query(Query::State).unwrap_err().kind;
+        let question = |mailbox: &Mailbox| {
+            mailbox.query(|to| Query::State(Detail::All, to)).unwrap_err().kind
+        };
         let change = |mailbox: &Mailbox| mailbox.submit(Change::Stop).unwrap_err().kind;
         [begin(question), begin(change)]
     }

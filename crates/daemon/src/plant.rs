@@ -4,6 +4,7 @@ mod answering;
 mod checking;
 mod control_files;
 mod opening;
+mod reading;
 mod started;
 
 use std::collections::BTreeSet;
@@ -57,6 +58,7 @@ use crate::persistent_names::PersistentNames;
 use crate::reattach::Reattach;
 use crate::sandbox;
 use crate::served_volumes::ServedVolumes;
+use crate::state::Detail;
 use crate::state_store::{FileStateStore, ReportFn};
 use crate::traces::Traces;
 use crate::verbs;
@@ -64,6 +66,7 @@ use crate::within::{CHECKS_LIMIT, Subject, within};
 
 use answering::Answering;
 use opening::open_deadline;
+use reading::current_state;
 use started::Started;
 
 /// Bytes of buffers of all cores together when the configuration gives none.
@@ -72,9 +75,6 @@ const POOL_BYTES: u64 = 256 << 20;
 /// Spin before a core sleeps when the configuration says nothing, ns: none. Measured against
 /// initiators that sleep themselves, 50 us bought no latency and cost a third more CPU a command.
 const SPIN_NS: u64 = 0;
-
-/// How long a question for the state waits for the paths of disks.
-const REFRESH_LIMIT: Duration = Duration::from_millis(500);
 
 /// How long a change waits for the files that it has closed.
 const CLOSE_LIMIT: Duration = Duration::from_secs(3);
@@ -127,7 +127,7 @@ impl Daemon {
                 let parts: Arc<OnceLock<Box<AddParts>>> = Arc::default();
                 let added = parts.clone();
                 let state = move |at: SocketAddr| -> Result<SystemState> {
-                    let mut state = current_state(&scraped, &watched)?;
+                    let mut state = current_state(&scraped, &watched, Detail::Figures)?;
                     state.daemon.metrics_listen = Some(at.to_string());
                     if let Some(add) = added.get() {
                         add(&mut state);
@@ -155,13 +155,6 @@ impl Daemon {
             Err(_) => Err(Error::new(Kind::Internal, "start", "the control thread ended")),
         }
     }
-}
-
-/// The state, for callers that may wait.
-fn current_state(mailbox: &Mailbox, paths: &PathWatch) -> Result<SystemState> {
-    // On this thread: a path may hang.
-    paths.refresh(REFRESH_LIMIT);
-    mailbox.query(Query::State)
 }
 
 fn system(op: &str, error: &io::Error) -> Error {
@@ -451,11 +444,14 @@ impl Daemon {
 
 impl Plant for Daemon {
     fn state(&self) -> Result<SystemState> {
-        let mut state = current_state(&self.mailbox, &self.paths)?;
-        state.daemon.metrics_listen = self.metrics.address();
+        let mut state = self.read(Detail::All)?;
         state.daemon.sandbox = sandbox::folders();
         state.daemon.sandbox_problem = sandbox::problem();
         Ok(state)
+    }
+
+    fn figures(&self) -> Result<SystemState> {
+        self.read(Detail::Figures)
     }
 
     fn ping(&self) -> Result<()> {

@@ -3,18 +3,22 @@
 mod disk_state;
 mod session_state;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use bio::Op;
 use disks::DISK_CLASS;
 use drivers::Driver;
-use engine::registry::{DeviceView, GroupView, PortGroupView, RegistryView, TargetView};
+use engine::registry::{
+    DeviceView, GroupView, PortGroupView, RegistryView, SessionFacts, TargetView,
+};
 use engine::reservations::Reservations;
 use geom::{
-    Class, ConsumerView, GeomView, Measure, Progress, ProviderView, Reading, ServedClient,
-    Severity, Topology, Transient, Trouble, bucket_top_ns,
+    Class, ConsumerRef, GeomRef, Measure, Progress, ProviderRef, Reading, ServedClient, Severity,
+    Topology, Transient, Trouble, bucket_top_ns,
 };
+use mgmt::TimeSlices;
 use mgmt::api::{
     Bucket, BusState, ConnectionsState, ConsumerState, Daemon, Denied, DeviceErrorState,
     DeviceState, DiskState, FormerNameState, GeomState, GroupState, Health, Histogram, LunState,
@@ -23,7 +27,7 @@ use mgmt::api::{
     StoppedState, SystemState, TargetHealth, TargetState, TasteRejection, TransientState,
     TroubleState,
 };
-use mgmt::config::{AccessConfig, Config};
+use mgmt::config::{AccessConfig, Config, DiskConfig, TargetConfig};
 use serde_json::{Map, Value};
 use wire::scsi::{TransportId, hex, show_naa, show_uuid};
 
@@ -31,8 +35,22 @@ use crate::exports::FilesInUse;
 use disk_state::disk;
 use session_state::session;
 
+/// Details of a state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Detail {
+    /// All of them.
+    All,
+    /// Those of [`mgmt::Plant::figures`]: without the lines and settings of classes, and without
+    /// names that only people and hosts see.
+    Figures,
+}
+
 /// Sources of the state report.
 pub struct Sources<'a> {
+    /// The requested details.
+    pub detail: Detail,
+    /// Slices of the work: a core may share the processor.
+    pub slices: RefCell<TimeSlices>,
     /// The graph.
     pub topology: &'a Topology,
     /// The buses.
@@ -59,67 +77,112 @@ pub struct Sources<'a> {
     pub now_ns: u64,
 }
 
-/// Units of the registry, by name.
-type Units<'a> = HashMap<&'a str, &'a DeviceView>;
+/// Objects that are looked up for each target, LUN or session.
+struct Index<'a> {
+    /// Units of the registry, by name.
+    units: HashMap<&'a str, &'a DeviceView>,
+    /// Sessions, by driver and name of the target.
+    sessions: HashMap<(&'a str, &'a str), Vec<&'a SessionFacts>>,
+    /// Access sections, by target and group.
+    access: HashMap<(&'a str, &'a str), &'a AccessConfig>,
+}
+
+impl<'a> Index<'a> {
+    fn of(from: &Sources<'a>) -> Index<'a> {
+        let units = from.registry.devices.iter().inspect(|_| from.pause());
+        let mut sessions: HashMap<_, Vec<&'a SessionFacts>> = HashMap::new();
+        for s in &from.registry.sessions {
+            sessions.entry((s.driver.as_str(), s.target.as_str())).or_default().push(s);
+        }
+        let access = from.config.access.iter();
+        Index {
+            units: units.map(|d| (d.name.as_str(), d)).collect(),
+            sessions,
+            access: access.map(|a| ((a.target.as_str(), a.group.as_str()), a)).collect(),
+        }
+    }
+}
 
 impl Sources<'_> {
+    /// A part of the work is done.
+    fn pause(&self) {
+        self.slices.borrow_mut().spend(1);
+    }
+
     /// A time of the cores' clock as time since the daemon's start, ns.
     fn since_start_ns(&self, at_ns: u64) -> u64 {
         at_ns.saturating_sub(self.now_ns.saturating_sub(self.daemon.uptime_ns))
     }
 }
 
-/// The whole state.
+/// The state with the requested details.
 pub fn state(from: &Sources<'_>) -> SystemState {
-    let geoms = from.topology.view(from.now_ns);
-    let disks = disks(from, &geoms);
-    let stopped = stopped(from.topology, &geoms);
-    let disk_names = from.config.disk.iter().map(|d| (DISK_CLASS, d.name.as_str()));
-    let layers = from.config.geom.iter().map(|g| (g.class.as_str(), g.name.as_str()));
-    let configured: HashSet<(&str, &str)> = disk_names.chain(layers).collect();
-    let units: Units<'_> = from.registry.devices.iter().map(|d| (d.name.as_str(), d)).collect();
+    let (geoms, index) = (geoms(from), Index::of(from));
+    let targets = from.config.target.iter();
     let mut state = SystemState {
         schema_version: SCHEMA_VERSION,
         generation: from.topology.generation(),
         daemon: from.daemon.clone(),
         buses: from.cam.buses().iter().map(|b| bus(from, b)).collect(),
-        disks,
-        geoms: geoms.into_iter().map(|g| geom_state(&configured, g)).collect(),
-        targets: from
-            .config
-            .target
-            .iter()
-            .map(|t| target_state(from, &units, &t.driver, &t.name))
-            .collect(),
+        disks: disks(from, &geoms),
+        geoms,
+        targets: targets.map(|target| target_state(from, &index, target)).collect(),
         connections: from.drivers.iter().filter_map(connections).collect(),
-        port_groups: port_groups(from.registry),
-        attached: from.attached.clone(),
         denied: denied(from),
-        rivals: rivals(from),
         certificates: from.files.certificates(),
-        changed_files: from.files.changed(),
-        former_names: former_names(from),
-        stopped,
         ..SystemState::default()
     };
+    if from.detail == Detail::All {
+        state.port_groups = port_groups(from.registry);
+        state.attached.clone_from(&from.attached);
+        state.rivals = rivals(from);
+        state.changed_files = from.files.changed();
+        state.former_names = former_names(from);
+        state.stopped = stopped(from.topology, &state.geoms);
+    }
     state.health = state.worst();
     state
 }
 
+/// All geoms, disks first.
+fn geoms(from: &Sources<'_>) -> Vec<GeomState> {
+    let disks = from.config.disk.iter().map(|d| (DISK_CLASS, d.name.as_str()));
+    let layers = from.config.geom.iter().map(|g| (g.class.as_str(), g.name.as_str()));
+    let configured: HashSet<(&str, &str)> = match from.detail {
+        Detail::All => disks.chain(layers).collect(),
+        Detail::Figures => HashSet::new(),
+    };
+    // One for all geoms: it is larger than the counters of most of them.
+    let mut reading = Reading::default();
+    let one = |geom: &GeomRef<'_>| {
+        from.pause();
+        let figures = geom_figures(from, geom, &mut reading);
+        match from.detail {
+            Detail::All => with_details(&configured, geom, figures),
+            Detail::Figures => figures,
+        }
+    };
+    from.topology.in_order(&mut || from.pause()).iter().map(one).collect()
+}
+
 /// Disks of the configuration.
-fn disks(from: &Sources<'_>, geoms: &[GeomView]) -> Vec<DiskState> {
+fn disks(from: &Sources<'_>, geoms: &[GeomState]) -> Vec<DiskState> {
     let open = geoms.iter().filter(|g| g.class == DISK_CLASS && !g.withering);
-    let by_name: HashMap<&str, &GeomView> = open.map(|g| (g.name.as_str(), g)).collect();
-    from.config.disk.iter().map(|d| disk(from, &by_name, &d.name, &d.kind)).collect()
+    let open = open.inspect(|_| from.pause());
+    let by_name: HashMap<&str, &GeomState> = open.map(|g| (g.name.as_str(), g)).collect();
+    let one = |d: &DiskConfig| {
+        from.pause();
+        disk(from, &by_name, &d.name, &d.kind)
+    };
+    from.config.disk.iter().map(one).collect()
 }
 
 /// Geoms that a verb stopped: those that a provider is known as a member of.
-fn stopped(topology: &Topology, geoms: &[GeomView]) -> Vec<StoppedState> {
-    let verdicts = || geoms.iter().flat_map(|g| &g.providers).flat_map(|p| &p.taste_outcomes);
+fn stopped(topology: &Topology, geoms: &[GeomState]) -> Vec<StoppedState> {
+    let verdicts = || geoms.iter().flat_map(|g| &g.providers).flat_map(|p| &p.why_not);
     let of = |class: &Arc<dyn Class>| {
         let all = class.stopped_geoms().into_iter();
-        let seen =
-            all.filter(|(_, why)| verdicts().any(|(_, outcome)| outcome.contains(why.as_str())));
+        let seen = all.filter(|(_, why)| verdicts().any(|outcome| outcome.why.contains(why)));
         let name = class.name();
         seen.map(|(geom, _)| StoppedState { class: name.into(), name: geom }).collect::<Vec<_>>()
     };
@@ -171,34 +234,46 @@ fn count(n: i32) -> u32 {
     u32::try_from(n).unwrap_or(0)
 }
 
-fn provider(p: ProviderView) -> ProviderState {
+fn provider(from: &Sources<'_>, p: &ProviderRef<'_>, reading: &mut Reading) -> ProviderState {
+    p.read(from.now_ns, reading);
+    let (limits, counts) = (p.limits(), p.counts());
+    let rejections: &[(&str, String)] = match from.detail {
+        Detail::All => p.taste_outcomes(),
+        Detail::Figures => &[],
+    };
+    let rejection = |(class, why): &(&str, String)| TasteRejection {
+        class: (*class).to_owned(),
+        why: why.clone(),
+    };
     ProviderState {
-        name: p.name,
-        size_bytes: p.limits.media_bytes,
-        sector_bytes: p.limits.sector_bytes,
-        stripe_bytes: p.stripe_bytes,
-        r: count(p.counts.r),
-        w: count(p.counts.w),
-        e: count(p.counts.e),
-        error: p.error.map(|e| e.to_string()),
+        name: p.name().into(),
+        size_bytes: limits.media_bytes,
+        sector_bytes: limits.sector_bytes,
+        stripe_bytes: p.stripe().0,
+        r: count(counts.r),
+        w: count(counts.w),
+        e: count(counts.e),
+        error: p.error().map(|e| e.to_string()),
         config: Map::new(),
-        stats: stats(&p.stats),
-        why_not: p
-            .taste_outcomes
-            .into_iter()
-            .map(|(class, why)| TasteRejection { class: class.into(), why })
-            .collect(),
+        stats: stats(reading),
+        why_not: rejections.iter().map(rejection).collect(),
     }
 }
 
-fn consumer(c: ConsumerView) -> ConsumerState {
+fn consumer(from: &Sources<'_>, c: &ConsumerRef<'_>, reading: &mut Reading) -> ConsumerState {
+    c.read(from.now_ns, reading);
+    let counts = c.counts();
+    let shown = match from.detail {
+        Detail::All => c.show(),
+        Detail::Figures => Vec::new(),
+    };
     ConsumerState {
-        provider: c.provider,
-        r: count(c.counts.r),
-        w: count(c.counts.w),
-        e: count(c.counts.e),
-        state: c.show.into_iter().find(|(k, _)| *k == "State").map(|(_, v)| v).unwrap_or_default(),
-        stats: stats(&c.stats),
+        provider: c.provider().map(str::to_owned),
+        r: count(counts.r),
+        w: count(counts.w),
+        e: count(counts.e),
+        state: shown.into_iter().find(|(k, _)| *k == "State").map(|(_, v)| v).unwrap_or_default(),
+        stats: stats(reading),
     }
 }
 
@@ -255,10 +330,14 @@ fn served_client(client: ServedClient) -> ServedClientState {
     ServedClientState { name, key: key.to_owned(), portal }
 }
 
-fn geom_state(configured: &HashSet<(&str, &str)>, g: GeomView) -> GeomState {
-    let failed = g.providers.iter().find_map(|p| p.error.map(|e| (p, e)));
-    let entry = |key: &str| g.show.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
-    let troubles: Vec<TroubleState> = g.troubles.iter().map(trouble).collect();
+/// A geom without the details of [`Detail::All`].
+fn geom_figures(from: &Sources<'_>, g: &GeomRef<'_>, reading: &mut Reading) -> GeomState {
+    let consumers = g.consumers();
+    let consumers = consumers.iter().map(|c| consumer(from, c, reading)).collect();
+    let providers = g.providers();
+    let providers: Vec<_> = providers.iter().map(|p| provider(from, p, reading)).collect();
+    let failed = providers.iter().find_map(|p| Some((p, p.error.as_ref()?)));
+    let troubles: Vec<TroubleState> = g.troubles().iter().map(trouble).collect();
     let worst = troubles.iter().map(|t| t.health).max().unwrap_or_default();
     let whys: Vec<&str> = troubles.iter().map(|t| t.why.as_str()).collect();
     let (health, health_why) = match (failed, whys.is_empty()) {
@@ -266,32 +345,44 @@ fn geom_state(configured: &HashSet<(&str, &str)>, g: GeomView) -> GeomState {
         (Some((p, e)), true) => (Health::Failed, format!("{} ended with {e}", p.name)),
         (None, true) => (Health::Ok, String::new()),
     };
-    let configured = configured.contains(&(g.class, g.name.as_str()));
-    let measured = measured(&g.measures);
-    let state = entry("state").or_else(|| entry("State")).unwrap_or_else(|| match health {
+    GeomState {
+        class: g.class().into(),
+        name: g.name().into(),
+        rank: g.rank(),
+        health,
+        health_why,
+        troubles,
+        withering: g.is_withering(),
+        consumers,
+        providers,
+        ..measured(&g.measures(from.now_ns))
+    }
+}
+
+/// The geom with all details.
+fn with_details(
+    configured: &HashSet<(&str, &str)>,
+    g: &GeomRef<'_>,
+    figures: GeomState,
+) -> GeomState {
+    let show = g.show();
+    let entry = |key: &str| show.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
+    let state = entry("state").or_else(|| entry("State")).unwrap_or_else(|| match figures.health {
         Health::Ok => "ACTIVE".into(),
         Health::Degraded => "DEGRADED".into(),
         Health::Failed => "FAILED".into(),
     });
+    let configured = configured.contains(&(g.class(), g.name()));
     let transient = |t: Transient| TransientState { what: t.setting, undo: t.undo };
     GeomState {
-        class: g.class.into(),
-        name: g.name,
-        rank: g.rank,
-        why: if configured { "configured".into() } else { g.why },
+        why: if configured { "configured" } else { g.why() }.to_owned(),
         configured,
         state,
-        health,
-        health_why,
-        troubles,
-        withering: g.withering,
-        config: g.show.into_iter().map(|(k, v)| (k.into(), Value::String(v))).collect(),
-        settings: g.settings,
-        transients: g.transients.into_iter().map(transient).collect(),
-        clients: g.clients.into_iter().map(served_client).collect(),
-        consumers: g.consumers.into_iter().map(consumer).collect(),
-        providers: g.providers.into_iter().map(provider).collect(),
-        ..measured
+        config: show.into_iter().map(|(k, v)| (k.into(), Value::String(v))).collect(),
+        settings: g.settings(),
+        transients: g.transients().into_iter().map(transient).collect(),
+        clients: g.clients().into_iter().map(served_client).collect(),
+        ..figures
     }
 }
 
@@ -323,18 +414,19 @@ fn bus(from: &Sources<'_>, bus: &cam::Bus) -> BusState {
     }
 }
 
-fn target_state(from: &Sources<'_>, units: &Units<'_>, driver: &str, name: &str) -> TargetState {
-    let view = from.registry.targets.iter().find(|t| t.driver == driver && t.name == name);
+fn target_state(from: &Sources<'_>, index: &Index<'_>, target: &TargetConfig) -> TargetState {
+    let (driver, name) = (target.driver.as_str(), target.name.as_str());
+    let view = from.registry.target(driver, name);
     let portals = from.portals.get(name).cloned().unwrap_or_default();
-    let sessions = from.registry.sessions.iter().filter(|s| s.driver == driver && s.target == name);
+    let sessions = index.sessions.get(&(driver, name)).into_iter().flatten();
     // A local target listens nowhere, and is there all the same.
-    let listens = from.config.target(name).is_none_or(|t| !t.listen.is_empty());
-    let listening = view.is_some() && (!listens || !portals.is_empty());
-    let lost = view.into_iter().flat_map(|v| &v.groups).flat_map(|g| &g.luns).find_map(|l| {
-        let d = units.get(l.1.as_str())?;
+    let listening = view.is_some() && (target.listen.is_empty() || !portals.is_empty());
+    let luns = view.into_iter().flat_map(|v| &v.groups).flat_map(|g| &g.luns);
+    let lost = luns.inspect(|_| from.pause()).find_map(|l| {
+        let d = index.units.get(l.1.as_str())?;
         d.lost.map(|e| format!("LUN {} ({}) is lost: {e}", l.0, l.1))
     });
-    let groups = view.map(|v| groups(from, units, v)).unwrap_or_default();
+    let groups = view.map(|v| groups(from, index, v)).unwrap_or_default();
     let awaited = || {
         let mut awaited = groups.iter().flat_map(|g| &g.awaited);
         let PendingLunState { lun, provider } = awaited.next()?;
@@ -404,18 +496,20 @@ fn port_groups(registry: &RegistryView) -> Vec<PortGroupState> {
     registry.port_groups.iter().map(one).collect()
 }
 
-fn groups(from: &Sources<'_>, units: &Units<'_>, view: &TargetView) -> Vec<GroupState> {
+fn groups(from: &Sources<'_>, index: &Index<'_>, view: &TargetView) -> Vec<GroupState> {
     let lun = |l: &(u64, String, bool)| {
-        let device = units.get(l.1.as_str()).copied();
+        from.pause();
+        let device = index.units.get(l.1.as_str()).copied();
+        let ids = device.and_then(|d| d.ids.as_ref());
         let reserved = device.and_then(|d| d.reservations.as_ref());
         LunState {
             lun: l.0,
             provider: l.1.clone(),
             read_only: l.2 || device.is_some_and(|d| d.write_protected),
-            serial: device.map(|d| d.ids.serial.clone()).unwrap_or_default(),
-            naa: device.map(|d| show_naa(&d.ids.naa)).unwrap_or_default(),
-            uuid: device.map(|d| show_uuid(&d.ids.uuid)).unwrap_or_default(),
-            eui64: device.and_then(|d| d.ids.eui64).map(|eui64| hex(&eui64)),
+            serial: ids.map(|ids| ids.serial.clone()).unwrap_or_default(),
+            naa: ids.map(|ids| show_naa(&ids.naa)).unwrap_or_default(),
+            uuid: ids.map(|ids| show_uuid(&ids.uuid)).unwrap_or_default(),
+            eui64: ids.and_then(|ids| ids.eui64).map(|eui64| hex(&eui64)),
             latency_ns: device.map_or(0, |d| d.flow.latency_ns),
             limit: device.and_then(|d| d.flow.limit),
             reservation: reserved.map(|reservations| reservation(from, reservations)),
@@ -423,11 +517,10 @@ fn groups(from: &Sources<'_>, units: &Units<'_>, view: &TargetView) -> Vec<Group
         }
     };
     let awaited = |g: &GroupView| {
-        let own = |a: &&AccessConfig| a.target == view.name && a.group == g.name;
-        let all = from.config.access.iter().find(own).map(|a| &a.luns);
+        let all = index.access.get(&(view.name.as_str(), g.name.as_str())).map(|a| &a.luns);
         // Nearly always they are as many.
         let all = all.filter(|all| all.len() != g.luns.len()).into_iter().flatten();
-        let none = all.filter(|(_, lun)| !units.contains_key(lun.provider.as_str()));
+        let none = all.filter(|(_, lun)| !index.units.contains_key(lun.provider.as_str()));
         none.map(|(n, lun)| PendingLunState { lun: *n, provider: lun.provider.clone() }).collect()
     };
     let group = |g: &GroupView| GroupState {
@@ -457,7 +550,7 @@ fn reservation(from: &Sources<'_>, r: &Reservations) -> ReservationState {
             target_port: id.target,
             key: format!("0x{key:016x}"),
             holds: r.is_holder(id),
-            connected: connected(&id.port),
+            connected: from.detail == Detail::All && connected(&id.port),
         })
         .collect();
     let legacy = r.legacy().map(|l| sessions.iter().find(|s| s.number == l.session));

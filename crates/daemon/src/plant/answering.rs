@@ -7,6 +7,7 @@ use cam::CamClass;
 use drivers::Driver;
 use engine::Registry;
 use geom::Topology;
+use mgmt::TimeSlices;
 use mgmt::api::{AttachedState, CoreState, SystemState};
 use mgmt::config::BusConfig;
 use mgmt::plan::{Step, bus_may_provide};
@@ -16,7 +17,7 @@ use crate::exports::{self, FilesInUse, clashes};
 use crate::mailbox::{Mailbox, PriorSteps, Query};
 use crate::openings::Openings;
 use crate::path_checks::show_silent;
-use crate::state::{Sources, busy_ns, memory, state};
+use crate::state::{Detail, Sources, busy_ns, memory, state};
 
 /// The sources of answers beside the graph.
 pub(super) struct Answering {
@@ -39,7 +40,7 @@ impl Answering {
         while let Some(question) = self.mailbox.next_query() {
             // The caller may have gone meanwhile.
             match question {
-                Query::State(to) => drop(to.send(self.state(topology, now_ns))),
+                Query::State(detail, to) => drop(to.send(self.state(topology, now_ns, detail))),
                 Query::Ping(to) => drop(to.send(())),
                 Query::Check(step, before, to) => {
                     drop(to.send(self.check(topology, &step, &before)));
@@ -63,7 +64,7 @@ impl Answering {
         }
     }
 
-    fn state(&self, topology: &Topology, now_ns: u64) -> SystemState {
+    fn state(&self, topology: &Topology, now_ns: u64, detail: Detail) -> SystemState {
         let daemon = mgmt::api::Daemon {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
@@ -73,8 +74,14 @@ impl Answering {
             ..mgmt::api::Daemon::default()
         };
         let published = self.published.lock();
-        let view = self.registry.view();
+        let mut slices = TimeSlices::default();
+        let (view, attached) = match detail {
+            Detail::All => (self.registry.view(), (self.attached)()),
+            Detail::Figures => (self.registry.figures(&mut || slices.spend(1)), Vec::new()),
+        };
         let mut state = state(&Sources {
+            detail,
+            slices: slices.into(),
             topology,
             registry: &view,
             cam: &self.cam,
@@ -84,7 +91,7 @@ impl Answering {
             refused: &published.refused,
             refused_disks: &published.refused_disks,
             files: &self.files,
-            attached: (self.attached)(),
+            attached,
             daemon,
             now_ns,
         });

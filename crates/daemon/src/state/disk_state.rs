@@ -5,17 +5,18 @@ use std::collections::HashMap;
 use bio::Attr;
 use engine::lun::space_usage_of;
 use engine::space::{FULL_PERCENTS, SpaceUsage};
-use geom::{GeomView, ProviderId};
-use mgmt::api::{DeviceErrorState, DiskMode, DiskState, Health, TroubleState};
+use geom::ProviderId;
+use mgmt::api::{DeviceErrorState, DiskMode, DiskState, GeomState, Health, TroubleState};
 use mgmt::config::Config;
 use mgmt::config::units::short;
+use serde_json::Value;
 
-use super::{Sources, trouble};
+use super::{Detail, Sources};
 
 /// A disk of the configuration. `geoms`: the disks of the graph by name.
 pub(super) fn disk(
     from: &Sources<'_>,
-    geoms: &HashMap<&str, &GeomView>,
+    geoms: &HashMap<&str, &GeomState>,
     name: &str,
     kind: &str,
 ) -> DiskState {
@@ -23,18 +24,19 @@ pub(super) fn disk(
     let Some(geom) = geoms.get(name) else {
         return unopened(name, kind, refused);
     };
-    let entry = |key: &str| geom.show.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
+    let entry = |key: &str| geom.config.get(key).and_then(Value::as_str).map(str::to_owned);
     let id = from.topology.find(name);
-    let number = |attr: &str| match id.and_then(|p| from.topology.attr(p, attr)) {
+    let asked = id.filter(|_| from.detail == Detail::All);
+    let number = |attr: &str| match asked.and_then(|p| from.topology.attr(p, attr)) {
         Some(Attr::Int(n)) => Some(n),
         _ => None,
     };
     let p = geom.providers.first();
-    let error = p.and_then(|p| p.error);
+    let error = p.and_then(|p| p.error.as_deref());
     let space = id.and_then(|p| space_usage_of(from.topology, p));
-    let size_bytes = p.map_or(0, |p| p.limits.media_bytes);
+    let size_bytes = p.map_or(0, |p| p.size_bytes);
     let full = space.and_then(|space| full_reason(from.config, name, &space, size_bytes));
-    let mut troubles: Vec<TroubleState> = geom.troubles.iter().map(trouble).collect();
+    let mut troubles = geom.troubles.clone();
     troubles.extend(full.map(|why| TroubleState {
         health: Health::Degraded,
         why,
@@ -47,7 +49,7 @@ pub(super) fn disk(
         free_bytes: space.map(|space| space.free),
         path: entry("path"),
         size_bytes,
-        sector_bytes: p.map_or(0, |p| p.limits.sector_bytes),
+        sector_bytes: p.map_or(0, |p| p.sector_bytes),
         serial: entry("serial").or_else(|| entry("ident")).unwrap_or_default(),
         identity: entry("identity"),
         rotational: number("GEOM::rotation_rate").filter(|r| *r != 0).map(|r| r != 1),
@@ -72,8 +74,8 @@ pub(super) fn disk(
                 whys.join("; ")
             }
         },
-        error: error.map(|e| e.to_string()),
-        last_error: id.and_then(|id| disk_error(from, id)),
+        error: error.map(str::to_owned),
+        last_error: asked.and_then(|id| disk_error(from, id)),
         troubles,
     }
 }

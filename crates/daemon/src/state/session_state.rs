@@ -89,13 +89,9 @@ pub(super) fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
     let label = |key: &str| s.labels.iter().find(|(k, _)| *k == key).map(|(_, v)| v.as_str());
     let counters = s.counters();
     let group = s.group();
-    let groups = from
-        .registry
-        .targets
-        .iter()
-        .filter(|t| t.driver == s.driver && t.name == s.target)
-        .flat_map(|t| t.groups.iter().filter(|g| g.name == group));
-    let all = groups.map(|g| &g.luns).next();
+    let target = from.registry.target(&s.driver, &s.target);
+    let own = target.and_then(|t| t.groups.iter().find(|g| g.name == group));
+    let all = own.map(|g| &g.luns);
     // A client that has entered one unit sees no other.
     let only: Option<u64> = label("lun").and_then(|l| l.parse().ok());
     let (luns, luns_total): (Vec<u64>, u64) = match only {

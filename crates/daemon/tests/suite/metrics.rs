@@ -1,11 +1,13 @@
 //! The listener of metrics: it follows edits of `[daemon]`, and an address in use stops nothing.
+//! The figures that metrics and samples are made from.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use mgmt::Consent;
-use mgmt::api::{Kind, WebhookState};
+use mgmt::api::{DiskState, GeomState, Kind, LunState, SystemState, WebhookState};
 use mgmt::config::{Config, DaemonConfig};
+use mgmt::http::metrics::{self, Format};
 use mgmt::plan::Risk;
 
 use crate::by_hand::Site;
@@ -103,5 +105,74 @@ fn scrape_over_tcp_shows_listeners_and_webhooks() {
     ] {
         assert!(text.lines().any(|l| l == line), "{line}\n{text}");
     }
+    over(site);
+}
+
+/// A disk with a layer and a LUN.
+const SECTIONS: &str = "[[disk]]\nname = 'm0'\nkind = 'memory'\nsize = '1MiB'\n\
+    [[geom]]\nclass = 'nop'\nname = 'n'\nprovider = 'm0'\n\
+    [[target]]\ndriver = 'nbd'\nname = 't'\nlisten = ['127.0.0.1:0']\n\
+    [[access]]\ntarget = 't'\ngroup = 'g'\ninitiators = ['*']\nluns = { 0 = 'n' }\n";
+
+fn page(state: SystemState) -> String {
+    let page = metrics::scrape(state, u32::MAX, Format::Text);
+    String::from_utf8(page).expect("text")
+}
+
+/// The objects of a state without the details that figures lack.
+fn without_details(mut state: SystemState) -> SystemState {
+    for geom in &mut state.geoms {
+        geom.consumers.iter_mut().for_each(|consumer| consumer.state.clear());
+        geom.providers.iter_mut().for_each(|provider| provider.why_not.clear());
+        *geom = GeomState {
+            why: String::new(),
+            configured: false,
+            state: String::new(),
+            config: Default::default(),
+            settings: Default::default(),
+            transients: Vec::new(),
+            clients: Vec::new(),
+            ..std::mem::take(geom)
+        };
+    }
+    for disk in &mut state.disks {
+        let whole = std::mem::take(disk);
+        *disk = DiskState {
+            name: whole.name,
+            kind: whole.kind,
+            size_bytes: whole.size_bytes,
+            sector_bytes: whole.sector_bytes,
+            used_bytes: whole.used_bytes,
+            free_bytes: whole.free_bytes,
+            ..DiskState::default()
+        };
+    }
+    let groups = state.targets.iter_mut().flat_map(|target| &mut target.groups);
+    for lun in groups.flat_map(|group| &mut group.luns) {
+        let names = (String::new(), String::new(), String::new());
+        (lun.serial, lun.naa, lun.uuid) = names;
+    }
+    state
+}
+
+#[test]
+fn figures_are_the_state_without_details_and_give_the_same_page() {
+    let site = Site::new("metrics-figures", SECTIONS);
+    let figures = site.control.figures().expect("figures");
+    let state = site.control.state().expect("a state");
+    // Times and memory have changed in between.
+    let state = SystemState { daemon: figures.daemon.clone(), ..state };
+    assert_eq!(page(state.clone()), page(figures.clone()));
+    assert!(page(figures.clone()).contains("ashlar_provider_size_bytes{provider=\"n\""));
+    let disk = |state: &SystemState| state.geoms.iter().find(|g| g.class == "disk").cloned();
+    let (whole, lean) = (disk(&state).expect("a geom"), disk(&figures).expect("a geom"));
+    assert!(!whole.config.is_empty() && whole.configured && lean.config.is_empty());
+    let lun = |state: &SystemState| -> LunState { state.targets[0].groups[0].luns[0].clone() };
+    assert!(!lun(&state).serial.is_empty() && lun(&figures).serial.is_empty());
+    let expected = without_details(state);
+    assert_eq!(figures.health, expected.health);
+    assert_eq!(figures.geoms, expected.geoms);
+    assert_eq!(figures.disks, expected.disks);
+    assert_eq!(figures.targets, expected.targets);
     over(site);
 }

@@ -9,7 +9,7 @@ use wire::scsi::{AccessState, Addressing};
 
 use super::facts::SessionFacts;
 use super::name_conflicts::NameConflict;
-use super::{Denied, Former, Registry};
+use super::{Denied, Former, LunEntry, Registry, TargetPort};
 use crate::load::FlowView;
 use crate::reservations::Reservations;
 use crate::unit::counters::NexusCounts;
@@ -28,7 +28,7 @@ pub struct RegistryView {
     /// Sessions, oldest first. Counters and commands are read through the facts.
     pub sessions: Vec<Arc<SessionFacts>>,
     /// Counters of the LUNs that a session has used, by the number of the session, in the order of
-    /// the LUNs.
+    /// the LUNs; empty in [`Registry::figures`].
     pub nexuses: HashMap<u64, Vec<NexusCounts>>,
     /// Logins that were refused, newest last.
     pub denied: Vec<Denied>,
@@ -88,8 +88,8 @@ pub struct DeviceView {
     pub name: String,
     /// Its number.
     pub number: u32,
-    /// The names by which hosts know it.
-    pub ids: Ids,
+    /// The names by which hosts know it; `None` in [`Registry::figures`].
+    pub ids: Option<Ids>,
     /// Handler of its commands.
     pub handler: &'static str,
     /// Capacity, blocks.
@@ -112,59 +112,65 @@ pub struct DeviceView {
     pub lost: Option<Errno>,
 }
 
+impl RegistryView {
+    /// A target by driver and name.
+    pub fn target(&self, driver: &str, name: &str) -> Option<&TargetView> {
+        let place = |t: &TargetView| (t.driver.as_str(), t.name.as_str()).cmp(&(driver, name));
+        self.targets.get(self.targets.binary_search_by(place).ok()?)
+    }
+}
+
 impl Registry {
     /// Plain data for lists.
     pub fn view(&self) -> RegistryView {
+        let (mut view, devices) = self.figures_and_devices(&mut || ());
+        for (shown, device) in view.devices.iter_mut().zip(&devices) {
+            shown.ids = Some(device.spec().ids());
+        }
+        view.nexuses = nexus_counts(&devices);
+        view
+    }
+
+    /// The same without the names of units for hosts and without counters of nexuses. `pause` is
+    /// called after each unit and after each LUN of a group.
+    pub fn figures(&self, pause: &mut dyn FnMut()) -> RegistryView {
+        self.figures_and_devices(pause).0
+    }
+
+    /// The figures, and the devices in the same order.
+    fn figures_and_devices(&self, pause: &mut dyn FnMut()) -> (RegistryView, Vec<Arc<Device>>) {
         let state = self.state();
-        let targets = state.targets.values().map(|t| TargetView {
-            driver: t.driver.clone(),
-            name: t.name.clone(),
-            port: t.port,
-            port_group: t.port_group().name().into(),
-            groups: t.groups().groups().iter().map(group_view).collect(),
-            sessions: state
-                .sessions
-                .values()
-                .filter(|s| s.driver == t.driver && s.target == t.name)
-                .count(),
-        });
-        let devices = state.devices.values().map(|d| DeviceView {
-            name: d.name(),
-            number: d.number(),
-            ids: d.spec().ids(),
-            handler: d.kind().name(),
-            blocks: d.blocks(),
-            block_bytes: d.block_bytes(),
-            write_cache: d.mode().has(ModeBits::WCE),
-            write_protected: d.spec().read_only || d.mode().has(ModeBits::SWP),
-            reservations: d.reservations().state_in_use(),
-            flow: d.flow(),
-            space_usage: d.space_usage(),
-            removable: d.spec().removable,
-            lost: d.lost(),
-        });
-        let port_groups = state.port_groups.iter().map(|g| PortGroupView {
+        let targets: Vec<Arc<TargetPort>> = state.targets.values().cloned().collect();
+        let devices: Vec<Arc<Device>> = state.devices.values().cloned().collect();
+        let sessions: Vec<Arc<SessionFacts>> = state.sessions.values().cloned().collect();
+        let port_groups = state.port_groups.clone();
+        let denied = state.denied.iter().cloned().collect();
+        let name_conflicts = state.name_conflicts.all().cloned().collect();
+        // A daemon may have many thousand units and nexuses, for which no login waits.
+        drop(state);
+        let port_groups = port_groups.iter().map(|g| PortGroupView {
             name: g.name().into(),
             id: g.id(),
             state: g.state(),
             preferred: g.is_preferred(),
             explicit: g.is_explicit(),
         });
-        let mut view = RegistryView {
+        let targets = targets.iter().map(|t| target_view(t, &sessions, pause)).collect();
+        let device = |device: &Arc<Device>| {
+            pause();
+            device_view(device)
+        };
+        let view = RegistryView {
             port_groups: port_groups.collect(),
-            targets: targets.collect(),
-            devices: devices.collect(),
-            sessions: state.sessions.values().cloned().collect(),
+            targets,
+            devices: devices.iter().map(device).collect(),
+            sessions,
             nexuses: HashMap::new(),
-            denied: state.denied.iter().cloned().collect(),
-            name_conflicts: state.name_conflicts.all().cloned().collect(),
+            denied,
+            name_conflicts,
             former: self.all_former(),
         };
-        let all: Vec<Arc<Device>> = state.devices.values().cloned().collect();
-        drop(state);
-        // A daemon may have many thousand nexuses, for which no login waits.
-        view.nexuses = nexus_counts(&all);
-        view
+        (view, devices)
     }
 
     /// Logins refused since the start.
@@ -183,13 +189,50 @@ fn nexus_counts(devices: &[Arc<Device>]) -> HashMap<u64, Vec<NexusCounts>> {
     out
 }
 
-fn group_view(g: &super::Group) -> GroupView {
+fn target_view(
+    t: &TargetPort,
+    sessions: &[Arc<SessionFacts>],
+    pause: &mut dyn FnMut(),
+) -> TargetView {
+    TargetView {
+        driver: t.driver.clone(),
+        name: t.name.clone(),
+        port: t.port,
+        port_group: t.port_group().name().into(),
+        groups: t.groups().groups().iter().map(|g| group_view(g, pause)).collect(),
+        sessions: sessions.iter().filter(|s| s.driver == t.driver && s.target == t.name).count(),
+    }
+}
+
+fn device_view(d: &Device) -> DeviceView {
+    DeviceView {
+        name: d.name(),
+        number: d.number(),
+        ids: None,
+        handler: d.kind().name(),
+        blocks: d.blocks(),
+        block_bytes: d.block_bytes(),
+        write_cache: d.mode().has(ModeBits::WCE),
+        write_protected: d.spec().read_only || d.mode().has(ModeBits::SWP),
+        reservations: d.reservations().state_in_use(),
+        flow: d.flow(),
+        space_usage: d.space_usage(),
+        removable: d.spec().removable,
+        lost: d.lost(),
+    }
+}
+
+fn group_view(g: &super::Group, pause: &mut dyn FnMut()) -> GroupView {
     let luns = g.luns();
+    let lun = |e: &Arc<LunEntry>| {
+        pause();
+        (e.lun, e.device.name(), e.read_only)
+    };
     GroupView {
         name: g.name.clone(),
         initiators: g.patterns.iter().map(|p| p.as_str().to_string()).collect(),
         portals: g.portals.iter().map(|r| r.to_string()).collect(),
         addressing: luns.addressing(),
-        luns: luns.iter().map(|e| (e.lun, e.device.name(), e.read_only)).collect(),
+        luns: luns.iter().map(lun).collect(),
     }
 }

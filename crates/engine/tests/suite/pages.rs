@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use bio::Errno;
 use engine::lun::{OpenSpec, open_device};
+use engine::registry::RegistryView;
 use engine::state_store::{MemoryStore, RecordKind};
 use engine::{TmFunction, UnitKind};
 
@@ -505,6 +506,34 @@ fn requests_are_counted_for_each_session_and_lun() {
     };
     assert_eq!(of(&first), [[0, 0, 0, 1, 1024], [1, 1, 2048, 0, 0]]);
     assert_eq!(of(&second), [[0, 0, 0, 0, 0], [1, 1, 512, 0, 0]]);
+}
+
+#[test]
+fn figures_are_the_view_without_names_for_hosts_and_nexuses() {
+    let mut world = World::simple(5, 64);
+    world.disk("d1", 64);
+    world.export("d1");
+    world.map(&[(0, "d0", false), (1, "d1", true)]);
+    let host = world.calm(0, "first", &[0, 1]);
+    world.run(&host, 1, &world::read16(0, 4), 2048, &[]).good();
+    let mut pauses = 0;
+    let figures = world.registry.figures(&mut || pauses += 1);
+    assert_eq!(pauses, 4, "two units and two LUNs");
+    let whole = world.registry.view();
+    let units = |view: &RegistryView| -> Vec<(String, u64, bool)> {
+        view.devices.iter().map(|d| (d.name.clone(), d.flow.latency_ns, d.ids.is_some())).collect()
+    };
+    let latency = |name: &str| {
+        let unit = whole.devices.iter().find(|d| d.name == name).expect("a unit");
+        unit.flow.latency_ns
+    };
+    let expected = |has_ids| ["d0", "d1"].map(|name| (name.to_owned(), latency(name), has_ids));
+    assert_eq!(units(&whole), expected(true));
+    assert_eq!(units(&figures), expected(false));
+    let luns = |view: &RegistryView| view.targets[0].groups[0].luns.clone();
+    assert_eq!(luns(&figures), luns(&whole));
+    assert_eq!((figures.sessions.len(), figures.targets[0].sessions), (1, 1));
+    assert!(figures.nexuses.is_empty() && !whole.nexuses.is_empty());
 }
 
 #[test]

@@ -16,7 +16,8 @@
 //! moment before or after (M1). It is counted when it has ended, like any other.
 //!
 //! Invariant M5: a request is counted before its bytes and its latency. So a reader leaves out the
-//! histograms of requests whose number is zero: most objects of a large graph have had none.
+//! bytes and histograms of requests whose number is zero: most objects of a large graph have had
+//! none.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -238,6 +239,10 @@ impl Reading {
         for op in Op::ALL {
             let (at, passed) = (op as usize, m.unqueued[op as usize].load(Relaxed));
             let waited = m.queued[at].load(Relaxed);
+            // M5.
+            if waited + passed == 0 {
+                continue;
+            }
             queued[kind_of(op)] += waited;
             self.ops[at] += waited + passed;
             self.bytes[at] += m.bytes[at].load(Relaxed);

@@ -31,7 +31,7 @@ mod rename;
 mod splice;
 mod taste;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bio::{Attr, Errno, ResolvedArc};
@@ -214,8 +214,8 @@ pub struct Topology {
     /// Slots that the cores do not know yet as they are.
     dirty_nodes: BTreeSet<u32>,
     dirty_edges: BTreeSet<u32>,
-    /// Providers that do not wither, by name.
-    names: BTreeMap<String, ProviderId>,
+    /// Providers that do not wither, by name; looked up and never listed.
+    names: HashMap<String, ProviderId>,
     /// Geoms that do not wither, by class and name.
     geom_names: Vec<BTreeMap<String, GeomId>>,
     /// Withering objects: all that the washer looks at.
@@ -266,7 +266,7 @@ impl Topology {
             wash: false,
             dirty_nodes: BTreeSet::new(),
             dirty_edges: BTreeSet::new(),
-            names: BTreeMap::new(),
+            names: HashMap::new(),
             geom_names: Vec::new(),
             withering_providers: BTreeSet::new(),
             withering_geoms: BTreeSet::new(),

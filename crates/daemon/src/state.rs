@@ -81,6 +81,8 @@ pub struct Sources<'a> {
 struct Index<'a> {
     /// Units of the registry, by name.
     units: HashMap<&'a str, &'a DeviceView>,
+    /// One of them is lost.
+    has_lost: bool,
     /// Sessions, by driver and name of the target.
     sessions: HashMap<(&'a str, &'a str), Vec<&'a SessionFacts>>,
     /// Access sections, by target and group.
@@ -97,6 +99,7 @@ impl<'a> Index<'a> {
         let access = from.config.access.iter();
         Index {
             units: units.map(|d| (d.name.as_str(), d)).collect(),
+            has_lost: from.registry.devices.iter().any(|d| d.lost.is_some()),
             sessions,
             access: access.map(|a| ((a.target.as_str(), a.group.as_str()), a)).collect(),
         }
@@ -421,7 +424,8 @@ fn target_state(from: &Sources<'_>, index: &Index<'_>, target: &TargetConfig) ->
     let sessions = index.sessions.get(&(driver, name)).into_iter().flatten();
     // A local target listens nowhere, and is there all the same.
     let listening = view.is_some() && (target.listen.is_empty() || !portals.is_empty());
-    let luns = view.into_iter().flat_map(|v| &v.groups).flat_map(|g| &g.luns);
+    let examined = view.filter(|_| index.has_lost).into_iter();
+    let luns = examined.flat_map(|v| &v.groups).flat_map(|g| &g.luns);
     let lost = luns.inspect(|_| from.pause()).find_map(|l| {
         let d = index.units.get(l.1.as_str())?;
         d.lost.map(|e| format!("LUN {} ({}) is lost: {e}", l.0, l.1))

@@ -49,6 +49,7 @@ pub fn render(state: &SystemState, series_max: u32, format: Format) -> Vec<u8> {
     state.targets.iter().for_each(|t| units(t, &mut page));
     let providers = state.geoms.iter().flat_map(|g| g.providers.iter().map(move |p| (g, p)));
     let has_series = |p: &ProviderState| is_used(&p.stats) || has_latency(&p.stats);
+    let providers = providers.inspect(|_| page.pause());
     let used: Vec<_> = providers.filter(|(_, p)| has_series(p)).collect();
     used.iter().for_each(|(g, p)| provider_counters(&g.class, p, &mut page));
     let sessions: Vec<SessionSums<'_>> = state.targets.iter().map(SessionSums::of).collect();
@@ -241,7 +242,8 @@ fn provider_latency(class: &str, provider: &ProviderState, page: &mut Page) {
 /// Requests of units at their providers, each unit once.
 fn unit_latency(state: &SystemState, page: &mut Page) {
     let units = state.geoms.iter().filter(|geom| geom.class == LUN_CLASS);
-    let consumers = units.flat_map(|geom| &geom.consumers);
+    let consumers = units.flat_map(|geom| &geom.consumers).inspect(|_| page.pause());
+    let consumers = consumers.filter(|c| has_latency(&c.stats));
     let all: BTreeMap<&str, &Stats> =
         consumers.filter_map(|c| Some((c.provider.as_deref()?, &c.stats))).collect();
     for (provider, stats) in all {

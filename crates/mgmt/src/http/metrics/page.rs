@@ -48,6 +48,11 @@ impl Page {
         fits
     }
 
+    /// Counts an object that was examined for series as the work of a series.
+    pub(super) fn pause(&mut self) {
+        self.slices.spend(1);
+    }
+
     pub(super) fn add(&mut self, name: &str, labels: &Labels<'_>, value: impl Display) {
         if self.admits(1) {
             self.push(name, labels, value);

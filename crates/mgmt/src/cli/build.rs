@@ -3,7 +3,7 @@
 use super::classes::ClassVerbs;
 use super::words::{OWN_CLASS, with_common_verbs};
 use crate::api::Exit;
-use crate::verbs::{Entry, GROUPS, VERBS};
+use crate::verbs::{Entry, GROUPS, VERBS, has_commands_of};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command};
 use geom::{ArgKind, ArgSpec};
@@ -13,6 +13,18 @@ const FORMER_FLAGS: &[(&str, &str)] = &[("serve", "keep-going")];
 
 /// The whole command line, with the verbs of these classes.
 pub fn command(classes: &[ClassVerbs]) -> Command {
+    command_with(classes, |_| true)
+}
+
+/// The command line for words that begin with `first`: the command of that name alone, which is all
+/// that a process needs, or every command if none has the name.
+pub(super) fn command_of(classes: &[ClassVerbs], first: &str) -> Command {
+    let is_known = has_commands_of(first) || classes.iter().any(|class| class.name == first);
+    command_with(classes, |name| !is_known || name == first)
+}
+
+/// The command line with the commands whose names are `wanted`.
+fn command_with(classes: &[ClassVerbs], wanted: impl Fn(&str) -> bool) -> Command {
     let mut root = Command::new("ashlar")
         .about("User-space block storage: disks, layers and targets")
         .subcommand_required(true)
@@ -22,10 +34,10 @@ pub fn command(classes: &[ClassVerbs]) -> Command {
             exit_codes()
         ))
         .args(common_options());
-    for verb in VERBS.iter().filter(|v| !v.name.contains('.')) {
+    for verb in VERBS.iter().filter(|v| !v.name.contains('.') && wanted(v.name)) {
         root = root.subcommand(with_inner_verbs(verb));
     }
-    for (group, doc) in GROUPS {
+    for (group, doc) in GROUPS.iter().filter(|(group, _)| wanted(group)) {
         let mut of = Command::new(*group)
             .about(*doc)
             .subcommand_required(true)
@@ -38,7 +50,8 @@ pub fn command(classes: &[ClassVerbs]) -> Command {
         }
         root = root.subcommand(if *group == OWN_CLASS { with_common_verbs(of) } else { of });
     }
-    classes.iter().fold(root, |root, class| root.subcommand(class.command()))
+    let classes = classes.iter().filter(|class| wanted(class.name));
+    classes.fold(root, |root, class| root.subcommand(class.command()))
 }
 
 /// A verb, and the verbs that are typed after it: `sessions`, `sessions end`.

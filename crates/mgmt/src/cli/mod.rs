@@ -13,7 +13,8 @@ pub use classes::{ClassVerbs, pages as class_pages};
 
 use crate::api::{Error, Exit, Kind, Result};
 use crate::client::Client;
-use crate::verbs::{Entry, Local, Run};
+use crate::verbs::{Entry, Local, Run, has_commands_of};
+use build::command_of;
 use clap::{ArgMatches, Command};
 use progress::{ProgressMeter, ProgressMode};
 use serde_json::{Value, json};
@@ -55,7 +56,9 @@ pub fn run(
     err: &mut dyn Write,
 ) -> Exit {
     let words: Vec<OsString> = std::iter::once(OsString::from("ashlar")).chain(args).collect();
-    let classes = (app.classes)();
+    let first = words.get(1).and_then(|word| word.to_str()).unwrap_or_default();
+    // Their descriptions are made from schemas, and commands of the table do not use them.
+    let classes = if has_commands_of(first) { Vec::new() } else { (app.classes)() };
     if words.iter().skip(1).eq(["help", "--all"].iter()) {
         let wrote = out.write_all(full_help(command(&classes)).as_bytes());
         return if wrote.is_ok() { Exit::Done } else { Exit::Failed };
@@ -65,7 +68,8 @@ pub fn run(
         let wrote = out.write_all(names.as_bytes());
         return if wrote.is_ok() { Exit::Done } else { Exit::Failed };
     }
-    let matches = match command(&classes).version(app.version).try_get_matches_from(words) {
+    let line = || command_of(&classes, first).version(app.version);
+    let matches = match line().try_get_matches_from(&words) {
         Ok(matches) => matches,
         Err(e) => {
             let text = e.render().to_string();
@@ -78,7 +82,7 @@ pub fn run(
             };
         }
     };
-    if let Some(answer) = words::answer(&classes, &command(&classes), &matches) {
+    if let Some(answer) = words::answer(&classes, line, &matches) {
         let inner = matches.subcommand().and_then(|(_, of)| of.subcommand());
         let form = inner.map_or(OutputFormat::Table, |(_, of)| OutputFormat::of(of));
         let done = answer.and_then(|(value, text)| print(form, &value, || Ok(text), out));

@@ -38,13 +38,14 @@ pub(super) fn with_common_verbs(group: Command) -> Command {
     group.subcommands(words)
 }
 
-/// The answer to one of these words, if it was typed: a value, and the same as text.
+/// The answer to one of these words, if it was typed: a value, and the same as text. `root` makes
+/// the command line.
 ///
 /// # Errors
 /// [`Kind::Usage`] for help on a verb that the class has not; [`Kind::Unsupported`] for `unload`.
 pub(super) fn answer(
     classes: &[ClassVerbs],
-    root: &Command,
+    root: impl Fn() -> Command,
     matches: &ArgMatches,
 ) -> Option<Result<(Value, String)>> {
     let (class, of) = matches.subcommand().filter(|(name, _)| is_class(classes, name))?;
@@ -54,7 +55,7 @@ pub(super) fn answer(
         return None;
     }
     match word {
-        "help" => Some(help(root.find_subcommand(class)?, of.get_one::<String>("verb"))),
+        "help" => Some(help(root().find_subcommand(class)?, of.get_one::<String>("verb"))),
         "load" => {
             let output = format!("{class} is built in: already loaded");
             Some(Ok((json!({ "message": output }), format!("{output}\n"))))

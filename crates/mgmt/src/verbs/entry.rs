@@ -11,8 +11,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 /// Definition that every verb gives.
 pub trait Verb: 'static {
@@ -148,11 +147,14 @@ fn inlined(mut schema: Value) -> Value {
 impl Entry {
     /// Its arguments, as those of a class's verb; made once.
     pub fn args(&self) -> &'static [ArgSpec] {
-        static ALL: LazyLock<BTreeMap<&str, Vec<ArgSpec>>> = LazyLock::new(|| {
-            let args = |of: &Entry| geom::arguments(&inlined((of.params)()), of.positional);
-            VERBS.iter().map(|of| (of.name, args(of))).collect()
-        });
-        ALL.get(self.name).map_or(&[], Vec::as_slice)
+        static ALL: [OnceLock<Vec<ArgSpec>>; VERBS.len()] =
+            [const { OnceLock::new() }; VERBS.len()];
+        let at = VERBS.iter().position(|verb| verb.name == self.name);
+        let made = at.and_then(|at| ALL.get(at));
+        made.map_or(&[], |made| {
+            let args = || geom::arguments(&inlined((self.params)()), self.positional);
+            made.get_or_init(args).as_slice()
+        })
     }
 
     const fn new<V: Verb>(run: Run) -> Entry {

@@ -2,11 +2,13 @@
 
 use std::ffi::OsString;
 
+use clap::Command;
 use serde_json::Value;
 
 use super::busy;
-use super::daemon::{Daemon, run_words};
+use super::daemon::{Daemon, TOY, app, run_words};
 use crate::api::{Exit, SystemState};
+use crate::cli::{App, command, command_of, run};
 use crate::fake::geom_state;
 
 /// GEOM's words for every class need no daemon; and a verb's own letter goes before a general one.
@@ -40,6 +42,35 @@ fn every_class_has_help_load_and_unload_commands() {
     let down = output("toy label -o big data d0 d1 --output json --socket /nonexistent/a.sock");
     assert_eq!(down.exit, Exit::Unreachable);
     assert!(down.out.contains("\"error\""), "as JSON: {}{}", down.out, down.err);
+}
+
+#[test]
+fn command_line_of_a_known_word_has_that_command_alone() {
+    let names = |root: &Command| -> Vec<String> {
+        root.get_subcommands().map(|of| of.get_name().to_owned()).collect()
+    };
+    let help = |root: &mut Command, name: &str| {
+        root.find_subcommand_mut(name).expect("a command").render_long_help().to_string()
+    };
+    let mut whole = command(&[TOY]);
+    for name in names(&whole) {
+        let mut alone = command_of(&[TOY], &name);
+        assert_eq!(names(&alone), [name.as_str()]);
+        assert_eq!(help(&mut alone, &name), help(&mut whole, &name));
+    }
+    for word in ["help", "--json", "stauts", ""] {
+        assert_eq!(names(&command_of(&[TOY], word)), names(&whole), "{word}");
+    }
+}
+
+#[test]
+fn command_of_the_table_describes_no_class() {
+    let app = App { classes: || unreachable!("no class is typed"), ..app() };
+    for line in ["plan --help", "part add --help", "sessions --help"] {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let exit = run(&app, line.split(' ').map(OsString::from), &mut out, &mut err);
+        assert_eq!(exit, Exit::Done, "{line}: {}", String::from_utf8_lossy(&err));
+    }
 }
 
 #[test]

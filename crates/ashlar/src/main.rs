@@ -9,6 +9,7 @@ const APP: App = App {
     version: env!("CARGO_PKG_VERSION"),
     catalog: daemon::catalog,
     classes: daemon::class_verbs,
+    class: daemon::class_verbs_of,
     launch: |config| {
         daemon::sandbox::enter(config)?;
         let daemon = daemon::Daemon::start(&config.daemon)?;

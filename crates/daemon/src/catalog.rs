@@ -8,7 +8,7 @@ use drivers::bus::LocalKind;
 use engine::Registry;
 use engine::lun::LunClass;
 use fileserver::{FS_CLASS, FsClass, NoHistory, Site, VolumeHistory};
-use geom::Class;
+use geom::{Class, VerbSpec};
 use mgmt::ClassVerbs;
 use mgmt::api::{self, Error};
 use mgmt::config::{Catalog, ClassFacts, Config, Entry, GeomConfig};
@@ -20,14 +20,27 @@ use crate::{buses, media, verbs};
 
 /// The classes with verbs that have no commands of their own in the control path.
 pub fn class_verbs() -> Vec<ClassVerbs> {
+    class_verbs_where(|_| true)
+}
+
+/// The one of them with this name. Descriptions of the others are not made.
+pub fn class_verbs_of(name: &str) -> Option<ClassVerbs> {
+    class_verbs_where(|class| class == name).pop()
+}
+
+fn class_verbs_where(wanted: impl Fn(&str) -> bool) -> Vec<ClassVerbs> {
     let has_own = |c: &Arc<dyn Class>| mgmt::verbs::has_commands_of(c.name());
-    let all = classes::all().into_iter().filter(|c| !c.verbs().is_empty() && !has_own(c));
-    let cam = ClassVerbs { name: cam::CAM_CLASS, doc: cam::CAM_DOC, verbs: verbs::cam_specs() };
-    let lun = ClassVerbs { name: LunClass.name(), doc: LunClass.doc(), verbs: verbs::lun_specs() };
-    let classes = all.map(|c| ClassVerbs { name: c.name(), doc: c.doc(), verbs: c.verbs() });
-    let disk = ClassVerbs { name: DISK_CLASS, doc: DISK_DOC, verbs: DiskClass::specs() };
-    let fs = ClassVerbs { name: FS_CLASS, doc: FsClass::DOC, verbs: FsClass::specs() };
-    classes.chain([disk, cam, lun, fs]).collect()
+    let all = classes::all().into_iter().filter(|c| wanted(c.name()) && !has_own(c));
+    let all = all.map(|c| ClassVerbs { name: c.name(), doc: c.doc(), verbs: c.verbs() });
+    let others: [(_, _, fn() -> &'static [VerbSpec]); 4] = [
+        (DISK_CLASS, DISK_DOC, DiskClass::specs),
+        (cam::CAM_CLASS, cam::CAM_DOC, verbs::cam_specs),
+        (LunClass.name(), LunClass.doc(), verbs::lun_specs),
+        (FS_CLASS, FsClass::DOC, FsClass::specs),
+    ];
+    let others = others.into_iter().filter(|(name, ..)| wanted(name));
+    let others = others.map(|(name, doc, verbs)| ClassVerbs { name, doc, verbs: verbs() });
+    all.filter(|class| !class.verbs.is_empty()).chain(others).collect()
 }
 
 /// The facts about this machine that file servers need.
@@ -176,7 +189,7 @@ mod tests {
     use mgmt::verbs::VERBS;
     use serde_json::Value;
 
-    use super::{catalog, class_verbs};
+    use super::{catalog, class_verbs, class_verbs_of};
 
     #[test]
     fn class_verbs_are_commands_and_their_examples_parse() {
@@ -196,6 +209,18 @@ mod tests {
                 assert!(verb.doc.len() > 8 && !verb.doc.ends_with('.'), "{example}");
             }
         }
+    }
+
+    #[test]
+    fn verbs_of_one_class_are_those_among_all() {
+        let names = |class: &mgmt::ClassVerbs| -> Vec<&str> {
+            class.all_verbs().map(|verb| verb.name).collect()
+        };
+        for class in class_verbs() {
+            let alone = class_verbs_of(class.name).expect(class.name);
+            assert_eq!((alone.name, names(&alone)), (class.name, names(&class)));
+        }
+        assert!(["status", "part", "none"].iter().all(|name| class_verbs_of(name).is_none()));
     }
 
     /// Schemas of an object, of its forms if it has several.

@@ -48,5 +48,5 @@ mod traces;
 mod verbs;
 mod within;
 
-pub use catalog::{catalog, class_verbs};
+pub use catalog::{catalog, class_verbs, class_verbs_of};
 pub use plant::Daemon;

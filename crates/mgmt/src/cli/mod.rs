@@ -29,6 +29,8 @@ pub struct App {
     pub catalog: fn() -> crate::config::Catalog,
     /// The classes that have verbs and no commands of their own here.
     pub classes: fn() -> Vec<ClassVerbs>,
+    /// The one of them with a name.
+    pub class: fn(&str) -> Option<ClassVerbs>,
     /// Starts the daemon with the settings of `[daemon]`; disks, geoms and targets come later, as
     /// steps.
     pub launch: fn(&crate::config::Config) -> Result<Box<dyn crate::Plant>>,
@@ -57,8 +59,7 @@ pub fn run(
 ) -> Exit {
     let words: Vec<OsString> = std::iter::once(OsString::from("ashlar")).chain(args).collect();
     let first = words.get(1).and_then(|word| word.to_str()).unwrap_or_default();
-    // Their descriptions are made from schemas, and commands of the table do not use them.
-    let classes = if has_commands_of(first) { Vec::new() } else { (app.classes)() };
+    let classes = classes_of(app, first);
     if words.iter().skip(1).eq(["help", "--all"].iter()) {
         let wrote = out.write_all(full_help(command(&classes)).as_bytes());
         return if wrote.is_ok() { Exit::Done } else { Exit::Failed };
@@ -97,6 +98,15 @@ pub fn run(
         run_verb(app, entry, params, &client, form, mode, out, err)
     });
     done.unwrap_or_else(|error| print_error(&error, form, out, err))
+}
+
+/// The classes that a command line with this first word uses. Descriptions of classes are made from
+/// schemas: a process makes those that it needs.
+fn classes_of(app: &App, first: &str) -> Vec<ClassVerbs> {
+    if has_commands_of(first) {
+        return Vec::new();
+    }
+    (app.class)(first).map_or_else(app.classes, |class| vec![class])
 }
 
 /// The typed verb, its arguments, and the parameters that these are, before its client completes

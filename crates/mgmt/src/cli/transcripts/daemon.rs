@@ -137,6 +137,7 @@ pub(super) fn app() -> App {
         version: env!("CARGO_PKG_VERSION"),
         catalog: toy_catalog,
         classes: || vec![TOY],
+        class: |name| (name == TOY.name).then_some(TOY),
         launch: |_| Ok(Box::new(FakePlant::new())),
     }
 }

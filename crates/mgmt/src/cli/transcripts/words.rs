@@ -64,9 +64,9 @@ fn command_line_of_a_known_word_has_that_command_alone() {
 }
 
 #[test]
-fn command_of_the_table_describes_no_class() {
-    let app = App { classes: || unreachable!("no class is typed"), ..app() };
-    for line in ["plan --help", "part add --help", "sessions --help"] {
+fn command_describes_no_class_but_its_own() {
+    let app = App { classes: || unreachable!("every class"), ..app() };
+    for line in ["plan --help", "part add --help", "sessions --help", "toy label --help"] {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let exit = run(&app, line.split(' ').map(OsString::from), &mut out, &mut err);
         assert_eq!(exit, Exit::Done, "{line}: {}", String::from_utf8_lossy(&err));

@@ -122,6 +122,18 @@ fn every_file_that_plays_seeds_has_tests() {
     assert!(paths.is_empty(), "no part of `make soak`: {paths:?}");
 }
 
+/// A test binary of a program would link all libraries of the product once more.
+#[test]
+fn programs_have_no_tests_and_no_test_binary() {
+    let tree = Tree::read(Path::new(ROOT)).expect("the checkout is readable");
+    for program in tree.sources.iter().filter(|source| source.path.ends_with("/src/main.rs")) {
+        assert!(!program.text.contains("#[test]"), "{}: tests that do not run", program.path);
+        let manifest = tree.manifests.iter().find(|(krate, _)| krate == program.krate());
+        let (_, manifest) = manifest.expect("a manifest");
+        assert!(manifest.lines().any(|line| line == "test = false"), "{}", program.path);
+    }
+}
+
 #[test]
 fn long_commit_titles_are_refused_by_the_hook() {
     let file = std::env::temp_dir().join(format!("tidy-title-{}", std::process::id()));

@@ -1,4 +1,5 @@
-//! Arrays that this class and Linux' own RAID use in turn, one test for each family of formats.
+//! Arrays that this class and Linux' own RAID use in turn: a check for each family of formats, and
+//! one for logs of partial parity (`raid_guest_log`). One boot.
 //!
 //! ```text
 //!   made here, filled  -> md assembles, reads, writes      -> read here, without a disk too;
@@ -7,18 +8,20 @@
 //! ```
 //!
 //! Covers `mdadm --assemble` and `sync_action` of the kernel on every level that both sides have.
+//!
+//! One check: `ASHLAR_CHECK=ddf cargo test -p ashlar-classes --test suite raid_guest::`.
 
 use std::fmt::Write;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use geom::Access;
-use rig::guest::Script;
+use rig::guest::{Script, run_checks};
 use serde_json::json;
 use testkit::noise;
 
+use crate::raid_guest_log;
 use crate::raid_linux::{
-    BYTES, ENV, FIND, STOP, device, disk_of, guest_with, has_volume, play, sum,
+    BYTES, DISK_BYTES, ENV, FIND, LinuxRaid, STOP, device, disk_of, has_volume, sum,
 };
 use crate::world::{Disk, World};
 
@@ -62,15 +65,12 @@ struct Family {
     format: &'static str,
     /// Its name in mdadm's words.
     metadata: &'static str,
-    /// Size of a disk.
-    bytes: usize,
     cases: &'static [Case],
 }
 
 const INTEL: Family = Family {
     format: "Intel",
     metadata: "imsm",
-    bytes: 24 << 20,
     cases: &[
         ours("RAID0", 2),
         ours("RAID1", 2),
@@ -86,7 +86,6 @@ const INTEL: Family = Family {
 const DDF: Family = Family {
     format: "DDF",
     metadata: "ddf",
-    bytes: 48 << 20,
     cases: &[
         ours("RAID0", 2),
         ours("RAID1", 2),
@@ -187,7 +186,7 @@ impl Array {
 
 /// Makes an array of ours with the first piece on it.
 fn make(family: &Family, level: &str, count: usize, first: usize) -> Vec<Disk> {
-    let disks: Vec<Disk> = (0..count).map(|_| disk_of(vec![0; family.bytes])).collect();
+    let disks: Vec<Disk> = (0..count).map(|_| disk_of(vec![0; DISK_BYTES])).collect();
     let mut array = Array::on(disks, first);
     let members: Vec<String> = (first..first + count).map(name).collect();
     let with = json!({
@@ -276,42 +275,35 @@ echo \"mismatches: $(cat /sys/block/$found/md/mismatch_cnt)\"
     format!("{}{}{check}{STOP}", assemble(devices), compare(3))
 }
 
-fn to_and_fro(family: &Family) {
-    let folder = format!("ashlar-raid-guest-{}-{}", family.format, std::process::id());
-    let folder = std::env::temp_dir().join(folder);
-    std::fs::create_dir_all(&folder).expect("a folder");
+fn to_and_fro(family: &Family, linux: &mut LinuxRaid) {
     let (mut one, mut two) = (Script::new(), Script::new());
     one.file("rig/piece0", piece(0)).file("rig/piece1", piece(1));
-    let mut images = Vec::<PathBuf>::new();
-    let mut cases = Vec::new();
+    let (mut used, mut cases) = (0, Vec::new());
     for case in family.cases {
-        let first = images.len();
+        let first = used;
+        used += case.disks;
         let (who, disks) = match case.maker {
             Maker::Ours(level) => (
                 format!("{} {level} made here", family.format),
                 make(family, level, case.disks, first),
             ),
             Maker::Md(level) => {
-                let disks = (0..case.disks).map(|_| disk_of(vec![0; family.bytes])).collect();
+                let disks = (0..case.disks).map(|_| disk_of(vec![0; DISK_BYTES])).collect();
                 (format!("{} {level} made by mdadm", family.format), disks)
             }
         };
-        for (i, disk) in disks.iter().enumerate() {
-            let path = folder.join(format!("{}.img", first + i));
-            disk.save(&path);
-            images.push(path);
-        }
-        let devices: Vec<String> = (first..images.len()).map(device).collect();
+        disks.iter().zip(&linux.images[first..]).for_each(|(disk, image)| disk.save(image));
+        let devices: Vec<String> = (first..used).map(device).collect();
         let devices = devices.join(" ");
         one.step(&who, first_script(family, case, &devices));
         two.step(&format!("{who}: checked"), second_script(case, &devices));
         cases.push((case, first, who));
     }
-    let mut guest = guest_with(&images);
-    play(&mut guest, &one);
+    linux.play(&one);
     for (case, first, who) in cases {
-        let load = |i: usize| disk_of(std::fs::read(&images[i]).expect("an image"));
-        let mut array = Array::on((first..first + case.disks).map(load).collect(), first);
+        let images = &linux.images[first..first + case.disks];
+        let load = |image| disk_of(std::fs::read(image).expect("an image"));
+        let mut array = Array::on(images.iter().map(load).collect(), first);
         array.in_order();
         array.holds(2, &who);
         match case.redundant() {
@@ -320,18 +312,20 @@ fn to_and_fro(family: &Family) {
         }
         array.in_order();
         array.holds(3, &who);
-        array.disks.iter().enumerate().for_each(|(i, disk)| disk.save(&images[first + i]));
+        array.disks.iter().zip(images).for_each(|(disk, image)| disk.save(image));
     }
-    play(&mut guest, &two);
-    std::fs::remove_dir_all(&folder).expect("removed");
+    linux.play(&two);
 }
 
-#[test]
-fn md_and_this_class_read_and_write_the_same_intel_arrays() {
-    to_and_fro(&INTEL);
-}
+/// Checks that share the guest. No check finds records of an earlier one: the first ones use few
+/// disks, the last one all.
+const CHECKS: &[(&str, fn(&mut LinuxRaid))] = &[
+    ("log", raid_guest_log::check),
+    ("intel", |linux| to_and_fro(&INTEL, linux)),
+    ("ddf", |linux| to_and_fro(&DDF, linux)),
+];
 
 #[test]
-fn md_and_this_class_read_and_write_the_same_ddf_arrays() {
-    to_and_fro(&DDF);
+fn md_and_this_class_read_and_write_the_same_arrays() {
+    run_checks(&mut LinuxRaid::new(), CHECKS);
 }

@@ -1,7 +1,7 @@
 //! Volumes with a log of partial parity (PPL) that md in a guest and the class here use in turn.
 //! Each replays the log of a volume that the other left dirty: data was written, and its parity was
 //! not. Wrong parity in a row that no log covers shows that nothing was resynced instead: it stays
-//! wrong. One boot.
+//! wrong. A check of the guest of `raid_guest`.
 
 use std::path::PathBuf;
 
@@ -12,12 +12,11 @@ use serde_json::json;
 use testkit::noise;
 
 use crate::raid_linux::{
-    BYTES, ENV, FIND, STOP, attach, device, disk_of, guest_with, in_order, play, read, sum,
+    BYTES, DISK_BYTES, ENV, FIND, LinuxRaid, STOP, attach, device, disk_of, in_order, read, sum,
 };
 use crate::world::{Disk, Open, World};
 
 const DISKS: usize = 3;
-const DISK_BYTES: usize = 24 << 20;
 const STRIP: usize = 64 << 10;
 /// Arrays that md makes: two that are written here, and then left dirty or clean; and one that md
 /// leaves dirty. The last is made here.
@@ -248,28 +247,23 @@ fn write_theirs(images: &[PathBuf], array: usize, theirs: &[u8]) -> Vec<u8> {
     bytes
 }
 
-#[test]
-fn md_and_this_class_replay_the_logs_of_each_other() {
-    let folder = std::env::temp_dir().join(format!("ashlar-raid-log-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
+/// Each side replays the logs of the other.
+pub fn check(linux: &mut LinuxRaid) {
     let count = NAMES.len() * DISKS;
-    let images: Vec<PathBuf> = (0..count).map(|n| folder.join(format!("{n}.img"))).collect();
-    images.iter().for_each(|path| disk_of(vec![0; DISK_BYTES]).save(path));
+    linux.images[..count].iter().for_each(|path| disk_of(vec![0; DISK_BYTES]).save(path));
     let theirs = noise(78, BYTES);
     let mut script = Script::new();
     make_there(&mut script, &theirs);
-    let mut guest = guest_with(&images);
-    play(&mut guest, &script);
+    linux.play(&script);
 
-    let mut script = Script::new();
-    let bytes = replay_here(&images, &theirs);
+    let (mut script, images) = (Script::new(), &linux.images);
+    let bytes = replay_here(images, &theirs);
     look_there(&mut script, LEFT, 0, &bytes);
-    let bytes = make_here(&images);
+    let bytes = make_here(images);
     look_there(&mut script, OURS, 0, &bytes);
-    let bytes = write_theirs(&images, CLEAN, &theirs);
+    let bytes = write_theirs(images, CLEAN, &theirs);
     look_there(&mut script, CLEAN, 0, &bytes);
-    let bytes = write_theirs(&images, DIRTY, &theirs);
+    let bytes = write_theirs(images, DIRTY, &theirs);
     look_there(&mut script, DIRTY, 8, &bytes);
-    play(&mut guest, &script);
-    std::fs::remove_dir_all(&folder).expect("removed");
+    linux.play(&script);
 }

@@ -2,6 +2,7 @@
 //! common parts of the guest's steps.
 
 use std::fmt::Write;
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,28 +10,53 @@ use std::time::Duration;
 use geom::Access;
 use md5::{Digest, Md5};
 use rig::guest::{Boot, Device, Image, Kit, Script, Shared};
+use rig::proc::Scratch;
 
 use crate::world::{Disk, Media, World};
 
 /// Bytes that are written and compared.
 pub const BYTES: usize = 1 << 20;
 
+/// Size of every disk; records of DDF take most of it.
+pub const DISK_BYTES: usize = 48 << 20;
+
+/// Disks of the guest: as many as its largest check uses.
+const DISKS: usize = 25;
+
 /// Longest time for a script of a guest.
 const DEADLINE: Duration = Duration::from_secs(900);
 
-/// A guest with Linux' own RAID and these images as disks.
-pub fn guest_with(images: &[PathBuf]) -> Shared {
-    let image = Image::with_kits(&[Kit::Raid]).expect("an image");
-    let disks: Vec<Device<'_>> = images.iter().map(|path| Device::Disk(path)).collect();
-    Shared::new(image, &disks)
+/// A guest with Linux' own RAID, for one check after the other.
+pub struct LinuxRaid {
+    guest: Shared,
+    /// Images of its disks, in the order of [`device`]. A check saves those that it uses, first.
+    pub images: Vec<PathBuf>,
+    /// Has the images.
+    _scratch: Scratch,
 }
 
-/// The guest runs a script, which must succeed.
-pub fn play(guest: &mut Shared, script: &Script) {
-    let how = Boot { deadline: DEADLINE, core: None };
-    let run = guest.run(script, how, &mut |_, _| Ok(())).expect("a guest");
-    run.expect_ok().unwrap_or_else(|e| panic!("{e:#}"));
-    println!("{}", run.summary());
+impl LinuxRaid {
+    /// With empty disks. The first script boots it.
+    pub fn new() -> LinuxRaid {
+        let scratch = Scratch::new("raid-guest").expect("a folder");
+        let image = |n| scratch.path().join(format!("{n}.img"));
+        let images: Vec<PathBuf> = (0..DISKS).map(image).collect();
+        for path in &images {
+            let file = File::create(path).expect("an image");
+            file.set_len(DISK_BYTES as u64).expect("a size");
+        }
+        let disks: Vec<Device<'_>> = images.iter().map(|path| Device::Disk(path)).collect();
+        let guest = Shared::new(Image::with_kits(&[Kit::Raid]).expect("an image"), &disks);
+        LinuxRaid { guest, images, _scratch: scratch }
+    }
+
+    /// The guest runs a script, which must succeed.
+    pub fn play(&mut self, script: &Script) {
+        let how = Boot { deadline: DEADLINE, core: None };
+        let run = self.guest.run(script, how, &mut |_, _| Ok(())).expect("a guest");
+        run.expect_ok().unwrap_or_else(|e| panic!("{e:#}"));
+        println!("{}", run.summary());
+    }
 }
 
 pub fn sum(bytes: &[u8]) -> String {

@@ -11,9 +11,10 @@ use rig::guest::{Device, Image, Kit, Shared, run_checks};
 use rig::proc::{self, Scratch, free_port};
 
 use crate::fixture::MachineLock;
+use crate::real_tap::Tap;
 use crate::{
     real_aoe, real_discard, real_disk, real_gateways, real_kernel, real_layers, real_lio,
-    real_local, real_missing, real_nbd, real_nvme, real_queues, real_sg, real_tools,
+    real_local, real_missing, real_nbd, real_nvme, real_queues, real_sg, real_tap, real_tools,
 };
 
 /// A guest that uses daemons of this machine.
@@ -21,6 +22,8 @@ struct Host {
     guest: Shared,
     /// The port of this machine that leads to the guest's own target.
     port: u16,
+    /// The end of a cable whose other end is the guest's card `eth2`.
+    tap: Tap,
 }
 
 /// Checks of daemons of this machine. LIO is last: nothing removes its configuration.
@@ -34,6 +37,7 @@ const OF_HOST: &[(&str, fn(&mut Host))] = &[
     ("gateways", |host| real_gateways::check(&mut host.guest)),
     ("queues", |host| real_queues::check(&mut host.guest)),
     ("missing", |host| real_missing::check(&mut host.guest)),
+    ("tap", |host| real_tap::check(&mut host.guest, &host.tap)),
     ("lio", |host| real_lio::check(&mut host.guest, host.port)),
 ];
 
@@ -58,11 +62,13 @@ const OF_MACHINE: &[(&str, fn(&mut Machine))] = &[
 #[test]
 fn daemons_of_this_machine_serve_a_real_kernel() {
     let _turn = MachineLock::exclusive();
-    let kits = [Kit::ScsiTools, Kit::FileSystems, Kit::Nbd, Kit::Nvme, Kit::Lio];
+    let kits = [Kit::ScsiTools, Kit::FileSystems, Kit::Nbd, Kit::Nvme, Kit::Aoe, Kit::Lio];
     let image = Image::with_kits(&kits).unwrap();
     let port = free_port().unwrap();
-    let guest = Shared::new(image, &[Device::Forward(port)]);
-    run_checks(&mut Host { guest, port }, OF_HOST);
+    let tap = Tap::new();
+    let devices = [Device::Forward(port), Device::Tap(tap.name(), real_tap::GUEST)];
+    let guest = Shared::new(image, &devices);
+    run_checks(&mut Host { guest, port, tap }, OF_HOST);
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! A shelf of a daemon on this machine and the `aoe` driver of a guest's kernel, with a tap device
 //! between them: `aoe-stat` shows it, a file system is made, filled, mounted again and checked from
-//! both ends. One boot. Needs root.
+//! both ends. Needs root.
 
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use rig::guest::{Boot, Image, Kit, Script, boot_tap};
+use rig::guest::{Boot, Script, Shared};
 use rig::proc;
 use rig::scenarios::{self, Tree};
 
@@ -14,18 +14,25 @@ use crate::fixture::{Fixture, file_disk, tool};
 
 const UNIT_BYTES: u64 = 64 << 20;
 const DEADLINE: Duration = Duration::from_secs(900);
-const GUEST: &str = "02:00:00:00:00:07";
+/// Address of the guest's card at the tap device.
+pub const GUEST: &str = "02:00:00:00:00:07";
 
 /// A tap device, away with it.
-struct Tap(String);
+pub struct Tap(String);
 
 impl Tap {
-    fn new() -> Tap {
+    /// A new one, up.
+    pub fn new() -> Tap {
         let tap = Tap(format!("atap{}", std::process::id() % 100_000));
         let ip = |line: String| tool("ip", &line.split(' ').collect::<Vec<_>>(), "");
         ip(format!("tuntap add dev {} mode tap", tap.0));
         ip(format!("link set {} up mtu 9000", tap.0));
         tap
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.0
     }
 }
 
@@ -45,24 +52,22 @@ fn config(tap: &Tap) -> String {
     )
 }
 
-#[test]
-fn a_guests_kernel_uses_a_shelf_over_a_tap_device() {
+/// The kernel's AoE driver uses a shelf over the tap device, at which it has its card `eth2`.
+pub fn check(guest: &mut Shared, tap: &Tap) {
     let mut fixture = Fixture::alone("tap");
-    let tap = Tap::new();
     let disk = fixture.image("d0.img", UNIT_BYTES);
-    fixture.write("ashlar.toml", &config(&tap));
+    fixture.write("ashlar.toml", &config(tap));
     fixture.start();
-    let image = Image::with_kits(&[Kit::Aoe, Kit::FileSystems]).unwrap();
     let mut script = Script::new();
     script.files = Tree::some(80).unwrap().guest_files();
     let stat = fs::read(proc::tool("aoe-stat").unwrap()).unwrap();
     script.file("rig/aoe-stat", stat);
     script.step(
         "aoe-stat shows the shelf",
-        "ip link set eth1 up mtu 9000\n\
+        "ip link set eth2 up mtu 9000\n\
          discover() { echo >/dev/etherd/discover; sleep 0.2; [ -b /dev/etherd/e565.0 ]; }\n\
          within 30 discover; sh /rig/aoe-stat\n\
-         says sh /rig/aoe-stat -- 'e565.0 .*GB .*eth1 .*8704 .*up'",
+         says sh /rig/aoe-stat -- 'e565.0 .*GB .*eth2 .*8704 .*up'",
     );
     script.step(
         "a file system, a tree, a remount",
@@ -72,7 +77,7 @@ fn a_guests_kernel_uses_a_shelf_over_a_tap_device() {
          (cd /mnt/tree; sha256sum -c -s /rig/sums); umount /mnt; /usr/sbin/e2fsck -fn $disk",
     );
     let how = Boot { deadline: DEADLINE, core: None };
-    let run = boot_tap(&image, &script, how, (&tap.0, GUEST), &mut |_, _| Ok(())).unwrap();
+    let run = guest.run(&script, how, &mut |_, _| Ok(())).unwrap();
     run.expect_ok().unwrap_or_else(|e| panic!("{e:#}\n{}", fixture.log()));
     println!("{}", run.summary());
     let sessions = fixture.ok(&["sessions", "--json"]);

@@ -111,21 +111,6 @@ pub fn boot_scsi(
     boot_devices(image, script, how, &devices, on_line)
 }
 
-/// As [`boot`], with a second network card, `eth1`, at a tap device of the host.
-pub fn boot_tap(
-    image: &Image,
-    script: &Script,
-    how: Boot,
-    (tap, mac): (&str, &str),
-    on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
-) -> Result<Run> {
-    let host = format!("tap,id=tap,ifname={tap},script=no,downscript=no");
-    // Behind the card that every guest has: the kernel counts them by their slots.
-    let card = format!("virtio-net-pci,netdev=tap,mac={mac},romfile=,addr=0x1e");
-    let devices = ["-netdev".into(), host, "-device".into(), card];
-    boot_devices(image, script, how, &devices, on_line)
-}
-
 /// Options of the emulator for the medium of disk `number`.
 pub(super) fn drive(number: usize, disk: &Path) -> [String; 2] {
     let file = disk.display();

@@ -36,6 +36,9 @@ pub enum Device<'a> {
     /// A second network card, `eth1`: this port of the host's loopback leads to port 3260 of the
     /// guest, which takes 10.0.3.15/24 as its address there.
     Forward(u16),
+    /// A network card with this address at a tap device of the host, the last of the guest: `eth2`
+    /// behind [`Device::Forward`], else `eth1`.
+    Tap(&'a str, &'a str),
 }
 
 impl Device<'_> {
@@ -64,7 +67,12 @@ impl Device<'_> {
                 let forward = format!("hostfwd=tcp:127.0.0.1:{port}-10.0.3.15:3260");
                 let host = format!("user,id=forward,net=10.0.3.0/24,{forward}");
                 // Behind the card that every guest has: the kernel counts them by their slots.
-                let card = "virtio-net-pci,netdev=forward,romfile=,addr=0x1e".into();
+                let card = "virtio-net-pci,netdev=forward,romfile=,addr=0x1d".into();
+                vec!["-netdev".into(), host, "-device".into(), card]
+            }
+            Device::Tap(tap, mac) => {
+                let host = format!("tap,id=tap,ifname={tap},script=no,downscript=no");
+                let card = format!("virtio-net-pci,netdev=tap,mac={mac},romfile=,addr=0x1e");
                 vec!["-netdev".into(), host, "-device".into(), card]
             }
         }
@@ -202,12 +210,19 @@ mod tests {
 
     #[test]
     fn devices_have_names_of_their_own() {
-        let devices = [Device::Scsi(Path::new("/a"), "one"), Device::Discard(Path::new("/b"))];
+        let devices = [
+            Device::Scsi(Path::new("/a"), "one"),
+            Device::Discard(Path::new("/b")),
+            Device::Forward(7),
+            Device::Tap("tap0", "02:00:00:00:00:07"),
+        ];
         let options = devices.iter().enumerate().flat_map(|(number, d)| d.options(number));
         let options = options.collect::<Vec<_>>().join(" ");
         for part in ["file=/a,format=raw,if=none,id=disk0", "scsi-hd,drive=disk0,bus=scsi0.0,"] {
             assert!(options.contains(part), "no `{part}` in: {options}");
         }
         assert!(options.contains("id=disk1,discard=unmap -device virtio-blk-pci,drive=disk1,"));
+        let cards = ["netdev=forward,romfile=,addr=0x1d", "netdev=tap,mac=02:00:00:00:00:07,"];
+        assert!(cards.iter().all(|card| options.contains(card)), "{options}");
     }
 }

@@ -14,7 +14,8 @@ use crate::fixture::MachineLock;
 use crate::real_tap::Tap;
 use crate::{
     real_aoe, real_discard, real_disk, real_gateways, real_kernel, real_layers, real_lio,
-    real_local, real_missing, real_nbd, real_nvme, real_queues, real_sg, real_tap, real_tools,
+    real_local, real_missing, real_multipath, real_nbd, real_nvme, real_queues, real_sg, real_tap,
+    real_tools,
 };
 
 /// A guest that uses daemons of this machine.
@@ -32,6 +33,7 @@ const OF_HOST: &[(&str, fn(&mut Host))] = &[
     ("tools", |host| real_tools::check(&mut host.guest)),
     ("disk", |host| real_disk::check(&mut host.guest)),
     ("layers", |host| real_layers::check(&mut host.guest)),
+    ("multipath", |host| real_multipath::check(&mut host.guest)),
     ("nbd", |host| real_nbd::check(&mut host.guest)),
     ("nvme", |host| real_nvme::check(&mut host.guest)),
     ("gateways", |host| real_gateways::check(&mut host.guest)),
@@ -62,7 +64,8 @@ const OF_MACHINE: &[(&str, fn(&mut Machine))] = &[
 #[test]
 fn daemons_of_this_machine_serve_a_real_kernel() {
     let _turn = MachineLock::exclusive();
-    let kits = [Kit::ScsiTools, Kit::FileSystems, Kit::Nbd, Kit::Nvme, Kit::Aoe, Kit::Lio];
+    let tools = [Kit::ScsiTools, Kit::FileSystems, Kit::Multipath];
+    let kits = [&tools[..], &[Kit::Nbd, Kit::Nvme, Kit::Aoe, Kit::Lio]].concat();
     let image = Image::with_kits(&kits).unwrap();
     let port = free_port().unwrap();
     let tap = Tap::new();

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use rig::Login;
-use rig::guest::{Boot, Image, Kit, Script, guest_portal};
+use rig::guest::{Boot, Script, Shared, guest_portal};
 use rig::peer::{self, wait_port};
 use rig::proc::free_port;
 use rig::relay::{Cable, Relay};
@@ -72,10 +72,9 @@ const TEN_MORE: &str = "more() {\n\
     wait_lines /tmp/list $(($(lines /tmp/list) + 10)) $(cat /tmp/writer)\n\
 }\n";
 
-#[test]
-fn dm_multipath_map_survives_path_losses_and_a_daemon_kill() {
+/// A map of dm-multipath survives losses of paths, and kills of the daemon.
+pub fn check(guest: &mut Shared) {
     let mut fixture = Fixture::alone("multipath");
-    let image = Image::with_kits(&[Kit::Multipath]).unwrap();
     let disk = fixture.image("disk.img", UNIT_BYTES);
     let second: SocketAddr = ([127, 0, 0, 1], free_port().unwrap()).into();
     let exports = EXPORTS.replace("{second}", &second.to_string());
@@ -124,7 +123,7 @@ fn dm_multipath_map_survives_path_losses_and_a_daemon_kill() {
     let how = Boot { deadline: DEADLINE, core: None };
     let mut wwid = String::new();
     let mut asked_for = 0;
-    let conversed = scenarios::converse(From::Kernel(&image), &script, how, &mut |request| {
+    let conversed = scenarios::converse(From::Shared(guest), &script, how, &mut |request| {
         let words: Vec<&str> = request.split(' ').collect();
         let cable = |number: &str| &cables[number.parse::<usize>().unwrap()];
         match words[..] {

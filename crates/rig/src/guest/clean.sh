@@ -1,8 +1,8 @@
 # Ends what a script left behind in a shared guest: daemons, mounts, sessions, files, messages.
 cd /
-killall ashlar mdmon
+killall ashlar mdmon multipathd systemd-udevd
 tries=0
-while pidof ashlar mdmon && [ $tries -lt 100 ]; do
+while pidof ashlar mdmon multipathd systemd-udevd && [ $tries -lt 100 ]; do
     tries=$((tries + 1))
     sleep 0.1
 done

@@ -322,12 +322,12 @@ mod tests {
     use super::*;
     use reactor::SeededRandom;
     use std::collections::BTreeMap;
+    use testkit::Seeds;
 
     /// C1 of command/mod.rs.
     #[test]
     fn tag_lookup_agrees_with_a_model_under_random_changes() {
-        let seeds = 0..20;
-        for seed in seeds {
+        for seed in Seeds::of(1000) {
             let mut random = SeededRandom::new(seed);
             let mut slots = Slots::new();
             let mut model: BTreeMap<u32, u32> = BTreeMap::new();

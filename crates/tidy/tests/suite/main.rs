@@ -12,6 +12,7 @@ mod licences;
 mod links;
 mod packaging;
 mod prose;
+mod soak;
 mod tree_rules;
 mod whole;
 mod words;

@@ -1,6 +1,6 @@
 //! The kernel's own client of 9P2000 in a guest: programs that people run, over a mount, with a
-//! dump after each; every dump still hashes the same at the end, and after a restart of the server.
-//! One boot.
+//! dump after each; every dump still hashes the same at the end, after a restart of the server. One
+//! boot.
 //!
 //! A binary of its own: a guest has a deadline, and the server that it uses is in this process, so
 //! no simulation may run beside them.
@@ -24,12 +24,12 @@ const WORK: &[(&str, &str)] = &[
         for n in $(seq 16); do mkdir -p d$n
             dd if=/dev/urandom of=d$n/data bs=3k count=$n 2>/dev/null; done
         git add .; git commit -qm first
-        for n in $(seq 6); do echo line $n >> d$n/text; git add .; git commit -qm c$n; done
+        for n in $(seq 3); do echo line $n >> d$n/text; git add .; git commit -qm c$n; done
         git fsck --full; git status --short",
     ),
     (
         "a clone, gc and fsck",
-        "git clone -q src copy; cd copy; git log --oneline | wc -l | grep -qx 7
+        "git clone -q src copy; cd copy; git log --oneline | wc -l | grep -qx 4
         git gc -q; git fsck --full; cmp d9/data ../src/d9/data; mv d1/data d1/moved; rm -r d2
         git add -A; git commit -qm moved; git fsck",
     ),
@@ -71,7 +71,8 @@ fn linux_client_works_and_dumps_do_not_change() {
     run_checks(&mut Shared::new(image, &[]), CHECKS);
 }
 
-/// Programs work on a volume, and its dumps do not change, also after a restart of the server.
+/// Programs work on a volume, and its dumps do not change: the first one while the server runs, all
+/// after its restart.
 fn on_volume(guest: &mut Shared) {
     let mut scene = Scene::new("files", On::Volume);
     compiler::furnish(&mut scene.script, scene.scratch.path());
@@ -86,11 +87,10 @@ fn on_volume(guest: &mut Shared) {
         );
     }
     scene.script.step(
-        "all dumps again",
+        "the first dump again",
         format!(
-            "for day in 2026/1121 2026/11211 2026/11212 2026/11213 2026/11214; do
-                cd /n/dump/$day; {HASH} > /tmp/now; cmp /tmp/now /tmp/hash.$(echo $day | tr / .)
-            done; echo HASHES $(cat /tmp/hash.* | cut -c1-40)
+            "cd /n/dump/2026/1121; {HASH} | cmp - /tmp/hash.2026.1121
+            echo HASHES $(cat /tmp/hash.* | cut -c1-40)
             cd /; umount /n/main; umount /n/dump"
         ),
     );

@@ -34,7 +34,7 @@ fn guest_copies_a_tree_and_survives_a_killed_target() {
     };
     let (first, first_image) = tgt(scratch.path(), "first.img", Some(chap.clone()));
     let (mut second, second_image) = tgt(scratch.path(), "second.img", None);
-    let tree = Tree::documentation().unwrap();
+    let tree = Tree::some(100).unwrap();
     let open = Login::open(second.target().clone());
     let mut script =
         scenarios::copy_tree(&Login::open(first.target().clone()).with_chap(chap), &tree);

@@ -1,6 +1,6 @@
 //! Arrays of ours as dmraid sees them: members, their array, size, strip size and order. Besides,
 //! the data that the kernel's device mapper reads by the tables that dmraid makes of them, from all
-//! members and, where there is parity, without the first.
+//! members and, where there is parity, without the first. A check of the guest of `raid_guest`.
 //!
 //! Differences between dmraid 1.0.0.rc16 and this class, and the one that is right
 //! ([`TastedMember`]):
@@ -18,18 +18,16 @@
 //!   found.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
 use geom::Access;
-use rig::guest::{Boot, Image, Kit, Run, Script, boot_scsi};
+use rig::guest::{Run, Script};
 use serde_json::json;
 use testkit::noise;
 
-use crate::raid_linux::{BYTES, disk_of, sum};
+use crate::raid_linux::{BYTES, DISK_BYTES, LinuxRaid, disk_of, sum};
 use crate::world::World;
 
-const DEADLINE: Duration = Duration::from_secs(900);
 /// Bytes of each disk that a volume uses.
 const USED: usize = 8 << 20;
 const STRIP: u64 = 65536;
@@ -79,14 +77,21 @@ fn serial(number: usize, disk: usize) -> String {
     format!("ASHLAR-{number:02}-{disk}")
 }
 
+/// Serial numbers of all disks, in the order of the cases.
+pub fn serials() -> Vec<String> {
+    let of_case = |(number, case): (usize, &Case)| -> Vec<String> {
+        (0..case.disks).map(|disk| serial(number, disk)).collect()
+    };
+    CASES.iter().enumerate().flat_map(of_case).collect()
+}
+
 /// Makes the array of a case and saves its disks. Answers the volume's size.
-fn make(number: usize, case: &Case, folder: &Path, images: &mut Vec<(PathBuf, String)>) -> u64 {
+fn make(number: usize, case: &Case, images: &[(PathBuf, String)]) -> u64 {
     let mut world = World::new();
-    let len = if case.format == "DDF" { 48 << 20 } else { 24 << 20 };
-    let names: Vec<String> = (0..case.disks).map(|i| serial(number, i)).collect();
+    let names: Vec<&String> = images.iter().map(|(_, serial)| serial).collect();
     let mut disks = Vec::new();
     for name in &names {
-        let disk = disk_of(vec![0; len]);
+        let disk = disk_of(vec![0; DISK_BYTES]);
         world.attach_as(name, name, &disk, 512, (0, 0));
         disks.push(disk);
     }
@@ -99,11 +104,7 @@ fn make(number: usize, case: &Case, folder: &Path, images: &mut Vec<(PathBuf, St
     world.write(&open, 0, &noise(number as u64, BYTES)).expect("written");
     world.close(open);
     world.control.settle().expect("at rest");
-    for (name, disk) in names.into_iter().zip(disks) {
-        let path = folder.join(format!("{name}.img"));
-        disk.save(&path);
-        images.push((path, name));
-    }
+    disks.iter().zip(images).for_each(|(disk, (image, _))| disk.save(image));
     world.size(&world.volume())
 }
 
@@ -127,9 +128,10 @@ done </tmp/parity
 for device in /dev/mapper/*_vol*; do
     echo $(basename $device) $(dd if=$device bs=64k count=16 2>/dev/null | md5sum)
 done
+dmraid -an >/dev/null 2>&1 || true
 ";
 
-fn look(images: &[(PathBuf, String)]) -> Run {
+fn look(linux: &mut LinuxRaid) -> Run {
     let mut script = Script::new();
     let serials = "for d in /sys/block/sd*; do
     echo \"/dev/$(basename $d) $(tail -c +5 $d/device/vpd_pg80)\"
@@ -140,14 +142,7 @@ mkdir -p /var/lock/dmraid";
     script.step("sets", "dmraid -s -s");
     script.step("tables", "dmraid -tay 2>&1 || true");
     script.step("data", DATA);
-    let image = Image::with_kits(&[Kit::Dmraid]).expect("an image");
-    let how = Boot { deadline: DEADLINE, core: None };
-    let paths: Vec<(&Path, &str)> =
-        images.iter().map(|(path, name)| (path.as_path(), name.as_str())).collect();
-    let run = boot_scsi(&image, &script, how, &paths, &mut |_, _| Ok(())).expect("a guest");
-    run.expect_ok().unwrap_or_else(|e| panic!("{e:#}"));
-    println!("{}", run.summary());
-    run
+    linux.play(&script)
 }
 
 /// The lines behind `name   : ...vol7`, by key.
@@ -177,22 +172,19 @@ fn members(lines: &[String], volume: &str, serials: &BTreeMap<&str, &str>) -> Ve
     words.filter_map(|word| serials.get(word)).map(|serial| serial.to_string()).collect()
 }
 
-#[test]
-fn dmraid_reads_our_arrays() {
-    let folder = std::env::temp_dir().join(format!("ashlar-dmraid-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let mut images = Vec::new();
-    let sizes: Vec<u64> = CASES
-        .iter()
-        .enumerate()
-        .map(|(number, case)| make(number, case, &folder, &mut images))
-        .collect();
-    let run = look(&images);
-    std::fs::remove_dir_all(&folder).expect("removed");
+/// dmraid finds the arrays, their members and their data.
+pub fn check(linux: &mut LinuxRaid) {
+    let (mut rest, mut sizes) = (&linux.scsi[..], Vec::new());
+    for (number, case) in CASES.iter().enumerate() {
+        let (images, others) = rest.split_at(case.disks);
+        sizes.push(make(number, case, images));
+        rest = others;
+    }
+    let run = look(linux);
     let lines = |step: usize| &run.steps[step].output[..];
     let serials: BTreeMap<&str, &str> =
         lines(0).iter().filter_map(|line| line.split_once(' ')).collect();
-    assert_eq!(serials.len(), images.len());
+    assert_eq!(serials.len(), linux.scsi.len());
 
     for (number, (case, size)) in CASES.iter().zip(&sizes).enumerate() {
         let what = format!("{} {}", case.format, case.level);

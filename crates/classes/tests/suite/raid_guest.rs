@@ -1,5 +1,5 @@
-//! Arrays that this class and Linux' own RAID use in turn: a check for each family of formats, and
-//! one for logs of partial parity (`raid_guest_log`). One boot.
+//! Arrays that this class and Linux' own RAID use in turn: a check for each family of formats, one
+//! for logs of partial parity (`raid_guest_log`), and one of dmraid (`raid_dmraid`). One boot.
 //!
 //! ```text
 //!   made here, filled  -> md assembles, reads, writes      -> read here, without a disk too;
@@ -19,11 +19,11 @@ use rig::guest::{Script, run_checks};
 use serde_json::json;
 use testkit::noise;
 
-use crate::raid_guest_log;
 use crate::raid_linux::{
     BYTES, DISK_BYTES, ENV, FIND, LinuxRaid, STOP, device, disk_of, has_volume, sum,
 };
 use crate::world::{Disk, World};
+use crate::{raid_dmraid, raid_guest_log};
 
 /// Offsets of the pieces: of the array's maker, of md in the guest, of this class without a disk.
 /// None is at the start of a strip or of a row.
@@ -317,15 +317,16 @@ fn to_and_fro(family: &Family, linux: &mut LinuxRaid) {
     linux.play(&two);
 }
 
-/// Checks that share the guest. No check finds records of an earlier one: the first ones use few
-/// disks, the last one all.
+/// Checks that share the guest. No check finds records of an earlier one: dmraid reads all disks
+/// while those behind virtio are empty, and of these each check uses more than the one before.
 const CHECKS: &[(&str, fn(&mut LinuxRaid))] = &[
+    ("dmraid", raid_dmraid::check),
     ("log", raid_guest_log::check),
     ("intel", |linux| to_and_fro(&INTEL, linux)),
     ("ddf", |linux| to_and_fro(&DDF, linux)),
 ];
 
 #[test]
-fn md_and_this_class_read_and_write_the_same_arrays() {
-    run_checks(&mut LinuxRaid::new(), CHECKS);
+fn linux_and_this_class_use_the_same_arrays() {
+    run_checks(&mut LinuxRaid::new(raid_dmraid::serials()), CHECKS);
 }

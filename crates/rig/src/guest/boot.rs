@@ -6,6 +6,7 @@
 //!      every wait for it is bounded.
 //!  B3  Every step of the script has a result, in order, begun or not.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -90,41 +91,13 @@ pub fn boot(
     how: Boot,
     on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
 ) -> Result<Run> {
-    boot_devices(image, script, how, &[], on_line)
+    Ok(Running::boot(image, script, how.core, &[])?.run(script, how.deadline, on_line))
 }
 
-/// Like [`boot`], with images as SCSI disks with serial numbers. The guest finds them in any order:
-/// `/sys/block/sd*/device/vpd_pg80` identifies each.
-pub fn boot_scsi(
-    image: &Image,
-    script: &Script,
-    how: Boot,
-    disks: &[(&Path, &str)],
-    on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
-) -> Result<Run> {
-    let mut devices: Vec<String> = vec!["-device".into(), "virtio-scsi-pci,id=scsi".into()];
-    for (number, (disk, serial)) in disks.iter().enumerate() {
-        devices.extend(drive(number, disk));
-        let device = format!("scsi-hd,drive=disk{number},scsi-id={number},serial={serial}");
-        devices.extend(["-device".into(), device]);
-    }
-    boot_devices(image, script, how, &devices, on_line)
-}
-
-/// Options of the emulator for the medium of disk `number`.
-pub(super) fn drive(number: usize, disk: &Path) -> [String; 2] {
+/// Options of the emulator for the medium of disk `number`, which may be a number on a bus: `2-7`.
+pub(super) fn drive(number: impl Display, disk: &Path) -> [String; 2] {
     let file = disk.display();
     ["-drive".into(), format!("file={file},format=raw,if=none,id=disk{number}")]
-}
-
-fn boot_devices(
-    image: &Image,
-    script: &Script,
-    how: Boot,
-    devices: &[String],
-    on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
-) -> Result<Run> {
-    Ok(Running::boot(image, script, how.core, devices)?.run(script, how.deadline, on_line))
 }
 
 /// Like [`boot`], from a disk that [`Image::write_disk`] made with the same script, wherever it is

@@ -23,7 +23,7 @@ mod kit;
 mod script;
 mod shared;
 
-pub use boot::{Boot, Console, boot, boot_disk, boot_scsi};
+pub use boot::{Boot, Console, boot, boot_disk};
 pub use disk::{ROOT_BYTES, ROOT_START};
 pub use image::{HOST, Image, guest_portal};
 pub use kit::Kit;

@@ -8,7 +8,7 @@ use std::any::Any;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpListener};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -31,6 +31,9 @@ pub enum Device<'a> {
     Disk(&'a Path),
     /// An image as a SCSI disk with a serial number.
     Scsi(&'a Path, &'a str),
+    /// Images as disks of one SCSI bus, with serial numbers. The guest finds them in any order:
+    /// `/sys/block/sd*/device/vpd_pg80` identifies each.
+    ScsiBus(&'a [(PathBuf, String)]),
     /// An image as a virtio disk that frees blocks on discard and has no command that zeroes.
     Discard(&'a Path),
     /// A second network card, `eth1`: this port of the host's loopback leads to port 3260 of the
@@ -56,6 +59,17 @@ impl Device<'_> {
                 let disk = format!("scsi-hd,drive=disk{number},bus=scsi{number}.0,serial={serial}");
                 options.extend(["-device".into(), format!("virtio-scsi-pci,id=scsi{number}")]);
                 options.extend(["-device".into(), disk]);
+                options
+            }
+            Device::ScsiBus(disks) => {
+                let mut options = vec!["-device".into(), format!("virtio-scsi-pci,id=bus{number}")];
+                for (at, (disk, serial)) in disks.iter().enumerate() {
+                    let on_bus = format!("{number}-{at}");
+                    let place = format!("bus=bus{number}.0,scsi-id={at}");
+                    options.extend(drive(&on_bus, disk));
+                    let disk = format!("scsi-hd,drive=disk{on_bus},{place},serial={serial}");
+                    options.extend(["-device".into(), disk]);
+                }
                 options
             }
             Device::Discard(disk) => {
@@ -210,11 +224,13 @@ mod tests {
 
     #[test]
     fn devices_have_names_of_their_own() {
+        let bus = [(PathBuf::from("/c"), "two".to_owned())];
         let devices = [
             Device::Scsi(Path::new("/a"), "one"),
             Device::Discard(Path::new("/b")),
             Device::Forward(7),
             Device::Tap("tap0", "02:00:00:00:00:07"),
+            Device::ScsiBus(&bus),
         ];
         let options = devices.iter().enumerate().flat_map(|(number, d)| d.options(number));
         let options = options.collect::<Vec<_>>().join(" ");
@@ -222,6 +238,8 @@ mod tests {
             assert!(options.contains(part), "no `{part}` in: {options}");
         }
         assert!(options.contains("id=disk1,discard=unmap -device virtio-blk-pci,drive=disk1,"));
+        let on_bus = "scsi-hd,drive=disk4-0,bus=bus4.0,scsi-id=0,serial=two";
+        assert!(options.contains("id=disk4-0 ") && options.contains(on_bus), "{options}");
         let cards = ["netdev=forward,romfile=,addr=0x1d", "netdev=tap,mac=02:00:00:00:00:07,"];
         assert!(cards.iter().all(|card| options.contains(card)), "{options}");
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use geom::Access;
 use md5::{Digest, Md5};
-use rig::guest::{Boot, Device, Image, Kit, Script, Shared};
+use rig::guest::{Boot, Device, Image, Kit, Run, Script, Shared};
 use rig::proc::Scratch;
 
 use crate::world::{Disk, Media, World};
@@ -26,36 +26,43 @@ const DISKS: usize = 25;
 /// Longest time for a script of a guest.
 const DEADLINE: Duration = Duration::from_secs(900);
 
-/// A guest with Linux' own RAID, for one check after the other.
+/// A guest with Linux' own RAID and dmraid, for one check after the other.
 pub struct LinuxRaid {
     guest: Shared,
     /// Images of its disks, in the order of [`device`]. A check saves those that it uses, first.
     pub images: Vec<PathBuf>,
+    /// Images and serial numbers of its SCSI disks, which dmraid reads.
+    pub scsi: Vec<(PathBuf, String)>,
     /// Has the images.
     _scratch: Scratch,
 }
 
 impl LinuxRaid {
-    /// With empty disks. The first script boots it.
-    pub fn new() -> LinuxRaid {
+    /// With empty disks, and SCSI disks of these serial numbers. The first script boots it.
+    pub fn new(serials: Vec<String>) -> LinuxRaid {
         let scratch = Scratch::new("raid-guest").expect("a folder");
-        let image = |n| scratch.path().join(format!("{n}.img"));
-        let images: Vec<PathBuf> = (0..DISKS).map(image).collect();
-        for path in &images {
-            let file = File::create(path).expect("an image");
+        let image = |name: &str| {
+            let path = scratch.path().join(format!("{name}.img"));
+            let file = File::create(&path).expect("an image");
             file.set_len(DISK_BYTES as u64).expect("a size");
-        }
-        let disks: Vec<Device<'_>> = images.iter().map(|path| Device::Disk(path)).collect();
-        let guest = Shared::new(Image::with_kits(&[Kit::Raid]).expect("an image"), &disks);
-        LinuxRaid { guest, images, _scratch: scratch }
+            path
+        };
+        let images: Vec<PathBuf> = (0..DISKS).map(|n| image(&n.to_string())).collect();
+        let scsi: Vec<_> = serials.into_iter().map(|serial| (image(&serial), serial)).collect();
+        let disks = images.iter().map(|path| Device::Disk(path));
+        let devices: Vec<Device<'_>> = disks.chain([Device::ScsiBus(&scsi)]).collect();
+        let image = Image::with_kits(&[Kit::Dmraid, Kit::Raid]).expect("an image");
+        let guest = Shared::new(image, &devices);
+        LinuxRaid { guest, images, scsi, _scratch: scratch }
     }
 
     /// The guest runs a script, which must succeed.
-    pub fn play(&mut self, script: &Script) {
+    pub fn play(&mut self, script: &Script) -> Run {
         let how = Boot { deadline: DEADLINE, core: None };
         let run = self.guest.run(script, how, &mut |_, _| Ok(())).expect("a guest");
         run.expect_ok().unwrap_or_else(|e| panic!("{e:#}"));
         println!("{}", run.summary());
+        run
     }
 }
 

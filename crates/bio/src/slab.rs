@@ -111,6 +111,7 @@ impl Slab {
 mod tests {
     use super::*;
 
+    /// S1.
     #[test]
     fn a_stale_id_finds_nothing() {
         let mut slab = Slab::new();

@@ -373,6 +373,7 @@ mod tests {
 
     use super::*;
 
+    /// T4 of reattach.rs.
     #[test]
     fn returned_disk_is_refused_while_another_disk_has_its_medium_open() {
         let folder = std::env::temp_dir().join(format!("ashlar-returned-{}", std::process::id()));

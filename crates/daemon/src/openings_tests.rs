@@ -118,6 +118,7 @@ fn failed_opening_is_not_used_again() {
     assert_eq!(opens(&openings, &other), Some(true));
 }
 
+/// T2 of reattach.rs.
 #[test]
 fn file_is_made_and_extended_only_where_the_opening_may() {
     let folder = std::env::temp_dir().join(format!("ashlar-makes-{}", std::process::id()));
@@ -309,6 +310,7 @@ fn memory(name: &str) -> String {
     format!("[[disk]]\nname = '{name}'\nkind = 'memory'\nsize = '1MiB'\n")
 }
 
+/// K2 of mailbox.rs.
 #[test]
 fn status_and_plan_answer_while_apply_opens_a_disk_that_hangs() {
     let (site, begins, release) = Site::launched("opening-apply");

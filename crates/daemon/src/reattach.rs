@@ -539,6 +539,7 @@ mod tests {
         assert_eq!(record(found(Finding::File(1))), nothing(), "the reason is over");
     }
 
+    /// T1.
     #[test]
     fn file_that_returns_smaller_is_reported_once_and_its_size_is_shown() {
         let missing = BTreeSet::from(["a".to_owned()]);

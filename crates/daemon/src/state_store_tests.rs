@@ -136,6 +136,7 @@ fn with(n: u8) -> Fake {
     fake
 }
 
+/// W1 of daemon/src/state_store.rs, W2 of daemon/src/state_store.rs.
 #[test]
 fn save_survives_a_power_cut_between_any_two_steps() {
     let mut cuts = 0;
@@ -164,6 +165,7 @@ fn save_survives_a_power_cut_between_any_two_steps() {
     assert!(cuts > 100, "{cuts}");
 }
 
+/// W4 of daemon/src/state_store.rs.
 #[test]
 fn full_disk_at_any_step_fails_the_save_and_keeps_the_old_record() {
     for before in 0..4u8 {
@@ -194,6 +196,7 @@ fn record_has_the_bytes_of_earlier_versions() {
     assert_eq!(decode("a.modes", record), Ok(b"saved".to_vec()));
 }
 
+/// W3 of daemon/src/state_store.rs.
 #[test]
 fn torn_record_is_replaced_by_the_previous_one() {
     let key = key_of(SERIAL, KIND);

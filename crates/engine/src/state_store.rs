@@ -311,6 +311,7 @@ mod tests {
         Pin::new(saved).poll(&mut Context::from_waker(Waker::noop()))
     }
 
+    /// W1.
     #[test]
     fn w2_a_failed_save_keeps_the_previous_record() {
         let store = MemoryStore::new();

@@ -351,6 +351,7 @@ mod tests {
         fs::remove_dir_all(&folder).expect("scratch");
     }
 
+    /// A6, A8.
     #[test]
     fn changes_are_recorded_after_a_change_and_limited() {
         let folder = scratch("changes");
@@ -371,6 +372,7 @@ mod tests {
         fs::remove_dir_all(&folder).expect("scratch");
     }
 
+    /// A7, A8.
     #[test]
     fn secrets_and_documents_are_not_recorded() {
         let params = json!({

@@ -149,6 +149,7 @@ mod tests {
         LogRecord { fields, ..LogRecord::new(Level::WARN, "ashlar", message.to_owned()) }
     }
 
+    /// L3 of mgmt/src/logs.rs.
     #[test]
     fn json_line_is_one_object_with_fields() {
         let at = Timestamp::UNIX_EPOCH;

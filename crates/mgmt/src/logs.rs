@@ -198,6 +198,7 @@ mod tests {
         assert_eq!(all[1], "line 2\n");
     }
 
+    /// L2.
     #[test]
     fn l1_l2_unread_log_does_not_block_its_writers() {
         const ALL: u64 = 100_000;

@@ -178,6 +178,7 @@ mod tests {
         }
     }
 
+    /// H1.
     #[test]
     fn h2_any_mix_of_set_and_cancel_fires_like_a_sorted_list() {
         let mut seed = 7u64;

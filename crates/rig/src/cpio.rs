@@ -91,6 +91,7 @@ impl Cpio {
 mod tests {
     use super::Cpio;
 
+    /// C2, C3.
     #[test]
     fn c1_c2_c3_archive_has_the_newc_layout() {
         let mut cpio = Cpio::new();

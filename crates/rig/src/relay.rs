@@ -176,6 +176,7 @@ mod tests {
         Ok(back)
     }
 
+    /// R2.
     #[test]
     fn r1_r2_cut_relay_drops_connections_and_a_paused_one_delays_them() {
         let relay = Relay::start(echo()).unwrap();

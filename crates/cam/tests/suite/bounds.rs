@@ -52,6 +52,7 @@ fn a_request_ends_at_its_deadline_with_its_last_error() {
     assert_eq!((result, s), (Err(Errno::Io), 0), "what need not wait does not");
 }
 
+/// D6 of device/mod.rs.
 #[test]
 fn a_queued_request_ends_at_its_deadline() {
     let mut b = bench(&vec![None; 100]);

@@ -269,6 +269,7 @@ fn a_controller_reset_under_a_deep_queue_uses_up_no_retry() {
     }
 }
 
+/// P2 of periph/disk.rs, P3 of periph/disk.rs.
 #[test]
 fn a_flush_after_a_loss_of_power_fails_once() {
     for transport in [Transport::Sas, Transport::Sata] {

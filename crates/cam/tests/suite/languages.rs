@@ -98,6 +98,7 @@ fn a_disk_without_a_queue_gets_one_command_at_a_time_and_no_tag() {
     }
 }
 
+/// D8 of device/mod.rs.
 #[test]
 fn flush_and_trim_are_kept_apart_from_queued_commands() {
     let (mut w, hba, edge) = disk(Transport::Sata, spec());

@@ -187,6 +187,7 @@ fn a_stopped_device_is_started() {
     assert_eq!(result, Err(Errno::NxIo));
 }
 
+/// D7 of device/mod.rs.
 #[test]
 fn one_recovery_action_serves_all_commands_and_keeps_their_order() {
     let stopped = sense(2, 0x04, 0x02);
@@ -273,6 +274,7 @@ fn a_busy_device_is_retried_when_a_command_ends_or_after_a_delay() {
     assert_eq!(b.ended.len(), 2, "at once");
 }
 
+/// D2 of device/mod.rs, D6 of device/mod.rs.
 #[test]
 fn a_timeout_escalates_from_abort_to_device_reset_to_loss() {
     let (result, sent, took, _, b) = run_script(&[None, None]);
@@ -294,6 +296,7 @@ fn a_timeout_escalates_from_abort_to_device_reset_to_loss() {
     assert_eq!(b.ended.len(), 2);
 }
 
+/// D2 of device/mod.rs.
 #[test]
 fn duplicate_completions_are_ignored() {
     let mut b = bench(&[None]);

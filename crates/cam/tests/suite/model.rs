@@ -397,6 +397,7 @@ impl World {
     }
 }
 
+/// D1 of device/mod.rs, D4 of device/mod.rs, D6 of device/mod.rs, Z1 of freeze.rs, Z2 of freeze.rs.
 #[test]
 fn random_devices_agree_with_the_model() {
     let all = Seeds::of(SEEDS);

@@ -116,6 +116,7 @@ fn disk_changes_reported_by_a_multiplier_are_applied() {
     assert!(!lost(Path::new(0, CONTROL, 0)), "nor is the multiplier another one");
 }
 
+/// C4 of bus/scan.rs.
 #[test]
 fn disk_changes_that_are_not_reported_are_found_by_a_scan() {
     let (mut w, hba) = stage();

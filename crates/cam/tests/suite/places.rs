@@ -96,6 +96,7 @@ fn a_moved_disk_has_the_physical_path_of_its_new_slot() {
     assert_eq!(place(&w, "da0"), slot(1));
 }
 
+/// W2 of bus/places.rs.
 #[test]
 fn consumers_of_a_disk_are_notified_when_it_moves() {
     let (mut w, hba) = shelf();
@@ -116,6 +117,7 @@ fn consumers_of_a_disk_are_notified_when_it_moves() {
     assert_eq!((w.changed_attrs(), moved(&w)), (vec![PHYSPATH.to_owned()], before + 1));
 }
 
+/// W1 of bus/places.rs.
 #[test]
 fn an_unreadable_enclosure_leaves_known_slots_unchanged() {
     let (mut w, hba) = shelf();
@@ -129,6 +131,7 @@ fn an_unreadable_enclosure_leaves_known_slots_unchanged() {
     assert!(w.read(edge, 0, 512).is_ok());
 }
 
+/// W1 of bus/places.rs.
 #[test]
 fn a_disk_has_no_slot_while_its_enclosure_is_missing() {
     let (mut w, hba) = shelf();

@@ -62,6 +62,7 @@ fn hanging_targets_are_awaited_in_parallel() {
     assert!(w.buses[0].silent().is_empty());
 }
 
+/// C2 of bus/scan.rs.
 #[test]
 fn a_scan_ends_and_targets_without_an_answer_are_probed_later() {
     let hba = hba(101);
@@ -96,6 +97,7 @@ fn a_scan_of_one_address_probes_no_other_target() {
     assert_eq!(place(&w, "da1"), Some(Path::new(0, 2, 0)), "and target 1 was not looked at");
 }
 
+/// C3 of bus/scan.rs.
 #[test]
 fn names_do_not_depend_on_the_order_of_answers() {
     let hba = hba(3);
@@ -288,6 +290,7 @@ fn two() -> (World, Arc<VirtualHba>) {
 
 const IDENTIFY: u8 = 0xec;
 
+/// C5 of bus/scan.rs.
 #[test]
 fn an_ata_disk_with_malformed_identify_data_stays_and_is_reported() {
     let (mut w, hba) = two();

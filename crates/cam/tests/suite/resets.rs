@@ -264,6 +264,7 @@ fn the_unit_attention_of_a_known_reset_uses_up_no_retry() {
     b.all_well(8);
 }
 
+/// D9 of device/mod.rs.
 #[test]
 fn recovery_actions_and_probes_wait_for_a_reset() {
     let stopped = Outcome::check(Sense::new(Asc::new(Key::NotReady, 0x04, 0x02)));
@@ -337,6 +338,7 @@ fn commands_wait_during_a_reset_started_by_error_recovery() {
 /// Random resets of all kinds on a device with a deep queue. Without other faults every request
 /// succeeds although none has a retry. No command is ever sent during a reset, and the first
 /// command after a reset is the oldest one.
+/// D9 of device/mod.rs, Z1 of freeze.rs.
 #[test]
 fn random_resets_fail_no_request_and_keep_the_order() {
     for seed in Seeds::of(1000) {

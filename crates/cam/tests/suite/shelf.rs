@@ -137,6 +137,7 @@ fn a_slot_whose_disk_was_pulled_is_empty() {
     assert!(text(&mut w, "smpphylist", "ses0").contains("  1  0x0000000000000000\n"));
 }
 
+/// E1 of periph/ses.rs.
 #[test]
 fn malformed_enclosure_pages_are_reported() {
     const RECEIVE: u8 = 0x1c;

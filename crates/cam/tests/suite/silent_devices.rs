@@ -61,6 +61,7 @@ fn look(w: &mut World) {
     cam.take_update_results(&mut w.control);
 }
 
+/// C1 of bus/scan.rs.
 #[test]
 fn other_verbs_are_answered_during_a_scan() {
     let hba = hba(2, 100);

@@ -367,6 +367,7 @@ impl Operation {
     }
 }
 
+/// P2 of periph/disk.rs.
 #[test]
 fn acknowledged_writes_survive_random_faults() {
     let all = Seeds::of(SEEDS);

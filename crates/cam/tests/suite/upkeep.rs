@@ -95,6 +95,7 @@ fn defects_are_listed_in_every_format() {
     assert_eq!(text(&mut w, "defects", json!({})), "Got 0 defects.\n");
 }
 
+/// N1 of periph/pass.rs.
 #[test]
 fn raw_commands_obey_the_queueing_rules_of_the_disk() {
     for transport in [Transport::Sas, Transport::Sata] {
@@ -150,6 +151,7 @@ fn raw_commands_are_parsed_and_printed_as_by_camcontrol() {
     assert!(what.contains("no value is left"), "{what}");
 }
 
+/// N2 of periph/pass.rs, N3 of periph/pass.rs.
 #[test]
 fn a_failed_raw_command_is_reported_and_leaves_no_freeze() {
     let (mut w, hba) = sas();

@@ -195,6 +195,7 @@ fn tags_set_the_openings_and_a_reset_fails_no_request() {
     assert!(ended.iter().all(|e| e.status.is_ok()));
 }
 
+/// O1 of verbs/verb_jobs.rs.
 #[test]
 fn a_hanging_disk_delays_only_its_own_verbs() {
     let mut w = attached();
@@ -220,6 +221,7 @@ fn a_hanging_disk_delays_only_its_own_verbs() {
     assert_eq!(e.kind, Errno::Canceled, "an answer is fetched once: {e}");
 }
 
+/// O1 of verbs/verb_jobs.rs, O3 of verbs/verb_jobs.rs.
 #[test]
 fn verbs_for_silent_devices_do_not_delay_other_verbs() {
     let mut w = World::new(1, &[]);
@@ -254,6 +256,7 @@ fn verbs_for_silent_devices_do_not_delay_other_verbs() {
     }
 }
 
+/// O2 of verbs/verb_jobs.rs.
 #[test]
 fn unfetched_answers_expire_but_hanging_verbs_keep_their_place() {
     let mut w = attached();

@@ -29,6 +29,7 @@ fn open(lanes: &PerCore<TestState>, core: usize) -> Option<(u64, u64)> {
     lanes.fast_path(core).map(|(open, beside)| (open, beside.load(Relaxed)))
 }
 
+/// N2 of per_core.rs.
 #[test]
 fn each_core_takes_over_a_new_table_once() {
     let lanes = PerCore::<TestState>::new(2);
@@ -57,6 +58,8 @@ fn each_core_takes_over_a_new_table_once() {
     assert_eq!(open(&lanes, 2), None, "there is no such core");
 }
 
+/// N1 of per_core.rs, N3 of per_core.rs, T1 of mirror/shared.rs, T1 of multipath/shared.rs,
+/// T1 of volume/shared.rs.
 #[test]
 fn new_table_is_used_by_the_core_once_set_has_returned() {
     let lanes = PerCore::<TestState>::new(1);

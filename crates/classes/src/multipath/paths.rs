@@ -311,6 +311,7 @@ mod tests {
         (paths, slots)
     }
 
+    /// P1.
     #[test]
     fn next_good_path_becomes_active_and_a_restored_one_does_not() {
         let (mut p, [a, b, c]) = three();
@@ -334,6 +335,7 @@ mod tests {
         assert!(!p.prefer(c) && p.active() == Some(b));
     }
 
+    /// P1.
     #[test]
     fn access_state_outranks_path_order() {
         let (mut p, [a, b, c]) = three();
@@ -359,6 +361,7 @@ mod tests {
         assert_eq!(p.active(), Some(c));
     }
 
+    /// P3.
     #[test]
     fn failure_of_the_last_path_restores_paths_failed_by_other_requests() {
         let (mut p, [a, b, c]) = three();
@@ -371,6 +374,7 @@ mod tests {
         assert_eq!(p.active(), Some(b), "gone, and not failed: the failed ones are all there is");
     }
 
+    /// P3, P4.
     #[test]
     fn path_in_transition_is_used_when_no_other_is_left() {
         let (mut p, [a, b, c]) = three();
@@ -404,6 +408,7 @@ mod tests {
         assert_eq!(p.path_state_str(b, Mode::Active), "ACTIVE");
     }
 
+    /// P3.
     #[test]
     fn sole_path_stays_good_unless_queueing_is_enabled() {
         for (queues, word) in [(false, "ACTIVE"), (true, "FAIL")] {

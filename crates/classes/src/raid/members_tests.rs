@@ -196,6 +196,7 @@ fn rebuild_resumes_at_its_position_unless_the_volume_is_dirty() {
     }
 }
 
+/// A4 of raid/members.rs.
 #[test]
 fn unsynchronised_volume_stays_dirty_or_uninitialised_on_record() {
     let mut torn = array(FIVE, 3);

@@ -389,6 +389,7 @@ mod tests {
         (Origin(number), Classify::Session)
     }
 
+    /// Q8 of sched/mod.rs.
     #[test]
     fn c1_new_client_takes_the_place_that_was_idle_longest() {
         let mut a = algorithms::make("rr").expect("it is there").1;

@@ -37,6 +37,7 @@ fn arrive(hub: &mut DiskQueue, a: Arrival, now: u64) -> (u32, bool) {
     came
 }
 
+/// Q2 of sched/mod.rs.
 #[test]
 fn no_request_passes_a_fence_in_either_direction() {
     let mut hub = disk_queue("fifo", &[("queue_depth", 1)], 1);
@@ -104,6 +105,7 @@ fn requests_of_another_core_stay_in_its_lane_and_wake_it() {
     assert_eq!(hub.call(1).map(|(_, t)| t.id().to_word()), Some(2));
 }
 
+/// Q5 of sched/mod.rs.
 #[test]
 fn anticipation_timer_runs_on_the_core_that_asked_and_expires() {
     let mut hub = disk_queue("rr", &[], 2);
@@ -223,6 +225,7 @@ fn run_seed(seed: u64) {
     }
 }
 
+/// Q1 of sched/mod.rs.
 #[test]
 fn random_requests_are_sent_once_and_in_a_permitted_order() {
     Seeds::of(1000).each(run_seed);

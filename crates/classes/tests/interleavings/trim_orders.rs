@@ -153,6 +153,7 @@ fn scene(users: &[&[Act]], fails: u32, wanted: [Option<u8>; 4]) {
     }
 }
 
+/// E2 of trim/queue.rs.
 #[test]
 fn a_write_after_a_delete_is_kept_while_the_issuer_runs() {
     everything("delete, write", 5, 1_000, || {
@@ -168,6 +169,7 @@ fn the_last_write_is_kept_when_blocks_are_deleted_and_written_twice() {
     });
 }
 
+/// E3 of trim/queue.rs.
 #[test]
 fn a_failed_command_is_not_repeated_over_a_waiting_write() {
     everything("delete, write, a command fails", 4, 1_000, || {

@@ -186,6 +186,7 @@ fn sequential_reads_stay_with_one_member() {
     world.close(open);
 }
 
+/// L3 of mirror/layer.rs.
 #[test]
 fn mirror_10_eio_on_read_is_retried_elsewhere_and_drops_the_member() {
     let (mut world, disks) = mirror(2, json!({ "balance": "prefer" }));
@@ -212,6 +213,7 @@ fn mirror_10_eio_on_read_is_retried_elsewhere_and_drops_the_member() {
     assert!(disks[1].bytes()[..MIB - 512] == bytes);
 }
 
+/// J3 of mirror/geom/mod.rs.
 #[test]
 fn mirror_12_eio_on_write_drops_the_member_before_the_acknowledgement() {
     let (mut world, disks) = mirror(2, json!({}));
@@ -257,6 +259,7 @@ fn mirror_11_and_13_an_absent_member_is_rebuilt_when_it_returns() {
     assert!(disks[1].bytes()[..MIB - 512] == bytes);
 }
 
+/// M1 of mirror/state/mod.rs.
 #[test]
 fn component_selection_uses_the_newest_members_in_any_order() {
     let (mut world, disks) = mirror(3, json!({}));
@@ -325,6 +328,7 @@ pub(crate) fn verified(world: &mut World) -> String {
     panic!("never done");
 }
 
+/// V2 of mirror/verify.rs.
 #[test]
 fn verify_counts_differences_and_writes_only_with_repair() {
     let (mut world, disks) = mirror(3, json!({}));

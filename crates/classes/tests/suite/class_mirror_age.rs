@@ -88,6 +88,7 @@ fn a_half_that_was_used_alone_is_refused_by_a_running_mirror() {
     assert!(late.bytes()[..MIB - 512] == kept);
 }
 
+/// L3 of mirror/lineage.rs.
 #[test]
 fn a_member_restored_from_its_own_older_clean_copy_is_rebuilt() {
     for restored in [0, 1] {

@@ -76,6 +76,7 @@ fn a_crash_replays_the_log_and_resyncs_nothing() {
     }
 }
 
+/// A5 of raid/members.rs.
 #[test]
 fn a_volume_with_a_log_starts_without_a_disk_and_has_its_data() {
     for lost in [1, 2] {
@@ -93,6 +94,7 @@ fn a_volume_with_a_log_starts_without_a_disk_and_has_its_data() {
     }
 }
 
+/// Y4 of volume/replay.rs.
 #[test]
 fn an_invalid_log_is_not_replayed() {
     let put = |raid: &Raid, bytes: &[u8]| raid.disks[2].put(place(raid), bytes);

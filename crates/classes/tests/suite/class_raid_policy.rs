@@ -69,6 +69,7 @@ fn starts_less(raid: &mut Raid) -> bool {
     !line.contains("may be wrong")
 }
 
+/// J9 of raid/geom.rs.
 #[test]
 fn a_log_is_kept_after_the_change_and_a_crash_costs_no_resync() {
     let mut raid = raid5(true);
@@ -92,6 +93,7 @@ fn a_log_is_kept_after_the_change_and_a_crash_costs_no_resync() {
     assert!(less.read_all() == less.model);
 }
 
+/// L3 of volume/log/mod.rs.
 #[test]
 fn an_outdated_log_is_not_replayed_after_it_is_enabled_again() {
     let mut raid = raid5(true);

@@ -202,6 +202,7 @@ fn records_are_clean_after_rest_of_complete_and_degraded_volumes() {
 }
 
 /// The content of a disk is put back as it was at an earlier, clean stop.
+/// A6 of raid/members.rs.
 #[test]
 fn a_member_restored_from_an_older_copy_is_rebuilt() {
     for (format, level, count) in raids::REDUNDANT {

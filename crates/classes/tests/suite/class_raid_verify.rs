@@ -74,6 +74,7 @@ fn filled(format: &str, level: &str, disks: usize) -> Raid {
     raid
 }
 
+/// V3 of volume/verify.rs.
 #[test]
 fn wrong_parity_is_found_and_repaired_only_on_request() {
     for (format, level, disks) in PARITY {
@@ -109,6 +110,7 @@ fn wrong_parity_is_found_and_repaired_only_on_request() {
     }
 }
 
+/// V3 of volume/verify.rs.
 #[test]
 fn several_wrong_strips_are_repaired_only_with_forced_parity() {
     for (level, disks) in [("RAID6-LA", 4), ("RAID6-LS", 5)] {
@@ -215,6 +217,7 @@ fn unreadable_sectors_are_counted_and_rewritten_from_other_disks() {
     }
 }
 
+/// V1 of volume/verify.rs.
 #[test]
 fn verify_runs_during_writes_and_can_be_ended() {
     for (format, level, disks) in COPIES.iter().chain(PARITY) {
@@ -246,6 +249,7 @@ fn verify_runs_during_writes_and_can_be_ended() {
     }
 }
 
+/// V2 of volume/verify.rs.
 #[test]
 fn only_complete_redundant_volumes_are_compared() {
     for (format, level, disks) in [(INTEL, "RAID1", 2), (INTEL, "RAID5", 3), (DDF, "RAID6-LA", 4)] {

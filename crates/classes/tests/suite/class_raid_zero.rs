@@ -81,6 +81,7 @@ fn zeroed_ranges_read_as_zeroes_without_any_one_disk() {
     }
 }
 
+/// Z3 of volume/zero.rs.
 #[test]
 fn ranges_zeroed_while_degraded_are_zero_after_the_rebuild() {
     for (format, level, count) in PARITY {

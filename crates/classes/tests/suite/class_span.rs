@@ -239,6 +239,7 @@ fn members_are_protected_until_the_geom_is_stopped() {
     world.close(open);
 }
 
+/// U1 of guard.rs, U2 of guard.rs.
 #[test]
 fn label_refuses_to_overwrite_data_and_rejects_bad_parameters() {
     let mut world = World::new();
@@ -282,6 +283,7 @@ fn properties_are_reported() {
 }
 
 /// A power cut amid `append` leaves some labels that speak of two members and some of three.
+/// S5 of span/mod.rs.
 #[test]
 fn concat_append_interrupted_by_a_power_cut_leaves_the_old_concat() {
     let mut world = World::new();
@@ -318,6 +320,7 @@ fn concat_append_interrupted_by_a_power_cut_leaves_the_old_concat() {
     }
 }
 
+/// S5 of span/mod.rs.
 #[test]
 fn concat_append_that_cannot_write_a_label_changes_nothing() {
     let mut world = World::new();

@@ -211,6 +211,7 @@ fn unchanged_partitions_keep_their_providers() {
     w.close(user);
 }
 
+/// V2 of part/verbs/mod.rs.
 #[test]
 fn two_phases() {
     let scratch = Scratch::new("class-verbs-phases");
@@ -284,6 +285,7 @@ fn two_phases() {
     assert_eq!(w.refused("show", "da1", json!({})).0, Errno::NoEnt);
 }
 
+/// U1 of guard.rs.
 #[test]
 fn create_overwrites_existing_content_only_on_request() {
     let scratch = Scratch::new("class-verbs-create");

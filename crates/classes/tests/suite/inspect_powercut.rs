@@ -121,6 +121,7 @@ fn partitioned(sector: u32, verbs: &[(&str, &str, Value)]) -> Vec<u8> {
     disk.bytes()
 }
 
+/// I2 of inspect/mod.rs, I3 of inspect/mod.rs.
 #[test]
 fn an_interrupted_wipe_of_partition_tables_can_be_repeated() {
     for sector in [512, 4096] {

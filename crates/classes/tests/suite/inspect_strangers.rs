@@ -151,6 +151,7 @@ fn verbs_of_inspect_are_in_its_list_and_refuse_unknown_parameters() {
     assert!(error.message.ends_with("it has scan, wipe"), "{error}");
 }
 
+/// I2 of inspect/mod.rs.
 #[test]
 fn wipe_requires_consent_refuses_open_disks_and_clears_the_rest() {
     let scratch = Scratch::new("inspect-verb");

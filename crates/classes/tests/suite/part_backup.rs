@@ -149,6 +149,7 @@ fn a_disklabel_is_restored() {
     assert_eq!(backup(&mut w, "da1").0, text);
 }
 
+/// V1 of part/verbs/mod.rs.
 #[test]
 fn errors_name_line_and_field_and_nothing_is_written() {
     let head = "GPT 128\n1 efi 2048 2048\n";

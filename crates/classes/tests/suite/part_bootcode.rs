@@ -72,6 +72,7 @@ const GPT: &str = "label: gpt\nlabel-id: 11111111-2222-4333-8444-555566667777\n\
 const MBR: &str = "label: dos\nlabel-id: 0xdeadbeef\nstart=2048, size=4MiB, type=83, bootable\n\
     size=4MiB, type=41\nsize=40MiB, type=f\n5 : size=6MiB, type=82\n";
 
+/// O1 of part/bootcode.rs.
 #[test]
 fn only_the_boot_area_changes_and_other_tools_read_the_same_table() {
     let scratch = Scratch::new("part-bootcode");
@@ -190,6 +191,7 @@ fn boot_code_in_a_slice_keeps_the_label_readable_by_other_tools() {
     assert!(slice[..512] == noise(512) && slice[1024..] == noise(8192)[1024..]);
 }
 
+/// O3 of part/bootcode.rs.
 #[test]
 fn partition_code_is_written_only_inside_its_partition() {
     let scratch = Scratch::new("part-bootcode-part");
@@ -219,6 +221,7 @@ fn partition_code_is_written_only_inside_its_partition() {
     }
 }
 
+/// O1 of part/bootcode.rs, O3 of part/bootcode.rs.
 #[test]
 fn boot_code_waits_for_commit_and_is_undone_with_other_edits() {
     let scratch = Scratch::new("part-bootcode-wait");

@@ -89,6 +89,7 @@ fn lettered_partitions_follow_the_new_name_of_a_renamed_disk() {
     w.close(open);
 }
 
+/// B3 of part/bsd.rs.
 #[test]
 fn offsets_relative_to_the_start_of_the_disk_are_read_and_kept() {
     let mut image = Image::new(20000, 512);
@@ -138,6 +139,7 @@ fn invalid_indexes_types_and_entry_counts_are_refused() {
     }
 }
 
+/// B1 of part/bsd.rs.
 #[test]
 fn a_power_cut_leaves_the_old_or_the_new_label() {
     for size in [512, 4096] {

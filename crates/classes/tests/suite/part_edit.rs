@@ -79,6 +79,7 @@ fn usable_range_is_rounded_to_4096_bytes() {
     assert_eq!(refused.map(|_| ()).map_err(|error| error.kind), Err(K::BadValue));
 }
 
+/// T1 of part/table.rs.
 #[test]
 fn additions_refused() {
     let table = with(&create(10_000, 512, Scheme::Gpt), &add("efi", Some(100), Some(100)));

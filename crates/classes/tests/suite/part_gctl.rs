@@ -175,6 +175,7 @@ fn gctl_060_to_065_a_partition_in_use_stays() {
 }
 
 /// `gpt create -p` writes the primary table alone.
+/// T2 of part/table.rs.
 #[test]
 fn gctl_100_to_120_a_gpt_without_its_backup_is_not_edited() {
     let (mut w, disk) = World::with("md0", vec![0; 1024 * 512], 512);
@@ -198,6 +199,7 @@ fn gctl_100_to_120_a_gpt_without_its_backup_is_not_edited() {
 }
 
 /// Not upstream's: a disk that is shorter than its table says.
+/// G6 of part/gpt.rs.
 #[test]
 fn table_of_a_shorter_disk_is_shown_and_recovered() {
     let (mut w, disk) = World::with("md0", vec![0; 2048 * 512], 512);
@@ -223,6 +225,7 @@ fn table_of_a_shorter_disk_is_shown_and_recovered() {
 }
 
 /// Not upstream's: the first member of a stripe begins with the table of the whole.
+/// G6 of part/gpt.rs.
 #[test]
 fn a_table_of_a_stripe_is_not_attributed_to_its_first_member() {
     let (mut w, disk) = World::with("md0", vec![0; 2048 * 512], 512);

@@ -321,6 +321,7 @@ fn partition_code_is_written_after_its_table() {
     assert!(image.read(237 * 512, 63 * 512).iter().all(|b| *b == 0xda), "the rest stays");
 }
 
+/// E2 of part/ebr.rs.
 #[test]
 fn random_edits_of_logical_partitions_survive_a_power_cut() {
     let place = TableContext {

@@ -518,6 +518,7 @@ fn table_of_a_disk_that_shrank_is_read_and_recovered() {
     }
 }
 
+/// G6 of part/gpt.rs.
 #[test]
 fn a_backup_that_fits_the_disk_precedes_a_primary_of_a_larger_disk() {
     let scratch = Scratch::new("part-larger");

@@ -92,6 +92,7 @@ fn an_update_increments_the_sequence_and_keeps_unknown_fields() {
     assert_eq!((moved.configs[0].sequence, moved.configs[0].time), (2, 99));
 }
 
+/// D3 of ddf/mod.rs.
 #[test]
 fn a_power_cut_always_leaves_one_complete_copy() {
     for source in [Copy::Primary, Copy::Secondary] {
@@ -130,6 +131,7 @@ fn a_power_cut_always_leaves_one_complete_copy() {
     }
 }
 
+/// D2 of ddf/mod.rs.
 #[test]
 fn damage_is_reported_and_the_other_copy_is_used() {
     let mut array = with_one_volume(SNIA, Level::Raid5(Layout::LeftSymmetric), 3);
@@ -213,6 +215,7 @@ fn contradictory_metadata_is_refused_with_the_field_name() {
     assert_eq!(ddf::create(&array, 0, &small).expect_err("too small").field, "disk size");
 }
 
+/// D2 of ddf/mod.rs.
 #[test]
 fn the_newest_sequence_is_used_and_absent_disks_are_missing() {
     let mut array = with_one_volume(SNIA, Level::Raid10, 4);

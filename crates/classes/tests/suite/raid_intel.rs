@@ -190,6 +190,7 @@ fn volumes_that_overlap_are_refused() {
     );
 }
 
+/// M3 of imsm/mod.rs.
 #[test]
 fn the_newest_record_is_used_and_absent_disks_are_missing() {
     let array = with_one_volume(INTEL, Level::Raid5(classes::raid::Layout::LeftAsymmetric), 4);
@@ -225,6 +226,7 @@ fn copies_of_a_disk_and_split_brains_are_refused() {
     assert_eq!(imsm::assemble(&[], 512).expect_err("none").field, "Intel array");
 }
 
+/// M1 of imsm/mod.rs, M2 of imsm/mod.rs.
 #[test]
 fn no_power_cut_loses_the_array() {
     let mut array = with_one_volume(INTEL, Level::Raid10, 6);
@@ -328,6 +330,7 @@ fn a_power_cut_never_leaves_a_mixed_record_with_a_valid_checksum() {
     assert_eq!(careful as u64, Seeds::of(300).count());
 }
 
+/// M2 of imsm/mod.rs.
 #[test]
 fn only_an_inconsistent_record_of_several_sectors_is_reported_as_torn() {
     let record =

@@ -237,6 +237,7 @@ impl Exports {
 mod tests {
     use super::*;
 
+    /// W3.
     #[test]
     fn pending_lun_may_wait_for_providers_of_a_bus() {
         let named = BTreeMap::from([("store".to_owned(), "0:0".to_owned())]);

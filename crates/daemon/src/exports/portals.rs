@@ -345,6 +345,7 @@ mod tests {
     use super::*;
     use crate::plant::Daemon;
 
+    /// E3 of daemon/src/exports.rs.
     #[test]
     fn failed_change_of_a_target_closes_its_added_portals() {
         let settings = DaemonConfig { cores: Some(1), port: Port::Poll, ..DaemonConfig::default() };

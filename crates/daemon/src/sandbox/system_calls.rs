@@ -282,6 +282,7 @@ mod tests {
         ]
     }
 
+    /// Y2.
     #[test]
     fn y1_y2_calls_outside_of_the_list_fail_and_the_thread_lives() {
         let found = within(SystemCalls::Refuse, refusals);

@@ -141,6 +141,7 @@ fn mirror_whose_files_are_all_exchanged_requires_consent() {
 }
 
 /// The name of a former member is that of another disk now.
+/// W5 of geom_layouts.rs.
 #[test]
 fn mirror_that_is_made_anew_on_other_disks_requires_consent() {
     let site = site("exchanged-remade");
@@ -171,6 +172,7 @@ fn mirror_that_is_made_anew_beside_its_records_is_refused() {
 }
 
 /// The bytes of the second member would be elsewhere in the concatenation.
+/// W1 of geom_layouts.rs.
 #[test]
 fn concat_on_a_memory_disk_of_another_size_requires_consent() {
     let site = site("exchanged-concat");
@@ -185,6 +187,7 @@ fn concat_on_a_memory_disk_of_another_size_requires_consent() {
 }
 
 /// The recorded layout has the serial number of the former disk.
+/// W1 of geom_layouts.rs.
 #[test]
 fn stripe_on_an_exchanged_file_requires_consent() {
     let site = site("exchanged-stripe");

@@ -113,6 +113,7 @@ fn plan_refuses_the_name_of_a_stopped_mirror_on_other_disks() {
 }
 
 /// The state folder knows the members that the name had.
+/// W2 of geom_layouts.rs, W5 of geom_layouts.rs.
 #[test]
 fn plan_shows_that_a_mirror_of_a_known_name_would_be_empty() {
     let file = |name: &str| {

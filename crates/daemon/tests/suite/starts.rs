@@ -372,6 +372,7 @@ fn walk(seed: u64) -> Seen {
     walk.seen
 }
 
+/// W1 of exports/pending_luns.rs, W2 of exports/pending_luns.rs.
 #[test]
 fn present_disks_are_served_and_missing_ones_are_awaited() {
     let seeds = &Seeds::of(SEEDS);

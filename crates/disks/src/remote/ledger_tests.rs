@@ -26,6 +26,7 @@ fn fates(l: &mut RequestTable<u32>, ended: Vec<u64>) -> Vec<(u32, Result<(), Err
     ended.into_iter().map(fate).collect()
 }
 
+/// R2 of remote/request_table.rs.
 #[test]
 fn r1_second_answer_to_a_request_is_an_error() {
     let mut l = ledger();

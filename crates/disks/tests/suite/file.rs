@@ -222,6 +222,7 @@ fn identity_is_stable_and_reported_as_an_attribute() {
     assert_eq!(ident(Some("S/N 1\n")), Some(bio::Attr::Text("S/N 1x0a".into())));
 }
 
+/// F2 of backing.rs.
 #[test]
 fn zeroes_are_written_if_the_kernel_cannot_zero_a_range() {
     // tmpfs punches holes and has no other zeroing command.

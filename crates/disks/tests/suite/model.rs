@@ -127,6 +127,7 @@ fn failed_requests_are_counted_and_the_last_one_is_described() {
     assert_eq!(last(&w), Some(second));
 }
 
+/// D2 of model/mod.rs.
 #[test]
 fn power_cut_fails_requests_under_way_and_keeps_flushed_data() {
     let (mut lost, mut kept, seeds) = (0, 0, Seeds::of(1000));
@@ -256,6 +257,7 @@ fn hung_disk_delays_only_its_own_tasting() {
     w.control.topology.check();
 }
 
+/// D3 of model/mod.rs.
 #[test]
 fn hung_requests_complete_after_release_and_fail_at_a_power_cut() {
     let mut w = World::simulated(10);

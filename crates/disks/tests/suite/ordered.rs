@@ -173,6 +173,7 @@ fn no_request_passes_a_barrier_of_several_consumers() {
     assert!(seen || !seeds.are_enough(), "{barriers} barriers, at most {waited} under way");
 }
 
+/// O1 of disks/src/ordered.rs.
 #[test]
 fn ordered_operations_are_barriers_and_a_plain_flush_is_not() {
     let ops = [Op::Read, Op::Write, Op::Delete, Op::WriteZeroes, Op::Flush];
@@ -207,6 +208,7 @@ fn ordered_operations_are_barriers_and_a_plain_flush_is_not() {
     }
 }
 
+/// O1 of disks/src/ordered.rs.
 #[test]
 fn attribute_request_is_answered_while_others_wait() {
     let mut w = World::simulated(1);
@@ -225,6 +227,7 @@ fn attribute_request_is_answered_while_others_wait() {
     assert!(ended.list().is_empty());
 }
 
+/// O4 of disks/src/ordered.rs.
 #[test]
 fn errors_hangs_and_power_cuts_leave_no_request_waiting() {
     for seed in Seeds::of(1000) {
@@ -393,6 +396,7 @@ fn large_requests_sent_in_a_burst_keep_their_place() {
     }
 }
 
+/// O5 of disks/src/ordered.rs.
 #[test]
 fn request_without_memory_keeps_its_place_in_the_queue() {
     // tmpfs zeroes by no command: zeroes are written, and need memory.

@@ -213,6 +213,7 @@ mod tests {
         guard.finish((mark, ME), answer, now, &mut |_| panic!("no request waits"));
     }
 
+    /// C2.
     #[test]
     fn answered_write_is_recognized_and_unanswered_one_is_new() {
         let guard = ReplayGuard::default();
@@ -231,6 +232,7 @@ mod tests {
         }
     }
 
+    /// C1.
     #[test]
     fn overlapping_write_waits() {
         let guard = ReplayGuard::default();
@@ -239,6 +241,7 @@ mod tests {
         assert_eq!(guard.check(mark(3, 4095, 4097), 0), WriteDecision::Wait);
     }
 
+    /// C2, C3.
     #[test]
     fn oldest_entries_and_those_of_a_restarted_initiator_are_dropped() {
         let guard = ReplayGuard::default();

@@ -234,6 +234,7 @@ mod tests {
         assert_eq!(other, Rules::default());
     }
 
+    /// K1.
     #[test]
     fn change_that_cannot_be_saved_has_no_effect() {
         let store = MemoryStore::default();
@@ -255,6 +256,7 @@ mod tests {
         assert_eq!(rules, Rules { string: b"a".to_vec(), ..Rules::default() });
     }
 
+    /// K2.
     #[test]
     fn second_change_is_busy_while_one_is_saved() {
         let store = MemoryStore::default();

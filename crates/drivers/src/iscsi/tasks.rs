@@ -223,6 +223,7 @@ mod tests {
         i
     }
 
+    /// D1.
     #[test]
     fn a_task_without_write_data_is_small() {
         assert!(size_of::<Task>() <= 32, "{}", size_of::<Task>());
@@ -239,6 +240,7 @@ mod tests {
         assert_eq!(i.outcome(), Some(Ok(())));
     }
 
+    /// D1, D2.
     #[test]
     fn every_departure_from_the_sequence_fails_the_command() {
         for (first, why) in [
@@ -276,6 +278,7 @@ mod tests {
         assert_eq!(i.outcome(), Some(Err(DataError::Unexpected)));
     }
 
+    /// D1, D2.
     #[test]
     fn several_bursts_are_open_and_answered_in_order() {
         let mut i = Incoming { wanted: 1000, ..Incoming::default() };

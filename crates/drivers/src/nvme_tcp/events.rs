@@ -164,6 +164,7 @@ mod tests {
         (1u32..).zip(blocks.iter().map(one)).collect()
     }
 
+    /// A1.
     #[test]
     fn change_is_reported_once_until_it_is_read() {
         let bit = event::NAMESPACE_BIT;
@@ -183,6 +184,7 @@ mod tests {
         assert_eq!(events.changed(), [1, 2, 3]);
     }
 
+    /// A2.
     #[test]
     fn change_waits_for_a_request_and_an_enabled_event() {
         let bit = event::NAMESPACE_BIT;

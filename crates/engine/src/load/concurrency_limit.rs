@@ -334,6 +334,7 @@ mod tests {
         seen
     }
 
+    /// B2.
     #[test]
     fn the_limit_converges_near_the_usable_depth_of_the_disk() {
         for servers in [1, 2, 8, 32, 100] {

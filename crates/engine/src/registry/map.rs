@@ -367,6 +367,7 @@ mod tests {
     }
 
     /// R1 of registry/mod.rs.
+    /// T3.
     #[test]
     fn maps_agree_with_a_sorted_list_and_old_versions_stay_unchanged() {
         let devices = devices(3);

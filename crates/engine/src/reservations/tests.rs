@@ -393,6 +393,7 @@ fn ascq(code: Asc) -> u8 {
 }
 
 /// Test 11 of the list of what toy targets get wrong.
+/// P2 of reservations/mod.rs.
 #[test]
 fn test_11_every_action_agrees_with_the_model() {
     Seeds::of(1000).each(run);

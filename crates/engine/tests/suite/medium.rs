@@ -311,6 +311,7 @@ fn sanitize_is_refused_unless_the_unit_is_configured_for_it() {
 }
 
 /// U1.
+/// U2 of disk/medium_operation.rs, U3 of disk/medium_operation.rs.
 #[test]
 fn a_sanitize_continues_through_resets_and_after_a_restart() {
     let store = MemoryStore::new();

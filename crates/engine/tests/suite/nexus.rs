@@ -42,6 +42,7 @@ fn every_nexus_gets_each_unit_attention_once_in_order() {
 }
 
 /// P2 of nexus/paths.rs.
+/// N1 of nexus/mod.rs.
 #[test]
 fn a_new_nexus_gets_29_00_and_a_reinstated_one_29_07() {
     let w = World::simple(1, 64);

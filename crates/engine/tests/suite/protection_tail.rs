@@ -249,6 +249,7 @@ fn marks(disk: &TestDisk) -> u32 {
 }
 
 /// D6.
+/// R5 of protection/regions.rs.
 #[test]
 fn marks_are_removed_when_idle_and_kept_during_writes() {
     let (w, disk) = world_of(1, SMALL, None);
@@ -319,6 +320,7 @@ fn the_mark_of_a_failed_write_is_kept() {
 }
 
 /// FORMAT UNIT while the marks of a busy unit are looked after: the map is the format's.
+/// D3 of job/protection/mod.rs.
 #[test]
 fn format_unit_and_mark_cleaning_do_not_interfere() {
     let (w, disk) = world_of(1, SMALL, None);

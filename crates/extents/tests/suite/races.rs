@@ -20,6 +20,7 @@ fn queue() -> Queue {
 }
 
 /// A1, A3, A4.
+/// A5 of alloc.rs.
 #[test]
 fn r1_blocks_in_a_command_are_not_allocated_and_vice_versa() {
     let mut a = Allocator::new(4, ONE, EAGER);

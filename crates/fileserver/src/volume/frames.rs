@@ -340,6 +340,7 @@ mod tests {
         frames.map.addresses().filter(is_hot).count()
     }
 
+    /// F1.
     #[test]
     fn f3_dirty_frame_leaves_the_ring_until_it_is_written() {
         let mut frames = full(100);

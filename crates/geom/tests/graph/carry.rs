@@ -132,6 +132,7 @@ fn at(log: &[String], what: &str) -> usize {
     log.iter().position(|line| line == what).unwrap_or_else(|| panic!("no {what:?} in {log:?}"))
 }
 
+/// C3 of label_migration.rs.
 #[test]
 fn metadata_is_moved_to_the_new_end_and_found_there() {
     let mut lab = lab(&["d0"]);

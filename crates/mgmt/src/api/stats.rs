@@ -267,6 +267,7 @@ mod tests {
         assert_eq!(Histogram::default().percentiles(), None);
     }
 
+    /// S2.
     #[test]
     fn sum_of_two_histograms_has_each_bucket_once() {
         let sum = histogram(&[(10, 5), (20, 1)]).plus(&histogram(&[(5, 1), (20, 2)]));
@@ -281,6 +282,7 @@ mod tests {
         assert_eq!((one.then(&other).in_flight, one.then(&other).busy_ns), (4, 30));
     }
 
+    /// S2.
     #[test]
     fn difference_of_two_histograms_has_only_new_samples() {
         let earlier = histogram(&[(10, 5), (20, 1)]);

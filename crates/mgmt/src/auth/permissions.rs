@@ -270,6 +270,7 @@ mod tests {
         assert!(takes_document("apply") && !takes_document("geom"));
     }
 
+    /// A1.
     #[test]
     fn every_verb_and_route_has_one_permission() {
         let verbs = VERBS.iter().filter(|v| matches!(v.run, Run::Daemon(_))).map(|v| v.name);

@@ -282,6 +282,7 @@ mod tests {
         fs::remove_dir_all(&folder).expect("scratch");
     }
 
+    /// A3.
     #[test]
     fn file_contains_no_text_of_a_token_and_is_private() {
         use std::os::unix::fs::PermissionsExt;
@@ -345,6 +346,7 @@ mod tests {
         fs::remove_dir_all(&folder).expect("scratch");
     }
 
+    /// A5.
     #[test]
     fn damaged_file_admits_no_token_and_stays() {
         let folder = scratch("damaged");

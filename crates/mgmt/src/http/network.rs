@@ -418,6 +418,7 @@ mod tests {
         let _ = std::fs::remove_dir_all(&folder);
     }
 
+    /// N2.
     #[test]
     fn n9_replaced_files_are_read_again_by_a_step_of_a_plan_only() {
         let folder = std::env::temp_dir().join(format!("ashlar-reread-{}", std::process::id()));

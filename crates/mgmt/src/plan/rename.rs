@@ -93,6 +93,7 @@ mod tests {
         Config { disk: all.iter().map(disk).collect(), ..Config::default() }
     }
 
+    /// R1, R2.
     #[test]
     fn disk_is_renamed_only_if_the_match_is_unique() {
         let names = |from: &[(&str, &str)], to: &[(&str, &str)]| -> Vec<(String, String)> {
@@ -107,6 +108,7 @@ mod tests {
         assert_eq!(names(&[("a", "1")], &[("c", "1"), ("d", "1")]), [], "R2");
     }
 
+    /// R3.
     #[test]
     fn references_follow_a_renamed_disk() {
         let taken = BTreeSet::from(["d0b".to_owned()]);

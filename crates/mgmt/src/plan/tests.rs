@@ -299,6 +299,7 @@ fn plan_after_an_interruption_at_any_step_completes() {
     }
 }
 
+/// C2 of service/mod.rs.
 #[test]
 fn failed_step_rolls_back_all_steps() {
     let (mut failed, seeds) = (0, Seeds::of(STOPPED));

@@ -38,6 +38,7 @@ pub async fn take_samples(control: Arc<Control>) {
 mod tests {
     use super::*;
 
+    /// H3 of samples/mod.rs.
     #[test]
     fn long_readings_are_taken_less_often() {
         let ms = Duration::from_millis;

@@ -90,6 +90,7 @@ impl Holder {
 mod tests {
     use super::*;
 
+    /// C4 of service/mod.rs.
     #[test]
     fn waiting_command_is_refused_with_the_progress_of_the_running_one() {
         let turns = Turns::default();

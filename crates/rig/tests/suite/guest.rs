@@ -69,6 +69,7 @@ fn guest_copies_a_tree_and_survives_a_killed_target() {
     scenarios::check_clean(&first_image).unwrap();
 }
 
+/// B2 of guest/boot.rs.
 #[test]
 fn a_guest_is_stopped_at_its_deadline() {
     let _turn = crate::turn();

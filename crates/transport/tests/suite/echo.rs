@@ -113,6 +113,7 @@ pub fn install(reactor: &Reactor, most: usize) -> Rc<PerCore> {
     PerCore::install(&shared, (0, reactor, &Pool::new(PoolConfig::default())), ())
 }
 
+/// K2 of io_loop.rs.
 #[test]
 fn bytes_are_returned_over_the_simulated_network() {
     Seeds::of(1000).each(|seed| {

@@ -50,6 +50,7 @@ impl Stage {
     }
 }
 
+/// K3 of io_loop.rs, R3 of receive_buffer.rs.
 #[test]
 fn bad_peers_are_closed_and_others_are_served() {
     testkit::Seeds::of(20).each(|seed| {

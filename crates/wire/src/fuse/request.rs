@@ -290,6 +290,7 @@ mod tests {
         body
     }
 
+    /// R1.
     #[test]
     fn requests_are_decoded_and_their_lengths_checked() {
         let read = message(opcode::READ, &io(1 << 40, 4096), 0);

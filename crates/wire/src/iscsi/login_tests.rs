@@ -121,6 +121,7 @@ fn mutual_chap_succeeds_with_every_algorithm() {
     }
 }
 
+/// L4 of iscsi/login.rs, S1 of iscsi/security.rs, S3 of iscsi/security.rs.
 #[test]
 fn chap_failures_all_have_the_same_status() {
     for (name, secret) in [("alice", "wrong secret"), ("bob", "secret of alice"), ("", "")] {
@@ -209,6 +210,7 @@ fn text_of(step: Step) -> String {
     }
 }
 
+/// L1 of iscsi/login.rs, L5 of iscsi/login.rs.
 #[test]
 fn invalid_first_requests_are_refused_with_their_status() {
     use LoginStatus::*;
@@ -245,6 +247,7 @@ fn begun(auth: Auth, flags: u8, text: &str) -> (Login, Step) {
     (login, step)
 }
 
+/// L1 of iscsi/login.rs, S2 of iscsi/security.rs.
 #[test]
 fn security_stage_follows_the_chap_sequence() {
     let method = format!("{INITIATOR_AND_TARGET} AuthMethod=KRB5,CHAP,None");
@@ -297,6 +300,7 @@ fn security_stage_is_skipped_without_authentication() {
     assert_eq!(status_of(step), LoginStatus::InitiatorError);
 }
 
+/// L2 of iscsi/login.rs.
 #[test]
 fn login_fields_that_change_are_refused() {
     let (login, _) = begun(Auth::None, 0x04, INITIATOR_AND_TARGET);

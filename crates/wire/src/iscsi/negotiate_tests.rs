@@ -36,6 +36,7 @@ fn generous() -> Offer {
     Offer { params, ..Offer::default() }
 }
 
+/// N2 of iscsi/negotiate.rs.
 #[test]
 fn keys_are_negotiated_by_their_rules() {
     for (text, want) in [
@@ -118,6 +119,7 @@ fn discovery_makes_session_keys_irrelevant() {
     assert_eq!(answer, "HeaderDigest=None DefaultTime2Wait=2");
 }
 
+/// N1 of iscsi/negotiate.rs.
 #[test]
 fn broken_negotiation_rules_are_errors() {
     for (text, field) in [
@@ -187,6 +189,7 @@ fn strict_target_proposes_and_enforces_its_values() {
 }
 
 /// For all offers of two sides, both end with the same parameters, within the limits of each.
+/// N3 of iscsi/negotiate.rs.
 #[test]
 fn both_sides_agree_on_the_parameters() {
     let mut rng = Prng::new(3);

@@ -88,6 +88,7 @@ fn client_agrees_with_the_server_at_any_segmentation() {
     }
 }
 
+/// C3 of nbd/client.rs.
 #[test]
 fn refused_handshake_reports_its_reason() {
     assert_eq!(shake("two", false, Tls::Off, 9), Err(Refusal::NoExport));

@@ -124,6 +124,7 @@ fn go_returns_size_flags_and_block_sizes() {
     assert!(c.send(&[0]).is_err(), "the handshake is over");
 }
 
+/// H5 of nbd/handshake.rs.
 #[test]
 fn large_blocks_require_that_the_client_asks_for_block_sizes() {
     let sizes = [0, 3, 0, 0, 16, 0, 0, 0, 16, 0, 2, 0, 0, 0].to_vec();
@@ -263,6 +264,7 @@ fn options_with_wrong_lengths_are_refused() {
     }
 }
 
+/// H4 of nbd/handshake.rs.
 #[test]
 fn long_options_are_drained_and_longer_ones_end_the_connection() {
     let mut c = client(Tls::Off);
@@ -295,6 +297,7 @@ fn option_floods_and_garbage_end_the_connection() {
     assert!(server.input(&[0, 0, 0, 4], &mut shop(), &mut out).is_err(), "an unknown flag");
 }
 
+/// H3 of nbd/handshake.rs.
 #[test]
 fn metadata_contexts_apply_to_their_export_only() {
     let set = |c: &mut Client, name: &str, queries: &[&str]| {

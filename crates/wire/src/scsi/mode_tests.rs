@@ -137,6 +137,7 @@ fn write_protection_is_reported_and_invalid_requests_refused() {
 
 /// A SELECT with the data of SENSE changes nothing. Every changeable bit can be changed, and every
 /// other bit is refused with its position.
+/// M1 of scsi/mode.rs, M2 of scsi/mode.rs, M3 of scsi/mode.rs.
 #[test]
 fn mode_select_accepts_exactly_what_mode_sense_reports_changeable() {
     let mode = mode();

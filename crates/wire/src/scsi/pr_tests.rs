@@ -22,6 +22,7 @@ fn basic_parameter_list_matches_known_bytes() {
     assert!(!list.aptpl && !list.all_targets);
 }
 
+/// R1 of scsi/pr.rs.
 #[test]
 fn parameter_lists_of_wrong_length_are_refused() {
     let cut = Sense::new(asc::PARAMETER_LIST_LEN);
@@ -54,6 +55,7 @@ fn parameter_lists_of_wrong_length_are_refused() {
     assert_eq!(error, Sense::list_field(at, None));
 }
 
+/// R2 of scsi/pr.rs.
 #[test]
 fn transport_ids_are_for_register_only_and_deduplicated() {
     let ports = vec![port(2), port(1), port(2)];

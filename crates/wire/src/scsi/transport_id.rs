@@ -166,6 +166,7 @@ fn text_of(bytes: &[u8]) -> Option<&str> {
 mod tests {
     use super::*;
 
+    /// I1, I2.
     #[test]
     fn iscsi_port_matches_known_bytes() {
         let port = TransportId::iscsi_port("iqn.2024-01.X:a", [0, 2, 0x3d, 0, 0, 1]).unwrap();
@@ -178,6 +179,7 @@ mod tests {
         assert_eq!((device.bytes().len(), device.is_device()), (24, true));
     }
 
+    /// I1.
     #[test]
     fn equal_ports_have_equal_bytes_after_normalisation() {
         let port = TransportId::iscsi_port("iqn.a", [0, 0, 0, 0, 0, 0xab]).unwrap();
@@ -193,6 +195,7 @@ mod tests {
         }
     }
 
+    /// I2.
     #[test]
     fn malformed_transport_ids_are_refused() {
         let good = TransportId::iscsi_port("iqn.a", [1; 6]).unwrap();

@@ -24,6 +24,7 @@ fn whys(w: &World, bus: usize) -> Vec<String> {
     all.filter(|why| why.starts_with("e565.1 ")).collect()
 }
 
+/// M2 of bus/missing.rs.
 #[test]
 fn a_lost_target_is_reported_until_it_answers_or_a_rescan_dismisses_it() {
     for is_dismissed in [false, true] {

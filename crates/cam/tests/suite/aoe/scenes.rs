@@ -264,6 +264,7 @@ fn a_silent_target_delays_only_the_commands_sent_to_it() {
     }
 }
 
+/// E4 of aoe/engine/mod.rs.
 #[test]
 fn aborting_a_command_ends_no_command_of_another_disk() {
     let (mut s, theirs, other) = two_shelves(32);

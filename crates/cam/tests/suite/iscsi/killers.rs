@@ -71,6 +71,7 @@ fn a_command_that_repeatedly_ends_its_session_fails_alone() {
 
 const WRITES: usize = 2000;
 
+/// N3 of sims/iscsi/mod.rs.
 #[test]
 fn no_command_fails_when_sessions_end_for_other_reasons() {
     let mut w = World::with(30, &[]);

@@ -241,6 +241,7 @@ impl Storm {
     }
 }
 
+/// I4 of iscsi/engine/mod.rs.
 #[test]
 fn acknowledged_writes_are_neither_lost_nor_overwritten_by_older_ones() {
     let seeds = Seeds::of(SEEDS);
@@ -307,6 +308,7 @@ fn login_requires_the_configured_chap_authentication() {
     }
 }
 
+/// N3 of sims/iscsi/mod.rs.
 #[test]
 fn the_disk_of_a_silent_portal_is_lost_and_found_again_later() {
     let mut w = World::with(5, &[]);

@@ -219,6 +219,7 @@ impl Storm {
     }
 }
 
+/// N4 of sims/iscsi/mod.rs.
 #[test]
 fn no_request_reaches_a_disk_of_another_identity() {
     let seeds = Seeds::of(SEEDS);

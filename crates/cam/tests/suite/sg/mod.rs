@@ -131,6 +131,7 @@ impl Storm {
     }
 }
 
+/// S2 of sims/sg/mod.rs.
 #[test]
 fn acknowledged_writes_are_not_lost_and_every_request_ends() {
     let seeds = Seeds::of(SEEDS);

@@ -266,6 +266,7 @@ mod tests {
         }
     }
 
+    /// P1.
     #[test]
     fn last_valid_unit_of_the_log_is_in_force() {
         let (short, long): (&[u8], &[u8]) = (&[3; 512], &[4; 8192]);
@@ -284,6 +285,7 @@ mod tests {
         assert_eq!(generation(&torn), Some(8));
     }
 
+    /// P2.
     #[test]
     fn torn_first_unit_is_distinguished_from_a_missing_log() {
         let mut torn = area(&[unit(9, &[&[1; 512]])]);

@@ -424,6 +424,7 @@ mod tests {
         assert_eq!(a.next(199 * MS, true), Step::Start(900));
     }
 
+    /// Q7 of sched/mod.rs.
     #[test]
     fn queue_depth_includes_requests_of_the_previous_algorithm() {
         let mut a = rr();

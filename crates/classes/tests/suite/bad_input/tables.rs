@@ -36,6 +36,7 @@ fn gpt(found: &Found, entries: &[(usize, &[u8])], header: &[(usize, &[u8])]) -> 
     new
 }
 
+/// T1 of part/table.rs.
 #[test]
 fn gpts() {
     let good = table("gpt", "linux-data");

@@ -45,6 +45,7 @@ fn failback_is_immediate_delayed_or_off() {
     assert_eq!(states(&world), ["d0 ACTIVE", "d1 PASSIVE"]);
 }
 
+/// T2 of multipath/shared.rs.
 #[test]
 fn requests_without_a_path_wait_until_one_arrives() {
     let (mut world, disk, _) = labelled(2, json!({}));

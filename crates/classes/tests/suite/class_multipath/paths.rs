@@ -282,6 +282,7 @@ fn the_path_with_the_fewest_requests_in_flight_is_used() {
     world.close(open);
 }
 
+/// M2 of multipath/geom.rs.
 #[test]
 fn paths_removed_with_requests_in_flight_lose_no_request() {
     for by_hand in [true, false] {

@@ -47,6 +47,7 @@ fn label_overwrites_existing_data_only_with_force() {
     world.verb("multipath", "label", "m", params).expect("forced");
 }
 
+/// M1 of multipath/geom.rs.
 #[test]
 fn no_other_class_claims_the_paths_of_a_multipath_disk() {
     let (mut world, disk, _) = labelled(2, json!({}));
@@ -117,6 +118,7 @@ fn configure_changes_the_mode_in_use_and_in_the_record() {
     assert!(world.verb("multipath", "configure", "m", both).is_err());
 }
 
+/// M3 of multipath/geom.rs.
 #[test]
 fn the_size_grows_when_all_paths_report_it_and_the_record_moves() {
     let (mut world, disk, _) = labelled(2, json!({}));
@@ -139,6 +141,7 @@ fn the_size_grows_when_all_paths_report_it_and_the_record_moves() {
     world.close(open);
 }
 
+/// M3 of multipath/geom.rs.
 #[test]
 fn a_path_that_reports_another_size_is_used_last() {
     let (mut world, disk, ways) = labelled(2, json!({}));

@@ -114,6 +114,7 @@ fn requests_return_without_fail_fast_when_the_other_paths_fail() {
     }
 }
 
+/// L3 of multipath/layer.rs.
 #[test]
 fn a_request_that_fails_on_every_path_ends() {
     for queue in [0, 60] {

@@ -90,6 +90,7 @@ fn deletes_are_acknowledged_at_once_and_sent_merged() {
     assert_eq!((s.stat("trimmed_bytes"), s.stat("queued_bytes")), (252 * K, 4 * K));
 }
 
+/// E2 of trim/queue.rs, E3 of trim/queue.rs.
 #[test]
 fn a_write_cancels_queued_deletes_and_waits_for_deletes_in_flight() {
     let params = json!({ "short": 0, "quiet_ms": 1_000, "share": 100 });

@@ -130,6 +130,7 @@ fn limits(life: &Life, name: &str) -> Limits {
 }
 
 /// Each member receives its ranges in one request; adjacent ranges become one.
+/// M4 of span/map.rs.
 #[test]
 fn each_member_receives_its_ranges_in_one_command() {
     let mut life = Life::with(1, 2, classes::all());

@@ -88,6 +88,7 @@ fn insert_and_destroy_are_rolled_back_when_the_disk_does_not_answer() {
     lab.verb("destroy", "d0", Value::Null).expect("now it answers");
 }
 
+/// Q2 of sched/mod.rs, Q6 of sched/mod.rs.
 #[test]
 fn limits_delay_neither_destroy_nor_a_fence() {
     let mut lab = lab(2);
@@ -109,6 +110,7 @@ fn limits_delay_neither_destroy_nor_a_fence() {
     all_good(&lab, count);
 }
 
+/// Q6 of sched/mod.rs.
 #[test]
 fn limits_apply_again_after_a_failed_removal() {
     // By the class's own verb, and by the graph's, which is every class's.
@@ -150,6 +152,7 @@ fn limits_apply_again_after_a_failed_removal() {
     }
 }
 
+/// Q3 of sched/mod.rs.
 #[test]
 fn a_flush_does_not_wait_for_a_scan() {
     let mut lab = lab(1);
@@ -164,6 +167,7 @@ fn a_flush_does_not_wait_for_a_scan() {
     all_good(&lab, 201);
 }
 
+/// Q9 of sched/mod.rs.
 #[test]
 fn fifo_without_a_depth_passes_requests_through_and_counts_them() {
     let mut lab = lab(2);

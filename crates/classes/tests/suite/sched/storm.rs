@@ -230,6 +230,7 @@ fn lose(storm: &mut Storm) {
     assert!(storm.lab.control.topology.find("d0.sched.").is_none(), "it went with its disk");
 }
 
+/// Q1 of sched/mod.rs.
 #[test]
 fn no_request_is_lost_doubled_failed_or_out_of_order() {
     let seeds = Seeds::of(SEEDS);

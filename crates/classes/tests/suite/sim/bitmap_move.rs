@@ -66,6 +66,7 @@ fn cut_at_each_step(by: u64, off: bool, mut moved: impl FnMut(&mut Bench)) {
     assert!(left > 3, "{left} records stayed behind");
 }
 
+/// B4 of mirror/bitmap.rs.
 #[test]
 fn a_power_cut_during_the_move_of_a_bitmap_leaves_a_record() {
     for by in [SECTOR, 2 * SECTOR] {
@@ -89,6 +90,7 @@ fn a_power_cut_during_follow_leaves_a_record() {
 }
 
 /// Which parts may differ is still known after a power cut.
+/// B4 of mirror/bitmap.rs.
 #[test]
 fn bits_are_kept_when_a_bitmap_moves_over_the_old_record() {
     let bits = |bench: &Bench, name: &str| {

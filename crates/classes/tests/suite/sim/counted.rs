@@ -44,6 +44,7 @@ fn a_forgotten_and_a_failed_member_do_not_form_a_complete_mirror() {
     bench.check_stale_members(["d0", "d1"], "d2", 2);
 }
 
+/// M8 of mirror/state/mod.rs.
 #[test]
 fn a_replaced_and_a_failed_member_do_not_form_a_complete_mirror() {
     let mut bench = Bench::of(3);

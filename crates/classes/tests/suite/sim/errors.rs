@@ -131,6 +131,7 @@ fn mirror_11_enxio_on_read() {
     bench.holds(2);
 }
 
+/// M3 of mirror/state/mod.rs.
 #[test]
 fn mirror_12_eio_on_write() {
     let mut bench = Bench::of(2);
@@ -144,6 +145,7 @@ fn mirror_12_eio_on_write() {
     bench.holds(2);
 }
 
+/// M3 of mirror/state/mod.rs.
 #[test]
 fn mirror_13_enxio_on_write() {
     let mut bench = Bench::of(2);
@@ -161,6 +163,7 @@ fn mirror_13_enxio_on_write() {
 }
 
 /// With one ACTIVE member that cannot be read, the one that is being rebuilt is dropped.
+/// M4 of mirror/state/mod.rs.
 #[test]
 fn sync_error_the_only_source_cannot_be_read() {
     let mut bench = Bench::of(2);

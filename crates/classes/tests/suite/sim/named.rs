@@ -120,6 +120,7 @@ fn r306743_a_broken_member_is_not_counted_for_a_missing_one() {
 
 /// A mirror that was started by the timer took a late, dirty member with the same syncid in as
 /// ACTIVE.
+/// M5 of mirror/state/mod.rs, M7 of mirror/state/mod.rs.
 #[test]
 fn r317712_a_late_dirty_member_is_rebuilt_first() {
     let mut bench = Bench::of(2);
@@ -138,6 +139,7 @@ fn r317712_a_late_dirty_member_is_rebuilt_first() {
 
 /// The stale member was tasted first, and the newer ones were refused because they did not match
 /// its record.
+/// M1 of mirror/state/mod.rs.
 #[test]
 fn r341665_a_stale_member_found_first_is_not_used() {
     for late in [false, true] {
@@ -202,6 +204,8 @@ fn a_mirror_waits_for_the_newer_mirror_below_that_waits_for_a_member() {
 }
 
 /// With bitmaps a crash costs a copy of the regions being written, and no more; without, of all.
+/// B1 of mirror/bitmap.rs, B3 of mirror/bitmap.rs, M2 of mirror/state/mod.rs,
+/// M9 of mirror/state/mod.rs.
 #[test]
 fn after_a_crash_only_dirty_regions_are_copied() {
     let mut copied = Vec::new();
@@ -245,6 +249,7 @@ fn a_member_that_was_absent_is_copied_in_full_despite_bitmaps() {
 
 /// A member fails a write that only a member that has left by then has carried out. It stays, as
 /// the last one; that is decided while the write is still under way elsewhere.
+/// J4 of mirror/geom/mod.rs, L5 of mirror/layer.rs.
 #[test]
 fn a_write_done_only_by_a_removed_member_is_not_acknowledged() {
     let mut bench = Bench::of(3);

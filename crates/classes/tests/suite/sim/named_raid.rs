@@ -245,6 +245,7 @@ impl Rig {
 
 /// Data was written, and its parity, on a disk that stays, was not. Other data of the lost disk in
 /// that row cannot be read before the parity is repaired, and is then unchanged.
+/// O1 of missed_parity.rs.
 #[test]
 fn other_data_survives_a_disk_loss_with_a_failed_parity_write() {
     // The parity is computed from the unchanged data; and from the old parity.
@@ -264,6 +265,7 @@ fn parity_is_consistent_after_a_disk_loss_with_a_failed_data_write() {
 }
 
 /// Some disks have zeroed their strips: together the strips are no valid row.
+/// Z1 of volume/zero.rs.
 #[test]
 fn rows_are_valid_after_a_disk_loss_with_a_failed_zeroing() {
     for count in [3, 4] {

@@ -45,6 +45,7 @@ fn r2_a_row_written_before_the_resync_reaches_it_has_valid_parity() {
 
 /// R5 of `stripes`: two disks are out, so all others are needed, and one of these fails a write. If
 /// that was one of the two parities, the other is put back: the data of the two disks is readable.
+/// J3 of raid/geom.rs.
 #[test]
 fn r5_a_failed_write_of_one_parity_restores_the_other() {
     let mut failed = 0;
@@ -112,6 +113,7 @@ fn e1_a_retried_row_is_divided_again_after_the_loss_of_a_disk() {
 /// Y1 of `volume::replay`: two strips of a row were written and its parity was not, when the power
 /// went. The logs are replayed. As soon as the volume is offered one of the disks is lost, and the
 /// power fails. The content of that disk is known by the parity that the replay made.
+/// A5 of raid/members.rs, Y3 of volume/replay.rs.
 #[test]
 fn y1_replayed_parity_is_stable_before_the_volume_is_offered() {
     for seed in Seeds::of(20) {

@@ -59,6 +59,7 @@ impl Scene {
     }
 }
 
+/// L7 of mirror/layer.rs.
 #[test]
 fn members_agree_after_a_rebuild_during_writes() {
     all_orders("rebuild", 2, 5_000, |orders| {
@@ -88,6 +89,7 @@ fn a_member_pulled_during_writes_agrees_after_its_return() {
     });
 }
 
+/// V1 of mirror/shared.rs.
 #[test]
 fn a_member_that_fails_one_of_two_writes_is_dropped() {
     all_orders("failed", 2, 500, |orders| {

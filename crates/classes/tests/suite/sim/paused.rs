@@ -144,6 +144,7 @@ fn paused_rebuild_stays_where_it_is_and_status_names_the_command() {
     }
 }
 
+/// T2 of throttle.rs.
 #[test]
 fn rebuild_that_began_anew_leaves_no_task_that_waits_for_its_rate() {
     let mut rebuilt = Rebuilt::mirror();
@@ -162,6 +163,7 @@ fn rebuild_that_began_anew_leaves_no_task_that_waits_for_its_rate() {
 }
 
 /// A step of 4 KiB takes an hour at this rate.
+/// T1 of throttle.rs.
 #[test]
 fn limit_of_a_running_rebuild_changes_at_once() {
     for mut rebuilt in Rebuilt::all() {

@@ -170,6 +170,7 @@ fn the_record_of_a_stale_too_small_member_moves_when_its_disk_grows() {
 
 /// It waits to be taken in, for a write is under way on another member, and that one goes: the
 /// records that say so are written first, and its own is still to be moved.
+/// G6 of mirror/level.rs.
 #[test]
 fn the_record_of_a_stale_member_moves_after_other_record_writes() {
     let mut bench = with_a_table(3, json!({ "no_autosync": true }));

@@ -176,6 +176,7 @@ fn lost_during_its_rebuild(kind: Kind, orders: Orders) -> Orders {
     array.replug_and_refill(&disk)
 }
 
+/// T2 of volume/shared.rs.
 #[test]
 fn raid5_members_agree_after_a_rebuild_during_writes() {
     all_orders("RAID5, rebuild", 2, 4_000, |orders| rebuild_against_writes(RAID5, orders));

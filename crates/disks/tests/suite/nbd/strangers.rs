@@ -430,6 +430,7 @@ fn command_server_is_restarted_after_a_crash() {
     removed(&mut w);
 }
 
+/// N4 of nbd/layer.rs.
 #[test]
 fn flush_fails_once_after_the_server_was_killed() {
     let mut w = commanded(&["nbdkit", "memory", "16M"]);
@@ -449,6 +450,7 @@ fn made_durable(w: &mut World) {
     assert_eq!(late, Vec::<String>::new());
 }
 
+/// N6 of nbd/layer.rs.
 #[test]
 fn command_server_is_flushed_before_it_is_ended() {
     let scratch = Scratch::new("disks-nbd-command").unwrap();
@@ -466,6 +468,7 @@ fn command_server_is_flushed_before_it_is_ended() {
     removed(&mut w);
 }
 
+/// N6 of nbd/layer.rs.
 #[test]
 fn failed_flush_of_the_disk_itself_is_reported_by_the_next_flush() {
     let scratch = Scratch::new("disks-nbd-command").unwrap();

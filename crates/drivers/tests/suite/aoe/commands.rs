@@ -177,6 +177,8 @@ fn frames_with_bad_sources_or_other_addresses_are_ignored() {
     stage.end();
 }
 
+/// A2 of aoe/mod.rs, C1 of aoe/replay_guard.rs, C2 of aoe/replay_guard.rs,
+/// C3 of aoe/replay_guard.rs.
 #[test]
 fn exposing_15_duplicate_write_is_applied_once() {
     let (stage, link) = stage(1500);

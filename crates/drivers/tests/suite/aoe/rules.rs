@@ -34,6 +34,7 @@ fn some(text: &[u8]) -> Option<Vec<u8>> {
     Some(text.to_vec())
 }
 
+/// A3 of aoe/mod.rs.
 #[test]
 fn each_initiator_sees_the_slots_of_its_group() {
     let stage = stage();
@@ -66,6 +67,7 @@ fn each_initiator_sees_the_slots_of_its_group() {
     stage.end();
 }
 
+/// A4 of aoe/mod.rs.
 #[test]
 fn config_strings_are_set_tested_and_outlive_the_daemon() {
     let stage = stage();

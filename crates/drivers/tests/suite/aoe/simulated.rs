@@ -235,6 +235,7 @@ fn play(seed: u64) -> Played {
     played
 }
 
+/// A1 of aoe/mod.rs, A2 of aoe/mod.rs, C1 of aoe/replay_guard.rs.
 #[test]
 fn exposing_16_answered_writes_survive_bad_links_and_power_cuts() {
     let played = Seeds::of(24).each(play);

@@ -51,6 +51,7 @@ fn ccb(flags: Flags, length: u32, timeout_ms: u32, retries: u8) -> Ccb {
     Ccb { command, flags, priority, timeout_ms, retries, end_ns, length, owner }
 }
 
+/// L2 of bus/mod.rs.
 #[test]
 fn command_that_times_out_before_its_turn_is_never_executed() {
     let mut scene = Scene::new(1);

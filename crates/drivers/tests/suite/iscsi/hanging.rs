@@ -66,6 +66,7 @@ fn reset_of_a_hanging_unit_waits_for_its_commands_and_blocks_no_other() {
     assert_eq!(c.read(STUCK, 0, 8).len(), 4096);
 }
 
+/// S1 of iscsi/session_owners.rs.
 #[test]
 fn login_that_replaces_a_hanging_session_gets_service_unavailable() {
     let server = Server::start(Shape { cores: 2, ..Shape::default() });

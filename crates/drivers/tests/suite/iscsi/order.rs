@@ -5,6 +5,7 @@ use wire::iscsi::{RejectReason, Response, TaskAnswer, task_function};
 use crate::iscsi::server::{Server, Shape};
 use testkit::iscsi::initiator::{Client, LoginOptions, rw10, sense};
 
+/// W1 of iscsi/session.rs.
 #[test]
 fn commands_behind_a_gap_wait_for_it() {
     let server = Server::start(Shape::default());
@@ -32,6 +33,7 @@ fn commands_behind_a_gap_wait_for_it() {
     assert_eq!(c.ping(b"x"), b"x");
 }
 
+/// W1 of iscsi/session.rs.
 #[test]
 fn immediate_commands_do_not_wait_and_do_not_count() {
     let server = Server::start(Shape::default());
@@ -56,6 +58,7 @@ fn immediate_commands_do_not_wait_and_do_not_count() {
     assert_eq!(c.read(0, 0, 1).len(), 512);
 }
 
+/// W4 of iscsi/session.rs.
 #[test]
 fn a_tag_in_use_is_refused() {
     let server = Server::start(Shape::default());
@@ -130,6 +133,7 @@ fn unit_is_served_after_thousands_of_resets() {
     assert_eq!(c.read(0, 0, 1).len(), 512);
 }
 
+/// S1 of iscsi/session_owners.rs.
 #[test]
 fn newer_login_replaces_the_older_session() {
     let server = Server::start(Shape { cores: 2, ..Shape::default() });
@@ -152,6 +156,7 @@ fn newer_login_replaces_the_older_session() {
     assert_eq!(server.registry.sessions().len(), 2);
 }
 
+/// S1 of iscsi/session_owners.rs.
 #[test]
 fn racing_logins_leave_one_session() {
     let server = Server::start(Shape { cores: 2, ..Shape::default() });

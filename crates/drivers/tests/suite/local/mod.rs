@@ -307,6 +307,7 @@ fn play(seed: u64) -> (u64, [u32; 3]) {
     (world.trace(), [t.interrupted, t.failed, t.lost])
 }
 
+/// V1 of local/serve.rs.
 #[test]
 fn data_is_correct_over_failures_and_interruptions() {
     let played = Seeds::of(20).each(play);

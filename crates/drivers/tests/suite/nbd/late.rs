@@ -77,6 +77,7 @@ fn play(bytes: PacedBytes) -> (bool, u64) {
     report.take().unwrap()
 }
 
+/// Q1 of blocks/requests.rs.
 #[test]
 fn started_request_is_answered_or_closed_at_its_deadline() {
     // (what, announced, at once, a second): answered, or gone after about so many seconds.

@@ -8,6 +8,7 @@ use wire::nvme::{Connect, ConnectData, Sgl, Status};
 use crate::nvme_tcp::host::{ReceivedPdu, SUBSYSTEM};
 use crate::nvme_tcp::stage::{Stage, play, play_with};
 
+/// S1 of nvme_tcp/controllers.rs.
 #[test]
 fn controller_identifiers_are_of_the_range_and_belong_to_one_controller() {
     let params = json!({ "controller_id_min": 40, "controller_id_max": 41 });

@@ -40,6 +40,7 @@ async fn read(
     clock.now() - began
 }
 
+/// R2 of fileserver/src/ahead.rs.
 #[test]
 fn concurrent_read_aheads_equal_the_number_of_workers() {
     let world = World::new(12);

@@ -209,6 +209,7 @@ fn blocks_allocated_during_a_check_are_no_fault() {
     });
 }
 
+/// I8 of image/mod.rs.
 #[test]
 fn blocks_of_a_dump_without_space_reach_the_worm_unchanged() {
     let disks = new_disks(2500, 775);

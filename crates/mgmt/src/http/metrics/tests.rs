@@ -21,6 +21,7 @@ fn series(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.starts_with('#')).collect()
 }
 
+/// X1 of metrics/page.rs.
 #[test]
 fn metrics_page_matches_the_expected_text() {
     let mut state = SystemState::default();

@@ -217,6 +217,7 @@ fn e5_cores_share_the_buffers_of_the_target_and_never_exceed_them() {
     }
 }
 
+/// E1 of aoe/engine/mod.rs, E3 of aoe/engine/mod.rs, E4 of aoe/engine/mod.rs.
 #[test]
 fn a_command_is_resent_and_ends_when_none_of_its_frames_may_arrive() {
     let mut b = Bench::new(1);

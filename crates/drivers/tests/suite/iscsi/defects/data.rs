@@ -153,6 +153,7 @@ fn too_little_unsolicited_data_ends_the_command() {
     fixture.well("too little data");
 }
 
+/// W3 of iscsi/session.rs.
 #[test]
 fn cmd_sn_and_stat_sn_wrap() {
     // CmdSN by the initiator, StatSN by the target; the client checks each one.

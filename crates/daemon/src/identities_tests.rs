@@ -77,6 +77,7 @@ fn i1_identity_is_random_and_kept_for_its_path() {
 }
 
 /// I3 of identities.rs.
+/// I1 of disks/src/lasting.rs.
 #[test]
 fn i2_i3_identity_moves_with_its_image_and_leaves_no_copy_behind() {
     let store = MemoryStore::new();
@@ -110,6 +111,7 @@ fn disk_whose_new_file_was_removed_leaves_no_record() {
 }
 
 /// I4 of identities.rs.
+/// I2 of disks/src/lasting.rs.
 #[test]
 fn i5_disks_of_an_earlier_configuration_keep_their_identity() {
     let text = "[[disk]]\nname = 'old'\nkind = 'memory'\nsize = '1MiB'\n";

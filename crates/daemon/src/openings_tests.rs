@@ -392,6 +392,7 @@ fn image(name: &str, path: &str) -> String {
 }
 
 /// The file of the removed disk has the path of its new section.
+/// P5 of mgmt/src/plant.rs.
 #[test]
 fn rollback_makes_no_file_for_a_disk_that_was_removed() {
     let (site, _begins, _release) = Site::launched("opening-rollback");

@@ -1,7 +1,8 @@
 //! The local executor: long-lived conversations, one future each.
 //!
 //! Invariants
-//!  T1  A task is polled on its reactor's thread only, and never twice at once.
+//!  T1  A task is polled on its reactor's thread only, and never twice at once. The types ensure
+//!      this: a future is not `Send`, and is out of its place while it is polled.
 //!  T2  A wake of an ended task is harmless: its key carries a generation.
 //!  T3  Futures are dropped while no cell of the executor is borrowed: they may call back.
 

@@ -6,9 +6,10 @@
 //! //!      access was checked.
 //! ```
 //!
-//! [`listed`] writes them as `docs/invariants.md`, with the files of the same crate whose tests
-//! cite each number. Files of a crate may use the same number: a test module cites the invariants
-//! of its own file first, and `A1 of split.rs` in a comment cites those of a file.
+//! [`listed`] writes them as `docs/invariants.md`, with the files whose tests cite each number.
+//! Files of a crate may use the same number: a test module cites the invariants of its own file
+//! first, and `A1 of split.rs` in a comment cites those of a file. A test of another crate cites
+//! them with the name of the crate: `A1 of geom/src/core/split.rs`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -19,8 +20,8 @@ use crate::source::{Source, Tree};
 const HEAD: &str = "# Invariants
 
 Generated from the module documentation of the files that keep them:
-`ASHLAR_WRITE_INVARIANTS=1 cargo test -p ashlar-tidy invariants`. The last column names the files of
-the crate whose tests cite the number.
+`ASHLAR_WRITE_INVARIANTS=1 cargo test -p ashlar-tidy invariants`. The last column names the files
+whose tests cite the number, those of other crates by their whole path.
 ";
 
 /// An invariant: its number and its text in one line.
@@ -80,12 +81,17 @@ impl<'t> Tests<'t> {
 
     /// Whether they cite an invariant of a file.
     fn cite(&self, keeper: &Source, number: &str) -> bool {
+        let is_of_its_crate = self.source.krate() == keeper.krate();
         let is_meant = |file: &Option<String>| match file {
-            Some(file) => keeper.path.ends_with(&format!("/{file}")),
-            None => self.source.path == keeper.path || !self.own.iter().any(|own| own == number),
+            Some(file) if is_of_its_crate => keeper.path.ends_with(&format!("/{file}")),
+            Some(file) => keeper.path == format!("crates/{file}"),
+            None if is_of_its_crate => {
+                self.source.path == keeper.path || !self.own.iter().any(|own| own == number)
+            }
+            None => false,
         };
         let mut citations = self.cited.iter().filter(|(cited, _)| cited == number);
-        self.source.krate() == keeper.krate() && citations.any(|(_, file)| is_meant(file))
+        citations.any(|(_, file)| is_meant(file))
     }
 }
 

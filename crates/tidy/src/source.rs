@@ -27,6 +27,7 @@ impl Source {
             || name == "tests.rs"
             || name.ends_with("_tests.rs")
             || name == "fuzzing.rs"
+            || self.path.contains("/transcripts")
             || self.path.contains("/fuzzing/")
     }
 

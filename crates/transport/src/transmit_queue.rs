@@ -165,6 +165,17 @@ mod tests {
     }
 
     #[test]
+    fn q2_bytes_that_were_taken_are_not_written_again() {
+        let mut out = TransmitQueue::new(Pool::new(PoolConfig::default()));
+        let (mut taken, mut sent) = (Vec::new(), Vec::new());
+        out.put(b"first");
+        assert_eq!(out.take(&mut taken), 5);
+        out.put(&[9; PAGE_BYTES]);
+        taken.iter().for_each(|seg| seg.with(|bytes| sent.extend_from_slice(bytes)));
+        assert_eq!(sent, b"first");
+    }
+
+    #[test]
     fn queue_is_broken_without_memory() {
         let mut out = TransmitQueue::new(Pool::new(PoolConfig { limit_bytes: PAGE_BYTES }));
         out.put(&[0; PAGE_BYTES]);

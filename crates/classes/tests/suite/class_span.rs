@@ -100,6 +100,7 @@ fn concat_append_1_and_2_size_grows_while_open_and_the_label_is_kept() {
     }
 }
 
+/// S4 of span/mod.rs.
 #[test]
 fn labelled_members_are_assembled_in_any_order_of_arrival() {
     for class in ["stripe", "concat"] {
@@ -112,6 +113,7 @@ fn labelled_members_are_assembled_in_any_order_of_arrival() {
         };
         assert_eq!(world.size(&name), expected);
         holds(&mut world, &name);
+        let labelled: Vec<Vec<u8>> = made.iter().map(Disk::bytes).collect();
         for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
             let mut other = World::new();
             for (n, i) in order.into_iter().enumerate() {
@@ -125,6 +127,8 @@ fn labelled_members_are_assembled_in_any_order_of_arrival() {
             let open = other.open(&name, Access::READ);
             let size = other.size(&name) as usize;
             assert!(other.read(&open, 0, size).expect("read") == noise(7, size), "{order:?}");
+            let now: Vec<Vec<u8>> = made.iter().map(Disk::bytes).collect();
+            assert!(now == labelled, "{order:?}: a member is written");
         }
     }
 }

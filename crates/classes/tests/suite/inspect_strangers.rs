@@ -196,6 +196,22 @@ fn wipe_requires_consent_refuses_open_disks_and_clears_the_rest() {
     }
 }
 
+/// I1 of inspect/mod.rs.
+#[test]
+fn findings_do_not_depend_on_the_users_of_a_disk() {
+    let (mut w, _) = World::with("ada0", vec![0; 16 << 20], 512);
+    w.part("create", "ada0", json!({ "scheme": "gpt" }));
+    w.part("add", "ada0", json!({ "kind": "linux-data" }));
+    let findings = |w: &mut World| {
+        w.verb("inspect", "scan", "ada0", json!({})).expect("scan")["findings"].clone()
+    };
+    let alone = findings(&mut w);
+    assert!(alone.as_array().is_some_and(|all| !all.is_empty()), "{alone}");
+    let open = w.open("ada0p1", Access::READ);
+    assert_eq!(findings(&mut w), alone);
+    w.close(open);
+}
+
 #[test]
 fn our_own_members_and_labels_are_found() {
     let (mut w, disk) = World::with("ada0", vec![0; 16 << 20], 512);

@@ -55,6 +55,7 @@ fn nop_without_faults_is_transparent() {
     assert!(ident.is_some() && ident == w.control.topology.attr(below, "GEOM::ident"));
 }
 
+/// N2 of classes/src/nop.rs.
 #[test]
 fn errors_are_injected_at_the_configured_rate() {
     let mut w = World::simulated(2);
@@ -98,6 +99,7 @@ fn all_requests_fail_after_count_until_fail() {
     assert_eq!(ends, [true, true, true, true, true, false, false, false]);
 }
 
+/// N1 of classes/src/nop.rs, F1 of geom/src/filter.rs.
 #[test]
 fn delayed_requests_are_reordered_and_take_the_configured_time() {
     let mut w = World::simulated(4);
@@ -233,6 +235,7 @@ impl Sink for RangeRecorder {
     }
 }
 
+/// F2 of geom/src/filter.rs.
 #[test]
 fn completed_request_has_its_original_offset() {
     let mut w = World::simulated(11);

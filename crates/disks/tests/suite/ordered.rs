@@ -369,6 +369,7 @@ impl Sink for Burst {
     }
 }
 
+/// D7 of geom/src/core/dispatch.rs.
 #[test]
 fn large_requests_sent_in_a_burst_keep_their_place() {
     let mib = 1u64 << 20;

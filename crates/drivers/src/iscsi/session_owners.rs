@@ -132,3 +132,20 @@ impl Drop for Claim {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s2_tsih_is_not_zero_and_belongs_to_one_session_at_a_time() {
+        let owners = Arc::new(Owners::default());
+        let all: Vec<Tsih> = std::iter::from_fn(|| owners.take_tsih()).collect();
+        let numbers: BTreeSet<u16> = all.iter().map(|tsih| tsih.number).collect();
+        assert_eq!((all.len(), numbers.len()), (65_535, 65_535));
+        assert!(!numbers.contains(&0) && owners.has_tsih(1));
+        drop(all);
+        assert!(!owners.has_tsih(1), "it is free again");
+        assert!(owners.take_tsih().is_some());
+    }
+}

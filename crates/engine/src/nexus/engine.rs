@@ -1,7 +1,8 @@
 //! The target engine of one core.
 //!
 //! Invariants
-//!  E1  A session lives on one core; all of its work runs there.
+//!  E1  A session lives on one core; all of its work runs there. Its types ensure this: they are
+//!      not `Send`.
 //!  E2  Engines communicate by mailbox only; a message is a request or an answer and carries no
 //!      data.
 //!  E3 to E6: see `nexus/buffers.rs`.

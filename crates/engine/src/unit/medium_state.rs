@@ -9,7 +9,8 @@
 //!   STARTING --mounted--> READY | CORRUPTED   (a unit with protection information)
 //! ```
 //! Invariants
-//!  C1  The state is one atomic: a command that needs the medium reads it once.
+//!  C1  The state is one atomic, as the type of its field ensures: a command that needs the medium
+//!      reads it once.
 //!  C2  A change out of READY is made by [`Condition::enter`]: of two concurrent callers, the
 //!      second gets the state that the first one set.
 //! C3  A nexus that prevents removal is held by a weak reference, one entry for each nexus. The

@@ -1,7 +1,8 @@
 //! A logical unit: the state that its nexuses on all cores share.
 //!
 //! Invariants
-//!  V1  Numbers that the data path reads (capacity, mode bits, lost) are single atomics: no lock.
+//!  V1  Numbers that the data path reads (capacity, mode bits, lost) need no lock, as the types of
+//!      their fields ensure: they are single atomics.
 //!  V2  A change of state that initiators may know raises the unit attention before the change is
 //!      reported to its requester.
 //!

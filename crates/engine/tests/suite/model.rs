@@ -507,6 +507,7 @@ impl Sim {
     }
 }
 
+/// N2 of nexus/mod.rs.
 #[test]
 fn answers_and_media_agree_with_the_model() {
     for seed in Seeds::of(12) {

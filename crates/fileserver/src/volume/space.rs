@@ -181,3 +181,54 @@ impl Space {
         self.tree.free.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use reactor::SeededRandom;
+    use testkit::Seeds;
+
+    use super::*;
+
+    /// A1, A2.
+    #[test]
+    fn address_is_in_use_or_free_and_that_of_a_dump_is_never_given() {
+        for seed in Seeds::of(100) {
+            let mut random = SeededRandom::new(seed);
+            let mut space = Space::new(0, 0, 1, std::iter::empty());
+            let mut used: BTreeSet<Addr> = BTreeSet::new();
+            for _ in 0..500 {
+                match random.below(20) {
+                    0 => {
+                        space.freeze(space.next());
+                        used.retain(|addr| is_scratch(*addr));
+                    }
+                    1..8 => {
+                        let some = used.iter().nth(random.below(8) as usize).copied();
+                        if let Some(addr) = some {
+                            used.remove(&addr);
+                            space.release(addr);
+                        }
+                    }
+                    n => {
+                        let addr = space.allocate(n < 12).addr();
+                        assert!(addr >= space.frozen(), "seed {seed}: {addr} is that of a dump");
+                        assert!(used.insert(addr), "seed {seed}: {addr} is in use");
+                    }
+                }
+                assert!(space.used().eq(used.iter().copied()), "seed {seed}");
+            }
+        }
+    }
+
+    /// A3.
+    #[test]
+    fn scratch_address_of_an_earlier_epoch_is_not_given_and_names_nothing() {
+        let mut earlier = Space::new(0, 0, 1, std::iter::empty());
+        let given: Vec<Addr> = (0..9).map(|_| earlier.allocate(true).addr()).collect();
+        let mut later = Space::new(0, 0, 2, given.iter().copied());
+        assert!((0..20).all(|_| !given.contains(&later.allocate(true).addr())));
+        assert!(given.iter().all(|addr| !later.was_allocated(*addr)));
+    }
+}

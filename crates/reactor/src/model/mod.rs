@@ -391,6 +391,21 @@ mod tests {
     }
 
     #[test]
+    fn k3_same_seed_and_calls_give_the_same_disk() {
+        for seed in Seeds::of(100) {
+            let life = || {
+                let mut disk = disk(seed);
+                for n in 1..12u64 {
+                    disk.write(n * 5 * 512, &[n as u8; 8 * 512], n % 4 == 0).unwrap();
+                }
+                disk.power_cut();
+                contents(&mut disk)
+            };
+            assert!(life() == life(), "seed {seed}");
+        }
+    }
+
+    #[test]
     fn disk_that_ignores_flushes_loses_data_on_power_cut() {
         let seeds = Seeds::of(20);
         let lost = seeds.each(|seed| {

@@ -144,4 +144,15 @@ mod tests {
         let free = BTreeSet::from([vec![0, 0, 0], vec![1, 0], vec![2, 0]]);
         assert_eq!(all(0, true), free);
     }
+
+    /// O2.
+    #[test]
+    #[should_panic(expected = "O2: at choice 0")]
+    fn run_that_meets_other_options_than_before_panics() {
+        let mut orders = Orders::new(1);
+        assert!(orders.begin());
+        orders.choose(3, false);
+        assert!(orders.begin());
+        orders.choose(2, false);
+    }
 }

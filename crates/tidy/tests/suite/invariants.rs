@@ -32,10 +32,11 @@ fn test_cites_its_own_file_a_named_file_or_any_file_of_its_crate() {
     let file = |path: &str, text: String| Source { path: path.to_owned(), text };
     let sources = vec![
         file("crates/x/src/a.rs", head(&["A1", "A2"]) + "// A2\n" + tested),
-        file("crates/x/src/b.rs", head(&["A1", "B1", "C1"])),
+        file("crates/x/src/b.rs", head(&["A1", "B1", "C1", "C2"])),
         file("crates/x/src/c.rs", head(&["C1"])),
         file("crates/x/tests/suite/d.rs", "//! D.\n/// C1 of c.rs, A1 of `b.rs`.\n".to_owned()),
-        file("crates/y/tests/suite/e.rs", "//! E.\n// A2, C1\n".to_owned()),
+        file("crates/x/src/transcripts/f.rs", "//! F.\n// C2\n".to_owned()),
+        file("crates/y/tests/suite/e.rs", "//! E.\n// A2, C1, B1 of x/src/b.rs\n".to_owned()),
     ];
     let text = listed_invariants(&Tree { sources, manifests: Vec::new() });
     let rows: Vec<&str> = text.lines().filter(|line| line.contains("Holds.")).collect();
@@ -43,8 +44,9 @@ fn test_cites_its_own_file_a_named_file_or_any_file_of_its_crate() {
         "| A1 | Holds. | `src/a.rs` |",
         "| A2 | Holds. |  |",
         "| A1 | Holds. | `tests/suite/d.rs` |",
-        "| B1 | Holds. | `src/a.rs` |",
+        "| B1 | Holds. | `src/a.rs`, `crates/y/tests/suite/e.rs` |",
         "| C1 | Holds. |  |",
+        "| C2 | Holds. | `src/transcripts/f.rs` |",
         "| C1 | Holds. | `tests/suite/d.rs` |",
     ];
     assert_eq!(rows, wanted);

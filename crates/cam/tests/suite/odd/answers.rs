@@ -406,6 +406,7 @@ fn the_failed_block_of_a_medium_error_is_reported() {
 }
 
 /// Blocks of a stripe lie on two disks, those of a mirror on both.
+/// M5 of classes/src/span/map.rs.
 #[test]
 fn the_failed_block_is_reported_through_stripes_and_mirrors() {
     let other = SocketAddr::from(([10, 0, 1, 1], 3260));

@@ -6,7 +6,7 @@ mod ranges;
 mod sim;
 mod waits;
 
-use bio::{Bio, Errno, Op};
+use bio::{Bio, Errno, Flags, Op};
 use geom::{Access, ConsumerId, Edge};
 use late::{Deletes, LateDisk};
 use serde_json::{Value, json};
@@ -43,12 +43,18 @@ impl Scene {
     }
 
     fn range(&mut self, op: Op, at: u64, len: u64) -> Result<(), Errno> {
+        self.flagged(op, Flags::NONE, at, len)
+    }
+
+    fn flagged(&mut self, op: Op, flags: Flags, at: u64, len: u64) -> Result<(), Errno> {
         let edge = self.edge;
         self.life
             .control
             .run_on_core("test", move |core| {
                 Box::pin(async move {
-                    let ask = |b: &mut Bio| (b.op, b.offset, b.length) = (op, at, len);
+                    let ask = |b: &mut Bio| {
+                        (b.op, b.flags, b.offset, b.length) = (op, flags, at, len);
+                    };
                     core.io(edge, ask).await.status
                 })
             })
@@ -88,6 +94,14 @@ fn deletes_are_acknowledged_at_once_and_sent_merged() {
     s.life.pass(3_000 * MS);
     assert_eq!(s.seen(), [4096..256 * K], "whole granules inside");
     assert_eq!((s.stat("trimmed_bytes"), s.stat("queued_bytes")), (252 * K, 4 * K));
+}
+
+/// L3 of trim/layer.rs.
+#[test]
+fn an_ordered_delete_is_sent_at_once() {
+    let mut s = Scene::new(Deletes::Take(MS), json!({ "quiet_ms": 1_000 }));
+    assert_eq!(s.flagged(Op::Delete, Flags::ORDERED, 0, 64 * K), Ok(()));
+    assert_eq!((s.seen(), s.stat("queued_bytes")), (vec![0..64 * K], 0));
 }
 
 /// E2 of trim/queue.rs, E3 of trim/queue.rs.

@@ -41,6 +41,7 @@ fn took(disk: &LateDisk) -> (u64, Vec<Range<u64>>) {
 const THREE: [Range<u64>; 3] = [4096..8192, 16384..32768, 65536..69632];
 
 /// X2, and D1 and D5 for each range.
+/// X2 of bio/src/scatter.rs.
 #[test]
 fn a_list_of_ranges_is_cut_to_the_limit_of_the_layer_below() {
     for (most, commands) in [(1, 3), (2, 2), (3, 1), (64, 1)] {

@@ -337,6 +337,7 @@ fn play(seed: u64) -> (u32, u32, u32) {
     out
 }
 
+/// L4 of bus/mod.rs.
 #[test]
 fn local_disk_keeps_acknowledged_writes_while_others_use_the_unit() {
     let all = Seeds::of(40).each(play);

@@ -120,6 +120,8 @@ fn start_with_data(c: &mut Client, bytes: u32, now: usize) -> u32 {
     pdu.task_tag
 }
 
+/// E4 of engine/src/nexus/buffers.rs, E5 of engine/src/nexus/buffers.rs,
+/// E6 of engine/src/nexus/buffers.rs.
 #[test]
 fn writes_without_buffers_end_with_busy_or_task_set_full() {
     // 768 KiB may hold write data, 128 KiB of them commands that wait for the rest.

@@ -3,6 +3,7 @@
 use super::daemon::Daemon;
 use crate::api::Exit;
 
+/// C3 of service/mod.rs.
 #[test]
 fn repeated_undo_of_one_generation_is_refused() {
     let daemon = Daemon::start();

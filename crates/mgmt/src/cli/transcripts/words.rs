@@ -83,6 +83,7 @@ fn options_of_earlier_versions_are_accepted_without_effect() {
     assert!(!output("serve --help").out.contains("keep-going"));
 }
 
+/// N2 of cli/complete.rs.
 #[test]
 fn complete_prints_the_live_names_that_may_follow() {
     let daemon = Daemon::start();
@@ -112,8 +113,9 @@ fn complete_prints_the_live_names_that_may_follow() {
     assert_eq!((away.exit, away.out, away.err), (Exit::Done, String::new(), String::new()));
 }
 
+/// N1 of cli/complete.rs.
 #[test]
-fn n1_names_that_a_shell_interprets_are_not_completed() {
+fn names_that_a_shell_interprets_are_not_completed() {
     let daemon = Daemon::start();
     busy(&daemon);
     for name in ["$(reboot)", "a b", "`x`", "*", "-f", "a;b", "a'b"] {

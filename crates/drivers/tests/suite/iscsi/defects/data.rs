@@ -154,6 +154,7 @@ fn too_little_unsolicited_data_ends_the_command() {
 }
 
 /// W3 of iscsi/session.rs.
+/// W2 of iscsi/session.rs.
 #[test]
 fn cmd_sn_and_stat_sn_wrap() {
     // CmdSN by the initiator, StatSN by the target; the client checks each one.

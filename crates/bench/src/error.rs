@@ -43,7 +43,7 @@ impl Error {
         Error { kind, message: what.into() }
     }
 
-    /// A refusal of the system while doing `what`.
+    /// A refusal of the system; `what` was being done.
     pub(crate) fn system(what: impl fmt::Display, error: io::Error) -> Error {
         Error::new(Kind::System, format!("{what}: {error}"))
     }

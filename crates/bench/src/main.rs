@@ -47,7 +47,7 @@ fn after_help() -> String {
 ///
 /// Starts servers of its own and, from Debian's packages, peers; server on one processor, load on
 /// the other, rounds in turn, medians. Every row names the command that repeats it alone. Ctrl-C
-/// ends the run after the step it is at; what was measured is printed.
+/// ends the run after the present step and prints the finished measurements.
 #[derive(Parser)]
 #[command(name = "ashlar-bench", version, args_conflicts_with_subcommands = true)]
 #[command(after_help = after_help())]
@@ -61,7 +61,7 @@ struct Command {
     tool: Option<ToolCommand>,
 }
 
-/// What is no measurement.
+/// Tools beside the measurements.
 #[derive(Subcommand)]
 enum ToolCommand {
     /// Make images, lay out a graph, export it, and be the initiator.

@@ -18,9 +18,9 @@ pub enum Measurement {
     /// Everything.
     #[default]
     All,
-    /// What a layer costs a Bio.
+    /// Cost of a layer for a Bio.
     Layers,
-    /// What the classes with members cost, beside the disks below them.
+    /// Cost of classes with members, beside the disks below them.
     Classes,
     /// Load over iSCSI.
     Iscsi,
@@ -30,13 +30,13 @@ pub enum Measurement {
     Nbd,
     /// Load over AoE, beside vblade, over cables into network namespaces.
     Aoe,
-    /// Files over 9P, beside diod; and what a dump costs those who use them.
+    /// Files over 9P, beside diod, and the cost of a dump for their users.
     Files,
-    /// What a daemon costs that has nothing to do.
+    /// Cost of an idle daemon.
     Idle,
-    /// What a second core adds, without a network.
+    /// Gain of a second core, without a network.
     Cores,
-    /// What very many logical units cost, without a network.
+    /// Cost of very many logical units, without a network.
     Luns,
     /// Cost of an open page, a trace, the sandbox, a scrape and the samples of the last hour, and
     /// waits for `status` during a start.
@@ -55,13 +55,13 @@ pub enum Seed {
     /// The posting that introduced SCST: threads, and one system call a command.
     #[default]
     Scst,
-    /// The page on geom_sched: who gets what of a disk beside whom.
+    /// The page on geom_sched: the share of each client of one disk.
     Sched,
-    /// The paper on the diskless file server: what its link carried, in virtual time.
+    /// The paper on the diskless file server: bytes on its link, in virtual time.
     Aoe,
-    /// The same paper: what a client of the file server saw, in virtual time.
+    /// The same paper: waits of a client of the file server, in virtual time.
     Fileserver,
-    /// Lessons learned about TRIM: what three ways of telling a disk cost, in virtual time.
+    /// Lessons learned about TRIM: cost of three ways to report freed blocks, in virtual time.
     Trim,
 }
 

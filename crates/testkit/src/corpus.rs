@@ -95,7 +95,7 @@ pub fn each_is_whole<'a>(prefix: &str, targets: impl IntoIterator<Item = &'a str
 mod tests {
     use super::*;
 
-    /// Of every target, also of those that no crate lists; `ci/fuzz` runs what the manifest names.
+    /// Also of targets that no crate lists; `ci/fuzz` runs all programs of the manifest.
     #[test]
     fn every_manifest_entry_has_a_program_and_a_corpus() {
         let manifest = std::fs::read_to_string(fuzz_folder().join("Cargo.toml")).expect("manifest");

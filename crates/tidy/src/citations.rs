@@ -17,7 +17,7 @@ const ENDINGS: [&str; 3] = [".md", ".json", ".svg"];
 /// A cited document: number of the line, path with its anchor, sections behind the path.
 type Citation = (usize, String, Vec<String>);
 
-/// Every citation of a document or section that does not exist, as `FILE:LINE: what is wrong`.
+/// Every citation of a document or section that does not exist, as `FILE:LINE: fault`.
 /// Source files cite a document by its path from the root, so that it is found from any folder.
 pub fn broken_citations(root: &Path, tree: &Tree) -> io::Result<Vec<String>> {
     let mut pages = BTreeMap::new();

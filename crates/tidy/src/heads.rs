@@ -13,7 +13,7 @@ const NO_NOUNS: &[&str] = &[
 const TEST_NAME_MAX: usize = 70;
 
 /// Every file without a head, and every head whose first sentence is not a noun phrase with a full
-/// stop, as `FILE:LINE: what is wrong`.
+/// stop, as `FILE:LINE: fault`.
 pub fn bad_heads(tree: &Tree) -> Vec<String> {
     let mut out = Vec::new();
     for source in &tree.sources {
@@ -34,7 +34,7 @@ pub fn bad_heads(tree: &Tree) -> Vec<String> {
     out
 }
 
-/// Every test whose name is too long, as `FILE:LINE: what is wrong`.
+/// Every test whose name is too long, as `FILE:LINE: fault`.
 pub fn long_test_names(tree: &Tree) -> Vec<String> {
     let mut out = Vec::new();
     for source in &tree.sources {

@@ -37,8 +37,8 @@
 //!  T4  A core has at most as many connections as it was given, of which at most
 //!      [`HANDSHAKES_MAX`] are in their handshake. A further connection is reset, or displaces the
 //!      oldest handshake.
-//!  T5  A connection stays on the core that accepted it: its types are not `Send`. Cores share nothing of it but its number,
-//!      the counts of connections and the log lines about its peer.
+//!  T5  A connection stays on the core that accepted it: its types are not `Send`. Cores share
+//!      nothing of it but its number, the counts of connections and the log lines about its peer.
 //!  T6  A peer has at most [`Protocol::connections_per_peer`] connections over all cores of a
 //!      protocol. A further one is reset at once: it takes no memory and no place in a handshake.
 

@@ -25,7 +25,7 @@ pub enum Health {
     Ok,
     /// Serves requests, but not as configured.
     Degraded,
-    /// Serves no requests, or what is written is lost at the next stop.
+    /// Serves no requests, or loses written data at the next stop.
     Failed,
 }
 

@@ -20,7 +20,7 @@ pub use web_sessions::{SESSION_MAX, WebSessions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a caller may do. Ordered: the greater one includes the lesser.
+/// Rights of a caller. Ordered: the greater one includes the lesser.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]

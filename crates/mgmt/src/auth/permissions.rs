@@ -38,7 +38,7 @@ struct Permission {
     /// Parameters that name a target and an access group, for callers whose role is limited.
     scope: &'static [&'static str],
     /// The call reads and finds objects only through `Control::state`, `config` and `journal`,
-    /// which contain what the caller's scope covers, and samples only of objects that it found
+    /// which contain the objects of the caller's scope, and samples only of objects that it found
     /// there. It then need not name the target. It changes only objects that this scope covers
     /// alone.
     is_limited: bool,

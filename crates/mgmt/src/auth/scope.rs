@@ -117,7 +117,7 @@ impl Scope {
         });
     }
 
-    /// Leaves out of a state what the scope does not cover.
+    /// Removes objects outside of the scope from a state.
     pub fn limit_state(&self, state: &mut SystemState) {
         if self.is_whole() {
             return;
@@ -189,7 +189,7 @@ impl Scope {
         events.iter().filter(|event| names.contains(&event.about)).cloned().collect()
     }
 
-    /// Leaves out of a configuration what the scope does not cover, by the state that it has
+    /// Removes sections outside of the scope from a configuration, by the state that it has
     /// limited.
     pub fn limit_config(&self, config: &mut Config, state: &SystemState) {
         let is_geom = |name: &str| state.geoms.iter().any(|geom| geom.name == name);

@@ -129,8 +129,8 @@ pub fn parse(classes: &[ClassVerbs], line: &str) -> Result<(&'static Entry, Valu
     parse_by(&command(classes), classes, line)
 }
 
-/// As [`parse`]; `whole` is the [`command`] of `classes`. A redirection and what is behind it are
-/// left out.
+/// As [`parse`]; `whole` is the [`command`] of `classes`. A redirection and the words behind it
+/// are left out.
 pub(crate) fn parse_by(
     whole: &Command,
     classes: &[ClassVerbs],

@@ -1,4 +1,4 @@
-//! Checks of `[daemon]`: metrics over TCP, and the sandbox beside what it does not permit.
+//! Checks of `[daemon]`: metrics over TCP, and the sandbox beside parts that it does not permit.
 
 use super::check::{Problem, problem};
 use super::daemon::{DaemonConfig, SystemCalls};

@@ -1,5 +1,5 @@
 //! The JSON Schema of `ashlar.toml` for editors: the sections with the keys of each kind, class and
-//! driver. It says what the daemon accepts: a whole number may be written as a text with a unit.
+//! driver. It permits all that the daemon accepts: a whole number may be a text with a unit.
 
 use serde_json::{Map, Value, json};
 

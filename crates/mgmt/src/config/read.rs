@@ -110,7 +110,7 @@ fn read_with(
     let config = Config::deserialize(&document).map_err(|e| {
         Error::new(Kind::Internal, op, format!("accepted by its schema, but {e}")).at(file)
     })?;
-    // Before the check, which looks at what the paths lead to.
+    // Before the check, which looks at the files behind the paths.
     let mut config = complete(config, file);
     normalise_names(&mut config);
     let problems = check(&config).into_iter().chain(unused_sections(&config));

@@ -45,14 +45,14 @@ impl Severity {
     }
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckFinding {
     /// Which check.
     pub check: String,
     /// How bad it is.
     pub grade: Severity,
-    /// What was seen.
+    /// The observation.
     pub finding: String,
     /// What follows from it; empty when nothing does.
     pub consequence: String,

@@ -124,7 +124,7 @@ impl Drop for Listening {
 /// State of the files of TLS, to find changes.
 type FileTimes = Vec<Option<(SystemTime, u64, u64)>>;
 
-/// What is followed: a difference has the files of TLS read.
+/// Followed settings and file times: a difference has the files of TLS read.
 #[derive(Clone, PartialEq, Eq)]
 struct Followed {
     api: ApiConfig,

@@ -57,7 +57,7 @@ pub fn add(
         .map(|edge| {
             let (from, to) = (drawing.nodes.get(edge.from)?, drawing.nodes.get(edge.to)?);
             let has_one = |counts: &HashMap<usize, usize>, at| counts.get(&at) == Some(&1);
-            // A unit and a session use what is below them whole; a geom may read only a part.
+            // A unit and a session use all of the provider below them; a geom may read only a part.
             let is_whole = [LUN_CLASS, SESSION_KIND].contains(&to.kind.as_str());
             let of_upper = || rate(to).filter(|_| is_whole && has_one(&below, edge.to));
             let of_lower = || rate(from).filter(|_| has_one(&above, edge.from));

@@ -189,7 +189,7 @@ pub enum Action {
         to: Vec<AccessConfig>,
     },
     /// Files that a section names are read again: secrets, certificates, keys. Their contents have
-    /// changed, the configuration has not. What was read before is not kept, so taking it back
+    /// changed, the configuration has not. The former contents are not kept, so taking it back
     /// reads them once more.
     Renew {
         /// Whose.

@@ -5,7 +5,7 @@ use crate::api::SessionState;
 use crate::config::{AccessConfig, Chap, DigestPolicy, TargetConfig};
 use serde_json::Value;
 
-/// What a login has to prove.
+/// Proof that a login requires.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Proof<'c> {
     /// Nothing.

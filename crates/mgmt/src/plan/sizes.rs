@@ -84,7 +84,7 @@ pub fn grown_disks(config: &Config, state: &SystemState) -> Vec<GrownDisk> {
     config.disk.iter().filter_map(one).collect()
 }
 
-/// What a user has to type before a mirror uses disks that steps make larger.
+/// Commands that a user types before a mirror uses disks that steps make larger.
 pub fn resize_commands(steps: &[Step], state: &SystemState) -> Vec<String> {
     let grown = |name: Option<&String>| {
         let grows =

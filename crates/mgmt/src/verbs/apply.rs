@@ -46,7 +46,7 @@ pub struct ApplyAnswer {
     /// Completed steps, in order; for a dry run, the steps that would be done. Secrets that are
     /// written out in the configuration are hidden.
     pub steps: Vec<Step>,
-    /// Number of steps that could not be carried out yet; the daemon waits for what they lack.
+    /// Number of steps that could not be carried out yet; the daemon waits for missing parts.
     #[serde(default)]
     pub waiting: usize,
     /// Remarks for the user.

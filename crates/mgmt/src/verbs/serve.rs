@@ -284,7 +284,7 @@ impl LocalVerb for Serve {
             loop {
                 match signals.next().await {
                     SignalRequest::Stop(signal) => {
-                        // Said before the socket goes: who waits for that finds the reason.
+                        // Logged before the socket is removed: a waiting client finds the reason.
                         tracing::info!("stopping: {signal}");
                         manager.stopping(signal);
                         break why = signal;

@@ -16,7 +16,7 @@
 //! it. Nothing here parses a CDB; nothing in the engine knows a PDU.
 
 pub mod aoe;
-mod blocks;
+mod block_requests;
 mod buffer_wait;
 pub mod bus;
 mod connection_claim;

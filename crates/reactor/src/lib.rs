@@ -34,7 +34,6 @@ pub mod sim;
 mod socket;
 mod tasks;
 mod timers;
-mod token;
 mod turn;
 mod wakeup;
 
@@ -49,7 +48,7 @@ pub use link::{
 };
 pub use mailbox::{MAILBOX_MESSAGES_MAX, Mailbox, Mailer, SendError};
 pub use net::{Listener, Stream, UnixListener};
-pub use ops::{IOVECS_MAX, OPS_MAX};
+pub use ops::{IOVECS_MAX, OPS_MAX, Token};
 pub use prepare::Prepare;
 pub use random::SeededRandom;
 pub use reactor::{Config, Reactor, clock as monotonic_ns};
@@ -61,5 +60,4 @@ pub use signal::Signal;
 pub use socket::{Parcel, check_unix_path, has_unix_listener};
 pub use tasks::{TASK_POLLS_PER_TURN, TaskHandle, running_task};
 pub use timers::TimerId;
-pub use token::Token;
 pub use turn::{LIGHT_TURN_NS, TIMERS_PER_TURN, TurnReport, WaitFor};

@@ -21,7 +21,6 @@ use bio::{Errno, Loan};
 
 use crate::file::File;
 use crate::socket::Socket;
-use crate::token::Token;
 
 /// Operations in flight at once; a further one ends at once with `NoMem`.
 pub const OPS_MAX: usize = 1 << 20;
@@ -31,6 +30,15 @@ pub const IOVECS_MAX: usize = 1024;
 
 /// Bytes moved in one call: below the 2 GiB at which Linux cuts every transfer short.
 const CALL_BYTES_MAX: usize = 1 << 30;
+
+/// The caller's name for an operation; the reactor returns it and never reads it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Token {
+    /// Which kind of receiver, as the caller counts them.
+    pub kind: u32,
+    /// The receiver's word.
+    pub user_data: u64,
+}
 
 /// The errno values that the state machine itself knows.
 pub(crate) mod raw {

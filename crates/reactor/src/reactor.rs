@@ -14,13 +14,12 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::backend::{Port, PortChoice, PortKind, PortReport, Reaped, SimPort};
 use crate::file::{File, Run};
-use crate::ops::{End, On, Op, OpState, SlotId, Slots};
+use crate::ops::{End, On, Op, OpState, SlotId, Slots, Token};
 use crate::prepare::Prepared;
 use crate::random::Random;
 use crate::sim::World;
 use crate::tasks::{TaskHandle, Tasks};
 use crate::timers::{Alarm, TimerId, Timers};
-use crate::token::Token;
 use crate::wakeup::Remote;
 
 /// fallocate(2): FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE.

@@ -4,7 +4,7 @@
 //!  H1  `heap[places[i].at] == i` for every armed entry.
 //!  H2  Equal deadlines fire in the order in which they were set.
 
-use crate::token::Token;
+use crate::ops::Token;
 use std::task::Waker;
 
 /// Names a timer; harmless once it has fired or was cancelled.

@@ -8,10 +8,9 @@ use std::task::Waker;
 use bio::Errno;
 
 use crate::backend::{Port, Wait};
-use crate::ops::{End, OpState, Settled};
+use crate::ops::{End, OpState, Settled, Token};
 use crate::reactor::{Kernel, Reactor};
 use crate::timers::Alarm;
-use crate::token::Token;
 
 /// Timers fired in one turn; later ones wait for the next, behind completions.
 pub const TIMERS_PER_TURN: usize = 1024;

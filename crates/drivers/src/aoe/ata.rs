@@ -12,7 +12,7 @@ use wire::scsi::{Naa, naa_bytes};
 use super::portal::start;
 use super::replay_guard::{HeldAction, HeldWrite, WriteDecision, WriteId, digest};
 use super::session::{AoeSession, AtaRequest, Client};
-use crate::blocks::Work;
+use crate::block_requests::Work;
 
 /// Most blocks of ranges in one TRIM: all commands that it becomes are under way at once.
 const TRIM_BLOCKS_MAX: u8 = 1;

@@ -9,7 +9,7 @@
 //! | `frames` | the dispatcher of received frames |
 //! | `config` | the commands about config strings, masks and reservations |
 //! | `ata` | ATA commands, IDENTIFY |
-//! | `session` | the front of `blocks`: answers |
+//! | `session` | the front of `block_requests`: answers |
 //! | `replay_guard` | duplicate detection and ordering of writes |
 //! | `announce` | announcements of new devices |
 //!

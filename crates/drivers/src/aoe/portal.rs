@@ -30,7 +30,7 @@ use super::session::{AoeSession, Client, name};
 use super::shared::Shelf;
 use super::target_config::Slot;
 use super::{NAME, ata, frames};
-use crate::blocks::BlockSession;
+use crate::block_requests::BlockSession;
 
 /// How often interfaces and sessions are looked at, ns.
 pub(super) const WATCH_NS: u64 = 1_000_000_000;

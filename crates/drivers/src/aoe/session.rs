@@ -16,7 +16,7 @@ use wire::nbd::{Error, Request};
 use super::portal::{Portal, SessionKey, VisibleSlot};
 use super::replay_guard::{HeldWrite, Registers, ReplayGuard, WriteId};
 use super::target_config::Slot;
-use crate::blocks::{BlockSession, Frontend, SessionEnd};
+use crate::block_requests::{BlockSession, Frontend, SessionEnd};
 
 /// Bytes before the data of an answer.
 pub(super) const ATA_HEAD: usize = HEADER_LEN + ATA_LEN;

@@ -10,7 +10,7 @@ use wire::nbd::codes::{allocation, kind};
 use wire::nbd::{Error, Request, command};
 
 use super::fuse_channel::FuseChannel;
-use crate::blocks::{BlockSession, Frontend, SessionEnd};
+use crate::block_requests::{BlockSession, Frontend, SessionEnd};
 
 /// A session of this machine at one unit.
 pub(super) type LocalSession = BlockSession<Client>;

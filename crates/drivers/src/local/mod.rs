@@ -8,7 +8,7 @@
 //! | `kernel` | one socket of the kernel's network block device |
 //! | `serve` | one file system: requests read, answered or handed on |
 //! | `processes` | the requesting process |
-//! | `client` | the front of `blocks`: how a request is answered |
+//! | `client` | the front of `block_requests`: how a request is answered |
 //! | `line` | the descriptor of one file system, and what wakes its task |
 //!
 //! A translator: each attached LUN is a session of the engine like any initiator's. The initiator

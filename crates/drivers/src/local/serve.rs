@@ -34,7 +34,7 @@ use super::fuse_channel::FuseChannel;
 use super::per_core::CoreState;
 use super::processes::Processes;
 use super::{GrantedLun, ServingState};
-use crate::blocks::{BlockSession, Work};
+use crate::block_requests::{BlockSession, Work};
 
 /// Longest READ or WRITE, bytes: the kernel cuts longer ones.
 pub const REQUEST_MAX: u32 = 512 * 1024;

@@ -8,7 +8,7 @@
 //! | `kernel` | connections of this machine's kernel, without handshake |
 //! | `handshake` | the client's name, the exports, and TLS |
 //! | `exports` | names of units, and their description for clients |
-//! | `session` | the front of `blocks`: requests as commands |
+//! | `session` | the front of `block_requests`: requests as commands |
 //! | `receive` | requests of the transmission phase |
 //! | `unaligned` | requests that do not begin and end with blocks |
 //! | `answer` | replies |
@@ -42,7 +42,7 @@ use crate::targets::Targets;
 use params::Checked;
 use protocol::{NbdGlobal, NbdProtocol};
 
-pub use crate::blocks::TRIES_MAX;
+pub use crate::block_requests::TRIES_MAX;
 pub use exports::PAYLOAD_MAX;
 pub use params::{NbdParams, TlsPolicy};
 pub use transport::{BACKLOG_MAX, CONNECTIONS_MAX, HANDSHAKES_MAX, SEND_TIMEOUT_NS};

@@ -15,7 +15,7 @@ use super::close_reason::CloseReason;
 use super::exports::{PAYLOAD_MAX, zeroes_fast};
 use super::session::NbdSession;
 use super::unaligned;
-use crate::blocks::Work;
+use crate::block_requests::Work;
 use crate::buffer_wait::{BufferWaiter, wait_for_buffers};
 
 /// Bytes of a WRITE that are written together: the next ones arrive meanwhile.

@@ -11,7 +11,7 @@ use super::close_reason::CloseReason;
 use super::protocol::Connection;
 use engine::registry::LunEntry;
 
-use crate::blocks::{BlockSession, Frontend, SessionEnd, Work};
+use crate::block_requests::{BlockSession, Frontend, SessionEnd, Work};
 use crate::connection_claim::ConnectionClaim;
 
 /// A session with its connection.

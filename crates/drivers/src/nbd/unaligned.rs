@@ -2,8 +2,8 @@
 //!
 //! Clients that did not request the block size send them (`nbd-client` and its kernel: sectors of
 //! 512 bytes). READ takes the blocks around its range and answers a part of them. WRITE and
-//! WRITE_ZEROES write whole blocks as always and change the two at the ends (`blocks::patch`).
-//! TRIM is a hint: it leaves the two alone.
+//! WRITE_ZEROES write whole blocks as always and change the two at the ends
+//! (`block_requests::patch`). TRIM is a hint: it leaves the two alone.
 
 use std::rc::Rc;
 
@@ -15,8 +15,8 @@ use wire::nbd::{Error, Request};
 use super::close_reason::CloseReason;
 use super::receive::{drop_payload, payload, piece_max};
 use super::session::NbdSession;
-use crate::blocks::Work;
-use crate::blocks::patch::{Part, inner, outer, part};
+use crate::block_requests::Work;
+use crate::block_requests::patch::{Part, inner, outer, part};
 
 /// First byte and bytes of the blocks that a checked request without payload works on; no bytes
 /// when there is nothing to be done.

@@ -67,7 +67,7 @@ const FIRMWARE: &str = concat!(
 );
 const _: () = assert!(FIRMWARE.len() <= 8);
 
-pub use crate::blocks::TRIES_MAX;
+pub use crate::block_requests::TRIES_MAX;
 pub use data::HOST_DATA_MAX;
 pub use io::TRANSFER_MAX;
 pub use params::NvmeTcpParams;

@@ -77,7 +77,7 @@ fn play(bytes: PacedBytes) -> (bool, u64) {
     report.take().unwrap()
 }
 
-/// Q1 of blocks/requests.rs.
+/// Q1 of block_requests/requests.rs.
 #[test]
 fn started_request_is_answered_or_closed_at_its_deadline() {
     // (what, announced, at once, a second): answered, or gone after about so many seconds.

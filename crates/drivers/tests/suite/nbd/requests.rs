@@ -179,7 +179,7 @@ fn a_unit_exchanged_behind_a_name_ends_the_connection() {
 }
 
 /// No error of the protocol makes a client of Linux repeat a request.
-/// Q2 of blocks/requests.rs.
+/// Q2 of block_requests/requests.rs.
 #[test]
 fn request_at_an_awaited_unit_waits_until_the_unit_is_there() {
     let server = Server::start(Shape { cores: 1, ..Shape::default() });

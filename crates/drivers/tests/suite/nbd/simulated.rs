@@ -346,7 +346,7 @@ fn play(seed: u64) -> (u64, u32) {
     (world.trace(), entries)
 }
 
-/// T2 of blocks/session.rs, Q1 of blocks/requests.rs.
+/// T2 of block_requests/session.rs, Q1 of block_requests/requests.rs.
 #[test]
 fn data_is_correct_over_links_that_cut_and_break() {
     let played = Seeds::of(16).each(play);

@@ -27,6 +27,8 @@ enum Store {
     File,
     /// An export with nothing behind it, of another daemon.
     Nbd,
+    /// A stripe of two disks in memory.
+    Stripe,
 }
 
 /// One setting under the load that shows its effect.
@@ -45,7 +47,7 @@ pub(crate) struct Case {
     spin: bool,
 }
 
-const NO_KEYS: Keys = Keys { daemon: "", disk: "", unit: "", target: "" };
+const NO_KEYS: Keys = Keys { daemon: "", disk: "", unit: "", stripe: "", target: "" };
 const READ: Case = Case {
     name: "",
     with: NO_KEYS,
@@ -67,8 +69,11 @@ const SHORT_BURST: Keys = Keys {
     ..NO_KEYS
 };
 
+/// A request of 64 KiB is in one strip of the default size.
+const STRIP_64K: Keys = Keys { stripe: "strip = 65536", ..NO_KEYS };
+
 /// Every case, over iSCSI. Places are random within 256 MiB.
-pub(crate) const CASES: [Case; 9] = [
+pub(crate) const CASES: [Case; 10] = [
     Case { name: "spin-us-50-d1", depth: 1, ..SPIN },
     Case { name: "spin-us-50-d32", ..SPIN },
     Case {
@@ -96,6 +101,15 @@ pub(crate) const CASES: [Case; 9] = [
         with: Keys { disk: "connections = 1", ..NO_KEYS },
         store: Store::Nbd,
         sessions: 8,
+        ..READ
+    },
+    Case {
+        name: "strip-4k",
+        with: Keys { stripe: "strip = 4096", ..NO_KEYS },
+        without: STRIP_64K,
+        store: Store::Stripe,
+        request_bytes: 65_536,
+        depth: 8,
         ..READ
     },
     Case { name: "immediate-data-off", with: SOLICITED, ..WRITE_64K },
@@ -150,19 +164,20 @@ impl Side {
     ) -> Result<Side, Error> {
         let files = Scratch::new("settings")?;
         let mut behind = None;
-        let backing = match case.store {
-            Store::Null => Backing::Null,
-            Store::File => Backing::File(files.file("disk", MEMORY_BYTES)?),
+        let backings = match case.store {
+            Store::Null => vec![Backing::Null],
+            Store::File => vec![Backing::File(files.file("disk", MEMORY_BYTES)?)],
+            Store::Stripe => vec![Backing::Memory, Backing::Memory],
             Store::Nbd => {
                 let server = nbd::servers::ashlar(binary, None)?;
                 let (address, export) = server.export(nbd::servers::Store::Null);
                 behind = Some(server);
-                Backing::Nbd(address, export)
+                vec![Backing::Nbd(address, export)]
             }
         };
         // A disk of kind `nbd` has at most one connection for each core.
         let core = core.filter(|_| case.store != Store::Nbd);
-        let server = Server::with_keys(binary, core, &[backing], keys)?;
+        let server = Server::with_keys(binary, core, &backings, keys)?;
         if case.store == Store::File {
             load::run(&Spec {
                 core: load_core,

@@ -8,6 +8,8 @@ use super::{Backing, Keys, MEMORY_BYTES, Server};
 use crate::error::Error;
 
 const TARGET: &str = "iqn.2026-11.bench.ashlar:ashlar";
+/// The provider of the stripe over all disks, and its name.
+const STRIPE: (&str, &str) = ("stripe/data", "data");
 /// Bytes of the disk that has none.
 const NULL_BYTES: u64 = 1 << 40;
 
@@ -27,7 +29,7 @@ pub(super) fn start(
     command.arg("serve").arg(&file);
     let mut child = Child::start("ashlar", &mut command, &home.join("log"))?;
     child.wait_port(portal)?;
-    let luns = (0..).take(backings.len()).collect();
+    let luns = (0..).take(if keys.stripe.is_empty() { backings.len() } else { 1 }).collect();
     Ok(Server {
         name: "ashlar",
         portal,
@@ -72,6 +74,16 @@ fn configuration(
         }
         luns.push(format!("{n} = \"disk{n}\""));
     }
+    if !keys.stripe.is_empty() {
+        let disks: Vec<String> = (0..backings.len()).map(|n| format!("\"disk{n}\"")).collect();
+        text.push_str(&format!(
+            "\n[[geom]]\nclass = \"stripe\"\nname = \"{}\"\nmembers = [{}]\n{}\n",
+            STRIPE.1,
+            disks.join(", "),
+            keys.stripe
+        ));
+        luns = vec![format!("0 = \"{}\"", STRIPE.0)];
+    }
     text.push_str(&format!(
         "\n[[target]]\ndriver = \"iscsi\"\nname = \"{TARGET}\"\nlisten = [\"{portal}\"]\n\
          connections_per_peer = 65536\n{}\n\n\
@@ -93,6 +105,7 @@ mod tests {
             daemon: "spin_us = 50",
             disk: "connections = 1",
             unit: "write_cache = false",
+            stripe: "",
             target: "initial_r2t = false",
         };
         let nbd = [Backing::Nbd("127.0.0.1:10809".parse().expect("an address"), "null")];
@@ -108,6 +121,17 @@ mod tests {
             let found = sections.iter().find(|text| text.starts_with(section));
             assert!(found.is_some_and(|text| text.contains(line)), "{section}: {text}");
         }
-        assert!(!of(&Keys::default()).contains("[[unit]]"));
+        let text = of(&Keys::default());
+        assert!(!text.contains("[[unit]]") && !text.contains("[[geom]]"), "{text}");
+    }
+
+    #[test]
+    fn stripe_over_all_disks_is_the_only_lun() {
+        let keys = Keys { stripe: "strip = 4096", ..Keys::default() };
+        let memory = [Backing::Memory, Backing::Memory];
+        let text = configuration(Path::new("/x"), "[::1]:1", true, &memory, &keys);
+        let stripe = "name = \"data\"\nmembers = [\"disk0\", \"disk1\"]\nstrip = 4096\n";
+        assert!(text.contains(stripe), "{text}");
+        assert!(text.contains("luns = { 0 = \"stripe/data\" }\n"), "{text}");
     }
 }

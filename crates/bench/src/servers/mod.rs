@@ -45,6 +45,9 @@ pub struct Keys {
     pub disk: &'static str,
     /// Those of a `[[unit]]` for each disk; empty: no such section.
     pub unit: &'static str,
+    /// Those of a `[[geom]]` of class stripe over all disks, which is the only LUN then; empty: no
+    /// such section.
+    pub stripe: &'static str,
     /// Those of `[[target]]`.
     pub target: &'static str,
 }

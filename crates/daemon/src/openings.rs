@@ -78,7 +78,7 @@ struct Opening {
 }
 
 #[derive(Default)]
-struct State {
+struct OpeningTable {
     /// By name of the disk.
     openings: BTreeMap<String, Opening>,
     /// Openings under way whose places others have taken, by their numbers (O4).
@@ -90,7 +90,7 @@ struct State {
     is_stopped: bool,
 }
 
-impl State {
+impl OpeningTable {
     fn is_under_way(&self, name: &str) -> bool {
         let opening = self.openings.get(name);
         !self.is_stopped && opening.is_some_and(|opening| opening.result.is_none())
@@ -124,7 +124,7 @@ impl State {
 }
 
 struct Inner {
-    state: Mutex<State>,
+    state: Mutex<OpeningTable>,
     /// An opening has ended.
     ended: Condvar,
     opener: Arc<dyn DiskOpener>,
@@ -193,7 +193,7 @@ impl Openings {
         let mut waited = Duration::ZERO;
         loop {
             let pause = REPORT_INTERVAL.min(limit.saturating_sub(waited));
-            let is_under_way = |state: &mut State| state.is_under_way(name);
+            let is_under_way = |state: &mut OpeningTable| state.is_under_way(name);
             let state = self.0.state.lock();
             let state = self.0.ended.wait_timeout_while(state, pause, is_under_way);
             let is_over = !state.is_under_way(name);
@@ -290,7 +290,7 @@ impl Openings {
 impl Inner {
     /// A thread: one opening.
     fn run(&self, disk: &DiskConfig, id: u64, may: FileChange, check: impl FnOnce() -> Result<()>) {
-        let waits = |state: &mut State| state.has_to_wait(disk, id);
+        let waits = |state: &mut OpeningTable| state.has_to_wait(disk, id);
         let state = self.ended.wait_timeout_while(self.state.lock(), DISCARD_LIMIT, waits);
         let is_taken = state.has_to_wait(disk, id);
         drop(state);

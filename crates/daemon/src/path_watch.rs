@@ -52,7 +52,7 @@ impl Prober for SystemProber {
 }
 
 #[derive(Default)]
-struct State {
+struct WatchState {
     schedule: Schedule,
     threads: usize,
     /// Threads that wait for an examination that is due.
@@ -63,7 +63,7 @@ struct State {
 }
 
 struct Inner {
-    state: Mutex<State>,
+    state: Mutex<WatchState>,
     /// An examination may be due.
     due: Condvar,
     /// No examination is due any more.
@@ -156,7 +156,7 @@ impl PathWatch {
         let mut state = self.0.state.lock();
         let goals = state.schedule.hasten_all((self.0.clock)());
         self.0.due.notify_all();
-        let is_behind = |state: &mut State| {
+        let is_behind = |state: &mut WatchState| {
             !state.is_stopped && goals.iter().any(|goal| !state.schedule.is_reached(goal))
         };
         drop(self.0.done.wait_timeout_while(state, limit, is_behind));

@@ -32,15 +32,19 @@ struct Closing {
     is_reported: bool,
 }
 
-struct State {
+struct ClosingFiles {
     by_id: BTreeMap<u64, Closing>,
     queue: VecDeque<(u64, Box<dyn FnOnce() + Send>)>,
     threads: usize,
     last_id: u64,
 }
 
-static STATE: Mutex<State> =
-    Mutex::new(State { by_id: BTreeMap::new(), queue: VecDeque::new(), threads: 0, last_id: 0 });
+static STATE: Mutex<ClosingFiles> = Mutex::new(ClosingFiles {
+    by_id: BTreeMap::new(),
+    queue: VecDeque::new(),
+    threads: 0,
+    last_id: 0,
+});
 
 /// A file has been closed.
 static CLOSED: Condvar = Condvar::new();
@@ -53,7 +57,7 @@ pub fn close_elsewhere() {
 /// Waits until the files of [`close_elsewhere`] are closed, at most for `limit`. Returns the paths
 /// of those that are not closed, each once: later calls do not wait for them.
 pub fn wait_closed(limit: Duration) -> Vec<PathBuf> {
-    let is_awaited = |state: &mut State| state.by_id.values().any(|file| !file.is_reported);
+    let is_awaited = |state: &mut ClosingFiles| state.by_id.values().any(|file| !file.is_reported);
     let mut state = CLOSED.wait_timeout_while(STATE.lock(), limit, is_awaited);
     let left = state.by_id.values_mut().filter(|file| !file.is_reported);
     let report = |file: &mut Closing| {
@@ -65,7 +69,7 @@ pub fn wait_closed(limit: Duration) -> Vec<PathBuf> {
 
 /// Whether no file that was opened at `path` is being closed; waits for that at most for `limit`.
 pub fn is_closed_within(path: &Path, limit: Duration) -> bool {
-    let is_closing = |state: &mut State| state.by_id.values().any(|file| file.path == path);
+    let is_closing = |state: &mut ClosingFiles| state.by_id.values().any(|file| file.path == path);
     let mut state = CLOSED.wait_timeout_while(STATE.lock(), limit, is_closing);
     !is_closing(&mut state)
 }

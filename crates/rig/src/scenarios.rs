@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use crate::guest::{
-    Boot, Console, Image, Run, Script, Shared, boot, boot_disk, guest_portal, quote,
+    Boot, Console, Image, Run, Script, SharedGuest, boot, boot_disk, guest_portal, quote,
 };
 use crate::proc::{self, Scratch};
 use crate::{Chap, Login};
@@ -306,7 +306,7 @@ pub enum From<'a> {
     /// Kernel and initramfs.
     Kernel(&'a Image),
     /// A guest that other scripts use, too.
-    Shared(&'a mut Shared),
+    Shared(&'a mut SharedGuest),
     /// A disk with the script on it; see [`boot_disk`].
     Disk(&'a str),
 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use rig::guest::{Boot, Script, Shared};
+use rig::guest::{Boot, Script, SharedGuest};
 use rig::scenarios::{self, From, Tree};
 
 /// Size of the unit.
@@ -152,7 +152,7 @@ fn outlived(script: &mut Script) {
 }
 
 /// A shelf serves the driver of a real kernel.
-pub fn check(guest: &mut Shared) {
+pub fn check(guest: &mut SharedGuest) {
     let mut script = Script::new();
     script.files = Tree::some(200).unwrap().guest_files();
     script.file("rig/tools.sh", SHELL_FUNCTIONS).file("rig/config", CONFIG);

@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::path::PathBuf;
 
-use rig::guest::{Device, Image, Kit, Shared, run_checks};
+use rig::guest::{Device, Image, Kit, SharedGuest, run_checks};
 use rig::proc::{self, Scratch, free_port};
 
 use crate::fixture::MachineLock;
@@ -20,7 +20,7 @@ use crate::{
 
 /// A guest that uses daemons of this machine.
 struct Host {
-    guest: Shared,
+    guest: SharedGuest,
     /// The port of this machine that leads to the guest's own target.
     port: u16,
     /// The end of a cable whose other end is the guest's card `eth2`.
@@ -45,7 +45,7 @@ const OF_HOST: &[(&str, fn(&mut Host))] = &[
 
 /// A guest with the program `ashlar` and two disks.
 struct Machine {
-    guest: Shared,
+    guest: SharedGuest,
     /// Image of its SCSI disk with the serial number `one`.
     scsi: PathBuf,
     /// Image of its virtio disk.
@@ -70,7 +70,7 @@ fn daemons_of_this_machine_serve_a_real_kernel() {
     let port = free_port().unwrap();
     let tap = Tap::new();
     let devices = [Device::Forward(port), Device::Tap(tap.name(), real_tap::GUEST)];
-    let guest = Shared::new(image, &devices);
+    let guest = SharedGuest::new(image, &devices);
     run_checks(&mut Host { guest, port, tap }, OF_HOST);
 }
 
@@ -89,6 +89,6 @@ fn the_daemon_in_a_guest_uses_and_serves_its_kernel() {
     let scsi = disk("scsi.img", real_sg::DISK_BYTES);
     let virtio = disk("virtio.img", real_discard::DISK_BYTES);
     let devices = [Device::Scsi(&scsi, "one"), Device::Discard(&virtio)];
-    let guest = Shared::new(image, &devices);
+    let guest = SharedGuest::new(image, &devices);
     run_checks(&mut Machine { guest, scsi, virtio }, OF_MACHINE);
 }

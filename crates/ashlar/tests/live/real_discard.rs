@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use rig::guest::{Boot, Script, Shared};
+use rig::guest::{Boot, Script, SharedGuest};
 use rig::scenarios::{self, Tree};
 
 /// Size of QEMU's disk.
@@ -108,7 +108,7 @@ fn steps(script: &mut Script) {
 
 /// Devices that discard and do not zero are trimmed. `disk` is the image of the guest's virtio
 /// disk.
-pub fn check(guest: &mut Shared, disk: &Path) {
+pub fn check(guest: &mut SharedGuest, disk: &Path) {
     let mut script = Script::new();
     script.files = Tree::some(100).unwrap().guest_files();
     script.file("rig/tools.sh", SHELL_FUNCTIONS).file("rig/config", CONFIG);

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use rig::guest::{Boot, Script, Shared, guest_portal};
+use rig::guest::{Boot, Script, SharedGuest, guest_portal};
 use rig::scenarios::{self, From, GO, Tree};
 
 use crate::fixture::{Fixture, IQN, file_disk};
@@ -113,7 +113,7 @@ fn blocks(path: &Path) -> u64 {
 }
 
 /// Disks are filled, trimmed, grown, added and removed.
-pub fn check(guest: &mut Shared) {
+pub fn check(guest: &mut SharedGuest) {
     let mut fixture = Fixture::alone("disk");
     let files = ["d0.img", "d1.img"].map(|name| fixture.image(name, UNIT_BYTES));
     let late = fixture.image("d2.img", UNIT_BYTES);

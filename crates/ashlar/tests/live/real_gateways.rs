@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rig::guest::{Boot, HOST, Script, Shared};
+use rig::guest::{Boot, HOST, Script, SharedGuest};
 use rig::proc::free_port;
 use rig::scenarios::{self, From, GO};
 
@@ -107,7 +107,7 @@ fn steps(gateways: [SocketAddr; 2]) -> Script {
 }
 
 /// Linux uses both gateways as paths to one namespace.
-pub fn check(guest: &mut Shared) {
+pub fn check(guest: &mut SharedGuest) {
     let mut second = Fixture::alone("gateway-2");
     let [a, b, nbd] = [(); 3].map(|()| SocketAddr::from(([127, 0, 0, 1], free_port().unwrap())));
     let nbd = nbd.to_string();

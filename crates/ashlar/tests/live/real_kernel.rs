@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use rig::guest::{Boot, Shared};
+use rig::guest::{Boot, SharedGuest};
 use rig::peer::wait_port;
 use rig::scenarios::{self, From, Tree};
 use rig::{Chap, Login, Target};
@@ -47,7 +47,7 @@ luns = { 3 = "files" }
 "#;
 
 /// The initiator of Linux survives kill, stop and panic of the daemon.
-pub fn check(guest: &mut Shared) {
+pub fn check(guest: &mut SharedGuest) {
     let mut fixture = Fixture::alone("kernel");
     let (tree_image, files_image) =
         (fixture.image("tree.img", UNIT_BYTES), fixture.image("files.img", UNIT_BYTES));

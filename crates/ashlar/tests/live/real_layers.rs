@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use rig::guest::{Boot, Script, Shared, guest_portal};
+use rig::guest::{Boot, Script, SharedGuest, guest_portal};
 use rig::scenarios::{self, From, GO, Tree};
 
 use crate::fixture::{Fixture, IQN, array, file_disk, text};
@@ -128,7 +128,7 @@ fn geoms(fixture: &Fixture, class: &str) -> Vec<String> {
 }
 
 /// Layers are inserted and removed under mounted file systems.
-pub fn check(guest: &mut Shared) {
+pub fn check(guest: &mut SharedGuest) {
     let mut fixture = Fixture::alone("layers");
     let files = ["d0.img", "d1.img"].map(|name| fixture.image(name, UNIT_BYTES));
     let disks = [file_disk("d0", "d0.img"), file_disk("d1", "d1.img")].concat();

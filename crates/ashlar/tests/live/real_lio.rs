@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rig::guest::{Boot, Script, Shared};
+use rig::guest::{Boot, Script, SharedGuest};
 use rig::scenarios::{self, From, GO};
 
 use crate::fixture::Fixture;
@@ -135,7 +135,7 @@ impl Scene {
 
 /// An exchanged, grown or reserved LUN of LIO is detected. `port` of this machine leads to the
 /// target in the guest.
-pub fn check(guest: &mut Shared, port: u16) {
+pub fn check(guest: &mut SharedGuest, port: u16) {
     let fixture = Fixture::alone("lio");
     let portal = SocketAddr::from(([127, 0, 0, 1], port));
     let mut scene = Scene { fixture, portal, host: None };

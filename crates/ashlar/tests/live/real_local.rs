@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use rig::guest::{Boot, Script, Shared};
+use rig::guest::{Boot, Script, SharedGuest};
 use rig::scenarios::{self, From, Tree};
 
 /// Size of the unit, before and after it grows.
@@ -206,7 +206,7 @@ fn by_fuse(script: &mut Script) {
 }
 
 /// LUNs are block devices of the machine and outlive the daemon.
-pub fn check(guest: &mut Shared) {
+pub fn check(guest: &mut SharedGuest) {
     let mut script = Script::new();
     script.files = Tree::some(200).unwrap().guest_files();
     script.file("rig/tools.sh", SHELL_FUNCTIONS).file("rig/config", CONFIG);

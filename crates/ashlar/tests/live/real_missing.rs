@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rig::Login;
-use rig::guest::{Boot, HOST, Script, Shared, guest_portal};
+use rig::guest::{Boot, HOST, Script, SharedGuest, guest_portal};
 use rig::proc::free_port;
 use rig::scenarios::{self, From, GO};
 
@@ -114,7 +114,7 @@ fn move_all(fixture: &Fixture, from: &str, to: &str) {
 }
 
 /// Hosts find late disks and wait for absent ones.
-pub fn check(guest: &mut Shared) {
+pub fn check(guest: &mut SharedGuest) {
     let mut fixture = Fixture::alone("missing");
     fixture.image("here.img", BYTES);
     let names = ["here", "i1", "n1", "b1"];

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use rig::guest::{Boot, HOST, Script, Shared};
+use rig::guest::{Boot, HOST, Script, SharedGuest};
 use rig::proc::free_port;
 use rig::scenarios::{self, From, GO, Tree};
 
@@ -148,7 +148,7 @@ fn blocks(path: &Path) -> u64 {
 }
 
 /// Linux makes, fills, grows and trims a file system, over a kill of the daemon.
-pub fn check(guest: &mut Shared) {
+pub fn check(guest: &mut SharedGuest) {
     let mut fixture = Fixture::alone("nvme");
     let file = fixture.image("disk.img", UNIT_BYTES);
     fixture.image("protected.img", UNIT_BYTES);

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rig::guest::{Boot, HOST, Script, Shared, guest_portal};
+use rig::guest::{Boot, HOST, Script, SharedGuest, guest_portal};
 use rig::proc::{self, free_port};
 use rig::scenarios::{self, From, GO};
 
@@ -303,7 +303,7 @@ fn label(fixture: &Fixture) -> String {
 }
 
 /// Linux sends commands of full size to every kind of disk and to a provider of every class.
-pub fn check(guest: &mut Shared) {
+pub fn check(guest: &mut SharedGuest) {
     let mut fixture = Fixture::alone("queues");
     for name in FILES.iter().chain(&["large", "device"]) {
         fixture.image(&format!("{name}.img"), BYTES);

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rig::guest::{Boot, Script, Shared};
+use rig::guest::{Boot, Script, SharedGuest};
 use rig::scenarios::{self, Tree};
 
 /// Size of QEMU's disk.
@@ -152,7 +152,7 @@ fn pulled(script: &mut Script) {
 
 /// SCSI disks of the machine are providers. `disk` is the image of the one with the serial number
 /// `one`.
-pub fn check(guest: &mut Shared, disk: &Path) {
+pub fn check(guest: &mut SharedGuest, disk: &Path) {
     let mut script = Script::new();
     script.files = Tree::some(100).unwrap().guest_files();
     script.file("rig/tools.sh", SHELL_FUNCTIONS).file("rig/bus", BUS).file("rig/access", ACCESS);

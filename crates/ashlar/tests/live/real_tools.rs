@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use rig::Login;
-use rig::guest::{Boot, Script, Shared, guest_portal};
+use rig::guest::{Boot, Script, SharedGuest, guest_portal};
 use rig::peer;
 use rig::scenarios::{self, From, GO};
 
@@ -72,7 +72,7 @@ fn tuples(script: &mut Script) {
 }
 
 /// sg3_utils and ddpt have the expected output and effect.
-pub fn check(guest: &mut Shared) {
+pub fn check(guest: &mut SharedGuest) {
     let mut fixture = Fixture::alone("tools");
     let (a, b) = (fixture.image("a.img", UNIT_BYTES), fixture.image("b.img", UNIT_BYTES));
     let erasable = "[[unit]]\nprovider = \"b\"\nsanitize = true\n".to_owned();

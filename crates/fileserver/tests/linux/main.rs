@@ -10,7 +10,7 @@ mod plant;
 mod scene;
 
 use plant::On;
-use rig::guest::{Image, Kit, Run, Shared, run_checks};
+use rig::guest::{Image, Kit, Run, SharedGuest, run_checks};
 use scene::Scene;
 
 const HASH: &str = "find . -type f | sort | xargs sha1sum | sha1sum";
@@ -61,19 +61,19 @@ fn hashes(run: &Run) -> String {
 }
 
 /// Checks that share the guest.
-const CHECKS: &[(&str, fn(&mut Shared))] = &[("volume", on_volume), ("image", on_image)];
+const CHECKS: &[(&str, fn(&mut SharedGuest))] = &[("volume", on_volume), ("image", on_image)];
 
 #[test]
 fn linux_client_works_and_dumps_do_not_change() {
     let programs = compiler::programs();
     let programs: Vec<_> = programs.iter().map(|(file, place)| (file.as_path(), *place)).collect();
     let image = Image::with_programs(&[Kit::Ninep], &programs).unwrap();
-    run_checks(&mut Shared::new(image, &[]), CHECKS);
+    run_checks(&mut SharedGuest::new(image, &[]), CHECKS);
 }
 
 /// Programs work on a volume, and its dumps do not change: the first one while the server runs, all
 /// after its restart.
-fn on_volume(guest: &mut Shared) {
+fn on_volume(guest: &mut SharedGuest) {
     let mut scene = Scene::new("files", On::Volume);
     compiler::furnish(&mut scene.script, scene.scratch.path());
     for (name, shell) in WORK {
@@ -114,7 +114,7 @@ fn on_volume(guest: &mut Shared) {
 }
 
 /// The same on an image, with few files: a dump, further changes, and the dump is unchanged.
-fn on_image(guest: &mut Shared) {
+fn on_image(guest: &mut SharedGuest) {
     let mut scene = Scene::new("image", On::Image);
     scene.script.step(
         "an archive is unpacked",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rig::guest::{Boot, HOST, Run, Script, Shared};
+use rig::guest::{Boot, HOST, Run, Script, SharedGuest};
 use rig::proc::Scratch;
 
 use super::plant::{On, Plant};
@@ -53,7 +53,7 @@ impl Scene {
     }
 
     /// The guest must do all of it.
-    pub fn play(&self, guest: &mut Shared) -> Run {
+    pub fn play(&self, guest: &mut SharedGuest) -> Run {
         let how = Boot { deadline: Duration::from_secs(600), core: None };
         let run = guest
             .run(&self.script, how, &mut |line, console| {

@@ -90,7 +90,7 @@ impl Settings {
     }
 }
 
-struct Shared {
+struct MetricsShared {
     bound: SocketAddr,
     settings: Mutex<Settings>,
     state: StateFn,
@@ -98,7 +98,7 @@ struct Shared {
     rates: PeerRates,
 }
 
-impl Shared {
+impl MetricsShared {
     fn settings(&self) -> Settings {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -106,7 +106,7 @@ impl Shared {
 
 /// A running server. Dropped, it closes its listener and its connections.
 pub struct MetricsServer {
-    shared: Arc<Shared>,
+    shared: Arc<MetricsShared>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -121,7 +121,7 @@ impl MetricsServer {
         let bound = listener.local_addr().map_err(|e| cannot_listen(at, &e))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| cannot_listen(at, &e))?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(MetricsShared {
             bound,
             settings: Mutex::new(Settings::of(config)),
             state,
@@ -193,7 +193,7 @@ fn listen(at: SocketAddr) -> io::Result<TcpListener> {
 
 async fn serve(
     listener: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<MetricsShared>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -218,7 +218,7 @@ async fn serve(
 
 async fn answer(
     request: Request<Incoming>,
-    shared: Arc<Shared>,
+    shared: Arc<MetricsShared>,
     peer: IpAddr,
 ) -> std::result::Result<Response<Body>, Infallible> {
     let answer = scrape(request, shared, peer).await;
@@ -227,7 +227,7 @@ async fn answer(
 
 async fn scrape(
     request: Request<Incoming>,
-    shared: Arc<Shared>,
+    shared: Arc<MetricsShared>,
     peer: IpAddr,
 ) -> Result<Response<Body>> {
     let is_get = *request.method() == Method::GET;

@@ -57,7 +57,7 @@ enum Security {
 }
 
 /// What all listeners use.
-struct Shared {
+struct NetworkShared {
     control: Arc<Control>,
     open: Arc<AtomicUsize>,
     slots: TcpSlots,
@@ -86,7 +86,7 @@ impl Network {
     /// Begins to follow the configuration.
     pub(super) fn start(control: Arc<Control>) -> Network {
         let open = Arc::new(AtomicUsize::new(0));
-        let shared = Arc::new(Shared::new(control, open.clone()));
+        let shared = Arc::new(NetworkShared::new(control, open.clone()));
         let follower = tokio::spawn(follow(shared)).abort_handle();
         Network { open, follower }
     }
@@ -98,7 +98,7 @@ struct Listening(BTreeMap<SocketAddr, AbortHandle>);
 
 impl Listening {
     /// Closes listeners that are not wanted, and opens those that are missing.
-    fn set(&mut self, wanted: &BTreeSet<SocketAddr>, shared: &Arc<Shared>) {
+    fn set(&mut self, wanted: &BTreeSet<SocketAddr>, shared: &Arc<NetworkShared>) {
         self.0.retain(|at, task| {
             let stays = wanted.contains(at);
             if !stays {
@@ -142,7 +142,7 @@ fn file_times(api: &ApiConfig) -> FileTimes {
     api.named_files().map(state).collect()
 }
 
-async fn follow(shared: Arc<Shared>) {
+async fn follow(shared: Arc<NetworkShared>) {
     let mut listening = Listening::default();
     let mut last: Option<Followed> = None;
     loop {
@@ -164,9 +164,9 @@ async fn follow(shared: Arc<Shared>) {
     }
 }
 
-impl Shared {
-    fn new(control: Arc<Control>, open: Arc<AtomicUsize>) -> Shared {
-        Shared {
+impl NetworkShared {
+    fn new(control: Arc<Control>, open: Arc<AtomicUsize>) -> NetworkShared {
+        NetworkShared {
             control,
             open,
             slots: TcpSlots::default(),
@@ -234,7 +234,7 @@ impl Shared {
         *self.security.lock().unwrap_or_else(PoisonError::into_inner) = read;
     }
 
-    fn admit(self: &Arc<Shared>, stream: TcpStream, address: SocketAddr) {
+    fn admit(self: &Arc<NetworkShared>, stream: TcpStream, address: SocketAddr) {
         if !self.rates.admit_connection(address.ip(), Instant::now()) {
             let why = format_args!("too many of this address (limit: 200 at once, 20 a second)");
             return self.log.refused(&tcp_peer(address), why);
@@ -321,7 +321,7 @@ fn is_loopback(stream: &TcpStream) -> bool {
     stream.local_addr().is_ok_and(|at| at.ip().to_canonical().is_loopback())
 }
 
-async fn listen(at: SocketAddr, shared: Arc<Shared>) {
+async fn listen(at: SocketAddr, shared: Arc<NetworkShared>) {
     let mut is_reported = false;
     let listener = loop {
         match TcpListener::bind(at).await {
@@ -374,7 +374,7 @@ mod tests {
         let plant = Box::new(Arc::new(FakePlant::new()));
         let archive = Archive::new(&folder, 2);
         let control = Arc::new(Control::new(plant, catalog(), &Config::default(), archive));
-        let shared = Arc::new(Shared::new(control, Arc::default()));
+        let shared = Arc::new(NetworkShared::new(control, Arc::default()));
         *shared.security.lock().expect("unlocked") = Some(Security::Plain);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
@@ -402,7 +402,7 @@ mod tests {
         let plant = Box::new(Arc::new(FakePlant::new()));
         let archive = Archive::new(&folder, 2);
         let control = Arc::new(Control::new(plant, catalog(), &Config::default(), archive));
-        let shared = Arc::new(Shared::new(control, Arc::default()));
+        let shared = Arc::new(NetworkShared::new(control, Arc::default()));
         // A thread that may block owns all that it needs.
         let own = shared.clone();
         let read = std::thread::spawn(move || own.follow_files(ApiConfig::default(), None));
@@ -433,7 +433,7 @@ mod tests {
         let plant = Arc::new(FakePlant::new());
         let archive = Archive::new(&folder.join("history"), 2);
         let control = Control::new(Box::new(plant.clone()), catalog(), &Config::default(), archive);
-        let shared = Shared::new(Arc::new(control), Arc::default());
+        let shared = NetworkShared::new(Arc::new(control), Arc::default());
         shared.control.start(&config).expect("started");
         let awaits = shared.follow_files(config.api.clone(), None);
         assert!(shared.security().is_none() && !awaits.awaited.is_empty());
@@ -492,7 +492,7 @@ mod tests {
         let archive = Archive::new(&folder.join("history"), 2);
         let control = Control::new(plant, catalog(), &Config::default(), archive);
         let control = Arc::new(control.with_api_folder(&folder.join("api")));
-        let shared = Shared::new(control.clone(), Arc::default());
+        let shared = NetworkShared::new(control.clone(), Arc::default());
         let unknown = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
         let error = io::Error::new(io::ErrorKind::InvalidData, unknown);
         assert!(is_untrusted(&error));

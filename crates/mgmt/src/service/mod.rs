@@ -46,13 +46,13 @@ const TURN_WAIT: Duration = Duration::from_secs(5);
 
 /// See the module.
 pub struct Control {
-    shared: Arc<Shared>,
+    shared: Arc<ControlShared>,
     /// The objects that its user sees.
     scope: Scope,
 }
 
 /// The parts that all users of a daemon share.
-struct Shared {
+struct ControlShared {
     plant: Box<dyn Plant>,
     catalog: Catalog,
     archive: Archive,
@@ -129,7 +129,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl ControlShared {
     /// Adds the parts that the plant does not know: listeners and certificates of the API,
     /// webhooks.
     fn add_parts(&self, state: &mut SystemState) {
@@ -150,7 +150,7 @@ impl Control {
     ) -> Control {
         let config = Config { daemon: launched.daemon.clone(), ..Config::default() };
         let running = Mutex::new(Running { config, generation: 0 });
-        let shared = Shared {
+        let shared = ControlShared {
             plant,
             catalog,
             archive,

@@ -5,7 +5,7 @@
 //! [`boot`] runs it in software emulation with the host's loopback at [`HOST`] and a serial
 //! console, and [`boot_disk`] a disk with loader, kernel and root on it; a [`Script`] is shell
 //! steps whose exit statuses return over that console, while the host watches every line and may
-//! answer. A [`Shared`] guest runs the scripts of several checks after one boot.
+//! answer. A [`SharedGuest`] runs the scripts of several checks after one boot.
 //!
 //! ```text
 //!   host                                   guest (init.sh)
@@ -28,4 +28,4 @@ pub use disk::{ROOT_BYTES, ROOT_START};
 pub use image::{HOST, Image, guest_portal};
 pub use kit::Kit;
 pub use script::{Run, Script, Step, StepResult, quote};
-pub use shared::{Device, Shared, run_checks};
+pub use shared::{Device, SharedGuest, run_checks};

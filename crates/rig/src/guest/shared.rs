@@ -94,19 +94,19 @@ impl Device<'_> {
 }
 
 /// See the module.
-pub struct Shared {
+pub struct SharedGuest {
     image: Image,
     devices: Vec<String>,
     /// None: not booted yet, or the last script failed.
     running: Option<Running>,
 }
 
-impl Shared {
+impl SharedGuest {
     /// A guest that the first script boots.
-    pub fn new(image: Image, devices: &[Device<'_>]) -> Shared {
+    pub fn new(image: Image, devices: &[Device<'_>]) -> SharedGuest {
         let devices = devices.iter().enumerate();
         let devices = devices.flat_map(|(number, device)| device.options(number)).collect();
-        Shared { image, devices, running: None }
+        SharedGuest { image, devices, running: None }
     }
 
     /// Like [`super::boot()`], in the guest of the last script if that succeeded. The deadline

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rig::guest::{self, Boot, Image, Script, Shared};
+use rig::guest::{self, Boot, Image, Script, SharedGuest};
 use rig::peer::{Store, Tgt, TgtConfig};
 use rig::proc::Scratch;
 use rig::scenarios::{self, From, Tree};
@@ -88,7 +88,7 @@ fn a_guest_is_stopped_at_its_deadline() {
 #[test]
 fn a_shared_guest_is_replaced_after_a_failed_script() {
     let _turn = crate::turn();
-    let mut guest = Shared::new(Image::build().unwrap(), &[]);
+    let mut guest = SharedGuest::new(Image::build().unwrap(), &[]);
     let mut script = Script::new();
     script.step("never", "sleep 1000");
     let how = Boot { deadline: Duration::from_millis(100), core: None };

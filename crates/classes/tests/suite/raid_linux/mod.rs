@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use geom::Access;
 use md5::{Digest, Md5};
-use rig::guest::{Boot, Device, Image, Kit, Run, Script, Shared};
+use rig::guest::{Boot, Device, Image, Kit, Run, Script, SharedGuest};
 use rig::proc::Scratch;
 
 use crate::world::{Disk, Media, World};
@@ -28,7 +28,7 @@ const DEADLINE: Duration = Duration::from_secs(900);
 
 /// A guest with Linux' own RAID and dmraid, for one check after the other.
 pub struct LinuxRaid {
-    guest: Shared,
+    guest: SharedGuest,
     /// Images of its disks, in the order of [`device`]. A check saves those that it uses, first.
     pub images: Vec<PathBuf>,
     /// Images and serial numbers of its SCSI disks, which dmraid reads.
@@ -52,7 +52,7 @@ impl LinuxRaid {
         let disks = images.iter().map(|path| Device::Disk(path));
         let devices: Vec<Device<'_>> = disks.chain([Device::ScsiBus(&scsi)]).collect();
         let image = Image::with_kits(&[Kit::Dmraid, Kit::Raid]).expect("an image");
-        let guest = Shared::new(image, &devices);
+        let guest = SharedGuest::new(image, &devices);
         LinuxRaid { guest, images, scsi, _scratch: scratch }
     }
 

@@ -15,7 +15,7 @@ pub(crate) const STOPPED_HIDES: &str = "While the geom is stopped, the contents 
     hidden: no table, label or volume is found on them, so that no member can be written without \
     the others. `clear` releases a member and makes its contents visible.";
 
-/// Maximum rate of a rebuild in bytes per second, until the next start; 0: unlimited. A running
+/// Maximum rate of a rebuild in bytes per second, until the next start; 0: no limit. A running
 /// rebuild has it at once
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(transparent)]
@@ -28,7 +28,7 @@ pub(crate) struct SyncRate(pub(crate) u64);
 #[schemars(inline, extend("x-bytes" = true))]
 pub(crate) struct VerifyRate(pub(crate) u64);
 
-/// Wait until the rebuild has ended; the exit code is 3 if the geom is not complete then
+/// Wait until the rebuild has ended; exit code 3 if the geom is not complete then
 #[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
@@ -57,7 +57,7 @@ impl RebuildAnswer {
 #[schemars(inline)]
 pub(crate) struct EndRun(pub(crate) bool);
 
-/// Skip the sync: the disks already have equal contents and correct parity, such as all zeroes
+/// Skip the resync: the disks already have equal contents and correct parity, such as all zeroes
 #[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]

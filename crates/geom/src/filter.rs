@@ -318,7 +318,7 @@ impl<F: Filter> Typed for FilterClass<F> {
 
 /// Change the settings of a layer while requests flow
 ///
-/// A setting that is not given keeps its value.
+/// Settings that are not given stay unchanged.
 #[derive(Deserialize, JsonSchema)]
 #[serde(bound = "")]
 #[schemars(bound = "F: Filter")]

@@ -52,7 +52,7 @@ pub(super) struct Cmd {
     // camcontrol's -o selects here how answers are shown.
     /// Bytes to send to the device, as fields [default: none]
     send: Option<String>,
-    /// Timeout in milliseconds
+    /// Timeout in ms
     #[serde(default = "timeout")]
     #[schemars(extend("x-short" = "t"), range(min = 1, max = PASS_TIMEOUT_MAX_MS))]
     timeout: u32,

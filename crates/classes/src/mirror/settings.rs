@@ -29,7 +29,7 @@ pub struct MirrorParams {
     /// Rebuild outdated members only on `rebuild`
     #[schemars(extend("x-short" = "n"))]
     no_autosync: bool,
-    /// Maximum rate of a rebuild in bytes per second, not stored in the records; 0: unlimited
+    /// Maximum rate of a rebuild in bytes per second, not stored in the records; 0: no limit
     #[schemars(extend("x-bytes" = true))]
     sync_rate: u64,
 }

@@ -44,7 +44,7 @@ answers! {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct Check {
-    /// Dump to check: 2026/1121, yesterday, last, or all [default: the live tree]
+    /// Dump to check: 2026/1121, `yesterday`, `last` or `all` [default: the live tree]
     dump: Option<String>,
     /// Read every block of every file
     #[schemars(extend("x-short" = "r"))]

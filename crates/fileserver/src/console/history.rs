@@ -289,7 +289,7 @@ fn difference_words(names: [&str; 2], first: &FirstDifference) -> String {
 pub(super) struct Yesterday {
     /// Path of the file from the root: /usr/rob/lib/profile
     path: String,
-    /// Dump: 2026/1121, 1121 of the newest year that has it, 21 of this month, 261121, or last
+    /// Dump: 2026/1121, 1121 of the newest year that has it, 21 of this month, 261121, or `last`
     date: Option<String>,
     /// Newest dump that is at least this many days old
     #[schemars(extend("x-short" = "n"))]

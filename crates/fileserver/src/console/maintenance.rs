@@ -186,7 +186,7 @@ pub(super) struct Recover {
     /// Discard data on the cache device that is newer than the dump
     #[schemars(extend("x-short" = "f"))]
     force: bool,
-    /// Dump: 2026/1121, `last` or `yesterday` [default: the newest]
+    /// Dump: 2026/1121, `yesterday` or `last` [default: the newest]
     dump: Option<String>,
 }
 

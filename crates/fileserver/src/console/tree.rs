@@ -61,7 +61,7 @@ pub(super) struct Ls {
     /// Begin behind the entry that ended the previous listing, by its number
     #[serde(default)]
     after: u64,
-    /// Number of entries to list, not more than the default
+    /// Maximum number of entries to list, at most the default
     #[serde(default = "entries_max")]
     limit: u64,
 }

@@ -43,7 +43,7 @@ answers! {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct Acct {
-    /// Dump to examine: 2026/1121, yesterday or last [default: the live tree]
+    /// Dump to examine: 2026/1121, `yesterday` or `last` [default: the live tree]
     dump: Option<String>,
 }
 

@@ -28,7 +28,7 @@ pub struct ApplyParams {
     pub dry_run: bool,
     /// Name of an object whose data may be lost; may be given several times.
     pub yes_destroy: Vec<String>,
-    /// Refuse unless the running configuration has this generation (see plan --json).
+    /// Refuse if the running configuration has another generation (see `plan --json`).
     pub if_generation: Option<u64>,
 }
 

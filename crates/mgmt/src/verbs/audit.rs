@@ -18,7 +18,7 @@ const LIMIT: u32 = 100;
 /// Parameters of `audit`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AuditParams {
-    /// Number of entries to show
+    /// Maximum number of entries to show
     #[serde(default = "limit")]
     #[schemars(range(min = 1, max = 100_000))]
     pub limit: Option<u32>,

@@ -19,7 +19,7 @@ pub struct UndoParams {
     pub to: Option<u64>,
     /// Check every step without changing anything.
     pub dry_run: bool,
-    /// Refuse if the running configuration has another generation.
+    /// Refuse if the running configuration has another generation (see `plan --json`).
     pub if_generation: Option<u64>,
     /// Name of an object whose data may be lost; may be given several times.
     pub yes_destroy: Vec<String>,

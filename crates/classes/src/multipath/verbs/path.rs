@@ -120,7 +120,7 @@ impl Verb<MultipathClass> for Remove {
     }
 }
 
-/// Mark a path failed
+/// Mark a path as failed
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(super) struct Fail(Path);
@@ -140,7 +140,7 @@ impl Verb<MultipathClass> for Fail {
     }
 }
 
-/// Mark a failed path good
+/// Mark a failed path as good
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(super) struct Restore(Path);

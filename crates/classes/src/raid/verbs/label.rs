@@ -21,12 +21,12 @@ const NONE: &str = "NONE";
 /// Create an array with one volume on its disks
 ///
 /// The end of each disk is overwritten (Intel: two sectors or more, DDF: 32 MiB). NONE in place of
-/// a provider is a slot without a disk. Volumes with redundancy are synced in the background;
-/// copies are synced from the first disk. With DDF, --order is -o of graid: "linux" is the format
-/// that mdadm reads, "big" that of the standard, "little" that of some controllers. The volume's
-/// provider is named after its array and its label, such as raid/Intel-1234abcd/data, regardless of
-/// other arrays. Special bytes of a label are written as %XX; an empty label, or one that two
-/// volumes of an array have, gets a ~ and the volume's number.
+/// a provider is a slot without a disk. Volumes with redundancy are resynced in the background,
+/// copies from the first disk. With DDF, --order is -o of graid: "linux" is the format that mdadm
+/// reads, "big" that of the standard, "little" that of some controllers. The volume's provider is
+/// named after its array and its label, such as raid/Intel-1234abcd/data, regardless of other
+/// arrays. Special bytes of a label are written as %XX; an empty label, or one that two volumes of
+/// an array have, gets a ~ and the volume's number.
 ///
 /// With --consistency ppl, an Intel RAID5 keeps the same log of partial parity as Linux with `mdadm
 /// --consistency-policy=ppl`, in 1 MiB of each disk. After a crash it is replayed before the volume

@@ -356,3 +356,22 @@ impl Slots {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn o3_id_of_an_earlier_use_of_a_slot_finds_nothing() {
+        let mut slots = Slots::default();
+        let former = slots.take(Op::Sync, On::Nothing, End::NoReceiver).unwrap();
+        assert!(slots.get(former).is_some());
+        slots.free(former);
+        assert!(slots.get(former).is_none());
+        let present = slots.take(Op::Sync, On::Nothing, End::NoReceiver).unwrap();
+        assert_eq!(present.index, former.index);
+        assert!(slots.get(present).is_some() && slots.get(former).is_none());
+        slots.free(former);
+        assert_eq!(slots.started(), [present], "a former id frees nothing");
+    }
+}

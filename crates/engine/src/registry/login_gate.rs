@@ -67,3 +67,26 @@ impl LoginGate {
         self.0.load(Ordering::Acquire) == CLOSED
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d1_connections_wait_while_the_gate_is_shut_or_paused() {
+        let gate = LoginGate::default();
+        assert!(!gate.holds_connections());
+        gate.shut();
+        gate.resume();
+        assert!(gate.holds_connections() && gate.is_shut());
+        gate.open();
+        assert!(!gate.holds_connections());
+        gate.pause();
+        assert!(gate.holds_connections());
+        gate.resume();
+        assert!(!gate.holds_connections());
+        gate.close();
+        gate.open();
+        assert!(gate.is_closed() && !gate.holds_connections());
+    }
+}

@@ -3,6 +3,7 @@
 use geom::Edge;
 
 use super::*;
+use crate::state_store::MemoryStore;
 use crate::unit::space::SpaceUsage;
 
 fn at() -> Address {
@@ -152,6 +153,17 @@ fn lost_and_thin_units_are_counted_while_they_are_in_the_registry() {
     thin.find(Edge(2), 1 << 20);
     thin.lose(Errno::Io);
     assert!(!r.has_lost());
+}
+
+/// N3 of numbers.rs.
+#[test]
+fn a_target_whose_number_cannot_be_saved_is_refused() {
+    let (r, store) = (Registry::new(), MemoryStore::new());
+    r.set_state_store(store.clone());
+    store.fail(Some(Errno::NoSpc));
+    assert_eq!(r.set_target("iscsi", "iqn.t").err().map(|e| e.kind), Some(Errno::NoSpc));
+    store.fail(None);
+    assert_eq!(r.set_target("iscsi", "iqn.t").unwrap().port, 1);
 }
 
 #[test]

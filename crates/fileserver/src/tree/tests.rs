@@ -84,6 +84,7 @@ fn some_key(r: &mut SeededRandom) -> Key {
 }
 
 /// B1.
+/// B2 of tree/mod.rs.
 #[test]
 fn tree_matches_a_sorted_map_and_dumps_do_not_change() {
     for seed in Seeds::of(60) {

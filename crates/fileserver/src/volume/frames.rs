@@ -340,6 +340,17 @@ mod tests {
         frames.map.addresses().filter(is_hot).count()
     }
 
+    #[test]
+    fn f2_memory_of_another_holder_is_not_changed() {
+        let mut frames = full(3);
+        let reply = frames.find(1).unwrap();
+        reply.with_mut(|bytes| bytes.fill(7));
+        let own = frames.exclusive(1).unwrap();
+        own.with_mut(|bytes| bytes.fill(9));
+        assert!(reply.with(|bytes| bytes.iter().all(|b| *b == 7)));
+        assert!(frames.find(1).unwrap().with(|bytes| bytes.iter().all(|b| *b == 9)));
+    }
+
     /// F1.
     #[test]
     fn f3_dirty_frame_leaves_the_ring_until_it_is_written() {

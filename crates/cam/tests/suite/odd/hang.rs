@@ -118,6 +118,7 @@ fn changed_bounds_apply_to_new_requests() {
 }
 
 /// The same: its disks stay, and others come.
+/// C7 of bus/scan.rs.
 #[test]
 fn more_units_are_probed_when_the_limit_is_raised() {
     let mut w = World::with(9, &[]);
@@ -146,6 +147,9 @@ fn more_units_are_probed_when_the_limit_is_raised() {
     assert_eq!(look(&mut w, 5), ["da0", "da1", "da2", "da3", "da4"]);
     assert_eq!(w.read(edge, 0, SECTOR).map(|bytes| bytes.len()), Ok(SECTOR));
     assert_eq!(whys(&w), []);
+    w.buses[at].set_luns_max(1);
+    w.scan(at);
+    assert_eq!(look(&mut w, 5), ["da0", "da1", "da2", "da3", "da4"], "C7");
 }
 
 #[test]

@@ -41,6 +41,7 @@ fn is_served(op: Op, done: Result<(), Errno>) -> bool {
     done == Ok(()) || op == Op::Read && done == Err(Errno::Again)
 }
 
+/// W2 of volume/tasks.rs.
 #[test]
 fn fail_fast_requests_drop_no_member_of_an_array() {
     for (format, level, count) in [

@@ -1,7 +1,9 @@
 //! Timers, tasks, patience and the choice of the port.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::{Poll, Waker};
 
 use reactor::clock::MS;
 use reactor::{Config, PortChoice, PortKind, Reactor, TASK_POLLS_PER_TURN, WaitFor};
@@ -110,6 +112,39 @@ fn mark_belongs_to_its_task_only() {
             assert_eq!(r.mark(), 0);
         }
         assert_eq!(*seen.borrow(), [(1, 0), (2, 20), (3, 30)].repeat(2));
+    });
+}
+
+/// T2.
+#[test]
+fn a_wake_of_an_ended_task_polls_no_task_in_its_place() {
+    each_port(|r| {
+        let kept = Rc::new(RefCell::new(None::<Waker>));
+        let keeper = kept.clone();
+        let first = r.spawn(
+            "first",
+            poll_fn(move |cx| {
+                keeper.replace(Some(cx.waker().clone()));
+                Poll::<()>::Pending
+            }),
+        );
+        r.turn(WaitFor::Peek, &mut |_, _| ());
+        first.abort();
+        let polls = Rc::new(Cell::new(0));
+        let count = polls.clone();
+        let second = r.spawn(
+            "second",
+            poll_fn(move |_| {
+                count.set(count.get() + 1);
+                Poll::<()>::Pending
+            }),
+        );
+        r.turn(WaitFor::Peek, &mut |_, _| ());
+        assert_eq!(polls.get(), 1);
+        kept.borrow().as_ref().expect("the first task was polled").wake_by_ref();
+        r.turn(WaitFor::Peek, &mut |_, _| ());
+        assert_eq!(polls.get(), 1);
+        second.abort();
     });
 }
 

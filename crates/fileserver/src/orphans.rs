@@ -97,3 +97,18 @@ impl Drop for InodeRef {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn k2_file_is_released_when_its_last_keeper_is_dropped() {
+        let refs = InodeRefs::default();
+        let (one, other) = (refs.hold(7), refs.hold(7));
+        drop(one);
+        assert!(refs.has(7) && refs.0.released.borrow().is_empty());
+        drop(other);
+        assert_eq!((refs.has(7), refs.0.released.take()), (false, vec![7]));
+    }
+}

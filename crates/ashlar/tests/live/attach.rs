@@ -213,6 +213,7 @@ fn reservations_and_masks_apply_to_attached_luns() {
     assert_gone("t-rules");
 }
 
+/// A1 of daemon/src/attach/mod.rs.
 #[test]
 fn attach_is_refused_without_an_access_group() {
     let mut fixture = Fixture::alone("attach-denied");
@@ -272,6 +273,7 @@ fn device_follows_resizes_and_is_attached_again_after_restarts() {
     assert_gone("t-again");
 }
 
+/// A2 of daemon/src/attach/mod.rs.
 #[test]
 fn open_device_is_detached_only_with_force() {
     let Some(mut fixture) = build_fixture("attach-open", "t-open", "", "0 = \"d0\"") else {

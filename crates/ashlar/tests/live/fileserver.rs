@@ -364,6 +364,7 @@ fn file_and_its_dumped_version_are_exported_as_luns() {
     fixture.stop();
 }
 
+/// D1 of fileserver/src/service/file_disks.rs, D2 of fileserver/src/service/file_disks.rs.
 #[test]
 fn missing_file_of_a_disk_is_awaited_and_its_removal_is_reported() {
     let mut fixture = Fixture::alone("fs-disk");

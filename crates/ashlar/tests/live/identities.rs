@@ -258,6 +258,7 @@ fn copy_of_an_image_is_not_exported_beside_it() {
     fixture.stop();
 }
 
+/// I4 of disks/src/lasting.rs.
 #[test]
 fn identity_of_a_read_only_image_is_kept_in_the_state_folder() {
     let mut fixture = Fixture::new("identities-read");

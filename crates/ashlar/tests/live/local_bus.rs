@@ -116,6 +116,7 @@ fn status(raw: &mut Client, cdb: &[u8], read: u32, data: &[u8]) -> u8 {
     raw.scsi(cdb, read, data).unwrap().status
 }
 
+/// L1 of drivers/src/bus/mod.rs.
 #[test]
 fn reservations_hold_between_a_local_and_a_remote_nexus() {
     let mut fixture = build_fixture("local-reserve", &group("all", "*", "0 = \"d0\""));

@@ -87,6 +87,7 @@ impl Two {
     }
 }
 
+/// K1 of cam/src/wired_names.rs.
 #[test]
 fn name_of_an_absent_disk_is_not_given_to_another() {
     let mut two = Two::new("names-kept", "0 = \"da0\"");

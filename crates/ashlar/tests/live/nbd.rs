@@ -376,6 +376,7 @@ fn control_characters_in_names_are_not_printed() {
 }
 
 /// A client that reconnects asks for the name that it knows, as `nbd-client -persist` does.
+/// F2 of engine/src/registry/former.rs.
 #[test]
 fn renamed_disk_is_exported_by_its_old_name_until_reuse() {
     let mut fixture = Fixture::new("nbd-renamed");

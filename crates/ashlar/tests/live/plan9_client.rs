@@ -187,6 +187,7 @@ fn temporary_file_data_never_reaches_the_worm_or_a_trace() {
     fixture.stop();
 }
 
+/// S1 of fileserver/src/service/tls.rs.
 #[test]
 fn tls_client_is_the_user_named_in_its_certificate() {
     let mut fixture = Fixture::alone("fs-tls");

@@ -17,6 +17,7 @@ fn statuses(pid: u32) -> Vec<String> {
     tasks.filter_map(status).collect()
 }
 
+/// X1 of daemon/src/sandbox.rs, X5 of daemon/src/sandbox.rs.
 #[test]
 fn sandboxed_daemon_serves_its_folders_and_plan_refuses_others() {
     let fixture = Fixture::new("sandbox");

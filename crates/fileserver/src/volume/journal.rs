@@ -177,3 +177,35 @@ pub fn choose(mut found: Vec<(u64, u64, Record)>) -> Result<Vec<(u64, u64, Recor
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use reactor::SeededRandom;
+    use testkit::Seeds;
+
+    use super::*;
+
+    #[test]
+    fn j2_no_needed_record_is_written_over() {
+        for seed in Seeds::of(100) {
+            let mut random = SeededRandom::new(seed);
+            let mut ring = Ring { blocks: 30, head: 0, live: VecDeque::new() };
+            let mut needed: Vec<(u64, u64, u64)> = Vec::new();
+            for seq in 0..200 {
+                let wanted = 1 + random.below(ring.record_max());
+                let (first, blocks, tail) = match ring.place(wanted) {
+                    Some(first) => (first, wanted, None),
+                    None => (ring.place_last().expect("room behind a record"), 1, Some(seq)),
+                };
+                let meets = |(_, at, n): &(u64, u64, u64)| first < at + n && *at < first + blocks;
+                assert!(!needed.iter().any(meets), "seed {seed}, record {seq}");
+                ring.written(seq, first, blocks);
+                needed.push((seq, first, blocks));
+                if let Some(tail) = tail {
+                    ring.trim(tail);
+                    needed.retain(|(seq, ..)| *seq >= tail);
+                }
+            }
+        }
+    }
+}

@@ -73,7 +73,6 @@ fn a_damaged_block_is_reported_with_its_files_name() {
 }
 
 /// V3.
-/// V4 of volume/mod.rs.
 #[test]
 fn exposing_5_whole_dump_is_recovered_after_a_power_cut_of_a_worm_copy() {
     let copies = Seeds::of(6).each(powercut::everywhere);
@@ -115,7 +114,7 @@ fn contradictory_metadata_is_repaired_without_loss_of_contents() {
 }
 
 /// I1 of image/mod.rs, I2 of image/mod.rs.
-/// I3 of image/mod.rs, I5 of image/mod.rs, I9 of image/mod.rs.
+/// I3 of image/mod.rs, I5 of image/mod.rs.
 #[test]
 fn images_keep_synced_data_and_every_dump_and_remain_consistent() {
     let mut total = image::Totals::default();

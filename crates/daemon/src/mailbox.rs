@@ -349,9 +349,8 @@ mod tests {
             std::thread::spawn(move || to.send(f(&mailbox)));
             answer
         };
-        let question = |mailbox: &Mailbox| {
-            mailbox.query(|to| Query::State(Detail::All, to)).unwrap_err().kind
-        };
+        let question =
+            |mailbox: &Mailbox| mailbox.query(|to| Query::State(Detail::All, to)).unwrap_err().kind;
         let change = |mailbox: &Mailbox| mailbox.submit(Change::Stop).unwrap_err().kind;
         [begin(question), begin(change)]
     }

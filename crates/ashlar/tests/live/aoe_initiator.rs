@@ -369,7 +369,7 @@ fn config_string_masks_and_reservation_are_read_and_set() {
 
     assert_eq!(output(&["aoeconfig", "ada0"]), "ada0: no string\n");
     assert_eq!(output(&["aoeconfig", "ada0", "--set", "host7"]), "host7\n");
-    refused(&["aoeconfig", "ada0", "--set", "host8"], &["`host7` already", "--force"]);
+    refused(&["aoeconfig", "ada0", "--set", "host8"], &["has the string `host7`", "--force"]);
     assert_eq!(output(&["aoeconfig", "ada0", "--set", "host8", "--force"]), "host8\n");
     let long = "x".repeat(1025);
     refused(&["aoeconfig", "ada0", "--set", &long], &["1024"]);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use rig::Login;
-use rig::guest::{Boot, Script, Shared, guest_portal};
+use rig::guest::{Boot, Script, SharedGuest, guest_portal};
 use rig::peer::{self, wait_port};
 use rig::proc::free_port;
 use rig::relay::{Cable, Relay};
@@ -73,7 +73,7 @@ const TEN_MORE: &str = "more() {\n\
 }\n";
 
 /// A map of dm-multipath survives losses of paths, and kills of the daemon.
-pub fn check(guest: &mut Shared) {
+pub fn check(guest: &mut SharedGuest) {
     let mut fixture = Fixture::alone("multipath");
     let disk = fixture.image("disk.img", UNIT_BYTES);
     let second: SocketAddr = ([127, 0, 0, 1], free_port().unwrap()).into();

@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use rig::guest::{Boot, Script, Shared};
+use rig::guest::{Boot, Script, SharedGuest};
 use rig::proc;
 use rig::scenarios::{self, Tree};
 
@@ -53,7 +53,7 @@ fn config(tap: &Tap) -> String {
 }
 
 /// The kernel's AoE driver uses a shelf over the tap device, at which it has its card `eth2`.
-pub fn check(guest: &mut Shared, tap: &Tap) {
+pub fn check(guest: &mut SharedGuest, tap: &Tap) {
     let mut fixture = Fixture::alone("tap");
     let disk = fixture.image("d0.img", UNIT_BYTES);
     fixture.write("ashlar.toml", &config(tap));

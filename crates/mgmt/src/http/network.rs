@@ -460,7 +460,7 @@ mod tests {
         let archive = Archive::new(&folder.join("history"), 2);
         let control = Control::new(plant, catalog(), &Config::default(), archive);
         let control = Arc::new(control.with_api_folder(&folder.join("api")));
-        let shared = Arc::new(Shared::new(control.clone(), Arc::default()));
+        let shared = Arc::new(NetworkShared::new(control.clone(), Arc::default()));
         *shared.security.lock().expect("unlocked") = Some(Security::Plain);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let answers = runtime.expect("a runtime").block_on(async {

@@ -171,9 +171,8 @@ mod tests {
     #[test]
     fn n11_connections_of_an_address_are_begun_at_a_limited_rate() {
         let (rates, start) = (PeerRates::default(), Instant::now());
-        let begun = |ip: IpAddr, at: Instant| {
-            (0..1000).filter(|_| rates.admit_connection(ip, at)).count()
-        };
+        let begun =
+            |ip: IpAddr, at: Instant| (0..1000).filter(|_| rates.admit_connection(ip, at)).count();
         assert_eq!(begun(address(1), start), 200);
         assert!(rates.admit_connection(address(2), start), "another address has its own limit");
         assert!(rates.admit(address(1), start).is_ok(), "open connections stay usable");

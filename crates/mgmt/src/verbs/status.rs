@@ -603,11 +603,8 @@ mod tests {
     fn name_of_a_host_is_one_word_of_a_command() {
         let initiator = "iqn.h:$(reboot); x".to_owned();
         let denied = vec![Denied { initiator: initiator.clone(), ..Denied::default() }];
-        let waiting = SessionState {
-            initiator,
-            oldest_command_ns: STUCK_NS + 1,
-            ..SessionState::default()
-        };
+        let waiting =
+            SessionState { initiator, oldest_command_ns: STUCK_NS + 1, ..SessionState::default() };
         let targets = vec![TargetState { sessions: vec![waiting], ..TargetState::default() }];
         let state = SystemState { denied, targets, ..SystemState::default() };
         let action = refused_logins(&state).expect("a finding").action;

@@ -81,12 +81,6 @@ impl<V: Merge> RangeMap<V> {
         self.overlapping(range).next().is_some()
     }
 
-    /// Whether every unit of `range` is in one of them.
-    pub fn covers(&self, range: &Range<u64>) -> bool {
-        range.is_empty()
-            || self.overlapping(range).any(|(r, _)| r.start <= range.start && r.end >= range.end)
-    }
-
     /// The ranges that `range` would become one with: those that overlap or touch it.
     pub fn adjacent(&self, range: &Range<u64>) -> Vec<(Range<u64>, V)> {
         let wide = range.start.saturating_sub(1)..range.end.saturating_add(1);
@@ -199,7 +193,6 @@ mod tests {
             for b in a..=6 {
                 let within = (a..b).filter(|u| bits[*u as usize]).count() as u64;
                 assert_eq!(map.overlaps(&(a..b)), within > 0);
-                assert_eq!(map.covers(&(a..b)), within == b - a);
             }
         }
     }

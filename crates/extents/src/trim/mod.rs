@@ -36,12 +36,13 @@
 //!      meanwhile.
 //!
 //! Races and crash rules that such a queue has to get right, and where each is tested. `races.rs`
-//! and `crash.rs` have a test named after each; besides, in every order or by chance
-//! (`class_trim` and `interleavings` are tests of the classes):
+//! and `crash.rs` have a test named after each but for R9 and T2; besides, in every order or by
+//! chance (`class_trim` and `interleavings` are tests of the classes). R9 and the rules are for a
+//! file system above the queue, which `crash.rs` models:
 //!
 //! | race or rule | also in |
 //! |---|---|
-//! | R1 a block is handed out while it is taken for a command | `explore.rs`, `interleavings` |
+//! | R1 a block is written while it is taken for a command | `explore.rs`, `interleavings` |
 //! | R2 a write overtakes the older trim of its blocks | `explore.rs`, `class_trim` |
 //! | R3 a file is cut and grows again | `crash.rs` (files that come, go and grow) |
 //! | R4 neighbours merge, and are cut to the limits | `model.rs` |
@@ -49,13 +50,13 @@
 //! | R6 the device knows no trims | `class_trim` |
 //! | R7 no answer, and carried out later | `explore.rs`, `class_trim` |
 //! | R8 the end: what flies is waited for, the rest dropped | `class_trim` (J2, E4) |
-//! | R9 reading free blocks | `crash.rs` |
+//! | R9 reading free blocks | - |
 //! | R10 whole granules only, wherever the first begins | `limits.rs`, `model.rs` |
 //! | T1 the freeing metadata is durable first | `crash.rs` (a crash at any step) |
-//! | T2 the bitmap may lag behind | `crash.rs` |
+//! | T2 the bitmap may lag behind | `crash.rs` (a crash at any step) |
 //! | T3 new data comes after the trim, a flush or not | `explore.rs`, `class_trim` |
 //! | T4 a commit and a flush send nothing and wait for nothing | `class_trim` (L2) |
-//! | T5 after a crash all that is free is stale | `crash.rs` |
+//! | T5 after a crash nothing is queued; free space is trimmed on request | `crash.rs` |
 //! | T6 trims belong to the commit that holds the free | `crash.rs` |
 
 mod full_trim;

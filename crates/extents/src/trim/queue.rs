@@ -428,14 +428,6 @@ impl Queue {
             flight.keep.cut(&beyond);
         }
     }
-
-    /// Makes a free range stale: which ranges freed before a crash were sent is not known (T5).
-    pub fn set_stale(&mut self, range: Range<u64>) {
-        self.dequeue(&range);
-        self.stale.add(range);
-        self.end_batch_if_done();
-        self.shrink();
-    }
 }
 
 /// So many of the shortest that `max` and some room are left.

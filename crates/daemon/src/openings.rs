@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bio::sync::{Condvar, Mutex};
-use disks::{OpenedDisk, Opener};
+use disks::{Arrivals, OpenedDisk, Opener};
 use geom::Inbox;
 use mgmt::api::{DiskState, Error, Health, Kind, Result, SystemState};
 use mgmt::config::DiskConfig;
@@ -129,6 +129,7 @@ struct Inner {
     ended: Condvar,
     opener: Arc<dyn DiskOpener>,
     inbox: Arc<Inbox>,
+    arrivals: Arc<Arrivals>,
     clock: fn() -> u64,
 }
 
@@ -140,7 +141,13 @@ impl Openings {
     /// A table whose ends wake the control thread through `inbox`.
     pub fn new(opener: Arc<dyn DiskOpener>, inbox: Arc<Inbox>, clock: fn() -> u64) -> Openings {
         let (state, ended) = (Mutex::default(), Condvar::new());
-        Openings(Arc::new(Inner { state, ended, opener, inbox, clock }))
+        let arrivals = Arc::new(Arrivals::new(inbox.clone()));
+        Openings(Arc::new(Inner { state, ended, opener, inbox, arrivals, clock }))
+    }
+
+    /// Receives the names of disks whose servers answer, and wakes the control thread.
+    pub fn arrivals(&self) -> &Arc<Arrivals> {
+        &self.0.arrivals
     }
 
     /// Begins to open a disk, after `check` on the same thread; `may` limits the changes to its

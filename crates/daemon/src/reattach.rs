@@ -16,8 +16,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use bio::Attr;
+use disks::Arrivals;
 use geom::{Error, GeomId, Topology};
 use mgmt::api::Level;
 use mgmt::config::{Config, DiskConfig, GeomConfig};
@@ -267,24 +269,32 @@ impl Reattach {
         due
     }
 
+    /// Whether one of these disks, whose servers answer, is without a medium: then it is time to
+    /// look.
+    pub fn is_any_missing(&self, arrived: &[String]) -> bool {
+        arrived.iter().any(|name| self.missing.contains(name))
+    }
+
     /// Disks that may be back: their path is there, and T2. Without those that are being opened.
+    /// The servers of the others are asked, and post their answers to `arrivals`.
     pub fn returned_disks(
         &mut self,
         config: &Config,
         now: u64,
         is_opening: impl Fn(&str) -> bool,
+        arrivals: &Arc<Arrivals>,
     ) -> Vec<DiskConfig> {
         let here = |disk: &&DiskConfig| {
             let due = self.searches.get(&disk.name).is_none_or(|s| now >= s.next_ns);
             let is_sought = self.missing.contains(&disk.name) && !is_opening(&disk.name);
-            is_sought && due && self.is_present(disk)
+            is_sought && due && self.is_present(disk, arrivals)
         };
         config.disk.iter().filter(here).cloned().collect()
     }
 
-    fn is_present(&self, disk: &DiskConfig) -> bool {
+    fn is_present(&self, disk: &DiskConfig, arrivals: &Arc<Arrivals>) -> bool {
         if let Some((_, kind, params)) = remote(disk) {
-            return kind.is_reachable(&disk.name, &params) == Some(true);
+            return kind.is_reachable(&disk.name, &params, arrivals) == Some(true);
         }
         match (disk.kind.as_str(), self.findings.get(&disk.name)) {
             ("file", Some(finding @ Finding::File(_))) => !self.is_too_small(disk, finding),
@@ -486,6 +496,16 @@ mod tests {
         assert!(refusals(&reattach).is_empty());
     }
 
+    #[test]
+    fn answer_of_a_server_counts_only_while_its_disk_is_missing() {
+        let missing = BTreeSet::from(["a".to_owned()]);
+        let mut reattach = Reattach { missing, ..Reattach::default() };
+        assert!(reattach.is_any_missing(&["b".to_owned(), "a".to_owned()]));
+        assert!(!reattach.is_any_missing(&["b".to_owned()]));
+        reattach.record_attempt("a", &Ok(()), 0);
+        assert!(!reattach.is_any_missing(&["a".to_owned()]));
+    }
+
     /// A configuration with the disk `a` of `/images/a.img`.
     fn config() -> Config {
         let disk = serde_json::json!({ "name": "a", "kind": "file", "path": "/images/a.img" });
@@ -550,7 +570,7 @@ mod tests {
         let mut record = |finding| {
             let reports = reattach.record_findings(&config, found(finding));
             let shown = reattach.refused_disks().remove("a").unwrap_or_default();
-            (reports, shown, reattach.returned_disks(&config, 0, |_| false).len())
+            (reports, shown, reattach.returned_disks(&config, 0, |_| false, &Arc::default()).len())
         };
         let absent = || Finding::Absent("No such file".into());
         record(absent());
@@ -586,7 +606,7 @@ mod tests {
         let config = config();
         let mut is_tried = |findings| {
             let reports = reattach.record_findings(&config, findings);
-            let returned = reattach.returned_disks(&config, 0, |_| false);
+            let returned = reattach.returned_disks(&config, 0, |_| false, &Arc::default());
             (!returned.is_empty(), reports.len())
         };
         assert_eq!(is_tried(found(Finding::Absent("No such file".into()))), (false, 0));

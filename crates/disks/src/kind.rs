@@ -8,6 +8,7 @@ use bio::{Attr, Errno};
 use geom::{Error, Inbox, Layer, Limits, Notifier, Trouble};
 use serde_json::Value;
 
+use crate::arrivals::Arrivals;
 use crate::lasting::{Identities, PersistentIdentity};
 use crate::medium::Medium;
 use crate::path_state::PathState;
@@ -62,10 +63,10 @@ pub trait Kind: Send + Sync {
     fn example(&self) -> &'static str;
 
     /// Whether the medium of a disk that is not open answers, for kinds whose medium is reached
-    /// over a network. Does not block: asks on a thread of its own, and the next call returns the
-    /// result. `None`: the medium is checked in another way.
-    fn is_reachable(&self, name: &str, params: &Value) -> Option<bool> {
-        let _ = (name, params);
+    /// over a network. Does not block: asks on a thread of its own, which posts the answer to
+    /// `arrivals`; the next call returns the result. `None`: the medium is checked in another way.
+    fn is_reachable(&self, name: &str, params: &Value, arrivals: &Arc<Arrivals>) -> Option<bool> {
+        let _ = (name, params, arrivals);
         None
     }
 

@@ -12,6 +12,15 @@
 
 #![forbid(unsafe_code)]
 
+// The world of the integration tests, for tests of private modules.
+#[cfg(test)]
+extern crate self as disks;
+#[cfg(test)]
+#[allow(dead_code)]
+#[path = "../tests/suite/world/mod.rs"]
+mod world;
+
+mod arrivals;
 mod backing;
 mod blockdev;
 mod causes;
@@ -40,6 +49,7 @@ mod sysfs;
 mod verbs;
 mod watch;
 
+pub use arrivals::Arrivals;
 pub use blockdev::BlockDevParams;
 pub use class::{
     DISK_CLASS, DISK_DOC, DiskClass, check_name, open_medium, path_state, set_serial, troubles,

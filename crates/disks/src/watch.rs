@@ -1,4 +1,4 @@
-//! Reports of a disk that is gone, or takes no more data.
+//! Reports of a disk that is gone, has another size, or takes no more data.
 //!
 //! Invariant W1: [`geom::Event::Lost`] is posted at most once for a disk, whichever core or thread
 //! notices first and however often.

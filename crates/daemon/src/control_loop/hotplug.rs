@@ -61,14 +61,16 @@ impl ControlLoop {
         let has_ended = self.end_attempts();
         let now = self.control.now_ns();
         let is_due = self.reattach.is_due(now);
+        let has_arrived = self.reattach.is_any_missing(&self.openings.arrivals().take());
         let is_looking = || self.reattach.has_missing() || self.exports.has_lost();
-        if !(has_ended || is_due && is_looking()) {
+        if !(has_ended || has_arrived || is_due && is_looking()) {
             return;
         }
         let config = self.config();
         // One that was abandoned and hangs is opened again when it has ended.
         let is_opening = |disk: &str| self.openings.has(disk);
-        for disk in self.reattach.returned_disks(&config, now, is_opening) {
+        let arrivals = self.openings.arrivals();
+        for disk in self.reattach.returned_disks(&config, now, is_opening, arrivals) {
             self.begin_attempt(&disk);
         }
         self.published.lock().refused_disks = self.reattach.refused_disks();

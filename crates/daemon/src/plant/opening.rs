@@ -77,7 +77,7 @@ impl Daemon {
         let Ok(here) = self.state() else { return };
         for (disk, kind, params) in remote {
             if here.provider(&disk.name).is_none() {
-                kind.is_reachable(&disk.name, &params);
+                kind.is_reachable(&disk.name, &params, self.openings.arrivals());
             }
         }
     }

@@ -15,39 +15,29 @@
 
 use std::sync::Arc;
 
-use bio::{Attr, Bio, Errno, Flags, Op, Segs};
+use bio::{Attr, Bio, Errno, Flags, Op};
 use geom::{Core, Flow, Layer};
 use wire::nbd::codes::{command_flag, export_flag, kind};
 
-use super::disk::Disk;
-use super::job::{Job, NbdCommand, RequestOwner};
-use super::{RANGE_BYTES_MAX, client, cross_core};
+use super::RANGE_BYTES_MAX;
+use super::codec::NbdCommand;
+use super::export::Export;
 use crate::backing::{ZERO_PIECE_BYTES, zeroes};
-use crate::remote::Outcome;
+use crate::remote::{Outcome, Remote};
 
 pub(crate) struct NbdLayer {
-    pub(crate) disk: Arc<Disk>,
+    pub(crate) disk: Arc<Remote<Export>>,
 }
 
 impl NbdLayer {
+    fn export(&self) -> &Export {
+        &self.disk.protocol
+    }
+
     fn send(&self, bio: &mut Bio, command: NbdCommand, core: &Core) -> Flow {
-        let mut data = Segs::new();
-        if matches!(command.kind, kind::READ | kind::WRITE) {
-            bio.data.iter().for_each(|seg| data.push(seg.clone()));
-        }
-        let fail_fast = bio.flags.has(Flags::FAIL_FAST);
-        if core.id() >= self.disk.connection_cores {
-            let number = cross_core::begin(&self.disk, bio, command, &data, core);
-            bio.value = Some(Attr::Int(number));
-            return Flow::Wait;
-        }
-        let Some(client) = client::of(&self.disk, core) else {
-            return self.failed(bio, Errno::NxIo);
-        };
-        let job = Job::new(RequestOwner::Bio(bio.ticket()), command, data);
-        match client.begin(job, fail_fast, core.now()) {
-            Ok(cookie) => {
-                bio.value = Some(Attr::Int(cookie));
+        match self.disk.send(bio, command, core) {
+            Ok(number) => {
+                bio.value = Some(Attr::Int(number));
                 Flow::Wait
             }
             Err(error) => self.failed(bio, error),
@@ -68,7 +58,7 @@ impl NbdLayer {
         let len = if bio.op == Op::Map { bio.length.min(RANGE_BYTES_MAX) } else { bio.length };
         let mut command = NbdCommand::of(bio.op, bio.offset, len)?;
         let writes = matches!(bio.op, Op::Write | Op::WriteZeroes);
-        if writes && bio.flags.has(Flags::FUA) && self.disk.has(export_flag::SEND_FUA) {
+        if writes && bio.flags.has(Flags::FUA) && self.export().has(export_flag::SEND_FUA) {
             command.flags |= command_flag::FUA;
         }
         if bio.op == Op::WriteZeroes && bio.flags.has(Flags::NO_HOLE) {
@@ -85,7 +75,7 @@ impl NbdLayer {
         }
         let mut command =
             NbdCommand { kind: kind::WRITE, flags: 0, offset: bio.offset + bio.completed, len };
-        if bio.flags.has(Flags::FUA) && self.disk.has(export_flag::SEND_FUA) {
+        if bio.flags.has(Flags::FUA) && self.export().has(export_flag::SEND_FUA) {
             command.flags |= command_flag::FUA;
         }
         self.send(bio, command, core)
@@ -94,12 +84,9 @@ impl NbdLayer {
     /// N1: the data are written; answers a FLUSH where one is needed.
     fn settle(&self, bio: &mut Bio, core: &Core) -> Flow {
         bio.completed = bio.length;
-        let durable = bio.flags.has(Flags::FUA) && !self.disk.has(export_flag::SEND_FUA);
-        match durable && self.disk.has(export_flag::SEND_FLUSH) {
-            true => match NbdCommand::of(Op::Flush, 0, 0) {
-                Some(command) => self.send(bio, command, core),
-                None => Flow::Done(Ok(())),
-            },
+        let durable = bio.flags.has(Flags::FUA) && !self.export().has(export_flag::SEND_FUA);
+        match durable && self.export().has(export_flag::SEND_FLUSH) {
+            true => self.send(bio, NbdCommand::FLUSH, core),
             false => Flow::Done(Ok(())),
         }
     }
@@ -111,7 +98,7 @@ impl NbdLayer {
         if matches!(bio.op, Op::Write | Op::WriteZeroes | Op::Delete)
             || (bio.op == Op::Flush && outcome.status.is_err())
         {
-            self.disk.mark_dirty();
+            self.export().mark_dirty();
         }
         if let Err(error) = outcome.status {
             return self.failed(bio, error);
@@ -131,7 +118,7 @@ impl NbdLayer {
             }
             Op::Flush => {
                 // N4: the server may have ended while it was asked.
-                let status = self.disk.flush_ends(bio.completed);
+                let status = self.export().flush_ends(bio.completed);
                 bio.completed = 0;
                 Flow::Done(status)
             }
@@ -156,21 +143,21 @@ impl NbdLayer {
 impl Layer for NbdLayer {
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
         if matches!(bio.op, Op::Write | Op::WriteZeroes | Op::Delete) {
-            self.disk.mark_dirty();
+            self.export().mark_dirty();
         }
         let flag = match bio.op {
-            Op::Flush if !self.disk.has(export_flag::SEND_FLUSH) => return Flow::Done(Ok(())),
-            Op::WriteZeroes if !self.disk.has(export_flag::SEND_WRITE_ZEROES) => {
+            Op::Flush if !self.export().has(export_flag::SEND_FLUSH) => return Flow::Done(Ok(())),
+            Op::WriteZeroes if !self.export().has(export_flag::SEND_WRITE_ZEROES) => {
                 bio.completed = 0;
                 return self.write_zeroes(bio, core);
             }
-            Op::Delete => self.disk.has(export_flag::SEND_TRIM),
-            Op::Map => self.disk.maps,
+            Op::Delete => self.export().has(export_flag::SEND_TRIM),
+            Op::Map => self.export().maps,
             _ => true,
         };
         bio.completed = match bio.op {
             Op::Map => bio.completed,
-            Op::Flush => match self.disk.flush_begins() {
+            Op::Flush => match self.export().flush_begins() {
                 Ok(deaths) => deaths,
                 Err(error) => return Flow::Done(Err(error)),
             },
@@ -185,11 +172,7 @@ impl Layer for NbdLayer {
 
     fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
         let Some(Attr::Int(number)) = bio.value else { return self.failed(bio, Errno::NxIo) };
-        let outcome = match core.id() >= self.disk.connection_cores {
-            true => cross_core::take(number, bio),
-            false => client::of(&self.disk, core).and_then(|client| client.take(number)),
-        };
-        match outcome {
+        match self.disk.take(number, bio, core) {
             Some(outcome) => self.ended(bio, outcome, core),
             None => self.failed(bio, Errno::NxIo),
         }

@@ -1,23 +1,17 @@
 //! Export of an NBD server elsewhere, as a disk.
 //!
 //! ```text
-//!   Bio --> layer --> client: this core's connection --> ledger (deadlines, retries, replay)
-//!             \--> far: cores without a connection ask one that has it
+//!   Bio --> layer: commands --> codec: requests and replies --> connections of `remote`
 //! ```
 //! A disk has a connection for each core where the server reports that its connections share a
-//! cache, and one otherwise. The rules for a lost connection, and for the loss of the disk, are
-//! those of CAM's disks: see [`crate::remote`].
+//! cache, and one otherwise. Connections, their deadlines and retries, and the loss of the disk are
+//! those of [`crate::remote`].
 
 mod child;
-mod client;
-mod cross_core;
-mod dial;
-mod disk;
-mod job;
+mod codec;
+mod export;
 mod layer;
-mod probe;
-mod server_address;
-mod tls_stream;
+mod uri;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,19 +24,21 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tls::{ClientFiles, ClientKeys};
-use wire::nbd::client::Terms;
+use wire::nbd::client::{ClientHandshake, Terms};
 use wire::nbd::codes::export_flag;
 
 use self::child::Server;
-use self::dial::{ANSWER_TIMEOUT, ConnectParams, DialError, OpenConnection, START_TIMEOUT};
-use self::disk::{Disk, ExportShape, ServerPath};
+use self::codec::NbdCommand;
+use self::export::Export;
 use self::layer::NbdLayer;
-use self::probe::Reached;
-use self::server_address::ServerAddress;
+use crate::arrivals::Arrivals;
 use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Unit};
 use crate::lasting::{of_other, with_configured_serial};
 use crate::params;
-use crate::remote::{self, Bounds};
+use crate::remote::{
+    self, ANSWER_TIMEOUT, Bounds, DialError, DialParams, OpenConnection, Probes, Remote,
+    START_TIMEOUT, ServerAddress, ServerPath, Shape, Subject,
+};
 use crate::watch::Watch;
 
 /// Largest minimum block size of an export, bytes; one with larger blocks is refused.
@@ -51,6 +47,10 @@ const SECTOR_MAX: u32 = 4096;
 const RANGE_BYTES_MAX: u64 = 1 << 30;
 /// Most connections.
 const CONNECTIONS_MAX: u32 = 64;
+/// Port of NBD servers.
+const PORT: u16 = 10809;
+
+static PROBES: Probes<Reached> = Probes::new("nbd");
 
 /// An export of an NBD server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -146,13 +146,13 @@ impl NbdParams {
         ClientKeys::read(&files).map(Some)
     }
 
-    /// Server, export and keys; reads files and looks up names.
-    fn connect_params(&self, server: Option<&Server>) -> Result<ConnectParams, String> {
+    /// Server with keys, and export; reads files and looks up names.
+    fn dial_params(&self, server: Option<&Server>) -> Result<(DialParams, String), String> {
         let (address, export, tls) = match (&self.address, &self.uri, server) {
             (Some(address), None, None) => (address.clone(), String::new(), false),
             (None, Some(text), None) => {
                 // Without the text: it may have a password.
-                let uri = server_address::uri(text).map_err(|e| format!("uri: {e}"))?;
+                let uri = uri::uri(text).map_err(|e| format!("uri: {e}"))?;
                 (uri.address, uri.export, uri.tls)
             }
             (None, None, Some(server)) => {
@@ -160,7 +160,7 @@ impl NbdParams {
             }
             _ => return Err("one of `address`, `uri` and `command` is needed".to_owned()),
         };
-        let mut place = server_address::resolve(&address)?;
+        let mut place = remote::resolve(&address, PORT)?;
         if let Some(name) = &self.tls_name {
             place.host = name.clone();
         }
@@ -171,12 +171,8 @@ impl NbdParams {
             Some(keys) => drop(keys.begin(&place.host).map_err(|e| format!("tls_name {e}"))?),
         }
         let patience = if server.is_some() { START_TIMEOUT } else { ANSWER_TIMEOUT };
-        Ok(ConnectParams {
-            address: place,
-            export: self.export.clone().unwrap_or(export),
-            keys,
-            handshake_timeout: patience,
-        })
+        let to = DialParams { address: place, keys, handshake_timeout: patience };
+        Ok((to, self.export.clone().unwrap_or(export)))
     }
 }
 
@@ -204,18 +200,18 @@ impl Kind for Nbd {
     fn check(&self, name: &str, params: &Value) -> Result<(), Error> {
         let p: NbdParams = params::read("nbd", name, params)?;
         let refuse = |why| params::refuse("nbd", name, Errno::Inval, why);
-        if let Some(Err(e)) = p.uri.as_deref().map(server_address::uri) {
+        if let Some(Err(e)) = p.uri.as_deref().map(uri::uri) {
             return Err(refuse(format!("uri: {e}")));
         }
         p.keys().map(drop).map_err(refuse)
     }
 
-    fn is_reachable(&self, name: &str, params: &Value) -> Option<bool> {
-        Some(probe::is_reachable(name, params))
+    fn is_reachable(&self, name: &str, params: &Value, arrivals: &Arc<Arrivals>) -> Option<bool> {
+        Some(PROBES.is_reachable(Subject { name, params }, arrivals, probe))
     }
 
     fn reach(&self, name: &str, params: &Value, most: Duration) -> Result<(), Error> {
-        probe::wait(name, params, most)
+        PROBES.wait(Subject { name, params }, most, probe)
     }
 
     fn location(&self, params: &Value) -> Option<String> {
@@ -234,16 +230,34 @@ impl Kind for Nbd {
     fn open(&self, request: &Open<'_>) -> Result<Opened, Error> {
         let name = request.name;
         let p: NbdParams = params::read("nbd", name, request.params)?;
-        let reached = match probe::take(request.params) {
+        let reached = match PROBES.take(request.params) {
             Some(reached) => reached,
             None => reach(name, &p)?,
         };
-        let Reached { mut wanted, server, first } = reached;
+        let Reached { mut way, first } = reached;
         // The server may have been reached some time ago.
-        wanted.keys = p.keys().map_err(|e| params::refuse("nbd", name, Errno::Inval, e))?;
+        way.to.keys = p.keys().map_err(|e| params::refuse("nbd", name, Errno::Inval, e))?;
         let terms = first.terms;
-        opened(request, &p, (wanted, server), terms, Some(first))
+        opened(request, &p, way, terms, Some(first))
     }
+}
+
+/// The way to an export.
+struct ExportPath {
+    to: DialParams,
+    export: String,
+    server: Option<Server>,
+}
+
+/// A server that was reached.
+struct Reached {
+    way: ExportPath,
+    first: OpenConnection<Terms>,
+}
+
+/// [`reach`] for the parameters as they were written.
+fn probe(name: &str, params: &Value) -> Result<Reached, Error> {
+    reach(name, &params::read::<NbdParams>("nbd", name, params)?)
 }
 
 /// Starts the server, if it is one of ours, connects to it, and asks for the export. Blocks for
@@ -255,20 +269,20 @@ fn reach(name: &str, p: &NbdParams) -> Result<Reached, Error> {
     }
     let server = p.command.as_ref().map(|words| Server::start(name, words)).transpose();
     let server = server.map_err(|e| params::refuse("nbd", name, Errno::Io, e))?;
-    let wanted = p.connect_params(server.as_ref()).map_err(refuse)?;
-    match dial::connect_and_handshake(&wanted) {
-        Ok(first) => Ok(Reached { wanted, server, first }),
-        Err(why) => Err(unreachable((name, p), &wanted, server.as_ref(), &why)),
+    let (to, export) = p.dial_params(server.as_ref()).map_err(refuse)?;
+    let way = ExportPath { to, export, server };
+    let handshake = ClientHandshake::new(&way.export, way.to.keys.is_some());
+    match remote::connect_and_handshake(&way.to, handshake) {
+        Ok(first) => Ok(Reached { way, first }),
+        Err(why) => Err(unreachable((name, p), &way, &why)),
     }
 }
 
 fn unreachable(
     (name, p): (&str, &NbdParams),
-    wanted: &ConnectParams,
-    server: Option<&Server>,
+    ExportPath { to, export, server }: &ExportPath,
     DialError { why, is_away }: &DialError,
 ) -> Error {
-    let export = &wanted.export;
     // A server of our own is there, or its command is wrong.
     let errno = if *is_away && server.is_none() { Errno::NxIo } else { Errno::Io };
     let what = match (server, &p.command) {
@@ -283,7 +297,7 @@ fn unreachable(
         }
         _ => format!(
             "server {}, export \"{export}\": {why}; next: list its exports with `nbdinfo --list`",
-            wanted.address.text
+            to.address.text
         ),
     };
     params::refuse("nbd", name, errno, what)
@@ -292,9 +306,9 @@ fn unreachable(
 /// A disk whose server is known already: a simulated one, which the control thread cannot reach.
 pub(crate) fn adopted(request: &Open<'_>, terms: &Terms) -> Result<Opened, Error> {
     let p: NbdParams = params::read("nbd", request.name, request.params)?;
-    let wanted =
-        p.connect_params(None).map_err(|e| params::refuse("nbd", request.name, Errno::Inval, e))?;
-    opened(request, &p, (wanted, None), *terms, None)
+    let (to, export) =
+        p.dial_params(None).map_err(|e| params::refuse("nbd", request.name, Errno::Inval, e))?;
+    opened(request, &p, ExportPath { to, export, server: None }, *terms, None)
 }
 
 /// The sector size of an export, bytes.
@@ -318,9 +332,9 @@ fn sector(p: &NbdParams, terms: &Terms) -> Result<u32, String> {
 fn opened(
     request: &Open<'_>,
     p: &NbdParams,
-    (wanted, server): (ConnectParams, Option<Server>),
+    way: ExportPath,
     terms: Terms,
-    first: Option<OpenConnection>,
+    first: Option<OpenConnection<Terms>>,
 ) -> Result<Opened, Error> {
     let name = request.name;
     let refuse = |errno, what: String| Err(params::refuse("nbd", name, errno, what));
@@ -343,19 +357,18 @@ fn opened(
     let homes = p.connections.unwrap_or(most).min(most);
     let read_only = p.read_only || terms.has(export_flag::READ_ONLY);
     let at = p.command.as_ref().map(|words| words.join(" "));
-    let at = at.unwrap_or_else(|| wanted.address.text.clone());
-    let key = format!("{at}/{}", wanted.export);
+    let at = at.unwrap_or_else(|| way.to.address.text.clone());
+    let key = format!("{at}/{}", way.export);
     let watch = Watch::new(request.site.inbox.clone());
-    let shape = ExportShape { sector, read_only, connection_cores: homes, cores };
-    let notifier = request.notifier.clone();
     let bounds = p.bounds();
-    let way = ServerPath { wanted, server, first };
-    let disk = Disk::new(way, &terms, bounds, shape, notifier, watch.clone());
-    let disk = Arc::new(disk);
+    let shape = Shape { bytes: terms.size, sector, connection_cores: homes, cores, bounds };
+    let export = Export::new(way.export, way.server, &terms, sector, read_only, homes > 1);
+    let path = ServerPath { to: way.to, first };
+    let disk = Remote::new(export, path, shape, request.notifier.clone(), watch.clone());
     if disk.size() == 0 {
         return refuse(Errno::NxIo, format!("the export has {} bytes: no sector", terms.size));
     }
-    let can_delete = !read_only && disk.has(export_flag::SEND_TRIM);
+    let can_delete = !read_only && disk.protocol.has(export_flag::SEND_TRIM);
     let io_max = terms.blocks.map_or(u32::MAX, |b| b.maximum).min(IO_BYTES_MAX) / sector * sector;
     let preferred = terms.blocks.map_or(0, |b| b.preferred);
     Ok(Opened {
@@ -374,7 +387,7 @@ fn opened(
             ),
             descr: "NBD export".into(),
             physpath: String::new(),
-            rotation_rate: u16::from(!disk.is_rotational),
+            rotation_rate: u16::from(!terms.has(export_flag::ROTATIONAL)),
             can_delete,
             delete_reads_zero: false,
             any_memory: true,
@@ -389,30 +402,19 @@ fn opened(
 }
 
 struct NbdUnit {
-    disk: Arc<Disk>,
+    disk: Arc<Remote<Export>>,
     shares: bool,
 }
 
 impl Drop for NbdUnit {
     fn drop(&mut self) {
-        client::close_all(&self.disk);
+        self.disk.close();
     }
 }
 
 impl Unit for NbdUnit {
-    /// Asks the server over a connection of its own: NBD has no other way to report a new size. A
-    /// server that takes no further connection reports it at the next.
     fn size(&mut self) -> Result<u64, Errno> {
-        if let Ok(first) = dial::connect_and_handshake(&self.disk.wanted_now())
-            && self.disk.grown(first.terms.size)
-        {
-            let number = self.disk.number;
-            for core in 0..self.disk.cores {
-                let renew = move |core: &Rc<Core>| client::reconnect(number, core);
-                self.disk.notifier.call(core, Box::new(renew));
-            }
-        }
-        Ok(self.disk.size())
+        Ok(self.disk.update_size())
     }
 
     fn must_be_flushed(&self) -> bool {
@@ -420,13 +422,21 @@ impl Unit for NbdUnit {
     }
 
     fn make_durable(&mut self) -> bool {
-        let disk = self.disk.clone();
-        if disk.needs_flush() && disk.claim_own_flush() {
-            let flush = move |core: &Rc<Core>| client::flush(&disk, core);
+        let export = &self.disk.protocol;
+        // A server that cannot be asked is not waited for.
+        if !self.disk.is_connected() {
+            return true;
+        }
+        if export.needs_flush() && export.claim_own_flush() {
+            let disk = self.disk.clone();
+            let flush = move |core: &Rc<Core>| {
+                let began = disk.protocol.own_flush_begins();
+                disk.send_own(NbdCommand::FLUSH, began, core);
+            };
             self.disk.notifier.call(0, Box::new(flush));
             return false;
         }
-        !self.disk.is_flushing()
+        !export.is_flushing()
     }
 
     fn reload_keys(&mut self, params: &Value) -> Result<(), Error> {
@@ -439,12 +449,13 @@ impl Unit for NbdUnit {
     fn troubles(&self) -> Vec<Trouble> {
         let troubles = self.disk.troubles.lock();
         let Some(why) = troubles.values().next() else { return Vec::new() };
-        let (at, export) = (&self.disk.wanted.address.text, &self.disk.wanted.export);
+        let (at, export) = (&self.disk.to.address.text, &self.disk.protocol);
         let output =
-            self.disk.server.as_ref().map(Server::messages).filter(|output| !output.is_empty());
+            export.server.as_ref().map(Server::messages).filter(|output| !output.is_empty());
         let output =
             output.map(|output| format!("; output of its server: {output}")).unwrap_or_default();
-        let why = format!("no connection to {at}, export \"{export}\": {why}{output}");
+        let name = &export.name;
+        let why = format!("no connection to {at}, export \"{name}\": {why}{output}");
         let deadline_s = self.disk.bounds.deadline_ns / 1_000_000_000;
         let action = format!(
             "The connection is retried automatically; the disk is lost after {deadline_s} s. List \
@@ -454,17 +465,18 @@ impl Unit for NbdUnit {
     }
 
     fn show(&self) -> Vec<(&'static str, String)> {
-        let ServerAddress { text: address, .. } = &self.disk.wanted.address;
+        let ServerAddress { text: address, .. } = &self.disk.to.address;
+        let export = &self.disk.protocol;
         let counts = &self.disk.counts;
         let load = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed).to_string();
-        let own = self.disk.server.as_ref().map(Server::show);
+        let own = export.server.as_ref().map(Server::show);
         let why = if self.shares { "" } else { " (the server has no CAN_MULTI_CONN)" };
         let words = own.as_ref().map(|[(_, words), _]| words.clone());
         let mut lines = vec![
             ("path", words.unwrap_or_else(|| address.clone())),
             ("server", address.clone()),
-            ("export", self.disk.wanted.export.clone()),
-            ("tls", if self.disk.wanted.keys.is_some() { "yes" } else { "no" }.into()),
+            ("export", export.name.clone()),
+            ("tls", if self.disk.to.keys.is_some() { "yes" } else { "no" }.into()),
             ("connections", format!("{}{why}", self.disk.connection_cores)),
             ("connections made", load(&counts.connections)),
             ("connections lost", load(&counts.lost)),
@@ -472,5 +484,27 @@ impl Unit for NbdUnit {
         ];
         lines.extend(own.into_iter().flatten());
         lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn absent_server_differs_from_one_that_refuses() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let params = json!({ "address": listener.local_addr().unwrap().to_string() });
+        let kind = || Nbd.reach("d", &params, Duration::from_secs(60)).unwrap_err().kind;
+        std::thread::scope(|scope| {
+            scope.spawn(|| drop(listener.accept()));
+            assert_eq!(kind(), Errno::Io, "it closes the connection");
+        });
+        drop(listener);
+        assert_eq!(kind(), Errno::NxIo);
     }
 }

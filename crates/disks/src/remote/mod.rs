@@ -1,16 +1,40 @@
-//! Requests to a server that may go away: deadlines, retries and replay, whatever the protocol.
+//! Disks that are reached over a network, whatever the protocol: connections that are made anew
+//! when they are lost, deadlines, retries and replay.
 //!
-//! A kind of disk that is reached over a network keeps one [`RequestTable`] for each connection.
-//! The names and meanings of the bounds are those of CAM's disks (`[[bus]]`).
+//! ```text
+//!   probe --> dial: first connection --> Remote: one disk, all cores
+//!                                          |--> client: this core's connection --> request table
+//!                                          \--> cross_core: cores without a connection
+//! ```
+//! A kind of disk adds its codec ([`protocol::Protocol`]) and its layer. The names and meanings of
+//! the bounds are those of CAM's disks (`[[bus]]`).
 
+mod client;
+mod cross_core;
+mod dial;
+mod disk;
 #[cfg(test)]
 mod ledger_tests;
+#[cfg(test)]
+mod minimal_tests;
+mod probe;
+pub(crate) mod protocol;
 mod request_table;
+mod server_address;
+#[cfg(test)]
+mod tests;
+mod tls_stream;
 
 use bio::{Errno, Status};
 use reactor::clock::S;
 
-pub(crate) use request_table::{Link, RequestTable};
+pub(crate) use dial::{
+    ANSWER_TIMEOUT, DialError, DialParams, OpenConnection, START_TIMEOUT, connect_and_handshake,
+};
+pub(crate) use disk::{Remote, ServerPath, Shape};
+pub(crate) use probe::{Probes, Subject};
+use request_table::{Link, RequestTable};
+pub(crate) use server_address::{ServerAddress, resolve};
 
 pub(crate) fn deadline_default() -> u32 {
     20

@@ -9,13 +9,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{Bio, Errno, Op, Segs, Ticket};
-use geom::Core;
-use wire::nbd::codes::kind;
+use geom::{Core, Notifier};
 
-use super::client;
-use super::disk::Disk;
-use super::job::{Job, NbdCommand, RequestOwner};
-use crate::remote::Outcome;
+use super::disk::Remote;
+use super::protocol::{Job, Protocol, RequestOwner, Transfer};
+use super::{Outcome, client};
 
 /// The result of a request.
 struct ForwardedResult {
@@ -39,10 +37,10 @@ thread_local! {
 }
 
 /// Sends a request to the core that has the connection; answers its number here.
-pub(crate) fn begin(
-    disk: &Arc<Disk>,
+pub(super) fn begin<P: Protocol>(
+    disk: &Arc<Remote<P>>,
     bio: &Bio,
-    command: NbdCommand,
+    command: P::Command,
     data: &Segs,
     core: &Core,
 ) -> u64 {
@@ -51,46 +49,45 @@ pub(crate) fn begin(
         all.entries.insert(all.next, Entry::Waits(bio.ticket()));
         all.next
     });
-    let bytes = if command.kind == kind::WRITE { data.to_vec() } else { Vec::new() };
+    let is_write = P::transfer(&command) == Transfer::ToServer;
+    let bytes = if is_write { data.to_vec() } else { Vec::new() };
     let fail_fast = bio.flags.has(bio::Flags::FAIL_FAST);
-    let who = RequestOwner::OtherCore { core: core.id(), number };
-    let (home, disk) = ((core.id() % disk.connection_cores) as usize, disk.clone());
+    let at = core.id();
+    let (home, disk) = ((at % disk.connection_cores) as usize, disk.clone());
     let notifier = disk.notifier.clone();
     notifier.call(
         home,
         Box::new(move |core: &Rc<Core>| {
-            if let Err(error) = carry_out(&disk, who, command, &bytes, fail_fast, core) {
-                let RequestOwner::OtherCore { core: at, number } = who else { return };
-                let job = Job::new(who, command, Segs::new());
-                answer(&disk, at, number, Outcome::failed(error), &job);
+            let owner = RequestOwner::OtherCore { core: at, number };
+            if let Err(error) = carry_out(&disk, owner, command, &bytes, fail_fast, core) {
+                answer(&disk.notifier, at, number, Outcome::failed(error), Vec::new());
             }
         }),
     );
     number
 }
 
-fn carry_out(
-    disk: &Arc<Disk>,
-    who: RequestOwner,
-    command: NbdCommand,
+fn carry_out<P: Protocol>(
+    disk: &Arc<Remote<P>>,
+    owner: RequestOwner,
+    command: P::Command,
     bytes: &[u8],
     fail_fast: bool,
     core: &Rc<Core>,
 ) -> Result<(), Errno> {
     let client = client::of(disk, core).ok_or(Errno::NxIo)?;
-    let len = match command.kind {
-        kind::READ | kind::WRITE => usize::try_from(command.len).unwrap_or(usize::MAX),
-        _ => 0,
+    let len = match P::transfer(&command) {
+        Transfer::None => 0,
+        Transfer::ToServer => bytes.len(),
+        Transfer::FromServer(len) => usize::try_from(len).unwrap_or(usize::MAX),
     };
     let data = Segs::alloc(core.pool(), len).ok_or(Errno::NoMem)?;
     data.copy_from(0, bytes);
-    client.begin(Job::new(who, command, data), fail_fast, core.now()).map(drop)
+    client.begin(Job::new(owner, command, data), fail_fast, core.now()).map(drop)
 }
 
-/// Hands a request that has ended back to the core that it came from.
-pub(crate) fn answer(disk: &Disk, at: u32, number: u64, outcome: Outcome, job: &Job) {
-    let is_read = job.command.kind == kind::READ && outcome.status.is_ok();
-    let data = if is_read { job.data.to_vec() } else { Vec::new() };
+/// Hands a request that has ended back to the core that it came from, with the data that were read.
+pub(super) fn answer(notifier: &Notifier, at: u32, number: u64, outcome: Outcome, data: Vec<u8>) {
     let back = move |core: &Rc<Core>| {
         let brought = Entry::Ended(ForwardedResult { outcome, data });
         let was = WAITING.with_borrow_mut(|all| all.entries.insert(number, brought));
@@ -99,11 +96,11 @@ pub(crate) fn answer(disk: &Disk, at: u32, number: u64, outcome: Outcome, job: &
             WAITING.with_borrow_mut(|all| all.entries.remove(&number));
         }
     };
-    disk.notifier.call(at as usize, Box::new(back));
+    notifier.call(at as usize, Box::new(back));
 }
 
 /// Takes the result of a request that was sent away; data that was read is copied to it.
-pub(crate) fn take(number: u64, bio: &Bio) -> Option<Outcome> {
+pub(super) fn take(number: u64, bio: &Bio) -> Option<Outcome> {
     let entry = WAITING.with_borrow_mut(|all| all.entries.remove(&number));
     let Some(Entry::Ended(brought)) = entry else { return None };
     if bio.op == Op::Read && brought.outcome.status.is_ok() {

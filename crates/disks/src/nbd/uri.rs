@@ -1,22 +1,4 @@
-//! Address of an NBD server: host and port, or the path of a Unix socket; and NBD URIs.
-
-use std::net::ToSocketAddrs;
-
-use reactor::Address;
-
-/// Port of NBD servers.
-const PORT: u16 = 10809;
-
-/// The address of a server, and the name that its certificate must have.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ServerAddress {
-    /// As people write it.
-    pub(crate) text: String,
-    /// The name for the check of its certificate.
-    pub(crate) host: String,
-    /// Its addresses, best first.
-    pub(crate) at: Vec<Address>,
-}
+//! NBD URIs: `nbd://`, `nbd+unix://` and the same with `nbds`.
 
 /// A place, an export and whether TLS is wanted, as a URI says it.
 #[derive(Debug, PartialEq, Eq)]
@@ -80,34 +62,6 @@ fn decoded(text: &str) -> Result<String, String> {
     String::from_utf8(out).map_err(|_| "it is not UTF-8".to_owned())
 }
 
-/// Looks up an address: `HOST`, `HOST:PORT`, `[IPV6]:PORT`, `unix:PATH` or a path. Blocks while a
-/// name is looked up.
-pub(crate) fn resolve(text: &str) -> Result<ServerAddress, String> {
-    let path = text.strip_prefix("unix:").unwrap_or(text);
-    if path.starts_with('/') {
-        let address = format!("unix:{path}").parse().map_err(|e| format!("{path}: {e}"))?;
-        let host = "localhost".to_owned();
-        return Ok(ServerAddress { text: format!("unix:{path}"), host, at: vec![address] });
-    }
-    let has_port = text.rsplit_once(':').is_some_and(|(host, port)| {
-        port.parse::<u16>().is_ok() && (host.ends_with(']') || !host.contains(':'))
-    });
-    let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
-    let with_port = match (has_port, bare.contains(':')) {
-        (true, _) => text.to_owned(),
-        (false, true) => format!("[{bare}]:{PORT}"),
-        (false, false) => format!("{bare}:{PORT}"),
-    };
-    let found = with_port.to_socket_addrs().map_err(|e| format!("{with_port}: {e}"))?;
-    let at: Vec<Address> = found.map(Address::Inet).collect();
-    if at.is_empty() {
-        return Err(format!("{with_port}: the name has no address"));
-    }
-    let host = with_port.rsplit_once(':').map_or(with_port.as_str(), |(host, _)| host);
-    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    Ok(ServerAddress { text: with_port, host, at })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,16 +84,5 @@ mod tests {
             let why = uri(text).unwrap_err();
             assert!(why.contains("no passwords") && !why.contains("hush"), "{text}: {why}");
         }
-    }
-
-    #[test]
-    fn address_without_a_port_gets_the_default_one() {
-        let at = |text| resolve(text).unwrap().at[0].to_string();
-        assert_eq!(at("127.0.0.1"), "127.0.0.1:10809");
-        assert_eq!(at("127.0.0.1:7"), "127.0.0.1:7");
-        assert_eq!(at("::1"), "[::1]:10809");
-        assert_eq!(at("[::1]:9"), "[::1]:9");
-        assert_eq!(at("/run/x"), "unix:/run/x");
-        assert_eq!(resolve("[::1]:9").unwrap().host, "::1");
     }
 }

@@ -1,4 +1,4 @@
-//! First connection to a server, on a thread that may block: learns the properties of the export.
+//! First connection to a server, on a thread that may block: learns the properties of the medium.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -9,8 +9,8 @@ use std::time::Duration;
 use reactor::Address;
 use rustls::ClientConnection;
 use tls::ClientKeys;
-use wire::nbd::client::{ClientHandshake, Progress, Terms};
 
+use super::protocol::{Handshake, Progress};
 use super::server_address::ServerAddress;
 
 /// Longest wait for a connection.
@@ -22,19 +22,18 @@ pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Parameters of a connection to a server.
 #[derive(Clone)]
-pub(crate) struct ConnectParams {
+pub(crate) struct DialParams {
     pub(crate) address: ServerAddress,
-    pub(crate) export: String,
     pub(crate) keys: Option<ClientKeys>,
     /// Longest wait for each piece of the first handshake.
     pub(crate) handshake_timeout: Duration,
 }
 
-/// A connection in transmission.
-pub(crate) struct OpenConnection {
+/// A connection behind its handshake.
+pub(crate) struct OpenConnection<T> {
     pub(crate) fd: OwnedFd,
     pub(crate) tls: Option<ClientConnection>,
-    pub(crate) terms: Terms,
+    pub(crate) terms: T,
 }
 
 enum Socket {
@@ -116,13 +115,17 @@ pub(crate) struct DialError {
     pub(crate) is_away: bool,
 }
 
-/// Connects and carries out the handshake. Blocks for a few seconds at the most.
-pub(crate) fn connect_and_handshake(wanted: &ConnectParams) -> Result<OpenConnection, DialError> {
+/// Connects and carries out a handshake. Blocks for a few seconds at the most.
+pub(crate) fn connect_and_handshake<H: Handshake>(
+    to: &DialParams,
+    handshake: H,
+) -> Result<OpenConnection<H::Terms>, DialError> {
     let mut why = String::new();
-    for at in &wanted.address.at {
-        match Socket::connect(at, wanted.handshake_timeout) {
+    for at in &to.address.at {
+        match Socket::connect(at, to.handshake_timeout) {
             Ok(socket) => {
-                return handshake(wanted, socket).map_err(|why| DialError { why, is_away: false });
+                let agreed = agree(to, socket, handshake);
+                return agreed.map_err(|why| DialError { why, is_away: false });
             }
             Err(e) => why = io_error_text(&e),
         }
@@ -130,19 +133,22 @@ pub(crate) fn connect_and_handshake(wanted: &ConnectParams) -> Result<OpenConnec
     Err(DialError { why, is_away: true })
 }
 
-fn handshake(wanted: &ConnectParams, mut socket: Socket) -> Result<OpenConnection, String> {
-    let mut dial = ClientHandshake::new(&wanted.export, wanted.keys.is_some());
+fn agree<H: Handshake>(
+    to: &DialParams,
+    mut socket: Socket,
+    mut handshake: H,
+) -> Result<OpenConnection<H::Terms>, String> {
     let (mut fresh, mut out, mut tls) = (Vec::new(), Vec::new(), None);
     loop {
-        let (used, progress) = dial.input(&fresh, &mut out).map_err(|e| e.to_string())?;
+        let (used, progress) = handshake.input(&fresh, &mut out)?;
         fresh.drain(..used);
-        if progress == Progress::StartTls {
+        if matches!(progress, Progress::StartTls) {
             send(&mut socket, tls.as_mut(), &mut out).map_err(|e| io_error_text(&e))?;
-            let keys = wanted.keys.as_ref().ok_or("TLS without keys")?;
-            let mut begun = keys.begin(&wanted.address.host)?;
+            let keys = to.keys.as_ref().ok_or("TLS without keys")?;
+            let mut begun = keys.begin(&to.address.host)?;
             begun.complete_io(&mut socket).map_err(|e| format!("TLS: {}", io_error_text(&e)))?;
             tls = Some(begun);
-            dial.secured(&mut out);
+            handshake.secured(&mut out);
         }
         send(&mut socket, tls.as_mut(), &mut out).map_err(|e| io_error_text(&e))?;
         if let Progress::Ready(terms) = progress {

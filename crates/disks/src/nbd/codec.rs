@@ -1,21 +1,15 @@
-//! A request as the protocol knows it, and the reader of its reply.
+//! Requests and replies of NBD as a protocol of [`crate::remote`].
 
-use bio::{Errno, HOLE, MAPPED, Op, Segs, Ticket};
+use bio::{Errno, HOLE, MAPPED, Op, Status};
+use wire::Kind;
+use wire::nbd::client::{self, ClientHandshake, Terms};
 use wire::nbd::codes::{Error, allocation, command_flag, kind};
-use wire::nbd::reply::Piece;
+use wire::nbd::reply::{self, Piece};
+use wire::nbd::{Form, Request, request_len};
 
+use super::export::Export;
 use crate::remote::Outcome;
-
-/// The owner of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum RequestOwner {
-    /// A Bio of this core.
-    Bio(Ticket),
-    /// One of another core: its number there.
-    OtherCore { core: u32, number: u64 },
-    /// The FLUSH of the disk itself, with the number of deaths at its start.
-    Disk { began: u64 },
-}
+use crate::remote::protocol::{Handshake, Job, Progress, Protocol, ProtocolViolation, Transfer};
 
 /// The fields of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +21,9 @@ pub(crate) struct NbdCommand {
 }
 
 impl NbdCommand {
+    pub(crate) const FLUSH: NbdCommand =
+        NbdCommand { kind: kind::FLUSH, flags: 0, offset: 0, len: 0 };
+
     /// `None`: an operation that is not sent.
     pub(crate) fn of(op: Op, offset: u64, len: u64) -> Option<NbdCommand> {
         let (kind, flags) = match op {
@@ -45,59 +42,167 @@ impl NbdCommand {
 /// Most pieces of one reply that are ahead of others.
 const AHEAD_MAX: usize = 1024;
 
-/// A request with its memory.
-pub(crate) struct Job {
-    pub(crate) owner: RequestOwner,
-    pub(crate) command: NbdCommand,
-    pub(crate) data: Segs,
+/// What has arrived of the reply to a request.
+#[derive(Default)]
+pub(crate) struct NbdReply {
     /// Bytes of a READ that have arrived from its start on.
     received: u64,
     /// The pieces that have arrived behind those: first byte and end of each.
     early: Vec<(u64, u64)>,
     /// Its first error.
-    pub(crate) error: Option<Errno>,
+    error: Option<Errno>,
     /// The extent of a BLOCK_STATUS.
-    pub(crate) run: Option<(u64, u64)>,
+    run: Option<(u64, u64)>,
 }
 
-/// A server that left the protocol.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct ProtocolViolation(pub(crate) &'static str);
+impl Handshake for ClientHandshake {
+    type Terms = Terms;
 
-impl Job {
-    pub(crate) fn new(who: RequestOwner, command: NbdCommand, data: Segs) -> Job {
-        Job { owner: who, command, data, received: 0, early: Vec::new(), error: None, run: None }
+    fn input(
+        &mut self,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(usize, Progress<Terms>), String> {
+        let input = ClientHandshake::input(self, bytes, out);
+        let (used, progress) = input.map_err(|e| e.to_string())?;
+        let progress = match progress {
+            client::Progress::More => Progress::More,
+            client::Progress::StartTls => Progress::StartTls,
+            client::Progress::Ready(terms) => Progress::Ready(terms),
+        };
+        Ok((used, progress))
     }
 
-    /// It is sent again: an old reply does not count.
-    pub(crate) fn renew(&mut self) {
-        (self.received, self.error, self.run) = (0, None, None);
-        self.early.clear();
+    fn secured(&mut self, out: &mut Vec<u8>) {
+        ClientHandshake::secured(self, out);
+    }
+}
+
+impl Protocol for Export {
+    type Command = NbdCommand;
+    type Reply = NbdReply;
+    type Terms = Terms;
+    type Handshake = ClientHandshake;
+    type Piece = Piece;
+
+    const HEAD_MAX: usize = 32;
+
+    fn handshake(&self, is_tls: bool) -> ClientHandshake {
+        ClientHandshake::new(&self.name, is_tls)
     }
 
+    fn bytes(terms: &Terms) -> u64 {
+        terms.size
+    }
+
+    fn check(&self, terms: &Terms) -> Result<(), String> {
+        self.check_export(terms)
+    }
+
+    fn transfer(command: &NbdCommand) -> Transfer {
+        match command.kind {
+            kind::WRITE => Transfer::ToServer,
+            kind::READ => Transfer::FromServer(command.len),
+            _ => Transfer::None,
+        }
+    }
+
+    fn encode(&self, terms: &Terms, command: &NbdCommand, cookie: u64, out: &mut Vec<u8>) {
+        debug_assert!(request_len(terms.form) <= Self::HEAD_MAX);
+        let mut flags = command.flags;
+        if terms.form == Form::Extended && command.kind == kind::WRITE {
+            flags |= command_flag::PAYLOAD_LEN;
+        }
+        let (kind, offset, len) = (command.kind, command.offset, command.len);
+        Request { flags, kind, cookie, offset, len }.encode(terms.form, out);
+    }
+
+    fn goodbye(&self, terms: &Terms, out: &mut Vec<u8>) {
+        Request { kind: kind::DISC, ..Request::default() }.encode(terms.form, out);
+    }
+
+    fn piece(bytes: &[u8]) -> Result<Option<(Piece, usize)>, String> {
+        match reply::piece(bytes) {
+            Ok(piece) => Ok(Some(piece)),
+            Err(e) if e.kind == Kind::Truncated => Ok(None),
+            Err(e) => Err(format!("the server does not speak NBD: {e}")),
+        }
+    }
+
+    fn cookie(piece: &Piece) -> u64 {
+        piece.cookie()
+    }
+
+    fn place(
+        &self,
+        piece: &Piece,
+        job: &mut Job<Export>,
+    ) -> Result<Option<(usize, usize)>, ProtocolViolation> {
+        let (offset, len) = match *piece {
+            Piece::Data { offset, len, .. } => (offset, len),
+            Piece::Simple { error: None, .. } if job.command.kind == kind::READ => {
+                (job.command.offset, job.command.len)
+            }
+            _ => return Ok(None),
+        };
+        let at = job.place(offset, len)?;
+        job.cover(at as u64, len)?;
+        Ok(Some((at, usize::try_from(len).unwrap_or(usize::MAX))))
+    }
+
+    fn take(
+        &self,
+        terms: &Terms,
+        piece: &Piece,
+        job: &mut Job<Export>,
+    ) -> Result<Option<Outcome>, ProtocolViolation> {
+        if let Piece::Simple { error: Some(Error::Shutdown), .. }
+        | Piece::Failed { error: Error::Shutdown, .. } = piece
+        {
+            return Err(ProtocolViolation("the server is ending"));
+        }
+        match job.take(piece, terms.allocation)? {
+            true => job.outcome().map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn connected(&self) {
+        if let Some(server) = &self.server {
+            server.mark_connected();
+        }
+    }
+
+    fn own_request_ended(&self, number: u64, status: Status) {
+        self.own_flush_ends(number, status);
+    }
+}
+
+impl Job<Export> {
     /// Counts the data that has arrived for a place in the buffer. Pieces arrive in any order and
     /// do not overlap: otherwise bytes that no piece contained would pass for read.
-    pub(crate) fn cover(&mut self, at: u64, len: u64) -> Result<(), ProtocolViolation> {
+    fn cover(&mut self, at: u64, len: u64) -> Result<(), ProtocolViolation> {
         let end = at.saturating_add(len);
-        if at < self.received || self.early.iter().any(|(from, to)| at < *to && *from < end) {
+        let reply = &mut self.reply;
+        if at < reply.received || reply.early.iter().any(|(from, to)| at < *to && *from < end) {
             return Err(ProtocolViolation("data sent twice for one range"));
         }
-        if at > self.received {
-            if self.early.len() == AHEAD_MAX {
+        if at > reply.received {
+            if reply.early.len() == AHEAD_MAX {
                 return Err(ProtocolViolation("a reply in too many pieces"));
             }
-            self.early.push((at, end));
+            reply.early.push((at, end));
             return Ok(());
         }
-        self.received = end;
-        while let Some(next) = self.early.iter().position(|(from, _)| *from == self.received) {
-            self.received = self.early.swap_remove(next).1;
+        reply.received = end;
+        while let Some(next) = reply.early.iter().position(|(from, _)| *from == reply.received) {
+            reply.received = reply.early.swap_remove(next).1;
         }
         Ok(())
     }
 
     /// Place in the data of the bytes of a reply.
-    pub(crate) fn place(&self, offset: u64, len: u64) -> Result<usize, ProtocolViolation> {
+    fn place(&self, offset: u64, len: u64) -> Result<usize, ProtocolViolation> {
         let at = offset.checked_sub(self.command.offset);
         let fits = |at: &u64| at.checked_add(len).is_some_and(|end| end <= self.command.len);
         match at.filter(fits) {
@@ -107,14 +212,10 @@ impl Job {
     }
 
     /// Takes a piece of the reply without data. True: the reply has ended.
-    pub(crate) fn take(
-        &mut self,
-        piece: &Piece,
-        context: Option<u32>,
-    ) -> Result<bool, ProtocolViolation> {
+    fn take(&mut self, piece: &Piece, context: Option<u32>) -> Result<bool, ProtocolViolation> {
         match piece {
             Piece::Simple { error, .. } => {
-                self.error = error.map(|e| errno(e, self.command.kind));
+                self.reply.error = error.map(|e| errno(e, self.command.kind));
                 Ok(true)
             }
             Piece::Data { last, .. } => Ok(*last),
@@ -132,11 +233,11 @@ impl Job {
                 let first = first.ok_or(ProtocolViolation("an extent of no bytes"))?;
                 let hole = allocation::HOLE | allocation::ZERO;
                 let state = if first.flags & hole == hole { HOLE } else { MAPPED };
-                self.run = Some((first.len.min(self.command.len), state));
+                self.reply.run = Some((first.len.min(self.command.len), state));
                 Ok(*last)
             }
             Piece::Failed { error, last, .. } => {
-                self.error.get_or_insert(errno(*error, self.command.kind));
+                self.reply.error.get_or_insert(errno(*error, self.command.kind));
                 Ok(*last)
             }
             Piece::End { .. } => Ok(true),
@@ -144,18 +245,18 @@ impl Job {
     }
 
     /// Its result, once its reply has ended.
-    pub(crate) fn outcome(&self) -> Result<Outcome, ProtocolViolation> {
-        if let Some(error) = self.error {
+    fn outcome(&self) -> Result<Outcome, ProtocolViolation> {
+        if let Some(error) = self.reply.error {
             return Ok(Outcome::failed(error));
         }
         match self.command.kind {
-            kind::READ if self.received != self.command.len => {
+            kind::READ if self.reply.received != self.command.len => {
                 Err(ProtocolViolation("a READ with bytes left out"))
             }
-            kind::BLOCK_STATUS if self.run.is_none() => {
+            kind::BLOCK_STATUS if self.reply.run.is_none() => {
                 Err(ProtocolViolation("no extents in a reply"))
             }
-            _ => Ok(Outcome { run: self.run, ..Outcome::GOOD }),
+            _ => Ok(Outcome { run: self.reply.run, ..Outcome::GOOD }),
         }
     }
 }
@@ -176,10 +277,13 @@ fn errno(error: Error, of: u16) -> Errno {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use bio::Segs;
     use wire::nbd::chunk::Extent;
 
-    fn job(op: Op) -> Job {
+    use super::*;
+    use crate::remote::protocol::RequestOwner;
+
+    fn job(op: Op) -> Job<Export> {
         let who = RequestOwner::OtherCore { core: 0, number: 0 };
         Job::new(who, NbdCommand::of(op, 4096, 1024).unwrap(), Segs::new())
     }
@@ -203,7 +307,7 @@ mod tests {
         assert!(read.outcome().is_err());
         assert_eq!(read.take(&hole(4608, true), None), Ok(true));
         assert_eq!(read.outcome(), Ok(Outcome::GOOD));
-        read.renew();
+        read.reply = NbdReply::default();
         assert!(read.outcome().is_err());
     }
 

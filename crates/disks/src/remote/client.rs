@@ -1,4 +1,5 @@
-//! Connection of one core to a server: made, used, and made anew when it is lost.
+//! Connection of one core to a server: made, used, and made anew when it is lost. The protocol
+//! ([`Protocol`]) is a parameter.
 //!
 //! ```text
 //!   run:   connect --> handshake --> converse --lost--> back-off --+
@@ -8,34 +9,31 @@
 //!   clock:  ends late requests; closes a connection that is silent too long
 //! ```
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::task::{Poll, Waker};
 
-use bio::{Errno, Op, Seg, Segs};
+use bio::{Errno, Seg, Segs};
 use geom::{Core, deadline};
 use reactor::{Address, TaskHandle};
-use wire::Kind;
-use wire::nbd::client::{ClientHandshake, Progress, Terms};
-use wire::nbd::codes::kind;
-use wire::nbd::reply::{self, Piece};
-use wire::nbd::{Form, Request};
 
-use super::cross_core;
-use super::disk::Disk;
-use super::job::{Job, NbdCommand, ProtocolViolation, RequestOwner};
+use super::disk::Remote;
+use super::protocol::{
+    Handshake, Job, Progress, Protocol, ProtocolViolation, RequestOwner, Transfer,
+};
 use super::tls_stream::TlsStream;
-use crate::remote::{Link, Outcome, RequestTable};
+use super::{Link, Outcome, RequestTable, cross_core};
 
 /// Memory for replies' heads and small data, bytes. Longer data are received in their place.
 const REPLY_BYTES: usize = 64 * 1024;
-/// Memory for the heads of requests that are sent together, bytes.
-const HEADS_BYTES: usize = 4096;
+/// Memory for the replies of a handshake, bytes.
+const HANDSHAKE_BYTES: usize = 4096;
 /// Requests, pieces of memory and bytes that are sent together at the most.
 const BATCH_MAX: usize = 64;
 const BATCH_SEGS: usize = 256;
@@ -55,14 +53,15 @@ const KEEPALIVE: std::time::Duration = std::time::Duration::from_secs(5);
 type Key = (u64, u32);
 
 thread_local! {
-    static CLIENTS: RefCell<HashMap<Key, Rc<Client>>> = RefCell::default();
+    /// A [`Client`] each, of the disk's protocol.
+    static CLIENTS: RefCell<HashMap<Key, Rc<dyn Any>>> = RefCell::default();
 }
 
 /// See the module.
-pub(crate) struct Client {
+pub(super) struct Client<P: Protocol> {
     core: Weak<Core>,
-    disk: Arc<Disk>,
-    requests: RefCell<RequestTable<Job>>,
+    disk: Arc<Remote<P>>,
+    requests: RefCell<RequestTable<Job<P>>>,
     stream: RefCell<Option<Rc<TlsStream>>>,
     writer: RefCell<Option<Waker>>,
     /// The connection ends: its reader and its writer stop.
@@ -72,13 +71,15 @@ pub(crate) struct Client {
 }
 
 /// The connection of a disk on this core; it is made when it is first needed.
-pub(crate) fn of(disk: &Arc<Disk>, core: &Core) -> Option<Rc<Client>> {
-    let key = (disk.number, core.id());
-    let known = CLIENTS.with_borrow(|all| all.get(&key).cloned());
-    known.or_else(|| open(disk, &core.handle()?))
+pub(super) fn of<P: Protocol>(disk: &Arc<Remote<P>>, core: &Core) -> Option<Rc<Client<P>>> {
+    known((disk.number, core.id())).or_else(|| open(disk, &core.handle()?))
 }
 
-fn open(disk: &Arc<Disk>, core: &Rc<Core>) -> Option<Rc<Client>> {
+fn known<P: Protocol>(key: Key) -> Option<Rc<Client<P>>> {
+    CLIENTS.with_borrow(|all| all.get(&key).cloned())?.downcast().ok()
+}
+
+fn open<P: Protocol>(disk: &Arc<Remote<P>>, core: &Rc<Core>) -> Option<Rc<Client<P>>> {
     if disk.is_closed.load(Acquire) {
         return None;
     }
@@ -95,21 +96,22 @@ fn open(disk: &Arc<Disk>, core: &Rc<Core>) -> Option<Rc<Client>> {
     let key = (disk.number, core.id());
     CLIENTS.with_borrow_mut(|all| all.insert(key, client.clone()));
     let tasks = vec![
-        core.reactor().spawn("nbd client", run(client.clone())),
-        core.reactor().spawn("nbd clock", clock(client.clone())),
+        core.reactor().spawn("remote disk", run(client.clone())),
+        core.reactor().spawn("remote clock", clock(client.clone())),
     ];
     *client.tasks.borrow_mut() = tasks;
     Some(client)
 }
 
 /// Ends the connection of a disk on this core; notifies the server first.
-pub(crate) fn close(disk: u64, core: &Rc<Core>) {
-    let gone = CLIENTS.with_borrow_mut(|all| all.remove(&(disk, core.id())));
-    let Some(client) = gone else { return };
+pub(super) fn close<P: Protocol>(disk: u64, core: &Rc<Core>) {
+    let key = (disk, core.id());
+    let Some(client) = known::<P>(key) else { return };
+    CLIENTS.with_borrow_mut(|all| drop(all.remove(&key)));
     client.closing.set(true);
     client.wake_writer();
     let held = core.clone();
-    drop(core.reactor().spawn("nbd farewell", async move {
+    drop(core.reactor().spawn("remote farewell", async move {
         let end = held.now() + CLOSE_DEADLINE_NS;
         while client.stream.borrow().is_some() && held.now() < end {
             held.reactor().sleep(5_000_000).await;
@@ -121,38 +123,23 @@ pub(crate) fn close(disk: u64, core: &Rc<Core>) {
     }));
 }
 
-/// Sends the FLUSH of the disk itself. It does not wait for a connection.
-pub(crate) fn flush(disk: &Arc<Disk>, core: &Rc<Core>) {
-    let began = disk.own_flush_begins();
-    let send = || {
-        let client = of(disk, core).ok_or(Errno::NxIo)?;
-        let command = NbdCommand::of(Op::Flush, 0, 0).ok_or(Errno::NotSup)?;
-        let job = Job::new(RequestOwner::Disk { began }, command, Segs::new());
-        client.begin(job, true, core.now())
-    };
-    if send().is_err() {
-        disk.own_flush_ends(began, Err(Errno::Again));
-    }
-}
-
 /// Closes the connection of a disk on this core, so that a new one is made.
-pub(crate) fn reconnect(disk: u64, core: &Rc<Core>) {
-    let client = CLIENTS.with_borrow(|all| all.get(&(disk, core.id())).cloned());
-    if let Some(client) = client {
+pub(super) fn reconnect<P: Protocol>(disk: u64, core: &Rc<Core>) {
+    if let Some(client) = known::<P>((disk, core.id())) {
         client.disconnect();
     }
 }
 
-impl Client {
+impl<P: Protocol> Client<P> {
     /// Takes a request.
-    pub(crate) fn begin(&self, job: Job, fail_fast: bool, now: u64) -> Result<u64, Errno> {
+    pub(super) fn begin(&self, job: Job<P>, fail_fast: bool, now: u64) -> Result<u64, Errno> {
         let cookie = self.requests.borrow_mut().begin(job, fail_fast, now)?;
         self.wake_writer();
         Ok(cookie)
     }
 
     /// Takes the result of a request of this core.
-    pub(crate) fn take(&self, cookie: u64) -> Option<Outcome> {
+    pub(super) fn take(&self, cookie: u64) -> Option<Outcome> {
         self.requests.borrow_mut().take(cookie).map(|(_, outcome)| outcome)
     }
 
@@ -186,13 +173,16 @@ impl Client {
             Some(RequestOwner::OtherCore { core: at, number }) => {
                 let ended = self.requests.borrow_mut().take(cookie);
                 if let Some((job, outcome)) = ended {
-                    cross_core::answer(&self.disk, at, number, outcome, &job);
+                    let is_read = matches!(P::transfer(&job.command), Transfer::FromServer(_));
+                    let has_data = is_read && outcome.status.is_ok();
+                    let data = if has_data { job.data.to_vec() } else { Vec::new() };
+                    cross_core::answer(&self.disk.notifier, at, number, outcome, data);
                 }
             }
-            Some(RequestOwner::Disk { began }) => {
+            Some(RequestOwner::Disk { number }) => {
                 let ended = self.requests.borrow_mut().take(cookie);
                 if let Some((_, outcome)) = ended {
-                    self.disk.own_flush_ends(began, outcome.status);
+                    self.disk.protocol.own_request_ended(number, outcome.status);
                 }
             }
             None => {}
@@ -211,7 +201,7 @@ impl Client {
         }
     }
 
-    async fn connect(&self, core: &Rc<Core>) -> Result<(Rc<TlsStream>, Terms), String> {
+    async fn connect(&self, core: &Rc<Core>) -> Result<(Rc<TlsStream>, P::Terms), String> {
         let first = self.disk.first.lock().take();
         if let Some(first) = first {
             let line = TlsStream::new(core.reactor().adopt(first.fd), core.pool().clone());
@@ -221,7 +211,7 @@ impl Client {
             return Ok((Rc::new(line), first.terms));
         }
         let mut why = String::new();
-        for at in &self.disk.wanted.address.at {
+        for at in &self.disk.to.address.at {
             let stream = match at {
                 Address::Inet(at) => core.reactor().connect(*at).await,
                 Address::Unix(path) => core.reactor().connect_unix(path).await,
@@ -242,21 +232,21 @@ impl Client {
         Err(why)
     }
 
-    async fn handshake(&self, line: &TlsStream, core: &Core) -> Result<Terms, String> {
+    async fn handshake(&self, line: &TlsStream, core: &Core) -> Result<P::Terms, String> {
         let text = |e: std::io::Error| e.to_string();
-        let wanted = self.disk.wanted_now();
-        let mut dial = ClientHandshake::new(&wanted.export, wanted.keys.is_some());
-        let piece = core.pool().get(HEADS_BYTES).and_then(|buf| buf.seg(0, HEADS_BYTES));
+        let to = self.disk.dial_params();
+        let mut handshake = self.disk.protocol.handshake(to.keys.is_some());
+        let piece = core.pool().get(HANDSHAKE_BYTES).and_then(|buf| buf.seg(0, HANDSHAKE_BYTES));
         let piece = piece.ok_or("no memory")?;
         let (mut fresh, mut out) = (Vec::new(), Vec::new());
         loop {
-            let (used, progress) = dial.input(&fresh, &mut out).map_err(|e| e.to_string())?;
+            let (used, progress) = handshake.input(&fresh, &mut out)?;
             fresh.drain(..used);
-            if progress == Progress::StartTls {
+            if matches!(progress, Progress::StartTls) {
                 line.send_bytes(&std::mem::take(&mut out)).await.map_err(text)?;
-                let keys = wanted.keys.as_ref().ok_or("TLS without keys")?;
-                line.secure(keys.begin(&wanted.address.host)?).map_err(text)?;
-                dial.secured(&mut out);
+                let keys = to.keys.as_ref().ok_or("TLS without keys")?;
+                line.secure(keys.begin(&to.address.host)?).map_err(text)?;
+                handshake.secured(&mut out);
             }
             if !out.is_empty() {
                 line.send_bytes(&std::mem::take(&mut out)).await.map_err(text)?;
@@ -279,11 +269,12 @@ impl Client {
             Ok(connected) => connected,
             Err(why) => return why,
         };
-        if let Err(why) = self.disk.check_export(&terms) {
+        if let Err(why) = self.disk.check_medium(&terms) {
             return why;
         }
         let memory = |bytes: usize| core.pool().get(bytes).and_then(|buf| buf.seg(0, bytes));
-        let (Some(into), Some(heads)) = (memory(REPLY_BYTES), memory(HEADS_BYTES)) else {
+        let heads = memory(BATCH_MAX * P::HEAD_MAX);
+        let (Some(into), Some(heads)) = (memory(REPLY_BYTES), heads) else {
             return "no memory for a connection".to_owned();
         };
         self.ending.set(false);
@@ -291,11 +282,9 @@ impl Client {
         self.requests.borrow_mut().connected();
         self.disk.counts.connections.fetch_add(1, Relaxed);
         self.disk.set_trouble(core.id(), None);
-        if let Some(server) = &self.disk.server {
-            server.mark_connected();
-        }
+        self.disk.protocol.connected();
         let mut reader = pin!(self.read(core, &line, &terms, &into));
-        let mut writer = pin!(self.write(core, &line, terms.form, &heads));
+        let mut writer = pin!(self.write(core, &line, &terms, &heads));
         let (mut why, mut over) = (None, [false; 2]);
         poll_fn(|cx| {
             // Each may end the other, so the reader is asked again behind the writer.
@@ -322,14 +311,14 @@ impl Client {
         why.unwrap_or_default()
     }
 
-    async fn write(&self, core: &Core, line: &TlsStream, form: Form, heads: &Seg) -> String {
+    async fn write(&self, core: &Core, line: &TlsStream, terms: &P::Terms, heads: &Seg) -> String {
         let (mut out, mut sent, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
         loop {
             poll_fn(|cx| {
                 if self.ending.get() {
                     return Poll::Ready(());
                 }
-                self.gather(core, form, heads, &mut bytes, &mut out, &mut sent);
+                self.gather(core, terms, heads, &mut bytes, &mut out, &mut sent);
                 let leaves = self.closing.get() && self.requests.borrow().in_flight() == 0;
                 if leaves || !out.is_empty() || line.wants_write() {
                     return Poll::Ready(());
@@ -343,7 +332,7 @@ impl Client {
             }
             if out.is_empty() && !line.wants_write() {
                 let mut bye = Vec::new();
-                Request { kind: kind::DISC, ..Request::default() }.encode(form, &mut bye);
+                self.disk.protocol.goodbye(terms, &mut bye);
                 let _gone = line.send_bytes(&bye).await;
                 return "closed".to_owned();
             }
@@ -363,29 +352,26 @@ impl Client {
     fn gather(
         &self,
         core: &Core,
-        form: Form,
+        terms: &P::Terms,
         heads: &Seg,
         bytes: &mut Vec<u8>,
         out: &mut Vec<Seg>,
         sent: &mut Vec<u64>,
     ) {
         bytes.clear();
-        let (mut ledger, mut total, now) = (self.requests.borrow_mut(), 0, core.reactor().now());
+        let (mut requests, mut total, now) = (self.requests.borrow_mut(), 0, core.reactor().now());
         while sent.len() < BATCH_MAX && out.len() < BATCH_SEGS && total < BATCH_BYTES {
-            let Some(cookie) = ledger.next(now) else { return };
-            let Some(job) = ledger.job(cookie) else { return };
-            job.renew();
+            let Some(cookie) = requests.next(now) else { return };
+            let Some(job) = requests.job(cookie) else { return };
+            // It may be sent again: what has arrived for it does not count.
+            job.reply = P::Reply::default();
             let from = bytes.len();
-            let mut flags = job.command.flags;
-            if form == Form::Extended && job.command.kind == kind::WRITE {
-                flags |= wire::nbd::codes::command_flag::PAYLOAD_LEN;
-            }
-            let (kind, offset, len) = (job.command.kind, job.command.offset, job.command.len);
-            Request { flags, kind, cookie, offset, len }.encode(form, bytes);
+            self.disk.protocol.encode(terms, &job.command, cookie, bytes);
             let head = bytes.get(from..).unwrap_or(&[]);
+            debug_assert!(head.len() <= P::HEAD_MAX, "a head of {} bytes", head.len());
             heads.copy_from(from, head);
             out.extend(heads.slice(from, head.len()));
-            if kind == wire::nbd::codes::kind::WRITE {
+            if P::transfer(&job.command) == Transfer::ToServer {
                 out.extend(job.data.iter().cloned());
                 total += job.data.len();
             }
@@ -393,16 +379,16 @@ impl Client {
         }
     }
 
-    async fn read(&self, core: &Core, line: &TlsStream, terms: &Terms, into: &Seg) -> String {
+    async fn read(&self, core: &Core, line: &TlsStream, terms: &P::Terms, into: &Seg) -> String {
         let (mut start, mut end) = (0, 0);
         loop {
-            let piece = into.with(|b| reply::piece(b.get(start..end).unwrap_or(&[])));
+            let piece = into.with(|b| P::piece(b.get(start..end).unwrap_or(&[])));
             let piece = match piece {
-                Ok((piece, used)) => {
+                Ok(Some((piece, used))) => {
                     start += used;
                     piece
                 }
-                Err(e) if e.kind == Kind::Truncated => {
+                Ok(None) => {
                     if start > 0 {
                         into.with_mut(|b| b.copy_within(start..end, 0));
                         (start, end) = (0, end - start);
@@ -420,7 +406,7 @@ impl Client {
                     }
                     continue;
                 }
-                Err(e) => return format!("the server does not speak NBD: {e}"),
+                Err(why) => return why,
             };
             let data = match self.place(&piece) {
                 Ok(data) => data,
@@ -434,8 +420,8 @@ impl Client {
                     return e.to_string();
                 }
             }
-            match self.piece_received(&piece, terms.allocation) {
-                Ok(true) => self.notify_owner(core, piece.cookie()),
+            match self.piece_received(&piece, terms) {
+                Ok(true) => self.notify_owner(core, P::cookie(&piece)),
                 Ok(false) => {}
                 Err(ProtocolViolation(why)) => return why.to_owned(),
             }
@@ -446,46 +432,33 @@ impl Client {
     }
 
     /// The memory for data that follow a piece.
-    fn place(&self, piece: &Piece) -> Result<Option<Segs>, ProtocolViolation> {
-        let mut ledger = self.requests.borrow_mut();
-        let cookie = piece.cookie();
-        if !ledger.is_sent(cookie) {
+    fn place(&self, piece: &P::Piece) -> Result<Option<Segs>, ProtocolViolation> {
+        let mut requests = self.requests.borrow_mut();
+        let cookie = P::cookie(piece);
+        if !requests.is_sent(cookie) {
             return Err(ProtocolViolation("a reply to no request"));
         }
-        let Some(job) = ledger.job(cookie) else { return Ok(None) };
-        let (offset, len) = match *piece {
-            Piece::Data { offset, len, .. } => (offset, len),
-            Piece::Simple { error: None, .. } if job.command.kind == kind::READ => {
-                (job.command.offset, job.command.len)
-            }
-            _ => return Ok(None),
-        };
-        let at = job.place(offset, len)?;
+        let Some(job) = requests.job(cookie) else { return Ok(None) };
+        let Some((at, len)) = self.disk.protocol.place(piece, job)? else { return Ok(None) };
         let mut data = Segs::new();
-        let fits = job.data.slice_into(at, usize::try_from(len).unwrap_or(usize::MAX), &mut data);
-        job.cover(at as u64, len)?;
-        if fits { Ok(Some(data)) } else { Err(ProtocolViolation("more data than were read")) }
+        match job.data.slice_into(at, len, &mut data) {
+            true => Ok(Some(data)),
+            false => Err(ProtocolViolation("more data than were read")),
+        }
     }
 
     /// A piece has arrived, with its data. True: its request has ended.
     fn piece_received(
         &self,
-        piece: &Piece,
-        context: Option<u32>,
+        piece: &P::Piece,
+        terms: &P::Terms,
     ) -> Result<bool, ProtocolViolation> {
-        let mut ledger = self.requests.borrow_mut();
-        let cookie = piece.cookie();
-        if let Piece::Simple { error: Some(wire::nbd::Error::Shutdown), .. }
-        | Piece::Failed { error: wire::nbd::Error::Shutdown, .. } = piece
-        {
-            return Err(ProtocolViolation("the server is ending"));
-        }
-        let Some(job) = ledger.job(cookie) else { return Ok(false) };
-        if !job.take(piece, context)? {
-            return Ok(false);
-        }
-        let outcome = job.outcome()?;
-        ledger.answer(cookie, outcome).map_err(|()| ProtocolViolation("a reply to no request"))
+        let mut requests = self.requests.borrow_mut();
+        let cookie = P::cookie(piece);
+        let Some(job) = requests.job(cookie) else { return Ok(false) };
+        let Some(outcome) = self.disk.protocol.take(terms, piece, job)? else { return Ok(false) };
+        let ended = requests.answer(cookie, outcome);
+        ended.map_err(|()| ProtocolViolation("a reply to no request"))
     }
 }
 
@@ -511,7 +484,7 @@ async fn receive(line: &TlsStream, data: &Segs, from: usize) -> std::io::Result<
 }
 
 /// Connects, and connects again.
-async fn run(client: Rc<Client>) {
+async fn run<P: Protocol>(client: Rc<Client<P>>) {
     let mut pause = PAUSE_NS;
     loop {
         let Some(core) = client.core.upgrade() else { return };
@@ -541,7 +514,7 @@ async fn run(client: Rc<Client>) {
 }
 
 /// Ends late requests, and connections that are silent for too long.
-async fn clock(client: Rc<Client>) {
+async fn clock<P: Protocol>(client: Rc<Client<P>>) {
     loop {
         let Some(core) = client.core.upgrade() else { return };
         core.reactor().sleep(LOOK_NS).await;
@@ -549,17 +522,5 @@ async fn clock(client: Rc<Client>) {
             client.disconnect();
         }
         client.expire(&core);
-    }
-}
-
-/// The disk is not used any more.
-pub(crate) fn close_all(disk: &Arc<Disk>) {
-    if disk.is_closed.swap(true, AcqRel) {
-        return;
-    }
-    drop(disk.first.lock().take());
-    for core in 0..disk.cores {
-        let number = disk.number;
-        disk.notifier.call(core, Box::new(move |core: &Rc<Core>| close(number, core)));
     }
 }

@@ -11,7 +11,7 @@ use fileserver::{FS_CLASS, FsClass, NoHistory, Site, VolumeHistory};
 use geom::{Class, VerbSpec};
 use mgmt::ClassVerbs;
 use mgmt::api::{self, Error};
-use mgmt::config::{Catalog, ClassFacts, Config, Entry, GeomConfig};
+use mgmt::config::{Catalog, ClassFacts, Config, DriverFacts, Entry, GeomConfig};
 use serde_json::{Map, Value};
 
 use crate::errors::from_geom;
@@ -135,6 +135,7 @@ pub fn catalog() -> Catalog {
         schema: k.schema(),
         volatile: k.volatile(),
         live_keys: k.live_keys(),
+        driver: DriverFacts::default(),
         configurable: true,
         example: k.example().into(),
     });
@@ -144,6 +145,7 @@ pub fn catalog() -> Catalog {
         schema: k.schema(),
         volatile: k.volatile(),
         live_keys: &[],
+        driver: DriverFacts::default(),
         configurable: true,
         example: k.example().into(),
     });
@@ -156,6 +158,7 @@ pub fn catalog() -> Catalog {
             schema: schema.unwrap_or_else(|| serde_json::json!({ "type": "object" })),
             volatile: false,
             live_keys: &[],
+            driver: DriverFacts::default(),
             example: String::new(),
         }
     });
@@ -165,6 +168,11 @@ pub fn catalog() -> Catalog {
         schema: d.schema(),
         volatile: false,
         live_keys: &[],
+        driver: DriverFacts {
+            is_local: d.clone().local().is_some(),
+            naming: d.naming(),
+            edits: d.edits(),
+        },
         configurable: true,
         example: String::new(),
     });
@@ -188,8 +196,24 @@ mod tests {
     use mgmt::config::ClassFacts;
     use mgmt::verbs::VERBS;
     use serde_json::Value;
+    use wire::pattern::Naming;
 
     use super::{catalog, class_verbs, class_verbs_of};
+
+    #[test]
+    fn drivers_describe_their_initiators_and_the_effects_of_edits() {
+        let catalog = catalog();
+        let naming = |driver| catalog.driver(driver).naming;
+        let found = [naming("iscsi"), naming("nbd"), naming("nvme_tcp"), naming("none")];
+        assert_eq!(found, [Naming::Iscsi, Naming::Address, Naming::Plain, Naming::Plain]);
+        for entry in &catalog.drivers {
+            assert_eq!(entry.driver.is_local, entry.name == "local", "{}", entry.name);
+            let Some(keys) = entry.schema["properties"].as_object() else { continue };
+            for (key, _) in entry.driver.edits.iter().filter(|(key, _)| *key != "*") {
+                assert!(keys.contains_key(*key), "{}: no key {key}", entry.name);
+            }
+        }
+    }
 
     #[test]
     fn class_verbs_are_commands_and_their_examples_parse() {

@@ -9,6 +9,7 @@ use engine::{Engine, Registry};
 use geom::{Error, Local};
 use reactor::Address;
 pub use transport::ConnectionCounts;
+use wire::pattern::Naming;
 
 /// Answer of a target to a digest that an initiator offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,6 +85,22 @@ pub trait Driver: Send + Sync {
     /// Counts of its connections, over all cores; `None` if its protocol has none. Any thread.
     fn connections(&self) -> Option<ConnectionCounts> {
         None
+    }
+
+    /// The names of its initiators.
+    fn naming(&self) -> Naming {
+        Naming::Plain
+    }
+
+    /// Whether clients ask for units by name, and a unit is served under its former name.
+    fn has_unit_names(&self) -> bool {
+        false
+    }
+
+    /// Effects of an edit of its keys on running hosts, for the reference; `*` is any other key.
+    /// A key that is not listed is used for new logins only.
+    fn edits(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
     }
 
     /// Itself, when its initiator is this machine.

@@ -11,6 +11,7 @@ use engine::Engine;
 use geom::{Error, Local};
 use reactor::Address;
 use transport::{ConnectionCounts, GlobalState, PerCore, Protocol};
+use wire::pattern::Naming;
 
 use crate::driver::{Driver, TargetSpec};
 use crate::targets::{Target, Targets};
@@ -23,6 +24,12 @@ pub(crate) trait StreamTarget: Send + Sync + 'static {
     type Target: Target;
     /// See [`Driver::doc`].
     const DOC: &'static str;
+    /// See [`Driver::naming`].
+    const NAMING: Naming;
+    /// See [`Driver::has_unit_names`].
+    const HAS_UNIT_NAMES: bool = false;
+    /// See [`Driver::edits`].
+    const EDITS: &'static [(&'static str, &'static str)] = &[];
 
     /// State that all cores share.
     fn shared(&self) -> &Arc<GlobalState<Self::Protocol>>;
@@ -106,5 +113,17 @@ impl<D: StreamTarget> Driver for D {
 
     fn connections(&self) -> Option<ConnectionCounts> {
         Some(self.shared().connection_counts())
+    }
+
+    fn naming(&self) -> Naming {
+        D::NAMING
+    }
+
+    fn has_unit_names(&self) -> bool {
+        D::HAS_UNIT_NAMES
+    }
+
+    fn edits(&self) -> &'static [(&'static str, &'static str)] {
+        D::EDITS
     }
 }

@@ -2,7 +2,9 @@
 //! real one must refuse, so that tests of the control path can fail.
 
 use crate::api::*;
-use crate::config::{Catalog, ClassFacts, Config, Entry, GeomConfig, LunMode, UnitConfig, check};
+use crate::config::{
+    Catalog, ClassFacts, Config, DriverFacts, Entry, GeomConfig, LunMode, UnitConfig, check,
+};
 use crate::fake_files::FakeFiles;
 use crate::file_service::FileService;
 use crate::plan::{Action, FileSection, Step, name_depends_on};
@@ -13,6 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::sync::{Arc, LazyLock, Mutex};
+use wire::pattern::Naming;
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct FileParams {
@@ -67,6 +70,9 @@ pub fn class_facts(name: &str) -> ClassFacts {
     class.map_or_else(ClassFacts::default, |class| ClassFacts::of(class.as_ref()))
 }
 
+/// Facts about the driver of iSCSI.
+pub const ISCSI: DriverFacts = DriverFacts { is_local: false, naming: Naming::Iscsi, edits: &[] };
+
 /// The catalog of the fake.
 pub fn catalog() -> Catalog {
     let example = "[[disk]]\nname = \"d0\"\nkind = \"memory\"\nsize_bytes = \"64MiB\"\n";
@@ -91,7 +97,7 @@ pub fn catalog() -> Catalog {
         class_facts: Some(class_facts),
         class_verbs: None,
         drivers: vec![
-            Entry::of::<NoParams>("iscsi", "iSCSI."),
+            Entry::of::<NoParams>("iscsi", "iSCSI.").driver(ISCSI),
             Entry::of::<NoParams>("other", "Another."),
         ],
     }
@@ -328,13 +334,13 @@ impl Inner {
         }
         let mut after = config.clone();
         action.apply_to(&mut after);
-        if let Some(problem) = check(&after).first() {
+        if let Some(problem) = check(&after, &catalog()).first() {
             return refuse(Kind::ConfigValue, format!("half way: {problem:?}"));
         }
         if after.is_equivalent(config) {
             return refuse(Kind::NotFound, "no object has that name");
         }
-        if let Some(problem) = crate::config::check(&after).into_iter().next() {
+        if let Some(problem) = check(&after, &catalog()).into_iter().next() {
             return refuse(problem.kind, problem.text);
         }
         self.config = after;

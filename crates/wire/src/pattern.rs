@@ -14,6 +14,18 @@ pub const PATTERN_MAX: usize = 223;
 /// How NQNs begin.
 const NQN: &str = "nqn.";
 
+/// The names by which a protocol knows its initiators.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Naming {
+    /// Names that are compared as they are written.
+    #[default]
+    Plain,
+    /// iSCSI names, which have one normal form. Initiators may have accounts of CHAP.
+    Iscsi,
+    /// Addresses.
+    Address,
+}
+
 /// A pattern that was checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pattern(String);

@@ -6,10 +6,12 @@ use geom::Topology;
 use super::Exports;
 
 impl Exports {
-    /// Units with a serial number that lose their names, as clients will ask for them. Only NBD
-    /// has units by name.
+    /// Units with a serial number that lose their names, as clients will ask for them.
     pub(super) fn dropped_names(&self, names: &[(String, String)]) -> Vec<(String, Former)> {
-        if !self.registry.view().targets.iter().any(|target| target.driver == "nbd") {
+        let view = self.registry.view();
+        let has_targets = |name: &str| view.targets.iter().any(|target| target.driver == name);
+        if !self.drivers.iter().any(|driver| driver.has_unit_names() && has_targets(driver.name()))
+        {
             return Vec::new();
         }
         let unit = |(from, to): &(String, String)| {

@@ -81,6 +81,14 @@ impl Driver for Aoe {
         params::schema()
     }
 
+    fn edits(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("shelf", "live; hosts lose its devices and find them under the new number"),
+            ("buffers", "new sessions only"),
+            ("*", "live"),
+        ]
+    }
+
     fn check_target(&self, spec: TargetSpec) -> Result<(), Error> {
         Checked::new(spec).map(drop)
     }

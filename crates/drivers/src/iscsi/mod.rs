@@ -40,6 +40,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use engine::{Engine, Registry};
+use wire::pattern::Naming;
 
 use crate::stream_target::StreamTarget;
 use crate::targets::Targets;
@@ -80,6 +81,7 @@ impl StreamTarget for Iscsi {
     type Target = Checked;
     const DOC: &'static str =
         "iSCSI over TCP (RFC 7143), one connection a session, CHAP, CRC32C digests.";
+    const NAMING: Naming = Naming::Iscsi;
 
     fn shared(&self) -> &Arc<IscsiGlobal> {
         &self.shared

@@ -222,6 +222,10 @@ impl Driver for Local {
         params::schema()
     }
 
+    fn edits(&self) -> &'static [(&'static str, &'static str)] {
+        &[("attach", "live; LUNs are attached and detached"), ("*", "new attachments only")]
+    }
+
     fn check_target(&self, spec: TargetSpec) -> Result<(), Error> {
         params::check(&spec).map(drop)
     }

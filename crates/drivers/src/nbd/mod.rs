@@ -36,6 +36,7 @@ use std::sync::Arc;
 
 use engine::{Engine, Registry};
 use geom::Error;
+use wire::pattern::Naming;
 
 use crate::stream_target::StreamTarget;
 use crate::targets::Targets;
@@ -72,6 +73,10 @@ impl StreamTarget for Nbd {
     type Target = Checked;
     const DOC: &'static str =
         "NBD over TCP and Unix sockets: structured replies, extended headers, TLS.";
+    const NAMING: Naming = Naming::Address;
+    const HAS_UNIT_NAMES: bool = true;
+    const EDITS: &'static [(&'static str, &'static str)] =
+        &[("socket_owner", "live"), ("socket_group", "live"), ("socket_mode", "live")];
 
     fn shared(&self) -> &Arc<NbdGlobal> {
         &self.shared

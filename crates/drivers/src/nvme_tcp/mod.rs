@@ -50,6 +50,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use engine::{Engine, Registry};
+use wire::pattern::Naming;
 
 use crate::stream_target::StreamTarget;
 use crate::targets::Targets;
@@ -93,6 +94,7 @@ impl StreamTarget for NvmeTcp {
     type Protocol = NvmeTcpProtocol;
     type Target = Checked;
     const DOC: &'static str = "NVMe over TCP: a target is a subsystem, its LUNs are namespaces.";
+    const NAMING: Naming = Naming::Plain;
 
     fn shared(&self) -> &Arc<NvmeTcpGlobal> {
         &self.shared

@@ -7,6 +7,7 @@ use crate::cli::ClassVerbs;
 use geom::Class;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
+use wire::pattern::Naming;
 
 /// One disk kind, class or driver.
 #[derive(Clone, Debug)]
@@ -21,6 +22,8 @@ pub struct Entry {
     pub volatile: bool,
     /// Keys that an open bus of the kind takes over; none of other entries.
     pub live_keys: &'static [&'static str],
+    /// Facts about a driver; the defaults of other entries.
+    pub driver: DriverFacts,
     /// It may be used in `[[geom]]`; otherwise only tasting makes it.
     pub configurable: bool,
     /// A section that can be pasted into `ashlar.toml`; empty when there is none.
@@ -36,6 +39,7 @@ impl Entry {
             schema: geom::schema_of::<P>(),
             volatile: false,
             live_keys: &[],
+            driver: DriverFacts::default(),
             configurable: true,
             example: String::new(),
         }
@@ -50,6 +54,12 @@ impl Entry {
     /// The same, made by tasting alone.
     pub fn tasted_only(mut self) -> Entry {
         self.configurable = false;
+        self
+    }
+
+    /// The same, of a driver.
+    pub fn driver(mut self, facts: DriverFacts) -> Entry {
+        self.driver = facts;
         self
     }
 
@@ -85,6 +95,17 @@ pub struct Catalog {
     pub class_facts: Option<FactsOf>,
     /// The classes whose verbs are called by `geom`.
     pub class_verbs: Option<VerbsOfClasses>,
+}
+
+/// Facts about a driver that checks of a configuration and its reference need.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DriverFacts {
+    /// Its targets have no portals: the initiator is this machine.
+    pub is_local: bool,
+    /// The names of its initiators.
+    pub naming: Naming,
+    /// Effects of an edit of its keys on running hosts; `*` is any other key.
+    pub edits: &'static [(&'static str, &'static str)],
 }
 
 /// Facts about a class that plans need.
@@ -172,6 +193,12 @@ impl Catalog {
     /// Facts about a class; of an unknown one, the defaults.
     pub fn facts(&self, class: &str) -> ClassFacts {
         self.class_facts.map_or_else(ClassFacts::default, |of| of(class))
+    }
+
+    /// Facts about a driver; of an unknown one, the defaults.
+    pub fn driver(&self, name: &str) -> DriverFacts {
+        let entry = self.drivers.iter().find(|e| e.name == name);
+        entry.map(|e| e.driver).unwrap_or_default()
     }
 
     /// The classes whose verbs are called by `geom`.

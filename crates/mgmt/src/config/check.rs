@@ -1,6 +1,7 @@
 //! Checks of a configuration that no schema can express: duplicate names, names without a target,
 //! groups that claim the same initiator.
 
+use super::catalog::Catalog;
 use super::check_daemon;
 use super::listeners;
 use super::secret::HIDDEN_SECRET;
@@ -12,7 +13,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use wire::pattern::{PATTERN_MAX, Pattern};
+use wire::pattern::{Naming, PATTERN_MAX, Pattern};
 use wire::portal::{PortalRule, any_overlaps};
 use wire::scsi::{SERIAL_MAX, parse_eui64, parse_naa, parse_uuid};
 
@@ -42,22 +43,22 @@ pub struct Problem {
 
 /// Everything that is wrong with a configuration on its own. Whether the providers it names exist
 /// is known only when it is carried out: tasting may create them.
-pub fn check(config: &Config) -> Vec<Problem> {
+pub fn check(config: &Config, catalog: &Catalog) -> Vec<Problem> {
     let mut problems = Vec::new();
     names(config, &mut problems);
-    daemon(config, &mut problems);
+    daemon(config, catalog, &mut problems);
     super::api::check(config, &mut problems);
     super::webhook::check(config, &mut problems);
     hidden_secrets(config, &mut problems);
     images(config, &mut problems);
     geoms(config, &mut problems);
     cycles(config, &mut problems);
-    targets(config, &mut problems);
+    targets(config, catalog, &mut problems);
     listeners::check(config, &mut problems);
     units(config, &mut problems);
     ids(config, &mut problems);
     port_groups(config, &mut problems);
-    groups(config, &mut problems);
+    groups(config, catalog, &mut problems);
     access_overlaps(config, &mut problems);
     problems
 }
@@ -129,7 +130,7 @@ fn names(config: &Config, out: &mut Vec<Problem>) {
     }
 }
 
-fn daemon(config: &Config, out: &mut Vec<Problem>) {
+fn daemon(config: &Config, catalog: &Catalog, out: &mut Vec<Problem>) {
     use tracing_subscriber::filter::Targets;
     let daemon = &config.daemon;
     if daemon.log.parse::<Targets>().is_err() {
@@ -137,7 +138,7 @@ fn daemon(config: &Config, out: &mut Vec<Problem>) {
         out.push(problem("daemon", 0, "log", Kind::ConfigValue, text));
     }
     check_daemon::metrics(daemon, out);
-    check_daemon::sandbox(config, out);
+    check_daemon::sandbox(config, catalog, out);
 }
 
 /// A document of `export` may have placeholders where secrets were: they are no secrets.
@@ -232,9 +233,9 @@ fn cycles(config: &Config, out: &mut Vec<Problem>) {
     }
 }
 
-fn targets(config: &Config, out: &mut Vec<Problem>) {
+fn targets(config: &Config, catalog: &Catalog, out: &mut Vec<Problem>) {
     for (i, target) in config.target.iter().enumerate() {
-        if target.listen.is_empty() != (target.driver == "local") {
+        if target.listen.is_empty() != catalog.driver(&target.driver).is_local {
             let text = match target.listen.is_empty() {
                 true => "`listen` is missing: `listen = [\"0.0.0.0:3260\"]`",
                 false => "a local target has no portals; leave `listen` out",
@@ -538,7 +539,7 @@ fn port_groups(config: &Config, out: &mut Vec<Problem>) {
     }
 }
 
-fn groups(config: &Config, out: &mut Vec<Problem>) {
+fn groups(config: &Config, catalog: &Catalog, out: &mut Vec<Problem>) {
     for (i, access) in config.access.iter().enumerate() {
         if config.target(&access.target).is_none() {
             let names = config.target.iter().map(|t| t.name.as_str());
@@ -556,7 +557,7 @@ fn groups(config: &Config, out: &mut Vec<Problem>) {
             }
         }
         for (k, pattern) in access.initiators.iter().enumerate() {
-            if let Some(why) = bad_address_pattern(config, access, pattern) {
+            if let Some(why) = bad_address_pattern((config, catalog), access, pattern) {
                 let p = problem("access", i, "initiators", Kind::ConfigValue, why);
                 out.push(Problem { element: Some(k), ..p });
             }
@@ -566,7 +567,7 @@ fn groups(config: &Config, out: &mut Vec<Problem>) {
                 out.push(Problem { element: Some(k), ..p });
             }
         }
-        accounts(config, i, access, out);
+        accounts((config, catalog), i, access, out);
         if let Some(lun) = access.luns.keys().find(|&&lun| lun > LUN_MAX) {
             let text = format!("LUN {lun} is too large: at most {LUN_MAX}");
             out.push(problem("access", i, "luns", Kind::ConfigValue, text));
@@ -575,11 +576,15 @@ fn groups(config: &Config, out: &mut Vec<Problem>) {
 }
 
 /// Why a pattern of an address matches no initiator, if it does not: initiators of other protocols
-/// than NBD have names, and addresses are no networks.
-fn bad_address_pattern(config: &Config, access: &AccessConfig, pattern: &str) -> Option<String> {
+/// may have names, and addresses are no networks.
+fn bad_address_pattern(
+    (config, catalog): (&Config, &Catalog),
+    access: &AccessConfig,
+    pattern: &str,
+) -> Option<String> {
     let address = pattern.strip_prefix("ip:")?;
     let driver = config.target(&access.target)?.driver.as_str();
-    if driver != "nbd" {
+    if catalog.driver(driver).naming != Naming::Address {
         return Some(format!(
             "`{pattern}` matches no initiator: those of {driver} are known by their names; limit \
              them to addresses of ours by `portals`"
@@ -594,7 +599,12 @@ fn bad_address_pattern(config: &Config, access: &AccessConfig, pattern: &str) ->
 
 /// The accounts of a group: of a protocol that has them, of initiators that belong to it, with
 /// two different secrets each.
-fn accounts(config: &Config, i: usize, access: &AccessConfig, out: &mut Vec<Problem>) {
+fn accounts(
+    (config, catalog): (&Config, &Catalog),
+    i: usize,
+    access: &AccessConfig,
+    out: &mut Vec<Problem>,
+) {
     let driver = config.target(&access.target).map(|t| t.driver.as_str());
     let theirs = config.target(&access.target).and_then(|t| t.mutual_chap.as_ref());
     let mut seen: HashMap<String, &str> = HashMap::new();
@@ -607,7 +617,7 @@ fn accounts(config: &Config, i: usize, access: &AccessConfig, out: &mut Vec<Prob
         let mutual = account.mutual.as_ref().or(theirs);
         let folded = initiator.and_then(|name| wire::iscsi::normalise_name(name).ok());
         let first = folded.zip(initiator).and_then(|(name, typed)| seen.insert(name, typed));
-        let text = if driver.is_some_and(|d| d != "iscsi") {
+        let text = if driver.is_some_and(|d| catalog.driver(d).naming != Naming::Iscsi) {
             format!("only iSCSI has CHAP; {} is a {} target", access.target, driver.unwrap_or(""))
         } else if mutual.is_some_and(|m| m.secret == account.secret)
             && account.secret != HIDDEN_SECRET

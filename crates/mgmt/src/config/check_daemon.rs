@@ -1,5 +1,6 @@
 //! Checks of `[daemon]`: metrics over TCP, and the sandbox beside parts that it does not permit.
 
+use super::catalog::Catalog;
 use super::check::{Problem, problem};
 use super::daemon::{DaemonConfig, SystemCalls};
 use super::secret::is_literal;
@@ -30,14 +31,14 @@ fn is_root(folder: &Path) -> bool {
     folder.has_root() && folder.parent().is_none()
 }
 
-pub(super) fn sandbox(config: &Config, out: &mut Vec<Problem>) {
+pub(super) fn sandbox(config: &Config, catalog: &Catalog, out: &mut Vec<Problem>) {
     let (folders, calls) = (&config.daemon.sandbox_folders, config.daemon.sandbox_system_calls);
     if config.daemon.sandbox {
         if folders.iter().any(|folder| is_root(Path::new(folder))) {
             let text = "`/` permits changes of all files: name the folders of the images";
             out.push(problem("daemon", 0, "sandbox_folders", Kind::ConfigValue, text.to_owned()));
         }
-        let local = config.target.iter().find(|target| target.driver == "local");
+        let local = config.target.iter().find(|target| catalog.driver(&target.driver).is_local);
         let server = config.disk.iter().find(|disk| disk.params.contains_key("command"));
         let other = match (local, server) {
             (Some(target), _) => format!("target {}, whose LUNs need mounts", target.name),

@@ -162,7 +162,7 @@ impl DaemonConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, check};
+    use crate::config::{Catalog, Config, check};
 
     #[test]
     fn metrics_settings_that_cannot_work_are_refused() {
@@ -172,7 +172,7 @@ mod tests {
                 metrics_token: token.map(str::to_owned),
                 ..DaemonConfig::default()
             };
-            let found = check(&Config { daemon, ..Config::default() });
+            let found = check(&Config { daemon, ..Config::default() }, &Catalog::default());
             found.iter().map(|problem| problem.key).collect::<Vec<_>>()
         };
         let at = Some("127.0.0.1:9464");
@@ -194,7 +194,7 @@ mod tests {
                 sandbox_system_calls,
                 ..DaemonConfig::default()
             };
-            let found = check(&Config { daemon, ..Config::default() });
+            let found = check(&Config { daemon, ..Config::default() }, &Catalog::default());
             found.iter().map(|problem| problem.key).collect::<Vec<_>>()
         };
         assert!(faults(true).is_empty());

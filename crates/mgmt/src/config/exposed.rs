@@ -1,8 +1,10 @@
 //! Warnings about targets that let in more hosts than their owner may expect: targets without
 //! authentication, and targets where one host can use the name of another one.
 
+use super::catalog::Catalog;
 use super::types::{AccessConfig, Config, TargetConfig};
 use std::net::SocketAddr;
+use wire::pattern::Naming;
 
 /// Patterns that every host of a protocol matches.
 const ALL: [&str; 4] = ["*", "iqn.*", "nqn.*", "ip:*"];
@@ -19,12 +21,13 @@ pub struct Exposure {
 }
 
 /// Every such target, in the order of the configuration.
-pub fn exposures(config: &Config) -> Vec<Exposure> {
+pub fn exposures(config: &Config, catalog: &Catalog) -> Vec<Exposure> {
     let mut out = Vec::new();
     for target in &config.target {
         let groups: Vec<&AccessConfig> =
             config.access.iter().filter(|a| a.target == target.name).collect();
-        out.extend(unauthenticated(target, &groups));
+        let naming = catalog.driver(&target.driver).naming;
+        out.extend(unauthenticated(target, naming, &groups));
         out.extend(shared_account(target, &groups));
     }
     out
@@ -50,17 +53,23 @@ fn pattern_of_all(access: &AccessConfig) -> Option<&str> {
 }
 
 /// Any host on the network is let in, without proof.
-fn unauthenticated(target: &TargetConfig, groups: &[&AccessConfig]) -> Option<Exposure> {
+fn unauthenticated(
+    target: &TargetConfig,
+    naming: Naming,
+    groups: &[&AccessConfig],
+) -> Option<Exposure> {
     let proves = |a: &&&AccessConfig| target.chap.is_some() || a.accounts().next().is_some();
     let mut unproven = groups.iter().filter(|a| !a.luns.is_empty() && !proves(a));
     let (open, pattern) = unproven.find_map(|a| Some((a, pattern_of_all(a)?)))?;
     if !is_beyond_loopback(target) || requires_tls(target) {
         return None;
     }
-    let fix = match target.driver.as_str() {
-        "iscsi" => "name its initiators, or give the group `chap`",
-        "nbd" => "name its initiators, or give the target `tls = \"require\"` and `tls_client_ca`",
-        _ => "name its initiators, and isolate that network",
+    let fix = match naming {
+        Naming::Iscsi => "name its initiators, or give the group `chap`",
+        Naming::Address => {
+            "name its initiators, or give the target `tls = \"require\"` and `tls_client_ca`"
+        }
+        Naming::Plain => "name its initiators, and isolate that network",
     };
     Some(Exposure {
         target: target.name.clone(),
@@ -96,6 +105,7 @@ fn shared_account(target: &TargetConfig, groups: &[&AccessConfig]) -> Option<Exp
 mod tests {
     use super::*;
     use crate::config::{Chap, InitiatorChap};
+    use crate::fake::catalog;
 
     fn config(listen: &str, patterns: &[&str]) -> Config {
         let target = TargetConfig {
@@ -133,6 +143,7 @@ mod tests {
 
     #[test]
     fn open_targets_are_reported_unless_they_authenticate() {
+        let exposures = |config: &Config| exposures(config, &catalog());
         assert_eq!(exposures(&config("127.0.0.1:3260", &["*"])), []);
         assert_eq!(exposures(&config("[::ffff:127.0.0.1]:3260", &["*"])), []);
         assert_eq!(exposures(&config("0.0.0.0:3260", &["iqn.h:*"])), []);
@@ -163,6 +174,7 @@ mod tests {
 
     #[test]
     fn account_shared_by_several_groups_is_reported() {
+        let exposures = |config: &Config| exposures(config, &catalog());
         let mut two = config("127.0.0.1:3260", &["iqn.a", "iqn.b"]);
         two.target[0].chap = Some(chap());
         assert!(exposures(&two)[0].why.contains("groups g0, g1 share"));

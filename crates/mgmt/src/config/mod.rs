@@ -28,7 +28,9 @@ mod write;
 pub use geom::units;
 
 pub use api::{ApiClientConfig, ApiConfig, ApiSections};
-pub use catalog::{Catalog, CheckStart, CheckTarget, ClassFacts, Entry, FactsOf, SettingsOf};
+pub use catalog::{
+    Catalog, CheckStart, CheckTarget, ClassFacts, DriverFacts, Entry, FactsOf, SettingsOf,
+};
 pub(crate) use check::interface;
 pub use check::{LUN_MAX, SOCKET_PATH_MAX, check};
 pub use daemon::{DaemonConfig, LogFormat, Port, SystemCalls};

@@ -20,6 +20,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use wire::pattern::Naming;
 
 /// Longest document, in bytes. Longer ones are refused unread.
 pub const CONFIG_BYTES_MAX: usize = 4 << 20;
@@ -112,8 +113,8 @@ fn read_with(
     })?;
     // Before the check, which looks at the files behind the paths.
     let mut config = complete(config, file);
-    normalise_names(&mut config);
-    let problems = check(&config).into_iter().chain(unused_sections(&config));
+    normalise_names(&mut config, catalog);
+    let problems = check(&config, catalog).into_iter().chain(unused_sections(&config));
     faults.extend(problems.map(|p| locate(&root, p)));
     if faults.is_empty() { Ok(config) } else { Err(refused(faults)) }
 }
@@ -121,10 +122,10 @@ fn read_with(
 /// Names of iSCSI targets, and names and patterns of their initiators, in the one form in which
 /// names are sent, whatever is typed (RFC 3722, RFC 7143 4.2.7.1). An NQN stays as typed: its
 /// letters have a case (NVMe base specification 2.0, 4.5).
-fn normalise_names(config: &mut Config) {
+fn normalise_names(config: &mut Config, catalog: &Catalog) {
     let folded = |name: &str| wire::iscsi::normalise_name(name).ok();
-    let iscsi = config.target.iter_mut().filter(|t| t.driver == "iscsi");
-    for target in iscsi {
+    let is_iscsi = |driver: &str| catalog.driver(driver).naming == Naming::Iscsi;
+    for target in config.target.iter_mut().filter(|t| is_iscsi(&t.driver)) {
         if let Some(name) = folded(&target.name) {
             target.name = name;
         }
@@ -134,8 +135,8 @@ fn normalise_names(config: &mut Config) {
         if let Some(name) = folded(&access.target).filter(|_| !exists) {
             access.target = name;
         }
-        let is_iscsi = |t: &TargetConfig| t.name == access.target && t.driver == "iscsi";
-        if config.target.iter().any(is_iscsi) {
+        let its = config.target.iter().find(|t| t.name == access.target);
+        if its.is_some_and(|t| is_iscsi(&t.driver)) {
             // Letters of ASCII are compared without regard to case.
             for pattern in access.initiators.iter_mut().filter(|pattern| !pattern.is_ascii()) {
                 *pattern = wire::iscsi::fold_pattern(pattern).unwrap_or_else(|| pattern.clone());

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::{DigestPolicy, LunMode, SOCKET_PATH_MAX, write};
+use crate::fake::ISCSI;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -66,7 +67,7 @@ pub fn catalog() -> Catalog {
             Entry::of::<NopParams>("nop", "Faults."),
             Entry::of::<NoParams>("part", "Partitions.").tasted_only(),
         ],
-        drivers: vec![Entry::of::<NoParams>("iscsi", "iSCSI.")],
+        drivers: vec![Entry::of::<NoParams>("iscsi", "iSCSI.").driver(ISCSI)],
         check_target: None,
         check_start: None,
         settings: None,

@@ -9,7 +9,7 @@ pub const CHECK: Check =
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Some(config) = facts.valid_config() else { return ok("no configuration to look at") };
-    let all = exposures(config);
+    let all = exposures(config, &facts.catalog);
     if all.is_empty() {
         return ok("no target is open to every host");
     }

@@ -24,7 +24,8 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let file = facts.file.display();
     match &facts.config {
         Some(Ok(config)) => {
-            let judged = |t: &TargetConfig| facts.check_target.and_then(|judge| judge(t).err());
+            let check = facts.catalog.check_target;
+            let judged = |t: &TargetConfig| check.and_then(|check| check(t).err());
             let refused = config.target.iter().filter_map(judged).map(target_refusal);
             let refused: Vec<CheckFinding> = refused
                 .chain(facts.refused_steps.iter().map(|why| step_refusal(why)))

@@ -16,7 +16,7 @@ mod socket;
 mod version;
 
 use crate::api::{Error, Kind, SystemState};
-use crate::config::{CheckTarget, Config};
+use crate::config::{Catalog, Config};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -68,8 +68,8 @@ pub struct Facts {
     pub file: PathBuf,
     /// Its content; `None` when there is no such file.
     pub config: Option<Result<Config, Error>>,
-    /// The drivers' check of a target.
-    pub check_target: Option<CheckTarget>,
+    /// The possible content of a configuration.
+    pub catalog: Catalog,
     /// The daemon's socket.
     pub socket: PathBuf,
     /// The state that the daemon reports.

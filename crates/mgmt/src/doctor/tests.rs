@@ -36,7 +36,7 @@ impl Machine {
             proc: self.0.clone(),
             file,
             config: document.map(|text| read(text, "ashlar.toml", &catalog())),
-            check_target: None,
+            catalog: catalog(),
             socket: self.0.join("ashlar.sock"),
             daemon: Err(Error::new(Kind::Unreachable, "connect", "nobody")),
             refused_steps: Vec::new(),

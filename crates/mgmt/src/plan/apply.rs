@@ -19,7 +19,7 @@ use super::action::{Action, Risk, Step};
 use super::open_listeners;
 use super::renew::FileSection;
 use crate::api::{Error, Kind, ProgressLine, Result, SystemState};
-use crate::config::{ApiConfig, Config, check};
+use crate::config::{ApiConfig, Catalog, Config, check};
 use crate::plant::{Plant, Progress};
 
 /// Report of a plan that was carried out.
@@ -113,7 +113,7 @@ impl Deferred {
 /// [`Kind::CannotCarryOut`], [`Kind::RolledBack`]: nothing has changed. [`Kind::HalfDone`]: the
 /// system is where `running` says.
 pub fn apply(
-    plant: &dyn Plant,
+    (plant, catalog): (&dyn Plant, &Catalog),
     steps: &[Step],
     running: &mut Config,
     progress: &mut Progress<'_>,
@@ -144,7 +144,10 @@ pub fn apply(
                 plant.retry_later(&step.action);
                 applied.deferred.push(Deferred::new(step, e));
             }
-            Err(e) => return Err(roll_back(plant, &done, step, e, running, progress)),
+            Err(e) => {
+                let at = (plant, catalog);
+                return Err(roll_back(at, &done, step, e, running, progress));
+            }
         }
     }
     progress(progress_line("done", total, total));
@@ -216,7 +219,7 @@ struct NotUndone {
 
 impl NotUndone {
     /// A removed disk may return later, and a part on it with the disk.
-    fn may_return(&self, inverse: &Action, running: &Config) -> bool {
+    fn may_return(&self, inverse: &Action, running: &Config, catalog: &Catalog) -> bool {
         let may_return = match inverse {
             Action::CreateDisk { .. } => true,
             Action::CreateGeom { .. }
@@ -226,13 +229,19 @@ impl NotUndone {
         };
         let mut after = running.clone();
         inverse.apply_to(&mut after);
-        may_return && check(&after).is_empty()
+        may_return && check(&after, catalog).is_empty()
     }
 
-    fn add(&mut self, plant: &dyn Plant, step: &Step, why: &Error, running: &mut Config) {
+    fn add(
+        &mut self,
+        (plant, catalog): (&dyn Plant, &Catalog),
+        step: &Step,
+        why: &Error,
+        running: &mut Config,
+    ) {
         let (what, inverse) = (&step.what, &step.inverse);
         let mut text = format!("undoing \"{what}\" failed too: {}", why.source);
-        if self.may_return(inverse, running) {
+        if self.may_return(inverse, running, catalog) {
             plant.retry_later(inverse);
             inverse.apply_to(running);
             self.has_awaited = true;
@@ -245,7 +254,7 @@ impl NotUndone {
 /// Inverts the steps that were done, newest first, and reports the result. An inverse that fails
 /// prevents no other.
 fn roll_back(
-    plant: &dyn Plant,
+    (plant, catalog): (&dyn Plant, &Catalog),
     done: &[&Step],
     failed: &Step,
     cause: Error,
@@ -256,7 +265,7 @@ fn roll_back(
     for step in done.iter().rev() {
         match plant.take_back(&step.inverse, progress) {
             Ok(_) => step.inverse.apply_to(running),
-            Err(e) => left.add(plant, step, &e, running),
+            Err(e) => left.add((plant, catalog), step, &e, running),
         }
     }
     if !left.texts.is_empty() {
@@ -276,7 +285,7 @@ fn roll_back(
 mod tests {
     use super::*;
     use crate::config::DiskConfig;
-    use crate::fake::FakePlant;
+    use crate::fake::{FakePlant, catalog};
 
     fn disk(name: &str) -> DiskConfig {
         DiskConfig { name: name.into(), kind: "null".into(), params: Default::default() }
@@ -297,7 +306,8 @@ mod tests {
         let steps = actions.map(|action| Step::new(action, "edited", Risk::Safe));
         // The creation of c fails, then the return of b.
         plant.fail_after(2, 2);
-        let error = apply(&plant, &steps, &mut running, &mut |_| {}).expect_err("it fails");
+        let at: (&dyn Plant, &Catalog) = (&plant, &catalog());
+        let error = apply(at, &steps, &mut running, &mut |_| {}).expect_err("it fails");
         assert_eq!(error.kind, Kind::HalfDone, "{error}");
         let named = "undoing \"remove disk b (null)\" failed too: the test made it fail; the \
                      daemon waits for b";

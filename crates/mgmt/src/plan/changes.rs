@@ -121,15 +121,10 @@ fn kind_change(section: &str, entry: &Entry, key: &str, catalog: &Catalog) -> &'
                 _ => LIVE,
             }
         }
-        _ => match (kind, key) {
-            ("aoe", "shelf") => "live; hosts lose its devices and find them under the new number",
-            ("aoe", "buffers") => "new sessions only",
-            ("aoe", _) => LIVE,
-            ("nbd", "socket_owner" | "socket_group" | "socket_mode") => LIVE,
-            ("local", "attach") => "live; LUNs are attached and detached",
-            ("local", _) => "new attachments only",
-            _ => NEW_LOGINS,
-        },
+        _ => {
+            let listed = entry.driver.edits.iter().find(|(of, _)| [key, "*"].contains(of));
+            listed.map_or(NEW_LOGINS, |(_, effect)| *effect)
+        }
     }
 }
 

@@ -111,7 +111,7 @@ pub fn random(dice: &mut Dice) -> Config {
         });
         groups(dice, &mut config, name, &above);
     }
-    assert_eq!(check(&config), [], "the generator makes faultless configurations");
+    assert_eq!(check(&config, &catalog()), [], "the generator makes faultless configurations");
     config
 }
 
@@ -192,8 +192,8 @@ fn groups(dice: &mut Dice, config: &mut Config, target: &str, above: &[String]) 
     }
 }
 
-fn nothing() -> impl FnMut(crate::api::ProgressLine) + Send {
-    |_| {}
+fn apply(plant: &FakePlant, steps: &[Step], running: &mut Config) -> crate::api::Result<Applied> {
+    super::apply((plant, &catalog()), steps, running, &mut |_| {})
 }
 
 /// A plant that runs `config`, made by a plan from nothing.
@@ -201,7 +201,7 @@ fn plant_with(config: &Config, catalog: &Catalog) -> (FakePlant, Config) {
     let plant = FakePlant::new();
     let mut running = Config::default();
     let steps = plan(&running, config, &plant.state().expect("a state"), catalog);
-    apply(&plant, &steps, &mut running, &mut nothing()).expect("from nothing");
+    apply(&plant, &steps, &mut running).expect("from nothing");
     (plant, running)
 }
 
@@ -230,12 +230,11 @@ fn random_plans_apply_and_revert_without_refusals() {
         let (plant, mut running) = plant_with(&a, &catalog());
         let steps = plan(&running, &b, &plant.state().expect("a state"), &catalog());
         steps_seen += steps.len();
-        apply(&plant, &steps, &mut running, &mut nothing())
-            .unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        apply(&plant, &steps, &mut running).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         assert!(running.is_equivalent(&b) && plant.config().is_equivalent(&b), "seed {seed}");
         for step in steps.iter().rev() {
             plant
-                .carry_out(&step.inverse, &mut nothing())
+                .carry_out(&step.inverse, &mut |_| {})
                 .unwrap_or_else(|e| panic!("seed {seed}: back: {}: {e}", step.what));
         }
         assert!(plant.config().is_equivalent(&a), "seed {seed}");
@@ -288,11 +287,11 @@ fn plan_after_an_interruption_at_any_step_completes() {
         for cut in 0..=steps.len() {
             let (plant, mut running) = plant_with(&a, &catalog());
             for step in &steps[..cut] {
-                plant.carry_out(&step.action, &mut nothing()).expect("a prefix of a plan");
+                plant.carry_out(&step.action, &mut |_| {}).expect("a prefix of a plan");
                 step.action.apply_to(&mut running);
             }
             let rest = plan(&running, &b, &plant.state().expect("a state"), &catalog());
-            apply(&plant, &rest, &mut running, &mut nothing())
+            apply(&plant, &rest, &mut running)
                 .unwrap_or_else(|e| panic!("seed {seed}, cut after {cut}: {e}"));
             assert!(plant.config().is_equivalent(&b), "seed {seed}, cut after {cut}");
         }
@@ -311,7 +310,7 @@ fn failed_step_rolls_back_all_steps() {
         for k in 0..steps.len() {
             let (plant, mut running) = plant_with(&a, &catalog());
             plant.fail_after(k, 1);
-            let error = apply(&plant, &steps, &mut running, &mut nothing()).expect_err("it fails");
+            let error = apply(&plant, &steps, &mut running).expect_err("it fails");
             assert_eq!(error.kind, Kind::RolledBack, "{error}");
             assert_eq!(error.at, steps[k].what);
             assert!(
@@ -335,14 +334,14 @@ fn failed_rollback_is_completed_by_a_new_plan() {
             continue;
         }
         plant.fail_after(1 + dice.below(steps.len() - 1), 2);
-        let error = apply(&plant, &steps, &mut running, &mut nothing()).expect_err("it fails");
+        let error = apply(&plant, &steps, &mut running).expect_err("it fails");
         assert_eq!(error.kind, Kind::HalfDone, "{error}");
         assert!(
             plant.config().is_equivalent(&running),
             "seed {seed}: `running` has all, the awaited objects too"
         );
         let rest = plan(&running, &b, &plant.state().expect("a state"), &catalog());
-        apply(&plant, &rest, &mut running, &mut nothing()).expect("the failure is over");
+        apply(&plant, &rest, &mut running).expect("the failure is over");
         assert!(plant.config().is_equivalent(&b), "seed {seed}");
     }
 }
@@ -356,7 +355,7 @@ fn refused_step_changes_nothing() {
     let mut b = a.clone();
     b.disk.push(DiskConfig { name: "new".into(), kind: "null".into(), params: Default::default() });
     let steps = plan(&running, &b, &plant.state().expect("a state"), &catalog());
-    let error = apply(&plant, &steps, &mut running, &mut nothing()).expect_err("refused");
+    let error = apply(&plant, &steps, &mut running).expect_err("refused");
     assert_eq!(error.kind, Kind::CannotCarryOut);
     assert!(error.to_string().contains("/srv/0: no such file (ASH-0050)"), "{error}");
     assert_eq!(plant.calls(), calls, "nothing was carried out");

@@ -601,7 +601,8 @@ impl Control {
     ) -> Result<Applied> {
         let mut reached = plan.base.clone();
         self.plant().set_desired(desired, consent);
-        let result = plan::apply(self.plant(), &plan.steps, &mut reached, progress);
+        let at = (self.plant(), self.catalog());
+        let result = plan::apply(at, &plan.steps, &mut reached, progress);
         // Those of a step that was taken back are read once more.
         for step in &plan.steps {
             if let Action::Renew { of } = &step.action {

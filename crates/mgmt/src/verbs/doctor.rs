@@ -95,7 +95,7 @@ fn remote_facts(local: &Local<'_>, wanted: &[&Check]) -> Result<Facts> {
     }
     Ok(Facts {
         proc: "/proc".into(),
-        check_target: None,
+        catalog: (local.app.catalog)(),
         file: default_file().into(),
         config: None,
         socket: local.client.socket().to_owned(),
@@ -132,7 +132,7 @@ fn facts(local: &Local<'_>, params: DoctorParams) -> Facts {
     };
     Facts {
         proc: "/proc".into(),
-        check_target: catalog.check_target,
+        catalog,
         file: file.into(),
         config,
         socket: local.client.socket().to_owned(),

@@ -113,9 +113,8 @@ pub fn desired(
                 .push(format!("{name}: a secret is written in the file; use file: or credential:"));
         }
     }
-    notes.extend(
-        exposures(&config).into_iter().map(|e| format!("{}: {}; {}", e.target, e.why, e.fix)),
-    );
+    let exposed = exposures(&config, control.catalog()).into_iter();
+    notes.extend(exposed.map(|e| format!("{}: {}; {}", e.target, e.why, e.fix)));
     Ok((config, notes))
 }
 

@@ -438,7 +438,7 @@ pub fn findings(state: &SystemState, config: &Config, catalog: &Catalog) -> Vec<
         let at = format!("disk {}", larger.disk);
         add(Health::Ok, at, &larger.why, &larger.fix, "ashlar plan");
     }
-    for open in exposures(config) {
+    for open in exposures(config, catalog) {
         let at = format!("target {}", open.target);
         let action = format!("In ashlar.toml: {}.", open.fix);
         add(Health::Ok, at, &open.why, &action, "ashlar doctor access");

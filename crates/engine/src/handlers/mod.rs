@@ -5,7 +5,7 @@
 //! ([`Handler::now`]), and a conversation with the medium ([`Handler::task`]). The engine itself
 //! runs plain reads and writes from the plan, without any call.
 //!
-//! Adding a handler: a folder here, its kind in `unit/kind.rs`, and a line in [`Device::handler`].
+//! Adding a handler: a folder here, and a line in the list of `unit/kind.rs`.
 
 pub mod cdrom;
 pub mod disk;
@@ -22,7 +22,7 @@ use wire::scsi::{Asc, Command as Cdb, CommandInfo, Sense};
 use crate::registry::{LunMap, Registry, TargetPort};
 use crate::status::Ending;
 use crate::unit::Device;
-use crate::unit::kind::UnitKind;
+use crate::unit::kind::{UnitKind, for_unit_kinds};
 use crate::unit::unit_attention::{ItlNexus, Port};
 
 pub use crate::job::{Job, Medium};
@@ -83,14 +83,18 @@ pub trait Handler: Send + Sync {
 /// The disk handler.
 pub const DISK: &dyn Handler = &disk::Disk;
 
-impl Device {
-    /// Handler of its commands.
-    #[inline]
-    pub fn handler(&self) -> &'static dyn Handler {
-        match self.kind() {
-            UnitKind::Disk => DISK,
-            UnitKind::Cdrom => &cdrom::Cdrom,
-            UnitKind::Null => &null::Null,
+macro_rules! device_handler {
+    ($($(#[$doc:meta])* $kind:ident: $name:literal, $peripheral:ident, $handler:path;)*) => {
+        impl Device {
+            /// Handler of its commands.
+            #[inline]
+            pub fn handler(&self) -> &'static dyn Handler {
+                match self.kind() {
+                    $(UnitKind::$kind => &$handler,)*
+                }
+            }
         }
-    }
+    };
 }
+
+for_unit_kinds!(device_handler);

@@ -1,42 +1,59 @@
-//! Kinds of logical units. The handler of a kind executes its commands (`handlers/mod.rs`).
+//! Kinds of logical units, one line each: name, peripheral device type, and the handler that
+//! executes the commands (`handlers/mod.rs`).
 
 use wire::scsi::PeripheralType;
 
-/// Kind of a logical unit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum UnitKind {
-    /// Direct-access block device.
-    Disk,
-    /// Drive of optical media.
-    Cdrom,
-    /// Disk without a medium, for measurements.
-    Null,
+/// The list of kinds, for a macro that makes something of each. A line has the name in lists and
+/// configuration, the peripheral device type, and the value of the handler in `handlers`.
+macro_rules! for_unit_kinds {
+    ($make:ident) => {
+        $make! {
+            /// Direct-access block device.
+            Disk: "disk", Disk, disk::Disk;
+            /// Drive of optical media.
+            Cdrom: "cdrom", Cdrom, cdrom::Cdrom;
+            /// Disk without a medium, for measurements.
+            Null: "null", Disk, null::Null;
+        }
+    };
+}
+pub(crate) use for_unit_kinds;
+
+macro_rules! unit_kinds {
+    ($($(#[$doc:meta])* $kind:ident: $name:literal, $peripheral:ident, $handler:path;)*) => {
+        /// Kind of a logical unit.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum UnitKind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl UnitKind {
+            /// Every kind.
+            pub const ALL: &'static [UnitKind] = &[$(UnitKind::$kind),*];
+
+            /// Name in lists and configuration.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(UnitKind::$kind => $name,)*
+                }
+            }
+
+            /// Peripheral device type.
+            #[inline]
+            pub const fn peripheral(self) -> PeripheralType {
+                match self {
+                    $(UnitKind::$kind => PeripheralType::$peripheral,)*
+                }
+            }
+        }
+    };
 }
 
+for_unit_kinds!(unit_kinds);
+
 impl UnitKind {
-    /// Every kind.
-    pub const ALL: [UnitKind; 3] = [UnitKind::Disk, UnitKind::Cdrom, UnitKind::Null];
-
-    /// Name in lists and configuration.
-    pub const fn name(self) -> &'static str {
-        match self {
-            UnitKind::Disk => "disk",
-            UnitKind::Cdrom => "cdrom",
-            UnitKind::Null => "null",
-        }
-    }
-
     /// A kind by name.
     pub fn find(name: &str) -> Option<UnitKind> {
-        UnitKind::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
-    /// Peripheral device type.
-    #[inline]
-    pub const fn peripheral(self) -> PeripheralType {
-        match self {
-            UnitKind::Disk | UnitKind::Null => PeripheralType::Disk,
-            UnitKind::Cdrom => PeripheralType::Cdrom,
-        }
+        UnitKind::ALL.iter().copied().find(|kind| kind.name() == name)
     }
 }

@@ -109,7 +109,7 @@ fn supported_operation_codes_agree_with_executed_commands() {
 /// atomically and on one that is only read.
 fn units() -> Vec<(String, World, Host)> {
     let mut units = Vec::new();
-    for kind in UnitKind::ALL {
+    for &kind in UnitKind::ALL {
         for (sanitize, read_only) in [(false, false), (true, false), (false, true), (true, true)] {
             let mut world = World::new(7);
             world.disk_keeping("d0", 2048, BLOCK, if read_only { 0 } else { u64::MAX });

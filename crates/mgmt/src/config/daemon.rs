@@ -207,7 +207,7 @@ mod tests {
         let faults = |folder: &str| {
             let sandbox_folders = vec![folder.to_owned()];
             let daemon = DaemonConfig { sandbox: true, sandbox_folders, ..DaemonConfig::default() };
-            check(&Config { daemon, ..Config::default() }).len()
+            check(&Config { daemon, ..Config::default() }, &Catalog::default()).len()
         };
         assert_eq!(["/srv", "/srv/", "/", "//", "/."].map(faults), [0, 0, 1, 1, 1]);
     }

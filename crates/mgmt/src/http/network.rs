@@ -17,7 +17,7 @@ use super::peer_rates::PeerRates;
 use super::recent_logins::RecentLogins;
 use super::refusal_log::{PERIOD, RefusalLog, tcp_peer};
 use super::routes::record;
-use super::server::{ACCEPT_PAUSE, ConnectionSlot, HEAD_MAX, serve_connection};
+use super::server::{ConnectionSlot, HEAD_MAX, serve_connection, take_accepted};
 use super::tcp_slots::TcpSlots;
 use crate::api::{Error, Kind};
 use crate::audit::AuditedCaller;
@@ -37,9 +37,6 @@ use tls::Keys;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-
-/// Connections of the network at one time. Further ones are closed at once (N1).
-const CONNECTIONS_MAX: usize = 128;
 
 /// Interval at which the configuration is compared with the one in use.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
@@ -234,15 +231,16 @@ impl NetworkShared {
         *self.security.lock().unwrap_or_else(PoisonError::into_inner) = read;
     }
 
-    fn admit(self: &Arc<NetworkShared>, stream: TcpStream, address: SocketAddr) {
+    fn admit(
+        self: &Arc<NetworkShared>,
+        stream: TcpStream,
+        address: SocketAddr,
+        slot: ConnectionSlot,
+    ) {
         if !self.rates.admit_connection(address.ip(), Instant::now()) {
             let why = format_args!("too many of this address (limit: 200 at once, 20 a second)");
             return self.log.refused(&tcp_peer(address), why);
         }
-        let Some(slot) = ConnectionSlot::take(&self.open, CONNECTIONS_MAX) else {
-            let why = format_args!("{CONNECTIONS_MAX} are open");
-            return self.log.refused(&tcp_peer(address), why);
-        };
         let Some(of_address) = self.slots.admit(&self.log, &stream, address) else { return };
         let shared = self.clone();
         // Before the keys are taken, so that no change after that is missed.
@@ -347,16 +345,10 @@ async fn listen(at: SocketAddr, shared: Arc<NetworkShared>) {
                 continue;
             }
         };
-        match accepted {
-            Ok((stream, address)) => {
-                shared.log.accepted();
-                shared.admit(stream, address);
-            }
-            Err(e) => {
-                shared.log.accept_failed(&e);
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
+        let accepted = accepted.map(|(stream, address)| ((stream, address), tcp_peer(address)));
+        let admit = |(stream, address), slot| shared.admit(stream, address, slot);
+        // N1: `open` counts those of the network alone.
+        take_accepted(&shared.log, &shared.open, accepted, admit).await;
     }
 }
 
@@ -382,7 +374,8 @@ mod tests {
             let at = listener.local_addr().expect("bound");
             let mut client = TcpStream::connect(at).await.expect("connected");
             let (stream, address) = listener.accept().await.expect("accepted");
-            shared.admit(stream, address);
+            let slot = ConnectionSlot::take(&shared.open).expect("room");
+            shared.admit(stream, address, slot);
             let request = b"GET /v1/state HTTP/1.1\r\nhost: a\r\n\r\n";
             client.write_all(request).await.expect("sent");
             let mut status = [0; 12];
@@ -468,7 +461,8 @@ mod tests {
             let at = listener.local_addr().expect("bound");
             let mut client = TcpStream::connect(at).await.expect("connected");
             let (stream, address) = listener.accept().await.expect("accepted");
-            shared.admit(stream, address);
+            let slot = ConnectionSlot::take(&shared.open).expect("the first");
+            shared.admit(stream, address, slot);
             let head = "POST /login HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\n";
             let request = format!("{head}content-length: 0\r\n\r\n").repeat(15);
             let last = format!("{head}content-length: 0\r\nconnection: close\r\n\r\n");

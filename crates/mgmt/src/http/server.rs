@@ -37,17 +37,17 @@ pub(super) const HEAD_MAX: Duration = Duration::from_secs(10);
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Longest wait after `accept` failed (no file descriptors left).
-pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The place of an open connection among those that are counted.
 pub(super) struct ConnectionSlot(Arc<AtomicUsize>);
 
 impl ConnectionSlot {
-    /// Takes a place; `None`: `most` are open.
-    pub(super) fn take(open: &Arc<AtomicUsize>, most: usize) -> Option<ConnectionSlot> {
+    /// Takes a place; `None`: [`CONNECTIONS_MAX`] are open.
+    pub(super) fn take(open: &Arc<AtomicUsize>) -> Option<ConnectionSlot> {
         let slot = ConnectionSlot(open.clone());
         // Dropping the value gives a place back that was taken beyond the limit.
-        (open.fetch_add(1, Ordering::AcqRel) < most).then_some(slot)
+        (open.fetch_add(1, Ordering::AcqRel) < CONNECTIONS_MAX).then_some(slot)
     }
 }
 
@@ -110,19 +110,30 @@ pub(super) async fn accept_until<S>(
         tokio::select! {
             () = &mut stop => break,
             _ = period.tick() => log.end_period(),
-            accepted = accept() => match accepted {
-                Ok((stream, peer)) => {
-                    log.accepted();
-                    match ConnectionSlot::take(open, CONNECTIONS_MAX) {
-                        Some(slot) => admit(stream, slot),
-                        None => log.refused(&peer, format_args!("{CONNECTIONS_MAX} are open")),
-                    }
-                }
-                Err(e) => {
-                    log.accept_failed(&e);
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            },
+            accepted = accept() => take_accepted(log, open, accepted, &admit).await,
+        }
+    }
+}
+
+/// Passes a connection to `admit` if there is room for it; waits a while after an error of
+/// `accept`. Every listener of HTTP does so.
+pub(super) async fn take_accepted<S>(
+    log: &RefusalLog,
+    open: &Arc<AtomicUsize>,
+    accepted: io::Result<(S, Address)>,
+    admit: impl Fn(S, ConnectionSlot),
+) {
+    match accepted {
+        Ok((stream, peer)) => {
+            log.accepted();
+            match ConnectionSlot::take(open) {
+                Some(slot) => admit(stream, slot),
+                None => log.refused(&peer, format_args!("{CONNECTIONS_MAX} are open")),
+            }
+        }
+        Err(e) => {
+            log.accept_failed(&e);
+            tokio::time::sleep(ACCEPT_PAUSE).await;
         }
     }
 }

@@ -8,10 +8,10 @@
 use super::peer_rates::counted;
 use super::refusal_log::{RefusalLog, tcp_peer};
 use rustix::net::sockopt;
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::net::TcpStream;
+use transport::{CountedPeer, PeerLimit};
 
 /// Connections of one address at one time. Further ones are closed at once (N4).
 const PER_ADDRESS_MAX: usize = 32;
@@ -19,15 +19,9 @@ const PER_ADDRESS_MAX: usize = 32;
 /// How long sent data may be unacknowledged, in milliseconds (N5).
 const UNACKNOWLEDGED_MAX_MS: u32 = 30_000;
 
-/// See the module. Clones count together.
+/// See the module. Clones count together, by the limit of targets' peers.
 #[derive(Clone, Default)]
-pub(super) struct TcpSlots(Arc<Mutex<HashMap<IpAddr, usize>>>);
-
-/// The place of an open connection among those of its address.
-pub(super) struct TcpSlot {
-    slots: TcpSlots,
-    ip: IpAddr,
-}
+pub(super) struct TcpSlots(Arc<PeerLimit>);
 
 impl TcpSlots {
     /// Prepares an accepted connection; `None`: it is refused, which is logged.
@@ -36,7 +30,7 @@ impl TcpSlots {
         log: &RefusalLog,
         stream: &TcpStream,
         address: SocketAddr,
-    ) -> Option<TcpSlot> {
+    ) -> Option<CountedPeer> {
         if let Err(e) = sockopt::set_tcp_user_timeout(stream, UNACKNOWLEDGED_MAX_MS) {
             log.refused(&tcp_peer(address), format_args!("no TCP user timeout: {e}"));
             return None;
@@ -49,27 +43,8 @@ impl TcpSlots {
         slot
     }
 
-    fn take(&self, ip: IpAddr) -> Option<TcpSlot> {
-        let ip = counted(ip);
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = all.entry(ip).or_default();
-        if *open >= PER_ADDRESS_MAX {
-            return None;
-        }
-        *open += 1;
-        Some(TcpSlot { slots: self.clone(), ip })
-    }
-}
-
-impl Drop for TcpSlot {
-    fn drop(&mut self) {
-        let mut all = self.slots.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = all.get_mut(&self.ip) {
-            *open -= 1;
-            if *open == 0 {
-                all.remove(&self.ip);
-            }
-        }
+    fn take(&self, ip: IpAddr) -> Option<CountedPeer> {
+        self.0.enter(&counted(ip).to_string(), PER_ADDRESS_MAX)
     }
 }
 
@@ -82,13 +57,14 @@ mod tests {
         let slots = TcpSlots::default();
         let [one, same, other] =
             ["2001:db8::1", "2001:db8::2", "192.0.2.1"].map(|ip| ip.parse().expect("an address"));
-        let mut taken: Vec<TcpSlot> = (0..40).filter_map(|_| slots.take(one)).collect();
+        let mut taken: Vec<CountedPeer> = (0..40).filter_map(|_| slots.take(one)).collect();
         assert_eq!(taken.len(), PER_ADDRESS_MAX);
         assert!(slots.take(same).is_none(), "a host may use all addresses of its /64");
         assert!(slots.take(other).is_some());
         taken.pop();
         let again = slots.take(same).expect("a place was given back");
         drop((taken, again));
-        assert!(slots.0.lock().expect("unlocked").is_empty());
+        let all: Vec<CountedPeer> = (0..40).filter_map(|_| slots.take(same)).collect();
+        assert_eq!(all.len(), PER_ADDRESS_MAX, "all places were given back");
     }
 }

@@ -424,7 +424,7 @@ impl Control {
     /// # Errors
     /// Problems that `config::check` finds, and those of [`Plant::state`].
     pub fn plan(&self, desired: &Config) -> Result<Plan> {
-        if let Some(problem) = check(desired).into_iter().next() {
+        if let Some(problem) = check(desired, self.catalog()).into_iter().next() {
             return Err(Error::new(problem.kind, "plan", problem.text).at(problem.section));
         }
         webhook::check_paths(desired)?;

@@ -132,7 +132,7 @@ pub struct Transient {
 pub const MADE_BY_VERB: &str = "made by hand";
 
 /// A transformation. One value a class, registered once.
-pub trait Class: Send + Sync {
+pub trait Class: Send + Sync + 'static {
     /// Name in lists, configuration and commands: lower case.
     fn name(&self) -> &'static str;
 

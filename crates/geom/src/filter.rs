@@ -31,7 +31,7 @@ use crate::layer::{Back, Edge, Flow, Layer};
 use crate::snapshot::Limits;
 use crate::topology::{ConsumerId, Deletes, Event, GeomId, NewProvider, ProviderId, Topology};
 use crate::typed::{NoClaim, Typed, with};
-use crate::verb::{Change, ClassParams, ClassVerb, MessageAnswer, Verb, specs};
+use crate::verb::{At, Change, ClassParams, ClassVerb, MessageAnswer, Verb, specs};
 
 /// The fate of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -334,7 +334,7 @@ impl<F: Filter> Verb<FilterClass<F>> for Configure<F> {
     const EXAMPLE: &'static str = F::EXAMPLE;
     type Answer = MessageAnswer;
 
-    fn run(self, _: &FilterClass<F>, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, FilterClass<F>>) -> Result<MessageAnswer, Error> {
         let Configure { name, change } = self;
         with::<FilterClass<F>, _>(control, &name, |geom, _, _| {
             geom.apply_params(change.over(&format!("{} {name}", F::NAME), &geom.params)?)?;
@@ -355,7 +355,7 @@ impl<F: Filter> Verb<FilterClass<F>> for Reset {
     const EXAMPLE: &'static str = "reset a";
     type Answer = MessageAnswer;
 
-    fn run(self, _: &FilterClass<F>, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, FilterClass<F>>) -> Result<MessageAnswer, Error> {
         with::<FilterClass<F>, _>(control, &self.name, |geom, _, _| {
             geom.filter.reset();
             Ok(MessageAnswer::new(format!("{}: counters reset", self.name)))

@@ -1,7 +1,7 @@
 //! `aoeconfig`: the config string of an AoE target.
 
 use bio::Errno;
-use geom::{Deferred, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deferred, Deserialize, Error, JsonSchema, Verb};
 use serde::Serialize;
 use wire::aoe::{STRING_MAX, directive};
 
@@ -42,7 +42,7 @@ impl Verb<CamClass> for AoeConfig {
     const EXAMPLE: &'static str = "aoeconfig ada0 --set host7";
     type Answer = Deferred<AoeConfigAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
+    fn run(self, (class, control): At<'_, CamClass>) -> Result<Self::Answer, Error> {
         let on = self.name.0.clone();
         class.run_on_device(control, (Self::NAME, &on), |talk| {
             Box::pin(async move { self.answer(&talk).await })

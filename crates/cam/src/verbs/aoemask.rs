@@ -1,6 +1,6 @@
 //! `aoemask`: the addresses that may reach an AoE target.
 
-use geom::{Deferred, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deferred, Deserialize, Error, JsonSchema, Verb};
 use serde::Serialize;
 use wire::aoe::{Mac, mask};
 
@@ -41,7 +41,7 @@ impl Verb<CamClass> for AoeMask {
     const EXAMPLE: &'static str = "aoemask ada0 02:00:00:00:00:01 02:00:00:00:00:02 --add";
     type Answer = Deferred<AoeMaskAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
+    fn run(self, (class, control): At<'_, CamClass>) -> Result<Self::Answer, Error> {
         let on = self.name.0.clone();
         class.run_on_device(control, (Self::NAME, &on), |talk| {
             Box::pin(async move { self.answer(&talk).await })

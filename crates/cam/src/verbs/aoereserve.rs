@@ -1,7 +1,7 @@
 //! `aoereserve`: the reservation of an AoE target.
 
 use bio::Errno;
-use geom::{Deferred, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deferred, Deserialize, Error, JsonSchema, Verb};
 use serde::Serialize;
 use wire::aoe::{error, reserve};
 
@@ -44,7 +44,7 @@ impl Verb<CamClass> for AoeReserve {
     const EXAMPLE: &'static str = "aoereserve ada0 --set";
     type Answer = Deferred<AoeReserveAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
+    fn run(self, (class, control): At<'_, CamClass>) -> Result<Self::Answer, Error> {
         let on = self.name.0.clone();
         class.run_on_device(control, (Self::NAME, &on), |talk| {
             Box::pin(async move { self.answer(&talk).await })

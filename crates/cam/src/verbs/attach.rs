@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use bio::Errno;
-use geom::{Deferred, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deferred, Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -54,7 +54,7 @@ impl Verb<CamClass> for Attach {
     const EXAMPLE: &'static str = "attach mps0";
     type Answer = Deferred<AttachAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
+    fn run(self, (class, control): At<'_, CamClass>) -> Result<Self::Answer, Error> {
         let name = self.name.as_str();
         if name.is_empty() || class.bus(name).is_some() {
             let what = format!("a bus {name} exists already; give it another name");

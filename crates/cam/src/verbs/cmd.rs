@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{Bytes, Deferred, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Bytes, Deferred, Deserialize, Error, JsonSchema, Verb};
 use serde::Serialize;
 use wire::scsi::{Key, Sense};
 
@@ -97,7 +97,7 @@ impl Verb<CamClass> for Cmd {
     const EXAMPLE: &'static str = "cmd da0 -c \"12 0 0 0 v:i1 0\" 36 -i 36 \"s8 z8 z16 z4\"";
     type Answer = Deferred<CmdAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
+    fn run(self, (class, control): At<'_, CamClass>) -> Result<Self::Answer, Error> {
         let on = self.name.0.clone();
         class.run_on_device(control, (Self::NAME, &on), |talk| {
             Box::pin(async move {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{Deferred, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deferred, Error, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
 use wire::scsi::{Defect, DefectFormat, Defects};
 
@@ -79,7 +79,7 @@ impl Verb<CamClass> for DefectList {
     const EXAMPLE: &'static str = "defects da0 -G";
     type Answer = Deferred<DefectsAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
+    fn run(self, (class, control): At<'_, CamClass>) -> Result<Self::Answer, Error> {
         let on = self.name.0.clone();
         class.run_on_device(control, (Self::NAME, &on), |talk| {
             Box::pin(async move { self.answer(&talk).await })

@@ -1,7 +1,7 @@
 //! `detach`: removal of a bus with its disks.
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, MessageAnswer, Verb};
 
 use crate::class::CamClass;
 
@@ -19,7 +19,7 @@ impl Verb<CamClass> for Detach {
     const EXAMPLE: &'static str = "detach mps0";
     type Answer = MessageAnswer;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (class, control): At<'_, CamClass>) -> Result<MessageAnswer, Error> {
         let name = self.name;
         let bus = class.bus(&name).ok_or_else(|| {
             let what = format!("no bus {name}; `ashlar cam devlist -v` lists them");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Trouble, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, Trouble, Verb};
 use serde::Serialize;
 
 use super::trouble_texts;
@@ -117,7 +117,7 @@ impl Verb<CamClass> for Devlist {
     const EXAMPLE: &'static str = "devlist -v";
     type Answer = DevlistAnswer;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<DevlistAnswer, Error> {
+    fn run(self, (class, control): At<'_, CamClass>) -> Result<DevlistAnswer, Error> {
         let (buses, now) = (class.buses(), control.now_ns());
         let text: String = buses
             .iter()

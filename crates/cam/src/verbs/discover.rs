@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 
 use bio::Errno;
-use geom::{Deferred, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deferred, Deserialize, Error, JsonSchema, Verb};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -74,7 +74,7 @@ impl Verb<CamClass> for Discover {
         "discover 10.0.0.1:3260 --initiator iqn.2026-01.org.example:host7";
     type Answer = Deferred<DiscoverAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
+    fn run(self, (class, control): At<'_, CamClass>) -> Result<Self::Answer, Error> {
         let (on, at, asker) = (self.name.clone(), portal(&self.name)?, self.discovery_initiator()?);
         class.run_on_core(control, (Self::NAME, &on), move |core| {
             Box::pin(async move {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use bio::Errno;
-use geom::{Deferred, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deferred, Deserialize, Error, JsonSchema, Verb};
 use serde::Serialize;
 use wire::scsi::ses_kind;
 
@@ -62,7 +62,7 @@ impl Verb<CamClass> for Elements {
     const EXAMPLE: &'static str = "enclosure ses0";
     type Answer = Deferred<EnclosureAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
+    fn run(self, (class, control): At<'_, CamClass>) -> Result<Self::Answer, Error> {
         let found = class.disk(&self.name)?;
         let known = class.by_address(&found);
         class.run_on_core(control, (Self::NAME, &self.name), move |core| {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use bio::{Errno, Extent};
-use geom::{Change, ClassParams, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Change, ClassParams, Deserialize, Error, JsonSchema, Verb};
 use reactor::model::{self, DiskOp};
 use serde::Serialize;
 
@@ -60,7 +60,7 @@ impl Verb<CamClass> for Fault {
     const EXAMPLE: &'static str = "fault da0 --fails 1 --hangs 1";
     type Answer = FaultAnswer;
 
-    fn run(self, class: &CamClass, _: &mut GraphControl) -> Result<FaultAnswer, Error> {
+    fn run(self, (class, _): At<'_, CamClass>) -> Result<FaultAnswer, Error> {
         let on = self.name.as_str();
         let (sim, bay) = class.bay(on)?;
         let none = || {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, Verb};
 use serde::Serialize;
 
 use super::DiskName;
@@ -50,7 +50,7 @@ impl Verb<CamClass> for Identify {
     const EXAMPLE: &'static str = "identify ada0";
     type Answer = IdentifyAnswer;
 
-    fn run(self, class: &CamClass, _: &mut GraphControl) -> Result<IdentifyAnswer, Error> {
+    fn run(self, (class, _): At<'_, CamClass>) -> Result<IdentifyAnswer, Error> {
         let found = class.disk(&self.name.0)?;
         let Facts::Ata(facts) = &found.facts else {
             let what = format!("{0} is a SCSI device: use `ashlar cam inquiry {0}`", found.name);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, Verb};
 use serde::Serialize;
 
 use super::{DiskName, version};
@@ -74,7 +74,7 @@ impl Verb<CamClass> for Inquiry {
     const EXAMPLE: &'static str = "inquiry da0";
     type Answer = InquiryAnswer;
 
-    fn run(self, class: &CamClass, _: &mut GraphControl) -> Result<InquiryAnswer, Error> {
+    fn run(self, (class, _): At<'_, CamClass>) -> Result<InquiryAnswer, Error> {
         let found = class.disk(&self.name.0)?;
         // The serial number alone has no word before it, for scripts.
         let chosen = [self.standard, self.serial, self.rate];

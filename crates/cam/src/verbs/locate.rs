@@ -1,7 +1,7 @@
 //! `locate`: the light that shows where a disk is.
 
 use bio::Errno;
-use geom::{Deferred, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deferred, Error, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
 
 use super::verb_jobs::DeviceOnCore;
@@ -53,7 +53,7 @@ impl Verb<CamClass> for Locate {
     const EXAMPLE: &'static str = "locate da0 -s on";
     type Answer = Deferred<LocateAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
+    fn run(self, (class, control): At<'_, CamClass>) -> Result<Self::Answer, Error> {
         let (on, element) = (self.name.0, self.element);
         let (found, lit) = (class.disk(&on)?, self.state == LightState::On);
         if found.facts.role() == Some("ses") {

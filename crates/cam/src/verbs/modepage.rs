@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{Deferred, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deferred, Error, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
 use wire::scsi::{ModePage, mode_fields, mode_select_list, parse_mode_pages};
 
@@ -109,7 +109,7 @@ impl Verb<CamClass> for Modepage {
     const EXAMPLE: &'static str = "modepage da0 -m 8";
     type Answer = Deferred<ModepageAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
+    fn run(self, (class, control): At<'_, CamClass>) -> Result<Self::Answer, Error> {
         let on = self.name.0.clone();
         class.run_on_device(control, (Self::NAME, &on), |talk| {
             Box::pin(async move { self.answer(&talk).await })

@@ -1,7 +1,7 @@
 //! `readcap`: capacity of a disk.
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, Verb};
 use serde::Serialize;
 
 use super::{DiskName, one_of};
@@ -47,7 +47,7 @@ impl Verb<CamClass> for Readcap {
     const EXAMPLE: &'static str = "readcap da0";
     type Answer = ReadcapAnswer;
 
-    fn run(self, class: &CamClass, _: &mut GraphControl) -> Result<ReadcapAnswer, Error> {
+    fn run(self, (class, _): At<'_, CamClass>) -> Result<ReadcapAnswer, Error> {
         let found = class.disk(&self.name.0)?;
         let medium = match &found.facts {
             Facts::Scsi(f) => f.capacity.map(|c| (c.blocks, c.block_len)),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bio::Errno;
-use geom::{Deferred, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deferred, Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde::Serialize;
 
 use super::scan::{ScanScope, bus_scope};
@@ -40,7 +40,7 @@ impl Verb<CamClass> for Rescan {
     const EXAMPLE: &'static str = "rescan 0";
     type Answer = Deferred<RescanAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
+    fn run(self, (class, control): At<'_, CamClass>) -> Result<Self::Answer, Error> {
         let mut wanted = Vec::new();
         for word in self.buses.iter().filter(|word| word.as_str() != "all") {
             let meant = Path::typed(word);

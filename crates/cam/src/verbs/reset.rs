@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{Errno, Segs};
-use geom::{Core, Deferred, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Core, Deferred, Deserialize, Error, JsonSchema, Verb};
 use serde::Serialize;
 use wire::ata::{pm_value, pscr};
 
@@ -56,7 +56,7 @@ impl Verb<CamClass> for Reset {
     const EXAMPLE: &'static str = "reset da0";
     type Answer = Deferred<ResetAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
+    fn run(self, (class, control): At<'_, CamClass>) -> Result<Self::Answer, Error> {
         let on = self.name.clone();
         // A disk may have any name of its bus.
         let Some(meant) = Path::typed(&on).filter(|_| class.by_name(&on).is_none()) else {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{Deferred, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deferred, Deserialize, Error, JsonSchema, Verb};
 use serde::Serialize;
 use wire::smp::{Phy, ReportGeneral, SMP_RESPONSE_LEN, function, result};
 
@@ -52,7 +52,7 @@ impl Verb<CamClass> for Smpphylist {
     const EXAMPLE: &'static str = "smpphylist ses0";
     type Answer = Deferred<SmpphylistAnswer>;
 
-    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
+    fn run(self, (class, control): At<'_, CamClass>) -> Result<Self::Answer, Error> {
         let (found, quiet) = (class.disk(&self.name.0)?, self.quiet);
         let known = class.by_address(&found);
         class.run_on_core(control, (Self::NAME, &self.name.0), move |core| {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, Verb};
 use serde::Serialize;
 
 use super::DiskName;
@@ -54,7 +54,7 @@ impl Verb<CamClass> for Tags {
     const EXAMPLE: &'static str = "tags da0 -N 32";
     type Answer = TagsAnswer;
 
-    fn run(self, class: &CamClass, _: &mut GraphControl) -> Result<TagsAnswer, Error> {
+    fn run(self, (class, _): At<'_, CamClass>) -> Result<TagsAnswer, Error> {
         let found = class.disk(&self.name.0)?;
         if let Some(openings_max) = self.number.map(u32::from) {
             let shape = found.unit.inspect(|device| device.shape());

@@ -1,6 +1,6 @@
 //! Verbs `pause` and `resume` of classes that rebuild members.
 
-use geom::{Class, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Class, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
 /// A class whose rebuilds can be paused.
 pub(crate) trait RebuildingClass: Class + Sized + 'static {
@@ -27,7 +27,7 @@ impl<C: RebuildingClass> Verb<C> for Pause {
     const EXAMPLE: &'static str = "pause data";
     type Answer = MessageAnswer;
 
-    fn run(self, _: &C, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, C>) -> Result<MessageAnswer, Error> {
         let (class, on) = (C::REBUILDS_OF, self.name.as_str());
         let was = C::set_paused(control, on, true)?;
         let are = if was { "were paused already" } else { "are paused" };
@@ -50,7 +50,7 @@ impl<C: RebuildingClass> Verb<C> for Resume {
     const EXAMPLE: &'static str = "resume data";
     type Answer = MessageAnswer;
 
-    fn run(self, _: &C, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, C>) -> Result<MessageAnswer, Error> {
         let on = self.name.as_str();
         let message = match C::set_paused(control, on, false)? {
             true => format!("rebuilds of {on} continue"),

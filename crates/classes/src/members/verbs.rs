@@ -1,7 +1,7 @@
 //! Verbs that are the same in every class whose members have labels: `stop`, `destroy`, `clear`,
 //! `dump`; and `start`, `relocate` where the labels are in last sectors.
 
-use geom::{Bytes, Class, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Bytes, Class, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 use serde::Serialize;
 
 use super::frame::FrameError;
@@ -76,7 +76,7 @@ impl<C: LabelledClass> Verb<C> for Stop {
     const EXAMPLE: &'static str = "stop data";
     type Answer = MessageAnswer;
 
-    fn run(self, class: &C, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (class, control): At<'_, C>) -> Result<MessageAnswer, Error> {
         each("", &self.names, |on| class.take_apart(control, on, self.force.0))
     }
 }
@@ -93,7 +93,7 @@ impl<C: LabelledClass> Verb<C> for Destroy {
     const WRITES: bool = C::DESTROY.1;
     type Answer = MessageAnswer;
 
-    fn run(self, class: &C, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (class, control): At<'_, C>) -> Result<MessageAnswer, Error> {
         each("", &self.0.names, |on| class.destroy_geom(control, on, self.0.force.0))
     }
 }
@@ -110,7 +110,7 @@ impl<C: LastSectorClass> Verb<C> for Start {
     const EXAMPLE: &'static str = "start data";
     type Answer = MessageAnswer;
 
-    fn run(self, class: &C, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (class, control): At<'_, C>) -> Result<MessageAnswer, Error> {
         class.clear_stopped(geom::bare_name(C::CLASS, &self.name));
         verb_util::start(control, C::CLASS, class.stopped(), &self.name)
     }
@@ -131,7 +131,7 @@ impl<C: LabelledClass> Verb<C> for Clear {
     const WRITES: bool = true;
     type Answer = MessageAnswer;
 
-    fn run(self, _: &C, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, C>) -> Result<MessageAnswer, Error> {
         C::clear(control, &self.members.0)
     }
 }
@@ -148,7 +148,7 @@ impl<C: LabelledClass> Verb<C> for Dump {
     const EXAMPLE: &'static str = "dump d0";
     type Answer = C::Records;
 
-    fn run(self, _: &C, control: &mut GraphControl) -> Result<C::Records, Error> {
+    fn run(self, (_, control): At<'_, C>) -> Result<C::Records, Error> {
         C::dump(control, &self.members.0)
     }
 }
@@ -178,7 +178,7 @@ impl<C: LastSectorClass> Verb<C> for Relocate {
     const WRITES: bool = true;
     type Answer = RelocateAnswer;
 
-    fn run(self, _: &C, control: &mut GraphControl) -> Result<RelocateAnswer, Error> {
+    fn run(self, (_, control): At<'_, C>) -> Result<RelocateAnswer, Error> {
         let Relocate { member, was, force } = self;
         let (was, force) = (was.map(|bytes| bytes.0), force.0);
         let params = RelocateParams {

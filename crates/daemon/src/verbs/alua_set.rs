@@ -1,11 +1,11 @@
 //! `alua set`: the access state of a group of target ports.
 
+use geom::Verb;
 use mgmt::api::{Level, Result};
 use mgmt::config::AluaState;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::OwnVerb;
 use crate::control_loop::ControlLoop;
 
 /// Change the access state of a target port group
@@ -17,8 +17,7 @@ pub(super) struct AluaSet {
     state: AluaState,
 }
 
-impl OwnVerb for AluaSet {
-    const CLASS: &'static str = "alua";
+impl Verb<ControlLoop> for AluaSet {
     const NAME: &'static str = "set";
     const POSITIONAL: &'static [&'static str] = &["group", "state"];
     const EXAMPLE: &'static str = "alua set default standby";

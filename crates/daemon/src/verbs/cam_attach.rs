@@ -1,14 +1,13 @@
 //! `cam attach`: a bus that exists until the daemon stops.
 
 use cam::AttachAnswer;
-use geom::Deferred;
+use geom::{Deferred, Verb};
 use mgmt::api::{Error, Kind, Level, Result};
 use mgmt::config::{self, BusConfig};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::OwnVerb;
 use crate::buses;
 use crate::catalog::catalog;
 use crate::control_loop::ControlLoop;
@@ -31,8 +30,7 @@ pub(super) struct CamAttach {
     ticket: Option<u64>,
 }
 
-impl OwnVerb for CamAttach {
-    const CLASS: &'static str = cam::CAM_CLASS;
+impl Verb<ControlLoop> for CamAttach {
     const NAME: &'static str = "attach";
     const POSITIONAL: &'static [&'static str] = &["name", "params"];
     const EXAMPLE: &'static str = "cam attach mps0 transport=sas disks=4 size=1GiB";
@@ -43,7 +41,7 @@ impl OwnVerb for CamAttach {
         let done = match self.ticket {
             Some(ticket) => {
                 let again = json!({ "name": name, "ticket": ticket });
-                control_loop.call_verb(Self::CLASS, Self::NAME, name, &again)?
+                control_loop.call_verb(cam::CAM_CLASS, Self::NAME, name, &again)?
             }
             None => buses::open(control_loop, &self.bus()?)?,
         };

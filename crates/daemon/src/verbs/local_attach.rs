@@ -1,11 +1,11 @@
 //! `local attach`: a LUN as a block device of this machine.
 
 use drivers::local::By;
+use geom::Verb;
 use mgmt::api::Result;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::OwnVerb;
 use super::local::{Device, change};
 use crate::control_loop::ControlLoop;
 
@@ -20,8 +20,7 @@ pub(super) struct LocalAttach {
     by: Option<By>,
 }
 
-impl OwnVerb for LocalAttach {
-    const CLASS: &'static str = "local";
+impl Verb<ControlLoop> for LocalAttach {
     const NAME: &'static str = "attach";
     const POSITIONAL: &'static [&'static str] = &["lun"];
     const EXAMPLE: &'static str = "attach 0";

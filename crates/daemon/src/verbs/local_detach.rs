@@ -1,10 +1,10 @@
 //! `local detach`: removal of the block device of a LUN.
 
+use geom::Verb;
 use mgmt::api::Result;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::OwnVerb;
 use super::local::{Device, change};
 use crate::control_loop::ControlLoop;
 
@@ -19,8 +19,7 @@ pub(super) struct LocalDetach {
     force: bool,
 }
 
-impl OwnVerb for LocalDetach {
-    const CLASS: &'static str = "local";
+impl Verb<ControlLoop> for LocalDetach {
     const NAME: &'static str = "detach";
     const POSITIONAL: &'static [&'static str] = &["lun"];
     const EXAMPLE: &'static str = "detach 0";

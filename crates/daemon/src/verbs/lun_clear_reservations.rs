@@ -1,11 +1,10 @@
 //! `lun clear-reservations`: the end of the reservations of a host that does not return.
 
-use engine::lun::CLASS;
+use geom::Verb;
 use mgmt::api::{Level, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::OwnVerb;
 use crate::control_loop::ControlLoop;
 
 /// End all registrations and reservations of a unit
@@ -15,8 +14,7 @@ pub(super) struct ClearReservations {
     name: String,
 }
 
-impl OwnVerb for ClearReservations {
-    const CLASS: &'static str = CLASS;
+impl Verb<ControlLoop> for ClearReservations {
     const NAME: &'static str = "clear-reservations";
     const EXAMPLE: &'static str = "reservations d0 --clear --yes-clear d0";
     type Answer = ();

@@ -1,11 +1,10 @@
 //! `lun eject`: removal of the medium of a unit, as by a hand at the drive.
 
-use engine::lun::CLASS;
+use geom::Verb;
 use mgmt::api::{Level, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::OwnVerb;
 use crate::control_loop::ControlLoop;
 
 /// Eject the medium of a drive or removable unit
@@ -15,8 +14,7 @@ pub(super) struct Eject {
     name: String,
 }
 
-impl OwnVerb for Eject {
-    const CLASS: &'static str = CLASS;
+impl Verb<ControlLoop> for Eject {
     const NAME: &'static str = "eject";
     const EXAMPLE: &'static str = "tray eject cd0";
     type Answer = ();

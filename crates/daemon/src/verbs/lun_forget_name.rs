@@ -1,12 +1,10 @@
 //! `lun forget-name`: the end of a former name of a unit, which is still served.
 
-use engine::lun::CLASS;
-use geom::MessageAnswer;
+use geom::{MessageAnswer, Verb};
 use mgmt::api::{Error, Kind, Level, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::OwnVerb;
 use crate::control_loop::ControlLoop;
 
 /// Stop serving a unit under a former name
@@ -19,8 +17,7 @@ pub(super) struct ForgetName {
     name: String,
 }
 
-impl OwnVerb for ForgetName {
-    const CLASS: &'static str = CLASS;
+impl Verb<ControlLoop> for ForgetName {
     const NAME: &'static str = "forget-name";
     const EXAMPLE: &'static str = "lun forget-name d0";
     type Answer = MessageAnswer;

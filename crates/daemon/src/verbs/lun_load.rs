@@ -1,11 +1,10 @@
 //! `lun load`: insertion of a medium into a unit, as by a hand at the drive.
 
-use engine::lun::CLASS;
+use geom::Verb;
 use mgmt::api::{Level, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::OwnVerb;
 use crate::control_loop::ControlLoop;
 
 /// Load a medium into a drive or removable unit
@@ -17,8 +16,7 @@ pub(super) struct Load {
     provider: Option<String>,
 }
 
-impl OwnVerb for Load {
-    const CLASS: &'static str = CLASS;
+impl Verb<ControlLoop> for Load {
     const NAME: &'static str = "load";
     const POSITIONAL: &'static [&'static str] = &["name", "provider"];
     const EXAMPLE: &'static str = "tray load cd0 disc2";

@@ -19,74 +19,60 @@ use std::sync::LazyLock;
 
 use cam::{CAM_CLASS, CamClass};
 use engine::lun::CLASS as LUN_CLASS;
-use geom::VerbSpec;
+use geom::{Place, Verb, VerbSpec};
 use mgmt::api::{Error, Kind, Result};
-use schemars::JsonSchema;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::control_loop::ControlLoop;
 use crate::errors::from_geom;
 
-/// A verb of the daemon; the value holds its parameters, which are written and read like those of a
-/// verb of a class ([`geom::Verb`]).
-trait OwnVerb: DeserializeOwned + JsonSchema + 'static {
-    /// The class that is typed before it.
-    const CLASS: &'static str;
-    /// The word typed.
-    const NAME: &'static str;
-    /// Fields that are given by position.
-    const POSITIONAL: &'static [&'static str] = &["name"];
-    /// A command line that works, without the program's name. It begins with the class unless a
-    /// command of another name calls the verb.
-    const EXAMPLE: &'static str;
-    /// The answer. People see its field `message`.
-    type Answer: Serialize + JsonSchema;
-
-    /// Does it, on the control thread.
-    fn run(self, control_loop: &mut ControlLoop) -> Result<Self::Answer>;
+/// A verb of the daemon reaches everything that the control thread has. The example of a verb
+/// begins with its class unless a command of another name calls the verb.
+impl Place for ControlLoop {
+    type At<'a> = &'a mut ControlLoop;
+    type Error = Error;
 }
 
 /// A verb without its types.
 pub(crate) struct ListedVerb {
+    /// The class that is typed before it.
     class: &'static str,
     name: &'static str,
     spec: fn() -> VerbSpec,
-    run: fn(&mut ControlLoop, &Value) -> Result<Value>,
+    run: fn(&mut ControlLoop, &str, &Value) -> Result<Value>,
 }
 
 /// Every verb of the daemon.
 const VERBS: &[ListedVerb] = &[
-    ListedVerb::of::<alua_set::AluaSet>(),
-    ListedVerb::of::<cam_attach::CamAttach>(),
-    ListedVerb::of::<local_attach::LocalAttach>(),
-    ListedVerb::of::<local_detach::LocalDetach>(),
-    ListedVerb::of::<lun_clear_reservations::ClearReservations>(),
-    ListedVerb::of::<lun_eject::Eject>(),
-    ListedVerb::of::<lun_forget_name::ForgetName>(),
-    ListedVerb::of::<lun_load::Load>(),
-    ListedVerb::of::<part_show::Show>(),
-    ListedVerb::of::<sessions_end::SessionsEnd>(),
+    ListedVerb::of::<alua_set::AluaSet>("alua"),
+    ListedVerb::of::<cam_attach::CamAttach>(CAM_CLASS),
+    ListedVerb::of::<local_attach::LocalAttach>("local"),
+    ListedVerb::of::<local_detach::LocalDetach>("local"),
+    ListedVerb::of::<lun_clear_reservations::ClearReservations>(LUN_CLASS),
+    ListedVerb::of::<lun_eject::Eject>(LUN_CLASS),
+    ListedVerb::of::<lun_forget_name::ForgetName>(LUN_CLASS),
+    ListedVerb::of::<lun_load::Load>(LUN_CLASS),
+    ListedVerb::of::<part_show::Show>(part_show::CLASS),
+    ListedVerb::of::<sessions_end::SessionsEnd>("sessions"),
 ];
 
 impl ListedVerb {
-    const fn of<V: OwnVerb>() -> ListedVerb {
-        ListedVerb { class: V::CLASS, name: V::NAME, spec: spec::<V>, run: run::<V> }
+    const fn of<V: Verb<ControlLoop>>(class: &'static str) -> ListedVerb {
+        ListedVerb { class, name: V::NAME, spec: geom::spec_of::<ControlLoop, V>, run: run::<V> }
     }
 
     /// Carries it out.
     pub(crate) fn run(&self, control_loop: &mut ControlLoop, params: &Value) -> Result<Value> {
-        (self.run)(control_loop, params)
+        (self.run)(control_loop, self.class, params)
     }
 }
 
-fn spec<V: OwnVerb>() -> VerbSpec {
-    geom::describe::<V, V::Answer>(V::NAME, V::POSITIONAL, V::EXAMPLE)
-}
-
-fn run<V: OwnVerb>(control_loop: &mut ControlLoop, params: &Value) -> Result<Value> {
-    let op = format!("{} {}", V::CLASS, V::NAME);
+fn run<V: Verb<ControlLoop>>(
+    control_loop: &mut ControlLoop,
+    class: &str,
+    params: &Value,
+) -> Result<Value> {
+    let op = format!("{class} {}", V::NAME);
     let verb = geom::parse_params::<V>(&op, params).map_err(|e| from_geom(&op, "", e))?;
     let answer = verb.run(control_loop)?;
     serde_json::to_value(answer).map_err(|e| Error::new(Kind::Internal, op, e))

@@ -1,6 +1,6 @@
 //! `part show`: partition tables by name.
 
-use geom::ProviderId;
+use geom::{ProviderId, Verb};
 use mgmt::api::{Error, Kind, PartAnswer, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,17 +8,16 @@ use serde_json::json;
 
 pub(super) use classes::part::request::Show;
 
-use super::OwnVerb;
 use crate::control_loop::ControlLoop;
 use crate::errors::find_persistent;
 
 /// The class of partition tables.
-const CLASS: &str = "part";
+pub(super) const CLASS: &str = "part";
 
 /// The tables, or the reasons why there are none.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
-pub(super) enum ShowAnswer {
+pub enum ShowAnswer {
     /// The tables.
     Tables(PartAnswer),
     /// No named provider has a table.
@@ -29,8 +28,7 @@ pub(super) enum ShowAnswer {
 }
 
 /// A provider without a table is reported and is no error.
-impl OwnVerb for Show {
-    const CLASS: &'static str = CLASS;
+impl Verb<ControlLoop> for Show {
     const NAME: &'static str = "show";
     const POSITIONAL: &'static [&'static str] = &["geoms"];
     const EXAMPLE: &'static str = "part show ada0";

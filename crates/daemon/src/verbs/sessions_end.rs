@@ -1,10 +1,10 @@
 //! `sessions end`: the end of one session, which its host may begin again.
 
+use geom::Verb;
 use mgmt::api::{Error, Kind, Level, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::OwnVerb;
 use crate::control_loop::ControlLoop;
 use crate::exports::SESSIONS_DEADLINE;
 
@@ -22,8 +22,7 @@ pub(super) struct SessionsEndAnswer {
     ended: bool,
 }
 
-impl OwnVerb for SessionsEnd {
-    const CLASS: &'static str = "sessions";
+impl Verb<ControlLoop> for SessionsEnd {
     const NAME: &'static str = "end";
     const POSITIONAL: &'static [&'static str] = &["id"];
     const EXAMPLE: &'static str = "sessions end 7 --yes";

@@ -1,7 +1,7 @@
 //! `resize`: the size of a disk while it is in use.
 
 use bio::Errno;
-use geom::{Bytes, Deserialize, Error, Event, GraphControl, JsonSchema, Verb};
+use geom::{At, Bytes, Deserialize, Error, Event, JsonSchema, Verb};
 use serde::Serialize;
 
 use crate::class::{DISK_CLASS, DiskClass, DiskGeom};
@@ -33,7 +33,7 @@ impl Verb<DiskClass> for Resize {
     const EXAMPLE: &'static str = "disk resize d0 --size 2GiB";
     type Answer = Resized;
 
-    fn run(self, _: &DiskClass, control: &mut GraphControl) -> Result<Resized, Error> {
+    fn run(self, (_, control): At<'_, DiskClass>) -> Result<Resized, Error> {
         let on = self.name.as_str();
         let gone = || Error::new(Errno::NxIo, format!("{on} is being removed"));
         let geom = geom::named(&control.topology, DISK_CLASS, on)?;

@@ -1,11 +1,13 @@
-//! Descriptions of a class's verbs: enough for a command line, a manual page, completions and a
-//! check of parameters, and no more. The class itself gets one JSON object, a key an argument.
+//! Descriptions of verbs: enough for a command line, a manual page, completions and a check of
+//! parameters, and no more. The verb itself gets one JSON object, a key an argument.
 //!
-//! A class writes a verb as one struct, its parameters ([`Verb`]); the rest here is made from that.
+//! A verb is one struct, its parameters ([`Verb`]), wherever it runs ([`Place`]); the rest here is
+//! made from that.
 
 mod args;
 mod deferred;
 mod params;
+mod place;
 mod schema;
 mod typed;
 
@@ -16,9 +18,11 @@ use crate::units;
 pub use args::{Bytes, Consent, arguments};
 pub use deferred::{Deferred, Unfinished};
 pub use params::{Change, ClassParams, read};
+pub use place::{At, Place};
 pub use schema::schema_of;
 pub use typed::{
-    ClassVerb, MessageAnswer, Verb, call, describe, params_schema_of, parse_params, specs, to_json,
+    ClassVerb, MessageAnswer, Verb, call, describe, params_schema_of, parse_params, spec_of, specs,
+    to_json,
 };
 
 /// A verb, as the man page of its class has it: `mirror label [-b balance] NAME PROVIDER...`.

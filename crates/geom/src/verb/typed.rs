@@ -1,11 +1,11 @@
-//! Verbs of classes as types: the parameters (a struct), the answer and the action.
+//! Verbs as types: the parameters (a struct), the answer and the action.
 //!
 //! ```text
 //!   struct Destroy { names, force }  --JsonSchema-->  help, man page, completion, check
-//!        impl Verb<SchedClass>       --Deserialize->  run(self, class, control) -> Answer
+//!        impl Verb<SchedClass>       --Deserialize->  run(self, (class, control)) -> Answer
 //! ```
 //! A class lists its verbs once, [`ClassVerb::of`] each, and answers [`specs`] and [`call`] of that
-//! list.
+//! list. Other places have lists of their own.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -17,18 +17,19 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use super::place::{At, Place};
 use super::{ArgKind, VerbSpec, arguments, read, schema_of};
 use crate::class::Class;
 use crate::control::GraphControl;
 use crate::error::Error;
 
-/// A verb of the class `C`; the value holds its parameters.
+/// A verb that runs in the place `P`; the value holds its parameters.
 ///
 /// The struct's own doc is its help: the first paragraph one sentence, without the point at its
 /// end, further ones for the manual page. Each field has a sentence. An option that is left out is
 /// `None`, false, an empty list, or its `#[serde(default)]`. Other fields than these are refused,
 /// and numbers beyond their `#[schemars(range(min, max))]`.
-pub trait Verb<C>: DeserializeOwned + JsonSchema + 'static {
+pub trait Verb<P: Place>: DeserializeOwned + JsonSchema + 'static {
     /// The word typed.
     const NAME: &'static str;
     /// The first paragraph, where it is not the struct's own.
@@ -39,18 +40,20 @@ pub trait Verb<C>: DeserializeOwned + JsonSchema + 'static {
     const POSITIONAL: &'static [&'static str] = &["name", "names", "members"];
     /// A command line that works, without the program's name.
     const EXAMPLE: &'static str;
+    /// Further ones.
+    const MORE_EXAMPLES: &'static [&'static str] = &[];
     /// It writes on disks.
     const WRITES: bool = false;
 
     /// The answer. People see its field `message` or `text`.
     type Answer: Serialize + JsonSchema;
 
-    /// Does it. May run conversations on a core.
+    /// Does it. A verb of a class may run conversations on a core.
     ///
     /// # Errors
     ///
     /// The verb's own: the refused value and its limit, or the failure.
-    fn run(self, class: &C, control: &mut GraphControl) -> Result<Self::Answer, Error>;
+    fn run(self, at: At<'_, P>) -> Result<Self::Answer, P::Error>;
 }
 
 /// An answer of one sentence.
@@ -76,11 +79,12 @@ pub struct ClassVerb<C> {
 impl<C: Class> ClassVerb<C> {
     /// The verb `V`.
     pub const fn of<V: Verb<C>>() -> ClassVerb<C> {
-        ClassVerb { spec: spec::<C, V>, run: run::<C, V> }
+        ClassVerb { spec: spec_of::<C, V>, run: run::<C, V> }
     }
 }
 
-fn spec<C, V: Verb<C>>() -> VerbSpec {
+/// The description of a verb; made once for each verb.
+pub fn spec_of<P: Place, V: Verb<P>>() -> VerbSpec {
     let own = describe::<V, V::Answer>(V::NAME, V::POSITIONAL, V::EXAMPLE);
     let or = |given: &'static str, own| if given.is_empty() { own } else { given };
     let (doc, detail) = (or(V::DOC, own.doc), or(V::DETAIL, own.detail));
@@ -119,7 +123,7 @@ fn run<C: Class, V: Verb<C>>(
     params: &Value,
 ) -> Result<Value, Error> {
     let of = format!("{} {}", class.name(), V::NAME);
-    let answer = parse_params::<V>(&of, params)?.run(class, control)?;
+    let answer = parse_params::<V>(&of, params)?.run((class, control))?;
     to_json(&of, &answer)
 }
 

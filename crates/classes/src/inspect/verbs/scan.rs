@@ -1,6 +1,6 @@
 //! The `scan` verb: reports the signatures on a provider.
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, Verb};
 
 use crate::inspect::answer::{InspectAnswer, answer};
 use crate::inspect::class::{InspectClass, report};
@@ -18,7 +18,7 @@ impl Verb<InspectClass> for Scan {
     const EXAMPLE: &'static str = "inspect d0";
     type Answer = InspectAnswer;
 
-    fn run(self, _: &InspectClass, control: &mut GraphControl) -> Result<InspectAnswer, Error> {
+    fn run(self, (_, control): At<'_, InspectClass>) -> Result<InspectAnswer, Error> {
         let report = report(control, &self.provider)?;
         answer(control, &self.provider, &report, &[])
     }

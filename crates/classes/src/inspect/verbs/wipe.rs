@@ -1,7 +1,7 @@
 //! The `wipe` verb: clears signatures of a provider, or reports those that it would clear.
 
 use bio::Errno;
-use geom::{Deserialize, Edge, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deserialize, Edge, Error, GraphControl, JsonSchema, Verb};
 
 use crate::inspect::answer::{InspectAnswer, SignatureFinding, answer, users};
 use crate::inspect::class::{InspectClass, NAME, place, report, scan};
@@ -31,7 +31,7 @@ impl Verb<InspectClass> for Wipe {
     const WRITES: bool = true;
     type Answer = InspectAnswer;
 
-    fn run(self, _: &InspectClass, control: &mut GraphControl) -> Result<InspectAnswer, Error> {
+    fn run(self, (_, control): At<'_, InspectClass>) -> Result<InspectAnswer, Error> {
         wipe(control, &self.provider, &self)
     }
 }

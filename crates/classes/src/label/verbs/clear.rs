@@ -1,7 +1,7 @@
 //! The `clear` verb: removes the label of a provider.
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deserialize, Error, GraphControl, JsonSchema, Verb};
 
 use super::{LabelAnswer, LastSectorContent, find, last_sector_content};
 use crate::label::class::{LabelClass, NAME};
@@ -24,7 +24,7 @@ impl Verb<LabelClass> for Clear {
     const WRITES: bool = true;
     type Answer = LabelAnswer;
 
-    fn run(self, _: &LabelClass, control: &mut GraphControl) -> Result<LabelAnswer, Error> {
+    fn run(self, (_, control): At<'_, LabelClass>) -> Result<LabelAnswer, Error> {
         let name = self.provider.as_str();
         let on = find(control, name)?;
         let (size, len) = provider_access::sizes(control, on);

@@ -1,6 +1,6 @@
 //! The `create` verb: names a provider without writing to it.
 
-use geom::{Class, Create as Request, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Class, Create as Request, Deserialize, Error, JsonSchema, Verb};
 use serde_json::Value;
 
 use super::{LabelAnswer, find};
@@ -21,7 +21,7 @@ impl Verb<LabelClass> for Create {
     const EXAMPLE: &'static str = "label create usb d0";
     type Answer = LabelAnswer;
 
-    fn run(self, class: &LabelClass, control: &mut GraphControl) -> Result<LabelAnswer, Error> {
+    fn run(self, (class, control): At<'_, LabelClass>) -> Result<LabelAnswer, Error> {
         let on = find(control, &self.provider)?;
         let create = Request { name: &self.name, members: &[on], params: &Value::Null };
         let geom = control.call(|topology| class.create(topology, &create))?;

@@ -1,7 +1,7 @@
 //! The `destroy` and `stop` verbs: remove a name.
 
 use bio::Errno;
-use geom::{Class, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Class, Deserialize, Error, JsonSchema, Verb};
 
 use super::LabelAnswer;
 use crate::label::class::{LabelClass, NAME};
@@ -22,7 +22,7 @@ impl Verb<LabelClass> for Destroy {
     const EXAMPLE: &'static str = "label destroy label/usb";
     type Answer = LabelAnswer;
 
-    fn run(self, class: &LabelClass, control: &mut GraphControl) -> Result<LabelAnswer, Error> {
+    fn run(self, (class, control): At<'_, LabelClass>) -> Result<LabelAnswer, Error> {
         let name = self.name.as_str();
         let Some(geom) = control.topology.find_geom(NAME, name) else {
             let what = format!("there is no name {name}; `ashlar list label` shows them");
@@ -43,7 +43,7 @@ impl Verb<LabelClass> for Stop {
     const EXAMPLE: &'static str = "label stop label/usb";
     type Answer = LabelAnswer;
 
-    fn run(self, class: &LabelClass, control: &mut GraphControl) -> Result<LabelAnswer, Error> {
-        self.0.run(class, control)
+    fn run(self, (class, control): At<'_, LabelClass>) -> Result<LabelAnswer, Error> {
+        self.0.run((class, control))
     }
 }

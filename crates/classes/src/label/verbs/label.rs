@@ -1,7 +1,7 @@
 //! The `label` verb: writes a label to the last sector of a provider.
 
 use bio::Errno;
-use geom::{Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
 
 use super::{LabelAnswer, LastSectorContent, find, last_sector_content};
 use crate::guard;
@@ -32,7 +32,7 @@ impl Verb<LabelClass> for Label {
     const WRITES: bool = true;
     type Answer = LabelAnswer;
 
-    fn run(self, _: &LabelClass, control: &mut GraphControl) -> Result<LabelAnswer, Error> {
+    fn run(self, (_, control): At<'_, LabelClass>) -> Result<LabelAnswer, Error> {
         let name = self.provider.as_str();
         let on = find(control, name)?;
         let overwrite = self.overwrite || self.yes_destroy.0.iter().any(|given| given == name);

@@ -1,6 +1,6 @@
 //! The `refresh` verb: tastes a provider again.
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, Verb};
 
 use super::{LabelAnswer, find};
 use crate::label::class::LabelClass;
@@ -18,7 +18,7 @@ impl Verb<LabelClass> for Refresh {
     const EXAMPLE: &'static str = "label refresh d0";
     type Answer = LabelAnswer;
 
-    fn run(self, _: &LabelClass, control: &mut GraphControl) -> Result<LabelAnswer, Error> {
+    fn run(self, (_, control): At<'_, LabelClass>) -> Result<LabelAnswer, Error> {
         let on = find(control, &self.provider)?;
         control.call(|topology| {
             topology.retaste(on);

@@ -1,6 +1,6 @@
 //! `activate`: members that were deactivated are used again.
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, MessageAnswer, Verb};
 
 use super::{with, write_record};
 use crate::members::verb_util;
@@ -24,7 +24,7 @@ impl Verb<MirrorClass> for Activate {
     const WRITES: bool = true;
     type Answer = MessageAnswer;
 
-    fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, MirrorClass>) -> Result<MessageAnswer, Error> {
         let on = self.name.as_str();
         for member in &self.members.0 {
             let record = verb_util::read(control, NAME, member, Metadata::decode)?;

@@ -1,7 +1,7 @@
 //! `configure`: how a mirror works.
 
 use bio::Errno;
-use geom::{Bytes, Change, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Bytes, Change, Deserialize, Error, JsonSchema, MessageAnswer, Verb};
 
 use super::{complete, priority, runs, shape, slot, with};
 use crate::mirror::bitmap::Shape;
@@ -53,7 +53,7 @@ impl Verb<MirrorClass> for Configure {
     const WRITES: bool = true;
     type Answer = MessageAnswer;
 
-    fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, MirrorClass>) -> Result<MessageAnswer, Error> {
         let priority = self.priority.map(priority).transpose()?;
         let on = self.name.as_str();
         // Members that are away would not have it.

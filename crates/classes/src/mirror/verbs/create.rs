@@ -1,6 +1,6 @@
 //! `create`: a mirror without records.
 
-use geom::{Class, Consent, Create as Request, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Class, Consent, Create as Request, Deserialize, Error, JsonSchema, Verb};
 
 use crate::members::verb_util::ProviderAnswer;
 use crate::members::{provider_access, verb_util};
@@ -30,7 +30,7 @@ impl Verb<MirrorClass> for Create {
     const EXAMPLE: &'static str = "mirror create data d0 d1";
     type Answer = ProviderAnswer;
 
-    fn run(self, class: &MirrorClass, control: &mut GraphControl) -> Result<ProviderAnswer, Error> {
+    fn run(self, (class, control): At<'_, MirrorClass>) -> Result<ProviderAnswer, Error> {
         let (name, names) = (self.name.as_str(), &self.members.0);
         verb_util::check_name(name)?;
         let members: Result<Vec<_>, Error> =

@@ -1,7 +1,7 @@
 //! `forget`: members that are not expected any more.
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
 use super::{runs, with};
 use crate::mirror::class::MirrorClass;
@@ -22,7 +22,7 @@ impl Verb<MirrorClass> for Forget {
     const WRITES: bool = true;
     type Answer = MessageAnswer;
 
-    fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, MirrorClass>) -> Result<MessageAnswer, Error> {
         each("", &self.names, |on| forget(control, on))
     }
 }

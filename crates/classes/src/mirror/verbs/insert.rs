@@ -1,7 +1,7 @@
 //! `insert`: more members.
 
 use bio::Errno;
-use geom::{Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
 
 use super::forget::on_record;
 use super::{complete, is_own, priority, runs, with, write_record};
@@ -41,7 +41,7 @@ impl Verb<MirrorClass> for Insert {
     const WRITES: bool = true;
     type Answer = RebuildAnswer;
 
-    fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<RebuildAnswer, Error> {
+    fn run(self, (_, control): At<'_, MirrorClass>) -> Result<RebuildAnswer, Error> {
         let (hardcode, force) = (self.hardcode.0, self.force.0);
         let priority = priority(self.priority)?;
         let how = InsertOptions { priority, inactive: self.inactive, hardcode, force };

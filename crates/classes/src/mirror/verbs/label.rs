@@ -1,7 +1,7 @@
 //! `label`: a mirror that is found again by itself.
 
 use bio::Errno;
-use geom::{Bytes, Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Bytes, Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
 
 use super::{is_own, shape, with, write_record};
 use crate::members::verb_util::ProviderAnswer;
@@ -46,7 +46,7 @@ impl Verb<MirrorClass> for Label {
     const WRITES: bool = true;
     type Answer = ProviderAnswer;
 
-    fn run(self, class: &MirrorClass, control: &mut GraphControl) -> Result<ProviderAnswer, Error> {
+    fn run(self, (class, control): At<'_, MirrorClass>) -> Result<ProviderAnswer, Error> {
         let new = LabelOptions {
             settings: self.params.settings()?,
             assume_same: self.assume_same.0,

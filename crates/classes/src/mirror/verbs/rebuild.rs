@@ -1,6 +1,6 @@
 //! `rebuild`: a new copy to members.
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, Verb};
 
 use super::removal::keep_one;
 use super::{slot, with};
@@ -24,7 +24,7 @@ impl Verb<MirrorClass> for Rebuild {
     const WRITES: bool = true;
     type Answer = RebuildAnswer;
 
-    fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<RebuildAnswer, Error> {
+    fn run(self, (_, control): At<'_, MirrorClass>) -> Result<RebuildAnswer, Error> {
         let on = self.name.as_str();
         for member in &self.members.0 {
             with(control, on, |g, t, me| {

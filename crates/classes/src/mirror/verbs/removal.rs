@@ -1,7 +1,7 @@
 //! `remove`, `deactivate`: members that go.
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
 use super::{complete, slot, with};
 use crate::members::provider_access;
@@ -26,7 +26,7 @@ impl Verb<MirrorClass> for Remove {
     const WRITES: bool = true;
     type Answer = MessageAnswer;
 
-    fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, MirrorClass>) -> Result<MessageAnswer, Error> {
         remove(control, &self.name, &self.members.0)?;
         Ok(MessageAnswer::new(format!("{} removed from {}", self.members.0.join(", "), self.name)))
     }
@@ -56,7 +56,7 @@ impl Verb<MirrorClass> for Deactivate {
     const WRITES: bool = true;
     type Answer = MessageAnswer;
 
-    fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, MirrorClass>) -> Result<MessageAnswer, Error> {
         let members = &self.members.0;
         members.iter().try_for_each(|member| {
             remove_member(control, &self.name, member, Removal::Deactivated)

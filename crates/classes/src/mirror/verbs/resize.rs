@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use bio::Errno;
-use geom::{
-    Bytes, Deserialize, Error, GeomId, GraphControl, JsonSchema, MessageAnswer, Topology, Verb,
-};
+use geom::{At, Bytes, Deserialize, Error, GeomId, JsonSchema, MessageAnswer, Topology, Verb};
 
 use super::{complete, with};
 use crate::mirror::class::MirrorClass;
@@ -40,7 +38,7 @@ impl Verb<MirrorClass> for Resize {
     const WRITES: bool = true;
     type Answer = MessageAnswer;
 
-    fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, MirrorClass>) -> Result<MessageAnswer, Error> {
         let on = self.name.as_str();
         let (size, shared) = with(control, on, |g, t, me| {
             complete(&g.mirror)?;

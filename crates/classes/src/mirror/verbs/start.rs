@@ -1,7 +1,7 @@
 //! `start`: a stopped mirror, or one that does not start because its members continued apart (M12).
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, MessageAnswer, Verb};
 
 use super::{slot, with};
 use crate::members::{provider_access, verb_util};
@@ -27,7 +27,7 @@ impl Verb<MirrorClass> for Start {
     const WRITES: bool = true;
     type Answer = MessageAnswer;
 
-    fn run(self, class: &MirrorClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (class, control): At<'_, MirrorClass>) -> Result<MessageAnswer, Error> {
         let on = self.name.as_str();
         let Some(keep) = &self.keep else {
             return verb_util::start(control, NAME, &class.stopped, on);

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, MessageAnswer, Verb};
 
 use super::{slot, with};
 use crate::mirror::class::MirrorClass;
@@ -37,7 +37,7 @@ impl Verb<MirrorClass> for Verify {
     const WRITES: bool = true;
     type Answer = MessageAnswer;
 
-    fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, MirrorClass>) -> Result<MessageAnswer, Error> {
         let on = self.name.as_str();
         let ended = with(control, on, |g, t, me| {
             if self.end.0 {

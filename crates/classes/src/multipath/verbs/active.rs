@@ -1,7 +1,7 @@
 //! `rotate`, `getactive`: the path that requests go by.
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, Verb};
 use serde::Serialize;
 
 use super::with;
@@ -30,7 +30,7 @@ impl Verb<MultipathClass> for Rotate {
     const EXAMPLE: &'static str = "multipath rotate data";
     type Answer = RotateAnswer;
 
-    fn run(self, _: &MultipathClass, control: &mut GraphControl) -> Result<RotateAnswer, Error> {
+    fn run(self, (_, control): At<'_, MultipathClass>) -> Result<RotateAnswer, Error> {
         let on = self.name.as_str();
         let (rotated, name) = with(control, on, |g, t, me| {
             let rotated = g.rotate(t, me);
@@ -69,7 +69,7 @@ impl Verb<MultipathClass> for GetActive {
 
     /// All that requests go by: with Active/Active each path that is good and no worse than
     /// another; `none` where there are none, as gmultipath(8) says it.
-    fn run(self, _: &MultipathClass, control: &mut GraphControl) -> Result<GetActiveAnswer, Error> {
+    fn run(self, (_, control): At<'_, MultipathClass>) -> Result<GetActiveAnswer, Error> {
         let on = self.name.as_str();
         let names: Vec<String> = with(control, on, |g, _, _| {
             let is_active =

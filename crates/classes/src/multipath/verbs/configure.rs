@@ -1,6 +1,6 @@
 //! `configure`: how paths are used.
 
-use geom::{Change, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Change, Deserialize, Error, JsonSchema, MessageAnswer, Verb};
 
 use super::{mode, work_as};
 use crate::multipath::class::{MultipathClass, MultipathParams, declared};
@@ -36,7 +36,7 @@ impl Verb<MultipathClass> for Configure {
     const WRITES: bool = true;
     type Answer = MessageAnswer;
 
-    fn run(self, _: &MultipathClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, MultipathClass>) -> Result<MessageAnswer, Error> {
         let mode = mode(self.active, self.passive, self.read)?;
         work_as(control, &self.name, mode.is_some(), |(was, before)| {
             let now = MultipathParams::of(mode.unwrap_or(was), before);

@@ -1,6 +1,6 @@
 //! `create`: paths that are named by hand.
 
-use geom::{Class, Create as Request, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Class, Create as Request, Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::json;
 
 use super::mode;
@@ -36,11 +36,7 @@ impl Verb<MultipathClass> for Create {
     const EXAMPLE: &'static str = "multipath create data d0 d1";
     type Answer = ProviderAnswer;
 
-    fn run(
-        self,
-        class: &MultipathClass,
-        control: &mut GraphControl,
-    ) -> Result<ProviderAnswer, Error> {
+    fn run(self, (class, control): At<'_, MultipathClass>) -> Result<ProviderAnswer, Error> {
         let (name, names) = (self.name.as_str(), &self.members.0);
         verb_util::check_name(name)?;
         let members: Result<Vec<_>, Error> =

@@ -1,7 +1,7 @@
 //! `label`: a disk that is found again by itself.
 
 use bio::Errno;
-use geom::{Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
 
 use super::{mode, with};
 use crate::members::verb_util::ProviderAnswer;
@@ -46,11 +46,7 @@ impl Verb<MultipathClass> for Label {
     const WRITES: bool = true;
     type Answer = ProviderAnswer;
 
-    fn run(
-        self,
-        class: &MultipathClass,
-        control: &mut GraphControl,
-    ) -> Result<ProviderAnswer, Error> {
+    fn run(self, (class, control): At<'_, MultipathClass>) -> Result<ProviderAnswer, Error> {
         let (name, members) = (self.name.as_str(), &self.members.0);
         verb_util::check_name(name)?;
         if control.topology.find_geom(NAME, name).is_some() {

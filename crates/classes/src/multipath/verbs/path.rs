@@ -1,7 +1,7 @@
 //! `add`, `remove`, `fail`, `restore`, `prefer`: one path.
 
 use bio::Errno;
-use geom::{Deserialize, Error, GeomId, GraphControl, JsonSchema, MessageAnswer, Topology, Verb};
+use geom::{At, Deserialize, Error, GeomId, GraphControl, JsonSchema, MessageAnswer, Topology, Verb};
 
 use super::with;
 use crate::members::provider_access;
@@ -63,7 +63,7 @@ impl Verb<MultipathClass> for Add {
     const EXAMPLE: &'static str = "multipath add data d1";
     type Answer = MessageAnswer;
 
-    fn run(self, _: &MultipathClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, MultipathClass>) -> Result<MessageAnswer, Error> {
         let Path { name: on, member } = &self.0;
         add(control, on, member)?;
         Ok(MessageAnswer::new(format!("{member} added to {on}")))
@@ -113,7 +113,7 @@ impl Verb<MultipathClass> for Remove {
     const EXAMPLE: &'static str = "multipath remove data d1";
     type Answer = MessageAnswer;
 
-    fn run(self, _: &MultipathClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, MultipathClass>) -> Result<MessageAnswer, Error> {
         let Path { name: on, member } = &self.0;
         remove(control, on, member)?;
         Ok(MessageAnswer::new(format!("{on}: {member} removed")))
@@ -131,7 +131,7 @@ impl Verb<MultipathClass> for Fail {
     const EXAMPLE: &'static str = "multipath fail data d1";
     type Answer = MessageAnswer;
 
-    fn run(self, _: &MultipathClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, MultipathClass>) -> Result<MessageAnswer, Error> {
         self.0.change(control, "failed", |g, t, me, slot| {
             g.fail(slot);
             g.changed(t, me);
@@ -151,7 +151,7 @@ impl Verb<MultipathClass> for Restore {
     const EXAMPLE: &'static str = "multipath restore data d1";
     type Answer = MessageAnswer;
 
-    fn run(self, _: &MultipathClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, MultipathClass>) -> Result<MessageAnswer, Error> {
         self.0.change(control, "restored", |g, t, me, slot| {
             g.paths.restore(slot);
             g.changed(t, me);
@@ -171,7 +171,7 @@ impl Verb<MultipathClass> for Prefer {
     const EXAMPLE: &'static str = "multipath prefer data d1";
     type Answer = MessageAnswer;
 
-    fn run(self, _: &MultipathClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, MultipathClass>) -> Result<MessageAnswer, Error> {
         let Path { name: on, member } = &self.0;
         self.0.change(control, "active", |g, t, me, slot| match g.prefer(t, me, slot) {
             true => Ok(()),

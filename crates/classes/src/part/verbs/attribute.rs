@@ -1,6 +1,6 @@
 //! The `set` and `unset` verbs: attributes of a partition or table.
 
-use geom::{Error, GraphControl, Verb};
+use geom::{At, Error, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +57,7 @@ impl Verb<PartClass> for Set {
     const WRITES: bool = true;
     type Answer = PartAnswer;
 
-    fn run(self, _: &PartClass, control: &mut GraphControl) -> Result<PartAnswer, Error> {
+    fn run(self, (_, control): At<'_, PartClass>) -> Result<PartAnswer, Error> {
         let (of, at_once) = self.0.parts();
         edit(control, AttributeEdit(of, true), at_once)
     }
@@ -71,7 +71,7 @@ impl Verb<PartClass> for Unset {
     const WRITES: bool = true;
     type Answer = PartAnswer;
 
-    fn run(self, _: &PartClass, control: &mut GraphControl) -> Result<PartAnswer, Error> {
+    fn run(self, (_, control): At<'_, PartClass>) -> Result<PartAnswer, Error> {
         let (of, at_once) = self.0.parts();
         edit(control, AttributeEdit(of, false), at_once)
     }

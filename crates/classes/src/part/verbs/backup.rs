@@ -1,6 +1,6 @@
 //! The `backup` verb: a table as values that `restore` reads.
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, Verb};
 
 use crate::part::class::PartClass;
 use crate::part::{backup, saved};
@@ -18,7 +18,7 @@ impl Verb<PartClass> for Backup {
     const EXAMPLE: &'static str = "part backup ada0";
     type Answer = backup::Backup;
 
-    fn run(self, _: &PartClass, control: &mut GraphControl) -> Result<backup::Backup, Error> {
+    fn run(self, (_, control): At<'_, PartClass>) -> Result<backup::Backup, Error> {
         saved::backup(control, &self.geom)
     }
 }

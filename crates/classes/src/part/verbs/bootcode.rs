@@ -1,6 +1,6 @@
 //! The `bootcode` verb: boot code of the scheme, of a partition, or both.
 
-use geom::{Error, GraphControl, Verb};
+use geom::{At, Error, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -68,7 +68,7 @@ impl Verb<PartClass> for Edit<Bootcode> {
     const WRITES: bool = true;
     type Answer = PartAnswer;
 
-    fn run(self, _: &PartClass, control: &mut GraphControl) -> Result<PartAnswer, Error> {
+    fn run(self, (_, control): At<'_, PartClass>) -> Result<PartAnswer, Error> {
         let (of, at_once) = self.parts();
         may_write(control, &of)?;
         edit(control, of, at_once)

@@ -1,6 +1,6 @@
 //! The `create` verb: makes an empty table.
 
-use geom::{Error, GraphControl, Verb};
+use geom::{At, Error, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ impl Verb<PartClass> for Edit<Create> {
     const WRITES: bool = true;
     type Answer = PartAnswer;
 
-    fn run(self, _: &PartClass, control: &mut GraphControl) -> Result<PartAnswer, Error> {
+    fn run(self, (_, control): At<'_, PartClass>) -> Result<PartAnswer, Error> {
         let (of, at_once) = self.parts();
         create(control, &of, at_once)
     }

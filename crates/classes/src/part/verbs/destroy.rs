@@ -1,6 +1,6 @@
 //! The `destroy` verb: removes a table.
 
-use geom::{Error, GraphControl, Verb};
+use geom::{At, Error, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +39,7 @@ impl Verb<PartClass> for Edit<Destroy> {
     const WRITES: bool = true;
     type Answer = PartAnswer;
 
-    fn run(self, _: &PartClass, control: &mut GraphControl) -> Result<PartAnswer, Error> {
+    fn run(self, (_, control): At<'_, PartClass>) -> Result<PartAnswer, Error> {
         let (of, at_once) = self.parts();
         edit(control, of, at_once)
     }

@@ -1,6 +1,6 @@
 //! The `commit` and `undo` verbs: pending changes of a table.
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, Verb};
 
 use super::{Edit, PartAnswer, answer, find};
 use crate::part::class::PartClass;
@@ -25,7 +25,7 @@ impl Verb<PartClass> for Commit {
     const WRITES: bool = true;
     type Answer = PartAnswer;
 
-    fn run(self, _: &PartClass, control: &mut GraphControl) -> Result<PartAnswer, Error> {
+    fn run(self, (_, control): At<'_, PartClass>) -> Result<PartAnswer, Error> {
         let name = self.0.of.geom;
         let geom = find(control, &name)?;
         commit(control, geom)?;
@@ -40,7 +40,7 @@ impl Verb<PartClass> for Undo {
     const EXAMPLE: &'static str = "part undo ada0";
     type Answer = PartAnswer;
 
-    fn run(self, _: &PartClass, control: &mut GraphControl) -> Result<PartAnswer, Error> {
+    fn run(self, (_, control): At<'_, PartClass>) -> Result<PartAnswer, Error> {
         let name = self.0.of.geom;
         let geom = find(control, &name)?;
         undo(control, geom)?;

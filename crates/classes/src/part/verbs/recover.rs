@@ -1,6 +1,6 @@
 //! The `recover` verb: rewrites the copies of a damaged table.
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Topology, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, Topology, Verb};
 
 use super::{Change, Edit, PartAnswer, TableBefore, TableEdit, answer, edit, find, with};
 use crate::part::Table;
@@ -34,7 +34,7 @@ impl Verb<PartClass> for Recover {
     const WRITES: bool = true;
     type Answer = PartAnswer;
 
-    fn run(self, _: &PartClass, control: &mut GraphControl) -> Result<PartAnswer, Error> {
+    fn run(self, (_, control): At<'_, PartClass>) -> Result<PartAnswer, Error> {
         let (of, at_once) = self.0.parts();
         let geom = find(control, &of.geom)?;
         let is_corrupt =

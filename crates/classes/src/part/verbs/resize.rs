@@ -1,6 +1,6 @@
 //! The `resize` verb: changes the size of a partition.
 
-use geom::{Error, GraphControl, Verb};
+use geom::{At, Error, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +49,7 @@ impl Verb<PartClass> for Edit<Resize> {
     const WRITES: bool = true;
     type Answer = PartAnswer;
 
-    fn run(self, _: &PartClass, control: &mut GraphControl) -> Result<PartAnswer, Error> {
+    fn run(self, (_, control): At<'_, PartClass>) -> Result<PartAnswer, Error> {
         let (of, at_once) = self.parts();
         edit(control, of, at_once)
     }

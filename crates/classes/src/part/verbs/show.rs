@@ -1,6 +1,6 @@
 //! The `show` verb: partition tables.
 
-use geom::{Error, GraphControl, Verb};
+use geom::{At, Error, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ impl Verb<PartClass> for Show {
     const EXAMPLE: &'static str = "part show ada0";
     type Answer = PartAnswer;
 
-    fn run(self, _: &PartClass, control: &mut GraphControl) -> Result<PartAnswer, Error> {
+    fn run(self, (_, control): At<'_, PartClass>) -> Result<PartAnswer, Error> {
         let mut geoms = Vec::new();
         for name in &self.geoms {
             geoms.push(find(control, name)?);

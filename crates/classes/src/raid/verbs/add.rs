@@ -1,7 +1,7 @@
 //! The `add` verb: creates a further volume in the free space of an array's disks.
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, Verb};
 
 use super::volume::{LevelName, NewVolume, ROUND, VolumeParams, guid, usable};
 use super::{ArrayName, VolumeAnswer, wait_for_volume, with};
@@ -29,7 +29,7 @@ impl Verb<RaidClass> for Add {
     const WRITES: bool = true;
     type Answer = VolumeAnswer;
 
-    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<VolumeAnswer, Error> {
+    fn run(self, (_, control): At<'_, RaidClass>) -> Result<VolumeAnswer, Error> {
         let name = self.label.as_str();
         let number = verb_util::new_id(control, name);
         let set = with(control, &self.name.0, |g, t, me| {

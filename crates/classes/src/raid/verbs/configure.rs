@@ -1,6 +1,6 @@
 //! The `configure` verb: changes the settings of an array.
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, MessageAnswer, Verb};
 
 use super::{ArrayName, with};
 use crate::raid::class::RaidClass;
@@ -18,7 +18,7 @@ impl Verb<RaidClass> for Configure {
     const EXAMPLE: &'static str = "raid configure --sync-rate 50MiB Intel-1234abcd";
     type Answer = MessageAnswer;
 
-    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, RaidClass>) -> Result<MessageAnswer, Error> {
         let on = self.name.0.as_str();
         with(control, on, |g, _, _| {
             if let Some(SyncRate(rate)) = self.sync_rate {

@@ -1,7 +1,7 @@
 //! The `consistency` verb: shows or changes the consistency policy of volumes.
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, Verb};
 use serde::Serialize;
 
 use super::{ArrayName, Policy, VolumeName, selected_volumes, with};
@@ -56,7 +56,7 @@ impl Verb<RaidClass> for Consistency {
     const WRITES: bool = true;
     type Answer = ConsistencyAnswer;
 
-    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<ConsistencyAnswer, Error> {
+    fn run(self, (_, control): At<'_, RaidClass>) -> Result<ConsistencyAnswer, Error> {
         let on = self.name.0.as_str();
         let keep = self.policy.map(|policy| policy == Policy::Ppl);
         let volume = self.volume.0.as_deref();

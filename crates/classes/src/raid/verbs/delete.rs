@@ -2,7 +2,9 @@
 //! would appear as an array of its own.
 
 use bio::Errno;
-use geom::{Class, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Topology, Verb};
+use geom::{
+    At, Class, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Topology, Verb,
+};
 
 use super::{ArrayName, VolumeName, erase, find, probe, selected_volumes, with};
 use crate::raid::assemble::SetId;
@@ -30,7 +32,7 @@ impl Verb<RaidClass> for Delete {
     const WRITES: bool = true;
     type Answer = MessageAnswer;
 
-    fn run(self, class: &RaidClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (class, control): At<'_, RaidClass>) -> Result<MessageAnswer, Error> {
         let on = self.name.0.as_str();
         let geom = find(control, on)?;
         let set = control.topology.geom_name(geom).to_owned();

@@ -1,6 +1,6 @@
 //! The `fail` verb: takes disks out of use.
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, MessageAnswer, Verb};
 
 use super::{ArrayName, disk, readd_command, spare_of, still_needed, with};
 use crate::raid::class::RaidClass;
@@ -21,7 +21,7 @@ impl Verb<RaidClass> for Fail {
     const WRITES: bool = true;
     type Answer = MessageAnswer;
 
-    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, RaidClass>) -> Result<MessageAnswer, Error> {
         let on = self.name.0.as_str();
         for name in &self.members.0 {
             let tag = with(control, on, |g, t, me| {

@@ -1,7 +1,7 @@
 //! The `insert` verb: adds disks.
 
 use bio::Errno;
-use geom::{Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Consent, Deserialize, Error, JsonSchema, Verb};
 
 use super::{ArrayName, apply_plan, disk, serial, with};
 use crate::members::{provider_access, verb_util};
@@ -32,7 +32,7 @@ impl Verb<RaidClass> for Insert {
     const WRITES: bool = true;
     type Answer = RebuildAnswer;
 
-    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<RebuildAnswer, Error> {
+    fn run(self, (_, control): At<'_, RaidClass>) -> Result<RebuildAnswer, Error> {
         let on = self.name.0.as_str();
         for name in &self.members.0 {
             let new = provider_access::find(control, name)?;

@@ -1,7 +1,7 @@
 //! The `label` verb: makes a new array with one volume.
 
 use bio::Errno;
-use geom::{Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
 
 use super::volume::{LevelName, NewVolume, VolumeParams, guid, usable};
 use super::{VolumeAnswer, apply_plan, erase, serial, wait_for_volume};
@@ -84,7 +84,7 @@ impl Verb<RaidClass> for Label {
     const WRITES: bool = true;
     type Answer = VolumeAnswer;
 
-    fn run(self, class: &RaidClass, control: &mut GraphControl) -> Result<VolumeAnswer, Error> {
+    fn run(self, (class, control): At<'_, RaidClass>) -> Result<VolumeAnswer, Error> {
         let (name, members) = (self.name.as_str(), &self.members.0);
         let format = self.format()?;
         let intel = format == Format::Intel;

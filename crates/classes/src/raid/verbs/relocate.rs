@@ -1,6 +1,6 @@
 //! The `relocate` verb: moves the record of a disk that grew to its new end.
 
-use geom::{Bytes, Deserialize, Edge, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Bytes, Deserialize, Edge, Error, GraphControl, JsonSchema, Verb};
 use serde::Serialize;
 
 use super::serial;
@@ -47,7 +47,7 @@ impl Verb<RaidClass> for Relocate {
     const WRITES: bool = true;
     type Answer = RelocateAnswer;
 
-    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<RelocateAnswer, Error> {
+    fn run(self, (_, control): At<'_, RaidClass>) -> Result<RelocateAnswer, Error> {
         let name = self.member.as_str();
         let on = provider_access::find(control, name)?;
         let (sector, media) = provider_access::sizes(control, on);

@@ -1,7 +1,7 @@
 //! The `remove` verb: removes disks permanently.
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, MessageAnswer, Verb};
 
 use super::{ArrayName, disk, spare_of, still_needed, with};
 use crate::members::provider_access;
@@ -26,7 +26,7 @@ impl Verb<RaidClass> for Remove {
     const WRITES: bool = true;
     type Answer = MessageAnswer;
 
-    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, RaidClass>) -> Result<MessageAnswer, Error> {
         let on = self.name.0.as_str();
         for name in &self.members.0 {
             let on_disk = provider_access::find(control, name)?;

@@ -1,7 +1,7 @@
 //! The `start` verb: starts an array that was stopped, or that waits for disks.
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, MessageAnswer, Verb};
 
 use super::with;
 use crate::members::provider_access;
@@ -34,7 +34,7 @@ impl Verb<RaidClass> for Start {
     const EXAMPLE: &'static str = "raid start Intel-1234abcd";
     type Answer = MessageAnswer;
 
-    fn run(self, class: &RaidClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (class, control): At<'_, RaidClass>) -> Result<MessageAnswer, Error> {
         let on = self.name.as_str();
         let name = geom::bare_name(NAME, on).to_owned();
         let was_stopped = class.stopped.start(&name);

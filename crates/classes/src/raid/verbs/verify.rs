@@ -1,7 +1,7 @@
 //! The `verify` verb: compares copies and parity in the background.
 
 use bio::Errno;
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, Verb};
 use serde::Serialize;
 
 use super::{ArrayName, VolumeName, selected_volumes, with};
@@ -65,7 +65,7 @@ impl Verb<RaidClass> for Verify {
     const WRITES: bool = true;
     type Answer = VerifyAnswer;
 
-    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<VerifyAnswer, Error> {
+    fn run(self, (_, control): At<'_, RaidClass>) -> Result<VerifyAnswer, Error> {
         let on = self.name.0.as_str();
         let (repair, force, rate) = (self.repair, self.force, self.rate.map(|rate| rate.0));
         let wish = VerifyOptions { repair, force, rate };

@@ -1,6 +1,6 @@
 //! The `configure` verb: changes algorithm, options and clients while requests are in progress.
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, MessageAnswer, Verb};
 
 use super::work_as;
 use crate::sched::class::{SchedClass, classify};
@@ -38,7 +38,7 @@ impl Verb<SchedClass> for Configure {
     const EXAMPLE: &'static str = "sched configure -a as --options wait_ms=3 d0.sched.";
     type Answer = MessageAnswer;
 
-    fn run(self, _: &SchedClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, SchedClass>) -> Result<MessageAnswer, Error> {
         let Options { knobs, shares } = options::read(self.options.as_deref())?;
         let classify = classify(self.classify.as_deref())?;
         let new =

@@ -1,6 +1,6 @@
 //! The `stats` and `reset` verbs: show and clear the statistics of clients.
 
-use geom::{Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Error, JsonSchema, MessageAnswer, Verb};
 use serde::{Deserialize, Serialize};
 
 use super::{chosen, with};
@@ -29,7 +29,7 @@ impl Verb<SchedClass> for Stats {
     const EXAMPLE: &'static str = "sched stats d0.sched.";
     type Answer = Counters;
 
-    fn run(self, _: &SchedClass, control: &mut GraphControl) -> Result<Counters, Error> {
+    fn run(self, (_, control): At<'_, SchedClass>) -> Result<Counters, Error> {
         let (mut text, mut geoms) = (String::new(), Vec::new());
         for geom in chosen(control, &self.names)? {
             let name = control.topology.geom_name(geom).to_owned();
@@ -87,7 +87,7 @@ impl Verb<SchedClass> for Reset {
     const EXAMPLE: &'static str = "sched reset d0.sched.";
     type Answer = MessageAnswer;
 
-    fn run(self, _: &SchedClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, SchedClass>) -> Result<MessageAnswer, Error> {
         for geom in chosen(control, &self.names)? {
             with(control, geom, |g| g.shared.reset())?;
         }

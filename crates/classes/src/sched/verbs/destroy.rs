@@ -1,6 +1,6 @@
 //! The `destroy` verb: removes schedulers.
 
-use geom::{Class, Deserialize, Error, GeomId, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Class, Deserialize, Error, GeomId, GraphControl, JsonSchema, MessageAnswer, Verb};
 
 use super::{find, with};
 use crate::sched::class::SchedClass;
@@ -25,7 +25,7 @@ impl Verb<SchedClass> for Destroy {
     const EXAMPLE: &'static str = "sched destroy d0.sched.";
     type Answer = MessageAnswer;
 
-    fn run(self, class: &SchedClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (class, control): At<'_, SchedClass>) -> Result<MessageAnswer, Error> {
         let geoms: Vec<_> =
             self.names.iter().map(|name| find(control, name)).collect::<Result<_, _>>()?;
         let mut gone: Vec<String> = Vec::new();

@@ -1,6 +1,6 @@
 //! The `insert` and `create` verbs: place a scheduler over a disk.
 
-use geom::{Class, Create as Request, Error, GeomId, GraphControl, JsonSchema, Verb};
+use geom::{At, Class, Create as Request, Error, GeomId, GraphControl, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -70,7 +70,7 @@ impl Verb<SchedClass> for Insert {
     const EXAMPLE: &'static str = "sched insert -a rr d0";
     type Answer = InsertAnswer;
 
-    fn run(self, class: &SchedClass, control: &mut GraphControl) -> Result<InsertAnswer, Error> {
+    fn run(self, (class, control): At<'_, SchedClass>) -> Result<InsertAnswer, Error> {
         place(class, control, self.0, true)
     }
 }
@@ -88,7 +88,7 @@ impl Verb<SchedClass> for Create {
     const EXAMPLE: &'static str = "sched create -a deadline d0";
     type Answer = InsertAnswer;
 
-    fn run(self, class: &SchedClass, control: &mut GraphControl) -> Result<InsertAnswer, Error> {
+    fn run(self, (class, control): At<'_, SchedClass>) -> Result<InsertAnswer, Error> {
         place(class, control, self.0, false)
     }
 }

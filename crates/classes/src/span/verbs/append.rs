@@ -2,7 +2,8 @@
 
 use bio::Errno;
 use geom::{
-    Consent, Deserialize, Error, GeomId, GraphControl, JsonSchema, MessageAnswer, Redeclare, Verb,
+    At, Consent, Deserialize, Error, GeomId, GraphControl, JsonSchema, MessageAnswer, Redeclare,
+    Verb,
 };
 
 use super::is_own;
@@ -37,7 +38,7 @@ impl<S: Span> Verb<SpanClass<S>> for Append {
     const WRITES: bool = true;
     type Answer = MessageAnswer;
 
-    fn run(self, _: &SpanClass<S>, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, SpanClass<S>>) -> Result<MessageAnswer, Error> {
         let Append { name, member, hardcode, force, .. } = self;
         append::<S>(control, &name, &member, (hardcode.0, force.0))?;
         let name = geom::bare_name(S::NAME, &name);

@@ -1,8 +1,7 @@
 //! `create`: members that are named by hand.
 
 use geom::{
-    Class, Consent, Create as Request, Deserialize, Error, GraphControl, JsonSchema, ProviderId,
-    Verb,
+    At, Class, Consent, Create as Request, Deserialize, Error, JsonSchema, ProviderId, Verb,
 };
 
 use super::Members;
@@ -36,11 +35,7 @@ impl<S: Span> Verb<SpanClass<S>> for Create<S> {
     const EXAMPLE: &'static str = "create data d0 d1";
     type Answer = ProviderAnswer;
 
-    fn run(
-        self,
-        class: &SpanClass<S>,
-        control: &mut GraphControl,
-    ) -> Result<ProviderAnswer, Error> {
+    fn run(self, (class, control): At<'_, SpanClass<S>>) -> Result<ProviderAnswer, Error> {
         let (name, names) = (self.name.as_str(), &self.members.names);
         verb_util::check_name(name)?;
         let members: Result<Vec<ProviderId>, Error> =

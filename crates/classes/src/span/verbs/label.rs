@@ -1,7 +1,7 @@
 //! `label`: members that are found again by themselves.
 
 use bio::Errno;
-use geom::{Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Consent, Deserialize, Error, JsonSchema, Verb};
 
 use super::{Members, is_own, write_label};
 use crate::members::verb_util::ProviderAnswer;
@@ -35,11 +35,7 @@ impl<S: Span> Verb<SpanClass<S>> for Label<S> {
     const WRITES: bool = true;
     type Answer = ProviderAnswer;
 
-    fn run(
-        self,
-        class: &SpanClass<S>,
-        control: &mut GraphControl,
-    ) -> Result<ProviderAnswer, Error> {
+    fn run(self, (class, control): At<'_, SpanClass<S>>) -> Result<ProviderAnswer, Error> {
         let (name, members) = (self.name.as_str(), &self.members.names);
         verb_util::check_name(name)?;
         if control.topology.find_geom(S::NAME, name).is_some() {

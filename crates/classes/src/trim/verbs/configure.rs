@@ -1,6 +1,6 @@
 //! `configure`: how eagerly deletes are sent.
 
-use geom::{Change, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Change, Deserialize, Error, JsonSchema, MessageAnswer, Verb};
 
 use super::work_as;
 use crate::trim::class::TrimClass;
@@ -22,7 +22,7 @@ impl Verb<TrimClass> for Configure {
     const EXAMPLE: &'static str = "trim configure d0.trim --share 20";
     type Answer = MessageAnswer;
 
-    fn run(self, _: &TrimClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, TrimClass>) -> Result<MessageAnswer, Error> {
         let Configure { name, change } = self;
         work_as(control, &name, |now| change.over(&format!("trim {name}"), now))?;
         Ok(MessageAnswer::new(format!("{name} configured")))

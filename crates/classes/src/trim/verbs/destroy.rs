@@ -1,7 +1,7 @@
 //! `destroy`: takes a queue away.
 
 use bio::Errno;
-use geom::{Deserialize, Error, GATE_DEADLINE, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Deserialize, Error, GATE_DEADLINE, JsonSchema, MessageAnswer, Verb};
 
 use super::queue;
 use crate::trim::class::TrimClass;
@@ -22,7 +22,7 @@ impl Verb<TrimClass> for Destroy {
     const EXAMPLE: &'static str = "trim destroy d0.trim";
     type Answer = MessageAnswer;
 
-    fn run(self, _: &TrimClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, TrimClass>) -> Result<MessageAnswer, Error> {
         let on = self.name.as_str();
         let (geom, shared) = queue(control, on)?;
         shared.delete_queue.set_open(false);

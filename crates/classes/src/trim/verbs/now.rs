@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use geom::{Deferred, Deserialize, Error, GraphControl, JsonSchema, Unfinished, Verb};
+use geom::{At, Deferred, Deserialize, Error, GraphControl, JsonSchema, Unfinished, Verb};
 use serde::Serialize;
 use serde_json::json;
 
@@ -55,7 +55,7 @@ impl Verb<TrimClass> for Now {
 
     /// With `wait` it answers from time to time how far it is, and is asked again: other verbs are
     /// carried out meanwhile, such as one that ends it.
-    fn run(self, _: &TrimClass, control: &mut GraphControl) -> Result<Self::Answer, Error> {
+    fn run(self, (_, control): At<'_, TrimClass>) -> Result<Self::Answer, Error> {
         let of = "trim now";
         let Now { name: on, wait, end, again } = self;
         let (_, shared) = queue(control, &on)?;

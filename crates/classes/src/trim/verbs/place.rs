@@ -1,7 +1,7 @@
 //! `insert`, `create`: a queue over a provider.
 
 use bio::Errno;
-use geom::{Class, Create as Request, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Class, Create as Request, Error, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
 
 use crate::members::provider_access;
@@ -55,7 +55,7 @@ impl Verb<TrimClass> for Insert {
     const EXAMPLE: &'static str = "trim insert d0 --zeroes drop";
     type Answer = InsertAnswer;
 
-    fn run(self, _: &TrimClass, control: &mut GraphControl) -> Result<InsertAnswer, Error> {
+    fn run(self, (_, control): At<'_, TrimClass>) -> Result<InsertAnswer, Error> {
         let (InsertParams { name: on, params, .. }, name) = (&self.0, self.0.called());
         let below = provider_access::find(control, on)?;
         let t = &control.topology;
@@ -92,7 +92,7 @@ impl Verb<TrimClass> for Create {
     const EXAMPLE: &'static str = "trim create d0";
     type Answer = InsertAnswer;
 
-    fn run(self, class: &TrimClass, control: &mut GraphControl) -> Result<InsertAnswer, Error> {
+    fn run(self, (class, control): At<'_, TrimClass>) -> Result<InsertAnswer, Error> {
         let (InsertParams { name: on, params, .. }, name) = (&self.0, self.0.called());
         let below = provider_access::find(control, on)?;
         let params = serde_json::to_value(params).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! `stats`: the totals of a queue.
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, Verb};
 
 use super::queue;
 use crate::trim::class::TrimClass;
@@ -21,7 +21,7 @@ impl Verb<TrimClass> for Stats {
     const EXAMPLE: &'static str = "trim stats d0.trim";
     type Answer = StatsAnswer;
 
-    fn run(self, _: &TrimClass, control: &mut GraphControl) -> Result<StatsAnswer, Error> {
+    fn run(self, (_, control): At<'_, TrimClass>) -> Result<StatsAnswer, Error> {
         Ok(show::stats(&queue(control, &self.name)?.1, self.reset))
     }
 }

@@ -1,6 +1,6 @@
 //! `delay`: a simulated disk that is slower.
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, MessageAnswer, Verb};
 
 use super::with_model;
 use crate::class::DiskClass;
@@ -20,7 +20,7 @@ impl Verb<DiskClass> for Delay {
     const EXAMPLE: &'static str = "disk delay d0 --delay-ms 20";
     type Answer = MessageAnswer;
 
-    fn run(self, _: &DiskClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, DiskClass>) -> Result<MessageAnswer, Error> {
         with_model(control, &self.name, |state| {
             state.extra_ns = u64::from(self.delay_ms) * 1_000_000;
             let ms = self.delay_ms;

@@ -1,7 +1,7 @@
 //! `fail`: requests of a simulated disk that fail.
 
 use bio::{Errno, Extent};
-use geom::{Bytes, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Bytes, Deserialize, Error, JsonSchema, MessageAnswer, Verb};
 use reactor::model::{DiskOp, FAULTS_MAX, Fault};
 
 use super::with_model;
@@ -66,7 +66,7 @@ impl Verb<DiskClass> for Fail {
     const EXAMPLE: &'static str = "disk fail d0 read --offset 0 --length 4096 --times 1";
     type Answer = MessageAnswer;
 
-    fn run(self, _: &DiskClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, DiskClass>) -> Result<MessageAnswer, Error> {
         with_model(control, &self.name, |state| fail(state, &self))
     }
 }

@@ -1,6 +1,6 @@
 //! `hang`: a simulated disk that answers nothing.
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, MessageAnswer, Verb};
 
 use super::with_model;
 use crate::class::DiskClass;
@@ -17,7 +17,7 @@ impl Verb<DiskClass> for Hang {
     const EXAMPLE: &'static str = "disk hang d0";
     type Answer = MessageAnswer;
 
-    fn run(self, _: &DiskClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, DiskClass>) -> Result<MessageAnswer, Error> {
         with_model(control, &self.name, |state| {
             state.hangs = true;
             Ok(MessageAnswer::new("requests hang until release or power-cut"))

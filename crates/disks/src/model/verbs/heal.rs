@@ -1,6 +1,6 @@
 //! `heal`: a simulated disk without faults.
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, MessageAnswer, Verb};
 
 use super::with_model;
 use crate::class::DiskClass;
@@ -19,7 +19,7 @@ impl Verb<DiskClass> for Heal {
     const EXAMPLE: &'static str = "disk heal d0";
     type Answer = MessageAnswer;
 
-    fn run(self, _: &DiskClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, DiskClass>) -> Result<MessageAnswer, Error> {
         with_model(control, &self.name, |state| {
             state.disk.clear_faults();
             state.disk.set_ignores_flushes(false);

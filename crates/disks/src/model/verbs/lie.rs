@@ -1,6 +1,6 @@
 //! `lie`: a simulated disk that reports flushes without carrying them out.
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, MessageAnswer, Verb};
 
 use super::with_model;
 use crate::class::DiskClass;
@@ -20,7 +20,7 @@ impl Verb<DiskClass> for Lie {
     const EXAMPLE: &'static str = "disk lie d0 --lies";
     type Answer = MessageAnswer;
 
-    fn run(self, _: &DiskClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
+    fn run(self, (_, control): At<'_, DiskClass>) -> Result<MessageAnswer, Error> {
         with_model(control, &self.name, |state| {
             state.disk.set_ignores_flushes(self.lies);
             Ok(MessageAnswer::new(match self.lies {

@@ -1,6 +1,6 @@
 //! `power-cut`: a simulated disk that loses its power.
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, Verb};
 use serde::Serialize;
 
 use super::{wake_all, with_model};
@@ -29,7 +29,7 @@ impl Verb<DiskClass> for PowerCut {
     const EXAMPLE: &'static str = "disk power-cut d0";
     type Answer = PowerWasCut;
 
-    fn run(self, _: &DiskClass, control: &mut GraphControl) -> Result<PowerWasCut, Error> {
+    fn run(self, (_, control): At<'_, DiskClass>) -> Result<PowerWasCut, Error> {
         let (ended, asleep) =
             with_model(control, &self.name, |state| Ok((state.under_way(), state.power_cut())))?;
         wake_all(control, asleep)?;

@@ -1,6 +1,6 @@
 //! `release`: the end of a hang of a simulated disk.
 
-use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
+use geom::{At, Deserialize, Error, JsonSchema, Verb};
 use serde::Serialize;
 
 use super::{wake_all, with_model};
@@ -27,7 +27,7 @@ impl Verb<DiskClass> for Release {
     const EXAMPLE: &'static str = "disk release d0";
     type Answer = Released;
 
-    fn run(self, _: &DiskClass, control: &mut GraphControl) -> Result<Released, Error> {
+    fn run(self, (_, control): At<'_, DiskClass>) -> Result<Released, Error> {
         let asleep = with_model(control, &self.name, |state| Ok(state.release()))?;
         let released = asleep.len();
         wake_all(control, asleep)?;

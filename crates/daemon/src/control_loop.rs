@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use bio::sync::Mutex;
 use cam::CamClass;
+use classes::part::request::is_kept_in_memory;
 use disks::DISK_CLASS;
 use geom::{Class, Create, GraphControl, ProviderId};
 use mgmt::Outcome;
@@ -470,9 +471,11 @@ impl ControlLoop {
         let on = keys.find_map(|k| params.get(k)?.is_string().then(|| params.remove(k))?);
         let on = on.as_ref().and_then(Value::as_str).unwrap_or("").to_owned();
         let names = params.get("names").and_then(Value::as_array).cloned().unwrap_or_default();
-        let waits = match params.get("commit") {
-            Some(Value::Bool(false)) => " (not written yet)",
-            _ => "",
+        let no_commit = params.get("no_commit") == Some(&Value::Bool(true));
+        let flags = params.get("flags").and_then(Value::as_str);
+        let waits = match class == "part" && is_kept_in_memory(no_commit, flags) {
+            true => " (not written yet)",
+            false => "",
         };
         let done = match verb {
             "remove" if !own("remove") => insert_layer::remove(&mut self.control, class, &on)?,

@@ -9,7 +9,7 @@ use crate::fake_files::FakeFiles;
 use crate::file_service::FileService;
 use crate::plan::{Action, FileSection, Step, name_depends_on};
 use crate::plant::{Outcome, Plant, Progress, StaleFiles};
-use classes::part::request::{Delete, Show};
+use classes::part::request::{Delete, Edit, Show};
 use geom::Class;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -256,9 +256,8 @@ impl Inner {
             }
             PartAnswer { tables, ..PartAnswer::default() }
         } else {
-            let mut params = params.clone();
-            params.as_object_mut().expect("an object").remove("commit");
-            let Delete { geom, index } = serde_json::from_value(params).expect("well-formed");
+            let edit: Edit<Delete> = serde_json::from_value(params.clone()).expect("well-formed");
+            let Delete { geom, index, .. } = edit.of;
             let table = self.tables.iter_mut().find(|t| t.geom == geom);
             let table = table.ok_or_else(|| none(&geom))?;
             table.entries.retain(|e| e.index != index);

@@ -129,7 +129,7 @@ fn verbs(classes: &[ClassVerbs]) -> String {
             page.text(verb.detail);
         }
         args(&mut page, verb.args());
-        page.block("", &verb.examples.join("\n"));
+        page.block("", &verb.examples().join("\n"));
     }
     for class in classes {
         page.head(2, &format!("`ashlar {}`", class.name));

@@ -48,8 +48,8 @@ pub(super) fn create(
     request: &request::Create,
     now: bool,
 ) -> Result<PartAnswer, Error> {
-    let request::Create { provider: name, scheme, entries, overwrite } = request;
-    let (entries, overwrite) = (*entries, *overwrite);
+    let request::Create { provider: name, scheme, entries, overwrite, yes_destroy } = request;
+    let (entries, overwrite) = (*entries, *overwrite || yes_destroy.contains(name));
     let scheme = Scheme::by_name(scheme).ok_or_else(|| {
         let what = format!("no partition scheme is called {scheme:?}; use gpt, mbr, ebr or bsd");
         Error::inval(what)

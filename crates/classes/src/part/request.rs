@@ -7,7 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::params;
 pub use super::verbs::{
-    Add, Attribute, Bootcode, Create, Delete, Destroy, Modify, Resize, Restore, Show,
+    Add, Attribute, Bootcode, Commit, Create, Delete, Destroy, Edit, Modify, Recover, Resize,
+    Restore, Set, Show, Undo, Unset, is_kept_in_memory,
 };
 
 /// An offset or a length: a number of sectors, or text, which may have a unit and is bytes then.

@@ -148,8 +148,8 @@ fn a_failed_commit_can_be_repeated_or_undone() {
 #[test]
 fn loss_of_a_disk_discards_its_pending_edits() {
     let (mut w, _) = World::with("ada0", vec![0; 16 * MIB], 512);
-    w.part("create", "ada0", json!({ "scheme": "gpt", "commit": false }));
-    w.part("add", "ada0", json!({ "kind": "linux-data", "commit": false }));
+    w.part("create", "ada0", json!({ "scheme": "gpt", "no_commit": true }));
+    w.part("add", "ada0", json!({ "kind": "linux-data", "no_commit": true }));
     let user = w.open("ada0p1", Access::WRITE);
     w.lose("ada0");
     assert!(w.names().is_empty() && user.orphaned());

@@ -218,9 +218,9 @@ fn two_phases() {
     let path = scratch.path().join("judge");
     let (mut w, disk) = two_partitions(512);
     let before = disk.bytes();
-    let add = json!({ "kind": "linux-swap", "align": bytes(MIB), "commit": false });
+    let add = json!({ "kind": "linux-swap", "align": bytes(MIB), "no_commit": true });
     assert_eq!(w.part("add", "ada0", add.clone()), "ada0p3 added");
-    w.part("delete", "ada0", json!({ "index": 1, "commit": false }));
+    w.part("delete", "ada0", json!({ "index": 1, "no_commit": true }));
     assert!(w.has("ada0p3") && !w.has("ada0p1"), "providers follow before the commit");
     assert_eq!(w.show("part", "ada0", "modified"), ["true"]);
     assert!(table(&mut w, "ada0").modified);
@@ -244,13 +244,13 @@ fn two_phases() {
     assert_eq!(w.refused("undo", "ada0", json!({})).0, Errno::Perm);
     assert_eq!(w.refused("commit", "ada0", json!({})).0, Errno::Perm);
     w.part("add", "ada0", add);
-    w.part("resize", "ada0", json!({ "index": 2, "size": bytes(2 * MIB), "commit": false }));
+    w.part("resize", "ada0", json!({ "index": 2, "size": bytes(2 * MIB), "no_commit": true }));
     assert_eq!(w.part("commit", "ada0", json!({})), "ada0 committed");
     assert_eq!(w.show("part", "ada0", "modified"), ["false"]);
     assert_eq!(counted(&disk, &path, 512), 3);
     accepted(&disk, &path, 512, "gpt");
     // The whole table, both ways.
-    w.part("destroy", "ada0", json!({ "force": true, "commit": false }));
+    w.part("destroy", "ada0", json!({ "force": true, "no_commit": true }));
     assert_eq!(w.names(), ["ada0"]);
     let gone = table(&mut w, "ada0");
     assert_eq!((gone.scheme.as_str(), gone.entries.len(), gone.modified), ("gpt", 0, true));
@@ -258,9 +258,9 @@ fn two_phases() {
     assert_eq!(w.refused("add", "ada0", json!({ "kind": "efi" })).0, Errno::Perm);
     w.part("undo", "ada0", json!({}));
     assert!(w.has("ada0p1") && w.has("ada0p3"));
-    w.part("destroy", "ada0", json!({ "force": true, "commit": false }));
-    w.part("create", "ada0", json!({ "scheme": "mbr", "commit": false }));
-    w.part("add", "ada0", json!({ "kind": "linux-data", "commit": false }));
+    w.part("destroy", "ada0", json!({ "force": true, "no_commit": true }));
+    w.part("create", "ada0", json!({ "scheme": "mbr", "no_commit": true }));
+    w.part("add", "ada0", json!({ "kind": "linux-data", "no_commit": true }));
     w.part("commit", "ada0", json!({}));
     assert!(w.has("ada0s1") && !w.has("ada0p1"));
     accepted(&disk, &path, 512, "mbr");
@@ -268,18 +268,18 @@ fn two_phases() {
     w.part("destroy", "ada0", json!({ "force": true }));
     w.part("create", "ada0", json!({ "scheme": "mbr" }));
     w.part("add", "ada0", json!({ "kind": "ebr" }));
-    w.part("create", "ada0s1", json!({ "scheme": "ebr", "commit": false }));
+    w.part("create", "ada0s1", json!({ "scheme": "ebr", "no_commit": true }));
     for _ in 0..3 {
-        let add = json!({ "kind": "linux-data", "size": bytes(2 * MIB), "commit": false });
+        let add = json!({ "kind": "linux-data", "size": bytes(2 * MIB), "no_commit": true });
         w.part("add", "ada0s1", add);
     }
     let second = table(&mut w, "ada0s1").entries[1].index;
-    w.part("delete", "ada0s1", json!({ "index": second, "commit": false }));
+    w.part("delete", "ada0s1", json!({ "index": second, "no_commit": true }));
     w.part("commit", "ada0s1", json!({}));
     assert_eq!(counted(&disk, &path, 512), 3);
     // A table that was never written goes without a trace.
     let (mut w, disk) = World::with("da1", vec![0; 8 * MIB], 512);
-    w.part("create", "da1", json!({ "scheme": "gpt", "commit": false }));
+    w.part("create", "da1", json!({ "scheme": "gpt", "no_commit": true }));
     w.part("undo", "da1", json!({}));
     assert!(disk.bytes().iter().all(|b| *b == 0));
     assert_eq!(w.refused("show", "da1", json!({})).0, Errno::NoEnt);

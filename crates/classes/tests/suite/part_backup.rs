@@ -233,7 +233,7 @@ fn restore_overwrites_only_with_force_and_never_an_open_partition() {
     w.close(open);
     assert!(disk.bytes() == bytes);
     // Edits that wait are neither lost nor written by the way.
-    w.part("delete", "ada0", json!({ "index": 1, "commit": false }));
+    w.part("delete", "ada0", json!({ "index": 1, "no_commit": true }));
     let error = restore(&mut w, "ada0", other, json!({ "force": true })).expect_err("edits");
     assert!(error.kind == Errno::Busy && error.message.contains("undo"), "{error}");
     // The backup of a table with pending edits contains the table on the disk.
@@ -243,7 +243,7 @@ fn restore_overwrites_only_with_force_and_never_an_open_partition() {
     assert_eq!(w.names(), ["ada0", "ada0s1"]);
     // Waiting, then forgotten: the disk never knew.
     let bytes = disk.bytes();
-    let waits = json!({ "force": true, "commit": false });
+    let waits = json!({ "force": true, "no_commit": true });
     restore(&mut w, "ada0", text, waits).expect("in memory");
     assert!(w.has("ada0p2") && disk.bytes() == bytes);
     w.part("undo", "ada0", json!({}));

@@ -228,7 +228,7 @@ fn boot_code_waits_for_commit_and_is_undone_with_other_edits() {
     let (mut w, disk) = theirs(&scratch, 512, GPT);
     let before = disk.bytes();
     let wait = |mut with: Value| {
-        with["commit"] = json!(false);
+        with["no_commit"] = json!(true);
         with
     };
     let both = || {
@@ -287,7 +287,7 @@ fn a_power_cut_leaves_no_code_over_partitions_of_the_old_table() {
     loop {
         let (mut w, disk) = World::with("ada0", old.bytes(), 512);
         let wait = |mut with: Value| {
-            with["commit"] = json!(false);
+            with["no_commit"] = json!(true);
             with
         };
         w.part("delete", "ada0", wait(json!({ "index": 1 })));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use daemon::class_verbs;
 use mgmt::ClassVerbs;
-use mgmt::verbs::{Run, VERBS};
+use mgmt::verbs::{Entry, Run, VERBS};
 use serde_json::Value;
 
 use crate::by_hand::Site;
@@ -475,7 +475,7 @@ fn lines(text: &'static str) -> Vec<&'static str> {
 /// redirected input or output, is left out.
 fn examples(classes: &[ClassVerbs]) -> BTreeSet<String> {
     let by_daemon = VERBS.iter().filter(|verb| matches!(verb.run, Run::Daemon(_)));
-    let own = by_daemon.flat_map(|verb| verb.examples).map(|line| (*line).to_owned());
+    let own = by_daemon.flat_map(Entry::examples);
     let of_class = |class: &ClassVerbs| {
         class.verbs.iter().map(|verb| class.example(verb)).collect::<Vec<String>>()
     };

@@ -132,11 +132,10 @@ pub(super) fn missing_options(of: &Command) -> Vec<Arg> {
 /// One verb of the table.
 pub fn subcommand(verb: &Entry) -> Command {
     let name = verb.name.rsplit('.').next().unwrap_or(verb.name);
-    let examples: Vec<String> = verb.examples.iter().map(|e| (*e).to_owned()).collect();
     let former = FORMER_FLAGS.iter().filter(|(of, _)| *of == verb.name);
     let hidden = |flag: &'static str| Arg::new(flag).long(flag).hide(true);
     let former = former.map(|&(_, flag)| hidden(flag).action(ArgAction::SetTrue));
-    verb_command(name, (verb.doc, verb.detail), &examples, verb.args()).args(former)
+    verb_command(name, (verb.doc, verb.detail), &verb.examples(), verb.args()).args(former)
 }
 
 /// A verb: its words for people, and its arguments, those by position in their order.

@@ -232,7 +232,7 @@ fn run_verb(
         }
         Run::Local(run) => {
             let json = form == OutputFormat::Json;
-            run(&mut Local { client, app, json, out: &mut *out }, params)?
+            run(Local { client, app, json, out: &mut *out }, params)?
         }
     };
     print(form, &answer, || (entry.table)(&answer), out)?;

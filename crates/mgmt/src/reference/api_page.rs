@@ -164,8 +164,8 @@ fn parameters(document: &Value, body: &Value) -> Vec<Vec<String>> {
 /// The body of the request with the most keys among the examples of a verb.
 fn example(name: &str, whole: &Command, classes: &[ClassVerbs]) -> Option<String> {
     let verb = find(name)?;
-    let examples = verb.examples.iter();
-    let requests = examples.filter_map(|line| parse_by(whole, classes, line).ok());
+    let examples = verb.examples().into_iter();
+    let requests = examples.filter_map(|line| parse_by(whole, classes, &line).ok());
     let own = requests.filter(|(entry, _)| entry.name == name).map(|(_, params)| params);
     let mut params = own.max_by_key(|params| params.as_object().map_or(0, |keys| keys.len()))?;
     let keys = params.as_object_mut()?;

@@ -1,20 +1,17 @@
 //! access: the LUNs that each initiator sees, before any login. Masking is a pure function of the
 //! groups.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use crate::api::{
     Error, GroupState, Kind, LunState, PendingLunState, Result, SystemState, TargetState,
 };
 use crate::plan::DependencyGraph;
-use crate::plant::Progress;
 use crate::service::Control;
 use crate::text;
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::portal::{LocalAddress, PortalRule, any_matches};
-
-/// Which LUNs an initiator would see.
-pub struct AccessCheck;
 
 /// Parameters of `access check`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -155,20 +152,24 @@ pub fn rows(answer: &AccessCheckAnswer) -> Vec<Vec<String>> {
     rows
 }
 
-impl Verb for AccessCheck {
-    type Params = AccessCheckParams;
-    type Answer = AccessCheckAnswer;
+impl Verb<Control> for AccessCheckParams {
     const NAME: &'static str = "access.check";
     const DOC: &'static str = "Show which LUNs an initiator would see, and why";
     const DETAIL: &'static str = "The initiator is given by its name in the transport: an iSCSI \
         name, or for NBD tls:NAME, unix:USER or ip:ADDRESS. With --portal the answer is for logins \
         at that portal.";
-    const EXAMPLES: &'static [&'static str] = &[
-        "ashlar access check iqn.1998-01.com.vmware:esx1",
-        "ashlar access check tls:backup --portal 192.0.2.1:10809",
-    ];
     const POSITIONAL: &'static [&'static str] = &["initiator"];
+    const EXAMPLE: &'static str = "access check iqn.1998-01.com.vmware:esx1";
+    const MORE_EXAMPLES: &'static [&'static str] =
+        &["access check tls:backup --portal 192.0.2.1:10809"];
+    type Answer = AccessCheckAnswer;
 
+    fn run(self, (control, _): At<'_, Control>) -> Result<AccessCheckAnswer> {
+        check(&control.state()?, self)
+    }
+}
+
+impl CommandVerb<Control> for AccessCheckParams {
     fn table(answer: &AccessCheckAnswer) -> String {
         let rows = rows(answer);
         if rows.is_empty() {
@@ -177,19 +178,6 @@ impl Verb for AccessCheck {
         text::table(&COLUMNS, &rows)
     }
 }
-
-impl DaemonVerb for AccessCheck {
-    fn run(
-        control: &Control,
-        params: AccessCheckParams,
-        _progress: &mut Progress<'_>,
-    ) -> Result<AccessCheckAnswer> {
-        check(&control.state()?, params)
-    }
-}
-
-/// Who may see a provider.
-pub struct AccessWho;
 
 /// Parameters of `access who`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -271,17 +259,28 @@ fn initiators_text(way: &LunAccess) -> String {
     }
 }
 
-impl Verb for AccessWho {
-    type Params = AccessWhoParams;
-    type Answer = AccessWhoAnswer;
+impl Verb<Control> for AccessWhoParams {
     const NAME: &'static str = "access.who";
     const DOC: &'static str = "Show which initiators may use a provider or LUN";
     const DETAIL: &'static str = "Also shows which initiators are connected now. For a disk or \
         another provider, the LUNs of all providers above it are included: a LUN on a partition \
         gives access to a part of the disk.";
-    const EXAMPLES: &'static [&'static str] = &["ashlar access who d0p1"];
     const POSITIONAL: &'static [&'static str] = &["lun"];
+    const EXAMPLE: &'static str = "access who d0p1";
+    type Answer = AccessWhoAnswer;
 
+    fn run(self, (control, _): At<'_, Control>) -> Result<AccessWhoAnswer> {
+        let state = control.state()?;
+        let answer = exported_luns(&state, &self.lun);
+        if answer.ways.is_empty() && state.provider(&self.lun).is_none() {
+            let why = "no provider or LUN has that name";
+            return Err(Error::new(Kind::NotFound, "access who", why).at(self.lun));
+        }
+        Ok(answer)
+    }
+}
+
+impl CommandVerb<Control> for AccessWhoParams {
     fn table(answer: &AccessWhoAnswer) -> String {
         if answer.ways.is_empty() {
             return "no initiator\n".to_owned();
@@ -299,21 +298,5 @@ impl Verb for AccessWho {
         };
         let rows: Vec<_> = answer.ways.iter().map(row).collect();
         text::table(&["target", "group", ">lun", "provider", "mode", "may", "connected now"], &rows)
-    }
-}
-
-impl DaemonVerb for AccessWho {
-    fn run(
-        control: &Control,
-        params: AccessWhoParams,
-        _progress: &mut Progress<'_>,
-    ) -> Result<AccessWhoAnswer> {
-        let state = control.state()?;
-        let answer = exported_luns(&state, &params.lun);
-        if answer.ways.is_empty() && state.provider(&params.lun).is_none() {
-            let why = "no provider or LUN has that name";
-            return Err(Error::new(Kind::NotFound, "access who", why).at(params.lun));
-        }
-        Ok(answer)
     }
 }

@@ -1,18 +1,16 @@
 //! alua: groups of target ports and their access states.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use crate::api::{Error, Kind, PortGroupState, Result, SystemState};
 use crate::auth::Scope;
 use crate::config::AluaState;
-use crate::plant::{Plant, Progress};
+use crate::plant::Plant;
 use crate::service::Control;
 use crate::text;
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-
-/// Which groups there are.
-pub struct AluaShow;
 
 /// Parameters of `alua show`: none.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -41,26 +39,22 @@ fn table(answer: &AluaAnswer) -> String {
     text::table(&["group", ">id", "state", "preferred", "explicit", "targets"], &rows)
 }
 
-impl Verb for AluaShow {
-    type Params = AluaShowParams;
-    type Answer = AluaAnswer;
+impl Verb<Control> for AluaShowParams {
     const NAME: &'static str = "alua.show";
     const DOC: &'static str = "Show the target port groups and their access states";
-    const EXAMPLES: &'static [&'static str] = &["ashlar alua show"];
+    const EXAMPLE: &'static str = "alua show";
+    type Answer = AluaAnswer;
 
-    fn table(answer: &AluaAnswer) -> String {
-        table(answer)
-    }
-}
-
-impl DaemonVerb for AluaShow {
-    fn run(control: &Control, _: AluaShowParams, _: &mut Progress<'_>) -> Result<AluaAnswer> {
+    fn run(self, (control, _): At<'_, Control>) -> Result<AluaAnswer> {
         Ok(AluaAnswer { groups: control.state()?.port_groups })
     }
 }
 
-/// Changes the state of a group.
-pub struct AluaSet;
+impl CommandVerb<Control> for AluaShowParams {
+    fn table(answer: &AluaAnswer) -> String {
+        table(answer)
+    }
+}
 
 /// Parameters of `alua set`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -71,40 +65,35 @@ pub struct AluaSetParams {
     pub state: AluaState,
 }
 
-impl Verb for AluaSet {
-    type Params = AluaSetParams;
-    type Answer = AluaAnswer;
+impl Verb<Control> for AluaSetParams {
     const NAME: &'static str = "alua.set";
     const DOC: &'static str = "Change the access state of a target port group";
     const DETAIL: &'static str = "Before a group gives up access to its media, its running \
         commands end; meanwhile its state is transitioning. Every initiator is notified of the \
         change. The state is kept in the state folder over a restart, until `ashlar.toml` gives \
         the group another state.";
-    const EXAMPLES: &'static [&'static str] = &["ashlar alua set default standby"];
     const POSITIONAL: &'static [&'static str] = &["group", "state"];
+    const EXAMPLE: &'static str = "alua set default standby";
+    type Answer = AluaAnswer;
 
-    fn table(answer: &AluaAnswer) -> String {
-        table(answer)
-    }
-}
-
-impl DaemonVerb for AluaSet {
-    fn run(
-        control: &Control,
-        params: AluaSetParams,
-        progress: &mut Progress<'_>,
-    ) -> Result<AluaAnswer> {
+    fn run(self, (control, progress): At<'_, Control>) -> Result<AluaAnswer> {
         let groups = control.state()?.port_groups;
-        if !groups.iter().any(|g| g.name == params.group) {
+        if !groups.iter().any(|g| g.name == self.group) {
             let names: Vec<&str> = groups.iter().map(|g| g.name.as_str()).collect();
             let next = format!("Port groups: {}.", names.join(", "));
             let error = Error::new(Kind::NotFound, "alua set", "no such port group");
-            return Err(error.at(params.group).next(next));
+            return Err(error.at(self.group).next(next));
         }
-        let value = json!({ "group": params.group, "state": params.state });
-        let is_own = |scope: &Scope, all: &SystemState| scope.owns_port_group(all, &params.group);
+        let value = json!({ "group": self.group, "state": self.state });
+        let is_own = |scope: &Scope, all: &SystemState| scope.owns_port_group(all, &self.group);
         let set = |plant: &dyn Plant| plant.verb("alua", "set", &value, progress);
-        control.change_own(("alua set", &params.group), is_own, set)?;
+        control.change_own(("alua set", &self.group), is_own, set)?;
         Ok(AluaAnswer { groups: control.state()?.port_groups })
+    }
+}
+
+impl CommandVerb<Control> for AluaSetParams {
+    fn table(answer: &AluaAnswer) -> String {
+        table(answer)
     }
 }

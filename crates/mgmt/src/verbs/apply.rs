@@ -1,6 +1,6 @@
 //! apply: change the daemon to the configuration, wholly or not at all.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use super::export::steps_without_secrets;
 use super::plan::{desired, lines, load, notes};
 use crate::api::{Result, SCHEMA_VERSION};
@@ -8,11 +8,9 @@ use crate::plan::Step;
 use crate::plant::Progress;
 use crate::service::{Consent, Control};
 use crate::text;
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// See the module.
-pub struct Apply;
 
 /// Parameters of `apply`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -98,40 +96,37 @@ pub fn carry_out(
     })
 }
 
-impl Verb for Apply {
-    type Params = ApplyParams;
-    type Answer = ApplyAnswer;
+impl Verb<Control> for ApplyParams {
     const NAME: &'static str = "apply";
     const DOC: &'static str = "Apply the configuration, completely or not at all";
     const DETAIL: &'static str = "Every step is checked before the first is done. If a step fails, \
         the completed steps are undone. Steps that destroy data need --yes-destroy NAME. The \
         applied configuration is archived: see history and undo.";
-    const EXAMPLES: &'static [&'static str] =
-        &["ashlar apply", "ashlar apply new.toml --dry-run", "ashlar apply --yes-destroy scratch"];
     const POSITIONAL: &'static [&'static str] = &["file"];
+    const EXAMPLE: &'static str = "apply";
+    const MORE_EXAMPLES: &'static [&'static str] =
+        &["apply new.toml --dry-run", "apply --yes-destroy scratch"];
+    type Answer = ApplyAnswer;
+
+    fn run(self, (control, progress): At<'_, Control>) -> Result<ApplyAnswer> {
+        let (config, notes) = desired(control, &self.file, &self.document)?;
+        let consent = Consent {
+            destroy: self.yes_destroy,
+            if_generation: self.if_generation,
+            dry_run: self.dry_run,
+        };
+        carry_out(control, &config, &consent, notes, progress)
+    }
+}
+
+impl CommandVerb<Control> for ApplyParams {
     const FROM_FILES: &'static [&'static str] = &["document"];
 
-    fn prepare(params: &mut ApplyParams, app: &crate::App) -> Result<()> {
-        load(&mut params.file, &mut params.document, app)
+    fn prepare(&mut self, app: &crate::App) -> Result<()> {
+        load(&mut self.file, &mut self.document, app)
     }
 
     fn table(answer: &ApplyAnswer) -> String {
         table(answer)
-    }
-}
-
-impl DaemonVerb for Apply {
-    fn run(
-        control: &Control,
-        params: ApplyParams,
-        progress: &mut Progress<'_>,
-    ) -> Result<ApplyAnswer> {
-        let (config, notes) = desired(control, &params.file, &params.document)?;
-        let consent = Consent {
-            destroy: params.yes_destroy,
-            if_generation: params.if_generation,
-            dry_run: params.dry_run,
-        };
-        carry_out(control, &config, &consent, notes, progress)
     }
 }

@@ -1,16 +1,13 @@
 //! attach, detach: LUNs as block devices of this machine.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use crate::api::{AttachedState, Result};
-use crate::plant::Progress;
 use crate::service::Control;
 use crate::text;
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-
-/// Makes a LUN a block device.
-pub struct Attach;
 
 /// Method that makes a LUN a block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -56,9 +53,7 @@ fn table(answer: &AttachAnswer) -> String {
     }
 }
 
-impl Verb for Attach {
-    type Params = AttachParams;
-    type Answer = AttachAnswer;
+impl Verb<Control> for AttachParams {
     const NAME: &'static str = "attach";
     const DOC: &'static str = "Attach a LUN as a block device of this machine";
     const DETAIL: &'static str = "The LUN must be one that an access group of a target with driver \
@@ -79,37 +74,28 @@ impl Verb for Attach {
         LUNs in `attach` of the target are attached again after a restart. While a LUN is \
         attached, the daemon's memory is locked, and the kernel does not kill the daemon when \
         memory is short.";
-    const EXAMPLES: &'static [&'static str] = &[
-        "ashlar attach 0",
-        "ashlar attach d0 --target here",
-        "ashlar attach 0 --by fuse",
-        "ashlar attach --list",
-    ];
     const POSITIONAL: &'static [&'static str] = &["lun"];
+    const EXAMPLE: &'static str = "attach 0";
+    const MORE_EXAMPLES: &'static [&'static str] =
+        &["attach d0 --target here", "attach 0 --by fuse", "attach --list"];
+    type Answer = AttachAnswer;
 
-    fn table(answer: &AttachAnswer) -> String {
-        table(answer)
-    }
-}
-
-impl DaemonVerb for Attach {
-    fn run(
-        control: &Control,
-        params: AttachParams,
-        progress: &mut Progress<'_>,
-    ) -> Result<AttachAnswer> {
-        let Some(lun) = params.lun.filter(|_| !params.list) else {
+    fn run(self, (control, progress): At<'_, Control>) -> Result<AttachAnswer> {
+        let Some(lun) = self.lun.filter(|_| !self.list) else {
             return Ok(AttachAnswer { device: None, attached: control.state()?.attached });
         };
-        let value = json!({ "lun": lun, "target": params.target, "by": params.by });
+        let value = json!({ "lun": lun, "target": self.target, "by": self.by });
         let answer = control.change(|plant| plant.verb("local", "attach", &value, progress))?;
         let device = answer.get("device").and_then(|d| d.as_str()).map(str::to_owned);
         Ok(AttachAnswer { device, attached: control.state()?.attached })
     }
 }
 
-/// Takes the block device away.
-pub struct Detach;
+impl CommandVerb<Control> for AttachParams {
+    fn table(answer: &AttachAnswer) -> String {
+        table(answer)
+    }
+}
 
 /// Parameters of `detach`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -124,31 +110,26 @@ pub struct DetachParams {
     pub force: bool,
 }
 
-impl Verb for Detach {
-    type Params = DetachParams;
-    type Answer = AttachAnswer;
+impl Verb<Control> for DetachParams {
     const NAME: &'static str = "detach";
     const DOC: &'static str = "Detach the block device of a LUN";
     const DETAIL: &'static str = "Refused while the device is in use: mounted, swap, under another \
         device, or open in a process; the error names the user. A LUN in `attach` of the target is \
         attached again at the next start.";
-    const EXAMPLES: &'static [&'static str] =
-        &["ashlar detach 0", "ashlar detach /dev/loop0", "ashlar detach 0 --force"];
     const POSITIONAL: &'static [&'static str] = &["name"];
+    const EXAMPLE: &'static str = "detach 0";
+    const MORE_EXAMPLES: &'static [&'static str] = &["detach /dev/loop0", "detach 0 --force"];
+    type Answer = AttachAnswer;
 
-    fn table(answer: &AttachAnswer) -> String {
-        table(answer)
+    fn run(self, (control, progress): At<'_, Control>) -> Result<AttachAnswer> {
+        let value = json!({ "lun": self.name, "target": self.target, "force": self.force });
+        control.change(|plant| plant.verb("local", "detach", &value, progress))?;
+        Ok(AttachAnswer { device: None, attached: control.state()?.attached })
     }
 }
 
-impl DaemonVerb for Detach {
-    fn run(
-        control: &Control,
-        params: DetachParams,
-        progress: &mut Progress<'_>,
-    ) -> Result<AttachAnswer> {
-        let value = json!({ "lun": params.name, "target": params.target, "force": params.force });
-        control.change(|plant| plant.verb("local", "detach", &value, progress))?;
-        Ok(AttachAnswer { device: None, attached: control.state()?.attached })
+impl CommandVerb<Control> for DetachParams {
+    fn table(answer: &AttachAnswer) -> String {
+        table(answer)
     }
 }

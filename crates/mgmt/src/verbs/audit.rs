@@ -1,16 +1,13 @@
 //! audit: the audit log of the API.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use crate::api::Result;
 use crate::audit::AuditEntry;
-use crate::plant::Progress;
 use crate::service::Control;
 use crate::text;
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// See the module.
-pub struct Audit;
 
 /// Entries of an answer when no limit is given.
 const LIMIT: u32 = 100;
@@ -35,9 +32,7 @@ pub struct AuditAnswer {
     pub entries: Vec<AuditEntry>,
 }
 
-impl Verb for Audit {
-    type Params = AuditParams;
-    type Answer = AuditAnswer;
+impl Verb<Control> for AuditParams {
     const NAME: &'static str = "audit";
     const DOC: &'static str = "List changes and logins with their callers";
     const DETAIL: &'static str = "The log is in the folder `api` of the state folder and survives \
@@ -46,8 +41,17 @@ impl Verb for Audit {
         generations of the configuration; `ashlar history` lists the files. The result of an \
         `apply` has its steps, and that of a verb of a class the former and present values of the \
         properties that changed while it ran.";
-    const EXAMPLES: &'static [&'static str] = &["ashlar audit", "ashlar audit --limit 10 --json"];
+    const EXAMPLE: &'static str = "audit";
+    const MORE_EXAMPLES: &'static [&'static str] = &["audit --limit 10 --json"];
+    type Answer = AuditAnswer;
 
+    fn run(self, (control, _): At<'_, Control>) -> Result<AuditAnswer> {
+        let limit = usize::try_from(self.limit.unwrap_or(LIMIT)).unwrap_or(usize::MAX);
+        Ok(AuditAnswer { entries: control.audit().newest(limit)? })
+    }
+}
+
+impl CommandVerb<Control> for AuditParams {
     fn table(answer: &AuditAnswer) -> String {
         if answer.entries.is_empty() {
             return "no entries\n".to_owned();
@@ -70,16 +74,5 @@ impl Verb for Audit {
         let rows: Vec<_> = answer.entries.iter().map(row).collect();
         let columns = ["time", "who", "address", "what", ">before", ">after", "result"];
         text::table(&columns, &rows)
-    }
-}
-
-impl DaemonVerb for Audit {
-    fn run(
-        control: &Control,
-        params: AuditParams,
-        _progress: &mut Progress<'_>,
-    ) -> Result<AuditAnswer> {
-        let limit = usize::try_from(params.limit.unwrap_or(LIMIT)).unwrap_or(usize::MAX);
-        Ok(AuditAnswer { entries: control.audit().newest(limit)? })
     }
 }

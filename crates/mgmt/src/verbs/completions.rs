@@ -1,13 +1,12 @@
 //! completions: for the shell, from the table of verbs.
 
-use super::entry::{Local, LocalVerb, Verb};
+use super::entry::{CommandVerb, Local};
+use crate::App;
 use crate::api::Result;
 use crate::cli::{ClassVerbs, command};
+use geom::Verb;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// See the module.
-pub struct Completions;
 
 /// Shell of the completion script.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -57,22 +56,20 @@ pub fn script(shell: Shell, classes: &[ClassVerbs]) -> String {
     }
 }
 
-impl Verb for Completions {
-    type Params = CompletionsParams;
-    type Answer = CompletionsAnswer;
+impl Verb<App> for CompletionsParams {
     const NAME: &'static str = "completions";
     const DOC: &'static str = "Print a completion script for bash, zsh or fish";
-    const EXAMPLES: &'static [&'static str] =
-        &["ashlar completions bash > /etc/bash_completion.d/ashlar"];
     const POSITIONAL: &'static [&'static str] = &["shell"];
+    const EXAMPLE: &'static str = "completions bash > /etc/bash_completion.d/ashlar";
+    type Answer = CompletionsAnswer;
 
-    fn table(answer: &CompletionsAnswer) -> String {
-        answer.script.clone()
+    fn run(self, local: Local<'_>) -> Result<CompletionsAnswer> {
+        Ok(CompletionsAnswer { script: script(self.shell, &(local.app.classes)()) })
     }
 }
 
-impl LocalVerb for Completions {
-    fn run(local: &mut Local<'_>, params: CompletionsParams) -> Result<CompletionsAnswer> {
-        Ok(CompletionsAnswer { script: script(params.shell, &(local.app.classes)()) })
+impl CommandVerb<App> for CompletionsParams {
+    fn table(answer: &CompletionsAnswer) -> String {
+        answer.script.clone()
     }
 }

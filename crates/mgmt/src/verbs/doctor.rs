@@ -1,18 +1,17 @@
 //! doctor: checks of this machine, each with the command that fixes its problem.
 
-use super::entry::{Local, LocalVerb, Verb};
+use super::entry::{CommandVerb, Local};
 use super::plan::{self, default_file};
+use crate::App;
 use crate::api::{Error, Exit, Kind, Result};
 use crate::client::Client;
 use crate::config::{Catalog, Config, TargetConfig, read, read_text};
 use crate::doctor::{CHECKS, Check, CheckFinding, Facts, Severity};
+use geom::Verb;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::path::Path;
-
-/// See the module.
-pub struct Doctor;
 
 /// Parameters of `doctor`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -31,17 +30,27 @@ pub struct DoctorAnswer {
     pub findings: Vec<CheckFinding>,
 }
 
-impl Verb for Doctor {
-    type Params = DoctorParams;
-    type Answer = DoctorAnswer;
+impl Verb<App> for DoctorParams {
     const NAME: &'static str = "doctor";
     const DOC: &'static str = "Check for problems and print the command that fixes each";
     const DETAIL: &'static str = "Runs with or without a daemon. With --remote only checks that \
         need the state alone are made: io_uring, certificates, listeners, buses and version. Exit \
         code 3 if a check finds a problem.";
-    const EXAMPLES: &'static [&'static str] = &["ashlar doctor", "ashlar doctor ports"];
     const POSITIONAL: &'static [&'static str] = &["check"];
+    const EXAMPLE: &'static str = "doctor";
+    const MORE_EXAMPLES: &'static [&'static str] = &["doctor ports"];
+    type Answer = DoctorAnswer;
 
+    fn run(self, local: Local<'_>) -> Result<DoctorAnswer> {
+        let wanted = wanted(&self)?;
+        let is_remote = local.client.is_remote();
+        let facts = if is_remote { remote_facts(&local, &wanted)? } else { facts(&local, self) };
+        let checked = wanted.into_iter().filter(|check| !is_remote || check.is_of_state());
+        Ok(DoctorAnswer { findings: checked.flat_map(|check| check.run(&facts)).collect() })
+    }
+}
+
+impl CommandVerb<App> for DoctorParams {
     fn table(answer: &DoctorAnswer) -> String {
         let one = |f: &CheckFinding| match f.grade {
             Severity::Ok => format!("ok     {}: {}\n", f.check, f.finding),
@@ -60,16 +69,6 @@ impl Verb for Doctor {
     fn exit(answer: &DoctorAnswer) -> Exit {
         let ok = answer.findings.iter().all(|f| f.grade == Severity::Ok);
         if ok { Exit::Done } else { Exit::Degraded }
-    }
-}
-
-impl LocalVerb for Doctor {
-    fn run(local: &mut Local<'_>, params: DoctorParams) -> Result<DoctorAnswer> {
-        let wanted = wanted(&params)?;
-        let is_remote = local.client.is_remote();
-        let facts = if is_remote { remote_facts(local, &wanted)? } else { facts(local, params) };
-        let checked = wanted.into_iter().filter(|check| !is_remote || check.is_of_state());
-        Ok(DoctorAnswer { findings: checked.flat_map(|check| check.run(&facts)).collect() })
     }
 }
 

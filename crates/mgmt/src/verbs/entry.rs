@@ -1,42 +1,53 @@
-//! Definition of a verb: its name, help texts, parameter and answer structs, and action.
+//! Verbs as commands: where they run, how their answers are shown, and their table without types.
 
+use crate::App;
 use crate::api::{Error, Exit, Kind, Result};
 use crate::client::Client;
 use crate::plant::Progress;
 use crate::service::Control;
 use crate::verbs::VERBS;
 use crate::verbs::schema::{enum_names, follow_ref};
-use geom::ArgSpec;
-use schemars::JsonSchema;
+use geom::{ArgSpec, Place, Verb};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::OnceLock;
 
-/// Definition that every verb gives.
-pub trait Verb: 'static {
-    /// Its parameters. Fields become options; those in `POSITIONAL` become arguments.
-    type Params: DeserializeOwned + Serialize + JsonSchema;
-    /// Its answer.
-    type Answer: DeserializeOwned + Serialize + JsonSchema;
-    /// `status`, or `part.add` for a verb of a group.
-    const NAME: &'static str;
-    /// One sentence, without the point at its end.
-    const DOC: &'static str;
-    /// More for the manual page; may be empty.
-    const DETAIL: &'static str = "";
-    /// Command lines that work.
-    const EXAMPLES: &'static [&'static str];
-    /// Fields that are given by position.
-    const POSITIONAL: &'static [&'static str] = &[];
-    /// Keys whose values [`Verb::prepare`] reads from files or from standard input.
+/// A verb of the API reaches the service and reports its progress.
+impl Place for Control {
+    type At<'a> = (&'a Control, &'a mut Progress<'a>);
+    type Error = Error;
+}
+
+/// A verb that runs in the command itself reaches what the command has.
+impl Place for App {
+    type At<'a> = Local<'a>;
+    type Error = Error;
+}
+
+/// Context of a verb that runs in the command itself.
+pub struct Local<'a> {
+    /// The way to the daemon.
+    pub client: &'a Client,
+    /// The binary it runs in.
+    pub app: &'a App,
+    /// Whether JSON was asked for.
+    pub json: bool,
+    /// Where results go.
+    pub out: &'a mut dyn std::io::Write,
+}
+
+/// A verb as a command: how its parameters are completed and how its answer is shown. Its name is
+/// `status`, or `part.add` for a verb of a group.
+pub trait CommandVerb<P: Place>: Verb<P, Answer: DeserializeOwned> + Serialize {
+    /// Keys whose values [`CommandVerb::prepare`] reads from files or from standard input.
     const FROM_FILES: &'static [&'static str] = &[];
     /// Completes the parameters on the client's side: reads files, for the daemon has another
     /// working folder and perhaps other rights. A faulty file is refused here, daemon or no.
     ///
     /// # Errors
     /// Errors of the file system.
-    fn prepare(_params: &mut Self::Params, _app: &crate::App) -> Result<()> {
+    fn prepare(&mut self, _app: &App) -> Result<()> {
         Ok(())
     }
     /// The answer for people, with a line end.
@@ -47,44 +58,10 @@ pub trait Verb: 'static {
     }
 }
 
-/// A verb that the daemon carries out.
-pub trait DaemonVerb: Verb {
-    /// Does it.
-    ///
-    /// # Errors
-    /// Its own.
-    fn run(
-        control: &Control,
-        params: Self::Params,
-        progress: &mut Progress<'_>,
-    ) -> Result<Self::Answer>;
-}
-
-/// Context of a verb that runs in the command itself.
-pub struct Local<'a> {
-    /// The way to the daemon.
-    pub client: &'a Client,
-    /// The binary it runs in.
-    pub app: &'a crate::App,
-    /// Whether JSON was asked for.
-    pub json: bool,
-    /// Where results go.
-    pub out: &'a mut dyn std::io::Write,
-}
-
-/// A verb that runs in the command itself.
-pub trait LocalVerb: Verb {
-    /// Does it.
-    ///
-    /// # Errors
-    /// Its own.
-    fn run(local: &mut Local<'_>, params: Self::Params) -> Result<Self::Answer>;
-}
-
 /// Answers with the text of the JSON: the state of many thousand units is never in memory as a
 /// tree.
 type DaemonFn = fn(&Control, Value, &mut Progress<'_>) -> Result<String>;
-type LocalFn = fn(&mut Local<'_>, Value) -> Result<Value>;
+type LocalFn = fn(Local<'_>, Value) -> Result<Value>;
 
 /// Where a verb runs.
 #[derive(Clone, Copy)]
@@ -103,21 +80,23 @@ pub struct Entry {
     pub doc: &'static str,
     /// See [`Verb::DETAIL`].
     pub detail: &'static str,
-    /// See [`Verb::EXAMPLES`].
-    pub examples: &'static [&'static str],
+    /// See [`Verb::EXAMPLE`].
+    pub example: &'static str,
+    /// See [`Verb::MORE_EXAMPLES`].
+    pub more_examples: &'static [&'static str],
     /// See [`Verb::POSITIONAL`].
     pub positional: &'static [&'static str],
-    /// See [`Verb::FROM_FILES`].
+    /// See [`CommandVerb::FROM_FILES`].
     pub from_files: &'static [&'static str],
     /// Schema of the parameters.
     pub params: fn() -> Value,
     /// Schema of the answer.
     pub answer: fn() -> Value,
-    /// See [`Verb::prepare`].
-    pub prepare: fn(Value, &crate::App) -> Result<Value>,
-    /// See [`Verb::table`].
+    /// See [`CommandVerb::prepare`].
+    pub prepare: fn(Value, &App) -> Result<Value>,
+    /// See [`CommandVerb::table`].
     pub table: fn(&Value) -> Result<String>,
-    /// See [`Verb::exit`].
+    /// See [`CommandVerb::exit`].
     pub exit: fn(&Value) -> Exit,
     /// Its action.
     pub run: Run,
@@ -157,51 +136,58 @@ impl Entry {
         })
     }
 
-    const fn new<V: Verb>(run: Run) -> Entry {
+    const fn new<P: Place, V: CommandVerb<P>>(run: Run) -> Entry {
         Entry {
             name: V::NAME,
             doc: V::DOC,
             detail: V::DETAIL,
-            examples: V::EXAMPLES,
+            example: V::EXAMPLE,
+            more_examples: V::MORE_EXAMPLES,
             positional: V::POSITIONAL,
             from_files: V::FROM_FILES,
-            params: geom::schema_of::<V::Params>,
+            params: geom::schema_of::<V>,
             answer: geom::schema_of::<V::Answer>,
-            prepare: prepare::<V>,
-            table: table::<V>,
-            exit: exit::<V>,
+            prepare: prepare::<P, V>,
+            table: table::<P, V>,
+            exit: exit::<P, V>,
             run,
         }
     }
 
     /// A verb of the daemon.
-    pub const fn daemon<V: DaemonVerb>() -> Entry {
-        Entry::new::<V>(Run::Daemon(run_daemon::<V>))
+    pub const fn daemon<V: CommandVerb<Control>>() -> Entry {
+        Entry::new::<Control, V>(Run::Daemon(run_daemon::<V>))
     }
 
     /// A verb of the command.
-    pub const fn local<V: LocalVerb>() -> Entry {
-        Entry::new::<V>(Run::Local(run_local::<V>))
+    pub const fn local<V: CommandVerb<App>>() -> Entry {
+        Entry::new::<App, V>(Run::Local(run_local::<V>))
     }
 
     /// The words typed: `part add`.
     pub fn words(&self) -> String {
         self.name.replace('.', " ")
     }
+
+    /// Command lines that work.
+    pub fn examples(&self) -> Vec<String> {
+        let all = std::iter::once(&self.example).chain(self.more_examples);
+        all.map(|line| format!("ashlar {line}")).collect()
+    }
 }
 
 /// The parameters of a verb (A13): a struct is read from a list too, whose values have no keys.
-fn params<V: Verb>(value: Value) -> Result<V::Params> {
+fn params<P: Place, V: CommandVerb<P>>(value: Value) -> Result<V> {
     let value = if value.is_null() { Value::Object(Default::default()) } else { value };
     let op = || V::NAME.replace('.', " ");
     if !value.is_object() {
         let next = "Send the parameters as a JSON object: {\"KEY\": VALUE}.";
         return Err(Error::new(Kind::Usage, op(), "the parameters are no JSON object").next(next));
     }
-    V::Params::deserialize(&value).map_err(|e| Error::new(Kind::Usage, op(), e))
+    V::deserialize(&value).map_err(|e| Error::new(Kind::Usage, op(), e))
 }
 
-fn answer<V: Verb>(value: &Value) -> Result<V::Answer> {
+fn answer<P: Place, V: CommandVerb<P>>(value: &Value) -> Result<V::Answer> {
     let odd = |e| Error::new(Kind::Protocol, V::NAME.replace('.', " "), e);
     V::Answer::deserialize(value).map_err(odd)
 }
@@ -210,29 +196,30 @@ fn to_json<T: Serialize>(value: &T, name: &str) -> Result<Value> {
     serde_json::to_value(value).map_err(|e| Error::new(Kind::Internal, name, e))
 }
 
-fn prepare<V: Verb>(value: Value, app: &crate::App) -> Result<Value> {
-    let mut params = params::<V>(value)?;
-    V::prepare(&mut params, app)?;
+fn prepare<P: Place, V: CommandVerb<P>>(value: Value, app: &App) -> Result<Value> {
+    let mut params = params::<P, V>(value)?;
+    params.prepare(app)?;
     to_json(&params, V::NAME)
 }
 
-fn table<V: Verb>(value: &Value) -> Result<String> {
-    Ok(V::table(&answer::<V>(value)?))
+fn table<P: Place, V: CommandVerb<P>>(value: &Value) -> Result<String> {
+    Ok(V::table(&answer::<P, V>(value)?))
 }
 
-fn exit<V: Verb>(value: &Value) -> Exit {
-    answer::<V>(value).map_or(Exit::Failed, |a| V::exit(&a))
+fn exit<P: Place, V: CommandVerb<P>>(value: &Value) -> Exit {
+    answer::<P, V>(value).map_or(Exit::Failed, |a| V::exit(&a))
 }
 
-fn run_daemon<V: DaemonVerb>(
+fn run_daemon<V: CommandVerb<Control>>(
     control: &Control,
     value: Value,
     progress: &mut Progress<'_>,
 ) -> Result<String> {
-    let answer = V::run(control, params::<V>(value)?, progress)?;
+    let report: &mut Progress<'_> = &mut |line| progress(line);
+    let answer = params::<Control, V>(value)?.run((control, report))?;
     serde_json::to_string(&answer).map_err(|e| Error::new(Kind::Internal, V::NAME, e))
 }
 
-fn run_local<V: LocalVerb>(local: &mut Local<'_>, value: Value) -> Result<Value> {
-    to_json(&V::run(local, params::<V>(value)?)?, V::NAME)
+fn run_local<V: CommandVerb<App>>(local: Local<'_>, value: Value) -> Result<Value> {
+    to_json(&params::<App, V>(value)?.run(local)?, V::NAME)
 }

@@ -1,12 +1,11 @@
 //! explain: what an error's number means.
 
-use super::entry::{Local, LocalVerb, Verb};
+use super::entry::{CommandVerb, Local};
+use crate::App;
 use crate::api::{Error, Kind, Result};
+use geom::Verb;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// See the module.
-pub struct Explain;
 
 /// Parameters of `explain`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -48,25 +47,16 @@ fn meaning(kind: Kind) -> Meaning {
     }
 }
 
-impl Verb for Explain {
-    type Params = ExplainParams;
-    type Answer = ExplainAnswer;
+impl Verb<App> for ExplainParams {
     const NAME: &'static str = "explain";
     const DOC: &'static str = "Explain an error code and what to do";
-    const EXAMPLES: &'static [&'static str] = &["ashlar explain ASH-0014", "ashlar explain"];
     const POSITIONAL: &'static [&'static str] = &["code"];
+    const EXAMPLE: &'static str = "explain ASH-0014";
+    const MORE_EXAMPLES: &'static [&'static str] = &["explain"];
+    type Answer = ExplainAnswer;
 
-    fn table(answer: &ExplainAnswer) -> String {
-        let one = |m: &Meaning| {
-            format!("{} (exit code {})\n  {}\n  {}\n", m.code, m.exit, m.title, m.next)
-        };
-        answer.meanings.iter().map(one).collect::<Vec<_>>().join("\n")
-    }
-}
-
-impl LocalVerb for Explain {
-    fn run(_local: &mut Local<'_>, params: ExplainParams) -> Result<ExplainAnswer> {
-        let Some(code) = params.code else {
+    fn run(self, _: Local<'_>) -> Result<ExplainAnswer> {
+        let Some(code) = self.code else {
             let meanings = Kind::ALL.iter().copied().map(meaning).collect();
             return Ok(ExplainAnswer { meanings });
         };
@@ -76,5 +66,14 @@ impl LocalVerb for Explain {
                 .at(code)
                 .next("Run `ashlar explain` to see all of them.")),
         }
+    }
+}
+
+impl CommandVerb<App> for ExplainParams {
+    fn table(answer: &ExplainAnswer) -> String {
+        let one = |m: &Meaning| {
+            format!("{} (exit code {})\n  {}\n  {}\n", m.code, m.exit, m.title, m.next)
+        };
+        answer.meanings.iter().map(one).collect::<Vec<_>>().join("\n")
     }
 }

@@ -1,20 +1,17 @@
 //! export: the running configuration as a document.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use crate::api::{Error, Kind, Result, SystemState};
 use crate::config::secret::{self, HIDDEN_SECRET};
 use crate::config::{Config, WebhookConfig, write};
 use crate::plan::{
     Action, CreatedGeoms, Step, grown_disks, inserted, members, set_params, settings,
 };
-use crate::plant::Progress;
 use crate::service::Control;
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-
-/// See the module.
-pub struct Export;
 
 /// Parameters of `export`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -35,9 +32,7 @@ pub struct ExportAnswer {
     pub config: Config,
 }
 
-impl Verb for Export {
-    type Params = ExportParams;
-    type Answer = ExportAnswer;
+impl Verb<Control> for ExportParams {
     const NAME: &'static str = "export";
     const DOC: &'static str = "Print the running configuration as ashlar.toml";
     const DETAIL: &'static str = "`plan` and `apply` accept the output. References to secrets \
@@ -48,20 +43,11 @@ impl Verb for Export {
         Geoms, also those that verbs made, are printed with their present members and settings. \
         Comments at the head list inserted layers and buses, and geoms that no section makes, \
         with the reason. Former names of renamed disks for NBD clients are printed as `aliases`.";
-    const EXAMPLES: &'static [&'static str] =
-        &["ashlar export > ashlar.toml", "ashlar export --secrets > ashlar.toml"];
+    const EXAMPLE: &'static str = "export > ashlar.toml";
+    const MORE_EXAMPLES: &'static [&'static str] = &["export --secrets > ashlar.toml"];
+    type Answer = ExportAnswer;
 
-    fn table(answer: &ExportAnswer) -> String {
-        answer.document.clone()
-    }
-}
-
-impl DaemonVerb for Export {
-    fn run(
-        control: &Control,
-        params: ExportParams,
-        _progress: &mut Progress<'_>,
-    ) -> Result<ExportAnswer> {
+    fn run(self, (control, _): At<'_, Control>) -> Result<ExportAnswer> {
         let (mut config, generation) = control.config();
         let state = control.state()?;
         let mut document = String::new();
@@ -83,9 +69,15 @@ impl DaemonVerb for Export {
         config.geom.extend(created.sections);
         keep_sizes(&mut config, &state);
         keep_former_names(&mut config, &state);
-        let config = if params.secrets { config } else { without_secrets(&config)? };
+        let config = if self.secrets { config } else { without_secrets(&config)? };
         document.push_str(&write(&config));
         Ok(ExportAnswer { generation, document, config })
+    }
+}
+
+impl CommandVerb<Control> for ExportParams {
+    fn table(answer: &ExportAnswer) -> String {
+        answer.document.clone()
     }
 }
 

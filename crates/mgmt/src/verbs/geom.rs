@@ -1,20 +1,17 @@
 //! geom: verbs of classes that have no command of their own.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use crate::api::{Error, Exit, Kind, ProgressLine, ProgressUnit, Result};
 use crate::auth::is_reading_class_verb;
 use crate::config::units;
 use crate::plant::{Plant, Progress};
 use crate::service::Control;
-use geom::Unfinished;
+use geom::{At, Unfinished, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
-
-/// See the module.
-pub struct Geom;
 
 /// Parameters of `geom`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -67,9 +64,7 @@ fn value(text: &str) -> Value {
     }
 }
 
-impl Verb for Geom {
-    type Params = GeomParams;
-    type Answer = GeomAnswer;
+impl Verb<Control> for GeomParams {
     const NAME: &'static str = "geom";
     const DOC: &'static str = "Run a verb of a class";
     const DETAIL: &'static str = "`insert` puts a layer between a provider and its users while \
@@ -78,41 +73,14 @@ impl Verb for Geom {
         layer. The layer is not part of ashlar.toml and does not exist after the next start.\n\
         \n\
         If a class does not have the verb, the error lists its verbs.";
-    const EXAMPLES: &'static [&'static str] = &[
-        "ashlar geom nop configure name=slow delay_ms=1 read_delay_percent=100",
-        "ashlar geom nop insert name=slow provider=d0p1",
-        "ashlar geom nop remove name=slow",
-    ];
     const POSITIONAL: &'static [&'static str] = &["class", "verb", "params"];
+    const EXAMPLE: &'static str = "geom nop configure name=slow delay_ms=1 read_delay_percent=100";
+    const MORE_EXAMPLES: &'static [&'static str] =
+        &["geom nop insert name=slow provider=d0p1", "geom nop remove name=slow"];
+    type Answer = GeomAnswer;
 
-    fn table(answer: &GeomAnswer) -> String {
-        match &answer.answer {
-            Value::Null => "done\n".to_owned(),
-            Value::String(text) => format!("{text}\n"),
-            Value::Object(all) => match (all.get("text"), all.get("message")) {
-                (Some(Value::String(text)), _) => text.clone(),
-                (_, Some(Value::String(message))) => format!("{message}\n"),
-                _ => format!("{:#}\n", answer.answer),
-            },
-            other => format!("{other:#}\n"),
-        }
-    }
-
-    fn exit(answer: &GeomAnswer) -> Exit {
-        match answer.answer.get("whole") {
-            Some(Value::Bool(false)) => Exit::Degraded,
-            _ => Exit::Done,
-        }
-    }
-}
-
-impl DaemonVerb for Geom {
-    fn run(
-        control: &Control,
-        params: GeomParams,
-        progress: &mut Progress<'_>,
-    ) -> Result<GeomAnswer> {
-        let GeomParams { class, verb, params, yes_destroy, value: mut all } = params;
+    fn run(self, (control, progress): At<'_, Control>) -> Result<GeomAnswer> {
+        let GeomParams { class, verb, params, yes_destroy, value: mut all } = self;
         let verb = present_name(&verb);
         if !yes_destroy.is_empty() {
             all.insert("yes_destroy".to_owned(), yes_destroy.into());
@@ -151,6 +119,28 @@ impl DaemonVerb for Geom {
             }
         }
         Ok(GeomAnswer { answer })
+    }
+}
+
+impl CommandVerb<Control> for GeomParams {
+    fn table(answer: &GeomAnswer) -> String {
+        match &answer.answer {
+            Value::Null => "done\n".to_owned(),
+            Value::String(text) => format!("{text}\n"),
+            Value::Object(all) => match (all.get("text"), all.get("message")) {
+                (Some(Value::String(text)), _) => text.clone(),
+                (_, Some(Value::String(message))) => format!("{message}\n"),
+                _ => format!("{:#}\n", answer.answer),
+            },
+            other => format!("{other:#}\n"),
+        }
+    }
+
+    fn exit(answer: &GeomAnswer) -> Exit {
+        match answer.answer.get("whole") {
+            Some(Value::Bool(false)) => Exit::Degraded,
+            _ => Exit::Done,
+        }
     }
 }
 
@@ -255,7 +245,7 @@ mod tests {
 
     #[test]
     fn incomplete_geom_after_a_wait_is_an_exit_code() {
-        let exit = |answer| Geom::exit(&GeomAnswer { answer });
+        let exit = |answer| GeomParams::exit(&GeomAnswer { answer });
         assert_eq!(exit(json!({ "whole": false })), Exit::Degraded);
         assert_eq!(exit(json!({ "whole": true })), Exit::Done);
         assert_eq!(exit(json!({ "message": "done" })), Exit::Done);

@@ -1,16 +1,13 @@
 //! graph: the graph from disks to sessions as text, or as a document for another program.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use crate::api::{Error, Kind, Result, SCHEMA_VERSION};
 use crate::page::formats::{GraphFormat, written};
 use crate::page::{Drawing, Selection, Toward, select};
-use crate::plant::Progress;
 use crate::service::Control;
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// See the module.
-pub struct Graph;
 
 /// Parameters of `graph`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -39,23 +36,37 @@ pub struct GraphAnswer {
     pub text: String,
 }
 
-impl Verb for Graph {
-    type Params = GraphParams;
-    type Answer = GraphAnswer;
+impl Verb<Control> for GraphParams {
     const NAME: &'static str = "graph";
     const DOC: &'static str = "Draw the graph as text, DOT, Mermaid, SVG or JSON";
     const DETAIL: &'static str = "NAME is a disk, geom, provider, target or initiator, or an \
         identifier such as mirror:data. Disks are on the left and sessions on the right. Of a \
         graph of more than 200 objects, healthy ones of one class and layer become one node, \
         unless --all is given. States are shown by colour, by the border, and as a word.";
-    const EXAMPLES: &'static [&'static str] = &[
-        "ashlar graph",
-        "ashlar graph d0 --up",
-        "ashlar graph --format dot | dot -Tsvg",
-        "ashlar graph --format svg > graph.svg",
-    ];
     const POSITIONAL: &'static [&'static str] = &["name"];
+    const EXAMPLE: &'static str = "graph";
+    const MORE_EXAMPLES: &'static [&'static str] =
+        &["graph d0 --up", "graph --format dot | dot -Tsvg", "graph --format svg > graph.svg"];
+    type Answer = GraphAnswer;
 
+    fn run(self, (control, _): At<'_, Control>) -> Result<GraphAnswer> {
+        let toward = toward(&self)?;
+        let name = self.name.as_deref();
+        let selection = Selection { name, toward, is_unfolded: self.all };
+        let Some(mut graph) = select(&control.state()?, &selection) else {
+            let error = Error::new(Kind::NotFound, "graph", "no object has that name");
+            let next = "Run `ashlar list` to see the names of objects.";
+            return Err(error.at(name.unwrap_or_default()).next(next));
+        };
+        for folded in graph.nodes.iter_mut().filter(|node| node.members > 1) {
+            folded.about = "shown one by one with --all".to_owned();
+        }
+        let text = written(&graph, self.format, toward)?;
+        Ok(GraphAnswer { schema_version: SCHEMA_VERSION, graph, text })
+    }
+}
+
+impl CommandVerb<Control> for GraphParams {
     fn table(answer: &GraphAnswer) -> String {
         answer.text.clone()
     }
@@ -73,27 +84,5 @@ fn toward(params: &GraphParams) -> Result<Toward> {
         (true, ..) => Ok(Toward::Up),
         (_, true, _) => Ok(Toward::Down),
         (false, false, _) => Ok(Toward::Both),
-    }
-}
-
-impl DaemonVerb for Graph {
-    fn run(
-        control: &Control,
-        params: GraphParams,
-        _progress: &mut Progress<'_>,
-    ) -> Result<GraphAnswer> {
-        let toward = toward(&params)?;
-        let name = params.name.as_deref();
-        let selection = Selection { name, toward, is_unfolded: params.all };
-        let Some(mut graph) = select(&control.state()?, &selection) else {
-            let error = Error::new(Kind::NotFound, "graph", "no object has that name");
-            let next = "Run `ashlar list` to see the names of objects.";
-            return Err(error.at(name.unwrap_or_default()).next(next));
-        };
-        for folded in graph.nodes.iter_mut().filter(|node| node.members > 1) {
-            folded.about = "shown one by one with --all".to_owned();
-        }
-        let text = written(&graph, params.format, toward)?;
-        Ok(GraphAnswer { schema_version: SCHEMA_VERSION, graph, text })
     }
 }

@@ -1,15 +1,12 @@
 //! history: the configurations applied.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use crate::api::Result;
-use crate::plant::Progress;
 use crate::service::{Archived, Control};
 use crate::text;
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// See the module.
-pub struct History;
 
 /// Parameters of `history`: none.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -22,13 +19,18 @@ pub struct HistoryAnswer {
     pub applied: Vec<Archived>,
 }
 
-impl Verb for History {
-    type Params = HistoryParams;
-    type Answer = HistoryAnswer;
+impl Verb<Control> for HistoryParams {
     const NAME: &'static str = "history";
     const DOC: &'static str = "List applied configurations, oldest first";
-    const EXAMPLES: &'static [&'static str] = &["ashlar history"];
+    const EXAMPLE: &'static str = "history";
+    type Answer = HistoryAnswer;
 
+    fn run(self, (control, _): At<'_, Control>) -> Result<HistoryAnswer> {
+        Ok(HistoryAnswer { applied: control.archive().list()? })
+    }
+}
+
+impl CommandVerb<Control> for HistoryParams {
     fn table(answer: &HistoryAnswer) -> String {
         let row = |a: &Archived| {
             vec![
@@ -40,15 +42,5 @@ impl Verb for History {
         };
         let rows: Vec<_> = answer.applied.iter().map(row).collect();
         text::table(&[">number", "applied", ">bytes", "file"], &rows)
-    }
-}
-
-impl DaemonVerb for History {
-    fn run(
-        control: &Control,
-        _params: HistoryParams,
-        _progress: &mut Progress<'_>,
-    ) -> Result<HistoryAnswer> {
-        Ok(HistoryAnswer { applied: control.archive().list()? })
     }
 }

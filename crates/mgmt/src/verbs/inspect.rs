@@ -1,21 +1,15 @@
 //! inspect, wipe: all metadata by which a program would recognize a provider's content.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use crate::api::{Error, Kind, Result};
 use crate::config::units::short;
-use crate::plant::Progress;
 use crate::service::Control;
 use crate::text;
 use classes::inspect::{ByteRange, InspectAnswer, SignatureFinding};
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-
-/// Looks.
-pub struct Inspect;
-
-/// Clears.
-pub struct Wipe;
 
 /// Parameters of `inspect`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -96,9 +90,7 @@ fn table(answer: &InspectAnswer) -> String {
     out
 }
 
-impl Verb for Inspect {
-    type Params = InspectParams;
-    type Answer = InspectAnswer;
+impl Verb<Control> for InspectParams {
     const NAME: &'static str = "inspect";
     const DOC: &'static str = "Show labels, tables and file systems on a provider";
     const DETAIL: &'static str = "Searches the places where the classes of this daemon, the \
@@ -106,27 +98,22 @@ impl Verb for Inspect {
         the first and the last MiB for signatures left over from media of another size. Each line \
         shows the offset of a signature, the class that would claim it, the reason, and whether it \
         is the main one, a backup copy or stale. Writes nothing.";
-    const EXAMPLES: &'static [&'static str] = &["ashlar inspect d0"];
     const POSITIONAL: &'static [&'static str] = &["provider"];
+    const EXAMPLE: &'static str = "inspect d0";
+    type Answer = InspectAnswer;
 
+    fn run(self, (control, progress): At<'_, Control>) -> Result<InspectAnswer> {
+        control.verb(("inspect", "scan"), &json!({ "provider": self.provider }), progress)
+    }
+}
+
+impl CommandVerb<Control> for InspectParams {
     fn table(answer: &InspectAnswer) -> String {
         table(answer)
     }
 }
 
-impl DaemonVerb for Inspect {
-    fn run(
-        control: &Control,
-        params: InspectParams,
-        progress: &mut Progress<'_>,
-    ) -> Result<InspectAnswer> {
-        control.verb(("inspect", "scan"), &json!({ "provider": params.provider }), progress)
-    }
-}
-
-impl Verb for Wipe {
-    type Params = WipeParams;
-    type Answer = InspectAnswer;
+impl Verb<Control> for WipeParams {
     const NAME: &'static str = "wipe";
     const DOC: &'static str = "Erase labels, tables and file systems of a provider";
     const DETAIL: &'static str = "Lists the signatures that would be cleared, and clears them only \
@@ -136,25 +123,14 @@ impl Verb for Wipe {
         before the next is written, and every class tastes the provider again at the end. The data \
         remains on the provider, but can no longer be found. Copies and leftovers inside a \
         partition belong to that partition and are cleared with --only alone.";
-    const EXAMPLES: &'static [&'static str] = &[
-        "ashlar wipe d0",
-        "ashlar wipe d0 --yes-destroy d0",
-        "ashlar wipe d0 --only gpt --only 0x1fe",
-    ];
     const POSITIONAL: &'static [&'static str] = &["provider"];
+    const EXAMPLE: &'static str = "wipe d0";
+    const MORE_EXAMPLES: &'static [&'static str] =
+        &["wipe d0 --yes-destroy d0", "wipe d0 --only gpt --only 0x1fe"];
+    type Answer = InspectAnswer;
 
-    fn table(answer: &InspectAnswer) -> String {
-        table(answer)
-    }
-}
-
-impl DaemonVerb for Wipe {
-    fn run(
-        control: &Control,
-        params: WipeParams,
-        progress: &mut Progress<'_>,
-    ) -> Result<InspectAnswer> {
-        let WipeParams { provider, yes_destroy, force, only } = params;
+    fn run(self, (control, progress): At<'_, Control>) -> Result<InspectAnswer> {
+        let WipeParams { provider, yes_destroy, force, only } = self;
         if let Some(other) = yes_destroy.iter().find(|name| **name != provider) {
             let why = format!("--yes-destroy names {other}, and {provider} is to be cleared");
             let error = Error::new(Kind::Usage, "wipe", why).at(&provider);
@@ -162,7 +138,13 @@ impl DaemonVerb for Wipe {
             return Err(error.next(format!("ashlar wipe {word} --yes-destroy {word}")));
         }
         let force = force || !yes_destroy.is_empty();
-        let params = json!({ "provider": provider, "force": force, "only": only });
-        control.verb(("inspect", "wipe"), &params, progress)
+        let self = json!({ "provider": provider, "force": force, "only": only });
+        control.verb(("inspect", "wipe"), &self, progress)
+    }
+}
+
+impl CommandVerb<Control> for WipeParams {
+    fn table(answer: &InspectAnswer) -> String {
+        table(answer)
     }
 }

@@ -1,19 +1,16 @@
 //! journal: the events of the daemon.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use crate::api::{Event, Level, Result};
 use crate::config::units::short_ns;
-use crate::plant::Progress;
 use crate::service::Control;
 use crate::text;
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Most events of one answer. More are had by asking again with `after`.
 const EVENTS_MAX: usize = 10_000;
-
-/// See the module.
-pub struct Journal;
 
 /// Parameters of `journal`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -41,14 +38,24 @@ pub struct JournalAnswer {
     pub forgotten: u64,
 }
 
-impl Verb for Journal {
-    type Params = JournalParams;
-    type Answer = JournalAnswer;
+impl Verb<Control> for JournalParams {
     const NAME: &'static str = "journal";
     const DOC: &'static str = "List events since the daemon started";
     const DETAIL: &'static str = "The path /v1/events of the socket streams the same events live.";
-    const EXAMPLES: &'static [&'static str] = &["ashlar journal", "ashlar journal --after 120"];
+    const EXAMPLE: &'static str = "journal";
+    const MORE_EXAMPLES: &'static [&'static str] = &["journal --after 120"];
+    type Answer = JournalAnswer;
 
+    fn run(self, (control, _): At<'_, Control>) -> Result<JournalAnswer> {
+        let events = control.journal(self.after, self.limit.min(EVENTS_MAX));
+        let oldest = control.plant().journal(self.after, 1);
+        let first = oldest.first().map_or(0, |e| e.id);
+        let forgotten = first.saturating_sub(self.after).saturating_sub(1);
+        Ok(JournalAnswer { events, forgotten })
+    }
+}
+
+impl CommandVerb<Control> for JournalParams {
     fn table(answer: &JournalAnswer) -> String {
         let level = |l: Level| match l {
             Level::Info => "info",
@@ -70,19 +77,5 @@ impl Verb for Journal {
             0 => table,
             n => format!("{table}{n} events before these are forgotten\n"),
         }
-    }
-}
-
-impl DaemonVerb for Journal {
-    fn run(
-        control: &Control,
-        params: JournalParams,
-        _progress: &mut Progress<'_>,
-    ) -> Result<JournalAnswer> {
-        let events = control.journal(params.after, params.limit.min(EVENTS_MAX));
-        let oldest = control.plant().journal(params.after, 1);
-        let first = oldest.first().map_or(0, |e| e.id);
-        let forgotten = first.saturating_sub(params.after).saturating_sub(1);
-        Ok(JournalAnswer { events, forgotten })
     }
 }

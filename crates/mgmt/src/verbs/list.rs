@@ -1,20 +1,17 @@
 //! list: disks, geoms, providers, targets, LUNs, each with why it is there.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use super::index::Index;
 use crate::api::{
     BusState, ConnectionsState, DeviceState, DiskMode, Error, GeomState, Health, Kind,
     ListenerState, Result, SCHEMA_VERSION, SystemState,
 };
 use crate::config::units::short;
-use crate::plant::Progress;
 use crate::service::Control;
 use crate::text;
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// See the module.
-pub struct List;
 
 /// Kind of the listed objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -364,45 +361,22 @@ fn filter_rows(mut listing: Listing, name: &Option<String>) -> Listing {
     listing
 }
 
-impl Verb for List {
-    type Params = ListParams;
-    type Answer = ListAnswer;
+impl Verb<Control> for ListParams {
     const NAME: &'static str = "list";
     const DOC: &'static str = "List disks, geoms, providers, targets or LUNs";
     const DETAIL: &'static str = "With --json the answer holds the full state of the requested \
         objects, with every counter and the facts of every class; `list` alone gives the whole \
         state.";
-    const EXAMPLES: &'static [&'static str] = &[
-        "ashlar list",
-        "ashlar list providers d0",
-        "ashlar list geoms part",
-        "ashlar list connections",
-        "ashlar list listeners",
-    ];
     const POSITIONAL: &'static [&'static str] = &["what", "name"];
+    const EXAMPLE: &'static str = "list";
+    const MORE_EXAMPLES: &'static [&'static str] =
+        &["list providers d0", "list geoms part", "list connections", "list listeners"];
+    type Answer = ListAnswer;
 
-    fn table(answer: &ListAnswer) -> String {
-        let tables = answer.listings.iter().map(|l| {
-            let columns: Vec<&str> = l.columns.iter().map(String::as_str).collect();
-            if l.rows.is_empty() {
-                format!("no {}\n", l.title)
-            } else {
-                text::table(&columns, &l.rows)
-            }
-        });
-        tables.collect::<Vec<_>>().join("\n")
-    }
-}
-
-impl DaemonVerb for List {
-    fn run(
-        control: &Control,
-        params: ListParams,
-        _progress: &mut Progress<'_>,
-    ) -> Result<ListAnswer> {
+    fn run(self, (control, _): At<'_, Control>) -> Result<ListAnswer> {
         let state = control.state()?;
-        let name = params.name.as_deref();
-        let listings = match params.what {
+        let name = self.name.as_deref();
+        let listings = match self.what {
             ListKind::All => {
                 vec![
                     disks(&state),
@@ -420,11 +394,25 @@ impl DaemonVerb for List {
             ListKind::Listeners => vec![listeners(&state)],
             ListKind::Luns => vec![luns(&state)],
         };
-        let listings: Vec<_> = listings.into_iter().map(|l| filter_rows(l, &params.name)).collect();
-        if let Some(name) = params.name.filter(|_| listings.iter().all(|l| l.rows.is_empty())) {
+        let listings: Vec<_> = listings.into_iter().map(|l| filter_rows(l, &self.name)).collect();
+        if let Some(name) = self.name.filter(|_| listings.iter().all(|l| l.rows.is_empty())) {
             return Err(Error::new(Kind::NotFound, "list", "no object has that name").at(name));
         }
-        let state = select_state(state, params.what);
+        let state = select_state(state, self.what);
         Ok(ListAnswer { schema_version: SCHEMA_VERSION, state, listings })
+    }
+}
+
+impl CommandVerb<Control> for ListParams {
+    fn table(answer: &ListAnswer) -> String {
+        let tables = answer.listings.iter().map(|l| {
+            let columns: Vec<&str> = l.columns.iter().map(String::as_str).collect();
+            if l.rows.is_empty() {
+                format!("no {}\n", l.title)
+            } else {
+                text::table(&columns, &l.rows)
+            }
+        });
+        tables.collect::<Vec<_>>().join("\n")
     }
 }

@@ -1,22 +1,21 @@
 //! man: manual pages. Section 8 is made from the table of verbs, section 5 from the schemas of
 //! `ashlar.toml`; section 7 is text (`man_overview`).
 
-use super::entry::{Entry, Local, LocalVerb, Verb};
+use super::entry::{CommandVerb, Entry, Local};
 use super::man_sections::{examples, exits, files, name, verbatim};
 use super::schema::{rows, sections};
 use super::{GROUPS, VERBS, man_overview};
+use crate::App;
 use crate::api::{Error, Kind, Result};
 use crate::cli::{ClassVerbs, class_pages, command, common_options, subcommand};
 use crate::config::Catalog;
 use crate::plan::kind_schema;
 use clap_mangen::roff::{Roff, bold, roman};
+use geom::Verb;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::Path;
-
-/// See the module.
-pub struct Man;
 
 /// Parameters of `man`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -36,7 +35,7 @@ pub struct ManAnswer {
 }
 
 /// The page of one command: the sections that clap renders, then exit codes, examples and files.
-fn page(command: clap::Command, lines: &[&str]) -> Result<String> {
+fn page(command: clap::Command, lines: &[impl AsRef<str>]) -> Result<String> {
     let fail = |e: std::io::Error| Error::new(Kind::Internal, "man", e);
     let has_verbs = command.has_subcommands();
     let man = clap_mangen::Man::new(command).section("8").manual("Ashlar").source("Ashlar");
@@ -108,8 +107,7 @@ const PROGRAM_EXAMPLES: &[&str] =
 /// The first example of each verb of a group.
 fn group_examples(group: &str, classes: &[ClassVerbs]) -> Vec<String> {
     let is_of = |verb: &&Entry| verb.name.split_once('.').is_some_and(|(of, _)| of == group);
-    let own = VERBS.iter().filter(is_of);
-    let own = own.filter_map(|verb| verb.examples.first()).map(|line| (*line).to_owned());
+    let own = VERBS.iter().filter(is_of).filter_map(|verb| verb.examples().into_iter().next());
     let class = classes.iter().filter(|class| class.name == group);
     own.chain(class.flat_map(|c| c.all_verbs().map(move |verb| c.example(verb)))).collect()
 }
@@ -125,9 +123,7 @@ pub fn pages(classes: &[ClassVerbs]) -> Result<Vec<(String, String)>> {
         if let Some(found) = program.find_subcommand(group) {
             let name = format!("ashlar-{group}");
             let named = found.clone().name(name.clone()).bin_name(format!("ashlar {group}"));
-            let lines = group_examples(group, classes);
-            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-            out.push((format!("{name}.8"), page(named, &lines)?));
+            out.push((format!("{name}.8"), page(named, &group_examples(group, classes))?));
         }
     }
     for verb in VERBS {
@@ -135,10 +131,10 @@ pub fn pages(classes: &[ClassVerbs]) -> Result<Vec<(String, String)>> {
         let title = name.trim_end_matches(".8").to_owned();
         let described = subcommand(verb).args(common_options());
         let named = described.name(title).bin_name(format!("ashlar {}", verb.words()));
-        out.push((name, page(named, verb.examples)?));
+        out.push((name, page(named, &verb.examples())?));
     }
     for (name, command, example) in class_pages(classes) {
-        out.push((name, page(command, &[&example])?));
+        out.push((name, page(command, &[example])?));
     }
     Ok(out)
 }
@@ -156,27 +152,16 @@ fn section_folder(page: &str) -> String {
     format!("man{}", page.rsplit('.').next().unwrap_or_default())
 }
 
-impl Verb for Man {
-    type Params = ManParams;
-    type Answer = ManAnswer;
+impl Verb<App> for ManParams {
     const NAME: &'static str = "man";
     const DOC: &'static str = "Write the manual pages";
-    const EXAMPLES: &'static [&'static str] =
-        &["ashlar man --out /usr/local/share/man", "ashlar man | man -l -"];
+    const EXAMPLE: &'static str = "man --out /usr/local/share/man";
+    const MORE_EXAMPLES: &'static [&'static str] = &["man | man -l -"];
+    type Answer = ManAnswer;
 
-    fn table(answer: &ManAnswer) -> String {
-        if answer.page.is_empty() {
-            answer.files.iter().map(|f| format!("{f}\n")).collect()
-        } else {
-            answer.page.clone()
-        }
-    }
-}
-
-impl LocalVerb for Man {
-    fn run(local: &mut Local<'_>, params: ManParams) -> Result<ManAnswer> {
+    fn run(self, local: Local<'_>) -> Result<ManAnswer> {
         let classes = (local.app.classes)();
-        let Some(folder) = params.out else {
+        let Some(folder) = self.out else {
             let page = pages(&classes)?.into_iter().next().map(|(_, text)| text);
             return Ok(ManAnswer { files: Vec::new(), page: page.unwrap_or_default() });
         };
@@ -190,6 +175,16 @@ impl LocalVerb for Man {
             files.push(path.display().to_string());
         }
         Ok(ManAnswer { files, page: String::new() })
+    }
+}
+
+impl CommandVerb<App> for ManParams {
+    fn table(answer: &ManAnswer) -> String {
+        if answer.page.is_empty() {
+            answer.files.iter().map(|f| format!("{f}\n")).collect()
+        } else {
+            answer.page.clone()
+        }
     }
 }
 

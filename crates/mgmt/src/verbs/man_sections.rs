@@ -71,10 +71,10 @@ pub(super) fn exits(roff: &mut Roff) {
 }
 
 /// Command lines, one in each paragraph.
-pub(super) fn examples(roff: &mut Roff, examples: &[&str]) {
+pub(super) fn examples(roff: &mut Roff, examples: &[impl AsRef<str>]) {
     roff.control("SH", ["EXAMPLES"]);
     for line in examples {
-        verbatim(roff, [*line]);
+        verbatim(roff, [line.as_ref()]);
     }
 }
 

@@ -1,101 +1,79 @@
-//! part: verbs of partition tables, whose parameters are those of the class. A change is written at
-//! once unless `--no-commit` is given.
+//! part: verbs of partition tables as commands. Parameters and texts are those of the class; here
+//! are the names of the commands and the checks that need consent.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use super::part_show;
+use crate::App;
 use crate::api::{Error, Kind, PartAnswer, PartEntry, Result};
-use crate::plant::Progress;
 use crate::service::Control;
 use crate::text::shell_word;
-use classes::part::request::{self, Attribute, TableName};
+use classes::part::PartClass;
+use classes::part::request::{
+    Add, Attribute, Commit, Create, Delete, Destroy, Edit, Modify, Recover, Resize, Set, Undo,
+    Unset,
+};
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
-/// A change, and whether it is written at once.
-#[derive(Serialize, Deserialize, JsonSchema)]
-pub struct Edit<P> {
-    /// Parameters for the class.
-    #[serde(flatten)]
-    pub of: P,
-    /// Keep the change in memory: `part commit` writes it, `part undo` discards it [default: write
-    /// the change at once]
-    #[serde(default)]
-    pub no_commit: bool,
-    /// Flags of gpart: without the letter C, the same as --no-commit [default: C]
-    #[schemars(extend("x-short" = "f"))]
-    #[serde(default)]
-    pub flags: Option<String>,
-}
+/// A verb of the class that has a command.
+pub trait PartVerb: Verb<PartClass, Answer = PartAnswer> + Serialize {
+    /// Name of the command: the group, then the verb.
+    const COMMAND: &'static str;
+    /// See [`CommandVerb::FROM_FILES`].
+    const FROM_FILES: &'static [&'static str] = &[];
 
-impl<P> Edit<P> {
-    /// The change, and whether it is written at once: unless it is to wait, or gpart's flags have
-    /// no C.
-    pub fn parts(self) -> (P, bool) {
-        let at_once = self.flags.is_none_or(|flags| flags.contains('C'));
-        (self.of, at_once && !self.no_commit)
+    /// See [`CommandVerb::prepare`].
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    fn prepare(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Refuses wrong parameters, and a loss of data without consent.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`], or [`Kind::WouldDestroy`] with the name to type.
+    fn check(&mut self, _control: &Control) -> Result<()> {
+        Ok(())
     }
 }
 
-/// A change that loses data.
+// The command of a verb. Without a comment of its own, it has the schema of the verb.
 #[derive(Serialize, Deserialize, JsonSchema)]
-pub struct DestructiveEdit<P> {
-    /// Parameters for the class.
-    #[serde(flatten)]
-    pub of: P,
-    /// Name of the provider whose contents may be lost.
-    #[serde(default)]
-    pub yes_destroy: Vec<String>,
-}
+#[serde(transparent)]
+pub struct Part<V>(V);
 
-/// Parameters of `part set` and `part unset`.
-#[derive(Serialize, Deserialize, JsonSchema)]
-pub struct AttributeParams {
-    /// Provider with the table.
-    pub geom: String,
-    /// Attribute, such as bootme or active.
-    #[serde(default)]
-    pub attribute: Option<String>,
-    /// Attribute, given as an option instead of an argument.
-    #[schemars(extend("x-short" = "a"))]
-    #[serde(default)]
-    pub attrib: Option<String>,
-    /// Index of the partition, from 1 [default: the table itself]
-    #[schemars(extend("x-short" = "i"))]
-    #[serde(default)]
-    pub index: Option<u32>,
-}
+impl<V: PartVerb> Verb<Control> for Part<V> {
+    const NAME: &'static str = V::COMMAND;
+    const DOC: &'static str = V::DOC;
+    const DETAIL: &'static str = V::DETAIL;
+    const POSITIONAL: &'static [&'static str] = V::POSITIONAL;
+    const EXAMPLE: &'static str = V::EXAMPLE;
+    const MORE_EXAMPLES: &'static [&'static str] = V::MORE_EXAMPLES;
+    type Answer = PartAnswer;
 
-impl AttributeParams {
-    /// The attribute, given in one of two ways.
-    fn attribute(self, op: &str) -> Result<Attribute> {
-        let attribute = match (self.attribute, self.attrib) {
-            (Some(one), None) | (None, Some(one)) => one,
-            (None, None) => {
-                return Err(Error::new(Kind::Usage, op, "which attribute?")
-                    .next("Name one: -a bootme. `ashlar part set --help` has them all."));
-            }
-            (Some(_), Some(_)) => {
-                return Err(Error::new(Kind::Usage, op, "the attribute is given twice"));
-            }
-        };
-        Ok(Attribute { geom: self.geom, attribute, index: self.index })
+    fn run(self, (control, progress): At<'_, Control>) -> Result<PartAnswer> {
+        let mut verb = self.0;
+        verb.check(control)?;
+        let params = serde_json::to_value(&verb);
+        let params = params.map_err(|e| Error::new(Kind::Internal, V::COMMAND, e))?;
+        control.verb(("part", V::NAME), &params, progress)
     }
 }
 
-/// Has the class carry out a verb, whose name here is `part.VERB`.
-pub(super) fn run_verb(
-    control: &Control,
-    name: &str,
-    (params, commit): (impl Serialize, bool),
-    progress: &mut Progress<'_>,
-) -> Result<PartAnswer> {
-    let mut value =
-        serde_json::to_value(params).map_err(|e| Error::new(Kind::Internal, name, e))?;
-    if let Value::Object(all) = &mut value {
-        all.insert("commit".to_owned(), commit.into());
+impl<V: PartVerb> CommandVerb<Control> for Part<V> {
+    const FROM_FILES: &'static [&'static str] = V::FROM_FILES;
+
+    fn prepare(&mut self, _app: &App) -> Result<()> {
+        self.0.prepare()
     }
-    control.verb(("part", name.trim_start_matches("part.")), &value, progress)
+
+    fn table(answer: &PartAnswer) -> String {
+        part_show::answer(answer)
+    }
 }
 
 /// The partition of that index.
@@ -121,150 +99,107 @@ pub(super) fn check_consent(op: &str, name: &str, typed: &[String], what: &str) 
     Err(Error::new(Kind::WouldDestroy, op, what).at(name).next(next))
 }
 
-/// One verb of the group: its help texts, and the request that it makes to the class.
-macro_rules! part_verbs {
-    ($($verb:ident($params:ty), $name:literal, $line:literal, $detail:literal,
-        [$($example:literal),+], [$($place:literal),*],
-        |$control:ident, $p:ident| $change:block;)*) => {$(
-        pub struct $verb;
+impl PartVerb for Edit<Create> {
+    const COMMAND: &'static str = "part.create";
 
-        impl Verb for $verb {
-            type Params = $params;
-            type Answer = PartAnswer;
-            const NAME: &'static str = $name;
-            const DOC: &'static str = $line;
-            const DETAIL: &'static str = $detail;
-            const EXAMPLES: &'static [&'static str] = &[$($example),+];
-            const POSITIONAL: &'static [&'static str] = &[$($place),*];
-
-            fn table(answer: &PartAnswer) -> String {
-                part_show::answer(answer)
-            }
-        }
-
-        impl DaemonVerb for $verb {
-            fn run(
-                control: &Control,
-                params: $params,
-                progress: &mut Progress<'_>,
-            ) -> Result<PartAnswer> {
-                fn change($control: &Control, $p: $params) -> Result<(impl Serialize, bool)> {
-                    $change
-                }
-                run_verb(control, $name, change(control, params)?, progress)
-            }
-        }
-    )*};
-}
-
-part_verbs! {
-    Create(Edit<DestructiveEdit<request::Create>>), "part.create",
-    "Create an empty partition table",
-    "The contents of the provider become unreachable; if a table, label or file system is found \
-     there, --yes-destroy PROVIDER is required.",
-    ["ashlar part create ada0 --scheme gpt"], ["provider"],
-    |control, p| {
-        let (DestructiveEdit { of: mut create, yes_destroy }, now) = p.parts();
-        create.overwrite = yes_destroy.contains(&create.provider);
+    fn check(&mut self, control: &Control) -> Result<()> {
+        let Create { provider, overwrite, yes_destroy, .. } = &mut self.of;
+        // Only the name is consent.
+        *overwrite = false;
         let state = control.state()?;
         // An export is not data: the daemon decides whether its provider may be changed. A label
         // only names content that the daemon finds there and reports.
         let on_it = state.geoms.iter().find(|g| {
             !["lun", "label"].contains(&g.class.as_str())
-                && g.consumers.iter().any(|c| c.provider.as_ref() == Some(&create.provider))
+                && g.consumers.iter().any(|c| c.provider.as_ref() == Some(&*provider))
         });
-        if let Some(geom) = on_it {
-            let what = format!("contains {} {}", geom.class, geom.name);
-            check_consent("part create", &create.provider, &yes_destroy, &what)?;
-        }
-        Ok((create, now))
-    };
+        let Some(geom) = on_it else { return Ok(()) };
+        let what = format!("contains {} {}", geom.class, geom.name);
+        check_consent("part create", provider, yes_destroy, &what)
+    }
+}
 
-    Add(Edit<request::Add>), "part.add", "Add a partition",
-    "Missing values are filled in: the first gap, the whole gap, the first free index. Numbers are \
-     sectors; numbers with a unit are bytes.",
-    ["ashlar part add ada0 --type linux-data --size 10G --align 1M --label root"], ["geom"],
-    |_control, p| { Ok(p.parts()) };
+impl PartVerb for Edit<Add> {
+    const COMMAND: &'static str = "part.add";
+}
 
-    Delete(Edit<DestructiveEdit<request::Delete>>), "part.delete",
-    "Delete a partition; its data becomes unreachable",
-    "Requires --yes-destroy with the name of the partition's provider: --yes-destroy ada0p1.",
-    ["ashlar part delete ada0 --index 1 --yes-destroy ada0p1"], ["geom"],
-    |control, p| {
-        let (DestructiveEdit { of: delete, yes_destroy }, now) = p.parts();
-        let entry = entry(control, "part delete", &delete.geom, delete.index)?;
+impl PartVerb for Edit<Delete> {
+    const COMMAND: &'static str = "part.delete";
+
+    fn check(&mut self, control: &Control) -> Result<()> {
+        let Delete { geom, index, yes_destroy } = &self.of;
+        let entry = entry(control, "part delete", geom, *index)?;
         let what = format!("a partition of type {} is there", entry.kind);
-        check_consent("part delete", &entry.name, &yes_destroy, &what)?;
-        Ok((delete, now))
-    };
+        check_consent("part delete", &entry.name, yes_destroy, &what)
+    }
+}
 
-    Modify(Edit<request::Modify>), "part.modify", "Change the label or type of a partition",
-    "",
-    ["ashlar part modify ada0 --index 2 --label home"], ["geom"],
-    |_control, p| {
-        if p.of.label.is_none() && p.of.kind.is_none() {
+impl PartVerb for Edit<Modify> {
+    const COMMAND: &'static str = "part.modify";
+
+    fn check(&mut self, _control: &Control) -> Result<()> {
+        if self.of.label.is_none() && self.of.kind.is_none() {
             return Err(Error::new(Kind::Usage, "part modify", "give --label or --type"));
         }
-        Ok(p.parts())
-    };
+        Ok(())
+    }
+}
 
-    Resize(Edit<request::Resize>), "part.resize", "Change the size of a partition",
-    "Without --size the partition grows to the end of the gap behind it. A shrunk partition loses \
-     the data behind its new end: shrink the file system first.",
-    ["ashlar part resize ada0 --index 2 --size 20G"], ["geom"],
-    |_control, p| { Ok(p.parts()) };
+impl PartVerb for Edit<Resize> {
+    const COMMAND: &'static str = "part.resize";
+}
 
-    Recover(Edit<TableName>), "part.recover",
-    "Rewrite a damaged partition table from its good copy",
-    "",
-    ["ashlar part recover ada0"], ["geom"],
-    |_control, p| { Ok(p.parts()) };
+impl PartVerb for Recover {
+    const COMMAND: &'static str = "part.recover";
+}
 
-    Destroy(Edit<DestructiveEdit<request::Destroy>>), "part.destroy", "Destroy a partition table",
-    "The partitions in the table are destroyed too, so --yes-destroy with the name of the provider \
-     is required; --force replaces it. A table with a partition in use is never destroyed.",
-    ["ashlar part destroy ada0 --yes-destroy ada0", "ashlar part destroy -F ada0"], ["geom"],
-    |_control, p| {
-        let (DestructiveEdit { of: mut destroy, yes_destroy }, now) = p.parts();
-        if !destroy.force {
-            let lost = "the partitions in the table would be destroyed";
-            check_consent("part destroy", &destroy.geom, &yes_destroy, lost)?;
-            destroy.force = true;
+impl PartVerb for Edit<Destroy> {
+    const COMMAND: &'static str = "part.destroy";
+
+    fn check(&mut self, _control: &Control) -> Result<()> {
+        let Destroy { geom, force, yes_destroy } = &self.of;
+        if *force {
+            return Ok(());
         }
-        Ok((destroy, now))
-    };
+        let lost = "the partitions in the table would be destroyed";
+        check_consent("part destroy", geom, yes_destroy, lost)
+    }
+}
 
-    Set(Edit<AttributeParams>), "part.set", "Set an attribute of a partition or table",
-    "GPT: bootme, bootonce (also sets bootme), bootfailed, legacy-boot, required, no-block-io, \
-     read-only, hidden, no-automount of a partition, active and lenovofix of the table. MBR, EBR: \
-     active of a partition.",
-    ["ashlar part set ada0 bootme --index 2", "ashlar part set -a bootonce -i 2 ada0"],
-    ["geom", "attribute"],
-    |_control, p| {
-        let (named, now) = p.parts();
-        Ok((named.attribute("part set")?, now))
-    };
+impl PartVerb for Set {
+    const COMMAND: &'static str = "part.set";
 
-    Unset(Edit<AttributeParams>), "part.unset", "Unset an attribute of a partition or table",
-    "Accepts the same attributes as `part set`; unsetting bootonce leaves bootme as it is.",
-    ["ashlar part unset ada0 bootme --index 2", "ashlar part unset -a bootonce -i 2 ada0"],
-    ["geom", "attribute"],
-    |_control, p| {
-        let (named, now) = p.parts();
-        Ok((named.attribute("part unset")?, now))
-    };
+    fn check(&mut self, _control: &Control) -> Result<()> {
+        choose_attribute("part set", &mut self.0.of)
+    }
+}
 
-    Commit(TableName), "part.commit", "Write the pending changes of a partition table",
-    "A verb with --no-commit leaves its change pending: its partitions exist, the disk is \
-     unchanged, and no other user may write the table. `part show` lists the pending changes. A \
-     verb without --no-commit writes them together with its own change. Pending changes are \
-     discarded when the daemon stops.",
-    ["ashlar part commit ada0"], ["geom"],
-    |_control, p| { Ok((p, true)) };
+impl PartVerb for Unset {
+    const COMMAND: &'static str = "part.unset";
 
-    Undo(TableName), "part.undo", "Discard the pending changes of a partition table",
-    "The table returns to the state on the disk. Refused while an open partition would be removed, \
-     moved or shrunk. See `ashlar part commit`.",
-    ["ashlar part undo ada0"], ["geom"],
-    |_control, p| { Ok((p, true)) };
+    fn check(&mut self, _control: &Control) -> Result<()> {
+        choose_attribute("part unset", &mut self.0.of)
+    }
+}
+
+/// The attribute is given in one of two ways.
+fn choose_attribute(op: &str, of: &mut Attribute) -> Result<()> {
+    match (&of.attribute, of.attrib.take()) {
+        (Some(_), None) => Ok(()),
+        (None, Some(one)) => {
+            of.attribute = Some(one);
+            Ok(())
+        }
+        (None, None) => Err(Error::new(Kind::Usage, op, "which attribute?")
+            .next("Name one: -a bootme. `ashlar part set --help` has them all.")),
+        (Some(_), Some(_)) => Err(Error::new(Kind::Usage, op, "the attribute is given twice")),
+    }
+}
+
+impl PartVerb for Commit {
+    const COMMAND: &'static str = "part.commit";
+}
+
+impl PartVerb for Undo {
+    const COMMAND: &'static str = "part.undo";
 }

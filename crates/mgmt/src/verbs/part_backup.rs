@@ -1,12 +1,11 @@
 //! part backup, part restore: a partition table as text, and back.
 
-use super::entry::{DaemonVerb, Verb};
-use super::part::{self, Edit};
-use super::part_show;
-use crate::api::{Error, Kind, PartAnswer, Result};
-use crate::plant::Progress;
+use super::entry::CommandVerb;
+use super::part::PartVerb;
+use crate::api::{Error, Kind, Result};
 use crate::service::Control;
-use classes::part::request::{self, TableName};
+use classes::part::request::{Edit, Restore, TableName};
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -16,11 +15,10 @@ use std::io::Read;
 /// is refused.
 const BACKUP_BYTES_MAX: u64 = 4 << 20;
 
-/// Prints it.
-pub struct Backup;
-
-/// Reads it.
-pub struct Restore;
+// The table to print. Without a comment of its own, it has the schema of the name.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Backup(TableName);
 
 /// Answer of `part backup`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -32,9 +30,7 @@ pub struct BackupAnswer {
     pub table: Map<String, Value>,
 }
 
-impl Verb for Backup {
-    type Params = TableName;
-    type Answer = BackupAnswer;
+impl Verb<Control> for Backup {
     const NAME: &'static str = "part.backup";
     const DOC: &'static str = "Print a partition table as text that `part restore` reads";
     const DETAIL: &'static str = "The text has gpart's format: a line with the scheme and its \
@@ -42,47 +38,28 @@ impl Verb for Backup {
         label, attributes. With --json it also has the unique ids and the usable range. It does \
         not contain the data of the partitions, boot code, tables inside partitions, or pending \
         changes; a damaged table is printed as `part recover` would write it.";
-    const EXAMPLES: &'static [&'static str] =
-        &["ashlar part backup ada0 > ada0.part", "ashlar part backup ada0 --json > ada0.json"];
     const POSITIONAL: &'static [&'static str] = &["geom"];
+    const EXAMPLE: &'static str = "part backup ada0 > ada0.part";
+    const MORE_EXAMPLES: &'static [&'static str] = &["part backup ada0 --json > ada0.json"];
+    type Answer = BackupAnswer;
 
+    fn run(self, (control, progress): At<'_, Control>) -> Result<BackupAnswer> {
+        control.verb(("part", "backup"), &json!({ "geom": self.0.geom }), progress)
+    }
+}
+
+impl CommandVerb<Control> for Backup {
     fn table(answer: &BackupAnswer) -> String {
         answer.text.clone()
     }
 }
 
-impl DaemonVerb for Backup {
-    fn run(
-        control: &Control,
-        params: TableName,
-        progress: &mut Progress<'_>,
-    ) -> Result<BackupAnswer> {
-        let params = json!({ "geom": params.geom });
-        control.verb(("part", "backup"), &params, progress)
-    }
-}
-
-impl Verb for Restore {
-    type Params = Edit<request::Restore>;
-    type Answer = PartAnswer;
-    const NAME: &'static str = "part.restore";
-    const DOC: &'static str = "Restore a partition table from a backup on standard input";
-    const DETAIL: &'static str = "Reads the output of `part backup` or of gpart's backup, as text \
-        or JSON. The table is created on all the named providers, or on none. If a line is wrong, \
-        the error names it and nothing is written. An existing partition table is replaced only \
-        with --force, and never while one of its partitions is in use; a label, file system or \
-        other content is overwritten only with --yes-destroy and the provider's name. Disk and \
-        partitions get new unique ids unless --ids is given.";
-    const EXAMPLES: &'static [&'static str] = &[
-        "ashlar part restore ada1 < ada0.part",
-        "ashlar part restore -l -F ada1 ada2 < ada0.part",
-        "ashlar part restore -l --ids ada0 < ada0.json",
-    ];
-    const POSITIONAL: &'static [&'static str] = &["geoms"];
+impl PartVerb for Edit<Restore> {
+    const COMMAND: &'static str = "part.restore";
     const FROM_FILES: &'static [&'static str] = &["backup"];
 
-    fn prepare(params: &mut Self::Params, _app: &crate::App) -> Result<()> {
-        let params = &mut params.of;
+    fn prepare(&mut self) -> Result<()> {
+        let params = &mut self.of;
         if params.backup.is_some() {
             return Ok(());
         }
@@ -101,20 +78,10 @@ impl Verb for Restore {
         Ok(())
     }
 
-    fn table(answer: &PartAnswer) -> String {
-        part_show::answer(answer)
-    }
-}
-
-impl DaemonVerb for Restore {
-    fn run(
-        control: &Control,
-        params: Self::Params,
-        progress: &mut Progress<'_>,
-    ) -> Result<PartAnswer> {
-        if params.of.backup.is_none() {
+    fn check(&mut self, _control: &Control) -> Result<()> {
+        if self.of.backup.is_none() {
             return Err(Error::new(Kind::Usage, "part restore", "`backup` is missing"));
         }
-        part::run_verb(control, Self::NAME, params.parts(), progress)
+        Ok(())
     }
 }

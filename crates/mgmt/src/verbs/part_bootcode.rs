@@ -1,12 +1,9 @@
 //! part bootcode: boot code into the table's sector and into a partition.
 
-use super::entry::{DaemonVerb, Verb};
-use super::part::{self, Edit};
-use super::part_show;
-use crate::api::{Error, Kind, PartAnswer, Result};
-use crate::plant::Progress;
+use super::part::{self, PartVerb};
+use crate::api::{Error, Kind, Result};
 use crate::service::Control;
-use classes::part::request;
+use classes::part::request::{Bootcode, Edit};
 use std::io::ErrorKind;
 use std::path::Path;
 use wire::iscsi::encode_base64;
@@ -17,9 +14,6 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Types of partitions that are there for boot code: nothing else is in them.
 const BOOT_TYPES: [&str; 3] = ["freebsd-boot", "bios-boot", "prep-boot"];
-
-/// Writes it.
-pub struct Bootcode;
 
 /// A file as the API takes it.
 fn file(option: &str, path: &str) -> Result<String> {
@@ -42,34 +36,12 @@ fn file(option: &str, path: &str) -> Result<String> {
     }
 }
 
-impl Verb for Bootcode {
-    type Params = Edit<request::Bootcode>;
-    type Answer = PartAnswer;
-    const NAME: &'static str = "part.bootcode";
-    const DOC: &'static str = "Write boot code to a partition table or into a partition";
-    const DETAIL: &'static str = "-b FILE is the boot code of the scheme. GPT, MBR: at most 512 \
-        bytes, of which the first 446 are written to sector 0; a file longer than 446 bytes must \
-        end with the boot signature 55 AA. Entries and signature are kept, and so is the disk's \
-        serial number (bytes 440 to 443) unless -N is given or it is 0. BSD: at most 8192 bytes \
-        with 55 AA at 510; a file of 512 bytes is a first stage and leaves the second stage \
-        unchanged; the label in sector 1 is kept. An EBR has no boot code.\n\
-        -p FILE -i INDEX is written to the start of a partition of a GPT or MBR, which must be \
-        large enough and not open for writing; the rest of the last sector is filled with zeroes. \
-        Requires --yes-destroy with the partition's name unless its type is freebsd-boot, \
-        bios-boot or prep-boot and `ashlar inspect` finds nothing in it. This boot code is written \
-        after the table.\n\
-        With -b and -p, the verb accepts both files or refuses both. The command, not the daemon, \
-        reads the files.";
-    const EXAMPLES: &'static [&'static str] = &[
-        "ashlar part bootcode -b /boot/pmbr -p /boot/gptboot -i 1 ada0",
-        "ashlar part bootcode -b /boot/boot0 ada1",
-        "ashlar part bootcode ada0 -p boot1.efifat -i 1 --yes-destroy ada0p1",
-    ];
-    const POSITIONAL: &'static [&'static str] = &["geom"];
+impl PartVerb for Edit<Bootcode> {
+    const COMMAND: &'static str = "part.bootcode";
     const FROM_FILES: &'static [&'static str] = &["bootcode", "partcode"];
 
-    fn prepare(params: &mut Self::Params, _app: &crate::App) -> Result<()> {
-        for (option, given) in [("-b", &mut params.of.bootcode), ("-p", &mut params.of.partcode)] {
+    fn prepare(&mut self) -> Result<()> {
+        for (option, given) in [("-b", &mut self.of.bootcode), ("-p", &mut self.of.partcode)] {
             if let Some(path) = given {
                 *path = file(option, path)?;
             }
@@ -77,29 +49,18 @@ impl Verb for Bootcode {
         Ok(())
     }
 
-    fn table(answer: &PartAnswer) -> String {
-        part_show::answer(answer)
-    }
-}
-
-/// Refuses to overwrite the start of a partition of another type unless its name was typed.
-fn consent(control: &Control, params: &request::Bootcode) -> Result<()> {
-    let (Some(index), true) = (params.index, params.partcode.is_some()) else { return Ok(()) };
-    let entry = part::entry(control, "part bootcode", &params.geom, index)?;
-    if BOOT_TYPES.contains(&entry.kind.as_str()) {
-        return Ok(());
-    }
-    let what = format!("the code would overwrite the start of a partition of type {}", entry.kind);
-    part::check_consent("part bootcode", &entry.name, &params.yes_destroy, &what)
-}
-
-impl DaemonVerb for Bootcode {
-    fn run(
-        control: &Control,
-        params: Self::Params,
-        progress: &mut Progress<'_>,
-    ) -> Result<PartAnswer> {
-        consent(control, &params.of)?;
-        part::run_verb(control, Self::NAME, params.parts(), progress)
+    /// Refuses to overwrite the start of a partition of another type unless its name was typed.
+    fn check(&mut self, control: &Control) -> Result<()> {
+        let Bootcode { geom, partcode: Some(_), index: Some(index), yes_destroy, .. } = &self.of
+        else {
+            return Ok(());
+        };
+        let entry = part::entry(control, "part bootcode", geom, *index)?;
+        let kind = entry.kind.as_str();
+        if BOOT_TYPES.contains(&kind) {
+            return Ok(());
+        }
+        let what = format!("the code would overwrite the start of a partition of type {kind}");
+        part::check_consent("part bootcode", &entry.name, yes_destroy, &what)
     }
 }

@@ -1,18 +1,12 @@
 //! part status, part list: the listings of every GEOM class, for partition tables.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use crate::api::Result;
-use crate::plant::Progress;
 use crate::service::Control;
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-
-/// A line a partition.
-pub struct PartStatus;
-
-/// Everything.
-pub struct PartList;
 
 /// Parameters of `part status`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -52,56 +46,43 @@ pub struct PartListAnswer {
     pub geoms: Vec<Value>,
 }
 
-impl Verb for PartStatus {
-    type Params = PartStatusParams;
-    type Answer = PartListAnswer;
+impl Verb<Control> for PartStatusParams {
     const NAME: &'static str = "part.status";
     const DOC: &'static str = "Show partitions, the state of their table and its provider";
-    const DETAIL: &'static str = "";
-    const EXAMPLES: &'static [&'static str] = &["ashlar part status", "ashlar part status -s ada0"];
     const POSITIONAL: &'static [&'static str] = &["names"];
+    const EXAMPLE: &'static str = "part status";
+    const MORE_EXAMPLES: &'static [&'static str] = &["part status -s ada0"];
+    type Answer = PartListAnswer;
 
-    fn table(answer: &PartListAnswer) -> String {
-        answer.text.clone()
-    }
-}
-
-impl DaemonVerb for PartStatus {
-    fn run(
-        control: &Control,
-        params: PartStatusParams,
-        progress: &mut Progress<'_>,
-    ) -> Result<PartListAnswer> {
-        let PartStatusParams { names, script, geoms, all } = params;
+    fn run(self, (control, progress): At<'_, Control>) -> Result<PartListAnswer> {
+        let PartStatusParams { names, script, geoms, all } = self;
         let params = json!({ "names": names, "script": script, "geoms": geoms, "all": all });
         control.verb(("part", "status"), &params, progress)
     }
 }
 
-impl Verb for PartList {
-    type Params = PartListParams;
-    type Answer = PartListAnswer;
-    const NAME: &'static str = "part.list";
-    const DOC: &'static str = "Show everything about partition tables and partitions";
-    const DETAIL: &'static str = "";
-    const EXAMPLES: &'static [&'static str] = &["ashlar part list", "ashlar part list ada0"];
-    const POSITIONAL: &'static [&'static str] = &["names"];
-
+impl CommandVerb<Control> for PartStatusParams {
     fn table(answer: &PartListAnswer) -> String {
         answer.text.clone()
     }
 }
 
-impl DaemonVerb for PartList {
-    fn run(
-        control: &Control,
-        params: PartListParams,
-        progress: &mut Progress<'_>,
-    ) -> Result<PartListAnswer> {
-        control.verb(
-            ("part", "list"),
-            &json!({ "names": params.names, "all": params.all }),
-            progress,
-        )
+impl Verb<Control> for PartListParams {
+    const NAME: &'static str = "part.list";
+    const DOC: &'static str = "Show everything about partition tables and partitions";
+    const POSITIONAL: &'static [&'static str] = &["names"];
+    const EXAMPLE: &'static str = "part list";
+    const MORE_EXAMPLES: &'static [&'static str] = &["part list ada0"];
+    type Answer = PartListAnswer;
+
+    fn run(self, (control, progress): At<'_, Control>) -> Result<PartListAnswer> {
+        let params = json!({ "names": self.names, "all": self.all });
+        control.verb(("part", "list"), &params, progress)
+    }
+}
+
+impl CommandVerb<Control> for PartListParams {
+    fn table(answer: &PartListAnswer) -> String {
+        answer.text.clone()
     }
 }

@@ -1,17 +1,14 @@
 //! part show: partition tables with their gaps, as gpart prints them.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use crate::api::{PartAnswer, PartEntry, PartTable, Result};
 use crate::config::units::short;
-use crate::plant::Progress;
 use crate::service::Control;
 use crate::text::{escape_line, shell_word};
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-
-/// See the module.
-pub struct PartShow;
 
 /// Parameters of `part show`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -137,35 +134,30 @@ pub fn answer(answer: &PartAnswer) -> String {
     out
 }
 
-impl Verb for PartShow {
-    type Params = PartShowParams;
-    type Answer = PartShowAnswer;
+impl Verb<Control> for PartShowParams {
     const NAME: &'static str = "part.show";
     const DOC: &'static str = "Show partition tables with their gaps";
     const DETAIL: &'static str = "Columns: first sector, number of sectors, index, type, \
         attributes, size. The first line is the whole usable range; [CORRUPT] marks a table that \
         `part recover` can repair, and [PENDING] a table with unwritten changes.";
-    const EXAMPLES: &'static [&'static str] =
-        &["ashlar part show", "ashlar part show ada0 --labels"];
     const POSITIONAL: &'static [&'static str] = &["geoms"];
+    const EXAMPLE: &'static str = "part show";
+    const MORE_EXAMPLES: &'static [&'static str] = &["part show ada0 --labels"];
+    type Answer = PartShowAnswer;
 
-    fn table(answer: &PartShowAnswer) -> String {
-        let tables = answer.tables.iter().map(|t| render(t, answer.style));
-        tables.chain(answer.without.iter().map(|w| format!("{w}\n"))).collect()
-    }
-}
-
-impl DaemonVerb for PartShow {
-    fn run(
-        control: &Control,
-        params: PartShowParams,
-        progress: &mut Progress<'_>,
-    ) -> Result<PartShowAnswer> {
-        let PartShowParams { geoms, labels, raw, providers } = params;
+    fn run(self, (control, progress): At<'_, Control>) -> Result<PartShowAnswer> {
+        let PartShowParams { geoms, labels, raw, providers } = self;
         let value = json!({ "geoms": geoms });
         let answer: PartAnswer = control.verb(("part", "show"), &value, progress)?;
         let style = TableStyle { labels, raw, providers };
         Ok(PartShowAnswer { tables: answer.tables, without: answer.warnings, style })
+    }
+}
+
+impl CommandVerb<Control> for PartShowParams {
+    fn table(answer: &PartShowAnswer) -> String {
+        let tables = answer.tables.iter().map(|t| render(t, answer.style));
+        tables.chain(answer.without.iter().map(|w| format!("{w}\n"))).collect()
     }
 }
 

@@ -1,19 +1,16 @@
 //! plan: the steps that `apply` would take.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use super::export::steps_without_secrets;
 use crate::api::{Error, Exit, Kind, Result, SCHEMA_VERSION};
 use crate::config::{CONFIG_BYTES_MAX, exposures, read, secret, webhook};
 use crate::plan::{Risk, Step, consent_names, grown_disks, manual_changes, resize_commands};
-use crate::plant::Progress;
 use crate::service::Control;
 use crate::text;
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
-
-/// See the module.
-pub struct Plan;
 
 /// Parameters of `plan`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -140,21 +137,54 @@ pub fn notes(notes: &[String]) -> String {
     notes.iter().map(|n| format!("note: {n}\n")).collect()
 }
 
-impl Verb for Plan {
-    type Params = PlanParams;
-    type Answer = PlanAnswer;
+impl Verb<Control> for PlanParams {
     const NAME: &'static str = "plan";
     const DOC: &'static str = "Show what apply would change, with the risk of each step";
     const DETAIL: &'static str = "Compares the configuration with the running one. Exit code 0 if \
         they agree, 6 if there are changes, 1 if one of the changes cannot be carried out. Changes \
         nothing. Risks: safe (no host notices), disruptive (a connected host loses something, or \
         there is only one copy for a while), destroys (data is lost).";
-    const EXAMPLES: &'static [&'static str] = &["ashlar plan", "ashlar plan new.toml --json"];
     const POSITIONAL: &'static [&'static str] = &["file"];
+    const EXAMPLE: &'static str = "plan";
+    const MORE_EXAMPLES: &'static [&'static str] = &["plan new.toml --json"];
+    type Answer = PlanAnswer;
+
+    fn run(self, (control, _): At<'_, Control>) -> Result<PlanAnswer> {
+        let (config, mut notes) = desired(control, &self.file, &self.document)?;
+        let state = control.state()?;
+        let larger = grown_disks(&config, &state).into_iter();
+        notes.extend(larger.map(|l| format!("disk {}: {}. {}", l.disk, l.why, l.fix)));
+        let plan = control.plan(&config)?;
+        notes.extend(resize_commands(&plan.steps, &state));
+        // A geom that a step changes does not keep the state that was made by hand.
+        let changes = |at: &str| {
+            let mut geoms = plan.steps.iter().filter_map(|step| step.action.geom());
+            geoms.any(|geom| at == format!("{} {}", geom.class, geom.name))
+        };
+        let by_hand = manual_changes(&config, &state, control.catalog()).into_iter();
+        let adopted: Vec<String> = plan.adopted().collect();
+        let by_hand = by_hand.filter(|h| !changes(&h.object) && !adopted.contains(&h.object));
+        notes.extend(by_hand.map(|h| format!("{}: {}. {}", h.object, h.why, h.fix)));
+        let keeps = |at: &String| format!("{at}: made by hand; `ashlar apply` keeps it as it is");
+        notes.extend(adopted.iter().map(keeps));
+        let (refused, awaited) = control.refused_steps(&plan);
+        notes.extend(awaited.into_iter().map(|why| format!("{why}; the daemon waits for it")));
+        Ok(PlanAnswer {
+            schema_version: SCHEMA_VERSION,
+            generation: plan.generation,
+            risk: plan.steps.iter().map(|s| s.risk).max(),
+            refused,
+            steps: steps_without_secrets(plan.steps)?,
+            notes,
+        })
+    }
+}
+
+impl CommandVerb<Control> for PlanParams {
     const FROM_FILES: &'static [&'static str] = &["document"];
 
-    fn prepare(params: &mut PlanParams, app: &crate::App) -> Result<()> {
-        load(&mut params.file, &mut params.document, app)
+    fn prepare(&mut self, app: &crate::App) -> Result<()> {
+        load(&mut self.file, &mut self.document, app)
     }
 
     fn table(answer: &PlanAnswer) -> String {
@@ -185,41 +215,5 @@ impl Verb for Plan {
             (false, true) => Exit::Pending,
             (false, false) => Exit::Failed,
         }
-    }
-}
-
-impl DaemonVerb for Plan {
-    fn run(
-        control: &Control,
-        params: PlanParams,
-        _progress: &mut Progress<'_>,
-    ) -> Result<PlanAnswer> {
-        let (config, mut notes) = desired(control, &params.file, &params.document)?;
-        let state = control.state()?;
-        let larger = grown_disks(&config, &state).into_iter();
-        notes.extend(larger.map(|l| format!("disk {}: {}. {}", l.disk, l.why, l.fix)));
-        let plan = control.plan(&config)?;
-        notes.extend(resize_commands(&plan.steps, &state));
-        // A geom that a step changes does not keep the state that was made by hand.
-        let changes = |at: &str| {
-            let mut geoms = plan.steps.iter().filter_map(|step| step.action.geom());
-            geoms.any(|geom| at == format!("{} {}", geom.class, geom.name))
-        };
-        let by_hand = manual_changes(&config, &state, control.catalog()).into_iter();
-        let adopted: Vec<String> = plan.adopted().collect();
-        let by_hand = by_hand.filter(|h| !changes(&h.object) && !adopted.contains(&h.object));
-        notes.extend(by_hand.map(|h| format!("{}: {}. {}", h.object, h.why, h.fix)));
-        let keeps = |at: &String| format!("{at}: made by hand; `ashlar apply` keeps it as it is");
-        notes.extend(adopted.iter().map(keeps));
-        let (refused, awaited) = control.refused_steps(&plan);
-        notes.extend(awaited.into_iter().map(|why| format!("{why}; the daemon waits for it")));
-        Ok(PlanAnswer {
-            schema_version: SCHEMA_VERSION,
-            generation: plan.generation,
-            risk: plan.steps.iter().map(|s| s.risk).max(),
-            refused,
-            steps: steps_without_secrets(plan.steps)?,
-            notes,
-        })
     }
 }

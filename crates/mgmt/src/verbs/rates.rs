@@ -1,17 +1,14 @@
 //! rates: requests and latency of one object in the last hour.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use crate::api::{ObjectRates, OpSample, RateSample, Result};
 use crate::config::units::{short, short_ns};
-use crate::plant::Progress;
 use crate::samples::find;
 use crate::service::Control;
 use crate::text;
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// See the module.
-pub struct Rates;
 
 /// Parameters of `rates`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -77,9 +74,7 @@ fn sample_rows(rates: &ObjectRates) -> Vec<Vec<String>> {
     rates.samples.iter().map(row).collect()
 }
 
-impl Verb for Rates {
-    type Params = RatesParams;
-    type Answer = RatesAnswer;
+impl Verb<Control> for RatesParams {
     const NAME: &'static str = "rates";
     const DOC: &'static str = "Show rates and latency of an object in the last hour";
     const DETAIL: &'static str = "The daemon reads its counters every 10 seconds, less often if a \
@@ -91,10 +86,22 @@ impl Verb for Rates {
         power of two; that of write includes deletes and flushes, and sessions have none. If many \
         objects are busy, samples are joined to longer ones; the percentiles of the hour stay \
         exact.";
-    const EXAMPLES: &'static [&'static str] =
-        &["ashlar rates d0", "ashlar rates --samples disk:d0"];
     const POSITIONAL: &'static [&'static str] = &["object"];
+    const EXAMPLE: &'static str = "rates d0";
+    const MORE_EXAMPLES: &'static [&'static str] = &["rates --samples disk:d0"];
+    type Answer = RatesAnswer;
 
+    fn run(self, (control, _): At<'_, Control>) -> Result<RatesAnswer> {
+        let object = find(&control.state()?, &self.object)?;
+        let mut rates = control.samples().of(&object);
+        if !self.samples {
+            rates.samples.clear();
+        }
+        Ok(RatesAnswer { rates })
+    }
+}
+
+impl CommandVerb<Control> for RatesParams {
     fn table(answer: &RatesAnswer) -> String {
         let rates = &answer.rates;
         let (span, busy) = (short_ns(rates.whole.span_ns), number(rates.whole.busy_percent()));
@@ -112,21 +119,6 @@ impl Verb for Rates {
     }
 }
 
-impl DaemonVerb for Rates {
-    fn run(
-        control: &Control,
-        params: RatesParams,
-        _progress: &mut Progress<'_>,
-    ) -> Result<RatesAnswer> {
-        let object = find(&control.state()?, &params.object)?;
-        let mut rates = control.samples().of(&object);
-        if !params.samples {
-            rates.samples.clear();
-        }
-        Ok(RatesAnswer { rates })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,7 +133,7 @@ mod tests {
         let whole = RateSample { span_ns: 50_000_000_000, ..one.clone() };
         let (object, at_ns) = ("disk:d0".to_owned(), 70_000_000_000);
         let rates = ObjectRates { object, at_ns, whole, samples: vec![one] };
-        let table = Rates::table(&RatesAnswer { rates });
+        let table = RatesParams::table(&RatesAnswer { rates });
         assert!(table.starts_with("disk:d0: 50.0s, 10.0% busy\nrequest  number"), "{table}");
         assert!(table.contains("\nread        100         2.0   400K       0  1.0ms"), "{table}");
         assert!(table.contains("\n10.0s   10.0s  10.0  "), "{table}");

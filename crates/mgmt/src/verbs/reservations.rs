@@ -1,16 +1,14 @@
 //! reservations: holders of reservations by unit, and their removal by an operator.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use crate::api::{Error, Kind, RegistrantState, ReservationState, Result};
-use crate::plant::{Plant, Progress};
+use crate::plant::Plant;
 use crate::service::Control;
 use crate::text;
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// See the module.
-pub struct Reservations;
 
 /// Parameters of `reservations`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -60,9 +58,7 @@ fn rows(unit: &ReservedUnit) -> Vec<Vec<String>> {
     of.registrants.iter().map(one).collect()
 }
 
-impl Verb for Reservations {
-    type Params = ReservationsParams;
-    type Answer = ReservationsAnswer;
+impl Verb<Control> for ReservationsParams {
     const NAME: &'static str = "reservations";
     const DOC: &'static str = "List or clear persistent reservations";
     const DETAIL: &'static str = "The reservation of a failed host excludes other hosts until \
@@ -70,36 +66,18 @@ impl Verb for Reservations {
         registrations and reservations of a unit and notifies the hosts that had them. If the \
         failed host returns, it can write at the same time as other hosts: make sure that it stays \
         off.";
-    const EXAMPLES: &'static [&'static str] =
-        &["ashlar reservations", "ashlar reservations --json"];
     const POSITIONAL: &'static [&'static str] = &["provider"];
+    const EXAMPLE: &'static str = "reservations";
+    const MORE_EXAMPLES: &'static [&'static str] = &["reservations --json"];
+    type Answer = ReservationsAnswer;
 
-    fn table(answer: &ReservationsAnswer) -> String {
-        if let Some(name) = &answer.cleared {
-            return format!("{name}: registrations and reservations have ended\n");
-        }
-        let rows: Vec<_> = answer.units.iter().flat_map(rows).collect();
-        if rows.is_empty() {
-            return "nothing is reserved\n".to_owned();
-        }
-        let columns =
-            ["unit", "type", "as", "initiator port", ">target port", "key", "here", "lasting"];
-        text::table(&columns, &rows)
-    }
-}
-
-impl DaemonVerb for Reservations {
-    fn run(
-        control: &Control,
-        params: ReservationsParams,
-        progress: &mut Progress<'_>,
-    ) -> Result<ReservationsAnswer> {
+    fn run(self, (control, progress): At<'_, Control>) -> Result<ReservationsAnswer> {
         let op = "reservations";
-        if params.clear {
-            let Some(name) = params.provider else {
+        if self.clear {
+            let Some(name) = self.provider else {
                 return Err(Error::new(Kind::Usage, op, "--clear needs the name of a unit"));
             };
-            if params.yes_clear.as_deref() != Some(name.as_str()) {
+            if self.yes_clear.as_deref() != Some(name.as_str()) {
                 let why = "hosts that are kept out now could then write";
                 let word = text::shell_word(&name);
                 let next = format!("Repeat the command with --yes-clear {word} once you are sure.");
@@ -112,12 +90,27 @@ impl DaemonVerb for Reservations {
         }
         let state = control.state()?;
         let luns = state.targets.iter().flat_map(|t| &t.groups).flat_map(|g| &g.luns);
-        let wanted = |name: &str| params.provider.as_ref().is_none_or(|p| p == name);
+        let wanted = |name: &str| self.provider.as_ref().is_none_or(|p| p == name);
         let units: BTreeMap<String, ReservationState> = luns
             .filter(|l| wanted(&l.provider))
             .filter_map(|l| Some((l.provider.clone(), l.reservation.clone()?)))
             .collect();
         let unit = |(provider, reservation)| ReservedUnit { provider, reservation };
         Ok(ReservationsAnswer { units: units.into_iter().map(unit).collect(), cleared: None })
+    }
+}
+
+impl CommandVerb<Control> for ReservationsParams {
+    fn table(answer: &ReservationsAnswer) -> String {
+        if let Some(name) = &answer.cleared {
+            return format!("{name}: registrations and reservations have ended\n");
+        }
+        let rows: Vec<_> = answer.units.iter().flat_map(rows).collect();
+        if rows.is_empty() {
+            return "nothing is reserved\n".to_owned();
+        }
+        let columns =
+            ["unit", "type", "as", "initiator port", ">target port", "key", "here", "lasting"];
+        text::table(&columns, &rows)
     }
 }

@@ -1,7 +1,8 @@
 //! schema: the possible content of `ashlar.toml`, and the parameters and answers of the verbs.
 
-use super::entry::{Local, LocalVerb, Verb};
+use super::entry::{CommandVerb, Local};
 use super::{VERBS, find};
+use crate::App;
 use crate::api::{Error, Kind, Result, SystemState};
 use crate::config::schema::{enum_values, types_of};
 use crate::config::{
@@ -11,12 +12,10 @@ use crate::config::{
 };
 use crate::plan::{CHANGE, kind_schema, section_schema};
 use crate::text;
+use geom::Verb;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-
-/// See the module.
-pub struct Schema;
 
 /// Parameters of `schema`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -142,19 +141,56 @@ pub fn enum_names(schema: &Value) -> Vec<String> {
     all.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-impl Verb for Schema {
-    type Params = SchemaParams;
-    type Answer = SchemaAnswer;
+impl Verb<App> for SchemaParams {
     const NAME: &'static str = "schema";
     const DOC: &'static str = "Show the schema of ashlar.toml or of a verb";
     const DETAIL: &'static str = "A disk has the keys of the section `disk` and the keys of its \
         kind; geoms and targets likewise. `change` is the effect of an edit on running hosts. With \
         --json the output contains the JSON Schema (2020-12); `schema config --json` prints the \
         schema of the whole file for editors.";
-    const EXAMPLES: &'static [&'static str] =
-        &["ashlar schema", "ashlar schema access", "ashlar schema config --json"];
     const POSITIONAL: &'static [&'static str] = &["name"];
+    const EXAMPLE: &'static str = "schema";
+    const MORE_EXAMPLES: &'static [&'static str] = &["schema access", "schema config --json"];
+    type Answer = SchemaAnswer;
 
+    fn run(self, local: Local<'_>) -> Result<SchemaAnswer> {
+        if local.json && self.name == ["config"] {
+            return Ok(SchemaAnswer::Config(config(&(local.app.catalog)())));
+        }
+        let catalog = (local.app.catalog)();
+        let mut all = all(&catalog);
+        if self.name.is_empty() {
+            all.iter_mut().for_each(|s| s.schema = None);
+            return Ok(SchemaAnswer::Named(Names { schemas: all }));
+        }
+        let name = self.name.join(".").replace(' ', ".");
+        let names: Vec<String> = all.iter().map(|s| s.name.clone()).collect();
+        match self.name.as_slice() {
+            [section, kind] if all.iter().any(|s| s.section == *section && s.name == *kind) => {
+                all.retain(|s| s.section == *section && s.name == *kind);
+            }
+            _ => all.retain(|s| s.name == name),
+        }
+        for verb in all.iter_mut().filter(|s| s.section == "verb") {
+            let schemas = verb_schemas(&verb.name, &catalog);
+            verb.schema = schemas.map(|(params, answer)| match local.json {
+                true => json!({ "params": params(), "answer": answer() }),
+                false => params(),
+            });
+        }
+        if all.is_empty() {
+            let meant = suggest(&name, names.iter().map(String::as_str));
+            let meant = meant.map(|m| format!("Did you mean `{m}`?"));
+            let error =
+                Error::new(Kind::NotFound, "schema", "no section, kind or verb has that name")
+                    .at(name);
+            return Err(error.next(meant.unwrap_or("Run `ashlar schema` for the names.".into())));
+        }
+        Ok(SchemaAnswer::Named(Names { schemas: all }))
+    }
+}
+
+impl CommandVerb<App> for SchemaParams {
     fn table(answer: &SchemaAnswer) -> String {
         let SchemaAnswer::Named(Names { schemas }) = answer else { return String::new() };
         if schemas.iter().all(|s| s.schema.is_none()) {
@@ -303,7 +339,7 @@ fn all(catalog: &Catalog) -> Vec<NamedSchema> {
         name: v.name.to_owned(),
         section: "verb".to_owned(),
         doc: v.doc.to_owned(),
-        example: v.examples.join("\n"),
+        example: v.examples().join("\n"),
         schema: None,
     }));
     for class in catalog.class_verbs() {
@@ -330,42 +366,4 @@ fn verb_schemas(name: &str, catalog: &Catalog) -> Option<(MakeSchema, MakeSchema
     let class = catalog.class_verbs().into_iter().find(|known| known.name == class)?;
     let spec = class.all_verbs().find(|known| known.name == verb)?;
     Some((spec.params, spec.answer))
-}
-
-impl LocalVerb for Schema {
-    fn run(local: &mut Local<'_>, params: SchemaParams) -> Result<SchemaAnswer> {
-        if local.json && params.name == ["config"] {
-            return Ok(SchemaAnswer::Config(config(&(local.app.catalog)())));
-        }
-        let catalog = (local.app.catalog)();
-        let mut all = all(&catalog);
-        if params.name.is_empty() {
-            all.iter_mut().for_each(|s| s.schema = None);
-            return Ok(SchemaAnswer::Named(Names { schemas: all }));
-        }
-        let name = params.name.join(".").replace(' ', ".");
-        let names: Vec<String> = all.iter().map(|s| s.name.clone()).collect();
-        match params.name.as_slice() {
-            [section, kind] if all.iter().any(|s| s.section == *section && s.name == *kind) => {
-                all.retain(|s| s.section == *section && s.name == *kind);
-            }
-            _ => all.retain(|s| s.name == name),
-        }
-        for verb in all.iter_mut().filter(|s| s.section == "verb") {
-            let schemas = verb_schemas(&verb.name, &catalog);
-            verb.schema = schemas.map(|(params, answer)| match local.json {
-                true => json!({ "params": params(), "answer": answer() }),
-                false => params(),
-            });
-        }
-        if all.is_empty() {
-            let meant = suggest(&name, names.iter().map(String::as_str));
-            let meant = meant.map(|m| format!("Did you mean `{m}`?"));
-            let error =
-                Error::new(Kind::NotFound, "schema", "no section, kind or verb has that name")
-                    .at(name);
-            return Err(error.next(meant.unwrap_or("Run `ashlar schema` for the names.".into())));
-        }
-        Ok(SchemaAnswer::Named(Names { schemas: all }))
-    }
 }

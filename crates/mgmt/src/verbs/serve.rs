@@ -6,9 +6,10 @@
 //!                                        '-- answer on the socket from here on  -> stop the plant
 //! ```
 
-use super::entry::{Local, LocalVerb, Verb};
+use super::entry::{CommandVerb, Local};
 use super::plan::default_file;
 use super::serve_signals::{SignalRequest, Signals};
+use crate::App;
 use crate::api::{Error, Kind, Result};
 use crate::audit::{AuditedCaller, of_steps};
 use crate::client::shared_folder;
@@ -20,15 +21,13 @@ use crate::plan::{Action, Applied, Deferred, DeferredPart};
 use crate::service::{Archive, Control, Plan};
 use crate::service_manager::{ServiceManager, passed_listener};
 use crate::webhook::Webhooks;
+use geom::Verb;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// See the module.
-pub struct Serve;
 
 /// Parameters of `serve`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -207,9 +206,7 @@ fn archive(config: &Config, socket: &Path) -> Archive {
     Archive::new(&folder, config.daemon.history_kept)
 }
 
-impl Verb for Serve {
-    type Params = ServeParams;
-    type Answer = ServeAnswer;
+impl Verb<App> for ServeParams {
     const NAME: &'static str = "serve";
     const DOC: &'static str = "Run the daemon until it is stopped";
     const DETAIL: &'static str = "Reads the configuration, applies it, and serves. SIGTERM, SIGINT \
@@ -221,24 +218,19 @@ impl Verb for Serve {
         does not keep others from being served: it is added automatically when it becomes \
         available, `ashlar status` lists it, and hosts are asked to try again. With --strict the \
         daemon stops instead.";
-    const EXAMPLES: &'static [&'static str] =
-        &["ashlar serve", "ashlar serve ./ashlar.toml --socket ./ashlar.sock"];
     const POSITIONAL: &'static [&'static str] = &["file"];
+    const EXAMPLE: &'static str = "serve";
+    const MORE_EXAMPLES: &'static [&'static str] = &["serve ./ashlar.toml --socket ./ashlar.sock"];
+    type Answer = ServeAnswer;
 
-    fn table(answer: &ServeAnswer) -> String {
-        format!("stopped by {}\n", answer.why)
-    }
-}
-
-impl LocalVerb for Serve {
-    fn run(local: &mut Local<'_>, params: ServeParams) -> Result<ServeAnswer> {
+    fn run(self, local: Local<'_>) -> Result<ServeAnswer> {
         let manager = ServiceManager::from_env();
         let passed = passed_listener()?;
-        let file = params.file.unwrap_or_else(default_file);
+        let file = self.file.unwrap_or_else(default_file);
         let catalog = local.app.catalog;
         let config = load(catalog, &file)?;
         let _log = FlushOnDrop(start_log(&config.daemon));
-        let path = socket(local, &config);
+        let path = socket(&local, &config);
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_all().thread_name("control").build();
         let runtime = runtime.map_err(|e| Error::new(Kind::System, "start runtime", e))?;
@@ -265,7 +257,7 @@ impl LocalVerb for Serve {
             let pinged = control.clone();
             tokio::spawn(manager.clone().report_alive(move || pinged.plant().ping()));
             // Questions are answered meanwhile; signals and changes wait.
-            let (starts, config, strict) = (control.clone(), config.clone(), params.strict);
+            let (starts, config, strict) = (control.clone(), config.clone(), self.strict);
             let start = move || {
                 start_configured(&starts, &config, strict)?;
                 starts.plant().open();
@@ -311,6 +303,12 @@ impl LocalVerb for Serve {
         }
         served?;
         Ok(ServeAnswer { socket: path.display().to_string(), why: why.to_owned() })
+    }
+}
+
+impl CommandVerb<App> for ServeParams {
+    fn table(answer: &ServeAnswer) -> String {
+        format!("stopped by {}\n", answer.why)
     }
 }
 

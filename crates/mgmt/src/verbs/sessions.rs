@@ -1,16 +1,13 @@
 //! sessions: the connected initiators.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use crate::api::{Denied, Result, SessionState};
 use crate::config::units::{short, short_ns};
-use crate::plant::Progress;
 use crate::service::Control;
 use crate::text;
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// See the module.
-pub struct Sessions;
 
 /// Parameters of `sessions`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -98,16 +95,39 @@ fn denial_reason(denied: &Denied) -> (&str, Option<&str>) {
     }
 }
 
-impl Verb for Sessions {
-    type Params = SessionsParams;
-    type Answer = SessionsAnswer;
+impl Verb<Control> for SessionsParams {
     const NAME: &'static str = "sessions";
     const DOC: &'static str = "List sessions of initiators and clients";
     const DETAIL: &'static str = "With --denied, also lists recently refused logins and the values \
         that were expected instead. The last column is the ID of a session, which `ashlar sessions \
         end ID` ends.";
-    const EXAMPLES: &'static [&'static str] = &["ashlar sessions", "ashlar sessions --denied"];
+    const EXAMPLE: &'static str = "sessions";
+    const MORE_EXAMPLES: &'static [&'static str] = &["sessions --denied"];
+    type Answer = SessionsAnswer;
 
+    fn run(self, (control, _): At<'_, Control>) -> Result<SessionsAnswer> {
+        let state = control.state()?;
+        let now = state.daemon.uptime_ns;
+        let wanted = |name: &str| self.target.as_ref().is_none_or(|t| t == name);
+        let in_group = |s: &SessionState| self.group.is_none() || s.group == self.group;
+        let shown = state.sessions().filter(|(t, s)| wanted(&t.name) && in_group(s));
+        let sessions = shown.map(|(target, s)| TargetSession {
+            target: target.name.clone(),
+            age_ns: now.saturating_sub(s.since_ns),
+            session: s.clone(),
+        });
+        // A refused login belongs to no group.
+        let denied = state.denied.iter();
+        let denied = denied.filter(|d| self.group.is_none() && wanted(&d.target));
+        Ok(SessionsAnswer {
+            sessions: sessions.collect(),
+            denied: denied.cloned().collect(),
+            show_denied: self.denied,
+        })
+    }
+}
+
+impl CommandVerb<Control> for SessionsParams {
     fn table(answer: &SessionsAnswer) -> String {
         let columns = [
             "initiator",
@@ -161,33 +181,6 @@ impl Verb for Sessions {
     }
 }
 
-impl DaemonVerb for Sessions {
-    fn run(
-        control: &Control,
-        params: SessionsParams,
-        _progress: &mut Progress<'_>,
-    ) -> Result<SessionsAnswer> {
-        let state = control.state()?;
-        let now = state.daemon.uptime_ns;
-        let wanted = |name: &str| params.target.as_ref().is_none_or(|t| t == name);
-        let in_group = |s: &SessionState| params.group.is_none() || s.group == params.group;
-        let shown = state.sessions().filter(|(t, s)| wanted(&t.name) && in_group(s));
-        let sessions = shown.map(|(target, s)| TargetSession {
-            target: target.name.clone(),
-            age_ns: now.saturating_sub(s.since_ns),
-            session: s.clone(),
-        });
-        // A refused login belongs to no group.
-        let denied = state.denied.iter();
-        let denied = denied.filter(|d| params.group.is_none() && wanted(&d.target));
-        Ok(SessionsAnswer {
-            sessions: sessions.collect(),
-            denied: denied.cloned().collect(),
-            show_denied: params.denied,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,9 +215,9 @@ mod tests {
         control.start(&config).expect("started");
         let group = Some("g".to_owned());
         let params = SessionsParams { group, denied: true, ..SessionsParams::default() };
-        let answer = Sessions::run(&control, params, &mut |_| {}).expect("an answer");
+        let answer = Verb::<Control>::run(params, (&control, &mut |_| {})).expect("an answer");
         assert!(answer.sessions.len() == 1 && answer.denied.is_empty());
-        let table = Sessions::table(&answer);
+        let table = SessionsParams::table(&answer);
         assert!(table.contains("10.0.0.9:3260") && !table.contains("10.0.0.8:3260"), "{table}");
         let _ = std::fs::remove_dir_all(&folder);
     }

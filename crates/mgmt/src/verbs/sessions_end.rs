@@ -1,18 +1,15 @@
 //! sessions end: the end of one session; its host may log in again.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use crate::api::{Error, Kind, Result, SessionState, SystemState, TargetState};
 use crate::plan::Risk;
-use crate::plant::Progress;
 use crate::service::Control;
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 const OP: &str = "sessions end";
-
-/// See the module.
-pub struct SessionsEnd;
 
 /// Parameters of `sessions end`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -83,9 +80,7 @@ pub(crate) fn refuse_driver(target: &TargetState, session: &SessionState) -> Res
     Err(Error::new(Kind::Unsupported, OP, why).at(at).next(next))
 }
 
-impl Verb for SessionsEnd {
-    type Params = SessionsEndParams;
-    type Answer = SessionsEndAnswer;
+impl Verb<Control> for SessionsEndParams {
     const NAME: &'static str = "sessions.end";
     const DOC: &'static str = "End one session of an initiator or client";
     const DETAIL: &'static str = "Closes the connections of the session without answers to its \
@@ -93,27 +88,13 @@ impl Verb for SessionsEnd {
         error names the host and the LUNs. The host may log in again at once, and most hosts do: \
         to keep it out, change its access group. Sessions of iSCSI, NVMe/TCP and NBD can be ended. \
         AoE has no logins; `detach` ends a session of a local target.";
-    const EXAMPLES: &'static [&'static str] = &["ashlar sessions end 7 --yes"];
     const POSITIONAL: &'static [&'static str] = &["id"];
+    const EXAMPLE: &'static str = "sessions end 7 --yes";
+    type Answer = SessionsEndAnswer;
 
-    fn table(answer: &SessionsEndAnswer) -> String {
-        let SessionsEndAnswer { id, initiator, address, target, note, .. } = answer;
-        let is = match answer.ended {
-            true => "has ended",
-            false => "ends when its last commands return",
-        };
-        format!("session {id} of {initiator} ({address}) at {target} {is}; {note}\n")
-    }
-}
-
-impl DaemonVerb for SessionsEnd {
-    fn run(
-        control: &Control,
-        params: SessionsEndParams,
-        progress: &mut Progress<'_>,
-    ) -> Result<SessionsEndAnswer> {
+    fn run(self, (control, progress): At<'_, Control>) -> Result<SessionsEndAnswer> {
         let state = control.state()?;
-        let (target, session) = find(&state, &params.id)?;
+        let (target, session) = find(&state, &self.id)?;
         refuse_driver(target, session)?;
         let (id, luns) = (session.id, luns(target, session));
         let SessionState { initiator, address, .. } = session;
@@ -121,7 +102,7 @@ impl DaemonVerb for SessionsEnd {
             true => Risk::Safe.label().to_owned(),
             false => format!("{}: {initiator}", Risk::Disruptive.label()),
         };
-        if !luns.is_empty() && !params.yes {
+        if !luns.is_empty() && !self.yes {
             let (luns, at) = (luns.join(", "), format!("session {id} of {}", target.name));
             let running = session.commands_outstanding;
             let why = format!("{risk} at {address} uses LUN {luns}; {running} commands run");
@@ -140,5 +121,16 @@ impl DaemonVerb for SessionsEnd {
             ended: done.get("ended").and_then(Value::as_bool).unwrap_or_default(),
             note: "the host may log in again".to_owned(),
         })
+    }
+}
+
+impl CommandVerb<Control> for SessionsEndParams {
+    fn table(answer: &SessionsEndAnswer) -> String {
+        let SessionsEndAnswer { id, initiator, address, target, note, .. } = answer;
+        let is = match answer.ended {
+            true => "has ended",
+            false => "ends when its last commands return",
+        };
+        format!("session {id} of {initiator} ({address}) at {target} {is}; {note}\n")
     }
 }

@@ -1,6 +1,6 @@
 //! status: health first, then why, what to do, and what to look at.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use crate::api::{
     DeviceErrorState, DiskState, Exit, GeomState, Health, ListenerState, ProgressLine,
     RebuildState, Result, RivalsState, SCHEMA_VERSION, StoppedState, SystemState, TargetHealth,
@@ -12,13 +12,11 @@ use crate::plan::{Deferred, adopt_found_members, grown_disks, manual_changes, ru
 use crate::plant::Progress;
 use crate::service::Control;
 use crate::text::{count, shell_word};
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
-
-/// See the module.
-pub struct Status;
 
 /// Parameters of `status`: none.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -545,15 +543,21 @@ pub fn status_of(control: &Control, state: &SystemState) -> StatusAnswer {
     StatusAnswer { schema_version, starting, health, findings, rebuilds, daemon, serves, listeners }
 }
 
-impl Verb for Status {
-    type Params = StatusParams;
-    type Answer = StatusAnswer;
+impl Verb<Control> for StatusParams {
     const NAME: &'static str = "status";
     const DOC: &'static str = "Show health: what is wrong, why, and what to do";
     const DETAIL: &'static str = "Exit code 0 when everything is ok, 3 when anything is degraded \
         or failed.";
-    const EXAMPLES: &'static [&'static str] = &["ashlar status", "ashlar status --json"];
+    const EXAMPLE: &'static str = "status";
+    const MORE_EXAMPLES: &'static [&'static str] = &["status --json"];
+    type Answer = StatusAnswer;
 
+    fn run(self, (control, _): At<'_, Control>) -> Result<StatusAnswer> {
+        status_answer(control)
+    }
+}
+
+impl CommandVerb<Control> for StatusParams {
     fn table(answer: &StatusAnswer) -> String {
         let word = answer.health.label().to_uppercase();
         let mut out =
@@ -580,16 +584,6 @@ impl Verb for Status {
 
     fn exit(answer: &StatusAnswer) -> Exit {
         if answer.health == Health::Ok { Exit::Done } else { Exit::Degraded }
-    }
-}
-
-impl DaemonVerb for Status {
-    fn run(
-        control: &Control,
-        _params: StatusParams,
-        _progress: &mut Progress<'_>,
-    ) -> Result<StatusAnswer> {
-        status_answer(control)
     }
 }
 

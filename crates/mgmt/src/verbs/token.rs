@@ -1,16 +1,13 @@
 //! token: bearer tokens of the API over the network.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use crate::api::Result;
 use crate::auth::{Role, Scope, Token};
-use crate::plant::Progress;
 use crate::service::Control;
 use crate::text;
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// Creates a token.
-pub struct TokenCreate;
 
 /// Parameters of `token create`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -36,9 +33,7 @@ pub struct TokenCreateAnswer {
     pub text: String,
 }
 
-impl Verb for TokenCreate {
-    type Params = TokenCreateParams;
-    type Answer = TokenCreateAnswer;
+impl Verb<Control> for TokenCreateParams {
     const NAME: &'static str = "token.create";
     const DOC: &'static str = "Create a token for the API over the network";
     const DETAIL: &'static str = "Prints the token once; the daemon stores only a salted hash. A \
@@ -48,31 +43,24 @@ impl Verb for TokenCreate {
         LUNs. Of changes it may then end sessions, clear reservations of LUNs that no other target \
         or group has, and set access states of port groups of the target alone (operator), and \
         attach and detach LUNs of the target (admin).";
-    const EXAMPLES: &'static [&'static str] = &[
-        "ashlar token create monitoring --role viewer",
-        "ashlar token create backup --role viewer --target iqn.2026-11.org.example:store",
-    ];
     const POSITIONAL: &'static [&'static str] = &["name"];
+    const EXAMPLE: &'static str = "token create monitoring --role viewer";
+    const MORE_EXAMPLES: &'static [&'static str] =
+        &["token create backup --role viewer --target iqn.2026-11.org.example:store"];
+    type Answer = TokenCreateAnswer;
 
-    fn table(answer: &TokenCreateAnswer) -> String {
-        format!("{}\n", answer.text)
-    }
-}
-
-impl DaemonVerb for TokenCreate {
-    fn run(
-        control: &Control,
-        params: TokenCreateParams,
-        _progress: &mut Progress<'_>,
-    ) -> Result<TokenCreateAnswer> {
-        let scope = Scope { target: params.target, group: params.group };
-        let new = control.tokens().create(&params.name, params.role, scope)?;
+    fn run(self, (control, _): At<'_, Control>) -> Result<TokenCreateAnswer> {
+        let scope = Scope { target: self.target, group: self.group };
+        let new = control.tokens().create(&self.name, self.role, scope)?;
         Ok(TokenCreateAnswer { token: new.token, text: new.text })
     }
 }
 
-/// Lists the tokens.
-pub struct TokenList;
+impl CommandVerb<Control> for TokenCreateParams {
+    fn table(answer: &TokenCreateAnswer) -> String {
+        format!("{}\n", answer.text)
+    }
+}
 
 /// Parameters of `token list`: none.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -101,26 +89,22 @@ fn table(answer: &TokensAnswer) -> String {
     text::table(&["name", "role", "scope", "created"], &rows)
 }
 
-impl Verb for TokenList {
-    type Params = TokenListParams;
-    type Answer = TokensAnswer;
+impl Verb<Control> for TokenListParams {
     const NAME: &'static str = "token.list";
     const DOC: &'static str = "List the tokens of the API";
-    const EXAMPLES: &'static [&'static str] = &["ashlar token list"];
+    const EXAMPLE: &'static str = "token list";
+    type Answer = TokensAnswer;
 
-    fn table(answer: &TokensAnswer) -> String {
-        table(answer)
-    }
-}
-
-impl DaemonVerb for TokenList {
-    fn run(control: &Control, _: TokenListParams, _: &mut Progress<'_>) -> Result<TokensAnswer> {
+    fn run(self, (control, _): At<'_, Control>) -> Result<TokensAnswer> {
         Ok(TokensAnswer { tokens: control.tokens().list()? })
     }
 }
 
-/// Revokes a token.
-pub struct TokenRevoke;
+impl CommandVerb<Control> for TokenListParams {
+    fn table(answer: &TokensAnswer) -> String {
+        table(answer)
+    }
+}
 
 /// Parameters of `token revoke`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -129,28 +113,23 @@ pub struct TokenRevokeParams {
     pub name: String,
 }
 
-impl Verb for TokenRevoke {
-    type Params = TokenRevokeParams;
-    type Answer = TokensAnswer;
+impl Verb<Control> for TokenRevokeParams {
     const NAME: &'static str = "token.revoke";
     const DOC: &'static str = "Revoke a token of the API";
     const DETAIL: &'static str = "The bearer is refused from the next request on. Requests that \
         have begun run to their end; a stream of events ends.";
-    const EXAMPLES: &'static [&'static str] = &["ashlar token revoke monitoring"];
     const POSITIONAL: &'static [&'static str] = &["name"];
+    const EXAMPLE: &'static str = "token revoke monitoring";
+    type Answer = TokensAnswer;
 
-    fn table(answer: &TokensAnswer) -> String {
-        table(answer)
+    fn run(self, (control, _): At<'_, Control>) -> Result<TokensAnswer> {
+        control.tokens().revoke(&self.name)?;
+        Ok(TokensAnswer { tokens: control.tokens().list()? })
     }
 }
 
-impl DaemonVerb for TokenRevoke {
-    fn run(
-        control: &Control,
-        params: TokenRevokeParams,
-        _progress: &mut Progress<'_>,
-    ) -> Result<TokensAnswer> {
-        control.tokens().revoke(&params.name)?;
-        Ok(TokensAnswer { tokens: control.tokens().list()? })
+impl CommandVerb<Control> for TokenRevokeParams {
+    fn table(answer: &TokensAnswer) -> String {
+        table(answer)
     }
 }

@@ -1,15 +1,14 @@
 //! top: live load of disks, layers, LUNs, initiators and cores, with latency percentiles.
 
-use super::entry::{Local, LocalVerb, Verb};
+use super::entry::{CommandVerb, Local};
+use crate::App;
 use crate::api::{Error, Kind, Result, SystemState};
 use crate::config::units;
 use crate::top::{Minute, Rate, Screen, Tab, View, csv_head, csv_line, json_line, lines, rates};
+use geom::Verb;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// See the module.
-pub struct Top;
 
 /// Order of the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -118,9 +117,7 @@ pub struct TopAnswer {
     pub text: String,
 }
 
-impl Verb for Top {
-    type Params = TopParams;
-    type Answer = TopAnswer;
+impl Verb<App> for TopParams {
     const NAME: &'static str = "top";
     const DOC: &'static str = "Show live load and latency of disks, LUNs and initiators";
     const DETAIL: &'static str = "Tabs: all providers, disks, layers, LUNs (units by provider), \
@@ -131,14 +128,47 @@ impl Verb for Top {
         tab, s and S the order, r reverses it, c chooses columns, a shows busy objects only, d \
         deletes, / filters by name, space pauses, q quits. With --batch, --csv, --json-lines or \
         --json, or without a terminal, nothing is drawn. `rates` shows the last hour.";
-    const EXAMPLES: &'static [&'static str] = &[
-        "ashlar top",
-        "ashlar top --filter 'd0*' --sort busy",
-        "ashlar top -b -C --count 60",
-        "ashlar top -b -n 2 --tab initiators --sort ops",
-        "ashlar top -n 0 --json-lines --tab luns --active",
+    const EXAMPLE: &'static str = "top";
+    const MORE_EXAMPLES: &'static [&'static str] = &[
+        "top --filter 'd0*' --sort busy",
+        "top -b -C --count 60",
+        "top -b -n 2 --tab initiators --sort ops",
+        "top -n 0 --json-lines --tab luns --active",
     ];
+    type Answer = TopAnswer;
 
+    fn run(self, mut local: Local<'_>) -> Result<TopAnswer> {
+        let wrong = |e| {
+            let why = format!("`{}` is not an interval such as 1s: {e}", self.interval);
+            Error::new(Kind::Usage, "top", why)
+        };
+        let pause = Duration::from_nanos(units::duration(&self.interval).map_err(wrong)?);
+        if self.csv && self.json_lines {
+            let why = "--csv and --json-lines exclude each other";
+            let next = "Repeat the command with one of them.";
+            return Err(Error::new(Kind::Usage, "top", why).next(next));
+        }
+        let mut view = View {
+            tab: self.tab,
+            filter: self.filter.clone().unwrap_or_default(),
+            active: self.active,
+            sort: self.sort,
+            reverse: self.reverse,
+            ..View::default()
+        };
+        view.set_shown(|column| column.is_delete(), self.deletes);
+        let is_printed = self.batch || self.csv || self.json_lines || local.json;
+        let is_quiet = is_printed || !Screen::is_terminal();
+        let now = local.client.state()?;
+        let mut minute = Minute::default();
+        minute.record(&now);
+        let before = SystemState::default();
+        let mut looks = StateSampler { local: &mut local, before, now, minute, pause };
+        if is_quiet { batch(&mut looks, &self, &view) } else { live(&mut looks, view) }
+    }
+}
+
+impl CommandVerb<App> for TopParams {
     fn table(answer: &TopAnswer) -> String {
         answer.text.clone()
     }
@@ -221,36 +251,5 @@ fn live(looks: &mut StateSampler<'_, '_>, mut view: View) -> Result<TopAnswer> {
         if !view.paused && screen.due(looks.pause) {
             looks.sample()?;
         }
-    }
-}
-
-impl LocalVerb for Top {
-    fn run(local: &mut Local<'_>, params: TopParams) -> Result<TopAnswer> {
-        let wrong = |e| {
-            let why = format!("`{}` is not an interval such as 1s: {e}", params.interval);
-            Error::new(Kind::Usage, "top", why)
-        };
-        let pause = Duration::from_nanos(units::duration(&params.interval).map_err(wrong)?);
-        if params.csv && params.json_lines {
-            let why = "--csv and --json-lines exclude each other";
-            let next = "Repeat the command with one of them.";
-            return Err(Error::new(Kind::Usage, "top", why).next(next));
-        }
-        let mut view = View {
-            tab: params.tab,
-            filter: params.filter.clone().unwrap_or_default(),
-            active: params.active,
-            sort: params.sort,
-            reverse: params.reverse,
-            ..View::default()
-        };
-        view.set_shown(|column| column.is_delete(), params.deletes);
-        let is_printed = params.batch || params.csv || params.json_lines || local.json;
-        let is_quiet = is_printed || !Screen::is_terminal();
-        let now = local.client.state()?;
-        let mut minute = Minute::default();
-        minute.record(&now);
-        let mut looks = StateSampler { local, before: SystemState::default(), now, minute, pause };
-        if is_quiet { batch(&mut looks, &params, &view) } else { live(&mut looks, view) }
     }
 }

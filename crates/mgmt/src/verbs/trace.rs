@@ -1,10 +1,12 @@
 //! trace: the requests that take long, with the time that each layer needs.
 
-use super::entry::{Local, LocalVerb, Verb};
+use super::entry::{CommandVerb, Local};
 use super::tree::{self, text_of};
+use crate::App;
 use crate::api::{Error, Health, Kind, Result, SlowRequest, TraceQuery, TraceState, TracedLayer};
 use crate::config::units::{self, short_ns};
 use crate::text::{self, count, escape_line};
+use geom::Verb;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -15,9 +17,6 @@ const POLL: Duration = Duration::from_millis(500);
 
 /// Requests in the answer; further ones are only counted.
 const REQUESTS_MAX: usize = 10_000;
-
-/// See the module.
-pub struct Trace;
 
 /// Parameters of `trace`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -70,9 +69,7 @@ pub struct TraceAnswer {
     pub layers: Vec<LayerTime>,
 }
 
-impl Verb for Trace {
-    type Params = TraceParams;
-    type Answer = TraceAnswer;
+impl Verb<App> for TraceParams {
     const NAME: &'static str = "trace";
     const DOC: &'static str = "Show slow requests and the time in each layer";
     const DETAIL: &'static str = "Requests are recorded while the command runs, and for 5 seconds \
@@ -80,12 +77,50 @@ impl Verb for Trace {
         in the layer itself. The time begins when a request reaches the uppermost layer, so \
         waiting at the target is not in it. At the end, a table shows which layer took most. \
         Parts of less than a 64th of --slow are left out. Addresses are shown, data is not.";
-    const EXAMPLES: &'static [&'static str] = &[
-        "ashlar trace",
-        "ashlar trace --slow 50ms --lun mirror/data --seconds 60",
-        "ashlar trace --geom mirror:data --follow --json",
+    const EXAMPLE: &'static str = "trace";
+    const MORE_EXAMPLES: &'static [&'static str] = &[
+        "trace --slow 50ms --lun mirror/data --seconds 60",
+        "trace --geom mirror:data --follow --json",
     ];
+    type Answer = TraceAnswer;
 
+    fn run(self, mut local: Local<'_>) -> Result<TraceAnswer> {
+        let wrong = |e| {
+            let why = format!("--slow: `{}` is not a time such as 10ms: {e}", self.slow);
+            Error::new(Kind::Usage, "trace", why)
+        };
+        let slow_ns = units::duration(&self.slow).map_err(wrong)?;
+        let TraceParams { lun, geom, seconds, follow, .. } = self;
+        let mut query = TraceQuery { slow_ns, after: None, lun, geom };
+        let begun = ask(&local, &query)?;
+        query.after = Some(begun.last);
+        #[cfg(feature = "otel")]
+        let collector = super::trace_otlp::Collector::from_env()?;
+        let (began, limit) = (Instant::now(), Duration::from_secs(seconds));
+        let mut collected = Collected::default();
+        collected.answer.slow_ns = slow_ns;
+        loop {
+            let left = limit.saturating_sub(began.elapsed());
+            std::thread::sleep(if follow { POLL } else { left.min(POLL) });
+            let found = ask(&local, &query)?;
+            query.after = Some(found.last);
+            collected.answer.missed = found.missed.saturating_sub(begun.missed);
+            collected.answer.silent_cores = collected.answer.silent_cores.max(found.silent_cores);
+            #[cfg(feature = "otel")]
+            if let Some(collector) = &collector {
+                collector.send(&found.requests)?;
+            }
+            for request in found.requests {
+                collected.add(&mut local, follow, request)?;
+            }
+            if !follow && left <= POLL {
+                return Ok(collected.finish());
+            }
+        }
+    }
+}
+
+impl CommandVerb<App> for TraceParams {
     fn table(answer: &TraceAnswer) -> String {
         let slow = short_ns(answer.slow_ns);
         let total = usize::try_from(answer.total).unwrap_or(usize::MAX);
@@ -204,43 +239,6 @@ fn ask(local: &Local<'_>, query: &TraceQuery) -> Result<TraceState> {
     TraceState::deserialize(&value).map_err(|e| Error::new(Kind::Protocol, "trace", e))
 }
 
-impl LocalVerb for Trace {
-    fn run(local: &mut Local<'_>, params: TraceParams) -> Result<TraceAnswer> {
-        let wrong = |e| {
-            let why = format!("--slow: `{}` is not a time such as 10ms: {e}", params.slow);
-            Error::new(Kind::Usage, "trace", why)
-        };
-        let slow_ns = units::duration(&params.slow).map_err(wrong)?;
-        let TraceParams { lun, geom, seconds, follow, .. } = params;
-        let mut query = TraceQuery { slow_ns, after: None, lun, geom };
-        let begun = ask(local, &query)?;
-        query.after = Some(begun.last);
-        #[cfg(feature = "otel")]
-        let collector = super::trace_otlp::Collector::from_env()?;
-        let (began, limit) = (Instant::now(), Duration::from_secs(seconds));
-        let mut collected = Collected::default();
-        collected.answer.slow_ns = slow_ns;
-        loop {
-            let left = limit.saturating_sub(began.elapsed());
-            std::thread::sleep(if follow { POLL } else { left.min(POLL) });
-            let found = ask(local, &query)?;
-            query.after = Some(found.last);
-            collected.answer.missed = found.missed.saturating_sub(begun.missed);
-            collected.answer.silent_cores = collected.answer.silent_cores.max(found.silent_cores);
-            #[cfg(feature = "otel")]
-            if let Some(collector) = &collector {
-                collector.send(&found.requests)?;
-            }
-            for request in found.requests {
-                collected.add(local, follow, request)?;
-            }
-            if !follow && left <= POLL {
-                return Ok(collected.finish());
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -256,7 +254,7 @@ mod tests {
             ..TraceAnswer::default()
         };
         assert_eq!(
-            Trace::table(&answer),
+            TraceParams::table(&answer),
             "2 requests took 10.0ms or longer\n\
              layer     parts  time in itself  share\n\
              disk:d1       2          30.0ms    75%\n\

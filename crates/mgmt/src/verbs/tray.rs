@@ -1,15 +1,12 @@
 //! tray: media of units that can be taken out and put in while initiators are logged in.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use crate::api::Result;
-use crate::plant::Progress;
 use crate::service::Control;
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-
-/// Takes a medium out.
-pub struct TrayEject;
 
 /// Parameters of `tray eject`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -38,35 +35,27 @@ fn table(answer: &TrayAnswer) -> String {
     }
 }
 
-impl Verb for TrayEject {
-    type Params = TrayEjectParams;
-    type Answer = TrayAnswer;
+impl Verb<Control> for TrayEjectParams {
     const NAME: &'static str = "tray.eject";
     const DOC: &'static str = "Eject the medium of a drive or removable unit";
     const DETAIL: &'static str = "Refused while an initiator prevents it. Commands that need the \
         medium fail with NOT READY until a medium is loaded.";
-    const EXAMPLES: &'static [&'static str] = &["ashlar tray eject cd0"];
     const POSITIONAL: &'static [&'static str] = &["unit"];
+    const EXAMPLE: &'static str = "tray eject cd0";
+    type Answer = TrayAnswer;
 
+    fn run(self, (control, progress): At<'_, Control>) -> Result<TrayAnswer> {
+        let value = json!({ "name": self.unit });
+        control.change(|plant| plant.verb("lun", "eject", &value, progress))?;
+        Ok(TrayAnswer { unit: self.unit, ..TrayAnswer::default() })
+    }
+}
+
+impl CommandVerb<Control> for TrayEjectParams {
     fn table(answer: &TrayAnswer) -> String {
         table(answer)
     }
 }
-
-impl DaemonVerb for TrayEject {
-    fn run(
-        control: &Control,
-        params: TrayEjectParams,
-        progress: &mut Progress<'_>,
-    ) -> Result<TrayAnswer> {
-        let value = json!({ "name": params.unit });
-        control.change(|plant| plant.verb("lun", "eject", &value, progress))?;
-        Ok(TrayAnswer { unit: params.unit, ..TrayAnswer::default() })
-    }
-}
-
-/// Puts a medium in.
-pub struct TrayLoad;
 
 /// Parameters of `tray load`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -78,31 +67,26 @@ pub struct TrayLoadParams {
     pub provider: Option<String>,
 }
 
-impl Verb for TrayLoad {
-    type Params = TrayLoadParams;
-    type Answer = TrayAnswer;
+impl Verb<Control> for TrayLoadParams {
     const NAME: &'static str = "tray.load";
     const DOC: &'static str = "Load a medium into a drive or removable unit";
     const DETAIL: &'static str = "Initiators are notified that the medium may have changed. A \
         provider that is not the unit's own remains loaded until it is ejected, also over a \
         restart: it is recorded in the state folder.";
-    const EXAMPLES: &'static [&'static str] =
-        &["ashlar tray load cd0", "ashlar tray load cd0 disc2"];
     const POSITIONAL: &'static [&'static str] = &["unit", "provider"];
+    const EXAMPLE: &'static str = "tray load cd0";
+    const MORE_EXAMPLES: &'static [&'static str] = &["tray load cd0 disc2"];
+    type Answer = TrayAnswer;
 
-    fn table(answer: &TrayAnswer) -> String {
-        table(answer)
+    fn run(self, (control, progress): At<'_, Control>) -> Result<TrayAnswer> {
+        let value = json!({ "name": self.unit, "provider": self.provider });
+        control.change(|plant| plant.verb("lun", "load", &value, progress))?;
+        Ok(TrayAnswer { unit: self.unit, loaded: true, provider: self.provider })
     }
 }
 
-impl DaemonVerb for TrayLoad {
-    fn run(
-        control: &Control,
-        params: TrayLoadParams,
-        progress: &mut Progress<'_>,
-    ) -> Result<TrayAnswer> {
-        let value = json!({ "name": params.unit, "provider": params.provider });
-        control.change(|plant| plant.verb("lun", "load", &value, progress))?;
-        Ok(TrayAnswer { unit: params.unit, loaded: true, provider: params.provider })
+impl CommandVerb<Control> for TrayLoadParams {
+    fn table(answer: &TrayAnswer) -> String {
+        table(answer)
     }
 }

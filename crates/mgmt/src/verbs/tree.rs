@@ -3,12 +3,12 @@
 //! A provider that several geoms use has several branches. A geom with several members is drawn
 //! under each of them, as `geom -t` prints it.
 
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use super::index::{ExportedLun, Index};
 use crate::api::{Error, GeomState, Health, Kind, Result, SCHEMA_VERSION, SystemState};
 use crate::config::units::{short, short_ns};
-use crate::plant::Progress;
 use crate::service::Control;
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -18,9 +18,6 @@ const DEPTH_MAX: usize = 64;
 /// Nodes of the picture. Beyond it branches end in three points: a lattice of many members has
 /// more paths than anyone can read.
 pub(crate) const NODES_MAX: usize = 10_000;
-
-/// See the module.
-pub struct Tree;
 
 /// Parameters of `tree`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -285,28 +282,24 @@ pub(crate) fn text_of(roots: &[Node]) -> String {
     if out.is_empty() { "nothing is configured\n".to_owned() } else { out }
 }
 
-impl Verb for Tree {
-    type Params = TreeParams;
-    type Answer = TreeAnswer;
+impl Verb<Control> for TreeParams {
     const NAME: &'static str = "tree";
     const DOC: &'static str = "Draw the graph from disks to sessions";
     const DETAIL: &'static str = "Every line shows name, size, access counts (read, write, \
         exclusive), class, state, and the reason why the object exists.";
-    const EXAMPLES: &'static [&'static str] =
-        &["ashlar tree", "ashlar tree --up d0", "ashlar tree --down iqn.1993-08.org.debian:01:a"];
+    const EXAMPLE: &'static str = "tree";
+    const MORE_EXAMPLES: &'static [&'static str] =
+        &["tree --up d0", "tree --down iqn.1993-08.org.debian:01:a"];
+    type Answer = TreeAnswer;
 
-    fn table(answer: &TreeAnswer) -> String {
-        text_of(&answer.roots)
+    fn run(self, (control, _): At<'_, Control>) -> Result<TreeAnswer> {
+        let roots = draw(&control.state()?, &self)?;
+        Ok(TreeAnswer { schema_version: SCHEMA_VERSION, roots })
     }
 }
 
-impl DaemonVerb for Tree {
-    fn run(
-        control: &Control,
-        params: TreeParams,
-        _progress: &mut Progress<'_>,
-    ) -> Result<TreeAnswer> {
-        let roots = draw(&control.state()?, &params)?;
-        Ok(TreeAnswer { schema_version: SCHEMA_VERSION, roots })
+impl CommandVerb<Control> for TreeParams {
+    fn table(answer: &TreeAnswer) -> String {
+        text_of(&answer.roots)
     }
 }

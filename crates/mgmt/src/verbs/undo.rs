@@ -1,15 +1,12 @@
 //! undo: back to a configuration of the archive.
 
 use super::apply::{ApplyAnswer, carry_out, table};
-use super::entry::{DaemonVerb, Verb};
+use super::entry::CommandVerb;
 use crate::api::{Error, Kind, Result};
-use crate::plant::Progress;
 use crate::service::{Consent, Control};
+use geom::{At, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// See the module.
-pub struct Undo;
 
 /// Parameters of `undo`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -25,45 +22,41 @@ pub struct UndoParams {
     pub yes_destroy: Vec<String>,
 }
 
-impl Verb for Undo {
-    type Params = UndoParams;
-    type Answer = ApplyAnswer;
+impl Verb<Control> for UndoParams {
     const NAME: &'static str = "undo";
     const DOC: &'static str = "Return to the previous configuration";
     const DETAIL: &'static str = "The archived configuration is planned and applied like any \
         other, and is archived again: a second undo returns to the present one. With \
         --if-generation, an undo that is repeated after a lost answer is refused. The file \
         ashlar.toml is not changed.";
-    const EXAMPLES: &'static [&'static str] = &["ashlar undo", "ashlar undo --to 12 --dry-run"];
     const POSITIONAL: &'static [&'static str] = &[];
+    const EXAMPLE: &'static str = "undo";
+    const MORE_EXAMPLES: &'static [&'static str] = &["undo --to 12 --dry-run"];
+    type Answer = ApplyAnswer;
 
-    fn table(answer: &ApplyAnswer) -> String {
-        table(answer)
-    }
-}
-
-impl DaemonVerb for Undo {
-    fn run(
-        control: &Control,
-        params: UndoParams,
-        progress: &mut Progress<'_>,
-    ) -> Result<ApplyAnswer> {
+    fn run(self, (control, progress): At<'_, Control>) -> Result<ApplyAnswer> {
         let list = control.archive().list()?;
         let before = list.iter().rev().nth(1).map(|a| a.number);
-        let Some(number) = params.to.or(before) else {
+        let Some(number) = self.to.or(before) else {
             let why = "nothing was applied before the present configuration";
             return Err(Error::new(Kind::NoHistory, "undo", why));
         };
         let config = control.archive().load(number, control.catalog())?;
         let consent = Consent {
-            destroy: params.yes_destroy,
-            if_generation: params.if_generation,
-            dry_run: params.dry_run,
+            destroy: self.yes_destroy,
+            if_generation: self.if_generation,
+            dry_run: self.dry_run,
         };
         let note = format!(
             "configuration {number} of history; ashlar.toml is unchanged, `ashlar export` prints \
              what runs"
         );
         carry_out(control, &config, &consent, vec![note], progress)
+    }
+}
+
+impl CommandVerb<Control> for UndoParams {
+    fn table(answer: &ApplyAnswer) -> String {
+        table(answer)
     }
 }

@@ -61,8 +61,11 @@ impl TableEdit for Add {
 impl Verb<PartClass> for Edit<Add> {
     const NAME: &'static str = "add";
     const DOC: &'static str = "Add a partition";
+    const DETAIL: &'static str = "Missing values are filled in: the first gap, the whole gap, the \
+        first free index. Numbers are sectors; numbers with a unit are bytes.";
     const POSITIONAL: &'static [&'static str] = &["geom"];
-    const EXAMPLE: &'static str = "part add ada0 --type linux-data";
+    const EXAMPLE: &'static str =
+        "part add ada0 --type linux-data --size 10G --align 1M --label root";
     const WRITES: bool = true;
     type Answer = PartAnswer;
 

@@ -13,23 +13,27 @@ use crate::part::class::{PartClass, refusal};
 pub struct Attribute {
     /// Provider with the table.
     pub geom: String,
-    /// `bootme`, `active`, ...
-    pub attribute: String,
+    /// Attribute, such as bootme or active.
+    #[serde(default)]
+    pub attribute: Option<String>,
+    /// Attribute, given as an option instead of an argument.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "a"))]
+    pub attrib: Option<String>,
     /// Index of the partition, from 1 [default: the table itself]
     #[serde(default)]
     #[schemars(extend("x-short" = "i"))]
     pub index: Option<u32>,
 }
 
-/// An attribute to set.
-#[derive(Deserialize, JsonSchema)]
+// Without comments of their own, these two have the schema of the edit.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub(super) struct Set(Edit<Attribute>);
+pub struct Set(pub Edit<Attribute>);
 
-/// An attribute to unset.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub(super) struct Unset(Edit<Attribute>);
+pub struct Unset(pub Edit<Attribute>);
 
 /// An attribute, and its new value.
 struct AttributeEdit(Attribute, bool);
@@ -40,7 +44,8 @@ impl TableEdit for AttributeEdit {
     }
 
     fn change(self, before: &TableBefore<'_>) -> Result<Change, Error> {
-        let AttributeEdit(Attribute { attribute: attrib, index, .. }, on) = self;
+        let AttributeEdit(Attribute { attribute, attrib, index, .. }, on) = self;
+        let attrib = attribute.or(attrib).ok_or_else(|| Error::inval("which attribute?"))?;
         let done = if on { "set on" } else { "unset on" };
         let at = index.map_or(before.name.to_owned(), |at| before.part_name(before.table, at));
         let spec = params::Attribute { attrib, index };
@@ -52,8 +57,12 @@ impl TableEdit for AttributeEdit {
 impl Verb<PartClass> for Set {
     const NAME: &'static str = "set";
     const DOC: &'static str = "Set an attribute of a partition or table";
+    const DETAIL: &'static str = "GPT: bootme, bootonce (also sets bootme), bootfailed, \
+        legacy-boot, required, no-block-io, read-only, hidden, no-automount of a partition, active \
+        and lenovofix of the table. MBR, EBR: active of a partition.";
     const POSITIONAL: &'static [&'static str] = &["geom", "attribute"];
     const EXAMPLE: &'static str = "part set ada0 bootme --index 2";
+    const MORE_EXAMPLES: &'static [&'static str] = &["part set -a bootonce -i 2 ada0"];
     const WRITES: bool = true;
     type Answer = PartAnswer;
 
@@ -66,8 +75,11 @@ impl Verb<PartClass> for Set {
 impl Verb<PartClass> for Unset {
     const NAME: &'static str = "unset";
     const DOC: &'static str = "Unset an attribute of a partition or table";
+    const DETAIL: &'static str = "Accepts the same attributes as `part set`; unsetting bootonce \
+        leaves bootme as it is.";
     const POSITIONAL: &'static [&'static str] = &["geom", "attribute"];
     const EXAMPLE: &'static str = "part unset ada0 bootme --index 2";
+    const MORE_EXAMPLES: &'static [&'static str] = &["part unset -a bootonce -i 2 ada0"];
     const WRITES: bool = true;
     type Answer = PartAnswer;
 

@@ -63,8 +63,25 @@ impl TableEdit for Bootcode {
 impl Verb<PartClass> for Edit<Bootcode> {
     const NAME: &'static str = "bootcode";
     const DOC: &'static str = "Write boot code to a partition table or into a partition";
+    const DETAIL: &'static str = "-b FILE is the boot code of the scheme. GPT, MBR: at most 512 \
+        bytes, of which the first 446 are written to sector 0; a file longer than 446 bytes must \
+        end with the boot signature 55 AA. Entries and signature are kept, and so is the disk's \
+        serial number (bytes 440 to 443) unless -N is given or it is 0. BSD: at most 8192 bytes \
+        with 55 AA at 510; a file of 512 bytes is a first stage and leaves the second stage \
+        unchanged; the label in sector 1 is kept. An EBR has no boot code.\n\
+        -p FILE -i INDEX is written to the start of a partition of a GPT or MBR, which must be \
+        large enough and not open for writing; the rest of the last sector is filled with zeroes. \
+        Requires --yes-destroy with the partition's name unless its type is freebsd-boot, \
+        bios-boot or prep-boot and `ashlar inspect` finds nothing in it. This boot code is written \
+        after the table.\n\
+        With -b and -p, the verb accepts both files or refuses both. The command, not the daemon, \
+        reads the files.";
     const POSITIONAL: &'static [&'static str] = &["geom"];
-    const EXAMPLE: &'static str = "part bootcode -b /boot/boot0 ada1";
+    const EXAMPLE: &'static str = "part bootcode -b /boot/pmbr -p /boot/gptboot -i 1 ada0";
+    const MORE_EXAMPLES: &'static [&'static str] = &[
+        "part bootcode -b /boot/boot0 ada1",
+        "part bootcode ada0 -p boot1.efifat -i 1 --yes-destroy ada0p1",
+    ];
     const WRITES: bool = true;
     type Answer = PartAnswer;
 

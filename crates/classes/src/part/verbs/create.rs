@@ -25,11 +25,16 @@ pub struct Create {
     #[serde(default)]
     #[schemars(extend("x-hidden" = true))]
     pub overwrite: bool,
+    /// Name of the provider whose contents may be lost.
+    #[serde(default)]
+    pub yes_destroy: Vec<String>,
 }
 
 impl Verb<PartClass> for Edit<Create> {
     const NAME: &'static str = "create";
     const DOC: &'static str = "Create an empty partition table";
+    const DETAIL: &'static str = "The contents of the provider become unreachable; if a table, \
+        label or file system is found there, --yes-destroy PROVIDER is required.";
     const POSITIONAL: &'static [&'static str] = &["provider"];
     const EXAMPLE: &'static str = "part create ada0 --scheme gpt";
     const WRITES: bool = true;

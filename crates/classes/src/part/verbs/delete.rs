@@ -16,6 +16,9 @@ pub struct Delete {
     /// Index of the partition, from 1.
     #[schemars(extend("x-short" = "i"))]
     pub index: u32,
+    /// Name of the provider whose contents may be lost.
+    #[serde(default)]
+    pub yes_destroy: Vec<String>,
 }
 
 impl TableEdit for Delete {
@@ -33,6 +36,8 @@ impl TableEdit for Delete {
 impl Verb<PartClass> for Edit<Delete> {
     const NAME: &'static str = "delete";
     const DOC: &'static str = "Delete a partition; its data becomes unreachable";
+    const DETAIL: &'static str = "Requires --yes-destroy with the name of the partition's \
+        provider: --yes-destroy ada0p1.";
     const POSITIONAL: &'static [&'static str] = &["geom"];
     const EXAMPLE: &'static str = "part delete ada0 --index 1 --yes-destroy ada0p1";
     const WRITES: bool = true;

@@ -17,6 +17,9 @@ pub struct Destroy {
     #[serde(default)]
     #[schemars(extend("x-short" = "F"))]
     pub force: bool,
+    /// Name of the provider whose contents may be lost.
+    #[serde(default)]
+    pub yes_destroy: Vec<String>,
 }
 
 impl TableEdit for Destroy {
@@ -25,7 +28,8 @@ impl TableEdit for Destroy {
     }
 
     fn change(self, before: &TableBefore<'_>) -> Result<Change, Error> {
-        before.table.may_destroy(self.force, &before.uses.open).map_err(refusal)?;
+        let force = self.force || self.yes_destroy.contains(&self.geom);
+        before.table.may_destroy(force, &before.uses.open).map_err(refusal)?;
         let message = format!("{} destroyed", before.name);
         Ok(Change { table: None, touched: None, fresh: None, code: None, message })
     }
@@ -34,8 +38,12 @@ impl TableEdit for Destroy {
 impl Verb<PartClass> for Edit<Destroy> {
     const NAME: &'static str = "destroy";
     const DOC: &'static str = "Destroy a partition table";
+    const DETAIL: &'static str = "The partitions in the table are destroyed too, so --yes-destroy \
+        with the name of the provider is required; --force replaces it. A table with a partition \
+        in use is never destroyed.";
     const POSITIONAL: &'static [&'static str] = &["geom"];
     const EXAMPLE: &'static str = "part destroy ada0 --yes-destroy ada0";
+    const MORE_EXAMPLES: &'static [&'static str] = &["part destroy -F ada0"];
     const WRITES: bool = true;
     type Answer = PartAnswer;
 

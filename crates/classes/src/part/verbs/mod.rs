@@ -1,5 +1,6 @@
-//! Verbs of the class, a file each. An edit is made in memory and then written, unless `commit` is
-//! false.
+//! Verbs of the class, a file each. An edit is made in memory and then written, unless it is to be
+//! kept there. The API has the same verbs as the command `part`, and asks for consent before it
+//! passes on a verb that loses partitions.
 //!
 //! Invariants
 //!  V1  A refusal changes nothing: every check comes before the first change.
@@ -23,7 +24,7 @@ use std::collections::BTreeSet;
 
 use bio::Errno;
 use geom::{Access, ClassVerb, Error, GeomId, GraphControl, JsonSchema, Topology};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::class::{NAME, PartClass, damages};
@@ -35,12 +36,14 @@ use crate::slice;
 use crate::write_plan::WritePlan;
 
 pub use add::Add;
-pub use attribute::Attribute;
+pub use attribute::{Attribute, Set, Unset};
 pub use bootcode::Bootcode;
 pub use create::Create;
 pub use delete::Delete;
 pub use destroy::Destroy;
 pub use modify::Modify;
+pub use pending::{Commit, Undo};
+pub use recover::Recover;
 pub use resize::Resize;
 pub use restore::Restore;
 pub use show::Show;
@@ -53,37 +56,44 @@ pub(super) const VERBS: &[ClassVerb<PartClass>] = &[
     ClassVerb::of::<Edit<Delete>>(),
     ClassVerb::of::<Edit<Modify>>(),
     ClassVerb::of::<Edit<Resize>>(),
-    ClassVerb::of::<recover::Recover>(),
+    ClassVerb::of::<Recover>(),
     ClassVerb::of::<Edit<Destroy>>(),
-    ClassVerb::of::<attribute::Set>(),
-    ClassVerb::of::<attribute::Unset>(),
+    ClassVerb::of::<Set>(),
+    ClassVerb::of::<Unset>(),
     ClassVerb::of::<Edit<Bootcode>>(),
     ClassVerb::of::<backup::Backup>(),
     ClassVerb::of::<Edit<Restore>>(),
-    ClassVerb::of::<pending::Commit>(),
-    ClassVerb::of::<pending::Undo>(),
+    ClassVerb::of::<Commit>(),
+    ClassVerb::of::<Undo>(),
 ];
 
-/// The parameters of a change, and whether it is written at once.
-#[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
-struct Edit<P> {
+/// A change, and whether it is written at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Edit<P> {
+    /// Parameters of the change.
     #[serde(flatten)]
-    of: P,
-    /// Write the change at once
-    #[serde(default = "at_once")]
-    commit: bool,
-}
-
-fn at_once() -> bool {
-    true
+    pub of: P,
+    /// Keep the change in memory: `part commit` writes it, `part undo` discards it [default: write
+    /// the change at once]
+    #[serde(default)]
+    pub no_commit: bool,
+    /// Flags of gpart: without the letter C, the same as --no-commit [default: C]
+    #[schemars(extend("x-short" = "f"))]
+    #[serde(default)]
+    pub flags: Option<String>,
 }
 
 impl<P> Edit<P> {
     /// The parameters, and whether the change is written at once.
     fn parts(self) -> (P, bool) {
-        (self.of, self.commit)
+        let is_kept = is_kept_in_memory(self.no_commit, self.flags.as_deref());
+        (self.of, !is_kept)
     }
+}
+
+/// Whether a change with these parameters is not written at once.
+pub fn is_kept_in_memory(no_commit: bool, flags: Option<&str>) -> bool {
+    no_commit || flags.is_some_and(|flags| !flags.contains('C'))
 }
 
 /// Parameters as the verbs take them: `on` is the field that names the table, and `kind` another

@@ -1,6 +1,7 @@
 //! The `recover` verb: rewrites the copies of a damaged table.
 
 use geom::{At, Deserialize, Error, JsonSchema, Topology, Verb};
+use serde::Serialize;
 
 use super::{Change, Edit, PartAnswer, TableBefore, TableEdit, answer, edit, find, with};
 use crate::part::Table;
@@ -8,10 +9,10 @@ use crate::part::class::{PartClass, refusal};
 use crate::part::geom::PartGeom;
 use crate::part::request::TableName;
 
-/// The table to recover.
-#[derive(Deserialize, JsonSchema)]
+// Without a comment of its own, it has the schema of the edit.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub(super) struct Recover(Edit<TableName>);
+pub struct Recover(pub Edit<TableName>);
 
 struct RecoverTable(TableName);
 

@@ -44,6 +44,8 @@ impl TableEdit for Resize {
 impl Verb<PartClass> for Edit<Resize> {
     const NAME: &'static str = "resize";
     const DOC: &'static str = "Change the size of a partition";
+    const DETAIL: &'static str = "Without --size the partition grows to the end of the gap behind \
+        it. A shrunk partition loses the data behind its new end: shrink the file system first.";
     const POSITIONAL: &'static [&'static str] = &["geom"];
     const EXAMPLE: &'static str = "part resize ada0 --index 2 --size 20G";
     const WRITES: bool = true;

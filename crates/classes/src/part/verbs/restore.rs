@@ -37,9 +37,17 @@ pub struct Restore {
 
 impl Verb<PartClass> for Edit<Restore> {
     const NAME: &'static str = "restore";
-    const DOC: &'static str = "Restore a partition table from a backup";
+    const DOC: &'static str = "Restore a partition table from a backup on standard input";
+    const DETAIL: &'static str = "Reads the output of `part backup` or of gpart's backup, as text \
+        or JSON. The table is created on all the named providers, or on none. If a line is wrong, \
+        the error names it and nothing is written. An existing partition table is replaced only \
+        with --force, and never while one of its partitions is in use; a label, file system or \
+        other content is overwritten only with --yes-destroy and the provider's name. Disk and \
+        partitions get new unique ids unless --ids is given.";
     const POSITIONAL: &'static [&'static str] = &["geoms"];
-    const EXAMPLE: &'static str = "part restore ada1";
+    const EXAMPLE: &'static str = "part restore ada1 < ada0.part";
+    const MORE_EXAMPLES: &'static [&'static str] =
+        &["part restore -l -F ada1 ada2 < ada0.part", "part restore -l --ids ada0 < ada0.json"];
     const WRITES: bool = true;
     type Answer = PartAnswer;
 

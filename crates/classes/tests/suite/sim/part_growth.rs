@@ -106,7 +106,7 @@ fn layers_above_see_the_larger_size_after_the_commit() {
             let on = life.control.topology.find(&parts[1]).expect("a partition");
             life.control.topology.limits(on).expect("limits").media_bytes
         };
-        let larger = json!({ "index": 1, "commit": false });
+        let larger = json!({ "index": 1, "no_commit": true });
         life.verb("part", "resize", "d1", larger.clone()).expect("resized");
         life.settle();
         assert_eq!(size(&life), PART, "{class}");

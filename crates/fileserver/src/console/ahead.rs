@@ -2,9 +2,7 @@
 
 use std::rc::Rc;
 
-use geom::{Bytes, Error};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Bytes, Deserialize, Error, JsonSchema};
 
 use super::{FsVerb, answers};
 use crate::service::Host;

@@ -4,9 +4,7 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 use bio::Errno;
-use geom::Error;
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Deserialize, Error, JsonSchema};
 
 use super::{FsVerb, about, answers, paths};
 use crate::files::{Checked, Inode, Kind, Served};

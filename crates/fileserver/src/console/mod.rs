@@ -6,25 +6,57 @@
 //! Commands of the first file servers are understood, or answered with their replacements:
 //! `compat`.
 
+mod acct;
 mod ahead;
+mod allow;
+mod attaches;
+mod blockcmp;
+mod cat;
 mod check;
+mod clean;
+mod clri;
 mod compat;
-mod debugfs;
-mod disks;
+mod cons;
+mod copying;
+mod create;
+mod diff;
+mod differences;
+mod disallow;
+mod disk;
+mod duallow;
+mod dump;
+mod dumpctl;
 mod dumps;
+mod files;
+mod fstat;
+mod grow;
+mod halt;
+mod hangup;
+mod help;
 mod history;
-mod maintenance;
+mod list_users;
+mod ls;
+mod newuser;
 mod parser;
 mod paths;
+mod printconf;
+mod ream;
+mod recover;
+mod remove;
 mod replace;
-mod reports;
+mod start;
+mod stats;
+mod statw;
+mod sync;
 #[cfg(test)]
 mod tests;
 mod trace;
-mod tree;
-mod usage;
+mod undisk;
 pub(crate) mod users;
 mod verb;
+mod version;
+mod who;
+mod yesterday;
 
 use std::rc::Rc;
 use std::sync::OnceLock;
@@ -41,7 +73,7 @@ use verb::{Command, FsVerb, Switch, Switched, Text, answers};
 pub(crate) const REPLACE: &str = replace::Replace::NAME;
 
 /// The verb that switches copies of dumps off and on.
-pub(crate) const COPYING: &str = dumps::Copying::NAME;
+pub(crate) const COPYING: &str = copying::Copying::NAME;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use parser::parse_line;
@@ -50,49 +82,49 @@ pub(crate) use paths::{Found, find_file, piece};
 
 /// Every verb: one a line.
 const COMMANDS: &[Command] = &[
-    Command::of::<dumps::Dump>(),
+    Command::of::<dump::Dump>(),
     Command::of::<dumps::Dumps>(),
-    Command::of::<dumps::Dumpctl>(),
-    Command::of::<dumps::Copying>(),
+    Command::of::<dumpctl::Dumpctl>(),
+    Command::of::<copying::Copying>(),
     Command::of::<history::History>(),
-    Command::of::<history::Yesterday>(),
-    Command::of::<history::Diff>(),
+    Command::of::<yesterday::Yesterday>(),
+    Command::of::<diff::Diff>(),
     Command::of::<check::Check>(),
-    Command::of::<maintenance::Sync>(),
-    Command::of::<maintenance::Grow>(),
-    Command::of::<maintenance::Halt>(),
-    Command::of::<maintenance::Start>(),
-    Command::of::<maintenance::Ream>(),
-    Command::of::<maintenance::Recover>(),
+    Command::of::<sync::Sync>(),
+    Command::of::<grow::Grow>(),
+    Command::of::<halt::Halt>(),
+    Command::of::<start::Start>(),
+    Command::of::<ream::Ream>(),
+    Command::of::<recover::Recover>(),
     Command::of::<replace::Replace>(),
     Command::of::<ahead::Ahead>(),
-    Command::of::<reports::Stats>(),
-    Command::of::<reports::Statw>(),
-    Command::of::<usage::Acct>(),
-    Command::of::<reports::Fstat>(),
-    Command::of::<reports::Printconf>(),
-    Command::of::<reports::Version>(),
-    Command::of::<users::Who>(),
-    Command::of::<users::Files>(),
-    Command::of::<users::Hangup>(),
+    Command::of::<stats::Stats>(),
+    Command::of::<statw::Statw>(),
+    Command::of::<acct::Acct>(),
+    Command::of::<fstat::Fstat>(),
+    Command::of::<printconf::Printconf>(),
+    Command::of::<version::Version>(),
+    Command::of::<who::Who>(),
+    Command::of::<files::Files>(),
+    Command::of::<hangup::Hangup>(),
     Command::of::<trace::Trace>(),
-    Command::of::<users::ListUsers>(),
-    Command::of::<users::Newuser>(),
-    Command::of::<users::Allow>(),
-    Command::of::<users::Disallow>(),
-    Command::of::<users::Duallow>(),
-    Command::of::<users::Attaches>(),
-    Command::of::<tree::Ls>(),
-    Command::of::<tree::Cat>(),
-    Command::of::<tree::Create>(),
-    Command::of::<tree::Remove>(),
-    Command::of::<debugfs::Clri>(),
-    Command::of::<debugfs::Clean>(),
-    Command::of::<usage::Blockcmp>(),
-    Command::of::<disks::Disk>(),
-    Command::of::<disks::Undisk>(),
-    Command::of::<parser::Cons>(),
-    Command::of::<parser::Help>(),
+    Command::of::<list_users::ListUsers>(),
+    Command::of::<newuser::Newuser>(),
+    Command::of::<allow::Allow>(),
+    Command::of::<disallow::Disallow>(),
+    Command::of::<duallow::Duallow>(),
+    Command::of::<attaches::Attaches>(),
+    Command::of::<ls::Ls>(),
+    Command::of::<cat::Cat>(),
+    Command::of::<create::Create>(),
+    Command::of::<remove::Remove>(),
+    Command::of::<clri::Clri>(),
+    Command::of::<clean::Clean>(),
+    Command::of::<blockcmp::Blockcmp>(),
+    Command::of::<disk::Disk>(),
+    Command::of::<undisk::Undisk>(),
+    Command::of::<cons::Cons>(),
+    Command::of::<help::Help>(),
 ];
 
 /// The verbs of the class; made once.

@@ -7,16 +7,16 @@ use std::rc::Rc;
 use bio::Seg;
 use geom::{ArgKind, ArgSpec, Error, VerbSpec};
 use reactor::Stream;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::compat::{self, Replacement};
-use super::{FsVerb, Text, find, run, specs};
+use super::cons::Cons;
+use super::{FsVerb, find, run};
 use crate::service::Host;
 
 /// Longest line, bytes.
 const LINE_MAX: usize = 4096;
+
 /// Bytes received at a time.
 const RECV: usize = 4096;
 
@@ -51,7 +51,7 @@ pub(super) fn words(line: &str) -> Result<Vec<String>, String> {
 }
 
 /// The parameters of a verb on a console, which has one file server.
-fn console_args(spec: &VerbSpec) -> impl Iterator<Item = &ArgSpec> {
+pub(super) fn console_args(spec: &VerbSpec) -> impl Iterator<Item = &ArgSpec> {
     spec.args.iter().skip(1)
 }
 
@@ -202,83 +202,10 @@ async fn write_text(host: &Host, stream: &Stream, text: &str) -> io::Result<()> 
     Ok(())
 }
 
-#[derive(Deserialize, JsonSchema)]
-pub(super) struct Cons {
-    /// Words of the line
-    #[schemars(length(min = 1))]
-    line: Vec<String>,
-}
-
-impl FsVerb for Cons {
-    const NAME: &'static str = "cons";
-    const DOC: &'static str = "Run a command line of the console";
-    const DETAIL: &'static str = "The line is the same as at its console sockets: a verb without \
-         the name of the file server.";
-    const POSITIONAL: &'static [&'static str] = &["line"];
-    const EXAMPLE: &'static str = "fs cons main who";
-    type Answer = Text;
-
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Text, Error> {
-        Ok(Text { text: run_line(host, &self.line.join(" ")).await? })
-    }
-}
-
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(default)]
-pub(super) struct Help {
-    /// Commands to describe
-    verb: Vec<String>,
-}
-
-impl FsVerb for Help {
-    const NAME: &'static str = "help";
-    const DOC: &'static str = "List the commands of the console, or describe some";
-    const POSITIONAL: &'static [&'static str] = &["verb"];
-    const EXAMPLE: &'static str = "fs help main";
-    type Answer = Text;
-
-    async fn run(self, _: &Rc<Host>, _: u64) -> Result<Text, Error> {
-        let mut text = String::new();
-        let wanted = self.verb;
-        for spec in
-            specs().iter().filter(|s| wanted.is_empty() || wanted.iter().any(|w| w == s.name))
-        {
-            let _ = writeln!(text, "{:<44} {}", usage(spec), spec.doc);
-            if !wanted.is_empty() {
-                for a in console_args(spec) {
-                    let _ = writeln!(text, "  {:<12} {}", a.name, a.doc);
-                }
-                if !spec.detail.is_empty() {
-                    let _ = writeln!(text, "  {}", spec.detail);
-                }
-            }
-        }
-        match text.is_empty() {
-            true => Err(Self::param_error("no such command")),
-            false => Ok(Text { text }),
-        }
-    }
-}
-
-fn usage(spec: &VerbSpec) -> String {
-    let mut out = spec.name.to_owned();
-    for a in console_args(spec) {
-        let long = a.name.replace('_', "-");
-        let _ = match a.kind {
-            ArgKind::Name => write!(out, " {}", a.name.to_uppercase()),
-            ArgKind::OptionalName => write!(out, " [{}]", a.name.to_uppercase()),
-            ArgKind::Names(0) => write!(out, " [{}...]", a.name.to_uppercase()),
-            ArgKind::Names(_) => write!(out, " {}...", a.name.to_uppercase()),
-            ArgKind::Flag => write!(out, " [--{long}]"),
-            _ => write!(out, " [--{long} {}]", a.name.to_uppercase()),
-        };
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::console::specs;
 
     #[test]
     fn command_lines_are_split_and_quoted_as_in_rc() {

@@ -3,9 +3,7 @@
 use std::rc::Rc;
 
 use bio::Errno;
-use geom::{Consent, Error};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Consent, Deserialize, Error, JsonSchema};
 
 use super::{FsVerb, about, answers, error};
 use crate::files::Served;

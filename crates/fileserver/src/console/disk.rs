@@ -1,11 +1,9 @@
-//! Files as disks.
+//! The verb `disk`: a file as a disk.
 
 use std::rc::Rc;
 
 use bio::Errno;
-use geom::{Bytes, Error, MessageAnswer};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Bytes, Deserialize, Error, JsonSchema};
 
 use super::{FsVerb, about, answers, paths};
 use crate::files::{Change, Kind, New};
@@ -81,26 +79,4 @@ async fn make(host: &Host, path: &str, size: u64) -> Result<(), Error> {
         f.set(ino, &sized)
     });
     result.await.map_err(about(path))
-}
-
-#[derive(Deserialize, JsonSchema)]
-pub(super) struct Undisk {
-    /// Name of the provider, as in `fs list`
-    disk: String,
-}
-
-impl FsVerb for Undisk {
-    const NAME: &'static str = "undisk";
-    const DOC: &'static str = "Remove the disk of a file; the file stays";
-    const DETAIL: &'static str =
-        "Users of the disk lose it: remove it from their configuration first.";
-    const POSITIONAL: &'static [&'static str] = &["disk"];
-    const EXAMPLE: &'static str = "fs undisk main vm0";
-    type Answer = MessageAnswer;
-
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<MessageAnswer, Error> {
-        host.files()?;
-        host.remove_disk(&self.disk)?;
-        Ok(MessageAnswer::new(format!("{} is no disk any more", self.disk)))
-    }
 }

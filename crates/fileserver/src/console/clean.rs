@@ -1,63 +1,19 @@
-//! Direct edits of the live tree, for faults that no other command repairs. The tree is
-//! inconsistent afterwards until `check --fix` has run.
+//! The verb `clean`: the block addresses of a file, and edits of one.
 
 use std::fmt::Write;
 use std::rc::Rc;
 
-use bio::Errno;
-use geom::{Error, MessageAnswer};
+use geom::Error;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::clri::check_live;
 use super::{FsVerb, about, paths};
 use crate::service::Host;
 use crate::volume::View;
 
 /// Addresses that `clean` lists at most.
 const LISTED_MAX: usize = 4096;
-
-#[derive(Deserialize, JsonSchema)]
-pub(super) struct Clri {
-    /// Path from the root: /tmp/x
-    #[schemars(length(min = 1))]
-    paths: Vec<String>,
-}
-
-impl FsVerb for Clri {
-    const NAME: &'static str = "clri";
-    const DOC: &'static str = "Remove the entries of damaged files without reading them";
-    const DETAIL: &'static str = "For a damaged file that `remove` cannot remove. Names and \
-         attributes are removed; the blocks of the files have no owner then, and blocks that no \
-         other file uses are free after `fs check NAME --fix`. The entries of a removed directory \
-         become orphans, which `check --fix` puts into /lost+found; in an image they are removed \
-         with the directory. Dumps are not changed.";
-    const POSITIONAL: &'static [&'static str] = &["paths"];
-    const EXAMPLE: &'static str = "fs clri main /tmp/x";
-    const WRITES: bool = true;
-    type Answer = MessageAnswer;
-
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<MessageAnswer, Error> {
-        let fs = host.files()?;
-        let all = self.paths;
-        for path in &all {
-            check_live(path)?;
-            let (dir, name) = paths::parent_dir(&fs, path).await?;
-            let gone = fs.forget(dir, name.as_bytes()).await.map_err(about(path))?;
-            if !gone {
-                return Err(Error::new(Errno::NoEnt, format!("{path}: file not found")));
-            }
-        }
-        let n = all.len();
-        Ok(MessageAnswer::new(format!("{n} removed; `fs check --fix` frees their blocks")))
-    }
-}
-
-fn check_live(path: &str) -> Result<(), Error> {
-    if path.starts_with("/dump/") {
-        return Err(Error::new(Errno::RoFs, format!("{path}: dumps cannot be changed")));
-    }
-    Ok(())
-}
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Clean {

@@ -1,0 +1,39 @@
+//! The verb `duallow`: access of one user to every directory.
+
+use std::rc::Rc;
+
+use geom::{Deserialize, Error, JsonSchema, MessageAnswer};
+
+use super::FsVerb;
+use crate::service::Host;
+use crate::users::NONE;
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Duallow {
+    /// Name of the user; none: end the permission
+    user: String,
+}
+
+impl FsVerb for Duallow {
+    const NAME: &'static str = "duallow";
+    const DOC: &'static str = "Allow one user to read and search every directory";
+    const DETAIL: &'static str = "Lasts until `fs duallow NAME none`. For programs that count \
+         space (du). Permissions for the contents of files do not change.";
+    const POSITIONAL: &'static [&'static str] = &["user"];
+    const EXAMPLE: &'static str = "fs duallow main sys";
+    type Answer = MessageAnswer;
+
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<MessageAnswer, Error> {
+        host.files()?;
+        let name = self.user.as_str();
+        let id = host.server.users().id(name);
+        let id = id.ok_or_else(|| Self::param_error(format!("there is no user {name}")))?;
+        host.server.duallow.set((id != NONE).then_some(id));
+        host.update_status();
+        let text = match id {
+            NONE => "no user reads directories without permission".to_owned(),
+            _ => format!("{name} may read and search every directory"),
+        };
+        Ok(MessageAnswer::new(text))
+    }
+}

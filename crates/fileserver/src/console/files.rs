@@ -1,0 +1,41 @@
+//! The verb `files`: the number of files that clients have open.
+
+use std::rc::Rc;
+
+use geom::{Deserialize, Error, JsonSchema};
+
+use super::{FsVerb, answers};
+use crate::ninep::ClientInfo;
+use crate::service::Host;
+
+answers! {
+    /// The fids of the clients.
+    Opened {
+        /// Result in one sentence.
+        message: String,
+        /// Fids that are open.
+        open: usize,
+        /// Fids of all clients.
+        fids: usize,
+        /// Each client.
+        clients: Vec<ClientInfo>,
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Files {}
+
+impl FsVerb for Files {
+    const NAME: &'static str = "files";
+    const DOC: &'static str = "Count the files that clients have open";
+    const EXAMPLE: &'static str = "fs files main";
+    type Answer = Opened;
+
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Opened, Error> {
+        host.files()?;
+        let clients = host.server.clients();
+        let (fids, open) = clients.iter().fold((0, 0), |(f, o), p| (f + p.fids, o + p.open));
+        let message = format!("{open} open files, {fids} fids of {} clients", clients.len());
+        Ok(Opened { message, open, fids, clients })
+    }
+}

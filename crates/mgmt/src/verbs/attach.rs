@@ -1,4 +1,4 @@
-//! attach, detach: LUNs as block devices of this machine.
+//! attach: a LUN as a block device of this machine.
 
 use super::entry::CommandVerb;
 use crate::api::{AttachedState, Result};
@@ -43,7 +43,7 @@ pub struct AttachAnswer {
     pub attached: Vec<AttachedState>,
 }
 
-fn table(answer: &AttachAnswer) -> String {
+pub(super) fn table(answer: &AttachAnswer) -> String {
     let listing = super::list::attached(&answer.attached);
     let columns: Vec<&str> = listing.columns.iter().map(String::as_str).collect();
     match (&answer.device, listing.rows.is_empty()) {
@@ -92,43 +92,6 @@ impl Verb<Control> for AttachParams {
 }
 
 impl CommandVerb<Control> for AttachParams {
-    fn table(answer: &AttachAnswer) -> String {
-        table(answer)
-    }
-}
-
-/// Parameters of `detach`.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct DetachParams {
-    /// Number of the LUN, name of its unit, or the device.
-    pub name: String,
-    /// Name of the local target [default: the only one]
-    #[serde(default)]
-    pub target: Option<String>,
-    /// Detach a device that is in use: its cached data is written first; later requests fail.
-    #[serde(default)]
-    pub force: bool,
-}
-
-impl Verb<Control> for DetachParams {
-    const NAME: &'static str = "detach";
-    const DOC: &'static str = "Detach the block device of a LUN";
-    const DETAIL: &'static str = "Refused while the device is in use: mounted, swap, under another \
-        device, or open in a process; the error names the user. A LUN in `attach` of the target is \
-        attached again at the next start.";
-    const POSITIONAL: &'static [&'static str] = &["name"];
-    const EXAMPLE: &'static str = "detach 0";
-    const MORE_EXAMPLES: &'static [&'static str] = &["detach /dev/loop0", "detach 0 --force"];
-    type Answer = AttachAnswer;
-
-    fn run(self, (control, progress): At<'_, Control>) -> Result<AttachAnswer> {
-        let value = json!({ "lun": self.name, "target": self.target, "force": self.force });
-        control.change(|plant| plant.verb("local", "detach", &value, progress))?;
-        Ok(AttachAnswer { device: None, attached: control.state()?.attached })
-    }
-}
-
-impl CommandVerb<Control> for DetachParams {
     fn table(answer: &AttachAnswer) -> String {
         table(answer)
     }

@@ -2,11 +2,14 @@
 //! HTTP routes, OpenAPI, completions and manual pages.
 
 pub(crate) mod access;
-mod alua;
+mod access_who;
+mod alua_set;
+mod alua_show;
 mod apply;
 mod attach;
 mod audit;
 pub(crate) mod completions;
+mod detach;
 mod doctor;
 mod entry;
 mod explain;
@@ -25,8 +28,10 @@ mod openapi;
 mod part;
 mod part_backup;
 mod part_bootcode;
-mod part_listed;
+mod part_list;
+mod part_restore;
 mod part_show;
+mod part_status;
 pub(crate) mod plan;
 pub(crate) mod rates;
 mod reservations;
@@ -36,14 +41,18 @@ mod serve_signals;
 mod sessions;
 pub(crate) mod sessions_end;
 pub(crate) mod status;
-mod token;
+mod token_create;
+mod token_list;
+mod token_revoke;
 pub(crate) mod top;
 mod trace;
 #[cfg(feature = "otel")]
 mod trace_otlp;
-mod tray;
+mod tray_eject;
+mod tray_load;
 pub(crate) mod tree;
 mod undo;
+mod wipe;
 
 pub use entry::{CommandVerb, Entry, Local, Run};
 
@@ -70,8 +79,8 @@ pub const VERBS: &[Entry] = &[
     Entry::daemon::<history::HistoryParams>(),
     Entry::daemon::<export::ExportParams>(),
     Entry::daemon::<part_show::PartShowParams>(),
-    Entry::daemon::<part_listed::PartStatusParams>(),
-    Entry::daemon::<part_listed::PartListParams>(),
+    Entry::daemon::<part_status::PartStatusParams>(),
+    Entry::daemon::<part_list::PartListParams>(),
     Entry::daemon::<Part<Edit<request::Create>>>(),
     Entry::daemon::<Part<Edit<request::Add>>>(),
     Entry::daemon::<Part<Edit<request::Delete>>>(),
@@ -87,19 +96,19 @@ pub const VERBS: &[Entry] = &[
     Entry::daemon::<Part<request::Commit>>(),
     Entry::daemon::<Part<request::Undo>>(),
     Entry::daemon::<inspect::InspectParams>(),
-    Entry::daemon::<inspect::WipeParams>(),
+    Entry::daemon::<wipe::WipeParams>(),
     Entry::daemon::<access::AccessCheckParams>(),
-    Entry::daemon::<access::AccessWhoParams>(),
-    Entry::daemon::<alua::AluaShowParams>(),
-    Entry::daemon::<alua::AluaSetParams>(),
-    Entry::daemon::<tray::TrayEjectParams>(),
-    Entry::daemon::<tray::TrayLoadParams>(),
+    Entry::daemon::<access_who::AccessWhoParams>(),
+    Entry::daemon::<alua_show::AluaShowParams>(),
+    Entry::daemon::<alua_set::AluaSetParams>(),
+    Entry::daemon::<tray_eject::TrayEjectParams>(),
+    Entry::daemon::<tray_load::TrayLoadParams>(),
     Entry::daemon::<attach::AttachParams>(),
-    Entry::daemon::<attach::DetachParams>(),
+    Entry::daemon::<detach::DetachParams>(),
     Entry::daemon::<geom::GeomParams>(),
-    Entry::daemon::<token::TokenCreateParams>(),
-    Entry::daemon::<token::TokenListParams>(),
-    Entry::daemon::<token::TokenRevokeParams>(),
+    Entry::daemon::<token_create::TokenCreateParams>(),
+    Entry::daemon::<token_list::TokenListParams>(),
+    Entry::daemon::<token_revoke::TokenRevokeParams>(),
     Entry::daemon::<audit::AuditParams>(),
     Entry::local::<doctor::DoctorParams>(),
     Entry::local::<explain::ExplainParams>(),

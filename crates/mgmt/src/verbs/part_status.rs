@@ -1,4 +1,4 @@
-//! part status, part list: the listings of every GEOM class, for partition tables.
+//! part status: the short listing of every GEOM class, for partition tables.
 
 use super::entry::CommandVerb;
 use crate::api::Result;
@@ -21,17 +21,6 @@ pub struct PartStatusParams {
     #[schemars(extend("x-short" = "g"))]
     pub geoms: bool,
     /// Include tables without a partition (always done).
-    #[schemars(extend("x-short" = "a"))]
-    pub all: bool,
-}
-
-/// Parameters of `part list`.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct PartListParams {
-    /// Providers with tables, or partitions [default: all]
-    pub names: Vec<String>,
-    /// Include tables without a partition.
     #[schemars(extend("x-short" = "a"))]
     pub all: bool,
 }
@@ -62,26 +51,6 @@ impl Verb<Control> for PartStatusParams {
 }
 
 impl CommandVerb<Control> for PartStatusParams {
-    fn table(answer: &PartListAnswer) -> String {
-        answer.text.clone()
-    }
-}
-
-impl Verb<Control> for PartListParams {
-    const NAME: &'static str = "part.list";
-    const DOC: &'static str = "Show everything about partition tables and partitions";
-    const POSITIONAL: &'static [&'static str] = &["names"];
-    const EXAMPLE: &'static str = "part list";
-    const MORE_EXAMPLES: &'static [&'static str] = &["part list ada0"];
-    type Answer = PartListAnswer;
-
-    fn run(self, (control, progress): At<'_, Control>) -> Result<PartListAnswer> {
-        let params = json!({ "names": self.names, "all": self.all });
-        control.verb(("part", "list"), &params, progress)
-    }
-}
-
-impl CommandVerb<Control> for PartListParams {
     fn table(answer: &PartListAnswer) -> String {
         answer.text.clone()
     }

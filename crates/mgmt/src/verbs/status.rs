@@ -9,7 +9,6 @@ use crate::api::{
 use crate::config::units::{short, short_ns};
 use crate::config::{Catalog, Config, exposures};
 use crate::plan::{Deferred, adopt_found_members, grown_disks, manual_changes, running_config};
-use crate::plant::Progress;
 use crate::service::Control;
 use crate::text::{count, shell_word};
 use geom::{At, Verb};

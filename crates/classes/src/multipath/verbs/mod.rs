@@ -2,12 +2,17 @@
 //! [`crate::members::verbs`].
 
 mod active;
+mod add;
 mod configure;
 mod create;
 mod dump;
+mod fail;
 mod label;
 mod path;
+mod prefer;
 mod redeclare;
+mod remove;
+mod restore;
 
 use bio::Errno;
 use geom::{Class, ClassVerb, Edge, Error, GeomId, GraphControl, MessageAnswer, Topology};
@@ -32,11 +37,11 @@ pub(super) const VERBS: &[ClassVerb<MultipathClass>] = &[
     ClassVerb::of::<label::Label>(),
     ClassVerb::of::<create::Create>(),
     ClassVerb::of::<configure::Configure>(),
-    ClassVerb::of::<path::Add>(),
-    ClassVerb::of::<path::Remove>(),
-    ClassVerb::of::<path::Fail>(),
-    ClassVerb::of::<path::Restore>(),
-    ClassVerb::of::<path::Prefer>(),
+    ClassVerb::of::<add::Add>(),
+    ClassVerb::of::<remove::Remove>(),
+    ClassVerb::of::<fail::Fail>(),
+    ClassVerb::of::<restore::Restore>(),
+    ClassVerb::of::<prefer::Prefer>(),
     ClassVerb::of::<active::Rotate>(),
     ClassVerb::of::<active::GetActive>(),
     ClassVerb::of::<Stop>(),

@@ -3,7 +3,8 @@
 
 use geom::{Error, GraphControl, Redeclare};
 
-use super::path::{add, remove};
+use super::add::add;
+use super::remove::remove;
 use super::with;
 use crate::multipath::class::{MultipathParams, declared};
 

@@ -1,4 +1,4 @@
-//! Places where verbs run, each with what a verb reaches there and the errors that it reports.
+//! Places where verbs run, with the objects that a verb reaches there and its type of errors.
 
 use crate::class::Class;
 use crate::control::GraphControl;
@@ -6,13 +6,13 @@ use crate::error::Error;
 
 /// A place where verbs run: a class of the graph, the control thread, the API or the command.
 pub trait Place: 'static {
-    /// What a verb reaches.
+    /// The objects that a verb reaches.
     type At<'a>;
     /// Error of a verb.
     type Error;
 }
 
-/// What a verb of the place `P` reaches.
+/// The objects that a verb of the place `P` reaches.
 pub type At<'a, P> = <P as Place>::At<'a>;
 
 /// A verb of a class reaches the class and the graph.

@@ -304,6 +304,36 @@ mod tests {
         most: Option<u8>,
     }
 
+    struct Counter;
+
+    impl Place for Counter {
+        type At<'a> = &'a mut u32;
+        type Error = String;
+    }
+
+    impl Verb<Counter> for Count {
+        const NAME: &'static str = "count";
+        const EXAMPLE: &'static str = "count a";
+        type Answer = MessageAnswer;
+
+        fn run(self, sum: &mut u32) -> Result<MessageAnswer, String> {
+            *sum += 1;
+            Ok(MessageAnswer::new(format!("{} {sum}", self.name)))
+        }
+    }
+
+    #[test]
+    fn verb_reaches_the_objects_of_its_place() {
+        let count: Count = parse_params("x count", &json!({ "name": "a" })).expect("all there is");
+        let mut sum = 4;
+        let answer = Verb::<Counter>::run(count, &mut sum);
+        assert_eq!((answer, sum), (Ok(MessageAnswer::new("a 5")), 5));
+        let spec = spec_of::<Counter, Count>();
+        assert_eq!((spec.name, spec.doc, spec.writes), ("count", "Count things", false));
+        let args: Vec<&str> = spec.args.iter().map(|arg| arg.name).collect();
+        assert_eq!(args, ["name", "more", "most", "quiet"]);
+    }
+
     #[test]
     fn schema_of_parameters_requires_what_cannot_be_omitted() {
         assert_eq!(params_schema_of::<Count>()["required"], json!(["name"]));

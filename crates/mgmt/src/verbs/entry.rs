@@ -1,4 +1,4 @@
-//! Verbs as commands: where they run, how their answers are shown, and their table without types.
+//! Verbs as commands: places, forms of answers for people, and the table without types.
 
 use crate::App;
 use crate::api::{Error, Exit, Kind, Result};
@@ -19,7 +19,7 @@ impl Place for Control {
     type Error = Error;
 }
 
-/// A verb that runs in the command itself reaches what the command has.
+/// A verb that runs in the command itself reaches the client of the daemon and the output.
 impl Place for App {
     type At<'a> = Local<'a>;
     type Error = Error;

@@ -203,3 +203,24 @@ impl PartVerb for Commit {
 impl PartVerb for Undo {
     const COMMAND: &'static str = "part.undo";
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verbs::find;
+    use geom::Class;
+
+    #[test]
+    fn command_of_part_has_the_texts_of_the_verb_of_the_class() {
+        // These two have parameters or answers of their own.
+        let is_shared = |name: &&str| !["show", "backup"].contains(name);
+        for spec in PartClass.verbs().iter().filter(|spec| is_shared(&spec.name)) {
+            let entry = find(&format!("part.{}", spec.name)).expect(spec.name);
+            let texts = (entry.doc, entry.detail, entry.example);
+            assert_eq!(texts, (spec.doc, spec.detail, spec.example));
+            let names: Vec<&str> = entry.args().iter().map(|arg| arg.name).collect();
+            let own: Vec<&str> = spec.args.iter().map(|arg| arg.name).collect();
+            assert_eq!(names, own, "{}", spec.name);
+        }
+    }
+}

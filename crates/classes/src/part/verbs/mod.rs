@@ -388,3 +388,27 @@ fn view(topology: &mut Topology, geom: GeomId) -> Option<TableView> {
         })
     })?
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::part::request::TableName;
+    use serde_json::json;
+
+    #[test]
+    fn change_is_kept_in_memory_on_request_or_by_flags_without_c() {
+        let of = TableName { geom: "ada0".into() };
+        for (given, at_once) in [
+            (json!({}), true),
+            (json!({ "flags": "C" }), true),
+            (json!({ "flags": "x" }), false),
+            (json!({ "no_commit": true }), false),
+            (json!({ "no_commit": true, "flags": "C" }), false),
+        ] {
+            let params = normalised("recover", "ada0", &given).expect("an object");
+            let edit: Edit<TableName> =
+                geom::parse_params("part recover", &params).expect("well-formed");
+            assert_eq!(edit.parts(), (of.clone(), at_once), "{given}");
+        }
+    }
+}

@@ -47,7 +47,7 @@ const HANDSHAKE_NS: u64 = 5_000_000_000;
 const LOOK_NS: u64 = 500_000_000;
 /// Longest wait for the end of a connection that is closed in order, ns.
 const CLOSE_DEADLINE_NS: u64 = 600_000_000;
-/// Idle time after which the kernel asks a silent peer.
+/// Idle time after which the kernel probes a silent peer.
 const KEEPALIVE: std::time::Duration = std::time::Duration::from_secs(5);
 
 type Key = (u64, u32);

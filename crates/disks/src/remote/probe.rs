@@ -37,7 +37,7 @@ pub(crate) struct Probes<T> {
     changed: Condvar,
 }
 
-/// A disk whose server is asked.
+/// A disk whose server is queried.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) name: &'a str,
@@ -90,7 +90,7 @@ impl<T: Send + 'static> Probes<T> {
         let runs = |table: &mut ProbeTable<T>| matches!(table.get(&key), Some(Probe::Runs));
         let mut table = self.changed.wait_timeout_while(self.table.lock(), most, runs);
         match table.get(&key) {
-            // An entry that vanished was taken: the disk is there, or its server is asked again.
+            // An entry that vanished was taken: the disk is there, or its server is queried again.
             Some(Probe::Found(_)) | None => Ok(()),
             Some(Probe::Failed(e)) => {
                 let e = e.clone();

@@ -114,7 +114,7 @@ pub(crate) trait Protocol: Send + Sync + Sized + 'static {
         job: &mut Job<Self>,
     ) -> Result<Option<(usize, usize)>, ProtocolViolation>;
 
-    /// Takes a piece that has arrived with its data. `None`: the reply goes on.
+    /// Takes a piece that has arrived with its data. `None`: the reply continues.
     ///
     /// # Errors
     /// The server has left the protocol, or is ending.

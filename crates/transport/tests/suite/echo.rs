@@ -128,8 +128,7 @@ fn bytes_are_returned_over_the_simulated_network() {
             Client::greet(&own, &at).await.converse(&vec![seed as u8; 20_000]).await;
         });
         let mut actors = [Actor::of_tasks(&server), Actor::of_tasks(&outside)];
-        let ended = world.run(&mut actors, Limits::default(), &mut || played.get());
-        assert_eq!(ended, Ended::Stopped);
+        assert_eq!(world.run(&mut actors, Limits::default(), &mut || played.get()), Ended::Stopped);
     });
 }
 

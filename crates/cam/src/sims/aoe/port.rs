@@ -36,7 +36,7 @@ const LOOK_NS: u64 = 1_000_000_000;
 /// Time between the first two discoveries, ns: a question may be lost, as are all frames that are
 /// sent while a link starts or a switch learns.
 const SOON_NS: u64 = 1_000_000_000;
-/// How long configured targets are asked for before the silent ones are reported, ns.
+/// Duration of the queries for configured targets until the silent ones are reported, ns.
 const ABSENT_NS: u64 = 5_000_000_000;
 /// How often the config string of a target is requested, how often an answer is looked for each
 /// time, and how long after each look, ns.

@@ -34,7 +34,7 @@ pub(super) struct KnownTargets {
     counts: Mutex<BTreeMap<usize, Counts>>,
     /// By core: each finds out by itself.
     unusable_paths: Mutex<BTreeMap<usize, Vec<UnusablePath>>>,
-    /// Configured targets that have never answered, once they were asked for long enough.
+    /// Configured targets that have never answered, after enough queries.
     absent: Mutex<BTreeSet<Address>>,
 }
 

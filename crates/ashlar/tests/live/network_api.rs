@@ -234,11 +234,11 @@ fn verbs_of_all_kinds_reach_a_remote_daemon_over_tls() {
     remote(&["doctor", "fds"]).complains(&["Run `ashlar doctor fds` on that machine."]);
     // A host that logs in again has another session.
     let sessions = remote(&["sessions", "--json"]).ends(0).json();
-    let id = array(&sessions["sessions"])[0]["session"]["id"].to_string();
-    remote(&["sessions", "end", &id, "--yes"]).ends(0);
+    let ended = &array(&sessions["sessions"])[0]["session"]["id"];
+    remote(&["sessions", "end", &ended.to_string(), "--yes"]).ends(0);
     fixture.until("the session has ended", LIMIT, || {
         let sessions = fixture.json(&["sessions"]);
-        array(&sessions["sessions"]).iter().all(|s| s["session"]["id"].to_string() != id)
+        array(&sessions["sessions"]).iter().all(|s| s["session"]["id"] != *ended)
     });
     load.wait_for_rounds();
     load.finish();

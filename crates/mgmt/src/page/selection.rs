@@ -51,7 +51,7 @@ pub(crate) fn select(state: &SystemState, selection: &Selection<'_>) -> Option<D
         return None;
     }
     let is_match = |node: &Node| ids.contains(&node.id);
-    let part = fold::around(whole, selection.toward, &is_match);
+    let part = fold::around(whole, selection.toward, is_match);
     Some(drawing_of(folded(part, &is_match), total))
 }
 

@@ -2,7 +2,7 @@
 //! the same server.
 //!
 //! Both read all of it in order by one connection, in requests of the same size with as many in
-//! flight, and drop the data. nbdkit computes the data, which takes no memory.
+//! flight, and drop the data, which are zeroes: the export of nbdkit takes no memory.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -40,7 +40,7 @@ pub(super) fn measure(
         return Ok(());
     }
     let (server_core, load_core) = two_cores(report);
-    let server = match servers::pattern(server_core, EXPORT_BYTES) {
+    let server = match servers::zeroes(server_core, EXPORT_BYTES) {
         Err(error) if error.kind == Kind::Missing => {
             report.notes.push(format!("{CASE}: {}", error.message));
             return Ok(());
@@ -81,7 +81,7 @@ pub(super) fn measure(
 /// `nbdcopy` to its sink `null:`, from its start to its end.
 fn theirs(address: &str, core: Option<usize>) -> Result<Found, Error> {
     let mut command = pinned(&tool("nbdcopy")?, core)?;
-    command.args(["--connections=1", "--threads=1", "--no-extents"]);
+    command.args(["--connections=1", "--threads=1", "--no-extents", "--sparse=0"]);
     command.args([format!("--requests={DEPTH}"), format!("--request-size={REQUEST_BYTES}")]);
     command.args([format!("nbd://{address}"), "null:".to_owned()]);
     let (before, begun) = (ended_children_ns()?, Instant::now());

@@ -117,9 +117,9 @@ fn nbdkit_with(core: Option<usize>, plugin: &str, bytes: u64) -> Result<Server, 
     })
 }
 
-/// nbdkit with its plugin `pattern`: the data of each block is its offset.
-pub(super) fn pattern(core: Option<usize>, bytes: u64) -> Result<Server, Error> {
-    nbdkit_with(core, "pattern", bytes)
+/// nbdkit with its plugin `null`: zeroes.
+pub(super) fn zeroes(core: Option<usize>, bytes: u64) -> Result<Server, Error> {
+    nbdkit_with(core, "null", bytes)
 }
 
 /// QEMU's storage daemon, from Debian's package `qemu-system-common` or `qemu-utils`.

@@ -105,7 +105,8 @@ const HALTS: [Halt; 3] = [
     },
     Halt {
         name: "files-dump-halt-image",
-        sizes: Sizes { device: 2 * 16_384 * 100_000, on: Store::Prepared, ..SIZES },
+        // Each round writes some 0.3 GB to the WORM.
+        sizes: Sizes { device: 3 * 16_384 * 100_000, on: Store::Prepared, ..SIZES },
         tree: (100_000, 16_372),
         most_ms: Some(HALT_MS),
     },

@@ -85,9 +85,12 @@ deb: deps-package package
 	$(CARGO) deb -p ashlar --no-build --no-strip
 	lintian --fail-on error target/debian/*.deb
 
+# rpm sorts 0.2.0~dev.1 before 0.2.0, and refuses the sign `-` of Cargo's version.
+RPM_VERSION = $(subst -,~,$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1))
+
 # target/generate-rpm/*.rpm
 rpm: deps-package package
-	$(CARGO) generate-rpm -p crates/ashlar
+	$(CARGO) generate-rpm -p crates/ashlar -s 'version = "$(RPM_VERSION)"'
 
 static: deps-static
 	CC_$(subst -,_,$(MUSL))=musl-gcc $(CARGO) build --release -p ashlar --target $(MUSL)

@@ -119,7 +119,11 @@ impl Host {
         let (stopped, counted, ends) = (over.clone(), rounds.clone(), ends.clone());
         let thread = std::thread::spawn(move || {
             let mut station = Station::new(&ends);
-            (0..SLOTS.0).for_each(|slot| station.reservation(slot, reserve::SET));
+            for slot in 0..SLOTS.0 {
+                station.reservation(slot, reserve::SET);
+                // Before that, a target drops a write: it may be meant for another disk.
+                station.ata(slot, op::IDENTIFY, 0, &[]);
+            }
             while !stopped.load(Ordering::Acquire) {
                 station.round(counted.load(Ordering::Acquire));
                 counted.fetch_add(1, Ordering::AcqRel);

@@ -4,8 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use rig::papers::{Good, Papers};
+use testkit::cable::Cable;
 
 use crate::fixture::Fixture;
+
+/// The interface of a target in an example.
+const CARD: &str = "ether:eth3";
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
@@ -16,7 +20,8 @@ fn each_example_is_accepted_by_plan() {
     let mut fixture = Fixture::new("examples");
     fixture.configure("", "");
     fixture.start();
-    // `plan` reads the files that an example names.
+    // `plan` reads the files that an example names, and looks for the interface of a target.
+    let cable = Cable::create("1500");
     let papers = Papers::new("examples").unwrap();
     papers.authority("ca").unwrap();
     papers.sign("ca", "client", "client", "subjectAltName=DNS:client", Good::Now).unwrap();
@@ -33,10 +38,12 @@ fn each_example_is_accepted_by_plan() {
         }
         let mut text = std::fs::read_to_string(&path).unwrap();
         let mut read = path.clone();
-        if files.iter().any(|(named, _)| text.contains(named)) {
+        let is_changed = files.iter().any(|(named, _)| text.contains(named)) || text.contains(CARD);
+        if is_changed {
             for (named, made) in files {
                 text = text.replace(named, papers.file(made).to_str().unwrap());
             }
+            text = text.replace(CARD, &format!("ether:{}", cable.ends[0]));
             read = fixture.path(path.file_name().unwrap().to_str().unwrap());
             std::fs::write(&read, text).unwrap();
         }

@@ -51,7 +51,8 @@ impl Site {
         let free = proc::free_port().unwrap();
         write(&fixture, (plan9, linux), free, None);
         fixture.start();
-        let clients = [ninep::read_root(plan9, "adm"), ninep::read_root(linux, "glenda")];
+        fixture.ok(&["fs", "newuser", "main", "rob"]);
+        let clients = [ninep::read_root(plan9, "rob"), ninep::read_root(linux, "glenda")];
         Site { fixture, plan9, linux, free, clients }
     }
 
@@ -129,7 +130,9 @@ fn clients_read_through_every_edit_of_a_file_server_and_its_undo() {
     for (key, value) in EDITS {
         site.write(Some((key, value)));
         let planned = site.fixture.ashlar(&["plan"]).ends(PENDING);
-        planned.prints(&["change geom main (fs)", key, "safe"]).lacks(&["remove"]);
+        // Clients of `linux` come back as another user.
+        let risk = if key == "everybody" { "disruptive: 127.0.0.1" } else { "safe" };
+        planned.prints(&["change geom main (fs)", key, risk]).lacks(&["remove"]);
         site.fixture.ashlar(&["apply"]).ends(0);
         site.fixture.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
         site.reads();
@@ -152,18 +155,18 @@ fn client_of_a_removed_listener_is_named_and_reads_on() {
     planned.prints(&["change geom main (fs)", "plan9", "disruptive: 127.0.0.1"]);
     site.fixture.ashlar(&["apply"]).ends(0);
     site.reads();
-    let is_closed = || ninep::attach(site.plan9, "adm").is_err();
+    let is_closed = || ninep::attach(site.plan9, "rob").is_err();
     site.fixture.until("the listener is closed", SOON, is_closed);
     let moved = SocketAddr::from(([127, 0, 0, 2], site.plan9.port()));
-    assert!(ninep::attach(moved, "adm").unwrap().is_ok());
+    assert!(ninep::attach(moved, "rob").unwrap().is_ok());
     site.fixture.ashlar(&["undo"]).ends(0);
     site.reads();
-    assert!(ninep::attach(site.plan9, "adm").unwrap().is_ok());
+    assert!(ninep::attach(site.plan9, "rob").unwrap().is_ok());
     site.write(Some(("noattach", "true")));
     let planned = site.fixture.ashlar(&["plan"]).ends(PENDING);
     planned.prints(&["noattach", "disruptive: 127.0.0.1"]);
     site.fixture.ashlar(&["apply"]).ends(0);
-    assert!(ninep::attach(site.plan9, "adm").unwrap().is_err());
+    assert!(ninep::attach(site.plan9, "rob").unwrap().is_err());
     site.reads();
     site.finish();
 }

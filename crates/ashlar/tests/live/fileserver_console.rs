@@ -107,8 +107,8 @@ const WRONG: &[(&str, &[&str])] = &[
 
 /// The same for a volume alone: an image has it.
 const OF_IMAGES: &[(&str, &[&str])] = &[
-    ("check --fix --dry", &["check --fix: --dry", "a check without --fix says"]),
-    ("check --fix --dry --rdall", &["check --fix: --dry", "a check without --fix says"]),
+    ("check --fix --dry", &["check --fix: --dry", "use a check without --fix"]),
+    ("check --fix --dry --rdall", &["check --fix: --dry", "use a check without --fix"]),
 ];
 
 const ALONE: &[&str] = &[

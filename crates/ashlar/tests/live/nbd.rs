@@ -422,7 +422,7 @@ fn renamed_disk_is_exported_by_its_old_name_until_reuse() {
     }
     assert_eq!(size("d1"), None, "no such name");
     // The old name is reported, and survives a restart.
-    fixture.ashlar(&["status"]).prints(&["export d0", "get data", "forget-name name=d0"]);
+    fixture.ashlar(&["status"]).prints(&["export d0", "receive data", "forget-name name=d0"]);
     let exported = fixture.ok(&["export"]);
     assert!(exported.contains("d0 = \"data\""), "{exported}");
     drop(client);

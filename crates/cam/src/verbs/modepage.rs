@@ -69,27 +69,37 @@ enum Values {
 #[serde(untagged)]
 pub(super) enum ModepageAnswer {
     /// The pages.
-    Pages {
-        /// Result for people.
-        text: String,
-        /// Each page.
-        pages: Vec<ListedPage>,
-    },
+    Pages(ModePages),
     /// One page.
-    Page {
-        /// Result for people.
-        text: String,
-        /// PAGE CODE.
-        page: u8,
-        /// SUBPAGE CODE; 0: the page has none.
-        subpage: u8,
-        /// Whether the page can be saved.
-        savable: bool,
-        /// Values of the known fields, by name.
-        fields: BTreeMap<&'static str, u64>,
-        /// Bytes of the page, in hexadecimal.
-        data: String,
-    },
+    Page(ModePageFields),
+}
+
+/// The mode pages of a disk.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CamModePages")]
+pub(super) struct ModePages {
+    /// Result for people.
+    text: String,
+    /// Each page.
+    pages: Vec<ListedPage>,
+}
+
+/// The fields of one mode page.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CamModePageFields")]
+pub(super) struct ModePageFields {
+    /// Result for people.
+    text: String,
+    /// PAGE CODE.
+    page: u8,
+    /// SUBPAGE CODE; 0: the page has none.
+    subpage: u8,
+    /// Whether the page can be saved.
+    savable: bool,
+    /// Values of the known fields, by name.
+    fields: BTreeMap<&'static str, u64>,
+    /// Bytes of the page, in hexadecimal.
+    data: String,
 }
 
 /// A mode page in a list.
@@ -281,7 +291,7 @@ fn list(pages: &[ModePage]) -> ModepageAnswer {
         let _ = writeln!(text, "{:#04x},{:#04x}\t{name}", page.page, page.subpage);
         all.push(ListedPage { page: page.page, subpage: page.subpage, name });
     }
-    ModepageAnswer::Pages { text, pages: all }
+    ModepageAnswer::Pages(ModePages { text, pages: all })
 }
 
 fn show(page: &ModePage, bytes: bool) -> ModepageAnswer {
@@ -299,5 +309,5 @@ fn show(page: &ModePage, bytes: bool) -> ModepageAnswer {
     }
     let data: String = page.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let ModePage { page, subpage, savable, .. } = *page;
-    ModepageAnswer::Page { text, page, subpage, savable, fields: values, data }
+    ModepageAnswer::Page(ModePageFields { text, page, subpage, savable, fields: values, data })
 }

@@ -176,7 +176,8 @@ impl Entry {
     }
 }
 
-/// The parameters of a verb (A13): a struct is read from a list too, whose values have no keys.
+/// The parameters of a verb (A13): a struct is read from a list too, whose values have no keys. An
+/// unknown key is refused, because a misspelt `if_generation` would protect from nothing.
 fn params<P: Place, V: CommandVerb<P>>(value: Value) -> Result<V> {
     let value = if value.is_null() { Value::Object(Default::default()) } else { value };
     let op = || V::NAME.replace('.', " ");
@@ -184,7 +185,7 @@ fn params<P: Place, V: CommandVerb<P>>(value: Value) -> Result<V> {
         let next = "Send the parameters as a JSON object: {\"KEY\": VALUE}.";
         return Err(Error::new(Kind::Usage, op(), "the parameters are no JSON object").next(next));
     }
-    V::deserialize(&value).map_err(|e| Error::new(Kind::Usage, op(), e))
+    geom::parse_params(&op(), &value).map_err(|e| Error::new(Kind::Usage, op(), e.message))
 }
 
 fn answer<P: Place, V: CommandVerb<P>>(value: &Value) -> Result<V::Answer> {

@@ -134,9 +134,9 @@ fn switches_and_users_change_for_later_attaches() {
     let mut plant = Plant::new(95, false);
     let client = plant.enter(AT);
     plant.edit(&section(false, &one("noattach", json!(true)))).unwrap();
-    assert!(plant.visit("adm").is_err() && plant.answers(&client));
+    assert!(plant.visit("ann").is_err() && plant.answers(&client));
     plant.edit(&section(false, &[])).unwrap();
-    assert_eq!(plant.visit("adm"), Ok(()));
+    assert_eq!(plant.visit("ann"), Ok(()));
     let keys = [("linux", json!([NEXT])), ("everybody", json!("glenda"))];
     plant.edit(&section(false, &keys)).unwrap();
     let users = plant.verb("users", json!({})).unwrap();

@@ -269,14 +269,14 @@ impl Plant {
         count - gone.get()
     }
 
-    /// A client that stays: attached as `adm`, fid 0 at the root.
+    /// A client that stays: attached as `ann`, fid 0 at the root.
     pub fn enter(&mut self, at: &'static str) -> Rc<Client> {
         let entered = Rc::<RefCell<Option<Client>>>::default();
         let (to, reactor, pool) = (entered.clone(), self.clients.clone(), self.pool.clone());
         self.clients.spawn("guest", async move {
             let client = Client::connect(&reactor, &pool, at.parse().unwrap()).await;
             client.version(65_560).await;
-            client.attach(0, "adm", "").await.unwrap();
+            client.attach(0, "ann", "").await.unwrap();
             *to.borrow_mut() = Some(client);
         });
         self.until("a client", || entered.borrow().is_some());

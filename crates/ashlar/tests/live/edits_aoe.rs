@@ -16,6 +16,8 @@ use testkit::cable::Cable;
 
 /// Longest wait for the answer to a frame, and for the next rounds.
 const LIMIT: Duration = Duration::from_secs(30);
+/// Wait for the answer to a command that may be dropped.
+const SOON: Duration = Duration::from_millis(200);
 /// Rounds between two edits.
 const ROUNDS: u64 = 8;
 const SHELF: u16 = 568;
@@ -46,6 +48,26 @@ impl Station {
 
     /// Sends a request once; returns the body of its answer, which reports no error.
     fn ask(&mut self, slot: u8, command: u8, body: &[u8]) -> Vec<u8> {
+        let answer = self.answer_within(LIMIT, slot, command, body);
+        answer.unwrap_or_else(|| panic!("slot {slot}: no answer to command {command}"))
+    }
+
+    /// Identifies a slot. A target announces itself instead of an answer to the first command.
+    fn identify(&mut self, slot: u8) {
+        let ata = Ata { command: op::IDENTIFY, sectors: 1, ..Ata::default() };
+        let end = Instant::now() + LIMIT;
+        while self.answer_within(SOON, slot, command::ATA, &ata.encode()).is_none() {
+            assert!(Instant::now() < end, "slot {slot}: it is not identified");
+        }
+    }
+
+    fn answer_within(
+        &mut self,
+        time: Duration,
+        slot: u8,
+        command: u8,
+        body: &[u8],
+    ) -> Option<Vec<u8>> {
         self.tag += 1;
         let (tag, address) = (self.tag, Address { shelf: SHELF, slot });
         let Station { from, to, .. } = *self;
@@ -53,9 +75,11 @@ impl Station {
         let head =
             Header { to, from, version, response: false, error: None, address, command, tag };
         self.link.send(&[&head.encode()[..], body].concat(), &Segs::new()).unwrap();
-        let (end, mut answer) = (Instant::now() + LIMIT, None);
+        let (end, mut answer) = (Instant::now() + time, None);
         while answer.is_none() {
-            assert!(Instant::now() < end, "slot {slot}: no answer to command {command}");
+            if Instant::now() >= end {
+                return None;
+            }
             self.link.flush().unwrap();
             let mut take = |frame: &[u8]| {
                 let Ok((head, body)) = Header::decode(frame) else { return };
@@ -66,9 +90,9 @@ impl Station {
             self.link.receive(64, &mut take).unwrap();
             std::thread::yield_now();
         }
-        let (error, body) = answer.expect("an answer");
+        let (error, body) = answer?;
         assert_eq!(error, None, "slot {slot}, command {command}");
-        body
+        Some(body)
     }
 
     /// A command for one sector; returns the data of its answer.
@@ -121,8 +145,7 @@ impl Host {
             let mut station = Station::new(&ends);
             for slot in 0..SLOTS.0 {
                 station.reservation(slot, reserve::SET);
-                // Before that, a target drops a write: it may be meant for another disk.
-                station.ata(slot, op::IDENTIFY, 0, &[]);
+                station.identify(slot);
             }
             while !stopped.load(Ordering::Acquire) {
                 station.round(counted.load(Ordering::Acquire));

@@ -130,7 +130,7 @@ fn clients_read_through_every_edit_of_a_file_server_and_its_undo() {
     for (key, value) in EDITS {
         site.write(Some((key, value)));
         let planned = site.fixture.ashlar(&["plan"]).ends(PENDING);
-        // Clients of `linux` come back as another user.
+        // Clients of `linux` return as another user.
         let risk = if key == "everybody" { "disruptive: 127.0.0.1" } else { "safe" };
         planned.prints(&["change geom main (fs)", key, risk]).lacks(&["remove"]);
         site.fixture.ashlar(&["apply"]).ends(0);

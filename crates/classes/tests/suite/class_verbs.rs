@@ -322,7 +322,8 @@ fn create_overwrites_existing_content_only_on_request() {
     }
     assert_eq!(w.refused("create", "nix", json!({ "scheme": "gpt" })).0, Errno::NoEnt);
     let (_, what) = w.refused("create", "ada0", json!({ "ovrwrite": true }));
-    let takes = "`ovrwrite`; it takes commit, entries, overwrite, provider, scheme";
+    let takes = "`ovrwrite`; it takes entries, flags, no_commit, overwrite, provider, scheme, \
+                 yes_destroy";
     assert_eq!(what, format!("part create has no {takes}"));
     assert_eq!(w.refused("frobnicate", "ada0", json!({})).0, Errno::NotSup);
     let odd = json!({ "kind": "linux-data", "size": { "bytes": 1000 } });

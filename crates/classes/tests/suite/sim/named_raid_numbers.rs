@@ -106,9 +106,9 @@ fn a_disk_lost_during_its_rebuild_does_not_vouch_for_a_later_loss() {
 }
 
 /// Two pairs, and each half of them was used without the other, one of them longer. Neither starts
-/// unasked; by force the half with the higher number is used, in any order of arrival.
+/// unasked or by force; the half that is chosen is used, in any order of arrival.
 #[test]
-fn a_forced_start_uses_the_half_with_the_higher_number() {
+fn a_start_of_two_halves_uses_the_one_that_is_kept() {
     const HALVES: [[&str; 2]; 2] = [["d0", "d2"], ["d1", "d3"]];
     for (format, longer) in FORMATS.into_iter().flat_map(|f| [(f, 0), (f, 1)]) {
         for order in [["d0", "d1", "d2", "d3"], ["d3", "d2", "d1", "d0"]] {
@@ -130,7 +130,10 @@ fn a_forced_start_uses_the_half_with_the_higher_number() {
             let state = rig.life.show("raid", &rig.set, "State");
             assert!(state.contains("used without each other"), "{format} {order:?}: {state}");
             let force = json!({ "force": true });
-            rig.life.verb("raid", "start", &rig.set, force).expect("by force");
+            let refused = rig.life.verb("raid", "start", &rig.set, force).expect_err("by force");
+            assert!(refused.message.contains("Choose the half to keep"), "{refused}");
+            let keep = json!({ "keep": HALVES[longer][1] });
+            rig.life.verb("raid", "start", &rig.set, keep).expect("the half that is kept");
             rig.edge = rig.life.open(&rig.volume, Access::WRITE).expect("open").1;
             let held = rig.life.read(rig.edge, 0, SECTOR as usize).expect("read");
             assert!(held.iter().all(|b| *b == NEW), "{format} {longer} {order:?}");

@@ -248,9 +248,13 @@ mod tests {
     }
 
     /// Schemas of an object, of its forms if it has several.
-    fn forms(schema: &Value) -> Vec<&Value> {
+    fn forms<'a>(document: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
+        let meant = |form: &'a Value| match form["$ref"].as_str() {
+            Some(path) => document.pointer(path.trim_start_matches('#')).expect("a schema"),
+            None => form,
+        };
         let forms = schema["anyOf"].as_array().into_iter().flatten();
-        if schema["anyOf"].is_array() { forms.collect() } else { vec![schema] }
+        if schema["anyOf"].is_array() { forms.map(meant).collect() } else { vec![schema] }
     }
 
     #[test]
@@ -263,7 +267,7 @@ mod tests {
                 let called = format!("{} {}", class.name, verb.name);
                 let path = answers[class.name][verb.name]["$ref"].as_str().expect(&called);
                 let schema = document.pointer(path.trim_start_matches('#')).expect(path);
-                for form in forms(schema) {
+                for form in forms(&document, schema) {
                     let fields = form["properties"].as_object().expect(&called);
                     assert!(!fields.is_empty(), "{called}");
                     for (key, field) in fields {

@@ -40,6 +40,8 @@ mod tests {
     #[test]
     fn time_of_another_generation_or_writer_is_not_known() {
         let filler = encode(1_800_000_000, 7);
+        assert_eq!((&filler[..4], &filler[4..8]), (&b"ASHL"[..], &[7, 0, 0, 0][..]));
+        assert_eq!(filler[8..16], 1_800_000_000_u64.to_le_bytes());
         assert_eq!(decode(&filler, 7), 1_800_000_000);
         assert_eq!(decode(&filler, 8), 0, "another implementation wrote generation 8");
         let mut foreign = filler;

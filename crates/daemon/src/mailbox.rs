@@ -6,7 +6,7 @@
 //!  K3  No thread waits for a control thread that has ended, for whatever reason: the waiting
 //!      requests of the mailbox are dropped then, and new ones are refused.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 
@@ -17,7 +17,7 @@ use geom::{Edge, Inbox};
 use mgmt::Outcome;
 use mgmt::api::{Error, Kind, Result, SystemState};
 use mgmt::config::{BusConfig, Config, DiskConfig, GeomConfig};
-use mgmt::plan::{Action, Step, bus_may_provide, name_depends_on};
+use mgmt::plan::{Action, Step, bus_may_provide, owner_names};
 use serde_json::Value;
 
 use crate::exports::clashes::PredictedDisks;
@@ -51,7 +51,7 @@ pub enum Query {
 #[derive(Clone, Default)]
 pub struct PriorSteps {
     /// Disks and geoms that they make and that the step names, or something on them.
-    pub created: Vec<String>,
+    pub created: HashSet<String>,
     /// They make disks or geoms at all.
     pub creates_any: bool,
     /// Buses that they make.
@@ -65,7 +65,7 @@ pub struct PriorSteps {
     /// Disks that they remove.
     pub removed_disks: Vec<String>,
     /// Disks and geoms that they remove and that the LUNs of the step name, or something on them.
-    pub gone: Vec<String>,
+    pub gone: HashSet<String>,
     /// Disks that they make and that can only be read.
     pub read_only: Vec<String>,
     /// Their changes of access groups, if the step makes or changes a geom.
@@ -90,6 +90,8 @@ impl PriorSteps {
         };
         let takes = matches!(current.action, Action::CreateGeom { .. } | Action::ModifyGeom { .. });
         let exports = current.action.groups().next().is_some();
+        // A group may have many thousand LUNs, and a plan as many disks.
+        let owners: HashSet<&str> = named.into_iter().flat_map(owner_names).collect();
         let mut prior = PriorSteps::default();
         for step in before {
             if takes {
@@ -100,7 +102,7 @@ impl PriorSteps {
                 Action::RemoveGeom { geom } => Some(&geom.name),
                 _ => None,
             };
-            let concerns = |name: &&String| named.iter().any(|on| name_depends_on(on, name));
+            let concerns = |name: &&String| owners.contains(name.as_str());
             prior.gone.extend(removed.filter(|name| exports && concerns(name)).cloned());
             let made = match &step.action {
                 Action::CreateDisk { disk } | Action::RenameDisk { to: disk, .. } => &disk.name,
@@ -125,11 +127,11 @@ impl PriorSteps {
             // Disks of a file server have names of their own.
             if let Some(geom) = step.action.geom() {
                 let disks = geom.disks().map(|(name, _)| name);
-                let named = |disk: &&str| named.iter().any(|name| name_depends_on(name, disk));
-                prior.created.extend(disks.filter(named).map(str::to_owned));
+                let named = disks.filter(|disk| owners.contains(disk));
+                prior.created.extend(named.map(str::to_owned));
             }
-            if named.iter().any(|name| name_depends_on(name, made)) {
-                prior.created.push(made.clone());
+            if owners.contains(made.as_str()) {
+                prior.created.insert(made.clone());
             }
         }
         prior
@@ -167,12 +169,12 @@ impl PriorSteps {
     /// Whether they make the provider of that name, or one below it, in the place of another.
     pub fn replaces(&self, name: &str) -> bool {
         bus_may_provide(&self.buses, name)
-            || self.created.iter().any(|owner| name_depends_on(name, owner))
+            || owner_names(name).any(|owner| self.created.contains(owner))
     }
 
     /// Whether the provider of that name is not there any more then, and nothing makes another.
     pub fn takes(&self, name: &str) -> bool {
-        let is_gone = self.gone.iter().any(|owner| name_depends_on(name, owner));
+        let is_gone = owner_names(name).any(|owner| self.gone.contains(owner));
         is_gone && !self.may_provide(name)
     }
 
@@ -337,7 +339,41 @@ impl Drop for ServeGuard<'_> {
 mod tests {
     use std::time::Duration;
 
+    use mgmt::config::AccessConfig;
+    use mgmt::plan::Risk;
+
     use super::*;
+
+    fn disk(name: &str) -> DiskConfig {
+        DiskConfig { name: name.into(), kind: "null".into(), params: Default::default() }
+    }
+
+    fn group(providers: &[&str]) -> Step {
+        let lun = |name: &&str| serde_json::from_value(Value::from(*name)).expect("a LUN");
+        let luns = (0..).zip(providers.iter().map(lun)).collect();
+        let access = AccessConfig { luns, ..AccessConfig::default() };
+        Step::new(Action::CreateAccess { access }, "new", Risk::Safe)
+    }
+
+    #[test]
+    fn prior_steps_have_only_the_owners_of_named_luns() {
+        let create = |name: &str| Action::CreateDisk { disk: disk(name) };
+        let remove = |name: &str| Action::RemoveDisk { disk: disk(name) };
+        let geom = Value::from_iter([("class", "mirror"), ("name", "m0")]);
+        let geom: GeomConfig = serde_json::from_value(geom).expect("a geom");
+        let made = [create("d1"), create("d10"), create("x"), Action::CreateGeom { geom }];
+        let actions = made.into_iter().chain([remove("old"), remove("other")]);
+        let before: Vec<Step> = actions.map(|a| Step::new(a, "new", Risk::Safe)).collect();
+        let prior = PriorSteps::of(&group(&["d10", "d1p2", "mirror/m0", "old.nop"]), &before);
+        let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect();
+        let created: HashSet<String> = names(&["d1", "d10", "m0"]);
+        let gone: HashSet<String> = names(&["old"]);
+        assert_eq!((&prior.created, &prior.gone), (&created, &gone));
+        for (name, may_be_there) in [("d1s1", true), ("mirror/m0", true), ("d2", false)] {
+            assert_eq!(prior.may_provide(name), may_be_there, "{name}");
+        }
+        assert!(prior.takes("old.nop") && !prior.takes("d1") && !prior.takes("older"));
+    }
 
     /// A wait that is over when it fails.
     const LONG: Duration = Duration::from_secs(60);

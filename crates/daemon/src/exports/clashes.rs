@@ -9,7 +9,7 @@ use engine::{ProtectionSpec, Registry};
 use geom::Topology;
 use mgmt::api::{Error, Kind, Result};
 use mgmt::config::{AccessConfig, Config, DiskConfig, UnitConfig};
-use mgmt::plan::{Action, PredictedSerials, Step, name_depends_on};
+use mgmt::plan::{Action, PredictedSerials, Step, owner_names};
 
 use super::specs::units_of;
 use crate::errors::from_geom;
@@ -175,11 +175,14 @@ impl<'a> ClashCheck<'a> {
 
     /// Refuses a unit that is opened on a provider which cannot keep its protection information.
     fn check_protection(&self, name: &str, unit: &OpenSpec) -> Result<()> {
-        let is_on = |owner: &&str| name_depends_on(name, owner);
-        let is_made = self.created.iter().chain(&self.made_geoms).any(is_on);
+        if unit.protection == ProtectionSpec::Off {
+            return Ok(());
+        }
+        let makes = |owner: &str| self.created.contains(owner) || self.made_geoms.contains(owner);
+        let is_made = owner_names(name).any(makes);
         let is_opened =
             is_made || self.withdrawn.contains(name) || self.registry.device(name).is_none();
-        if unit.protection == ProtectionSpec::Off || !is_opened {
+        if !is_opened {
             return Ok(());
         }
         let there = || {

@@ -25,6 +25,19 @@ pub fn name_depends_on(reference: &str, owner: &str) -> bool {
     rest.starts_with(['.', '/']) || is_part(rest) && (!is_bsd_letter(rest) || has_digit())
 }
 
+/// Prefixes of `name` that [`name_depends_on`] accepts as owners of `reference`, the longest first.
+fn owning_prefixes<'a>(reference: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
+    let prefixes = (1..=name.len()).rev().filter_map(move |end| name.get(..end));
+    prefixes.filter(move |owner| name_depends_on(reference, owner))
+}
+
+/// Every name that [`name_depends_on`] accepts as the owner of a provider. Among thousands of disks
+/// and geoms, looking these few names up replaces a comparison with each of them.
+pub fn owner_names(reference: &str) -> impl Iterator<Item = &str> {
+    let tail = reference.split_once('/').map_or("", |(_, tail)| tail);
+    owning_prefixes(reference, reference).chain(owning_prefixes(reference, tail))
+}
+
 /// Whether a bus of a configuration may add a provider of that name: a disk that it names or that
 /// is named by its kind, or something that is found by its record (`CLASS/NAME`).
 pub fn bus_may_provide(buses: &[BusConfig], name: &str) -> bool {
@@ -42,9 +55,7 @@ pub fn bus_may_provide(buses: &[BusConfig], name: &str) -> bool {
 /// The entry of the disk or geom that a provider of that name comes from, by [`name_depends_on`];
 /// of several owners that with the longest name.
 pub(super) fn owner_entry<'a, T>(all: &'a HashMap<String, T>, reference: &str) -> Option<&'a T> {
-    let prefixes = (1..=reference.len()).rev().filter_map(|end| reference.get(..end));
-    let mut owners = prefixes.filter(|owner| name_depends_on(reference, owner));
-    owners.find_map(|owner| all.get(owner))
+    owning_prefixes(reference, reference).find_map(|owner| all.get(owner))
 }
 
 /// The buses, disks and geoms below every provider of the running graph, through any number of
@@ -220,6 +231,8 @@ mod tests {
             ("d0.nop", "d0", true),
             ("mirror/m0", "m0", true),
             ("mirror/m0p2", "m0", true),
+            ("mirror/m0", "mirror", true),
+            ("mirror/m0", "mirror/m0", true),
             ("d0a", "d0", true),
             ("d0s1a", "d0", true),
             ("d0u", "d0", false),
@@ -230,6 +243,8 @@ mod tests {
             ("d", "d0", false),
         ] {
             assert_eq!(name_depends_on(reference, owner), rests, "{reference} on {owner}");
+            let is_named = owner_names(reference).any(|name| name == owner);
+            assert_eq!(is_named, rests, "{owner} among the owners of {reference}");
         }
     }
 }

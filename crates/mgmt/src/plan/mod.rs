@@ -38,7 +38,9 @@ pub(crate) use changes::{CHANGE, kind_schema, section_schema};
 pub use created_geoms::{CreatedGeoms, adopt_created};
 pub(crate) use depend::DependencyGraph;
 pub(crate) use depend::keep_lost_objects;
-pub use depend::{adopt_found_members, bus_may_provide, name_depends_on, running_config};
+pub use depend::{
+    adopt_found_members, bus_may_provide, name_depends_on, owner_names, running_config,
+};
 pub use diff::plan;
 pub(crate) use disk_edits::stays_awaited;
 pub use identity::PredictedSerials;

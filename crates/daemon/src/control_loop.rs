@@ -124,7 +124,10 @@ impl ControlLoop {
                 }
                 Some(change) => self.handle_change(change),
                 None => {
-                    let is_unsaved = self.exports.identities.store_at(self.control.now_ns());
+                    if self.exports.identities.store_if_due(&mut self.control) {
+                        continue;
+                    }
+                    let is_unsaved = self.exports.identities.is_unsaved();
                     // Known units of initiators are saved while it serves.
                     let looks = self.exports.is_serving()
                         || self.reattach.has_missing()

@@ -578,7 +578,7 @@ impl Exports {
         at: &[&TargetConfig],
         opened: &mut Vec<String>,
     ) -> Result<Vec<Deferred>> {
-        self.identities.store();
+        self.identities.store_in_turns(control);
         let mut left = Vec::new();
         // A copy of an image does not take the identity from the one that had it.
         let copies = self.identities.copies();

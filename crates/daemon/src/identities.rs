@@ -31,9 +31,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use bio::Errno;
 use bio::sync::{Mutex, MutexGuard};
 use disks::{IdentityRequest, PersistentIdentity, stored_at};
-use engine::state_store::{self, StateStore, save_channel};
+use engine::state_store::{self, SaveFuture, StateStore, save_channel};
+use geom::GraphControl;
 use mgmt::config::{Config, DiskConfig};
 use mgmt::plan::PredictedSerials;
 use rustix::rand::GetRandomFlags;
@@ -155,30 +157,46 @@ impl IdentityKeeper {
         }
     }
 
-    /// Stores the changes, at most once a second: many disks may be made one by one. True when
-    /// changes are left to store.
-    pub fn store_at(&self, now_ns: u64) -> bool {
-        let is_due = {
-            let mut state = self.state();
-            let is_due = now_ns >= state.next_ns && state.changed && !state.is_lost;
-            if is_due {
-                state.next_ns = now_ns.saturating_add(PAUSE_NS);
-            }
-            is_due
-        };
-        if is_due {
-            self.store();
-        }
+    /// Whether changes are left to store.
+    pub fn is_unsaved(&self) -> bool {
         let state = self.state();
         state.changed && !state.is_lost && self.store.is_persistent()
     }
 
+    /// Stores the changes, at most once a second: many disks may be made one by one. True: it has
+    /// waited for the disk, and requests may have arrived meanwhile.
+    pub fn store_if_due(&self, control: &mut GraphControl) -> bool {
+        let now_ns = control.now_ns();
+        let is_due = self.is_unsaved() && now_ns >= self.state().next_ns;
+        if is_due {
+            self.state().next_ns = now_ns.saturating_add(PAUSE_NS);
+            self.store_in_turns(control);
+        }
+        is_due
+    }
+
     /// Stores the changes (I1); waits for the disk.
     pub fn store(&self) {
+        if let Some(saved) = self.begin_store() {
+            self.end_store(saved.wait());
+        }
+    }
+
+    /// The same, and the control thread answers questions meanwhile: the record of many thousand
+    /// disks takes a while.
+    pub fn store_in_turns(&self, control: &mut GraphControl) {
+        if let Some(saved) = self.begin_store() {
+            self.end_store(control.wait_for(saved));
+        }
+    }
+
+    /// Begins to store the changes, if there are any. Changes made later are left to store.
+    fn begin_store(&self) -> Option<SaveFuture> {
         let mut state = self.state();
         if !state.changed || state.is_lost || !self.store.is_persistent() {
-            return;
+            return None;
         }
+        state.changed = false;
         let (done, saved) = save_channel();
         self.store.save(
             SERIAL,
@@ -186,8 +204,15 @@ impl IdentityKeeper {
             encode(&state.record),
             done,
         );
-        match saved.wait() {
-            Ok(()) => (state.changed, state.failed) = (false, false),
+        Some(saved)
+    }
+
+    /// Records the end of a save. One that failed is repeated, and reported once.
+    fn end_store(&self, end: Result<(), Errno>) {
+        let mut state = self.state();
+        state.changed |= end.is_err();
+        match end {
+            Ok(()) => state.failed = false,
             Err(e) if !std::mem::replace(&mut state.failed, true) => {
                 let text = format!(
                     "disk identities: not saved ({e}); a disk without an image file may be another \

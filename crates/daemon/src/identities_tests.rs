@@ -225,3 +225,50 @@ fn identities_record_decodes_unchanged_or_not_at_all() {
     assert_eq!(decode(&encode(&Record::default())), Some(Record::default()));
     assert_eq!(decode(br#"{"layout":1,"before":[],"disks":[{"kind":"file"}]}"#), None);
 }
+
+/// A state store whose saves end when a test ends them.
+#[derive(Default)]
+struct SlowStore(Mutex<Option<state_store::SaveCompletion>>);
+
+impl StateStore for SlowStore {
+    fn save(
+        &self,
+        _serial: &str,
+        _kind: state_store::RecordKind,
+        _bytes: Vec<u8>,
+        done: state_store::SaveCompletion,
+    ) {
+        *self.0.lock() = Some(done);
+    }
+
+    fn load(
+        &self,
+        _serial: &str,
+        _kind: state_store::RecordKind,
+    ) -> Result<Option<Vec<u8>>, geom::Error> {
+        Ok(None)
+    }
+
+    fn was_used(&self) -> bool {
+        true
+    }
+}
+
+/// K2 of mailbox.rs.
+#[test]
+fn questions_are_answered_while_identities_are_stored() {
+    let store = Arc::new(SlowStore::default());
+    let keeper = keeper(store.clone(), &[]);
+    keeper.set_desired(&Config::default());
+    assert!(keeper.is_unsaved(), "I5: the disks known before are recorded");
+    let wait = Box::new(|inbox: &geom::Inbox, most| inbox.sleep(most));
+    let mut control = GraphControl::new(Vec::new(), Arc::default(), wait, Box::new(|| 0));
+    // The save ends only when questions are answered.
+    control.set_watch(Box::new(move |_, _| {
+        let saving = store.0.lock().take();
+        saving.into_iter().for_each(|done| done.complete(Ok(())));
+    }));
+    assert!(keeper.store_if_due(&mut control), "it has waited");
+    assert!(!keeper.is_unsaved());
+    assert!(!keeper.store_if_due(&mut control), "nothing is left to store");
+}

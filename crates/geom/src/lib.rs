@@ -25,6 +25,7 @@ mod runtime;
 mod served_client;
 mod snapshot;
 mod stats;
+mod thread_work;
 mod topology;
 mod trace;
 mod typed;

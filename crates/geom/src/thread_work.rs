@@ -1,0 +1,80 @@
+//! Work of other threads that the control thread waits for, such as a save of a record.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use crate::control::{GraphControl, Inbox};
+
+/// Time after which the work is looked at again. Its end wakes the control thread before.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Wakes the control thread at the end of the work.
+struct InboxWaker(Arc<Inbox>);
+
+impl Wake for InboxWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.wake();
+    }
+}
+
+impl GraphControl {
+    /// Waits for work of another thread, however long it takes. Events are processed and the watch
+    /// is called meanwhile, so that questions are answered.
+    pub fn wait_for<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let waker = Waker::from(Arc::new(InboxWaker(self.inbox().clone())));
+        let (mut work, mut context) = (pin!(work), Context::from_waker(&waker));
+        let mut result = None;
+        loop {
+            self.wait_until(LOOK_INTERVAL, |_| {
+                if let Poll::Ready(ready) = work.as_mut().poll(&mut context) {
+                    result = Some(ready);
+                }
+                result.is_some()
+            });
+            if let Some(result) = result.take() {
+                return result;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::future::poll_fn;
+    use std::rc::Rc;
+
+    use super::*;
+
+    /// Work that ends when the watch is called.
+    #[derive(Default)]
+    struct Work {
+        is_done: bool,
+        waker: Option<Waker>,
+    }
+
+    #[test]
+    fn watch_is_called_while_work_of_another_thread_is_waited_for() {
+        let wait = Box::new(|inbox: &Inbox, most| inbox.sleep(most));
+        let mut control = GraphControl::new(Vec::new(), Arc::default(), wait, Box::new(|| 0));
+        let watched = Rc::new(RefCell::new(Work::default()));
+        let work = watched.clone();
+        control.set_watch(Box::new(move |_, _| {
+            let mut work = watched.borrow_mut();
+            work.is_done = true;
+            work.waker.take().into_iter().for_each(Waker::wake);
+        }));
+        let result = control.wait_for(poll_fn(|context| {
+            let mut work = work.borrow_mut();
+            if work.is_done {
+                return Poll::Ready("stored");
+            }
+            work.waker = Some(context.waker().clone());
+            Poll::Pending
+        }));
+        assert_eq!(result, "stored");
+    }
+}

@@ -41,6 +41,9 @@ pub fn open(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<Value> {
         let name = control_loop.initiator.get().map_err(|e| e.at(bus.name.as_str()))?;
         params.insert("initiator".to_owned(), Value::String(name));
     }
+    let published = control_loop.published.lock();
+    control_loop.names.prepare_bus(&published.config);
+    drop(published);
     let asked = json!({
         "kind": bus.kind, "params": params, "names": bus.names, "bounds": bounds(bus),
     });

@@ -41,6 +41,8 @@ pub struct PersistentNames {
     /// The stored names, and whether a failure to store the last ones was reported.
     stored: NameMap,
     failed: bool,
+    /// A bus has been opened since the start.
+    has_buses: bool,
     /// The graph when it was looked at.
     generation: Option<u64>,
 }
@@ -63,7 +65,8 @@ impl PersistentNames {
             NameMap::new()
         });
         cam.wired_names().set(stored.clone());
-        PersistentNames { store, report: tell, cam, stored, failed: false, generation: None }
+        let (failed, has_buses) = (false, false);
+        PersistentNames { store, report: tell, cam, stored, failed, has_buses, generation: None }
     }
 
     /// Whether the graph is another than it was when this was asked last.
@@ -71,13 +74,26 @@ impl PersistentNames {
         self.generation.replace(generation) != Some(generation)
     }
 
+    /// A bus is opened: it asks by which names the configuration calls disks.
+    pub fn prepare_bus(&mut self, config: &Config) {
+        self.has_buses = true;
+        self.set_configured(config);
+    }
+
+    fn set_configured(&self, config: &Config) {
+        self.cam.wired_names().set_configured(config.used_names().map(str::to_owned).collect());
+    }
+
     /// Disks have come, or the configuration is another: true when there is something to
     /// [`store`](Names::store).
     pub fn update(&mut self, config: &Config, is_starting: bool) -> bool {
-        self.cam.wired_names().set_configured(config.used_names().map(str::to_owned).collect());
         let kept = self.cam.wired_names().all();
-        let is_idle = kept.is_empty() && self.stored.is_empty() && self.cam.buses().is_empty();
-        if is_idle || !self.store.is_persistent() {
+        // Without a bus the names are not listed: a start makes a change for each of its disks.
+        if !self.has_buses && kept.is_empty() && self.stored.is_empty() {
+            return false;
+        }
+        self.set_configured(config);
+        if !self.store.is_persistent() {
             return false;
         }
         let next = next(&kept, &self.present_names(), config, is_starting);

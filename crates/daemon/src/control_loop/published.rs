@@ -1,6 +1,6 @@
 //! State that the control thread publishes for questions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use geom::Trouble;
 use mgmt::config::Config;
@@ -19,6 +19,8 @@ pub struct Published {
     pub refused_disks: BTreeMap<String, String>,
     /// Open disks whose path does not answer.
     pub silent_paths: BTreeMap<String, Trouble>,
+    /// Names of the disks in the configuration: a start adds many thousand, one by one.
+    disk_names: HashSet<String>,
 }
 
 impl Published {
@@ -27,12 +29,51 @@ impl Published {
         let config = &mut self.config;
         match action {
             Action::CreateBus { bus } => config.bus.retain(|b| b.name != bus.name),
-            Action::CreateDisk { disk } => config.disk.retain(|d| d.name != disk.name),
+            Action::CreateDisk { disk } => {
+                let is_new = self.disk_names.insert(disk.name.clone());
+                if !is_new {
+                    config.disk.retain(|d| d.name != disk.name);
+                }
+            }
+            Action::RemoveDisk { disk } => drop(self.disk_names.remove(&disk.name)),
+            Action::RenameDisk { from, to } => {
+                self.disk_names.remove(&from.name);
+                self.disk_names.insert(to.name.clone());
+            }
             Action::CreateGeom { geom } => config.geom.retain(|g| g.name != geom.name),
             Action::CreateTarget { target } => config.target.retain(|t| t.name != target.name),
             Action::CreateAccess { access } => config.access.retain(|a| !a.same_group(access)),
             _ => {}
         }
         action.apply_to(config);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgmt::config::DiskConfig;
+
+    use super::*;
+
+    fn disk(name: &str, bytes: u64) -> DiskConfig {
+        let params = serde_json::Map::from_iter([("size".to_owned(), bytes.into())]);
+        DiskConfig { name: name.into(), kind: "null".into(), params }
+    }
+
+    #[test]
+    fn lost_disk_that_is_made_again_replaces_its_section() {
+        let mut published = Published::default();
+        let mut record = |action: Action| {
+            published.record(&action);
+            published.config.disk.clone()
+        };
+        let create = |name, bytes| Action::CreateDisk { disk: disk(name, bytes) };
+        assert_eq!(record(create("a", 1)), [disk("a", 1)]);
+        assert_eq!(record(create("b", 1)), [disk("a", 1), disk("b", 1)]);
+        assert_eq!(record(create("a", 2)), [disk("b", 1), disk("a", 2)]);
+        record(Action::RenameDisk { from: disk("b", 1), to: disk("c", 1) });
+        assert_eq!(record(create("c", 2)), [disk("a", 2), disk("c", 2)]);
+        assert_eq!(record(Action::RemoveDisk { disk: disk("c", 2) }), [disk("a", 2)]);
+        assert_eq!(record(create("c", 3)), [disk("a", 2), disk("c", 3)]);
     }
 }

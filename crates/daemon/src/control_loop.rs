@@ -36,6 +36,7 @@ use crate::insert_layer;
 use crate::journal::Journal;
 use crate::listing;
 use crate::mailbox::{Change, Mailbox};
+use crate::medium_index::MediumIndex;
 use crate::openings::Openings;
 use crate::path_checks::{self, PathChecks};
 use crate::path_watch::PathWatch;
@@ -75,6 +76,8 @@ pub struct ControlLoop {
     pub started_ns: u64,
     /// Disks that are being opened.
     pub openings: Openings,
+    /// Files and devices of open disks.
+    pub medium_index: MediumIndex,
     /// Disks that disappeared, and what may return.
     pub reattach: Reattach,
     /// Names that the configuration calls disks of buses by.

@@ -31,6 +31,7 @@ mod last_sizes;
 mod listing;
 mod mailbox;
 mod media;
+mod medium_index;
 mod metrics_listener;
 mod openings;
 mod overrides;

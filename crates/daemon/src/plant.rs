@@ -49,6 +49,7 @@ use crate::journal::Journal;
 use crate::last_sizes::LastSizes;
 use crate::mailbox::{Change, Mailbox, PriorSteps, Query};
 use crate::media;
+use crate::medium_index::MediumIndex;
 use crate::metrics_listener::MetricsListener;
 use crate::openings::{DiskOpener, Openings};
 use crate::overrides::Overrides;
@@ -243,6 +244,7 @@ fn control_thread(
         journal,
         started_ns,
         openings: openings.clone(),
+        medium_index: MediumIndex::default(),
         reattach: Reattach::default(),
         names,
         initiator,

@@ -70,8 +70,13 @@ impl ControlLoop {
         let (opened, files) = opened?;
         // Its path may name another medium than when the plan was checked.
         if let Some(medium) = opened.medium() {
-            let open = self.open_media();
+            let topology = &mut self.control.topology;
+            let open = self.medium_index.users(&medium, |name| {
+                topology.find(name)?;
+                disks::open_medium(topology, name)
+            });
             media::check_medium(disk, &medium, &self.published.lock().config.disk, &open)?;
+            self.medium_index.add(&disk.name, &medium);
         }
         let returns = &self.reattach;
         let made = self.control.call(|t| {
@@ -142,6 +147,7 @@ impl ControlLoop {
         let names = names.map_err(|e| from_geom(op, from, e))?;
         self.exports.rename(&names);
         self.layouts.rename(&names);
+        self.medium_index.rename(from, to);
         self.reattach.forget(from);
         self.reattach.record_identity(&self.control.topology, to);
         Ok(())

@@ -82,6 +82,7 @@ impl ControlLoop {
     pub(super) fn forget_disk(&mut self, name: &str) {
         self.exports.files.forget(FileSection::Disk(name.to_owned()));
         self.openings.abandon(name);
+        self.medium_index.remove(name);
         self.reattach.forget(name);
     }
 

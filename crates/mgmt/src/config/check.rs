@@ -8,7 +8,7 @@ use super::secret::HIDDEN_SECRET;
 use super::suggest::suggest;
 use super::types::{AccessConfig, Config, DiskConfig, TargetConfig};
 use crate::api::Kind;
-use crate::plan::{bus_may_provide, name_depends_on};
+use crate::plan::{bus_may_provide, owner_names};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -361,18 +361,19 @@ fn units(config: &Config, out: &mut Vec<Problem>) {
 /// steps of a plan such a section is no fault.
 pub(super) fn unused_sections(config: &Config) -> Vec<Problem> {
     let mut out = Vec::new();
+    let luns = config.access.iter().flat_map(|a| a.luns.values());
+    let mut names: Vec<&str> = luns.map(|lun| lun.provider.as_str()).collect();
+    names.extend(config.disk.iter().map(|d| d.name.as_str()));
+    names.extend(config.geom.iter().map(|g| g.name.as_str()));
+    let known: HashSet<&str> = names.iter().copied().collect();
     for (i, unit) in config.unit.iter().enumerate() {
         let name = unit.provider.as_str();
-        let luns = config.access.iter().flat_map(|a| a.luns.values());
-        let mut names: Vec<&str> = luns.map(|lun| lun.provider.as_str()).collect();
-        names.extend(config.disk.iter().map(|d| d.name.as_str()));
-        names.extend(config.geom.iter().map(|g| g.name.as_str()));
         // Disks of buses, and providers named by a label, are known when they are found.
         let found = name.contains('/') || bus_may_provide(&config.bus, name);
-        if found || names.iter().any(|owner| name_depends_on(name, owner)) {
+        if found || owner_names(name).any(|owner| known.contains(owner)) {
             continue;
         }
-        let meant = suggest(name, names);
+        let meant = suggest(name, names.iter().copied());
         let meant = meant.map(|m| format!("; did you mean `{m}`?")).unwrap_or_default();
         let text = format!("there is no `{name}`: this section has no effect{meant}");
         out.push(problem("unit", i, "provider", Kind::ConfigName, text));

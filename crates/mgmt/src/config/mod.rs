@@ -40,6 +40,7 @@ pub use paths::{TLS_FILE_KEYS, writable_folders};
 pub use read::{CONFIG_BYTES_MAX, read, read_arguments, read_text};
 pub use suggest::suggest;
 pub use tree::is_value;
+pub(crate) use types::SectionKey;
 pub use types::{
     AccessConfig, AluaConfig, AluaState, BusConfig, Chap, Config, DigestPolicy, DiskConfig,
     GeomConfig, InitiatorChap, LunAddressing, LunConfig, LunMode, TargetConfig, UnitConfig,

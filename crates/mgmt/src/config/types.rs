@@ -7,8 +7,12 @@ use super::webhook::WebhookConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+
+/// The names that distinguish a section from others of its kind: the target and name of a group;
+/// an empty text and the name of another section.
+pub(crate) type SectionKey<T> = fn(&T) -> (&str, &str);
 
 /// The configuration file `ashlar.toml`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -578,28 +582,37 @@ impl Config {
 
     /// Whether both describe the same system. The order of sections carries no meaning.
     pub fn is_equivalent(&self, other: &Config) -> bool {
-        // The same order is the usual case; sections in another order are searched for.
-        fn all<T: PartialEq>(a: &[T], b: &[T]) -> bool {
-            a == b || a.len() == b.len() && a.iter().all(|x| b.contains(x))
+        // The same order is the usual case; sections in another order are found by their names.
+        fn all<T: PartialEq>(a: &[T], b: &[T], key: SectionKey<T>) -> bool {
+            if a == b || a.len() != b.len() {
+                return a == b;
+            }
+            let by_key: HashMap<_, &T> = b.iter().map(|y| (key(y), y)).collect();
+            a.iter().all(|x| by_key.get(&key(x)).is_some_and(|y| *y == x))
         }
         self.daemon == other.daemon
-            && all(&self.bus, &other.bus)
-            && all(&self.disk, &other.disk)
-            && all(&self.geom, &other.geom)
-            && all(&self.unit, &other.unit)
-            && all(&self.alua, &other.alua)
-            && all(&self.target, &other.target)
-            && all(&self.access, &other.access)
+            && all(&self.bus, &other.bus, |bus| ("", bus.name.as_str()))
+            && all(&self.disk, &other.disk, |disk| ("", disk.name.as_str()))
+            && all(&self.geom, &other.geom, |geom| ("", geom.name.as_str()))
+            && all(&self.unit, &other.unit, |unit| ("", unit.provider.as_str()))
+            && all(&self.alua, &other.alua, |group| ("", group.name.as_str()))
+            && all(&self.target, &other.target, |target| ("", target.name.as_str()))
+            && all(&self.access, &other.access, AccessConfig::key)
             && self.api == other.api
-            && all(&self.api_client, &other.api_client)
-            && all(&self.webhook, &other.webhook)
+            && all(&self.api_client, &other.api_client, |client| ("", client.subject.as_str()))
+            && all(&self.webhook, &other.webhook, |hook| ("", hook.name.as_str()))
     }
 }
 
 impl AccessConfig {
+    /// Its target and name, which no other group has.
+    pub fn key(&self) -> (&str, &str) {
+        (&self.target, &self.group)
+    }
+
     /// Whether both are the group of the same name of the same target.
     pub fn same_group(&self, other: &AccessConfig) -> bool {
-        self.target == other.target && self.group == other.group
+        self.key() == other.key()
     }
 
     /// Whether nothing but LUNs is different.
@@ -626,5 +639,27 @@ impl AccessConfig {
         let set = set.map(|(lun, is)| (*lun, Some(is.clone())));
         let gone = self.luns.keys().filter(|lun| !to.luns.contains_key(lun));
         set.chain(gone.map(|lun| (*lun, None)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_of_sections_does_not_distinguish_configurations() {
+        let disk = |name: &str, kind: &str| DiskConfig {
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            params: Map::new(),
+        };
+        let of = |disk: &[DiskConfig]| Config { disk: disk.to_vec(), ..Config::default() };
+        let (a, b) = (disk("a", "null"), disk("b", "null"));
+        let both = of(&[a.clone(), b.clone()]);
+        assert!(both.is_equivalent(&of(&[b.clone(), a.clone()])));
+        for other in [disk("a", "memory"), disk("c", "null"), b.clone()] {
+            assert!(!both.is_equivalent(&of(&[b.clone(), other])));
+        }
+        assert!(!both.is_equivalent(&of(&[a])));
     }
 }

@@ -7,7 +7,7 @@ use super::apply::{Deferred, DeferredPart};
 use super::manual_changes::members;
 use super::rename::{is_bsd_letter, is_part};
 use crate::api::{SystemState, TargetHealth, TargetState};
-use crate::config::{AccessConfig, BusConfig, Catalog, Config, GeomConfig};
+use crate::config::{AccessConfig, BusConfig, Catalog, Config, GeomConfig, SectionKey};
 use std::collections::{HashMap, HashSet};
 
 /// Whether a provider of that name comes, by the form of the name, from the disk or geom `owner`:
@@ -132,17 +132,19 @@ pub fn running_config(config: &Config, state: &SystemState) -> Config {
     let providers = state.geoms.iter().flat_map(|g| &g.providers);
     let live: HashSet<&str> = providers.map(|p| p.name.as_str()).collect();
     left.disk.retain(|d| [&listed, &live].iter().all(|s| s.contains(d.name.as_str())));
-    left.bus.retain(|b| state.buses.iter().any(|s| s.name == b.name));
+    let buses: HashSet<&str> = state.buses.iter().map(|s| s.name.as_str()).collect();
+    left.bus.retain(|b| buses.contains(b.name.as_str()));
     let mut withering: HashMap<(&str, &str), bool> = HashMap::new();
     for geom in &state.geoms {
         withering.entry((geom.class.as_str(), geom.name.as_str())).or_insert(geom.withering);
     }
     left.geom.retain(|g| withering.get(&(g.class.as_str(), g.name.as_str())) == Some(&false));
     // A target that could not be made is listed, and is down.
-    let is_up = |s: &TargetState| s.state != TargetHealth::Down;
-    left.target.retain(|t| state.targets.iter().any(|s| s.name == t.name && is_up(s)));
+    let up = state.targets.iter().filter(|s| s.state != TargetHealth::Down);
+    let up: HashMap<&str, &TargetState> = up.map(|s| (s.name.as_str(), s)).collect();
+    left.target.retain(|t| up.contains_key(t.name.as_str()));
     left.access.retain(|a| {
-        let target = state.targets.iter().find(|s| s.name == a.target && is_up(s));
+        let target = up.get(a.target.as_str());
         target.is_some_and(|t| t.groups.iter().any(|g| g.name == a.group))
     });
     left
@@ -174,17 +176,18 @@ pub fn adopt_found_members(
 /// Puts back into `base`, which is what of `config` is there, whatever is lost and not `wanted` any
 /// more: a plan takes it out, lest it return by itself.
 pub fn keep_lost_objects(base: &mut Config, config: &Config, wanted: &Config) {
-    fn keep<T: Clone>(base: &mut Vec<T>, all: &[T], wanted: &[T], same: fn(&T, &T) -> bool) {
-        let lacks = |list: &[T], one: &T| !list.iter().any(|other| same(other, one));
-        let lost = all.iter().filter(|one| lacks(wanted, one) && lacks(base, one));
+    fn keep<T: Clone>(base: &mut Vec<T>, all: &[T], wanted: &[T], key: SectionKey<T>) {
+        let present: HashSet<_> = base.iter().chain(wanted).map(key).collect();
+        let lost = all.iter().filter(|one| !present.contains(&key(one)));
         let lost: Vec<T> = lost.cloned().collect();
+        drop(present);
         base.extend(lost);
     }
-    keep(&mut base.bus, &config.bus, &wanted.bus, |a, b| a.name == b.name);
-    keep(&mut base.disk, &config.disk, &wanted.disk, |a, b| a.name == b.name);
-    keep(&mut base.geom, &config.geom, &wanted.geom, |a, b| a.name == b.name);
-    keep(&mut base.target, &config.target, &wanted.target, |a, b| a.name == b.name);
-    keep(&mut base.access, &config.access, &wanted.access, AccessConfig::same_group);
+    keep(&mut base.bus, &config.bus, &wanted.bus, |bus| ("", bus.name.as_str()));
+    keep(&mut base.disk, &config.disk, &wanted.disk, |disk| ("", disk.name.as_str()));
+    keep(&mut base.geom, &config.geom, &wanted.geom, |geom| ("", geom.name.as_str()));
+    keep(&mut base.target, &config.target, &wanted.target, |target| ("", target.name.as_str()));
+    keep(&mut base.access, &config.access, &wanted.access, AccessConfig::key);
 }
 
 #[cfg(test)]
@@ -220,6 +223,22 @@ mod tests {
             ground.depends_on("r0", "r0") && ground.depends_on("mirror/r0p1", "r0"),
             "as names tell"
         );
+    }
+
+    #[test]
+    fn lost_disks_that_are_not_wanted_are_kept_for_their_removal() {
+        let disk = |name: &&str| crate::config::DiskConfig {
+            name: (*name).to_owned(),
+            kind: "null".to_owned(),
+            params: Default::default(),
+        };
+        let of = |names: &[&str]| Config {
+            disk: names.iter().map(disk).collect(),
+            ..Config::default()
+        };
+        let mut base = of(&["here"]);
+        keep_lost_objects(&mut base, &of(&["here", "lost", "wanted"]), &of(&["wanted"]));
+        assert_eq!(base, of(&["here", "lost"]));
     }
 
     #[test]

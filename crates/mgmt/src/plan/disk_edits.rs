@@ -13,7 +13,7 @@ use super::depend::{DependencyGraph, name_depends_on};
 use super::identity::{UnitIds, disk_ids, unit_ids};
 use super::sizes::size_edit;
 use crate::api::{GeomState, SystemState};
-use crate::config::{Catalog, Config, DiskConfig, GeomConfig};
+use crate::config::{Catalog, Config, DiskConfig};
 use std::collections::{BTreeSet, HashMap};
 
 /// Whether a disk is listed, but not open.
@@ -31,14 +31,12 @@ pub fn stays_awaited(
 ) -> bool {
     let Action::CreateDisk { disk } = action else { return false };
     let Some(path) = disk.image() else { return false };
-    let luns = desired.access.iter().flat_map(|access| access.luns.values());
-    let mut users = luns.map(|lun| lun.provider.as_str());
-    let mut members = desired.geom.iter().flat_map(GeomConfig::provider_names);
     let is_its = |name: &str| name_depends_on(name, &disk.name);
-    let is_free = !users.any(is_its) && !members.any(is_its);
+    // At a start no disk runs, and there may be many thousand LUNs.
+    let is_free = || !desired.used_names().any(is_its);
     running.disk.iter().any(|was| {
         let is_one = was.kind == disk.kind && was.image() == Some(path);
-        is_one && (is_free || was.name == disk.name) && is_awaited(state, &was.name)
+        is_one && (was.name == disk.name || is_free()) && is_awaited(state, &was.name)
     })
 }
 

@@ -8,7 +8,7 @@ use super::manual_changes::members;
 use super::rename::{is_bsd_letter, is_part};
 use crate::api::{SystemState, TargetHealth, TargetState};
 use crate::config::{AccessConfig, BusConfig, Catalog, Config, GeomConfig, SectionKey};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Whether a provider of that name comes, by the form of the name, from the disk or geom `owner`:
 /// the same name, `owner` behind a class and a slash, or `owner` with `p1`, `s1`, `.suffix` or
@@ -79,11 +79,15 @@ impl DependencyGraph {
                 below.entry(provider.name.clone()).or_default().extend(all.iter().cloned());
             }
         }
-        for bus in &state.buses {
-            for device in &bus.devices {
-                for all in below.values_mut().filter(|all| all.contains(&device.name)) {
-                    all.insert(bus.name.clone());
-                }
+        let devices = state.buses.iter().flat_map(|bus| {
+            bus.devices.iter().map(move |device| (device.name.as_str(), bus.name.as_str()))
+        });
+        let buses: HashMap<&str, &str> = devices.collect();
+        if !buses.is_empty() {
+            for all in below.values_mut() {
+                let its = all.iter().filter_map(|name| buses.get(name.as_str()));
+                let its: Vec<String> = its.map(|bus| (*bus).to_owned()).collect();
+                all.extend(its);
             }
         }
         for disk in &state.disks {
@@ -98,22 +102,48 @@ impl DependencyGraph {
         let known = self.below.get(reference).map(|names| names.contains(owner));
         reference == owner || known.unwrap_or_else(|| name_depends_on(reference, owner))
     }
+
+    /// Every name on which a provider depends by [`DependencyGraph::depends_on`].
+    pub fn owners<'a>(&'a self, reference: &'a str) -> Vec<&'a str> {
+        match self.below.get(reference) {
+            Some(names) => names.iter().map(String::as_str).chain([reference]).collect(),
+            None => owner_names(reference).collect(),
+        }
+    }
 }
 
 /// The geoms of `config`, those below first. Where names show no dependency, the order of the
 /// document stays.
 pub fn bottom_up<'c>(config: &'c Config, ground: &DependencyGraph) -> Vec<&'c GeomConfig> {
-    let mut left: Vec<&GeomConfig> = config.geom.iter().collect();
+    let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (place, geom) in config.geom.iter().enumerate() {
+        places.entry(geom.name.as_str()).or_default().push(place);
+    }
+    // Geoms above each one, and the number of geoms below it that are not in the list yet.
+    let mut above: HashMap<usize, Vec<usize>> = HashMap::new();
+    let mut missing: HashMap<usize, usize> = HashMap::new();
+    for (place, geom) in config.geom.iter().enumerate() {
+        let owners = geom.provider_names().flat_map(|name| ground.owners(name));
+        let owners: BTreeSet<&str> = owners.filter(|owner| *owner != geom.name).collect();
+        for below in owners.into_iter().filter_map(|owner| places.get(owner)).flatten() {
+            above.entry(*below).or_default().push(place);
+            *missing.entry(place).or_default() += 1;
+        }
+    }
+    let mut left: BTreeMap<usize, &GeomConfig> = config.geom.iter().enumerate().collect();
+    let mut free: BTreeSet<usize> =
+        left.keys().copied().filter(|place| !missing.contains_key(place)).collect();
     let mut out = Vec::with_capacity(left.len());
-    while !left.is_empty() {
-        let free = left.iter().position(|geom| {
-            let others = left.iter().filter(|o| o.name != geom.name);
-            let mut below =
-                others.flat_map(|o| geom.provider_names().map(move |b| (b, o.name.as_str())));
-            !below.any(|(reference, owner)| ground.depends_on(reference, owner))
-        });
-        // Names that seem to form a ring: the document's order is as good as any.
-        out.push(left.remove(free.unwrap_or(0)));
+    // Names that seem to form a ring: the document's order is as good as any.
+    while let Some(place) = free.pop_first().or_else(|| left.keys().next().copied()) {
+        out.extend(left.remove(&place));
+        for user in above.remove(&place).unwrap_or_default() {
+            let count = missing.entry(user).or_default();
+            *count = count.saturating_sub(1);
+            if *count == 0 && left.contains_key(&user) {
+                free.insert(user);
+            }
+        }
     }
     out
 }
@@ -223,6 +253,13 @@ mod tests {
             ground.depends_on("r0", "r0") && ground.depends_on("mirror/r0p1", "r0"),
             "as names tell"
         );
+        for reference in ["r0", "r1", "mirror/r0", "mirror/r0p1", "r0.nop", "gpt/root"] {
+            let owners = ground.owners(reference);
+            for owner in ["r0", "r1", "one", "mirror/r0", "mirror", "gpt", reference] {
+                let is_owner = ground.depends_on(reference, owner);
+                assert_eq!(owners.contains(&owner), is_owner, "{reference} on {owner}");
+            }
+        }
     }
 
     #[test]
@@ -239,6 +276,26 @@ mod tests {
         let mut base = of(&["here"]);
         keep_lost_objects(&mut base, &of(&["here", "lost", "wanted"]), &of(&["wanted"]));
         assert_eq!(base, of(&["here", "lost"]));
+    }
+
+    #[test]
+    fn geoms_are_ordered_from_the_bottom_up_as_the_document_has_them() {
+        let geom = |(name, below): &(&str, &str)| GeomConfig {
+            class: "nop".to_owned(),
+            name: (*name).to_owned(),
+            provider: Some((*below).to_owned()),
+            members: Vec::new(),
+            params: Default::default(),
+        };
+        let sorted = |geoms: &[(&str, &str)]| -> Vec<String> {
+            let config = Config { geom: geoms.iter().map(geom).collect(), ..Config::default() };
+            let ground = DependencyGraph::new(&SystemState::default());
+            bottom_up(&config, &ground).into_iter().map(|geom| geom.name.clone()).collect()
+        };
+        let chain = [("top", "mid.nop"), ("x", "d0"), ("mid", "nop/low"), ("low", "d1")];
+        assert_eq!(sorted(&chain), ["x", "low", "mid", "top"]);
+        let ring = [("above", "a"), ("a", "b"), ("b", "a.nop"), ("y", "d0")];
+        assert_eq!(sorted(&ring), ["y", "above", "a", "b"]);
     }
 
     #[test]

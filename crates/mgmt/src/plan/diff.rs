@@ -93,13 +93,15 @@ struct Removals {
 impl Removals {
     /// The removed or changed section below a provider that takes the provider with it.
     fn removed_below(&self, reference: &str, ground: &DependencyGraph) -> Option<&String> {
-        let dropped = self.dropped.iter().find(|gone| ground.depends_on(reference, gone));
+        // Of many thousand LUNs, each is looked up among as many removed disks.
+        let owners = ground.owners(reference);
+        let dropped = owners.iter().filter_map(|owner| self.dropped.get(*owner)).min();
         if dropped.is_some() {
             return dropped;
         }
-        let kept = || self.changed.iter().any(|geom| ground.depends_on(reference, geom));
-        let mut all = self.reasons.keys().filter(|gone| ground.depends_on(reference, gone));
-        all.find(|gone| !self.late.contains(*gone) || !kept())
+        let kept = owners.iter().any(|owner| self.changed.contains(*owner));
+        let gone = owners.iter().filter_map(|owner| self.reasons.get_key_value(*owner));
+        gone.map(|(name, _)| name).filter(|name| !self.late.contains(*name) || !kept).min()
     }
 }
 

@@ -25,7 +25,8 @@ impl GraphControl {
     /// is called meanwhile, so that questions are answered.
     pub fn wait_for<T>(&mut self, work: impl Future<Output = T>) -> T {
         let waker = Waker::from(Arc::new(InboxWaker(self.inbox().clone())));
-        let (mut work, mut context) = (pin!(work), Context::from_waker(&waker));
+        let mut context = Context::from_waker(&waker);
+        let mut work = pin!(work);
         let mut result = None;
         loop {
             self.wait_until(LOOK_INTERVAL, |_| {

@@ -269,10 +269,8 @@ mod tests {
             kind: "null".to_owned(),
             params: Default::default(),
         };
-        let of = |names: &[&str]| Config {
-            disk: names.iter().map(disk).collect(),
-            ..Config::default()
-        };
+        let of =
+            |names: &[&str]| Config { disk: names.iter().map(disk).collect(), ..Config::default() };
         let mut base = of(&["here"]);
         keep_lost_objects(&mut base, &of(&["here", "lost", "wanted"]), &of(&["wanted"]));
         assert_eq!(base, of(&["here", "lost"]));

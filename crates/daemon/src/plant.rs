@@ -124,11 +124,12 @@ impl Daemon {
             Ok(Ok(Started { mailbox, identities, paths, openings, cores })) => {
                 let thread = Mutex::new(Some(thread));
                 let traces = Traces::new(cores, registry.origins().clone());
-                let (scraped, watched) = (mailbox.clone(), paths.clone());
+                let (scraped, watched, gated) = (mailbox.clone(), paths.clone(), registry.clone());
                 let parts: Arc<OnceLock<Box<AddParts>>> = Arc::default();
                 let added = parts.clone();
                 let state = move |at: SocketAddr| -> Result<SystemState> {
-                    let mut state = current_state(&scraped, &watched, Detail::Figures)?;
+                    let paths = (&watched, gated.login_gate());
+                    let mut state = current_state(&scraped, paths, Detail::Figures)?;
                     state.daemon.metrics_listen = Some(at.to_string());
                     if let Some(add) = added.get() {
                         add(&mut state);

@@ -6,7 +6,7 @@
 //! maps. The steps of a plan that do so are checked by the same guard: on the image of a disk that
 //! the plan makes, and on the provider otherwise.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use classes::guard;
 use engine::lun::{self, OpenSpec};
@@ -22,23 +22,30 @@ use crate::identity;
 use crate::images::{Images, planned_disk, planned_images};
 use crate::within::{CHECKS_LIMIT, Subject, within};
 
-/// Whether a LUN of some groups has a provider.
-fn maps<'c>(mut groups: impl Iterator<Item = &'c AccessConfig>, provider: &str) -> bool {
-    groups.any(|group| group.luns.values().any(|lun| lun.provider == provider))
+/// The providers of the LUNs of some groups.
+fn providers<'c>(groups: impl Iterator<Item = &'c AccessConfig>) -> impl Iterator<Item = &'c str> {
+    groups.flat_map(|group| group.luns.values()).map(|lun| lun.provider.as_str())
 }
 
 /// Units with protection information that an action opens. `now`: the configuration before it.
 fn opened_protected(action: &Action, now: &Config) -> BTreeMap<String, OpenSpec> {
-    let is_opened = |unit: &&UnitConfig| {
-        let is_mapped = || maps(now.access.iter(), &unit.provider);
-        match action {
-            Action::CreateDisk { disk } => disk.name == unit.provider && is_mapped(),
-            _ => maps(action.groups(), &unit.provider) && !is_mapped(),
+    let is_protected = |unit: &&UnitConfig| !unit.protection.is_none();
+    let opened: BTreeSet<&str> = match action {
+        // Each disk of a start: no group maps it yet, and the units are not looked through.
+        Action::CreateDisk { .. } if now.access.is_empty() => BTreeSet::new(),
+        Action::CreateDisk { disk } => {
+            let unit = now.unit(&disk.name).filter(is_protected);
+            let unit = unit.filter(|_| providers(now.access.iter()).any(|name| name == disk.name));
+            unit.map(|unit| unit.provider.as_str()).into_iter().collect()
+        }
+        _ if action.groups().next().is_none() => BTreeSet::new(),
+        _ => {
+            let exported: HashSet<&str> = providers(action.groups()).collect();
+            let mapped: HashSet<&str> = providers(now.access.iter()).collect();
+            let units = now.unit.iter().filter(is_protected).map(|unit| unit.provider.as_str());
+            units.filter(|name| exported.contains(name) && !mapped.contains(name)).collect()
         }
     };
-    let protected = now.unit.iter().filter(|unit| !unit.protection.is_none());
-    let opened: BTreeSet<&str> =
-        protected.filter(is_opened).map(|unit| unit.provider.as_str()).collect();
     if opened.is_empty() {
         return BTreeMap::new();
     }
@@ -190,5 +197,41 @@ impl Exports {
              instead, restore the key and run `ashlar apply --yes-destroy {name}`."
         );
         Err(Error::new(Kind::WouldDestroy, "export", why).at(name).next(next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgmt::config::{DiskConfig, UnitProtection};
+
+    use super::*;
+
+    fn unit(provider: &str, protection: UnitProtection) -> UnitConfig {
+        UnitConfig { provider: provider.into(), protection, ..UnitConfig::default() }
+    }
+
+    fn group(provider: &str) -> AccessConfig {
+        let lun = serde_json::from_value(provider.into()).expect("a LUN");
+        AccessConfig { luns: BTreeMap::from([(0, lun)]), ..AccessConfig::default() }
+    }
+
+    #[test]
+    fn protected_unit_is_opened_by_its_disk_or_its_first_group() {
+        let create = |name: &str| Action::CreateDisk {
+            disk: DiskConfig { name: name.into(), kind: "null".into(), params: Default::default() },
+        };
+        let map = |name: &str| Action::CreateAccess { access: group(name) };
+        let opened = |action: Action, now: &Config| -> Vec<String> {
+            opened_protected(&action, now).into_keys().collect()
+        };
+        let units = vec![unit("a", UnitProtection::Type1), unit("plain", UnitProtection::None)];
+        let mut now = Config { unit: units, ..Config::default() };
+        assert!(opened(create("a"), &now).is_empty(), "no group maps it");
+        assert_eq!(opened(map("a"), &now), ["a"]);
+        assert!(opened(map("plain"), &now).is_empty());
+        now.access = vec![group("a"), group("plain")];
+        assert_eq!(opened(create("a"), &now), ["a"]);
+        assert!(opened(create("plain"), &now).is_empty());
+        assert!(opened(map("a"), &now).is_empty(), "it is open");
     }
 }

@@ -5,12 +5,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use disks::Medium;
 
-/// See the module. A name may be left of a disk that is lost, until its medium is asked for.
+/// See the module. The name of a lost disk is kept until its medium is looked up.
 #[derive(Default)]
 pub struct MediumIndex {
-    /// Names by what holds the bytes.
+    /// Names by [`Medium::storage`].
     names: HashMap<Medium, BTreeSet<String>>,
-    /// What holds the bytes, by name.
+    /// [`Medium::storage`] by name.
     storages: HashMap<String, Medium>,
 }
 

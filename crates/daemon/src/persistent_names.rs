@@ -74,7 +74,7 @@ impl PersistentNames {
         self.generation.replace(generation) != Some(generation)
     }
 
-    /// A bus is opened: it asks by which names the configuration calls disks.
+    /// A bus is opened: it reads the names that the configuration uses.
     pub fn prepare_bus(&mut self, config: &Config) {
         self.has_buses = true;
         self.set_configured(config);

@@ -351,7 +351,7 @@ impl ControlLoop {
         self.create(&geom.class, &geom.name, &members, &params)?;
         self.keep_files(geom, files);
         if let Some(layout) = layout {
-            self.layouts.record(&geom.class, &geom.name, layout);
+            self.layouts.record(&mut self.control, (&geom.class, &geom.name), layout);
         }
         self.keep_members(geom);
         Ok(())

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use bio::Attr;
 use engine::state_store::{self, StateStore, save_channel};
-use geom::Topology;
+use geom::{GraphControl, Topology};
 use serde_json::{Value, json};
 
 use crate::state_store::{ReportFn, read};
@@ -160,8 +160,14 @@ impl GeomLayouts {
         (!known && !was.is_empty()).then_some(show)
     }
 
-    /// A geom is put together so; waits for the disk, once a change.
-    pub fn record(&mut self, class: &str, name: &str, layout: GeomLayout) {
+    /// A geom is put together so; waits for the disk, once a change. The control thread answers
+    /// questions meanwhile.
+    pub fn record(
+        &mut self,
+        control: &mut GraphControl,
+        (class, name): (&str, &str),
+        layout: GeomLayout,
+    ) {
         let key = (class.to_owned(), name.to_owned());
         if self.all.get(&key) == Some(&layout) {
             return;
@@ -170,12 +176,12 @@ impl GeomLayouts {
             self.all.pop_first();
         }
         self.all.insert(key, layout);
-        self.store(&format!("{class} {name}"));
+        self.store(control, &format!("{class} {name}"));
     }
 
     /// Providers have other names: members follow. A partition has no serial number of its own, and
     /// would be taken for another member.
-    pub fn rename(&mut self, names: &[(String, String)]) {
+    pub fn rename(&mut self, control: &mut GraphControl, names: &[(String, String)]) {
         let before = self.all.clone();
         for member in self.all.values_mut().flat_map(|layout| &mut layout.members) {
             if let Some((_, to)) = names.iter().find(|(from, _)| *from == member.name) {
@@ -183,17 +189,17 @@ impl GeomLayouts {
             }
         }
         if self.all != before {
-            self.store("a geom on a renamed disk");
+            self.store(control, "a geom on a renamed disk");
         }
     }
 
-    fn store(&self, what: &str) {
+    fn store(&self, control: &mut GraphControl, what: &str) {
         if !self.store.is_persistent() {
             return;
         }
         let (done, saved) = save_channel();
         self.store.save(SERIAL, state_store::RecordKind::GeomLayouts, encode(&self.all), done);
-        if let Err(e) = saved.wait() {
+        if let Err(e) = control.wait_for(saved) {
             let text = format!(
                 "layout of {what}: not saved ({e}); the next start may ask for consent. Repair the \
                  state folder: `state` in [daemon] names it"
@@ -259,8 +265,13 @@ mod tests {
     fn members_follow_a_renamed_disk() {
         let tell: Arc<ReportFn> = Arc::new(|_: &str, text: String| panic!("{text}"));
         let mut wholes = GeomLayouts::load(engine::Registry::new().state_store(), tell);
-        wholes.record("stripe", "s", geom_layout("strips", &[("d0p1", ""), ("d1", "1")]));
-        wholes.rename(&[("d0".into(), "x".into()), ("d0p1".into(), "xp1".into())]);
+        let wait = Box::new(|inbox: &geom::Inbox, most| inbox.sleep(most));
+        let mut control = GraphControl::new(Vec::new(), Arc::default(), wait, Box::new(|| 0));
+        let layout = geom_layout("strips", &[("d0p1", ""), ("d1", "1")]);
+        wholes.record(&mut control, ("stripe", "s"), layout);
+        let renames = [("d0", "x"), ("d0p1", "xp1")];
+        let names = renames.map(|(from, to)| (from.to_owned(), to.to_owned()));
+        wholes.rename(&mut control, &names);
         let now = geom_layout("strips", &[("xp1", ""), ("d1", "1")]);
         assert_eq!(wholes.differs("stripe", "s", &now), None);
         let was = geom_layout("strips", &[("d0p1", ""), ("d1", "1")]);

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //!  K1  Changes are carried out one at a time, in the order asked.
-//!  K2  Questions are answered also while a change waits for its disks, or for the record of their
-//!      identities.
+//!  K2  Questions are answered also while a change waits for its disks, or for the records of
+//!      identities of disks and of layouts of geoms.
 //!  K3  No thread waits for a control thread that has ended, for whatever reason: the waiting
 //!      requests of the mailbox are dropped then, and new ones are refused.
 

@@ -38,7 +38,7 @@ impl ControlLoop {
     pub(super) fn adopt_geoms(&mut self, geoms: &[GeomConfig]) {
         for geom in geoms {
             if let Some(layout) = self.layout_of(geom) {
-                self.layouts.record(&geom.class, &geom.name, layout);
+                self.layouts.record(&mut self.control, (&geom.class, &geom.name), layout);
             }
             let mut shown = self.published.lock();
             shown.config.geom.retain(|other| other.name != geom.name);
@@ -145,7 +145,7 @@ impl ControlLoop {
             self.keep_files(to, files);
             self.keep_members(to);
             if let Some(layout) = self.layout_of(to) {
-                self.layouts.record(&to.class, &to.name, layout);
+                self.layouts.record(&mut self.control, (&to.class, &to.name), layout);
             }
         }
         if done.is_err() {

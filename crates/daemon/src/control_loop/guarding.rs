@@ -186,7 +186,7 @@ impl ControlLoop {
             let is_there = |name: &str| self.control.topology.find(name).is_some();
             members.retain(|member| has.contains(&member.name) || !is_there(&member.name));
             let layout = GeomLayout { layout: "records".to_owned(), members };
-            self.layouts.record(&geom.class, &geom.name, layout);
+            self.layouts.record(&mut self.control, (&geom.class, &geom.name), layout);
         }
     }
 
@@ -208,7 +208,7 @@ impl ControlLoop {
         }
         let now = GeomConfig { members, provider: None, ..geom.clone() };
         if let Some(whole) = self.layout_of(&now) {
-            self.layouts.record(class, name, whole);
+            self.layouts.record(&mut self.control, (class, name), whole);
         }
     }
 

@@ -146,7 +146,7 @@ impl ControlLoop {
         let names = self.control.call(|t| t.rename(DISK_CLASS, from, to));
         let names = names.map_err(|e| from_geom(op, from, e))?;
         self.exports.rename(&names);
-        self.layouts.rename(&names);
+        self.layouts.rename(&mut self.control, &names);
         self.medium_index.rename(from, to);
         self.reattach.forget(from);
         self.reattach.record_identity(&self.control.topology, to);

@@ -240,3 +240,48 @@ pub const METRICS: &[Family] = &[
         "Series that this scrape leaves out because of `metrics_series_max`",
     ),
 ];
+
+/// A metric of the list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Metric(usize);
+
+impl Metric {
+    /// The metric of this name. In a constant, a name that is not listed fails the build.
+    pub(super) const fn named(name: &str) -> Metric {
+        let mut place = 0;
+        while place < METRICS.len() {
+            if is_same(METRICS[place].name.as_bytes(), name.as_bytes()) {
+                return Metric(place);
+            }
+            place += 1;
+        }
+        panic!("the list of metrics has no such name")
+    }
+
+    /// Its place in the list.
+    pub(super) const fn place(self) -> usize {
+        self.0
+    }
+
+    /// Its entry of the list.
+    pub(super) const fn family(self) -> &'static Family {
+        &METRICS[self.0]
+    }
+}
+
+/// `==` cannot be used in constants.
+const fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let mut at = 0;
+    while at < a.len() && at < b.len() && a[at] == b[at] {
+        at += 1;
+    }
+    at == a.len() && at == b.len()
+}
+
+/// The [`Metric`] of a name, which is looked up when the program is built.
+macro_rules! metric {
+    ($name:literal) => {
+        const { $crate::http::metrics::families::Metric::named($name) }
+    };
+}
+pub(super) use metric;

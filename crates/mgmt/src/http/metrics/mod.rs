@@ -9,6 +9,7 @@
 mod buckets;
 mod families;
 mod format;
+mod number;
 mod page;
 mod protobuf;
 mod sessions;
@@ -23,10 +24,11 @@ use crate::api::{
 };
 use crate::object_id::LUN_CLASS;
 use crate::time_slices::drop_state;
-use page::Page;
+use families::{Metric, metric};
+use number::seconds;
+use page::{Label, Page};
 use sessions::SessionSums;
 use std::collections::BTreeMap;
-use text::seconds;
 
 /// The page of a state that was read for it, and is dropped.
 pub fn scrape(state: SystemState, series_max: u32, format: Format) -> Vec<u8> {
@@ -45,71 +47,93 @@ pub fn render(state: &SystemState, series_max: u32, format: Format) -> Vec<u8> {
     listeners(state, &mut page);
     state.webhooks.iter().for_each(|w| webhook(w, &mut page));
     state.disks.iter().for_each(|d| disk(d, &mut page));
-    state.geoms.iter().for_each(|g| geom(g, &mut page));
+    let mut used = UsedObjects::default();
+    for g in &state.geoms {
+        geom(g, &mut page);
+        used.note(g);
+    }
     state.targets.iter().for_each(|t| units(t, &mut page));
-    let providers = state.geoms.iter().flat_map(|g| g.providers.iter().map(move |p| (g, p)));
-    let has_series = |p: &ProviderState| is_used(&p.stats) || has_latency(&p.stats);
-    let providers = providers.inspect(|_| page.pause());
-    let used: Vec<_> = providers.filter(|(_, p)| has_series(p)).collect();
-    used.iter().for_each(|(g, p)| provider_counters(&g.class, p, &mut page));
+    used.providers.iter().for_each(|(g, p)| provider_counters(&g.class, p, &mut page));
     let sessions: Vec<SessionSums<'_>> = state.targets.iter().map(SessionSums::of).collect();
     sessions.iter().for_each(|sums| sums.counters(&mut page));
     let is_disk = |g: &GeomState| g.class == "disk";
-    let of_disks = |which: bool| used.iter().filter(move |(g, _)| is_disk(g) == which);
+    let of_disks = |which: bool| used.providers.iter().filter(move |(g, _)| is_disk(g) == which);
     of_disks(true).for_each(|(g, p)| provider_latency(&g.class, p, &mut page));
     sessions.iter().for_each(|sums| sums.latency(&mut page));
-    unit_latency(state, &mut page);
+    used.units.iter().for_each(|(provider, stats)| unit_latency(provider, stats, &mut page));
     of_disks(false).for_each(|(g, p)| provider_latency(&g.class, p, &mut page));
     page.render()
 }
 
+/// Objects that have had requests. Most objects of a large daemon have not, and are read once.
+#[derive(Default)]
+struct UsedObjects<'a> {
+    providers: Vec<(&'a GeomState, &'a ProviderState)>,
+    /// Requests of units at their providers, each unit once.
+    units: BTreeMap<&'a str, &'a Stats>,
+}
+
+impl<'a> UsedObjects<'a> {
+    fn note(&mut self, geom: &'a GeomState) {
+        let has_series = |p: &&ProviderState| is_used(&p.stats) || has_latency(&p.stats);
+        self.providers.extend(geom.providers.iter().filter(has_series).map(|p| (geom, p)));
+        if geom.class == LUN_CLASS {
+            let used = geom.consumers.iter().filter(|c| has_latency(&c.stats));
+            self.units.extend(used.filter_map(|c| Some((c.provider.as_deref()?, &c.stats))));
+        }
+    }
+}
+
 fn daemon(state: &SystemState, page: &mut Page) {
     let d = &state.daemon;
-    page.add("ashlar_build_info", &[("version", &d.version)], 1);
-    page.add("ashlar_uptime_seconds", &[], seconds(d.uptime_ns));
-    page.health("ashlar_health", &[], state.health);
-    page.add("ashlar_topology_generation", &[], state.generation);
+    page.object(&[("version", &d.version)]).add(metric!("ashlar_build_info"), true);
+    let mut whole = page.object(&[]);
+    whole.add(metric!("ashlar_uptime_seconds"), seconds(d.uptime_ns));
+    whole.health(metric!("ashlar_health"), state.health);
+    whole.add(metric!("ashlar_topology_generation"), state.generation);
     for (i, core) in d.cores.iter().enumerate() {
         let i = i.to_string();
-        let labels = [("core", i.as_str()), ("port", core.port_kind.as_str())];
-        page.add("ashlar_core_busy_seconds_total", &labels, seconds(core.busy_ns));
+        let mut of = page.object(&[("core", &i), ("port", core.port_kind.as_str())]);
+        of.add(metric!("ashlar_core_busy_seconds_total"), seconds(core.busy_ns));
     }
+    let mut whole = page.object(&[]);
     for (kind, bytes) in [("pool", d.memory.pool_bytes), ("resident", d.memory.resident_bytes)] {
-        page.add("ashlar_memory_bytes", &[("kind", kind)], bytes);
+        whole.add_with(metric!("ashlar_memory_bytes"), ("kind", kind), bytes);
     }
-    page.add("ashlar_logins_denied", &[], state.denied.len());
-    page.add("ashlar_logins_refused_total", &[], state.denied_total);
+    whole.add(metric!("ashlar_logins_denied"), state.denied.len());
+    whole.add(metric!("ashlar_logins_refused_total"), state.denied_total);
 }
 
 fn target(target: &TargetState, page: &mut Page) {
-    let labels = [("target", target.name.as_str()), ("driver", target.driver.as_str())];
-    let up = target.state == TargetHealth::Listening;
-    page.add("ashlar_target_up", &labels, u8::from(up));
-    page.add("ashlar_target_sessions", &labels, target.sessions.len());
+    let mut of = page.object(&[("target", &target.name), ("driver", &target.driver)]);
+    of.add(metric!("ashlar_target_up"), target.state == TargetHealth::Listening);
+    of.add(metric!("ashlar_target_sessions"), target.sessions.len());
 }
 
 /// Connections of a driver.
 fn connections(c: &ConnectionsState, page: &mut Page) {
-    let driver = ("driver", c.driver.as_str());
-    for (name, value) in [
-        ("ashlar_connections_open", c.open),
-        ("ashlar_connections_waiting", c.waiting),
-        ("ashlar_connections_accepted_total", c.accepted),
-        ("ashlar_connections_refused_total", c.refused),
-        ("ashlar_connections_warned_total", c.warned),
+    let mut driver = page.object(&[("driver", &c.driver)]);
+    for (metric, value) in [
+        (metric!("ashlar_connections_open"), c.open),
+        (metric!("ashlar_connections_waiting"), c.waiting),
+        (metric!("ashlar_connections_accepted_total"), c.accepted),
+        (metric!("ashlar_connections_refused_total"), c.refused),
+        (metric!("ashlar_connections_warned_total"), c.warned),
     ] {
-        page.add(name, &[driver], value);
+        driver.add(metric, value);
     }
     for (reason, number) in &c.closed {
-        page.add("ashlar_connections_closed_total", &[driver, ("reason", reason)], number);
+        let reason = ("reason", reason.as_str());
+        driver.add_with(metric!("ashlar_connections_closed_total"), reason, *number);
     }
 }
 
 fn certificates(state: &SystemState, page: &mut Page) {
+    const EXPIRY: Metric = metric!("ashlar_tls_certificate_expiry_timestamp_seconds");
     for file in &state.certificates {
         let (kind, name) = file.at.split_once(' ').unwrap_or(("", &file.at));
         let labels = [("kind", kind), ("name", name), ("key", &file.key), ("path", &file.path)];
-        page.add("ashlar_tls_certificate_expiry_timestamp_seconds", &labels, file.expires_at);
+        page.object(&labels).add(EXPIRY, file.expires_at);
     }
 }
 
@@ -118,69 +142,70 @@ fn listeners(state: &SystemState, page: &mut Page) {
     let name = |l: &ListenerState| (l.name.clone(), l.address.clone());
     let all: BTreeMap<_, _> = state.listeners.iter().map(|l| (name(l), l.open)).collect();
     for ((name, address), open) in &all {
-        let labels = [("listener", name.as_str()), ("address", address.as_str())];
-        page.add("ashlar_listener_up", &labels, u8::from(*open));
+        let mut listener = page.object(&[("listener", name), ("address", address)]);
+        listener.add(metric!("ashlar_listener_up"), *open);
     }
 }
 
 fn webhook(webhook: &WebhookState, page: &mut Page) {
-    let labels = [("webhook", webhook.name.as_str())];
-    page.add("ashlar_webhook_up", &labels, u8::from(webhook.failure.is_empty()));
-    for (name, value) in [
-        ("ashlar_webhook_waiting", webhook.waiting),
-        ("ashlar_webhook_deliveries_total", webhook.delivered),
-        ("ashlar_webhook_failures_total", webhook.failures),
-        ("ashlar_webhook_drops_total", webhook.dropped),
+    let mut of = page.object(&[("webhook", &webhook.name)]);
+    of.add(metric!("ashlar_webhook_up"), webhook.failure.is_empty());
+    for (metric, value) in [
+        (metric!("ashlar_webhook_waiting"), webhook.waiting),
+        (metric!("ashlar_webhook_deliveries_total"), webhook.delivered),
+        (metric!("ashlar_webhook_failures_total"), webhook.failures),
+        (metric!("ashlar_webhook_drops_total"), webhook.dropped),
     ] {
-        page.add(name, &labels, value);
+        of.add(metric, value);
     }
 }
 
 fn disk(disk: &DiskState, page: &mut Page) {
-    let labels = [("disk", disk.name.as_str()), ("kind", disk.kind.as_str())];
-    page.health("ashlar_disk_health", &labels, disk.health);
-    page.add("ashlar_disk_size_bytes", &labels, disk.size_bytes);
+    let mut of = page.object(&[("disk", &disk.name), ("kind", &disk.kind)]);
+    of.health(metric!("ashlar_disk_health"), disk.health);
+    of.add(metric!("ashlar_disk_size_bytes"), disk.size_bytes);
     if let (Some(used), Some(free)) = (disk.used_bytes, disk.free_bytes) {
-        page.add("ashlar_disk_used_bytes", &labels, used);
-        page.add("ashlar_disk_free_bytes", &labels, free);
+        of.add(metric!("ashlar_disk_used_bytes"), used);
+        of.add(metric!("ashlar_disk_free_bytes"), free);
     }
 }
 
 fn geom(geom: &GeomState, page: &mut Page) {
-    let labels = [("geom", geom.name.as_str()), ("class", geom.class.as_str())];
-    page.health("ashlar_geom_health", &labels, geom.health);
+    let mut of = page.object(&[("geom", &geom.name), ("class", &geom.class)]);
+    of.health(metric!("ashlar_geom_health"), geom.health);
     for rebuild in &geom.rebuilds {
-        let labels = [labels[0], labels[1], ("part", rebuild.part.as_str())];
-        page.add("ashlar_geom_rebuild_done_bytes", &labels, rebuild.done_bytes);
-        page.add("ashlar_geom_rebuild_size_bytes", &labels, rebuild.size_bytes);
-        page.add("ashlar_geom_rebuild_paused", &labels, u8::from(rebuild.paused));
-        page.add("ashlar_geom_rebuild_rate_bytes", &labels, rebuild.rate_bytes.unwrap_or(0));
+        let part = ("part", rebuild.part.as_str());
+        let rate = rebuild.rate_bytes.unwrap_or(0);
+        of.add_with(metric!("ashlar_geom_rebuild_done_bytes"), part, rebuild.done_bytes);
+        of.add_with(metric!("ashlar_geom_rebuild_size_bytes"), part, rebuild.size_bytes);
+        of.add_with(metric!("ashlar_geom_rebuild_paused"), part, rebuild.paused);
+        of.add_with(metric!("ashlar_geom_rebuild_rate_bytes"), part, rate);
         if let Some(seconds) = rebuild.left_seconds {
-            page.add("ashlar_geom_rebuild_left_seconds", &labels, seconds);
+            of.add_with(metric!("ashlar_geom_rebuild_left_seconds"), part, seconds);
         }
     }
-    let fs = ("fs", geom.name.as_str());
+    let fs: [Label<'_>; 1] = [("fs", &geom.name)];
     for space in &geom.spaces {
-        let labels = [fs, ("part", space.part.as_str())];
-        page.add("ashlar_fs_size_bytes", &labels, space.size_bytes);
-        page.add("ashlar_fs_free_bytes", &labels, space.free_bytes);
+        let part = ("part", space.part.as_str());
+        let mut of = page.object(&fs);
+        of.add_with(metric!("ashlar_fs_size_bytes"), part, space.size_bytes);
+        of.add_with(metric!("ashlar_fs_free_bytes"), part, space.free_bytes);
     }
     if let Some(is_serving) = geom.is_serving {
-        page.add("ashlar_fs_up", &[fs], u8::from(is_serving));
+        page.object(&fs).add(metric!("ashlar_fs_up"), is_serving);
     }
     if let Some(at) = geom.last_dump_at {
-        page.add("ashlar_fs_last_dump_timestamp_seconds", &[fs], at);
+        page.object(&fs).add(metric!("ashlar_fs_last_dump_timestamp_seconds"), at);
     }
     for p in &geom.providers {
-        let labels = [("provider", p.name.as_str()), ("class", geom.class.as_str())];
-        page.add("ashlar_provider_size_bytes", &labels, p.size_bytes);
+        let mut of = page.object(&[("provider", &p.name), ("class", &geom.class)]);
+        of.add(metric!("ashlar_provider_size_bytes"), p.size_bytes);
         for (mode, n) in [("r", p.r), ("w", p.w), ("e", p.e)].into_iter().filter(|(_, n)| *n > 0) {
-            let labels = [labels[0], labels[1], ("mode", mode)];
-            page.add("ashlar_provider_opens", &labels, n);
+            of.add_with(metric!("ashlar_provider_opens"), ("mode", mode), n);
         }
         // From the start: the increase of a counter that begins with 1 is not seen.
-        let labels = [labels[0], labels[1], ("op", "other")];
-        page.add("ashlar_provider_errors_total", &labels, p.stats.other.errors);
+        let errors = p.stats.other.errors;
+        of.add_with(metric!("ashlar_provider_errors_total"), ("op", "other"), errors);
     }
 }
 
@@ -192,16 +217,16 @@ fn units(target: &TargetState, page: &mut Page) {
     let all = target.groups.iter().flat_map(|g| &g.luns).filter(has_series);
     let units: BTreeMap<&str, &LunState> = all.map(|l| (l.provider.as_str(), l)).collect();
     for (provider, lun) in units {
-        let labels = [("target", target.name.as_str()), ("provider", provider)];
+        let mut unit = page.object(&[("target", &target.name), ("provider", provider)]);
         if let Some(reservation) = &lun.reservation {
-            page.add("ashlar_lun_reserved", &labels, u8::from(reservation.kind.is_some()));
-            page.add("ashlar_lun_registrants", &labels, reservation.registrants.len());
+            unit.add(metric!("ashlar_lun_reserved"), reservation.kind.is_some());
+            unit.add(metric!("ashlar_lun_registrants"), reservation.registrants.len());
         }
         if lun.latency_ns > 0 {
-            page.add("ashlar_lun_latency_seconds", &labels, seconds(lun.latency_ns));
+            unit.add(metric!("ashlar_lun_latency_seconds"), seconds(lun.latency_ns));
         }
         if let Some(limit) = lun.limit {
-            page.add("ashlar_lun_limit", &labels, limit);
+            unit.add(metric!("ashlar_lun_limit"), limit);
         }
     }
 }
@@ -221,34 +246,27 @@ fn provider_counters(class: &str, provider: &ProviderState, page: &mut Page) {
     if !is_used(stats) {
         return;
     }
-    let labels = [("provider", provider.name.as_str()), ("class", class)];
-    for (op, s) in stats.kinds() {
-        let labels = [labels[0], labels[1], ("op", op)];
-        page.add("ashlar_provider_requests_total", &labels, s.ops);
-        page.add("ashlar_provider_bytes_total", &labels, s.bytes);
-        if op != "other" {
-            page.add("ashlar_provider_errors_total", &labels, s.errors);
+    let mut of = page.object(&[("provider", &provider.name), ("class", class)]);
+    for (kind, s) in stats.kinds() {
+        let op = ("op", kind);
+        of.add_with(metric!("ashlar_provider_requests_total"), op, s.ops);
+        of.add_with(metric!("ashlar_provider_bytes_total"), op, s.bytes);
+        if kind != "other" {
+            of.add_with(metric!("ashlar_provider_errors_total"), op, s.errors);
         }
     }
-    page.add("ashlar_provider_in_flight", &labels, stats.in_flight);
-    page.add("ashlar_provider_busy_seconds_total", &labels, seconds(stats.busy_ns));
+    of.add(metric!("ashlar_provider_in_flight"), stats.in_flight);
+    of.add(metric!("ashlar_provider_busy_seconds_total"), seconds(stats.busy_ns));
 }
 
 fn provider_latency(class: &str, provider: &ProviderState, page: &mut Page) {
-    let labels = [("provider", provider.name.as_str()), ("class", class)];
-    page.latency("ashlar_provider_latency_seconds", &labels, &provider.stats);
+    let mut of = page.object(&[("provider", &provider.name), ("class", class)]);
+    of.latency(metric!("ashlar_provider_latency_seconds"), &provider.stats);
 }
 
-/// Requests of units at their providers, each unit once.
-fn unit_latency(state: &SystemState, page: &mut Page) {
-    let units = state.geoms.iter().filter(|geom| geom.class == LUN_CLASS);
-    let consumers = units.flat_map(|geom| &geom.consumers).inspect(|_| page.pause());
-    let consumers = consumers.filter(|c| has_latency(&c.stats));
-    let all: BTreeMap<&str, &Stats> =
-        consumers.filter_map(|c| Some((c.provider.as_deref()?, &c.stats))).collect();
-    for (provider, stats) in all {
-        page.latency("ashlar_lun_request_latency_seconds", &[("provider", provider)], stats);
-    }
+fn unit_latency(provider: &str, stats: &Stats, page: &mut Page) {
+    let mut unit = page.object(&[("provider", provider)]);
+    unit.latency(metric!("ashlar_lun_request_latency_seconds"), stats);
 }
 
 #[cfg(test)]

@@ -6,37 +6,86 @@
 //!      or not at all. Others are counted.
 
 use super::buckets::HISTOGRAM_SERIES;
-use super::families::{Family, METRICS};
+use super::families::{Family, METRICS, Metric, metric};
 use super::format::Format;
+use super::number::Number;
 use super::{protobuf, text};
 use crate::api::{Health, Histogram, Stats};
 use crate::time_slices::TimeSlices;
-use std::collections::HashMap;
-use std::fmt::Display;
 
-/// Names and values of the labels of a series.
-pub(super) type Labels<'a> = [(&'a str, &'a str)];
+/// Name and value of a label.
+pub(super) type Label<'a> = (&'static str, &'a str);
+
+/// Labels of a series, or those that all series of an object have.
+pub(super) type Labels<'a> = [Label<'a>];
+
+/// Labels of a sample.
+#[derive(Clone, Copy)]
+pub(super) struct SampleLabels<'a> {
+    /// Those of its object, as the format writes them.
+    pub(super) common: &'a [u8],
+    /// A further one.
+    pub(super) last: Option<Label<'a>>,
+}
+
+impl SampleLabels<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.common.is_empty() && self.last.is_none()
+    }
+}
+
+/// Bytes of a family on the page beside its samples, so that the page is not moved as it grows.
+const FAMILY_BYTES: usize = 256;
 
 /// Samples of all metrics.
 pub(super) struct Page {
     format: Format,
     /// Written samples of each metric, in the order of the list.
     samples: Vec<Vec<u8>>,
-    /// Places of the metrics in the list, by name.
-    places: HashMap<&'static str, usize>,
+    /// Written labels of the present object: it has several samples.
+    common: Vec<u8>,
+    /// Names of these labels.
+    names: Vec<&'static str>,
     series: usize,
     series_max: usize,
     dropped: usize,
     slices: TimeSlices,
 }
 
+/// An object whose samples are added.
+pub(super) struct Object<'a>(&'a mut Page);
+
 impl Page {
     pub(super) fn new(format: Format, series_max: u32) -> Page {
-        let series_max = usize::try_from(series_max).unwrap_or(usize::MAX);
-        let samples = vec![Vec::new(); METRICS.len()];
-        let places = METRICS.iter().enumerate().map(|(place, f)| (f.name, place)).collect();
-        let slices = TimeSlices::default();
-        Page { format, samples, places, series: 0, series_max, dropped: 0, slices }
+        Page {
+            format,
+            samples: vec![Vec::new(); METRICS.len()],
+            common: Vec::new(),
+            names: Vec::new(),
+            series: 0,
+            series_max: usize::try_from(series_max).unwrap_or(usize::MAX),
+            dropped: 0,
+            slices: TimeSlices::default(),
+        }
+    }
+
+    /// An object with these labels. Each of its samples may have one more.
+    pub(super) fn object(&mut self, labels: &Labels<'_>) -> Object<'_> {
+        self.set_labels(labels);
+        Object(self)
+    }
+
+    fn set_labels(&mut self, labels: &Labels<'_>) {
+        self.names.clear();
+        self.names.extend(labels.iter().map(|(name, _)| *name));
+        self.common.clear();
+        // X2: a full page has no further sample.
+        if self.series < self.series_max {
+            match self.format {
+                Format::Text => text::common(labels, &mut self.common),
+                Format::Protobuf => protobuf::common(labels, &mut self.common),
+            }
+        }
     }
 
     /// Whether so many series fit; otherwise they are counted as left out (X2).
@@ -48,87 +97,90 @@ impl Page {
         fits
     }
 
-    /// Counts an object that was examined for series as the work of a series.
-    pub(super) fn pause(&mut self) {
-        self.slices.spend(1);
-    }
-
-    pub(super) fn add(&mut self, name: &str, labels: &Labels<'_>, value: impl Display) {
-        if self.admits(1) {
-            self.push(name, labels, value);
-        }
-    }
-
-    fn push(&mut self, name: &str, labels: &Labels<'_>, value: impl Display) {
-        let format = self.format;
-        let Some((family, out)) = self.metric(name, labels) else { return };
+    /// Adds a sample of the present object.
+    fn push(&mut self, metric: Metric, last: Option<Label<'_>>, value: Number) {
+        let (format, family) = (self.format, metric.family());
+        let Some((labels, out)) = self.samples_of(metric, last) else { return };
         match format {
-            Format::Text => text::sample(name, labels, value, out),
+            Format::Text => text::sample(family.name, labels, value, out),
             Format::Protobuf => protobuf::sample(family, labels, value, out),
         }
     }
 
-    pub(super) fn health(&mut self, name: &str, labels: &Labels<'_>, health: Health) {
-        let mut labels = [labels, &[("state", "")]].concat();
-        for state in [Health::Ok, Health::Degraded, Health::Failed] {
-            if let Some(last) = labels.last_mut() {
-                last.1 = state.label();
-            }
-            self.add(name, &labels, u8::from(health == state));
-        }
-    }
-
-    /// The two histograms that are kept: of reads, and of everything else as `write`.
-    pub(super) fn latency(&mut self, name: &str, labels: &Labels<'_>, stats: &Stats) {
-        for (op, of) in [("read", &stats.read), ("write", &stats.write)] {
-            if !of.latency.buckets.is_empty() {
-                let labels = [labels, &[("op", op)]].concat();
-                self.histogram(name, &labels, &of.latency);
-            }
-        }
-    }
-
-    fn histogram(&mut self, name: &str, labels: &Labels<'_>, h: &Histogram) {
-        if !self.admits(HISTOGRAM_SERIES) {
-            return;
-        }
-        let format = self.format;
-        let Some((family, out)) = self.metric(name, labels) else { return };
+    /// Adds a histogram of the present object.
+    fn push_histogram(&mut self, metric: Metric, last: Label<'_>, h: &Histogram) {
+        let (format, family) = (self.format, metric.family());
+        let Some((labels, out)) = self.samples_of(metric, Some(last)) else { return };
         match format {
-            Format::Text => text::histogram(name, labels, h, out),
+            Format::Text => text::histogram(family.name, labels, h, out),
             Format::Protobuf => protobuf::histogram(family, labels, h, out),
         }
     }
 
-    /// A metric of the list, which has these labels, and its written samples.
-    fn metric(
-        &mut self,
-        name: &str,
-        labels: &Labels<'_>,
-    ) -> Option<(&'static Family, &mut Vec<u8>)> {
-        let found = self.places.get(name).and_then(|place| Some((*place, METRICS.get(*place)?)));
-        debug_assert!(
-            found.is_some_and(|(_, f)| f.labels.iter().eq(labels.iter().map(|(key, _)| key))),
-            "{name} {labels:?}"
-        );
-        let (place, family) = found?;
-        Some((family, self.samples.get_mut(place)?))
+    /// The labels of a sample of the present object, which the list gives to its metric, and the
+    /// written samples of the metric.
+    fn samples_of<'a>(
+        &'a mut self,
+        metric: Metric,
+        last: Option<Label<'a>>,
+    ) -> Option<(SampleLabels<'a>, &'a mut Vec<u8>)> {
+        let Family { name, labels, .. } = metric.family();
+        let names = || self.names.iter().copied().chain(last.map(|(name, _)| name));
+        debug_assert!(labels.iter().copied().eq(names()), "{name}: {:?} {last:?}", self.names);
+        let out = self.samples.get_mut(metric.place())?;
+        Some((SampleLabels { common: &self.common, last }, out))
     }
 
     /// The page, with the numbers of series on it and left out.
     pub(super) fn render(mut self) -> Vec<u8> {
         let (series, dropped) = (self.series, self.dropped);
-        self.push("ashlar_metrics_series", &[], series);
-        self.push("ashlar_metrics_series_dropped", &[], dropped);
-        let mut out = Vec::with_capacity(self.samples.iter().map(Vec::len).sum());
-        let all = METRICS.iter().zip(&self.samples);
+        self.set_labels(&[]);
+        self.push(metric!("ashlar_metrics_series"), None, series.into());
+        self.push(metric!("ashlar_metrics_series_dropped"), None, dropped.into());
+        let Page { format, samples, mut slices, .. } = self;
+        let lengths = samples.iter().map(|samples| samples.len() + FAMILY_BYTES);
+        let mut out = Vec::with_capacity(lengths.sum());
+        let all = METRICS.iter().zip(samples);
         for (family, samples) in all.filter(|(_, samples)| !samples.is_empty()) {
-            match self.format {
-                Format::Text => text::family(family, samples, &mut out),
-                Format::Protobuf => protobuf::family(family, samples, &mut out),
+            match format {
+                Format::Text => text::family(family, &samples, &mut out),
+                Format::Protobuf => protobuf::family(family, &samples, &mut out),
             }
-            self.slices.spend_long();
+            slices.spend_long();
         }
         out
+    }
+}
+
+impl Object<'_> {
+    /// Adds a sample.
+    pub(super) fn add(&mut self, metric: Metric, value: impl Into<Number>) {
+        self.sample(metric, None, value.into());
+    }
+
+    /// Adds a sample that has one more label than the object.
+    pub(super) fn add_with(&mut self, metric: Metric, last: Label<'_>, value: impl Into<Number>) {
+        self.sample(metric, Some(last), value.into());
+    }
+
+    fn sample(&mut self, metric: Metric, last: Option<Label<'_>>, value: Number) {
+        if self.0.admits(1) {
+            self.0.push(metric, last, value);
+        }
+    }
+
+    pub(super) fn health(&mut self, metric: Metric, health: Health) {
+        for state in [Health::Ok, Health::Degraded, Health::Failed] {
+            self.add_with(metric, ("state", state.label()), health == state);
+        }
+    }
+
+    /// The two histograms that are kept: of reads, and of everything else as `write`.
+    pub(super) fn latency(&mut self, metric: Metric, stats: &Stats) {
+        for (op, of) in [("read", &stats.read), ("write", &stats.write)] {
+            if !of.latency.buckets.is_empty() && self.0.admits(HISTOGRAM_SERIES) {
+                self.0.push_histogram(metric, ("op", op), &of.latency);
+            }
+        }
     }
 }

@@ -6,9 +6,9 @@
 
 use super::buckets::{NATIVE_SCHEMA, NativeBuckets, ZERO_SECONDS, classic};
 use super::families::Family;
-use super::page::Labels;
+use super::number::Number;
+use super::page::{Label, Labels, SampleLabels};
 use crate::api::Histogram;
-use std::fmt::Display;
 
 /// A message that is being written.
 #[derive(Default)]
@@ -50,14 +50,19 @@ impl Message {
         self.0.extend_from_slice(value);
     }
 
+    /// A `LabelPair` of a `Metric`.
+    fn label(&mut self, (name, value): Label<'_>) {
+        let mut pair = Message::default();
+        pair.bytes(1, name.as_bytes());
+        pair.bytes(2, value.as_bytes());
+        self.bytes(1, &pair.0);
+    }
+
     /// A `Metric` with its labels.
-    fn metric(labels: &Labels<'_>) -> Message {
-        let mut metric = Message::default();
-        for (name, value) in labels {
-            let mut pair = Message::default();
-            pair.bytes(1, name.as_bytes());
-            pair.bytes(2, value.as_bytes());
-            metric.bytes(1, &pair.0);
+    fn metric(labels: SampleLabels<'_>) -> Message {
+        let mut metric = Message(labels.common.to_vec());
+        if let Some(last) = labels.last {
+            metric.label(last);
         }
         metric
     }
@@ -83,15 +88,22 @@ fn add(metric: &Message, samples: &mut Vec<u8>) {
     *samples = family.0;
 }
 
-/// Adds a sample to those of a family; its value is printed as a number.
+/// The labels of an object, as its `Metric`s begin.
+pub(super) fn common(labels: &Labels<'_>, out: &mut Vec<u8>) {
+    let mut metric = Message(std::mem::take(out));
+    labels.iter().for_each(|label| metric.label(*label));
+    *out = metric.0;
+}
+
+/// Adds a sample to those of a family.
 pub(super) fn sample(
     family: &Family,
-    labels: &Labels<'_>,
-    value: impl Display,
+    labels: SampleLabels<'_>,
+    value: Number,
     samples: &mut Vec<u8>,
 ) {
     let mut number = Message::default();
-    number.double(1, value.to_string().parse().unwrap_or(f64::NAN));
+    number.double(1, value.to_double());
     let mut metric = Message::metric(labels);
     metric.bytes(type_of(family).1, &number.0);
     add(&metric, samples);
@@ -100,7 +112,7 @@ pub(super) fn sample(
 /// Adds a histogram, with classic and native buckets, to the samples of a family.
 pub(super) fn histogram(
     family: &Family,
-    labels: &Labels<'_>,
+    labels: SampleLabels<'_>,
     h: &Histogram,
     samples: &mut Vec<u8>,
 ) {

@@ -1,7 +1,8 @@
 //! Series of sessions. Sessions of one initiator and host are counted as one: a series may occur
 //! only once.
 
-use super::page::Page;
+use super::families::metric;
+use super::page::{Label, Page};
 use crate::api::{Stats, TargetState};
 use reactor::Address;
 use std::collections::BTreeMap;
@@ -42,8 +43,9 @@ impl<'a> SessionSums<'a> {
     }
 
     /// Each sum with its labels.
-    fn labelled(&self) -> impl Iterator<Item = ([(&str, &str); 4], &SessionSum)> {
-        let target = [("target", self.target.name.as_str()), ("driver", &self.target.driver)];
+    fn labelled(&self) -> impl Iterator<Item = ([Label<'_>; 4], &SessionSum)> {
+        let target: [Label<'_>; 2] =
+            [("target", self.target.name.as_str()), ("driver", &self.target.driver)];
         self.all.iter().map(move |((initiator, address), sum)| {
             let labels =
                 [target[0], target[1], ("initiator", *initiator), ("address", address.as_str())];
@@ -53,25 +55,26 @@ impl<'a> SessionSums<'a> {
 
     pub(super) fn counters(&self, page: &mut Page) {
         for (who, sum) in self.labelled() {
-            page.add("ashlar_session_in_flight", &who, sum.outstanding);
-            page.add("ashlar_session_window", &who, sum.window);
+            let mut session = page.object(&who);
+            session.add(metric!("ashlar_session_in_flight"), sum.outstanding);
+            session.add(metric!("ashlar_session_window"), sum.window);
             if let Some(share) = sum.share {
-                page.add("ashlar_session_share", &who, share);
+                session.add(metric!("ashlar_session_share"), share);
             }
             if sum.stats.ops() == 0 {
                 continue;
             }
             for (op, stats) in sum.stats.kinds() {
-                let labels = [who[0], who[1], who[2], who[3], ("op", op)];
-                page.add("ashlar_session_requests_total", &labels, stats.ops);
-                page.add("ashlar_session_bytes_total", &labels, stats.bytes);
+                let op = ("op", op);
+                session.add_with(metric!("ashlar_session_requests_total"), op, stats.ops);
+                session.add_with(metric!("ashlar_session_bytes_total"), op, stats.bytes);
             }
         }
     }
 
     pub(super) fn latency(&self, page: &mut Page) {
         for (who, sum) in self.labelled() {
-            page.latency("ashlar_session_latency_seconds", &who, &sum.stats);
+            page.object(&who).latency(metric!("ashlar_session_latency_seconds"), &sum.stats);
         }
     }
 }

@@ -127,6 +127,14 @@ fn names_follow_the_rules() {
     }
 }
 
+#[test]
+fn every_listed_name_is_found_at_its_place() {
+    for (place, f) in METRICS.iter().enumerate() {
+        let found = Metric::named(f.name);
+        assert_eq!((found.place(), found.family().name), (place, f.name));
+    }
+}
+
 /// An LUN that no host uses costs the series of its disk, its geoms and their providers alone.
 #[test]
 fn idle_providers_have_few_series() {
@@ -168,6 +176,8 @@ fn x2_series_above_the_limit_are_left_out_and_counted() {
     assert_eq!(health, 300);
     assert!(!text.contains("ashlar_provider_latency_seconds"), "{text}");
     assert!(all.contains("ashlar_metrics_series_dropped 0"));
+    let dropped = format!("ashlar_metrics_series_dropped {}", wanted - 2);
+    assert_eq!(series(&text_page(&state, 0)), ["ashlar_metrics_series 0", dropped.as_str()]);
 }
 
 #[test]

@@ -2,33 +2,10 @@
 
 use super::buckets::classic;
 use super::families::Family;
-use super::page::Labels;
+use super::number::{Number, seconds};
+use super::page::{Label, Labels, SampleLabels};
 use crate::api::Histogram;
-use std::fmt::{self, Display};
 use std::io::Write;
-
-/// Nanoseconds that are printed as seconds, without zeros at the end.
-#[derive(Clone, Copy)]
-pub(super) struct Seconds(u64);
-
-pub(super) fn seconds(ns: u64) -> Seconds {
-    Seconds(ns)
-}
-
-impl Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (whole, mut rest) = (self.0 / 1_000_000_000, self.0 % 1_000_000_000);
-        if rest == 0 {
-            return write!(f, "{whole}");
-        }
-        let mut digits = 9;
-        while rest.is_multiple_of(10) {
-            rest /= 10;
-            digits -= 1;
-        }
-        write!(f, "{whole}.{rest:0digits$}")
-    }
-}
 
 /// A label's value as it is written between quotes.
 fn escape(text: &str, out: &mut Vec<u8>) {
@@ -44,62 +21,80 @@ fn escape(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
-/// The labels in braces; nothing without labels.
-fn braces(labels: &Labels<'_>, out: &mut Vec<u8>) {
-    for (i, (name, value)) in labels.iter().enumerate() {
-        out.push(if i == 0 { b'{' } else { b',' });
-        out.extend_from_slice(name.as_bytes());
-        out.extend_from_slice(b"=\"");
-        escape(value, out);
-        out.push(b'"');
+/// Adds a label: the first one after a brace, others after a comma.
+fn label((name, value): Label<'_>, is_first: bool, out: &mut Vec<u8>) {
+    out.push(if is_first { b'{' } else { b',' });
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"=\"");
+    escape(value, out);
+    out.push(b'"');
+}
+
+/// The labels of an object without the closing brace; nothing without labels.
+pub(super) fn common(labels: &Labels<'_>, out: &mut Vec<u8>) {
+    for (i, one) in labels.iter().enumerate() {
+        label(*one, i == 0, out);
     }
-    if !labels.is_empty() {
-        out.push(b'}');
+}
+
+/// The labels without the closing brace; nothing without labels.
+fn open_braces(labels: SampleLabels<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(labels.common);
+    if let Some(last) = labels.last {
+        label(last, labels.common.is_empty(), out);
     }
 }
 
 /// The end of a line.
-fn end(value: impl Display, out: &mut Vec<u8>) {
-    // Writing to a Vec cannot fail.
-    let _ = writeln!(out, " {value}");
+fn end(value: Number, out: &mut Vec<u8>) {
+    out.push(b' ');
+    value.write(out);
+    out.push(b'\n');
 }
 
 /// Adds a sample to `out`.
-pub(super) fn sample(name: &str, labels: &Labels<'_>, value: impl Display, out: &mut Vec<u8>) {
+pub(super) fn sample(name: &str, labels: SampleLabels<'_>, value: Number, out: &mut Vec<u8>) {
     out.extend_from_slice(name.as_bytes());
-    braces(labels, out);
+    open_braces(labels, out);
+    if !labels.is_empty() {
+        out.push(b'}');
+    }
     end(value, out);
 }
 
 /// Adds the series of a histogram to `out`.
-pub(super) fn histogram(name: &str, labels: &Labels<'_>, h: &Histogram, out: &mut Vec<u8>) {
+pub(super) fn histogram(name: &str, labels: SampleLabels<'_>, h: &Histogram, out: &mut Vec<u8>) {
     // All series have the same labels, but buckets have one more.
-    let mut all = Vec::new();
-    braces(labels, &mut all);
-    let mut of_bucket = all.strip_suffix(b"}").unwrap_or_default().to_vec();
-    of_bucket.push(if labels.is_empty() { b'{' } else { b',' });
-    let mut bucket = |bound: &dyn Display, count: u64| {
+    let mut same = Vec::new();
+    open_braces(labels, &mut same);
+    let mut bucket = |bound: Option<Number>, count: u64| {
         out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(b"_bucket");
-        out.extend_from_slice(&of_bucket);
-        let _ = write!(out, "le=\"{bound}\"}}");
-        end(count, out);
+        out.extend_from_slice(&same);
+        out.extend_from_slice(if same.is_empty() { b"{le=\"" } else { b",le=\"" });
+        match bound {
+            Some(bound) => bound.write(out),
+            None => out.extend_from_slice(b"+Inf"),
+        }
+        out.extend_from_slice(b"\"}");
+        end(count.into(), out);
     };
-    classic(h).for_each(|(bound_ns, count)| bucket(&seconds(bound_ns), count));
-    bucket(&"+Inf", h.count());
-    let mut line = |suffix: &str, value: &dyn Display| {
-        out.extend_from_slice(name.as_bytes());
-        out.extend_from_slice(suffix.as_bytes());
-        out.extend_from_slice(&all);
+    classic(h).for_each(|(bound_ns, count)| bucket(Some(seconds(bound_ns)), count));
+    bucket(None, h.count());
+    let closing: &[u8] = if same.is_empty() { b"" } else { b"}" };
+    let values = [("_sum", seconds(h.sum_ns)), ("_count", h.count().into())];
+    for (suffix, value) in values {
+        for part in [name.as_bytes(), suffix.as_bytes(), &same, closing] {
+            out.extend_from_slice(part);
+        }
         end(value, out);
-    };
-    line("_sum", &seconds(h.sum_ns));
-    line("_count", &h.count());
+    }
 }
 
 /// Adds a family with its samples to `out`.
 pub(super) fn family(family: &Family, samples: &[u8], out: &mut Vec<u8>) {
     let Family { name, kind, help, .. } = family;
+    // Writing to a Vec cannot fail.
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
     out.extend_from_slice(samples);
 }
@@ -109,28 +104,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_are_exact_and_have_no_zeros_at_the_end() {
-        for (ns, text) in [
-            (0, "0"),
-            (1, "0.000000001"),
-            (20, "0.00000002"),
-            (1_200_000_000, "1.2"),
-            (10_000_000_000, "10"),
-            (100_010_000_000, "100.01"),
-            (u64::MAX, "18446744073.709551615"),
-        ] {
-            assert_eq!(seconds(ns).to_string(), text);
-        }
+    fn labels_are_escaped_where_they_are_written() {
+        let (mut out, mut written) = (b"before ".to_vec(), Vec::new());
+        common(&[("a", "\\x\"\n"), ("b", "")], &mut written);
+        let last = Some(("c", "é\n\n"));
+        sample("m", SampleLabels { common: &written, last }, 1_u64.into(), &mut out);
+        sample("m", SampleLabels { common: &[], last }, 3_u64.into(), &mut out);
+        sample("m", SampleLabels { common: &written, last: None }, 4_u64.into(), &mut out);
+        sample("m", SampleLabels { common: &[], last: None }, 2_u64.into(), &mut out);
+        let text = String::from_utf8(out).expect("text");
+        let lines = [
+            r#"before m{a="\\x\"\n",b="",c="é\n\n"} 1"#,
+            r#"m{c="é\n\n"} 3"#,
+            r#"m{a="\\x\"\n",b=""} 4"#,
+            "m 2",
+        ];
+        assert_eq!(text.lines().collect::<Vec<_>>(), lines);
     }
 
     #[test]
-    fn labels_are_escaped_where_they_are_written() {
-        let mut out = b"before ".to_vec();
-        let labels = [("a", "\\x\"\n"), ("b", ""), ("c", "é\n\n")];
-        sample("m", &labels, 1, &mut out);
-        sample("m", &[], "2", &mut out);
-        let text = String::from_utf8(out).expect("text");
-        let first = r#"before m{a="\\x\"\n",b="",c="é\n\n"} 1"#;
-        assert_eq!(text, format!("{first}\nm 2\n"));
+    fn histogram_has_the_same_labels_in_all_its_series() {
+        let of = |labels: SampleLabels<'_>| {
+            let mut out = Vec::new();
+            histogram("m", labels, &Histogram::default(), &mut out);
+            let text = String::from_utf8(out).expect("text");
+            let lines = text.lines().map(str::to_owned).collect::<Vec<_>>();
+            [lines.first().cloned(), lines.get(lines.len() - 2).cloned(), lines.last().cloned()]
+                .map(Option::unwrap_or_default)
+        };
+        let (mut written, last) = (Vec::new(), Some(("op", "read")));
+        common(&[("a", "x")], &mut written);
+        let first = "m_bucket{a=\"x\",op=\"read\",le=\"0.000001024\"} 0";
+        let ends = ["m_sum{a=\"x\",op=\"read\"} 0", "m_count{a=\"x\",op=\"read\"} 0"];
+        assert_eq!(of(SampleLabels { common: &written, last }), [first, ends[0], ends[1]]);
+        let bare = ["m_bucket{le=\"0.000001024\"} 0", "m_sum 0", "m_count 0"];
+        assert_eq!(of(SampleLabels { common: &[], last: None }), bare);
     }
 }

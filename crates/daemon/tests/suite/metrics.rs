@@ -115,7 +115,7 @@ const SECTIONS: &str = "[[disk]]\nname = 'm0'\nkind = 'memory'\nsize = '1MiB'\n\
     [[access]]\ntarget = 't'\ngroup = 'g'\ninitiators = ['*']\nluns = { 0 = 'n' }\n";
 
 fn page(state: SystemState) -> String {
-    let page = metrics::scrape(state, u32::MAX, Format::Text);
+    let page = metrics::render(&state, u32::MAX, Format::Text);
     String::from_utf8(page).expect("text")
 }
 

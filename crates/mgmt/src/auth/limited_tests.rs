@@ -152,7 +152,7 @@ fn a10_routes_of_a_limited_caller_show_its_part() {
         json(serde_json::to_string(&state)),
         json(serde_json::to_string(&view)),
         page::render(&view),
-        String::from_utf8(metrics::scrape(figures, 1000, Format::Text)).expect("text"),
+        String::from_utf8(metrics::render(&figures, 1000, Format::Text)).expect("text"),
     ] {
         assert!(text.contains("own") && !text.contains("foreign"), "{text}");
     }

@@ -17,7 +17,7 @@ use super::metrics::{self, Format};
 use super::page_routes::{check_host, document};
 use super::peer_rates::PeerRates;
 use super::refusal_log::{RefusalLog, tcp_peer};
-use super::routes::{blocking, error_response, reply, unknown_route, wrong_method};
+use super::routes::{blocking, error_response, unknown_route, wrong_method};
 use super::server::{accept_until, answer_requests};
 use super::tcp_slots::TcpSlots;
 use crate::api::{Error, Kind, Result, SystemState};
@@ -261,12 +261,11 @@ async fn scrape(
     let format = Format::of(request.headers());
     let turn = shared.scrapes.clone().acquire_owned().await;
     let turn = turn.map_err(|e| Error::new(Kind::Internal, "scrape metrics", e))?;
-    let page = blocking(move || {
-        // The scrape is rendered to its end even when the client disappears.
-        let _turn = turn;
-        Ok(metrics::scrape((shared.state)(shared.bound)?, settings.series_max, format))
-    });
-    Ok(reply(format.content_type(), page.await?))
+    let page = move || -> Result<_> {
+        let state = (shared.state)(shared.bound)?;
+        Ok((metrics::render(&state, settings.series_max, format), state))
+    };
+    metrics::answer(page, format, turn).await
 }
 
 /// The token of a value of `Authorization`; the name of the scheme has no case (RFC 9110 11.1).

@@ -164,11 +164,11 @@ async fn dispatch(
         }
         "/metrics" => {
             let format = Format::of(request.headers());
-            let page = blocking(move || {
-                let series_max = control.metrics_series_max();
-                Ok(metrics::scrape(control.figures()?, series_max, format))
-            });
-            Ok(reply(format.content_type(), page.await?))
+            let page = move || -> Result<_> {
+                let (figures, series_max) = (control.figures()?, control.metrics_series_max());
+                Ok((metrics::render(&figures, series_max, format), figures))
+            };
+            metrics::answer(page, format, ()).await
         }
         "/openapi.json" => {
             let document =

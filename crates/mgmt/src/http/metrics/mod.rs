@@ -6,6 +6,7 @@
 //! series of them, and no label has a port of a client, so that idle LUNs and reconnections do not
 //! multiply series.
 
+mod answer;
 mod buckets;
 mod families;
 mod format;
@@ -15,6 +16,7 @@ mod protobuf;
 mod sessions;
 mod text;
 
+pub(super) use answer::answer;
 pub use families::{Family, METRICS};
 pub use format::{Format, TEXT_TYPE};
 
@@ -23,19 +25,11 @@ use crate::api::{
     SystemState, TargetHealth, TargetState, WebhookState,
 };
 use crate::object_id::LUN_CLASS;
-use crate::time_slices::drop_state;
 use families::{Metric, metric};
 use number::seconds;
 use page::{Label, Page};
 use sessions::SessionSums;
 use std::collections::BTreeMap;
-
-/// The page of a state that was read for it, and is dropped.
-pub fn scrape(state: SystemState, series_max: u32, format: Format) -> Vec<u8> {
-    let page = render(&state, series_max, format);
-    drop_state(state);
-    page
-}
 
 /// The page in a format, with at most `series_max` series.
 pub fn render(state: &SystemState, series_max: u32, format: Format) -> Vec<u8> {

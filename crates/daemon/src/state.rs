@@ -11,7 +11,7 @@ use bio::Op;
 use disks::DISK_CLASS;
 use drivers::Driver;
 use engine::registry::{
-    DeviceView, GroupView, PortGroupView, RegistryView, SessionFacts, TargetView,
+    DeviceView, GroupView, LunView, PortGroupView, RegistryView, SessionFacts, TargetView,
 };
 use engine::reservations::Reservations;
 use geom::{
@@ -98,7 +98,7 @@ impl<'a> Index<'a> {
         }
         let access = from.config.access.iter();
         Index {
-            units: units.map(|d| (d.name.as_str(), d)).collect(),
+            units: units.map(|d| (d.label.name.as_str(), d)).collect(),
             has_lost: from.registry.devices.iter().any(|d| d.lost.is_some()),
             sessions,
             access: access.map(|a| ((a.target.as_str(), a.group.as_str()), a)).collect(),
@@ -427,8 +427,8 @@ fn target_state(from: &Sources<'_>, index: &Index<'_>, target: &TargetConfig) ->
     let examined = view.filter(|_| index.has_lost).into_iter();
     let luns = examined.flat_map(|v| &v.groups).flat_map(|g| &g.luns);
     let lost = luns.inspect(|_| from.pause()).find_map(|l| {
-        let d = index.units.get(l.1.as_str())?;
-        d.lost.map(|e| format!("LUN {} ({}) is lost: {e}", l.0, l.1))
+        let d = index.units.get(l.label.name.as_str())?;
+        d.lost.map(|e| format!("LUN {} ({}) is lost: {e}", l.lun, l.label.name))
     });
     let groups = view.map(|v| groups(from, index, v)).unwrap_or_default();
     let awaited = || {
@@ -501,15 +501,15 @@ fn port_groups(registry: &RegistryView) -> Vec<PortGroupState> {
 }
 
 fn groups(from: &Sources<'_>, index: &Index<'_>, view: &TargetView) -> Vec<GroupState> {
-    let lun = |l: &(u64, String, bool)| {
+    let lun = |l: &LunView| {
         from.pause();
-        let device = index.units.get(l.1.as_str()).copied();
+        let device = index.units.get(l.label.name.as_str()).copied();
         let ids = device.and_then(|d| d.ids.as_ref());
         let reserved = device.and_then(|d| d.reservations.as_ref());
         LunState {
-            lun: l.0,
-            provider: l.1.clone(),
-            read_only: l.2 || device.is_some_and(|d| d.write_protected),
+            lun: l.lun,
+            provider: l.label.name.clone(),
+            read_only: l.read_only || device.is_some_and(|d| d.write_protected),
             serial: ids.map(|ids| ids.serial.clone()).unwrap_or_default(),
             naa: ids.map(|ids| show_naa(&ids.naa)).unwrap_or_default(),
             uuid: ids.map(|ids| show_uuid(&ids.uuid)).unwrap_or_default(),

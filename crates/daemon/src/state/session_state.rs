@@ -45,7 +45,7 @@ fn wait_reason(from: &Sources<'_>, s: &SessionFacts, all: &[CommandView]) -> Opt
     Some(match most {
         CommandState::Queued => {
             let device = from.registry.devices.iter().find(|d| Some(d.number) == held.device);
-            let name = device.map_or("its unit", |d| d.name.as_str());
+            let name = device.map_or("its unit", |d| d.label.name.as_str());
             let share = held.share.map_or(String::new(), |n| format!(", its share is {n}"));
             match device
                 .and_then(|d| d.flow.limit.map(|l| (l, d.flow.latency_ns, d.flow.par_bytes)))
@@ -97,7 +97,7 @@ pub(super) fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
     let (luns, luns_total): (Vec<u64>, u64) = match only {
         Some(lun) => (vec![lun], 1),
         None => (
-            all.into_iter().flatten().take(LUNS_SHOWN_MAX).map(|l| l.0).collect(),
+            all.into_iter().flatten().take(LUNS_SHOWN_MAX).map(|l| l.lun).collect(),
             all.map_or(0, |l| l.len() as u64),
         ),
     };

@@ -63,7 +63,7 @@ pub use login_gate::LoginGate;
 pub use map::{DiffVisitor, LUN_MAX, LunEntry, LunMap};
 pub use name_conflicts::NameConflict;
 pub use proof::{Account, ChapAccounts, GroupAuth, RequiredAuth};
-pub use view::{DeviceView, GroupView, PortGroupView, RegistryView, TargetView};
+pub use view::{DeviceView, GroupView, LunView, PortGroupView, RegistryView, TargetView};
 pub use wire::pattern::{PATTERN_MAX, Pattern};
 pub use wire::scsi::Addressing;
 

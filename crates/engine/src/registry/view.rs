@@ -15,6 +15,7 @@ use crate::reservations::Reservations;
 use crate::unit::counters::NexusCounts;
 use crate::unit::ids::Ids;
 use crate::unit::space::SpaceUsage;
+use crate::unit::spec::Label;
 use crate::unit::{Device, ModeBits};
 
 /// Everything at one moment.
@@ -78,14 +79,25 @@ pub struct GroupView {
     pub portals: Vec<String>,
     /// How REPORT LUNS writes the numbers.
     pub addressing: Addressing,
-    /// LUN, device, read-only.
-    pub luns: Vec<(u64, String, bool)>,
+    /// Its LUNs, by number.
+    pub luns: Vec<LunView>,
+}
+
+/// A LUN of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LunView {
+    /// Its number.
+    pub lun: u64,
+    /// The label of its unit, shared: there are many of them.
+    pub label: Arc<Label>,
+    /// Writes are refused.
+    pub read_only: bool,
 }
 
 /// A logical unit.
 pub struct DeviceView {
-    /// Its name.
-    pub name: String,
+    /// Its label, which has its name.
+    pub label: Arc<Label>,
     /// Its number.
     pub number: u32,
     /// The names by which hosts know it; `None` in [`Registry::figures`].
@@ -206,7 +218,7 @@ fn target_view(
 
 fn device_view(d: &Device) -> DeviceView {
     DeviceView {
-        name: d.name(),
+        label: d.label(),
         number: d.number(),
         ids: None,
         handler: d.kind().name(),
@@ -226,7 +238,7 @@ fn group_view(g: &super::Group, pause: &mut dyn FnMut()) -> GroupView {
     let luns = g.luns();
     let lun = |e: &Arc<LunEntry>| {
         pause();
-        (e.lun, e.device.name(), e.read_only)
+        LunView { lun: e.lun, label: e.device.label(), read_only: e.read_only }
     };
     GroupView {
         name: g.name.clone(),

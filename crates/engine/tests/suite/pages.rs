@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bio::Errno;
 use engine::lun::{OpenSpec, open_device};
-use engine::registry::RegistryView;
+use engine::registry::{DeviceView, LunView, RegistryView};
 use engine::state_store::{MemoryStore, RecordKind};
 use engine::{TmFunction, UnitKind};
 
@@ -521,10 +521,11 @@ fn figures_are_the_view_without_names_for_hosts_and_nexuses() {
     assert_eq!(pauses, 4, "two units and two LUNs");
     let whole = world.registry.view();
     let units = |view: &RegistryView| -> Vec<(String, u64, bool)> {
-        view.devices.iter().map(|d| (d.name.clone(), d.flow.latency_ns, d.ids.is_some())).collect()
+        let unit = |d: &DeviceView| (d.label.name.clone(), d.flow.latency_ns, d.ids.is_some());
+        view.devices.iter().map(unit).collect()
     };
     let latency = |name: &str| {
-        let unit = whole.devices.iter().find(|d| d.name == name).expect("a unit");
+        let unit = whole.devices.iter().find(|d| d.label.name == name).expect("a unit");
         unit.flow.latency_ns
     };
     let expected = |has_ids| ["d0", "d1"].map(|name| (name.to_owned(), latency(name), has_ids));
@@ -532,6 +533,9 @@ fn figures_are_the_view_without_names_for_hosts_and_nexuses() {
     assert_eq!(units(&figures), expected(false));
     let luns = |view: &RegistryView| view.targets[0].groups[0].luns.clone();
     assert_eq!(luns(&figures), luns(&whole));
+    let shown = |lun: &LunView| (lun.lun, lun.label.name.clone(), lun.read_only);
+    let expected = [(0, "d0".to_owned(), false), (1, "d1".to_owned(), true)];
+    assert_eq!(luns(&whole).iter().map(shown).collect::<Vec<_>>(), expected);
     assert_eq!((figures.sessions.len(), figures.targets[0].sessions), (1, 1));
     assert!(figures.nexuses.is_empty() && !whole.nexuses.is_empty());
 }

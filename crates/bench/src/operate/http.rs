@@ -13,7 +13,7 @@ use crate::load::WAIT;
 const HEAD_MAX: usize = 64 * 1024;
 /// Bytes received at once: a copy of them delays the load by microseconds only.
 const RECV_BYTES: usize = 64 * 1024;
-/// Pause of [`get`] between two looks for bytes.
+/// Pause of [`get`] when no bytes are here.
 const PAUSE: Duration = Duration::from_micros(100);
 
 /// The part of a body that an answer keeps.
@@ -122,6 +122,8 @@ pub(super) struct Request {
     begun: Instant,
     answer: Answer,
     buffer: Vec<u8>,
+    /// Bytes received so far.
+    received: u64,
 }
 
 impl Request {
@@ -150,14 +152,17 @@ impl Request {
         stream.write_all(format!("{head}\r\n{body}").as_bytes()).map_err(io)?;
         stream.set_nonblocking(true).map_err(io)?;
         let (answer, buffer) = (Answer::new(keep), vec![0; RECV_BYTES]);
-        Ok(Request { line, stream, begun, answer, buffer })
+        Ok(Request { line, stream, begun, answer, buffer, received: 0 })
     }
 
     /// Receives bytes that are here; the kept body when the answer is whole.
     pub fn poll(&mut self) -> Result<Option<Vec<u8>>, Error> {
         let polled = match self.stream.read(&mut self.buffer) {
             Ok(0) => self.answer.finish().map(Some),
-            Ok(n) => self.answer.push(self.buffer.get(..n).unwrap_or(&[])).map(|()| None),
+            Ok(n) => {
+                self.received += n as u64;
+                self.answer.push(self.buffer.get(..n).unwrap_or(&[])).map(|()| None)
+            }
             Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(None),
             Err(e) => Err(Error::system("receive", e)),
         };
@@ -182,16 +187,21 @@ impl Request {
 
 /// Sends a request and waits for its answer: the body, and the time.
 pub(super) fn get(socket: &Path, path: &str, keep: Keep) -> Result<(Vec<u8>, Duration), Error> {
-    wait(Request::send(socket, path, "", keep)?)
+    wait(Request::send(socket, path, "", keep)?, pause)
 }
 
 /// Calls a verb without parameters and waits for its answer: the body, and the time.
 pub(super) fn call(socket: &Path, verb: &str) -> Result<(Vec<u8>, Duration), Error> {
-    wait(Request::post(socket, &format!("/v1/verbs/{verb}"), "{}", Keep::Body)?)
+    wait(Request::post(socket, &format!("/v1/verbs/{verb}"), "{}", Keep::Body)?, pause)
 }
 
-fn wait(mut request: Request) -> Result<(Vec<u8>, Duration), Error> {
+fn pause() {
+    sleep(PAUSE);
+}
+
+fn wait(mut request: Request, mut pause: impl FnMut()) -> Result<(Vec<u8>, Duration), Error> {
     loop {
+        let before = request.received;
         if let Some(body) = request.poll()? {
             return Ok((body, request.took()));
         }
@@ -199,7 +209,10 @@ fn wait(mut request: Request) -> Result<(Vec<u8>, Duration), Error> {
             let what = format!("{}: no answer within {} s", request.line, WAIT.as_secs());
             return Err(Error::new(Kind::Timeout, what));
         }
-        sleep(PAUSE);
+        // Pauses between the parts of a long answer would count as time of the daemon.
+        if request.received == before {
+            pause();
+        }
     }
 }
 
@@ -227,6 +240,28 @@ mod tests {
         assert_eq!(parsed(Keep::Length, &single), Ok((Vec::new(), 5)));
         let endless = b"HTTP/1.1 200 OK\r\n\r\nuntil the end";
         assert_eq!(parsed(Keep::Body, &[&endless[..]]), Ok((b"until the end".to_vec(), 13)));
+    }
+
+    #[test]
+    fn parts_of_an_answer_that_are_here_are_received_without_a_pause() {
+        let (stream, mut daemon) = UnixStream::pair().expect("a pair");
+        stream.set_nonblocking(true).expect("a socket");
+        let begun = Instant::now();
+        let (answer, buffer) = (Answer::new(Keep::Body), vec![0; 16]);
+        let line = "GET /metrics".to_owned();
+        let request = Request { line, stream, begun, answer, buffer, received: 0 };
+        let body = b"more than the client receives at once";
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        daemon.write_all(head.as_bytes()).expect("a head");
+        daemon.write_all(body).expect("a body");
+        let mut pauses = 0;
+        let mut daemon = Some(daemon);
+        let (received, _) = wait(request, || {
+            pauses += 1;
+            drop(daemon.take());
+        })
+        .expect("an answer");
+        assert_eq!((received.as_slice(), pauses), (&body[..], 1), "a pause before the end alone");
     }
 
     #[test]

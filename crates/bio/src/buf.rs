@@ -1,14 +1,16 @@
 //! Handles on pooled memory, and loans of it to the kernel.
 //!
 //! Invariants
-//!  B1  A buffer's bytes are reached only through `with*` and `copy_*`: never two writers, never
-//!      a writer beside a reader, checked at run time by a counter in the buffer's header.
+//!  B1  A buffer's bytes are reached only through `with*`, `copy_*` and `zero`: never two writers,
+//!      never a writer beside a reader, checked at run time by a counter in the buffer's header.
 //!  B2  Memory lent to the kernel stays allocated until the loan is dropped.
 //!  B3  While the kernel may write bytes of a buffer, those bytes are neither looked at, changed,
 //!      nor lent a second time; while it may read some, they are not changed. Others of the same
 //!      buffer are free: a request's pieces may come from a file and from memory at once.
 //!  B4  Nothing is lent for writing while a closure looks at the buffer, and nothing at all while
 //!      one changes it.
+//!  B5  The first `zeroes` bytes of a buffer are zero: a change of some of them, and a loan that
+//!      the kernel may write, lowers the number first. Memory that was only read stays zero.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -48,10 +50,13 @@ pub(crate) struct Header {
     lent_in: Cell<u32>,
     /// Closures now looking: positive readers, -1 a writer.
     looking: Cell<i32>,
+    /// B5
+    zeroes: Cell<u32>,
     home: Cell<Option<Rc<Inner>>>,
 }
 
 impl Header {
+    /// For `size` bytes at `bytes`, all of them zero.
     pub(crate) fn new(bytes: NonNull<u8>, size: u32, class: u8) -> Header {
         Header {
             bytes,
@@ -62,6 +67,7 @@ impl Header {
             lent: RefCell::new(VecDeque::with_capacity(LOANS)),
             lent_in: Cell::new(0),
             looking: Cell::new(0),
+            zeroes: Cell::new(size),
             home: Cell::new(None),
         }
     }
@@ -92,6 +98,12 @@ impl Header {
         }
     }
 
+    /// B5: bytes from `start` on may change.
+    #[inline]
+    fn note_change(&self, start: u32) {
+        self.zeroes.set(self.zeroes.get().min(start));
+    }
+
     /// B3, B4
     #[inline]
     fn lend(&self, loan: LoanedRange) {
@@ -100,6 +112,7 @@ impl Header {
                 self.check_edit(loan.start, loan.len);
                 assert!(self.looking.get() == 0, "B4: this buffer is being looked at or changed");
                 self.lent_in.set(self.lent_in.get() + 1);
+                self.note_change(loan.start);
             }
             Direction::Out => {
                 self.check_look(loan.start, loan.len);
@@ -204,11 +217,26 @@ impl Buf {
         let h = self.header();
         h.check_edit(start, len);
         assert!(h.looking.get() == 0, "B1: this buffer is being read");
+        h.note_change(start);
         let _guard = Looking::enter(&h.looking, -1);
         // SAFETY: as in `look`; there is no other reader until the guard is dropped (B1, B3).
         f(unsafe {
             std::slice::from_raw_parts_mut(h.bytes.as_ptr().add(start as usize), len as usize)
         })
+    }
+
+    /// Sets `len` bytes from `start` to zero. Those that are known to be zero are not changed (B5).
+    #[inline]
+    pub(crate) fn zero(&self, start: u32, len: u32) {
+        let (known, end) = (self.header().zeroes.get(), start + len);
+        if end <= known {
+            return;
+        }
+        let from = start.max(known);
+        self.edit(from, end - from, |bytes| bytes.fill(0));
+        if start <= known {
+            self.header().zeroes.set(end);
+        }
     }
 }
 

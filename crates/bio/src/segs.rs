@@ -67,6 +67,15 @@ impl Seg {
         self.buf.edit(self.start, self.len, f)
     }
 
+    /// Sets `len` bytes from `at` to zero, as far as they are inside. Bytes that are known to be
+    /// zero are not written (invariant B5).
+    #[inline]
+    pub fn zero(&self, at: usize, len: usize) {
+        let at = at.min(self.len());
+        let len = len.min(self.len() - at);
+        self.buf.zero(self.start + at as u32, len as u32);
+    }
+
     /// Copies `from` to `at`; bytes that do not fit are not copied. Returns the bytes copied.
     pub fn copy_from(&self, at: usize, from: &[u8]) -> usize {
         self.with_mut(|to| match to.get_mut(at..) {
@@ -239,7 +248,10 @@ impl Segs {
 
     /// Sets `len` bytes from `at` to `byte`; returns the bytes set.
     pub fn fill(&self, at: usize, len: usize, byte: u8) -> usize {
-        self.walk(at, len, |seg, s, n, _| seg.with_mut(|b| b[s..s + n].fill(byte)))
+        self.walk(at, len, |seg, s, n, _| match byte {
+            0 => seg.zero(s, n),
+            byte => seg.with_mut(|b| b[s..s + n].fill(byte)),
+        })
     }
 
     /// All bytes in one vector: for control paths and tests.
@@ -277,7 +289,7 @@ impl Segs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pool::PoolConfig;
+    use crate::pool::{PAGE_BYTES, PoolConfig};
 
     fn pool() -> Pool {
         Pool::new(PoolConfig::default())
@@ -406,6 +418,62 @@ mod tests {
                     assert_eq!(refuses(|| piece.with_mut(|_| ())), changed, "{step} {ended} {n}");
                 }
             }
+        }
+    }
+
+    /// True when `zero` would write nothing: it does not meet a loan that forbids changes.
+    fn is_known_zero(buf: &Buf, at: usize, len: usize) -> bool {
+        let seg = buf.seg(at, len).unwrap();
+        let loan = seg.lend(Direction::Out);
+        let known = !refuses(|| seg.zero(0, len));
+        drop(loan);
+        known
+    }
+
+    #[test]
+    fn b5_memory_that_is_zero_is_not_zeroed_again() {
+        let pool = Pool::new(PoolConfig { limit_bytes: PAGE_BYTES });
+        let page = || pool.get(PAGE_BYTES).unwrap();
+        assert!(is_known_zero(&page(), 0, PAGE_BYTES), "it is fresh");
+        page().seg(0, PAGE_BYTES).unwrap().with(|bytes| assert_eq!(bytes, [0; PAGE_BYTES]));
+        drop(page().seg(0, PAGE_BYTES).unwrap().lend(Direction::Out));
+        assert!(is_known_zero(&page(), 0, PAGE_BYTES), "it was only read and sent");
+        page().with_mut(100, 1, |bytes| bytes.fill(1));
+        let buf = page();
+        assert!(is_known_zero(&buf, 0, 100));
+        assert!(!is_known_zero(&buf, 0, 101) && !is_known_zero(&buf, 200, 8));
+        let all = Segs::from(buf.seg(0, PAGE_BYTES).unwrap());
+        assert_eq!(all.fill(0, PAGE_BYTES, 0), PAGE_BYTES);
+        assert_eq!(all.to_vec(), [0; PAGE_BYTES]);
+        assert!(is_known_zero(&buf, 0, PAGE_BYTES));
+    }
+
+    #[test]
+    fn b5_bytes_that_the_kernel_may_have_written_are_zeroed() {
+        let buf = pool().get(PAGE_BYTES).unwrap();
+        drop(buf.seg(512, 512).unwrap().lend(Direction::In));
+        assert!(is_known_zero(&buf, 0, 512) && !is_known_zero(&buf, 0, 513));
+        assert!(!is_known_zero(&buf, 512, 512));
+    }
+
+    #[test]
+    fn b5_zeroed_ranges_are_zero_after_any_changes() {
+        let (buf, mut model) = (pool().get(PAGE_BYTES).unwrap(), [0u8; 256]);
+        let mut state = 1u32;
+        let mut random = |below: u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            ((state >> 16) % below) as usize
+        };
+        for step in 0..4000 {
+            let at = random(256);
+            let len = random(257 - at as u32);
+            let byte = if random(3) == 0 { 1 } else { 0 };
+            model[at..at + len].fill(byte);
+            match byte {
+                0 => buf.seg(at, 256 - at).unwrap().zero(0, len),
+                byte => buf.with_mut(at, len, |bytes| bytes.fill(byte)),
+            }
+            buf.with(0, 256, |bytes| assert_eq!(bytes, model, "step {step}"));
         }
     }
 

@@ -16,7 +16,7 @@ use crate::params;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fill {
-    /// Zeroes, at the cost of writing them to memory.
+    /// Zeroes. They are not written to memory that still has those of an earlier read.
     #[default]
     Zeroes,
     /// Old contents of the buffer, possibly other users' data: only for measurements.
@@ -137,7 +137,7 @@ impl Layer for NullLayer {
     fn start(&self, bio: &mut Bio, _: &Core) -> Flow {
         match bio.op {
             Op::Read if self.fill == Fill::Zeroes => {
-                bio.data.iter().for_each(|seg| seg.with_mut(|b| b.fill(0)));
+                bio.data.fill(0, bio.data.len(), 0);
             }
             Op::Map => return Flow::Done(Err(Errno::NotSup)),
             Op::GetAttr => return Flow::Done(Err(Errno::NoAttr)),

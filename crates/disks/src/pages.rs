@@ -70,7 +70,7 @@ impl Pages {
                         Some(from) => {
                             seg.copy_from(place, from);
                         }
-                        None => seg.with_mut(|b| b[place..place + n].fill(0)),
+                        None => seg.zero(place, n),
                     }
                     at += n;
                     left -= n;

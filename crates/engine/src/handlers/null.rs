@@ -61,7 +61,7 @@ impl Handler for Null {
         Box::pin(async move {
             match job.buffers(job.limit as usize).await {
                 Ok(data) => {
-                    data.iter().for_each(|seg| seg.with_mut(|bytes| bytes.fill(0)));
+                    data.fill(0, data.len(), 0);
                     job.reply(data);
                     Ending::Good
                 }

@@ -20,7 +20,7 @@ use std::rc::Rc;
 use crate::pool::Inner;
 use crate::segs::Seg;
 
-/// Loans of one buffer that are usual at once.
+/// Loans of one buffer that are usual at once, beside the first.
 const LOANS: usize = 4;
 
 /// Bytes of a buffer in the kernel's hands.
@@ -38,14 +38,47 @@ impl LoanedRange {
     }
 }
 
+/// Loans of one buffer. Nearly all buffers of data have one at a time: it is in the header, which
+/// is used anyway, and the memory of the list is not touched.
+struct Loans {
+    first: Option<LoanedRange>,
+    /// Mostly oldest first: those of a send begin and end in one order. A page of headers has one
+    /// for each answer of the send.
+    others: VecDeque<LoanedRange>,
+}
+
+impl Loans {
+    #[inline]
+    fn iter(&self) -> impl Iterator<Item = &LoanedRange> {
+        self.first.iter().chain(&self.others)
+    }
+
+    #[inline]
+    fn push(&mut self, loan: LoanedRange) {
+        match self.first {
+            None => self.first = Some(loan),
+            Some(_) => self.others.push_back(loan),
+        }
+    }
+
+    /// Removes a loan; false when it is not there.
+    #[inline]
+    fn remove(&mut self, loan: LoanedRange) -> bool {
+        if self.first == Some(loan) {
+            self.first = None;
+            return true;
+        }
+        let at = self.others.iter().position(|l| *l == loan);
+        at.is_some_and(|at| self.others.swap_remove_front(at).is_some())
+    }
+}
+
 pub(crate) struct Header {
     bytes: NonNull<u8>,
     size: u32,
     class: u8,
     refs: Cell<u32>,
-    /// Loans, mostly oldest first: those of a send begin and end in one order. A page of headers
-    /// has one for each answer of the send.
-    lent: RefCell<VecDeque<LoanedRange>>,
+    lent: RefCell<Loans>,
     /// Loans into which the kernel may write; zero in a buffer that is only sent.
     lent_in: Cell<u32>,
     /// Closures now looking: positive readers, -1 a writer.
@@ -64,7 +97,7 @@ impl Header {
             class,
             refs: Cell::new(0),
             // A request's pieces, mostly: with more at once it grows, once for this buffer.
-            lent: RefCell::new(VecDeque::with_capacity(LOANS)),
+            lent: RefCell::new(Loans { first: None, others: VecDeque::with_capacity(LOANS) }),
             lent_in: Cell::new(0),
             looking: Cell::new(0),
             zeroes: Cell::new(size),
@@ -119,16 +152,14 @@ impl Header {
                 assert!(self.looking.get() >= 0, "B4: this buffer is being changed");
             }
         }
-        self.lent.borrow_mut().push_back(loan);
+        self.lent.borrow_mut().push(loan);
     }
 
     /// The kernel is done with a loan.
     #[inline]
     fn end_loan(&self, loan: LoanedRange) {
-        let mut lent = self.lent.borrow_mut();
-        let Some(at) = lent.iter().position(|l| *l == loan) else { return };
-        lent.swap_remove_front(at);
-        if loan.direction == Direction::In {
+        let ended = self.lent.borrow_mut().remove(loan);
+        if ended && loan.direction == Direction::In {
             self.lent_in.set(self.lent_in.get() - 1);
         }
     }

@@ -97,6 +97,11 @@ impl TransmitQueue {
     /// Moves up to `SEND_MAX` bytes, at least one segment, to `out`; returns the bytes.
     pub fn take(&mut self, out: &mut Vec<Seg>) -> usize {
         self.seal();
+        if self.bytes <= SEND_MAX && out.len() + self.list.len() <= SEGS_MAX {
+            // Nearly every send takes all that is queued.
+            out.extend(self.list.drain(..));
+            return std::mem::take(&mut self.bytes);
+        }
         let mut taken = 0;
         while out.len() < SEGS_MAX {
             match self.list.pop_front() {
@@ -162,6 +167,20 @@ mod tests {
         assert_eq!(out.bytes(), 0);
         out.release();
         assert_eq!(pool.usage().used_bytes, 0);
+    }
+
+    #[test]
+    fn q1_queue_of_more_than_one_send_leaves_in_parts() {
+        let pool = Pool::new(PoolConfig::default());
+        let (mut out, mut list) = (TransmitQueue::new(pool.clone()), Vec::new());
+        let part = pool.get(64 * 1024).unwrap().seg(0, 64 * 1024).unwrap();
+        (0..=SEND_MAX / part.len()).for_each(|_| out.put_segment(part.clone()));
+        assert_eq!(out.take(&mut list), SEND_MAX);
+        assert_eq!(out.bytes(), part.len());
+        list.clear();
+        (0..SEGS_MAX).for_each(|_| out.put_segment(part.slice(0, 1).unwrap()));
+        assert_eq!(out.take(&mut list), part.len() + SEGS_MAX - 1);
+        assert_eq!((list.len(), out.bytes()), (SEGS_MAX, 1));
     }
 
     #[test]

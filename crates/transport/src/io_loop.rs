@@ -124,6 +124,12 @@ impl<R: Reason> IoLoop<R> {
         self.tx.borrow().bytes() + self.sending.get()
     }
 
+    /// True when more answers may be queued (K3).
+    #[inline]
+    pub fn has_space(&self) -> bool {
+        self.backlog() <= BACKLOG_MAX
+    }
+
     /// Waits until more answers may be queued (K3).
     pub async fn wait_for_space(&self) {
         self.wait_backlog_below(BACKLOG_MAX).await;

@@ -26,28 +26,35 @@ impl PduReader {
         let mut need = BHS_LEN;
         loop {
             self.rx.fill(need).await?;
-            let (bhs, ahs) = (&mut self.bhs, &mut self.ahs);
-            let found = self.rx.peek(PAGE_BYTES, |bytes| {
-                let need = framer.header(bytes)?;
-                if let (Need::Header(frame), Some(first)) = (need, bytes.first_chunk::<BHS_LEN>()) {
-                    *bhs = *first;
-                    ahs.clear();
-                    let more = bytes.get(BHS_LEN..BHS_LEN + frame.ahs_len);
-                    ahs.extend_from_slice(more.unwrap_or(&[]));
-                }
-                Ok(need)
-            });
-            match found.map_err(CloseReason::Framing)? {
-                Need::Header(frame) => {
-                    self.rx.consume(frame.header_len);
-                    if frame.data_len == 0 {
-                        self.rx.expect_small();
-                    }
-                    return Ok(frame);
-                }
+            match self.take_header(framer)? {
+                Need::Header(frame) => return Ok(frame),
                 Need::Bytes(n) => need = n,
             }
         }
+    }
+
+    /// Takes the next PDU's header if all of it has arrived; otherwise answers how many bytes of
+    /// the PDU are needed.
+    pub fn take_header(&mut self, framer: &Framer) -> Result<Need, CloseReason> {
+        let (bhs, ahs) = (&mut self.bhs, &mut self.ahs);
+        let found = self.rx.peek(PAGE_BYTES, |bytes| {
+            let need = framer.header(bytes)?;
+            if let (Need::Header(frame), Some(first)) = (need, bytes.first_chunk::<BHS_LEN>()) {
+                *bhs = *first;
+                ahs.clear();
+                let more = bytes.get(BHS_LEN..BHS_LEN + frame.ahs_len);
+                ahs.extend_from_slice(more.unwrap_or(&[]));
+            }
+            Ok(need)
+        });
+        let need = found.map_err(CloseReason::Framing)?;
+        if let Need::Header(frame) = need {
+            self.rx.consume(frame.header_len);
+            if frame.data_len == 0 {
+                self.rx.expect_small();
+            }
+        }
+        Ok(need)
     }
 
     /// Takes the bytes after a header: those that fit are stored in `into`, others are dropped.

@@ -2,8 +2,8 @@
 
 use wire::WireError;
 use wire::iscsi::{
-    Bhs, Frame, LogoutRequest, NopOut, Pdu, RejectReason, Request, ScsiCommand, TAG_NONE,
-    TEXT_LEN_MAX, TaskRequest, TextRequest, immediate_of, opcode, opcode_of,
+    Bhs, CommandPdu, Frame, Framer, LogoutRequest, Need, NopOut, Pdu, RejectReason, Request,
+    ScsiCommand, TAG_NONE, TEXT_LEN_MAX, TaskRequest, TextRequest, immediate_of, opcode, opcode_of,
 };
 
 use std::rc::Rc;
@@ -83,7 +83,9 @@ pub(crate) async fn run(session: &Rc<IscsiSession>, reader: &mut PduReader) -> C
 
 async fn step(session: &Rc<IscsiSession>, reader: &mut PduReader) -> Result<(), CloseReason> {
     session.conn.io.wait_for_space().await;
-    let frame = reader.header(&session.framer()).await?;
+    let framer = session.framer();
+    let first = reader.header(&framer).await?;
+    let Some(frame) = plain_commands(session, reader, &framer, first)? else { return Ok(()) };
     let (bhs, ahs) = (reader.bhs, std::mem::take(&mut reader.ahs));
     let request = match Request::decode(&bhs, &ahs) {
         Ok(request) => request,
@@ -113,7 +115,6 @@ async fn step(session: &Rc<IscsiSession>, reader: &mut PduReader) -> Result<(), 
                 immediate_data(session, reader, &frame, &bhs, &mut arrived).await?;
             }
             if turn == CmdSnPosition::InOrder {
-                // The way of nearly all commands.
                 if !arrived.header.immediate {
                     session.advance();
                 }
@@ -152,6 +153,54 @@ async fn step(session: &Rc<IscsiSession>, reader: &mut PduReader) -> Result<(), 
         }
     };
     deliver(session, turn, numbered(&body, &bhs), cmd_sn, body).await
+}
+
+/// Carries out the commands that have arrived for as long as each is a [`plain_command`], which
+/// needs no future of its own. Returns the first PDU that is none; None when the next one has not
+/// arrived, or has to wait until answers are sent.
+fn plain_commands(
+    session: &IscsiSession,
+    reader: &mut PduReader,
+    framer: &Framer,
+    first: Frame,
+) -> Result<Option<Frame>, CloseReason> {
+    let mut frame = first;
+    // A command leaves nothing in it.
+    let mut arrived = ReceivedCommand::default();
+    while let Some(pdu) = plain_command(session, &reader.bhs, &frame) {
+        arrived.header = pdu.header;
+        arrived.expect_in = pdu.read_limit();
+        arrived.expect_out = pdu.write_limit();
+        if !pdu.header.immediate {
+            session.advance();
+        }
+        session.command(&mut arrived)?;
+        if !session.conn.io.has_space() {
+            return Ok(None);
+        }
+        match reader.take_header(framer)? {
+            Need::Header(next) => frame = next,
+            Need::Bytes(_) => return Ok(None),
+        }
+    }
+    Ok(Some(frame))
+}
+
+/// A command that is carried out without waiting for anything: it is the next in order, nothing
+/// follows its header, and no later request is held. These are all reads, and all writes without
+/// unsolicited data. Headers with errors are left to [`step`].
+fn plain_command(session: &IscsiSession, bhs: &Bhs, frame: &Frame) -> Option<CommandPdu<'static>> {
+    let is_alone = opcode_of(bhs) == opcode::SCSI_COMMAND
+        && frame.ahs_len == 0
+        && frame.data_len == 0
+        && session.held.borrow().is_empty();
+    if !is_alone {
+        return None;
+    }
+    let pdu = CommandPdu::decode(bhs, &[]).ok()?;
+    let ScsiCommand { last, immediate, cmd_sn, .. } = pdu.header;
+    let is_next = cmd_sn_position(session, immediate, cmd_sn) == CmdSnPosition::InOrder;
+    (last && is_next).then_some(pdu)
 }
 
 /// Acts on a request when it is the next one, and on those that waited for it (W1).

@@ -35,6 +35,30 @@ fn commands_behind_a_gap_wait_for_it() {
 
 /// W1 of iscsi/session.rs.
 #[test]
+fn requests_that_arrive_together_are_carried_out_in_order() {
+    let server = Server::start(Shape::default());
+    let mut c = Client::login(server.portal, &LoginOptions::default());
+    c.ready(0);
+    let (mut all, mut tags) = (Vec::new(), Vec::new());
+    for round in 1..=8u8 {
+        let mut write = c.command(0, &rw10(0x2a, 7, 1), 0, 512);
+        write.data_len = 512;
+        let reads = [0; 3].map(|_| c.command(0, &rw10(0x28, 7, 1), 512, 0));
+        all.extend(c.bytes(&write, &[], &[round; 512]));
+        reads.iter().for_each(|read| all.extend(c.bytes(read, &[], &[])));
+        tags.push((round, write.task_tag, reads.map(|read| read.task_tag)));
+    }
+    c.raw(&all);
+    for (round, write, reads) in tags {
+        assert_eq!(c.answer(write).1.status, 0);
+        for read in reads {
+            assert_eq!(c.answer(read).0, [round; 512]);
+        }
+    }
+}
+
+/// W1 of iscsi/session.rs.
+#[test]
 fn immediate_commands_do_not_wait_and_do_not_count() {
     let server = Server::start(Shape::default());
     let mut c = Client::login(server.portal, &LoginOptions::default());

@@ -27,7 +27,13 @@ struct TaskSlot {
     /// None while it is being polled, and when the place is free.
     work: Option<Work>,
     /// None when the place is free.
-    waker: Option<(Arc<TaskWaker>, Waker)>,
+    waker: Option<Rc<OwnWaker>>,
+}
+
+/// The waker of a task. The count of its handle is not atomic: a poll takes one.
+struct OwnWaker {
+    task: Arc<TaskWaker>,
+    waker: Waker,
 }
 
 thread_local! {
@@ -78,7 +84,7 @@ impl Tasks {
         let waker = TaskWaker::new(self.remote.clone(), key);
         (place.name, place.mark) = (name, mark);
         place.work = Some(work);
-        place.waker = Some((waker.clone(), Waker::from(waker)));
+        place.waker = Some(Rc::new(OwnWaker { task: waker.clone(), waker: Waker::from(waker) }));
         self.ready.borrow_mut().push_back(key);
         key
     }
@@ -97,11 +103,11 @@ impl Tasks {
     }
 
     fn poll(&self, key: TaskKey) -> bool {
-        let Some((mut work, arm, waker)) = self.take_out(key) else {
+        let Some((mut work, own)) = self.take_out(key) else {
             return false;
         };
-        arm.rearm();
-        let ended = work.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        own.task.rearm();
+        let ended = work.as_mut().poll(&mut Context::from_waker(&own.waker)).is_ready();
         self.now.set(("", 0));
         RUNNING.set("");
         let mut places = self.slots.borrow_mut();
@@ -118,17 +124,17 @@ impl Tasks {
         true
     }
 
-    fn take_out(&self, key: TaskKey) -> Option<(Work, Arc<TaskWaker>, Waker)> {
+    fn take_out(&self, key: TaskKey) -> Option<(Work, Rc<OwnWaker>)> {
         let mut places = self.slots.borrow_mut();
         let place = places.get_mut(key.0 as usize)?;
         if place.generation != key.1 {
             return None;
         }
-        let (arm, waker) = place.waker.clone()?;
+        let own = place.waker.clone()?;
         self.now.set((place.name, place.mark));
         RUNNING.set(place.name);
         self.at.set(key.0);
-        Some((place.work.take()?, arm, waker))
+        Some((place.work.take()?, own))
     }
 
     fn vacate(&self, index: u32, place: &mut TaskSlot) {

@@ -271,8 +271,8 @@ impl Stream {
     }
 
     async fn send_as(&self, op: Op, out: &mut Vec<Seg>) -> io::Result<()> {
-        out.retain(|s| !s.is_empty());
-        if out.is_empty() {
+        if out.iter().all(Seg::is_empty) {
+            out.clear();
             return Ok(());
         }
         let fill = |loans: &mut Vec<Loan>| {

@@ -54,6 +54,24 @@ impl TransmitQueue {
         self.broken
     }
 
+    /// Appends `N` bytes that `write` sets, all of them: in their place, unless they are cut by the
+    /// end of a page.
+    #[inline]
+    pub fn put_with<const N: usize>(&mut self, write: impl FnOnce(&mut [u8; N])) {
+        let Some(page) = self.page.as_ref().filter(|_| PAGE_BYTES - self.at >= N) else {
+            let mut bytes = [0; N];
+            write(&mut bytes);
+            return self.put(&bytes);
+        };
+        page.with_mut(self.at, N, |place| {
+            if let Some(place) = place.first_chunk_mut() {
+                write(place);
+            }
+        });
+        self.at += N;
+        self.bytes += N;
+    }
+
     /// Appends a copy of `bytes`.
     pub fn put(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
@@ -192,6 +210,21 @@ mod tests {
         out.put(&[9; PAGE_BYTES]);
         taken.iter().for_each(|seg| seg.with(|bytes| sent.extend_from_slice(bytes)));
         assert_eq!(sent, b"first");
+    }
+
+    #[test]
+    fn q1_bytes_written_in_place_leave_in_order() {
+        let pool = Pool::new(PoolConfig::default());
+        let (mut out, mut model) = (TransmitQueue::new(pool.clone()), Vec::new());
+        for byte in 0..=255u8 {
+            out.put_with(|place: &mut [u8; 48]| place.fill(byte));
+            out.put(&[byte]);
+            model.extend([byte; 49]);
+        }
+        let (mut taken, mut sent) = (Vec::new(), Vec::new());
+        assert_eq!((out.bytes(), out.take(&mut taken)), (model.len(), model.len()));
+        taken.iter().for_each(|seg| seg.with(|bytes| sent.extend_from_slice(bytes)));
+        assert_eq!(sent, model, "those at the end of a page too");
     }
 
     #[test]

@@ -200,13 +200,14 @@ impl IscsiSession {
     }
 
     fn send_header(&self, pdu: &impl Pdu) {
+        let mut out = self.conn.io.tx.borrow_mut();
+        if !self.params.get().header_digest {
+            return out.put_with::<BHS_LEN>(|bhs| pdu.encode(bhs));
+        }
         let mut bhs = [0; BHS_LEN];
         pdu.encode(&mut bhs);
-        let mut out = self.conn.io.tx.borrow_mut();
         out.put(&bhs);
-        if self.params.get().header_digest {
-            out.put(&iscsi::crc32c(&bhs).to_le_bytes());
-        }
+        out.put(&iscsi::crc32c(&bhs).to_le_bytes());
     }
 
     /// Padding and digest after `len` bytes of data.

@@ -1,6 +1,5 @@
 //! Commands on their way to the engine, their write data, and R2Ts.
 
-use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
 use bio::Segs;
@@ -42,28 +41,24 @@ impl IscsiSession {
         let Some(nexus) = self.nexus() else {
             return self.reject_command(RejectReason::Protocol, header);
         };
-        let mut tasks = self.tasks.borrow_mut();
-        let open = tasks.len();
-        let place = match tasks.entry(tag) {
-            Entry::Vacant(place) if !self.functions.borrow().contains(&tag) => place,
-            _ => {
-                drop(tasks);
-                self.conn.warn(format_args!("tag {tag:#x} is in use already"));
-                return self.reject_command(RejectReason::TaskInProgress, header);
-            }
-        };
+        // W4
+        if nexus.has_command(tag) || self.functions.borrow().contains(&tag) {
+            self.conn.warn(format_args!("tag {tag:#x} is in use already"));
+            return self.reject_command(RejectReason::TaskInProgress, header);
+        }
+        let open = nexus.outstanding();
         if header.immediate && open >= usize::try_from(self.depth()).unwrap_or(0) + IMMEDIATE_MAX {
-            drop(tasks);
             return self.reject_command(RejectReason::TooManyImmediate, header);
         }
         if arrived.lost == Some(ImmediateDataError::NoMemory) {
-            drop(tasks);
             self.full(tag, open, arrived.expect_in.max(arrived.expect_out));
             return Ok(());
         }
-        // W4
-        place.insert(Task { lun: header.lun, ..Task::default() });
-        drop(tasks);
+        if arrived.expect_out > 0 {
+            // D3
+            let task = Task { lun: header.lun, ..Task::default() };
+            self.tasks.borrow_mut().insert(tag, task);
+        }
         let mut long;
         let cdb = match arrived.cdb_rest.is_empty() {
             true => header.cdb.as_slice(),

@@ -51,7 +51,8 @@ pub(crate) async fn run(
 async fn quiet(session: &IscsiSession) {
     poll_fn(|_| {
         let tasks = session.tasks.borrow();
-        match tasks.values().all(|t| t.incoming.is_some()) {
+        let awaited = tasks.values().filter(|t| t.incoming.is_some()).count();
+        match awaited == session.open_commands() {
             true => Poll::Ready(()),
             false => Poll::Pending,
         }

@@ -9,7 +9,7 @@
 //! | `login` | the login phase |
 //! | `session` | numbers, windows, answers: the engine's transport |
 //! | `receive` | requests of the full feature phase |
-//! | `tasks`, `data` | commands that are not answered yet, and their write data |
+//! | `tasks`, `data` | commands with write data that are not answered yet, and the data |
 //! | `buffer_wait` | memory for write data when buffers are scarce |
 //! | `text`, `discovery` | text requests, SendTargets |
 //! | `task`, `nop`, `logout`, `reject` | the short PDUs |

@@ -5,8 +5,8 @@
 //!  W1  Commands are delivered in the order of CmdSN, immediate ones at once.
 //!  W2  MaxCmdSN never moves back.
 //!  W3  StatSN is counted when an answer is queued, and answers leave in that order.
-//!  W4  A tag is in `tasks` from before the engine receives the command until it has answered or
-//!      discarded it: a second use of it in between is refused.
+//!  W4  A tag is in use from the moment when the engine receives its command until it has answered
+//!      or discarded it, as the engine's table of tags has it: a second use in between is refused.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -169,13 +169,33 @@ impl IscsiSession {
         self.nexus.borrow().as_ref().map_or(WINDOW, |n| n.depth_hint()).min(WINDOW)
     }
 
+    /// Commands that the engine has neither answered nor discarded.
+    pub fn open_commands(&self) -> usize {
+        self.nexus.borrow().as_ref().map_or(0, |n| n.outstanding())
+    }
+
+    /// True while a command has the tag (W4).
+    pub fn has_command(&self, tag: u32) -> bool {
+        self.nexus.borrow().as_ref().is_some_and(|n| n.has_command(tag))
+    }
+
+    /// Removes the record of a command that has ended (D3 of `tasks.rs`); returns its R2Ts.
+    fn end_task(&self, tag: u32) -> u32 {
+        let mut tasks = self.tasks.borrow_mut();
+        if tasks.is_empty() {
+            // Only reads are open: no search.
+            return 0;
+        }
+        tasks.remove(&tag).map_or(0, |task| task.r2ts)
+    }
+
     /// Numbers for an answer; `counts` when it consumes a StatSN (W2, W3).
     pub fn numbers(&self, counts: bool) -> Numbers {
         let stat_sn = self.stat_sn.get();
         if counts {
             self.stat_sn.set(stat_sn.wrapping_add(1));
         }
-        let open = u32::try_from(self.tasks.borrow().len()).unwrap_or(u32::MAX);
+        let open = u32::try_from(self.open_commands()).unwrap_or(u32::MAX);
         let free = self.depth().saturating_sub(open);
         let exp_cmd_sn = self.exp_cmd_sn.get();
         let max = exp_cmd_sn.wrapping_add(free).wrapping_sub(1);
@@ -308,8 +328,7 @@ fn residual(r: Residual) -> iscsi::Residual {
 
 impl Transport for IscsiSession {
     fn respond(&self, tag: u32, response: Response<'_>) {
-        // W4
-        let Some(task) = self.tasks.borrow_mut().remove(&tag) else { return };
+        let r2ts = self.end_task(tag);
         let residual = residual(response.residual);
         let len = u32::try_from(response.data.len()).unwrap_or(u32::MAX);
         let collapses = len > 0 && response.status == 0 && response.sense.is_empty();
@@ -326,7 +345,7 @@ impl Transport for IscsiSession {
             task_tag: tag,
             snack_tag: 0,
             sn: self.numbers(true),
-            exp_data_sn: sent.saturating_add(task.r2ts),
+            exp_data_sn: sent.saturating_add(r2ts),
             residual,
             read_residual: iscsi::Residual::None,
             data_len: u32::try_from(used).unwrap_or(0),
@@ -335,7 +354,7 @@ impl Transport for IscsiSession {
     }
 
     fn discard(&self, tag: u32) {
-        self.tasks.borrow_mut().remove(&tag);
+        self.end_task(tag);
         self.conn.io.wake();
     }
 

@@ -48,8 +48,7 @@ impl IscsiSession {
         };
         let Some(nexus) = self.nexus() else { return reject(RejectReason::Protocol) };
         let tag = pdu.task_tag;
-        let used = self.tasks.borrow().contains_key(&tag);
-        if used || self.functions.borrow().contains(&tag) {
+        if nexus.has_command(tag) || self.functions.borrow().contains(&tag) {
             return reject(RejectReason::TaskInProgress);
         }
         if self.functions.borrow().len() >= FUNCTIONS_MAX {
@@ -83,7 +82,7 @@ impl IscsiSession {
             matches!(f, TmFunction::AbortTaskSet | TmFunction::ClearTaskSet | TmFunction::LunReset);
         let mut held = self.held.borrow_mut();
         if f == TmFunction::AbortTask {
-            if self.tasks.borrow().contains_key(&pdu.referenced_tag) {
+            if self.has_command(pdu.referenced_tag) {
                 return false;
             }
             let of_tag = |b: &CompleteRequest| match b {

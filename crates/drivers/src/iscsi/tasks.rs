@@ -1,5 +1,5 @@
-//! The commands of a session that have not been answered, by initiator task tag, and the write
-//! data that is on its way.
+//! The commands of a session that have write data and have not been answered, by initiator task
+//! tag, and the write data that is on its way.
 //!
 //! ```text
 //!   write command -> UNSOLICITED --F--+--> all there --> handed to the engine
@@ -12,6 +12,8 @@
 //! Invariants
 //!  D1  Data is taken in order: `received` is a prefix of the command's data.
 //!  D2  Every open burst has its own target transfer tag and counts its own DataSN.
+//!  D3  A command that offers write data has a record here from before the engine receives it until
+//!      the engine has answered or discarded it. Other commands have none.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -172,7 +174,7 @@ impl Incoming {
     }
 }
 
-/// One command.
+/// One command that offers write data.
 #[derive(Default)]
 pub(crate) struct Task {
     /// Its LUN field, for R2Ts.
@@ -205,8 +207,8 @@ impl Hasher for TagHasher {
     }
 }
 
-/// The commands by tag. An initiator chooses its own tags, and only its own session's table holds
-/// them: colliding tags slow down no other session.
+/// The commands with write data by tag. An initiator chooses its own tags, and only its own
+/// session's table holds them: colliding tags slow down no other session.
 pub(crate) type Tasks = HashMap<u32, Task, BuildHasherDefault<TagHasher>>;
 
 #[cfg(test)]

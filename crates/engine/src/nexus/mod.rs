@@ -272,6 +272,11 @@ impl ItNexus {
         self.slots.borrow().select(|s| s.state == Some(state)).len()
     }
 
+    /// True while a command that was not answered has the tag.
+    pub fn has_command(&self, tag: u32) -> bool {
+        self.slots.borrow().find(tag).is_some()
+    }
+
     /// The command of a tag.
     pub(crate) fn find(&self, tag: Option<u32>) -> Option<u64> {
         let slots = self.slots.borrow();

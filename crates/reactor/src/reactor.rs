@@ -391,6 +391,11 @@ impl Reactor {
         .await;
     }
 
+    /// True when the next turn was requested by a message or from another thread.
+    pub fn is_notified(&self) -> bool {
+        self.inner.remote.is_notified()
+    }
+
     /// True when a turn would find something to do; for simulated worlds.
     pub(crate) fn is_ready(&self) -> bool {
         let due = self.next_timer();

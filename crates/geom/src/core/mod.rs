@@ -163,8 +163,18 @@ impl Core {
 
     /// One turn of the loop: completions, timers, tasks, messages, dispatch.
     pub fn turn(self: &Rc<Self>, patience: WaitFor) {
-        self.reactor.turn(patience, &mut |token, result| self.completed(token, result));
-        // Messages that arrive meanwhile request the next turn by themselves.
+        let report =
+            self.reactor.turn(patience, &mut |token, result| self.completed(token, result));
+        if report.notified || self.reactor.is_notified() {
+            self.receive_messages();
+        }
+        self.run();
+        self.check_drains();
+    }
+
+    /// Receives the messages that wait now. Messages that arrive meanwhile request the next turn by
+    /// themselves, as each has done: turns that nothing has requested do not lock the inbox.
+    fn receive_messages(self: &Rc<Self>) {
         let waiting = self.inbox.borrow().len();
         for _ in 0..waiting {
             let message = self.inbox.borrow_mut().try_recv();
@@ -173,8 +183,6 @@ impl Core {
                 None => break,
             }
         }
-        self.run();
-        self.check_drains();
     }
 
     /// Sends a new request down an edge. `fill` sets the operation; `end` is the receiver of its

@@ -102,7 +102,13 @@ impl Seg {
 
     /// Lends the bytes to the kernel.
     pub fn lend(&self, direction: Direction) -> Loan {
-        Loan::new(self.clone(), direction)
+        self.clone().into_loan(direction)
+    }
+
+    /// The same with this handle, which needs no other one.
+    #[inline]
+    pub fn into_loan(self, direction: Direction) -> Loan {
+        Loan::new(self, direction)
     }
 }
 

@@ -276,7 +276,7 @@ impl Stream {
             return Ok(());
         }
         let fill = |loans: &mut Vec<Loan>| {
-            loans.extend(out.drain(..).map(|s| s.lend(Direction::Out)));
+            loans.extend(out.drain(..).map(|s| s.into_loan(Direction::Out)));
         };
         self.reactor.begin_pending(op, &self.socket, fill)?.await?;
         Ok(())

@@ -473,7 +473,7 @@ mod tests {
         for step in 0..4000 {
             let at = random(256);
             let len = random(257 - at as u32);
-            let byte = if random(3) == 0 { 1 } else { 0 };
+            let byte = u8::from(random(3) == 0);
             model[at..at + len].fill(byte);
             match byte {
                 0 => buf.seg(at, 256 - at).unwrap().zero(0, len),

@@ -205,7 +205,7 @@ fn racing_logins_leave_one_session() {
     assert_eq!(server.registry.sessions().len(), 1, "one name, one session");
 }
 
-/// D3 of iscsi/tasks.rs: reads are waited for although they have no record.
+/// D3 of iscsi/tasks.rs.
 #[test]
 fn logout_completes_ready_reads_and_ends_open_writes() {
     let server = Server::start(Shape::default());

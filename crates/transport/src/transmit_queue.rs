@@ -5,8 +5,6 @@
 //!  Q1  Bytes leave in the order in which they were put in.
 //!  Q2  A range of a page that was handed out is not written again.
 
-use std::collections::VecDeque;
-
 use bio::{Buf, PAGE_BYTES, Pool, Seg};
 
 /// Bytes handed to one send: the progress of a slow peer is seen after each.
@@ -23,7 +21,7 @@ pub struct TransmitQueue {
     at: usize,
     /// First byte of `page` not handed out yet.
     run: usize,
-    list: VecDeque<Seg>,
+    list: Vec<Seg>,
     /// Bytes in `list` and in the run.
     bytes: usize,
     /// A page was not available: the queue is incomplete and the connection must be closed.
@@ -33,15 +31,7 @@ pub struct TransmitQueue {
 impl TransmitQueue {
     /// Empty; pages come from `pool`.
     pub fn new(pool: Pool) -> TransmitQueue {
-        TransmitQueue {
-            pool,
-            page: None,
-            at: 0,
-            run: 0,
-            list: VecDeque::new(),
-            bytes: 0,
-            broken: false,
-        }
+        TransmitQueue { pool, page: None, at: 0, run: 0, list: Vec::new(), bytes: 0, broken: false }
     }
 
     /// Bytes that are queued.
@@ -98,7 +88,7 @@ impl TransmitQueue {
         if !seg.is_empty() {
             self.seal();
             self.bytes += seg.len();
-            self.list.push_back(seg);
+            self.list.push(seg);
         }
     }
 
@@ -107,7 +97,7 @@ impl TransmitQueue {
         if self.run < self.at
             && let Some(seg) = self.page.as_ref().and_then(|p| p.seg(self.run, self.at - self.run))
         {
-            self.list.push_back(seg);
+            self.list.push(seg);
             self.run = self.at;
         }
     }
@@ -115,25 +105,20 @@ impl TransmitQueue {
     /// Moves up to `SEND_MAX` bytes, at least one segment, to `out`; returns the bytes.
     pub fn take(&mut self, out: &mut Vec<Seg>) -> usize {
         self.seal();
-        if self.bytes <= SEND_MAX && out.len() + self.list.len() <= SEGS_MAX {
+        if out.is_empty() && self.bytes <= SEND_MAX && self.list.len() <= SEGS_MAX {
             // Nearly every send takes all that is queued.
-            out.extend(self.list.drain(..));
+            std::mem::swap(&mut self.list, out);
             return std::mem::take(&mut self.bytes);
         }
-        let mut taken = 0;
-        while out.len() < SEGS_MAX {
-            match self.list.pop_front() {
-                Some(seg) if taken == 0 || taken + seg.len() <= SEND_MAX => {
-                    taken += seg.len();
-                    out.push(seg);
-                }
-                Some(seg) => {
-                    self.list.push_front(seg);
-                    break;
-                }
-                None => break,
+        let (mut taken, mut count) = (0, 0);
+        for seg in self.list.iter().take(SEGS_MAX.saturating_sub(out.len())) {
+            if count > 0 && taken + seg.len() > SEND_MAX {
+                break;
             }
+            taken += seg.len();
+            count += 1;
         }
+        out.extend(self.list.drain(..count));
         self.bytes -= taken;
         taken
     }

@@ -17,8 +17,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bio::Attr;
-use engine::state_store::{self, StateStore, save_channel};
+use bio::{Attr, Errno};
+use engine::state_store::{self, SaveFuture, StateStore, save_channel};
 use geom::{GraphControl, Topology};
 use serde_json::{Value, json};
 
@@ -125,8 +125,8 @@ impl GeomLayouts {
         let inherits = kept.is_none() && store.was_used();
         let is_new = kept.is_none();
         let wholes = GeomLayouts { store, report: tell, all: kept.unwrap_or_default(), inherits };
-        if is_new {
-            wholes.store("no geom");
+        if let Some(saved) = is_new.then(|| wholes.begin_store()).flatten() {
+            wholes.end_store("no geom", saved.wait());
         }
         wholes
     }
@@ -194,12 +194,22 @@ impl GeomLayouts {
     }
 
     fn store(&self, control: &mut GraphControl, what: &str) {
+        if let Some(saved) = self.begin_store() {
+            self.end_store(what, control.wait_for(saved));
+        }
+    }
+
+    fn begin_store(&self) -> Option<SaveFuture> {
         if !self.store.is_persistent() {
-            return;
+            return None;
         }
         let (done, saved) = save_channel();
         self.store.save(SERIAL, state_store::RecordKind::GeomLayouts, encode(&self.all), done);
-        if let Err(e) = control.wait_for(saved) {
+        Some(saved)
+    }
+
+    fn end_store(&self, what: &str, saved: Result<(), Errno>) {
+        if let Err(e) = saved {
             let text = format!(
                 "layout of {what}: not saved ({e}); the next start may ask for consent. Repair the \
                  state folder: `state` in [daemon] names it"

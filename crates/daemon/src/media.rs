@@ -152,11 +152,11 @@ pub fn check_all(disks: &[DiskConfig]) -> Vec<Error> {
 
 /// Media of disks and their locks. An error means that the path of a disk does not answer.
 pub trait Media {
-    /// See [`medium`].
-    fn medium(&self, disk: &DiskConfig) -> Result<Option<Medium>>;
+    /// See [`medium`]; of each of these disks, in their order.
+    fn media(&self, all: &[&DiskConfig]) -> Vec<Result<Option<Medium>>>;
 
-    /// See [`check_lock`].
-    fn check_lock(&self, disk: &DiskConfig) -> Result<()>;
+    /// See [`check_lock`]; of each of these disks, in their order.
+    fn check_locks(&self, all: &[&DiskConfig]) -> Vec<Result<()>>;
 
     /// The media of the open disks of the daemon, by their names.
     fn open(&self) -> Result<Vec<(String, Medium)>>;
@@ -166,12 +166,12 @@ pub trait Media {
 struct NoneOpen;
 
 impl Media for NoneOpen {
-    fn medium(&self, disk: &DiskConfig) -> Result<Option<Medium>> {
-        Ok(medium(disk))
+    fn media(&self, all: &[&DiskConfig]) -> Vec<Result<Option<Medium>>> {
+        all.iter().map(|disk| Ok(medium(disk))).collect()
     }
 
-    fn check_lock(&self, disk: &DiskConfig) -> Result<()> {
-        check_lock(disk)
+    fn check_locks(&self, all: &[&DiskConfig]) -> Vec<Result<()>> {
+        all.iter().map(|disk| check_lock(disk)).collect()
     }
 
     fn open(&self) -> Result<Vec<(String, Medium)>> {
@@ -226,12 +226,16 @@ impl<'a> MediumUsers<'a> {
         Some(medium)
     }
 
-    /// The users before the first step. An open disk whose path does not answer has the medium that
-    /// it was opened with.
-    fn of(running: &'a [DiskConfig], media: &dyn Media) -> MediumUsers<'a> {
+    /// The users before the first step; `found`: the media of the running disks, and of others. An
+    /// open disk whose path does not answer has the medium that it was opened with.
+    fn of(
+        running: &'a [DiskConfig],
+        found: &mut impl Iterator<Item = Result<Option<Medium>>>,
+        media: &dyn Media,
+    ) -> MediumUsers<'a> {
         let (mut users, mut silent) = (MediumUsers::default(), Vec::new());
-        for disk in running {
-            match media.medium(disk) {
+        for (disk, medium) in running.iter().zip(found) {
+            match medium {
                 Ok(Some(medium)) => {
                     users.add(disk, &medium);
                 }
@@ -264,7 +268,10 @@ pub fn refused<'a>(
     if !actions.clone().any(needs_medium) {
         return Vec::new();
     }
-    let mut users = MediumUsers::of(running, media);
+    let made = actions.clone().filter_map(Action::created_disk);
+    let examined: Vec<&DiskConfig> = running.iter().chain(made).collect();
+    let mut found = media.media(&examined).into_iter();
+    let mut users = MediumUsers::of(running, &mut found, media);
     // A lock of ours ends with the disk that has the medium now.
     let ours: HashSet<Medium> = users.users.keys().cloned().collect();
     let (mut refused, mut locked, mut removed) = (Vec::new(), Vec::new(), HashSet::new());
@@ -280,10 +287,10 @@ pub fn refused<'a>(
                 }
             }
             Action::CreateDisk { disk } => {
-                let medium = match media.medium(disk) {
-                    Ok(Some(medium)) => medium,
-                    Ok(None) => continue,
-                    Err(late) => {
+                let medium = match found.next() {
+                    Some(Ok(Some(medium))) => medium,
+                    Some(Ok(None)) | None => continue,
+                    Some(Err(late)) => {
                         refused.push((i, late));
                         continue;
                     }
@@ -356,19 +363,25 @@ fn refused_by_locks(
     removed: &HashSet<&str>,
     media: &dyn Media,
 ) -> Vec<(usize, Error)> {
-    wanted.retain(|one| media.check_lock(one.disk).is_err());
+    let examined: Vec<&DiskConfig> = wanted.iter().map(|one| one.disk).collect();
+    let mut checked = media.check_locks(&examined).into_iter();
+    wanted.retain(|_| checked.next().is_some_and(|checked| checked.is_err()));
     if wanted.is_empty() {
         return Vec::new();
     }
     // Without an answer, own locks and those of other programs look alike.
     let Ok(open) = media.open() else { return Vec::new() };
     wanted.retain(|one| !one.is_own(&open, removed));
-    let refused = disks::still_refused(wanted, |one| media.check_lock(one.disk));
+    let check = |one: &Wanted<'_>| -> Result<()> {
+        media.check_locks(&[one.disk]).into_iter().collect()
+    };
+    let refused = disks::still_refused(wanted, check);
     refused.into_iter().map(|(one, e)| (one.step, e)).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -402,6 +415,8 @@ mod tests {
     /// Paths in folders called `silent` do not answer.
     struct SilentMedia {
         open: Vec<(String, Medium)>,
+        /// The disks of each call of `media`.
+        examined: RefCell<Vec<Vec<String>>>,
     }
 
     impl SilentMedia {
@@ -414,12 +429,17 @@ mod tests {
     }
 
     impl Media for SilentMedia {
-        fn medium(&self, disk: &DiskConfig) -> Result<Option<Medium>> {
-            SilentMedia::answers(disk).map(|()| medium(disk))
+        fn media(&self, all: &[&DiskConfig]) -> Vec<Result<Option<Medium>>> {
+            let names = all.iter().map(|disk| disk.name.clone()).collect();
+            self.examined.borrow_mut().push(names);
+            all.iter().map(|disk| SilentMedia::answers(disk).map(|()| medium(disk))).collect()
         }
 
-        fn check_lock(&self, disk: &DiskConfig) -> Result<()> {
-            SilentMedia::answers(disk).and_then(|()| check_lock(disk))
+        fn check_locks(&self, all: &[&DiskConfig]) -> Vec<Result<()>> {
+            let check = |disk: &&DiskConfig| {
+                SilentMedia::answers(disk).and_then(|()| check_lock(disk))
+            };
+            all.iter().map(check).collect()
         }
 
         fn open(&self) -> Result<Vec<(String, Medium)>> {
@@ -444,10 +464,13 @@ mod tests {
         let open = vec![("a".to_owned(), Medium::of(&folder.join("a.img")).unwrap())];
         let made = [disk("b", "silent/b.img"), disk("c", "c.img"), disk("d", "a.img")];
         let actions = made.map(|disk| Action::CreateDisk { disk });
-        let refused = refused(&running, actions.iter(), &SilentMedia { open });
+        let media = SilentMedia { open, examined: RefCell::default() };
+        let refused = refused(&running, actions.iter(), &media);
         let found: Vec<_> =
             refused.iter().map(|(step, e)| (*step, e.kind, e.at.as_str())).collect();
         assert_eq!(found, [(0, Kind::Timeout, "b"), (2, Kind::Busy, "d")]);
+        // Side by side: paths that hang together take the time of one.
+        assert_eq!(*media.examined.borrow(), [["a", "b", "c", "d"]]);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -1,5 +1,6 @@
 //! Openings that do not end: other disks, `status`, `plan` and `apply` do not wait for them.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -18,8 +19,8 @@ use crate::plant::Daemon;
 const LONG: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 
-/// Reports each disk that it begins to open. `slow` does not open until it is released, `broken`
-/// does not open.
+/// Reports each disk that it begins to open. `slow` and others whose names begin so do not open
+/// until they are released, `broken` does not open.
 struct FakeOpener {
     real: Opener,
     begun: Mutex<Sender<String>>,
@@ -29,7 +30,7 @@ struct FakeOpener {
 impl DiskOpener for FakeOpener {
     fn open_disk(&self, disk: &DiskConfig) -> std::result::Result<OpenedDisk, geom::Error> {
         let _ = self.begun.lock().send(disk.name.clone());
-        if disk.name == "slow" {
+        if disk.name.starts_with("slow") {
             let _ = self.released.lock().recv();
         }
         if disk.name == "broken" {
@@ -39,8 +40,8 @@ impl DiskOpener for FakeOpener {
     }
 }
 
-/// Makes the opener, reports the disks that it begins to open, and releases `slow` when it is
-/// dropped.
+/// Makes the opener, reports the disks that it begins to open, and releases all slow ones when it
+/// is dropped.
 type Fake = (Box<dyn FnOnce(Opener) -> Arc<dyn DiskOpener> + Send>, Receiver<String>, Sender<()>);
 
 fn fake() -> Fake {
@@ -362,6 +363,41 @@ fn status_answers_at_each_step_of_a_start_with_a_disk_that_hangs() {
     assert!(site.has("last"));
     let state = site.control.state().expect("a state");
     assert_eq!(state.targets[0].groups[0].luns.len(), STARTED + 1);
+}
+
+/// S2 of plant/start_waits.rs.
+#[test]
+fn start_opens_three_disks_that_hang_and_a_healthy_one_at_once() {
+    let (site, begins, release) = Site::launched("opening-beside");
+    let names = ["slow0", "slow1", "slow2", "good"];
+    for name in names {
+        let file = site.folder.join(format!("{name}.img"));
+        std::fs::write(file, vec![0; MIB as usize]).expect("a file");
+    }
+    let section = |name: &str| {
+        format!("[[disk]]\nname = '{name}'\nkind = 'file'\npath = '{name}.img'\n")
+    };
+    let config = site.read(&format!(
+        "{}[[target]]\ndriver = 'nbd'\nname = 'n'\nlisten = ['127.0.0.1:0']\n\
+         [[access]]\ntarget = 'n'\ngroup = 'g'\ninitiators = ['*']\nluns = {{ 0 = 'good' }}\n",
+        names.map(section).concat()
+    ));
+    site.control.set_starting(true);
+    let applied = std::thread::scope(|scope| {
+        let started = scope.spawn(|| site.control.start(&config));
+        let begun = names.map(|_| begins.recv_timeout(LONG).expect("it begins"));
+        assert_eq!(begun[0], "slow0", "the others wait until it is slow");
+        let begun: BTreeSet<&str> = begun.iter().map(String::as_str).collect();
+        assert_eq!(begun, BTreeSet::from(names));
+        assert!(names.iter().all(|name| !site.has(name)), "each is added by its own step");
+        drop(release);
+        started.join().expect("no panic").expect("a start")
+    });
+    // None of them was given up for another one.
+    assert!(applied.deferred.is_empty(), "{:?}", applied.deferred);
+    assert!(names.iter().all(|name| site.has(name)));
+    let state = site.control.state().expect("a state");
+    assert_eq!(state.targets[0].groups[0].luns.len(), 1);
 }
 
 #[test]

@@ -2,19 +2,20 @@
 
 mod answering;
 mod checking;
+mod closing;
 mod control_files;
 mod opening;
 mod reading;
+mod start_waits;
 mod started;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use bio::sync::Mutex;
 use cam::{CAM_CLASS, CamClass, SimKind};
@@ -68,6 +69,7 @@ use crate::within::{CHECKS_LIMIT, Subject, within};
 use answering::Answering;
 use opening::open_deadline;
 use reading::current_state;
+use start_waits::StartWaits;
 use started::Started;
 
 /// Bytes of buffers of all cores together when the configuration gives none.
@@ -76,9 +78,6 @@ const POOL_BYTES: u64 = 256 << 20;
 /// Spin before a core sleeps when the configuration says nothing, ns: none. Measured against
 /// initiators that sleep themselves, 50 us bought no latency and cost a third more CPU a command.
 const SPIN_NS: u64 = 0;
-
-/// How long a change waits for the files that it has closed.
-const CLOSE_LIMIT: Duration = Duration::from_secs(3);
 
 /// A running daemon.
 pub struct Daemon {
@@ -89,6 +88,7 @@ pub struct Daemon {
     identities: Arc<IdentityKeeper>,
     paths: PathWatch,
     openings: Openings,
+    start_waits: StartWaits,
     metrics: MetricsListener,
     /// The parts of a state that the control side adds for scrapes.
     scraped_parts: Arc<OnceLock<Box<AddParts>>>,
@@ -145,6 +145,7 @@ impl Daemon {
                     identities,
                     paths,
                     openings,
+                    start_waits: StartWaits::default(),
                     metrics,
                     scraped_parts: parts,
                     warn,
@@ -423,28 +424,6 @@ impl Daemon {
     }
 }
 
-/// The report of a file that is not closed in time.
-fn still_open(path: &Path) -> String {
-    let (path, most) = (path.display(), CLOSE_LIMIT.as_secs());
-    format!(
-        "{path}: is still being closed ({most} s, the limit): it stays open and locked until its \
-         file system answers; `findmnt` lists file systems, `dmesg` shows errors"
-    )
-}
-
-impl Daemon {
-    /// Waits for the files that the last change has closed. Reports those that hang, and answers
-    /// the reports.
-    fn wait_closed(&self) -> Vec<String> {
-        let report = |path: PathBuf| {
-            let text = still_open(&path);
-            (self.warn)("daemon", text.clone());
-            text
-        };
-        reactor::wait_closed(CLOSE_LIMIT).into_iter().map(report).collect()
-    }
-}
-
 impl Plant for Daemon {
     fn state(&self) -> Result<SystemState> {
         let mut state = self.read(Detail::All)?;
@@ -502,6 +481,10 @@ impl Plant for Daemon {
         self.mailbox.submit(|to| Change::CheckModify(change, prior, to))?
     }
 
+    fn check_disks(&self, steps: &[Step]) -> HashMap<usize, Result<()>> {
+        self.check_side_by_side(steps)
+    }
+
     fn refused_media(&self, running: &[DiskConfig], steps: &[Step]) -> Vec<(usize, Error)> {
         media::refused(running, steps.iter().map(|step| &step.action), &self.media())
     }
@@ -526,6 +509,10 @@ impl Plant for Daemon {
         let (config, consent) = (Box::new(config.clone()), consent.to_vec());
         // An error says that it is stopping.
         let _ = self.mailbox.submit(|to| Change::SetDesired { config, lent, consent, to });
+    }
+
+    fn expect_disks(&self, disks: &[&DiskConfig]) {
+        self.expect_at_start(disks);
     }
 
     fn adopt(&self, geoms: &[GeomConfig]) {
@@ -659,9 +646,7 @@ impl Plant for Daemon {
         if thread.join().is_err() {
             tracing::error!("the control thread panicked");
         }
-        for path in reactor::wait_closed(CLOSE_LIMIT) {
-            tracing::warn!(target: "ashlar", "{}", still_open(&path));
-        }
+        closing::wait_at_stop();
     }
 }
 

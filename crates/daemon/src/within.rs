@@ -6,9 +6,11 @@
 //!      reached.
 //!  C2  The number of hanging calls of a subject and of a file system is bounded, and so is the
 //!      number of all calls under way.
+//!  C3  Calls for many items are made side by side: those that hang together take the time of one.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -26,6 +28,9 @@ const FILE_SYSTEM_MAX: usize = 64;
 
 /// Calls under way at once, of all subjects; a further one is not made.
 const CALLS_MAX: usize = 256;
+
+/// Calls that [`side_by_side`] makes at once: as many as may hang on one file system.
+const SIDE_BY_SIDE_MAX: usize = FILE_SYSTEM_MAX;
 
 /// Longest check of the files of all disks of a plan. The check of a single disk names its file.
 pub const CHECKS_LIMIT: Duration = Duration::from_secs(15);
@@ -150,6 +155,34 @@ pub fn within<T: Send + 'static>(
     result
 }
 
+/// The results of a call for each of these items, in the order of the items (C3). The deadline of
+/// each call is its own.
+pub fn side_by_side<T: Sync, R: Send>(items: &[T], call: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::with_capacity(items.len()));
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(at) else { return };
+            let result = call(item);
+            results.lock().push((at, result));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..items.len().min(SIDE_BY_SIDE_MAX) {
+            let thread = std::thread::Builder::new().name("ashlar-checks".into());
+            // If no further thread can start, the others make its calls.
+            if thread.spawn_scoped(scope, &work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
+    let mut results = results.into_inner();
+    results.sort_unstable_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
 /// The result of a check of the files and names of an object, or the error that they do not answer.
 pub fn checked_within<T: Send + 'static>(
     limit: Duration,
@@ -223,6 +256,20 @@ mod tests {
             calls.begin(&healthy, on("/images")).expect("none of them was given up");
         }
         assert_eq!(calls.begin(&healthy, on("/images")), None);
+    }
+
+    #[test]
+    fn c3_calls_side_by_side_are_under_way_at_once_and_answer_in_order() {
+        // Each call waits for the two others.
+        let all_began = std::sync::Barrier::new(3);
+        let doubled = side_by_side(&[1, 2, 3], |number| {
+            all_began.wait();
+            2 * number
+        });
+        assert_eq!(doubled, [2, 4, 6]);
+        let many: Vec<usize> = (0..2 * SIDE_BY_SIDE_MAX + 1).collect();
+        assert_eq!(side_by_side(&many, |number| *number), many);
+        assert!(side_by_side(&many[..0], |number| *number).is_empty());
     }
 
     #[test]

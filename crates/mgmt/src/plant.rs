@@ -1,10 +1,11 @@
 //! Interface of the daemon for the control path, which uses nothing else of the daemon.
 //!
 //! Invariants
-//!  P1  Calls that change something (`carry_out`, `take_back`, `set_desired`, `adopt`, `verb`) come
-//!      one at a time.
+//!  P1  Calls that change something (`carry_out`, `take_back`, `set_desired`, `expect_disks`,
+//!      `adopt`, `verb`) come one at a time.
 //!  P2  `state`, `figures`, `ping`, `stale`, `predict_serials`, `journal`, `slow_requests`,
-//!      `check`, `refused_media` and `clash` may come at any time, from any thread, also during P1.
+//!      `check`, `check_disks`, `refused_media` and `clash` may come at any time, from any thread,
+//!      also during P1.
 //!  P3  When a changing call returns, the topology is idle again: what tasting finds because of
 //!      it is there, or its deadline has passed.
 //!  P4  A changing call that returns an error has changed nothing.
@@ -15,7 +16,7 @@ use crate::config::{Config, DiskConfig, GeomConfig};
 use crate::file_service::{FileService, NoFiles};
 use crate::plan::{Action, DataLoss, Deferred, FileSection, PredictedSerials, Step};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 /// Takes note of how far a long call is; lines may be dropped when they come too fast.
 pub type Progress<'a> = dyn FnMut(ProgressLine) + Send + 'a;
@@ -63,6 +64,14 @@ pub trait Plant: Send + Sync {
     /// answer yes where only the execution can show a problem.
     fn check(&self, step: &Step, before: &[Step]) -> Result<()>;
 
+    /// The answers of [`Plant::check`] to those of these steps that make a disk with a path, by the
+    /// places of the steps. They are found side by side: paths that hang take the time of one.
+    /// Changes nothing.
+    fn check_disks(&self, steps: &[Step]) -> HashMap<usize, Result<()>> {
+        let _ = steps;
+        HashMap::new()
+    }
+
     /// Those of these steps that make a disk of a file or device that another disk has, or that a
     /// program has locked, each with why. `running`: the disks before the steps. Changes nothing.
     fn refused_media(&self, running: &[DiskConfig], steps: &[Step]) -> Vec<(usize, Error)> {
@@ -81,6 +90,13 @@ pub trait Plant: Send + Sync {
     /// reached. Changes nothing by itself; a changing call (P1). `consent` names what may be
     /// destroyed.
     fn set_desired(&self, config: &Config, consent: &[String]);
+
+    /// The disks that the steps to be carried out next make, in their order. A start may open some
+    /// of them ahead of their steps, while an earlier disk does not answer; each is added by its
+    /// own step. A changing call (P1).
+    fn expect_disks(&self, disks: &[&DiskConfig]) {
+        let _ = disks;
+    }
 
     /// The data that an action would destroy on the providers that it writes to. `None` when
     /// nothing is lost, or when that is not known before the steps `before` it are done. `now`: the

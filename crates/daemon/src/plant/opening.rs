@@ -1,7 +1,8 @@
 //! Steps that make a disk: the caller of the step waits for its server and its medium, so that the
 //! control thread does not.
 
-use std::time::Duration;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use bio::Errno;
 use disks::Medium;
@@ -20,7 +21,7 @@ use crate::mailbox::{Change, Mailbox, Query};
 use crate::media::{self, Media};
 use crate::openings::{Begun, opening_text};
 use crate::reattach::remote;
-use crate::within::{CHECKS_LIMIT, Subject, within};
+use crate::within::{CHECKS_LIMIT, Subject, side_by_side, within};
 
 /// How long a change waits for the server or the medium of a disk: longer than a server of ours
 /// takes to start, or a disk to spin up.
@@ -33,6 +34,9 @@ const REACH_AT_START: Duration = Duration::from_secs(2);
 /// The same for the medium of a disk at a start.
 const OPEN_AT_START: Duration = Duration::from_secs(5);
 
+/// How long a start waits for a disk before it opens those of later steps beside it.
+const AHEAD_AFTER: Duration = Duration::from_millis(500);
+
 /// How long a step waits for the server of a disk.
 fn reach_deadline(gate: &LoginGate) -> Duration {
     if gate.is_shut() { REACH_AT_START } else { REACH }
@@ -41,6 +45,11 @@ fn reach_deadline(gate: &LoginGate) -> Duration {
 /// How long a step waits for the medium of a disk: first for its check, then for its opening.
 pub(super) fn open_deadline(gate: &LoginGate) -> Duration {
     if gate.is_shut() { OPEN_AT_START } else { REACH }
+}
+
+/// Whether the check of a disk looks at paths, which may hang.
+fn may_hang(disk: &DiskConfig) -> bool {
+    disk.image().is_some() || has_tls_files(&disk.params)
 }
 
 /// The result of a check of a disk on a thread of its own, or the error for a late one.
@@ -88,11 +97,18 @@ impl Daemon {
         disk: &DiskConfig,
         check: fn(&DiskConfig) -> Result<()>,
     ) -> Result<()> {
-        match disk.image().is_some() || has_tls_files(&disk.params) {
+        match may_hang(disk) {
             true => checked(open_deadline(self.registry.login_gate()), disk, check),
-            // It has no path that may hang.
             false => check(disk),
         }
+    }
+
+    /// The checks of the disks with a path that these steps make, by the places of the steps.
+    pub(super) fn check_side_by_side(&self, steps: &[Step]) -> HashMap<usize, Result<()>> {
+        let waits = |(_, step): &(usize, &Step)| step.action.created_disk().is_some_and(may_hang);
+        let waiting: Vec<(usize, &Step)> = steps.iter().enumerate().filter(waits).collect();
+        let results = side_by_side(&waiting, |(_, step)| self.check(step, &[]));
+        waiting.into_iter().map(|(at, _)| at).zip(results).collect()
     }
 
     /// Refuses a disk whose file would be made anew: that of a disk that is configured already, or
@@ -146,35 +162,69 @@ impl Daemon {
         disk: &DiskConfig,
         progress: &mut Progress<'_>,
     ) -> Result<Option<Error>> {
+        let ahead = self.start_waits.begin_step(disk);
         if let Some(away) = self.reach(disk)? {
             return Ok(Some(away));
         }
         let section = Box::new(disk.clone());
         let begun = self.mailbox.submit(|to| Change::OpenDisk(section, to))??;
-        let limit = match begun {
-            Begun::Present => return Ok(None),
-            Begun::Now => open_deadline(self.registry.login_gate()),
-            Begun::Before => REACH_AT_START,
+        let whole = open_deadline(self.registry.login_gate());
+        let limit = match (begun, ahead) {
+            (Begun::Present, _) => return Ok(None),
+            (Begun::Now, _) => whole,
+            (Begun::Before, Some(waited)) => whole.saturating_sub(waited),
+            (Begun::Before, None) => REACH_AT_START,
         };
         let report = |seconds| {
             let what = format!("disk {} {}", disk.name, opening_text(seconds, Some(limit)));
             progress(ProgressLine { what, ..ProgressLine::default() });
         };
-        if self.openings.wait(&disk.name, limit, report) {
+        let soon = limit.min(AHEAD_AFTER);
+        if self.openings.wait(&disk.name, soon, |_| {}) {
             return Ok(None);
         }
-        if begun == Begun::Before {
+        self.open_ahead();
+        if self.openings.wait(&disk.name, limit.saturating_sub(soon), report) {
+            return Ok(None);
+        }
+        if begun == Begun::Before && ahead.is_none() {
             return Ok(Some(late(disk, limit)));
         }
         self.openings.abandon(&disk.name);
-        Err(late(disk, limit))
+        Err(late(disk, whole))
+    }
+
+    /// The next steps make these disks, in this order. Only a start opens some of them ahead.
+    pub(super) fn expect_at_start(&self, disks: &[&DiskConfig]) {
+        let starts = self.registry.login_gate().is_shut();
+        let ahead = disks.iter().filter(|disk| starts && disk.image().is_some());
+        self.start_waits.expect(ahead.map(|disk| (*disk).clone()).collect());
+    }
+
+    /// Begins to open disks of later steps of a start, because an earlier one is slow.
+    fn open_ahead(&self) {
+        for disk in self.start_waits.next_ahead() {
+            let section = Box::new(disk.clone());
+            // Its own step reports an error.
+            if let Ok(Ok(Begun::Now)) = self.mailbox.submit(|to| Change::OpenDisk(section, to)) {
+                self.start_waits.record_begun(disk);
+            }
+        }
     }
 
     /// Waits for the server of a disk. Answers why a server is absent that may appear later.
     fn reach(&self, disk: &DiskConfig) -> Result<Option<Error>> {
         let Some((_, kind, params)) = remote(disk) else { return Ok(None) };
-        let most = reach_deadline(self.registry.login_gate());
-        let Err(e) = kind.reach(&disk.name, &params, most) else { return Ok(None) };
+        let (gate, began) = (self.registry.login_gate(), Instant::now());
+        let most = match gate.is_shut() {
+            true => self.start_waits.left_for_servers(reach_deadline(gate)),
+            false => reach_deadline(gate),
+        };
+        let reached = kind.reach(&disk.name, &params, most);
+        if gate.is_shut() {
+            self.start_waits.record_server_wait(began.elapsed());
+        }
+        let Err(e) = reached else { return Ok(None) };
         let is_away = e.kind == Errno::NxIo;
         let error = from_geom("create disk", &disk.name, e).next(DISK_REMEDY);
         if is_away { Ok(Some(error)) } else { Err(error) }
@@ -188,15 +238,15 @@ pub(super) struct TimedMedia<'a> {
 }
 
 impl Media for TimedMedia<'_> {
-    fn medium(&self, disk: &DiskConfig) -> Result<Option<Medium>> {
-        match disk.image() {
+    fn media(&self, all: &[&DiskConfig]) -> Vec<Result<Option<Medium>>> {
+        side_by_side(all, |disk| match disk.image() {
             Some(_) => checked(self.limit, disk, |disk| Ok(media::medium(disk))),
             None => Ok(media::medium(disk)),
-        }
+        })
     }
 
-    fn check_lock(&self, disk: &DiskConfig) -> Result<()> {
-        checked(self.limit, disk, media::check_lock)
+    fn check_locks(&self, all: &[&DiskConfig]) -> Vec<Result<()>> {
+        side_by_side(all, |disk| checked(self.limit, disk, media::check_lock))
     }
 
     fn open(&self) -> Result<Vec<(String, Medium)>> {

@@ -238,6 +238,14 @@ impl Action {
         }
     }
 
+    /// The disk that it makes.
+    pub fn created_disk(&self) -> Option<&DiskConfig> {
+        match self {
+            Action::CreateDisk { disk } => Some(disk),
+            _ => None,
+        }
+    }
+
     /// The geom that it is about, as it shall be.
     pub fn geom(&self) -> Option<&GeomConfig> {
         match self {

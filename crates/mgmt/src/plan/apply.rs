@@ -124,6 +124,9 @@ pub fn apply(
             return Err(wrap_error(Kind::CannotCarryOut, &step.what, e, ""));
         }
     }
+    let carried_out = steps.iter().zip(&refused).filter(|(_, refused)| refused.is_none());
+    let disks: Vec<_> = carried_out.filter_map(|(step, _)| step.action.created_disk()).collect();
+    plant.expect_disks(&disks);
     let total = u64::try_from(steps.len()).unwrap_or(u64::MAX);
     let mut applied = Applied::default();
     let mut done: Vec<&Step> = Vec::with_capacity(steps.len());
@@ -157,6 +160,7 @@ pub fn apply(
 /// Why the daemon would refuse each of the steps. `running` is the configuration before them. The
 /// one check of `plan`, of `apply` and of a start.
 pub fn refusals(plant: &dyn Plant, steps: &[Step], running: &Config) -> Vec<Option<Error>> {
+    let mut disks = plant.check_disks(steps);
     let refusal = |(i, step): (usize, &Step)| {
         let before = steps.get(..i).unwrap_or_default();
         match &step.action {
@@ -169,7 +173,7 @@ pub fn refusals(plant: &dyn Plant, steps: &[Step], running: &Config) -> Vec<Opti
                 let mut hooks = running.webhook.iter().filter(|hook| hook.name == *name);
                 hooks.find_map(|hook| hook.files().err())
             }
-            _ => plant.check(step, before).err(),
+            _ => disks.remove(&i).unwrap_or_else(|| plant.check(step, before)).err(),
         }
     };
     let mut refused: Vec<Option<Error>> = steps.iter().enumerate().map(refusal).collect();

@@ -10,6 +10,7 @@
 //! * [`Bio::delete_ranges`]: a DELETE of several ranges.
 //! * [`Extent`]: byte ranges whose arithmetic cannot overflow.
 //! * [`read_regular`]: files that a configuration names, opened without waiting.
+//! * [`ReadAhead`]: contents of such files for a thread that must not block.
 //! * [`sync`]: locks without poison.
 //!
 //! This crate is independent of classes and sockets. It is one of the two where `unsafe` is
@@ -26,6 +27,7 @@ mod frame;
 mod last_request;
 pub mod parity;
 mod pool;
+mod read_ahead;
 mod regular_file;
 mod request;
 mod resolved_arc;
@@ -43,6 +45,7 @@ pub use extent::Extent;
 pub use frame::{DEPTH_MAX, Frame, Frames};
 pub use last_request::LastRequest;
 pub use pool::{PAGE_BYTES, Pool, PoolConfig, PoolUsage};
+pub use read_ahead::{Contents, ReadAhead, must_not_block, read_source, socket_addresses};
 pub use regular_file::{
     credential_path, named_path, open_image, open_regular, read_named, read_regular,
 };

@@ -11,6 +11,8 @@ use std::io::{Error, ErrorKind, Read, Result};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::read_ahead::read_source;
+
 /// Opens a regular file for reading.
 ///
 /// # Errors
@@ -72,9 +74,9 @@ pub fn named_path(text: &str) -> Result<PathBuf> {
 /// At most the first `max` bytes of a regular file that a text names, as [`named_path`].
 ///
 /// # Errors
-/// As [`named_path`] and [`open_regular`].
+/// As [`named_path`] and [`read_source`].
 pub fn read_named(text: &str, max: u64) -> Result<Vec<u8>> {
-    read_regular(&named_path(text)?, max)
+    Ok(read_source(&named_path(text)?, max)?.bytes)
 }
 
 fn open(path: &Path, fits: impl Fn(&FileType) -> bool, why: &str) -> Result<(File, Metadata)> {

@@ -198,9 +198,11 @@ impl ControlLoop {
                 let _ = to.send(());
             }
             Change::OpenDisk(disk, to) => drop(to.send(self.open_disk(&disk))),
-            Change::CarryOut(action, to) => drop(to.send(self.carry_out(&action))),
-            Change::Verb(class, verb, params, to) => {
-                drop(to.send(self.verb(&class, &verb, &params)));
+            Change::CarryOut(action, files, to) => {
+                drop(to.send(files.replay(|| self.carry_out(&action))));
+            }
+            Change::Verb(class, verb, params, files, to) => {
+                drop(to.send(files.replay(|| self.verb(&class, &verb, &params))));
             }
             Change::Stop(to) => drop(to.send(())),
         }

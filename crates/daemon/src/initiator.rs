@@ -30,11 +30,11 @@ pub fn is_needed_by(bus: &BusConfig) -> bool {
     bus.kind == "iscsi" && !bus.params.contains_key("initiator")
 }
 
-/// The name of this machine's initiator. Blocks while its file hangs: the control thread reads it
-/// only after another thread has (`exports::files::reads`).
+/// The name of this machine's initiator. Blocks while its file hangs, but not the control thread:
+/// another thread has read it for that (`exports::files::reads`).
 pub fn machine_name() -> Option<String> {
-    let bytes = bio::read_regular(Path::new(FILE), FILE_BYTES_MAX).ok()?;
-    named_in(std::str::from_utf8(&bytes).ok()?)
+    let read = bio::read_source(Path::new(FILE), FILE_BYTES_MAX).ok()?;
+    named_in(std::str::from_utf8(&read.bytes).ok()?)
 }
 
 /// See the module.

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 
+use bio::ReadAhead;
 use bio::sync::Mutex;
 use disks::Medium;
 use engine::lun::OpenSpec;
@@ -227,10 +228,10 @@ pub enum Change {
     RetryLater(Box<Action>, SyncSender<()>),
     /// Begin to open a disk, for the step that makes it.
     OpenDisk(Box<DiskConfig>, SyncSender<Result<Begun>>),
-    /// One step of a plan.
-    CarryOut(Box<Action>, SyncSender<Result<Outcome>>),
-    /// A verb of a class: class, verb, parameters.
-    Verb(String, String, Value, SyncSender<Result<Value>>),
+    /// One step of a plan, and the files that it uses.
+    CarryOut(Box<Action>, ReadAhead, SyncSender<Result<Outcome>>),
+    /// A verb of a class: class, verb, parameters; and the files that it uses.
+    Verb(String, String, Value, ReadAhead, SyncSender<Result<Value>>),
     /// Stop serving.
     Stop(SyncSender<()>),
 }

@@ -67,7 +67,6 @@ use crate::verbs;
 use crate::within::{CHECKS_LIMIT, Subject, within};
 
 use answering::Answering;
-use opening::open_deadline;
 use reading::current_state;
 use start_waits::StartWaits;
 use started::Started;
@@ -184,6 +183,7 @@ fn control_thread(
     ready: &Ready,
 ) {
     reactor::close_elsewhere();
+    bio::must_not_block();
     let store = set_store(&registry, config, &report_fn(&journal, Level::Error));
     let Some(()) = ok_or_report(ready, store) else { return };
     let drivers = drivers::all(&registry);
@@ -578,13 +578,13 @@ impl Plant for Daemon {
             let deferred = vec![Deferred::of_action(action, away)];
             return Ok(Outcome { deferred, ..Outcome::default() });
         }
-        self.files.answer_within(action, open_deadline(self.registry.login_gate()))?;
+        let files = self.read_ahead(action)?;
         if let Action::Daemon { to, .. } = action {
             // Not on the control thread: scrapes wait for it.
             self.metrics.set(to)?;
         }
         let own = Box::new(action.clone());
-        let done = self.mailbox.submit(|to| Change::CarryOut(own, to))?;
+        let done = self.mailbox.submit(|to| Change::CarryOut(own, files, to))?;
         if done.is_ok() {
             self.note_control_files(action);
         }
@@ -603,15 +603,14 @@ impl Plant for Daemon {
     }
 
     fn verb(&self, class: &str, verb: &str, params: &Value, _: &mut Progress<'_>) -> Result<Value> {
-        if (class, verb) == (CAM_CLASS, "attach")
-            && let Some(bus) = verbs::bus_of_attach(params)
-        {
-            let bus = bus?;
-            let limit = open_deadline(self.registry.login_gate());
-            self.files.answer_within(&Action::CreateBus { bus }, limit)?;
-        }
+        let bus = match (class, verb) {
+            (CAM_CLASS, "attach") => verbs::bus_of_attach(params).transpose()?,
+            _ => None,
+        };
+        let files = bus.map(|bus| self.read_ahead(&Action::CreateBus { bus })).transpose()?;
+        let files = files.unwrap_or_default();
         let (class, verb, params) = (class.to_owned(), verb.to_owned(), params.clone());
-        let done = self.mailbox.submit(|to| Change::Verb(class, verb, params, to))?;
+        let done = self.mailbox.submit(|to| Change::Verb(class, verb, params, files, to))?;
         self.wait_closed();
         done
     }

@@ -76,8 +76,8 @@ impl ControlLoop {
         self.published.lock().refused_disks = self.reattach.refused_disks();
         for geom in self.reattach.geoms(&self.control.topology, &config) {
             let made = Action::CreateGeom { geom: geom.clone() };
-            let answers = self.exports.files.answer_within(&made, RETRY_WAIT);
-            match answers.and_then(|()| self.create_geom(&geom)) {
+            let files = self.exports.files.read_ahead(&made, None, RETRY_WAIT);
+            match files.and_then(|files| files.replay(|| self.create_geom(&geom))) {
                 Ok(()) => {
                     self.reattach.clear_report(&geom.name);
                     self.note(Level::Info, &geom.name, "providers available again".to_owned());
@@ -149,8 +149,8 @@ impl ControlLoop {
 
     fn retry_one(&mut self, action: &Action) -> bool {
         self.exports.is_retrying = true;
-        let answers = self.exports.files.answer_within(action, RETRY_WAIT);
-        let done = answers.and_then(|()| self.step(action));
+        let files = self.exports.files.read_ahead(action, None, RETRY_WAIT);
+        let done = files.and_then(|files| files.replay(|| self.step(action)));
         self.exports.is_retrying = false;
         match done {
             Ok(_) => {

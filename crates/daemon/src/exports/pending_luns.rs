@@ -211,8 +211,11 @@ impl Exports {
         let mut out = Vec::new();
         for (target, mut here) in came {
             let of = FileSection::Target(target.name.clone());
-            let answers = self.files.answer_within(&Action::Renew { of }, RETRY_WAIT);
-            let left = match answers.and_then(|()| self.set_groups(control, &target, config, &[])) {
+            let files = self.files.read_ahead(&Action::Renew { of }, None, RETRY_WAIT);
+            let set = files.and_then(|files| {
+                files.replay(|| self.set_groups(control, &target, config, &[]))
+            });
+            let left = match set {
                 Ok(left) => left,
                 Err(e) => {
                     out.push((target, here.join(", "), Err(e)));

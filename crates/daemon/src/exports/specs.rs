@@ -1,7 +1,6 @@
 //! Conversion of the configuration to specifications of the registry and the drivers.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{SocketAddr, ToSocketAddrs};
 
 use drivers::TargetSpec;
 use engine::alua::{AccessState, PortGroupSpec};
@@ -200,8 +199,8 @@ pub(super) fn target_spec(config: &TargetConfig) -> Result<TargetSpec> {
             listen.push(other);
             continue;
         }
-        let found = text.to_socket_addrs().map_err(|e| bad(format!("listen {text:?}: {e}")))?;
-        let found: Vec<SocketAddr> = found.collect();
+        let found = bio::socket_addresses(text);
+        let found = found.map_err(|e| bad(format!("listen {text:?}: {e}")))?;
         if found.is_empty() {
             return Err(bad(format!("listen {text:?}: no such address")));
         }

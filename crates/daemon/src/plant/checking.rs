@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use bio::ReadAhead;
 use fileserver::{FS_CLASS, FsClass};
 use mgmt::api::Result;
 use mgmt::config::GeomConfig;
@@ -41,6 +42,15 @@ pub(super) fn frees_address(step: &Step) -> bool {
 }
 
 impl Daemon {
+    /// The files that a step uses, for the control thread, which reads none.
+    pub(super) fn read_ahead(&self, action: &Action) -> Result<ReadAhead> {
+        let config = match action {
+            Action::Renew { .. } => Some(self.mailbox.query(Query::Config)?),
+            _ => None,
+        };
+        self.files.read_ahead(action, config, open_deadline(self.registry.login_gate()))
+    }
+
     /// The result of a check of the object `at`, if it ends in time.
     pub(super) fn check_in_time(
         &self,

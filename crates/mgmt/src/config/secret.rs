@@ -1,8 +1,6 @@
 //! Places of secrets: `file:PATH`, `credential:NAME` (systemd), or, discouraged, the text itself.
 
 use crate::api::{Error, Kind, Result};
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 /// Longest secret, in bytes. Longer files are refused: they are not secrets.
@@ -57,15 +55,14 @@ pub fn resolve(reference: &str) -> Result<Vec<u8>> {
         return Ok(reference.as_bytes().to_vec());
     };
     let refuse = |why: String| Error::new(Kind::Secret, "read secret", why).at(reference);
-    let (file, about) = bio::open_regular(&path).map_err(|e| refuse(e.to_string()))?;
-    if !is_private(reference, about.mode()) {
+    let limit = u64::try_from(SECRET_BYTES_MAX + 2).unwrap_or(u64::MAX);
+    let read = bio::read_source(&path, limit).map_err(|e| refuse(e.to_string()))?;
+    let bio::Contents { bytes: mut secret, mode } = read;
+    if !is_private(reference, mode) {
         let fix = format!("chmod 600 {}", path.display());
-        let why = format!("mode is {:04o}: other users can read it", about.mode() & 0o7777);
+        let why = format!("mode is {:04o}: other users can read it", mode & 0o7777);
         return Err(refuse(why).next(format!("Run `{fix}`.")));
     }
-    let mut secret = Vec::new();
-    let limit = u64::try_from(SECRET_BYTES_MAX + 2).unwrap_or(u64::MAX);
-    file.take(limit).read_to_end(&mut secret).map_err(|e| refuse(e.to_string()))?;
     while secret.last().is_some_and(|&b| b == b'\n' || b == b'\r') {
         secret.pop();
     }

@@ -14,8 +14,8 @@ pub(super) fn read(reference: &str) -> Result<Vec<u8>, String> {
     } else {
         return Ok(reference.as_bytes().to_vec());
     };
-    let secret = bio::read_regular(&path, SECRET_MAX as u64 + 2);
-    let mut secret = secret.map_err(|e| format!("{}: {e}", path.display()))?;
+    let secret = bio::read_source(&path, SECRET_MAX as u64 + 2);
+    let mut secret = secret.map_err(|e| format!("{}: {e}", path.display()))?.bytes;
     while secret.last().is_some_and(|b| matches!(b, b'\n' | b'\r')) {
         secret.pop();
     }

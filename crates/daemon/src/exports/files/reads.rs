@@ -1,13 +1,14 @@
-//! Reads of files ahead of the steps that use them, each on a thread of its own: the control thread
-//! reads a file only after it has answered, since a file system may hang.
+//! Reads of files ahead of the steps that use them, each on a thread of its own: a file system or a
+//! resolver may hang. The control thread gets what was read, and reads no file again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bio::ReadAhead;
 use bio::sync::{Condvar, Mutex};
 use mgmt::api::Result;
-use mgmt::config::{TLS_FILE_KEYS, TargetConfig};
+use mgmt::config::{Config, TLS_FILE_KEYS, TargetConfig};
 use mgmt::plan::{Action, FileSection};
 use serde_json::{Map, Value};
 
@@ -98,8 +99,9 @@ pub fn has_sources(action: &Action) -> bool {
     }
 }
 
-/// Reads these files, and those that the section of an action names. Blocks while one hangs.
-fn read(action: &Action, known: &SectionFiles) {
+/// Reads these files, and those that the section of an action names, or that of the configuration
+/// which it renews. Blocks while one hangs.
+fn read(action: &Action, known: &SectionFiles, config: Option<&Config>) {
     for file in known.all() {
         contents(&file.path);
     }
@@ -111,12 +113,35 @@ fn read(action: &Action, known: &SectionFiles) {
     }
     match action {
         Action::CreateTarget { target } => read_target(target),
-        Action::ModifyTarget { to, .. } => read_target(to),
+        Action::ModifyTarget { from, to } => {
+            // A change that fails gives it its former settings.
+            let _ = target_spec(from);
+            read_target(to);
+        }
         Action::CreateBus { bus } | Action::ModifyBus { to: bus, .. } => drop(Files::of_bus(bus)),
         Action::CreateGeom { geom } | Action::ModifyGeom { to: geom, .. } => {
             drop(Files::of_fs(geom));
         }
+        Action::Renew { of } => {
+            if let Some(config) = config {
+                read_section(of, config);
+            }
+        }
         action => drop(Files::of_groups(action.groups())),
+    }
+}
+
+fn read_section(of: &FileSection, config: &Config) {
+    match of {
+        FileSection::Target(name) => {
+            config.target(name).into_iter().for_each(read_target);
+            Files::of_groups(config.access.iter().filter(|group| group.target == *name));
+        }
+        FileSection::Bus(name) => drop(config.bus(name).map(Files::of_bus)),
+        FileSection::Disk(name) => drop(config.disk(name).map(Files::of_disk)),
+        FileSection::Fs(name) => drop(config.geom(name).map(Files::of_fs)),
+        // The control side reads the files of these.
+        FileSection::Api | FileSection::Webhook(_) => {}
     }
 }
 
@@ -126,23 +151,35 @@ fn read_target(target: &TargetConfig) {
 }
 
 impl FilesInUse {
-    /// Reads the files that a step uses, on a thread of its own.
+    /// Reads the files that a step uses, on a thread of its own. `config`: with the section that a
+    /// step reads again.
     ///
     /// # Errors
     /// They do not answer within `limit`.
-    pub fn answer_within(&self, action: &Action, limit: Duration) -> Result<()> {
+    pub fn read_ahead(
+        &self,
+        action: &Action,
+        config: Option<Config>,
+        limit: Duration,
+    ) -> Result<ReadAhead> {
         if let Action::ModifyAccess { from, to } = action
             && from.differs_in_luns_only(to)
         {
-            return Ok(());
+            return Ok(ReadAhead::default());
         }
         let known = section_of(action).and_then(|of| self.inner.lock().all.get(&of).cloned());
         if known.is_none() && !has_sources(action) {
-            return Ok(());
+            return Ok(ReadAhead::default());
         }
         let (own, known, section) = (action.clone(), known.unwrap_or_default(), action.name());
-        if self.reads.ends_within(&section, limit, move || read(&own, &known)) {
-            return Ok(());
+        let place: Arc<Mutex<ReadAhead>> = Arc::default();
+        let found = place.clone();
+        let run = move || {
+            let ((), recorded) = ReadAhead::record(|| read(&own, &known, config.as_ref()));
+            *found.lock() = recorded;
+        };
+        if self.reads.ends_within(&section, limit, run) {
+            return Ok(std::mem::take(&mut *place.lock()));
         }
         Err(late_files("read files", &section, limit))
     }
@@ -150,6 +187,8 @@ impl FilesInUse {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
     use std::sync::mpsc;
 
     use mgmt::api::Kind;
@@ -185,22 +224,59 @@ mod tests {
         let files = FilesInUse::new(Arc::new(|_: &str, _: String| {}));
         let mut bus = BusConfig { name: "b".into(), ..BusConfig::default() };
         let made = Action::CreateBus { bus: bus.clone() };
-        files.answer_within(&made, Duration::ZERO).expect("it has no files");
+        files.read_ahead(&made, None, Duration::ZERO).expect("it has no files");
         bus.params.insert("chap".into(), json!({ "secret": "file:/none/ashlar" }));
         let made = Action::CreateBus { bus };
-        files.answer_within(&made, LONG).expect("the step reports that there is no file");
+        files.read_ahead(&made, None, LONG).expect("the step reports that there is no file");
         let (release, released) = mpsc::channel::<()>();
         let hangs = move || {
             let _ = released.recv();
         };
         assert!(!files.reads.ends_within("b", Duration::ZERO, hangs));
-        let late = files.answer_within(&made, Duration::ZERO).expect_err("they hang");
+        let late = files.read_ahead(&made, None, Duration::ZERO).err().expect("they hang");
         assert!(late.kind == Kind::Timeout && late.at == "b", "{late}");
         assert!(late.source.contains("do not answer (0ns, the limit)"), "{late}");
         let group = AccessConfig { target: "t".into(), ..AccessConfig::default() };
         let edit = Action::ModifyAccess { from: group.clone(), to: group };
-        files.answer_within(&edit, Duration::ZERO).expect("it reads no files");
+        files.read_ahead(&edit, None, Duration::ZERO).expect("it reads no files");
         drop(release);
+    }
+
+    #[test]
+    fn step_uses_the_files_that_were_read_ahead_although_they_have_gone() {
+        let path = std::env::temp_dir().join(format!("ashlar-ahead-{}", std::process::id()));
+        let mut private = std::fs::OpenOptions::new();
+        private.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = private.open(&path).expect("a scratch file");
+        file.write_all(b"0123456789abcdef\n").expect("a secret");
+        let reference = format!("file:{}", path.display());
+        let files = FilesInUse::new(Arc::new(|_: &str, _: String| {}));
+        let mut bus = BusConfig { name: "b".into(), ..BusConfig::default() };
+        bus.params.insert("chap".into(), json!({ "user": "u", "secret": reference }));
+        let made = Action::CreateBus { bus };
+        let ahead = files.read_ahead(&made, None, LONG).expect("it answers");
+        std::fs::remove_file(&path).expect("the scratch file");
+        let secret = ahead.replay(|| mgmt::config::secret::resolve(&reference));
+        assert_eq!(secret, Ok(b"0123456789abcdef".to_vec()));
+        assert!(mgmt::config::secret::resolve(&reference).is_err(), "it has gone");
+    }
+
+    #[test]
+    fn step_that_renews_a_target_has_the_files_of_its_section() {
+        let path = std::env::temp_dir().join(format!("ashlar-renewed-{}", std::process::id()));
+        std::fs::write(&path, "a certificate").expect("a scratch file");
+        let name = path.display().to_string();
+        let mut config = Config::default();
+        let target = json!({ "driver": "nbd", "name": "n", "listen": [], "tls_key": name });
+        config.target.push(serde_json::from_value(target).expect("a target"));
+        let renew = Action::Renew { of: FileSection::Target("n".into()) };
+        let files = FilesInUse::new(Arc::new(|_: &str, _: String| {}));
+        files.set_target("n", Files::of_target(&config.target[0]));
+        let ahead = files.read_ahead(&renew, Some(config), LONG).expect("it answers");
+        std::fs::remove_file(&path).expect("the scratch file");
+        let replayed = ahead.replay(|| contents(&name));
+        assert_eq!(replayed.as_deref(), Some(&b"a certificate"[..]));
+        files.forget(FileSection::Target("n".into()));
     }
 
     #[test]
@@ -213,11 +289,11 @@ mod tests {
         assert!(!files.reads.ends_within("b", Duration::ZERO, hangs));
         let mut bus = BusConfig { name: "b".into(), kind: "iscsi".into(), ..BusConfig::default() };
         let made = Action::CreateBus { bus: bus.clone() };
-        let late = files.answer_within(&made, Duration::ZERO).expect_err("it hangs");
+        let late = files.read_ahead(&made, None, Duration::ZERO).err().expect("it hangs");
         assert_eq!(late.kind, Kind::Timeout, "{late}");
         bus.params.insert("initiator".into(), json!("iqn.2026-11.org.example:own"));
         let made = Action::CreateBus { bus };
-        files.answer_within(&made, Duration::ZERO).expect("it reads no file");
+        files.read_ahead(&made, None, Duration::ZERO).expect("it reads no file");
         drop(release);
     }
 }

@@ -38,6 +38,7 @@ use crate::listing;
 use crate::mailbox::{Change, Mailbox};
 use crate::medium_index::MediumIndex;
 use crate::openings::Openings;
+use crate::own_work::OwnWork;
 use crate::path_checks::{self, PathChecks};
 use crate::path_watch::PathWatch;
 use crate::persistent_names::PersistentNames;
@@ -72,6 +73,8 @@ pub struct ControlLoop {
     pub published: Arc<Mutex<Published>>,
     /// For people.
     pub journal: Arc<Journal>,
+    /// For changes that wait meanwhile.
+    pub own_work: OwnWork,
     /// When the daemon started, ns of the cores' clock.
     pub started_ns: u64,
     /// Disks that are being opened.
@@ -204,7 +207,7 @@ impl ControlLoop {
             Change::Verb(class, verb, params, files, to) => {
                 drop(to.send(files.replay(|| self.verb(&class, &verb, &params))));
             }
-            Change::Stop(to) => drop(to.send(())),
+            Change::Ready(to) | Change::Stop(to) => drop(to.send(())),
         }
     }
 

@@ -35,6 +35,7 @@ mod medium_index;
 mod metrics_listener;
 mod openings;
 mod overrides;
+mod own_work;
 mod path_checks;
 mod path_watch;
 mod persistent_names;

@@ -9,7 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::time::Duration;
 
 use bio::ReadAhead;
 use bio::sync::Mutex;
@@ -25,6 +26,7 @@ use serde_json::Value;
 use crate::exports::clashes::PredictedDisks;
 use crate::images::Images;
 use crate::openings::Begun;
+use crate::own_work::OwnWork;
 use crate::state::Detail;
 use crate::traces::Names;
 
@@ -232,6 +234,8 @@ pub enum Change {
     CarryOut(Box<Action>, ReadAhead, SyncSender<Result<Outcome>>),
     /// A verb of a class: class, verb, parameters; and the files that it uses.
     Verb(String, String, Value, ReadAhead, SyncSender<Result<Value>>),
+    /// Does the control thread take changes? This one changes nothing.
+    Ready(SyncSender<()>),
     /// Stop serving.
     Stop(SyncSender<()>),
 }
@@ -279,12 +283,19 @@ pub struct Mailbox {
     queries: Mutex<Queue<Query>>,
     changes: Mutex<Queue<Change>>,
     inbox: Arc<Inbox>,
+    own_work: OwnWork,
 }
 
 impl Mailbox {
     /// A mailbox whose control thread sleeps on `inbox`.
     pub fn new(inbox: Arc<Inbox>) -> Mailbox {
-        Mailbox { queries: Mutex::default(), changes: Mutex::default(), inbox }
+        let (queries, changes) = (Mutex::default(), Mutex::default());
+        Mailbox { queries, changes, inbox, own_work: OwnWork::default() }
+    }
+
+    /// What the control thread does without a change.
+    pub fn own_work(&self) -> &OwnWork {
+        &self.own_work
     }
 
     /// Asks and waits for the answer.
@@ -299,6 +310,20 @@ impl Mailbox {
         let (tx, rx) = mpsc::sync_channel(1);
         push(&self.changes, change(tx))?;
         self.wait(rx)
+    }
+
+    /// Waits until the control thread takes changes.
+    ///
+    /// # Errors
+    /// [`Kind::Busy`]: work of its own has not ended within `limit`.
+    pub fn wait_ready(&self, limit: Duration) -> Result<()> {
+        let (tx, rx) = mpsc::sync_channel(1);
+        push(&self.changes, Change::Ready(tx))?;
+        self.inbox.wake();
+        rx.recv_timeout(limit).map_err(|e| match e {
+            RecvTimeoutError::Timeout => self.own_work.refusal(limit),
+            RecvTimeoutError::Disconnected => stopping(),
+        })
     }
 
     fn wait<T>(&self, rx: Receiver<T>) -> Result<T> {
@@ -339,8 +364,6 @@ impl Drop for ServeGuard<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use mgmt::config::AccessConfig;
     use mgmt::plan::Risk;
 
@@ -379,6 +402,30 @@ mod tests {
 
     /// A wait that is over when it fails.
     const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn change_is_refused_while_the_control_thread_does_work_of_its_own() {
+        let mailbox = Mailbox::new(Arc::default());
+        let working = mailbox.own_work().begin("create geom m (mirror)".to_owned());
+        let refused = mailbox.wait_ready(Duration::ZERO).expect_err("none is taken");
+        assert!(refused.kind == Kind::Busy && refused.source.contains("geom m"), "{refused}");
+        drop(working);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| mailbox.wait_ready(LONG));
+            // The receiver of the first one has gone.
+            let mut taken = 0;
+            while taken < 2 {
+                match mailbox.next_change() {
+                    Some(Change::Ready(to)) => {
+                        taken += 1;
+                        let _ = to.send(());
+                    }
+                    _ => std::thread::yield_now(),
+                }
+            }
+            assert_eq!(waits.join().expect("no panic"), Ok(()));
+        });
+    }
 
     /// The answers to requests from threads of their own.
     fn waiting_requests(mailbox: &Arc<Mailbox>) -> [Receiver<Kind>; 2] {

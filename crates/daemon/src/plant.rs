@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use bio::sync::Mutex;
 use cam::{CAM_CLASS, CamClass, SimKind};
@@ -244,6 +245,7 @@ fn control_thread(
         ),
         published,
         journal,
+        own_work: mailbox.own_work().clone(),
         started_ns,
         openings: openings.clone(),
         medium_index: MediumIndex::default(),
@@ -501,6 +503,10 @@ impl Plant for Daemon {
         let steps = steps.to_vec().into_boxed_slice();
         // An error says that it is stopping.
         self.mailbox.query(|to| Query::Clash(steps, foreseen, to)).ok()?
+    }
+
+    fn wait_ready(&self, limit: Duration) -> Result<()> {
+        self.mailbox.wait_ready(limit)
     }
 
     fn set_desired(&self, config: &Config, consent: &[String]) {

@@ -15,6 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
 use wire::pattern::Naming;
 
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -113,6 +114,7 @@ struct Inner {
     /// From which call on how many calls fail.
     fail: Option<(usize, usize)>,
     refuse: Option<Error>,
+    busy: Option<Error>,
     stale: Vec<StaleFiles>,
     /// Additions to the state that follows from the configuration.
     extra: SystemState,
@@ -165,6 +167,11 @@ impl FakePlant {
     /// Makes every `check` answer so.
     pub fn refuse(&self, error: Error) {
         self.with(|i| i.refuse = Some(error));
+    }
+
+    /// Makes every `wait_ready` answer so.
+    pub fn set_busy(&self, error: Error) {
+        self.with(|i| i.busy = Some(error));
     }
 
     /// Makes every `state` answer so.
@@ -487,6 +494,10 @@ impl Plant for FakePlant {
         self.with(|i| i.refuse.clone().map_or(Ok(()), Err))
     }
 
+    fn wait_ready(&self, _limit: Duration) -> Result<()> {
+        self.with(|i| i.busy.clone().map_or(Ok(()), Err))
+    }
+
     fn set_desired(&self, config: &Config, _consent: &[String]) {
         self.with(|i| i.desired = config.clone());
     }
@@ -571,6 +582,10 @@ impl Plant for std::sync::Arc<FakePlant> {
 
     fn check(&self, step: &Step, before: &[Step]) -> Result<()> {
         self.as_ref().check(step, before)
+    }
+
+    fn wait_ready(&self, limit: Duration) -> Result<()> {
+        self.as_ref().wait_ready(limit)
     }
 
     fn set_desired(&self, config: &Config, consent: &[String]) {

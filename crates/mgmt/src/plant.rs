@@ -1,8 +1,8 @@
 //! Interface of the daemon for the control path, which uses nothing else of the daemon.
 //!
 //! Invariants
-//!  P1  Calls that change something (`carry_out`, `take_back`, `set_desired`, `expect_disks`,
-//!      `adopt`, `verb`) come one at a time.
+//!  P1  Calls that change something (`carry_out`, `take_back`, `wait_ready`, `set_desired`,
+//!      `expect_disks`, `adopt`, `verb`) come one at a time.
 //!  P2  `state`, `figures`, `ping`, `stale`, `predict_serials`, `journal`, `slow_requests`,
 //!      `check`, `check_disks`, `refused_media` and `clash` may come at any time, from any thread,
 //!      also during P1.
@@ -17,6 +17,7 @@ use crate::file_service::{FileService, NoFiles};
 use crate::plan::{Action, DataLoss, Deferred, FileSection, PredictedSerials, Step};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 /// Takes note of how far a long call is; lines may be dropped when they come too fast.
 pub type Progress<'a> = dyn FnMut(ProgressLine) + Send + 'a;
@@ -84,6 +85,16 @@ pub trait Plant: Send + Sync {
     fn clash(&self, steps: &[Step]) -> Option<(usize, Error)> {
         let _ = steps;
         None
+    }
+
+    /// Returns once the daemon takes changes. It may be doing work of its own, such as a geom whose
+    /// disk has returned. A changing call (P1) that changes nothing.
+    ///
+    /// # Errors
+    /// [`crate::api::Kind::Busy`]: that work has not ended within `limit`.
+    fn wait_ready(&self, limit: Duration) -> Result<()> {
+        let _ = limit;
+        Ok(())
     }
 
     /// The configuration that the following steps shall reach; after failed steps, the one that was

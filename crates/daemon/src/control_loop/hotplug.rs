@@ -76,6 +76,7 @@ impl ControlLoop {
         self.published.lock().refused_disks = self.reattach.refused_disks();
         for geom in self.reattach.geoms(&self.control.topology, &config) {
             let made = Action::CreateGeom { geom: geom.clone() };
+            let _working = self.own_work.begin(made.summary());
             let files = self.exports.files.read_ahead(&made, None, RETRY_WAIT);
             match files.and_then(|files| files.replay(|| self.create_geom(&geom))) {
                 Ok(()) => {
@@ -148,6 +149,7 @@ impl ControlLoop {
     }
 
     fn retry_one(&mut self, action: &Action) -> bool {
+        let _working = self.own_work.begin(action.summary());
         self.exports.is_retrying = true;
         let files = self.exports.files.read_ahead(action, None, RETRY_WAIT);
         let done = files.and_then(|files| files.replay(|| self.step(action)));

@@ -6,8 +6,9 @@
 //!  C2  `running` is the configuration that the plant has reached; it follows every step, not every
 //!      plan.
 //!  C3  `generation` grows whenever `running` changes, so that an old plan is recognised.
-//!  C4  A command waits at most [`TURN_WAIT`] for its turn. Only a start, a stop, a reload and the
-//!      next question of a verb that is carried out wait longer.
+//!  C4  A command waits at most [`TURN_WAIT`] for its turn, and as long for work of the daemon
+//!      itself. Only a start, a stop, a reload and the next question of a verb that is carried out
+//!      wait longer.
 
 mod archive;
 mod figures;
@@ -276,7 +277,7 @@ impl Control {
     /// # Errors
     /// [`Kind::Busy`] when another command keeps its turn, and those of `f`.
     pub fn change<T>(&self, f: impl FnOnce(&dyn Plant) -> Result<T>) -> Result<T> {
-        let turn = self.shared.turns.take_within("command", TURN_WAIT);
+        let turn = self.shared.turns.take_ready(self.plant(), "command", TURN_WAIT);
         let _turn = turn.map_err(|busy| self.limited_refusal(busy))?;
         f(self.plant())
     }
@@ -317,7 +318,7 @@ impl Control {
     /// A refusal because of another command, as far as the user sees it (A10): the progress of that
     /// command may name any object.
     fn limited_refusal(&self, busy: Error) -> Error {
-        match self.scope.is_whole() {
+        match self.scope.is_whole() || busy.kind != Kind::Busy {
             true => busy,
             false => Error { source: "busy: another command runs".to_owned(), ..busy },
         }
@@ -513,7 +514,7 @@ impl Control {
         consent: &Consent,
         progress: &mut Progress<'_>,
     ) -> Result<(Plan, Applied)> {
-        let turn = self.shared.turns.take_within("apply", TURN_WAIT)?;
+        let turn = self.shared.turns.take_ready(self.plant(), "apply", TURN_WAIT)?;
         self.apply_in(&turn, desired, consent, progress)
     }
 

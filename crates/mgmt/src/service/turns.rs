@@ -2,6 +2,7 @@
 //! waits too long for its own is refused with the progress of the other.
 
 use crate::api::{Error, Kind, ProgressLine, Result};
+use crate::plant::Plant;
 use bio::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,21 @@ impl Turns {
         *holder = Some(Holder::new(what));
         Ok(Turn(self))
     }
+
+    /// The same, and waits as long until the daemon has ended work of its own.
+    ///
+    /// # Errors
+    /// As [`Turns::take_within`], and [`Kind::Busy`] when that work has not ended.
+    pub fn take_ready(
+        &self,
+        plant: &dyn Plant,
+        what: &'static str,
+        limit: Duration,
+    ) -> Result<Turn<'_>> {
+        let turn = self.take_within(what, limit)?;
+        plant.wait_ready(limit)?;
+        Ok(turn)
+    }
 }
 
 impl Turn<'_> {
@@ -89,6 +105,18 @@ impl Holder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake::FakePlant;
+
+    /// C4 of service/mod.rs.
+    #[test]
+    fn command_is_refused_while_the_daemon_does_work_of_its_own() {
+        let (turns, plant) = (Turns::default(), FakePlant::new());
+        let busy = Error::new(Kind::Busy, "change", "busy: the daemon does `create geom m`");
+        plant.set_busy(busy.clone());
+        let refused = turns.take_ready(&plant, "undo", Duration::ZERO).err();
+        assert_eq!(refused, Some(busy));
+        assert!(turns.take_within("undo", Duration::ZERO).is_ok(), "its turn is over");
+    }
 
     /// C4 of service/mod.rs.
     #[test]

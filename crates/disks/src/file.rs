@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bio::Errno;
 use geom::{Error, Limits, Trouble};
@@ -18,7 +19,7 @@ use crate::backing::{Backing, BackingParts};
 use crate::causes;
 use crate::creation;
 use crate::deletes::DeleteBy;
-use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Site, SpaceUsage, Unit};
+use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, ResizeCall, Site, SpaceUsage, Unit};
 use crate::lasting::{self, Identities, PersistentIdentity, Stored};
 use crate::locks::{self, LockHolder};
 use crate::medium::{Medium, folder_of, followed};
@@ -156,7 +157,9 @@ impl Kind for ImageFile {
         let medium = file.as_fd().and_then(Medium::of_open);
         let identities = request.site.identities.clone();
         let made = created.then(|| MadeFile { path, name: name.to_owned(), identities });
-        let unit = FileUnit { file, sector, mode, made, stored, medium, watch, path_state };
+        let resizing = Arc::default();
+        let unit =
+            FileUnit { file, sector, mode, made, stored, medium, watch, path_state, resizing };
         let names = (physpath, lasting);
         Ok(opened(unit, media_bytes, can_delete, names, p.read_only, request.site))
     }
@@ -189,7 +192,8 @@ pub(crate) fn adopted(
     let (mode, path_state) = ("adopted".into(), PathState::new(&file, &watch));
     let medium = file.as_fd().and_then(Medium::of_open);
     let made = None;
-    let unit = FileUnit { file, sector, mode, made, stored, medium, watch, path_state };
+    let resizing = Arc::default();
+    let unit = FileUnit { file, sector, mode, made, stored, medium, watch, path_state, resizing };
     let can_delete = can_delete && !read_only;
     Ok(opened(unit, media_bytes, can_delete, (physpath, lasting), read_only, site))
 }
@@ -425,6 +429,22 @@ fn fit_size(name: &str, p: &FileParams, file: &File) -> Result<u64, Error> {
     Ok(size / sector * sector)
 }
 
+/// Bytes of an open file, in whole sectors.
+fn whole_size(file: &File, sector: u32) -> Result<u64, Errno> {
+    let sector = u64::from(sector);
+    file.size().map(|size| size / sector * sector).map_err(|e| errno_of(&e))
+}
+
+/// Makes an open file larger.
+fn grow(file: &File, bytes: u64) -> Result<(), Error> {
+    file.set_len(bytes).map_err(|e| {
+        let path = file.path();
+        let why = causes::of(path, &e, bytes).unwrap_or_else(|| e.to_string());
+        let path = path.display();
+        Error::new(errno_of(&e), format!("{path}: cannot be made {bytes} bytes large: {why}"))
+    })
+}
+
 /// Asks the file system whether it punches holes, behind the end of the file where there is
 /// nothing to lose.
 fn can_punch(file: &File, size: u64) -> bool {
@@ -454,6 +474,8 @@ struct FileUnit {
     medium: Option<Medium>,
     watch: Arc<Watch>,
     path_state: Arc<PathState>,
+    /// A resize is under way; one that hangs occupies one thread.
+    resizing: Arc<AtomicBool>,
 }
 
 impl FileUnit {
@@ -467,17 +489,26 @@ impl FileUnit {
 
 impl Unit for FileUnit {
     fn size(&mut self) -> Result<u64, Errno> {
-        let sector = u64::from(self.sector);
-        self.file.size().map(|s| s / sector * sector).map_err(|e| errno_of(&e))
+        whole_size(&self.file, self.sector)
     }
 
-    fn grow(&mut self, bytes: u64) -> Result<(), Error> {
-        self.file.set_len(bytes).map_err(|e| {
-            let path = self.file.path();
-            let why = causes::of(path, &e, bytes).unwrap_or_else(|| e.to_string());
-            let path = path.display();
-            Error::new(errno_of(&e), format!("{path}: cannot be made {bytes} bytes large: {why}"))
-        })
+    fn resize(&mut self, grow_to: Option<u64>) -> ResizeCall {
+        let (file, sector, resizing) = (self.file.clone(), self.sector, self.resizing.clone());
+        let resize = move || {
+            if resizing.swap(true, Ordering::AcqRel) {
+                let path = file.path().display();
+                let what = format!("{path}: an earlier resize has not ended: it does not answer");
+                return Err(Error::new(Errno::Busy, what));
+            }
+            let grown = grow_to.map_or(Ok(()), |bytes| grow(&file, bytes));
+            let size = grown.map(|()| whole_size(&file, sector));
+            resizing.store(false, Ordering::Release);
+            size
+        };
+        match self.file.as_fd() {
+            Some(_) => ResizeCall::Blocks(Box::new(resize)),
+            None => ResizeCall::Done(resize()),
+        }
     }
 
     fn undo_creation(&mut self) {

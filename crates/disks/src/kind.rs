@@ -185,6 +185,18 @@ pub struct SpaceUsage {
     pub is_shared: bool,
 }
 
+/// The size of a medium in whole sectors, or why it cannot be read; `NxIo`: the medium is gone. The
+/// outer error: it could not be made larger.
+pub type ResizeResult = Result<Result<u64, Errno>, Error>;
+
+/// A call that resizes a medium.
+pub enum ResizeCall {
+    /// It has ended.
+    Done(ResizeResult),
+    /// It blocks while the medium does not answer: not for the control thread.
+    Blocks(Box<dyn FnOnce() -> ResizeResult + Send>),
+}
+
 /// The control path's side of an open disk.
 pub trait Unit: Any + Send {
     /// Bytes of the medium now, in whole sectors. `NxIo` when it is gone.
@@ -202,10 +214,13 @@ pub trait Unit: Any + Send {
         false
     }
 
-    /// Makes the medium `bytes` large: whole sectors, more than it has. Blocks; nothing is lost.
-    fn grow(&mut self, bytes: u64) -> Result<(), Error> {
-        let _ = bytes;
-        Err(Error::new(Errno::NotSup, "only image files can be made larger here"))
+    /// Makes the medium as large as `grow_to`, if that is given: whole sectors, more than it has.
+    /// Then reads its size. Nothing is lost.
+    fn resize(&mut self, grow_to: Option<u64>) -> ResizeCall {
+        ResizeCall::Done(match grow_to {
+            Some(_) => Err(Error::new(Errno::NotSup, "only image files can be made larger here")),
+            None => Ok(self.size()),
+        })
     }
 
     /// Removes the file that the opening of this disk has made, if its path still names that file.

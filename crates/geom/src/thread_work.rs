@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use bio::sync::Mutex;
+
 use crate::control::{GraphControl, Inbox};
 
 /// Time after which the work is looked at again. Its end wakes the control thread before.
@@ -39,6 +41,26 @@ impl GraphControl {
                 return result;
             }
         }
+    }
+
+    /// The result of a call that may hang. It runs on a thread of its own, and is waited for as
+    /// above, but at most for `limit`. `None`: it has not ended, and its result is dropped when it
+    /// does; or no thread can start.
+    pub fn run_elsewhere<T: Send + 'static>(
+        &mut self,
+        limit: Duration,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let place: Arc<Mutex<Option<T>>> = Arc::default();
+        let (result, inbox) = (place.clone(), self.inbox().clone());
+        let run = move || {
+            let ended = call();
+            *result.lock() = Some(ended);
+            inbox.wake();
+        };
+        std::thread::Builder::new().name("ashlar-blocking".into()).spawn(run).ok()?;
+        self.wait_until(limit, |_| place.lock().is_some());
+        place.lock().take()
     }
 }
 
@@ -77,5 +99,16 @@ mod tests {
             Poll::Pending
         }));
         assert_eq!(result, "stored");
+    }
+
+    #[test]
+    fn call_that_hangs_elsewhere_is_given_up_and_others_are_made() {
+        let wait = Box::new(|inbox: &Inbox, most| inbox.sleep(most));
+        let mut control = GraphControl::new(Vec::new(), Arc::default(), wait, Box::new(|| 0));
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let hangs = move || released.recv().is_err();
+        assert_eq!(control.run_elsewhere(Duration::ZERO, hangs), None);
+        assert_eq!(control.run_elsewhere(LOOK_INTERVAL, || 7), Some(7));
+        drop(release);
     }
 }

@@ -1,10 +1,16 @@
 //! `resize`: the size of a disk while it is in use.
 
+use std::time::Duration;
+
 use bio::Errno;
 use geom::{At, Bytes, Deserialize, Error, Event, JsonSchema, Verb};
 use serde::Serialize;
 
 use crate::class::{DISK_CLASS, DiskClass, DiskGeom};
+use crate::kind::ResizeCall;
+
+/// Longest wait for the file of a disk.
+const RESIZE_LIMIT: Duration = Duration::from_secs(15);
 
 /// Read the size of a disk again, or enlarge its image file
 ///
@@ -40,22 +46,25 @@ impl Verb<DiskClass> for Resize {
         let provider = control.topology.providers_of(geom).first().copied().ok_or_else(gone)?;
         let limits = control.topology.limits(provider);
         let (was, sector) = limits.map_or((0, 1), |l| (l.media_bytes, l.sector_bytes));
+        let mut grow_to = None;
         if let Some(Bytes(wanted)) = self.size {
             check_resize(on, (was, sector), wanted)?;
-            if wanted > was {
-                let grown = control.topology.with(geom, |g: &mut DiskGeom, _| g.unit.grow(wanted));
-                grown.unwrap_or_else(|| Err(gone()))?;
-            }
+            grow_to = (wanted > was).then_some(wanted);
         }
-        let size = control.topology.with(geom, |g: &mut DiskGeom, _| {
-            let size = g.unit.size();
-            if let (Err(Errno::NxIo), Some(watch)) = (size, &g.watch) {
-                watch.lost(Errno::NxIo);
+        let call = control.topology.with(geom, |g: &mut DiskGeom, _| g.unit.resize(grow_to));
+        let resized = match call.ok_or_else(gone)? {
+            ResizeCall::Done(resized) => resized,
+            ResizeCall::Blocks(call) => {
+                control.run_elsewhere(RESIZE_LIMIT, call).ok_or_else(|| late(on))?
             }
-            size
-        });
+        };
+        let size = resized?;
+        if size == Err(Errno::NxIo) {
+            control.topology.with(geom, |g: &mut DiskGeom, _| {
+                g.watch.iter().for_each(|watch| watch.lost(Errno::NxIo));
+            });
+        }
         let size = size
-            .unwrap_or(Err(Errno::NxIo))
             .map_err(|e| Error::new(e, format!("{on}: its size cannot be read: {}", e.text())))?;
         control.call(|t| {
             t.post(Event::Resize(provider, size));
@@ -67,6 +76,16 @@ impl Verb<DiskClass> for Resize {
         };
         Ok(Resized { was, size, message })
     }
+}
+
+/// The error for a disk whose file does not answer.
+fn late(disk: &str) -> Error {
+    let what = format!(
+        "{disk}: its file does not answer ({} s, the limit), and may become larger later; next: \
+         check its file system (`findmnt`, `dmesg`), then `ashlar disk resize {disk}`",
+        RESIZE_LIMIT.as_secs()
+    );
+    Error::new(Errno::TimedOut, what)
 }
 
 /// Refuses to give a disk of `was` bytes in such sectors another size than a larger one.

@@ -8,7 +8,8 @@
 //! Invariants
 //!  O1  The control thread waits for no opening: it begins one, and takes a result that is there.
 //!  O2  A disk has at most one opening of the same section at a time.
-//!  O3  An opening that hangs occupies one thread. At most [`THREADS_MAX`] are under way.
+//!  O3  An opening that hangs occupies one thread. At most [`FILE_SYSTEM_MAX`] are under way on a
+//!      file system, and [`THREADS_MAX`] in all.
 //!  O4  A disk that nothing waits for is discarded on a thread: closed, and its file removed if its
 //!      opening has made it. No disk of its name or path is opened meanwhile. No file is opened
 //!      while an earlier opening of its path that nothing waits for is under way, nor while a
@@ -28,9 +29,13 @@ use serde_json::Value;
 
 use crate::exports::Files;
 use crate::media::FileChange;
+use crate::within::Subject;
 
-/// Openings under way at once; a further one is refused.
-const THREADS_MAX: usize = 64;
+/// Openings under way on one file system; a further one is refused.
+const FILE_SYSTEM_MAX: usize = 64;
+
+/// The same in all.
+const THREADS_MAX: usize = 256;
 
 /// How often a caller that waits is informed.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
@@ -94,6 +99,24 @@ impl OpeningTable {
     fn is_under_way(&self, name: &str) -> bool {
         let opening = self.openings.get(name);
         !self.is_stopped && opening.is_some_and(|opening| opening.result.is_none())
+    }
+
+    /// O3: why no further disk can be opened where this one is.
+    fn why_full(&self, disk: &DiskConfig) -> Option<String> {
+        if self.threads >= THREADS_MAX {
+            return Some(format!("{THREADS_MAX} disks are being opened, the most at a time"));
+        }
+        if self.threads < FILE_SYSTEM_MAX {
+            return None;
+        }
+        let place = Subject::disk(disk).place();
+        let opening = self.openings.values().filter(|opening| opening.result.is_none());
+        let unwanted = self.replaced.values().chain(self.discarded.values());
+        let all = opening.map(|opening| &opening.disk).chain(unwanted);
+        let here = all.filter(|other| Subject::disk(other).place() == place).count();
+        (here >= FILE_SYSTEM_MAX).then(|| {
+            format!("{FILE_SYSTEM_MAX} disks of {place} are being opened, the most at a time")
+        })
     }
 
     /// Begins to discard the disk of an opening, if it has one. The thread of an opening that is
@@ -167,8 +190,7 @@ impl Openings {
             let was_wanted = std::mem::replace(&mut opening.is_wanted, true);
             return Ok(if was_wanted { Begun::Before } else { Begun::Now });
         }
-        if state.threads >= THREADS_MAX {
-            let why = format!("{THREADS_MAX} disks are being opened, the most at a time");
+        if let Some(why) = state.why_full(disk) {
             let next = "`ashlar status` lists disks that do not answer; remove them, or wait.";
             return Err(Error::new(Kind::Limit, OP, why).at(&disk.name).next(next));
         }

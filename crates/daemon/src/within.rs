@@ -64,7 +64,7 @@ impl Subject {
     }
 
     /// The mount point of the file system. An object that has no file is alone.
-    fn place(&self) -> String {
+    pub fn place(&self) -> String {
         let mounted = self.file.as_deref().and_then(mount_point);
         mounted.unwrap_or_else(|| self.name.clone())
     }

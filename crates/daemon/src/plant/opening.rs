@@ -205,9 +205,11 @@ impl Daemon {
     fn open_ahead(&self) {
         for disk in self.start_waits.next_ahead() {
             let section = Box::new(disk.clone());
-            // Its own step reports an error.
-            if let Ok(Ok(Begun::Now)) = self.mailbox.submit(|to| Change::OpenDisk(section, to)) {
-                self.start_waits.record_begun(disk);
+            match self.mailbox.submit(|to| Change::OpenDisk(section, to)) {
+                Ok(Ok(Begun::Now)) => self.start_waits.record_begun(disk),
+                Ok(Ok(_)) => {}
+                // Its own step tries again and reports the error.
+                _ => return,
             }
         }
     }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use bio::sync::Mutex;
 use mgmt::config::DiskConfig;
 
-/// Openings ahead of their steps at a time: half of those that may be under way.
+/// Openings ahead of their steps at a time: half of those that a file system may have.
 const AHEAD_MAX: usize = 32;
 
 #[derive(Default)]

@@ -3,7 +3,8 @@
 
 use crate::api::*;
 use crate::config::{
-    Catalog, ClassFacts, Config, DriverFacts, Entry, GeomConfig, LunMode, UnitConfig, check,
+    Catalog, ClassFacts, Config, DiskConfig, DriverFacts, Entry, GeomConfig, LunMode, UnitConfig,
+    check,
 };
 use crate::fake_files::FakeFiles;
 use crate::file_service::FileService;
@@ -14,6 +15,7 @@ use geom::Class;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 use wire::pattern::Naming;
@@ -115,6 +117,10 @@ struct Inner {
     fail: Option<(usize, usize)>,
     refuse: Option<Error>,
     busy: Option<Error>,
+    /// By name, what `check_disks` answers.
+    refused_disks: HashMap<String, Error>,
+    /// Names in the last argument of `expect_disks`.
+    expected_disks: Vec<String>,
     stale: Vec<StaleFiles>,
     /// Additions to the state that follows from the configuration.
     extra: SystemState,
@@ -167,6 +173,16 @@ impl FakePlant {
     /// Makes every `check` answer so.
     pub fn refuse(&self, error: Error) {
         self.with(|i| i.refuse = Some(error));
+    }
+
+    /// Makes the check of a disk answer so.
+    pub fn refuse_disk(&self, name: &str, error: Error) {
+        self.with(|i| i.refused_disks.insert(name.to_owned(), error));
+    }
+
+    /// The disks of the last call of `expect_disks`.
+    pub fn expected_disks(&self) -> Vec<String> {
+        self.with(|i| i.expected_disks.clone())
     }
 
     /// Makes every `wait_ready` answer so.
@@ -492,6 +508,20 @@ impl Plant for FakePlant {
 
     fn check(&self, _step: &Step, _before: &[Step]) -> Result<()> {
         self.with(|i| i.refuse.clone().map_or(Ok(()), Err))
+    }
+
+    fn check_disks(&self, steps: &[Step]) -> HashMap<usize, Result<()>> {
+        self.with(|i| {
+            let refused = |(at, step): (usize, &Step)| {
+                let error = i.refused_disks.get(&step.action.created_disk()?.name)?;
+                Some((at, Err(error.clone())))
+            };
+            steps.iter().enumerate().filter_map(refused).collect()
+        })
+    }
+
+    fn expect_disks(&self, disks: &[&DiskConfig]) {
+        self.with(|i| i.expected_disks = disks.iter().map(|disk| disk.name.clone()).collect());
     }
 
     fn wait_ready(&self, _limit: Duration) -> Result<()> {

@@ -296,6 +296,22 @@ mod tests {
     }
 
     #[test]
+    fn refused_disk_is_none_of_those_that_may_be_opened_ahead() {
+        let plant = FakePlant::new();
+        plant.refuse_disk("b", Error::new(Kind::Timeout, "create disk", "does not answer"));
+        let create = |name| {
+            let action = Action::CreateDisk { disk: disk(name) };
+            Step { may_wait: true, ..Step::new(action, "new", Risk::Safe) }
+        };
+        let (steps, mut running) = (["a", "b", "c"].map(create), Config::default());
+        let at: (&dyn Plant, &Catalog) = (&plant, &catalog());
+        let applied = apply(at, &steps, &mut running, &mut |_| {}).expect("b may wait");
+        assert_eq!(plant.expected_disks(), ["a", "c"]);
+        let left: Vec<&str> = applied.deferred.iter().map(|left| left.subject.as_str()).collect();
+        assert_eq!(left, ["create disk b (null)"]);
+    }
+
+    #[test]
     fn removed_disk_that_does_not_return_is_awaited_and_others_are_restored() {
         let plant = FakePlant::new();
         let mut running = Config::default();

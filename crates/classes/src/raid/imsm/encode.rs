@@ -143,3 +143,51 @@ fn put_volume(out: &mut FieldWriter, volume: &VolumeRecord) -> Result<(), Fault>
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use testkit::formats::FieldTable;
+
+    use super::*;
+
+    #[test]
+    fn fields_are_where_the_page_of_formats_has_them() {
+        let record = Record {
+            family: 0x1122_3344,
+            generation: 7,
+            original: 0x5566_7788,
+            created: 3,
+            time: 1_700_000_000,
+            written_s: 1_800_000_000,
+            disks: vec![DiskRecord::default()],
+            ..Record::default()
+        };
+        let bytes = record.encode().unwrap();
+        let sum = checksum(&bytes).to_le_bytes();
+        let values: [(&str, &[u8]); 17] = [
+            ("signature", b"Intel Raid ISM Cfg Sig. "),
+            ("version", b"1.0.00"),
+            ("checksum", &sum),
+            ("size", &264u32.to_le_bytes()),
+            ("family", &0x1122_3344u32.to_le_bytes()),
+            ("generation", &7u32.to_le_bytes()),
+            ("attributes", &0x8000_0000u32.to_le_bytes()),
+            ("disks", &[1]),
+            ("volumes", &[0]),
+            ("first family", &0x5566_7788u32.to_le_bytes()),
+            ("log size", &[0]),
+            ("volumes made", &3u16.to_le_bytes()),
+            ("creation time", &1_700_000_000u64.to_le_bytes()),
+            ("mark", b"ASHL"),
+            ("written generation", &7u32.to_le_bytes()),
+            ("written time", &1_800_000_000u64.to_le_bytes()),
+            ("filler", &[]),
+        ];
+        let page = FieldTable::of("## Intel IMSM", "offset", 0);
+        page.assert_holds(&bytes, &values);
+        let unknown = Record { written_s: 0, ..record }.encode().unwrap();
+        let none: [(&str, &[u8]); 3] =
+            [("mark", &[]), ("written generation", &[]), ("written time", &[])];
+        page.assert_holds(&unknown, &none);
+    }
+}

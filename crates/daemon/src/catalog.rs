@@ -144,7 +144,7 @@ pub fn catalog() -> Catalog {
         doc: k.doc().into(),
         schema: k.schema(),
         volatile: k.volatile(),
-        live_keys: &[],
+        live_keys: k.live_keys(),
         driver: DriverFacts::default(),
         configurable: true,
         example: k.example().into(),
@@ -306,13 +306,15 @@ mod tests {
     }
 
     #[test]
-    fn live_keys_of_a_bus_are_keys_of_its_schema() {
+    fn live_keys_of_a_bus_or_disk_are_keys_of_its_schema() {
         let catalog = catalog();
         assert!(catalog.live_keys("aoe").contains(&"window"));
         assert!(catalog.live_keys("virtual").is_empty() && catalog.live_keys("none").is_empty());
-        for bus in &catalog.buses {
-            for key in bus.live_keys {
-                assert!(bus.schema["properties"].get(key).is_some(), "{}: {key}", bus.name);
+        assert!(catalog.live_disk_keys("nbd").contains(&"timeout_s"));
+        assert!(catalog.live_disk_keys("file").is_empty());
+        for entry in catalog.buses.iter().chain(&catalog.disks) {
+            for key in entry.live_keys {
+                assert!(entry.schema["properties"].get(key).is_some(), "{}: {key}", entry.name);
             }
         }
     }

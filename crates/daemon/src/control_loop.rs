@@ -48,7 +48,7 @@ use crate::verbs;
 
 pub use checking::check;
 pub use published::Published;
-pub use renewing::check_files;
+pub use renewing::{check_disk, check_files};
 
 /// Longest sleep of the control thread; everything that needs it wakes it before.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
@@ -260,6 +260,7 @@ impl ControlLoop {
                 self.call_verb(DISK_CLASS, "resize", &to.name, &params).map(drop)
             }
             Action::IdentifyDisk { to, .. } => self.identify_disk(to),
+            Action::ModifyDisk { to, .. } => self.update_disk("change disk", to),
             Action::RenameDisk { from, to } => self.rename_disk(&from.name, &to.name),
             Action::CreateGeom { geom } => self.create_geom(geom),
             Action::ModifyGeom { from, to } => self.modify_geom(from, to),

@@ -100,14 +100,14 @@ impl DiskClass {
         DiskClass::install(topology, disk)
     }
 
-    /// Reads the files again that the parameters of a disk name. A disk without a medium reads them
-    /// when it is opened.
+    /// An open disk takes over the live keys of its parameters, and reads the files again that they
+    /// name. A disk without a medium does both when it is opened.
     ///
     /// # Errors
-    /// Why a file cannot be used; nothing has changed then.
-    pub fn reload_keys(t: &mut Topology, name: &str, params: &Value) -> Result<(), Error> {
+    /// Why a key or a file cannot be used; nothing has changed then.
+    pub fn update_params(t: &mut Topology, name: &str, params: &Value) -> Result<(), Error> {
         let Some(geom) = t.find_geom(DISK_CLASS, name) else { return Ok(()) };
-        t.with(geom, |g: &mut DiskGeom, _| g.unit.reload_keys(params)).unwrap_or(Ok(()))
+        t.with(geom, |g: &mut DiskGeom, _| g.unit.update_params(params)).unwrap_or(Ok(()))
     }
 
     /// Makes geom and provider of an opened disk, or neither. Does not block.

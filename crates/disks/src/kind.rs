@@ -59,6 +59,11 @@ pub trait Kind: Send + Sync {
         false
     }
 
+    /// Keys that an open disk takes over: see [`Unit::update_params`].
+    fn live_keys(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// A section that can be pasted into the configuration.
     fn example(&self) -> &'static str;
 
@@ -227,9 +232,9 @@ pub trait Unit: Any + Send {
     /// The disk has not been in the graph. Blocks.
     fn undo_creation(&mut self) {}
 
-    /// Reads the certificates and keys again that `params`, the parameters of the disk, name. The
-    /// next connection uses them.
-    fn reload_keys(&mut self, params: &Value) -> Result<(), Error> {
+    /// Takes over the live keys of `params`, the parameters of the disk, and reads the certificates
+    /// and keys again that they name. The next connection uses these.
+    fn update_params(&mut self, params: &Value) -> Result<(), Error> {
         let _ = params;
         Ok(())
     }

@@ -4,7 +4,7 @@
 use disks::DiskClass;
 use fileserver::{FS_CLASS, FsClass};
 use mgmt::api::{Error, Kind, Result};
-use mgmt::config::{Config, GeomConfig};
+use mgmt::config::{Config, DiskConfig, GeomConfig};
 use mgmt::plan::FileSection;
 use serde_json::Value;
 
@@ -30,16 +30,19 @@ pub fn check_files(of: &FileSection, config: &Config) -> Result<()> {
             groups.try_for_each(judge_group)
         }
         FileSection::Bus(name) => buses::check(config.bus(name).ok_or_else(none)?),
-        FileSection::Disk(name) => {
-            let disk = config.disk(name).ok_or_else(none)?;
-            let params = Value::Object(disk.params.clone());
-            let checked = disks::kind(&disk.kind).map_or(Ok(()), |kind| kind.check(name, &params));
-            checked.map_err(|e| from_geom(OP, name, e))
-        }
+        FileSection::Disk(name) => check_disk(OP, config.disk(name).ok_or_else(none)?),
         FileSection::Fs(name) => check_geom(OP, config.geom(name).ok_or_else(none)?),
         // The control side reads and checks the files of these.
         FileSection::Api | FileSection::Webhook(_) => Ok(()),
     }
+}
+
+/// Why the kind of a disk would refuse its keys, or the files that they name. On a thread that may
+/// block.
+pub fn check_disk(op: &str, disk: &DiskConfig) -> Result<()> {
+    let (name, params) = (disk.name.as_str(), Value::Object(disk.params.clone()));
+    let checked = disks::kind(&disk.kind).map_or(Ok(()), |kind| kind.check(name, &params));
+    checked.map_err(|e| from_geom(op, name, e))
 }
 
 impl ControlLoop {
@@ -52,14 +55,7 @@ impl ControlLoop {
                 self.exports.renew(config.target(name).ok_or_else(none)?, &config)
             }
             FileSection::Bus(name) => buses::renew(self, config.bus(name).ok_or_else(none)?),
-            FileSection::Disk(name) => {
-                let disk = config.disk(name).ok_or_else(none)?;
-                let (files, params) = (Files::of_disk(disk), Value::Object(disk.params.clone()));
-                let read = DiskClass::reload_keys(&mut self.control.topology, name, &params);
-                read.map_err(|e| from_geom(OP, name, e))?;
-                self.exports.files.set_own(of.clone(), files);
-                Ok(())
-            }
+            FileSection::Disk(name) => self.update_disk(OP, config.disk(name).ok_or_else(none)?),
             FileSection::Fs(name) => {
                 let files = Files::of_fs(config.geom(name).ok_or_else(none)?);
                 let read = FsClass::reload_keys(&mut self.control.topology, name);
@@ -69,6 +65,15 @@ impl ControlLoop {
             }
             FileSection::Api | FileSection::Webhook(_) => Ok(()),
         }
+    }
+
+    /// An open disk takes over the live keys of its section, and reads its files again.
+    pub(super) fn update_disk(&mut self, op: &str, disk: &DiskConfig) -> Result<()> {
+        let (files, params) = (Files::of_disk(disk), Value::Object(disk.params.clone()));
+        let done = DiskClass::update_params(&mut self.control.topology, &disk.name, &params);
+        done.map_err(|e| from_geom(op, &disk.name, e))?;
+        self.exports.files.set_own(FileSection::Disk(disk.name.clone()), files);
+        Ok(())
     }
 
     /// Records the files with which a geom was made.

@@ -15,7 +15,7 @@ use super::Daemon;
 use super::opening::open_deadline;
 use crate::buses;
 use crate::catalog::check_geom;
-use crate::control_loop::check_files;
+use crate::control_loop::{check_disk, check_files};
 use crate::exports;
 use crate::mailbox::Query;
 use crate::within::checked_within;
@@ -26,6 +26,7 @@ fn check_named(action: &Action) -> Result<()> {
         Action::CreateBus { bus } | Action::ModifyBus { to: bus, .. } => buses::check(bus),
         Action::CreateGeom { geom } => check_geom("create geom", geom),
         Action::ModifyGeom { to, .. } => check_geom("change geom", to),
+        Action::ModifyDisk { to, .. } => check_disk("change disk", to),
         action => action.groups().try_for_each(exports::judge_group),
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct Export {
     /// BLOCK_STATUS is answered.
     pub(crate) maps: bool,
     /// The disk has more than one connection.
-    is_shared: bool,
+    is_shared: AtomicBool,
 }
 
 impl Export {
@@ -58,8 +58,13 @@ impl Export {
             sector,
             read_only,
             maps: terms.allocation.is_some(),
-            is_shared,
+            is_shared: AtomicBool::new(is_shared),
         }
+    }
+
+    /// Whether the disk has more than one connection from now on.
+    pub(super) fn set_shared(&self, is_shared: bool) {
+        self.is_shared.store(is_shared, Ordering::Release);
     }
 
     pub(crate) fn has(&self, flag: u16) -> bool {
@@ -77,7 +82,7 @@ impl Export {
             let (was, now) = (self.flags, terms.flags);
             return Err(format!("a different export: its flags changed from {was:#x} to {now:#x}"));
         }
-        if self.is_shared && !terms.has(export_flag::CAN_MULTI_CONN) {
+        if self.is_shared.load(Ordering::Acquire) && !terms.has(export_flag::CAN_MULTI_CONN) {
             return Err("a different export: its connections do not share a cache".to_owned());
         }
         let minimum = terms.blocks.map_or(1, |b| b.minimum);

@@ -37,7 +37,7 @@ use crate::lasting::{of_other, with_configured_serial};
 use crate::params;
 use crate::remote::{
     self, ANSWER_TIMEOUT, Bounds, DialError, DialParams, OpenConnection, Probes, Remote,
-    START_TIMEOUT, ServerAddress, ServerPath, Shape, Subject,
+    START_TIMEOUT, ServerAddress, ServerPath, ServerTls, Shape, Subject,
 };
 use crate::watch::Watch;
 
@@ -146,6 +146,26 @@ impl NbdParams {
         ClientKeys::read(&files).map(Some)
     }
 
+    /// TLS of its connections to a server at this host; reads files.
+    fn tls(&self, host: &str) -> Result<ServerTls, String> {
+        let tls = ServerTls { keys: self.keys()?, name: self.tls_name.clone() };
+        if tls.keys.is_some() {
+            drop(tls.begin(host).map_err(|e| format!("tls_name {e}"))?);
+        }
+        Ok(tls)
+    }
+
+    /// Number of cores with a connection. `shares`: the server's connections share a cache.
+    fn connection_cores(&self, shares: bool, cores: usize) -> Result<u32, String> {
+        let most = if shares { cores as u32 } else { 1 };
+        match self.connections {
+            Some(n) if !(1..=CONNECTIONS_MAX).contains(&n) => {
+                Err(format!("connections is {n}; it must be 1 to {CONNECTIONS_MAX}"))
+            }
+            n => Ok(n.unwrap_or(most).min(most)),
+        }
+    }
+
     /// Server with keys, and export; reads files and looks up names.
     fn dial_params(&self, server: Option<&Server>) -> Result<(DialParams, String), String> {
         let (address, export, tls) = match (&self.address, &self.uri, server) {
@@ -160,18 +180,13 @@ impl NbdParams {
             }
             _ => return Err("one of `address`, `uri` and `command` is needed".to_owned()),
         };
-        let mut place = remote::resolve(&address, PORT)?;
-        if let Some(name) = &self.tls_name {
-            place.host = name.clone();
-        }
-        let keys = self.keys()?;
-        match &keys {
-            None if tls => return Err("an nbds URI needs `tls_ca`".to_owned()),
-            None => {}
-            Some(keys) => drop(keys.begin(&place.host).map_err(|e| format!("tls_name {e}"))?),
+        let address = remote::resolve(&address, PORT)?;
+        let own = self.tls(&address.host)?;
+        if tls && own.keys.is_none() {
+            return Err("an nbds URI needs `tls_ca`".to_owned());
         }
         let patience = if server.is_some() { START_TIMEOUT } else { ANSWER_TIMEOUT };
-        let to = DialParams { address: place, keys, handshake_timeout: patience };
+        let to = DialParams { address, tls: own, handshake_timeout: patience };
         Ok((to, self.export.clone().unwrap_or(export)))
     }
 }
@@ -190,6 +205,20 @@ impl Kind for Nbd {
 
     fn schema(&self) -> Value {
         params::schema::<NbdParams>()
+    }
+
+    fn live_keys(&self) -> &'static [&'static str] {
+        &[
+            "connections",
+            "deadline_s",
+            "request_deadline_s",
+            "retries",
+            "timeout_s",
+            "tls_ca",
+            "tls_certificate",
+            "tls_key",
+            "tls_name",
+        ]
     }
 
     fn example(&self) -> &'static str {
@@ -236,7 +265,7 @@ impl Kind for Nbd {
         };
         let Reached { mut way, first } = reached;
         // The server may have been reached some time ago.
-        way.to.keys = p.keys().map_err(|e| params::refuse("nbd", name, Errno::Inval, e))?;
+        way.to.tls.keys = p.keys().map_err(|e| params::refuse("nbd", name, Errno::Inval, e))?;
         let terms = first.terms;
         opened(request, &p, way, terms, Some(first))
     }
@@ -271,7 +300,7 @@ fn reach(name: &str, p: &NbdParams) -> Result<Reached, Error> {
     let server = server.map_err(|e| params::refuse("nbd", name, Errno::Io, e))?;
     let (to, export) = p.dial_params(server.as_ref()).map_err(refuse)?;
     let way = ExportPath { to, export, server };
-    let handshake = ClientHandshake::new(&way.export, way.to.keys.is_some());
+    let handshake = ClientHandshake::new(&way.export, way.to.tls.keys.is_some());
     match remote::connect_and_handshake(&way.to, handshake) {
         Ok(first) => Ok(Reached { way, first }),
         Err(why) => Err(unreachable((name, p), &way, &why)),
@@ -342,27 +371,21 @@ fn opened(
         Ok(sector) => sector,
         Err(what) => return refuse(Errno::Inval, what),
     };
-    if let Some(n) = p.connections.filter(|n| !(1..=CONNECTIONS_MAX).contains(n)) {
-        return refuse(
-            Errno::Inval,
-            format!(
-                "connections is {n}; it must be 1 to \
-                                             {CONNECTIONS_MAX}"
-            ),
-        );
-    }
     let cores = request.site.cores.max(1);
     let shares = terms.has(export_flag::CAN_MULTI_CONN);
-    let most = if shares { cores as u32 } else { 1 };
-    let homes = p.connections.unwrap_or(most).min(most);
+    let connection_cores = match p.connection_cores(shares, cores) {
+        Ok(count) => count,
+        Err(what) => return refuse(Errno::Inval, what),
+    };
     let read_only = p.read_only || terms.has(export_flag::READ_ONLY);
     let at = p.command.as_ref().map(|words| words.join(" "));
     let at = at.unwrap_or_else(|| way.to.address.text.clone());
     let key = format!("{at}/{}", way.export);
     let watch = Watch::new(request.site.inbox.clone());
     let bounds = p.bounds();
-    let shape = Shape { bytes: terms.size, sector, connection_cores: homes, cores, bounds };
-    let export = Export::new(way.export, way.server, &terms, sector, read_only, homes > 1);
+    let shape = Shape { bytes: terms.size, sector, connection_cores, cores, bounds };
+    let is_shared = connection_cores > 1;
+    let export = Export::new(way.export, way.server, &terms, sector, read_only, is_shared);
     let path = ServerPath { to: way.to, first };
     let disk = Remote::new(export, path, shape, request.notifier.clone(), watch.clone());
     if disk.size() == 0 {
@@ -439,10 +462,17 @@ impl Unit for NbdUnit {
         !export.is_flushing()
     }
 
-    fn reload_keys(&mut self, params: &Value) -> Result<(), Error> {
+    fn update_params(&mut self, params: &Value) -> Result<(), Error> {
         // The name of the disk is that of the error's caller.
         let p: NbdParams = params::read("nbd", "", params)?;
-        *self.disk.keys.lock() = p.keys().map_err(Error::inval)?;
+        let disk = &self.disk;
+        let count = p.connection_cores(self.shares, disk.cores).map_err(Error::inval)?;
+        let tls = p.tls(&disk.to.address.host).map_err(Error::inval)?;
+        *disk.tls.lock() = tls;
+        // Before further connections, which must share the cache.
+        disk.protocol.set_shared(count > 1);
+        disk.set_connection_cores(count);
+        disk.set_bounds(p.bounds());
         Ok(())
     }
 
@@ -456,7 +486,7 @@ impl Unit for NbdUnit {
             output.map(|output| format!("; output of its server: {output}")).unwrap_or_default();
         let name = &export.name;
         let why = format!("no connection to {at}, export \"{name}\": {why}{output}");
-        let deadline_s = self.disk.bounds.deadline_ns / 1_000_000_000;
+        let deadline_s = self.disk.bounds().deadline_ns / 1_000_000_000;
         let action = format!(
             "The connection is retried automatically; the disk is lost after {deadline_s} s. List \
              the server's exports with `nbdinfo --list`."
@@ -476,8 +506,8 @@ impl Unit for NbdUnit {
             ("path", words.unwrap_or_else(|| address.clone())),
             ("server", address.clone()),
             ("export", export.name.clone()),
-            ("tls", if self.disk.to.keys.is_some() { "yes" } else { "no" }.into()),
-            ("connections", format!("{}{why}", self.disk.connection_cores)),
+            ("tls", if self.disk.tls.lock().keys.is_some() { "yes" } else { "no" }.into()),
+            ("connections", format!("{}{why}", self.disk.connection_cores())),
             ("connections made", load(&counts.connections)),
             ("connections lost", load(&counts.lost)),
             ("requests sent again", load(&counts.replayed)),

@@ -60,6 +60,7 @@ thread_local! {
 /// See the module.
 pub(super) struct Client<P: Protocol> {
     core: Weak<Core>,
+    core_id: u32,
     disk: Arc<Remote<P>>,
     requests: RefCell<RequestTable<Job<P>>>,
     stream: RefCell<Option<Rc<TlsStream>>>,
@@ -85,8 +86,9 @@ fn open<P: Protocol>(disk: &Arc<Remote<P>>, core: &Rc<Core>) -> Option<Rc<Client
     }
     let client = Rc::new(Client {
         core: Rc::downgrade(core),
+        core_id: core.id(),
         disk: disk.clone(),
-        requests: RefCell::new(RequestTable::new(disk.bounds, core.now())),
+        requests: RefCell::new(RequestTable::new(disk.bounds(), core.now())),
         stream: RefCell::default(),
         writer: RefCell::default(),
         ending: Cell::default(),
@@ -130,6 +132,22 @@ pub(super) fn reconnect<P: Protocol>(disk: u64, core: &Rc<Core>) {
     }
 }
 
+/// The requests of a disk on this core get the disk's present bounds.
+pub(super) fn update_bounds<P: Protocol>(disk: u64, core: &Rc<Core>) {
+    if let Some(client) = known::<P>((disk, core.id())) {
+        let bounds = client.disk.bounds();
+        client.requests.borrow_mut().set_bounds(bounds);
+    }
+}
+
+/// Closes the connection of a disk on this core if other cores have connections instead, and its
+/// requests have ended. Otherwise the end of the last one closes it.
+pub(super) fn close_surplus<P: Protocol>(disk: u64, core: &Rc<Core>) {
+    if let Some(client) = known::<P>((disk, core.id())) {
+        client.close_if_surplus();
+    }
+}
+
 impl<P: Protocol> Client<P> {
     /// Takes a request.
     pub(super) fn begin(&self, job: Job<P>, fail_fast: bool, now: u64) -> Result<u64, Errno> {
@@ -140,7 +158,26 @@ impl<P: Protocol> Client<P> {
 
     /// Takes the result of a request of this core.
     pub(super) fn take(&self, cookie: u64) -> Option<Outcome> {
-        self.requests.borrow_mut().take(cookie).map(|(_, outcome)| outcome)
+        self.take_ended(cookie).map(|(_, outcome)| outcome)
+    }
+
+    /// Takes a request that has ended.
+    fn take_ended(&self, cookie: u64) -> Option<(Job<P>, Outcome)> {
+        let ended = self.requests.borrow_mut().take(cookie);
+        self.close_if_surplus();
+        ended
+    }
+
+    /// See [`close_surplus`].
+    fn close_if_surplus(&self) {
+        if self.core_id < self.disk.connection_cores() || self.closing.get() {
+            return;
+        }
+        let has_ended = self.requests.borrow().is_empty();
+        if has_ended && let Some(core) = self.core.upgrade() {
+            self.disk.set_trouble(self.core_id, None);
+            close::<P>(self.disk.number, &core);
+        }
     }
 
     fn wake_writer(&self) {
@@ -167,11 +204,11 @@ impl<P: Protocol> Client<P> {
         match who {
             // The Bio is not there any more.
             Some(RequestOwner::Bio(ticket)) if !core.restart(ticket) => {
-                let _ended = self.requests.borrow_mut().take(cookie);
+                let _ended = self.take_ended(cookie);
             }
             Some(RequestOwner::Bio(_)) => {}
             Some(RequestOwner::OtherCore { core: at, number }) => {
-                let ended = self.requests.borrow_mut().take(cookie);
+                let ended = self.take_ended(cookie);
                 if let Some((job, outcome)) = ended {
                     let is_read = matches!(P::transfer(&job.command), Transfer::FromServer(_));
                     let has_data = is_read && outcome.status.is_ok();
@@ -180,7 +217,7 @@ impl<P: Protocol> Client<P> {
                 }
             }
             Some(RequestOwner::Disk { number }) => {
-                let ended = self.requests.borrow_mut().take(cookie);
+                let ended = self.take_ended(cookie);
                 if let Some((_, outcome)) = ended {
                     self.disk.protocol.own_request_ended(number, outcome.status);
                 }
@@ -235,7 +272,7 @@ impl<P: Protocol> Client<P> {
     async fn handshake(&self, line: &TlsStream, core: &Core) -> Result<P::Terms, String> {
         let text = |e: std::io::Error| e.to_string();
         let to = self.disk.dial_params();
-        let mut handshake = self.disk.protocol.handshake(to.keys.is_some());
+        let mut handshake = self.disk.protocol.handshake(to.tls.keys.is_some());
         let piece = core.pool().get(HANDSHAKE_BYTES).and_then(|buf| buf.seg(0, HANDSHAKE_BYTES));
         let piece = piece.ok_or("no memory")?;
         let (mut fresh, mut out) = (Vec::new(), Vec::new());
@@ -244,8 +281,7 @@ impl<P: Protocol> Client<P> {
             fresh.drain(..used);
             if matches!(progress, Progress::StartTls) {
                 line.send_bytes(&std::mem::take(&mut out)).await.map_err(text)?;
-                let keys = to.keys.as_ref().ok_or("TLS without keys")?;
-                line.secure(keys.begin(&to.address.host)?).map_err(text)?;
+                line.secure(to.tls.begin(&to.address.host)?).map_err(text)?;
                 handshake.secured(&mut out);
             }
             if !out.is_empty() {

@@ -36,6 +36,15 @@ thread_local! {
     static WAITING: RefCell<ForwardedRequests> = RefCell::default();
 }
 
+/// A bit in the numbers of forwarded requests. Requests of a core's own connection do not have it.
+const FORWARDED: u64 = 1 << 63;
+
+/// Whether a number is that of a forwarded request. The number of connections may have changed
+/// since the request was sent.
+pub(super) fn is_forwarded(number: u64) -> bool {
+    number & FORWARDED != 0
+}
+
 /// Sends a request to the core that has the connection; answers its number here.
 pub(super) fn begin<P: Protocol>(
     disk: &Arc<Remote<P>>,
@@ -46,14 +55,15 @@ pub(super) fn begin<P: Protocol>(
 ) -> u64 {
     let number = WAITING.with_borrow_mut(|all| {
         all.next += 1;
-        all.entries.insert(all.next, Entry::Waits(bio.ticket()));
-        all.next
+        let number = FORWARDED | all.next;
+        all.entries.insert(number, Entry::Waits(bio.ticket()));
+        number
     });
     let is_write = P::transfer(&command) == Transfer::ToServer;
     let bytes = if is_write { data.to_vec() } else { Vec::new() };
     let fail_fast = bio.flags.has(bio::Flags::FAIL_FAST);
     let at = core.id();
-    let (home, disk) = ((at % disk.connection_cores) as usize, disk.clone());
+    let (home, disk) = ((at % disk.connection_cores()) as usize, disk.clone());
     let notifier = disk.notifier.clone();
     notifier.call(
         home,

@@ -20,11 +20,28 @@ pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// The same of a server that was just started.
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// TLS of the connections to a server.
+#[derive(Clone, Default)]
+pub(crate) struct ServerTls {
+    /// `None`: without TLS.
+    pub(crate) keys: Option<ClientKeys>,
+    /// Name in the server's certificate; absent: the host of its address.
+    pub(crate) name: Option<String>,
+}
+
+impl ServerTls {
+    /// Begins TLS to a server whose address has this host.
+    pub(crate) fn begin(&self, host: &str) -> Result<ClientConnection, String> {
+        let keys = self.keys.as_ref().ok_or("TLS without keys")?;
+        keys.begin(self.name.as_deref().unwrap_or(host))
+    }
+}
+
 /// Parameters of a connection to a server.
 #[derive(Clone)]
 pub(crate) struct DialParams {
     pub(crate) address: ServerAddress,
-    pub(crate) keys: Option<ClientKeys>,
+    pub(crate) tls: ServerTls,
     /// Longest wait for each piece of the first handshake.
     pub(crate) handshake_timeout: Duration,
 }
@@ -144,8 +161,7 @@ fn agree<H: Handshake>(
         fresh.drain(..used);
         if matches!(progress, Progress::StartTls) {
             send(&mut socket, tls.as_mut(), &mut out).map_err(|e| io_error_text(&e))?;
-            let keys = to.keys.as_ref().ok_or("TLS without keys")?;
-            let mut begun = keys.begin(&to.address.host)?;
+            let mut begun = to.tls.begin(&to.address.host)?;
             begun.complete_io(&mut socket).map_err(|e| format!("TLS: {}", io_error_text(&e)))?;
             tls = Some(begun);
             handshake.secured(&mut out);

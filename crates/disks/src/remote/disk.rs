@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use bio::sync::Mutex;
 use bio::{Bio, Errno, Flags, Segs};
 use geom::{Core, Notifier};
-use tls::ClientKeys;
 
-use super::dial::{self, DialParams, OpenConnection};
+use super::dial::{self, DialParams, OpenConnection, ServerTls};
 use super::protocol::{Job, Protocol, RequestOwner, Transfer};
 use super::{Bounds, Outcome, client, cross_core};
 use crate::params;
@@ -47,14 +46,14 @@ pub(crate) struct Remote<P: Protocol> {
     /// Of this process's disks, for the connections of each core.
     pub(crate) number: u64,
     pub(crate) protocol: P,
-    /// Parameters of its connections, with the keys of the first one.
+    /// Parameters of its connections, with the TLS of the first one.
     pub(crate) to: DialParams,
-    /// Keys that were read last, for the next connection.
-    pub(crate) keys: Mutex<Option<ClientKeys>>,
+    /// TLS of the next connection.
+    pub(crate) tls: Mutex<ServerTls>,
     pub(crate) sector: u32,
     size: AtomicU64,
-    pub(crate) bounds: Bounds,
-    pub(crate) connection_cores: u32,
+    bounds: Mutex<Bounds>,
+    connection_cores: AtomicU32,
     pub(crate) cores: usize,
     pub(crate) notifier: Notifier,
     pub(crate) watch: Arc<Watch>,
@@ -78,12 +77,12 @@ impl<P: Protocol> Remote<P> {
         Arc::new(Remote {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             protocol,
-            keys: Mutex::new(path.to.keys.clone()),
+            tls: Mutex::new(path.to.tls.clone()),
             to: path.to,
             sector: shape.sector,
             size: AtomicU64::new(shape.bytes),
-            bounds: shape.bounds,
-            connection_cores: shape.connection_cores,
+            bounds: Mutex::new(shape.bounds),
+            connection_cores: AtomicU32::new(shape.connection_cores),
             cores: shape.cores,
             notifier,
             watch,
@@ -96,7 +95,40 @@ impl<P: Protocol> Remote<P> {
 
     /// Parameters of the next connection.
     pub(crate) fn dial_params(&self) -> DialParams {
-        DialParams { keys: self.keys.lock().clone(), ..self.to.clone() }
+        DialParams { tls: self.tls.lock().clone(), ..self.to.clone() }
+    }
+
+    /// Bounds of its requests.
+    pub(crate) fn bounds(&self) -> Bounds {
+        *self.bounds.lock()
+    }
+
+    /// Sets the bounds of requests. Those under way keep only the end of their time.
+    pub(crate) fn set_bounds(&self, bounds: Bounds) {
+        *self.bounds.lock() = bounds;
+        self.call_cores(client::update_bounds::<P>);
+    }
+
+    /// Number of cores with a connection: the first ones.
+    pub(crate) fn connection_cores(&self) -> u32 {
+        self.connection_cores.load(Ordering::Acquire)
+    }
+
+    /// Sets the number of cores with a connection. A further core connects at its next request. A
+    /// core that has none any more closes its connection when the requests there have ended.
+    pub(crate) fn set_connection_cores(&self, count: u32) {
+        let count = count.max(1);
+        if self.connection_cores.swap(count, Ordering::AcqRel) > count {
+            self.call_cores(client::close_surplus::<P>);
+        }
+    }
+
+    /// Calls a function with the number of the disk on each core.
+    fn call_cores(&self, call: fn(u64, &Rc<Core>)) {
+        let number = self.number;
+        for core in 0..self.cores {
+            self.notifier.call(core, Box::new(move |core: &Rc<Core>| call(number, core)));
+        }
     }
 
     /// Bytes in whole sectors.
@@ -130,15 +162,11 @@ impl<P: Protocol> Remote<P> {
     /// a new size. A server that takes no further connection reports it at the next. Blocks.
     pub(crate) fn update_size(&self) -> u64 {
         let to = self.dial_params();
-        let handshake = self.protocol.handshake(to.keys.is_some());
+        let handshake = self.protocol.handshake(to.tls.keys.is_some());
         if let Ok(asked) = dial::connect_and_handshake(&to, handshake)
             && self.grown(P::bytes(&asked.terms))
         {
-            let number = self.number;
-            for core in 0..self.cores {
-                let renew = move |core: &Rc<Core>| client::reconnect::<P>(number, core);
-                self.notifier.call(core, Box::new(renew));
-            }
+            self.call_cores(client::reconnect::<P>);
         }
         self.size()
     }
@@ -171,7 +199,7 @@ impl<P: Protocol> Remote<P> {
         if P::transfer(&command) != Transfer::None {
             bio.data.iter().for_each(|seg| data.push(seg.clone()));
         }
-        if core.id() >= self.connection_cores {
+        if core.id() >= self.connection_cores() {
             return Ok(cross_core::begin(self, bio, command, &data, core));
         }
         let client = client::of(self, core).ok_or(Errno::NxIo)?;
@@ -181,7 +209,7 @@ impl<P: Protocol> Remote<P> {
 
     /// Takes the result of a request that has ended.
     pub(crate) fn take(self: &Arc<Self>, number: u64, bio: &Bio, core: &Core) -> Option<Outcome> {
-        match core.id() >= self.connection_cores {
+        match cross_core::is_forwarded(number) {
             true => cross_core::take(number, bio),
             false => client::of(self, core)?.take(number),
         }
@@ -206,10 +234,6 @@ impl<P: Protocol> Remote<P> {
             return;
         }
         drop(self.first.lock().take());
-        for core in 0..self.cores {
-            let number = self.number;
-            let close = move |core: &Rc<Core>| client::close::<P>(number, core);
-            self.notifier.call(core, Box::new(close));
-        }
+        self.call_cores(client::close::<P>);
     }
 }

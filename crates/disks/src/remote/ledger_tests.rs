@@ -5,10 +5,11 @@ use testkit::clock::S;
 
 use super::{Bounds, Link, Outcome, RequestTable};
 
+const BOUNDS: Bounds =
+    Bounds { deadline_ns: 20 * S, timeout_ns: 30 * S, retries: 4, request_deadline_ns: 60 * S };
+
 fn ledger() -> RequestTable<u32> {
-    let bounds =
-        Bounds { deadline_ns: 20 * S, timeout_ns: 30 * S, retries: 4, request_deadline_ns: 60 * S };
-    RequestTable::new(bounds, 0)
+    RequestTable::new(BOUNDS, 0)
 }
 
 /// Sends all that may be sent; answers the jobs.
@@ -42,6 +43,21 @@ fn r1_second_answer_to_a_request_is_an_error() {
     assert!(l.answer(cookie, Outcome::GOOD).is_err());
     let next = l.begin(2, false, 0).unwrap();
     assert_ne!(next, cookie, "a late answer finds nothing");
+}
+
+#[test]
+fn changed_timeout_and_retries_apply_to_requests_under_way() {
+    let mut l = ledger();
+    l.connected();
+    l.begin(1, false, 0).unwrap();
+    assert!(!l.is_empty());
+    assert_eq!(send(&mut l, 0), [1]);
+    assert!(!l.is_overdue(29 * S));
+    l.set_bounds(Bounds { timeout_ns: 5 * S, retries: 0, ..BOUNDS });
+    assert!(l.is_overdue(5 * S));
+    let ended = l.dropped(5 * S);
+    assert_eq!(fates(&mut l, ended), [(1, Err(Errno::RemoteIo))]);
+    assert!(l.is_empty());
 }
 
 #[test]

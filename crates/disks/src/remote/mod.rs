@@ -29,7 +29,8 @@ use bio::{Errno, Status};
 use reactor::clock::S;
 
 pub(crate) use dial::{
-    ANSWER_TIMEOUT, DialError, DialParams, OpenConnection, START_TIMEOUT, connect_and_handshake,
+    ANSWER_TIMEOUT, DialError, DialParams, OpenConnection, START_TIMEOUT, ServerTls,
+    connect_and_handshake,
 };
 pub(crate) use disk::{Remote, ServerPath, Shape};
 pub(crate) use probe::{Probes, Subject};

@@ -93,6 +93,16 @@ impl<J> RequestTable<J> {
         }
     }
 
+    /// Sets the bounds. A request that has begun keeps the end of its time.
+    pub(crate) fn set_bounds(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
+    }
+
+    /// Whether every request has ended and was taken.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.free.len() == self.slots.len()
+    }
+
     pub(crate) fn link(&self) -> Link {
         self.link
     }

@@ -14,7 +14,7 @@ use testkit::Seeds;
 use testkit::clock::MS;
 
 use super::minimal_tests::{Minimal, MinimalLayer, REQUEST};
-use super::{ANSWER_TIMEOUT, Bounds, DialParams, Remote, ServerPath, Shape, resolve};
+use super::{ANSWER_TIMEOUT, Bounds, DialParams, Remote, ServerPath, ServerTls, Shape, resolve};
 use crate::DiskClass;
 use crate::kind::{Identity, Opened, Unit};
 use crate::lasting::PersistentIdentity;
@@ -137,7 +137,8 @@ impl Unit for MinimalUnit {
 /// A disk of the server.
 fn opened(t: &Topology, watch: Arc<Watch>, shape: Shape) -> Opened {
     let address = resolve(PORTAL, 1).unwrap();
-    let to = DialParams { address, keys: None, handshake_timeout: ANSWER_TIMEOUT };
+    let tls = ServerTls::default();
+    let to = DialParams { address, tls, handshake_timeout: ANSWER_TIMEOUT };
     let path = ServerPath { to, first: None };
     let disk = Remote::new(Minimal, path, shape, t.notifier(), watch.clone());
     let (media_bytes, sector_bytes) = (disk.size(), shape.sector);

@@ -20,7 +20,7 @@ pub struct Entry {
     pub schema: Value,
     /// Its data is lost when it is removed (memory, modelled disks).
     pub volatile: bool,
-    /// Keys that an open bus of the kind takes over; none of other entries.
+    /// Keys that an open bus or disk of the kind takes over; none of other entries.
     pub live_keys: &'static [&'static str],
     /// Facts about a driver; the defaults of other entries.
     pub driver: DriverFacts,
@@ -177,6 +177,12 @@ impl Catalog {
     /// Keys that an open bus of a kind takes over.
     pub fn live_keys(&self, kind: &str) -> &'static [&'static str] {
         let of = self.buses.iter().find(|e| e.name == kind);
+        of.map(|e| e.live_keys).unwrap_or_default()
+    }
+
+    /// Keys that an open disk of a kind takes over.
+    pub fn live_disk_keys(&self, kind: &str) -> &'static [&'static str] {
+        let of = self.disks.iter().find(|e| e.name == kind);
         of.map(|e| e.live_keys).unwrap_or_default()
     }
 

@@ -100,6 +100,13 @@ pub enum Action {
         /// As it shall be: the identity differs.
         to: DiskConfig,
     },
+    /// An open disk takes over keys of its section. Its users do not notice.
+    ModifyDisk {
+        /// As it is.
+        from: DiskConfig,
+        /// As it shall be: live keys of its kind differ.
+        to: DiskConfig,
+    },
     /// A disk has another name, under all who use it; providers named after it follow.
     RenameDisk {
         /// As it is.
@@ -211,6 +218,7 @@ impl Action {
             Action::RemoveDisk { disk } => Action::CreateDisk { disk },
             Action::GrowDisk { from, to } => Action::GrowDisk { from: to, to: from },
             Action::IdentifyDisk { from, to } => Action::IdentifyDisk { from: to, to: from },
+            Action::ModifyDisk { from, to } => Action::ModifyDisk { from: to, to: from },
             Action::RenameDisk { from, to } => Action::RenameDisk { from: to, to: from },
             Action::CreateGeom { geom } => Action::RemoveGeom { geom },
             Action::ModifyGeom { from, to } => Action::ModifyGeom { from: to, to: from },
@@ -297,7 +305,9 @@ impl Action {
             Action::RemoveBus { bus } => config.bus.retain(|b| b.name != bus.name),
             Action::CreateDisk { disk } => config.disk.push(disk.clone()),
             Action::RemoveDisk { disk } => config.disk.retain(|d| d.name != disk.name),
-            Action::GrowDisk { to, .. } | Action::IdentifyDisk { to, .. } => {
+            Action::GrowDisk { to, .. }
+            | Action::IdentifyDisk { to, .. }
+            | Action::ModifyDisk { to, .. } => {
                 let place = config.disk.iter_mut().find(|d| d.name == to.name);
                 place.into_iter().for_each(|d| *d = to.clone());
             }
@@ -352,6 +362,7 @@ impl Action {
             Action::IdentifyDisk { to, .. } => {
                 format!("change the identity of disk {} ({})", to.name, to.kind)
             }
+            Action::ModifyDisk { to, .. } => format!("change disk {} ({})", to.name, to.kind),
             Action::RenameDisk { from, to } => format!("rename disk {} to {}", from.name, to.name),
             Action::CreateGeom { geom } => format!("create geom {} ({})", geom.name, geom.class),
             Action::ModifyGeom { to, .. } => format!("change geom {} ({})", to.name, to.class),
@@ -394,6 +405,7 @@ impl Action {
             | Action::RemoveDisk { disk }
             | Action::GrowDisk { to: disk, .. }
             | Action::IdentifyDisk { to: disk, .. }
+            | Action::ModifyDisk { to: disk, .. }
             | Action::RenameDisk { to: disk, .. } => disk.name.clone(),
             Action::CreateGeom { geom }
             | Action::RemoveGeom { geom }

@@ -3,7 +3,7 @@
 //! Functions of the plan decide wherever they can: [`BusConfig::can_become`], [`ID_KEYS`],
 //! [`SIZE_KEYS`] and the settings of classes. The remaining keys are listed here.
 
-use super::disk_edits::ID_KEYS;
+use super::disk_edits::{ID_KEYS, TLS_SWITCH};
 use super::sizes::SIZE_KEYS;
 use crate::config::{BusConfig, Catalog, DaemonConfig, Entry, GeomConfig};
 use serde_json::{Map, Value};
@@ -101,6 +101,11 @@ fn kind_change(section: &str, entry: &Entry, key: &str, catalog: &Catalog) -> &'
             key if kind == "file" && SIZE_KEYS.contains(&key) => {
                 "live if larger; a smaller size is refused"
             }
+            key if entry.live_keys.contains(&key) => match key {
+                TLS_SWITCH => "next connection; disk removed and added to switch TLS on or off",
+                key if key.starts_with("tls_") => "next connection",
+                _ => LIVE,
+            },
             _ if entry.volatile => DATA_LOST,
             _ => DISK_AGAIN,
         },

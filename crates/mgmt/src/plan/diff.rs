@@ -5,7 +5,7 @@
 use super::action::{Action, Step};
 use super::depend::{DependencyGraph, bottom_up};
 use super::disk_edits::{
-    changes_in_place, ids_of_kept_disks, is_awaited, renumbered_units, with_ids,
+    changes_in_place, edits_in_place, ids_of_kept_disks, is_awaited, renumbered_units,
 };
 use super::identity::{Identities, PredictedSerials};
 use super::manual_changes::members;
@@ -69,7 +69,7 @@ pub fn plan(
         planner.step(Action::Webhooks { from, to }, "[[webhook]] changes".to_owned());
     }
     planner.apply_units(running, desired);
-    planner.identify(running, desired, &gone);
+    planner.edit_disks(running, desired, &gone);
     planner.create(running, desired, &gone, &ground);
     planner.drop_port_groups(desired);
     planner.grant(desired);
@@ -212,7 +212,7 @@ fn is_unchanged(
 }
 
 /// The disks by name: there may be many thousands.
-fn disks_by_name(config: &Config) -> HashMap<&str, &DiskConfig> {
+pub(super) fn disks_by_name(config: &Config) -> HashMap<&str, &DiskConfig> {
     config.disk.iter().map(|d| (d.name.as_str(), d)).collect()
 }
 
@@ -322,16 +322,11 @@ impl Planner<'_> {
         self.port_groups(all, "as configured");
     }
 
-    /// Changes the identity of disks. LUNs for whose hosts that counts are withdrawn.
-    fn identify(&mut self, running: &Config, desired: &Config, gone: &Removals) {
-        let wanted = disks_by_name(desired);
-        for from in running.disk.iter().filter(|d| !gone.reasons.contains_key(&d.name)) {
-            let Some(to) = wanted.get(from.name.as_str()) else { continue };
-            let to = with_ids(from, to);
-            if to != *from {
-                let why = changes(from, &to);
-                self.step(Action::IdentifyDisk { from: from.clone(), to }, why);
-            }
+    /// Changes disks under their users. LUNs for whose hosts a new identity counts are withdrawn.
+    fn edit_disks(&mut self, running: &Config, desired: &Config, gone: &Removals) {
+        let known = (self.context.state, self.context.catalog);
+        for (action, why) in edits_in_place(running, desired, &gone.reasons, known) {
+            self.step(action, why);
         }
     }
 
@@ -661,7 +656,7 @@ const SHOWN_CHARS_MAX: usize = 40;
 
 /// How two values of one struct differ: `size_bytes 1 -> 2, path "a" -> "b"`. Secrets are not
 /// shown.
-fn changes<T: Serialize>(from: &T, to: &T) -> String {
+pub(super) fn changes<T: Serialize>(from: &T, to: &T) -> String {
     let json = |v: &T| serde_json::to_value(v).unwrap_or(Value::Null);
     let (from, to) = (json(from), json(to));
     let (Some(from), Some(to)) = (from.as_object(), to.as_object()) else {

@@ -1,5 +1,5 @@
 //! Edits of a disk's section that are carried out under the users of the disk: its configured
-//! identity, and the size of an image file.
+//! identity, the size of an image file, and keys that an open disk of its kind takes over.
 //!
 //! A new identity concerns the LUNs on the disk and on its partitions. They are withdrawn before,
 //! and exported again as other disks for hosts. Other geoms above the disk would keep its former
@@ -10,11 +10,12 @@
 
 use super::action::Action;
 use super::depend::{DependencyGraph, name_depends_on};
+use super::diff::{changes, disks_by_name};
 use super::identity::{UnitIds, disk_ids, unit_ids};
 use super::sizes::size_edit;
 use crate::api::{GeomState, SystemState};
 use crate::config::{Catalog, Config, DiskConfig};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether a disk is listed, but not open.
 pub(super) fn is_awaited(state: &SystemState, disk: &str) -> bool {
@@ -43,16 +44,61 @@ pub fn stays_awaited(
 /// Keys of a section that give a disk its identity.
 pub(super) const ID_KEYS: [&str; 4] = ["serial", "naa", "uuid", "eui64"];
 
-/// A section with the identity that another section gives.
-pub(super) fn with_ids(disk: &DiskConfig, of: &DiskConfig) -> DiskConfig {
+/// A section with the values that another section gives these keys.
+fn with_keys(disk: &DiskConfig, of: &DiskConfig, keys: &[&str]) -> DiskConfig {
     let mut disk = disk.clone();
-    for key in ID_KEYS {
-        match of.params.get(key) {
-            Some(id) => drop(disk.params.insert(key.to_owned(), id.clone())),
-            None => drop(disk.params.remove(key)),
+    for key in keys {
+        match of.params.get(*key) {
+            Some(value) => drop(disk.params.insert((*key).to_owned(), value.clone())),
+            None => drop(disk.params.remove(*key)),
         }
     }
     disk
+}
+
+/// Key whose presence decides whether the connections of a disk use TLS.
+pub(super) const TLS_SWITCH: &str = "tls_ca";
+
+/// A section with the values of another one that the open disk takes over. A disk is removed and
+/// added instead if TLS is switched on or off: its present connections would not follow, and the
+/// opening shows whether the server agrees. A disk that is awaited is not open.
+fn with_live_keys(
+    disk: &DiskConfig,
+    of: &DiskConfig,
+    (state, catalog): (&SystemState, &Catalog),
+) -> DiskConfig {
+    let has_tls = |disk: &DiskConfig| disk.params.contains_key(TLS_SWITCH);
+    if has_tls(disk) != has_tls(of) || is_awaited(state, &disk.name) {
+        return disk.clone();
+    }
+    with_keys(disk, of, catalog.live_disk_keys(&disk.kind))
+}
+
+/// The steps for the disks that stay, apart from their sizes, each with its reason. `gone`: the
+/// removed ones.
+pub(super) fn edits_in_place(
+    running: &Config,
+    desired: &Config,
+    gone: &BTreeMap<String, String>,
+    known: (&SystemState, &Catalog),
+) -> Vec<(Action, String)> {
+    let wanted = disks_by_name(desired);
+    let mut edits = Vec::new();
+    for from in running.disk.iter().filter(|disk| !gone.contains_key(&disk.name)) {
+        let Some(to) = wanted.get(from.name.as_str()) else { continue };
+        let named = with_keys(from, to, &ID_KEYS);
+        if named != *from {
+            let why = changes(from, &named);
+            let action = Action::IdentifyDisk { from: from.clone(), to: named.clone() };
+            edits.push((action, why));
+        }
+        let edited = with_live_keys(&named, to, known);
+        if edited != named {
+            let why = changes(&named, &edited);
+            edits.push((Action::ModifyDisk { from: named, to: edited }, why));
+        }
+    }
+    edits
 }
 
 /// The serial number that a section gives.
@@ -68,7 +114,7 @@ pub(super) fn changes_in_place(
     (state, catalog): (&SystemState, &Catalog),
     ground: &DependencyGraph,
 ) -> bool {
-    let named = with_ids(from, to);
+    let named = with_live_keys(&with_keys(from, to, &ID_KEYS), to, (state, catalog));
     if named != *to && size_edit(&named, to, state).is_none() {
         return false;
     }
@@ -105,8 +151,7 @@ pub(super) fn renumbered_disks<'c>(
     desired: &Config,
     state: &SystemState,
 ) -> Vec<&'c str> {
-    let wanted: HashMap<&str, &DiskConfig> =
-        desired.disk.iter().map(|d| (d.name.as_str(), d)).collect();
+    let wanted = disks_by_name(desired);
     let differs = |disk: &&DiskConfig| {
         let to = wanted.get(disk.name.as_str());
         to.is_some_and(|to| !keeps_serial(disk, to, state))
@@ -141,4 +186,49 @@ pub(super) fn ids_of_kept_disks<'c>(
     let kept = config.disk.iter().filter(|disk| others.contains(disk.name.as_str()));
     let ids = kept.map(|disk| (disk.name.as_str(), disk_ids(disk)));
     ids.filter(|(_, ids)| ids.iter().any(Option::is_some)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::api::DiskState;
+    use crate::fake;
+    use crate::plan::{PredictedSerials, plan};
+
+    fn config(params: &Value) -> Config {
+        let params = params.as_object().cloned().unwrap_or_default();
+        let disk = DiskConfig { name: "d".into(), kind: "null".into(), params };
+        Config { disk: vec![disk], ..Config::default() }
+    }
+
+    fn planned(state: &SystemState, from: &Value, to: &Value) -> Vec<String> {
+        let mut catalog = fake::catalog();
+        catalog.disks.iter_mut().for_each(|entry| entry.live_keys = &["retries", "tls_ca"]);
+        let known = (state, &PredictedSerials::new());
+        let steps = plan(&config(from), &config(to), known, &catalog);
+        let one = |step: crate::plan::Step| format!("{}: {}", step.what, step.why);
+        steps.into_iter().map(one).collect()
+    }
+
+    #[test]
+    fn live_keys_change_under_users_but_tls_is_not_switched() {
+        let state = SystemState::default();
+        let anew = |why: &str| {
+            ["remove", "create"].map(|what| format!("{what} disk d (null): {why}")).to_vec()
+        };
+        let (one, two) = (json!({ "retries": 1 }), json!({ "retries": 2 }));
+        let edits = planned(&state, &one, &two);
+        assert_eq!(edits, ["change disk d (null): retries 1 -> 2"]);
+        let edits = planned(&state, &json!({ "tls_ca": "/a" }), &json!({ "tls_ca": "/b" }));
+        assert_eq!(edits, [r#"change disk d (null): tls_ca "/a" -> "/b""#]);
+        let edits = planned(&state, &json!({ "tls_ca": 1 }), &json!({ "retries": 1 }));
+        assert!(edits.len() == 2 && edits[0].starts_with("remove disk d"), "{edits:?}");
+        let edits = planned(&state, &json!({ "size": 1 }), &json!({ "size": 2 }));
+        assert_eq!(edits, anew("size 1 -> 2"));
+        let disks = vec![DiskState { name: "d".into(), ..DiskState::default() }];
+        let awaited = SystemState { disks, ..SystemState::default() };
+        assert_eq!(planned(&awaited, &one, &two), anew("retries 1 -> 2"));
+    }
 }

@@ -58,7 +58,10 @@ impl FileSection {
         match (self, action) {
             (FileSection::Api, Action::Api { .. }) => true,
             (FileSection::Bus(name), Action::CreateBus { bus }) => bus.name == *name,
-            (FileSection::Disk(name), Action::CreateDisk { disk }) => disk.name == *name,
+            (
+                FileSection::Disk(name),
+                Action::CreateDisk { disk } | Action::ModifyDisk { to: disk, .. },
+            ) => disk.name == *name,
             (FileSection::Fs(name), Action::CreateGeom { geom }) => geom.name == *name,
             (FileSection::Target(name), Action::CreateTarget { target }) => target.name == *name,
             (FileSection::Webhook(name), Action::Webhooks { from, to }) => {

@@ -70,6 +70,7 @@ pub fn risk(action: &Action, scene: &RiskContext<'_>) -> HostRisk {
         | Action::ModifyBus { .. }
         | Action::CreateDisk { .. }
         | Action::GrowDisk { .. }
+        | Action::ModifyDisk { .. }
         // An NBD client that comes again gets it by the name that it knows.
         | Action::RenameDisk { .. }
         | Action::CreateGeom { .. }

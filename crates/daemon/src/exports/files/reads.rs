@@ -95,6 +95,7 @@ pub fn has_sources(action: &Action) -> bool {
         Action::CreateGeom { geom } | Action::ModifyGeom { to: geom, .. } => {
             has_tls_files(&geom.params)
         }
+        Action::ModifyDisk { to, .. } => has_tls_files(&to.params),
         action => action.groups().any(|group| group.accounts().next().is_some()),
     }
 }
@@ -127,6 +128,7 @@ fn read(action: &Action, known: &SectionFiles, config: Option<&Config>) {
                 read_section(of, config);
             }
         }
+        Action::ModifyDisk { to, .. } => drop(Files::of_disk(to)),
         action => drop(Files::of_groups(action.groups())),
     }
 }

@@ -5,6 +5,7 @@
 use std::rc::Rc;
 
 use bio::Errno;
+use disks::DiskClass;
 use geom::Edge;
 use reactor::SeededRandom;
 use reactor::sim::{self, NetShape};
@@ -160,6 +161,47 @@ fn acknowledged_writes_survive_all_connection_faults_over_tls() {
     let made = seeds.each(|seed| survives(seed, Some(&tls)));
     let total = |n: usize| made.iter().map(|faults| faults[n]).sum::<u64>();
     assert!((total(0) > 0 && total(1) > 0) || !seeds.are_enough(), "{made:?}");
+}
+
+/// The number of connections and the bounds change while users work and links are cut. In the end
+/// only the connection of the last section remains. Returns the most connections at a time.
+fn edited(seed: u64) -> usize {
+    let section = |connections: u64, timeout_s: u64| {
+        json!({
+            "address": PORTAL, "connections": connections, "timeout_s": timeout_s,
+            "retries": 100, "deadline_s": 3600, "request_deadline_s": 7200,
+        })
+    };
+    let mut play = Play::new(seed, section(1, 1), None);
+    let p = load(&mut play.w, play.edge, USERS);
+    let mut most = 0;
+    let update = |play: &mut Play, params: Value| {
+        DiskClass::update_params(&mut play.w.control.topology, "n0", &params).unwrap();
+    };
+    while p.ended.get() < USERS.users {
+        let pause = play.random.below(30) * MS;
+        play.passes(pause + MS);
+        let links = play.world.links();
+        most = most.max(links.len());
+        let (connections, timeout_s) = (1 + play.random.below(3), 1 + play.random.below(5));
+        update(&mut play, section(connections, timeout_s));
+        if let Some((link, ..)) = links.first().filter(|_| play.random.chance(50)) {
+            play.world.cut(*link);
+        }
+    }
+    assert_eq!(*p.failed.borrow(), Vec::<String>::new());
+    assert_eq!(p.rounds.get(), USERS.users * USERS.rounds);
+    update(&mut play, section(1, 1));
+    let world = play.world.clone();
+    play.w.until("the end of surplus connections", |_| world.links().len() <= 1);
+    most
+}
+
+#[test]
+fn changed_number_of_connections_loses_no_request() {
+    let seeds = Seeds::of(24);
+    let most = seeds.each(edited);
+    assert!(most.iter().any(|links| *links > 1) || !seeds.are_enough(), "{most:?}");
 }
 
 /// Another export at the same address: nothing of the disk reaches it, and the disk is lost.

@@ -327,7 +327,7 @@ fn renewed_ca_is_used_by_the_next_connection() {
     let mut w = world(&server.address(), keys.clone());
     exercise(&mut w, "n0", 3, 200);
     let reload = |w: &mut World| {
-        disks::DiskClass::reload_keys(&mut w.control.topology, "n0", &keys).map_err(|e| e.message)
+        disks::DiskClass::update_params(&mut w.control.topology, "n0", &keys).map_err(|e| e.message)
     };
     std::fs::write(&trusted, "nothing\n").unwrap();
     assert!(reload(&mut w).unwrap_err().contains("the file contains no certificate"));

@@ -34,7 +34,7 @@ const OWN: &[(&str, &str, &str, BusEdit)] = &[
 
 /// Keys of one kind.
 const KEYS: &[(&str, &str, &str, &str, BusEdit)] = &[
-    ("iscsi", "portals", "portals = ['10.0.0.1:1']", "portals = ['10.0.0.2:1']", Anew),
+    ("iscsi", "portals", "portals = ['10.0.0.1:1']", "portals = ['[::2]:1', '10.0.0.1:1']", Live),
     ("iscsi", "target", "target = 'iqn.2026-11.t:a'", "target = 'iqn.2026-11.t:b'", Anew),
     ("iscsi", "initiator", "", "initiator = 'iqn.2026-11.t:i'", Anew),
     ("iscsi", "chap", "", "chap = { user = 'u', secret = 'abcdefghijkl' }", Live),
@@ -101,7 +101,8 @@ fn state() -> SystemState {
         sessions: vec![session],
         ..TargetState::default()
     };
-    let device = DeviceState { name: "da0".into(), ..DeviceState::default() };
+    let location = "iqn.2026-11.t:a,10.0.0.1:1,0".into();
+    let device = DeviceState { name: "da0".into(), location, ..DeviceState::default() };
     let bus = BusState { name: "b".into(), devices: vec![device], ..BusState::default() };
     let provider = ProviderState { name: "da0".into(), r: 1, w: 1, ..ProviderState::default() };
     let geom = GeomState {
@@ -131,6 +132,20 @@ fn judge(kind: &str, key: &str, (from, to): (&Config, &Config), how: BusEdit) {
     let words = format!("disruptive: {HOST}");
     let names = steps.iter().any(|step| step.risk_text() == words);
     assert!(steps.iter().any(goes) && names, "{kind} {key}: {steps:?}");
+}
+
+#[test]
+fn removed_portal_is_disruptive_for_the_hosts_of_its_disks() {
+    let both = config("iscsi", "portals", "portals = ['10.0.0.1:1', '10.0.0.2:1']");
+    let risk = |kept: &str| {
+        let to = config("iscsi", "portals", &format!("portals = ['{kept}']"));
+        let steps = plan(&both, &to, (&state(), &PredictedSerials::new()), &catalog());
+        let is_change = matches!(steps[0].action, Action::ModifyBus { .. });
+        assert!(is_change && steps.len() == 1, "{steps:?}");
+        steps[0].risk_text()
+    };
+    assert_eq!(risk("10.0.0.1:1"), "safe");
+    assert_eq!(risk("10.0.0.2:1"), format!("disruptive: {HOST}"));
 }
 
 #[test]

@@ -395,6 +395,7 @@ fn bus(from: &Sources<'_>, bus: &cam::Bus) -> BusState {
         |(unit, facts, name): (std::sync::Arc<cam::Unit>, cam::Facts, String)| DeviceState {
             target: unit.path().target,
             lun: unit.path().lun,
+            location: bus.sim().location(unit.path()),
             device: facts.label(),
             lost: unit.inspect(|device| device.is_lost()),
             kept: from.cam.wired_names().has(&name),

@@ -174,6 +174,8 @@ pub struct DeviceState {
     pub lun: u64,
     /// Name of the provider; empty if there is none.
     pub name: String,
+    /// Place of the device for the driver of its bus, such as target, portal and logical unit.
+    pub location: String,
     /// Identification that the device reports: `<VENDOR PRODUCT REVISION>`.
     pub device: String,
     /// The device is gone, but a consumer of its provider still has it open.

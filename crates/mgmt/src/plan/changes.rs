@@ -92,6 +92,7 @@ fn kind_change(section: &str, entry: &Entry, key: &str, catalog: &Catalog) -> &'
     match section {
         "bus" => match bus_change(entry.live_keys, key) {
             BUS_AGAIN if entry.volatile => DATA_LOST,
+            LIVE if key == "portals" => "live; the disks behind a removed portal are lost",
             change => change,
         },
         "disk" => match key {

@@ -7,12 +7,13 @@ use super::identity::Identities;
 use super::logins::is_locked_out;
 use super::mirror_edits::leaves_one_copy;
 use super::renew::FileSection;
-use crate::api::{ProviderState, SessionState, SystemState, TargetState};
+use crate::api::{DeviceState, ProviderState, SessionState, SystemState, TargetState};
 use crate::config::{
-    AccessConfig, AluaConfig, AluaState, Catalog, Config, LunConfig, TargetConfig,
+    AccessConfig, AluaConfig, AluaState, BusConfig, Catalog, Config, LunConfig, TargetConfig,
 };
 use crate::plant::StaleFiles;
-use std::collections::HashMap;
+use serde_json::Value;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use wire::portal::{LocalAddress, PortalRule, any_matches};
 
@@ -67,7 +68,6 @@ pub fn risk(action: &Action, scene: &RiskContext<'_>) -> HostRisk {
         | Action::Api { .. }
         | Action::Webhooks { .. }
         | Action::CreateBus { .. }
-        | Action::ModifyBus { .. }
         | Action::CreateDisk { .. }
         | Action::GrowDisk { .. }
         | Action::ModifyDisk { .. }
@@ -77,17 +77,12 @@ pub fn risk(action: &Action, scene: &RiskContext<'_>) -> HostRisk {
         | Action::CreateTarget { .. }
         | Action::Renew { .. } => HostRisk::default(),
         Action::IdentifyDisk { from, .. } => {
-            let is_known = |lun: &LunConfig| {
+            HostRisk::for_sessions(users_of_luns(scene, |lun| {
                 name_depends_on(&lun.provider, &from.name)
                     && scene.identities.serial_conflict(lun, lun).is_some()
-            };
-            let knows = |(target, session): &(&TargetState, &SessionState)| {
-                let group = session.group.as_deref();
-                let group = group.and_then(|g| scene.running.access(&target.name, g));
-                group.is_some_and(|group| group.luns.values().any(is_known))
-            };
-            HostRisk::for_sessions(state.sessions().filter(knows).map(|(_, session)| session))
+            }))
         }
+        Action::ModifyBus { from, to } => portals_risk(scene, from, to),
         Action::ModifyGeom { from, to } => {
             let dropped: Vec<&str> =
                 from.dropped_disks(to).filter(|disk| provider_is_open(state, disk)).collect();
@@ -150,6 +145,41 @@ pub fn risk(action: &Action, scene: &RiskContext<'_>) -> HostRisk {
         }
         Action::Regroup { from, to, .. } => regroup_risk(scene, from, to),
     }
+}
+
+/// Sessions that are shown LUNs of a kind.
+fn users_of_luns<'s>(
+    scene: &'s RiskContext<'_>,
+    is_concerned: impl Fn(&LunConfig) -> bool,
+) -> impl Iterator<Item = &'s SessionState> {
+    let uses = move |(target, session): &(&TargetState, &SessionState)| {
+        let group = session.group.as_deref();
+        let group = group.and_then(|g| scene.running.access(&target.name, g));
+        group.is_some_and(|group| group.luns.values().any(&is_concerned))
+    };
+    scene.state.sessions().filter(uses).map(|(_, session)| session)
+}
+
+/// The addresses of the portals of a bus.
+fn portals(bus: &BusConfig) -> BTreeSet<SocketAddr> {
+    let all = bus.params.get("portals").and_then(Value::as_array).into_iter().flatten();
+    all.filter_map(|portal| portal.as_str()?.parse().ok()).collect()
+}
+
+/// The risk of an edit of a bus that keeps running: the disks behind a removed portal are lost.
+fn portals_risk(scene: &RiskContext<'_>, from: &BusConfig, to: &BusConfig) -> HostRisk {
+    let kept = portals(to);
+    let removed: Vec<String> =
+        portals(from).difference(&kept).map(|portal| format!(",{portal},")).collect();
+    let is_lost = |d: &&DeviceState| removed.iter().any(|at| d.location.contains(at.as_str()));
+    let buses = scene.state.buses.iter().filter(|bus| bus.name == from.name);
+    let lost: Vec<&str> =
+        buses.flat_map(|bus| &bus.devices).filter(is_lost).map(|d| d.name.as_str()).collect();
+    let is_used = lost.iter().any(|disk| geom_is_open(scene.state, disk));
+    let is_on_lost = |lun: &LunConfig| lost.iter().any(|disk| name_depends_on(&lun.provider, disk));
+    let hosts = users_of_luns(scene, is_on_lost).map(|session| session.initiator.clone());
+    let risk = if is_used { Risk::Disruptive } else { Risk::Safe };
+    HostRisk::of(risk).or_for(hosts.collect())
 }
 
 /// The risk of reading files again: clients with TLS whose CA is dropped fail at their next login.

@@ -25,7 +25,8 @@ pub struct IscsiKind;
 #[derive(Deserialize, JsonSchema)]
 struct IscsiParams {
     /// Addresses of the target, with ports. Each portal is a path of its own; class multipath joins
-    /// the disks of several portals.
+    /// the disks of several portals. The number of a portal in `names` is its place in the list
+    /// when the bus is opened; added portals get the next numbers.
     #[schemars(length(min = 1, max = 64))]
     portals: Vec<SocketAddr>,
     /// iSCSI name of the target.
@@ -179,11 +180,11 @@ impl IscsiParams {
     }
 }
 
-/// The terms of a bus with these parameters.
-pub(super) fn terms(bus: &str, params: &Value) -> Result<Terms, Error> {
-    let refuse = |what: String| Error::inval(format!("bus {bus}: {what}"));
-    let params = IscsiParams::deserialize(params).map_err(|e| refuse(e.to_string()))?;
-    params.terms().map_err(refuse)
+/// The parameters that a running bus takes over: portals and terms.
+pub(super) fn live_params(bus: &str, params: &Value) -> Result<(Vec<SocketAddr>, Terms), Error> {
+    let params = checked(bus, params)?;
+    let terms = params.terms().map_err(|e| Error::inval(format!("bus {bus}: {e}")))?;
+    Ok((params.portals, terms))
 }
 
 /// An iSCSI name in the form in which it is sent. `key`: the parameter that has it.
@@ -229,6 +230,7 @@ impl SimKind for IscsiKind {
 
     fn live_keys(&self) -> &'static [&'static str] {
         &[
+            "portals",
             "luns_max",
             "deadline_s",
             "header_digest",

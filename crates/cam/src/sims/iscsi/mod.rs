@@ -23,6 +23,9 @@
 //!      portal fail together.
 //!  N4  A new session may lead to other disks: all units of its portal are in doubt (D11) before a
 //!      command of a user is sent by it. Commands that waited for the session return to CAM.
+//!  N5  A removed portal takes no new command. Its sessions log out when their commands have ended,
+//!      or after the deadline of a silent path, and then its disks are lost. Portals that stay keep
+//!      their numbers, sessions and disks, and a portal that returns gets its former number.
 //!
 //! Commands that a lost path returns may be sent by another path (class multipath) while the old
 //! target still has them. Commands that had not left were discarded with the connection, at least
@@ -39,7 +42,7 @@ mod secret;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use bio::Segs;
@@ -64,12 +67,26 @@ const IO_MAX_BYTES: u32 = 1 << 20;
 /// How long a scan waits for portals that were not tried yet, and how often it looks, ns.
 const WAIT_NS: u64 = 3_000_000_000;
 const LOOK_NS: u64 = 5_000_000;
+/// Most portals that a bus has had since it was opened: their numbers are in a byte of the ISID.
+const NUMBERS_MAX: usize = 256;
 
 /// A portal, as all cores know it.
 struct Portal {
     at: SocketAddr,
     /// There was a session of core 0 once.
     seen: AtomicBool,
+    /// N5: the configuration does not name it any more.
+    removed: AtomicBool,
+}
+
+impl Portal {
+    fn new(at: SocketAddr) -> Arc<Portal> {
+        Arc::new(Portal { at, seen: AtomicBool::new(false), removed: AtomicBool::new(false) })
+    }
+
+    fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
+    }
 }
 
 /// State that all cores need.
@@ -77,7 +94,8 @@ struct Inner {
     /// Of this process's buses: for the sessions.
     number: u64,
     name: String,
-    portals: Vec<Portal>,
+    /// By number, removed ones among them.
+    portals: Mutex<Vec<Arc<Portal>>>,
     rules: Rules,
     /// Most logical units that are looked at.
     luns_max: AtomicU32,
@@ -91,6 +109,48 @@ struct Inner {
 }
 
 impl Inner {
+    /// The portal of a number, unless it was removed.
+    fn portal(&self, number: usize) -> Option<Arc<Portal>> {
+        self.portals.lock().get(number).filter(|portal| !portal.is_removed()).cloned()
+    }
+
+    /// The portals that the configuration names, by number.
+    fn named_portals(&self) -> Vec<(usize, Arc<Portal>)> {
+        let portals = self.portals.lock();
+        let named = portals.iter().enumerate().filter(|(_, portal)| !portal.is_removed());
+        named.map(|(number, portal)| (number, portal.clone())).collect()
+    }
+
+    /// N5: the configuration names these portals from now on. Returns the numbers of the removed
+    /// ones and of the new ones.
+    fn set_portals(&self, wanted: &[SocketAddr]) -> Result<[Vec<usize>; 2], String> {
+        let mut portals = self.portals.lock();
+        let is_new = |at: &&SocketAddr| !portals.iter().any(|portal| portal.at == **at);
+        let new: Vec<SocketAddr> = wanted.iter().filter(is_new).copied().collect();
+        if portals.len() + new.len() > NUMBERS_MAX {
+            return Err(format!(
+                "portals: {} since the bus was opened (limit {NUMBERS_MAX}); next: remove the bus \
+                 and add it again",
+                portals.len() + new.len()
+            ));
+        }
+        let (mut removed, mut added) = (Vec::new(), Vec::new());
+        for (number, portal) in portals.iter().enumerate() {
+            let is_removed = !wanted.contains(&portal.at);
+            if portal.removed.swap(is_removed, Ordering::AcqRel) == is_removed {
+                continue;
+            }
+            portal.seen.store(false, Ordering::Release);
+            match is_removed {
+                true => removed.push(number),
+                false => added.push(number),
+            }
+        }
+        added.extend(portals.len()..portals.len() + new.len());
+        portals.extend(new.into_iter().map(Portal::new));
+        Ok([removed, added])
+    }
+
     /// Its troubles have become others.
     fn notify_troubles(&self) {
         if let Some(rescan) = self.rescan.get() {
@@ -136,11 +196,11 @@ impl Iscsi {
         (notifier, cores): (Notifier, usize),
     ) -> Iscsi {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let portal = |at| Portal { at, seen: AtomicBool::new(false) };
+        let portals = portals.into_iter().map(Portal::new).collect();
         let inner = Inner {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             name: name.to_owned(),
-            portals: portals.into_iter().map(portal).collect(),
+            portals: Mutex::new(portals),
             luns_max: AtomicU32::new(rules.luns_max),
             rules,
             units: Mutex::default(),
@@ -156,6 +216,30 @@ impl Iscsi {
         let portal = usize::try_from(unit.path().target).ok()?;
         port::find(&self.inner, portal, core)
             .or_else(|| port::open(&self.inner, portal, &core.handle()?))
+    }
+
+    /// Opens the sessions of core 0 at portals.
+    fn open_sessions(&self, portals: Vec<usize>) {
+        let inner = self.inner.clone();
+        let open = move |core: &Rc<Core>| {
+            for portal in portals {
+                // A session that is still ending opens the next one when it has ended.
+                if port::find(&inner, portal, core).is_none() {
+                    let _session = port::open(&inner, portal, core);
+                }
+            }
+        };
+        self.notifier.call(0, Box::new(open));
+    }
+
+    /// N5
+    fn retire_sessions(&self, portal: usize) {
+        let leaving = Arc::new(AtomicUsize::new(self.cores));
+        for core in 0..self.cores {
+            let (inner, leaving) = (self.inner.clone(), leaving.clone());
+            let retire = move |core: &Rc<Core>| port::retire(&inner, portal, &leaving, core);
+            self.notifier.call(core, Box::new(retire));
+        }
     }
 
     /// Has something done on all cores but this one.
@@ -190,7 +274,7 @@ fn task_of(lun: [u8; 8], id: CcbId, ccb: &Ccb, tag: Tag) -> Task {
 
 impl Sim for Iscsi {
     fn facts(&self) -> SimFacts {
-        let targets = self.inner.portals.len() as u64;
+        let targets = self.inner.portals.lock().len() as u64;
         let name = self.inner.name.clone();
         SimFacts {
             name,
@@ -208,7 +292,8 @@ impl Sim for Iscsi {
 
     fn location(&self, path: Path) -> String {
         let target = &self.inner.rules.target;
-        let portal = usize::try_from(path.target).ok().and_then(|at| self.inner.portals.get(at));
+        let portal = usize::try_from(path.target).ok();
+        let portal = portal.and_then(|at| self.inner.portals.lock().get(at).cloned());
         match portal {
             Some(portal) => format!("{target},{},{}", portal.at, path.lun),
             None => path.to_string(),
@@ -217,28 +302,25 @@ impl Sim for Iscsi {
 
     fn begin(&self, rescan: Rescan) {
         let _first = self.inner.rescan.set(rescan);
-        let inner = self.inner.clone();
-        let open = move |core: &Rc<Core>| {
-            for portal in 0..inner.portals.len() {
-                let _session = port::open(&inner, portal, core);
-            }
-        };
-        self.notifier.call(0, Box::new(open));
+        let portals = self.inner.named_portals();
+        self.open_sessions(portals.into_iter().map(|(number, _)| number).collect());
     }
 
     fn ready<'a>(&'a self, core: &'a Rc<Core>) -> Local<'a, ()> {
         Box::pin(async move {
             let end = core.now() + WAIT_NS;
-            let tried = |portal| port::find(&self.inner, portal, core).is_none_or(|s| s.is_tried());
-            while core.now() < end && !(0..self.inner.portals.len()).all(tried) {
+            let tried = |(portal, _): &(usize, _)| {
+                port::find(&self.inner, *portal, core).is_none_or(|s| s.is_tried())
+            };
+            while core.now() < end && !self.inner.named_portals().iter().all(tried) {
                 core.reactor().sleep(LOOK_NS).await;
             }
         })
     }
 
     fn targets(&self) -> Vec<u64> {
-        let portals = (0..).zip(&self.inner.portals);
-        portals.filter(|(_, p)| p.seen.load(Ordering::Acquire)).map(|(n, _)| n).collect()
+        let portals = self.inner.named_portals().into_iter();
+        portals.filter(|(_, p)| p.seen.load(Ordering::Acquire)).map(|(n, _)| n as u64).collect()
     }
 
     fn luns_max(&self) -> u32 {
@@ -278,14 +360,15 @@ impl Sim for Iscsi {
         let by_core = self.inner.troubles.lock();
         let by_portal: BTreeMap<usize, &str> =
             by_core.iter().rev().map(|((_, portal), why)| (*portal, why.as_str())).collect();
-        let why = |(at, portal): (usize, &Portal)| {
+        let portals = self.inner.named_portals();
+        let why = |(at, portal): &(usize, Arc<Portal>)| {
             // One that was never reached, and of which nothing is known yet.
             let unseen = !portal.seen.load(Ordering::Acquire);
-            let why = by_portal.get(&at).copied().or(unseen.then_some("no answer yet"))?;
+            let why = by_portal.get(at).copied().or(unseen.then_some("no answer yet"))?;
             Some((portal.at, format!("{} at {}: {why}", self.inner.rules.target, portal.at)))
         };
-        let whys: Vec<_> = self.inner.portals.iter().enumerate().filter_map(why).collect();
-        let some_are_up = whys.len() < self.inner.portals.len();
+        let whys: Vec<_> = portals.iter().filter_map(why).collect();
+        let some_are_up = whys.len() < portals.len();
         let severity = if some_are_up { Severity::Degraded } else { Severity::Failed };
         let trouble = |(at, why)| {
             let action = format!(
@@ -298,8 +381,15 @@ impl Sim for Iscsi {
     }
 
     fn update_params(&self, params: &Value) -> Result<(), Error> {
-        let terms = kind::terms(&self.inner.name, params)?;
+        let name = &self.inner.name;
+        let (portals, terms) = kind::live_params(name, params)?;
+        let changed = self.inner.set_portals(&portals);
+        let [removed, added] = changed.map_err(|e| Error::inval(format!("bus {name}: {e}")))?;
         self.inner.rules.terms.set(terms);
+        removed.into_iter().for_each(|portal| self.retire_sessions(portal));
+        if !added.is_empty() {
+            self.open_sessions(added);
+        }
         Ok(())
     }
 

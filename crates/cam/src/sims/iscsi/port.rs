@@ -7,7 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
@@ -98,6 +98,7 @@ pub(super) struct PortalSession {
     core: std::rc::Weak<Core>,
     inner: Arc<Inner>,
     portal: usize,
+    at: SocketAddr,
     engine: RefCell<Engine>,
     out: RefCell<Option<TxBuffer>>,
     stream: RefCell<Option<Stream>>,
@@ -141,12 +142,13 @@ pub(super) fn open(
     portal: usize,
     core: &Rc<Core>,
 ) -> Option<Rc<PortalSession>> {
-    inner.portals.get(portal)?;
+    let at = inner.portal(portal)?.at;
     let rules = inner.rules(core.id(), portal);
     let session = Rc::new(PortalSession {
         core: Rc::downgrade(core),
         inner: inner.clone(),
         portal,
+        at,
         engine: RefCell::new(Engine::new(rules, core.now())),
         out: RefCell::default(),
         stream: RefCell::default(),
@@ -177,19 +179,70 @@ pub(super) fn close(bus: u64, core: &Rc<Core>) {
         all.extract_if(|key, _| mine(key)).map(|(_, session)| session).collect()
     });
     for session in gone {
-        session.closing.set(true);
-        session.engine.borrow_mut().fail_waiting();
-        session.engine.borrow_mut().begin_logout(0, core.now());
-        session.schedule_pump();
-        let held = core.clone();
-        drop(core.reactor().spawn("iscsi farewell", async move {
-            let end = held.now() + LOGOUT_DEADLINE_NS;
-            while session.stream.borrow().is_some() && held.now() < end {
-                held.reactor().sleep(super::LOOK_NS).await;
-            }
-            session.tasks.take().iter().for_each(TaskHandle::abort);
-            session.disconnect();
-        }));
+        session.begin_logout(core);
+        drop(core.reactor().spawn("iscsi farewell", end_logout(session, core.clone())));
+    }
+}
+
+/// Waits for the end of a logout, and ends the tasks of the session.
+async fn end_logout(session: Rc<PortalSession>, core: Rc<Core>) {
+    let end = core.now() + LOGOUT_DEADLINE_NS;
+    while session.stream.borrow().is_some() && core.now() < end {
+        core.reactor().sleep(super::LOOK_NS).await;
+    }
+    session.tasks.take().iter().for_each(TaskHandle::abort);
+    session.disconnect();
+}
+
+/// N5: ends the session of a bus at a removed portal on this core. `leaving`: the cores whose
+/// sessions have not ended.
+pub(super) fn retire(
+    inner: &Arc<Inner>,
+    portal: usize,
+    leaving: &Arc<AtomicUsize>,
+    core: &Rc<Core>,
+) {
+    let session = find(inner, portal, core).filter(|_| inner.portal(portal).is_none());
+    let session = session.filter(|session| session.engine.borrow_mut().retire());
+    let (inner, leaving, core) = (inner.clone(), leaving.clone(), core.clone());
+    drop(core.clone().reactor().spawn("iscsi retirement", async move {
+        if let Some(session) = session {
+            drain(&session, &core).await;
+            end_retired(session, &core).await;
+        }
+        if leaving.fetch_sub(1, Ordering::AcqRel) == 1
+            && let Some(rescan) = inner.rescan.get()
+        {
+            rescan.request_target_scan(portal as u64);
+        }
+        // It may have returned meanwhile.
+        if core.id() == 0 && find(&inner, portal, &core).is_none() {
+            let _session = open(&inner, portal, &core);
+        }
+    }));
+}
+
+/// Waits for the commands of a session, no longer than for those of a silent path.
+async fn drain(session: &PortalSession, core: &Core) {
+    let end = core.now() + session.inner.rules.terms.deadline_ns();
+    while session.engine.borrow().is_busy() && core.now() < end {
+        core.reactor().sleep(super::LOOK_NS).await;
+    }
+}
+
+/// Logs a session out that takes no command any more, unless its bus was closed.
+async fn end_retired(session: Rc<PortalSession>, core: &Rc<Core>) {
+    let key = (session.inner.number, core.id(), session.portal);
+    let is_known = |other: &Rc<PortalSession>| Rc::ptr_eq(other, &session);
+    if !SESSIONS.with_borrow(|all| all.get(&key).is_some_and(is_known)) {
+        return;
+    }
+    SESSIONS.with_borrow_mut(|all| drop(all.remove(&key)));
+    session.begin_logout(core);
+    let (inner, portal) = (session.inner.clone(), session.portal);
+    end_logout(session, core.clone()).await;
+    if inner.troubles.lock().remove(&(core.id(), portal)).is_some() {
+        inner.notify_troubles();
     }
 }
 
@@ -201,6 +254,14 @@ impl PortalSession {
     /// Commands of a unit wait here.
     pub(super) fn has(&self, lun: [u8; 8]) -> bool {
         self.engine.borrow().has(lun)
+    }
+
+    /// Commands that wait end, and the target is notified that the session ends.
+    fn begin_logout(&self, core: &Core) {
+        self.closing.set(true);
+        self.engine.borrow_mut().fail_waiting();
+        self.engine.borrow_mut().begin_logout(0, core.now());
+        self.schedule_pump();
     }
 
     fn handle(&self, unit: &Unit) -> Weak<Unit> {
@@ -316,7 +377,10 @@ impl PortalSession {
             self.resets.take().into_iter().for_each(UnitReset::is_settled);
         }
         let found = self.engine.borrow_mut().take_found();
-        let Some(portal) = self.inner.portals.get(self.portal).filter(|_| found) else { return };
+        if !found {
+            return;
+        }
+        let Some(portal) = self.inner.portal(self.portal) else { return };
         let is_up = self.engine.borrow().is_up();
         portal.seen.fetch_or(is_up, Ordering::AcqRel);
         if let Some(rescan) = self.inner.rescan.get() {
@@ -359,8 +423,7 @@ impl PortalSession {
     /// From a connection to its end, also where the portal sends us elsewhere. The next time
     /// begins at the portal again: it knows best where the target is then.
     async fn run_connection(self: &Rc<PortalSession>, core: &Rc<Core>) -> Result<(), Fault> {
-        let Some(portal) = self.inner.portals.get(self.portal) else { return Ok(()) };
-        let mut at = portal.at;
+        let mut at = self.at;
         for _ in 0..HOPS_MAX {
             let done = self.run_connection_at(at, core).await;
             self.discard_unsent();

@@ -11,7 +11,7 @@ mod reply;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use bio::{Errno, Flags};
+use bio::{Errno, Flags, Op};
 use cam::sims::iscsi::IscsiKind;
 use cam::{Open, SimKind, Site};
 use geom::{Class, Edge};
@@ -24,7 +24,7 @@ use testkit::clock::{MS, S};
 use wire::iscsi::{Auth, ChapAccount, ChapUser};
 
 use crate::contents::Contents;
-use crate::world::World;
+use crate::world::{World, range};
 
 const SECTOR: u64 = 512;
 const SECTORS: u64 = 64;
@@ -339,6 +339,53 @@ fn the_disk_of_a_silent_portal_is_lost_and_found_again_later() {
     assert_eq!(back, ["da0", "da1"], "under their old names");
     let (_, edge) = w.open("da0");
     assert!(w.read(edge, 0, 4096).unwrap() == [7; 4096]);
+}
+
+/// Turns until a disk is in the graph, or is not.
+fn turn_until(w: &mut World, disk: &str, is_there: bool) {
+    let end = w.now() + 20 * S;
+    while w.control.topology.find(disk).is_some() != is_there {
+        assert!(w.now() < end, "{disk}: {is_there} is awaited");
+        w.turn(20 * MS);
+        let cam = w.cam.clone();
+        cam.take_update_results(&mut w.control).into_iter().for_each(|(_, names)| {
+            names.unwrap();
+        });
+    }
+}
+
+/// N5 of sims/iscsi/mod.rs.
+#[test]
+fn portals_are_added_and_removed_while_the_disks_of_others_are_used() {
+    let mut w = World::with(11, &[]);
+    let peer = Peer::start(&w.core, &[portal(1), portal(2)], 64, 11, (good(), Auth::None));
+    let at = bus(&mut w, &params(&[portal(1)]));
+    assert_eq!(disks(&mut w, at, 1, 20 * S), ["da0"]);
+    let (_, first) = w.open("da0");
+    w.write(first, 0, &[7; 4096], Flags::default()).unwrap();
+    let sim = w.buses[at].sim().clone();
+    let logins = || sim.counts().iter().find(|(name, _)| *name == "logins").map(|(_, n)| *n);
+    let change = |portals: &[SocketAddr]| sim.update_params(&params(portals)).unwrap();
+    for round in 0..2 {
+        change(&[portal(2), portal(1)]);
+        turn_until(&mut w, "da1", true);
+        assert_eq!(w.read(first, 0, 4096), Ok(vec![7; 4096]));
+        let unit = w.buses[at].sim().location(cam::Path::new(0, 1, 0));
+        assert!(unit.contains(&portal(2).to_string()), "round {round}: {unit}");
+        change(&[portal(1)]);
+        turn_until(&mut w, "da1", false);
+        assert_eq!(w.read(first, 0, 4096), Ok(vec![7; 4096]));
+    }
+    (0..20).for_each(|_| w.turn(100 * MS));
+    assert_eq!(logins(), Some(2), "the session at the first portal is the former one");
+    // A command that is under way at the removed portal ends there, and its disk is lost then.
+    peer.ways.borrow_mut().slow_ns = 500 * MS;
+    let data = w.buffer(4096);
+    w.start(first, 1, |bio| range(bio, Op::Read, 0, data));
+    change(&[portal(2)]);
+    turn_until(&mut w, "da0", false);
+    let ended: Vec<_> = w.ended().into_iter().map(|end| end.status).collect();
+    assert_eq!(ended, [Ok(())]);
 }
 
 #[test]

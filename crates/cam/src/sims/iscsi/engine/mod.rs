@@ -243,6 +243,8 @@ pub(super) struct Engine {
     useful: bool,
     tried: bool,
     lost: bool,
+    /// No command begins any more.
+    retired: bool,
     found: bool,
     /// There may be other units than before.
     luns_changed: bool,
@@ -282,6 +284,7 @@ impl Engine {
             useful: false,
             tried: false,
             lost: false,
+            retired: false,
             found: true,
             luns_changed: false,
             logged_in: false,
@@ -460,9 +463,19 @@ impl Engine {
         self.senders.clear();
     }
 
+    /// From now on no command begins. True: that is new.
+    pub(super) fn retire(&mut self) -> bool {
+        !std::mem::replace(&mut self.retired, true)
+    }
+
+    /// Whether commands or task management are under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.ops.iter().any(|op| op.busy)
+    }
+
     /// Begins a command; answers its tag.
     pub(super) fn begin(&mut self, task: &Task, data: &Segs) -> Result<u32, Outcome> {
-        if self.lost {
+        if self.lost || self.retired {
             return Err(Outcome::of(CamStatus::NoHba));
         }
         if data.len() < task.length as usize || task.read && task.write {

@@ -13,6 +13,7 @@
 mod aoe;
 mod bare;
 mod bed;
+mod busy_core;
 mod classes;
 mod cores;
 mod cpu_affinity;

@@ -9,7 +9,8 @@ use serde_json::json;
 
 use super::client::{self, Load, Work};
 use super::servers::{Server, Store};
-use crate::cpu_affinity::on_core;
+use crate::busy_core::BusyCore;
+use crate::cpu_affinity::{Cores, on_core};
 use crate::error::Error;
 use crate::initiator::{Ask, Found, measure};
 use crate::turns::WARM_UP;
@@ -29,12 +30,53 @@ const QUIET: Duration = Duration::from_millis(2200);
 pub(crate) struct Case {
     pub name: &'static str,
     pub write: bool,
+    /// The core that another thread keeps busy.
+    pub busy: Option<BusySide>,
 }
 
+/// A core that is shared with a busy thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BusySide {
+    /// That of the responder.
+    Responder,
+    /// That of the initiator and of the line's client.
+    Initiator,
+}
+
+impl Case {
+    /// Goal: part of the line's requests a second.
+    pub fn line_part(&self) -> f64 {
+        if self.busy.is_some() { 0.95 } else { 0.9 }
+    }
+
+    /// Keeps the case's core busy while the result is held.
+    pub fn start_busy(&self, (responder, initiator): Cores) -> Result<Option<BusyCore>, Error> {
+        let core = match self.busy {
+            None => return Ok(None),
+            Some(BusySide::Responder) => responder,
+            Some(BusySide::Initiator) => initiator,
+        };
+        BusyCore::start(core).map(Some)
+    }
+}
+
+const READ: Case = Case { name: "aoe-initiator-read-jumbo-d24", write: false, busy: None };
+const WRITE: Case = Case { name: "aoe-initiator-write-jumbo-d24", write: true, busy: None };
+
 /// Every case.
-pub(crate) const CASES: [Case; 2] = [
-    Case { name: "aoe-initiator-read-jumbo-d24", write: false },
-    Case { name: "aoe-initiator-write-jumbo-d24", write: true },
+pub(crate) const CASES: [Case; 4] = [
+    READ,
+    WRITE,
+    Case {
+        name: "aoe-initiator-write-jumbo-d24-busy-responder",
+        busy: Some(BusySide::Responder),
+        ..WRITE
+    },
+    Case {
+        name: "aoe-initiator-write-jumbo-d24-busy-initiator",
+        busy: Some(BusySide::Initiator),
+        ..WRITE
+    },
 ];
 
 /// Requests a second of the line.

@@ -27,27 +27,32 @@ pub(crate) struct Case {
     store: Store,
     work: Work,
     depth: u32,
-    /// The goal of many reads in flight holds.
-    goals: bool,
 }
 
-const READ: Case = Case { name: "", store: Store::File, work: Work::Read, depth: 32, goals: true };
-const WRITE: Case = Case { work: Work::Write, goals: false, ..READ };
+const READ: Case = Case { name: "", store: Store::File, work: Work::Read, depth: 32 };
+const WRITE: Case = Case { work: Work::Write, ..READ };
 
 /// Every case. Places are random within 256 MiB, 4 KiB a request and frame.
-pub(crate) const CASES: [Case; 4] = [
+pub(crate) const CASES: [Case; 5] = [
     Case { name: "aoe-file-read-4k-d32", ..READ },
     Case { name: "aoe-memory-read-4k-d32", store: Store::Memory, ..READ },
     Case { name: "aoe-file-write-4k-d32", ..WRITE },
-    Case { name: "aoe-file-read-4k-d1", depth: 1, goals: false, ..READ },
+    Case { name: "aoe-file-read-4k-d1", depth: 1, ..READ },
+    Case { name: "aoe-file-write-4k-d1", depth: 1, ..WRITE },
 ];
 
-/// Goal: our CPU time over vblade's.
-const PEER_RATIO: f64 = 1.0 / 3.0;
-/// Goal: requests a second of the line over those of our initiator.
-const LINE_RATIO: f64 = 1.0 / 0.9;
-/// vblade's name in tables.
+/// Names of the peers in tables.
 const VBLADE: &str = "vblade";
+const BARE: &str = "bare";
+
+/// Goal: our CPU time over that of a peer, for every case.
+fn cpu_goal(peer: &str) -> Option<f64> {
+    match peer {
+        BARE => Some(1.15),
+        VBLADE => Some(1.0),
+        _ => None,
+    }
+}
 
 pub(crate) fn measure(
     options: &Options,
@@ -75,12 +80,14 @@ fn measure_initiator(
     report: &mut Report,
     progress: &mut dyn FnMut(Progress),
     cases: &[&initiator::Case],
-    (server_core, load_core): Cores,
+    cores: Cores,
 ) -> Result<(), Error> {
+    let (server_core, load_core) = cores;
     let server = servers::bare(server_core).map_err(|e| e.within("aoe"));
     let Some(server) = or_note(server, report)? else { return Ok(()) };
     let mut turns = Turns { kind: "aoe", options, progress, cases: cases.len(), done: 0 };
     for &case in cases {
+        let busy = case.start_busy(cores)?;
         let rounds = turns.take(case.name, 2, |side| {
             if side > 0 {
                 let rate = initiator::line(&server, *case, options.seconds, load_core)?;
@@ -90,7 +97,8 @@ fn measure_initiator(
             Ok([Some(found.cpu_ns / 1e3), None, Some(found.rate), None, None])
         })?;
         let rates = Series { ours: rounds.of(0, 2), theirs: rounds.of(1, 2) };
-        let goal = Goal { of: Of::Inverse, at_most: LINE_RATIO };
+        drop(busy);
+        let goal = Goal { of: Of::Inverse, at_most: 1.0 / case.line_part() };
         let row = rates.row(case.name, ("requests", "1/s"), Some("line"));
         report.add(options, "aoe", row, Some(goal));
         let cpu = Series { ours: rounds.of(0, 0), theirs: Vec::new() };
@@ -160,11 +168,11 @@ fn rows(options: &Options, report: &mut Report, case: &Case, servers: &[Server],
         let theirs = if side > 0 { rounds.of(side, n) } else { Vec::new() };
         let peer = servers.get(side).filter(|_| side > 0).map(|s| s.name);
         let row = Series { ours: rounds.of(0, n), theirs }.row(case.name, figure, peer);
-        let goal = at_most.filter(|_| case.goals).map(|at_most| Goal { of, at_most });
+        let goal = at_most.map(|at_most| Goal { of, at_most });
         report.add(options, "aoe", row, goal);
     };
     for (side, server) in servers.iter().enumerate().skip(1) {
-        add(0, side, Of::Ratio, (server.name == VBLADE).then_some(PEER_RATIO));
+        add(0, side, Of::Ratio, cpu_goal(server.name));
         for n in 1..FIGURES.len() {
             add(n, side, Of::Ours, None);
         }
@@ -173,8 +181,27 @@ fn rows(options: &Options, report: &mut Report, case: &Case, servers: &[Server],
         (2..FIGURES.len()).for_each(|n| add(n, 0, Of::Ours, None));
     }
     let at = |name| servers.iter().position(|s| s.name == name);
-    if let (Some(vblade), Some(bare)) = (at(VBLADE), at("bare")) {
+    if let (Some(vblade), Some(bare)) = (at(VBLADE), at(BARE)) {
         let work = "a frame in and a frame out";
         report.floor(case.name, work, &rounds.of(bare, 0), (VBLADE, &rounds.of(vblade, 0)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_depth_and_work_has_a_file_case_with_both_goals() {
+        let has = |work, depth| {
+            let is_one = |c: &&Case| (c.store, c.work, c.depth) == (Store::File, work, depth);
+            CASES.iter().filter(is_one).count() == 1
+        };
+        for (work, depth) in [Work::Read, Work::Write].into_iter().flat_map(|w| [(w, 1), (w, 32)]) {
+            assert!(has(work, depth), "{work:?} at depth {depth}");
+        }
+        assert_eq!([BARE, VBLADE, "other"].map(cpu_goal), [Some(1.15), Some(1.0), None]);
+        let parts = initiator::CASES.map(|case| case.line_part());
+        assert_eq!(parts, [0.9, 0.9, 0.95, 0.95]);
     }
 }

@@ -117,6 +117,10 @@ impl Queue {
         }
         let place = &mut self.places[self.end];
         place.head.extend_from_slice(head);
+        if rest.is_empty() {
+            // The kernel gets one range instead of two.
+            place.head.resize(head.len().max(FRAME_MIN), 0);
+        }
         rest.iter().for_each(|seg| place.rest.push(seg.clone()));
         self.end += 1;
         Ok(())

@@ -143,8 +143,9 @@ impl Client {
             ..Ata::default()
         };
         let mut head = [0; ATA_HEAD];
-        let bytes = self.header(ata_request).encode().into_iter().chain(ata.encode());
-        head.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+        let (first, last) = head.split_at_mut(HEADER_LEN);
+        first.copy_from_slice(&self.header(ata_request).encode());
+        last.copy_from_slice(&ata.encode());
         self.portal.send(&head, data);
     }
 

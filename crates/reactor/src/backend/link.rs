@@ -310,11 +310,14 @@ impl Outbox {
                 let iov_base = loan.as_ptr().cast();
                 self.parts.push(libc::iovec { iov_base, iov_len: loan.len() });
             }
-            self.parts.push(part(&PADDING[..frame.padding()]));
+            if frame.padding() > 0 {
+                self.parts.push(part(&PADDING[..frame.padding()]));
+            }
         }
         let mut parts = &mut self.parts[..];
         for frame in frames {
-            let (now, later) = parts.split_at_mut(frame.rest.as_slice().len() + 2);
+            let count = 1 + frame.rest.as_slice().len() + usize::from(frame.padding() > 0);
+            let (now, later) = parts.split_at_mut(count);
             self.headers.push(header(now));
             parts = later;
         }

@@ -90,17 +90,75 @@ struct Recent {
     answer: Registers,
     from: Mac,
     at_ns: u64,
+    /// Number of the write before it in its bucket; 0: none.
+    before: u64,
+}
+
+/// Buckets of tags: 2 to this power.
+const BUCKET_BITS: u32 = 10;
+
+/// Answered writes, found by their tags.
+///
+/// Writes are numbered from 1 on. A bucket has the number of its newest write, and each write that
+/// of the one before. A number that is too old ends a search, so nothing is taken out of a bucket.
+#[derive(Default)]
+struct RecentWrites {
+    /// The last [`RECENT_MAX`].
+    ring: Vec<Recent>,
+    /// By bucket; empty before the first write.
+    newest: Vec<u64>,
+    /// Number of the last write.
+    last: u64,
+}
+
+impl RecentWrites {
+    fn bucket(tag: u32) -> usize {
+        (tag.wrapping_mul(0x9e37_79b1) >> (32 - BUCKET_BITS)) as usize
+    }
+
+    /// The place of a number in the ring.
+    fn place(number: u64) -> Option<usize> {
+        Some((number.checked_sub(1)? % RECENT_MAX as u64) as usize)
+    }
+
+    /// The write of a number, unless it is too old.
+    fn get(&self, number: u64) -> Option<&Recent> {
+        let is_kept = self.last - number < RECENT_MAX as u64;
+        self.ring.get(Self::place(number)?).filter(|_| is_kept)
+    }
+
+    /// The answer to a write.
+    fn find(&self, id: &WriteId, now_ns: u64) -> Option<Registers> {
+        let mut number = *self.newest.get(Self::bucket(id.tag))?;
+        while let Some(recent) = self.get(number) {
+            if recent.id == *id && now_ns.saturating_sub(recent.at_ns) < RECENT_NS {
+                return Some(recent.answer);
+            }
+            number = recent.before;
+        }
+        None
+    }
+
+    fn add(&mut self, (id, from): (WriteId, Mac), answer: Registers, at_ns: u64) {
+        if self.newest.is_empty() {
+            self.newest.resize(1 << BUCKET_BITS, 0);
+        }
+        self.last += 1;
+        let (last, bucket) = (self.last, Self::bucket(id.tag));
+        let before = self.newest.get_mut(bucket).map(|newest| std::mem::replace(newest, last));
+        let recent = Recent { id, answer, from, at_ns, before: before.unwrap_or(0) };
+        match Self::place(last).and_then(|at| self.ring.get_mut(at)) {
+            Some(place) => *place = recent,
+            None => self.ring.push(recent),
+        }
+    }
 }
 
 #[derive(Default)]
 struct GuardState {
     under_way: Vec<WriteId>,
     waiting: VecDeque<HeldWrite>,
-    /// Tags of `recent`, in its order: looked through for every write.
-    tags: Vec<u32>,
-    recent: Vec<Recent>,
-    /// Place of the next one.
-    next: usize,
+    recent: RecentWrites,
 }
 
 /// The writes of one unit.
@@ -111,12 +169,8 @@ impl ReplayGuard {
     /// Judges a received write.
     pub fn check(&self, mark: WriteId, now_ns: u64) -> WriteDecision {
         let state = &mut *self.0.borrow_mut();
-        let known = |(tag, r): (&u32, &Recent)| {
-            *tag == mark.tag && r.id == mark && now_ns.saturating_sub(r.at_ns) < RECENT_NS
-        };
-        let found = state.tags.iter().zip(&state.recent).find(|one| known(*one));
-        if let Some((_, recent)) = found {
-            return WriteDecision::Done(recent.answer);
+        if let Some(answer) = state.recent.find(&mark, now_ns) {
+            return WriteDecision::Done(answer);
         }
         if state.under_way.contains(&mark) || state.waiting.iter().any(|h| h.id == mark) {
             return WriteDecision::Duplicate;
@@ -148,16 +202,7 @@ impl ReplayGuard {
             state.under_way.swap_remove(at);
         }
         if let Some(answer) = answer {
-            let one = Recent { id: mark, answer, from, at_ns: now_ns };
-            match state.recent.get_mut(state.next) {
-                Some(place) => *place = one,
-                None => state.recent.push(one),
-            }
-            match state.tags.get_mut(state.next) {
-                Some(place) => *place = mark.tag,
-                None => state.tags.push(mark.tag),
-            }
-            state.next = (state.next + 1) % RECENT_MAX;
+            state.recent.add((mark, from), answer, now_ns);
         }
         let mut at = 0;
         while let Some(held) = state.waiting.get(at) {
@@ -176,7 +221,7 @@ impl ReplayGuard {
     /// Forgets the writes of an initiator that starts anew (C3).
     pub fn forget(&self, from: Mac) {
         let state = &mut *self.0.borrow_mut();
-        for recent in state.recent.iter_mut().filter(|r| r.from == from) {
+        for recent in state.recent.ring.iter_mut().filter(|r| r.from == from) {
             recent.id.end = recent.id.start;
         }
     }
@@ -186,8 +231,9 @@ impl ReplayGuard {
 pub(super) fn digest(bytes: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(FACTOR).rotate_left(29);
-    let (blocks, rest) = bytes.as_chunks::<32>();
-    let mut sums = [1, 2, 3, 4u64];
+    // As many sums as a processor has multiplications under way.
+    let (blocks, rest) = bytes.as_chunks::<64>();
+    let mut sums = [1, 2, 3, 4, 5, 6, 7, 8u64];
     for block in blocks {
         for (sum, word) in sums.iter_mut().zip(block.as_chunks::<8>().0) {
             *sum = mix(*sum, u64::from_le_bytes(*word));
@@ -256,6 +302,23 @@ mod tests {
         assert_eq!(guard.check(mark(2, 0, 512), 1), WriteDecision::Done((0x40, 0)));
         guard.forget(ME);
         assert_eq!(guard.check(mark(2, 0, 512), 1), WriteDecision::Start);
+    }
+
+    /// C2.
+    #[test]
+    fn writes_with_one_tag_are_recognized_until_they_are_too_old() {
+        let guard = ReplayGuard::default();
+        let one = |n: usize| mark(7, n as u64 * 512, n as u64 * 512 + 512);
+        for n in 0..2 * RECENT_MAX {
+            assert_eq!(guard.check(one(n), 0), WriteDecision::Start);
+            done(&guard, one(n), WELL, 0);
+        }
+        for n in RECENT_MAX..2 * RECENT_MAX {
+            assert_eq!(guard.check(one(n), 0), WriteDecision::Done((0x40, 0)), "{n}");
+        }
+        for n in [0, RECENT_MAX - 1] {
+            assert_eq!(guard.check(one(n), 0), WriteDecision::Start, "{n}");
+        }
     }
 
     #[test]

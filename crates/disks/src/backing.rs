@@ -11,7 +11,8 @@
 //!      the write, unless that was done within the last millisecond and covers the write.
 //!
 //! ```text
-//!   READ, WRITE     start --aligned--> file op ---------------------------> ready: ended
+//!   READ, WRITE     start --in memory--> copied ---------------------------------> ended
+//!                         --aligned--> file op ---------------------------> ready: ended
 //!                         --else-----> copy, file op --> ready: copy back -> ended
 //!   WRITE ZEROES    start --> zero op --> ready --ok--> (FUA: sync -->) ended
 //!                                           \--NotSup--> write a piece <--> ready --> ended
@@ -32,6 +33,10 @@ pub(crate) const ZERO_PIECE_BYTES: u64 = 1 << 20;
 
 /// One buffer of zeroes, which a piece repeats, bytes.
 const ZERO_BUFFER_BYTES: usize = 64 * 1024;
+
+/// Longest request to a file in memory that ends before its layer answers, bytes. A longer one, as
+/// of a pass over a whole disk, leaves a turn to other requests.
+const NOW_BYTES_MAX: u64 = 32 * 1024;
 
 /// F4: how long a core believes the length that it saw, ns. A cut and a write behind it at the same
 /// time have no order anyway.
@@ -126,7 +131,11 @@ impl Backing {
 
     fn read(&self, bio: &mut Bio, core: &Core) -> Flow {
         if self.fits(&bio.data) {
-            return core.file_read(bio, self.file(core), bio.offset);
+            let (file, len) = (self.file(core), bio.length);
+            return match len <= NOW_BYTES_MAX && core.file_read_now(bio, file, bio.offset) {
+                true => self.ready(bio, Ok(len), core),
+                false => core.file_read(bio, file, bio.offset),
+            };
         }
         match self.copies(bio, core) {
             Some(copies) => core.file_read_into(bio, self.file(core), bio.offset, &copies),
@@ -140,7 +149,12 @@ impl Backing {
         }
         let durable = bio.flags.has(Flags::FUA);
         if self.fits(&bio.data) {
-            return core.file_write(bio, self.file(core), bio.offset, durable);
+            let (file, len) = (self.file(core), bio.length);
+            let is_short = len <= NOW_BYTES_MAX;
+            return match is_short && core.file_write_now(bio, file, bio.offset, durable) {
+                true => self.ready(bio, Ok(len), core),
+                false => core.file_write(bio, file, bio.offset, durable),
+            };
         }
         match self.copies(bio, core) {
             Some(copies) => {

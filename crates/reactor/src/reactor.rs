@@ -12,7 +12,7 @@ use bio::{Direction, Errno, Loan, Segs};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::backend::{Port, PortChoice, PortKind, PortReport, Reaped, SimPort};
+use crate::backend::{Port, PortChoice, PortKind, PortReport, Reaped, SimPort, run_inline};
 use crate::file::{File, Run};
 use crate::ops::{End, On, Op, OpState, SlotId, Slots, Token};
 use crate::prepare::Prepared;
@@ -189,6 +189,44 @@ impl Reactor {
                 loans.extend(into.iter().map(|s| s.lend(Direction::In)));
             });
         }
+    }
+
+    /// Reads as [`Reactor::read`] does, but before it returns, where the call only copies: a short
+    /// one on a file in memory. True: all bytes were read. False: call `read`.
+    pub fn read_now(&self, file: &File, offset: u64, into: &Segs) -> bool {
+        self.call_now(Op::Read { offset }, file, into.len(), |loans| {
+            loans.extend(into.iter().map(|s| s.lend(Direction::In)));
+        })
+    }
+
+    /// Writes as [`Reactor::write`] does, but before it returns, where the call only copies. True:
+    /// all bytes were written. False: some may have been; call `write`.
+    pub fn write_now(&self, file: &File, offset: u64, from: &Segs, durable: bool) -> bool {
+        self.call_now(Op::Write { offset, durable }, file, from.len(), |loans| {
+            loans.extend(from.iter().map(|s| s.lend(Direction::Out)));
+        })
+    }
+
+    /// Whether a call was made that has moved all bytes.
+    fn call_now(
+        &self,
+        op: Op,
+        file: &File,
+        bytes: usize,
+        fill: impl FnOnce(&mut Vec<Loan>),
+    ) -> bool {
+        if !file.facts().is_in_memory || bytes == 0 {
+            return false;
+        }
+        let slots = &mut self.inner.kernel.borrow_mut().slots;
+        let Ok(id) = slots.take(op, On::File(file.clone()), End::NoReceiver) else { return false };
+        let result = slots.get(id).and_then(|slot| {
+            fill(&mut slot.loans);
+            slot.filled();
+            run_inline(slot, id)
+        });
+        slots.free(id);
+        result.is_some_and(|moved| usize::try_from(moved) == Ok(bytes))
     }
 
     /// Finds out from the file system whether the byte at `offset` is stored: see [`Run`]. It may

@@ -287,6 +287,17 @@ impl Core {
         Flow::Wait
     }
 
+    /// Reads as [`Core::file_read`] does, but before it returns, if the file is in memory
+    /// ([`Reactor::read_now`]). False: it has to be read by `file_read`.
+    pub fn file_read_now(&self, bio: &Bio, file: &File, offset: u64) -> bool {
+        self.reactor.read_now(file, offset, &bio.data)
+    }
+
+    /// As [`Core::file_read_now`], for [`Core::file_write`].
+    pub fn file_write_now(&self, bio: &Bio, file: &File, offset: u64, durable: bool) -> bool {
+        self.reactor.write_now(file, offset, &bio.data, durable)
+    }
+
     /// As [`Core::file_read`], into buffers that are not the Bio's: aligned ones, for example.
     pub fn file_read_into(&self, bio: &Bio, file: &File, offset: u64, into: &Segs) -> Flow {
         self.reactor.read(token_of(bio), file, offset, into);

@@ -26,6 +26,7 @@ use crate::wakeup::Remote;
 pub(crate) use poll::Poll;
 pub(crate) use sim::SimPort;
 pub(crate) use uring::Uring;
+pub(crate) use workers::run_inline;
 
 /// How long a port that is closed waits for operations in the kernel. A file system that hangs
 /// never completes its operations. Unit tests, which make one hang, wait for less.

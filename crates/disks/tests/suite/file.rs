@@ -3,12 +3,12 @@
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use bio::{Errno, Flags, Op};
+use bio::{Errno, Flags, Op, Segs};
 use geom::{Access, Class};
 use reactor::PortChoice;
 use serde_json::json;
 
-use crate::world::{Folder, World, boundaries, exercise};
+use crate::world::{Ended, Folder, World, boundaries, exercise, range};
 
 fn allocated(path: &str) -> u64 {
     std::fs::metadata(path).unwrap().blocks() * 512
@@ -252,5 +252,38 @@ fn zeroes_are_written_if_the_kernel_cannot_zero_a_range() {
         assert!((3 << 20..4 << 20).contains(&after), "{after} bytes");
         let found = found.unwrap();
         assert!(found[..512].iter().all(|b| *b == 9) && found[512..].iter().all(|b| *b == 0));
+    }
+}
+
+#[test]
+fn short_requests_to_a_file_in_memory_end_before_the_next_turn() {
+    let path = format!("/dev/shm/ashlar-disks-short-{}.img", std::process::id());
+    for port in [PortChoice::Uring, PortChoice::Poll] {
+        let mut w = World::new(port);
+        let params = json!({ "path": path, "create": true, "size": 1 << 20, "direct": "no" });
+        let made = w.disk("file", "f0", params);
+        std::fs::remove_file(&path).unwrap();
+        made.unwrap();
+        let (edge, ended) = (w.open("f0"), Ended::default());
+        let data = |bytes: usize, w: &World| {
+            let data = Segs::alloc(w.core.pool(), bytes).unwrap();
+            data.fill(0, bytes, 7);
+            data
+        };
+        let requests = [
+            (Op::Write, 4096, Flags::FUA),
+            (Op::Read, 4096, Flags::NONE),
+            (Op::Read, 65_536, Flags::NONE),
+        ];
+        for (n, (op, bytes, flags)) in requests.into_iter().enumerate() {
+            let data = data(bytes, &w);
+            w.start(edge, n, &ended, |bio| {
+                range(bio, op, 0, bytes as u64, data);
+                bio.flags = flags;
+            });
+        }
+        assert_eq!(ended.list(), [(0, Ok(())), (1, Ok(()))], "a longer one waits for a turn");
+        w.until("the longer one", |_| ended.list().len() == 3);
+        assert_eq!(w.read(edge, 0, 4096), Ok(vec![7; 4096]));
     }
 }

@@ -116,6 +116,8 @@ impl Queue {
             self.places.push(QueuedFrame::default());
         }
         let place = &mut self.places[self.end];
+        // K2: whatever the place is used for next.
+        place.head.reserve(head.len().max(FRAME_MIN));
         place.head.extend_from_slice(head);
         if rest.is_empty() {
             // The kernel gets one range instead of two.

@@ -5,12 +5,15 @@
 
 use crate::bytes::Reader;
 use crate::error::WireError;
+use jiff::civil::DateTime;
 
 /// Longest name that is taken, bytes; longer ones are passed over.
 pub const NAME_MAX: usize = 255;
 
 /// Alternative names that are taken; further ones are passed over.
 pub const ALTERNATIVES_MAX: usize = 64;
+
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
@@ -114,29 +117,17 @@ fn time(tag: u8, text: &[u8]) -> Option<i64> {
     if digits.len() != wanted || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let value = |digits: &[u8]| digits.iter().fold(0, |n, d| n * 10 + i64::from(d - b'0'));
+    let value = |digits: &[u8]| digits.iter().fold(0, |n, d| n * 10 + i16::from(d - b'0'));
     let (year, rest) = digits.split_at(wanted - 10);
     let year = match (tag, value(year)) {
         (UTC_TIME, short @ 0..50) => 2000 + short,
         (UTC_TIME, short) => 1900 + short,
         (_, long) => long,
     };
-    let fields: Vec<i64> = rest.chunks(2).map(value).collect();
+    let fields: Vec<i8> = rest.chunks(2).filter_map(|two| value(two).try_into().ok()).collect();
     let [month, day, hour, minute, second] = fields[..] else { return None };
-    let fits = (1..=12).contains(&month) && (1..=31).contains(&day);
-    if !fits || hour > 23 || minute > 59 || second > 59 {
-        return None;
-    }
-    Some(((days(year, month, day) * 24 + hour) * 60 + minute) * 60 + second)
-}
-
-/// Days from 1970-01-01 to a day of the Gregorian calendar. Years begin in March here, so that the
-/// leap day is their last.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    year * 365 + leap_days + day_of_year - 719_468
+    let time = DateTime::new(year, month, day, hour, minute, second, 0).ok()?;
+    Some(time.duration_since(EPOCH).as_secs())
 }
 
 /// Reads the names in a certificate in DER.
@@ -262,6 +253,7 @@ mod tests {
             (GENERALIZED_TIME, "500101000000Z", None),
             (UTC_TIME, "501301000000Z", None),
             (UTC_TIME, "500100000000Z", None),
+            (UTC_TIME, "270229000000Z", None),
             (UTC_TIME, "500101240000Z", None),
             (UTC_TIME, "5001010000+1Z", None),
             (UTC_TIME, "500101000000", None),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bio::Segs;
 use reactor::{Config, Link, PortChoice, Reactor};
-use wire::aoe::{Address, Ata, ETHERTYPE, Header, Mac, Reserve, VERSION, command, reserve};
+use wire::aoe::{Address, Ata, ETHERTYPE, Header, Mac, Reserve, command, reserve};
 use wire::ata::command as op;
 
 use crate::fixture::{Fixture, array, file_disk, text};
@@ -70,10 +70,7 @@ impl Station {
     ) -> Option<Vec<u8>> {
         self.tag += 1;
         let (tag, address) = (self.tag, Address { shelf: SHELF, slot });
-        let Station { from, to, .. } = *self;
-        let version = VERSION;
-        let head =
-            Header { to, from, version, response: false, error: None, address, command, tag };
+        let head = Header::request(self.to, self.from, address, command, tag);
         self.link.send(&[&head.encode()[..], body].concat(), &Segs::new()).unwrap();
         let (end, mut answer) = (Instant::now() + time, None);
         while answer.is_none() {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bio::{Pool, PoolConfig, Segs};
 use reactor::{Config, Link, LinkMode, PortChoice, Reactor, SeededRandom};
 use wire::aoe::{
-    Address, Ata, BROADCAST, Config as Query, ETHERTYPE, HEADER_LEN, Header, Mac, VERSION, command,
+    Address, Ata, BROADCAST, Config as Query, ETHERTYPE, HEADER_LEN, Header, Mac, command,
     directive,
 };
 use wire::ata::command as op;
@@ -100,8 +100,7 @@ fn open(near: &str) -> Result<(Reactor, Link), Error> {
 
 fn header(link: &Link, to: Mac, address: Address, command: u8, tag: u32) -> Result<Header, Error> {
     let facts = link.facts().map_err(|e| Error::system("look at the cable", e))?;
-    let (from, version) = (Mac(facts.mac), VERSION);
-    Ok(Header { to, from, version, response: false, error: None, address, command, tag })
+    Ok(Header::request(to, Mac(facts.mac), address, command, tag))
 }
 
 /// The address of a target's interface.

@@ -12,9 +12,7 @@ use std::rc::Rc;
 use bio::Segs;
 use reactor::sim::{Actor, Ended, Limits, Segment, SegmentShape, World};
 use reactor::{Link, Reactor};
-use wire::aoe::{
-    ATA_LEN, Address, Ata, ETHERTYPE, HEADER_LEN, Header, Mac, SECTOR, VERSION, command,
-};
+use wire::aoe::{ATA_LEN, Address, Ata, ETHERTYPE, HEADER_LEN, Header, Mac, SECTOR, command};
 use wire::ata::command as op;
 
 use crate::error::{Error, Kind};
@@ -200,16 +198,7 @@ async fn read(link: Link, own: Mac, bytes: u64, blocks: Rc<Cell<u64>>) {
     loop {
         let sectors = u8::try_from(bytes / SMALL).unwrap_or(1);
         let ata = Ata { extended: true, sectors, command: op::READ_EXT, ..Ata::default() };
-        let header = Header {
-            to: TARGET,
-            from: own,
-            version: VERSION,
-            response: false,
-            error: None,
-            address: SHELF,
-            command: command::ATA,
-            tag: 1,
-        };
+        let header = Header::request(TARGET, own, SHELF, command::ATA, 1);
         let frame = [&header.encode()[..], &ata.encode()].concat();
         let sent = link.send(&frame, &Segs::new()).and_then(|()| link.flush());
         let frames = link.ready().await.and_then(|()| link.receive(1, &mut |_| ()));

@@ -13,7 +13,7 @@ use geom::{GraphControl, Runtime, RuntimeConfig};
 use reactor::{Address, Config, Link, LinkMode, PortChoice, Reactor};
 use serde_json::json;
 use testkit::cable::Cable;
-use wire::aoe::{self, Ata, ETHERTYPE, Header, Mac, VERSION, command};
+use wire::aoe::{self, Ata, ETHERTYPE, Header, Mac, command};
 use wire::ata::command as op;
 use wire::ata::status;
 
@@ -113,9 +113,7 @@ impl Client {
     /// Sends a command and the data that it writes.
     fn send(&mut self, ata: Ata, bytes: usize) {
         self.tag += 1;
-        let (to, from, version, tag) = (self.to, ME, VERSION, self.tag);
-        let (response, error, address, command) = (false, None, SLOT, command::ATA);
-        let head = Header { to, from, version, response, error, address, command, tag };
+        let head = Header::request(self.to, ME, SLOT, command::ATA, self.tag);
         let mut data = Segs::new();
         assert!(self.data.slice_into(0, bytes, &mut data));
         self.link.send(&[&head.encode()[..], &ata.encode()].concat(), &data).unwrap();

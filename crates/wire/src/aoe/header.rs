@@ -177,6 +177,12 @@ impl Header {
         b
     }
 
+    /// The header of a request for the target at `address`.
+    pub fn request(to: Mac, from: Mac, address: Address, command: u8, tag: u32) -> Header {
+        let version = super::VERSION;
+        Header { to, from, version, response: false, error: None, address, command, tag }
+    }
+
     /// The header of an answer by the target at `own`, sent from `from`: the other way round, with
     /// the target's own name even where all were asked, and the tag as it was.
     pub fn answer(&self, from: Mac, own: Address) -> Header {

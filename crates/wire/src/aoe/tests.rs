@@ -49,16 +49,8 @@ fn captured_frames_of_linux_are_decoded() {
 
 #[test]
 fn reply_to_a_broadcast_has_the_address_of_the_target() {
-    let asked = Header {
-        to: BROADCAST,
-        from: HOST,
-        version: 7,
-        response: false,
-        error: None,
-        address: Address::ALL,
-        command: command::MASKS,
-        tag: 0xDEAD_BEEF,
-    };
+    let request = Header::request(BROADCAST, HOST, Address::ALL, command::MASKS, 0xDEAD_BEEF);
+    let asked = Header { version: 7, ..request };
     let answer = Header { error: Some(error::VERSION), ..asked.answer(TARGET, OWN) };
     let (read, rest) = Header::decode(&answer.encode()).map(|(h, r)| (h, r.len())).unwrap();
     assert_eq!((read, rest), (answer, 0));

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use bio::Segs;
 use reactor::sim::{Ended, SegmentShape};
 use reactor::{Link, Reactor, SeededRandom};
-use wire::aoe::{Ata, Header, Mac, VERSION, command};
+use wire::aoe::{Ata, Header, Mac, command};
 use wire::ata::command as op;
 use wire::ata::{status, trim_blocks};
 
@@ -52,16 +52,8 @@ struct Client {
 impl Client {
     fn send(&mut self, work: &Work) {
         let at = self.random.below(self.links.len() as u64) as u8;
-        let header = Header {
-            to: target_mac(at),
-            from: mac(at, self.number),
-            version: VERSION,
-            response: false,
-            error: None,
-            address: SLOT,
-            command: command::ATA,
-            tag: work.tag,
-        };
+        let (to, from) = (target_mac(at), mac(at, self.number));
+        let header = Header::request(to, from, SLOT, command::ATA, work.tag);
         let bytes = [&header.encode()[..], &work.frame.encode(), &work.data].concat();
         let link = &self.links[usize::from(at)];
         link.send(&bytes, &Segs::new()).unwrap();

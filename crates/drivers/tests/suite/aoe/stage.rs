@@ -12,9 +12,7 @@ use engine::{GroupSpec, LunSpec};
 use reactor::sim::{Ended, Segment, SegmentShape, World};
 use reactor::{Address, Link, Reactor};
 use serde_json::json;
-use wire::aoe::{
-    self, Ata, BROADCAST, Config, ETHERTYPE, Header, Mac, VERSION, command, directive,
-};
+use wire::aoe::{self, Ata, BROADCAST, Config, ETHERTYPE, Header, Mac, command, directive};
 
 use crate::aoe::volatile::Volatile;
 use crate::common::plant::Plant;
@@ -158,16 +156,8 @@ impl Stage {
 /// A frame's header from a station to the target, of the first segment.
 pub fn header(station: u8, to: aoe::Address, command: u8, tag: u32) -> Header {
     let all = to.shelf == u16::MAX || to.slot == u8::MAX;
-    Header {
-        to: if all { BROADCAST } else { target_mac(0) },
-        from: mac(0, station),
-        version: VERSION,
-        response: false,
-        error: None,
-        address: to,
-        command,
-        tag,
-    }
+    let at = if all { BROADCAST } else { target_mac(0) };
+    Header::request(at, mac(0, station), to, command, tag)
 }
 
 /// A config request.

@@ -20,7 +20,7 @@ use engine::Registry;
 use reactor::sim::{Ended, NetShape, SegmentShape, World};
 use reactor::{Address, Reactor, Stream};
 use testkit::disk::Disk;
-use wire::aoe::{BROADCAST, Config, ETHERTYPE, Header, Mac, VERSION, command, directive};
+use wire::aoe::{BROADCAST, Config, ETHERTYPE, Header, Mac, command, directive};
 use wire::iscsi::{LoginRequest, Pdu};
 use wire::nbd::codes::option;
 use wire::nbd::dial;
@@ -248,17 +248,9 @@ fn frames(how: u8, mut rest: &[u8]) -> Vec<Vec<u8>> {
         let len = usize::from(u16::from_be_bytes([*a, *b])).min(more.len());
         let (body, more) = more.split_at(len);
         rest = more;
-        let header = Header {
-            to: SHELF_MAC,
-            from: PEER_MAC,
-            version: VERSION,
-            response: false,
-            error: None,
-            address: wire::aoe::Address { shelf: 0, slot: 0 },
-            command: body.first().map_or(0, |b| b % 5),
-            tag: 7,
-        };
-        let head = header.encode();
+        let slot = wire::aoe::Address { shelf: 0, slot: 0 };
+        let command = body.first().map_or(0, |b| b % 5);
+        let head = Header::request(SHELF_MAC, PEER_MAC, slot, command, 7).encode();
         let head = match how & 3 {
             0 => &[][..],
             1 => &head[..14],
@@ -300,16 +292,8 @@ pub fn aoe_frames(data: &[u8]) {
             peer.sleep(WAIT_NS).await;
         }
         drop(link.receive(usize::MAX, &mut |_| ()));
-        let ask = Header {
-            to: BROADCAST,
-            from: PEER_MAC,
-            version: VERSION,
-            response: false,
-            error: None,
-            address: wire::aoe::Address::ALL,
-            command: command::CONFIG,
-            tag: 9,
-        };
+        let slots = wire::aoe::Address::ALL;
+        let ask = Header::request(BROADCAST, PEER_MAC, slots, command::CONFIG, 9);
         let question = Config::request(directive::READ, &[]).encode();
         drop(link.send(&[&ask.encode()[..], &question].concat(), &Segs::new()));
         drop(link.flush());

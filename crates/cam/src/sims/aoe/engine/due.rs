@@ -2,13 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use wire::aoe::{ATA_LEN, Ata, HEADER_LEN, command};
+use wire::aoe::{ATA_LEN, Ata, HEADER_LEN, Header, command};
 use wire::ata;
 
 use super::super::inflight::Frame;
 use super::super::path::{IDLE_NS, Path, QUERY_NS};
 use super::op::SectorRun;
-use super::transmit::request;
 use super::{Engine, ONE, SILENT_MAX, Wire};
 use crate::ccb::{CamStatus, Outcome};
 
@@ -163,7 +162,7 @@ impl Engine {
             hold: None,
         };
         let Some(tag) = self.inflight.add(frame) else { return };
-        let header = request(way.mac, wire.mac(way.link), t.address, command::ATA, tag);
+        let header = Header::request(way.mac, wire.mac(way.link), t.address, command::ATA, tag);
         let identify = Ata { sectors: 1, command: ata::command::IDENTIFY, ..Ata::default() };
         let mut head = [0; HEADER_LEN + ATA_LEN];
         let (h, a) = head.split_at_mut(HEADER_LEN);

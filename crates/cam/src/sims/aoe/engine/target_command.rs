@@ -14,7 +14,7 @@ use wire::aoe::{Header, Mac};
 
 use super::super::inflight::Frame;
 use super::super::path::QUERY_NS;
-use super::transmit::{choose, request};
+use super::transmit::choose;
 use super::{Address, CamStatus, Engine, Wire};
 
 /// Answer of a target: the body, or an error of [`wire::aoe::error`].
@@ -166,7 +166,8 @@ impl Engine {
         let again = order.again_ns;
         if let Some(tag) = self.inflight.add(frame) {
             order.out += 1;
-            let header = request(way.mac, wire.mac(way.link), t.address, order.command, tag);
+            let from = wire.mac(way.link);
+            let header = Header::request(way.mac, from, t.address, order.command, tag);
             let mut bytes = header.encode().to_vec();
             bytes.extend_from_slice(&order.payload);
             wire.send(way.link, &bytes, None);

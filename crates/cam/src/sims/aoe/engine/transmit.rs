@@ -1,8 +1,8 @@
 //! Sent frames.
 
 use wire::aoe::{
-    ATA_LEN, Address, BROADCAST, CONFIG_LEN, Config, HEADER_LEN, Header, Mac, SECTOR, VERSION,
-    command, directive,
+    ATA_LEN, Address, BROADCAST, CONFIG_LEN, Config, HEADER_LEN, Header, Mac, SECTOR, command,
+    directive,
 };
 
 use super::super::inflight::{ASK_TAG, Frame};
@@ -144,7 +144,7 @@ impl Engine {
             t.ranges.copy(hold);
         }
         (t.out, way.out) = (t.out + 1, way.out + 1);
-        let header = request(way.mac, wire.mac(way.link), t.address, command::ATA, tag);
+        let header = Header::request(way.mac, wire.mac(way.link), t.address, command::ATA, tag);
         let mut head = [0; HEADER_LEN + ATA_LEN];
         let (h, a) = head.split_at_mut(HEADER_LEN);
         h.copy_from_slice(&header.encode());
@@ -174,7 +174,7 @@ impl Engine {
         if wire.sectors(link) == 0 {
             return;
         }
-        let header = request(to, wire.mac(link), address, command::CONFIG, ASK_TAG);
+        let header = Header::request(to, wire.mac(link), address, command::CONFIG, ASK_TAG);
         let mut head = [0; HEADER_LEN + CONFIG_LEN];
         let (h, c) = head.split_at_mut(HEADER_LEN);
         h.copy_from_slice(&header.encode());
@@ -200,8 +200,4 @@ fn any_path(target: &Target, wire: &dyn Wire) -> Option<usize> {
     let fits = |p: &Path| p.was_same && wire.sectors(p.link) > 0;
     let all = (0..target.paths.len()).map(|n| (target.next_path + n) % target.paths.len());
     all.into_iter().find(|at| target.paths.get(*at).is_some_and(fits))
-}
-
-pub(super) fn request(to: Mac, from: Mac, address: Address, command: u8, tag: u32) -> Header {
-    Header { to, from, version: VERSION, response: false, error: None, address, command, tag }
 }

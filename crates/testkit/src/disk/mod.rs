@@ -3,8 +3,10 @@
 //! * [`Provider`]: a provider of any layer, with a geom that refuses no one.
 //! * [`Media`]: the contents of a disk, and the part of them that survives a power cut.
 //! * [`Disk`]: a disk in memory whose answers a test scripts.
+//! * [`carry_out`]: requests on a model of a disk, for layers with faults of their own.
 
 mod media;
+mod modelled;
 mod scripted;
 
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use bio::Attr;
 use geom::{Class, Error, Geom, GraphControl, Layer, Limits, NewProvider, ProviderId, Topology};
 
 pub use media::Media;
+pub use modelled::{carry_out, model_op};
 pub use scripted::{Asked, Disk, Mode, SLOW};
 
 /// The class of all disks of tests.

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bio::{Attr, Bio, Errno, Flags, Op, Status};
+use bio::{Attr, Bio, Errno, Op, Status};
 use geom::{Core, Flow, Layer, ProviderId, Topology};
 use reactor::SeededRandom;
 use reactor::model::{DiskModel, DiskShape};
-use testkit::disk::Provider;
+use testkit::disk::{Provider, carry_out};
 
 use super::MS;
 
@@ -164,23 +164,6 @@ impl Inside {
         }
         (ns, status)
     }
-
-    fn carry_out(&mut self, bio: &mut Bio) -> Status {
-        match bio.op {
-            Op::Read => {
-                let mut bytes = vec![0; bio.data.len()];
-                self.model.read(bio.offset, &mut bytes)?;
-                bio.data.copy_from(0, &bytes);
-                Ok(())
-            }
-            Op::Write => {
-                self.model.write(bio.offset, &bio.data.to_vec(), bio.flags.has(Flags::FUA))
-            }
-            Op::WriteZeroes => self.model.zero(bio.offset, bio.length),
-            Op::Flush => self.model.flush(),
-            _ => Err(Errno::NotSup),
-        }
-    }
 }
 
 impl Layer for LateDisk {
@@ -212,7 +195,7 @@ impl Layer for LateDisk {
                 let key = (core.id() as usize, bio.id().to_word());
                 Flow::Done(inside.ends.remove(&key).unwrap_or(Err(Errno::Io)))
             }
-            _ => Flow::Done(inside.carry_out(bio)),
+            _ => Flow::Done(carry_out(&mut inside.model, bio)),
         }
     }
 }

@@ -11,7 +11,7 @@ use geom::{Core, Error, Flow, Layer, ProviderId, Topology};
 use reactor::SeededRandom;
 use reactor::model::{DiskModel, DiskOp, DiskShape, Timing};
 pub use testkit::clock::MS;
-use testkit::disk::Provider;
+use testkit::disk::{Provider, carry_out, model_op};
 
 pub const BLOCK: u64 = 4096;
 
@@ -78,16 +78,6 @@ impl Leaf {
     }
 }
 
-fn kind(op: Op) -> DiskOp {
-    match op {
-        Op::Read => DiskOp::Read,
-        Op::Flush => DiskOp::Flush,
-        Op::Delete => DiskOp::Discard,
-        Op::WriteZeroes => DiskOp::Zero,
-        _ => DiskOp::Write,
-    }
-}
-
 impl Inside {
     /// Checks the order that the tag demands: after requests that it overlaps, on its side of every
     /// fence.
@@ -128,19 +118,7 @@ impl Inside {
         if self.errors_percent > 0 && self.random.below(100) < self.errors_percent {
             return Err(Errno::Io);
         }
-        match bio.op {
-            Op::Read => {
-                let mut bytes = vec![0; bio.data.len()];
-                self.model.read(bio.offset, &mut bytes)?;
-                bio.data.copy_from(0, &bytes);
-                Ok(())
-            }
-            Op::Write => self.model.write(bio.offset, &bio.data.to_vec(), false),
-            Op::Flush => self.model.flush(),
-            Op::Delete => self.model.discard(bio.offset, bio.length),
-            Op::WriteZeroes => self.model.zero(bio.offset, bio.length),
-            _ => Err(Errno::NotSup),
-        }
+        carry_out(&mut self.model, bio)
     }
 }
 
@@ -155,7 +133,8 @@ impl Layer for Leaf {
             inside.held.push((me, bio.ticket()));
             return Flow::Wait;
         }
-        let due = inside.model.begin(now, kind(bio.op), bio.offset, bio.length);
+        let op = model_op(bio.op).unwrap_or(DiskOp::Write);
+        let due = inside.model.begin(now, op, bio.offset, bio.length);
         core.wake(bio.ticket(), due.saturating_sub(now));
         Flow::Wait
     }

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bio::{Attr, Bio, Errno, Flags, Op, Ticket};
 use geom::{Core, Error, Flow, Layer, ProviderId, Topology};
 use reactor::SeededRandom;
-use reactor::model::{DiskModel, DiskOp, DiskShape, Timing};
-use testkit::disk::Provider;
+use reactor::model::{DiskModel, DiskShape, Timing};
+use testkit::disk::{Provider, carry_out, model_op};
 
 pub const SECTOR: u64 = 512;
 
@@ -256,29 +256,15 @@ impl Inside {
             return Err(error);
         }
         match bio.op {
-            Op::Read => {
-                let mut bytes = vec![0; bio.data.len()];
-                self.model.read(bio.offset, &mut bytes)?;
-                bio.data.copy_from(0, &bytes);
-                Ok(())
-            }
             Op::Write => {
                 self.writes += 1;
                 self.watch(bio.offset, &bio.data.to_vec());
-                self.model.write(bio.offset, &bio.data.to_vec(), bio.flags.has(Flags::FUA))
             }
-            Op::Delete if !self.deletes => Err(Errno::NotSup),
-            Op::Delete => {
-                for range in bio.ranges() {
-                    self.model.discard(range.start, range.end - range.start)?;
-                }
-                Ok(())
-            }
-            Op::WriteZeroes if !self.zeroes => Err(Errno::NotSup),
-            Op::WriteZeroes => self.model.zero(bio.offset, bio.length),
-            Op::Flush => self.model.flush(),
-            _ => Err(Errno::NotSup),
+            Op::Delete if !self.deletes => return Err(Errno::NotSup),
+            Op::WriteZeroes if !self.zeroes => return Err(Errno::NotSup),
+            _ => {}
         }
+        carry_out(&mut self.model, bio)
     }
 }
 
@@ -291,13 +277,9 @@ impl Layer for DiskLayer {
     }
 
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
-        let what = match bio.op {
-            Op::Read => DiskOp::Read,
-            Op::Write => DiskOp::Write,
-            Op::Delete => DiskOp::Discard,
-            Op::WriteZeroes => DiskOp::Zero,
-            Op::Flush => DiskOp::Flush,
-            Op::GetAttr | Op::Map => return Flow::Done(Err(Errno::NoAttr)),
+        let what = match model_op(bio.op) {
+            Ok(what) => what,
+            Err(error) => return Flow::Done(Err(error)),
         };
         let mut inside = self.0.lock();
         if inside.in_transition && bio.flags.has(Flags::FAIL_FAST) {

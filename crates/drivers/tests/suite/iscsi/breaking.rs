@@ -8,6 +8,7 @@ use wire::iscsi::{
 };
 
 use crate::iscsi::server::{Server, Shape};
+use testkit::Seeds;
 use testkit::iscsi::initiator::{Client, LoginOptions, rw10, sense};
 
 /// A witness: a session that must not notice what another one does.
@@ -412,18 +413,20 @@ fn connections_cut_inside_a_pdu_affect_no_other_session() {
 fn floods_of_garbage_affect_no_other_session() {
     let server = Server::start(Shape::default());
     let mut witness = Witness::new(&server);
-    let mut random = reactor::SeededRandom::new(20);
-    for round in 0..60 {
-        let garbage: Vec<u8> = (0..20_000).map(|_| random.next_u64() as u8).collect();
-        if round % 2 == 0 {
-            let mut stream = testkit::iscsi::initiator::connect(server.portal);
-            let _ = std::io::Write::write_all(&mut stream, &garbage);
-            continue;
+    for seed in Seeds::of(2) {
+        let mut random = reactor::SeededRandom::new(seed);
+        for round in 0..30 {
+            let garbage: Vec<u8> = (0..20_000).map(|_| random.next_u64() as u8).collect();
+            if round % 2 == 0 {
+                let mut stream = testkit::iscsi::initiator::connect(server.portal);
+                let _ = std::io::Write::write_all(&mut stream, &garbage);
+                continue;
+            }
+            let how = LoginOptions::default().isid(round as u8);
+            let mut c = Client::login(server.portal, &how);
+            c.try_raw(&garbage);
+            c.cut();
         }
-        let how = LoginOptions::default().isid(round as u8);
-        let mut c = Client::login(server.portal, &how);
-        c.try_raw(&garbage);
-        c.cut();
     }
     witness.check("garbage before and after login");
     // A flood of well-framed nonsense is rejected for a while, then closed.

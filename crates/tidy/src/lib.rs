@@ -15,6 +15,7 @@ mod links;
 mod prose;
 mod rules;
 mod source;
+mod waits;
 mod words;
 
 pub use citations::{broken_citations, citations_of};
@@ -30,6 +31,7 @@ pub use prose::{
 };
 pub use rules::{LEVELS, check};
 pub use source::{Source, Tree};
+pub use waits::bad_waits;
 pub use words::{
     FALLING, Falling, banned_in_document, banned_in_source, banned_words, falling_words,
 };

@@ -117,7 +117,7 @@ const ENGINE: &[(&str, &str)] = &[
 ];
 
 /// Lines of a file above which it is refused.
-const FILE_LINES_MAX: usize = 900;
+const FILE_LINES_MAX: usize = 700;
 /// Lines of a function above which it is refused.
 const FUNCTION_LINES_MAX: usize = 90;
 /// Columns of a line above which it is refused.

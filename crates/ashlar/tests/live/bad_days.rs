@@ -22,6 +22,8 @@ const DISK_BYTES: u64 = 64 << 20;
 const POOL_BYTES: u64 = 32 << 20;
 /// Resident memory beyond the buffers that no test may need: code, tables, connections.
 const RESIDENT_MORE: u64 = 96 << 20;
+/// Longest load of greedy clients: 10 s on an otherwise idle machine; starved ones still run then.
+const STARVED_LIMIT: Duration = Duration::from_secs(600);
 /// Half-open connections; more with ASHLAR_CONNECTIONS.
 const CONNECTIONS: usize = 2000;
 
@@ -369,8 +371,7 @@ fn exhausted_buffers_starve_no_client() {
     let mut most = 0;
     let start = Instant::now();
     while greedy.iter_mut().any(|g| g.ended().unwrap().is_none()) {
-        // 10 s on an otherwise idle machine; a starved client still runs at this limit.
-        assert!(start.elapsed() < Duration::from_secs(600), "they starve");
+        assert!(start.elapsed() < STARVED_LIMIT, "they starve");
         most = most.max(proc::resident_bytes(fixture.pid()).unwrap());
         std::thread::sleep(Duration::from_millis(20));
     }

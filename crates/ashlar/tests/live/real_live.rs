@@ -96,11 +96,7 @@ fn fio_verifies_data_while_members_are_pulled_and_returned() {
         rounds += 1;
     }
     for mut fio in fios {
-        let start = Instant::now();
-        while fio.ended().unwrap().is_none() {
-            assert!(start.elapsed() < LIMIT, "fio does not end: {}", fio.output());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        fixture.until("fio ends", LIMIT, || fio.ended().unwrap().is_some());
         let status = fio.ended().unwrap().unwrap();
         let output = fio.output();
         assert!(status.success() && !output.contains("verify:"), "{output}");

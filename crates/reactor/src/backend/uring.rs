@@ -424,7 +424,7 @@ mod tests {
     use crate::{Config, Reactor, Stream, WaitFor};
 
     /// A bound that no test may reach.
-    const LONG: Duration = Duration::from_secs(30);
+    const LIMIT: Duration = Duration::from_secs(30);
 
     fn page(pool: &Pool) -> Seg {
         pool.get(4096).unwrap().seg(0, 4096).unwrap()
@@ -455,10 +455,10 @@ mod tests {
     fn run(r: &Reactor, done: &Cell<bool>) {
         let start = Instant::now();
         while !done.get() {
-            let until = r.fresh_now() + LONG.as_nanos() as u64;
+            let until = r.fresh_now() + LIMIT.as_nanos() as u64;
             r.turn(WaitFor::Until(until), &mut |_, _| ());
         }
-        assert!(start.elapsed() < LONG, "{:?}", start.elapsed());
+        assert!(start.elapsed() < LIMIT, "a turn waited in vain");
         r.shutdown();
         assert_eq!(r.in_flight(), 0);
     }
@@ -520,7 +520,7 @@ mod tests {
             // Only the deadline ends a wait here.
             r2.turn(WaitFor::Until(r2.fresh_now() + 1_000_000), &mut |_, _| ());
         }
-        assert!(start.elapsed() >= Duration::from_millis(4), "{:?}", start.elapsed());
+        assert!(start.elapsed() >= Duration::from_millis(4), "a wait ended before its deadline");
         assert_eq!(sent.get(), 4);
         run(&r, &done);
         let mut all = vec![0; 4 * 4096];

@@ -14,5 +14,6 @@ mod packaging;
 mod prose;
 mod soak;
 mod tree_rules;
+mod waits;
 mod whole;
 mod words;

@@ -24,7 +24,7 @@ const TICKS_MAX: u64 = 40;
 const WATCHED: Duration = Duration::from_secs(2);
 
 /// Longest wait for anything.
-const WAIT_MAX: Duration = Duration::from_secs(30);
+const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
 /// Lines of the journal, to standard error.
 struct Journal;
@@ -106,7 +106,7 @@ impl ServerProcess {
     fn until(&self, what: &str) {
         let begun = Instant::now();
         while !self.journal().contains(what) {
-            assert!(begun.elapsed() < WAIT_MAX, "no {what:?} in\n{}", self.journal());
+            assert!(begun.elapsed() < WAIT_LIMIT, "no {what:?} in\n{}", self.journal());
             std::thread::sleep(Duration::from_millis(20));
         }
     }

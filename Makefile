@@ -125,7 +125,7 @@ deps-test:
 	@ci/install $(TEST_PACKAGES)
 
 deps-check:
-	@ci/install codespell
+	@ci/install codespell $(shell sed "s/\#.*//" ci/packages/packaging.txt)
 	$(CARGO) deny --version || $(CARGO) install cargo-deny --locked
 
 # A tool that cannot be installed fails its own part of the run.

@@ -9,6 +9,7 @@
 //!   with an expectation file in both directions;
 //! - [`peer`] runs another target (tgt) to compare with, and the small host tools;
 //! - [`istgt`] runs a third one;
+//! - [`loop_device`] attaches a file as a block device;
 //! - [`relay`] is a cable between initiator and portal that can be pulled;
 //! - [`proc`] guards child processes and measures their CPU time and memory;
 //! - [`packages`] makes sure that all of this is there, from Debian's packages.
@@ -19,6 +20,7 @@
 pub mod cpio;
 pub mod guest;
 pub mod istgt;
+pub mod loop_device;
 pub mod modules;
 pub mod packages;
 pub mod papers;

@@ -164,7 +164,7 @@ fn update() -> Result<()> {
 }
 
 fn apt_get(root: bool) -> Result<Command> {
-    let is_root = proc::run(Command::new("id").arg("-u"))?.trim() == "0";
+    let is_root = proc::is_root();
     let mut command = match (root && !is_root, proc::tool("sudo")) {
         (false, _) => Command::new("apt-get"),
         (true, Ok(sudo)) => {

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -80,7 +81,12 @@ pub fn tool(name: &str) -> Result<PathBuf> {
             return Ok(file);
         }
     }
-    bail!("`{name}` is not installed; ci/packages/rig.txt lists the packages")
+    bail!("`{name}` is not installed; ci/packages lists the packages")
+}
+
+/// Whether this process may do what only root may.
+pub fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
 /// A command that runs on one core only when `core` is given.

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rig::loop_device::LoopDevice;
 use rig::peer;
 use rig::proc::{self, Proc};
 use serde_json::Value;
@@ -306,14 +307,9 @@ fn block_device_without_medium_is_reported_and_returns() {
     let mut fixture = Fixture::alone("loop");
     fixture.image("good.img", DISK_BYTES);
     let image = fixture.image("medium.img", DISK_BYTES);
-    // Loop devices need root and a kernel that has them; the same is tried with a file elsewhere.
-    let mut setup = Command::new(proc::tool("losetup").unwrap());
-    let output = proc::run(setup.args(["-f", "--show"]).arg(&image));
-    let Ok(device) = output.map(|text| text.trim().to_owned()) else {
-        println!("no loop device can be had here");
-        return;
-    };
-    let _ends = Detach(device.clone());
+    // The same is tried with a file elsewhere.
+    let Some(attached) = LoopDevice::over(&image, &[]) else { return };
+    let device = attached.0.clone();
     let disk = format!("[[disk]]\nname = \"dev\"\nkind = \"blockdev\"\npath = \"{device}\"\n");
     write(&fixture, &disk, ", 1 = \"dev\"");
     fixture.start();
@@ -335,16 +331,6 @@ fn block_device_without_medium_is_reported_and_returns() {
     load.finish();
     assert_well(&mut fixture);
     fixture.stop();
-}
-
-/// Gives a loop device back.
-struct Detach(String);
-
-impl Drop for Detach {
-    fn drop(&mut self) {
-        // A failure here is ignored, because a failed test must report its own error.
-        let _ = Command::new(proc::tool("losetup").unwrap()).args(["-d", &self.0]).status();
-    }
 }
 
 #[test]

@@ -4,14 +4,14 @@
 
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use rig::loop_device::LoopDevice;
 use rig::peer::qemu_io;
 use rig::proc;
 
-use crate::fixture::{Fixture, IQN, file_disk, gave, tool};
+use crate::fixture::{Fixture, IQN, file_disk, gave};
 use testkit::iscsi::initiator::Client;
 
 const MIB: u64 = 1 << 20;
@@ -140,33 +140,11 @@ fn deleted_blocks_are_freed_in_the_files_below_every_class() {
     fixture.stop();
 }
 
-/// A loop device over a file; removed when it is dropped.
-pub struct Loop(pub String);
-
-impl Loop {
-    /// None where loop devices are not available.
-    pub fn over(file: &Path) -> Option<Loop> {
-        let mut command = Command::new(proc::tool("losetup").unwrap());
-        let output =
-            command.args(["--find", "--show", "--direct-io=on"]).arg(file).output().unwrap();
-        let device = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        output.status.success().then_some(Loop(device))
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        tool("losetup", &["--detach", &self.0], "");
-    }
-}
-
 #[test]
 fn deleted_blocks_are_freed_below_a_block_device() {
     let mut fixture = Fixture::alone("deletes-blockdev");
     let file = fixture.image("loop.img", DISK_BYTES);
-    let Some(device) = Loop::over(&file) else {
-        return println!("skipped: no loop device to be had");
-    };
+    let Some(device) = LoopDevice::over(&file, &["--direct-io=on"]) else { return };
     let disk = format!("[[disk]]\nname = \"b0\"\nkind = \"blockdev\"\npath = \"{}\"\n", device.0);
     fixture.configure(&disk, "0 = \"b0\"");
     fixture.start();

@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use rig::guest::{Boot, HOST, Script, SharedGuest, guest_portal};
+use rig::loop_device::LoopDevice;
 use rig::proc::{self, free_port};
 use rig::scenarios::{self, From, GO};
 
-use crate::deletes::Loop;
 use crate::fixture::{Fixture, IQN, file_disk};
 use crate::two_ways::Wire;
 
@@ -282,11 +282,11 @@ fn steps(portal: &str, portals: &Portals, units: &[(String, u64)]) -> Script {
 }
 
 /// Sections of the image files and of a loop device, where there is one.
-fn disks(device: Option<&Loop>) -> String {
+fn disks(device: Option<&LoopDevice>) -> String {
     let files = FILES.map(|name| file_disk(name, &format!("{name}.img"))).concat();
     let nbdkit = proc::tool("nbdkit").unwrap();
     let others = DISKS.replace("{nbdkit}", nbdkit.to_str().unwrap());
-    let device = device.map(|Loop(path)| {
+    let device = device.map(|LoopDevice(path)| {
         format!("[[disk]]\nname = \"device\"\nkind = \"blockdev\"\npath = \"{path}\"\n")
     });
     format!("{files}{others}{}", device.unwrap_or_default())
@@ -308,10 +308,7 @@ pub fn check(guest: &mut SharedGuest) {
     for name in FILES.iter().chain(&["large", "device"]) {
         fixture.image(&format!("{name}.img"), BYTES);
     }
-    let device = Loop::over(&fixture.path("device.img"));
-    if device.is_none() {
-        println!("no loop device is available: a block device is left out");
-    }
+    let device = LoopDevice::over(&fixture.path("device.img"), &["--direct-io=on"]);
     let wire = Wire::new();
     let images = ["b0", "b1"].map(|name| fixture.image(&format!("{name}.img"), BYTES));
     let back = ["b0", "b1"].iter().zip(&images).map(|(name, path)| {

@@ -1,5 +1,4 @@
-//! The class blockdev, over loop devices. Needs root and losetup (util-linux); says so when it has
-//! neither.
+//! The class blockdev, over loop devices, which need root and a kernel that has them.
 
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
@@ -8,19 +7,17 @@ use bio::{Errno, Op};
 use disks::DISK_CLASS;
 use geom::Access;
 use reactor::PortChoice;
+use rig::loop_device::LoopDevice;
 use serde_json::json;
 
+use crate::host::run;
 use crate::place::examined;
 use crate::world::{Folder, World, boundaries, exercise};
 
 struct Loop {
     device: String,
     image: String,
-}
-
-fn losetup(args: &[&str]) -> Option<String> {
-    let out = Command::new("losetup").args(args).output().ok()?;
-    out.status.success().then(|| String::from_utf8_lossy(&out.stdout).trim().to_string())
+    _attached: LoopDevice,
 }
 
 impl Loop {
@@ -28,24 +25,13 @@ impl Loop {
         let image = folder.path(&format!("loop{sector}.img"));
         std::fs::File::create(&image).unwrap().set_len(size).unwrap();
         let sector = sector.to_string();
-        let mut args = vec!["--find", "--show", "--sector-size", &sector];
-        args.extend(more);
-        args.push(&image);
-        let Some(device) = losetup(&args) else {
-            eprintln!("skipped: no loop device to be had (root and losetup are needed)");
-            return None;
-        };
-        Some(Loop { device, image })
+        let options = [&["--sector-size", &sector], more].concat();
+        let attached = LoopDevice::over(image.as_ref(), &options)?;
+        Some(Loop { device: attached.0.clone(), image, _attached: attached })
     }
 
     fn allocated(&self) -> u64 {
         std::fs::metadata(&self.image).unwrap().blocks() * 512
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        losetup(&["--detach", &self.device]);
     }
 }
 
@@ -193,7 +179,7 @@ fn resize_reports_a_device_that_grew() {
     let mut w = World::new(PortChoice::Poll);
     w.disk("blockdev", "b0", json!({ "path": disk.device })).unwrap();
     std::fs::OpenOptions::new().write(true).open(&disk.image).unwrap().set_len(2 << 20).unwrap();
-    losetup(&["--set-capacity", &disk.device]).unwrap();
+    run(&["losetup", "--set-capacity", &disk.device]).unwrap();
     let answer = w.verb("resize", "b0", json!({})).unwrap();
     let words = "b0 has 2097152 bytes now; it had 1048576";
     assert_eq!(answer, json!({ "was": 1 << 20, "size": 2 << 20, "message": words }));

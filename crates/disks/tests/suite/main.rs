@@ -5,6 +5,7 @@
 mod blockdev;
 mod checks;
 mod file;
+mod host;
 mod limit;
 mod locks;
 mod memory;

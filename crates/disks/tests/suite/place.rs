@@ -8,6 +8,7 @@ use geom::{Severity, Trouble};
 use reactor::PortChoice;
 use serde_json::json;
 
+use crate::host::{is_mounted, run};
 use crate::world::{Folder, World};
 
 /// A world with one disk of a file of 1 MiB, and the folder of that file.
@@ -160,20 +161,15 @@ fn file_in_a_renamed_folder_is_degraded_until_it_is_restored() {
     assert_eq!(examined(&mut w, "f1"), []);
 }
 
-/// Whether this process may do what only root may.
-fn is_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0)
-}
-
 fn chattr(how: &str, path: &str) -> bool {
-    is_root() && Command::new("chattr").args([how, path]).status().is_ok_and(|s| s.success())
+    run(&["chattr", how, path]).is_some()
 }
 
 #[test]
 fn immutable_file_is_reported_with_the_command_that_fixes_it() {
     let (mut w, folder, path) = world(&[]);
     if !chattr("+i", &path) {
-        eprintln!("not tested: this user or file system has no immutable files");
+        eprintln!("not tested: the user or the file system permits no immutable files");
         return;
     }
     let finding = trouble(&mut w, "was made immutable", "chattr -i");
@@ -222,15 +218,8 @@ fn file_system_that_became_read_only_is_degraded() {
     let (image, place) = (folder.path("fs.img"), folder.path("fs"));
     std::fs::create_dir(&place).unwrap();
     std::fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
-    let run = |words: &[&str]| {
-        let done = Command::new(words[0]).args(&words[1..]).output().ok()?;
-        let text = String::from_utf8_lossy(&done.stdout).trim().to_owned();
-        done.status.success().then_some(text)
-    };
-    let mkfs = ["mkfs.ext4", "-q", "-O", "^has_journal", &image];
-    let mount = ["mount", "-o", "loop,errors=remount-ro", &image, &place];
-    if !is_root() || run(&mkfs).is_none() || run(&mount).is_none() {
-        eprintln!("not tested: no ext4 can be mounted here");
+    run(&["mkfs.ext4", "-q", "-O", "^has_journal", &image]).unwrap();
+    if !is_mounted(&["-o", "loop,errors=remount-ro", &image, &place]) {
         return;
     }
     let path = format!("{place}/a.img");
@@ -246,7 +235,7 @@ fn file_system_that_became_read_only_is_degraded() {
     run(&["umount", "--lazy", &place]).unwrap();
     assert_eq!(before, (Ok(()), vec![]));
     if broken.is_err() {
-        eprintln!("not tested: this kernel triggers no errors of ext4");
+        eprintln!("not tested: the kernel triggers no errors of ext4");
         return;
     }
     assert_eq!(after.0, Err(Errno::RoFs));
@@ -258,22 +247,14 @@ fn file_system_that_became_read_only_is_degraded() {
 
 #[test]
 fn full_file_system_is_reported() {
-    if !is_root() {
-        eprintln!("not tested: only root mounts file systems");
-        return;
-    }
     let folder = Folder::new();
     let place = folder.path("small");
     std::fs::create_dir(&place).unwrap();
-    let mount = |words: &[&str]| {
-        let done = Command::new("mount").args(words).output();
-        done.is_ok_and(|d| d.status.success())
-    };
     // Its own folder is the first of three inodes.
-    if !mount(&["-t", "tmpfs", "-o", "nr_inodes=3,size=1m", "none", &place]) {
-        eprintln!("not tested: no file systems can be mounted here");
+    if !is_mounted(&["-t", "tmpfs", "-o", "nr_inodes=3,size=1m", "none", &place]) {
         return;
     }
+    let remount = ["mount", "-o", "remount,ro", &place];
     let mut w = World::new(PortChoice::Poll);
     let path = |name: &str| format!("{place}/{name}");
     let mut made = Vec::new();
@@ -281,13 +262,13 @@ fn full_file_system_is_reported() {
         let params = json!({ "path": path(name), "create": true, "size": 8192 });
         made.push(w.disk("file", name, params));
     }
-    let remounted = mount(&["-o", "remount,ro", &place]);
+    let remounted = run(&remount).is_some();
     let busy = examined(&mut w, "a");
     drop(w);
-    let read_only = mount(&["-o", "remount,ro", &place]);
+    let read_only = run(&remount).is_some();
     let mut w = World::new(PortChoice::Poll);
     let refused = w.disk("file", "a", json!({ "path": path("a") })).unwrap_err();
-    Command::new("umount").arg(&place).status().unwrap();
+    run(&["umount", &place]);
     let full = made.pop().unwrap().unwrap_err();
     assert!(made.iter().all(|m| m.is_ok()));
     assert!(full.kind == Errno::NoSpc && full.message.contains(&path("c")), "{full}");

@@ -1,9 +1,8 @@
 //! Arrays under test and their disks; their state as the daemon reports it.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use rig::proc;
+use rig::loop_device::LoopDevice;
 use serde_json::Value;
 
 use super::pull::Pull;
@@ -62,27 +61,7 @@ pub struct Arrays {
     pub all: Vec<&'static Array>,
     /// Providers of the LUNs from 0 on.
     pub units: Vec<String>,
-    loops: Vec<Loop>,
-}
-
-/// A loop device; detached when it is dropped.
-struct Loop(String);
-
-impl Loop {
-    /// None where the kernel has none, or only root may.
-    fn over(image: &PathBuf) -> Option<Loop> {
-        let mut setup = std::process::Command::new(proc::tool("losetup").ok()?);
-        let output = proc::run(setup.args(["-f", "--show"]).arg(image)).ok()?;
-        Some(Loop(output.trim().to_owned()))
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let Ok(losetup) = proc::tool("losetup") else { return };
-        // A failure here is ignored, because a failed test must report its own error.
-        let _ = std::process::Command::new(losetup).args(["-d", &self.0]).status();
-    }
+    loops: Vec<LoopDevice>,
 }
 
 /// Makes the disks, starts the daemon and labels everything.
@@ -95,10 +74,10 @@ pub fn build(fixture: &mut Fixture) -> Arrays {
     for disk in files.flat_map(|a| a.members) {
         fixture.image(disk, bytes_of(disk));
     }
-    let paths = [(); 2].map(|()| Loop::over(&fixture.path(SHARED)));
+    let paths = [(); 2].map(|()| LoopDevice::over(&fixture.path(SHARED), &[]));
     arrays.loops = paths.into_iter().flatten().collect();
     if arrays.loops.len() < 2 {
-        println!("no two loop devices can be had here: multipath is left out");
+        // Without multipath.
         arrays.loops.clear();
     }
     let is_available = |a: &&Array| a.class != Class::Multipath || !arrays.loops.is_empty();

@@ -12,10 +12,6 @@ use crate::nbd::tools::text;
 const USER: u32 = 54_321;
 const GROUP: u32 = 54_322;
 
-fn is_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0)
-}
-
 /// The size that a client of that user and group reads.
 fn size(path: &str, uid: u32, gid: u32) -> Result<String, String> {
     let url = format!("nbd+unix:///memory?socket={path}");
@@ -28,8 +24,8 @@ fn size(path: &str, uid: u32, gid: u32) -> Result<String, String> {
 
 #[test]
 fn a_client_of_the_socket_group_connects_and_others_do_not() {
-    if !is_root() {
-        return eprintln!("not root: skipped, other users cannot be had");
+    if !proc::is_root() {
+        return eprintln!("not tested: only root runs clients of other users");
     }
     rig::packages::ensure_host().unwrap();
     // Other users may pass through it.

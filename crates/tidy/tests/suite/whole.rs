@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tidy::Tree;
+use tidy::{Source, Tree};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -131,6 +131,25 @@ fn programs_have_no_tests_and_no_test_binary() {
         let manifest = tree.manifests.iter().find(|(krate, _)| krate == program.krate());
         let (_, manifest) = manifest.expect("a manifest");
         assert!(manifest.lines().any(|line| line == "test = false"), "{}", program.path);
+    }
+}
+
+#[test]
+fn lines_of_every_crate_are_counted_once() {
+    let tree = Tree::read(Path::new(ROOT)).expect("the checkout is readable");
+    let out = Command::new(Path::new(ROOT).join("ci/lines")).output().expect("the script runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let text = String::from_utf8(out.stdout).expect("a table");
+    let sum = |name: &str| {
+        let row = text.lines().find_map(|line| line.strip_prefix(&format!("| {name} |")));
+        let numbers = row.unwrap_or_else(|| panic!("no row of {name}:\n{text}")).split(" |");
+        numbers.filter_map(|number| number.trim().parse::<usize>().ok()).sum::<usize>()
+    };
+    let of = |source: &Source| source.text.lines().count();
+    assert_eq!(sum("all"), tree.sources.iter().map(of).sum::<usize>());
+    for (krate, _) in tree.manifests.iter().filter(|(krate, _)| !krate.is_empty()) {
+        let own = tree.sources.iter().filter(|source| source.krate() == krate);
+        assert_eq!(sum(&format!("`{krate}`")), own.map(of).sum::<usize>(), "{krate}");
     }
 }
 

@@ -466,7 +466,7 @@ impl ControlLoop {
     /// parameters; `insert` and `remove` are the graph's own, for any class that is one layer.
     fn verb(&mut self, class: &str, verb: &str, params: &Value) -> Result<Value> {
         if let Some(own) = verbs::find(class, verb) {
-            return own.run(self, params);
+            return (own.run)(self, &format!("{class} {verb}"), params);
         }
         if let Some(unknown) = self.unknown_verb(class, verb) {
             return Err(unknown);

@@ -19,7 +19,7 @@ use std::sync::LazyLock;
 
 use cam::{CAM_CLASS, CamClass};
 use engine::lun::CLASS as LUN_CLASS;
-use geom::{Place, Verb, VerbSpec};
+use geom::{ListedVerb, Place, Verb, VerbSpec};
 use mgmt::api::{Error, Kind, Result};
 use serde_json::Value;
 
@@ -30,62 +30,46 @@ use crate::errors::from_geom;
 /// begins with its class unless a command of another name calls the verb.
 impl Place for ControlLoop {
     type At<'a> = &'a mut ControlLoop;
-    type Error = Error;
+    type Done<A> = Result<A>;
+    type Output = Result<Value>;
+
+    fn execute<V: Verb<ControlLoop>>(
+        op: &str,
+        verb: std::result::Result<V, geom::Error>,
+        at: &mut ControlLoop,
+    ) -> Result<Value> {
+        let answer = verb.map_err(|e| from_geom(op, "", e))?.run(at)?;
+        serde_json::to_value(answer).map_err(|e| Error::new(Kind::Internal, op, e))
+    }
 }
 
-/// A verb without its types.
-pub(crate) struct ListedVerb {
-    /// The class that is typed before it.
-    class: &'static str,
-    name: &'static str,
-    spec: fn() -> VerbSpec,
-    run: fn(&mut ControlLoop, &str, &Value) -> Result<Value>,
-}
-
-/// Every verb of the daemon.
-const VERBS: &[ListedVerb] = &[
-    ListedVerb::of::<alua_set::AluaSet>("alua"),
-    ListedVerb::of::<cam_attach::CamAttach>(CAM_CLASS),
-    ListedVerb::of::<local_attach::LocalAttach>("local"),
-    ListedVerb::of::<local_detach::LocalDetach>("local"),
-    ListedVerb::of::<lun_clear_reservations::ClearReservations>(LUN_CLASS),
-    ListedVerb::of::<lun_eject::Eject>(LUN_CLASS),
-    ListedVerb::of::<lun_forget_name::ForgetName>(LUN_CLASS),
-    ListedVerb::of::<lun_load::Load>(LUN_CLASS),
-    ListedVerb::of::<part_show::Show>(part_show::CLASS),
-    ListedVerb::of::<sessions_end::SessionsEnd>("sessions"),
+/// Every verb of the daemon, with the class that is typed before it.
+const VERBS: &[(&str, ListedVerb<ControlLoop>)] = &[
+    ("alua", ListedVerb::of::<alua_set::AluaSet>()),
+    (CAM_CLASS, ListedVerb::of::<cam_attach::CamAttach>()),
+    ("local", ListedVerb::of::<local_attach::LocalAttach>()),
+    ("local", ListedVerb::of::<local_detach::LocalDetach>()),
+    (LUN_CLASS, ListedVerb::of::<lun_clear_reservations::ClearReservations>()),
+    (LUN_CLASS, ListedVerb::of::<lun_eject::Eject>()),
+    (LUN_CLASS, ListedVerb::of::<lun_forget_name::ForgetName>()),
+    (LUN_CLASS, ListedVerb::of::<lun_load::Load>()),
+    (part_show::CLASS, ListedVerb::of::<part_show::Show>()),
+    ("sessions", ListedVerb::of::<sessions_end::SessionsEnd>()),
 ];
 
-impl ListedVerb {
-    const fn of<V: Verb<ControlLoop>>(class: &'static str) -> ListedVerb {
-        ListedVerb { class, name: V::NAME, spec: geom::spec_of::<ControlLoop, V>, run: run::<V> }
-    }
-
-    /// Carries it out.
-    pub(crate) fn run(&self, control_loop: &mut ControlLoop, params: &Value) -> Result<Value> {
-        (self.run)(control_loop, self.class, params)
-    }
-}
-
-fn run<V: Verb<ControlLoop>>(
-    control_loop: &mut ControlLoop,
-    class: &str,
-    params: &Value,
-) -> Result<Value> {
-    let op = format!("{class} {}", V::NAME);
-    let verb = geom::parse_params::<V>(&op, params).map_err(|e| from_geom(&op, "", e))?;
-    let answer = verb.run(control_loop)?;
-    serde_json::to_value(answer).map_err(|e| Error::new(Kind::Internal, op, e))
-}
-
 /// The verb of that name.
-pub(crate) fn find(class: &str, name: &str) -> Option<&'static ListedVerb> {
-    VERBS.iter().find(|verb| (verb.class, verb.name) == (class, name))
+pub(crate) fn find(class: &str, name: &str) -> Option<&'static ListedVerb<ControlLoop>> {
+    of_class(class).find(|verb| verb.name == name)
+}
+
+/// The verbs that are typed after a class.
+fn of_class(class: &str) -> impl Iterator<Item = &'static ListedVerb<ControlLoop>> {
+    VERBS.iter().filter(move |(of, _)| *of == class).map(|(_, verb)| verb)
 }
 
 /// The names of the verbs that are typed after a class.
 pub(crate) fn names(class: &str) -> Vec<&'static str> {
-    VERBS.iter().filter(|verb| verb.class == class).map(|verb| verb.name).collect()
+    of_class(class).map(|verb| verb.name).collect()
 }
 
 /// Verbs of the command `cam`: those of the class; a verb of the daemon replaces one with its name.
@@ -100,7 +84,7 @@ pub(crate) fn cam_specs() -> &'static [VerbSpec] {
 /// Verbs of the command `lun`: those that no other command calls.
 pub(crate) fn lun_specs() -> &'static [VerbSpec] {
     static ALL: LazyLock<Vec<VerbSpec>> = LazyLock::new(|| {
-        let all = VERBS.iter().filter(|verb| verb.class == LUN_CLASS).map(|verb| (verb.spec)());
+        let all = of_class(LUN_CLASS).map(|verb| (verb.spec)());
         all.filter(|spec| spec.example.split(' ').next() == Some(LUN_CLASS)).collect()
     });
     &ALL
@@ -112,9 +96,9 @@ mod tests {
 
     #[test]
     fn every_verb_has_help_an_example_and_a_name_of_its_own() {
-        for (at, verb) in VERBS.iter().enumerate() {
-            let (called, spec) = (format!("{} {}", verb.class, verb.name), (verb.spec)());
-            assert!(VERBS[at + 1..].iter().all(|v| (v.class, v.name) != (verb.class, verb.name)));
+        for (at, (class, verb)) in VERBS.iter().enumerate() {
+            let (called, spec) = (format!("{class} {}", verb.name), (verb.spec)());
+            assert!(VERBS[at + 1..].iter().all(|(of, v)| (of, v.name) != (class, verb.name)));
             assert!(!spec.doc.is_empty() && !spec.example.is_empty(), "{called}");
             for arg in spec.args {
                 assert!(!arg.doc.is_empty(), "{called}: {} has no text", arg.name);

@@ -21,8 +21,8 @@ pub use params::{Change, ClassParams, read};
 pub use place::{At, Place};
 pub use schema::schema_of;
 pub use typed::{
-    ClassVerb, MessageAnswer, Verb, call, describe, params_schema_of, parse_params, spec_of, specs,
-    to_json,
+    ClassVerb, ListedVerb, MessageAnswer, Verb, call, describe, params_schema_of, parse_params,
+    specs, to_json,
 };
 
 /// A verb, as the man page of its class has it: `mirror label [-b balance] NAME PROVIDER...`.

@@ -4,8 +4,8 @@
 //!   struct Destroy { names, force }  --JsonSchema-->  help, man page, completion, check
 //!        impl Verb<SchedClass>       --Deserialize->  run(self, (class, control)) -> Answer
 //! ```
-//! A class lists its verbs once, [`ClassVerb::of`] each, and answers [`specs`] and [`call`] of that
-//! list. Other places have lists of their own.
+//! A place lists its verbs once, [`ListedVerb::of`] each. A class answers [`specs`] and [`call`] of
+//! its list.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -48,12 +48,9 @@ pub trait Verb<P: Place>: DeserializeOwned + JsonSchema + 'static {
     /// The answer. People see its field `message` or `text`.
     type Answer: Serialize + JsonSchema;
 
-    /// Does it. A verb of a class may run conversations on a core.
-    ///
-    /// # Errors
-    ///
-    /// The verb's own: the refused value and its limit, or the failure.
-    fn run(self, at: At<'_, P>) -> Result<Self::Answer, P::Error>;
+    /// Does it. A verb of a class may run conversations on a core. Errors are the verb's own: the
+    /// refused value and its limit, or the failure.
+    fn run(self, at: At<'_, P>) -> P::Done<Self::Answer>;
 }
 
 /// An answer of one sentence.
@@ -70,22 +67,30 @@ impl MessageAnswer {
     }
 }
 
-/// A verb without its types, as the list of a class has it.
-pub struct ClassVerb<C> {
-    spec: fn() -> VerbSpec,
-    run: fn(&C, &mut GraphControl, &Value) -> Result<Value, Error>,
+/// A verb without its types, as the list of its place has it.
+pub struct ListedVerb<P: Place> {
+    /// See [`Verb::NAME`].
+    pub name: &'static str,
+    /// Describes it; made once for each verb.
+    pub spec: fn() -> VerbSpec,
+    /// Runs it with these parameters; errors contain the string.
+    pub run: fn(At<'_, P>, &str, &Value) -> P::Output,
 }
 
-impl<C: Class> ClassVerb<C> {
+/// A verb of the class `C` without its types.
+pub type ClassVerb<C> = ListedVerb<C>;
+
+impl<P: Place> ListedVerb<P> {
     /// The verb `V`.
-    pub const fn of<V: Verb<C>>() -> ClassVerb<C> {
-        ClassVerb { spec: spec_of::<C, V>, run: run::<C, V> }
+    pub const fn of<V: Verb<P>>() -> ListedVerb<P> {
+        ListedVerb { name: V::NAME, spec: spec_of::<P, V>, run: run::<P, V> }
     }
 }
 
 /// The description of a verb; made once for each verb.
-pub fn spec_of<P: Place, V: Verb<P>>() -> VerbSpec {
-    let own = describe::<V, V::Answer>(V::NAME, V::POSITIONAL, V::EXAMPLE);
+fn spec_of<P: Place, V: Verb<P>>() -> VerbSpec {
+    let schemas: (fn() -> Value, fn() -> Value) = (P::params_schema::<V>, schema_of::<V::Answer>);
+    let own = from_schemas(schemas, V::NAME, V::POSITIONAL, V::EXAMPLE);
     let or = |given: &'static str, own| if given.is_empty() { own } else { given };
     let (doc, detail) = (or(V::DOC, own.doc), or(V::DETAIL, own.detail));
     VerbSpec { doc, detail, writes: V::WRITES, ..own }
@@ -117,14 +122,8 @@ fn from_schemas(
     VerbSpec { name, doc, detail, args, example, writes: false, params, answer }
 }
 
-fn run<C: Class, V: Verb<C>>(
-    class: &C,
-    control: &mut GraphControl,
-    params: &Value,
-) -> Result<Value, Error> {
-    let of = format!("{} {}", class.name(), V::NAME);
-    let answer = parse_params::<V>(&of, params)?.run((class, control))?;
-    to_json(&of, &answer)
+fn run<P: Place, V: Verb<P>>(at: At<'_, P>, of: &str, params: &Value) -> P::Output {
+    P::execute(of, parse_params::<V>(of, params), at)
 }
 
 /// The answer of a verb, named by `of`, as JSON. Not inlined: verbs with one type of answer share
@@ -154,6 +153,10 @@ pub fn parse_params<P: DeserializeOwned + JsonSchema>(
 /// `params` with defaults for omitted switches and lists, checked against the schema. It is no part
 /// of [`parse_params`], because that exists once for each type.
 fn complete(of: &str, schema: &Value, params: &Value) -> Result<Value, Error> {
+    if !params.is_object() && !params.is_null() {
+        let what = format!("{of}: the parameters are no JSON object: send {{\"KEY\": VALUE}}");
+        return Err(Error::inval(what));
+    }
     let known = schema.get("properties").and_then(Value::as_object);
     let mut given = params.as_object().cloned().unwrap_or_default();
     if let Some(other) = given.keys().find(|key| known.is_none_or(|all| !all.contains_key(*key))) {
@@ -214,15 +217,15 @@ pub(super) fn check_limits(
     Ok(())
 }
 
-/// The descriptions of a class's verbs for a command line; made once.
-pub fn specs<C: Class + 'static>(verbs: &[ClassVerb<C>]) -> &'static [VerbSpec] {
-    described(TypeId::of::<C>(), &|| verbs.iter().map(|verb| (verb.spec)()).collect())
+/// The descriptions of the verbs of a place for a command line; made once.
+pub fn specs<P: Place>(verbs: &[ListedVerb<P>]) -> &'static [VerbSpec] {
+    described(TypeId::of::<P>(), &|| verbs.iter().map(|verb| (verb.spec)()).collect())
 }
 
-fn described(class: TypeId, build: &dyn Fn() -> Vec<VerbSpec>) -> &'static [VerbSpec] {
+fn described(place: TypeId, build: &dyn Fn() -> Vec<VerbSpec>) -> &'static [VerbSpec] {
     static KNOWN: Mutex<BTreeMap<TypeId, &'static [VerbSpec]>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock();
-    known.entry(class).or_insert_with(|| &*Vec::leak(build()))
+    known.entry(place).or_insert_with(|| &*Vec::leak(build()))
 }
 
 /// Carries out a verb. `on`, the object of the verb, is the field `provider`, else `name`, else one
@@ -232,16 +235,17 @@ fn described(class: TypeId, build: &dyn Fn() -> Vec<VerbSpec>) -> &'static [Verb
 ///
 /// `NotSup`, with the verbs that exist; `Inval`, with the field that is wrong; an error of the
 /// verb.
-pub fn call<C: Class + 'static>(
+pub fn call<C: Class>(
     verbs: &[ClassVerb<C>],
     class: &C,
     control: &mut GraphControl,
     (verb, on): (&str, &str),
     params: &Value,
 ) -> Result<Value, Error> {
-    let specs = specs(verbs);
-    let at = find(class.name(), specs, verb)?;
-    (verbs[at].run)(class, control, &with_object(&specs[at], on, params))
+    let (specs, of) = (specs(verbs), class.name());
+    let at = find(of, specs, verb)?;
+    let params = with_object(&specs[at], on, params);
+    (verbs[at].run)((class, control), &format!("{of} {verb}"), &params)
 }
 
 /// The place of a verb in the list of its class.
@@ -308,7 +312,17 @@ mod tests {
 
     impl Place for Counter {
         type At<'a> = &'a mut u32;
-        type Error = String;
+        type Done<A> = Result<A, String>;
+        type Output = Result<Value, String>;
+
+        fn execute<V: Verb<Counter>>(
+            of: &str,
+            verb: Result<V, Error>,
+            sum: &mut u32,
+        ) -> Result<Value, String> {
+            let answer = verb.map_err(|e| e.message)?.run(sum)?;
+            to_json(of, &answer).map_err(|e| e.message)
+        }
     }
 
     impl Verb<Counter> for Count {
@@ -324,11 +338,12 @@ mod tests {
 
     #[test]
     fn verb_reaches_the_objects_of_its_place() {
-        let count: Count = parse_params("x count", &json!({ "name": "a" })).expect("all there is");
-        let mut sum = 4;
-        let answer = Verb::<Counter>::run(count, &mut sum);
-        assert_eq!((answer, sum), (Ok(MessageAnswer::new("a 5")), 5));
-        let spec = spec_of::<Counter, Count>();
+        let (verb, mut sum) = (ListedVerb::<Counter>::of::<Count>(), 4);
+        let answer = (verb.run)(&mut sum, "x count", &json!({ "name": "a" }));
+        assert_eq!((answer, sum), (Ok(json!({ "message": "a 5" })), 5));
+        let refused = (verb.run)(&mut sum, "x count", &json!({ "least": 1 }));
+        assert!(refused.is_err_and(|why| why.contains("has no `least`")) && sum == 5);
+        let spec = (verb.spec)();
         assert_eq!((spec.name, spec.doc, spec.writes), ("count", "Count things", false));
         let args: Vec<&str> = spec.args.iter().map(|arg| arg.name).collect();
         assert_eq!(args, ["name", "more", "most", "quiet"]);
@@ -347,6 +362,7 @@ mod tests {
         for (params, word) in [
             (json!({}), "`name`"),
             (Value::Null, "`name`"),
+            (json!(["a"]), "no JSON object"),
             (
                 json!({ "name": "a", "least": 1 }),
                 "has no `least`; it takes more, most, name, quiet",

@@ -7,7 +7,7 @@ use crate::plant::Progress;
 use crate::service::Control;
 use crate::verbs::VERBS;
 use crate::verbs::schema::{enum_names, follow_ref};
-use geom::{ArgSpec, Place, Verb};
+use geom::{ArgSpec, At, ListedVerb, Place, Verb};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,14 +16,28 @@ use std::sync::OnceLock;
 /// A verb of the API reaches the service and reports its progress.
 impl Place for Control {
     type At<'a> = (&'a Control, &'a mut Progress<'a>);
-    type Error = Error;
+    type Done<A> = Result<A>;
+    type Output = Result<String>;
+
+    fn execute<V: Verb<Control>>(op: &str, verb: Parsed<V>, at: At<'_, Control>) -> Self::Output {
+        let answer = verb.map_err(|e| refused(op, e))?.run(at)?;
+        serde_json::to_string(&answer).map_err(|e| Error::new(Kind::Internal, op, e))
+    }
 }
 
 /// A verb that runs in the command itself reaches the client of the daemon and the output.
 impl Place for App {
     type At<'a> = Local<'a>;
-    type Error = Error;
+    type Done<A> = Result<A>;
+    type Output = Result<Value>;
+
+    fn execute<V: Verb<App>>(op: &str, verb: Parsed<V>, local: Local<'_>) -> Result<Value> {
+        to_json(&verb.map_err(|e| refused(op, e))?.run(local)?, op)
+    }
 }
+
+/// The parameters of a verb, or the reason that they are refused.
+type Parsed<V> = std::result::Result<V, geom::Error>;
 
 /// Context of a verb that runs in the command itself.
 pub struct Local<'a> {
@@ -176,20 +190,19 @@ impl Entry {
     }
 }
 
-/// The parameters of a verb (A13): a struct is read from a list too, whose values have no keys. An
-/// unknown key is refused, because a misspelt `if_generation` would protect from nothing.
-fn params<P: Place, V: CommandVerb<P>>(value: Value) -> Result<V> {
-    let value = if value.is_null() { Value::Object(Default::default()) } else { value };
-    let op = || V::NAME.replace('.', " ");
-    if !value.is_object() {
-        let next = "Send the parameters as a JSON object: {\"KEY\": VALUE}.";
-        return Err(Error::new(Kind::Usage, op(), "the parameters are no JSON object").next(next));
-    }
-    geom::parse_params(&op(), &value).map_err(|e| Error::new(Kind::Usage, op(), e.message))
+/// The words of a verb in errors.
+fn op<P: Place, V: Verb<P>>() -> String {
+    V::NAME.replace('.', " ")
+}
+
+/// An error of parameters (A13): `geom` refuses a value without keys, because a struct is read from
+/// a list too, and unknown keys, because a misspelt `if_generation` would protect from nothing.
+fn refused(op: &str, error: geom::Error) -> Error {
+    Error::new(Kind::Usage, op, error.message)
 }
 
 fn answer<P: Place, V: CommandVerb<P>>(value: &Value) -> Result<V::Answer> {
-    let odd = |e| Error::new(Kind::Protocol, V::NAME.replace('.', " "), e);
+    let odd = |e| Error::new(Kind::Protocol, op::<P, V>(), e);
     V::Answer::deserialize(value).map_err(odd)
 }
 
@@ -198,9 +211,10 @@ fn to_json<T: Serialize>(value: &T, name: &str) -> Result<Value> {
 }
 
 fn prepare<P: Place, V: CommandVerb<P>>(value: Value, app: &App) -> Result<Value> {
-    let mut params = params::<P, V>(value)?;
+    let op = op::<P, V>();
+    let mut params = geom::parse_params::<V>(&op, &value).map_err(|e| refused(&op, e))?;
     params.prepare(app)?;
-    to_json(&params, V::NAME)
+    to_json(&params, &op)
 }
 
 fn table<P: Place, V: CommandVerb<P>>(value: &Value) -> Result<String> {
@@ -217,10 +231,9 @@ fn run_daemon<V: CommandVerb<Control>>(
     progress: &mut Progress<'_>,
 ) -> Result<String> {
     let report: &mut Progress<'_> = &mut |line| progress(line);
-    let answer = params::<Control, V>(value)?.run((control, report))?;
-    serde_json::to_string(&answer).map_err(|e| Error::new(Kind::Internal, V::NAME, e))
+    (ListedVerb::<Control>::of::<V>().run)((control, report), &op::<Control, V>(), &value)
 }
 
 fn run_local<V: CommandVerb<App>>(local: Local<'_>, value: Value) -> Result<Value> {
-    to_json(&params::<App, V>(value)?.run(local)?, V::NAME)
+    (ListedVerb::<App>::of::<V>().run)(local, &op::<App, V>(), &value)
 }

@@ -1,13 +1,11 @@
 //! The verb `acct`: the space that each user owns.
 
 use std::fmt::Write;
-use std::rc::Rc;
 
-use geom::{Deserialize, Error, JsonSchema};
+use geom::{Deserialize, JsonSchema, Verb};
 
-use super::{FsVerb, about, answers, paths};
+use super::{Call, FileServer, Running, about, answers, paths};
 use crate::files::Usage;
-use crate::service::Host;
 use crate::volume::View;
 
 answers! {
@@ -34,7 +32,7 @@ pub(super) struct Acct {
     dump: Option<String>,
 }
 
-impl FsVerb for Acct {
+impl Verb<FileServer> for Acct {
     const NAME: &'static str = "acct";
     const DOC: &'static str = "Show space per user, and how much of it is new on the WORM";
     const DETAIL: &'static str = "`new` is the space that the next dump will add, or that the \
@@ -43,39 +41,41 @@ impl FsVerb for Acct {
     const EXAMPLE: &'static str = "fs acct main --dump last";
     type Answer = Owned;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Owned, Error> {
-        let fs = host.files()?;
-        let view = match self.dump.as_deref() {
-            None => View::Live,
-            Some(word) => View::Dump(paths::dump(host, &fs, word)?.number),
-        };
-        let own = fs.volume("blocks of an image are not accounted for");
-        let all = own.map_err(about("acct"))?.usage(view).await.map_err(about("acct"))?;
-        let users = host.server.users();
-        let mut text = format!(
-            "{:<16} {:>9} {:>7} {:>16} {:>11} {:>11} {:>9}\n",
-            "user", "files", "dirs", "bytes", "blocks", "new", "scratch"
-        );
-        let (mut list, mut sum) = (Vec::new(), Usage::default());
-        let mut line = |name: &str, u: &Usage| {
-            let _ = writeln!(
-                text,
-                "{name:<16} {:>9} {:>7} {:>16} {:>11} {:>11} {:>9}",
-                u.files, u.dirs, u.bytes, u.blocks, u.new, u.scratch
+    fn run(self, Call { host, .. }: Call) -> Running<Owned> {
+        Box::pin(async move {
+            let fs = host.files()?;
+            let view = match self.dump.as_deref() {
+                None => View::Live,
+                Some(word) => View::Dump(paths::dump(&host, &fs, word)?.number),
+            };
+            let own = fs.volume("blocks of an image are not accounted for");
+            let all = own.map_err(about("acct"))?.usage(view).await.map_err(about("acct"))?;
+            let users = host.server.users();
+            let mut text = format!(
+                "{:<16} {:>9} {:>7} {:>16} {:>11} {:>11} {:>9}\n",
+                "user", "files", "dirs", "bytes", "blocks", "new", "scratch"
             );
-        };
-        for (id, u) in &all {
-            let name = users.name(*id);
-            line(&name, u);
-            sum.files += u.files;
-            sum.dirs += u.dirs;
-            sum.bytes += u.bytes;
-            sum.blocks += u.blocks;
-            sum.new += u.new;
-            sum.scratch += u.scratch;
-            list.push(Owner { user: name, usage: *u });
-        }
-        line("all", &sum);
-        Ok(Owned { text, users: list })
+            let (mut list, mut sum) = (Vec::new(), Usage::default());
+            let mut line = |name: &str, u: &Usage| {
+                let _ = writeln!(
+                    text,
+                    "{name:<16} {:>9} {:>7} {:>16} {:>11} {:>11} {:>9}",
+                    u.files, u.dirs, u.bytes, u.blocks, u.new, u.scratch
+                );
+            };
+            for (id, u) in &all {
+                let name = users.name(*id);
+                line(&name, u);
+                sum.files += u.files;
+                sum.dirs += u.dirs;
+                sum.bytes += u.bytes;
+                sum.blocks += u.blocks;
+                sum.new += u.new;
+                sum.scratch += u.scratch;
+                list.push(Owner { user: name, usage: *u });
+            }
+            line("all", &sum);
+            Ok(Owned { text, users: list })
+        })
     }
 }

@@ -1,11 +1,8 @@
 //! The setting of read-ahead.
 
-use std::rc::Rc;
+use geom::{Bytes, Deserialize, JsonSchema, Verb};
 
-use geom::{Bytes, Deserialize, Error, JsonSchema};
-
-use super::{FsVerb, answers};
-use crate::service::Host;
+use super::{Call, FileServer, Running, answers, param_error};
 use crate::volume::ReadAhead;
 
 answers! {
@@ -29,7 +26,7 @@ pub(super) struct Ahead {
     bytes: Option<Bytes>,
 }
 
-impl FsVerb for Ahead {
+impl Verb<FileServer> for Ahead {
     const NAME: &'static str = "ahead";
     const DOC: &'static str = "Set or show the read-ahead for sequential readers";
     const DETAIL: &'static str = "Blocks are prefetched in addition to those that clients wait \
@@ -38,25 +35,27 @@ impl FsVerb for Ahead {
     const EXAMPLE: &'static str = "fs ahead main --workers 20";
     type Answer = Set;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Set, Error> {
-        let files = host.files()?;
-        let mut set = files.read_ahead();
-        if let Some(n) = self.workers {
-            let n = u32::try_from(n).ok().filter(|n| *n <= ReadAhead::WORKERS_MAX);
-            set.workers = n.ok_or_else(|| Self::param_error("workers are at most 1000"))?;
-        }
-        if let Some(Bytes(n)) = self.bytes {
-            if n > ReadAhead::BYTES_MAX {
-                return Err(Self::param_error("bytes are at most 64 MiB"));
+    fn run(self, Call { host, .. }: Call) -> Running<Set> {
+        Box::pin(async move {
+            let files = host.files()?;
+            let mut set = files.read_ahead();
+            if let Some(n) = self.workers {
+                let n = u32::try_from(n).ok().filter(|n| *n <= ReadAhead::WORKERS_MAX);
+                set.workers = n.ok_or_else(|| param_error::<Self>("workers are at most 1000"))?;
             }
-            set.bytes = n;
-        }
-        files.set_read_ahead(set);
-        host.update_status();
-        let message = match set.workers {
-            0 => "nothing is read ahead".to_owned(),
-            n => format!("{} bytes are read ahead by {n} workers", set.bytes),
-        };
-        Ok(Set { message, ahead: set })
+            if let Some(Bytes(n)) = self.bytes {
+                if n > ReadAhead::BYTES_MAX {
+                    return Err(param_error::<Self>("bytes are at most 64 MiB"));
+                }
+                set.bytes = n;
+            }
+            files.set_read_ahead(set);
+            host.update_status();
+            let message = match set.workers {
+                0 => "nothing is read ahead".to_owned(),
+                n => format!("{} bytes are read ahead by {n} workers", set.bytes),
+            };
+            Ok(Set { message, ahead: set })
+        })
     }
 }

@@ -1,11 +1,8 @@
 //! The verb `allow`: an end of permission checks for one user or for all.
 
-use std::rc::Rc;
+use geom::{Deserialize, JsonSchema, Verb};
 
-use geom::{Deserialize, Error, JsonSchema};
-
-use super::{FsVerb, answers};
-use crate::service::Host;
+use super::{Call, FileServer, Running, answers, param_error};
 use crate::users::NONE;
 
 answers! {
@@ -25,31 +22,34 @@ pub(super) struct Allow {
     user: Vec<String>,
 }
 
-impl FsVerb for Allow {
+impl Verb<FileServer> for Allow {
     const NAME: &'static str = "allow";
     const DOC: &'static str = "Switch permission checks off for one user or all users";
     const DETAIL: &'static str =
         "Lasts until `fs disallow`. For setup, and for repair of files without an owner.";
-    const POSITIONAL: &'static [&'static str] = &["user"];
+    const POSITIONAL: &'static [&'static str] = &["name", "user"];
     const EXAMPLE: &'static str = "fs allow main";
     type Answer = Allowed;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Allowed, Error> {
-        host.files()?;
-        let message = match self.user.as_slice() {
-            [] => {
-                host.server.allow.set(true);
-                "all users may do everything".to_owned()
-            }
-            [name] => {
-                let id = host.server.users().id(name).filter(|id| *id != NONE);
-                let id = id.ok_or_else(|| Self::param_error(format!("there is no user {name}")))?;
-                host.server.allow_one.set(Some(id));
-                format!("{name} may do everything")
-            }
-            _ => return Err(Self::param_error("give one user, or no name for all users")),
-        };
-        host.update_status();
-        Ok(Allowed { message, allow: true })
+    fn run(self, Call { host, .. }: Call) -> Running<Allowed> {
+        Box::pin(async move {
+            host.files()?;
+            let message = match self.user.as_slice() {
+                [] => {
+                    host.server.allow.set(true);
+                    "all users may do everything".to_owned()
+                }
+                [name] => {
+                    let id = host.server.users().id(name).filter(|id| *id != NONE);
+                    let unknown = || param_error::<Self>(format!("there is no user {name}"));
+                    let id = id.ok_or_else(unknown)?;
+                    host.server.allow_one.set(Some(id));
+                    format!("{name} may do everything")
+                }
+                _ => return Err(param_error::<Self>("give one user, or no name for all users")),
+            };
+            host.update_status();
+            Ok(Allowed { message, allow: true })
+        })
     }
 }

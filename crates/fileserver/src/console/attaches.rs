@@ -1,11 +1,8 @@
 //! The verb `attaches`: the switch of new attaches.
 
-use std::rc::Rc;
+use geom::{Deserialize, JsonSchema, Verb};
 
-use geom::{Deserialize, Error, JsonSchema};
-
-use super::{FsVerb, Switch, answers};
-use crate::service::Host;
+use super::{Call, FileServer, Running, Switch, answers};
 
 answers! {
     /// Whether clients can attach.
@@ -24,25 +21,28 @@ pub(super) struct Attaches {
     what: Option<Switch>,
 }
 
-impl FsVerb for Attaches {
+impl Verb<FileServer> for Attaches {
     const NAME: &'static str = "attaches";
     const DOC: &'static str = "Allow or refuse new attaches, or show the state";
     const DETAIL: &'static str = "The setting lasts until the next start; `noattach` in the \
          configuration makes it permanent. Attached clients stay, and the user none can still \
          attach (`nonone` refuses it). A standby accepts no clients before its main server is \
          down: to take over, use `recover`, `dumpctl on`, and then `attaches on`.";
-    const POSITIONAL: &'static [&'static str] = &["what"];
+    const POSITIONAL: &'static [&'static str] = &["name", "what"];
     const EXAMPLE: &'static str = "fs attaches standby off";
     type Answer = Attachable;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Attachable, Error> {
-        host.files()?;
-        if let Some(on) = self.what.map(Switch::is_on) {
-            host.server.noattach.set(!on);
-            host.update_status();
-        }
-        let attaches = !host.server.noattach.get();
-        let message = if attaches { "clients can attach" } else { "only the user none can attach" };
-        Ok(Attachable { message, attaches })
+    fn run(self, Call { host, .. }: Call) -> Running<Attachable> {
+        Box::pin(async move {
+            host.files()?;
+            if let Some(on) = self.what.map(Switch::is_on) {
+                host.server.noattach.set(!on);
+                host.update_status();
+            }
+            let attaches = !host.server.noattach.get();
+            let message =
+                if attaches { "clients can attach" } else { "only the user none can attach" };
+            Ok(Attachable { message, attaches })
+        })
     }
 }

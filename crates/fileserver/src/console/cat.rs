@@ -1,11 +1,8 @@
 //! The verb `cat`: the text of a small file.
 
-use std::rc::Rc;
+use geom::{Deserialize, Error, JsonSchema, Verb};
 
-use geom::{Deserialize, Error, JsonSchema};
-
-use super::{FsVerb, Text, about, paths};
-use crate::service::Host;
+use super::{Call, FileServer, Running, Text, about, paths};
 
 /// Bytes that `cat` prints at most.
 const CAT_MAX: u64 = 1 << 20;
@@ -16,21 +13,23 @@ pub(super) struct Cat {
     path: String,
 }
 
-impl FsVerb for Cat {
+impl Verb<FileServer> for Cat {
     const NAME: &'static str = "cat";
     const DOC: &'static str = "Print a text file of at most 1 MiB";
-    const POSITIONAL: &'static [&'static str] = &["path"];
+    const POSITIONAL: &'static [&'static str] = &["name", "path"];
     const EXAMPLE: &'static str = "fs cat main /dump/2026/1121/adm/users";
     type Answer = Text;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Text, Error> {
-        let fs = host.files()?;
-        let path = self.path.as_str();
-        let found = paths::find_existing(host, &fs, path).await?;
-        let bytes = paths::bytes(&fs, &found, CAT_MAX).await.map_err(about(path))?;
-        let text = bytes.and_then(|b| String::from_utf8(b).ok());
-        let why = format!("{path}: no text of at most 1 MiB; mount it to read it");
-        let text = text.ok_or_else(|| Error::inval(why))?;
-        Ok(Text { text })
+    fn run(self, Call { host, .. }: Call) -> Running<Text> {
+        Box::pin(async move {
+            let fs = host.files()?;
+            let path = self.path.as_str();
+            let found = paths::find_existing(&host, &fs, path).await?;
+            let bytes = paths::bytes(&fs, &found, CAT_MAX).await.map_err(about(path))?;
+            let text = bytes.and_then(|b| String::from_utf8(b).ok());
+            let why = format!("{path}: no text of at most 1 MiB; mount it to read it");
+            let text = text.ok_or_else(|| Error::inval(why))?;
+            Ok(Text { text })
+        })
     }
 }

@@ -1,12 +1,11 @@
 //! `check`: consistency of the live tree and of dumps, and repairs.
 
 use std::fmt::Write;
-use std::rc::Rc;
 
 use bio::Errno;
-use geom::{Deserialize, Error, JsonSchema};
+use geom::{Deserialize, Error, JsonSchema, Verb};
 
-use super::{FsVerb, about, answers, paths};
+use super::{Call, FileServer, Running, about, answers, param_error, paths};
 use crate::files::{Checked, Inode, Kind, Served};
 use crate::ninep::Server;
 use crate::service::Host;
@@ -60,7 +59,7 @@ pub(super) struct Check {
     pdir: bool,
 }
 
-impl FsVerb for Check {
+impl Verb<FileServer> for Check {
     const NAME: &'static str = "check";
     const DOC: &'static str = "Check the consistency of the file tree";
     const DETAIL: &'static str = "Checks each item of the tree and its references; with --rdall it \
@@ -80,27 +79,29 @@ impl FsVerb for Check {
     const WRITES: bool = true;
     type Answer = Found;
 
-    async fn run(self, host: &Rc<Host>, number: u64) -> Result<Found, Error> {
-        let fs = host.files()?;
-        self.check_options()?;
-        let mended = self.repair_first(host, &fs).await?;
-        let views = self.views(host, &fs)?;
-        let word = if self.dry { "would be repaired" } else { "repaired" };
-        let mut text: String = mended.iter().map(|line| format!("{word}: {line}\n")).collect();
-        let (mut checked, mut faults, total) = (Vec::new(), 0, views.len() as u64);
-        for (done, (view, what)) in (0..).zip(views) {
-            host.report_progress(number, format!("check of {what}"), done, total);
-            let found = check_one(&fs, view, self.rdall).await?;
-            let names = match self.pfile || self.pdir {
-                true => self.names(&fs, view).await?,
-                false => Vec::new(),
-            };
-            let one = OneView { view: what, names, found };
-            faults += one.faults();
-            text += &one.text();
-            checked.push(one);
-        }
-        Ok(Found { text, checked, faults, mended })
+    fn run(self, Call { host, number }: Call) -> Running<Found> {
+        Box::pin(async move {
+            let fs = host.files()?;
+            self.check_options()?;
+            let mended = self.repair_first(&host, &fs).await?;
+            let views = self.views(&host, &fs)?;
+            let word = if self.dry { "would be repaired" } else { "repaired" };
+            let mut text: String = mended.iter().map(|line| format!("{word}: {line}\n")).collect();
+            let (mut checked, mut faults, total) = (Vec::new(), 0, views.len() as u64);
+            for (done, (view, what)) in (0..).zip(views) {
+                host.report_progress(number, format!("check of {what}"), done, total);
+                let found = check_one(&fs, view, self.rdall).await?;
+                let names = match self.pfile || self.pdir {
+                    true => self.names(&fs, view).await?,
+                    false => Vec::new(),
+                };
+                let one = OneView { view: what, names, found };
+                faults += one.faults();
+                text += &one.text();
+                checked.push(one);
+            }
+            Ok(Found { text, checked, faults, mended })
+        })
     }
 }
 
@@ -108,12 +109,12 @@ impl Check {
     /// Options that do not go together.
     fn check_options(&self) -> Result<(), Error> {
         if self.dry && self.rtmp {
-            return Err(Self::param_error(
+            return Err(param_error::<Self>(
                 "--rtmp removes, and --dry changes nothing: one of them",
             ));
         }
         if self.dry && !self.fix {
-            return Err(Self::param_error("--dry shows what --fix would do: give both"));
+            return Err(param_error::<Self>("--dry shows what --fix would do: give both"));
         }
         if self.dump.is_some() && (self.rtmp || self.fix) {
             let flag = if self.rtmp { "--rtmp" } else { "--fix" };

@@ -1,15 +1,13 @@
 //! The verb `clean`: the block addresses of a file, and edits of one.
 
 use std::fmt::Write;
-use std::rc::Rc;
 
-use geom::Error;
+use geom::Verb;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clri::check_live;
-use super::{FsVerb, about, paths};
-use crate::service::Host;
+use super::{Call, FileServer, Running, about, paths};
 use crate::volume::View;
 
 /// Addresses that `clean` lists at most.
@@ -48,35 +46,37 @@ pub(super) enum Cleaned {
     },
 }
 
-impl FsVerb for Clean {
+impl Verb<FileServer> for Clean {
     const NAME: &'static str = "clean";
     const DOC: &'static str = "List the blocks of a file, or change the address of one";
     const DETAIL: &'static str = "Without --block, one line per block: its number in the file and \
          its address. With --block and --address, the block of the file gets that address; 0 is a \
          hole, which reads as zeroes, for a damaged block that makes a file unreadable. The former \
          block is free after `fs check NAME --fix`. In an image a block can only become a hole.";
-    const POSITIONAL: &'static [&'static str] = &["path"];
+    const POSITIONAL: &'static [&'static str] = &["name", "path"];
     const EXAMPLE: &'static str = "fs clean main /tmp/x --block 3 --address 0";
     const WRITES: bool = true;
     type Answer = Cleaned;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Cleaned, Error> {
-        let fs = host.files()?;
-        let path = self.path.as_str();
-        let found = paths::find_existing(host, &fs, path).await?;
-        if let Some(block) = self.block {
-            check_live(path)?;
-            let addr = self.address;
-            let was = fs.set_block_addr(found.ino, block, addr).await.map_err(about(path))?;
-            let message = format!("{path}: block {block} is {addr}, was {was}");
-            return Ok(Cleaned::Set { message, was });
-        }
-        let blocks = fs.run(|f| f.blocks(found.view, found.ino, LISTED_MAX)).await;
-        let blocks = blocks.map_err(about(path))?;
-        let mut text = String::new();
-        for (block, addr) in &blocks {
-            let _ = writeln!(text, "{block:>8} {addr}");
-        }
-        Ok(Cleaned::Blocks { text, blocks, live: found.view == View::Live })
+    fn run(self, Call { host, .. }: Call) -> Running<Cleaned> {
+        Box::pin(async move {
+            let fs = host.files()?;
+            let path = self.path.as_str();
+            let found = paths::find_existing(&host, &fs, path).await?;
+            if let Some(block) = self.block {
+                check_live(path)?;
+                let addr = self.address;
+                let was = fs.set_block_addr(found.ino, block, addr).await.map_err(about(path))?;
+                let message = format!("{path}: block {block} is {addr}, was {was}");
+                return Ok(Cleaned::Set { message, was });
+            }
+            let blocks = fs.run(|f| f.blocks(found.view, found.ino, LISTED_MAX)).await;
+            let blocks = blocks.map_err(about(path))?;
+            let mut text = String::new();
+            for (block, addr) in &blocks {
+                let _ = writeln!(text, "{block:>8} {addr}");
+            }
+            Ok(Cleaned::Blocks { text, blocks, live: found.view == View::Live })
+        })
     }
 }

@@ -1,11 +1,8 @@
 //! The verb `copying`: the switch of copies to the WORM.
 
-use std::rc::Rc;
+use geom::{Deserialize, JsonSchema, Verb};
 
-use geom::{Deserialize, Error, JsonSchema};
-
-use super::{FsVerb, Switch, Switched};
-use crate::service::Host;
+use super::{Call, FileServer, Running, Switch, Switched};
 
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -14,24 +11,26 @@ pub(super) struct Copying {
     what: Option<Switch>,
 }
 
-impl FsVerb for Copying {
+impl Verb<FileServer> for Copying {
     const NAME: &'static str = "copying";
     const DOC: &'static str = "Switch copying of dumps to the WORM, or show the state";
     const DETAIL: &'static str = "While copying is off, dumps can still be taken and stay on the \
          cache device, for example to free the network for other traffic. The setting lasts until \
          the next start.";
-    const POSITIONAL: &'static [&'static str] = &["what"];
+    const POSITIONAL: &'static [&'static str] = &["name", "what"];
     const EXAMPLE: &'static str = "fs copying main off";
     type Answer = Switched;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Switched, Error> {
-        let (fs, switch) = (host.files()?, self.what.map(Switch::is_on));
-        if let Some(on) = switch {
-            fs.set_copying(on);
-            host.update_status();
-        }
-        let on = fs.is_copying();
-        let what = if on { "dumps are copied to the WORM" } else { "nothing is copied" };
-        Ok(Switched { message: what, on })
+    fn run(self, Call { host, .. }: Call) -> Running<Switched> {
+        Box::pin(async move {
+            let (fs, switch) = (host.files()?, self.what.map(Switch::is_on));
+            if let Some(on) = switch {
+                fs.set_copying(on);
+                host.update_status();
+            }
+            let on = fs.is_copying();
+            let what = if on { "dumps are copied to the WORM" } else { "nothing is copied" };
+            Ok(Switched { message: what, on })
+        })
     }
 }

@@ -1,13 +1,11 @@
 //! The verb `diff`: the changes in a file since a dump.
 
-use std::rc::Rc;
-
 use bio::Errno;
-use geom::{Deserialize, Error, JsonSchema};
+use geom::{Deserialize, Error, JsonSchema, Verb};
 
 use super::differences::{Compared, compare, named};
 use super::paths::{self, Found};
-use super::{FsVerb, about, answers};
+use super::{Call, FileServer, Running, about, answers};
 use crate::files::Served;
 use crate::service::Host;
 use crate::volume::View;
@@ -40,26 +38,28 @@ fn last() -> String {
     "last".to_owned()
 }
 
-impl FsVerb for Diff {
+impl Verb<FileServer> for Diff {
     const NAME: &'static str = "diff";
     const DOC: &'static str = "Show the changes in a file since a dump";
     const DETAIL: &'static str = "Removed lines are marked -, added lines +. For files that are \
          not text, and for files of more than 8 MiB, the first byte that differs is reported, \
          within the first 256 MiB.";
-    const POSITIONAL: &'static [&'static str] = &["path"];
+    const POSITIONAL: &'static [&'static str] = &["name", "path"];
     const EXAMPLE: &'static str = "fs diff main /lib/ndb/local --from yesterday";
     type Answer = Difference;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Difference, Error> {
-        let fs = host.files()?;
-        let path = self.path.as_str();
-        let old = find_version(host, &fs, path, Some(self.from.as_str())).await?;
-        let new = find_version(host, &fs, path, self.to.as_deref()).await?;
-        let Compared { text, first_difference } =
-            compare(host, (&old.0, &old.1), (&new.0, &new.1)).await?;
-        let differs = first_difference.is_some() || old.0.inode.size != new.0.inode.size;
-        let text = if text.is_empty() { "no difference\n".to_owned() } else { text };
-        Ok(Difference { text, differs, first_difference })
+    fn run(self, Call { host, .. }: Call) -> Running<Difference> {
+        Box::pin(async move {
+            let fs = host.files()?;
+            let path = self.path.as_str();
+            let old = find_version(&host, &fs, path, Some(self.from.as_str())).await?;
+            let new = find_version(&host, &fs, path, self.to.as_deref()).await?;
+            let Compared { text, first_difference } =
+                compare(&host, (&old.0, &old.1), (&new.0, &new.1)).await?;
+            let differs = first_difference.is_some() || old.0.inode.size != new.0.inode.size;
+            let text = if text.is_empty() { "no difference\n".to_owned() } else { text };
+            Ok(Difference { text, differs, first_difference })
+        })
     }
 }
 

@@ -1,11 +1,9 @@
 //! The verb `disk`: a file as a disk.
 
-use std::rc::Rc;
-
 use bio::Errno;
-use geom::{Bytes, Deserialize, Error, JsonSchema};
+use geom::{Bytes, Deserialize, Error, JsonSchema, Verb};
 
-use super::{FsVerb, about, answers, paths};
+use super::{Call, FileServer, Running, about, answers, paths};
 use crate::files::{Change, Kind, New};
 use crate::service::Host;
 use crate::users::ADM;
@@ -33,7 +31,7 @@ pub(super) struct Disk {
     size: Option<Bytes>,
 }
 
-impl FsVerb for Disk {
+impl Verb<FileServer> for Disk {
     const NAME: &'static str = "disk";
     const DOC: &'static str = "Make a file a disk for LUNs and layers";
     const DETAIL: &'static str = "The file of a dump is a read-only disk: yesterday's state of a \
@@ -41,20 +39,22 @@ impl FsVerb for Disk {
          taken while the disk is written has the state that a loss of power at that moment would \
          have left. The disk exists until the daemon stops; `disks` in the configuration makes it \
          permanent.";
-    const POSITIONAL: &'static [&'static str] = &["path"];
+    const POSITIONAL: &'static [&'static str] = &["name", "path"];
     const EXAMPLE: &'static str = "fs disk main /images/vm0 --size 10GiB";
     const WRITES: bool = true;
     type Answer = Made;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Made, Error> {
-        let path = self.path.as_str();
-        let last = path.trim_end_matches('/').rsplit('/').next().unwrap_or(path);
-        let provider = self.provider.as_deref().unwrap_or(last).to_owned();
-        if let Some(Bytes(size)) = self.size {
-            make(host, path, size).await?;
-        }
-        host.add_disk(&provider, path).await?;
-        Ok(Made { message: format!("{path} is the disk {provider}"), provider })
+    fn run(self, Call { host, .. }: Call) -> Running<Made> {
+        Box::pin(async move {
+            let path = self.path.as_str();
+            let last = path.trim_end_matches('/').rsplit('/').next().unwrap_or(path);
+            let provider = self.provider.as_deref().unwrap_or(last).to_owned();
+            if let Some(Bytes(size)) = self.size {
+                make(&host, path, size).await?;
+            }
+            host.add_disk(&provider, path).await?;
+            Ok(Made { message: format!("{path} is the disk {provider}"), provider })
+        })
     }
 }
 

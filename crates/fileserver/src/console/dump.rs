@@ -1,11 +1,8 @@
 //! The verb `dump`: a dump of the current tree.
 
-use std::rc::Rc;
+use geom::{Deserialize, JsonSchema, Verb};
 
-use geom::{Deserialize, Error, JsonSchema};
-
-use super::{FsVerb, about, answers};
-use crate::service::Host;
+use super::{Call, FileServer, Running, about, answers};
 
 answers! {
     /// The dump that was taken.
@@ -29,7 +26,7 @@ pub(super) struct Dump {
     wait: bool,
 }
 
-impl FsVerb for Dump {
+impl Verb<FileServer> for Dump {
     const NAME: &'static str = "dump";
     const DOC: &'static str = "Take a dump now";
     const DETAIL: &'static str = "The current tree becomes permanently readable as \
@@ -40,32 +37,34 @@ impl FsVerb for Dump {
     const WRITES: bool = true;
     type Answer = Taken;
 
-    async fn run(self, host: &Rc<Host>, number: u64) -> Result<Taken, Error> {
-        let taken = host.dump().await?;
-        let (year, day) = taken.path();
-        let fs = host.files()?;
-        let blocks = fs.blocks_of(&taken).unwrap_or_default();
-        if self.wait {
-            let name = host.shared.name.clone();
-            loop {
-                let behind = fs.members().iter().map(|l| l.behind).min().unwrap_or(0);
-                let done = blocks.saturating_sub(behind);
-                host.report_progress(
-                    number,
-                    format!("dump {name}: blocks to the WORM"),
-                    done,
-                    blocks,
-                );
-                let copied = fs.copied(&taken);
-                match host.within(250_000_000, copied).await {
-                    Some(done) => break done.map_err(about("copying"))?,
-                    None => continue,
+    fn run(self, Call { host, number }: Call) -> Running<Taken> {
+        Box::pin(async move {
+            let taken = host.dump().await?;
+            let (year, day) = taken.path();
+            let fs = host.files()?;
+            let blocks = fs.blocks_of(&taken).unwrap_or_default();
+            if self.wait {
+                let name = host.shared.name.clone();
+                loop {
+                    let behind = fs.members().iter().map(|l| l.behind).min().unwrap_or(0);
+                    let done = blocks.saturating_sub(behind);
+                    host.report_progress(
+                        number,
+                        format!("dump {name}: blocks to the WORM"),
+                        done,
+                        blocks,
+                    );
+                    let copied = fs.copied(&taken);
+                    match host.within(250_000_000, copied).await {
+                        Some(done) => break done.map_err(about("copying"))?,
+                        None => continue,
+                    }
                 }
+                host.update_status();
             }
-            host.update_status();
-        }
-        let path = format!("/dump/{year}/{day}");
-        let message = format!("{path}: {blocks} blocks");
-        Ok(Taken { message, path, blocks, number: taken.number })
+            let path = format!("/dump/{year}/{day}");
+            let message = format!("{path}: {blocks} blocks");
+            Ok(Taken { message, path, blocks, number: taken.number })
+        })
     }
 }

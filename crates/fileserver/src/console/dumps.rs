@@ -1,13 +1,12 @@
 //! The verb `dumps`: a list of the dumps.
 
 use std::fmt::Write;
-use std::rc::Rc;
 
-use geom::{Deserialize, Error, JsonSchema};
+use geom::{Deserialize, JsonSchema, Verb};
 
-use super::{FsVerb, answers};
+use super::{Call, FileServer, Running, answers};
 use crate::files::Served;
-use crate::service::{Host, format_time};
+use crate::service::format_time;
 
 answers! {
     /// One dump.
@@ -41,7 +40,7 @@ answers! {
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Dumps {}
 
-impl FsVerb for Dumps {
+impl Verb<FileServer> for Dumps {
     const NAME: &'static str = "dumps";
     const DOC: &'static str = "List the dumps";
     const DETAIL: &'static str = "Bytes are those that a dump has in addition to earlier dumps. An \
@@ -50,32 +49,34 @@ impl FsVerb for Dumps {
     const EXAMPLE: &'static str = "fs dumps main";
     type Answer = Listed;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Listed, Error> {
-        let fs = host.files()?;
-        let block = fs.facts().block;
-        let legs = fs.members();
-        let mut text = format!("{:<16} {:<19} {:>12}  where\n", "dump", "taken", "bytes");
-        let mut all = Vec::new();
-        // An image's dump is not one range of the WORM.
-        let of_a_range = |at: u64| matches!(fs, Served::Volume(_)).then_some(at);
-        for d in fs.dumps() {
-            let (year, day) = d.path();
-            let on: Vec<String> =
-                legs.iter().filter(|l| fs.is_on(&d, l)).map(|l| l.name.clone()).collect();
-            let bytes = fs.blocks_of(&d).map(|n| n * block);
-            let size = bytes.map_or("-".to_owned(), |n| n.to_string());
-            let place =
-                if on.is_empty() { "the cache device alone".to_owned() } else { on.join(" ") };
-            let path = format!("{year}/{day}");
-            let taken = format_time(host, d.time_ns);
-            let _ = writeln!(text, "{path:<16} {taken:<19} {size:>12}  {place}");
-            let (superblock, next) = (of_a_range(d.sb), of_a_range(d.next));
-            let (time_ns, number, root) = (d.time_ns, d.number, d.root);
-            all.push(OneDump { path, time_ns, bytes, on, number, superblock, next, root });
-        }
-        if all.is_empty() {
-            text = format!("none yet; `ashlar fs dump {}` takes one\n", host.shared.name);
-        }
-        Ok(Listed { text, dumps: all })
+    fn run(self, Call { host, .. }: Call) -> Running<Listed> {
+        Box::pin(async move {
+            let fs = host.files()?;
+            let block = fs.facts().block;
+            let legs = fs.members();
+            let mut text = format!("{:<16} {:<19} {:>12}  where\n", "dump", "taken", "bytes");
+            let mut all = Vec::new();
+            // An image's dump is not one range of the WORM.
+            let of_a_range = |at: u64| matches!(fs, Served::Volume(_)).then_some(at);
+            for d in fs.dumps() {
+                let (year, day) = d.path();
+                let on: Vec<String> =
+                    legs.iter().filter(|l| fs.is_on(&d, l)).map(|l| l.name.clone()).collect();
+                let bytes = fs.blocks_of(&d).map(|n| n * block);
+                let size = bytes.map_or("-".to_owned(), |n| n.to_string());
+                let place =
+                    if on.is_empty() { "the cache device alone".to_owned() } else { on.join(" ") };
+                let path = format!("{year}/{day}");
+                let taken = format_time(&host, d.time_ns);
+                let _ = writeln!(text, "{path:<16} {taken:<19} {size:>12}  {place}");
+                let (superblock, next) = (of_a_range(d.sb), of_a_range(d.next));
+                let (time_ns, number, root) = (d.time_ns, d.number, d.root);
+                all.push(OneDump { path, time_ns, bytes, on, number, superblock, next, root });
+            }
+            if all.is_empty() {
+                text = format!("none yet; `ashlar fs dump {}` takes one\n", host.shared.name);
+            }
+            Ok(Listed { text, dumps: all })
+        })
     }
 }

@@ -1,12 +1,9 @@
 //! The verb `files`: the number of files that clients have open.
 
-use std::rc::Rc;
+use geom::{Deserialize, JsonSchema, Verb};
 
-use geom::{Deserialize, Error, JsonSchema};
-
-use super::{FsVerb, answers};
+use super::{Call, FileServer, Running, answers};
 use crate::ninep::ClientInfo;
-use crate::service::Host;
 
 answers! {
     /// The fids of the clients.
@@ -25,17 +22,19 @@ answers! {
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Files {}
 
-impl FsVerb for Files {
+impl Verb<FileServer> for Files {
     const NAME: &'static str = "files";
     const DOC: &'static str = "Count the files that clients have open";
     const EXAMPLE: &'static str = "fs files main";
     type Answer = Opened;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Opened, Error> {
-        host.files()?;
-        let clients = host.server.clients();
-        let (fids, open) = clients.iter().fold((0, 0), |(f, o), p| (f + p.fids, o + p.open));
-        let message = format!("{open} open files, {fids} fids of {} clients", clients.len());
-        Ok(Opened { message, open, fids, clients })
+    fn run(self, Call { host, .. }: Call) -> Running<Opened> {
+        Box::pin(async move {
+            host.files()?;
+            let clients = host.server.clients();
+            let (fids, open) = clients.iter().fold((0, 0), |(f, o), p| (f + p.fids, o + p.open));
+            let message = format!("{open} open files, {fids} fids of {} clients", clients.len());
+            Ok(Opened { message, open, fids, clients })
+        })
     }
 }

@@ -1,13 +1,12 @@
 //! The verb `fstat`: all metadata of a file.
 
 use std::fmt::Write;
-use std::rc::Rc;
 
-use geom::{Deserialize, Error, JsonSchema};
+use geom::{Deserialize, JsonSchema, Verb};
 
-use super::{FsVerb, about, answers, paths};
+use super::{Call, FileServer, Running, about, answers, paths};
 use crate::files::{Flags, Kind};
-use crate::service::{Host, format_time};
+use crate::service::format_time;
 
 /// Addresses of a file's blocks that `fstat` shows; `clean` lists them all.
 const BLOCKS_SHOWN: usize = 8;
@@ -48,45 +47,48 @@ pub(super) struct Fstat {
     path: String,
 }
 
-impl FsVerb for Fstat {
+impl Verb<FileServer> for Fstat {
     const NAME: &'static str = "fstat";
     const DOC: &'static str = "Show all metadata of a file";
-    const POSITIONAL: &'static [&'static str] = &["path"];
+    const POSITIONAL: &'static [&'static str] = &["name", "path"];
     const EXAMPLE: &'static str = "fs fstat main /adm/users";
     type Answer = OfFile;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<OfFile, Error> {
-        let fs = host.files()?;
-        let found = paths::find_existing(host, &fs, &self.path).await?;
-        let (i, users) = (&found.inode, host.server.users());
-        let some = fs.run(|f| f.blocks(found.view, found.ino, BLOCKS_SHOWN)).await;
-        let some = some.map_err(about(&self.path))?;
-        let mut t = String::new();
-        let (uid, gid, muid) = (users.name(i.uid), users.name(i.gid), users.name(i.muid));
-        let _ = writeln!(t, "file      {} version {}", found.ino, i.version);
-        let _ = writeln!(t, "mode      {}", mode_text(i.kind, i.flags, i.mode));
-        let _ = writeln!(t, "owner     {uid}, group {gid}; {muid} changed it last");
-        let _ = writeln!(t, "size      {} bytes, {} entries", i.size, i.entries);
-        if i.kind == Kind::File {
-            let addresses: Vec<String> = some.iter().map(|(_, addr)| addr.to_string()).collect();
-            let more = if some.len() == BLOCKS_SHOWN { " ..." } else { "" };
-            let _ = writeln!(t, "blocks    {}{more}", addresses.join(" "));
-        }
-        let _ = writeln!(t, "modified  {}", format_time(host, i.mtime_ns));
-        let _ = writeln!(t, "read      {}", format_time(host, i.atime_ns));
-        Ok(OfFile {
-            text: t,
-            file: found.ino,
-            version: i.version,
-            mode: i.mode,
-            directory: i.kind == Kind::Dir,
-            uid,
-            gid,
-            muid,
-            bytes: i.size,
-            entries: i.entries,
-            mtime_ns: i.mtime_ns,
-            atime_ns: i.atime_ns,
+    fn run(self, Call { host, .. }: Call) -> Running<OfFile> {
+        Box::pin(async move {
+            let fs = host.files()?;
+            let found = paths::find_existing(&host, &fs, &self.path).await?;
+            let (i, users) = (&found.inode, host.server.users());
+            let some = fs.run(|f| f.blocks(found.view, found.ino, BLOCKS_SHOWN)).await;
+            let some = some.map_err(about(&self.path))?;
+            let mut t = String::new();
+            let (uid, gid, muid) = (users.name(i.uid), users.name(i.gid), users.name(i.muid));
+            let _ = writeln!(t, "file      {} version {}", found.ino, i.version);
+            let _ = writeln!(t, "mode      {}", mode_text(i.kind, i.flags, i.mode));
+            let _ = writeln!(t, "owner     {uid}, group {gid}; {muid} changed it last");
+            let _ = writeln!(t, "size      {} bytes, {} entries", i.size, i.entries);
+            if i.kind == Kind::File {
+                let addresses = some.iter().map(|(_, addr)| addr.to_string());
+                let addresses: Vec<String> = addresses.collect();
+                let more = if some.len() == BLOCKS_SHOWN { " ..." } else { "" };
+                let _ = writeln!(t, "blocks    {}{more}", addresses.join(" "));
+            }
+            let _ = writeln!(t, "modified  {}", format_time(&host, i.mtime_ns));
+            let _ = writeln!(t, "read      {}", format_time(&host, i.atime_ns));
+            Ok(OfFile {
+                text: t,
+                file: found.ino,
+                version: i.version,
+                mode: i.mode,
+                directory: i.kind == Kind::Dir,
+                uid,
+                gid,
+                muid,
+                bytes: i.size,
+                entries: i.entries,
+                mtime_ns: i.mtime_ns,
+                atime_ns: i.atime_ns,
+            })
         })
     }
 }

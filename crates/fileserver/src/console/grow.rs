@@ -1,12 +1,9 @@
 //! The verb `grow`: the new space of grown devices.
 
-use std::rc::Rc;
+use geom::{Deserialize, JsonSchema, Verb};
 
-use geom::{Deserialize, Error, JsonSchema};
-
-use super::{FsVerb, answers, error};
+use super::{Call, FileServer, Running, answers, error};
 use crate::files::Served;
-use crate::service::Host;
 
 answers! {
     /// Sizes after the devices grew.
@@ -25,7 +22,7 @@ answers! {
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Grow {}
 
-impl FsVerb for Grow {
+impl Verb<FileServer> for Grow {
     const NAME: &'static str = "grow";
     const DOC: &'static str = "Use the new space of grown devices";
     const DETAIL: &'static str = "New space is also noticed within seconds without this command. A \
@@ -36,27 +33,29 @@ impl FsVerb for Grow {
     const WRITES: bool = true;
     type Answer = Grown;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Grown, Error> {
-        let fs = host.files()?;
-        let came = fs.grow().await.map_err(|f| error(&f))?;
-        host.update_status();
-        let kept = fs.cache_keeps_its_size();
-        if came == 0
-            && let Some(why) = &kept
-        {
-            return Err(error(why));
-        }
-        let f = fs.facts();
-        let message = match fs {
-            Served::Volume(_) => format!(
-                "the cache device has {} blocks, {came} more than before; the WORM has {}",
-                f.slots, f.worm
-            ),
-            Served::Image(_) => {
-                let kept = kept.map(|why| format!("; {why}")).unwrap_or_default();
-                format!("the WORM has {} blocks, {came} more than before{kept}", f.worm)
+    fn run(self, Call { host, .. }: Call) -> Running<Grown> {
+        Box::pin(async move {
+            let fs = host.files()?;
+            let came = fs.grow().await.map_err(|f| error(&f))?;
+            host.update_status();
+            let kept = fs.cache_keeps_its_size();
+            if came == 0
+                && let Some(why) = &kept
+            {
+                return Err(error(why));
             }
-        };
-        Ok(Grown { message, slots: f.slots, came, worm: f.worm })
+            let f = fs.facts();
+            let message = match fs {
+                Served::Volume(_) => format!(
+                    "the cache device has {} blocks, {came} more than before; the WORM has {}",
+                    f.slots, f.worm
+                ),
+                Served::Image(_) => {
+                    let kept = kept.map(|why| format!("; {why}")).unwrap_or_default();
+                    format!("the WORM has {} blocks, {came} more than before{kept}", f.worm)
+                }
+            };
+            Ok(Grown { message, slots: f.slots, came, worm: f.worm })
+        })
     }
 }

@@ -1,11 +1,9 @@
 //! The verb `halt`: an end of the service that loses nothing.
 
-use std::rc::Rc;
+use geom::{Deserialize, JsonSchema, Verb};
 
-use geom::{Deserialize, Error, JsonSchema};
-
-use super::{FsVerb, answers};
-use crate::service::{Host, Phase};
+use super::{Call, FileServer, Running, answers};
+use crate::service::Phase;
 
 answers! {
     /// The end of the service.
@@ -20,7 +18,7 @@ answers! {
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Halt {}
 
-impl FsVerb for Halt {
+impl Verb<FileServer> for Halt {
     const NAME: &'static str = "halt";
     const DOC: &'static str = "Stop serving and make everything durable";
     const DETAIL: &'static str = "Clients are disconnected. The devices stay assigned to the file \
@@ -29,14 +27,16 @@ impl FsVerb for Halt {
     const EXAMPLE: &'static str = "fs halt main";
     type Answer = Halted;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Halted, Error> {
-        host.files()?;
-        let done = host.halt().await;
-        host.shared.update_status(|s| s.phase = Phase::Halted);
-        let message = match &done {
-            Ok(()) => "halted; all is durable".to_owned(),
-            Err(e) => format!("halted; data that was not durable is lost: {}", e.message),
-        };
-        Ok(Halted { message, durable: done.is_ok() })
+    fn run(self, Call { host, .. }: Call) -> Running<Halted> {
+        Box::pin(async move {
+            host.files()?;
+            let done = host.halt().await;
+            host.shared.update_status(|s| s.phase = Phase::Halted);
+            let message = match &done {
+                Ok(()) => "halted; all is durable".to_owned(),
+                Err(e) => format!("halted; data that was not durable is lost: {}", e.message),
+            };
+            Ok(Halted { message, durable: done.is_ok() })
+        })
     }
 }

@@ -1,13 +1,11 @@
 //! The verb `help`: the verbs of the console.
 
 use std::fmt::Write;
-use std::rc::Rc;
 
-use geom::{ArgKind, Deserialize, Error, JsonSchema, VerbSpec};
+use geom::{ArgKind, Deserialize, JsonSchema, Verb, VerbSpec};
 
 use super::parser::console_args;
-use super::{FsVerb, Text, specs};
-use crate::service::Host;
+use super::{Call, FileServer, Running, Text, param_error, specs};
 
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -16,33 +14,35 @@ pub(super) struct Help {
     verb: Vec<String>,
 }
 
-impl FsVerb for Help {
+impl Verb<FileServer> for Help {
     const NAME: &'static str = "help";
     const DOC: &'static str = "List the commands of the console, or describe some";
-    const POSITIONAL: &'static [&'static str] = &["verb"];
+    const POSITIONAL: &'static [&'static str] = &["name", "verb"];
     const EXAMPLE: &'static str = "fs help main";
     type Answer = Text;
 
-    async fn run(self, _: &Rc<Host>, _: u64) -> Result<Text, Error> {
-        let mut text = String::new();
-        let wanted = self.verb;
-        for spec in
-            specs().iter().filter(|s| wanted.is_empty() || wanted.iter().any(|w| w == s.name))
-        {
-            let _ = writeln!(text, "{:<44} {}", usage(spec), spec.doc);
-            if !wanted.is_empty() {
-                for a in console_args(spec) {
-                    let _ = writeln!(text, "  {:<12} {}", a.name, a.doc);
-                }
-                if !spec.detail.is_empty() {
-                    let _ = writeln!(text, "  {}", spec.detail);
+    fn run(self, _: Call) -> Running<Text> {
+        Box::pin(async move {
+            let mut text = String::new();
+            let wanted = self.verb;
+            for spec in
+                specs().iter().filter(|s| wanted.is_empty() || wanted.iter().any(|w| w == s.name))
+            {
+                let _ = writeln!(text, "{:<44} {}", usage(spec), spec.doc);
+                if !wanted.is_empty() {
+                    for a in console_args(spec) {
+                        let _ = writeln!(text, "  {:<12} {}", a.name, a.doc);
+                    }
+                    if !spec.detail.is_empty() {
+                        let _ = writeln!(text, "  {}", spec.detail);
+                    }
                 }
             }
-        }
-        match text.is_empty() {
-            true => Err(Self::param_error("no such command")),
-            false => Ok(Text { text }),
-        }
+            match text.is_empty() {
+                true => Err(param_error::<Self>("no such command")),
+                false => Ok(Text { text }),
+            }
+        })
     }
 }
 

@@ -1,14 +1,13 @@
 //! The verb `history`: the versions of a file, live and in dumps.
 
 use std::fmt::Write;
-use std::rc::Rc;
 
 use bio::Errno;
-use geom::{Deserialize, Error, JsonSchema};
+use geom::{Deserialize, Error, JsonSchema, Verb};
 
 use super::differences::{compare, named};
 use super::paths::{self, Found};
-use super::{FsVerb, about, answers};
+use super::{Call, FileServer, Running, about, answers, param_error};
 use crate::files::{Inode, Served};
 use crate::service::{Host, format_time};
 use crate::volume::{Dump, View};
@@ -85,41 +84,43 @@ pub(super) struct History {
     since: Option<u64>,
 }
 
-impl FsVerb for History {
+impl Verb<FileServer> for History {
     const NAME: &'static str = "history";
     const DOC: &'static str = "Show every version of a file, live or in a dump";
     const DETAIL: &'static str = "One line per version, the newest first: time of the change, \
          path, size, and the user who changed it. --diff also shows the changes from one version \
          to the next.";
-    const POSITIONAL: &'static [&'static str] = &["path"];
+    const POSITIONAL: &'static [&'static str] = &["name", "path"];
     const EXAMPLE: &'static str = "fs history main /lib/ndb/local";
     type Answer = Versions;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Versions, Error> {
-        let fs = host.files()?;
-        let path = self.path.as_str();
-        let since = self.since.unwrap_or(0);
-        let since =
-            u32::try_from(since).map_err(|_| Self::param_error("since is a day: 20261121"))?;
-        let all = versions(host, &fs, path, since).await?;
-        let users = host.server.users();
-        let (mut text, mut versions) = (String::new(), Vec::new());
-        let mut newer: Option<Found> = None;
-        for v in &all {
-            let view = v.dump.map_or(View::Live, |d| View::Dump(d.number));
-            let at = named(v.dump.as_ref(), path);
-            if self.diff {
-                let found = paths::find(&fs, view, path).await.map_err(about(path))?;
-                let above = std::mem::replace(&mut newer, found.clone());
-                if let (Some(new), Some(old)) = (above, found) {
-                    text += &compare(host, (&old, &at), (&new, "the one above")).await?.text;
+    fn run(self, Call { host, .. }: Call) -> Running<Versions> {
+        Box::pin(async move {
+            let fs = host.files()?;
+            let path = self.path.as_str();
+            let since = self.since.unwrap_or(0);
+            let since =
+                u32::try_from(since).map_err(|_| param_error::<Self>("since is a day: 20261121"))?;
+            let all = versions(&host, &fs, path, since).await?;
+            let users = host.server.users();
+            let (mut text, mut versions) = (String::new(), Vec::new());
+            let mut newer: Option<Found> = None;
+            for v in &all {
+                let view = v.dump.map_or(View::Live, |d| View::Dump(d.number));
+                let at = named(v.dump.as_ref(), path);
+                if self.diff {
+                    let found = paths::find(&fs, view, path).await.map_err(about(path))?;
+                    let above = std::mem::replace(&mut newer, found.clone());
+                    if let (Some(new), Some(old)) = (above, found) {
+                        text += &compare(&host, (&old, &at), (&new, "the one above")).await?.text;
+                    }
                 }
+                let (time, who) = (format_time(&host, v.inode.mtime_ns), users.name(v.inode.muid));
+                let _ = writeln!(text, "{time} {at} {} [{who}]", v.inode.size);
+                let (mtime_ns, bytes) = (v.inode.mtime_ns, v.inode.size);
+                versions.push(OneVersion { path: at, mtime_ns, bytes, by: who });
             }
-            let (time, who) = (format_time(host, v.inode.mtime_ns), users.name(v.inode.muid));
-            let _ = writeln!(text, "{time} {at} {} [{who}]", v.inode.size);
-            let (mtime_ns, bytes) = (v.inode.mtime_ns, v.inode.size);
-            versions.push(OneVersion { path: at, mtime_ns, bytes, by: who });
-        }
-        Ok(Versions { text, versions })
+            Ok(Versions { text, versions })
+        })
     }
 }

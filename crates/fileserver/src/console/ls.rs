@@ -2,14 +2,13 @@
 //! checked.
 
 use std::fmt::Write;
-use std::rc::Rc;
 
-use geom::{Deserialize, Error, JsonSchema};
+use geom::{Deserialize, JsonSchema, Verb};
 
 use super::fstat::mode_text;
-use super::{FsVerb, about, answers, paths};
+use super::{Call, FileServer, Running, about, answers, param_error, paths};
 use crate::files::Kind;
-use crate::service::{Host, format_time};
+use crate::service::format_time;
 use crate::volume::Dump;
 
 /// Entries that a listing has at most.
@@ -66,57 +65,60 @@ fn entries_max() -> u64 {
     ENTRIES_MAX as u64
 }
 
-impl FsVerb for Ls {
+impl Verb<FileServer> for Ls {
     const NAME: &'static str = "ls";
     const DOC: &'static str = "List a directory";
     const DETAIL: &'static str = "If there may be more entries than were listed, the last line \
          shows the --after of the next listing; --json has it as `next`.";
-    const POSITIONAL: &'static [&'static str] = &["path"];
+    const POSITIONAL: &'static [&'static str] = &["name", "path"];
     const EXAMPLE: &'static str = "fs ls main /adm";
     type Answer = Listing;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Listing, Error> {
-        let fs = host.files()?;
-        let path = self.path.as_str();
-        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
-        if !(1..=ENTRIES_MAX).contains(&limit) {
-            return Err(Self::param_error(format!("limit is {limit}, not 1 to {ENTRIES_MAX}")));
-        }
-        if let Some(listed) = dumps_below(&fs.dumps(), path) {
-            return Ok(listed);
-        }
-        let dir = paths::find_existing(host, &fs, path).await?;
-        let users = host.server.users();
-        let (mut text, mut entries) = (String::new(), Vec::new());
-        let mut after = self.after;
-        while entries.len() < limit {
-            let most = (limit - entries.len()).min(64);
-            let some = fs
-                .run(|f| {
-                    let entries = f.entries(dir.view, dir.ino, after, most)?;
-                    let with = entries.into_iter().map(|e| Ok((f.inode(dir.view, e.ino)?, e)));
-                    with.collect::<Result<Vec<_>, _>>()
-                })
-                .await
-                .map_err(about(path))?;
-            let Some((_, last)) = some.last() else { break };
-            after = last.cookie;
-            for (i, e) in some {
-                let name = String::from_utf8_lossy(&e.name).into_owned();
-                let mode = mode_text(i.kind, i.flags, i.mode);
-                let (uid, gid, time) =
-                    (users.name(i.uid), users.name(i.gid), format_time(host, i.mtime_ns));
-                let _ = writeln!(text, "{mode} {uid:<8} {gid:<8} {:>12} {time} {name}", i.size);
-                let (mode, bytes, mtime_ns) = (i.mode, i.size, i.mtime_ns);
-                let facts = Some(Facts { mode, uid, gid, bytes, mtime_ns });
-                entries.push(Entry { name, directory: i.kind == Kind::Dir, facts });
+    fn run(self, Call { host, .. }: Call) -> Running<Listing> {
+        Box::pin(async move {
+            let fs = host.files()?;
+            let path = self.path.as_str();
+            let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
+            if !(1..=ENTRIES_MAX).contains(&limit) {
+                let why = format!("limit is {limit}, not 1 to {ENTRIES_MAX}");
+                return Err(param_error::<Self>(why));
             }
-        }
-        let next = (entries.len() >= limit).then_some(after);
-        if let Some(next) = next {
-            let _ = writeln!(text, "... and more: repeat the command with --after {next}");
-        }
-        Ok(Listing { text, entries, next })
+            if let Some(listed) = dumps_below(&fs.dumps(), path) {
+                return Ok(listed);
+            }
+            let dir = paths::find_existing(&host, &fs, path).await?;
+            let users = host.server.users();
+            let (mut text, mut entries) = (String::new(), Vec::new());
+            let mut after = self.after;
+            while entries.len() < limit {
+                let most = (limit - entries.len()).min(64);
+                let some = fs
+                    .run(|f| {
+                        let entries = f.entries(dir.view, dir.ino, after, most)?;
+                        let with = entries.into_iter().map(|e| Ok((f.inode(dir.view, e.ino)?, e)));
+                        with.collect::<Result<Vec<_>, _>>()
+                    })
+                    .await
+                    .map_err(about(path))?;
+                let Some((_, last)) = some.last() else { break };
+                after = last.cookie;
+                for (i, e) in some {
+                    let name = String::from_utf8_lossy(&e.name).into_owned();
+                    let mode = mode_text(i.kind, i.flags, i.mode);
+                    let (uid, gid, time) =
+                        (users.name(i.uid), users.name(i.gid), format_time(&host, i.mtime_ns));
+                    let _ = writeln!(text, "{mode} {uid:<8} {gid:<8} {:>12} {time} {name}", i.size);
+                    let (mode, bytes, mtime_ns) = (i.mode, i.size, i.mtime_ns);
+                    let facts = Some(Facts { mode, uid, gid, bytes, mtime_ns });
+                    entries.push(Entry { name, directory: i.kind == Kind::Dir, facts });
+                }
+            }
+            let next = (entries.len() >= limit).then_some(after);
+            if let Some(next) = next {
+                let _ = writeln!(text, "... and more: repeat the command with --after {next}");
+            }
+            Ok(Listing { text, entries, next })
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! console: the verbs of a file server, typed as `ashlar fs VERB` or on its console.
 //!
-//! A verb is a struct of its parameters, an [`FsVerb`], and one entry of [`COMMANDS`]; its words
-//! are the same on both. An answer has the text that a person reads in `text` or `message`.
+//! A verb is a struct of its parameters, a [`Verb`], and one entry of [`VERBS`]; its words are the
+//! same on both. An answer has the text that a person reads in `text` or `message`.
 //!
 //! Commands of the first file servers are understood, or answered with their replacements:
 //! `compat`.
@@ -59,15 +59,14 @@ mod who;
 mod yesterday;
 
 use std::rc::Rc;
-use std::sync::OnceLock;
 
 use bio::Errno;
-use geom::{Error, VerbSpec};
+use geom::{Error, ListedVerb, Verb, VerbSpec};
 use serde_json::Value;
 
 use crate::fault::Fault;
-use crate::service::Host;
-use verb::{Command, FsVerb, Switch, Switched, Text, answers};
+use crate::service::{FS_CLASS, Host};
+use verb::{Call, FileServer, Running, Switch, Switched, Text, answers, param_error};
 
 /// The verb before which a disk in the place of one that is gone is opened.
 pub(crate) const REPLACE: &str = replace::Replace::NAME;
@@ -81,61 +80,55 @@ pub(crate) use parser::{run_line_or_error, serve};
 pub(crate) use paths::{Found, find_file, piece};
 
 /// Every verb: one a line.
-const COMMANDS: &[Command] = &[
-    Command::of::<dump::Dump>(),
-    Command::of::<dumps::Dumps>(),
-    Command::of::<dumpctl::Dumpctl>(),
-    Command::of::<copying::Copying>(),
-    Command::of::<history::History>(),
-    Command::of::<yesterday::Yesterday>(),
-    Command::of::<diff::Diff>(),
-    Command::of::<check::Check>(),
-    Command::of::<sync::Sync>(),
-    Command::of::<grow::Grow>(),
-    Command::of::<halt::Halt>(),
-    Command::of::<start::Start>(),
-    Command::of::<ream::Ream>(),
-    Command::of::<recover::Recover>(),
-    Command::of::<replace::Replace>(),
-    Command::of::<ahead::Ahead>(),
-    Command::of::<stats::Stats>(),
-    Command::of::<statw::Statw>(),
-    Command::of::<acct::Acct>(),
-    Command::of::<fstat::Fstat>(),
-    Command::of::<printconf::Printconf>(),
-    Command::of::<version::Version>(),
-    Command::of::<who::Who>(),
-    Command::of::<files::Files>(),
-    Command::of::<hangup::Hangup>(),
-    Command::of::<trace::Trace>(),
-    Command::of::<list_users::ListUsers>(),
-    Command::of::<newuser::Newuser>(),
-    Command::of::<allow::Allow>(),
-    Command::of::<disallow::Disallow>(),
-    Command::of::<duallow::Duallow>(),
-    Command::of::<attaches::Attaches>(),
-    Command::of::<ls::Ls>(),
-    Command::of::<cat::Cat>(),
-    Command::of::<create::Create>(),
-    Command::of::<remove::Remove>(),
-    Command::of::<clri::Clri>(),
-    Command::of::<clean::Clean>(),
-    Command::of::<blockcmp::Blockcmp>(),
-    Command::of::<disk::Disk>(),
-    Command::of::<undisk::Undisk>(),
-    Command::of::<cons::Cons>(),
-    Command::of::<help::Help>(),
+const VERBS: &[ListedVerb<FileServer>] = &[
+    ListedVerb::of::<dump::Dump>(),
+    ListedVerb::of::<dumps::Dumps>(),
+    ListedVerb::of::<dumpctl::Dumpctl>(),
+    ListedVerb::of::<copying::Copying>(),
+    ListedVerb::of::<history::History>(),
+    ListedVerb::of::<yesterday::Yesterday>(),
+    ListedVerb::of::<diff::Diff>(),
+    ListedVerb::of::<check::Check>(),
+    ListedVerb::of::<sync::Sync>(),
+    ListedVerb::of::<grow::Grow>(),
+    ListedVerb::of::<halt::Halt>(),
+    ListedVerb::of::<start::Start>(),
+    ListedVerb::of::<ream::Ream>(),
+    ListedVerb::of::<recover::Recover>(),
+    ListedVerb::of::<replace::Replace>(),
+    ListedVerb::of::<ahead::Ahead>(),
+    ListedVerb::of::<stats::Stats>(),
+    ListedVerb::of::<statw::Statw>(),
+    ListedVerb::of::<acct::Acct>(),
+    ListedVerb::of::<fstat::Fstat>(),
+    ListedVerb::of::<printconf::Printconf>(),
+    ListedVerb::of::<version::Version>(),
+    ListedVerb::of::<who::Who>(),
+    ListedVerb::of::<files::Files>(),
+    ListedVerb::of::<hangup::Hangup>(),
+    ListedVerb::of::<trace::Trace>(),
+    ListedVerb::of::<list_users::ListUsers>(),
+    ListedVerb::of::<newuser::Newuser>(),
+    ListedVerb::of::<allow::Allow>(),
+    ListedVerb::of::<disallow::Disallow>(),
+    ListedVerb::of::<duallow::Duallow>(),
+    ListedVerb::of::<attaches::Attaches>(),
+    ListedVerb::of::<ls::Ls>(),
+    ListedVerb::of::<cat::Cat>(),
+    ListedVerb::of::<create::Create>(),
+    ListedVerb::of::<remove::Remove>(),
+    ListedVerb::of::<clri::Clri>(),
+    ListedVerb::of::<clean::Clean>(),
+    ListedVerb::of::<blockcmp::Blockcmp>(),
+    ListedVerb::of::<disk::Disk>(),
+    ListedVerb::of::<undisk::Undisk>(),
+    ListedVerb::of::<cons::Cons>(),
+    ListedVerb::of::<help::Help>(),
 ];
 
-/// The verbs of the class; made once.
+/// The descriptions of the verbs.
 pub(crate) fn specs() -> &'static [VerbSpec] {
-    static SPECS: OnceLock<Vec<VerbSpec>> = OnceLock::new();
-    SPECS.get_or_init(|| COMMANDS.iter().map(|command| (command.spec)()).collect())
-}
-
-/// A verb and its specification for the command line.
-fn find(verb: &str) -> Option<(&'static Command, &'static VerbSpec)> {
-    COMMANDS.iter().zip(specs()).find(|(_, spec)| spec.name == verb)
+    geom::specs(VERBS)
 }
 
 /// A verb, as the control thread hands it on; `number` is that of its answer.
@@ -145,10 +138,11 @@ pub(crate) async fn run(
     verb: &str,
     params: &Value,
 ) -> Result<Value, Error> {
-    let Some((command, _)) = find(verb) else {
+    let Some(listed) = VERBS.iter().find(|listed| listed.name == verb) else {
         return Err(Error::new(Errno::NotSup, format!("no verb {verb}: `help` names them")));
     };
-    let done = (command.run)(host.clone(), number, params).await;
+    let call = Call { host: host.clone(), number };
+    let done = (listed.run)(call, &format!("{FS_CLASS} {verb}"), params).await;
     // The failure may be news, for example that the server was fenced.
     done.inspect_err(|_| host.update_status()).map_err(|e| fenced(host, e))
 }

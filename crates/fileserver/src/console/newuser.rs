@@ -1,14 +1,11 @@
 //! The verb `newuser`: an edit of one user or group.
 
-use std::rc::Rc;
-
-use geom::{Deserialize, Error, JsonSchema};
+use geom::{Deserialize, Error, JsonSchema, Verb};
 
 use super::paths;
 use super::users::{PATH, read, write};
-use super::{FsVerb, about, answers};
+use super::{Call, FileServer, Running, about, answers, param_error};
 use crate::files::{Kind, New, Served};
-use crate::service::Host;
 use crate::users::Id;
 use crate::volume::View;
 
@@ -35,42 +32,44 @@ pub(super) struct Newuser {
     what: Vec<String>,
 }
 
-impl FsVerb for Newuser {
+impl Verb<FileServer> for Newuser {
     const NAME: &'static str = "newuser";
     const DOC: &'static str = "Create, change or show a user or group";
     const DETAIL: &'static str = "Without WHAT, a user is created with the directory /usr/NAME, \
          and bin, bin/rc, lib and tmp in it. `:` creates a group; `?` shows its line in \
          /adm/users; `+NAME` and `-NAME` add and remove a member, `=NAME` sets the leader, `=` \
          makes all members leaders, another name renames it.";
-    const POSITIONAL: &'static [&'static str] = &["user", "what"];
+    const POSITIONAL: &'static [&'static str] = &["name", "user", "what"];
     const EXAMPLE: &'static str = "fs newuser main rob";
     const WRITES: bool = true;
     type Answer = Line;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Line, Error> {
-        let fs = host.files()?;
-        let before = read(&fs, PATH).await?.unwrap_or_default();
-        let mut users = before.clone();
-        let name = self.user.as_str();
-        let changes = self.what;
-        let mut message = String::new();
-        if changes.is_empty() {
-            message = users.edit(name, None).map_err(Self::param_error)?;
-        }
-        for what in &changes {
-            message = users.edit(name, Some(what)).map_err(Self::param_error)?;
-        }
-        if users != before {
-            write(host, &fs, &users).await?;
-        }
-        host.set_users(users.clone());
-        let mut home = None;
-        if let (true, Some(id)) = (changes.is_empty(), users.id(name)) {
-            let home_path = create_home(&fs, name, id).await?;
-            message += &format!("\n{home_path} is there");
-            home = Some(home_path);
-        }
-        Ok(Line { message, home })
+    fn run(self, Call { host, .. }: Call) -> Running<Line> {
+        Box::pin(async move {
+            let fs = host.files()?;
+            let before = read(&fs, PATH).await?.unwrap_or_default();
+            let mut users = before.clone();
+            let name = self.user.as_str();
+            let changes = self.what;
+            let mut message = String::new();
+            if changes.is_empty() {
+                message = users.edit(name, None).map_err(param_error::<Self>)?;
+            }
+            for what in &changes {
+                message = users.edit(name, Some(what)).map_err(param_error::<Self>)?;
+            }
+            if users != before {
+                write(&host, &fs, &users).await?;
+            }
+            host.set_users(users.clone());
+            let mut home = None;
+            if let (true, Some(id)) = (changes.is_empty(), users.id(name)) {
+                let home_path = create_home(&fs, name, id).await?;
+                message += &format!("\n{home_path} is there");
+                home = Some(home_path);
+            }
+            Ok(Line { message, home })
+        })
     }
 }
 

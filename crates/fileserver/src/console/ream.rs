@@ -1,13 +1,10 @@
 //! The verb `ream`: a new file system on the devices.
 
-use std::rc::Rc;
-
 use bio::Errno;
-use geom::{Consent, Deserialize, Error, JsonSchema, MessageAnswer};
+use geom::{Consent, Deserialize, Error, JsonSchema, MessageAnswer, Verb};
 
 use super::start::{check_idle, outcome};
-use super::{FsVerb, about};
-use crate::service::Host;
+use super::{Call, FileServer, Running, about};
 
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -20,7 +17,7 @@ pub(super) struct Ream {
     force: bool,
 }
 
-impl FsVerb for Ream {
+impl Verb<FileServer> for Ream {
     const NAME: &'static str = "ream";
     const DOC: &'static str = "Create a new file system on its devices; contents are lost";
     const DETAIL: &'static str = "Devices with contents are refused: each device with recognised \
@@ -30,15 +27,17 @@ impl FsVerb for Ream {
     const WRITES: bool = true;
     type Answer = MessageAnswer;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<MessageAnswer, Error> {
-        check_idle(host)?;
-        if !self.force && !host.is_blank().await {
-            let what = "devices are not blank; --force destroys their contents, including every \
-                        dump";
-            return Err(Error::new(Errno::Busy, what));
-        }
-        host.ream().await.map_err(about("ream"))?;
-        host.open(false).await;
-        outcome(host, "new file system created; serving files")
+    fn run(self, Call { host, .. }: Call) -> Running<MessageAnswer> {
+        Box::pin(async move {
+            check_idle(&host)?;
+            if !self.force && !host.is_blank().await {
+                let what = "devices are not blank; --force destroys their contents, including \
+                            every dump";
+                return Err(Error::new(Errno::Busy, what));
+            }
+            host.ream().await.map_err(about("ream"))?;
+            host.open(false).await;
+            outcome(&host, "new file system created; serving files")
+        })
     }
 }

@@ -1,14 +1,11 @@
 //! The verb `recover`: a file system restored from a dump.
 
-use std::rc::Rc;
-
 use bio::Errno;
-use geom::{Deserialize, Error, JsonSchema, MessageAnswer};
+use geom::{Deserialize, Error, JsonSchema, MessageAnswer, Verb};
 
 use super::start::{check_idle, outcome};
-use super::{FsVerb, about, paths};
+use super::{Call, FileServer, Running, about, paths};
 use crate::files::Served;
-use crate::service::Host;
 use crate::volume::Dump;
 
 #[derive(Default, Deserialize, JsonSchema)]
@@ -21,7 +18,7 @@ pub(super) struct Recover {
     dump: Option<String>,
 }
 
-impl FsVerb for Recover {
+impl Verb<FileServer> for Recover {
     const NAME: &'static str = "recover";
     const DOC: &'static str = "Restore the file system from a dump on the WORM";
     const DETAIL: &'static str = "For a lost cache device, and for a standby that takes over. Data \
@@ -33,38 +30,40 @@ impl FsVerb for Recover {
     const WRITES: bool = true;
     type Answer = MessageAnswer;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<MessageAnswer, Error> {
-        check_idle(host)?;
-        if !self.force && host.is_formatted().await {
-            let name = &host.shared.name;
-            let what = format!(
-                "the cache device has a volume, which `ashlar fs start {name}` opens; to discard \
-                 its data after the newest dump, `ashlar fs recover {name} --force`",
-            );
-            return Err(Error::new(Errno::Busy, what));
-        }
-        let from = match self.dump.as_deref() {
-            None => None,
-            Some(word) => {
-                let all = host.recoverable().await.map_err(about("recover"))?;
-                let Some(dump) = paths::chosen(host, &all, word) else {
-                    return Err(Error::new(Errno::NoEnt, unknown_dump(word, &all)));
-                };
-                Some(dump)
+    fn run(self, Call { host, .. }: Call) -> Running<MessageAnswer> {
+        Box::pin(async move {
+            check_idle(&host)?;
+            if !self.force && host.is_formatted().await {
+                let name = &host.shared.name;
+                let what = format!(
+                    "the cache device has a volume, which `ashlar fs start {name}` opens; to \
+                     discard its data after the newest dump, `ashlar fs recover {name} --force`",
+                );
+                return Err(Error::new(Errno::Busy, what));
             }
-        };
-        let from = host.recover(from.as_ref()).await.map_err(about("recover"))?;
-        host.open(false).await;
-        let name = &host.shared.name;
-        let temporary = match host.files() {
-            // Of a volume they go by themselves.
-            Ok(Served::Image(_)) => format!(
-                "; temporary files are there by name only, and `ashlar fs check {name} --rtmp` \
-                 removes them"
-            ),
-            _ => String::new(),
-        };
-        outcome(host, &format!("restored from {from}; serving files{temporary}"))
+            let from = match self.dump.as_deref() {
+                None => None,
+                Some(word) => {
+                    let all = host.recoverable().await.map_err(about("recover"))?;
+                    let Some(dump) = paths::chosen(&host, &all, word) else {
+                        return Err(Error::new(Errno::NoEnt, unknown_dump(word, &all)));
+                    };
+                    Some(dump)
+                }
+            };
+            let from = host.recover(from.as_ref()).await.map_err(about("recover"))?;
+            host.open(false).await;
+            let name = &host.shared.name;
+            let temporary = match host.files() {
+                // Of a volume they go by themselves.
+                Ok(Served::Image(_)) => format!(
+                    "; temporary files are there by name only, and `ashlar fs check {name} --rtmp` \
+                     removes them"
+                ),
+                _ => String::new(),
+            };
+            outcome(&host, &format!("restored from {from}; serving files{temporary}"))
+        })
     }
 }
 

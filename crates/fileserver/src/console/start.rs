@@ -1,26 +1,26 @@
 //! The verb `start`: the files of a server opened again, and checks of all verbs that open them.
 
-use std::rc::Rc;
-
 use bio::Errno;
-use geom::{Deserialize, Error, JsonSchema, MessageAnswer};
+use geom::{Deserialize, Error, JsonSchema, MessageAnswer, Verb};
 
-use super::FsVerb;
+use super::{Call, FileServer, Running};
 use crate::service::{Host, Phase};
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Start {}
 
-impl FsVerb for Start {
+impl Verb<FileServer> for Start {
     const NAME: &'static str = "start";
     const DOC: &'static str = "Open a file server that is halted or failed to open";
     const EXAMPLE: &'static str = "fs start main";
     type Answer = MessageAnswer;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<MessageAnswer, Error> {
-        check_idle(host)?;
-        host.open(false).await;
-        outcome(host, "serving files")
+    fn run(self, Call { host, .. }: Call) -> Running<MessageAnswer> {
+        Box::pin(async move {
+            check_idle(&host)?;
+            host.open(false).await;
+            outcome(&host, "serving files")
+        })
     }
 }
 

@@ -1,12 +1,11 @@
 //! The verb `stats`: activity of caches, WORM and clients.
 
 use std::fmt::Write;
-use std::rc::Rc;
 
-use geom::{Deserialize, Error, JsonSchema};
+use geom::{Deserialize, JsonSchema, Verb};
 
-use super::{FsVerb, answers};
-use crate::service::{Host, Rate};
+use super::{Call, FileServer, Running, answers};
+use crate::service::Rate;
 use crate::volume::{Facts, percent};
 
 answers! {
@@ -32,7 +31,7 @@ answers! {
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Stats {}
 
-impl FsVerb for Stats {
+impl Verb<FileServer> for Stats {
     const NAME: &'static str = "stats";
     const DOC: &'static str = "Show block cache, cache device, WORM and client activity";
     const DETAIL: &'static str =
@@ -40,66 +39,69 @@ impl FsVerb for Stats {
     const EXAMPLE: &'static str = "fs stats main";
     type Answer = Counts;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Counts, Error> {
-        let f = host.files()?.facts();
-        let who = host.server.clients();
-        let sum = |get: fn(&crate::ninep::ClientInfo) -> u64| who.iter().map(get).sum::<u64>();
-        let (requests, read, written) = (sum(|p| p.requests), sum(|p| p.read), sum(|p| p.written));
-        let mut t = String::new();
-        let _ = writeln!(t, "clients   {}; {requests} requests of theirs", who.len());
-        let _ = writeln!(t, "          {read} bytes read, {written} written");
-        let _ = writeln!(
-            t,
-            "memory    {} blocks of {}, {} dirty; {}% of {} looks found what they sought",
-            f.memory,
-            f.block,
-            f.dirty,
-            percent(f.hits, f.hits + f.misses),
-            f.hits + f.misses
-        );
-        let rates = host.rates.borrow().text();
-        t += &rates;
-        let ahead = match f.ahead_workers {
-            0 => "nothing".to_owned(),
-            n => format!("{} bytes by {n} workers", f.ahead_bytes),
-        };
-        let (came, full) = (f.ahead_loaded, f.ahead_dropped);
-        let _ = writeln!(t, "ahead     {ahead}; {came} blocks read, {full} left out");
-        let _ = writeln!(
-            t,
-            "cache     {}% of {} slots in use, {} free for changes; {} commits",
-            percent(f.slots_used, f.slots),
-            f.slots,
-            f.slots_left,
-            f.commits
-        );
-        if f.worm > 0 {
+    fn run(self, Call { host, .. }: Call) -> Running<Counts> {
+        Box::pin(async move {
+            let f = host.files()?.facts();
+            let who = host.server.clients();
+            let sum = |get: fn(&crate::ninep::ClientInfo) -> u64| who.iter().map(get).sum::<u64>();
+            let (requests, read, written) =
+                (sum(|p| p.requests), sum(|p| p.read), sum(|p| p.written));
+            let mut t = String::new();
+            let _ = writeln!(t, "clients   {}; {requests} requests of theirs", who.len());
+            let _ = writeln!(t, "          {read} bytes read, {written} written");
             let _ = writeln!(
                 t,
-                "worm      {}% of {} blocks; {} dumps; epoch {}",
-                percent(f.next, f.worm),
-                f.worm,
-                f.dumps,
-                f.epoch
+                "memory    {} blocks of {}, {} dirty; {}% of {} looks found what they sought",
+                f.memory,
+                f.block,
+                f.dirty,
+                percent(f.hits, f.hits + f.misses),
+                f.hits + f.misses
             );
-        }
-        let _ = writeln!(
-            t,
-            "live      {} blocks that no dump has, {} that none will get",
-            f.live, f.scratch
-        );
-        if f.bad_slots + f.mended > 0 {
+            let rates = host.rates.borrow().text();
+            t += &rates;
+            let ahead = match f.ahead_workers {
+                0 => "nothing".to_owned(),
+                n => format!("{} bytes by {n} workers", f.ahead_bytes),
+            };
+            let (came, full) = (f.ahead_loaded, f.ahead_dropped);
+            let _ = writeln!(t, "ahead     {ahead}; {came} blocks read, {full} left out");
             let _ = writeln!(
                 t,
-                "damage    {} blocks of the cache device, {} of the WORM repaired from another \
-                 device",
-                f.bad_slots, f.mended
+                "cache     {}% of {} slots in use, {} free for changes; {} commits",
+                percent(f.slots_used, f.slots),
+                f.slots,
+                f.slots_left,
+                f.commits
             );
-        }
-        if let Some(why) = &f.refused {
-            let _ = writeln!(t, "refused   {why}");
-        }
-        let (rates, clients) = (host.rates.borrow().list(), who.len());
-        Ok(Counts { text: t, volume: f, rates, clients, requests, read, written })
+            if f.worm > 0 {
+                let _ = writeln!(
+                    t,
+                    "worm      {}% of {} blocks; {} dumps; epoch {}",
+                    percent(f.next, f.worm),
+                    f.worm,
+                    f.dumps,
+                    f.epoch
+                );
+            }
+            let _ = writeln!(
+                t,
+                "live      {} blocks that no dump has, {} that none will get",
+                f.live, f.scratch
+            );
+            if f.bad_slots + f.mended > 0 {
+                let _ = writeln!(
+                    t,
+                    "damage    {} blocks of the cache device, {} of the WORM repaired from another \
+                     device",
+                    f.bad_slots, f.mended
+                );
+            }
+            if let Some(why) = &f.refused {
+                let _ = writeln!(t, "refused   {why}");
+            }
+            let (rates, clients) = (host.rates.borrow().list(), who.len());
+            Ok(Counts { text: t, volume: f, rates, clients, requests, read, written })
+        })
     }
 }

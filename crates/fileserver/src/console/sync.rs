@@ -1,23 +1,22 @@
 //! The verb `sync`: written data made durable.
 
-use std::rc::Rc;
+use geom::{Deserialize, JsonSchema, MessageAnswer, Verb};
 
-use geom::{Deserialize, Error, JsonSchema, MessageAnswer};
-
-use super::{FsVerb, error};
-use crate::service::Host;
+use super::{Call, FileServer, Running, error};
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Sync {}
 
-impl FsVerb for Sync {
+impl Verb<FileServer> for Sync {
     const NAME: &'static str = "sync";
     const DOC: &'static str = "Make written data durable";
     const EXAMPLE: &'static str = "fs sync main";
     type Answer = MessageAnswer;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<MessageAnswer, Error> {
-        host.files()?.sync().await.map_err(|f| error(&f))?;
-        Ok(MessageAnswer::new("all is durable"))
+    fn run(self, Call { host, .. }: Call) -> Running<MessageAnswer> {
+        Box::pin(async move {
+            host.files()?.sync().await.map_err(|f| error(&f))?;
+            Ok(MessageAnswer::new("all is durable"))
+        })
     }
 }

@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::rc::Rc;
 
 use bio::Errno;
-use geom::Error;
+use geom::{Error, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{FsVerb, Switch, answers};
+use super::{Call, FileServer, Running, Switch, answers};
 use crate::ninep::trace::{TraceFilter, Traced};
 use crate::service::Host;
 
@@ -76,38 +75,42 @@ pub(super) enum Messages {
     },
 }
 
-impl FsVerb for Trace {
+impl Verb<FileServer> for Trace {
     const NAME: &'static str = "trace";
     const DOC: &'static str = "Record 9P messages of clients, or show the recorded ones";
     const DETAIL: &'static str = "`on` starts a new record of the last 2000 messages, of all \
          connections or of one; `off` ends recording. Without an argument the record is shown: \
          time, connection, tag and message, and the duration with a reply. Data bytes are counted, \
          never recorded.";
-    const POSITIONAL: &'static [&'static str] = &["what"];
+    const POSITIONAL: &'static [&'static str] = &["name", "what"];
     const EXAMPLE: &'static str = "fs trace main on --connection 3";
     type Answer = Messages;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Messages, Error> {
-        host.files()?;
-        let only = self.connection;
-        let Some(on) = self.what.map(Switch::is_on) else { return Ok(kept_messages(host, only)) };
-        if !on {
-            host.server.set_trace_filter(TraceFilter::Off);
+    fn run(self, Call { host, .. }: Call) -> Running<Messages> {
+        Box::pin(async move {
+            host.files()?;
+            let only = self.connection;
+            let Some(on) = self.what.map(Switch::is_on) else {
+                return Ok(kept_messages(&host, only));
+            };
+            if !on {
+                host.server.set_trace_filter(TraceFilter::Off);
+                host.update_status();
+                let kept = host.server.trace.kept().0.len();
+                let message = format!("recording ended; {kept} messages were recorded");
+                return Ok(Messages::Off { message, on, kept });
+            }
+            let is_connected = |n| host.server.clients().iter().any(|p| p.number == n);
+            if let Some(number) = only.filter(|n| !is_connected(*n)) {
+                return Err(Error::new(Errno::NoEnt, format!("no connection {number}: `fs who`")));
+            }
+            host.server.set_trace_filter(only.map_or(TraceFilter::All, TraceFilter::Connection));
             host.update_status();
-            let kept = host.server.trace.kept().0.len();
-            let message = format!("recording ended; {kept} messages were recorded");
-            return Ok(Messages::Off { message, on, kept });
-        }
-        let is_connected = |n| host.server.clients().iter().any(|p| p.number == n);
-        if let Some(number) = only.filter(|n| !is_connected(*n)) {
-            return Err(Error::new(Errno::NoEnt, format!("no connection {number}: `fs who`")));
-        }
-        host.server.set_trace_filter(only.map_or(TraceFilter::All, TraceFilter::Connection));
-        host.update_status();
-        let whose = only.map_or("every connection".to_owned(), |n| format!("connection {n}"));
-        let name = &host.shared.name;
-        let message = format!("messages of {whose} are recorded: `fs trace {name}` shows them");
-        Ok(Messages::On { message, on, connection: only })
+            let whose = only.map_or("every connection".to_owned(), |n| format!("connection {n}"));
+            let name = &host.shared.name;
+            let message = format!("messages of {whose} are recorded: `fs trace {name}` shows them");
+            Ok(Messages::On { message, on, connection: only })
+        })
     }
 }
 

@@ -1,11 +1,8 @@
 //! The verb `undisk`: the end of the disk of a file.
 
-use std::rc::Rc;
+use geom::{Deserialize, JsonSchema, MessageAnswer, Verb};
 
-use geom::{Deserialize, Error, JsonSchema, MessageAnswer};
-
-use super::FsVerb;
-use crate::service::Host;
+use super::{Call, FileServer, Running};
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Undisk {
@@ -13,18 +10,20 @@ pub(super) struct Undisk {
     disk: String,
 }
 
-impl FsVerb for Undisk {
+impl Verb<FileServer> for Undisk {
     const NAME: &'static str = "undisk";
     const DOC: &'static str = "Remove the disk of a file; the file stays";
     const DETAIL: &'static str =
         "Users of the disk lose it: remove it from their configuration first.";
-    const POSITIONAL: &'static [&'static str] = &["disk"];
+    const POSITIONAL: &'static [&'static str] = &["name", "disk"];
     const EXAMPLE: &'static str = "fs undisk main vm0";
     type Answer = MessageAnswer;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<MessageAnswer, Error> {
-        host.files()?;
-        host.remove_disk(&self.disk)?;
-        Ok(MessageAnswer::new(format!("{} is no disk any more", self.disk)))
+    fn run(self, Call { host, .. }: Call) -> Running<MessageAnswer> {
+        Box::pin(async move {
+            host.files()?;
+            host.remove_disk(&self.disk)?;
+            Ok(MessageAnswer::new(format!("{} is no disk any more", self.disk)))
+        })
     }
 }

@@ -1,11 +1,8 @@
 //! The verb `version`: the version of the program.
 
-use std::rc::Rc;
+use geom::{Deserialize, JsonSchema, Verb};
 
-use geom::{Deserialize, Error, JsonSchema};
-
-use super::{FsVerb, answers};
-use crate::service::Host;
+use super::{Call, FileServer, Running, answers};
 
 answers! {
     /// The version of the program.
@@ -20,14 +17,16 @@ answers! {
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Version {}
 
-impl FsVerb for Version {
+impl Verb<FileServer> for Version {
     const NAME: &'static str = "version";
     const DOC: &'static str = "Show the program version";
     const EXAMPLE: &'static str = "fs version main";
     type Answer = Program;
 
-    async fn run(self, _: &Rc<Host>, _: u64) -> Result<Program, Error> {
-        let version = env!("CARGO_PKG_VERSION");
-        Ok(Program { message: format!("ashlar {version}"), version })
+    fn run(self, _: Call) -> Running<Program> {
+        Box::pin(async move {
+            let version = env!("CARGO_PKG_VERSION");
+            Ok(Program { message: format!("ashlar {version}"), version })
+        })
     }
 }

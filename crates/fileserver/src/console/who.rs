@@ -1,13 +1,11 @@
 //! The verb `who`: a list of the connected clients.
 
 use std::fmt::Write;
-use std::rc::Rc;
 
-use geom::{Deserialize, Error, JsonSchema};
+use geom::{Deserialize, JsonSchema, Verb};
 
-use super::{FsVerb, answers};
+use super::{Call, FileServer, Running, answers};
 use crate::ninep::ClientInfo;
-use crate::service::Host;
 
 answers! {
     /// The connected clients.
@@ -26,32 +24,34 @@ pub(super) struct Who {
     user: Vec<String>,
 }
 
-impl FsVerb for Who {
+impl Verb<FileServer> for Who {
     const NAME: &'static str = "who";
     const DOC: &'static str = "List connected clients";
-    const POSITIONAL: &'static [&'static str] = &["user"];
+    const POSITIONAL: &'static [&'static str] = &["name", "user"];
     const EXAMPLE: &'static str = "fs who main";
     type Answer = Connected;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Connected, Error> {
-        host.files()?;
-        let mut all = host.server.clients();
-        all.retain(|p| self.user.is_empty() || p.users.iter().any(|u| self.user.contains(u)));
-        let mut t = format!(
-            "{:>4} {:<24} {:<16} {:>6} {:>6} {:>10}\n",
-            "conn", "from", "users", "fids", "open", "requests"
-        );
-        for p in &all {
-            let users = if p.users.is_empty() { "-".to_owned() } else { p.users.join(",") };
-            let _ = writeln!(
-                t,
-                "{:>4} {:<24} {users:<16} {:>6} {:>6} {:>10}",
-                p.number, p.peer, p.fids, p.open, p.requests
+    fn run(self, Call { host, .. }: Call) -> Running<Connected> {
+        Box::pin(async move {
+            host.files()?;
+            let mut all = host.server.clients();
+            all.retain(|p| self.user.is_empty() || p.users.iter().any(|u| self.user.contains(u)));
+            let mut t = format!(
+                "{:>4} {:<24} {:<16} {:>6} {:>6} {:>10}\n",
+                "conn", "from", "users", "fids", "open", "requests"
             );
-        }
-        if all.is_empty() {
-            t = "no clients\n".to_owned();
-        }
-        Ok(Connected { text: t, who: all })
+            for p in &all {
+                let users = if p.users.is_empty() { "-".to_owned() } else { p.users.join(",") };
+                let _ = writeln!(
+                    t,
+                    "{:>4} {:<24} {users:<16} {:>6} {:>6} {:>10}",
+                    p.number, p.peer, p.fids, p.open, p.requests
+                );
+            }
+            if all.is_empty() {
+                t = "no clients\n".to_owned();
+            }
+            Ok(Connected { text: t, who: all })
+        })
     }
 }

@@ -1,15 +1,13 @@
 //! The verb `yesterday`: an old version of a file, found or restored.
 
-use std::rc::Rc;
-
 use bio::Errno;
-use geom::{Deserialize, Error, JsonSchema};
+use geom::{Deserialize, Error, JsonSchema, Verb};
 
 use super::differences::{compare, named};
 use super::paths::{self, Contents};
-use super::{FsVerb, about, answers};
+use super::{Call, FileServer, Running, about, answers, param_error};
 use crate::files::{Kind, New};
-use crate::service::{Host, today};
+use crate::service::today;
 use crate::volume::View;
 
 answers! {
@@ -47,78 +45,79 @@ pub(super) struct Yesterday {
     diff: bool,
 }
 
-impl FsVerb for Yesterday {
+impl Verb<FileServer> for Yesterday {
     const NAME: &'static str = "yesterday";
     const DOC: &'static str = "Find an old version of a file, and restore it";
     const DETAIL: &'static str = "Without --date and --ago the version is that in the newest dump \
          of a day before today. --copy restores it under its name in one step. The live version \
          remains only in dumps that contain it, and is lost if there is none.";
-    const POSITIONAL: &'static [&'static str] = &["path"];
+    const POSITIONAL: &'static [&'static str] = &["name", "path"];
     const EXAMPLE: &'static str = "fs yesterday main /usr/rob/thesis.ms --copy";
     const WRITES: bool = true;
     type Answer = Then;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Then, Error> {
-        let fs = host.files()?;
-        let path = self.path.as_str();
-        let dump = match (self.date.as_deref(), self.ago) {
-            (Some(_), Some(_)) => return Err(Self::param_error("either --date or --ago")),
-            (Some(word), None) => paths::dump(host, &fs, word)?,
-            (None, ago) => {
-                let most =
-                    days(today(host)) - i64::try_from(ago.unwrap_or(1)).unwrap_or(i64::MAX / 2);
-                let all = fs.dumps();
-                let found = all.into_iter().rev().find(|d| days(d.date) <= most);
-                found.ok_or_else(|| {
-                    let what =
-                        "no dump is that old; `ashlar fs dumps` lists them, --date names one";
-                    Error::new(Errno::NoEnt, what)
-                })?
+    fn run(self, Call { host, .. }: Call) -> Running<Then> {
+        Box::pin(async move {
+            let fs = host.files()?;
+            let path = self.path.as_str();
+            let dump = match (self.date.as_deref(), self.ago) {
+                (Some(_), Some(_)) => return Err(param_error::<Self>("either --date or --ago")),
+                (Some(word), None) => paths::dump(&host, &fs, word)?,
+                (None, ago) => {
+                    let ago = i64::try_from(ago.unwrap_or(1)).unwrap_or(i64::MAX / 2);
+                    let most = days(today(&host)) - ago;
+                    let all = fs.dumps();
+                    let found = all.into_iter().rev().find(|d| days(d.date) <= most);
+                    found.ok_or_else(|| {
+                        let what =
+                            "no dump is that old; `ashlar fs dumps` lists them, --date names one";
+                        Error::new(Errno::NoEnt, what)
+                    })?
+                }
+            };
+            let view = View::Dump(dump.number);
+            let at = named(Some(&dump), path);
+            let old = paths::find(&fs, view, path).await.map_err(about(path))?;
+            let old = old.ok_or_else(|| Error::new(Errno::NoEnt, format!("{at}: file not found")))?;
+            let mut text = format!("{at}\n");
+            let now = paths::find(&fs, View::Live, path).await.map_err(about(path))?;
+            if self.diff
+                && let Some(now) = &now
+            {
+                text += &compare(&host, (&old, &at), (now, &named(None, path))).await?.text;
             }
-        };
-        let view = View::Dump(dump.number);
-        let at = named(Some(&dump), path);
-        let old = paths::find(&fs, view, path).await.map_err(about(path))?;
-        let old = old.ok_or_else(|| Error::new(Errno::NoEnt, format!("{at}: file not found")))?;
-        let mut text = format!("{at}\n");
-        let now = paths::find(&fs, View::Live, path).await.map_err(about(path))?;
-        if self.diff
-            && let Some(now) = &now
-        {
-            text += &compare(host, (&old, &at), (now, &named(None, path))).await?.text;
-        }
-        let mut copied = false;
-        if self.copy {
-            if old.inode.kind == Kind::Dir {
-                let what = format!("{at}: a directory; restore its files one by one");
-                return Err(Error::inval(what));
+            let mut copied = false;
+            if self.copy {
+                if old.inode.kind == Kind::Dir {
+                    let what = format!("{at}: a directory; restore its files one by one");
+                    return Err(Error::inval(what));
+                }
+                let same = now.as_ref().is_some_and(|n| n.inode.version == old.inode.version);
+                let disk = now.as_ref().and_then(|now| host.disk_of(now.ino));
+                if same {
+                    text += "the live version is the same\n";
+                } else if let Some(disk) = disk {
+                    let name = &host.shared.name;
+                    let what = format!(
+                        "{path}: it is the disk {disk}, whose hosts would go on with the file that \
+                         it has now; `ashlar fs undisk {name} {disk}` first, and `ashlar fs disk \
+                         {name} {path} --as {disk}` afterwards"
+                    );
+                    return Err(Error::new(Errno::Busy, what));
+                } else {
+                    let (dir, name) = paths::parent_dir(&fs, path).await?;
+                    let (kind, i) = (Kind::File, &old.inode);
+                    let new = New { kind, flags: i.flags, mode: i.mode, uid: i.uid, gid: i.gid };
+                    let from = Contents::CopyOf(&old);
+                    paths::replace(&host, &fs, (dir, name), new, from).await.map_err(about(path))?;
+                    text += &format!("{} is as it was then\n", named(None, path));
+                    copied = true;
+                }
             }
-            let same = now.as_ref().is_some_and(|n| n.inode.version == old.inode.version);
-            let disk = now.as_ref().and_then(|now| host.disk_of(now.ino));
-            if same {
-                text += "the live version is the same\n";
-            } else if let Some(disk) = disk {
-                let name = &host.shared.name;
-                let what = format!(
-                    "{path}: it is the disk {disk}, whose hosts would go on with the file that it \
-                     has now; `ashlar fs undisk {name} {disk}` first, and `ashlar fs disk {name} \
-                     {path} --as {disk}` afterwards"
-                );
-                return Err(Error::new(Errno::Busy, what));
-            } else {
-                let (dir, name) = paths::parent_dir(&fs, path).await?;
-                let i = &old.inode;
-                let new =
-                    New { kind: Kind::File, flags: i.flags, mode: i.mode, uid: i.uid, gid: i.gid };
-                let from = Contents::CopyOf(&old);
-                paths::replace(host, &fs, (dir, name), new, from).await.map_err(about(path))?;
-                text += &format!("{} is as it was then\n", named(None, path));
-                copied = true;
-            }
-        }
-        // A text as an answer to a question, a message about a change.
-        let (text, message) = if copied { (None, Some(text)) } else { (Some(text), None) };
-        Ok(Then { text, message, path: at, copied })
+            // A text as an answer to a question, a message about a change.
+            let (text, message) = if copied { (None, Some(text)) } else { (Some(text), None) };
+            Ok(Then { text, message, path: at, copied })
+        })
     }
 }
 

@@ -115,8 +115,7 @@ fn argument(key: &str, about: &Value, kind: ArgKind) -> ArgSpec {
         _ => format!(" [{least} to {most}]"),
     });
     // A command line shows the words of an option itself.
-    let by_position = matches!(kind, ArgKind::Name | ArgKind::OptionalName | ArgKind::Names(_));
-    let words = about.get("enum").and_then(Value::as_array).filter(|_| by_position);
+    let words = about.get("enum").and_then(Value::as_array).filter(|_| kind.is_positional());
     let words = words.map(|words| {
         let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
         format!(" [possible values: {}]", words.join(", "))

@@ -11,7 +11,7 @@ mod place;
 mod schema;
 mod typed;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::units;
 
@@ -95,19 +95,29 @@ pub struct ArgSpec {
 }
 
 impl ArgSpec {
-    /// A word that was typed for it, as the class takes it.
+    /// Adds a word that was typed for it to the parameters of a verb. A flag has no word.
     ///
     /// # Errors
     ///
     /// The word, and why it is no number.
-    pub fn value(&self, text: &str) -> Result<Value, String> {
-        let wrong = |why: String| format!("`{text}` is not a number: {why}");
-        match self.kind {
+    pub fn add(&self, text: &str, params: &mut Map<String, Value>) -> Result<(), String> {
+        let value = match self.kind {
+            ArgKind::Flag => Value::Bool(true),
             ArgKind::Number | ArgKind::Bytes => {
-                units::size(text).map(Value::from).map_err(|e| wrong(e.to_string()))
+                let number = units::size(text);
+                number.map_err(|e| format!("`{text}` is not a number: {e}"))?.into()
             }
-            _ => Ok(Value::from(text)),
-        }
+            ArgKind::Names(_) | ArgKind::Texts | ArgKind::Consent => {
+                let all = params.entry(self.name).or_insert_with(|| Value::Array(Vec::new()));
+                if let Some(all) = all.as_array_mut() {
+                    all.push(text.into());
+                }
+                return Ok(());
+            }
+            _ => Value::from(text),
+        };
+        params.insert(self.name.to_owned(), value);
+        Ok(())
     }
 }
 
@@ -138,9 +148,16 @@ pub enum ArgKind {
     Bytes,
 }
 
+impl ArgKind {
+    /// Whether it is given by position, not as an option.
+    pub fn is_positional(self) -> bool {
+        matches!(self, ArgKind::Name | ArgKind::OptionalName | ArgKind::Names(_))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::{Map, Value, json};
 
     use super::{ArgKind, ArgSpec, MessageAnswer, VerbSpec, schema_of};
 
@@ -165,6 +182,27 @@ mod tests {
         example: "mirror stop m",
         ..CLEAR
     };
+
+    #[test]
+    fn words_of_an_argument_become_its_parameter() {
+        let mut params = Map::new();
+        for (name, kind, text) in [
+            ("force", ArgKind::Flag, "-f"),
+            ("size", ArgKind::Bytes, "4k"),
+            ("to", ArgKind::Text, "4k"),
+            ("also", ArgKind::Texts, "a"),
+            ("also", ArgKind::Texts, "b"),
+        ] {
+            let arg = ArgSpec { name, kind, ..CLEAR.args[0] };
+            assert_eq!(arg.add(text, &mut params), Ok(()));
+        }
+        let expected = json!({ "force": true, "size": 4096, "to": "4k", "also": ["a", "b"] });
+        assert_eq!(Value::Object(params.clone()), expected);
+        let rate = ArgSpec { name: "rate", kind: ArgKind::Number, ..CLEAR.args[0] };
+        let refused = rate.add("fast", &mut params).expect_err("it is no number");
+        assert!(refused.starts_with("`fast` is not a number: "), "{refused}");
+        assert_eq!(Value::Object(params), expected);
+    }
 
     #[test]
     fn missing_names_are_reported_with_an_example() {

@@ -170,9 +170,7 @@ pub(super) fn verb_command<'a>(
     }
     let mut place = 0;
     for arg in args {
-        if matches!(arg.kind, ArgKind::Name | ArgKind::OptionalName | ArgKind::Names(_)) {
-            place += 1;
-        }
+        place += usize::from(arg.kind.is_positional());
         out = out.arg(argument(arg, place));
     }
     out

@@ -32,21 +32,18 @@ pub fn params<'a>(
 ) -> Result<Value> {
     let mut out = Map::new();
     for arg in args {
-        let value = match arg.kind {
-            ArgKind::Flag => matches.get_flag(arg.name).then_some(Value::Bool(true)),
-            ArgKind::Names(_) | ArgKind::Consent | ArgKind::Texts => {
-                let all = matches.get_many::<String>(arg.name).into_iter().flatten();
-                let all: Vec<Value> = all.map(|v| Value::from(v.as_str())).collect();
-                (!all.is_empty()).then_some(Value::Array(all))
-            }
+        let words: Vec<&str> = match arg.kind {
+            ArgKind::Flag => matches.get_flag(arg.name).then_some("").into_iter().collect(),
             _ => {
-                let text = matches.get_one::<String>(arg.name);
-                let value = text.map(|text| arg.value(text)).transpose();
-                let at = || format!("--{}", arg.name.replace('_', "-"));
-                value.map_err(|why| Error::new(Kind::Usage, of, why).at(at()))?
+                let all = matches.get_many::<String>(arg.name).into_iter().flatten();
+                all.map(String::as_str).collect()
             }
         };
-        out.extend(value.map(|v| (arg.name.to_owned(), v)));
+        for word in words {
+            let at = || format!("--{}", arg.name.replace('_', "-"));
+            let added = arg.add(word, &mut out);
+            added.map_err(|why| Error::new(Kind::Usage, of, why).at(at()))?;
+        }
     }
     Ok(Value::Object(out))
 }

@@ -1,4 +1,4 @@
-//! The `destroy` and `stop` verbs: remove a name.
+//! The verb `destroy`: the end of a name.
 
 use bio::Errno;
 use geom::{At, Class, Deserialize, Error, JsonSchema, Verb};
@@ -30,20 +30,5 @@ impl Verb<LabelClass> for Destroy {
         };
         control.call(|topology| class.destroy(topology, geom, self.force.0))?;
         Ok(LabelAnswer::new(name, format!("{name} destroyed")))
-    }
-}
-
-/// Remove a name: the same as `destroy`
-#[derive(Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub(super) struct Stop(Destroy);
-
-impl Verb<LabelClass> for Stop {
-    const NAME: &'static str = "stop";
-    const EXAMPLE: &'static str = "label stop label/usb";
-    type Answer = LabelAnswer;
-
-    fn run(self, (class, control): At<'_, LabelClass>) -> Result<LabelAnswer, Error> {
-        self.0.run((class, control))
     }
 }

@@ -5,6 +5,7 @@ mod create;
 mod destroy;
 mod label;
 mod refresh;
+mod stop;
 
 use geom::{ClassVerb, Edge, Error, GraphControl, JsonSchema, ProviderId};
 use serde::Serialize;
@@ -20,7 +21,7 @@ pub(super) const VERBS: &[ClassVerb<LabelClass>] = &[
     ClassVerb::of::<clear::Clear>(),
     ClassVerb::of::<create::Create>(),
     ClassVerb::of::<destroy::Destroy>(),
-    ClassVerb::of::<destroy::Stop>(),
+    ClassVerb::of::<stop::Stop>(),
     ClassVerb::of::<refresh::Refresh>(),
 ];
 

@@ -5,13 +5,14 @@ mod activate;
 mod configure;
 mod create;
 mod creation;
+mod deactivate;
 mod dump;
 mod forget;
 mod insert;
 mod label;
 mod rebuild;
 mod redeclare;
-mod removal;
+mod remove;
 mod resize;
 mod start;
 mod verify;
@@ -46,10 +47,10 @@ pub(super) const VERBS: &[ClassVerb<MirrorClass>] = &[
     ClassVerb::of::<create::Create>(),
     ClassVerb::of::<configure::Configure>(),
     ClassVerb::of::<insert::Insert>(),
-    ClassVerb::of::<removal::Remove>(),
+    ClassVerb::of::<remove::Remove>(),
     ClassVerb::of::<forget::Forget>(),
     ClassVerb::of::<rebuild::Rebuild>(),
-    ClassVerb::of::<removal::Deactivate>(),
+    ClassVerb::of::<deactivate::Deactivate>(),
     ClassVerb::of::<activate::Activate>(),
     ClassVerb::of::<resize::Resize>(),
     ClassVerb::of::<verify::Verify>(),

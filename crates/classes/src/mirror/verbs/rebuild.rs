@@ -2,7 +2,7 @@
 
 use geom::{At, Deserialize, Error, JsonSchema, Verb};
 
-use super::removal::keep_one;
+use super::remove::keep_one;
 use super::{slot, with};
 use crate::mirror::class::MirrorClass;
 use crate::mirror::geom::Job;

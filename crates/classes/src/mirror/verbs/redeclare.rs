@@ -4,7 +4,7 @@ use geom::{Error, GeomId, GraphControl, Redeclare, Topology};
 
 use super::forget::forget;
 use super::insert::{InsertOptions, insert, replace_absent};
-use super::removal::remove;
+use super::remove::remove;
 use super::{complete, runs, with};
 use crate::guard;
 use crate::mirror::NAME;

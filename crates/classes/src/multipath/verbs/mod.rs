@@ -1,18 +1,19 @@
 //! The verbs, as gmultipath has them: a file each; those of every class with labels are in
 //! [`crate::members::verbs`].
 
-mod active;
 mod add;
 mod configure;
 mod create;
 mod dump;
 mod fail;
+mod get_active;
 mod label;
 mod path;
 mod prefer;
 mod redeclare;
 mod remove;
 mod restore;
+mod rotate;
 
 use bio::Errno;
 use geom::{Class, ClassVerb, Edge, Error, GeomId, GraphControl, MessageAnswer, Topology};
@@ -42,8 +43,8 @@ pub(super) const VERBS: &[ClassVerb<MultipathClass>] = &[
     ClassVerb::of::<fail::Fail>(),
     ClassVerb::of::<restore::Restore>(),
     ClassVerb::of::<prefer::Prefer>(),
-    ClassVerb::of::<active::Rotate>(),
-    ClassVerb::of::<active::GetActive>(),
+    ClassVerb::of::<rotate::Rotate>(),
+    ClassVerb::of::<get_active::GetActive>(),
     ClassVerb::of::<Stop>(),
     ClassVerb::of::<Destroy>(),
     ClassVerb::of::<Start>(),

@@ -7,18 +7,20 @@
 //!  V2  The disk is held r1w1e1 from the first edit to the commit or undo (geom.rs, G2).
 
 mod add;
-mod attribute;
 mod backup;
 mod bootcode;
+mod commit;
 mod create;
 mod delete;
 mod destroy;
 mod modify;
-mod pending;
 mod recover;
 mod resize;
 mod restore;
+mod set;
 mod show;
+mod undo;
+mod unset;
 
 use std::collections::BTreeSet;
 
@@ -36,17 +38,19 @@ use crate::slice;
 use crate::write_plan::WritePlan;
 
 pub use add::Add;
-pub use attribute::{Attribute, Set, Unset};
 pub use bootcode::Bootcode;
+pub use commit::Commit;
 pub use create::Create;
 pub use delete::Delete;
 pub use destroy::Destroy;
 pub use modify::Modify;
-pub use pending::{Commit, Undo};
 pub use recover::Recover;
 pub use resize::Resize;
 pub use restore::Restore;
+pub use set::{Attribute, Set};
 pub use show::Show;
+pub use undo::Undo;
+pub use unset::Unset;
 
 /// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<PartClass>] = &[

@@ -1,9 +1,11 @@
 //! Verbs of the class, as in geom_sched, and `stats`: a file each.
 
 mod configure;
-mod counters;
+mod create;
 mod destroy;
-mod place;
+mod insert;
+mod reset;
+mod stats;
 
 use bio::Errno;
 use geom::{ClassVerb, Error, GeomId, GraphControl};
@@ -14,12 +16,12 @@ use super::{NAME, queue};
 
 /// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<SchedClass>] = &[
-    ClassVerb::of::<place::Insert>(),
-    ClassVerb::of::<place::Create>(),
+    ClassVerb::of::<insert::Insert>(),
+    ClassVerb::of::<create::Create>(),
     ClassVerb::of::<configure::Configure>(),
     ClassVerb::of::<destroy::Destroy>(),
-    ClassVerb::of::<counters::Stats>(),
-    ClassVerb::of::<counters::Reset>(),
+    ClassVerb::of::<stats::Stats>(),
+    ClassVerb::of::<reset::Reset>(),
 ];
 
 /// A scheduler by its own name or that of its disk.

@@ -1,9 +1,10 @@
 //! The verbs, a file each; `list` and `status` are those of every class.
 
 mod configure;
+mod create;
 mod destroy;
+mod insert;
 mod now;
-mod place;
 mod stats;
 
 use std::sync::Arc;
@@ -19,8 +20,8 @@ use super::shared::TrimShared;
 
 /// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<TrimClass>] = &[
-    ClassVerb::of::<place::Insert>(),
-    ClassVerb::of::<place::Create>(),
+    ClassVerb::of::<insert::Insert>(),
+    ClassVerb::of::<create::Create>(),
     ClassVerb::of::<destroy::Destroy>(),
     ClassVerb::of::<configure::Configure>(),
     ClassVerb::of::<now::Now>(),

@@ -1,4 +1,4 @@
-//! The `set` and `unset` verbs: attributes of a partition or table.
+//! The verb `set`: an attribute of a partition or table.
 
 use geom::{At, Error, Verb};
 use schemars::JsonSchema;
@@ -26,17 +26,13 @@ pub struct Attribute {
     pub index: Option<u32>,
 }
 
-// Without comments of their own, these two have the schema of the edit.
+// Without a comment of its own, it has the schema of the edit.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Set(pub Edit<Attribute>);
 
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct Unset(pub Edit<Attribute>);
-
 /// An attribute, and its new value.
-struct AttributeEdit(Attribute, bool);
+pub(super) struct AttributeEdit(pub(super) Attribute, pub(super) bool);
 
 impl TableEdit for AttributeEdit {
     fn geom(&self) -> &str {
@@ -69,22 +65,5 @@ impl Verb<PartClass> for Set {
     fn run(self, (_, control): At<'_, PartClass>) -> Result<PartAnswer, Error> {
         let (of, at_once) = self.0.parts();
         edit(control, AttributeEdit(of, true), at_once)
-    }
-}
-
-impl Verb<PartClass> for Unset {
-    const NAME: &'static str = "unset";
-    const DOC: &'static str = "Unset an attribute of a partition or table";
-    const DETAIL: &'static str = "Accepts the same attributes as `part set`; unsetting bootonce \
-        leaves bootme as it is.";
-    const POSITIONAL: &'static [&'static str] = &["geom", "attribute"];
-    const EXAMPLE: &'static str = "part unset ada0 bootme --index 2";
-    const MORE_EXAMPLES: &'static [&'static str] = &["part unset -a bootonce -i 2 ada0"];
-    const WRITES: bool = true;
-    type Answer = PartAnswer;
-
-    fn run(self, (_, control): At<'_, PartClass>) -> Result<PartAnswer, Error> {
-        let (of, at_once) = self.0.parts();
-        edit(control, AttributeEdit(of, false), at_once)
     }
 }

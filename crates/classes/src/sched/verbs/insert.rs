@@ -1,4 +1,4 @@
-//! The `insert` and `create` verbs: place a scheduler over a disk.
+//! The verb `insert`: a scheduler under the users of a disk.
 
 use geom::{At, Class, Create as Request, Error, GeomId, GraphControl, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
@@ -11,10 +11,10 @@ use crate::sched::class::SchedClass;
 use crate::sched::clients::Classify;
 use crate::sched::{NAME, algorithms};
 
-/// Arguments of both verbs.
+/// Arguments of `insert` and `create`.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
-struct InsertParams {
+pub(super) struct InsertParams {
     /// Providers that receive a scheduler
     #[schemars(length(min = 1))]
     disks: Vec<String>,
@@ -75,25 +75,8 @@ impl Verb<SchedClass> for Insert {
     }
 }
 
-/// Create a scheduler above a disk, with its own provider
-///
-/// The disk stays unchanged; requests to DISK.sched. pass through the scheduler.
-#[derive(Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub(super) struct Create(InsertParams);
-
-impl Verb<SchedClass> for Create {
-    const NAME: &'static str = "create";
-    const POSITIONAL: &'static [&'static str] = &["disks"];
-    const EXAMPLE: &'static str = "sched create -a deadline d0";
-    type Answer = InsertAnswer;
-
-    fn run(self, (class, control): At<'_, SchedClass>) -> Result<InsertAnswer, Error> {
-        place(class, control, self.0, false)
-    }
-}
-
-fn place(
+/// Places a scheduler over each disk, or over none of them.
+pub(super) fn place(
     class: &SchedClass,
     control: &mut GraphControl,
     params: InsertParams,

@@ -1,6 +1,6 @@
-//! The `stats` and `reset` verbs: show and clear the statistics of clients.
+//! The verb `stats`: the statistics of clients.
 
-use geom::{At, Error, JsonSchema, MessageAnswer, Verb};
+use geom::{At, Error, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
 
 use super::{chosen, with};
@@ -72,25 +72,4 @@ fn table(stats: &SchedStats) -> String {
         );
     }
     out
-}
-
-/// Reset the counters of schedulers
-#[derive(Deserialize, JsonSchema)]
-pub(super) struct Reset {
-    /// Schedulers: DISK.sched. or DISK
-    #[schemars(length(min = 1))]
-    names: Vec<String>,
-}
-
-impl Verb<SchedClass> for Reset {
-    const NAME: &'static str = "reset";
-    const EXAMPLE: &'static str = "sched reset d0.sched.";
-    type Answer = MessageAnswer;
-
-    fn run(self, (_, control): At<'_, SchedClass>) -> Result<MessageAnswer, Error> {
-        for geom in chosen(control, &self.names)? {
-            with(control, geom, |g| g.shared.reset())?;
-        }
-        Ok(MessageAnswer::new("counters reset"))
-    }
 }

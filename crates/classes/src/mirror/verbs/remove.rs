@@ -1,4 +1,4 @@
-//! `remove`, `deactivate`: members that go.
+//! The verb `remove`: members leave a mirror permanently.
 
 use bio::Errno;
 use geom::{At, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
@@ -41,34 +41,10 @@ pub(super) fn remove(
     members.iter().try_for_each(|member| remove_member(control, on, member, Removal::Removed))
 }
 
-/// Stop using members until they are activated
-#[derive(Deserialize, JsonSchema)]
-pub(super) struct Deactivate {
-    /// Name of the mirror, without the class
-    name: String,
-    /// Providers of the members
-    members: Members,
-}
-
-impl Verb<MirrorClass> for Deactivate {
-    const NAME: &'static str = "deactivate";
-    const EXAMPLE: &'static str = "mirror deactivate data d1";
-    const WRITES: bool = true;
-    type Answer = MessageAnswer;
-
-    fn run(self, (_, control): At<'_, MirrorClass>) -> Result<MessageAnswer, Error> {
-        let members = &self.members.0;
-        members.iter().try_for_each(|member| {
-            remove_member(control, &self.name, member, Removal::Deactivated)
-        })?;
-        Ok(MessageAnswer::new(format!("{} deactivated", members.join(", "))))
-    }
-}
-
 /// Removes a member. When the others' records have its removal, its own is cleared, or marked,
 /// while the mirror still holds it open, so that it is not found in its former state. A member that
 /// cannot be removed is tasted again, and returns in the state of its record.
-fn remove_member(
+pub(super) fn remove_member(
     control: &mut GraphControl,
     on: &str,
     member: &str,

@@ -1,7 +1,7 @@
-//! `insert`, `create`: a queue over a provider.
+//! The verb `insert`: a queue under the users of a provider.
 
 use bio::Errno;
-use geom::{At, Class, Create as Request, Error, JsonSchema, Verb};
+use geom::{At, Create as Request, Error, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
 
 use crate::members::provider_access;
@@ -9,22 +9,22 @@ use crate::trim::NAME;
 use crate::trim::class::{TrimClass, is_set};
 use crate::trim::params::TrimParams;
 
-/// Arguments of both verbs.
+/// Arguments of `insert` and `create`.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
-struct InsertParams {
+pub(super) struct InsertParams {
     /// Provider below the queue
-    name: String,
+    pub(super) name: String,
     /// Name of the queue [default: name of the provider, followed by .trim]
     #[serde(default, rename = "as")]
     called: Option<String>,
     #[serde(flatten)]
-    params: TrimParams,
+    pub(super) params: TrimParams,
 }
 
 impl InsertParams {
     /// The queue's name.
-    fn called(&self) -> String {
+    pub(super) fn called(&self) -> String {
         self.called.clone().unwrap_or_else(|| format!("{}.trim", self.name))
     }
 }
@@ -33,9 +33,9 @@ impl InsertParams {
 #[derive(Serialize, JsonSchema)]
 pub(super) struct InsertAnswer {
     /// Result in one sentence.
-    message: String,
+    pub(super) message: String,
     /// Name of the provider with the queue.
-    provider: String,
+    pub(super) provider: String,
 }
 
 /// Insert a TRIM queue under the users of a provider
@@ -76,28 +76,5 @@ impl Verb<TrimClass> for Insert {
         let params = serde_json::to_value(params).unwrap_or_default();
         control.insert(NAME, below, &Request { name: &name, members: &[], params: &params })?;
         Ok(InsertAnswer { message: format!("{name} inserted over {on}"), provider: on.clone() })
-    }
-}
-
-/// Create a provider with a TRIM queue above another
-///
-/// Users of the provider below continue to use it. The new provider reports that deleted bytes do
-/// not read as zeroes, unless --zeroes keep is given.
-#[derive(Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub(super) struct Create(InsertParams);
-
-impl Verb<TrimClass> for Create {
-    const NAME: &'static str = "create";
-    const EXAMPLE: &'static str = "trim create d0";
-    type Answer = InsertAnswer;
-
-    fn run(self, (class, control): At<'_, TrimClass>) -> Result<InsertAnswer, Error> {
-        let (InsertParams { name: on, params, .. }, name) = (&self.0, self.0.called());
-        let below = provider_access::find(control, on)?;
-        let params = serde_json::to_value(params).unwrap_or_default();
-        let request = Request { name: &name, members: &[below], params: &params };
-        control.call(|t| class.create(t, &request))?;
-        Ok(InsertAnswer { message: format!("{name} is there"), provider: name })
     }
 }

@@ -48,7 +48,7 @@ pub use filter::{Filter, FilterAction, Window, class as filter_class};
 pub use health::{Listener, Remark, Severity, Trouble};
 pub use layer::{Back, Edge, Flow, Layer, Sink};
 pub use measure::Measure;
-pub use notify::{Notice, Notifier, Task, Unanswered};
+pub use notify::{Notice, Notifier, Task, Unanswered, message_of};
 pub use origins::{Entry, ORIGINS_MAX, Originator, Origins};
 pub use progress::{CopySpan, Progress, pace};
 pub use runtime::{Runtime, RuntimeConfig};

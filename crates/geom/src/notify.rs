@@ -19,7 +19,7 @@ use crate::control::Inbox;
 use crate::core::{Call, Core, Message};
 use crate::topology::{Event, GeomId};
 
-/// A message to a geom from its layers and tasks; the geom knows the type.
+/// A message to a geom from its layers and tasks; the geom knows the type ([`message_of`]).
 pub type Notice = Box<dyn Any + Send>;
 
 /// A conversation that a geom starts on a core; the geom receives its answer as a message.
@@ -28,6 +28,18 @@ pub type Task = Box<dyn for<'a> FnOnce(&'a Rc<Core>) -> Local<'a, Notice> + Send
 /// The message to a geom whose task did not end: the core stopped, or the time was up.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unanswered;
+
+/// The message in a notice to a geom whose layers and tasks send `M` only.
+///
+/// # Errors
+///
+/// [`Unanswered`]: a task of the geom did not end.
+pub fn message_of<M: 'static>(notice: Notice) -> Result<M, Unanswered> {
+    notice.downcast::<M>().map(|message| *message).map_err(|other| {
+        debug_assert!(other.is::<Unanswered>(), "an unknown notice");
+        Unanswered
+    })
+}
 
 /// See the module. Clones are cheap and reach the same daemon.
 #[derive(Clone, Default)]
@@ -76,5 +88,16 @@ impl Notifier {
                 core.restart(ticket);
             }),
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notice_is_a_message_of_the_geom_or_unanswered() {
+        assert_eq!(message_of::<u8>(Box::new(7u8)), Ok(7));
+        assert_eq!(message_of::<u8>(Box::new(Unanswered)), Err(Unanswered));
     }
 }

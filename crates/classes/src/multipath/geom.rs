@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bio::{Attr, Errno};
 use geom::{
     Access, ClassParams, ConsumerId, Edge, Error, Event, Geom, GeomId, Limits, NewProvider, Notice,
-    ProviderId, Settings, Topology, Trouble, Unanswered,
+    ProviderId, Settings, Topology, Trouble, Unanswered, message_of,
 };
 
 use super::NAME;
@@ -497,10 +497,9 @@ impl Geom for MultipathGeom {
     }
 
     fn on_notice(&mut self, t: &mut Topology, me: GeomId, notice: Notice) {
-        match notice.downcast::<Message>() {
-            Ok(message) => self.on_message(t, me, *message),
-            Err(notice) if notice.is::<Unanswered>() => self.written(t, me, Err(Errno::TimedOut)),
-            Err(_) => debug_assert!(false, "an unknown notice"),
+        match message_of(notice) {
+            Ok(message) => self.on_message(t, me, message),
+            Err(Unanswered) => self.written(t, me, Err(Errno::TimedOut)),
         }
     }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use bio::{Attr, Errno};
 use geom::{
     Access, ConsumerId, Deletes, Error, Geom, GeomId, Measure, Notice, Progress, ProviderId,
-    Topology, Transient, Trouble, Unanswered,
+    Topology, Transient, Trouble, message_of,
 };
 
 use super::assemble::SetId;
 use super::class::Tunables;
-use super::geom::{Message, NAME, RaidGeom};
+use super::geom::{NAME, RaidGeom};
 use super::model::{DiskState, Layout, Level, SubdiskState, VolumeState};
 use super::name;
 use super::volume::Role;
@@ -248,10 +248,9 @@ impl Geom for RaidGeom {
     }
 
     fn on_notice(&mut self, t: &mut Topology, me: GeomId, notice: Notice) {
-        match notice.downcast::<Message>() {
-            Ok(_) if self.over => {}
-            Ok(message) => self.on_message(t, me, *message),
-            Err(notice) => debug_assert!(notice.is::<Unanswered>(), "an unknown notice"),
+        match message_of(notice) {
+            Ok(message) if !self.over => self.on_message(t, me, message),
+            _ => {}
         }
     }
 

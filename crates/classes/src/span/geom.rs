@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bio::Errno;
 use geom::{
     Access, ConsumerId, Deletes, Edge, Error, Event, Geom, GeomId, Limits, MADE_BY_VERB,
-    NewProvider, Notice, ProviderId, Severity, Topology, Trouble,
+    NewProvider, Notice, ProviderId, Severity, Topology, Trouble, message_of,
 };
 
 use super::map::SpanLayer;
@@ -567,7 +567,7 @@ impl<S: Span> Geom for SpanGeom<S> {
     }
 
     fn on_notice(&mut self, t: &mut Topology, me: GeomId, notice: Notice) {
-        let Ok(moved) = notice.downcast::<LabelMoved>() else { return };
+        let Ok(moved) = message_of::<LabelMoved>(notice) else { return };
         let of = |m: &&mut Member| m.consumer == moved.consumer;
         let Some(member) = self.slots.iter_mut().flatten().find(of) else { return };
         member.moving = false;

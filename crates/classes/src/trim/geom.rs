@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bio::Errno;
 use geom::{
     Access, ClassParams, ConsumerId, DELETES, Deletes, Event, Geom, GeomId, Notice, ProviderId,
-    Settings, Topology, Trouble,
+    Settings, Topology, Trouble, message_of,
 };
 
 use super::params::TrimParams;
@@ -77,7 +77,7 @@ impl Geom for TrimGeom {
     }
 
     fn on_notice(&mut self, t: &mut Topology, _: GeomId, notice: Notice) {
-        if notice.downcast_ref::<Message>() == Some(&Message::Drained) && self.holds {
+        if message_of(notice) == Ok(Message::Drained) && self.holds {
             self.holds = false;
             // A close cannot be refused.
             let _ = self.settle(t, self.open);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bio::{Attr, Errno};
 use geom::{
     Access, ConsumerId, Create, Deletes, Error, Geom, GeomId, MADE_BY_VERB, Measure, NewProvider,
-    Notice, ProviderId, ServedClient, Settings, Severity, Topology, Transient, Trouble, deadline,
+    Notice, ProviderId, ServedClient, Settings, Severity, Topology, Transient, Trouble, Unanswered,
+    deadline, message_of,
 };
 
 use super::class::{FS_CLASS, Site};
@@ -28,12 +29,6 @@ const HALTING_NS: u64 = 25_000_000_000;
 
 /// A cache device is nearly full when less than this part of it takes changes still.
 const NEARLY_FULL: u64 = 10;
-
-/// Every core has the graph with its consumers.
-struct GraphReady;
-
-/// Every core has the graph with a consumer of a device that returned.
-struct MemberReattached(ConsumerId);
 
 struct OpenDevice {
     consumer: ConsumerId,
@@ -98,7 +93,7 @@ impl FsGeom {
                         halting: false,
                     }),
                 );
-                t.barrier(me, Box::new(GraphReady));
+                t.barrier(me, Box::new(Message::GraphReady));
                 Ok(me)
             }
             Err(e) => {
@@ -197,7 +192,7 @@ impl FsGeom {
         b.consumer = consumer;
         b.opened.path.resize(size);
         // Its edge leads there when every core was notified of it.
-        t.barrier(me, Box::new(MemberReattached(consumer)));
+        t.barrier(me, Box::new(Message::MemberReattached(consumer)));
         Ok(())
     }
 
@@ -330,20 +325,17 @@ impl Geom for FsGeom {
     }
 
     fn on_notice(&mut self, t: &mut Topology, me: GeomId, notice: Notice) {
-        if notice.is::<GraphReady>() {
-            return self.start(t, me);
-        }
-        if let Some(MemberReattached(consumer)) = notice.downcast_ref::<MemberReattached>() {
-            if let Some(b) = self.below.iter_mut().find(|b| b.consumer == *consumer) {
-                b.opened.path.redirect(t.edge(*consumer));
-                b.lost = false;
-                t.remark(me, Severity::Good, &format!("{} is back", b.opened.name));
+        match message_of(notice) {
+            Ok(Message::GraphReady) => self.start(t, me),
+            Ok(Message::MemberReattached(consumer)) => {
+                if let Some(b) = self.below.iter_mut().find(|b| b.consumer == consumer) {
+                    b.opened.path.redirect(t.edge(consumer));
+                    b.lost = false;
+                    t.remark(me, Severity::Good, &format!("{} is back", b.opened.name));
+                }
             }
-            return;
-        }
-        match notice.downcast_ref::<Message>() {
-            Some(Message::Changed) | None => self.on_change(t, me),
-            Some(Message::Halted) => {
+            Ok(Message::Changed) | Err(Unanswered) => self.on_change(t, me),
+            Ok(Message::Halted) => {
                 self.on_change(t, me);
                 t.wither_geom_close(me, Errno::NxIo);
             }

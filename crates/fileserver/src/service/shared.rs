@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use bio::sync::{Mutex, MutexGuard};
-use geom::{Error, GeomId, Local, Notifier, ServedClient};
+use geom::{ConsumerId, Error, GeomId, Local, Notifier, ServedClient};
 use serde_json::Value;
 use tls::Keys;
 
@@ -116,6 +116,10 @@ pub(crate) enum HostRequest {
 /// An event for the geom.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Message {
+    /// Every core has the graph with its consumers.
+    GraphReady,
+    /// Every core has the graph with the consumer of a device that returned.
+    MemberReattached(ConsumerId),
     /// An answer is there, or the phase is another one.
     Changed,
     /// It has halted.

@@ -27,7 +27,7 @@ use crate::class::{Geom, Local};
 use crate::core::Core;
 use crate::health::Severity;
 use crate::layer::Edge;
-use crate::notify::Notice;
+use crate::notify::{Notice, message_of};
 
 /// Writes the metadata at the end of a provider, through the edge, and makes it durable. It reads
 /// the end first, which may have changed since the tasting.
@@ -62,11 +62,13 @@ pub(super) struct Attempt {
     why: String,
 }
 
-/// Every core knows the way to it.
-struct GraphPublished;
-
-/// It is there, or why not.
-struct WriteEnded(Result<(), String>);
+/// A message to the geom that holds the provider.
+enum Message {
+    /// Every core has the graph with its consumer.
+    GraphPublished,
+    /// The label is written, or why not.
+    WriteEnded(Result<(), String>),
+}
 
 /// Has the provider open meanwhile.
 struct Migrator {
@@ -84,12 +86,12 @@ impl Geom for Migrator {
     fn orphan(&mut self, _: &mut Topology, _: GeomId, _: super::ConsumerId, _: Errno) {}
 
     fn on_notice(&mut self, t: &mut Topology, me: GeomId, notice: Notice) {
-        match (notice.downcast::<WriteEnded>(), self.work.take()) {
-            (Ok(ended), _) => t.migration_ended(self, me, ended.0),
-            (Err(notice), Some((edge, carry))) if notice.is::<GraphPublished>() => {
+        match (message_of(notice), self.work.take()) {
+            (Ok(Message::GraphPublished), Some((edge, carry))) => {
                 t.send_migration(me, edge, carry);
             }
-            (Err(_), _) => t.migration_ended(self, me, Err("the core has stopped".into())),
+            (Ok(Message::WriteEnded(ended)), _) => t.migration_ended(self, me, ended),
+            _ => t.migration_ended(self, me, Err("the core has stopped".into())),
         }
     }
 }
@@ -180,7 +182,7 @@ impl Topology {
         let work = (self.edge(consumer), carry);
         self.with(geom, |carrier: &mut Migrator, _| carrier.work = Some(work));
         self.migrations.push(Migration { class, key, geom, other_paths: Vec::new() });
-        self.barrier(geom, Box::new(GraphPublished));
+        self.barrier(geom, Box::new(Message::GraphPublished));
         Ok("the label is being moved to the end")
     }
 
@@ -193,7 +195,7 @@ impl Topology {
                 let (on, core) = (core, core.clone());
                 on.spawn_for("carrying the", &name, async move {
                     let ended = carry(&core, edge).await;
-                    answers.post(geom, Box::new(WriteEnded(ended)));
+                    answers.post(geom, Box::new(Message::WriteEnded(ended)));
                 });
             }),
         );

@@ -37,7 +37,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use bio::{Attr, Errno, Ticket};
 use geom::{
     Access, ConsumerId, Deletes, Error, Geom, GeomId, Measure, Notice, ProviderId, Topology,
-    Transient, Trouble, Unanswered,
+    Transient, Trouble, message_of,
 };
 
 use super::NAME;
@@ -46,7 +46,7 @@ use super::class::Tunables;
 use super::idents::Idents;
 use super::level::Growth;
 use super::settings::Settings;
-use super::shared::{Message, MirrorShared};
+use super::shared::MirrorShared;
 use super::state::{Fault, Mirror, Role};
 use super::verify::VerifyOptions;
 use crate::members::{EventLog, PlaceholderGeom, Refusals, Throttle, Waiting, frame, verb_util};
@@ -347,10 +347,9 @@ impl Geom for MirrorGeom {
     }
 
     fn on_notice(&mut self, t: &mut Topology, me: GeomId, notice: Notice) {
-        match notice.downcast::<Message>() {
-            Ok(_) if self.over => {}
-            Ok(message) => self.on_message(t, me, *message),
-            Err(notice) => debug_assert!(notice.is::<Unanswered>(), "an unknown notice"),
+        match message_of(notice) {
+            Ok(message) if !self.over => self.on_message(t, me, message),
+            _ => {}
         }
     }
 

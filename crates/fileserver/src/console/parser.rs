@@ -224,6 +224,9 @@ mod tests {
         for (i, v) in specs().iter().enumerate() {
             assert!(specs().iter().skip(i + 1).all(|o| o.name != v.name), "{} twice", v.name);
             assert_eq!(v.args.first().map(|a| a.name), Some("name"), "{}", v.name);
+            let schema = (v.params)();
+            let required = schema["required"].as_array().expect("a list");
+            assert!(required.contains(&"name".into()), "{}: {required:?}", v.name);
             // These words name the target of a verb; the control path removes them.
             let taken = ["on", "geom", "provider"];
             assert!(v.args.iter().skip(1).all(|a| !taken.contains(&a.name)), "{}", v.name);

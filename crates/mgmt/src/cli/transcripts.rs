@@ -255,6 +255,7 @@ fn status_shows_health_first() {
     daemon.plant.set_extra(state.clone());
     let bad = daemon.expect_exit("status", Exit::Degraded);
     assert!(bad.starts_with(" state: FAILED\n"), "{bad}");
+    assert!(daemon.expect_exit("status --alive", Exit::Done).starts_with(" state: FAILED\n"));
     assert!(
         bad.contains(
             "    at: disk d0 (failed)\n   why: EIO on every read\naction: Reconnect the disk: it \
@@ -543,7 +544,7 @@ fn socket_path_is_read_from_the_configuration_file() {
 
 #[test]
 fn missing_daemon_is_reported_as_unreachable() {
-    let words = ["status", "--socket", "/nonexistent/a.sock"];
+    let words = ["status", "--alive", "--socket", "/nonexistent/a.sock"];
     let output = run_words(words.iter().map(OsString::from).collect());
     assert_eq!(output.exit, Exit::Unreachable);
     assert!(

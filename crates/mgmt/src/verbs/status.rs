@@ -17,9 +17,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 
-/// Parameters of `status`: none.
+/// Parameters of `status`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct StatusParams {}
+pub struct StatusParams {
+    /// Exit with code 0 although parts are degraded or failed.
+    #[serde(default)]
+    pub alive: bool,
+}
 
 /// One problem.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -68,6 +72,9 @@ pub struct StatusAnswer {
     pub starting: bool,
     /// The worst health of all objects.
     pub health: Health,
+    /// Whether the exit code ignores the health (`--alive`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub alive: bool,
     /// Problems, the worst first.
     pub findings: Vec<StatusFinding>,
     /// Rebuilds and resyncs that run or are paused.
@@ -539,20 +546,31 @@ pub fn status_of(control: &Control, state: &SystemState) -> StatusAnswer {
     let starting = starting.is_some();
     let (schema_version, listeners) = (SCHEMA_VERSION, state.listeners.clone());
     let rebuilds = rebuilds(state);
-    StatusAnswer { schema_version, starting, health, findings, rebuilds, daemon, serves, listeners }
+    StatusAnswer {
+        schema_version,
+        starting,
+        health,
+        alive: false,
+        findings,
+        rebuilds,
+        daemon,
+        serves,
+        listeners,
+    }
 }
 
 impl Verb<Control> for StatusParams {
     const NAME: &'static str = "status";
     const DOC: &'static str = "Show health: what is wrong, why, and what to do";
     const DETAIL: &'static str = "Exit code 0 when everything is ok, 3 when anything is degraded \
-        or failed.";
+        or failed, 5 when no daemon answers. With --alive, the code is 0 when the daemon answers, \
+        also while it starts or is degraded: for a supervisor that restarts it.";
     const EXAMPLE: &'static str = "status";
-    const MORE_EXAMPLES: &'static [&'static str] = &["status --json"];
+    const MORE_EXAMPLES: &'static [&'static str] = &["status --json", "status --alive"];
     type Answer = StatusAnswer;
 
     fn run(self, (control, _): At<'_, Control>) -> Result<StatusAnswer> {
-        status_answer(control)
+        Ok(StatusAnswer { alive: self.alive, ..status_answer(control)? })
     }
 }
 
@@ -582,7 +600,7 @@ impl CommandVerb<Control> for StatusParams {
     }
 
     fn exit(answer: &StatusAnswer) -> Exit {
-        if answer.health == Health::Ok { Exit::Done } else { Exit::Degraded }
+        if answer.alive || answer.health == Health::Ok { Exit::Done } else { Exit::Degraded }
     }
 }
 

@@ -191,6 +191,15 @@ fn image_of_the_container_is_whole_unprivileged_and_reproducible() {
     let settings = json(&blob(&image["config"]).0);
     assert_eq!(settings["config"]["User"], "64000:64000");
     assert_eq!(settings["architecture"], "amd64");
+    // A degraded daemon still serves: a supervisor must not end it for that.
+    let check = &settings["config"]["Healthcheck"]["Test"];
+    assert_eq!(*check, serde_json::json!(["CMD", "/usr/bin/ashlar", "status", "--alive"]));
+    let compose = fs::read_to_string(Path::new(ROOT).join("contrib/container/compose.yaml"));
+    let same = "test: [CMD, /usr/bin/ashlar, status, --alive]";
+    assert!(compose.expect("a file").contains(same), "compose.yaml has another check");
+    for port in ["564/tcp", "3260/tcp", "4420/tcp", "7320/tcp", "10809/tcp"] {
+        assert!(settings["config"]["ExposedPorts"].get(port).is_some(), "{port}");
+    }
     let layer = blob(&image["layers"][0]).1;
     let unpacked = output_of("sh", &["-c", &format!("gzip -dc {layer} | sha256sum")]);
     let digest = unpacked.split_whitespace().next().expect("a digest");

@@ -43,17 +43,17 @@ fn assets<'m>(manifest: &'m str, name: &str) -> Vec<[&'m str; 3]> {
     lines.map(asset).collect()
 }
 
-/// Whether a file of the tree has the path, whose last part may be `*`. Generated files are in
-/// `target`.
+/// Whether a file of the tree has the path, whose last part may begin with `*`. Generated files are
+/// in `target`.
 fn is_there(source: &str) -> bool {
     if source.trim_start_matches("../").starts_with("target/") {
         return true;
     }
     let path = Path::new(ROOT).join("crates/ashlar").join(source);
-    match source.ends_with("/*") {
-        true => fs::read_dir(path.with_file_name("")).is_ok_and(|mut found| found.next().is_some()),
-        false => path.is_file(),
-    }
+    let Some((_, ending)) = source.split_once("/*") else { return path.is_file() };
+    let fits = |name: &Path| name.to_string_lossy().ends_with(ending);
+    let found = fs::read_dir(path.with_file_name(""));
+    found.is_ok_and(|found| found.flatten().any(|entry| fits(&entry.path())))
 }
 
 #[test]
@@ -82,9 +82,23 @@ fn files_of_the_packages_exist_and_are_the_same_in_both() {
     for script in ["postinst", "prerm", "postrm"] {
         assert!(is_there(&format!("../../contrib/deb/{script}")), "{script} is missing");
     }
-    for missing in ["../../contrib/none", "../../none/*"] {
+    for missing in ["../../contrib/none", "../../none/*", "../../docs/*.none"] {
         assert!(!is_there(missing), "{missing}");
     }
+}
+
+#[test]
+fn runbook_of_a_silent_daemon_is_in_the_packages() {
+    let rules = fs::read_to_string(Path::new(ROOT).join("contrib/monitoring/ashlar.rules.yml"));
+    let rules = rules.expect("a file");
+    let link = rules.split("\"file:///").nth(1).and_then(|rest| rest.split('#').next());
+    let link = link.expect("a link to a file");
+    let text = manifest();
+    let assets = assets(&text, "package.metadata.deb");
+    let (folder, name) = link.rsplit_once('/').expect("a folder");
+    let installed = assets.iter().find(|[_, dest, _]| dest.trim_end_matches('/') == folder);
+    let [source, ..] = installed.unwrap_or_else(|| panic!("no package has {folder}"));
+    assert!(is_there(&source.replace("*.md", name)), "{source} has no {name}");
 }
 
 #[test]

@@ -519,6 +519,7 @@ fn groups(from: &Sources<'_>, index: &Index<'_>, view: &TargetView) -> Vec<Group
             limit: device.and_then(|d| d.flow.limit),
             reservation: reserved.map(|reservations| reservation(from, reservations)),
             removable: device.is_some_and(|d| d.removable),
+            ejected: device.is_some_and(|d| d.ejected),
         }
     };
     let awaited = |g: &GroupView| {

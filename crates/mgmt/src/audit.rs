@@ -13,6 +13,7 @@
 //!      [`CHANGES_MAX`] lines.
 
 mod changes;
+mod objects;
 
 pub use changes::{Former, of_steps};
 
@@ -72,8 +73,8 @@ pub struct AuditEntry {
     /// Generation of the configuration after.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
-    /// Changes of a verb that succeeded: steps of an `apply`, or properties of the geoms of a
-    /// class with their former and present values. Secrets are hidden, and long texts are cut.
+    /// Changes of a verb that succeeded: steps of an `apply`, or properties of geoms and other
+    /// objects with their former and present values. Secrets are hidden, and long texts are cut.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<String>,
     /// `started`, `done`, or the code and reason of the error.

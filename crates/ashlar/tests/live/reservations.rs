@@ -149,6 +149,10 @@ fn loaded_disc_and_port_state_survive_kill_9() {
     // Another disc, then none, then the same one again.
     fixture.ok(&["tray", "eject", "d0"]);
     fixture.ok(&["tray", "load", "d0", "d1"]);
+    let log = fixture.ok(&["audit", "--json"]);
+    for change in ["unit d0 medium: d0 -> out", "unit d0 medium: out -> d1"] {
+        assert!(log.contains(change), "{change}\n{log}");
+    }
     assert_eq!(first_byte(&mut again(&mut fixture)), Some(b'1'));
     fixture.ok(&["tray", "eject", "d0"]);
     assert_eq!(first_byte(&mut again(&mut fixture)), None);

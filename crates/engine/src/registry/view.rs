@@ -14,6 +14,7 @@ use crate::load::FlowView;
 use crate::reservations::Reservations;
 use crate::unit::counters::NexusCounts;
 use crate::unit::ids::Ids;
+use crate::unit::medium_state::MediumState;
 use crate::unit::space::SpaceUsage;
 use crate::unit::spec::Label;
 use crate::unit::{Device, ModeBits};
@@ -120,6 +121,8 @@ pub struct DeviceView {
     pub space_usage: Option<SpaceUsage>,
     /// Its medium can be ejected.
     pub removable: bool,
+    /// Its medium is out.
+    pub ejected: bool,
     /// Why it was removed, if it was.
     pub lost: Option<Errno>,
 }
@@ -230,6 +233,7 @@ fn device_view(d: &Device) -> DeviceView {
         flow: d.flow(),
         space_usage: d.space_usage(),
         removable: d.spec().removable,
+        ejected: d.condition().state() == MediumState::Empty,
         lost: d.lost(),
     }
 }

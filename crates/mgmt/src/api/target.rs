@@ -169,6 +169,9 @@ pub struct LunState {
     /// `tray eject` ejects the medium of the unit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub removable: bool,
+    /// The medium of the unit is out; `tray load` loads one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ejected: bool,
 }
 
 /// Reservation and registrants of a unit.

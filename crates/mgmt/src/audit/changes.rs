@@ -1,6 +1,7 @@
 //! Changes of a verb in words: the steps of an `apply`, and former and present properties of the
-//! geoms of a class.
+//! geoms of a class and of other objects.
 
+use super::objects::Objects;
 use super::{is_secret, masked};
 use crate::api::{GeomState, SystemState};
 use crate::plan::Step;
@@ -9,14 +10,23 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Properties of geoms: class, name and property, each with its value.
-type Properties = BTreeMap<String, String>;
+/// Properties of objects, as of a geom: class, name and property, each with its value.
+pub(super) type Properties = BTreeMap<String, String>;
+
+/// Objects whose properties a verb changes.
+enum Source {
+    /// Geoms of the class that has the verb.
+    Class(String),
+    /// Other objects, read with the parameters of the verb.
+    Objects(Objects, Value),
+    /// None that is read: the answer of the verb has its steps.
+    Answer,
+}
 
 /// Properties before a verb runs.
 pub struct Former {
-    /// The class that has the verb.
-    class: Option<String>,
-    /// Absent for a verb of no class, and if the state could not be read.
+    source: Source,
+    /// Absent if none is read, and if the state could not be read.
     properties: Option<Properties>,
 }
 
@@ -42,19 +52,23 @@ impl Former {
             _ if verb == "geom" => params.get("class").and_then(Value::as_str),
             _ => None,
         };
-        let class = class.map(str::to_owned);
-        let properties = class.as_deref().and_then(|class| present(control, class));
-        Former { class, properties }
+        let source = match (class, Objects::of(verb)) {
+            (Some(class), _) => Source::Class(class.to_owned()),
+            (None, Some(objects)) => Source::Objects(objects, params.clone()),
+            (None, None) => Source::Answer,
+        };
+        let properties = present(control, &source);
+        Former { source, properties }
     }
 
     /// The changes of the verb, which has ended with this answer.
     pub fn changes(&self, control: &Control, answer: &str) -> Vec<String> {
-        let Some(class) = &self.class else {
+        if let Source::Answer = self.source {
             let done: Steps = serde_json::from_str(answer).unwrap_or_default();
             let steps = done.steps.iter().filter(|_| !done.dry_run);
             return steps.map(|step| words(&step.what, &step.why)).collect();
-        };
-        match (&self.properties, present(control, class)) {
+        }
+        match (&self.properties, present(control, &self.source)) {
             (Some(before), Some(after)) => differences(before, &after),
             _ => Vec::new(),
         }
@@ -70,8 +84,12 @@ fn words(what: &str, why: &str) -> String {
     format!("{what}: {why}")
 }
 
-fn present(control: &Control, class: &str) -> Option<Properties> {
-    control.state().ok().map(|state| properties(&state, class))
+fn present(control: &Control, source: &Source) -> Option<Properties> {
+    match source {
+        Source::Class(class) => control.state().ok().map(|state| properties(&state, class)),
+        Source::Objects(objects, params) => objects.read(control, params).ok(),
+        Source::Answer => None,
+    }
 }
 
 fn properties(state: &SystemState, class: &str) -> Properties {
@@ -107,7 +125,7 @@ fn add_geom(geom: &GeomState, out: &mut Properties) {
 }
 
 /// The properties that differ, each with its former and its present value.
-fn differences(before: &Properties, after: &Properties) -> Vec<String> {
+pub(super) fn differences(before: &Properties, after: &Properties) -> Vec<String> {
     let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let value = |of: &Properties, key: &String| {
         of.get(key).map(String::as_str).filter(|text| !text.is_empty()).unwrap_or("-").to_owned()
@@ -162,7 +180,7 @@ mod tests {
 
     #[test]
     fn steps_of_a_dry_run_are_no_changes() {
-        let former = Former { class: None, properties: None };
+        let former = Former { source: Source::Answer, properties: None };
         let control = {
             let archive = Archive::new(&std::env::temp_dir(), 1);
             let plant = Box::new(Arc::new(FakePlant::new()));

@@ -39,8 +39,9 @@ impl Verb<Control> for AuditParams {
         restarts. Of the logins of one caller from one address, one a minute is recorded. A change \
         has two entries: one before it begins and one with its result. `before` and `after` are \
         generations of the configuration; `ashlar history` lists the files. The result of an \
-        `apply` has its steps, and that of a verb of a class the former and present values of the \
-        properties that changed while it ran.";
+        `apply` has its steps. That of a verb of a class has the former and present values of the \
+        properties that changed while it ran, and so have those of `reservations --clear`, `alua \
+        set`, `tray`, `sessions end`, `attach`, `detach` and `token`.";
     const EXAMPLE: &'static str = "audit";
     const MORE_EXAMPLES: &'static [&'static str] = &["audit --limit 10 --json"];
     type Answer = AuditAnswer;

@@ -2,7 +2,7 @@
 
 use engine::CommandState;
 use engine::registry::{CommandView, LatencyReading, NexusCounts, SessionFacts};
-use mgmt::api::{Digests, Histogram, LunCounters, SessionState, Stats};
+use mgmt::api::{Digests, Histogram, LUN_COUNTERS_MAX, LunCounters, SessionState, Stats};
 
 use super::{Sources, histogram};
 
@@ -69,10 +69,11 @@ fn latency(reading: &LatencyReading) -> Histogram {
     histogram(&reading.buckets, reading.sum_ns)
 }
 
-/// Counters of the listed LUNs of a session that it has used.
-fn lun_counters(from: &Sources<'_>, number: u64, listed: &[u64]) -> Vec<LunCounters> {
-    let used = from.registry.nexuses.get(&number).into_iter().flatten();
-    let used = used.filter(|counts| listed.contains(&counts.lun));
+/// Counters of the listed LUNs that a session has used, and of others that had requests.
+fn lun_counters(used: &[NexusCounts], listed: &[u64]) -> Vec<LunCounters> {
+    let is_shown = |counts: &&NexusCounts| {
+        counts.reads > 0 || counts.writes > 0 || listed.contains(&counts.lun)
+    };
     let one = |counts: &NexusCounts| LunCounters {
         lun: counts.lun,
         reads: counts.reads,
@@ -81,7 +82,7 @@ fn lun_counters(from: &Sources<'_>, number: u64, listed: &[u64]) -> Vec<LunCount
         write_bytes: counts.written_bytes,
         errors: counts.errors,
     };
-    used.map(one).collect()
+    used.iter().filter(is_shown).take(LUN_COUNTERS_MAX).map(one).collect()
 }
 
 /// A session as the API shows it.
@@ -101,6 +102,7 @@ pub(super) fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
             all.map_or(0, |l| l.len() as u64),
         ),
     };
+    let used = from.registry.nexuses.get(&s.number).map(Vec::as_slice).unwrap_or_default();
     let isid: String = s.port_id.iter().map(|b| format!("{b:02x}")).collect();
     let waiting = s.commands(from.now_ns);
     let mut stats = Stats { in_flight: waiting.len() as u64, ..Stats::default() };
@@ -122,7 +124,7 @@ pub(super) fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
         host_id: label("host-id").map(str::to_owned),
         tsih: label("tsih").and_then(|t| t.parse().ok()).unwrap_or(0),
         since_ns: from.since_start_ns(s.since_ns),
-        lun_counters: lun_counters(from, s.number, &luns),
+        lun_counters: lun_counters(used, &luns),
         luns,
         luns_total,
         unit: label("export").map(str::to_owned),
@@ -139,5 +141,22 @@ pub(super) fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
         waiting: waiting_commands(s, &waiting),
         held_back: wait_reason(from, s, &waiting),
         stats,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn used_luns_beyond_the_listed_ones_have_counters() {
+        let counts = |lun: u64, reads: u64| NexusCounts { lun, reads, ..NexusCounts::default() };
+        let of = |used: &[NexusCounts], listed: &[u64]| -> Vec<(u64, u64)> {
+            lun_counters(used, listed).iter().map(|of| (of.lun, of.reads)).collect()
+        };
+        let used = [counts(0, 0), counts(1, 4), counts(70, 0), counts(71, 5)];
+        assert_eq!(of(&used, &[0, 1]), [(0, 0), (1, 4), (71, 5)]);
+        let many: Vec<NexusCounts> = (0..2000).map(|lun| counts(lun, 1)).collect();
+        assert_eq!(of(&many, &[0]).len(), LUN_COUNTERS_MAX);
     }
 }

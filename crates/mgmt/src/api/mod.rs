@@ -35,9 +35,9 @@ pub use state::{
 };
 pub use stats::{Bucket, Histogram, OpStats, Percentiles, Stats};
 pub use target::{
-    AttachedState, ConnectionsState, Denied, Digests, GroupState, LunCounters, LunState,
-    PendingLunState, PortGroupState, RegistrantState, ReservationState, RivalsState, SessionState,
-    TargetHealth, TargetState,
+    AttachedState, ConnectionsState, Denied, Digests, GroupState, LUN_COUNTERS_MAX, LunCounters,
+    LunState, PendingLunState, PortGroupState, RegistrantState, ReservationState, RivalsState,
+    SessionState, TargetHealth, TargetState,
 };
 pub use trace::{SlowRequest, TraceQuery, TraceState, TracedLayer};
 pub use webhook::WebhookState;

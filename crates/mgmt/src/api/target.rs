@@ -213,6 +213,9 @@ pub struct Digests {
     pub data: bool,
 }
 
+/// Most LUNs whose counters a session has.
+pub const LUN_COUNTERS_MAX: usize = 1024;
+
 /// Counters of one LUN of a session, since the session has used it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -261,7 +264,8 @@ pub struct SessionState {
     pub luns: Vec<u64>,
     /// Number of LUNs that the session may use.
     pub luns_total: u64,
-    /// Counters of the LUNs in `luns` that the session has used.
+    /// Counters of the LUNs that the session has used, in the order of their numbers: of those in
+    /// `luns`, and of further ones that had reads or writes, 1,024 at most.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lun_counters: Vec<LunCounters>,
     /// The one unit that the session uses (NBD); absent for initiators that address LUNs

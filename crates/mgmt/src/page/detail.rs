@@ -2,6 +2,7 @@
 
 use super::actions;
 use super::charts::Chart;
+use super::export_actions;
 use super::graph::{Graph, Node};
 use super::tables::{Cell, CellAction, Table, events};
 use crate::api::{
@@ -303,7 +304,7 @@ fn changes(state: &SystemState, id: &str) -> Vec<CellAction> {
         for group in &target.groups {
             let is_own = |lun: &&LunState| lun_id(&target.name, &group.name, lun.lun) == id;
             if let Some(lun) = group.luns.iter().find(is_own) {
-                return actions::of_lun(lun);
+                return export_actions::of_lun(state, target, lun);
             }
         }
     }

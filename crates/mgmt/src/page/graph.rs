@@ -1,7 +1,8 @@
 //! Graph of the page: disks, geoms, LUNs and sessions as nodes in layers, with counters.
 
 use crate::api::{
-    GeomState, GroupState, Health, LunCounters, SessionState, Stats, SystemState, TargetState,
+    GeomState, GroupState, Health, LUN_COUNTERS_MAX, LunCounters, SessionState, Stats, SystemState,
+    TargetState,
 };
 use crate::config::units::short;
 use crate::object_id::{LUN_CLASS, geom_id, lun_id, session_id};
@@ -194,14 +195,15 @@ impl<'s> Builder<'s> {
     }
 
     /// Counters of a LUN: those of its unit, or if other LUNs share the unit, those of its own
-    /// sessions. `None`: they are not known, because a session does not list the LUN.
+    /// sessions. `None`: they are not known, because a session has counters of other LUNs only.
     fn lun_counters(&self, (target, group, lun): ExportedLun<'s>) -> Option<Counters> {
         if self.index.luns(&lun.provider).len() <= 1 {
             return self.units.get(lun.provider.as_str()).copied();
         }
         let mut own = target.sessions.iter().filter(|s| s.group.as_ref() == Some(&group.name));
-        let is_cut = |s: &SessionState| s.luns_total > s.luns.len() as u64;
-        if own.any(|s| is_cut(s) && !s.luns.contains(&lun.lun)) {
+        let is_full = |s: &SessionState| s.lun_counters.len() >= LUN_COUNTERS_MAX;
+        let is_counted = |s: &SessionState| s.lun_counters.iter().any(|of| of.lun == lun.lun);
+        if own.any(|s| is_full(s) && !is_counted(s)) {
             return None;
         }
         let key = (target.name.as_str(), group.name.as_str(), lun.lun);
@@ -255,15 +257,19 @@ impl<'s> Builder<'s> {
                 ..Node::default()
             });
             let Some(group) = session.group.as_deref() else { continue };
-            for &number in &session.luns {
+            // LUNs beyond the listed ones have an edge if they are used.
+            let used = || session.lun_counters.iter();
+            let own: HashMap<u64, Counters> =
+                used().map(|of| (of.lun, Counters::of_lun(of))).collect();
+            let further = used().map(|of| of.lun).filter(|lun| !session.luns.contains(lun));
+            for number in session.luns.iter().copied().chain(further) {
                 let key = (target.name.as_str(), group, number);
-                let used = || session.lun_counters.iter().find(|of| of.lun == number);
-                let own = match session.luns_total <= 1 {
+                let uses = match session.luns_total <= 1 {
                     true => counters,
-                    false => used().map(Counters::of_lun).unwrap_or_default(),
+                    false => own.get(&number).copied().unwrap_or_default(),
                 };
                 if let Some(&lun) = self.luns.get(&key) {
-                    self.connect(lun, at, "", Some(own));
+                    self.connect(lun, at, "", Some(uses));
                 }
             }
         }
@@ -368,13 +374,23 @@ mod tests {
     }
 
     #[test]
+    fn session_has_edges_to_used_luns_that_it_does_not_list() {
+        let mut state = state();
+        state.targets[0].sessions[0].luns = vec![0];
+        let session = "session:iqn.a:t/iqn.h:a/";
+        assert_eq!(reads(&build(&state), "lun:iqn.a:t/a/1", session), Some(3));
+    }
+
+    #[test]
     fn luns_of_one_provider_have_their_own_counters() {
         let mut state = state();
         let graph = build(&state);
         assert_eq!(reads(&graph, "disk:d0", "lun:iqn.a:t/a/0"), Some(7));
         assert_eq!(reads(&graph, "disk:d0", "lun:iqn.a:t/b/0"), Some(5));
-        // Of a session with many LUNs, only the first ones are listed.
-        state.targets[0].sessions[1].luns = vec![1];
+        // Of a session with very many used LUNs, only the first ones have counters.
+        let counters = |lun| LunCounters { lun, ..LunCounters::default() };
+        state.targets[0].sessions[1].lun_counters =
+            (1..).take(LUN_COUNTERS_MAX).map(counters).collect();
         assert_eq!(reads(&build(&state), "disk:d0", "lun:iqn.a:t/b/0"), None);
         state.targets[0].groups.pop();
         assert_eq!(reads(&build(&state), "disk:d0", "lun:iqn.a:t/a/0"), Some(12));

@@ -18,6 +18,7 @@ mod detail;
 mod document;
 mod drawing;
 mod edge_rates;
+mod export_actions;
 pub mod files;
 mod fold;
 pub(crate) mod formats;

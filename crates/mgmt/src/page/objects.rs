@@ -4,6 +4,7 @@
 //! The graph beside such a detail has the nodes that belong to the object.
 
 use super::detail::{Detail, own_events, properties};
+use super::export_actions;
 use super::tables::{Cell, Table};
 use crate::api::{
     BusState, CoreState, Denied, Event, GroupState, Health, ListenerState, LunState, SessionState,
@@ -243,7 +244,9 @@ fn found<'s>(state: &'s SystemState, id: &'s str) -> Option<(Found, &'s str)> {
     }
     for of in &state.targets {
         if target_id(&of.name) == id {
-            return Some((target(of), of.name.as_str()));
+            let (own, nodes) = target(of);
+            let actions = export_actions::of_target(state, of);
+            return Some(((Detail { actions, ..own }, nodes), of.name.as_str()));
         }
         if let Some(own) = of.groups.iter().find(|g| group_id(&of.name, &g.name) == id) {
             return Some((group(of, own), own.name.as_str()));

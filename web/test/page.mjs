@@ -4,8 +4,9 @@
 //   node test/page.mjs --url URL --token TOKEN [--screenshots FOLDER]
 //
 // With a certificate of an own CA, name the CA in NODE_EXTRA_CA_CERTS.
-// The daemon must have a disk `d0`, a LUN, one session that uses it, and a file server `main`, in
-// which the test makes users and a dump. The test ends the session. It adds disks `page1`, `page2`
+// The daemon must have a disk `d0`, a bus, a webhook, a LUN with a medium that can be ejected and
+// with a registration, one session that uses it, and a file server `main`, in which the test makes
+// users and dumps. The test ends the session and the registration. It adds disks `page1` to `page3`
 // and `page9` and a mirror `pages`, and removes them again.
 // With --socket, the test serves the Unix socket on a port of 127.0.0.1. --network is the address
 // of the same daemon's API over TCP, where the test logs in. The token has the role admin.
@@ -38,8 +39,8 @@ const PHONE = 360;
 const WALL = 2560;
 const DISK = '\n[[disk]]\nname = "page9"\nkind = "memory"\nsize = "8MiB"\n';
 
-/** Members of the mirror `pages`. */
-const MEMBERS = ["page1", "page2"]
+/** Disks of the mirror `pages`. */
+const MEMBERS = ["page1", "page2", "page3"]
   .map((name) => `\n[[disk]]\nname = "${name}"\nkind = "memory"\nsize = "8MiB"\n`)
   .join("");
 
@@ -329,6 +330,29 @@ function knownContext(browser, more) {
   return browser.newContext({ ignoreHTTPSErrors: true, extraHTTPHeaders, ...more });
 }
 
+/** Opens the detail of an object. */
+async function opens(page, url, id) {
+  await page.goto(new URL(`/?at=${encodeURIComponent(id)}`, url).href);
+  await page.locator("#detail").waitFor({ timeout: LIMIT });
+  await axeInBoth(page, `detail of ${id}`);
+}
+
+/** Details of the objects that are no nodes of the graph. */
+async function details(browser, url) {
+  const headers = { authorization: `Bearer ${options.token}` };
+  const shown = await (await fetch(new URL("/v1/view", url), { headers })).json();
+  const cells = shown.tables.flatMap((table) => table.rows.flat());
+  const ids = cells.map((cell) => cell.at).filter(Boolean);
+  const context = await knownContext(browser, {});
+  const page = await context.newPage();
+  for (const kind of ["target", "group", "core", "bus", "listener", "webhook"]) {
+    const id = ids.find((one) => one.startsWith(`${kind}:`));
+    check(id !== undefined, `a list leads to a ${kind}`);
+    await opens(page, url, id);
+  }
+  await context.close();
+}
+
 /** Ends the session after the refusal that names its risk. */
 async function sessions(browser, url) {
   const context = await knownContext(browser, {});
@@ -340,6 +364,9 @@ async function sessions(browser, url) {
   check((await page.locator("h2#cores + div table tbody tr").count()) > 0, "cores are listed");
   await axeInBoth(page, "sessions");
   await fits(page, PHONE, "sessions");
+  const initiator = await row.locator("a").first().textContent();
+  await opens(page, url, `initiator:${initiator}`);
+  await page.goto(url);
   await end("End").click();
   await end("End anyway").waitFor({ timeout: LIMIT });
   const asked = await row.textContent();
@@ -526,6 +553,57 @@ async function deactivates(page) {
   check(true, "the last member cannot be deactivated");
 }
 
+/** The form of the selected object whose button has a label. */
+const form = (page, label) =>
+  page.locator("article form.verb", { has: page.locator(`button:text-is("${label}")`) });
+
+/** Presses the button of a form, and confirms the consequence if there is one. */
+async function press(page, label, typed, isAsked) {
+  const own = form(page, label);
+  if (typed) await own.locator("input").fill(typed);
+  await own.locator("button").click();
+  if (isAsked) await form(page, `${label} anyway`).locator("button").click();
+}
+
+/** Activates the member that was deactivated, inserts another one, and shrinks the mirror. */
+async function activates(page) {
+  await press(page, "Activate", "page2", false);
+  await form(page, "Deactivate page2").waitFor({ timeout: LIMIT });
+  check(true, "the page activates a member");
+  await press(page, "Insert", "page3", true);
+  await form(page, "Deactivate page3").waitFor({ timeout: LIMIT });
+  check(true, "the page inserts a member");
+  await press(page, "Resize", "4MiB", true);
+  await page.locator("article [role=status]:has-text('4194304')").waitFor({ timeout: LIMIT });
+  check(true, "the page resizes the mirror");
+}
+
+/** Forms of a file server and of a LUN. */
+async function operates(browser, url) {
+  const context = await knownContext(browser, {});
+  const page = await context.newPage();
+  await page.goto(url);
+  await node(page, "fs:main").click();
+  await press(page, "Dump now", "", false);
+  await page.locator("article [role=status]:has-text('/dump/')").waitFor({ timeout: LIMIT });
+  check(true, "the page takes a dump");
+  await press(page, "Halt", "", true);
+  await press(page, "Start", "", false);
+  await form(page, "Halt").waitFor({ timeout: LIMIT });
+  check(true, "the page halts and starts a file server");
+  await page.locator("h2#luns + div table tbody tr a").first().click();
+  await press(page, "Clear reservations", "", true);
+  const clear = page.locator('article button:has-text("Clear reservations")');
+  await clear.waitFor({ state: "detached", timeout: LIMIT });
+  check(true, "the page ends a registration");
+  await press(page, "Eject", "", true);
+  await axe(page, "LUN without a medium");
+  await press(page, "Load", "", false);
+  await form(page, "Eject").waitFor({ timeout: LIMIT });
+  check(true, "the page ejects and loads a medium");
+  await context.close();
+}
+
 async function rebuild(browser, url) {
   const before = (await verb(url, "export", {})).document;
   await verb(url, "apply", { document: before + MEMBERS });
@@ -560,9 +638,10 @@ async function rebuild(browser, url) {
   await row.waitFor({ state: "detached", timeout: LIMIT });
   check(true, "the page resumes the rebuild, which ends");
   await deactivates(page);
+  await activates(page);
   await context.close();
   await mirror(url, "stop", { names: ["pages"] });
-  await verb(url, "apply", { document: before, yes_destroy: members });
+  await verb(url, "apply", { document: before, yes_destroy: [...members, "page3"] });
 }
 
 const url = options.url ?? (await forward(options.socket));
@@ -580,6 +659,7 @@ try {
   // First: the host of the session answers no ping of the daemon.
   await sessions(browser, url);
   await withoutScript(browser, url);
+  await details(browser, url);
   await files(browser, url);
   await login(browser, guarded);
   await looks(browser, url, "light");
@@ -589,6 +669,7 @@ try {
   if (options.socket) await resumes(browser, url);
   await changes(browser, url);
   await rebuild(browser, url);
+  await operates(browser, url);
 } catch (error) {
   failure = error;
   console.error(error);

@@ -11,6 +11,7 @@ use rig::{packages, proc};
 use testkit::iscsi::initiator::Client;
 
 use crate::fixture::{Fixture, IQN};
+use crate::reservations::out;
 
 /// Longest installation of the packages of npm, and longest build.
 const BUILD: Duration = Duration::from_secs(300);
@@ -19,12 +20,16 @@ const OPEN: Duration = Duration::from_secs(20);
 /// Longest run of the browser, on a machine that is busy.
 const RUN: Duration = Duration::from_secs(300);
 
-/// A disk, and a file server `main`.
+/// A disk whose medium can be ejected, a file server `main`, a bus, and a webhook that reaches no
+/// server.
 const DISKS: &str = "
     [[disk]]\nname = 'd0'\nkind = 'memory'\nsize = '8MiB'
+    [[unit]]\nprovider = 'd0'\nremovable = true
     [[disk]]\nname = 'cache'\nkind = 'memory'\nsize = '32MiB'
     [[disk]]\nname = 'worm'\nkind = 'memory'\nsize = '64MiB'
     [[geom]]\nclass = 'fs'\nname = 'main'\nmembers = ['cache', 'worm']\ncreate = true
+    [[bus]]\nname = 'mps0'\nkind = 'virtual'\ndisks = 1\nsize = '1MiB'
+    [[webhook]]\nname = 'pager'\nurl = 'http://127.0.0.1:1/'
 ";
 
 fn folder() -> PathBuf {
@@ -75,6 +80,7 @@ fn page_shows_and_changes_the_daemon_in_a_browser() {
     let mut client =
         Client::session(fixture.portal(), "iqn.2026-11.test:page", IQN).expect("a session");
     client.ready(0);
+    assert_eq!(out(&mut client, 6, 0, 0, 1).status, 0, "a registration");
     let mut test = Command::new(node);
     test.args(["test/page.mjs", "--socket"]).arg(fixture.path("ashlar.sock"));
     test.args(["--network", &format!("http://127.0.0.1:{port}/"), "--token", token.trim()]);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -125,6 +125,55 @@ fn configurations() -> Vec<PathBuf> {
     all
 }
 
+/// Folder into which a package with these files installs a file of the tree.
+fn installed_folder(all: &[[&str; 3]], path: &Path) -> Option<PathBuf> {
+    let path = path.strip_prefix(ROOT).expect("a path of the tree");
+    let is_own = |[source, ..]: &&[&str; 3]| {
+        let source = Path::new(source.trim_start_matches("../"));
+        source == path || source.ends_with("*") && source.parent() == path.parent()
+    };
+    all.iter().find(is_own).map(|[_, dest, _]| PathBuf::from(dest))
+}
+
+/// A path without its parts `..`.
+fn normal(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(out.pop()),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[test]
+fn installed_configurations_lead_to_an_installed_schema() {
+    let text = manifest();
+    let all = assets(&text, "package.metadata.deb");
+    let is_installed = |path: &Path| {
+        let is_own = |[source, dest, _]: &[&str; 3]| {
+            let name = Path::new(source).file_name().expect("a name");
+            Path::new(dest).join(name) == path
+        };
+        all.iter().any(is_own)
+    };
+    let mut count = 0;
+    for path in configurations() {
+        let text = fs::read_to_string(&path).expect("a file");
+        let schema = text.lines().next().and_then(|line| line.strip_prefix("#:schema "));
+        let schema = schema.unwrap_or_else(|| panic!("{}: no #:schema", path.display()));
+        let Some(folder) = installed_folder(&all, &path) else { continue };
+        let schema = match schema.strip_prefix("file:///") {
+            Some(absolute) => PathBuf::from(absolute),
+            None => normal(&folder.join(schema)),
+        };
+        assert!(is_installed(&schema), "{}: no package has {}", path.display(), schema.display());
+        count += 1;
+    }
+    assert!(count > 4, "{count} configurations are in the package");
+}
+
 #[test]
 fn configurations_name_the_schema_of_their_keys() {
     let all = configurations();
@@ -162,6 +211,24 @@ fn scripts_of_the_packages_are_valid_shell() {
         let out = Command::new("/bin/sh").arg("-n").arg(Path::new(ROOT).join(path)).output();
         let out = out.expect("a shell");
         assert!(out.status.success(), "{path}: {}", String::from_utf8_lossy(&out.stderr));
+    }
+}
+
+#[test]
+fn removal_unloads_the_apparmor_profile_of_a_stopped_daemon() {
+    let profile = assets(&manifest(), "package.metadata.deb")
+        .into_iter()
+        .find(|[source, ..]| source.contains("/apparmor/"))
+        .map(|[_, dest, _]| format!("/{dest}ashlar"))
+        .expect("the package has the profile");
+    for (path, stop) in [
+        ("contrib/deb/prerm", "deb-systemd-invoke stop"),
+        ("contrib/rpm/preun.sh", "disable --now"),
+    ] {
+        let script = fs::read_to_string(Path::new(ROOT).join(path)).expect("a script");
+        let unload = format!("apparmor_parser -R {profile}");
+        let (stops, unloads) = (script.find(stop), script.find(&unload));
+        assert!(stops.is_some() && stops < unloads, "{path} does not end with {unload}");
     }
 }
 

@@ -422,7 +422,7 @@ fn alert_rules_and_dashboard_use_listed_metrics_and_link_to_the_manual() {
         let anchor = alert.to_lowercase();
         // A daemon that is silent does not serve its runbook.
         let page = match alert {
-            "AshlarSilent" => "file:///usr/share/doc/ashlar/manual/monitoring.md",
+            "AshlarSilent" => "file:///usr/share/doc/ashlar/docs/monitoring.md",
             _ => "http://{{ $labels.instance }}/runbook",
         };
         let link = format!("runbook_url: \"{page}#{anchor}\"\n");

@@ -104,10 +104,10 @@ container: static
 		target/ashlar.oci.tar
 
 # Installs, starts, upgrades, removes and purges the package in a chroot and in a guest with systemd.
-# Needs root and a mirror of Debian.
+# Needs root and a mirror of Debian. OLDER= is the package of an earlier release, which it upgrades.
 package-test: deps-package-test deb
 	$(if $(filter 0,$(shell id -u)),,sudo) ci/package-test/run \
-		"$$(ls -t target/debian/ashlar_*.deb | head -n 1)"
+		"$$(ls -t target/debian/ashlar_*.deb | head -n 1)" $(OLDER)
 
 deps-package:
 	@ci/install lintian

@@ -51,6 +51,51 @@ keep_files() {
     chown ashlar:ashlar /var/lib/ashlar/images/d0.img
 }
 
+# A mirror of two images with a LUN, in the configuration of the installed release.
+add_mirror() {
+    cat >>/etc/ashlar/ashlar.toml <<'END'
+
+[[disk]]
+name = "m0"
+kind = "file"
+path = "/var/lib/ashlar/images/m0.img"
+create = true
+size = "16MiB"
+
+[[disk]]
+name = "m1"
+kind = "file"
+path = "/var/lib/ashlar/images/m1.img"
+create = true
+size = "16MiB"
+
+[[geom]]
+class = "mirror"
+name = "kept"
+members = ["m0", "m1"]
+
+[[target]]
+driver = "iscsi"
+name = "iqn.2026-11.org.example:kept"
+listen = ["127.0.0.1:13260"]
+
+[[access]]
+target = "iqn.2026-11.org.example:kept"
+group = "hosts"
+initiators = ["iqn.2026-11.org.example:host1"]
+luns = { 0 = "mirror/kept" }
+END
+}
+
+has_whole_mirror() {
+    ashlar mirror status | grep -q '^mirror/kept *COMPLETE'
+}
+
+# Serial number and NAA of the LUN of the mirror, as hosts see them.
+identity() {
+    ashlar list luns | awk '$2 == "mirror/kept" { print $6, $7 }'
+}
+
 check_installed() {
     expect "the user exists" id -u ashlar
     expect "the configuration is installed" test -s /etc/ashlar/ashlar.toml

@@ -2,14 +2,14 @@
 //!
 //! A request at a random place of such a disk pays more for finding the memory than for copying
 //! 4 KiB of it: a block of the common allocator begins in the middle of a page, and every small
-//! page is another miss. Here blocks lie at page boundaries in regions that the kernel is asked to
-//! back by one large page each.
+//! page is another miss. Here blocks are at page boundaries in regions that the kernel backs on
+//! request by one large page each.
 //!
 //! Invariants
 //!  A1  A block has one owner, from `take` until it is dropped.
-//!  A2  A region stays while a block of it is out, and goes back to the system when none is.
+//!  A2  A region stays while a block of it is out, and returns to the system when none is.
 //!  A3  A block's bytes are zero when it is taken.
-//!  A4  The lowest region that has room gives the next block: few regions stay for few blocks.
+//!  A4  The lowest region that has space gives the next block: few regions stay for few blocks.
 
 use crate::sync::Mutex;
 use std::collections::BTreeSet;
@@ -46,7 +46,7 @@ struct Regions {
     /// None: a number that is free.
     all: Vec<Option<Region>>,
     free: Vec<u32>,
-    /// Those that have room.
+    /// Those that have space.
     with_space: BTreeSet<u32>,
 }
 

@@ -6,7 +6,7 @@
 //!  B2  Memory lent to the kernel stays allocated until the loan is dropped.
 //!  B3  While the kernel may write bytes of a buffer, those bytes are neither looked at, changed,
 //!      nor lent a second time; while it may read some, they are not changed. Others of the same
-//!      buffer are free: a request's pieces may come from a file and from memory at once.
+//!      buffer are free: pieces of one request may be from a file and from memory.
 //!  B4  Nothing is lent for writing while a closure looks at the buffer, and nothing at all while
 //!      one changes it.
 //!  B5  The first `zeroes` bytes of a buffer are zero: a change of some of them, and a loan that
@@ -342,7 +342,7 @@ impl Loan {
         unsafe { h.bytes.as_ptr().add(self.seg.start() as usize) }
     }
 
-    /// Which way its bytes go.
+    /// Direction of its bytes.
     pub fn direction(&self) -> Direction {
         self.direction
     }

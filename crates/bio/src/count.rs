@@ -1,7 +1,7 @@
 //! A counting allocator, with which a test can prove that a path does not allocate.
 //!
-//! A test binary says `#[global_allocator] static COUNTED: CountingAlloc = CountingAlloc;`, which
-//! needs no `unsafe` there. Programs do not use it.
+//! A test binary declares `#[global_allocator] static COUNTED: CountingAlloc = CountingAlloc;`,
+//! which needs no `unsafe` there. Programs do not use it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -24,7 +24,7 @@ fn note() {
     MADE.set(MADE.get() + 1);
 }
 
-// SAFETY: every call is handed to `System` as it came; counting touches no heap memory.
+// SAFETY: every call is handed to `System` as received; counting touches no heap memory.
 unsafe impl GlobalAlloc for CountingAlloc {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note();

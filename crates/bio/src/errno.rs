@@ -42,7 +42,7 @@ vocabulary! {
     NoEnt = 2, "ENOENT", "no such object";
     /// The medium failed, or the range is beyond it.
     Io = 5, "EIO", "input/output error";
-    /// Provider gone, not configured yet, or without a medium.
+    /// Provider removed, not configured yet, or without a medium.
     NxIo = 6, "ENXIO", "device is gone or has no medium";
     /// A wait was cut short; try again. On the data path: only for requests with
     /// `Flags::FAIL_FAST`.
@@ -59,7 +59,7 @@ vocabulary! {
     NoDev = 19, "ENODEV", "not possible on this device";
     /// Misaligned offset or length, or a malformed request.
     Inval = 22, "EINVAL", "not a multiple of the sector size, or malformed";
-    /// No room left, partitions overlap, or a thin device is full.
+    /// No space left, partitions overlap, or a thin device is full.
     NoSpc = 28, "ENOSPC", "no space";
     /// Write to something read-only.
     RoFs = 30, "EROFS", "read-only";

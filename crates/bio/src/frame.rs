@@ -1,4 +1,4 @@
-//! The stack of layers a Bio went through, inline in the Bio.
+//! The stack of layers a Bio passed through, inline in the Bio.
 
 /// Deepest graph a Bio can cross. An attach that would make a geom's rank larger is refused, so
 /// no Bio meets a full stack; one that does ends with `DeadLk`.

@@ -1,6 +1,6 @@
 //! Block I/O requests, which cross all crate boundaries, and the memory that they carry.
 //!
-//! * [`Bio`]: an operation on a range of bytes, with the frames of the layers it went through.
+//! * [`Bio`]: an operation on a range of bytes, with the frames of the layers it passed through.
 //! * [`Buf`], [`Seg`], [`Segs`]: pooled, page-aligned, bounded memory; [`Pool`] hands it out.
 //! * [`Arena`]: memory of disks that live in memory, in large pages.
 //! * [`Slab`]: the Bios of one core. A Bio is owned by exactly one place at a time, and a waiting

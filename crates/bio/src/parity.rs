@@ -27,7 +27,7 @@ pub const fn product(a: u8, b: u8) -> u8 {
 
 /// `2 ^ exponent`: the weight of a member in the second parity.
 pub const fn power(exponent: usize) -> u8 {
-    // The generator's powers come round after 255.
+    // The generator's powers wrap around after 255.
     let (mut left, mut out) = (exponent % 255, 1);
     while left > 0 {
         out = double(out);
@@ -56,7 +56,7 @@ pub const fn inverse(x: u8) -> u8 {
 pub fn add(to: &mut [u8], from: &[u8]) {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2, as just asked.
+        // SAFETY: the processor has AVX2 (checked above).
         return unsafe { x86::add(to, from) };
     }
     add_plain(to, from);
@@ -78,7 +78,7 @@ pub fn add_multiple(to: &mut [u8], from: &[u8], factor: u8) {
     let tables = Tables::of(factor);
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2, as just asked.
+        // SAFETY: the processor has AVX2 (checked above).
         return unsafe { x86::add_multiple(to, from, &tables) };
     }
     add_multiple_plain(to, from, &tables);
@@ -94,7 +94,7 @@ const BLOCK: usize = 4096;
 pub fn row(p: Option<&mut [u8]>, q: Option<&mut [u8]>, from: &[(&[u8], usize)]) {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2, as just asked.
+        // SAFETY: the processor has AVX2 (checked above).
         return unsafe { x86::row(p, q, from) };
     }
     row_plain(p, q, from, 0);
@@ -160,7 +160,7 @@ pub fn scale(block: &mut [u8], factor: u8) {
     let tables = Tables::of(factor);
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2, as just asked.
+        // SAFETY: the processor has AVX2 (checked above).
         return unsafe { x86::scale(block, &tables) };
     }
     scale_plain(block, &tables);
@@ -285,19 +285,19 @@ mod x86 {
 
     #[target_feature(enable = "avx2")]
     fn load(from: &[u8; LANE]) -> __m256i {
-        // SAFETY: 32 bytes are there, and the load asks for no alignment.
+        // SAFETY: 32 bytes are there, and the load needs no alignment.
         unsafe { _mm256_loadu_si256(from.as_ptr().cast::<__m256i>()) }
     }
 
     #[target_feature(enable = "avx2")]
     fn store(to: &mut [u8; LANE], value: __m256i) {
-        // SAFETY: 32 bytes are there, and the store asks for no alignment.
+        // SAFETY: 32 bytes are there, and the store needs no alignment.
         unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast::<__m256i>(), value) }
     }
 
     #[target_feature(enable = "avx2")]
     fn both_halves(table: &[u8; 16]) -> __m256i {
-        // SAFETY: 16 bytes are there, and the load asks for no alignment.
+        // SAFETY: 16 bytes are there, and the load needs no alignment.
         let half = unsafe { _mm_loadu_si128(table.as_ptr().cast::<__m128i>()) };
         _mm256_broadcastsi128_si256(half)
     }

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //!  P1  The bytes handed out and cached together never exceed `limit_bytes`.
-//!  P2  A buffer goes back to its pool when its last handle and its last loan are gone, not before.
+//!  P2  A buffer returns to its pool when its last handle and its last loan are dropped, not
+//!      before.
 //!  P3  Memory outlives the pool's own handle for as long as one buffer is out.
 //!  P4  Memory that was not needed between two calls of [`Pool::cool`] loses its pages of the
 //!      system, a part with each call of [`Pool::cool_part`]. Its addresses stay, so that P1 counts
@@ -29,7 +30,7 @@ pub const PAGE_BYTES: usize = 4096;
 /// Sizes of buffers, in bytes, smallest first. Longer data takes several of the largest.
 const CLASSES: [usize; 3] = [PAGE_BYTES, 16 * 1024, 64 * 1024];
 
-/// Bytes that a pool keeps warm whatever happens: less is not worth looking after.
+/// Bytes that a pool keeps warm in any case: less is not worth looking after.
 const WARM_BYTES: usize = 1 << 20;
 
 /// Bytes given back after one call of [`Pool::cool`] at most: all parts of them take a few
@@ -187,7 +188,7 @@ impl Pool {
             calls += count;
             // Those at the front were used least lately.
             for header in free.drain(..count) {
-                // SAFETY: it came from the free list, so no handle or loan of it exists (P2).
+                // SAFETY: it is from the free list, so no handle or loan of it exists (P2).
                 unsafe { give_back(header) };
                 self.0.cold[class].borrow_mut().push(header);
                 given += CLASSES[class];
@@ -198,13 +199,12 @@ impl Pool {
         given
     }
 
-    /// Bytes that have pages and are in no use, beyond `keep` and what is kept warm whatever
-    /// happens.
+    /// Bytes that have pages and are in no use, beyond `keep` and what is kept warm in any case.
     fn spare_bytes(&self, keep: usize) -> usize {
         (self.warm_bytes() - self.0.used.get()).saturating_sub(keep.max(WARM_BYTES))
     }
 
-    /// Ready when the pool has more than it keeps warm whatever happens; else `waker` is woken when
+    /// Ready when the pool has more than it keeps warm in any case; else `waker` is woken when
     /// it has. For the one task that cools it.
     pub fn poll_warm(&self, waker: &Waker) -> Poll<()> {
         if self.warm_bytes() > WARM_BYTES {
@@ -219,7 +219,7 @@ impl Pool {
         self.0.reserved.get() - self.0.cooled.get()
     }
 
-    /// A buffer whose pages the system has; they come, zeroed, as they are touched.
+    /// A buffer whose pages the system has; they are allocated, zeroed, at the first access.
     fn warm_up(&self, class: usize) -> Option<NonNull<Header>> {
         let header = self.0.cold[class].borrow_mut().pop()?;
         self.0.cooled.set(self.0.cooled.get() - CLASSES[class]);
@@ -265,7 +265,7 @@ impl Pool {
 
 impl Pool {
     /// Frees up to `most` buffers that are not in use. Returns how many. For the owner of a large
-    /// pool that ends: freeing all of it in one go takes the core for milliseconds.
+    /// pool that ends: freeing all of it at once occupies the core for milliseconds.
     pub fn shrink(&self, most: usize) -> usize {
         let classes = (0..CLASSES.len()).flat_map(|class| std::iter::repeat_n(class, most));
         classes.filter(|class| self.free_one(*class)).take(most).count()
@@ -275,7 +275,7 @@ impl Pool {
     fn free_one(&self, class: usize) -> bool {
         let Some(victim) = self.victim(class) else { return false };
         self.0.reserved.set(self.0.reserved.get() - CLASSES[class]);
-        // SAFETY: it came from the free list, so no handle or loan of it exists (P2).
+        // SAFETY: it is from the free list, so no handle or loan of it exists (P2).
         unsafe { destroy(victim) };
         true
     }
@@ -291,7 +291,7 @@ impl Pool {
 }
 
 impl Inner {
-    /// Takes back a buffer whose last handle and loan are gone.
+    /// Takes back a buffer whose last handle and loan are dropped.
     pub(crate) fn release(&self, header: NonNull<Header>, class: u8) {
         let class = class as usize;
         self.used.set(self.used.get() - CLASSES[class]);
@@ -324,7 +324,7 @@ fn layout(class: usize) -> Layout {
 /// Gives the pages of a buffer back to the system. A system that does not take them keeps them.
 ///
 /// # Safety
-/// `header` came from `grow` and nothing else refers to it.
+/// `header` was made by `grow` and nothing else refers to it.
 unsafe fn give_back(header: NonNull<Header>) {
     // SAFETY: by contract it is alive, and no other reference to it exists.
     let header = unsafe { header.as_ref() };
@@ -337,7 +337,7 @@ unsafe fn give_back(header: NonNull<Header>) {
 /// Frees a buffer's memory and its header.
 ///
 /// # Safety
-/// `header` came from `grow` and nothing else refers to it.
+/// `header` was made by `grow` and nothing else refers to it.
 unsafe fn destroy(header: NonNull<Header>) {
     // SAFETY: `grow` leaked it from a Box, and by contract this is the last reference.
     let header = unsafe { Box::from_raw(header.as_ptr()) };

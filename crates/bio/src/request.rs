@@ -154,7 +154,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Bits of a serial number. They come round after 16 million waits of one request.
+    /// Bits of a serial number. They wrap around after 16 million waits of one request.
     const SERIAL_BITS: u32 = 24;
 
     /// The Bio.
@@ -222,7 +222,7 @@ pub struct Bio {
     pub length: u64,
     /// The memory, for READ and WRITE.
     pub data: Segs,
-    /// Attribute asked for, for GETATTR.
+    /// Requested attribute, for GETATTR.
     pub attr: &'static str,
     /// Its value, once known. Of a READ or WRITE that ended with [`Errno::Io`], where that is
     /// known: bytes from its first to the first that the medium failed.
@@ -234,7 +234,7 @@ pub struct Bio {
     pub completed: u64,
     /// The receiver of the completion.
     pub end: End,
-    /// Layers it went through.
+    /// Layers it passed through.
     pub frames: Frames,
     /// Consumer slot it was last sent to.
     pub edge: u32,

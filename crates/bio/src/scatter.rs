@@ -8,7 +8,7 @@
 //!      first begins at `offset`, the last ends at `offset + length`.
 //!  X2  A layer never sees a list with more ranges than it accepts, and a layer that accepts one
 //!      range sees no list: the dispatcher cuts it before. Code that uses only `offset` and
-//!      `length` therefore never deletes data between two ranges. A list may also ask for zeroes in
+//!      `length` therefore never deletes data between two ranges. A list may also request zeroes in
 //!      place of deletion; no layer sees such a list.
 
 use std::ops::Range;
@@ -85,8 +85,8 @@ impl Bio {
         }
     }
 
-    /// The piece that begins when so many bytes of those meant have gone, at most `max` long:
-    /// where it begins, and its length.
+    /// The piece that begins after `gone` of the requested bytes, at most `max` long: its offset
+    /// and its length.
     pub fn piece(&self, mut gone: u64, max: u64) -> Option<(u64, u64)> {
         for range in self.ranges() {
             let len = range.end - range.start;

@@ -186,7 +186,7 @@ impl Segs {
         self.len == 0
     }
 
-    /// Lets go of all segments, keeps the capacity.
+    /// Drops all segments, keeps the capacity.
     #[inline]
     pub fn clear(&mut self) {
         self.list.clear();

@@ -67,7 +67,7 @@ impl Slab {
         if place.tenant != id.tenant { None } else { place.parked.take() }
     }
 
-    /// Takes a parked Bio out to go on with it. `None` when the ticket is not good (any more).
+    /// Takes a parked Bio out to continue it. `None` when the ticket is not good (any more).
     #[inline]
     pub fn wake(&mut self, ticket: Ticket) -> Option<Box<Bio>> {
         let place = self.slots.get_mut(ticket.id().index as usize)?;
@@ -83,7 +83,7 @@ impl Slab {
         if place.tenant != id.tenant { None } else { place.parked.as_deref() }
     }
 
-    /// Ends a Bio: its id is never valid again, its buffers go back.
+    /// Ends a Bio: its id is never valid again, its buffers return to their pools.
     #[inline]
     pub fn free(&mut self, mut bio: Box<Bio>) {
         let index = bio.id().index;

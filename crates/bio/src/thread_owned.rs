@@ -1,8 +1,8 @@
 //! A value in a shared object that only one thread uses, without a lock.
 //!
 //! Invariants
-//!  O1  The first thread that asks owns the value for good. No other thread ever reaches it, except
-//!      the one that drops it.
+//!  O1  The first thread that reads it owns the value for good. No other thread ever reaches it,
+//!      except the one that drops it.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -36,8 +36,8 @@ impl<T> Owned<T> {
         Owned { owner: AtomicU64::new(0), value: RefCell::new(value) }
     }
 
-    /// The value, for the thread that owns it: the first one that asked. Panics when another asks,
-    /// or when it is in use already: a bug of ours.
+    /// The value, for the thread that owns it: the first reader. Panics when another thread reads
+    /// it, or when it is in use already: a bug of ours.
     #[inline]
     pub fn get(&self) -> RefMut<'_, T> {
         if self.owner.load(Relaxed) != ME.get() {
@@ -49,7 +49,7 @@ impl<T> Owned<T> {
     #[cold]
     fn claim(&self) {
         if ME.get() == UNNUMBERED {
-            // 2^64 threads would have to be started before a number came again.
+            // 2^64 threads would have to be started before a number is repeated.
             ME.set(THREADS.fetch_add(1, Relaxed) + 1);
         }
         let me = ME.get();

@@ -2,7 +2,7 @@
 //!
 //! [`trim`] is the queue between clients that delete and a device with expensive trims. It counts
 //! in the unit of its ranges: the class `trim` counts bytes. The caller passes the time, in ns of
-//! any clock that does not go back.
+//! any clock that never moves backwards.
 
 #![forbid(unsafe_code)]
 

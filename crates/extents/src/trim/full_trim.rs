@@ -1,4 +1,4 @@
-//! The ranges of a full trim: those that were queued when it was asked for. Later ones are not
+//! The ranges of a full trim: those that were queued at the time of the request. Later ones are not
 //! added, so it ends however fast new ones arrive.
 
 use std::ops::Range;

@@ -28,12 +28,12 @@
 //!      since; its ranges ascend, do not touch further than a cut, and keep the limits.
 //!  Q4  One command is in flight at a time; it stays so until its outcome is known, or was unknown
 //!      for as long as the device may still carry it out.
-//!  Q5  Failed ranges go back only where no writer waits.
+//!  Q5  Failed ranges are queued again only where no writer waits.
 //!  Q6  Memory is bounded: of too many ranges the shortest become stale, of too many stale ones
 //!      the shortest are forgotten, which is counted.
 //!  Q7  Nothing depends on being sent: the queue may be lost at any moment.
-//!  Q8  A full trim ends with the ranges that were queued when it was asked for, whatever is freed
-//!      meanwhile.
+//!  Q8  A full trim ends with the ranges that were queued at its request, regardless of ranges that
+//!      are freed later.
 //!
 //! Races and crash rules that such a queue has to get right, and where each is tested. `races.rs`
 //! and `crash.rs` have a test named after each but for R9 and T2; besides, in every order or by
@@ -44,7 +44,7 @@
 //! |---|---|
 //! | R1 a block is written while it is taken for a command | `explore.rs`, `interleavings` |
 //! | R2 a write overtakes the older trim of its blocks | `explore.rs`, `class_trim` |
-//! | R3 a file is cut and grows again | `crash.rs` (files that come, go and grow) |
+//! | R3 a file is cut and grows again | `crash.rs` (files that are made, removed and grown) |
 //! | R4 neighbours merge, and are cut to the limits | `model.rs` |
 //! | R5 a part of a granule is freed | `model.rs` |
 //! | R6 the device knows no trims | `class_trim` |
@@ -54,7 +54,7 @@
 //! | R10 whole granules only, wherever the first begins | `limits.rs`, `model.rs` |
 //! | T1 the freeing metadata is durable first | `crash.rs` (a crash at any step) |
 //! | T2 the bitmap may lag behind | `crash.rs` (a crash at any step) |
-//! | T3 new data comes after the trim, a flush or not | `explore.rs`, `class_trim` |
+//! | T3 new data follows the trim, a flush or not | `explore.rs`, `class_trim` |
 //! | T4 a commit and a flush send nothing and wait for nothing | `class_trim` (L2) |
 //! | T5 after a crash nothing is queued; free space is trimmed on request | `crash.rs` |
 //! | T6 trims belong to the commit that holds the free | `crash.rs` |

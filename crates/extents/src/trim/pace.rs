@@ -1,8 +1,8 @@
 //! Pacing of trim commands: limits their share of the device's time, and the number of other
 //! requests that they make late.
 //!
-//! A command keeps the device busy for as long as it takes, and every request that is under way or
-//! comes meanwhile is late. So two rules:
+//! A command keeps the device busy for as long as it takes, and every request that is in flight or
+//! arrives meanwhile is delayed. So two rules:
 //!
 //!  P1  Of the device's time commands take at most their share: after one that took `t` nothing is
 //!      sent for `t * (100 - share) / share`.
@@ -126,7 +126,7 @@ impl Pace {
         load.begun.saturating_sub(load.ended) + u64::try_from(comes).unwrap_or(u64::MAX)
     }
 
-    /// Whether a command may go now; otherwise when to ask again.
+    /// Whether a command may be sent now; otherwise the time of the next attempt.
     pub fn may_send(&mut self, now: u64, load: Load) -> Result<(), u64> {
         self.observe(now, load);
         if now < self.free_at {
@@ -151,7 +151,7 @@ impl Pace {
         if now >= idle_at { Ok(()) } else { Err(idle_at.min(now.saturating_add(IDLE_NS / 10))) }
     }
 
-    /// A command goes.
+    /// A command is sent.
     pub fn begin(&mut self, now: u64, load: Load) {
         (self.begun_at, self.at_begin) = (now, load);
     }
@@ -226,7 +226,7 @@ mod tests {
         }
     }
 
-    /// Requests come every ms and take 100 us; while a command runs they wait for it.
+    /// Requests arrive every ms and take 100 us; while a command runs they wait for it.
     #[test]
     fn few_requests_are_late_for_any_number_of_commands() {
         let mut pace = Pace::new(Pacing { share: 50 });
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(pace.may_send(30_000 * MS, Load::default()), Ok(()));
     }
 
-    /// Commands needed for `left` units, where one takes as long as `cost` says.
+    /// Commands needed for `left` units, where one takes `cost`.
     fn commands(left: u64, cost: impl Fn(u64) -> u64) -> u64 {
         let mut pace = Pace::new(Pacing { share: 5 });
         // The first command names ranges that were deleted before: there is nothing to do.

@@ -12,7 +12,7 @@ use super::full_trim::FullTrim;
 use super::limits::{Limits, Policy};
 use crate::ranges::{Merge, RangeMap, len};
 
-/// Of too many ranges one in so many goes at once, so that looking for the shortest is rare.
+/// Of too many ranges one in so many is sent at once, so that looking for the shortest is rare.
 const SHRINK_PART: usize = 8;
 
 /// The time when a range was added or grew last, and the number of failed attempts to send it.
@@ -103,7 +103,7 @@ impl Queue {
     }
 
     /// The device takes other commands from now on; the command in flight stays as it is. A device
-    /// that knew no such command is asked once more.
+    /// that knew no such command is tried once more.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits.sane();
         self.unsupported = false;
@@ -138,7 +138,7 @@ impl Queue {
         self.command_max
     }
 
-    /// Space is short: what can be sent goes without waiting for more.
+    /// Space is short: every possible command is sent without waiting for more ranges.
     pub fn set_pressure(&mut self, pressure: bool) {
         self.pressure = pressure;
     }
@@ -183,7 +183,8 @@ impl Queue {
         self.unsupported
     }
 
-    /// Whether it knows anything of the range: a writer that does not ask must not write there.
+    /// True when the queue covers part of the range: a writer that skips this check must not write
+    /// there.
     pub fn tracks(&self, range: &Range<u64>) -> bool {
         self.queued.overlaps(range) || self.stale.overlaps(range) || self.overlaps_in_flight(range)
     }
@@ -340,7 +341,7 @@ impl Queue {
         self.full_trim_active
     }
 
-    /// Rests when nothing is left, however the last of it went: this ends
+    /// Rests when nothing is left, also when another path removed the last range: this ends
     /// [`Queue::start_full_trim`].
     fn end_batch_if_done(&mut self) {
         let done =
@@ -430,7 +431,7 @@ impl Queue {
     }
 }
 
-/// So many of the shortest that `max` and some room are left.
+/// So many of the shortest that `max` and a margin are left.
 fn shortest(all: impl Iterator<Item = Range<u64>>, max: usize) -> Vec<Range<u64>> {
     let mut all: Vec<_> = all.collect();
     all.sort_unstable_by_key(len);

@@ -1,6 +1,6 @@
 //! The queue's state machine in every order: two users beside a device, on four blocks.
 //!
-//! A user frees a range, or writes one: it asks the queue, waits if the queue says so, and writes.
+//! A user frees a range, or writes one: it queries the queue, waits if it has to, and writes.
 //! The device takes a command, carries out its ranges one after the other, and ends it, well or
 //! badly. Or it gives no answer and carries out the rest at any time until it cannot any more. Each
 //! of these is a step. For every pair of programs every order of steps is made, once each, and

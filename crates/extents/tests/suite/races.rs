@@ -202,7 +202,7 @@ fn full_trim_ends_when_its_ranges_are_removed_in_any_way() {
     }
 }
 
-/// Q8: deletes that arrive without pause do not prolong it, whatever fails.
+/// Q8: deletes that arrive without pause do not prolong it, regardless of failures.
 /// Q8.
 #[test]
 fn a_full_trim_ends_while_deletes_arrive_without_pause() {

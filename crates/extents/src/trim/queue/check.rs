@@ -28,10 +28,10 @@ impl Queue {
         };
         let stray = |r: &Range<u64>| limits.inside(r).as_ref() != Some(r) || !is_queued(r);
         if let Some(range) = self.full_trim.iter().find(stray) {
-            return Err(format!("Q8: {range:?} is asked for and not queued"));
+            return Err(format!("Q8: {range:?} is requested and not queued"));
         }
         if self.full_trim_active == self.full_trim.is_empty() {
-            return Err(format!("Q8: {} units are asked for", self.full_trim.total()));
+            return Err(format!("Q8: {} units are requested", self.full_trim.total()));
         }
         let many = (self.queued.len(), self.stale.len());
         if many.0 > self.policy.queued_max || many.1 > self.policy.stale_max {

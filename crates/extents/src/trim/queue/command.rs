@@ -29,16 +29,16 @@ pub enum Outcome {
     Failed,
     /// It does not know such a command: no other is sent.
     Unsupported,
-    /// No answer came, and it may yet be carried out.
+    /// The device did not answer, and may still carry it out.
     Unknown,
 }
 
 /// The answer to a writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteCheck {
-    /// Go on.
+    /// Continue.
     Clear,
-    /// A command in flight covers some of it: wait until it has ended, then ask again.
+    /// A command in flight covers some of it: wait until it has ended, then check again.
     Wait,
 }
 

@@ -60,7 +60,7 @@ impl Queue {
     }
 
     /// Whole granules that may be sent, from the cursor on and around, with how often each was sent
-    /// in vain: of a full trim those that it was asked for (Q8).
+    /// in vain: of a full trim those of its request (Q8).
     fn next_ranges(&self) -> Box<dyn Iterator<Item = (Range<u64>, u8)> + '_> {
         if self.full_trim_active {
             let tries =
@@ -167,7 +167,7 @@ impl Queue {
         at
     }
 
-    /// Whether a command may be asked for now.
+    /// Whether a command may be requested now.
     pub fn wants(&self, now: u64) -> bool {
         self.inflight.is_none() && !self.unsupported && now >= self.hold_until && self.is_due(now)
     }

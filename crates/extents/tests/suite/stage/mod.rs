@@ -19,7 +19,7 @@ impl Chance {
     }
 }
 
-/// A policy that sends at once whatever has a whole granule.
+/// A policy that sends at once every whole granule.
 pub const EAGER: Policy = Policy {
     short: 0,
     batch_ranges: 1,

@@ -63,7 +63,7 @@ pub struct Taster {
     pub sector_bytes: u32,
     /// Attributes as the provider answers them (`PART::scheme` and so on).
     pub attrs: Vec<(&'static str, Attr)>,
-    /// The former ends at which the class that is asked now knew the provider, if it is larger now:
+    /// The former ends at which the class that tastes now knew the provider, if it is larger now:
     /// the newest size first, bytes ([`Class::has_end_metadata`]).
     pub former_sizes: Vec<u64>,
 }
@@ -167,7 +167,7 @@ pub trait Class: Send + Sync + 'static {
     }
 
     /// True when a provider that the class recognises and then refuses is a member all the same: a
-    /// stale or failed half. Classes that are asked after it (those loaded before it) claim nothing
+    /// stale or failed half. Classes that taste after it (those loaded before it) claim nothing
     /// there, because content that appears to be on such a half is on the whole. A refusal with
     /// `NoDev` hides nothing: the provider is not a member, and is not known by its end.
     fn hides_refused(&self) -> bool {
@@ -293,7 +293,7 @@ pub trait Class: Send + Sync + 'static {
     }
 
     /// Changes members and settings of a geom while it is used, as a configuration declares it now.
-    /// A refusal of [`Class::check_redeclare`] comes before any change. `consent`: as in
+    /// A refusal of [`Class::check_redeclare`] precedes any change. `consent`: as in
     /// [`Class::declare`].
     fn redeclare(
         &self,
@@ -320,8 +320,8 @@ pub trait Class: Send + Sync + 'static {
         None
     }
 
-    /// True when the providers of a geom ask the provider below for its serial number whenever they
-    /// are asked for it, or when it has no providers.
+    /// True when the providers of a geom query the provider below for its serial number at each
+    /// request of it, or when it has no providers.
     fn passes_serial(&self) -> bool {
         false
     }
@@ -380,7 +380,7 @@ pub trait Geom: Send + Any {
         topology.access_all_below(me, delta)
     }
 
-    /// The provider under `consumer` is gone. The default leaves and withers.
+    /// The provider under `consumer` is removed. The default leaves and withers.
     fn orphan(&mut self, topology: &mut Topology, me: GeomId, consumer: ConsumerId, error: Errno) {
         topology.leave(consumer);
         topology.wither_geom(me, error);
@@ -416,7 +416,7 @@ pub trait Geom: Send + Any {
         let _ = hurry;
     }
 
-    /// Asks for records on disk that are clean, so that the next start has nothing to repair. True
+    /// Requests clean records on disk, so that the next start has nothing to repair. True
     /// once they are, or cannot become so; false while that continues: it is called again. Later
     /// writes make them dirty again.
     fn clean_records(&mut self, topology: &mut Topology, me: GeomId) -> bool {
@@ -424,13 +424,13 @@ pub trait Geom: Send + Any {
         true
     }
 
-    /// Whether the geom is asked for clean records: true of a geom that has
+    /// True when clean records are requested from the geom: a geom that has
     /// [`Geom::clean_records`]. The answer never changes.
     fn keeps_records(&self) -> bool {
         false
     }
 
-    /// True when the geom must go when another consumer writes its provider.
+    /// True when the geom must be removed when another consumer writes its provider.
     fn spoils(&self) -> bool {
         false
     }
@@ -469,7 +469,7 @@ pub trait Geom: Send + Any {
         let _ = (topology, me, notice);
     }
 
-    /// Answers an attribute of `provider`. The default asks the first provider below.
+    /// Answers an attribute of `provider`. The default queries the first provider below.
     fn attr(
         &self,
         topology: &Topology,

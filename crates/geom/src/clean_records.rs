@@ -9,7 +9,7 @@ use crate::topology::{GeomId, Topology};
 pub const CLEAN_RECORDS_DEADLINE: Duration = Duration::from_secs(10);
 
 impl GraphControl {
-    /// Asks the geoms that keep records and that `which` selects for clean ones
+    /// Requests clean records of the geoms that keep records and that `which` selects
     /// ([`crate::Geom::clean_records`]), and waits until all have them. Returns the names of those
     /// that had none at the deadline.
     pub fn clean_records(
@@ -22,10 +22,10 @@ impl GraphControl {
         loop {
             let t = &mut self.topology;
             let mut geoms: Vec<GeomId> = t.record_keepers().filter(|g| which(t, *g)).collect();
-            // A geom that is gone or busy with itself has no answer.
+            // A geom that was removed or is changing has no answer.
             geoms
                 .retain(|geom| t.with_geom(*geom, |g, t| g.clean_records(t, *geom)) == Some(false));
-            // A record of one geom is a write to the geom below it, which may have been asked
+            // A record of one geom is a write to the geom below it, which may have had its request
             // before. Two calm rounds in a row show that no such write was under way.
             calm = if geoms.is_empty() { calm + 1 } else { 0 };
             if calm == 2 {

@@ -31,7 +31,7 @@ pub const TASTE_DEADLINE_NS: u64 = 5_000_000_000;
 pub const GATE_DEADLINE: Duration = Duration::from_secs(10);
 /// Longest wait for a control call to settle; activity that remains then is reported.
 pub const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
-/// How long the idle barrier waits for requests to disks that are gone or were abandoned. After
+/// How long the idle barrier waits for requests to disks that were removed or were abandoned. After
 /// that it returns without them; their resources are freed when they end.
 pub const ORPHAN_DEADLINE: Duration = Duration::from_secs(2);
 /// Longest conversation of a verb with its disks, ns.
@@ -66,7 +66,7 @@ impl Default for Deadlines {
 /// An item that cores or other threads post to the control thread.
 enum Incoming {
     Event(Event),
-    /// A message that a core's mailbox had no room for.
+    /// A message that a core's mailbox could not take.
     Forward(usize, Message),
     /// No item: only wakes the control thread.
     Wake,
@@ -159,7 +159,7 @@ pub struct GraphControl {
     pub deadlines: Deadlines,
     inbox: Arc<Inbox>,
     cores: Vec<Mailer<Message>>,
-    /// Messages that a core's mailbox had no room for, in order.
+    /// Messages that a core's mailbox could not take, in order.
     backlog: Vec<VecDeque<Message>>,
     acked: Vec<u64>,
     wait: Waiter,
@@ -236,7 +236,8 @@ impl GraphControl {
         (self.clock)()
     }
 
-    /// Sends to one core, in order, whatever its mailbox holds. A core that is gone takes nothing.
+    /// Sends to one core, in order, even if its mailbox is full. A core that has ended takes
+    /// nothing.
     pub fn send(&mut self, core: usize, message: Message) {
         if let Some(line) = self.backlog.get_mut(core) {
             line.push_back(message);
@@ -572,7 +573,7 @@ pub async fn deadline<T>(core: &Rc<Core>, ns: u64, f: impl Future<Output = T>) -
 }
 
 /// A conversation that the topology waits for: its geom receives the result when this is dropped,
-/// for whatever reason.
+/// for any reason.
 struct PendingConversation {
     inbox: Arc<Inbox>,
     geom: GeomId,

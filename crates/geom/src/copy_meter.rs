@@ -93,7 +93,7 @@ mod tests {
         *seed >> 33
     }
 
-    /// P1, whatever the steps, pauses and repetitions.
+    /// P1, for any steps, pauses and repetitions.
     /// P1.
     #[test]
     fn position_never_decreases_and_ends_at_the_size() {

@@ -276,7 +276,7 @@ impl<F: Filter> Typed for FilterClass<F> {
             let what = format!("{} needs exactly one provider", F::NAME);
             return Err(Error::inval(what));
         };
-        let gone = || Error::new(Errno::NxIo, "the provider below is gone");
+        let gone = || Error::new(Errno::NxIo, "the provider below was removed");
         let limits = window.limits_over(&topology.limits(below).ok_or_else(gone)?)?;
         let (stripe_bytes, stripe_offset) = window.stripe_over(topology.stripe(below));
         let (offset, attrs) = (window.offset, window.attrs.clone());

@@ -17,12 +17,12 @@ impl Edge {
     /// Slots that numbers can name; the last is [`Edge::NOWHERE`]'s.
     pub(crate) const SLOTS: usize = (1 << Edge::SLOT_BITS) - 1;
 
-    /// The number of a slot's tenant. Tenants come round after 4096.
+    /// The number of a slot's tenant. Numbers of tenants wrap around after 4096.
     pub(crate) const fn new(slot: usize, tenant: u32) -> Edge {
         Edge((tenant << Edge::SLOT_BITS) | slot as u32)
     }
 
-    /// The consumer's slot: its index in tables, used again when it is gone.
+    /// The consumer's slot: its index in tables, used again when it is removed.
     #[inline(always)]
     pub const fn slot(self) -> usize {
         (self.0 & ((1 << Edge::SLOT_BITS) - 1)) as usize
@@ -60,8 +60,8 @@ pub enum Back {
 
 /// The data path of one provider.
 ///
-/// `start` meets every request; whatever it changed in the Bio it puts back in `done`. No method
-/// may block, and none is called with a lock held.
+/// `start` receives every request; everything that it changed in the Bio it puts back in `done`. No
+/// method may block, and none is called with a lock held.
 pub trait Layer: Send + Sync + 'static {
     /// A Bio arrives. Access, error, range and size were checked by the dispatcher.
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow;
@@ -100,6 +100,6 @@ pub trait Layer: Send + Sync + 'static {
 
 /// A receiver of Bios that ended: [`bio::End::Sink`].
 pub trait Sink {
-    /// The Bio ended. Its buffers go back to the pool after the call unless they are taken out.
+    /// The Bio ended. Its buffers return to the pool after the call unless they are taken out.
     fn done(&self, tag: u64, bio: &mut Bio, core: &Core);
 }

@@ -4,7 +4,7 @@
 //! concerns all cores (a member failed, the first write needs a mark on the disks). The geom lives
 //! on the control thread and handles messages in the order of that thread. It returns its decision
 //! as calls to the cores. Nothing here blocks, and no message is lost while the daemon runs: the
-//! control thread forwards a message that a core's mailbox had no room for, and retries until it
+//! control thread forwards a message that a core's mailbox could not take, and retries until it
 //! fits.
 
 use std::any::Any;
@@ -69,12 +69,12 @@ impl Notifier {
     }
 
     /// Runs something on a core's thread. Callable from any thread. Calls of one thread run in
-    /// order, but for those sent while the mailbox was full: these may come later.
+    /// order, but for those sent while the mailbox was full: these may run later.
     pub fn call(&self, core: usize, call: Call) {
         let Some(lines) = &self.0 else { return };
         let Some(mailer) = lines.cores.get(core) else { return };
         match mailer.send(Message::Call(call)) {
-            // A core that is gone runs nothing any more.
+            // A core that has ended runs nothing any more.
             Ok(()) | Err(SendError::Closed(_)) => {}
             Err(SendError::Full(message)) => lines.inbox.forward(core, message),
         }

@@ -30,7 +30,7 @@ pub struct Originator {
     pub session: Option<u64>,
     /// The number under which it sees the unit.
     pub lun: Option<u64>,
-    /// The process of this machine that asked.
+    /// The requesting process of this machine.
     pub process: Option<u32>,
     /// A background task of the daemon, such as `mirror rebuild gm0`; else empty.
     pub task: String,
@@ -74,7 +74,7 @@ impl Origins {
         }
     }
 
-    /// The originator with that number; `None` for the daemon and for one whose entry is gone.
+    /// The originator with that number; `None` for the daemon and for one whose entry was removed.
     pub fn originator(&self, origin: Origin) -> Option<Arc<Originator>> {
         self.lock().all.get(&origin.0).cloned()
     }

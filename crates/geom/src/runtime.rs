@@ -103,10 +103,10 @@ impl Runtime {
     pub fn stop(&mut self) -> Vec<String> {
         self.stopping.store(true, Ordering::Release);
         for core in &self.cores {
-            // A core that is gone needs no waking.
+            // A core that has ended needs no waking.
             let _ = core.send(Message::Call(Box::new(|_| ())));
         }
-        // A core that panicked has said so.
+        // A core that panicked has reported its panic.
         self.threads.drain(..).flat_map(|thread| thread.join().unwrap_or_default()).collect()
     }
 }
@@ -121,7 +121,7 @@ fn await_start(started: &Receiver<io::Result<Ready>>) -> io::Result<Ready> {
     started.recv().unwrap_or_else(|_| Err(io::Error::other("the core's thread ended at once")))
 }
 
-/// Memory that a burst took goes back to the system a while after it (pool P4). An idle core is not
+/// Memory that a burst took returns to the system a while after it (pool P4). An idle core is not
 /// woken for it.
 async fn cool(core: Rc<Core>) {
     loop {

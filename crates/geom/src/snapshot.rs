@@ -4,8 +4,8 @@
 //! change of a graph of many thousand disks costs no more than one of a small graph.
 //!
 //! Slots are stable: a provider keeps its node slot and a consumer its edge slot from creation to
-//! the moment when no core has a request in it. So a request that went down under one snapshot
-//! may come up under the next; frames never dangle.
+//! the moment when no core has a request in it. So a request that was sent down under one snapshot
+//! may return up under the next; frames never dangle.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};

@@ -11,9 +11,9 @@
 //! does not count the requests: their number is the sum over its consumers. The busy time is the
 //! same, a request pays for one queue, and a consumer that joins or leaves changes sums only.
 //!
-//! Invariant M4: a request that comes up in the walk that took it down is in no queue. It takes no
-//! time, its core does not look at the queues meanwhile (`core::accounts`), and other cores see the
-//! moment before or after (M1). It is counted when it has ended, like any other.
+//! Invariant M4: a request that returns up in the walk that took it down is in no queue. It takes
+//! no time, its core does not look at the queues meanwhile (`core::accounts`), and other cores see
+//! the moment before or after (M1). It is counted when it has ended, like any other.
 //!
 //! Invariant M5: a request is counted before its bytes and its latency. So a reader leaves out the
 //! bytes and histograms of requests whose number is zero: most objects of a large graph have had

@@ -18,7 +18,7 @@ pub struct TracePart {
     pub depth: u8,
     /// The connection by which the layer was entered.
     pub edge: Edge,
-    /// The request was cut before the layer, and its pieces went there.
+    /// The request was cut before the layer, and its pieces were sent there.
     pub is_cut: bool,
     /// The operation.
     pub op: Op,
@@ -48,7 +48,7 @@ impl TracePart {
     }
 }
 
-/// A request that took at least as long as was asked for.
+/// A request that took at least as long as the requested time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SlowRequest {
     /// Its parts, the one that ended last first: the uppermost layer.

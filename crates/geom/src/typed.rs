@@ -441,7 +441,7 @@ pub fn named(topology: &Topology, class: &str, on: &str) -> Result<GeomId, Error
 ///
 /// # Errors
 ///
-/// `NoEnt`: there is none. `NxIo`: it is going. What `f` says.
+/// `NoEnt`: there is none. `NxIo`: it is going. The result of `f`.
 pub fn with<C: Typed, R>(
     control: &mut GraphControl,
     on: &str,

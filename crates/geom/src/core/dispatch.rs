@@ -57,7 +57,7 @@ enum Next {
 }
 
 impl Core {
-    /// Runs a Bio, then whatever became ready meanwhile. From inside itself it only queues.
+    /// Runs a Bio, then all that became ready meanwhile. From inside itself it only queues.
     pub(super) fn run_one(&self, bio: Box<Bio>, go: Go) {
         if self.running.get() {
             self.ready.borrow_mut().push_back(Work { bio, go });
@@ -111,7 +111,7 @@ impl Core {
         }
     }
 
-    /// Takes one Bio as far as it goes.
+    /// Takes one Bio as far as possible.
     fn walk(&self, table: &Table, mut bio: Box<Bio>, go: Go) {
         LastRequest { op: bio.op, offset: bio.offset, len: bio.length }.record();
         let mut next = match go {
@@ -483,7 +483,7 @@ fn ended(bio: &mut Bio, status: Status) {
     }
 }
 
-/// True when [`admit`] would find nothing in the request itself, whatever it enters: it is one
+/// True when [`admit`] would find nothing in the request itself, at any node: it is one
 /// range, and its data is as long.
 #[inline(always)]
 fn is_complete(bio: &Bio) -> bool {

@@ -6,14 +6,15 @@
 //!                    walk: continues --> up, up                 counted out, stayed
 //! ```
 //!
-//! Most requests to fast disks come up in the walk that took them down. This core does not look
+//! Most requests to fast disks complete in the walk that took them down. This core does not look
 //! into the queues during a walk (drains are checked between two walks), and its clock does not
 //! advance. So these requests are not counted in and out.
 //!
 //! Invariants
 //!  A1  A Bio that no walk holds is counted in at every layer that holds it: it is counted in
 //!      before it is put away, whether in the slab, at a gate or behind another.
-//!  A2  A Bio that is counted in is counted out once, when its frame goes (F1 of `bio::Frames`).
+//!  A2  A Bio that is counted in is counted out once, when its frame is removed (F1 of
+//!      `bio::Frames`).
 
 use bio::Bio;
 
@@ -36,7 +37,8 @@ impl Core {
         }
     }
 
-    /// A layer has ended a Bio, whose frame there has gone; `since_ns`: it was counted in then.
+    /// A layer has ended a Bio, whose frame there has been removed; `since_ns`: it was counted in
+    /// then.
     #[inline(always)]
     pub(super) fn account(&self, e: &EdgeSlot, since_ns: Option<u64>, bio: &Bio) {
         match since_ns {
@@ -61,8 +63,8 @@ impl Core {
         }
     }
 
-    /// The pieces of a Bio have ended, and its frame for them has gone; `since_ns`: it was counted
-    /// in then.
+    /// The pieces of a Bio have ended, and its frame for them has been removed; `since_ns`: it was
+    /// counted in then.
     pub(super) fn pieces_ended(&self, edge: Edge, since_ns: Option<u64>, bio: &Bio) {
         if let Some(since_ns) = since_ns.filter(|_| self.recorder.is_on()) {
             self.recorder.record(bio, edge, true, (since_ns, self.now()));

@@ -10,7 +10,7 @@ use crate::snapshot::Changes;
 pub enum Message {
     /// Walk this graph from now on.
     Publish(Arc<Changes>),
-    /// Park requests that arrive at a node, and say when none is left in it.
+    /// Park requests that arrive at a node, and report when none is left in it.
     GateClose {
         /// Node slot.
         node: u32,
@@ -25,7 +25,7 @@ pub enum Message {
         /// The new graph, if there is one.
         changes: Option<Arc<Changes>>,
     },
-    /// Say when no request that came through this edge is left.
+    /// Report when no request that passed through this edge is left.
     Drain {
         /// Edge slot.
         edge: u32,
@@ -53,14 +53,14 @@ pub enum CoreNotice {
     GateDrained {
         /// Core.
         core: u32,
-        /// The ticket asked with.
+        /// The ticket of the request.
         ticket: u64,
     },
     /// The core has nothing in flight through an edge.
     Drained {
         /// Core.
         core: u32,
-        /// The ticket asked with.
+        /// The ticket of the request.
         ticket: u64,
     },
 }

@@ -38,7 +38,7 @@ const TOKEN_DELAY: u32 = 2;
 /// Bits of a token's kind that are the kind.
 const TOKEN_KIND_BITS: u32 = 8;
 
-/// How long a layer that had no memory waits before it is asked again, ns.
+/// How long a layer that had no memory waits before it is called again, ns.
 const NOMEM_RETRY_NS: u64 = 1_000_000;
 
 /// Children of one split in flight at once; more wait for these. Bounds the slab.
@@ -50,7 +50,7 @@ const SPLIT_NODE: u32 = u32::MAX;
 enum Go {
     Enter(Edge),
     Act(Flow),
-    /// Its layer's `ready` is asked.
+    /// Its layer's `ready` is called.
     Resume,
 }
 
@@ -135,7 +135,7 @@ impl Core {
         self.id
     }
 
-    /// A handle on it, for a task that a layer starts; `None` while the core comes to its end.
+    /// A handle on it, for a task that a layer starts; `None` at the end of the core.
     pub fn handle(&self) -> Option<Rc<Core>> {
         self.weak_self.upgrade()
     }
@@ -264,7 +264,7 @@ impl Core {
         self.reactor.after(ns, Token { kind: TOKEN_DELAY, user_data: u64::from(slot) });
     }
 
-    /// Registers a receiver; its number goes into [`bio::End::Sink`] and is not given to another
+    /// Registers a receiver; its number is stored in [`bio::End::Sink`] and is not given to another
     /// soon.
     pub fn add_sink(&self, sink: Rc<dyn Sink>) -> u32 {
         self.sinks.borrow_mut().add(sink)
@@ -281,7 +281,7 @@ impl Core {
         Flow::Wait
     }
 
-    /// Writes the Bio's data to a file; `durable` asks for stable storage.
+    /// Writes the Bio's data to a file; `durable` requests stable storage.
     pub fn file_write(&self, bio: &Bio, file: &File, offset: u64, durable: bool) -> Flow {
         self.reactor.write(token_of(bio), file, offset, &bio.data, durable);
         Flow::Wait
@@ -329,7 +329,7 @@ impl Core {
         Flow::Wait
     }
 
-    /// Asks whether the request's first byte of a file is stored ([`Reactor::map`]).
+    /// Checks whether the request's first byte of a file is stored ([`Reactor::map`]).
     pub fn file_map(&self, bio: &Bio, file: &File) -> Flow {
         self.reactor.map(token_of(bio), file, bio.offset);
         Flow::Wait

@@ -30,7 +30,7 @@ struct OpenSplit {
 #[derive(Default)]
 pub(super) struct Splits {
     open: Vec<OpenSplit>,
-    /// In the order of arrival; `Bio::edge` says where each waits.
+    /// In the order of arrival; `Bio::edge` is the edge where each waits.
     behind: VecDeque<Box<Bio>>,
 }
 

@@ -65,15 +65,16 @@ impl Table {
         self.nodes.get(slot as usize)?.as_deref()
     }
 
-    /// By a consumer's number; `None` when the consumer is gone, even if its slot is in use again.
+    /// By a consumer's number; `None` when the consumer has been removed, even if its slot is in
+    /// use again.
     #[inline(always)]
     pub fn edge(&self, number: u32) -> Option<&EdgeSlot> {
         let slot = self.edges.get(Edge(number).slot())?.as_ref()?;
         if slot.edge.0 == number { Some(slot) } else { None }
     }
 
-    /// By the number in a frame: a request in flight keeps its slot (T4), so whose it is need not
-    /// be asked again on the way up.
+    /// By the number in a frame: a request in flight keeps its slot (T4), so its owner need not be
+    /// looked up again on the way up.
     #[inline(always)]
     pub fn inside(&self, number: u32) -> Option<&EdgeSlot> {
         let slot = self.edges.get(Edge(number).slot())?.as_ref();

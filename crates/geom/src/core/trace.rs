@@ -1,10 +1,10 @@
 //! Recorder of one core for slow requests: a ring of parts, from which those of a slow request are
-//! copied when it ends. It is off, and has no memory, unless a client asks for slow requests.
+//! copied when it ends. It is off, and has no memory, unless a client traces slow requests.
 //!
 //! ```text
 //!   layer ends a request --count_out--> ring of parts --the request was slow--> kept parts
 //!                                                                                   |
-//!   client asks again before the lease ends  <-----------------slow_requests--------+
+//!   client reads again before the lease ends  <-----------------slow_requests--------+
 //! ```
 //!
 //! Invariants
@@ -133,7 +133,7 @@ impl Recorder {
         self.is_on.get()
     }
 
-    /// A layer has ended a Bio that it received at `start_ns`; its frame is gone.
+    /// A layer has ended a Bio that it received at `start_ns`; its frame is removed.
     #[cold]
     #[inline(never)]
     pub fn record(&self, bio: &Bio, edge: Edge, is_cut: bool, (start_ns, end_ns): (u64, u64)) {

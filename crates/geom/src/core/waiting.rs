@@ -26,7 +26,7 @@ enum WaitSlot {
     Free,
     Pending(Option<Waker>),
     Ended(Finished),
-    /// The task is gone; the request is not.
+    /// The task has ended; the request has not.
     Abandoned,
 }
 

@@ -90,7 +90,7 @@ impl Topology {
         }
         let done = match self.with_geom(below, |ops, t| ops.access(t, below, provider, delta)) {
             Some(result) => result,
-            // A geom that is on the stack or gone cannot be opened; closing it is fine.
+            // A geom that is on the stack or removed cannot be opened; closing it is fine.
             None if delta.any_positive() => Err(Errno::NxIo),
             None => Ok(()),
         };
@@ -106,7 +106,7 @@ impl Topology {
     fn check_others(&self, p: ProviderId, own: Access, delta: Access) -> Result<(), Errno> {
         let pp = self.providers.get(p).ok_or(Errno::NxIo)?;
         if self.credit.as_ref().is_some_and(|c| c.provider == p) {
-            // A splice: the others are on their way to above this consumer, or come from there.
+            // A splice: the others are on their way to above this consumer, or were above it.
             return Ok(());
         }
         let (others_w, others_e) = (pp.counts.w - own.w, pp.counts.e - own.e);

@@ -80,7 +80,7 @@ impl Deletes {
             // of strips are in two places.
             (granule, self.offset.filter(|offset| offset.is_multiple_of(granule)).map(|_| 0))
         } else {
-            // A granule goes over several strips of its member, so over as many rows.
+            // A granule spans several strips of its member, so as many rows.
             let rows = lcm(granule, strip);
             let fits = rows == granule && self.offset.is_some_and(|o| o.is_multiple_of(strip));
             let offset = self.offset.filter(|_| fits).map(|offset| offset.saturating_mul(count));

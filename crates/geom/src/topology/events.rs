@@ -8,11 +8,11 @@ use crate::notify::Notice;
 use crate::snapshot::Limits;
 
 /// Something that happens to the topology. References are generational: an event about an object
-/// that is gone does nothing, which is what cancelling means here.
+/// that has been removed does nothing, which is what cancelling means here.
 pub enum Event {
     /// A provider appeared, or its last writer left: classes taste it.
     NewProvider(ProviderId),
-    /// One class tastes one provider (a class was loaded, or a retaste was asked for).
+    /// One class tastes one provider (a class was loaded, or a retaste was requested).
     TasteOne {
         /// What to taste.
         provider: ProviderId,
@@ -33,7 +33,7 @@ pub enum Event {
     MediaGone(ProviderId),
     /// A core answered.
     CoreNotice(CoreNotice),
-    /// A disk or class reports that its provider is gone.
+    /// A disk or class reports that its provider was removed.
     Lost(ProviderId, Errno),
     /// A message to a geom from one of its layers or tasks.
     Notice(GeomId, Notice),
@@ -67,7 +67,7 @@ impl Topology {
         self.events.push_back(event);
     }
 
-    /// Runs one event; false when there is none. The doorstep comes first; the washer runs when
+    /// Runs one event; false when there is none. The doorstep is first; the washer runs when
     /// nothing else is left.
     pub fn step(&mut self) -> bool {
         if let Some(p) = self.doorstep.pop_front() {

@@ -309,7 +309,7 @@ impl Topology {
         self.in_order(&mut || ()).iter().map(|geom| geom.view(now_ns)).collect()
     }
 
-    /// The geoms of a class that are not about to go, in the order of [`Topology::view`].
+    /// The geoms of a class that are not about to be removed, in the order of [`Topology::view`].
     pub fn class_view(&self, class: &str, now_ns: u64) -> Vec<GeomView> {
         let Some(index) = self.classes.iter().position(|c| c.name() == class) else {
             return Vec::new();

@@ -103,7 +103,7 @@ pub struct Holder {
     pub geom: String,
     /// The provider that it has open.
     pub provider: String,
-    /// The command that makes it let go, if it keeps the provider open whether it is used or not.
+    /// The command that makes it close the provider, if it keeps it open without a use.
     pub command: Option<String>,
 }
 
@@ -123,12 +123,12 @@ impl Topology {
         self.classes.get(index).map_or("taste", |c| c.name())
     }
 
-    /// Name of a geom; empty when it is gone.
+    /// Name of a geom; empty when it was removed.
     pub fn geom_name(&self, g: GeomId) -> &str {
         self.geoms.get(g).map_or("", |g| &g.name)
     }
 
-    /// Name of a provider; empty when it is gone.
+    /// Name of a provider; empty when it was removed.
     pub fn provider_name(&self, p: ProviderId) -> &str {
         self.providers.get(p).map_or("", |p| &p.name)
     }
@@ -173,7 +173,7 @@ impl Topology {
     }
 
     /// Class and name of the geom above a connection, its provider, and class and name of the geom
-    /// that offers the provider; `None` when the connection is gone.
+    /// that offers the provider; `None` when the connection was removed.
     pub fn edge_names(&self, edge: Edge) -> Option<EdgeNames> {
         let id = (*self.edges.get(edge.slot())?)?;
         let consumer = self.consumers.get(id).filter(|c| c.edge == edge)?;
@@ -202,7 +202,7 @@ impl Topology {
         self.providers.get(p).is_some_and(|p| p.consumers.iter().any(stays))
     }
 
-    /// The data path of a provider, to go on with under other numbers.
+    /// The data path of a provider, for use under other numbers.
     pub fn layer(&self, p: ProviderId) -> Option<Arc<dyn Layer>> {
         self.providers.get(p).map(|p| p.layer.arc().clone())
     }
@@ -217,9 +217,9 @@ impl Topology {
         self.providers_of(g).iter().any(|p| self.counts(*p) != Access::NONE)
     }
 
-    /// The geom that keeps the providers of a geom open, directly or through others above, when all
-    /// users that let go have done so and the geoms `going` are gone: its class and name, and the
-    /// command that makes it let go.
+    /// The geom that keeps the providers of a geom open, directly or through others above, after
+    /// all users that can close them have done so and the geoms `going` were removed. Its class and
+    /// name, and the command that makes it close them.
     pub fn held_open_by(
         &self,
         g: GeomId,
@@ -301,13 +301,14 @@ impl Topology {
         self.providers.get(p).map(|p| p.node)
     }
 
-    /// A geom, of this class if one is named, is about to go.
+    /// A geom, of this class if one is named, is about to be removed.
     pub fn is_withering(&self, class: Option<&str>) -> bool {
         let is_of = |g: &GeomObj| class.is_none_or(|class| self.class_of(g.class) == class);
         self.geoms.values().any(|g| g.wither && g.class < self.classes.len() && is_of(g))
     }
 
-    /// A consumer is about to leave its provider: its counters so far go into the provider's sums.
+    /// A consumer is about to leave its provider: its counters so far are added to the provider's
+    /// sums.
     pub(super) fn settle_counters(&mut self, c: ConsumerId) {
         let Some(cp) = self.consumers.get_mut(c) else {
             return;

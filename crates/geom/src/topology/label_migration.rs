@@ -226,7 +226,8 @@ impl Topology {
             pp.attempts.retain(|a| a.class != class);
             pp.attempts.push(Attempt { class, bytes, why });
         }
-        // The geom goes first: what looks at the provider again must not take it for a user.
+        // The geom is removed first, so that the next taste of the provider does not take it for a
+        // user.
         let consumers = self.consumers_of(geom).to_vec();
         self.wither_geom(geom, Errno::NxIo);
         consumers.into_iter().for_each(|c| self.leave(c));

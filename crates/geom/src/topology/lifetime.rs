@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   provider:  live --orphan(error)--> ORPHAN --consumers leave--> (WITHER) destroyed
-//!   consumer:  attached --leave--> doomed, draining --every core empty--> closed, gone
+//!   consumer:  attached --leave--> doomed, draining --every core empty--> closed, freed
 //!   geom:      live --wither--> WITHER --no providers, no consumers--> destroyed
 //! ```
 //!
@@ -67,8 +67,8 @@ impl Topology {
     }
 
     /// Orphans all providers of a geom and destroys it as soon as nothing is attached to it: its
-    /// consumers go when they are closed. The geom itself closes those that it opened for its own
-    /// use, or see [`Topology::wither_geom_close`].
+    /// consumers are removed when they are closed. The geom itself closes those that it opened for
+    /// its own use, or see [`Topology::wither_geom_close`].
     pub fn wither_geom(&mut self, g: GeomId, error: Errno) {
         let Some(geom) = self.geoms.get_mut(g) else {
             return;
@@ -87,7 +87,7 @@ impl Topology {
     }
 
     /// [`Topology::wither_geom`], for a geom that has its disks open for itself: its consumers
-    /// leave now, whatever they hold.
+    /// leave now, even if they hold requests.
     pub fn wither_geom_close(&mut self, g: GeomId, error: Errno) {
         self.wither_geom(g, error);
         for c in self.consumers_of(g).to_vec() {
@@ -203,7 +203,7 @@ impl Topology {
         let Some(pp) = self.providers.get(p) else {
             return false;
         };
-        // The orphan event comes first: consumers may still have to be notified.
+        // The orphan event is first: consumers may still have to be notified.
         if !pp.wither || !pp.consumers.is_empty() || self.doorstep.contains(&p) {
             return false;
         }

@@ -81,9 +81,9 @@ pub enum Action {
     Taste(TasteJob),
     /// Hold a geom's conversation on a core and post the [`Event::Conversed`].
     Converse(Conversation),
-    /// Post the [`Event::Conversed`] when every core has come to this place in its messages.
+    /// Post the [`Event::Conversed`] when every core has processed the messages before this one.
     Barrier(Barrier),
-    /// Ask every core to report when an edge is empty.
+    /// Make every core report when an edge is empty.
     Drain {
         /// Edge slot.
         edge: u32,
@@ -150,11 +150,11 @@ pub(crate) struct ProviderObj {
     attrs: Arc<Vec<(&'static str, Attr)>>,
     taste_outcomes: Vec<(&'static str, String)>,
     taste_serial: u64,
-    /// The newest tasting that each class was asked for: class, serial.
+    /// The newest requested tasting of each class: class, serial.
     requested_tastings: Vec<(usize, u64)>,
     /// Grows when the content may have changed under a taster.
     content: u64,
-    /// A class that knows it for a member and refused it: those asked later leave it alone.
+    /// A class that knows it for a member and refused it: classes that taste later leave it alone.
     hidden_by: Option<usize>,
     /// Results of carrying metadata that classes had left on it (carry C1).
     attempts: Vec<label_migration::Attempt>,
@@ -422,7 +422,7 @@ impl Topology {
         !self.dirty_nodes.is_empty() || !self.dirty_edges.is_empty()
     }
 
-    /// Number of reports of disks and classes that a provider is gone.
+    /// Number of reports of disks and classes that a provider was removed.
     pub fn losses(&self) -> u64 {
         self.losses
     }
@@ -526,8 +526,8 @@ impl Topology {
         self.record_keepers.iter().copied()
     }
 
-    /// Runs `f` with a geom's own state and the topology. `None` when the geom is gone or is on
-    /// the stack already.
+    /// Runs `f` with a geom's own state and the topology. `None` when the geom has been removed or
+    /// is on the stack already.
     pub(crate) fn with_geom<R>(
         &mut self,
         geom: GeomId,

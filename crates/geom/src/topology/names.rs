@@ -44,8 +44,8 @@ impl Topology {
         }
     }
 
-    /// An inserted geom goes: the provider below it gets its name back, and is tasted again by all
-    /// classes.
+    /// An inserted geom is removed: the provider below it gets its name back, and is tasted again
+    /// by all classes.
     pub(super) fn uncover(&mut self, geom: GeomId) {
         let Some(g) = self.geoms.get_mut(geom) else { return };
         let (above, below) = (g.providers.first().copied(), g.covers.take());
@@ -56,9 +56,9 @@ impl Topology {
         }
     }
 
-    /// A provider goes. Layers that were inserted over it give their names back first, the topmost
-    /// before those below, and so does the layer whose provider it is: the name is free, or back at
-    /// its origin.
+    /// A provider is removed. Layers that were inserted over it give their names back first, the
+    /// topmost before those below, and so does the layer whose provider it is: the name is free, or
+    /// back at its origin.
     pub(super) fn uncover_all(&mut self, p: ProviderId) {
         let (mut layers, mut at) = (Vec::from_iter(self.geom_of(p)), Some(p));
         while let Some(layer) = at.and_then(|p| self.covering(p)) {

@@ -1,11 +1,11 @@
 //! Insertion of a layer under all users of a provider, and its removal, while they work.
 //!
 //! The caller has closed the gate of the provider concerned and waited until it was empty; parked
-//! requests go through their edges again when it reopens, and so through the new graph.
+//! requests pass through their edges again when it reopens, and so through the new graph.
 //!
 //! Counts move with the consumers: the layer opens the access that it needs below before they
 //! arrive and closes it before they leave. Its own `access` is called, so a class that takes more
-//! than was asked of it (an extra e, say) does so here too. The geom below receives only the
+//! than was requested of it (an extra e) does so here too. The geom below receives only the
 //! difference (`Credit`): it never sees its provider closed in between.
 //!
 //! The name moves too, so that later users are above the layer as well: see `names.rs`.

@@ -10,7 +10,7 @@ use super::{Access, Action, ConsumerId, GeomId, ProviderId, Topology};
 use crate::class::{Claim, Class, Geom, TasteOutcome};
 use crate::layer::Edge;
 
-/// Attributes a taster may ask for.
+/// Attributes a taster may request.
 const TASTE_ATTRS: [&str; 9] = [
     "PART::isleaf",
     "PART::depth",
@@ -45,7 +45,7 @@ pub struct TasteJob {
     pub(crate) content: u64,
 }
 
-/// One class that is asked.
+/// One class that tastes.
 pub struct TasteClass {
     /// Its index.
     pub index: usize,
@@ -104,7 +104,7 @@ const EXPORTED_REASON: &str =
     "exported, or built on an exported provider: its contents belong to initiators";
 
 impl Topology {
-    /// Asks for a new look at a provider by all classes that have no geom on it.
+    /// Requests a new look at a provider by all classes that have no geom on it.
     pub fn retaste(&mut self, provider: ProviderId) {
         self.post(super::Event::NewProvider(provider));
     }
@@ -140,7 +140,7 @@ impl Topology {
                 .any(|below| self.is_based_on_any(names, below))
     }
 
-    /// Takes back the tastings that creating a geom has caused; the caller asks for them later.
+    /// Takes back the tastings that creating a geom has caused; the caller requests them later.
     pub(crate) fn hold_tasting(&mut self, geom: GeomId) -> Vec<ProviderId> {
         let own = self.providers_of(geom).to_vec();
         let taken = |e: &super::Event| matches!(e, super::Event::NewProvider(p) if own.contains(p));
@@ -304,7 +304,7 @@ impl Topology {
         }
     }
 
-    /// A class hides a provider from those that are asked after it, or does not.
+    /// A class hides a provider from those that taste after it, or does not.
     pub(super) fn set_hidden(&mut self, p: ProviderId, class: usize, hides: bool) {
         let Some(pp) = self.providers.get_mut(p) else { return };
         if hides {

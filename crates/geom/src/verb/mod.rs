@@ -38,7 +38,7 @@ pub struct VerbSpec {
     pub args: &'static [ArgSpec],
     /// A command line that works, without the program's name and, if shared, the class's.
     pub example: &'static str,
-    /// Writes on disks: asked for without `--force`-like words, its refusals say what would be
+    /// Writes on disks; without `--force`-like words, its refusals name the data that would be
     /// lost.
     pub writes: bool,
     /// Schema of its parameters.
@@ -48,8 +48,8 @@ pub struct VerbSpec {
 }
 
 impl VerbSpec {
-    /// The providers that the verb would write to, whatever they hold; none for a verb that asks
-    /// for no consent.
+    /// The providers that the verb would write to, regardless of their content; none for a verb
+    /// that requests no consent.
     pub fn overwritten_providers<'p>(&self, params: &'p Value) -> Vec<&'p str> {
         if !self.args.iter().any(|arg| arg.kind == ArgKind::Consent) {
             return Vec::new();

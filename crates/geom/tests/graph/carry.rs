@@ -155,7 +155,7 @@ fn metadata_is_not_moved_on_a_disk_without_recorded_sizes() {
     assert_eq!(lab.taste_outcome("d0", "tail"), "nothing");
 }
 
-/// C2, and that others go on at once.
+/// C2, and that others continue at once.
 /// C2 of label_migration.rs.
 #[test]
 fn same_metadata_is_not_moved_over_two_paths_at_once() {

@@ -113,7 +113,7 @@ fn attach_and_detach(seed: u64) {
                 s.attached_count += 1;
                 s.consumers.push(c);
             }
-            // Some go while their requests are under way.
+            // Some are detached while their requests are under way.
             1 if s.consumers.len() > 1 => {
                 let nth = s.random.below(s.consumers.len() as u64) as usize;
                 s.lab.control.topology.leave(s.consumers.remove(nth));

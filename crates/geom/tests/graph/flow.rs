@@ -119,7 +119,7 @@ fn children_inherit_operation_flags_and_origin() {
     let edge = scripted(&mut lab, &d, script);
     let flags = Flags::FUA | Flags::ORDERED;
     for op in [Op::Write, Op::Flush, Op::WriteZeroes] {
-        // Haste is about one way: children go where there may be none other.
+        // Fail-fast applies to one path: children are sent where there may be no other.
         let tag = lab.send_on(0, edge, op, 512, 1024, flags | Flags::FAIL_FAST);
         let ended = lab.finish(tag);
         assert_eq!(ended.status, Ok(()));
@@ -196,7 +196,7 @@ fn children_forked_after_a_wait_start_when_the_layer_has_answered() {
         core.wake(bio.ticket(), 100);
         Flow::Wait
     });
-    // A request of the layer's own goes out between the forks and the answer.
+    // A request of the layer's own is sent between the forks and the answer.
     let ready: StartHook = Box::new(|bio, core, edges| {
         let flow = to_all(bio, core, edges);
         core.submit(edges[0], End::NoReceiver, |b| b.op = Op::Flush);

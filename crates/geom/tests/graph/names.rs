@@ -45,7 +45,7 @@ fn inserted_layer_has_the_name_for_later_users_until_it_is_removed() {
 
 #[test]
 fn topmost_layer_has_the_name_in_any_order_of_insert_and_remove() {
-    // Which is put over which: by name, as an operator does; then which goes first.
+    // Which is put over which: by name, as an operator does; then which is removed first.
     for (second_on, first_out) in [("d0", 0), ("d0", 1), ("d0.a.", 0), ("d0.a.", 1)] {
         let mut lab = Lab::new(1);
         let disk = lab.disk("d0", &Leaf::new(1 << 20));
@@ -118,7 +118,8 @@ fn lost_disk_frees_its_name() {
 
 #[test]
 fn withered_provider_frees_its_name_at_once() {
-    // A table that is edited: the partition goes and another one of that name comes, in one step.
+    // A table that is edited: the partition is removed and another one of that name is added, in
+    // one step.
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
     lab.insert("s", disk, "").unwrap();
@@ -199,7 +200,7 @@ fn renamed_disk_keeps_its_users_and_derived_names_follow() {
     assert_eq!((find(&lab, "data.ta"), find(&lab, "by hand")), (Some(on), Some(disk)));
     assert_eq!(lab.control.topology.below(user), Some(on));
     assert_eq!(log.lock().unwrap().len(), tasted, "nothing is tasted again");
-    // The layer goes: the disk has the name that it got.
+    // The layer is removed: the disk has the name that it got.
     lab.control.remove(hand).unwrap();
     assert_eq!(find(&lab, "data"), Some(disk));
     let tag = lab.send(lab.edge(user), Op::Write, 0, BLOCK);

@@ -71,7 +71,7 @@ fn request_waiting_in_a_layer_finds_its_disk_still_open() {
     let slow = lab.pass_through("slow", disk, "waits");
     let c = lab.writer("u", slow);
     let tag = lab.send(lab.edge(c), Op::Write, 0, SECTOR);
-    // It is inside the slow layer; its originator leaves before it has gone on to the disk.
+    // It is inside the slow layer; its originator leaves before it has continued to the disk.
     lab.control.topology.leave(c);
     assert_eq!(lab.io(lab.edge(c), Op::Read, 0, SECTOR).status, Err(Errno::NxIo), "no new ones");
     lab.control.settle().unwrap();

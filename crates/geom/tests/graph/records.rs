@@ -1,4 +1,4 @@
-//! Clean records: which geoms are asked for them.
+//! Clean records: the geoms that receive the request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

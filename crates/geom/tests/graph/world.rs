@@ -173,7 +173,7 @@ impl Sim {
                 self.lab.pass(ns);
             }
             _ => {
-                // With requests that hang it may take its time and say so.
+                // With requests that hang it may take longer, and report that.
                 self.marks.hung += u64::from(self.lab.control.settle().is_err());
             }
         }

@@ -17,7 +17,7 @@ use reactor::{Reactor, Token, WaitFor};
 use super::user::{Manner, User};
 use super::{Leaf, Log, MS};
 
-/// Timers with this kind only make the virtual clock go on.
+/// Timers with this kind only advance the virtual clock.
 const TICK: u32 = 999;
 /// Turns of the cores for which the control thread is held up, where orders are explored.
 const HELD_UP: u32 = 8;
@@ -119,7 +119,7 @@ impl Lab {
         spin(&self.world, &self.cores, ns, &mut || false);
     }
 
-    /// A disk that does as `leaf` says.
+    /// A disk that behaves as `leaf` defines.
     pub fn disk(&mut self, name: &str, leaf: &Arc<Leaf>) -> ProviderId {
         let leaf = leaf.clone();
         let made = self.control.call(|t| leaf.create(t, name));

@@ -1,4 +1,4 @@
-//! A disk in memory that answers as its mode says, with a geom that counts its opens.
+//! A disk in memory that answers by its mode, with a geom that counts its opens.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};

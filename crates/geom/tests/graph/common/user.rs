@@ -16,7 +16,7 @@ pub fn log() -> Log {
 pub struct Manner {
     pub spoils: bool,
     pub resizes: bool,
-    /// Stays attached when its disk is gone, as a mounted file system does.
+    /// Stays attached when its disk was removed, as a mounted file system does.
     pub stays: bool,
 }
 

@@ -100,7 +100,7 @@ pub(crate) enum Op {
     Map {
         offset: u64,
     },
-    /// `all`: until the list is full; else whatever is first.
+    /// `all`: until the list is full; else the first ones.
     Recv {
         all: bool,
     },

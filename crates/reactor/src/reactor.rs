@@ -263,9 +263,9 @@ impl Reactor {
         self.allocate(token, file, PUNCH_HOLE | KEEP_SIZE, offset, len);
     }
 
-    /// Discards a range of a block device (BLKDISCARD). Later reads of the range return whatever
-    /// the device chooses, and it may leave parts of the range unchanged. Ends with `NotSup` for
-    /// files and for devices without support.
+    /// Discards a range of a block device (BLKDISCARD). Later reads of the range return any content
+    /// that the device chooses, and it may leave parts of the range unchanged. Ends with `NotSup`
+    /// for files and for devices without support.
     pub fn discard(&self, token: Token, file: &File, offset: u64, len: u64) {
         self.on_range(token, file, Op::Discard { offset, len }, offset, len);
     }
@@ -450,8 +450,8 @@ impl Reactor {
         self.inner.timers.borrow().next_due()
     }
 
-    /// Drops all tasks and prepared work, cancels everything in the kernel's hands and waits until
-    /// it let go. Tasks hold handles on the reactor they run on: without this they keep each other
+    /// Drops all tasks and prepared work, cancels every operation in the kernel and waits for their
+    /// ends. Tasks hold handles on the reactor they run on: without this they keep each other
     /// alive.
     ///
     /// Returns a text for the log for each operation that the kernel did not give back within

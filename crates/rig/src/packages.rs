@@ -44,7 +44,7 @@ pub fn names(list: &str) -> Vec<&str> {
 }
 
 /// The rig's cache folder: `$ASHLAR_RIG_CACHE`, or `target/rig` of the workspace that this was
-/// built in, or, where that is gone, `ashlar-rig` of the user's cache. Made if missing.
+/// built in, or, if that was removed, `ashlar-rig` of the user's cache. Made if missing.
 pub fn cache() -> Result<PathBuf> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR"));
     let path = match std::env::var_os("ASHLAR_RIG_CACHE") {

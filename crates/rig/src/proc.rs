@@ -139,7 +139,7 @@ pub fn spawn(command: Command) -> std::io::Result<Child> {
 }
 
 /// A running child. Killed by its id and reaped when dropped, and killed by the kernel when this
-/// process ends in whatever way; a test that fails prints the end of its log.
+/// process ends in any way; a test that fails prints the end of its log.
 pub struct Proc {
     child: Child,
     log: PathBuf,
@@ -374,7 +374,7 @@ pub struct Counts {
 /// Counts a process's CPU time and system calls while `work` runs.
 ///
 /// perf counts system calls in the kernel at a few ns each. Without perf (or without the right to
-/// use it) the CPU time comes from /proc in steps of 10 ms and `syscalls` is None.
+/// use it) the CPU time is read from /proc in steps of 10 ms and `syscalls` is None.
 pub fn counts_during<T>(pid: u32, work: impl FnOnce() -> Result<T>) -> Result<(T, Counts)> {
     let scratch = Scratch::new("perf")?;
     let table = scratch.path().join("table");

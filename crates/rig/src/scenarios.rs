@@ -216,7 +216,7 @@ pub fn copy_tree(login: &Login, tree: &Tree) -> Script {
     script.step("copy a tree", "cp -r /rig/tree /mnt/tree; sync");
     script.step("compare checksums", compare);
     script.step("unmount and log out", format!("{names}{LOG_OUT}"));
-    script.step("the disk is gone", format!("{names}! iscsiadm -m session | grep -F $IQN"));
+    script.step("the disk is removed", format!("{names}! iscsiadm -m session | grep -F $IQN"));
     script.step("log in again", format!("{names}{LOG_IN}"));
     script.step("mount again", format!("{names}mount -t ext4 -o ro $(disk $IQN $LUN) /mnt"));
     script.step("compare checksums again", compare);
@@ -348,7 +348,7 @@ pub fn converse(
         if !acknowledge(line, &mut acknowledged)?
             && let Some(words) = line.strip_prefix(ASK)
         {
-            let reply = answer(words).with_context(|| format!("the guest asked: {words}"))?;
+            let reply = answer(words).with_context(|| format!("the guest requested: {words}"))?;
             console.send(&reply)?;
         }
         Ok(())

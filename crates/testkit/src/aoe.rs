@@ -20,11 +20,11 @@ use wire::ata::{self, Identify, Trim, status};
 pub struct Ways {
     /// Longest time of a command, ns.
     pub slow_ns: u64,
-    /// Answers of a thousand that come twice.
+    /// Answers of a thousand that are sent twice.
     pub twice: u32,
     /// Of a thousand, answers from an unknown address, with another tag, or cut short.
     pub wrong: u32,
-    /// Frames that it says it can hold.
+    /// Frames that it reports as its buffer count.
     pub buffers: u16,
     /// It receives nothing.
     pub deaf: bool,
@@ -45,10 +45,10 @@ pub struct Shelf {
     pub held: RefCell<(usize, usize)>,
     /// Reservation list: stored and reported, but no initiator is refused.
     pub reserved: RefCell<Vec<Mac>>,
-    /// Commands that came, copies among them.
+    /// Received commands, copies among them.
     pub command_count: Cell<u64>,
     random: RefCell<SeededRandom>,
-    /// Tags of WRITEs and orders that came.
+    /// Tags of received WRITEs and orders.
     seen: RefCell<BTreeSet<u32>>,
     links: RefCell<Vec<Link>>,
 }
@@ -95,7 +95,7 @@ impl Shelf {
         shelf
     }
 
-    /// It says unasked that it is there, as targets do that start.
+    /// It announces itself without a request, as targets do that start.
     pub fn announce(&self) {
         for link in &*self.links.borrow() {
             let facts = link.facts().unwrap();

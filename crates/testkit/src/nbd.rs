@@ -59,12 +59,12 @@ impl Client {
         Ok(Client { stream, form: Form::Simple, cookie: 0 })
     }
 
-    /// In transmission at an export of a server that may be gone, or the reply type with which it
-    /// refused.
+    /// In transmission at an export of a server that may have ended, or the reply type with which
+    /// it refused.
     ///
     /// # Errors
     ///
-    /// The connection is gone.
+    /// The connection was closed.
     pub fn try_enter(at: SocketAddr, export: &str) -> io::Result<Result<Client, u32>> {
         let mut client = Client::try_dial(at)?;
         let kinds = client.try_option(option::GO, &dial::info(export, &[]))?;

@@ -169,7 +169,7 @@ impl Queue {
         (end.status, data)
     }
 
-    /// Asks for an event when namespaces change: a request that is not answered before.
+    /// Requests an event when namespaces change: a request that is not answered before.
     pub fn await_changes(&mut self) {
         let wish = [feature::EVENTS.into(), event::NAMESPACE_BIT, 0, 0, 0, 0];
         let command = self.command(admin::SET_FEATURES, 0, wish);

@@ -44,8 +44,8 @@ impl Seeds {
         self.first..self.first + self.count
     }
 
-    /// Whether they are as many as the test takes by itself: of fewer it cannot be asked that rare
-    /// things have happened.
+    /// Whether they are as many as the test takes by itself: fewer seeds may not contain rare
+    /// events.
     pub fn are_enough(&self) -> bool {
         self.count >= self.usual
     }

@@ -211,7 +211,7 @@ impl Inbox {
         Ok(inbox)
     }
 
-    /// Makes room for frames of up to `frame_max` bytes.
+    /// Allocates memory for frames of up to `frame_max` bytes.
     pub(crate) fn grow(&mut self, fd: BorrowedFd<'_>, frame_max: usize) -> io::Result<()> {
         if frame_max <= self.frame_bytes_max {
             return Ok(());

@@ -9,7 +9,7 @@
 //!
 //! Invariants
 //!  G1  A place is read only while it is ours, and given back after the last look at it.
-//!  G2  Nothing outside a place is read, whatever its header contains.
+//!  G2  Nothing outside a place is read, regardless of the content of its header.
 
 use std::io;
 use std::mem;

@@ -3,8 +3,8 @@
 //! Invariants
 //!  P1  The kernel moves data, CDB and sense data only inside `write` and `read` of ours: without
 //!      SG_FLAG_DIRECT_IO and SG_FLAG_MMAP_IO it copies through memory of its own.
-//!  P2  Whatever a header names lives from `send` until `receive` has handed the command back, or
-//!      until the descriptor is closed: any `read` may move the data of any command.
+//!  P2  Memory that a header names lives from `send` until `receive` has handed the command back,
+//!      or until the descriptor is closed: any `read` may move the data of any command.
 
 use std::io;
 use std::mem;

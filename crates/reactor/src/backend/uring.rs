@@ -40,7 +40,7 @@ use crate::wakeup::Remote;
 /// kernel does not accept then wait in `backlog`.
 const SUBMISSIONS: u32 = 512;
 
-/// Entries of the completion queue; the kernel keeps further completions until there is room.
+/// Entries of the completion queue; the kernel keeps further completions until there is space.
 const COMPLETIONS: u32 = 4096;
 
 /// Kernel threads for operations that block, [on files, on others]; more wait in line.
@@ -68,7 +68,7 @@ pub(crate) struct Uring {
     skips: bool,
     /// The next wait does not sleep on lazy sends (U6).
     flush_lazy: bool,
-    /// Operations for which the submission queue had no room, in order.
+    /// Operations for which the submission queue had no space, in order.
     backlog: VecDeque<Waiting>,
     /// Operations that the ring does not support (U7).
     calls: Workers,
@@ -245,7 +245,7 @@ impl Uring {
             // SAFETY: as above, without an argument.
             None => unsafe { submitter.enter::<u8>(queued, want, flags.bits(), None) },
         };
-        // Whatever the error (EINTR, ETIME, EBUSY, EAGAIN): entries not taken are still queued and
+        // For any error (EINTR, ETIME, EBUSY, EAGAIN): entries not taken are still queued and
         // completions still leave the queue, so the next turn tries again.
         let _ = result;
     }

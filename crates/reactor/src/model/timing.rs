@@ -6,7 +6,7 @@ use crate::random::SeededRandom;
 /// How long operations take, in ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Timing {
-    /// Between two bounds, whatever is done; any number at once.
+    /// Between two bounds, for any operation; any number at once.
     Between {
         /// At least, in ns.
         min_ns: u64,

@@ -325,7 +325,7 @@ impl WorldState {
         }
     }
 
-    /// Sends bytes for which there is room, cut into segments.
+    /// Sends bytes for which there is space, cut into segments.
     pub(crate) fn put(&mut self, link: u32, side: usize, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let longest = self.net.shape.segment_max.clamp(1, bytes.len());

@@ -160,8 +160,8 @@ pub struct Actor<'a> {
 }
 
 impl<'a> Actor<'a> {
-    /// `turn` takes one turn of `reactor` (its patience does not matter) and whatever else this
-    /// core does each time.
+    /// `turn` takes one turn of `reactor` (its timeout does not matter) and all other work of this
+    /// core for each turn.
     pub fn new(reactor: &Reactor, turn: impl FnMut() + 'a) -> Actor<'a> {
         Actor { reactor: reactor.clone(), turn: Box::new(turn) }
     }

@@ -1,7 +1,7 @@
 //! The emulator's process and the conversation over its serial console.
 //!
 //! Invariants
-//!  B1  The emulator is dead when [`boot`] returns, whatever happened.
+//!  B1  The emulator is dead when [`boot`] returns in any case.
 //!  B2  Nothing waits longer than the deadline: the console is read by a thread of its own and
 //!      every wait for it is bounded.
 //!  B3  Every step of the script has a result, in order, begun or not.
@@ -22,7 +22,7 @@ use crate::proc::{self, Scratch};
 
 /// Lines read ahead of the host's attention; a guest that prints faster waits.
 const LINES_AHEAD: usize = 1024;
-/// A console longer than this is a guest gone mad: it is stopped.
+/// A console longer than this is from a broken guest: it is stopped.
 const CONSOLE_BYTES_MAX: usize = 16 << 20;
 /// How long a guest that printed its last line may take to switch itself off.
 const POWER_OFF_LIMIT: Duration = Duration::from_secs(10);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   0      master boot record of syslinux, partition table
-//!   1 MiB  FAT: syslinux, kernel, a small initramfs that finds the root and goes there
+//!   1 MiB  FAT: syslinux, kernel, a small initramfs that finds the root and enters it
 //!  49 MiB  ext4: what Image has in its initramfs otherwise, and the script's steps
 //! ```
 

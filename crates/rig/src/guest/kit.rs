@@ -41,7 +41,7 @@ pub enum Kit {
 pub(super) struct Parts {
     /// Modules by name; their dependencies are found in the modules themselves.
     pub modules: &'static [&'static str],
-    /// Programs of the host's own packages, by name; they come to /usr/sbin.
+    /// Programs of the host's own packages, by name; they are copied to /usr/sbin.
     pub host: &'static [&'static str],
     /// Programs and plug-ins in the unpacked packages, at the same place in the guest.
     pub unpacked: &'static [&'static str],

@@ -48,7 +48,7 @@ impl Script {
     }
 }
 
-/// A word for the shell that stays one word whatever it holds.
+/// A word for the shell that stays one word with any content.
 pub fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -143,7 +143,7 @@ fn line(result: &TestResult, outcomes: &str, reason: &str) -> String {
 fn reason(text: &str) -> String {
     let marks = ["[SKIPPED]", "[FAILED]"];
     let line = text.lines().find(|line| marks.iter().any(|mark| line.contains(mark)));
-    let line = line.or_else(|| text.lines().last()).unwrap_or("the tool said nothing");
+    let line = line.or_else(|| text.lines().last()).unwrap_or("the tool printed nothing");
     let line = line.split_once(']').map_or(line, |(_, words)| words);
     line.trim().chars().take(80).collect()
 }

@@ -123,7 +123,7 @@ impl Disk {
         self.inside().held.len()
     }
 
-    /// These, by core; the caller lets them go on.
+    /// These, by core; the caller releases them.
     pub fn take_held(&self) -> Vec<(u32, Ticket)> {
         std::mem::take(&mut self.inside().held)
     }

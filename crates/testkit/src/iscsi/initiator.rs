@@ -131,7 +131,7 @@ pub struct Ended {
     pub sense: Vec<u8>,
 }
 
-/// As [`connect`], to a target that may be gone or refuse.
+/// As [`connect`], to a target that may have ended or refuse.
 ///
 /// # Errors
 ///
@@ -186,7 +186,7 @@ fn pdu(stream: &mut TcpStream, framer: &Framer) -> io::Result<(Bhs, Vec<u8>)> {
 pub fn read_pdu(stream: &mut TcpStream, framer: &Framer) -> Option<(Bhs, Vec<u8>)> {
     match pdu(stream, framer) {
         Ok(pdu) => Some(pdu),
-        Err(e) if e.kind() == ErrorKind::WouldBlock => panic!("nothing comes: {e}"),
+        Err(e) if e.kind() == ErrorKind::WouldBlock => panic!("nothing arrives: {e}"),
         Err(_) => None,
     }
 }
@@ -200,7 +200,7 @@ impl Client {
         Client::log_in(connect(at), how)
     }
 
-    /// A normal session for [`Client::scsi`] with a target that may be gone.
+    /// A normal session for [`Client::scsi`] with a target that may have ended.
     ///
     /// # Errors
     ///
@@ -266,7 +266,7 @@ impl Client {
         Some((response, data))
     }
 
-    /// Like `hear`, with a target that may be gone.
+    /// Like `hear`, with a target that may have ended.
     fn try_receive(&mut self) -> io::Result<ReceivedPdu> {
         let framer = Framer::of(&self.params);
         let (bhs, data) = pdu(&mut self.stream, &framer)?;
@@ -293,7 +293,7 @@ impl Client {
             self.exp_stat_sn = self.exp_stat_sn.wrapping_add(1);
         }
         let moved = sn.max_cmd_sn.wrapping_sub(self.max_cmd_sn);
-        assert!(moved < 1 << 31, "MaxCmdSN went back: {response:?}");
+        assert!(moved < 1 << 31, "MaxCmdSN decreased: {response:?}");
         self.max_cmd_sn = sn.max_cmd_sn;
     }
 
@@ -367,11 +367,11 @@ impl Client {
         }
     }
 
-    /// Asks for blocks of the unit and does not wait for them.
+    /// Reads blocks of the unit and does not wait for them.
     ///
     /// # Errors
     ///
-    /// The connection is gone.
+    /// The connection was closed.
     pub fn ask(&mut self, lba: u32, blocks: u16) -> io::Result<()> {
         let header = self.command(self.lun, &rw10(0x28, lba, blocks), u32::from(blocks) * 512, 0);
         let bytes = self.bytes(&header, &[], &[]);
@@ -383,7 +383,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The connection is gone, or another PDU than the answer arrives.
+    /// The connection was closed, or another PDU than the answer arrived.
     pub fn scsi(&mut self, cdb: &[u8], read: u32, data: &[u8]) -> io::Result<Ended> {
         let mut header = self.command(self.lun, cdb, read, data.len() as u32);
         header.data_len = data.len() as u32;

@@ -104,7 +104,7 @@ impl RxBuffer {
     }
 }
 
-/// Sends bytes; None when the connection is gone.
+/// Sends bytes; None when the connection was closed.
 pub async fn put(stream: &Stream, pool: &Pool, bytes: &[u8]) -> Option<()> {
     let segs = Segs::alloc(pool, bytes.len())?;
     segs.copy_from(0, bytes);
@@ -234,7 +234,7 @@ impl Conn {
             self.exp_stat_sn.set(sn.stat_sn.wrapping_add(1));
         }
         let moved = sn.max_cmd_sn.wrapping_sub(self.max_cmd_sn.get());
-        assert!(moved < 1 << 31, "MaxCmdSN went back: {response:?}");
+        assert!(moved < 1 << 31, "MaxCmdSN decreased: {response:?}");
         self.max_cmd_sn.set(sn.max_cmd_sn);
     }
 

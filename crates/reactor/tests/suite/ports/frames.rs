@@ -199,7 +199,7 @@ fn larger_mtu_enlarges_the_ring_and_finally_replaces_it_by_calls() {
         let (a, b) = (r.link(near, 0x88B5).unwrap(), r.link(far, 0x88B5).unwrap());
         through(&r, &a, &b, 1496, 100, 10);
         cable.mtu("9000");
-        // The link has not noticed the new MTU yet: there is no room for such frames.
+        // The link has not noticed the new MTU yet: its buffers are too small for such frames.
         a.send(&head(0x88B5), &filled(&pool(), &[7; 5000])).unwrap();
         a.flush().unwrap();
         assert_eq!(b.receive(64, &mut |_| panic!("it is too long")).unwrap(), 1);

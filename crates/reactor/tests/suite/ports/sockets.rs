@@ -307,7 +307,7 @@ fn socket_is_moved_to_another_core() {
     });
 }
 
-/// Whatever is under way when a core ends: its memory returns, and nothing is written later.
+/// Operations in flight when a core ends: their memory returns, and nothing is written later.
 /// U4.
 #[test]
 fn core_shutdown_reclaims_the_memory_of_all_operations() {

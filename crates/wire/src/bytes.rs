@@ -1,7 +1,7 @@
 //! Big-endian fields in byte arrays and slices.
 //!
 //! Fixed headers are read with the offset as a constant: a field that would not fit does not
-//! compile. Slices of unknown length go through [`Reader`], which answers with an error.
+//! compile. Slices of unknown length pass through [`Reader`], which answers with an error.
 
 use crate::error::WireError;
 

@@ -24,7 +24,7 @@ pub enum CecKind {
     Data,
     /// Acknowledges the data of that number.
     Ack,
-    /// Asks for consoles.
+    /// Requests a console list.
     Discover,
     /// The answer of a console: its shelf (-1: none) and its name.
     Offer,

@@ -17,7 +17,7 @@ pub enum Kind {
     Digest,
     /// A value that is legal but not served here.
     Unsupported,
-    /// A message that may not come now.
+    /// A message that is not allowed now.
     OutOfOrder,
 }
 

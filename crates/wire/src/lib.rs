@@ -11,9 +11,10 @@
 //! * [`ninep`]: 9P2000, both directions.
 //! * [`aoe`]: frames of ATA over Ethernet. [`ata`]: registers, IDENTIFY DEVICE, TRIM (ACS-3).
 //! * [`cec`]: the console over Ethernet of the first file servers.
-//! * [`fuse`]: how the kernel asks for a file system of one file.
-//! * [`netlink`]: how the kernel is asked for a network block device.
-//! * [`pattern`]: patterns of initiator names. [`portal`]: rules for addresses that are come to.
+//! * [`fuse`]: requests of the kernel for a file system of one file.
+//! * [`netlink`]: requests to the kernel for a network block device.
+//! * [`pattern`]: patterns of initiator names. [`portal`]: rules for addresses to which clients
+//!   connect.
 //! * [`smp`]: information of SAS expanders about themselves and their phys.
 //! * [`x509`]: the names in a certificate.
 //! * `fuzzing`, with the feature of that name: one function per codec that takes any bytes; run by

@@ -33,7 +33,7 @@ const KIND: u16 = 0x3FFF;
 pub mod control {
     /// Its number.
     pub const FAMILY: u16 = 16;
-    /// Asks for a family.
+    /// Requests the number of a family.
     pub const GET_FAMILY: u8 = 3;
     /// Number of a family, 16 bits.
     pub const FAMILY_ID: u16 = 1;
@@ -65,11 +65,11 @@ pub mod nbd {
     pub const SOCKETS: u16 = 7;
     /// Seconds that requests wait for a new socket when none is alive; 64 bits.
     pub const DEAD_CONN_TIMEOUT: u16 = 8;
-    /// Words that RECONFIGURE has to say again; Linux 5.14.
+    /// Words that RECONFIGURE has to repeat; Linux 5.14.
     pub const BACKEND_IDENTIFIER: u16 = 10;
     /// See [`SOCKETS`].
     pub const SOCK_ITEM: u16 = 1;
-    /// A descriptor of the process that asks, 32 bits.
+    /// A descriptor of the requesting process, 32 bits.
     pub const SOCK_FD: u16 = 1;
 }
 

@@ -46,7 +46,7 @@ impl Pattern {
         let (p, s) = (self.0.as_bytes(), name.as_bytes());
         let exact = name.starts_with(NQN);
         let (mut i, mut j) = (0, 0);
-        // Where to go on when it does not fit: at the last star, which takes one byte more.
+        // Position to continue from when it does not fit: the last star, which takes one byte more.
         let mut back: Option<(usize, usize)> = None;
         while let Some(byte) = s.get(j) {
             match p.get(i) {

@@ -61,7 +61,7 @@ pub enum PortalRule {
 }
 
 impl PortalRule {
-    /// `None` when the text is no rule: `*` alone says nothing and is none.
+    /// `None` when the text is no rule: `*` alone is no rule.
     pub fn new(text: &str) -> Option<PortalRule> {
         if let Some(path) = text.strip_prefix(UNIX) {
             return Pattern::new(path).map(PortalRule::Unix);

@@ -15,7 +15,7 @@ pub mod function {
 
 /// FRAME TYPE of responses.
 pub const SMP_RESPONSE: u8 = 0x41;
-/// Bytes of the longest response that is asked for here.
+/// Bytes of the longest response that this code requests.
 pub const SMP_RESPONSE_LEN: usize = 64;
 
 /// FUNCTION RESULTs.
@@ -33,7 +33,7 @@ pub mod result {
 /// REPORT GENERAL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportGeneral {
-    /// EXPANDER CHANGE COUNT: another one means that something came or went.
+    /// EXPANDER CHANGE COUNT: another one means that something was added or removed.
     pub changes: u16,
     /// NUMBER OF PHYS.
     pub phys: u8,
@@ -110,7 +110,7 @@ impl ReportGeneral {
         Ok(Ok(ReportGeneral { changes, phys, enclosure }))
     }
 
-    /// The response of an expander that says this.
+    /// The response of an expander with these values.
     pub fn encode(&self) -> Vec<u8> {
         let mut body = self.changes.to_be_bytes().to_vec();
         body.extend([0, 0, 0, self.phys, 0, 0]);
@@ -144,7 +144,7 @@ impl Phy {
         }))
     }
 
-    /// The response of an expander that says this.
+    /// The response of an expander with these values.
     pub fn encode(&self) -> Vec<u8> {
         let target = u8::from(self.sata) | u8::from(self.ssp) << 3;
         let mut body = vec![0, 0, 0, 0, 0, self.number, 0, 0];
@@ -173,7 +173,7 @@ impl Manufacturer {
         }))
     }
 
-    /// The response of an expander that says this.
+    /// The response of an expander with these values.
     pub fn encode(&self) -> Vec<u8> {
         let padded = |text: &str, len: usize| {
             let plain = text.bytes().map(|b| if b.is_ascii_graphic() { b } else { b' ' });

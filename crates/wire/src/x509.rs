@@ -169,7 +169,7 @@ fn extensions(list: &[u8], out: &mut Names) -> Result<(), WireError> {
         let kind = expect(&mut one, OID, "extension type")?;
         let (mut tag, mut value) = element(&mut one)?;
         if tag != OCTETS {
-            // It says first whether it is critical.
+            // The first field is whether it is critical.
             (tag, value) = element(&mut one)?;
         }
         if kind != ALTERNATIVE_NAME || tag != OCTETS {

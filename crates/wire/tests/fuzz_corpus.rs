@@ -3,7 +3,7 @@
 use testkit::corpus::{Corpus, anywhere, each_is_whole};
 use wire::fuzzing::TARGETS;
 
-/// Mutations of each target; more come from `fuzz/` (see `fuzz/README.md`).
+/// Mutations of each target; more are tried by `fuzz/` (see `fuzz/README.md`).
 const ROUNDS: u64 = 3000;
 
 /// Longest prefix that is cut from each file, bytes.

@@ -16,7 +16,7 @@ const LBA28: u64 = 0x0FFF_FFFF;
 /// Registers, to the device or from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ata {
-    /// W: data go to the device.
+    /// W: data is sent to the device.
     pub write: bool,
     /// A: the device may answer before the data are on its medium.
     pub asynchronous: bool,
@@ -40,7 +40,7 @@ impl Ata {
         if self.extended { self.registers } else { self.registers & LBA28 }
     }
 
-    /// Reads registers; gives the data, with whatever fills up a short frame.
+    /// Reads registers; gives the data, with the padding of a short frame.
     pub fn decode(body: &[u8]) -> Result<(Ata, &[u8]), WireError> {
         let (b, data) = body.split_first_chunk().ok_or(WireError::short("ATA registers", 24))?;
         let b: &[u8; ATA_LEN] = b;

@@ -184,7 +184,7 @@ impl Header {
     }
 
     /// The header of an answer by the target at `own`, sent from `from`: the other way round, with
-    /// the target's own name even where all were asked, and the tag as it was.
+    /// the target's own name even in the answer to a broadcast, and the tag as it was.
     pub fn answer(&self, from: Mac, own: Address) -> Header {
         let (to, version) = (self.from, super::VERSION);
         Header { to, from, version, response: true, error: None, address: own, ..*self }

@@ -20,7 +20,7 @@ pub mod mask {
     pub const EDIT: u8 = 1;
     /// A directive: nothing.
     pub const NOTHING: u8 = 0;
-    /// A directive: the address may come.
+    /// A directive: the address is in the list from now on.
     pub const ADD: u8 = 1;
     /// A directive: the address is not in the list any more.
     pub const DELETE: u8 = 2;

@@ -34,7 +34,7 @@ pub const VERSION: u8 = 1;
 /// Shortest frame, bytes: shorter ones are filled up with zeroes.
 pub const FRAME_MIN: usize = 60;
 
-/// Bytes of a sector on the wire, whatever the disk's own are.
+/// Bytes of a sector on the wire, regardless of the disk's own.
 pub const SECTOR: usize = 512;
 
 /// Commands.

@@ -14,10 +14,10 @@ pub mod sep {
     /// SEND DIAGNOSTIC.
     pub const SEND: u8 = 0x82;
 }
-/// READ PORT MULTIPLIER: FEATURES is the register, DEVICE the port. The value comes in COUNT (its
+/// READ PORT MULTIPLIER: FEATURES is the register, DEVICE the port. The value is in COUNT (its
 /// lowest byte) and LBA.
 pub const READ_PORT_MULTIPLIER: u8 = 0xe4;
-/// WRITE PORT MULTIPLIER: the value goes as it comes with READ PORT MULTIPLIER.
+/// WRITE PORT MULTIPLIER: the value has the layout of READ PORT MULTIPLIER.
 pub const WRITE_PORT_MULTIPLIER: u8 = 0xe8;
 /// The port of a multiplier that is the multiplier itself.
 pub const CONTROL_PORT: u8 = 15;
@@ -57,9 +57,9 @@ pub mod pscr {
     pub const RESET: u32 = 1;
     /// Both: the port is off.
     pub const OFF: u32 = 4;
-    /// SError: the link went up or down.
+    /// SError: the link state changed.
     pub const LINK_CHANGED: u32 = 1 << 16;
-    /// SError: a device has come, or come again; it is not reached until this is cleared.
+    /// SError: a device was connected, or connected again; it is not reached until this is cleared.
     pub const EXCHANGED: u32 = 1 << 26;
 }
 /// Splits a value into COUNT and LBA.
@@ -108,7 +108,7 @@ impl SepIdentify {
         Ok(SepIdentify { id, vendor, product, revision, firmware, interface })
     }
 
-    /// The data of a bridge that says this.
+    /// The data of a bridge with these values.
     pub fn encode(&self) -> Vec<u8> {
         let padded = |text: &str, len: usize| {
             let plain = text.bytes().map(|b| if b.is_ascii_graphic() { b } else { b' ' });

@@ -8,7 +8,8 @@ pub const IDENTIFY_LEN: usize = 512;
 /// The TRIM support of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Trim {
-    /// Most blocks of 512 bytes of ranges that a command may have; 0: the device does not say.
+    /// Most blocks of 512 bytes of ranges that a command may have; 0: the device does not report
+    /// it.
     pub blocks_max: u16,
     /// DRAT: a trimmed block reads the same every time.
     pub deterministic: bool,
@@ -207,7 +208,7 @@ impl Identify {
         })
     }
 
-    /// The data of a device that says this.
+    /// The data of a device with these values.
     pub fn encode(&self) -> [u8; IDENTIFY_LEN] {
         let mut words = Words([0; IDENTIFY_LEN / 2]);
         let w = &mut words;

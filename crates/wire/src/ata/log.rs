@@ -45,7 +45,7 @@ impl NcqError {
         })
     }
 
-    /// The page of a device that says this.
+    /// The page of a device with these values.
     pub fn encode(&self) -> [u8; TRIM_BLOCK] {
         let mut page = [0; TRIM_BLOCK];
         let [a, b, c, d, e, f, ..] = self.lba.to_le_bytes();

@@ -60,7 +60,7 @@ pub mod command {
     pub const SET_FEATURES: u8 = 0xEF;
 }
 
-/// The feature of DATA SET MANAGEMENT that lets blocks go.
+/// The feature of DATA SET MANAGEMENT that deallocates blocks.
 pub const FEATURE_TRIM: u8 = 1;
 
 /// Bits of the status register (ACS-3 section 6.2).

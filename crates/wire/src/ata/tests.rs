@@ -73,7 +73,7 @@ fn invalid_identify_data_is_refused() {
     packet[1] = 0x85;
     assert_eq!(Identify::decode(&packet).map_err(|e| e.field), Err("general configuration"));
     let mut tiny = unsigned;
-    // Word 106 says that words 117 and 118 count, and they are zero.
+    // Word 106 means that words 117 and 118 count, and they are zero.
     (tiny[212], tiny[213]) = (0, 0x50);
     assert_eq!(Identify::decode(&tiny).map_err(|e| e.field), Err("logical sector size"));
 }

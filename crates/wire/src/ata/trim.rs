@@ -3,7 +3,7 @@
 
 use crate::error::WireError;
 
-/// Ranges come in blocks of so many bytes.
+/// Ranges are sent in blocks of so many bytes.
 pub const TRIM_BLOCK: usize = 512;
 
 /// Ranges in a block.

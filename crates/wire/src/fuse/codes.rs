@@ -113,7 +113,7 @@ pub mod errno {
     pub const INVAL: u32 = 22;
     /// Read only.
     pub const ROFS: u32 = 30;
-    /// Not known here: the kernel does not ask again.
+    /// Not known here: the kernel does not send it again.
     pub const NOSYS: u32 = 38;
     /// The protocol was broken.
     pub const PROTO: u32 = 71;

@@ -1,4 +1,4 @@
-//! FUSE, the protocol in which the kernel asks a process for a file system
+//! FUSE, the protocol with which a process serves a file system to the kernel
 //! (`include/uapi/linux/fuse.h`), as far as one file of fixed name in one folder needs it. Numbers
 //! are in the byte order of the machine.
 //!

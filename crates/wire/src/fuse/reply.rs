@@ -112,7 +112,7 @@ pub fn init(unique: u64, i: &Init, out: &mut Vec<u8>) {
     });
 }
 
-/// Answers INIT of a kernel that speaks a later major version: it comes again with ours.
+/// Answers INIT of a kernel that speaks a later major version: the kernel repeats it with ours.
 pub fn init_version(unique: u64, out: &mut Vec<u8>) {
     write_reply(unique, out, |b| {
         b.word(&[super::codes::MAJOR, super::codes::MINOR]);

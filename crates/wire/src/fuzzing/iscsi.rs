@@ -60,7 +60,7 @@ pub fn fuzz_response(data: &[u8]) {
     assert_eq!(Response::decode(&again), Ok(response));
 }
 
-/// A byte of options, then a stream: lengths never shrink, go back, or leave the limits.
+/// A byte of options, then a stream: lengths never shrink, move backwards, or exceed the limits.
 pub fn fuzz_framing(data: &[u8]) {
     let Some((options, stream)) = data.split_first() else { return };
     let framer = Framer {
@@ -193,7 +193,7 @@ pub fn fuzz_login(data: &[u8]) {
                 break;
             }
             Step::Close(_) => break,
-            Step::NeedTarget(_) => panic!("asked twice"),
+            Step::NeedTarget(_) => panic!("needed twice"),
         }
     }
 }

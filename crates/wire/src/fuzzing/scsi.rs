@@ -42,7 +42,7 @@ pub fn fuzz_sense(data: &[u8]) {
     let len = sense.encode(false, &mut out);
     let fixed = Sense::decode(&out[..len]).expect("own bytes");
     let information = sense.information.filter(|info| *info <= u64::from(u32::MAX));
-    // There COMMAND-SPECIFIC INFORMATION has no bit that says whether it is valid.
+    // There COMMAND-SPECIFIC INFORMATION has no bit for whether it is valid.
     let segment = sense.segment.or((sense.code.key == Key::CopyAborted).then_some(0));
     assert_eq!(fixed, Sense { information, segment, ..sense });
 }
@@ -275,7 +275,7 @@ pub fn fuzz_initiator(data: &[u8]) {
             let _ = parse_vpd_limits(&page, &mut again);
             let _ = parse_vpd_provisioning(&page, &mut again);
         }
-        // Atomic writes and the percentage are not asked about.
+        // Atomic writes and the percentage are not queried.
         assert_eq!(again, Limits { threshold_percent: 0, ..limits });
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct Ahs<'a> {
     pub read_len: Option<u32>,
 }
 
-/// Reads all segments; they must fill `bytes` exactly, and each type may come once.
+/// Reads all segments; they must fill `bytes` exactly, and each type may occur once.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Ahs<'_>, WireError> {
     let mut out = Ahs::default();
     let mut reader = Reader::new(bytes);

@@ -15,7 +15,7 @@ pub const CHALLENGE_LEN: usize = 32;
 /// Longest challenge accepted, bytes; a longer one ends the login (RFC 7143 section 12.1.3).
 pub const CHALLENGE_LEN_MAX: usize = 1024;
 
-/// Shortest secret worth configuring, bytes (RFC 7143 section 9.2.1 asks for 96 bits). The codec
+/// Shortest secret worth configuring, bytes (RFC 7143 section 9.2.1 recommends 96 bits). The codec
 /// does not refuse shorter ones; the configuration does.
 pub const SECRET_LEN_MIN: usize = 12;
 
@@ -26,7 +26,7 @@ const RESPONSE_LEN_MAX: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Algorithm {
-    /// 5, MD5: weak; only when the configuration says so.
+    /// 5, MD5: weak; only when the configuration enables it.
     Md5 = 5,
     /// 6, SHA-1.
     Sha1 = 6,

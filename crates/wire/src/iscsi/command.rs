@@ -45,7 +45,7 @@ pub struct ScsiCommand {
     pub last: bool,
     /// R: data is expected from the target.
     pub read: bool,
-    /// W: data goes to the target.
+    /// W: data is sent to the target.
     pub write: bool,
     /// Task attribute.
     pub attribute: Attribute,
@@ -152,7 +152,7 @@ impl<'a> CommandPdu<'a> {
 /// SCSI Data-Out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataOut {
-    /// F: last PDU of the sequence an R2T asked for, or of the unsolicited data.
+    /// F: last PDU of the sequence an R2T requested, or of the unsolicited data.
     pub last: bool,
     /// Logical unit number; meaningful with a target transfer tag.
     pub lun: [u8; 8],

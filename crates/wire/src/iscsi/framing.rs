@@ -1,6 +1,6 @@
 //! PDU boundaries and digest verification.
 //!
-//! A connection collects bytes and asks [`Framer::header`] for the next step. With header digests
+//! A connection collects bytes and calls [`Framer::header`] for the next step. With header digests
 //! on, the digest is verified before DataSegmentLength or the opcode is used. Only TotalAHSLength,
 //! which is at most 1020 bytes, is used earlier, to locate the digest.
 //!
@@ -80,9 +80,9 @@ impl Framer {
         }
     }
 
-    /// Looks at the bytes of a PDU from its start. Says how many are needed, or gives the lengths
-    /// once the header is whole and verified. Errors: HeaderDigest (the connection cannot be
-    /// resynchronised), TotalAHSLength or DataSegmentLength above the limit.
+    /// Looks at the bytes of a PDU from its start. Returns how many bytes are needed, or gives the
+    /// lengths once the header is whole and verified. Errors: HeaderDigest (the connection cannot
+    /// be resynchronised), TotalAHSLength or DataSegmentLength above the limit.
     pub fn header(&self, bytes: &[u8]) -> Result<Need, WireError> {
         let Some(bhs) = bytes.first_chunk::<BHS_LEN>() else {
             return Ok(Need::Bytes(BHS_LEN));

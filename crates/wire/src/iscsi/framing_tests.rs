@@ -33,7 +33,7 @@ fn crc32c_matches_the_vectors_of_the_standard() {
     assert_eq!(padded.wire(), whole.wire());
 }
 
-/// A PDU with additional headers, data and both digests as asked.
+/// A PDU with additional headers, data and both digests as requested.
 fn pdu(framer: &Framer, ahs: &[u8], data: &[u8]) -> Vec<u8> {
     let mut out = vec![0; BHS_LEN];
     out[4] = u8::try_from(ahs.len() / 4).unwrap();
@@ -98,7 +98,8 @@ fn wrong_header_digest_is_detected_before_any_length_is_used() {
     for bit in 0..(BHS_LEN + 4) * 8 {
         let mut bad = good.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
-        // A damaged TotalAHSLength asks for more bytes (at most 1020) and then fails.
+        // A damaged TotalAHSLength makes the framer wait for more bytes (at most 1020) and then
+        // fails.
         bad.resize(2048, 0);
         let error = framer.header(&bad).unwrap_err();
         assert_eq!((error.kind, error.field), (Kind::Digest, "HeaderDigest"), "bit {bit}");

@@ -28,7 +28,7 @@ pub struct ClientChap {
     pub user: ChapUser,
     /// Algorithms to offer, strongest first.
     pub algorithms: Algorithms,
-    /// Name and secret the target must show, and the challenge for it; None does not ask. The
+    /// Name and secret the target must show, and the challenge for it; None requests no proof. The
     /// secret must differ from the initiator's.
     pub mutual: Option<(ChapUser, Challenge)>,
 }
@@ -38,7 +38,7 @@ pub struct ClientChap {
 pub struct ClientConfig {
     /// InitiatorName.
     pub initiator: String,
-    /// TargetName; None asks for a discovery session.
+    /// TargetName; None requests a discovery session.
     pub target: Option<String>,
     /// Initiator part of the session identifier.
     pub isid: [u8; 6],
@@ -62,7 +62,7 @@ pub struct ClientRequest {
 }
 
 impl ClientRequest {
-    /// The PDU as it goes out: header, text, padding.
+    /// The PDU as it is sent: header, text, padding.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut head = [0; BHS_LEN];
         self.header.encode(&mut head);
@@ -86,7 +86,7 @@ pub struct Connected {
     pub max_cmd_sn: u32,
     /// ExpStatSN of the first command.
     pub exp_stat_sn: u32,
-    /// TargetPortalGroupTag; None when the target did not say.
+    /// TargetPortalGroupTag; None when the target did not send one.
     pub portal_group: Option<String>,
 }
 
@@ -106,7 +106,7 @@ pub enum ClientError {
     Wire(WireError),
     /// The target refused, with the address when it redirects.
     Refused(LoginStatus, Option<String>),
-    /// The target left the protocol; the words say where.
+    /// The target left the protocol; the text names the place.
     Protocol(&'static str),
     /// The target did not prove its identity.
     TargetNotProven,
@@ -237,7 +237,7 @@ impl ClientLogin {
             return Err(ClientError::Refused(head.status, address));
         }
         let Some(text) = self.input.append(data, head.more)? else {
-            // The target's text continues: an empty request asks for more.
+            // The target's text continues: an empty request is sent for the rest.
             let mut empty = self.send(TextBuilder::new());
             (empty.header.transit, empty.header.next_stage) = (false, 0);
             return Ok(ClientStep::Send(empty));

@@ -82,9 +82,9 @@ pub enum Rule {
     Min,
     /// The larger number.
     Max,
-    /// Yes when both say Yes.
+    /// Yes when both sides send Yes.
     And,
-    /// Yes when one says Yes.
+    /// Yes when one side sends Yes.
     Or,
     /// The first of the offered values that the other side supports.
     List,

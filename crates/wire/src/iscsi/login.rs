@@ -1,7 +1,7 @@
 //! The target's side of the login phase (RFC 7143 sections 6.3 and 11.12), without I/O.
 //!
-//! The caller passes each received PDU and acts on the returned [`Step`]. [`Step::NeedTarget`] asks
-//! for the target, its access rights and its secrets; the caller answers with [`Login::decide`].
+//! The caller passes each received PDU and acts on the returned [`Step`]. [`Step::NeedTarget`]
+//! needs the target, its access rights and its secrets; the caller answers with [`Login::decide`].
 //! Random bytes are passed in [`LoginConfig::challenge`].
 //!
 //! ```text
@@ -14,7 +14,7 @@
 //!  L1  The stage only moves along 0->1, 0->3, 1->3, and only when the initiator proposed it.
 //!  L2  Tag, ISID, TSIH and CID of the first request hold for all.
 //!  L3  Nothing but identity is taken before the caller has decided.
-//!  L4  No full feature phase without the security that the caller asked for.
+//!  L4  No full feature phase without the security that the caller requested.
 //!  L5  After Refuse, Close or FullFeature every further request is answered Close.
 
 use super::bhs::{Bhs, opcode, opcode_of};
@@ -59,7 +59,7 @@ pub enum SessionType {
     /// Uses a target.
     #[default]
     Normal,
-    /// Only asks which targets there are.
+    /// Only lists the targets.
     Discovery,
 }
 
@@ -86,7 +86,7 @@ pub struct TargetQuery {
 /// The caller's decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// The initiator may go on.
+    /// The initiator may continue.
     Allow(Grant),
     /// It may not: NotFound, AuthorizationFailure, SessionDoesNotExist, ...
     Deny(LoginStatus),
@@ -122,7 +122,7 @@ pub struct LoginReply {
 }
 
 impl LoginReply {
-    /// The PDU as it goes out: header, text, padding. Logins have no digests.
+    /// The PDU as it is sent: header, text, padding. Logins have no digests.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut head = [0; super::bhs::BHS_LEN];
         self.header.encode(&mut head);
@@ -210,7 +210,7 @@ pub struct Login {
     greeted: bool,
     security: Option<Security>,
     negotiation: Negotiation,
-    /// Text that did not fit in the last response, and the stage to go to after it.
+    /// Text that did not fit in the last response, and the stage to enter after it.
     rest: Vec<u8>,
     rest_next_stage: Option<u8>,
 }
@@ -363,7 +363,7 @@ impl Login {
         };
         let mut goes = self.proposed.filter(|_| ready);
         if (self.stage, goes) == (SECURITY, Some(FULL_FEATURE)) {
-            // The target has something to negotiate: go to the operational stage instead.
+            // The target has something to negotiate: enter the operational stage instead.
             if self.negotiation.clone().propose(&mut TextBuilder::new())? {
                 goes = Some(OPERATIONAL);
             } else {

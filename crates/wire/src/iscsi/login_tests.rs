@@ -130,7 +130,7 @@ fn chap_failures_all_have_the_same_status() {
         assert_eq!(status, LoginStatus::AuthenticationFailure);
         assert_eq!(error, ClientError::Refused(LoginStatus::AuthenticationFailure, None));
     }
-    // CHAP asked for and skipped, by both routes.
+    // CHAP that is required and skipped, by both routes.
     let (status, _) = run(config(), client(), grant(chap_grant())).unwrap_err();
     assert_eq!(status, LoginStatus::AuthenticationFailure);
     // CHAP offered where there is none.

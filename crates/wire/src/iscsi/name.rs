@@ -5,8 +5,8 @@ use crate::error::WireError;
 /// Longest iSCSI name, bytes of UTF-8; a longer one is refused.
 pub const NAME_LEN_MAX: usize = 223;
 
-/// Checks an iSCSI name (`iqn.`, `eui.` or `naa.`) and folds it as RFC 3722 says (letters to lower
-/// case, compatible characters to one form), so that names can be compared byte by byte.
+/// Checks an iSCSI name (`iqn.`, `eui.` or `naa.`) and folds it as RFC 3722 specifies (letters to
+/// lower case, compatible characters to one form), so that names can be compared byte by byte.
 ///
 /// Refused: no or another type, more than [`NAME_LEN_MAX`] bytes, control characters, spaces and
 /// the signs that would be dangerous in logs, file names or text (`/ \ % , = * ? " ' < > | ; & $`).

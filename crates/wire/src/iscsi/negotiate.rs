@@ -104,9 +104,9 @@ pub struct SessionParams {
     pub time2retain_s: u32,
     /// R2Ts outstanding for one task.
     pub max_outstanding_r2t: u32,
-    /// Data PDUs of a sequence come in order.
+    /// Data PDUs of a sequence are in order.
     pub data_pdu_in_order: bool,
-    /// Sequences of a task come in order.
+    /// Sequences of a task are in order.
     pub data_sequence_in_order: bool,
     /// Error recovery level.
     pub error_recovery_level: u32,

@@ -145,7 +145,7 @@ impl Pdu for NopOut {
 /// Login Request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoginRequest {
-    /// T: ready to go to `next_stage`.
+    /// T: ready to enter `next_stage`.
     pub transit: bool,
     /// C: the text continues in the next request.
     pub more: bool,
@@ -159,7 +159,7 @@ pub struct LoginRequest {
     pub version_min: u8,
     /// Initiator part of the session identifier.
     pub isid: [u8; 6],
-    /// Target part; 0 asks for a new session.
+    /// Target part; 0 requests a new session.
     pub tsih: u16,
     /// Initiator task tag.
     pub task_tag: u32,
@@ -409,7 +409,7 @@ pub enum Request<'a> {
 
 impl<'a> Request<'a> {
     /// Reads a header and its additional headers. Allocates nothing; data is the caller's.
-    /// Errors name the field, and the header can go back in a Reject.
+    /// Errors name the field, and the header can be returned in a Reject.
     pub fn decode(bhs: &Bhs, ahs: &'a [u8]) -> Result<Request<'a>, WireError> {
         Ok(match opcode_of(bhs) {
             opcode::SCSI_COMMAND => Request::ScsiCommand(CommandPdu::decode(bhs, ahs)?),

@@ -223,7 +223,7 @@ impl Pdu for DataIn {
     }
 }
 
-/// Ready To Transfer: asks for a piece of a write's data. Carries StatSN without consuming it.
+/// Ready To Transfer: requests a piece of a write's data. Carries StatSN without consuming it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct R2t {
     /// Logical unit number.

@@ -6,9 +6,9 @@ pub enum LoginStatus {
     /// Login continues.
     #[default]
     Success,
-    /// The target has moved for now; TargetAddress says where.
+    /// The target has moved for now; TargetAddress has the new address.
     TargetMovedTemporarily,
-    /// The target has moved for good; TargetAddress says where.
+    /// The target has moved for good; TargetAddress has the new address.
     TargetMovedPermanently,
     /// Miscellaneous initiator errors.
     InitiatorError,

@@ -59,7 +59,7 @@ pub fn parse_error(body: &[u8]) -> Result<(Error, String), WireError> {
 }
 
 /// Body of a BLOCK_STATUS chunk. Extents longer than 32 bits are cut to a multiple of 64 KiB, and
-/// nothing follows them: the client asks again for the rest.
+/// nothing follows them: the client repeats the request for the rest.
 pub fn block_status(context: u32, extents: &[Extent], out: &mut Vec<u8>) {
     out.extend(context.to_be_bytes());
     for extent in extents {

@@ -12,7 +12,7 @@
 //!  C1  Bytes that arrive in the clear behind the answer to STARTTLS end the connection.
 //!  C2  No more memory than [`REPLY_MAX`] is needed for a server's reply, and no more than
 //!      [`REPLIES_MAX`] replies are read for one option.
-//!  C3  A connection without TLS is refused where TLS is wanted, whatever the server offers.
+//!  C3  A connection without TLS is refused where TLS is wanted, regardless of the server's offers.
 
 use std::fmt;
 

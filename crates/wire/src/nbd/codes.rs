@@ -179,7 +179,7 @@ impl Error {
         self as u32
     }
 
-    /// From the number on the wire; unknown ones mean [`Error::Inval`], as the protocol says.
+    /// From the number on the wire; unknown ones mean [`Error::Inval`], as the protocol specifies.
     pub fn from_code(code: u32) -> Error {
         Error::ALL.into_iter().find(|e| e.code() == code).unwrap_or(Error::Inval)
     }

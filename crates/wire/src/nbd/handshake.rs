@@ -16,7 +16,7 @@
 //!  H3  Contexts apply only to the export that they were set for.
 //!  H4  At most [`OPTION_MAX`] bytes are held of a client's input, and a length field alone
 //!      allocates none.
-//!  H5  A client that did not ask for the block sizes of an export may send any request. It enters
+//!  H5  A client that did not request the block sizes of an export may send any request. It enters
 //!      an export that serves whole blocks only if these have no more than [`BLOCK_USUAL`] bytes.
 
 use super::codes::{
@@ -32,7 +32,7 @@ use crate::bytes::get32;
 const GREETING_LEN: usize = 18;
 const HEADER_LEN: usize = 16;
 
-/// Blocks of this size are served to clients that did not ask for it: those that ask for nothing
+/// Blocks of this size are served to clients that did not request it: those that request nothing
 /// send whole sectors of 512 bytes.
 const BLOCK_USUAL: u32 = 512;
 
@@ -48,7 +48,7 @@ pub enum Tls {
     Require,
 }
 
-/// How a handshake goes.
+/// States of a handshake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// TLS.
@@ -68,7 +68,7 @@ pub struct Export {
     pub flags: u16,
     /// Smallest, best and largest request, bytes.
     pub block_sizes: [u32; 3],
-    /// Requests of other sizes are served too, for clients that did not ask for block sizes.
+    /// Requests of other sizes are served too, for clients that did not request block sizes.
     pub unaligned: bool,
 }
 
@@ -112,7 +112,7 @@ pub struct Agreed {
     pub form: Form,
     /// The context `base:allocation` is answered.
     pub allocation: bool,
-    /// The client asked for the block sizes, so its requests keep to them.
+    /// The client requested the block sizes, so its requests keep to them.
     pub sizes: bool,
 }
 
@@ -131,12 +131,12 @@ pub enum Step {
     Abort,
 }
 
-/// The client left the protocol, or asked in a way to which no answer exists: close at once.
+/// The client left the protocol, or sent an option that has no answer: close at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hangup {
     /// For people.
     pub why: String,
-    /// The export asked for, when it was that which failed.
+    /// The requested export, if its lookup failed.
     pub name: Option<String>,
 }
 
@@ -165,13 +165,13 @@ pub struct Handshake {
     form: Form,
     /// Export for which `base:allocation` was chosen.
     allocation_of: Option<String>,
-    /// Export whose block sizes the client asked for.
+    /// Export whose block sizes the client requested.
     sizes_of: Option<String>,
     options: u32,
 }
 
 impl Handshake {
-    /// The server speaks first: its greeting goes to `out`.
+    /// The server speaks first: its greeting is written to `out`.
     pub fn new(settings: Settings, out: &mut Vec<u8>) -> Handshake {
         let flags = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
         let before = out.len();
@@ -208,7 +208,7 @@ impl Handshake {
         self.secure
     }
 
-    /// Options that have come.
+    /// Received options.
     pub fn options(&self) -> u32 {
         self.options
     }
@@ -321,7 +321,7 @@ impl Handshake {
             option::STARTTLS => return Ok(self.start_tls(payload, out)),
             // H2
             option::EXPORT_NAME if hidden => {
-                return Err(Hangup::new("an export was asked for without TLS"));
+                return Err(Hangup::new("an export was requested without TLS"));
             }
             _ if hidden => {
                 self.refuse(option, rep::ERR_TLS_REQD, "begin TLS first", out);
@@ -366,7 +366,7 @@ impl Handshake {
             return Step::Answered;
         }
         reply(option::STARTTLS, rep::ACK, &[], out);
-        // H1: nothing that was agreed on survives, whatever the caller does next.
+        // H1: nothing that was agreed on survives, for any next call.
         self.forget();
         Step::StartTls
     }
@@ -381,7 +381,7 @@ impl Handshake {
         self.sizes_of.as_deref() == Some(name)
     }
 
-    /// The client must ask for the block sizes before it may enter (H5).
+    /// The client must request the block sizes before it may enter (H5).
     fn must_request_sizes(&self, name: &str, export: &Export) -> bool {
         let [min, ..] = export.block_sizes;
         !export.unaligned && min > BLOCK_USUAL && !self.has_requested_sizes(name)
@@ -473,7 +473,7 @@ impl Handshake {
             let text = clipped(&export.description);
             reply(option, rep::INFO, &[&kind(info::DESCRIPTION), text.as_bytes()], out);
         }
-        // Sent to every client: even one that did not ask may respect them.
+        // Sent to every client: even one without a request may respect them.
         let [min, best, max] = export.block_sizes.map(u32::to_be_bytes);
         reply(option, rep::INFO, &[&kind(info::BLOCK_SIZE), &min, &best, &max], out);
         reply(option, rep::ACK, &[], out);
@@ -519,11 +519,11 @@ impl Handshake {
     }
 }
 
-/// Why a client that did not ask for block sizes may not enter.
+/// Why a client that did not request block sizes may not enter.
 fn sizes_wanted(export: &Export) -> String {
     let ([min, ..], name) = (export.block_sizes, &export.name);
     format!(
-        "export {name}: blocks of {min} bytes, and the client did not ask for block sizes \
+        "export {name}: blocks of {min} bytes, and the client did not request block sizes \
          (NBD_INFO_BLOCK_SIZE); next: use a client that does, or set unaligned = true at the target"
     )
 }

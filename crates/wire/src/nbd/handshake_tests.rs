@@ -139,7 +139,7 @@ fn large_blocks_require_that_the_client_asks_for_block_sizes() {
     assert!(end.why.contains("4096 bytes") && end.name.as_deref() == Some("large"), "{end:?}");
     assert_eq!(c.shop.entered, [""; 0]);
 
-    // Asked for by INFO is asked for, of that export.
+    // INFO counts as a request, for its export.
     let mut c = client(Tls::Off);
     assert_eq!(c.kinds(option::INFO, &dial::info("disk", &[info::BLOCK_SIZE])).last(), ACK);
     let refused = c.kinds(option::GO, &dial::info("large", &[]));

@@ -66,7 +66,7 @@ pub(super) fn asked(payload: &[u8]) -> Result<Asked<'_>, WireError> {
             info::NAME => out.wants_name = true,
             info::DESCRIPTION => out.wants_description = true,
             info::BLOCK_SIZE => out.wants_block_size = true,
-            // Unknown ones are passed over, as the document says.
+            // Unknown ones are skipped, as the document specifies.
             _ => {}
         }
     }

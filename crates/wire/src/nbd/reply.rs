@@ -46,7 +46,7 @@ pub enum Piece {
         cookie: u64,
         /// Number of the context.
         context: u32,
-        /// Extents from the first byte that was asked about; at least one.
+        /// Extents from the first byte of the request; at least one.
         extents: Vec<Extent>,
         /// See above.
         last: bool,

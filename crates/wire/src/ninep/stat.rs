@@ -7,7 +7,7 @@ use crate::error::WireError;
 pub mod mode {
     /// A directory.
     pub const DIR: u32 = 0x8000_0000;
-    /// Writes go to the end.
+    /// Writes append.
     pub const APPEND: u32 = 0x4000_0000;
     /// One opener at a time.
     pub const EXCL: u32 = 0x2000_0000;
@@ -15,7 +15,7 @@ pub mod mode {
     pub const AUTH: u32 = 0x0800_0000;
     /// Not in dumps.
     pub const TMP: u32 = 0x0400_0000;
-    /// All that a file server may be asked for.
+    /// All permissions of a file server.
     pub const KNOWN: u32 = DIR | APPEND | EXCL | TMP | 0o777;
 }
 

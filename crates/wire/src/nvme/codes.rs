@@ -38,7 +38,7 @@ pub mod pdu_flag {
 pub mod fatal {
     /// Invalid PDU header field; FEI is its offset.
     pub const HEADER_FIELD: u16 = 1;
-    /// A PDU that may not come now.
+    /// A PDU that is not allowed now.
     pub const SEQUENCE: u16 = 2;
     /// The header digest does not agree.
     pub const HEADER_DIGEST: u16 = 3;
@@ -196,5 +196,5 @@ pub const NSID_ALL: u32 = u32::MAX;
 /// The version that a controller claims: 1.4.
 pub const VERSION: u32 = 0x0001_0400;
 
-/// The NQN of the discovery service, at which every host may ask for its subsystems.
+/// The NQN of the discovery service, at which every host may query its subsystems.
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";

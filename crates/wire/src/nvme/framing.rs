@@ -16,7 +16,7 @@ use crate::digest::crc32c;
 /// The negotiated parameters of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Framer {
-    /// PDUs come from a controller; else from a host.
+    /// True for PDUs of a controller, false for those of a host.
     pub from_controller: bool,
     /// Headers have digests.
     pub header_digest: bool,
@@ -90,7 +90,7 @@ impl Framer {
         self.with_data(common, head, len)
     }
 
-    /// ICReq and TermReq have no digests, whatever was agreed on.
+    /// ICReq and TermReq have no digests, regardless of the negotiated digests.
     fn plain(common: Common, last_word: bool) -> Result<Frame, Fault> {
         let header_len = usize::from(common.header_len);
         let len = usize::try_from(common.len).unwrap_or(usize::MAX);
@@ -115,7 +115,7 @@ impl Framer {
         }
         let digest_len = if self.data_digest { 4 } else { 0 };
         let data_len = (len - at).checked_sub(digest_len).filter(|n| *n > 0);
-        let data_len = data_len.ok_or(Fault::field(4, "PLEN: no room for data and its digest"))?;
+        let data_len = data_len.ok_or(Fault::field(4, "PLEN: too small for data and its digest"))?;
         Ok(Frame { common, header_len: head, pad_len: at - head, data_len, digest_len })
     }
 

@@ -3,7 +3,8 @@
 use super::codes::{admin, io, log_page};
 use super::page::{Page, field};
 
-/// Most namespaces that the list of changed ones names; beyond it says that all may have changed.
+/// Most namespaces that the list of changed ones names; a longer list means that all may have
+/// changed.
 pub const CHANGED_MAX: usize = 1024;
 
 /// Bytes of the discovery log page before its records, and of each.
@@ -110,7 +111,7 @@ pub fn discovery(generation: u64, all: &[Subsystem]) -> Vec<u8> {
     for (i, one) in all.iter().enumerate() {
         let at = DISCOVERY_HEADER_LEN + i * DISCOVERY_RECORD_LEN;
         let family = if one.ipv6 { 2 } else { 1 };
-        // TCP; TREQ: no secure channel is asked for, SQ flow control can be off. SECTYPE: none.
+        // TCP; TREQ: no secure channel is required, SQ flow control can be off. SECTYPE: none.
         page.put(at, &[3, family, if one.discovery { 3 } else { 2 }, 1 << 1 | 1 << 2]);
         page.u16(at + 4, one.number).u16(at + 6, u16::MAX).u16(at + 8, one.admin_entries);
         page.text(at + 32, 32, &one.port.to_string()).name(at + 256, 256, &one.name);

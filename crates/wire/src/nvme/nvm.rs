@@ -19,7 +19,7 @@ pub struct Extent {
     pub blocks: u32,
     /// FUA.
     pub fua: bool,
-    /// DEAC of Write Zeroes: the blocks may go.
+    /// DEAC of Write Zeroes: the blocks may be deallocated.
     pub deallocate: bool,
 }
 

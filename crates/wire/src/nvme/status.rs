@@ -41,7 +41,7 @@ statuses! {
     INTERRUPTED = 0x021, "Command Interrupted: to be sent once more.";
     TRANSPORT = 0x022, "Transient Transport Error: a data digest did not agree.";
     LBA_OUT_OF_RANGE = 0x080 | DNR, "LBA Out of Range.";
-    CAPACITY_EXCEEDED = 0x081 | DNR, "Capacity Exceeded: no room is left.";
+    CAPACITY_EXCEEDED = 0x081 | DNR, "Capacity Exceeded: no space is left.";
     NOT_READY = 0x082, "Namespace Not Ready.";
     RESERVATION_CONFLICT = 0x083, "Reservation Conflict.";
     INVALID_LOG_PAGE = 0x109 | DNR, "Invalid Log Page.";

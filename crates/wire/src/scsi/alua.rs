@@ -108,7 +108,7 @@ pub struct PortGroup {
     pub ports: Vec<u16>,
 }
 
-/// REPORT TARGET PORT GROUPS data, not truncated. `transition_s` asks for the extended header and
+/// REPORT TARGET PORT GROUPS data, not truncated. `transition_s` requests the extended header and
 /// is its IMPLICIT TRANSITION TIME, seconds.
 pub fn report_target_port_groups(groups: &[PortGroup], transition_s: Option<u8>) -> Vec<u8> {
     let mut out = vec![0; HEADER_LEN];
@@ -133,7 +133,7 @@ pub fn report_target_port_groups(groups: &[PortGroup], transition_s: Option<u8>)
     out
 }
 
-/// Reads REPORT TARGET PORT GROUPS data of either format; `extended` says which was asked for.
+/// Reads REPORT TARGET PORT GROUPS data of either format; `extended` states which was requested.
 /// Answers the groups and the transition time, seconds.
 ///
 /// # Errors
@@ -189,7 +189,7 @@ pub struct SetGroup {
     pub at: u16,
 }
 
-/// Reads a SET TARGET PORT GROUPS list; an empty one asks for nothing.
+/// Reads a SET TARGET PORT GROUPS list; an empty one requests nothing.
 ///
 /// # Errors
 /// PARAMETER LIST LENGTH ERROR when it ends in the middle of a descriptor, INVALID FIELD IN

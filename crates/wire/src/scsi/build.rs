@@ -47,7 +47,7 @@ pub fn pre_fetch(lba: u64, blocks: u32) -> Cdb {
     cdb(0x90, 1 << 1, lba, blocks)
 }
 
-/// WRITE SAME(16) of zeroes without data (NDOB); `unmap` lets the blocks go.
+/// WRITE SAME(16) of zeroes without data (NDOB); `unmap` deallocates the blocks.
 pub fn write_zeroes(lba: u64, blocks: u32, unmap: bool) -> Cdb {
     cdb(0x93, 1 | if unmap { 1 << 3 } else { 0 }, lba, blocks)
 }

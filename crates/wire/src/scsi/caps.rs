@@ -27,7 +27,7 @@ pub struct Capacity {
 }
 
 /// READ CAPACITY(10): last LBA (ffffffffh when it needs READ CAPACITY(16)) and block length. A
-/// medium without blocks reports 0, the least that can be said.
+/// medium without blocks reports 0, the smallest possible value.
 pub fn read_capacity10(capacity: &Capacity) -> [u8; 8] {
     let last = capacity.blocks.saturating_sub(1);
     let last = u32::try_from(last).unwrap_or(u32::MAX).to_be_bytes();
@@ -51,7 +51,7 @@ pub fn read_capacity16(capacity: &Capacity) -> [u8; 32] {
     out
 }
 
-/// Reads READ CAPACITY(10) data. A last LBA of ffffffffh, which asks for READ CAPACITY(16), gives
+/// Reads READ CAPACITY(10) data. A last LBA of ffffffffh, which requests READ CAPACITY(16), gives
 /// 2^32 blocks.
 pub fn parse_capacity10(data: &[u8]) -> Result<Capacity, WireError> {
     let mut reader = Reader::new(data);
@@ -143,7 +143,7 @@ pub struct LbaExtent {
     pub state: LbaState,
 }
 
-/// GET LBA STATUS: runs in ascending order, the first beginning at the LBA asked for.
+/// GET LBA STATUS: runs in ascending order, the first beginning at the requested LBA.
 pub fn lba_status(extents: &[LbaExtent]) -> Vec<u8> {
     let mut out = vec![0; 8];
     for extent in extents {

@@ -123,7 +123,7 @@ pub enum SanitizeAction {
     ExitFailureMode,
 }
 
-/// Which values of mode pages are asked for.
+/// Which values of mode pages are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageControl {
     /// Current values.
@@ -160,8 +160,8 @@ pub enum LunSelect {
     All,
 }
 
-/// A parsed command. Lengths are bytes unless they say blocks; `alloc` is an ALLOCATION LENGTH,
-/// `len` a PARAMETER LIST LENGTH.
+/// A parsed command. Lengths are bytes unless the field is in blocks; `alloc` is an ALLOCATION
+/// LENGTH, `len` a PARAMETER LIST LENGTH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Command {
@@ -276,7 +276,7 @@ pub enum Command {
     SetTimestamp {
         len: u32,
     },
-    /// `extended` asks for the extended header.
+    /// `extended` requests the extended header.
     ReportTargetPortGroups {
         extended: bool,
         alloc: u32,
@@ -284,7 +284,7 @@ pub enum Command {
     SetTargetPortGroups {
         len: u32,
     },
-    /// RESERVE 6 and 10 of the whole unit; nothing else can be asked for.
+    /// RESERVE 6 and 10 of the whole unit; nothing else can be requested.
     Reserve,
     /// RELEASE 6 and 10.
     Release,
@@ -337,7 +337,7 @@ pub enum Command {
         boundary: u16,
     },
     OrWrite(Extent),
-    /// Twice `extent.blocks` come from the initiator: to compare, then to write.
+    /// Twice `extent.blocks` are sent by the initiator: to compare, then to write.
     CompareWrite(Extent),
     /// `check`: see [`Command::Verify`].
     WriteVerify {

@@ -114,7 +114,7 @@ fn commands_are_parsed_from_known_bytes() {
     }
 }
 
-/// Commands that came with the whole table, by hand.
+/// Commands that were added with the whole table, by hand.
 #[test]
 fn less_common_commands_are_parsed_from_known_bytes() {
     let tags = Some(Tags { reference: 0x01020304, application: 0x0506, mask: 0xff00 });

@@ -1,5 +1,5 @@
-//! The table of commands. Parsing rules, access rules and REPORT SUPPORTED OPERATION CODES come
-//! from it: a bit that the usage map does not have must be zero in a CDB.
+//! The table of commands. Parsing rules, access rules and REPORT SUPPORTED OPERATION CODES use it:
+//! a bit that the usage map does not have must be zero in a CDB.
 
 mod access;
 mod report;
@@ -19,7 +19,7 @@ pub(crate) const VARIABLE_REST: u8 = 0x18;
 /// NACA in the control byte: ACA instead of an automatic clearing of the task set's fault.
 pub const NACA: u8 = 0x04;
 
-/// Where a command's data goes.
+/// Direction of a command's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// No data.
@@ -81,7 +81,7 @@ pub struct CommandInfo {
     /// CDB usage data (SPC-4 6.35.3), as long as the CDB: byte 0 is the opcode, then one bit for
     /// each CDB bit that is evaluated. The service action is given by its value.
     pub usage: &'static [u8],
-    /// Where the data goes.
+    /// Direction of the data.
     pub direction: Direction,
     /// Under which reservations and port states it runs.
     pub access: Access,

@@ -49,15 +49,15 @@ pub enum Defect {
 /// The defect data that a device returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defects {
-    /// It may be another one than was asked for.
+    /// It may differ from the requested one.
     pub format: DefectFormat,
     /// PLISTV: those of the factory are in it.
     pub primary: bool,
-    /// GLISTV: those that came later are in it.
+    /// GLISTV: the list contains grown defects.
     pub grown: bool,
-    /// How many the device says there are.
+    /// Number of defects that the device reports.
     pub count: usize,
-    /// Those that came.
+    /// Received descriptors.
     pub list: Vec<Defect>,
 }
 

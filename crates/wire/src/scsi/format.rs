@@ -9,7 +9,7 @@ use super::sense::Sense;
 pub struct FormatList {
     /// PROTECTION FIELD USAGE: selects the type of protection together with FMTPINFO.
     pub usage: u8,
-    /// IMMED: the status comes before the format ends.
+    /// IMMED: the status is sent before the end of the format.
     pub immed: bool,
     /// The pattern of an initialization pattern descriptor of type 01h; None writes zeroes.
     pub pattern: Option<Vec<u8>>,
@@ -42,7 +42,7 @@ pub fn parse_format_list(long: bool, data: &[u8], block_len: u32) -> Result<Form
     if defects != 0 {
         return Err(Sense::list_field(at, None));
     }
-    // FOV says whether DPRY, DCRT, STPF and IP mean anything (SBC-3 5.3.2.2).
+    // FOV is set when DPRY, DCRT, STPF and IP are valid (SBC-3 5.3.2.2).
     let (options, valid) = (flags & 0x78, flags & 0x80 != 0);
     if options != 0 && !valid {
         return Err(Sense::list_field(1, Some(7)));

@@ -4,7 +4,7 @@
 /// Longest serial number, bytes: VPD page 80h and the T10 designator carry it whole.
 pub const SERIAL_MAX: usize = 64;
 
-/// An NAA name; one of 8 bytes is followed by zeroes. Its first digit says which it is.
+/// An NAA name; one of 8 bytes is followed by zeroes. Its first digit is its type.
 pub type Naa = [u8; 16];
 
 /// The bytes that an NAA name has: 16 for NAA 6h, else 8.

@@ -175,7 +175,7 @@ pub struct DiskMode {
     pub write_protected: bool,
     /// DPOFUA: FUA is honoured.
     pub fua: bool,
-    /// WCE of the caching page; None when the page did not come.
+    /// WCE of the caching page; None when the page was not returned.
     pub write_cache: Option<bool>,
 }
 

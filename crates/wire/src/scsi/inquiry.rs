@@ -53,7 +53,7 @@ pub struct Identity {
     pub uuid: Option<[u8; 16]>,
     /// iSCSI name of the target; empty leaves the SCSI name designators out.
     pub target_name: String,
-    /// Relative target port identifier of the port the command came through, from 1.
+    /// Relative target port identifier of the port the command arrived through, from 1.
     pub relative_port: u16,
     /// Target port group of that port.
     pub port_group: u16,
@@ -67,7 +67,7 @@ pub struct Identity {
     pub ports: Vec<TargetPortName>,
     /// NORMACA: auto contingent allegiance is served.
     pub normal_aca: bool,
-    /// SPT of page 86h: which types of protection can be formatted; with it goes the bit PROTECT.
+    /// SPT of page 86h: which types of protection can be formatted; the bit PROTECT is set with it.
     pub protection: Option<u8>,
     /// The unit has a volatile write cache.
     pub write_cache: bool,

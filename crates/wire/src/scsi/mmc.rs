@@ -112,7 +112,7 @@ pub enum FeatureFilter {
     All,
     /// 1: those that are current.
     Current,
-    /// 2: the one asked for.
+    /// 2: the requested one.
     Single,
 }
 
@@ -183,7 +183,7 @@ pub enum MediaEvent {
 pub fn get_event_status(classes: u8, event: MediaEvent, present: bool, open: bool) -> Vec<u8> {
     const MEDIA: u8 = 4;
     if classes & (1 << MEDIA) == 0 {
-        // No class that was asked for is there.
+        // The device has none of the requested classes.
         return vec![0, 0, 0x80, 1 << MEDIA];
     }
     let status = u8::from(open) | if present { 2 } else { 0 };

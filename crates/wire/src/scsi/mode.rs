@@ -2,7 +2,7 @@
 //! (SPC-4 6.11 to 6.14, 7.5; SBC-3 6.5).
 //!
 //! Invariants
-//!  M1  All values that MODE SENSE reports (current, changeable, default, saved) come from the same
+//!  M1  All values that MODE SENSE reports (current, changeable, default, saved) are from the same
 //!      builder (`pages`).
 //!  M2  MODE SELECT changes all or nothing: a new state is returned only when every page is valid.
 //!  M3  A bit outside the changeable mask must have its current value.
@@ -83,7 +83,7 @@ pub struct ModeBlock {
     pub blocks: u64,
     /// Bytes of a logical block.
     pub block_len: u32,
-    /// The medium is write protected for this initiator, whatever SWP says.
+    /// The medium is write protected for this initiator, regardless of SWP.
     pub protected: bool,
     /// DPO and FUA are honoured.
     pub dpo_fua: bool,

@@ -65,7 +65,7 @@ fn all_pages_are_listed_in_order() {
     assert_eq!(codes(0x3f, 0xff), [1, 2, 3, 4, 7, 8, 0x0a, 0x4a, 0x1a, 0x1c]);
     assert_eq!(codes(0x0a, 0xff), [0x0a, 0x4a]);
     assert_eq!(codes(0x0a, 1), [0x4a]);
-    // The short header has room for all pages.
+    // The short header has space for all pages.
     for has_thresholds in [false, true] {
         let mode = ModeBlock { has_thresholds, ..mode() };
         let all = mode_sense(false, false, false, PageControl::Current, (0x3f, 0xff), &mode);

@@ -3,7 +3,7 @@
 //!
 //! Invariants
 //!  R1  A list is accepted whole or not at all. Every byte of an accepted list was checked, except
-//!      reserved and obsolete fields, which are ignored as the standard asks.
+//!      reserved and obsolete fields, which are ignored as the standard requires.
 //!  R2  TransportIDs in a list are compared in one form ([`TransportId`]), independent of their
 //!      original form.
 
@@ -107,7 +107,7 @@ pub enum PrOutAction {
     Preempt = 4,
     /// The same, and abort their commands.
     PreemptAndAbort = 5,
-    /// REGISTER whatever key was registered before.
+    /// REGISTER with any previously registered key.
     RegisterAndIgnore = 6,
     /// Register another nexus and hand it the reservation.
     RegisterAndMove = 7,
@@ -202,10 +202,9 @@ pub struct PrOutList {
 }
 
 impl PrOutList {
-    /// Reads a list. PARAMETER LIST LENGTH ERROR when it has another length than its fields ask
-    /// for;
-    /// INVALID FIELD IN PARAMETER LIST, with a pointer, for SPEC_I_PT where it is not allowed and
-    /// for TransportIDs that are none.
+    /// Reads a list. PARAMETER LIST LENGTH ERROR when it has another length than its fields
+    /// require; INVALID FIELD IN PARAMETER LIST, with a pointer, for SPEC_I_PT where it is not
+    /// allowed and for TransportIDs that are none.
     pub fn parse(action: PrOutAction, data: &[u8]) -> Result<PrOutList, Sense> {
         let cut = Sense::new(asc::PARAMETER_LIST_LEN);
         let (head, rest) = data.split_first_chunk::<24>().ok_or(cut)?;
@@ -268,7 +267,7 @@ fn len32(len: usize) -> [u8; 4] {
     u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes()
 }
 
-/// The TransportID of REGISTER AND MOVE: as long as its length field says, and nothing behind it.
+/// The TransportID of REGISTER AND MOVE: as long as its length field gives, with nothing behind it.
 fn one_port(len: u32, rest: &[u8]) -> Result<TransportId, Sense> {
     if usize::try_from(len) != Ok(rest.len()) {
         return Err(Sense::new(asc::PARAMETER_LIST_LEN));
@@ -326,7 +325,7 @@ const ALLOW_COMMANDS: u8 = 3;
 
 /// REPORT CAPABILITIES parameter data: RESERVE and RELEASE are compatible (CRH), SPEC_I_PT and
 /// ALL_TG_PT
-/// work, all six types; `keeps` says whether APTPL does, `aptpl` whether it is active.
+/// work, all six types; `keeps` is whether APTPL works, `aptpl` whether it is active.
 pub fn pr_capabilities(keeps: bool, aptpl: bool) -> Vec<u8> {
     let bits = 0x10 | 0x08 | 0x04 | u8::from(keeps);
     let valid = 0x80 | ALLOW_COMMANDS << 4 | u8::from(aptpl);

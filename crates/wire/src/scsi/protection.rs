@@ -53,7 +53,7 @@ impl Tuple {
 pub enum ProtectionType {
     /// The reference tag is the low half of the LBA.
     One = 1,
-    /// The reference tag comes with the command; only 32-byte commands move the information.
+    /// The reference tag accompanies the command; only 32-byte commands move the information.
     Two = 2,
     /// The reference tag is not checked.
     Three = 3,

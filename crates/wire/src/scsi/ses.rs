@@ -53,7 +53,7 @@ pub struct SesType {
 /// Page 01h.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SesConfig {
-    /// GENERATION CODE: another one means that elements came or went.
+    /// GENERATION CODE: another one means that elements were added or removed.
     pub generation: u32,
     /// ENCLOSURE LOGICAL IDENTIFIER of the primary subenclosure.
     pub id: u64,
@@ -67,7 +67,7 @@ pub struct SesConfig {
     pub types: Vec<SesType>,
 }
 
-/// Status of one element; all zero where the enclosure does not say.
+/// Status of one element; all zero where the enclosure does not report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SesStatus(pub [u8; 4]);
 
@@ -87,7 +87,7 @@ impl SesStatus {
         }
     }
 
-    /// A slot's light that says where it is.
+    /// A slot's light that identifies it.
     pub fn is_located(self) -> bool {
         self.0[2] & IDENT != 0
     }
@@ -238,7 +238,7 @@ impl SesConfig {
         Ok(out)
     }
 
-    /// Page 02h that says this of each element.
+    /// Page 02h with this status of each element.
     pub fn encode_status(&self, each: &[SesStatus]) -> Vec<u8> {
         let mut each = each.iter();
         let mut body = self.generation.to_be_bytes().to_vec();

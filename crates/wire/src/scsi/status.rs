@@ -18,7 +18,7 @@ pub enum Status {
     Busy = 0x08,
     /// Someone else has reserved the logical unit.
     ReservationConflict = 0x18,
-    /// No room for another command.
+    /// The queue is full.
     TaskSetFull = 0x28,
     /// An auto contingent allegiance is in effect.
     AcaActive = 0x30,

@@ -20,7 +20,7 @@ pub struct UnmapList<'a> {
 
 impl<'a> UnmapList<'a> {
     /// Checks the lengths of a list. An empty list unmaps nothing. A header that is cut, or lengths
-    /// that go beyond `data` or contradict each other, are errors; bytes after the last whole
+    /// that exceed `data` or contradict each other, are errors; bytes after the last whole
     /// descriptor are ignored.
     pub fn parse(data: &'a [u8]) -> Result<UnmapList<'a>, Sense> {
         if data.is_empty() {

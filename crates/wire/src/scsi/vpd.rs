@@ -29,7 +29,7 @@ pub enum Provisioning {
 }
 
 /// Limits of a disk (B0h) and its provisioning (B2h). Lengths are logical blocks; 0 means not
-/// reported, unless it says otherwise.
+/// reported, unless the field is described otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Preferred multiple of a transfer.

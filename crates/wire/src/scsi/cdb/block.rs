@@ -109,7 +109,7 @@ fn byte_check(flags: u8) -> Result<u8, CdbError> {
     }
 }
 
-/// `flags` come from byte `at`.
+/// `flags` are read from byte `at`.
 fn write_same(flags: u8, extent: Extent, at: usize) -> Result<Command, CdbError> {
     let (anchor, unmap) = (flags & 0x10 != 0, flags & 0x08 != 0);
     if anchor && !unmap {

@@ -36,9 +36,9 @@ pub enum CopyForm {
 /// LIST ID USAGE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListUsage {
-    /// 00b: status can be asked for, and held data is kept until it is fetched.
+    /// 00b: status can be requested, and held data is kept until it is fetched.
     Hold,
-    /// 10b: status can be asked for, held data may be thrown away.
+    /// 10b: status can be requested, held data may be thrown away.
     Discard,
     /// 11b: there is no list identifier.
     None,
@@ -168,7 +168,7 @@ pub struct CopyList<'a> {
     pub usage: ListUsage,
     /// PRIORITY, 0 (first) to 7.
     pub priority: u8,
-    /// IMMED (LID4): status comes before the copy is done.
+    /// IMMED (LID4): status is sent before the end of the copy.
     pub immed: bool,
     /// G_SENSE (LID4): GOOD status carries sense data.
     pub good_sense: bool,

@@ -47,7 +47,7 @@ pub struct CopyLimits {
     pub ranges: u16,
     /// Longest inactivity timeout of a token, seconds; a longer one is refused.
     pub timeout_max_s: u32,
-    /// Inactivity timeout of a token that asks for none, seconds.
+    /// Inactivity timeout of a token without a requested one, seconds.
     pub timeout_default_s: u32,
     /// Most bytes that a token represents; more are refused.
     pub token_bytes: u64,

@@ -30,16 +30,16 @@ impl BlockRange {
 /// A checked POPULATE TOKEN list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PopulateToken {
-    /// Status comes before the token is made.
+    /// Status is sent before the token is made.
     pub immed: bool,
-    /// Seconds after which an unused token dies; 0 asks for the default.
+    /// Seconds after which an unused token dies; 0 selects the default.
     pub timeout_s: u32,
     /// The ranges that the token represents, in this order; no block twice.
     pub ranges: Vec<BlockRange>,
 }
 
 impl PopulateToken {
-    /// Reads a list; an empty one is None and asks for nothing.
+    /// Reads a list; an empty one is None and has no request.
     pub fn parse(data: &[u8], limits: &CopyLimits) -> Result<Option<PopulateToken>, Sense> {
         if data.is_empty() {
             return Ok(None);
@@ -48,7 +48,7 @@ impl PopulateToken {
         let [flags] = field(data, 2).ok_or(cut)?;
         let timeout_s = field32(data, 4).ok_or(cut)?;
         let kind = field32(data, 8).ok_or(cut)?;
-        // RTV: the list says which type the token must have.
+        // RTV: the list contains the required type of the token.
         if flags & 2 != 0
             && !matches!(
                 RodType::from_code(kind),
@@ -69,7 +69,7 @@ impl PopulateToken {
 /// A checked WRITE USING TOKEN list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteToken {
-    /// Status comes before the data is written.
+    /// Status is sent before the data is written.
     pub immed: bool,
     /// The token is not needed any more when the command ends.
     pub delete: bool,
@@ -82,7 +82,7 @@ pub struct WriteToken {
 }
 
 impl WriteToken {
-    /// Reads a list; an empty one is None and asks for nothing.
+    /// Reads a list; an empty one is None and has no request.
     pub fn parse(data: &[u8], limits: &CopyLimits) -> Result<Option<WriteToken>, Sense> {
         if data.is_empty() {
             return Ok(None);
@@ -132,7 +132,7 @@ fn parse_ranges(data: &[u8], at: usize, limits: &CopyLimits) -> Result<Vec<Block
 fn overlap(ranges: &[BlockRange]) -> Option<usize> {
     let mut sorted: Vec<(u64, u64, usize)> = Vec::with_capacity(ranges.len());
     for (i, range) in ranges.iter().enumerate().filter(|(_, r)| r.blocks > 0) {
-        // A run beyond 64 bits is out of every medium's range; that is said elsewhere.
+        // A run beyond 64 bits is out of every medium's range; another check reports that.
         sorted.push((range.lba, range.end().unwrap_or(u64::MAX), i));
     }
     sorted.sort_unstable();

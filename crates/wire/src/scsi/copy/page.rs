@@ -42,7 +42,7 @@ fn token_limits(limits: &CopyLimits) -> Vec<u8> {
     out.extend(limits.timeout_max_s.to_be_bytes());
     out.extend(limits.timeout_default_s.to_be_bytes());
     // MAXIMUM TOKEN TRANSFER SIZE and OPTIMAL TRANSFER COUNT are blocks, of a size that this page
-    // does not know: 0 says that they are not reported. The limit in bytes follows in 0106h.
+    // does not know: 0 means not reported. The limit in bytes follows in 0106h.
     out.extend([0; 16]);
     out
 }
@@ -87,7 +87,7 @@ fn token_features(limits: &CopyLimits) -> Vec<u8> {
 
 fn token_types() -> Vec<u8> {
     let mut out = vec![0, 0, 0, 128];
-    // TOKEN_IN says that it can be presented, TOKEN_OUT that it can be made.
+    // TOKEN_IN means that it can be presented, TOKEN_OUT means that it can be made.
     for (kind, flags) in [(RodType::ChangeVulnerable, 0x03), (RodType::Zero, 0x02)] {
         let end = out.len() + 64;
         out.extend(kind.code().to_be_bytes());

@@ -44,7 +44,7 @@ impl CopyState {
     }
 }
 
-/// How far a copy has come.
+/// Progress of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopyProgress<'a> {
     /// The state of the copy.
@@ -59,7 +59,7 @@ pub struct CopyProgress<'a> {
     pub bytes: u64,
     /// Bytes thrown away that should have been held.
     pub held_lost: bool,
-    /// Milliseconds after which to ask again; `u32::MAX` if unknown.
+    /// Milliseconds after which to retry; `u32::MAX` if unknown.
     pub again_ms: u32,
     /// SAM status byte with which it ended; 0 while it runs.
     pub ended: u8,

@@ -11,7 +11,7 @@ pub struct ModeField {
     pub name: &'static str,
     /// Byte from the page's start.
     pub byte: usize,
-    /// Its highest bit in that byte, and how many there are; they may go on in the next bytes.
+    /// Its highest bit in that byte, and how many there are; they may continue in the next bytes.
     pub bits: (u8, u8),
 }
 
@@ -132,7 +132,7 @@ impl ModeField {
     }
 }
 
-/// One page as it came, header included.
+/// One received page, header included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModePage {
     /// PS: it can be saved.

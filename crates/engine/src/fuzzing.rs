@@ -8,8 +8,8 @@ pub type Target = fn(&[u8]);
 /// Every target by the name of its corpus folder.
 pub const TARGETS: &[(&str, Target)] = &[("target_protection", fuzz_protection)];
 
-/// The header of protection information: eight bytes say how many blocks the provider has, one how
-/// long a block is (512 shifted by it), the rest is the block.
+/// The header of protection information: eight bytes for the number of blocks, one for the size of
+/// a block (512 shifted by it), the rest is the block.
 pub fn fuzz_protection(data: &[u8]) {
     let Some((provider, rest)) = data.split_first_chunk::<8>() else { return };
     let Some((shift, block)) = rest.split_first() else { return };

@@ -137,7 +137,7 @@ pub struct OpenSpec {
     /// Protection information, kept in the provider's tail. Data in the tail is lost when a unit is
     /// first opened with protection.
     pub protection: ProtectionSpec,
-    /// Percentages of used room at which initiators are notified; `None` is 80 and 90.
+    /// Percentages of used space at which initiators are notified; `None` is 80 and 90.
     pub full_percents: Option<Vec<u8>>,
     /// T10 vendor, product and revision; `None` are ours.
     pub vendor: Option<String>,
@@ -464,7 +464,7 @@ fn has_room(provider: &str, spec: &OpenSpec, (bytes, sector): (u64, u32)) -> Res
     }
     let what = format!(
         "{provider}: protection information needs a disk that can be written, with blocks of a \
-         power of two and room for it"
+         power of two and space for it"
     );
     Err(Error::inval(what))
 }
@@ -572,7 +572,7 @@ fn atomic_of(t: &Topology, provider: ProviderId) -> u64 {
     }
 }
 
-/// Room that a provider reports, if it does.
+/// Space that a provider reports, if it does.
 pub fn space_usage_of(t: &Topology, provider: ProviderId) -> Option<SpaceUsage> {
     let int = |name: &str| match t.attr(provider, name) {
         Some(Attr::Int(i)) => Some(i),

@@ -29,7 +29,8 @@ struct Member {
     map: Map,
     /// Pending unit attentions of each nexus that exists.
     paths: BTreeMap<u64, VecDeque<(u8, u8)>>,
-    /// The disk that it knows under each number: it has asked, or it was the first there.
+    /// The disk that it knows under each number: it has read its identity, or it was the first
+    /// there.
     known: BTreeMap<u64, usize>,
     listed: bool,
 }
@@ -53,7 +54,7 @@ impl Member {
         self.map.clone_from(new);
     }
 
-    /// A nexus is made, if there is none: to a strange unit it says that LUNs have changed.
+    /// A nexus is made, if there is none: with an unknown unit it reports that LUNs have changed.
     fn begin(&mut self, lun: u64, disk: usize) {
         if !self.paths.contains_key(&lun) {
             self.listed |= *self.known.entry(lun).or_insert(disk) != disk;
@@ -118,7 +119,7 @@ impl Sim {
         LunSpec { lun, device: format!("d{disk}"), read_only }
     }
 
-    /// Says everything anew.
+    /// Reports all conditions again.
     fn set_all(&self) {
         let group = |g: usize, names: &[&str]| GroupSpec {
             name: format!("g{g}"),
@@ -270,7 +271,7 @@ fn a_write_waiting_for_data_does_not_reach_a_unit_unmapped_meanwhile() {
         assert_eq!(next, engine::Next::Data { wanted: 512 });
         // Not even when the core was not notified yet that the groups have changed.
         w.groups(&[("a", &["i1"], first), ("b", &["i2"], then)]);
-        // A conflict comes before write protection.
+        // A conflict precedes write protection.
         let reserves = want.0 == 5;
         if reserves {
             w.run(&a, 0, &[0x16, 0, 0, 0, 0, 0], 0, &[]).good();

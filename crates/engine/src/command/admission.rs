@@ -25,8 +25,8 @@ pub const WINDOW_MIN: u32 = 4;
 /// distinguish units.
 const MIXED_NS: u64 = 1_000_000_000;
 
-/// A command that is to wait for its turn: place and generation, its bytes, and whether it goes
-/// before others.
+/// A command that is to wait for its turn: place and generation, its bytes, and whether it precedes
+/// others.
 pub(crate) struct QueuedCommand {
     path: Rc<Path>,
     slot_id: u64,

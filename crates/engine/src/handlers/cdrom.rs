@@ -1,5 +1,5 @@
 //! The CD handler: a drive (MMC-6) with an image of a data disc over a provider. Blocks are 2,048
-//! bytes whatever the provider's sectors are; nothing can be written.
+//! bytes regardless of the provider's sectors; nothing can be written.
 //!
 //! The tray is the unit's condition: START STOP UNIT, PREVENT ALLOW MEDIUM REMOVAL and the operator
 //! move it ([`Device::eject`], [`Device::load`]).

@@ -173,7 +173,7 @@ impl Job {
         self.medium.read(lba, blocks).await
     }
 
-    /// Writes blocks; durable when asked for, or when the write cache is off.
+    /// Writes blocks; durable when requested, or when the write cache is off.
     pub async fn write(&self, lba: u64, data: Segs, fua: bool) -> Result<(), Ending> {
         self.medium.write(lba, data, fua).await
     }
@@ -411,7 +411,7 @@ impl Medium {
         }
     }
 
-    /// Writes blocks; durable when asked for, or when the write cache is off.
+    /// Writes blocks; durable when requested, or when the write cache is off.
     pub async fn write(&self, lba: u64, data: Segs, fua: bool) -> Result<(), Ending> {
         self.write_as(lba, data, None, fua).await
     }

@@ -5,7 +5,7 @@
 //! command that must wait for more of the pool never fills it.
 //!
 //! Invariants
-//!  E3  Waiting commands get memory in the order of their arrival, whatever their kind.
+//!  E3  Waiting commands get memory in the order of their arrival, regardless of their kind.
 //!  E4  Write data takes the memory for all of a command at once, and leaves a quarter of the pool
 //!      to reads and to running commands: a command that holds all of its memory can always end.
 //!  E5  Commands that hold a part and wait for the rest ([`PartialGrant`]) hold an eighth of the

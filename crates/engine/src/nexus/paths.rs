@@ -6,12 +6,12 @@
 //! ```text
 //!   (in the map) --first command--> PATH --unit exchanged--> PATH to the new unit, which begins
 //!        ^                           |                       with POWER ON, RESET (P4)
-//!        '--- comes to the map       '--taken out of the map, session ends--> nexus_lost()
+//!        '--- added to the map       '--taken out of the map, session ends--> nexus_lost()
 //! ```
 //!
 //! Invariants
 //!  P1  A session has at most one path for each LUN that its group grants now, and one for each
-//!      that was used. A command keeps the path on which it arrived, whatever the groups are later;
+//!      that was used. A command keeps the path on which it arrived, regardless of later groups;
 //!      one that waits for data, memory or its turn when its unit is taken out or made read-only
 //!      ends with an error and does not touch the medium.
 //!  P2  Before the first command for a LUN that nexus has reported nothing to its initiator that

@@ -147,7 +147,7 @@ pub trait Transport {
     }
     /// The answer of a task management function, by its tag.
     fn task_management_done(&self, tag: u32, outcome: TmOutcome);
-    /// The session is to end: say goodbye and call [`crate::ItNexus::close`].
+    /// The session is to end: send a logout and call [`crate::ItNexus::close`].
     fn close(&self, reason: CloseReason);
     /// The last command of a closed session can no longer touch the medium; nothing is called
     /// after this. A session that takes this one's place starts now.

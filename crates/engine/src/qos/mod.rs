@@ -3,7 +3,7 @@
 //! of their requests (`load/cost.rs`).
 //!
 //! ```text
-//!   enter() --no limit, or room and none waits, or behind and below its share-------+
+//!   enter() --no limit, or free and none waits, or behind and below its share-------+
 //!      |                                                                            v
 //!      +--- else --> waits in its nexus's seat --- next(), the seat furthest --> BELOW
 //!                       |                          behind                           |

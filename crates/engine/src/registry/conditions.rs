@@ -28,7 +28,7 @@ impl Registry {
         lost.map(|d| d.name()).collect()
     }
 
-    /// Devices whose disk reports its room.
+    /// Devices whose disk reports its space.
     pub(crate) fn thin_devices(&self) -> Vec<Arc<Device>> {
         let state = self.state();
         if state.thin == 0 {
@@ -37,7 +37,7 @@ impl Registry {
         state.devices.values().filter(|d| d.space().is_some()).cloned().collect()
     }
 
-    /// Whether the disk of some device reports its room.
+    /// Whether the disk of some device reports its space.
     pub fn has_thin(&self) -> bool {
         self.state().thin > 0
     }

@@ -135,7 +135,7 @@ pub struct Denied {
 struct RegistryState {
     targets: BTreeMap<(String, String), Arc<TargetPort>>,
     devices: BTreeMap<String, Arc<Device>>,
-    /// How many of the devices have a disk that reports its room.
+    /// How many of the devices have a disk that reports its space.
     thin: usize,
     engines: Vec<(u32, Mailer<Message>)>,
     sessions: BTreeMap<u64, Arc<SessionFacts>>,
@@ -500,8 +500,8 @@ impl Registry {
         self.state().targets.values().filter(|t| ports.contains(&t.port)).cloned().collect()
     }
 
-    /// Targets of a driver that grant an initiator, come to one of our addresses, at least one
-    /// unit; by name.
+    /// Targets of a driver that grant an initiator, which connects to one of our addresses, at
+    /// least one unit; by name.
     pub fn visible_targets(
         &self,
         driver: &str,

@@ -82,8 +82,8 @@ impl Registry {
 
     /// Begins a change of the states of groups, by identifier. When it answers, commands that may
     /// not run in the new state are refused already; [`Transition::stage`] reports the end of the
-    /// others. [`Registry::give_up`] takes back a change that takes too long. `except` is the nexus
-    /// that asks, if it is one.
+    /// others. [`Registry::give_up`] takes back a change that takes too long. `except` is the
+    /// requesting nexus, if it is one.
     ///
     /// # Errors
     /// `NoEnt` for a group that does not exist, `Busy` when one is transitioning already.

@@ -117,7 +117,7 @@ pub struct DeviceView {
     pub reservations: Option<Arc<Reservations>>,
     /// Latency, rate and limit of its reads and writes.
     pub flow: FlowView,
-    /// Room that its disk reported last, if it does.
+    /// Space that its disk reported last, if it does.
     pub space_usage: Option<SpaceUsage>,
     /// Its medium can be ejected.
     pub removable: bool,

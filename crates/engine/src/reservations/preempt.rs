@@ -3,10 +3,10 @@
 //! ```text
 //!   is there a reservation?
 //!     all registrants:  key 0 ------> all other registrations end, the sender reserves anew
-//!                       another key -> those registrations go
+//!                       another key -> those registrations end
 //!     one holder:       its key ----> its registrations end, the sender reserves anew
-//!                       another key -> those registrations go; key 0 is an error
-//!     none:             ------------> those registrations go; key 0 is an error
+//!                       another key -> those registrations end; key 0 is an error
+//!     none:             ------------> those registrations end; key 0 is an error
 //! ```
 
 use wire::scsi::{PrType, asc};

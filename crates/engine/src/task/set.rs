@@ -24,7 +24,7 @@
 //!      000b) or the nexus (TST 001b). Of HEAD OF QUEUE, too, only older ones are waited for (SAM-5
 //!      8.6): later ones do not delay a waiting command.
 //!  O2  An exclusive entry and one that touches the same blocks are never enabled at once,
-//!      whatever their groups and attributes.
+//!      regardless of their groups and attributes.
 //!  O3  Commands of one nexus that overlap, one of them writing, run in the order in which they
 //!      arrived when QUEUE ALGORITHM MODIFIER of the unit is 0h.
 //!  O4  ORDERED waits for the whole crowd, an exclusive entry for those of it that touch blocks.
@@ -72,7 +72,7 @@ impl Span {
 pub(crate) struct Request {
     /// Entries of one group are ordered among each other.
     pub group: u64,
-    /// The nexus, whatever the group.
+    /// The nexus, regardless of the group.
     pub nexus: u64,
     /// Task attribute.
     pub attribute: TaskAttribute,

@@ -156,7 +156,7 @@ impl Engine {
         self.is_starting.set(false);
     }
 
-    /// The turn of a command has come.
+    /// The turn of a command has been reachedd.
     pub(crate) fn enable_command(&self, session: u64, word: u64) {
         if let Some(session) = self.session(session) {
             session.enable_command(word);
@@ -220,7 +220,7 @@ impl ItNexus {
         }
     }
 
-    /// The turn of a command has come.
+    /// The turn of a command has been reachedd.
     fn enable_command(&self, word: u64) {
         let place = {
             let mut slots = self.slots.borrow_mut();

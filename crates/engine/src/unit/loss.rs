@@ -52,7 +52,7 @@ fn is_counted(code: u8) -> bool {
 }
 
 impl Loss {
-    /// Why the provider is gone, if it is.
+    /// The reason for the removal of the provider, if it was removed.
     #[inline]
     pub(crate) fn error(&self) -> Option<Errno> {
         let code = self.code.load(Ordering::Acquire) & !LISTED;

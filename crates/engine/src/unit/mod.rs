@@ -158,7 +158,7 @@ pub struct Device {
     provisioning: Mutex<Provisioning>,
 }
 
-/// The room for protection information; the caller has checked that there is enough.
+/// The space for protection information; the caller has checked that there is enough.
 fn protection_of(spec: &DeviceSpec) -> Option<Protection> {
     let first = match spec.protection {
         ProtectionSpec::Off => return None,
@@ -278,7 +278,7 @@ impl Device {
         &self.condition
     }
 
-    /// Its room for protection information.
+    /// Its space for protection information.
     pub(crate) fn protection(&self) -> Option<&Protection> {
         self.protection.as_ref()
     }
@@ -394,17 +394,17 @@ impl Device {
         self.space.as_ref().map(|space| space.counts(self.media_bytes()))
     }
 
-    /// Its room and its thresholds, where its disk reports any.
+    /// Its space and its thresholds, where its disk reports any.
     pub(crate) fn space(&self) -> Option<&Space> {
         self.space.as_ref()
     }
 
-    /// Room that its disk reported last.
+    /// Space that its disk reported last.
     pub fn space_usage(&self) -> Option<SpaceUsage> {
         self.space.as_ref().map(Space::usage)
     }
 
-    /// The configuration says other thresholds of use, percent. False when its disk does not say
+    /// The configuration sets other thresholds of use, percent. False when its disk does not report
     /// how full it is.
     pub fn configure_thresholds(&self, percents: Option<&[u8]>) -> bool {
         let Some(space) = &self.space else { return false };
@@ -412,7 +412,7 @@ impl Device {
         true
     }
 
-    /// Its disk says so of its room now. Raises a unit attention at a threshold (`space.rs`).
+    /// Its disk has just reported its space. Raises a unit attention at a threshold (`space.rs`).
     pub fn update_space_usage(&self, usage: SpaceUsage) {
         let Some(space) = &self.space else { return };
         let tells = self.mode().has(ModeBits::LBPERE) && self.has_nexus();

@@ -1,4 +1,4 @@
-//! Used and free room of a thin unit, and the thresholds at which its initiators are notified
+//! Used and free space of a thin unit, and the thresholds at which its initiators are notified
 //! (SBC-4 4.7.3.7).
 //!
 //! [`crate::lun::poll_space_usage`] periodically records the values that the disks report; log page
@@ -9,7 +9,7 @@
 //!      value was back on the other side of the range around it, or after a reset or a new
 //!      threshold.
 //!  H2  Nothing is reported without a nexus or while LBPERE is off. A threshold in percent is not
-//!      reported while there is room for every block that the unit could still request.
+//!      reported while there is space for every block that the unit could still request.
 //!  H3  With SITUA only one initiator is notified: the first that sends a command.
 //!
 //! ```text
@@ -23,13 +23,13 @@ use wire::scsi::{SpaceCounts, THRESHOLDS, Threshold, ThresholdKind};
 /// Bytes of a threshold set; a power of two, and more than a block.
 const SET_BYTES: u64 = 1 << 20;
 
-/// Default percentages of used room at which initiators are notified.
+/// Default percentages of used space at which initiators are notified.
 pub const FULL_PERCENTS: [u8; 2] = [80, 90];
 
 /// Configured thresholds of one unit; further ones are refused.
 pub const FULL_PERCENTS_MAX: usize = 2;
 
-/// Room of a disk as it reports it, bytes.
+/// Space of a disk as it reports it, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpaceUsage {
     /// It takes so much.
@@ -41,14 +41,14 @@ pub struct SpaceUsage {
 }
 
 impl SpaceUsage {
-    /// How much of the room is taken, percent, rounded down.
+    /// How much of the space is taken, percent, rounded down.
     pub fn percent_full(&self) -> u8 {
         let all = u128::from(self.used) + u128::from(self.free);
         let percent = (u128::from(self.used) * 100).checked_div(all).unwrap_or(0);
         u8::try_from(percent).unwrap_or(100)
     }
 
-    /// True when there is room for every block of a medium of so many bytes.
+    /// True when there is space for every block of a medium of so many bytes.
     pub fn is_enough(&self, media_bytes: u64) -> bool {
         self.free >= media_bytes.saturating_sub(self.used)
     }
@@ -134,14 +134,14 @@ struct SpaceState {
     crossed: usize,
 }
 
-/// The room and the thresholds of one unit.
+/// The space and the thresholds of one unit.
 pub(crate) struct Space {
     state: Mutex<SpaceState>,
 }
 
 impl Space {
     /// For a unit whose disk reported `room` when it was opened; `percents` are the thresholds of
-    /// used room.
+    /// used space.
     pub fn new(reported: SpaceUsage, percents: &[u8]) -> Space {
         let first = configured(percents);
         let armed = [true; THRESHOLDS];
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn h2_thresholds_are_silent_without_a_nexus_or_with_enough_space() {
         let space = Space::new(usage(0, 100), &[80]);
-        // Room for all that is not written yet.
+        // Space for all that is not written yet.
         assert!(!space.note(usage(950, 60), MEDIA, true));
         assert!(!space.note(usage(900, 60), MEDIA, false), "nobody to tell");
         assert!(space.note(usage(900, 60), MEDIA, true));

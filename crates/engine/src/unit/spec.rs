@@ -83,20 +83,20 @@ pub struct DeviceSpec {
     pub delete_request_bytes: u64,
     /// A volatile cache is below: the initial state of WCE.
     pub write_cache: bool,
-    /// No initiator may write, whatever the access group permits.
+    /// No initiator may write, regardless of the access group.
     pub read_only: bool,
     /// Stripe, bytes: several physical blocks; zero where there is none.
     pub stripe_bytes: u64,
     /// The medium can be taken out (RMB).
     pub removable: bool,
-    /// Room that the disk reports, if it does: the unit has thresholds then.
+    /// Space that the disk reports, if it does: the unit has thresholds then.
     pub space_usage: Option<SpaceUsage>,
-    /// Percentages of used room at which initiators are notified; at most
+    /// Percentages of used space at which initiators are notified; at most
     /// [`crate::unit::space::FULL_PERCENTS_MAX`].
     pub full_percents: Vec<u8>,
     /// Blocks can be allocated without being written: ANCHOR is served.
     pub can_anchor: bool,
-    /// Protection information; its room is taken off the capacity.
+    /// Protection information; its space is subtracted from the capacity.
     pub protection: ProtectionSpec,
 }
 

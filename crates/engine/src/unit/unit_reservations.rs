@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Invariants
-//!  L1  One change at a time, saving included: a change waits for its turn, on whatever core.
+//!  L1  One change at a time, saving included: a change waits for its turn, on any core.
 //!  L2  The bits of every nexus follow the state under the lock that guards it. A nexus that is
 //!      added meanwhile has the bits of the old state before the swap or of the new one after.
 //!  L3  A change is reported (GOOD, attentions) after the bits are set: a command that arrives on

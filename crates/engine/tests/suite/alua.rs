@@ -40,7 +40,7 @@ fn world() -> World {
     w
 }
 
-/// Time goes by.
+/// Time passes.
 fn pass(w: &World, ns: u64) {
     let mut actors: Vec<Actor<'_>> =
         w.cores.iter().map(|c| Actor::new(c.reactor(), || c.turn(WaitFor::Peek))).collect();
@@ -104,7 +104,7 @@ fn each_state_admits_its_commands_and_notifies_other_nexuses() {
                 assert_eq!(a.asc(), sense.unwrap_or_default(), "{state:?} {:02x}", cdb[0]);
             }
         }
-        // A nexus that comes later begins with a reset, which covers the change, and is under the
+        // A nexus that arrives later begins with a reset, which covers the change, and is under the
         // same rule.
         let late = w.host(0, "i3");
         assert_eq!(w.run(&late, 0, &TUR, 0, &[]).asc(), (6, 0x29, 0));

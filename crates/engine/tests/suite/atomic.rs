@@ -84,7 +84,7 @@ fn atomic_write_limits_are_derived_from_the_disk() {
         let long = w.run(&h, 0, &write_atomic(0, most as u16 + 1), 0, &[]);
         assert_eq!(long.asc(), (5, if most > 0 { 0x24 } else { 0x20 }, 0));
     }
-    // Beyond the end comes first, then where it begins and how long it is.
+    // Beyond the end is first, then where it begins and how long it is.
     let (w, _) = world_of(4096, 512, &plain);
     let h = w.calm(0, "i1", &[0]);
     assert_eq!(w.run(&h, 0, &write_atomic(BLOCKS - 1, 9), 0, &[]).asc(), (5, 0x21, 0));

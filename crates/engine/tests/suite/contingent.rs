@@ -13,7 +13,7 @@ const NACA: u8 = 4;
 const ACA_ACTIVE: u8 = 0x30;
 const BUSY: u8 = 0x08;
 
-/// Commands that each initiator keeps open, whatever its window.
+/// Commands that each initiator keeps open, regardless of its window.
 const OPEN: usize = 100;
 
 fn run_for(w: &World, ns: u64) {
@@ -53,7 +53,7 @@ impl Peer {
         self.host.attribute.set(TaskAttribute::Simple);
     }
 
-    /// Takes the answers that have come.
+    /// Takes the answers that have arrivedd.
     fn take_answers(&mut self) {
         let before = self.open.len();
         let host = &self.host;
@@ -113,7 +113,7 @@ fn commands_continue_after_an_aca_ends_while_windows_are_small() {
         let mut beyond = read16(4096, 1);
         beyond[15] = NACA;
         let a = &peers[0].host;
-        // It comes behind all that is there; HEAD OF QUEUE now and then.
+        // It arrives behind all that is there; HEAD OF QUEUE now and then.
         a.attribute
             .set([TaskAttribute::Simple, TaskAttribute::HeadOfQueue][random.below(2) as usize]);
         assert_eq!(soon(&w, a, &beyond, 512).asc(), (5, 0x21, 0), "seed {seed}");
@@ -156,7 +156,7 @@ fn commands_continue_after_an_aca_ends_while_windows_are_small() {
     }
 }
 
-/// TST 000b: a session that always has HEAD OF QUEUE commands open lets others go on.
+/// TST 000b: a session that always has HEAD OF QUEUE commands open lets others continue.
 #[test]
 fn a_flood_of_head_of_queue_starves_no_other_nexus() {
     let w = World::simple(1, 4096);

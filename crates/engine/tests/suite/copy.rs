@@ -191,7 +191,7 @@ fn copies_between_block_sizes_move_whole_destination_blocks_only() {
     assert_eq!(b.state().bytes[4096..8192], a.state().bytes[4096..8192]);
     run(2, 2).good();
     assert_eq!(b.state().bytes[4096..12288], a.state().bytes[4096..12288]);
-    // DISK BLOCK LENGTH, when it is said, must be right.
+    // DISK BLOCK LENGTH, when it is given, must be right.
     let mut wrong = units.clone();
     wrong[1][30] = 2;
     let list = lid1(1, 0, &wrong, &[blocks(2, 0, (0, 1), 8, 0, 0)]);
@@ -335,7 +335,7 @@ fn a_copy_fails_when_one_of_its_units_is_lost() {
 
 #[test]
 fn other_commands_wait_for_the_read_modify_write_of_a_partial_block() {
-    // A patch reads the block, and writes it later: a write that comes between is not lost.
+    // A patch reads the block, and writes it later: a write that arrives between is not lost.
     let (w, a, b) = two(2, 64);
     let h = w.calm(0, "i1", &[0, 1]);
     let other = w.calm(1, "i2", &[1]);

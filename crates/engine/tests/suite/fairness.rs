@@ -43,7 +43,7 @@ impl Load {
     const GREEDY: Load = Load { bytes: 128 * KIB, depth: 32, ..Load::SMALL };
 }
 
-/// Keeps its commands open, whatever the window says.
+/// Keeps its commands open, regardless of the window.
 struct Initiator {
     me: Weak<Initiator>,
     load: Load,

@@ -330,7 +330,7 @@ fn queued_commands_are_aborted_at_once() {
     let held = a.session().facts().held_back();
     assert_eq!(held.queued as usize, mine);
     assert_eq!(held.device, Some(w.registry.device("d0").unwrap().number()));
-    // One command: gone in the same moment.
+    // One command: removed at once.
     let waits = a.session().facts().commands(0);
     let one = waits.iter().find(|c| c.state == CommandState::Queued).unwrap().tag;
     let open = a.open.get();

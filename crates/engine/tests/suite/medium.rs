@@ -71,7 +71,7 @@ fn a_miscompare_reports_its_offset_and_writes_nothing() {
     let answer = w.run(&h, 0, &compare_write(10, 3), 0, &data);
     assert_eq!(answer.asc(), (0xE, 0x1D, 0));
     assert_eq!(answer.sense().information, Some(1000));
-    // Both halves are wanted, neither more nor less; and no more blocks than page B0h says.
+    // Both halves are wanted, neither more nor less; and no more blocks than page B0h allows.
     for len in [0, 512, 3 * 512, 5 * 512, 7 * 512] {
         assert_ne!(w.run(&h, 0, &compare_write(10, 3), 0, &vec![7; len]).status, 0, "{len}");
     }
@@ -259,7 +259,7 @@ fn acknowledged_durable_writes_survive_a_power_cut() {
                     (written[lba as usize], promised[lba as usize]) = (stamp, stamp);
                 }
                 6 => {
-                    // A range, or IMMED: GOOD is said when it is true for that as well.
+                    // A range, or IMMED: GOOD is returned when it is true for that as well.
                     let mut cdb = cdb16(0x91, 0, [0, 64][random.below(2) as usize]);
                     cdb[1] = [0, 2][random.below(2) as usize];
                     w.run(&h, 0, &cdb, 0, &[]).good();
@@ -409,7 +409,7 @@ fn format_unit_zeroes_or_fills_and_refuses_unsupported_options() {
     w.settle();
     w.run(&h2, 0, &TUR, 0, &[]).good();
     assert_eq!(disk.state().durable[4095 * 512..4095 * 512 + 3], [0xAB, 0xCD, 0xAB]);
-    // Defects, and protection that there is no room for.
+    // Defects, and protection without space for it.
     let defects = [0, 0, 0, 8];
     assert_eq!(w.run(&h1, 0, &[4, 0x10, 0, 0, 0, 0], 0, &defects).asc(), (5, 0x26, 0));
     assert_eq!(w.run(&h1, 0, &[4, 0x90, 0, 0, 0, 0], 0, &[0; 4]).asc(), (5, 0x24, 0));
@@ -423,7 +423,7 @@ fn eject_obeys_prevention_and_a_new_medium_is_reported_to_others() {
     assert_eq!(w.run(&h1, 0, &start_stop(2), 0, &[]).asc(), (5, 0x53, 2));
     let device = w.registry.device("d0").unwrap();
     assert!(device.eject().is_err());
-    // The one that prevents is gone, and with it the prevention.
+    // The one that prevents has been removed, which ends the prevention.
     h2.session.close();
     w.settle();
     w.run(&h1, 0, &write16(3, 1), 0, &block(9)).good();

@@ -5,7 +5,7 @@
 //!
 //! Contents of the model
 //!  * unit attentions: a queue for each initiator and LUN, reported in order, once each; before the
-//!    first command for a LUN it holds one condition, which covers all that come;
+//!    first command for a LUN it holds one condition, which covers all that arrive;
 //!  * media: every write has a stamp; GOOD means that it is there once, a stamp whose command was
 //!    aborted never arrives after the abort was answered or the command was discarded;
 //!  * reads return, block by block, contents of the medium at some moment while they ran;
@@ -36,13 +36,13 @@ struct Sent {
     kind: Kind,
     disk: usize,
     at: u64,
-    /// Sense that it must end with, whatever happens below.
+    /// Sense that it must end with, for any outcome below.
     must: Option<(u8, u8, u8)>,
     /// It waits for this much data.
     wanted: Option<u32>,
     /// Task management may end it: silently, or with TASK ABORTED.
     aborted: Option<bool>,
-    /// Data will not come: this sense, then.
+    /// Data will not arrive: the command ends with this sense.
     spoiled: bool,
 }
 
@@ -75,7 +75,7 @@ struct Sim {
 }
 
 impl Sim {
-    /// A condition comes to a nexus.
+    /// A condition reaches a nexus.
     fn push(&mut self, host: usize, disk: usize, attention: (u8, u8)) {
         let queue = &mut self.queues[host][disk];
         if !self.used[host][disk] {

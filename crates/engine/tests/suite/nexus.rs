@@ -144,7 +144,7 @@ fn residuals_are_correct_and_surplus_data_is_not_written() {
     let h = w.calm(0, "i1", &[0]);
     let disk = &w.disks[0].1;
     disk.state().bytes[..2048].fill(7);
-    // Reading: fewer and more than the CDB says.
+    // Reading: fewer and more than the CDB requests.
     for (expect, sent, residual) in [
         (1024, 1024, Residual::None),
         (512, 512, Residual::Over(512)),
@@ -324,7 +324,7 @@ fn a_map_change_is_effective_at_once_and_reported_once_per_session() {
         assert_eq!(w.run(&h, 0, &read16(0, 1), 512, &[]).asc(), (5, 0x25, 0));
         pages.iter().for_each(|page| drop(w.run(&h, 0, *page, 96, &[]).good()));
     }
-    // Nor by a new session, nor while another host has asked.
+    // Nor by a new session, nor while another host has read its identity.
     w.run(&w.calm(0, "i2", &[0]), 0, &INQUIRY, 96, &[]).good();
     let port = h.session.port().transport_id.clone();
     h.session.close();

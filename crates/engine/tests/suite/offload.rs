@@ -13,7 +13,7 @@ use testkit::noise;
 use crate::lists::*;
 use crate::world::*;
 
-/// Time goes by.
+/// Time passes.
 fn pass(w: &World, ns: u64) {
     // A task waits for the end of the period, so that virtual time advances.
     let core = w.cores[0].clone();

@@ -61,7 +61,7 @@ fn test_17_an_ordered_command_is_a_barrier_for_all_nexuses_on_all_cores() {
         let mut random = SeededRandom::new(seed);
         hold(&w);
         let mut tags = Vec::new();
-        // Barriers come from either core; everything between two of them may be reordered.
+        // Barriers arrive on either core; everything between two of them may be reordered.
         for n in 1..=24u8 {
             let host = if random.below(2) == 0 { &a } else { &b };
             let ordered = n % 6 == 0;
@@ -273,7 +273,7 @@ fn aca_blocks_other_commands_until_clear_aca() {
     assert_eq!(w.run(&b, 0, &[0, 0, 0, 0, 0, NACA], 0, &[]).status, 0x30, "ACA ACTIVE");
     let late = w.host(1, "i3");
     assert_eq!(w.run(&late, 0, &TUR, 0, &[]).status, 0x08, "a nexus that came later");
-    // Running commands go on, and waiting commands wait.
+    // Running commands continue, and waiting commands wait.
     w.release_all(&w.disks[0].1);
     w.answer(&b, running).good();
     assert!(b.answer(barrier).is_none());

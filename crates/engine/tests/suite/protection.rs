@@ -101,7 +101,7 @@ fn type_one_checks_guards_and_reference_tags_of_reads_and_writes() {
     compare[13] = 1;
     assert_eq!(w.run(&h, 0, &compare, 0, &[9; 1024]).asc(), GUARD);
     assert_eq!(w.run(&h, 0, &cdb16(0x8B, 11, 1), 0, &[9; 512]).asc(), GUARD);
-    // DPICZ: reads that ask for nothing are not checked.
+    // DPICZ: reads without a requested check are not checked.
     let mut list = vec![0, 0, 0, 0, 0x0A, 10, 0x02, 0x10, 0, 0x80, 0, 0, 0, 0, 0, 0];
     list[4 + 2] |= 0x08;
     w.run(&h, 0, &[0x15, 0x10, 0, 0, 16, 0], 0, &list).good();
@@ -334,7 +334,7 @@ fn after_cut(disk: &TestDisk, random: &mut SeededRandom) -> Vec<u8> {
 }
 
 /// Two initiators on two cores write, zero and unmap blocks that share tuples' blocks, in more
-/// regions than may be marked, over a disk that answers in any order; then the power goes.
+/// regions than may be marked, over a disk that answers in any order; then the power fails.
 /// D1 of protection/mod.rs.
 #[test]
 fn every_block_is_readable_and_current_after_a_power_cut() {

@@ -262,7 +262,7 @@ fn marks_are_removed_when_idle_and_kept_during_writes() {
     let before = disk.state().log.len();
     pass(&w, 60_000_000_000);
     assert_eq!(disk.state().log.len(), before, "an idle unit is left alone");
-    // A write that is under way keeps its mark; it is made durable before the mark goes.
+    // A write that is under way keeps its mark; it is made durable before the mark is removed.
     disk.state().hold = true;
     let tag = h.send(0, &write16(6, 1), 0, &[2; 512]);
     for _ in 0..50 {

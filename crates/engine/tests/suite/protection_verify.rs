@@ -58,7 +58,7 @@ fn verify_cdb(kind: u8, lba: u64, n: u32, field: u8, check: u8, mask: u16) -> Ve
     cdb.to_vec()
 }
 
-/// Puts blocks on the medium with whatever tuples.
+/// Puts blocks on the medium with any tuples.
 fn put(w: &World, h: &Host, kind: u8, lba: u64, blocks: &[Block]) {
     let n = blocks.len() as u32;
     let cdb = match kind {

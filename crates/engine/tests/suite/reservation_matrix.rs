@@ -95,7 +95,7 @@ const TABLE: &[(u8, u16, &[(usize, u8)], Expect)] = &[
 ];
 
 /// Rows of the table of commands that have rules of their own, tried elsewhere: RESERVE, RELEASE,
-/// PERSISTENT RESERVE OUT; REZERO UNIT and SEEK, of which no current standard says anything; the
+/// PERSISTENT RESERVE OUT; REZERO UNIT and SEEK, which no current standard defines; the
 /// rest of third-party copy, whose commands look at the units they copy between.
 fn has_own_rules(opcode: u8, action: u16) -> bool {
     matches!(opcode, 0x16 | 0x17 | 0x56 | 0x57 | 0x5F | 0x01 | 0x0B | 0x2B | 0x84)

@@ -61,7 +61,7 @@ fn a_reservation_is_effective_at_once_on_other_cores() {
     assert_eq!(status(&w, &a, &write16(0, 1), &[1; 512]), GOOD);
     assert_eq!(keys(&w, &b), (1, vec![1]));
     assert_eq!(reservation(&w, &b), Some((1, PrType::WriteExclusive)));
-    // A nexus that comes later has its rights from the first command on.
+    // A nexus that arrives later has its rights from the first command on.
     let c = w.calm(1, "i3", &[0]);
     assert_eq!(status(&w, &c, &write16(0, 1), &[1; 512]), CONFLICT);
     run(&w, &a, Release, 1, &list(1, 0)).good();
@@ -278,7 +278,7 @@ fn a_wrong_key_conflicts_and_changes_nothing() {
     // Lists that are too short or too long, by the CDB or by the received data.
     for len in [0, 8, 23, 25, 70_000] {
         let cdb = pr_out(Register, 0, &vec![0; len]);
-        // Less data than the CDB says is a list that was cut.
+        // Less data than the CDB announces is a list that was cut.
         let want = if len == 25 { (5, 0x0E, 3) } else { (5, 0x1A, 0) };
         assert_eq!(w.run(&a, 0, &cdb, 0, &[0; 24]).asc(), want, "{len}");
     }
@@ -414,7 +414,7 @@ fn test_12_aptpl_state_is_restored_before_the_first_command() {
             let ports = [&a, &b].map(|h| h.session.port().transport_id.clone());
             (w, ports)
         };
-        // Nothing is said to the world that ends: it is killed.
+        // The world that ends receives no notice: it is killed.
         drop(w);
         let w = start(&store);
         let stranger = w.calm(1, "i3", &[0]);
@@ -449,7 +449,7 @@ fn a_waiting_command_obeys_a_reservation_made_meanwhile() {
     let w = World::simple(1, 64);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     register(&w, &a, 1);
-    // Its data comes after the reservation; a read of the same nexus is not concerned.
+    // Its data follows the reservation; a read of the same nexus is not concerned.
     let (late, next) = b.begin(0, &write16(0, 1), 0, 512);
     assert_eq!(next, engine::Next::Data { wanted: 512 });
     run(&w, &a, Reserve, 1, &list(1, 0)).good();
@@ -473,7 +473,7 @@ fn a_waiting_command_obeys_a_reservation_made_meanwhile() {
     assert_eq!(w.run(&a, 0, &read16(0, 2), 1024, &[]).good().data, [0; 1024]);
 }
 
-/// A world whose targets come in this order, as after a start of the daemon; `TARGET` has `d0`.
+/// A world with targets in this order, as after a start of the daemon; `TARGET` has `d0`.
 fn start_with(store: &std::sync::Arc<MemoryStore>, names: &[(&str, Option<u16>)]) -> World {
     let mut w = World::new(1);
     w.registry.remove_target("iscsi", TARGET).unwrap();
@@ -501,7 +501,7 @@ fn test_12_registrations_keep_their_port_after_targets_change() {
     run(&w, &a, Reserve, PrType::ExclusiveAccess.code(), &list(1, 0)).good();
     let port = a.session.port().transport_id.clone();
     drop(w);
-    // The other has gone, or others come before: they never get its number.
+    // The other initiator was removed, or others are before it: they never get its number.
     let lives: [&[_]; 4] = [
         &[(TARGET, None)],
         &[("iqn.t:new", None), (TARGET, None), ("iqn.t:first", None)],

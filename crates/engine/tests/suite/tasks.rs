@@ -16,7 +16,7 @@ fn hold(w: &World) {
     w.disks[0].1.state().hold = true;
 }
 
-/// The session was asked to end by TARGET COLD RESET.
+/// The session was ended by TARGET COLD RESET.
 fn is_cold_reset(h: &Host) -> bool {
     h.fake.events.borrow().contains(&HostEvent::Close(CloseReason::ColdReset))
 }
@@ -34,7 +34,7 @@ fn an_abort_is_answered_after_the_last_access_of_the_task() {
     let age = h1.session.facts().commands(w.sim.now());
     assert_eq!((age.len(), age[0].state), (1, CommandState::Aborting));
     assert_eq!(h1.session.aborting(), 1);
-    // Other commands go on meanwhile.
+    // Other commands continue meanwhile.
     let other = h2.send(0, &write16(9, 1), 0, &[2; 512]);
     assert!(w.release(&disk, 1));
     w.answer(&h2, other).good();
@@ -259,7 +259,7 @@ fn a_peer_that_does_not_read_holds_only_its_share_of_memory() {
     w.turn();
     let answered = tags.iter().filter(|t| deaf.answer(**t).is_some()).count();
     assert_eq!(answered, 9, "no more than what is left, when it asks");
-    // Others go past those of it that wait, as often as they like.
+    // Others overtake those of it that wait, as often as they like.
     for n in 0..40 {
         assert_eq!(w.run(&other, 0, &read16(n % 32 * 128, 128), 65536, &[]).data.len(), 65536);
     }
@@ -369,7 +369,7 @@ fn sessions_are_closed_by_kick_and_by_removal_of_their_target() {
 }
 
 /// D2: a command at the medium, one whose data is on its way, one that waits for its turn, and one
-/// that comes after.
+/// that follows.
 #[test]
 fn commands_not_executed_are_not_answered_at_shutdown() {
     for reads in [false, true] {
@@ -385,7 +385,7 @@ fn commands_not_executed_are_not_answered_at_shutdown() {
         w.turn();
         w.registry.login_gate().close();
         w.registry.remove_target("iscsi", TARGET).unwrap();
-        // Whatever comes first: the next command, the data, or the word of the control thread.
+        // The first of these: the next command, the data, or the message of the control thread.
         let mut all = vec![awaiting, at_medium, turn];
         if reads {
             all.push(h.send(0, &read16(3, 1), 512, &[]));

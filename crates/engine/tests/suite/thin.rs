@@ -16,7 +16,7 @@ use crate::world::*;
 const MIB: u64 = 1 << 20;
 const THRESHOLD_REACHED: (u8, u8, u8) = (6, 0x38, 7);
 
-/// A unit of 100 MiB whose disk has room for 50, of which `used` are taken.
+/// A unit of 100 MiB whose disk has space for 50, of which `used` are taken.
 fn thin(seed: u64) -> (World, Arc<Device>) {
     let mut w = World::new(seed);
     w.registry.set_state_store(Arc::new(MemoryStore::default()));
@@ -73,10 +73,10 @@ fn used_space_is_reported_in_vpd_and_log_pages() {
     assert_eq!(log[28..40], [0, 3, 3, 8, 0, 60, 0, 0, 2, 0, 0, 0]);
     let list = w.run(&h, 0, &[0x4D, 0, 0x40, 0, 0, 0, 0, 0, 64, 0], 64, &[]).good().data;
     assert!(list[4..].contains(&0x0C));
-    // Counters go back to zero by LOG SELECT; this is none.
+    // Counters are reset by LOG SELECT; this is none.
     w.run(&h, 0, &[0x4C, 2, 0x40, 0, 0, 0, 0, 0, 0, 0], 0, &[]).good();
     assert_eq!(log_page(&w, &h), log);
-    // A disk that does not say has neither page.
+    // A disk without this report has neither page.
     let other = [0x4D, 0, 0x4C, 0, 0, 0, 0, 0, 64, 0];
     assert_eq!(w.run(&h, 1, &other, 64, &[]).asc(), (5, 0x24, 0));
     let mode = [0x5A, 8, 0x1C, 2, 0, 0, 0, 0, 255, 0];
@@ -286,7 +286,7 @@ fn a_disk_with_anchor_support_anchors_blocks() {
     let mut same = cdb16(0x93, 8, 4);
     same[1] = 0x18;
     w.run(&h, 0, &same, 0, &[0; 512]).good();
-    // ANCHOR without UNMAP says nothing.
+    // ANCHOR without UNMAP has no effect.
     same[1] = 0x10;
     assert_eq!(w.run(&h, 0, &same, 0, &[0; 512]).asc(), (5, 0x24, 0));
     w.check_empty();

@@ -34,7 +34,7 @@ impl EngineCommand for Copy {
             }
             // EXTENDED COPY may write elsewhere, and not here: it looks for itself.
             Cdb::CopyOut { action, len, .. } => {
-                // It claims the blocks that it touches, of whatever unit, when it reaches them.
+                // It claims the blocks that it touches, of any unit, when it reaches them.
                 let plan = Plan { span: Some(Span::Nothing), ..Plan::task(len) };
                 Ok(if action == CopyOut::WriteUsingToken { plan.writing() } else { plan })
             }

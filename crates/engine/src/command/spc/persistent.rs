@@ -114,7 +114,8 @@ async fn change(job: &Job) -> Result<(), Ending> {
         let record = change.next.record();
         job.save(RecordKind::Reservations, record).await.map_err(not_saved)?;
     }
-    // Saved is done, whatever task management has requested meanwhile (O1).
+    // A saved change is carried out, even if task management has aborted the command meanwhile
+    // (O1).
     turn.commit(&job.device, change.next, &change.effects);
     drop(turn);
     abort_others(job, change.effects).await;
@@ -140,7 +141,7 @@ fn surroundings(job: &Job) -> PortContext {
     }
 }
 
-/// A record that could not be stored: the unit is out of room for it, or the daemon's storage is
+/// A record that could not be stored: the unit is out of space for it, or the daemon's storage is
 /// at fault.
 fn not_saved(error: Errno) -> Ending {
     match error {

@@ -60,7 +60,7 @@ pub(super) fn plan_defects(command: &Cdb) -> Result<Plan, Sense> {
     }
 }
 
-/// Both lists are valid and empty, in whatever format.
+/// Both lists are valid and empty, in any format.
 pub(super) fn defects(ask: &mut ImmediateCommand<'_>, _: &Device) {
     let Cdb::ReadDefects { twelve, primary, grown, format, .. } = *ask.command else { return };
     let bit = |on: bool, bit: u8| if on { bit } else { 0 };

@@ -1,6 +1,6 @@
 //! FORMAT UNIT (SBC-3 5.3): every block reads as zeroes or as the pattern afterwards. FMTPINFO
-//! chooses the type of protection where there is room for tuples, as INQUIRY says (PROTECT); the
-//! capacity is the same with all of them.
+//! chooses the type of protection where there is space for tuples, which INQUIRY reports (PROTECT);
+//! the capacity is the same with all of them.
 
 use wire::scsi::{Command as Cdb, Sense, asc, format_protection, parse_format_list};
 

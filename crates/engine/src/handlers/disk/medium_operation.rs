@@ -41,7 +41,7 @@ const MAGIC: &[u8; 8] = b"ASHMEDM1";
 /// The operation to perform.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct MediumOperation {
-    /// The type of protection afterwards, where there is room for it; `None` is as before.
+    /// The type of protection afterwards, where there is space for it; `None` is as before.
     pub protection: Option<Option<ProtectionType>>,
     /// SANITIZE; else FORMAT UNIT.
     pub sanitize: bool,

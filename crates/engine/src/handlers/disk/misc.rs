@@ -7,7 +7,7 @@ use crate::plan::Plan;
 use crate::status::Ending;
 use crate::unit::Device;
 
-/// The whole medium is flushed whatever the range.
+/// The whole medium is flushed regardless of the range.
 pub(super) fn plan_sync(lba: u64, blocks: u32, device: &Device) -> Result<Plan, Sense> {
     let extent = Extent { lba, blocks, ..Extent::default() };
     match extent.fits(device.blocks()) {

@@ -51,8 +51,8 @@ impl Handler for Disk {
             (0x34 | 0x90 | 0x35 | 0x91 | 0x41 | 0x93 | 0x89 | 0x8B, _) => true,
             (0x9C, _) => atomic::limits(device).blocks > 0,
             (0x25, _) | (0x9E, Some(0x10 | 0x12)) => true,
-            // READ, VERIFY, WRITE, WRITE AND VERIFY, WRITE SAME of 32 bytes: the tags that they say
-            // mean something with type 2 only (SBC-3 4.22.2.4).
+            // READ, VERIFY, WRITE, WRITE AND VERIFY, WRITE SAME of 32 bytes: their tag fields are
+            // valid with type 2 only (SBC-3 4.22.2.4).
             (0x7F, Some(0x09..=0x0D)) => device.protection_type() == Some(ProtectionType::Two),
             // Diagnostics, buffers, defects, logs.
             (0x1C | 0x1D | 0x37 | 0xB7 | 0x3B | 0x3C | 0x9B | 0x4C | 0x4D, _) => true,

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | grows while the unit is served | tail and capacity stay |
 //! | has grown when the unit is made | so they do: the state store's record has its place |
-//! | is longer, FORMAT UNIT comes | tail at the new end, capacity of all of it |
+//! | is longer, FORMAT UNIT runs  | tail at the new end, capacity of all of it |
 //! | is shorter while the unit is served | nothing can be reached |
 //! | is shorter when the unit is made | refused: the tail is cut off |
 //! | has grown, and the record is lost | medium corrupted, if an old header is found |

@@ -38,7 +38,7 @@ fn excluded(a: &Request, b: &Request) -> bool {
 }
 
 impl Model {
-    /// Never wrong, whatever the order of coming.
+    /// Never wrong, for any order of arrivals.
     fn check_safety(&self, seed: u64) {
         let running: Vec<&Seen> = self.tasks.values().filter(|s| s.enabled).collect();
         for (i, a) in running.iter().enumerate() {
@@ -59,7 +59,7 @@ impl Model {
         }
     }
 
-    /// No entry waits without a reason that will go away: when nothing runs, and nothing is held
+    /// No entry waits without a reason that will end: when nothing runs, and nothing is held
     /// back from outside, at least one entry is enabled.
     fn check_progress(&self, seed: u64) {
         let free = self.crowd == (0, 0) && self.contingent.is_empty();
@@ -94,7 +94,7 @@ fn request(random: &mut SeededRandom, each: bool, restricted: bool) -> Request {
     }
 }
 
-/// Ends: everything gone, in the end plain again.
+/// Ends: nothing is left, and the set is plain again.
 fn schedule(seed: u64) {
     let mut random = SeededRandom::new(seed);
     let (each, restricted) = (random.chance(300), random.chance(300));
@@ -224,7 +224,7 @@ fn o1_only_head_of_queue_overtakes_an_ordered_command() {
     assert!(set.try_relax());
 }
 
-/// However many HEAD OF QUEUE commands come, so that there is always one.
+/// Also if HEAD OF QUEUE commands arrive so often that there is always one.
 #[test]
 fn o1_a_flood_of_head_of_queue_starves_no_waiting_command() {
     let mut set = strict();

@@ -1,7 +1,7 @@
 //! Copies that run, and the results of those that ended.
 //!
 //! ```text
-//!   begin() --> RUNNING --advance()--> RUNNING --end()--> REMEMBERED --> gone: RESULTS_KEEP_NS,
+//!   begin() --> RUNNING --advance()--> RUNNING --end()--> REMEMBERED --> dropped: RESULTS_KEEP_NS,
 //!                  |                                       ^             the name begins again,
 //!                  +------- cancel(), then the end --------+             or the nexus is lost
 //! ```

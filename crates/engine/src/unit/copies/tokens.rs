@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   make() --arm() of every range--> LIVE --write to it--> REVOKED --+
-//!                                     |---DEL_TKN--------> DELETED --+--inactivity timeout--> gone
+//!                                     |---DEL_TKN--------> DELETED --+--inactivity timeout--> end
 //!                                     +---inactivity timeout---------+
 //! ```
 //!

@@ -64,7 +64,7 @@ pub(crate) enum Header {
 }
 
 impl Layout {
-    /// `None` when there is no room, or blocks are of no size that tuples divide.
+    /// `None` when there is no space, or blocks are of no size that tuples divide.
     pub fn new(media_bytes: u64, unit: u32) -> Option<Layout> {
         let unit = u64::from(unit);
         if unit < 512 || !unit.is_power_of_two() {

@@ -25,12 +25,12 @@ use regions::{RangeLock, Regions};
 /// How a unit is protected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProtectionSpec {
-    /// There is no room for tuples.
+    /// There is no space for tuples.
     #[default]
     Off,
-    /// There is room; FORMAT UNIT chooses the type, at first there is none.
+    /// There is space; FORMAT UNIT chooses the type, at first there is none.
     Unformatted,
-    /// There is room; of this type until FORMAT UNIT chooses another.
+    /// There is space; of this type until FORMAT UNIT chooses another.
     Type(ProtectionType),
 }
 

@@ -4,7 +4,7 @@
 //!  R1  Data and tuples of a block change together for every reader: requests that overlap run one
 //!      after the other when one of them writes. Ranges are widened to whole blocks of tuples,
 //!      because those are read, changed and written back.
-//!  R2  First come, first served: a request waits only for earlier ones, so none starves.
+//!  R2  First in, first out: a request waits only for earlier ones, so none starves.
 //!  R3  A region is in `regions` only while its mark is durable.
 //!  R4  A mark is removed only when no write runs in the region and all earlier writes there were
 //!      made durable afterwards; an aborted write keeps the mark for good (`Marked`).

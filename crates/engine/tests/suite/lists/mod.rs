@@ -1,5 +1,5 @@
 //! Parameter lists of third-party copy, byte by byte as the standards lay them out: nothing here
-//! comes from the codec under test.
+//! uses the codec under test.
 
 /// An identification descriptor with a unit's NAA name.
 pub fn cscd(naa: &[u8; 16]) -> Vec<u8> {

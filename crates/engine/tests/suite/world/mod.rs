@@ -48,7 +48,7 @@ pub struct DiskState {
     pub origins: Vec<Origin>,
     /// Every request that touches this byte ends with this error.
     pub fail: Option<(u64, Errno)>,
-    /// And says which byte that is.
+    /// Returns the position of that byte, too.
     pub reports_bad_byte: bool,
     /// Requests are served by so many at once, each for so long: when each of them is free, ns.
     pub servers: Vec<u64>,
@@ -329,7 +329,7 @@ impl World {
         panic!("command {tag} is not answered; heard: {:?}", host.fake.events.borrow());
     }
 
-    /// Lets one held request of a disk go on; false when there is none at `index`.
+    /// Releases one held request of a disk; false when there is none at `index`.
     pub fn release(&self, disk: &TestDisk, index: usize) -> bool {
         let mut s = disk.state();
         if index >= s.held.len() {
@@ -516,7 +516,7 @@ impl Host {
         self.tags.replace(self.tags.get() + 1)
     }
 
-    /// Hands a command in, and its write data when that is asked for.
+    /// Hands a command in, and its write data when that is requested.
     pub fn send(&self, lun: u64, cdb: &[u8], expect_in: u32, data: &[u8]) -> u32 {
         let (tag, next) = self.begin(lun, cdb, expect_in, data.len() as u32);
         if let Next::Data { wanted } = next {

@@ -1,5 +1,5 @@
-//! Entry points for fuzzing: arbitrary bytes as a disk. The parsers must never panic, loop or ask
-//! for bytes outside the media, and their results must hold their own invariants.
+//! Entry points for fuzzing: arbitrary bytes as a disk. The parsers must never panic, loop or
+//! request bytes outside the media, and their results must hold their own invariants.
 
 use crate::inspect;
 use crate::label;
@@ -13,7 +13,7 @@ use crate::raid::{ddf, imsm};
 use crate::span::{Span, SpanLabel};
 use std::collections::BTreeSet;
 
-/// Drive a probe over `data`; a range it asks for outside the media is a failure.
+/// Drive a probe over `data`; a range it requests outside the media is a failure.
 fn drive<T>(data: &[u8], sector_size: u32, probe: impl FnMut(&Sectors) -> Step<T>) -> Option<T> {
     let len = u64::try_from(data.len()).ok()?;
     let mut sectors = Sectors::new(sector_size, len);
@@ -187,7 +187,7 @@ fn fuzz_log(data: &[u8]) {
     }
 }
 
-/// Whether decoded data may have no room when it is encoded again: a serial number with a mark, a
+/// Whether decoded data may not fit when it is encoded again: a serial number with a mark, a
 /// name that was no text, bad blocks beyond the log.
 fn read_only(array: &crate::raid::Array) -> bool {
     let spare = |disk: &crate::raid::Disk| disk.state == crate::raid::DiskState::Spare;

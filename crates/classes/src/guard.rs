@@ -19,7 +19,7 @@ use crate::members::provider_access;
 /// Findings that an error names; further ones are counted.
 const NAMED_MAX: usize = 4;
 
-/// Who asks: records of the same class may be written again by it.
+/// The requesting class: records of the same class may be written again by it.
 #[derive(Clone, Copy, Debug)]
 pub struct Requester<'a> {
     /// The class whose verb it is.
@@ -183,7 +183,7 @@ pub(crate) fn describe(report: &InspectReport, by: Requester<'_>) -> Option<Stri
 
 /// Whether something found would be lost by a write of this class.
 fn counts(finding: &Finding, by: Requester<'_>) -> bool {
-    // Copies within a partition go with the table that has the partition.
+    // Copies within a partition are removed with the table that has the partition.
     if !finding.is_outermost() || finding.role == FindingRole::Guard {
         return false;
     }

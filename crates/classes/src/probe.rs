@@ -1,6 +1,6 @@
 //! I/O-free parsing of media: the steps shared by every probe of `part` and `label`.
 //!
-//! A probe is a pure function of the sectors read so far. It either finds its format, asks for one
+//! A probe is a pure function of the sectors read so far. It either finds its format, requests one
 //! more range, or reports why the media is not its own. The caller reads the range, inserts it (or
 //! reports that it cannot be read) and calls again. Repeated parsing always agrees, because the
 //! same bytes are given each time.
@@ -15,17 +15,17 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Bytes that one probe may ask for in all; a probe that wants more is answered
+/// Bytes that one probe may request in all; a probe that wants more is answered
 /// [`Reason::TooMuch`], so that a hostile table cannot make tasting read a whole disk.
 pub const PROBE_BYTES_MAX: usize = 4 << 20;
 
-/// Ranges that one probe may ask for in all; beyond it the answer is [`Reason::TooMuch`].
+/// Ranges that one probe may request in all; beyond it the answer is [`Reason::TooMuch`].
 pub const PROBE_READS_MAX: usize = 1024;
 
 /// The next request of a probe, or its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step<T> {
-    /// Read `len` bytes at byte `offset` (both whole sectors, inside the media), then ask again.
+    /// Read `len` bytes at byte `offset` (both whole sectors, inside the media), then call again.
     Read {
         /// Byte offset on the media.
         offset: u64,
@@ -232,13 +232,13 @@ impl Sectors {
         self.media_len
     }
 
-    /// Give the bytes that a step asked for. Fewer than asked count as unreadable.
+    /// Give the bytes that a step requested. Fewer than requested count as unreadable.
     pub fn insert(&mut self, offset: u64, bytes: Vec<u8>) {
         self.bytes = self.bytes.saturating_add(bytes.len());
         self.ranges.insert(offset, Some(bytes));
     }
 
-    /// Say that the range a step asked for cannot be read.
+    /// Report that the range that a step requested cannot be read.
     pub fn fail(&mut self, offset: u64) {
         self.ranges.insert(offset, None);
     }

@@ -8,7 +8,7 @@ use geom::{Core, Edge};
 use crate::probe::{ProbeError, Sectors, Step};
 use crate::write_plan::{WritePlan, WriteStep};
 
-/// Runs a probe until it has found or given up; every range it asks for is read with `read`.
+/// Runs a probe until it has found or given up; every range it requests is read with `read`.
 /// A short read counts as unreadable.
 pub(crate) async fn drive<T>(
     sectors: &mut Sectors,

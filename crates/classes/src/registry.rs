@@ -13,8 +13,8 @@ use crate::multipath::MultipathClass;
 use crate::raid::{self, RaidClass};
 use crate::stripe::StripeClass;
 
-/// The classes. The last one loaded tastes first: membership of a disk comes before its apparent
-/// content, and names before tables.
+/// The classes. The last one loaded tastes first: membership of a disk precedes its apparent
+/// content, and names precede tables.
 const CLASSES: &[ListedClass] = &[
     ListedClass::of(|_| filter_class::<crate::nop::Nop>()),
     ListedClass::of(|_| filter_class::<crate::limit::Limit>()),

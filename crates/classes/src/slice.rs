@@ -4,7 +4,7 @@
 //! stripes are also used by other layers on one provider.
 //!
 //! Invariants
-//!  S1  A Bio leaves with the offset it came with.
+//!  S1  A Bio leaves with its original offset.
 //!  S2  A pure close never fails, also when the geom has already left the provider below.
 
 use bio::{Bio, Errno};

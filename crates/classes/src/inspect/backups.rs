@@ -135,7 +135,7 @@ fn bcachefs(sectors: &Sectors, out: &mut Vec<Finding>) -> Result<(), ProbeStop> 
     Ok(())
 }
 
-/// The anchor says where both headers are: in sectors, or in units of 512 bytes.
+/// The anchor has the places of both headers: in sectors, or in units of 512 bytes.
 fn ddf(sectors: &Sectors, at: u64, out: &mut Vec<Finding>) -> Result<(), ProbeStop> {
     let Some(anchor) = sectors.get(at, 512)? else { return Ok(()) };
     let Some(magic) = array::<4>(anchor, 0) else { return Ok(()) };

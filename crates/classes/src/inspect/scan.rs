@@ -270,7 +270,7 @@ fn old_media_size(sectors: &Sectors, finding: &Finding) -> Result<Option<u64>, P
     Ok(behind.map(|p| p.provider_bytes))
 }
 
-/// The size of sectors, other than these, with which a GPT header is where it says.
+/// The size of sectors, other than these, with which a GPT header is at its own place.
 fn other_sectors(sectors: &Sectors, finding: &Finding) -> Result<Option<u32>, ProbeStop> {
     if (finding.kind, finding.role) != ("gpt", FindingRole::Stale) {
         return Ok(None);
@@ -316,7 +316,8 @@ fn signature(sectors: &Sectors, sign: &Signature) -> Result<Option<Finding>, Pro
     {
         return Ok(None);
     }
-    // A record of ours goes whole: its class takes a sector with anything in it for another's.
+    // A record of ours is cleared whole: its class would take a sector with remains for data of
+    // another.
     let ours = sign.at == MagicLocation::Last(0, 0)
         && sign.class != "geom"
         && sign.magic.starts_with(b"GEOM");
@@ -327,7 +328,7 @@ fn signature(sectors: &Sectors, sign: &Signature) -> Result<Option<Finding>, Pro
     Ok(Some(Finding::new(of, sign.description, (at, len), standing, sign.depth)))
 }
 
-/// Both headers of a GPT: in sector 1, where that one says that the other is, in the last sector.
+/// Both headers of a GPT: in sector 1, at the place that this one names, in the last sector.
 fn gpt(sectors: &Sectors, out: &mut Vec<Finding>) -> Result<(), ProbeStop> {
     let unit = u64::from(sectors.sector_size());
     let end = sectors.media_sectors().saturating_sub(1);

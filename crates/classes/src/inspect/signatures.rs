@@ -12,7 +12,7 @@ pub enum MagicLocation {
     Back(u64),
     /// In the sector that many before the last one, at that byte.
     Last(u64, u64),
-    /// That many units of 512 bytes before the end, whatever the sectors are, and at that byte.
+    /// That many units of 512 bytes before the end, for any sector size, and at that byte.
     Tail(u64, u64),
     /// Linux md 0.90: the last whole 64 KiB but one.
     Md090,
@@ -163,7 +163,7 @@ const fn windows(what: &'static str, at: MagicLocation) -> Signature {
 const TUXONICE: &[u8] = b"\xed\xc3\x02\xe9\x98\x56\xe5\x0c";
 const SYSV: &[u8] = b"\x20\x7e\x18\xfd";
 const SYSV_BIG: &[u8] = b"\xfd\x18\x7e\x20";
-/// With the word that says that the label is valid.
+/// With the field that marks the label valid.
 const ULTRIX: &[u8] = b"\x57\x29\x03\0\x01\0\0\0";
 pub(super) const BCACHE: &[u8] =
     b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81";

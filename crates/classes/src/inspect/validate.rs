@@ -220,13 +220,13 @@ pub(super) fn bitlocker_metadata(boot: &[u8]) -> [u64; 3] {
     }
 }
 
-/// The metadata is where the boot sector says.
+/// The metadata is where the boot sector names.
 pub(super) fn bitlocker(sectors: &Sectors, at: u64) -> Result<bool, ProbeStop> {
     let [first, ..] = bitlocker_metadata(around(sectors, at, 0, 512)?);
     Ok(first != 0 && sectors.get(first, 8)? == Some(b"-FVE-FS-"))
 }
 
-/// The superblock says where it is, and has a version of bcache.
+/// The superblock contains its own place, and has a version of bcache.
 pub(super) fn bcache(sectors: &Sectors, at: u64) -> Result<bool, ProbeStop> {
     const NEWEST: u64 = 6;
     let block = around(sectors, at, 24, 512)?;

@@ -1,4 +1,4 @@
-//! FAT12, FAT16, FAT32: the boot sector, and where that says "NO NAME" the root directory.
+//! FAT12, FAT16, FAT32: the boot sector, and where it contains "NO NAME" the root directory.
 //!
 //! ```text
 //! 11 2 bytes a sector | 13 1 sectors a cluster | 14 2 reserved | 16 1 FATs | 17 2 root entries

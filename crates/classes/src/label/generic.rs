@@ -23,7 +23,7 @@ const NAME: usize = 16;
 pub enum LabelError {
     /// Empty, or more than 15 bytes, or with a NUL.
     Name,
-    /// The media has no room for a label and a sector of data.
+    /// The media has no space for a label and a sector of data.
     Media,
 }
 

@@ -1,7 +1,7 @@
 //! The geom of one name.
 //!
 //! Invariants
-//!  L1  From its first open to its last close the geom holds one `e` more than asked for, so that
+//!  L1  From its first open to its last close the geom holds one `e` more than its users, so that
 //!      no other user writes below an open name.
 //!  L2  A geom without attached consumers is removed when its media was written, and is found
 //!      again.
@@ -14,7 +14,7 @@ use geom::{Access, ConsumerId, Error, Geom, GeomId, NewProvider, ProviderId, Top
 use super::class::NAME;
 use crate::slice::{self, Slice};
 
-/// Attribute that says that a provider is a name for another: no name is looked for on it.
+/// Attribute which marks a provider as a name for another: no name is looked for on it.
 pub(super) const KIND_ATTR: &str = "LABEL::kind";
 
 /// A name to be created.
@@ -65,7 +65,7 @@ impl LabelGeom {
         label: &Label<'_>,
     ) -> Result<(), Error> {
         let below = topology.provider_name(on).to_owned();
-        let gone = || Error::new(Errno::NxIo, format!("{below} is gone"));
+        let gone = || Error::new(Errno::NxIo, format!("{below} was removed"));
         let numbers = topology.limits(on).ok_or_else(gone)?;
         let sector = u64::from(numbers.sector_bytes).max(1);
         let len = label.len.min(numbers.media_bytes);
@@ -95,7 +95,7 @@ impl LabelGeom {
         Ok(())
     }
 
-    /// The name goes; the media stays as it is.
+    /// The name is removed; the media stays as it is.
     pub(super) fn abandon(topology: &mut Topology, geom: GeomId) {
         for consumer in topology.consumers_of(geom).to_vec() {
             topology.leave(consumer);

@@ -16,7 +16,7 @@
 //!      atomic read-modify-write operations. Another thread would see it in the middle of a read,
 //!      never torn.
 //!  B2  A read that was counted in a slot ends there once, even if the slot has another member by
-//!      then. So no queue goes below zero, and all are zero when no read is in flight.
+//!      then. So no queue falls below zero, and all are zero when no read is in flight.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -162,7 +162,7 @@ impl Loads {
         slots(among).fold(u32::MAX, |least, slot| least.min(self.slots[slot].step()))
     }
 
-    /// The rest of [`Loads::take`]: ties go to the later one.
+    /// The rest of [`Loads::take`]: a tie selects the later one.
     #[inline(never)]
     fn look(&self, among: u64, at: u64, end: u64) -> usize {
         let key = |slot: usize| u64::from(self.slots[slot].key(at)) * SLOTS as u64;
@@ -184,7 +184,7 @@ impl Loads {
             let Some(load) = self.slots.get(way.0) else { continue };
             load.step();
             let key = load.key(way.2);
-            // Ties go to the later one.
+            // A tie selects the later one.
             if best.as_ref().is_none_or(|(_, least)| key <= *least) {
                 best = Some((way, key));
             }

@@ -1,11 +1,11 @@
 //! Common parts of the classes with several members.
 //!
-//! * [`WriteGate`]: nothing is written before the marks on the disks say so.
+//! * [`WriteGate`]: nothing is written before the marks on the disks exist.
 //! * [`PartialFailures`]: a write that failed on one member waits for the decision about it.
 //! * [`zero_page`]: zeroes to write.
 //! * [`PerCore`]: per-core state without a lock, and the table of members that the core uses.
 //! * [`Divisor`]: division by the number of members, or the size of their strips.
-//! * [`Loads`]: reads go to the least busy of the members with the same content.
+//! * [`Loads`]: reads are sent to the least busy of the members with the same content.
 //! * [`Said`]: the facts about members and their state that were written to the journal.
 //! * [`Refusals`]: providers that were refused though their metadata names the geom, and why.
 //! * [`RangeLocks`]: a rebuild, a stripe's parity and user writes take turns, over all cores.

@@ -13,9 +13,9 @@ pub(crate) trait RebuildingClass: Class + Sized + 'static {
 
 /// Pause the rebuilds and resyncs of a geom
 ///
-/// A running rebuild stops after its present step, and later ones wait. Users' writes still go to
-/// the members that are rebuilt. The pause lasts until `resume` or the next start of the daemon;
-/// `ashlar status` shows it.
+/// A running rebuild stops after its present step, and later ones wait. Users' writes are still
+/// sent to the members that are rebuilt. The pause lasts until `resume` or the next start of the
+/// daemon; `ashlar status` shows it.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Pause {
     /// Name of the geom, without the class

@@ -17,7 +17,7 @@
 //!      The data beside it ([`CoreLocal::Short`]) is written by its core alone.
 //!
 //! N1 holds because the count changes before `set` unlocks, and a core that learns of that in
-//! whatever way (a message, a lock, an answer) reads it afterwards.
+//! any way (a message, a lock, an answer) reads it afterwards.
 
 use std::cell::RefMut;
 use std::sync::Arc;

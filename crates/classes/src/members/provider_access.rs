@@ -27,7 +27,7 @@ pub(crate) fn taste_all_again(control: &mut GraphControl) -> Result<(), Error> {
     })
 }
 
-/// Sector size and size of a provider, bytes; zeroes when it is gone.
+/// Sector size and size of a provider, bytes; zeroes when it was removed.
 pub(crate) fn sizes(control: &GraphControl, on: ProviderId) -> (u32, u64) {
     control.topology.limits(on).map_or((0, 0), |l| (l.sector_bytes, l.media_bytes))
 }

@@ -145,7 +145,7 @@ impl RangeLocks {
         }
     }
 
-    /// Asks for a range: `alone`, or together with others that share it. `waiter` is asked for
+    /// Requests a range: `alone`, or together with others that share it. `waiter` is called
     /// only when it has to wait.
     pub(crate) fn lock(
         &self,
@@ -195,7 +195,8 @@ impl RangeLocks {
         }
     }
 
-    /// True once a lock that was to be waited for is held. A task asks again when it is woken.
+    /// True once a lock that was to be waited for is held. A task repeats the request when it is
+    /// woken.
     pub(crate) fn is_held(&self, lock: LockId) -> bool {
         self.shard(lock.shard()).held.iter().any(|e| e.number == lock.0)
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use geom::{GeomId, Severity, Topology};
 
-/// Most that are kept; older ones go.
+/// Most that are kept; older ones are dropped.
 pub(crate) const REFUSALS_MAX: usize = 16;
 
 /// See the module. The latest reason of each provider, the oldest first.

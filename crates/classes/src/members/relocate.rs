@@ -35,7 +35,7 @@ const CHUNK: u64 = 64 << 10;
 pub(crate) struct MovableLabel {
     /// Size of the provider that it was written for, bytes; zero if the label has no size.
     pub(crate) provider_bytes: u64,
-    /// Bytes right before its sector that go with it.
+    /// Bytes right before its sector that are moved with it.
     pub(crate) leading_bytes: u64,
     /// It stays where it is, though the provider has grown, and why.
     pub(crate) fixed_reason: Option<&'static str>,
@@ -113,7 +113,7 @@ fn check_end(
         return Ok(());
     }
     let what = format!(
-        "the last sector of {name} holds something (`ashlar inspect {name}` says what); give \
+        "the last sector of {name} holds something (`ashlar inspect {name}` shows it); give \
          --force if it may be lost"
     );
     Err(Error::new(Errno::Exist, what))

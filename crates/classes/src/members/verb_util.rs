@@ -21,7 +21,7 @@ pub(crate) fn remove_command(
     Some(format!("ashlar {class} remove {} {}", t.geom_name(me), t.provider_name(below)))
 }
 
-/// What to type so that a geom lets go of all of them.
+/// The command with which a geom closes all of them.
 pub(crate) fn stop_command(class: &str, t: &Topology, me: GeomId) -> Option<String> {
     Some(format!("ashlar {class} stop {}", t.geom_name(me)))
 }

@@ -36,7 +36,7 @@ pub(crate) struct VerifyReport {
     /// Number of the run; zero: there was none.
     pub(crate) round: u64,
     pub(crate) running: bool,
-    /// It came to no end, and why.
+    /// The reason why it did not complete.
     pub(crate) fault: Option<&'static str>,
     pub(crate) repair: bool,
     /// Bytes compared, of so many.

@@ -22,7 +22,7 @@ type WaitOrder = (usize, Reverse<u64>);
 
 struct Entry {
     order: WaitOrder,
-    /// One that may be below it has started since it was asked last.
+    /// One that may be below it has started since its last check.
     below_started: bool,
 }
 
@@ -47,7 +47,7 @@ impl<K: Ord> Waiting<K> {
         self.all().entry(geom).or_insert(new).order = place;
     }
 
-    /// Ends the wait of a geom: it starts, or it is gone.
+    /// Ends the wait of a geom: it starts, or it was removed.
     pub(crate) fn remove(&self, geom: K) {
         let mut all = self.all();
         let Some(gone) = all.remove(&geom) else { return };

@@ -19,7 +19,7 @@
 //!      waits.
 //!  G4  While the gate is shut and a write waits, `WriteWaiting` has been sent once since the
 //!      `shut`.
-//!  G5  No write waits at a gate whose geom is gone.
+//!  G5  No write waits at a gate whose geom was removed.
 //!
 //! G1 and G2 hold because a write first counts itself and then looks at the phase, and a shut
 //! first sets the phase and then reads the counts, all of it sequentially consistent: at least one
@@ -47,7 +47,7 @@ pub(crate) enum GateNotice {
 /// The answer to a write that arrives at the gate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum GateEntry {
-    /// Go on; call [`WriteGate::leave`] when it has ended.
+    /// Continue; call [`WriteGate::leave`] when it has ended.
     Pass,
     /// Answer `Flow::Wait`: the ticket is used when the gate opens. Then enter again.
     Wait,
@@ -206,8 +206,8 @@ impl WriteGate {
         self.core_slots.iter().map(|core_slot| core_slot.0.load(SeqCst)).sum()
     }
 
-    /// Takes out the requests that wait at a gate that will not open again because its geom goes.
-    /// Later requests are restarted at once (G5).
+    /// Takes out the requests that wait at a gate that will not open again because its geom is
+    /// removed. Later requests are restarted at once (G5).
     pub(crate) fn close(&self) -> Vec<(usize, Ticket)> {
         let mut queue = self.queue();
         self.phase.store(GONE, SeqCst);

@@ -145,7 +145,7 @@ impl NewestState {
     }
 }
 
-/// One that was just taken in has nothing, whatever its syncid is.
+/// One that was just taken in has nothing, regardless of its syncid.
 pub(super) fn is_copied(member: &Member) -> bool {
     let record = &member.record;
     record.has(disk_flags::SYNCHRONIZING) || record.has(disk_flags::FORCE_SYNC)

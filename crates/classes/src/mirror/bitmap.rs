@@ -1,7 +1,7 @@
 //! Write-intent bitmap: the regions in which the members of a mirror may differ after a crash.
 //!
 //! ```text
-//!   write --> bit durable? --yes-----------------------------------------------> go on
+//!   write --> bit durable? --yes-----------------------------------------------> start
 //!                   \--no--> wait --> Job::Mark: all bitmaps written --> bit set --^
 //!   idle, or too many bits: gate drained --> members flushed --> bitmaps cleared
 //! ```
@@ -28,7 +28,7 @@ use bio::Ticket;
 pub(super) const BYTES_MAX: u64 = 4096;
 /// Smallest region, bytes: below that bits would be written more often than data.
 pub(super) const REGION_MIN: u64 = 4096;
-/// The region when none is asked for, bytes, unless the mirror is too large for so small ones.
+/// The region when none is requested, bytes, unless the mirror is too large for so small ones.
 const REGION: u64 = 1 << 20;
 
 /// Place and size of a member's bitmap, and the size of its regions.
@@ -89,7 +89,7 @@ impl Bits {
         word.is_some_and(|word| word.load(SeqCst) >> (region % 64) & 1 == 1)
     }
 
-    /// B1: true when a write there may go.
+    /// B1: true when a write there may start.
     pub(super) fn covers(&self, offset: u64, length: u64) -> bool {
         self.shape.regions(offset, length).all(|region| self.has(region))
     }
@@ -117,7 +117,7 @@ impl Image {
         Image { shape, bytes: vec![0; shape.bytes as usize] }
     }
 
-    /// A write is to go there.
+    /// A write to the region is about to start.
     pub(super) fn mark(&mut self, offset: u64, length: u64) {
         for region in self.shape.regions(offset, length) {
             if let Some(byte) = self.bytes.get_mut((region / 8) as usize) {
@@ -169,7 +169,7 @@ pub(super) struct MarkQueue {
     /// Ranges to mark, bytes, and the waiting writes.
     pub(super) wanted: Vec<(u64, u64)>,
     pub(super) waiting: Vec<(usize, Ticket)>,
-    /// The geom goes: no request waits any more.
+    /// The geom is removed: no request waits any more.
     pub(super) closed: bool,
 }
 

@@ -212,7 +212,7 @@ impl Typed for MirrorClass {
         });
         if let Some(Some(refused)) = ended {
             self.stopped.stop(&name);
-            // They wait with the others, and say so.
+            // They wait with the others, and report that.
             refused.into_iter().for_each(|on| topology.retaste(on));
         }
     }

@@ -1,7 +1,7 @@
 //! The data path of a mirror.
 //!
 //! ```text
-//!   read:   choose a member --> down --> error? --> another member, until each was asked
+//!   read:   choose a member --> down --> error? --> another member, until each was tried
 //!   write:  gate --> range --> bits (with bitmaps) --> all members
 //!             all did it --------------------------------------------> done
 //!             some failed, some did it --> wait for the decision -----> done
@@ -35,8 +35,8 @@ use crate::members::{GateEntry, LockResult, Waiter};
 /// The layer.
 pub(super) struct MirrorLayer(pub(super) Arc<MirrorShared>);
 
-/// A frame's word. Reads that went down: the slot in 32..40. All: bits of slots that failed below
-/// 32, and whether some member did it. Writes: whether one does not take WRITE ZEROES.
+/// A frame's word. Reads that were sent down: the slot in 32..40. All: bits of slots that failed
+/// below 32, and whether some member did it. Writes: whether one does not take WRITE ZEROES.
 const SOME_DID: u64 = 1 << 63;
 pub(super) const UNABLE: u64 = 1 << 62;
 const SLOT_SHIFT: u32 = 32;
@@ -225,7 +225,7 @@ impl MirrorLayer {
         }
     }
 
-    /// L3: a member that has not been asked, if there is one.
+    /// L3: a member that was not tried, if there is one.
     fn retry(&self, bio: &mut Bio, core: &Core, tried: u32) -> Back {
         match self.read(bio, core, tried) {
             Flow::Done(_) => Back::Up,
@@ -373,7 +373,7 @@ impl Layer for MirrorLayer {
             }
             Err(e) => {
                 parent.fail(e);
-                // A range of reads is asked elsewhere only for a member's fault.
+                // A range of reads is read elsewhere only for a member's fault.
                 if e != Errno::NotSup && parent.op != Op::Read {
                     bits = 1 << slot;
                 }

@@ -42,7 +42,7 @@ pub(super) enum Stage {
     Levelling,
     /// Records are being written, or were not written to all yet.
     Recording,
-    /// It came to no end, and why.
+    /// The reason why it did not complete.
     Failed(&'static str),
 }
 

@@ -85,9 +85,9 @@ impl Lineage {
         }
     }
 
-    /// Starts a new line for the members with these numbers, which go on while others may have the
-    /// old line (L1). The number is derived from the members, so that other members cannot get the
-    /// same.
+    /// Starts a new line for the members with these numbers, which continue while others may have
+    /// the old line (L1). The number is derived from the members, so that other members cannot get
+    /// the same.
     pub(super) fn fork(&mut self, members: impl Iterator<Item = u32>, counters: (u32, u32)) {
         let counters = [counters.0, counters.1].into_iter();
         let mut members: Vec<u32> = members.collect();

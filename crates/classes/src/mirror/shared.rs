@@ -131,7 +131,7 @@ impl RebuildRound {
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Faults {
     pub(super) broken: u32,
-    /// They returned the error of a device that is gone.
+    /// They returned the error of a device that was removed.
     pub(super) gone: u32,
 }
 
@@ -139,7 +139,7 @@ pub(super) struct Faults {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct MemberFailure {
     pub(super) slot: usize,
-    /// The device is gone, and did not just answer with an error.
+    /// The device was removed, and did not just answer with an error.
     pub(super) gone: bool,
 }
 
@@ -184,7 +184,7 @@ pub(super) enum Message {
     },
 }
 
-/// Why a rebuild came to no end.
+/// Why a rebuild did not complete.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RebuildHalt {
     /// The member that was rebuilt failed.
@@ -201,7 +201,7 @@ pub(super) struct MirrorShared {
     pub(super) ranges: RangeLocks,
     /// Something is still to be done to the members: verbs wait for it.
     pub(super) busy: AtomicBool,
-    /// The rebuild that may go on, by slot; another number, and it ends.
+    /// The rebuild that may continue, by slot; another number, and it ends.
     pub(super) rounds: Mutex<BTreeMap<usize, RebuildRound>>,
     /// Rate and pause of rebuilds.
     pub(super) throttle: Arc<Throttle>,
@@ -252,7 +252,7 @@ impl MirrorShared {
         })
     }
 
-    /// Says something to the geom.
+    /// Notifies the geom.
     pub(super) fn post(&self, message: Message) {
         self.notifier.post(self.geom, Box::new(message));
     }
@@ -350,7 +350,7 @@ impl MirrorShared {
         self.per_core.writes()
     }
 
-    /// A write waits until its bits are durable. False when the geom is gone.
+    /// A write waits until its bits are durable. False when the geom was removed.
     pub(super) fn await_bits(
         &self,
         core: usize,
@@ -417,7 +417,7 @@ impl MirrorShared {
         self.failures.set_reported(number);
     }
 
-    /// Lets those go that wait for none of the slots still `open` (a bit a slot).
+    /// Releases those that wait for none of the slots still `open` (a bit a slot).
     pub(super) fn release_decided(&self, open: u32) {
         self.restart(self.failures.released(open.into()), true);
     }
@@ -428,7 +428,7 @@ impl MirrorShared {
         self.restart(self.failures.refused(slots.into()), false);
     }
 
-    /// The geom goes: all waiting and later requests end with an error.
+    /// The geom is removed: all waiting and later requests end with an error.
     pub(super) fn end_all_waiting(&self) {
         self.restart(self.failures.closed(), false);
         let waiting = {

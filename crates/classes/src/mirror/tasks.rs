@@ -113,7 +113,7 @@ async fn write_one(core: &Rc<Core>, note: &RecordWrite) -> Result<(), Errno> {
     }
 }
 
-/// Says something to the geom after a while.
+/// Notifies the geom after a while.
 pub(super) fn post_after(shared: &Arc<MirrorShared>, ns: u64, message: Message) {
     let (shared, notifier) = (shared.clone(), shared.notifier.clone());
     notifier.call(
@@ -235,8 +235,8 @@ async fn copy(
             Err(e) => failed.push(MemberFailure { slot, gone: e == Errno::NxIo }),
         }
     }
-    // Without a source the target keeps its role and is let go. No member is reported: the last one
-    // stays regardless of its failures, and the rebuild would restart and fail for ever.
+    // Without a source the target keeps its role and is released. No member is reported: the last
+    // one stays regardless of its failures, and the rebuild would restart and fail for ever.
     let Some(bytes) = bytes else { return Err(RebuildHalt::Source) };
     failed.into_iter().for_each(|failed| shared.post(Message::Failed(failed)));
     let has = job.keeps_zeroes && sparse::is_zero(&bytes);

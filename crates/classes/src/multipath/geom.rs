@@ -162,7 +162,7 @@ impl MultipathGeom {
         let name = t.provider_name(on).to_owned();
         let refused = |what: String| Err(Error::inval(what));
         let Some(limits) = t.limits(on) else {
-            return Err(Error::new(Errno::NxIo, format!("{name} is gone")));
+            return Err(Error::new(Errno::NxIo, format!("{name} was removed")));
         };
         let (sector, media) = (limits.sector_bytes, limits.media_bytes);
         if (sector, media) != (self.identity.sector_bytes, self.identity.provider_bytes) {

@@ -1,12 +1,12 @@
 //! The data path of a multipath device.
 //!
 //! ```text
-//!   start: choose a path --> down --> EIO, ENXIO? --> another path, until each was asked
+//!   start: choose a path --> down --> EIO, ENXIO? --> another path, until each was tried
 //!                |            +--> EAGAIN, in haste? -----+  (L4)
 //!                |                                        |
 //!                +-- none is good, and requests may wait -+--> wait --> a path is back: again
 //!                |                                        |             time is up: ENXIO
-//!                +-- none, or each was asked -------------+--> error
+//!                +-- none, or each was tried -------------+--> error
 //! ```
 //!
 //! Invariants
@@ -78,7 +78,7 @@ struct PathChoice {
     tried: u32,
     /// Of [`KEPT`].
     kept: u64,
-    /// The consumer above already asks for fail-fast.
+    /// The consumer above already set fail-fast.
     is_hasty: bool,
 }
 
@@ -215,7 +215,7 @@ impl MultipathLayer {
         let mut error = error;
         if is_left {
             kept += LEFT;
-            // The consumer above did not ask for fail-fast.
+            // The consumer above did not set fail-fast.
             error = Errno::NxIo;
             bio.status = Err(error);
             self.0.post(Message::Left { slot, round });

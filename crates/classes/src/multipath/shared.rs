@@ -3,7 +3,7 @@
 //! Invariants
 //!  T1  When [`Shared::set`] has returned, every request that starts uses the new table.
 //!  T2  A request waits in its core's slot only while no path of the table is good and the table
-//!      says that requests wait. It is put there under the lock under which tables change, if the
+//!      lets requests wait. It is put there under the lock under which tables change, if the
 //!      table is still the one that was read. So no request is left waiting.
 
 use std::cell::RefMut;
@@ -102,7 +102,7 @@ impl Table {
     }
 }
 
-/// How busy a path is with requests of this core. A path that has the slot of one that went may
+/// How busy a path is with requests of this core. A path that has the slot of a removed one may
 /// be counted too low for a while.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Load {
@@ -152,7 +152,7 @@ impl CoreLocal for CoreState {
 pub(super) enum Message {
     /// A path failed a request; `tried`: all that failed it, a bit a slot.
     Failed { slot: usize, round: u16, tried: u32 },
-    /// A path would have had a request wait, which went by another one.
+    /// A path would have had a request wait, which was sent on another one.
     Left { slot: usize, round: u16 },
     /// A failed path served a request, or answered the checker.
     Works { slot: usize, round: u16 },
@@ -181,7 +181,7 @@ impl MultipathShared {
         Arc::new(MultipathShared { name, per_core: PerCore::new(notifier.cores()), notifier, geom })
     }
 
-    /// Says something to the geom.
+    /// Notifies the geom.
     pub(super) fn post(&self, message: Message) {
         self.notifier.post(self.geom, Box::new(message));
     }
@@ -214,8 +214,8 @@ impl MultipathShared {
         same
     }
 
-    /// Gives every core a new table (T1); those that waited for a path, or may no longer wait, go
-    /// on (T2).
+    /// Gives every core a new table (T1); those that waited for a path, or may no longer wait,
+    /// continue (T2).
     pub(super) fn set(&self, table: &Table) {
         let hold = table.queues && !table.paths.iter().any(|p| p.good);
         let mut freed = Vec::new();

@@ -9,7 +9,7 @@ use geom::{Core, Edge, Local, Notice};
 use super::shared::{Message, MultipathShared};
 use crate::probe_io::flush;
 
-/// Says something to the geom after a while.
+/// Notifies the geom after a while.
 pub(super) fn post_after(shared: &Arc<MultipathShared>, ns: u64, message: Message) {
     let (shared, notifier) = (shared.clone(), shared.notifier.clone());
     notifier.call(

@@ -3,7 +3,7 @@
 //! ```text
 //!   Check      a path is failed, or has a worse access state   --> look at those
 //!   Again      a path is in transition                         --> look at it
-//!   Failback   another path than the preferred one is active   --> go back
+//!   Failback   another path than the preferred one is active   --> return
 //!   NoPath     no path is good, and requests wait              --> they end with ENXIO
 //! ```
 //!
@@ -17,8 +17,8 @@ use super::paths::{PathEntry, PathState};
 use super::shared::Message;
 use super::tasks;
 
-/// How long a path in transition is left alone, ns: whatever the checker does, for it is not
-/// expected to last.
+/// How long a path in transition is left alone, ns: regardless of the checker, because the
+/// transition is expected to end.
 const TRANSITION_NS: u64 = 5_000_000_000;
 
 /// The purpose of a timer.
@@ -28,7 +28,7 @@ pub(super) enum Timer {
     Check,
     /// To look at paths in transition.
     Again,
-    /// To go back to the preferred path.
+    /// To return to the preferred path.
     Failback,
     /// Requests have waited long enough for a path.
     NoPath,
@@ -152,7 +152,7 @@ impl MultipathGeom {
         for one in self.paths.all().iter().filter(|one| which(one)) {
             let bit = 1u32.checked_shl(one.slot as u32).unwrap_or(0);
             let Some(consumer) = self.consumers.get(&one.slot) else { continue };
-            // One that hangs is not asked again before it has answered.
+            // A path that hangs is not checked again before it has answered.
             if self.checking & bit == 0 {
                 self.checking |= bit;
                 tasks::check_path(&self.shared, t.edge(*consumer), sector, one.slot, one.round);

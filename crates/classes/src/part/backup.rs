@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! GPT 128                                            scheme, slots
-//! # words behind # and empty lines say nothing
+//! # words behind # and empty lines are ignored
 //! 1 freebsd-boot   40     1024 loader [bootme]       index type start size label [attributes]
 //! ```
 //! The text has the format of gpart, with sizes in sectors. Attributes without a word in gpart have

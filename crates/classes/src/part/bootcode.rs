@@ -82,12 +82,12 @@ pub struct PartCode {
 }
 
 impl Table {
-    /// With other boot code of the scheme's own. `take_serial`: the disk's serial number comes
+    /// With other boot code of the scheme's own. `take_serial`: the disk's serial number is taken
     /// from the code, too. `written` holds the indexes that are open for writing.
     ///
     /// # Errors
     /// `Corrupt`, `Unsupported`; `BadCode` when it is empty, too long, or without a signature;
-    /// `Busy` and `Overlap` when a partition is where it goes (BSD).
+    /// `Busy` and `Overlap` when a partition overlaps it (BSD).
     pub fn boot_code(
         &self,
         code: &[u8],

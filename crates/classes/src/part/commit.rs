@@ -147,10 +147,10 @@ fn close(topology: &mut geom::Topology, geom: GeomId) {
 
 /// C1.
 fn write(control: &mut GraphControl, geom: GeomId, plan: WritePlan) -> Result<(), Error> {
-    let gone = || Error::new(Errno::NxIo, "the disk is gone");
+    let gone = || Error::new(Errno::NxIo, "the disk was removed");
     let consumer = *control.topology.consumers_of(geom).first().ok_or_else(gone)?;
     let edge = control.topology.edge(consumer);
-    // The core must walk the graph that has this edge before it is asked to.
+    // The core must walk the graph that has this edge before it is used.
     control.settle()?;
     let written = control.run_on_core("part: writing the table", move |core| {
         Box::pin(async move {

@@ -29,7 +29,7 @@ pub(super) struct NewTable<'a> {
     pub(super) replace: bool,
     /// Whether all that is there may be lost.
     pub(super) overwrite: bool,
-    /// How the user says the one and the other: "create with overwrite".
+    /// Both in the words of the user: "create with overwrite".
     pub(super) consent: [&'static str; 2],
     /// Participle for the message at the end: "created".
     pub(super) done: &'static str,
@@ -69,8 +69,8 @@ pub(super) fn create(
     Ok(answer(control, name, format!("{name} created"), Vec::new()))
 }
 
-/// Commits a table just made. The geom of one that cannot be put on the media goes again, unless
-/// its edits wait for another try.
+/// Commits a table just made. The geom of one that cannot be put on the media is removed again,
+/// unless its edits wait for another try.
 pub(super) fn finish(control: &mut GraphControl, geom: GeomId) -> Result<(), Error> {
     let done = commit(control, geom);
     if done.is_err() {
@@ -79,7 +79,7 @@ pub(super) fn finish(control: &mut GraphControl, geom: GeomId) -> Result<(), Err
     done
 }
 
-/// A geom without a table and without edits goes.
+/// A geom without a table and without edits is removed.
 fn drop_empty(control: &mut GraphControl, geom: GeomId) -> Result<(), Error> {
     let empty = |part: &mut PartGeom, _: &mut geom::Topology| {
         part.edits.is_none() && part.table.is_none() && part.media.is_none()
@@ -198,7 +198,7 @@ fn read_media(
     place: TableContext,
     chances: usize,
 ) -> Result<MediaContents, Error> {
-    let gone = || Error::new(Errno::NxIo, "the disk is gone");
+    let gone = || Error::new(Errno::NxIo, "the disk was removed");
     let consumer = *control.topology.consumers_of(geom).first().ok_or_else(gone)?;
     let edge = control.topology.edge(consumer);
     control.call(|topology| {
@@ -235,7 +235,7 @@ fn fill(
     making: &NewTable<'_>,
     place: &TableContext,
 ) -> Result<(), Error> {
-    let gone = || Error::new(Errno::NxIo, format!("{name} is gone"));
+    let gone = || Error::new(Errno::NxIo, format!("{name} was removed"));
     let limits = control.topology.limits(on).ok_or_else(gone)?;
     let (stripe_size, stripe_offset) = control.topology.stripe(on);
     let sectors = limits.media_bytes.checked_div(u64::from(limits.sector_bytes)).unwrap_or(0);

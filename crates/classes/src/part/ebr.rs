@@ -264,7 +264,7 @@ pub(crate) fn plan(
     Ok(plan)
 }
 
-/// Do two records say the same about their data and about where the chain continues?
+/// Do two records have the same data range and the same next record?
 fn same_meaning(old: &[u8], new: &[u8]) -> bool {
     let (a, b) = (Slot::read(old, 1), Slot::read(new, 1));
     Slot::read(old, 0) == Slot::read(new, 0)

@@ -80,7 +80,7 @@ impl Table {
     /// With another type or name of one partition; an open one may be changed.
     ///
     /// # Errors
-    /// `Corrupt`, `NoSuchIndex`, `BadType`, `BadLabel`, `BadValue` when nothing is asked for.
+    /// `Corrupt`, `NoSuchIndex`, `BadType`, `BadLabel`, `BadValue` when nothing is set.
     pub fn modify(&self, spec: &Modify) -> Result<Table, PartError> {
         const OP: &str = "modify";
         self.editable(OP)?;
@@ -228,7 +228,7 @@ impl Table {
     }
 
     /// Sectors between a logical partition's record and its data: one track, or the alignment
-    /// asked for where that is more.
+    /// requested if that is more.
     pub(super) fn lead(&self, align: Option<u64>) -> u64 {
         match self.scheme() {
             Scheme::Ebr => ebr::lead(align.unwrap_or(1)),

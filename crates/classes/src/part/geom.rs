@@ -99,7 +99,7 @@ impl PartGeom {
         Ok(geom)
     }
 
-    /// The geom with all its partitions goes; the media stays as it is.
+    /// The geom with all its partitions is removed; the media stays as it is.
     pub(super) fn abandon(topology: &mut Topology, geom: GeomId, error: Errno) {
         for consumer in topology.consumers_of(geom).to_vec() {
             topology.leave(consumer);
@@ -145,8 +145,8 @@ impl PartGeom {
         }
     }
 
-    /// Why the providers cannot become those of `target`: a partition that is open would go,
-    /// move, change its name or shrink, or a name is taken.
+    /// Why the providers cannot become those of `target`: a partition that is open would be
+    /// removed, move, change its name or shrink, or a name is taken.
     pub(super) fn refuses(
         &self,
         topology: &Topology,
@@ -335,7 +335,7 @@ fn provide(
     part: &Part,
     attrs: Vec<(&'static str, Attr)>,
 ) -> Result<ProviderId, Error> {
-    let gone = || Error::new(Errno::NxIo, format!("{}: the disk below is gone", part.name));
+    let gone = || Error::new(Errno::NxIo, format!("{}: the disk below was removed", part.name));
     let consumer = *topology.consumers_of(me).first().ok_or_else(gone)?;
     let below = topology.below(consumer).ok_or_else(gone)?;
     let numbers = topology.limits(below).ok_or_else(gone)?;
@@ -413,7 +413,7 @@ impl Geom for PartGeom {
     }
 
     fn attr(&self, topology: &Topology, me: GeomId, _: ProviderId, name: &str) -> Option<Attr> {
-        // How full the disk is says nothing of a part of it.
+        // The free space of the disk is not known for a part of it.
         match name.starts_with("PART::") || name.starts_with("DISK::") {
             true => None,
             false => topology.attr_below(me, name),

@@ -12,14 +12,15 @@
 //! Invariants
 //!  G1  The primary copy counts when its header and table are good; else the backup, if whole.
 //!      Neither whole: no table.
-//!  G2  The backup is looked for where a good primary header says, then in the last sector.
+//!  G2  The backup is looked for where a good primary header points, then in the last sector.
 //!  G3  Anything short of two good, agreeing copies with the backup in the last sector makes
 //!      the table damaged: usable, and not editable until recovered.
 //!  G4  Number and size of entries and the place of the table are the header's.
 //!  G5  The usable range is the header's without the sectors of headers and entries, unless a
 //!      partition has such a sector: then the table is damaged.
 //!  G6  A primary copy of a larger disk counts when there is no backup that fits this one, and
-//!      nothing says that this disk is a member of a larger whole. Its partitions are read only.
+//!      there is no sign that this disk is a member of a larger whole. Its partitions are read
+//!      only.
 
 use super::gpt_fit::{BadField, plausible, usable};
 use super::mbr::{self, Slot};

@@ -22,7 +22,7 @@ use crate::crc::crc32;
 use crate::probe::put;
 use crate::write_plan::WritePlan;
 
-/// Entries of a table made here, unless asked otherwise.
+/// Entries of a table made here, unless another number is requested.
 const ENTRIES: u32 = 128;
 /// Most entries of a table made here; more is refused.
 const ENTRIES_MAX: u32 = 4096;
@@ -149,7 +149,7 @@ fn cover_media(pmbr: &mut Vec<u8>, media: &Media) {
     let alone = !slots.iter().any(Slot::used);
     let place = slots.iter().position(|slot| slot.kind == mbr::PROTECTIVE && slot.start == 1);
     if let (true, true, Some(place)) = (alone, mbr::signed(pmbr), place) {
-        // The CHS end stays: it says "beyond what can be named" whatever the size.
+        // The CHS end stays: it means "beyond what can be named" regardless of the size.
         put(pmbr, 446 + place * 16 + 12, &covered(media).to_le_bytes());
     }
 }

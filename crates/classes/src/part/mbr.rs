@@ -24,7 +24,7 @@ const ENTRIES_AT: usize = 446;
 const ENTRY: usize = 16;
 /// Entries of a record.
 pub(crate) const SLOTS: usize = 4;
-/// Bytes of the record itself, whatever the sector has.
+/// Bytes of the record itself, for any sector size.
 const SECTOR: usize = 512;
 /// Offset of the signature.
 pub(crate) const SIGNATURE_AT: usize = 510;

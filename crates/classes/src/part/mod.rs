@@ -116,7 +116,7 @@ fn find(sectors: &Sectors, place: &TableContext) -> Result<Table, ProbeStop> {
     }
 }
 
-/// Of two reasons the one that says more: a missing signature says least.
+/// Of two reasons the more specific one: a missing signature is the least specific.
 fn more_specific(mbr: ProbeError, gpt: ProbeError) -> ProbeError {
     match (mbr.reason, gpt.reason) {
         (_, Reason::Signature | Reason::Media) => mbr,

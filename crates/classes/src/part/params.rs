@@ -1,4 +1,4 @@
-//! The parameters of the verbs, one struct each: command line, API and pages come from these.
+//! The parameters of the verbs, one struct each: command line, API and pages are made from these.
 
 use super::error::{PartError, PartErrorKind};
 use super::table::Scheme;

@@ -17,7 +17,7 @@ pub use super::verbs::{
 pub enum Amount {
     /// Sectors of the provider.
     Sectors(u64),
-    /// Bytes; must come out as a whole number of sectors.
+    /// Bytes; must be a whole number of sectors.
     Bytes(u64),
 }
 

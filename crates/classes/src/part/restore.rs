@@ -3,7 +3,7 @@
 //! Invariants
 //!  R1  The backup is not trusted: the resulting table satisfies T1 (table.rs), and an error names
 //!      the line and the field that break it.
-//!  R2  Unique ids are new ones unless those of the backup are asked for: two disks with the same
+//!  R2  Unique ids are new ones unless those of the backup are requested: two disks with the same
 //!      ids would be taken for one.
 
 use super::attributes::bits_of;
@@ -14,7 +14,7 @@ use super::table::{Entry, Media, Scheme, SchemeData, Table};
 use super::types::{Guid, Kind};
 use super::{bsd, ebr, mbr};
 
-/// Least slots that a GPT is made with; one of fewer is made with the room of so many.
+/// Least slots that a GPT is made with; one of fewer gets space for so many.
 const GPT_SLOTS: u32 = 128;
 
 /// Parts taken from a backup in addition to the partitions themselves.
@@ -69,7 +69,7 @@ impl Source {
         Ok(table)
     }
 
-    /// The table without its partitions, with room for them.
+    /// The table without its partitions, with space for them.
     fn empty(
         &self,
         media: Media,

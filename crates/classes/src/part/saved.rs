@@ -13,7 +13,7 @@ use super::restore::{RestoreOptions, steps};
 use super::verbs::{answer, find, with};
 use super::{Media, class::NAME};
 
-/// What makes the table of `name` again: as it is on the media, whatever waits.
+/// A command that recreates the table of `name` as it is on the media, without pending edits.
 pub(super) fn backup(control: &mut GraphControl, name: &str) -> Result<Backup, Error> {
     let geom = find(control, name)?;
     let waits = || {

@@ -101,7 +101,7 @@ fn fit_gap(gap: Gap, wish: SpaceRequest) -> Option<Gap> {
         Some(size) => start.checked_add(size)?,
         None => match wish.align.down(gap.end.checked_add(1)?)? {
             end if end > start => end,
-            // Less than one aligned unit: all of it, unless alignment was asked for.
+            // Less than one aligned unit: all of it, unless alignment was set.
             _ if wish.strict => return None,
             _ => gap.end.checked_add(1)?,
         },

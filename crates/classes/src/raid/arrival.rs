@@ -24,7 +24,7 @@ impl RaidGeom {
         found: Found,
     ) -> Result<Tag, Error> {
         let name = t.provider_name(on).to_owned();
-        let gone = || Error::new(Errno::NxIo, format!("{name} is gone"));
+        let gone = || Error::new(Errno::NxIo, format!("{name} was removed"));
         let limits = t.limits(on).ok_or_else(gone)?;
         let key = found.key();
         if self.over {
@@ -76,14 +76,14 @@ impl RaidGeom {
         Ok(tag)
     }
 
-    /// Whether it may be as if it had not started, now that the other half of a split array is
-    /// there: this half was not chosen and has no user, no record was written since the start, and
-    /// the records do not say which half is right, or say that the operator chose the other.
+    /// Whether the start may be undone, now that the other half of a split array is there: this
+    /// half was not chosen and has no user, no record was written since the start, and the records
+    /// do not report which half is right, or state that the operator chose the other.
     fn can_step_back(&self, t: &Topology, me: GeomId, found: &Found) -> bool {
         let Some(set) = &self.set else { return false };
         let is_written = set.array.generation != self.start_generation
             || (0..set.volume_status.len()).any(|at| set.is_filling(at));
-        // A disk without a place has a job to come.
+        // A disk without a place has a pending job.
         let is_at_work = self.job_phase.is_some()
             || !self.queue.is_empty()
             || self.disks.keys().any(|tag| set.disk(*tag).is_none())
@@ -110,7 +110,7 @@ impl RaidGeom {
     }
 
     /// The operator chose another half than that of a disk: the records keep that, so that the next
-    /// start does not ask again.
+    /// start needs no choice.
     fn outrank(&mut self, t: &mut Topology, me: GeomId, found: &Found) {
         let metadata = self.metadata.as_mut().filter(|metadata| !metadata.has_dropped(found));
         let Some(metadata) = metadata else { return };
@@ -216,8 +216,8 @@ impl RaidGeom {
         other_size(set, index, media).filter(|_| known < media && !self.records_size(found, media))
     }
 
-    /// One that is there and is no member, but around one. A torn record does not say for how large
-    /// a disk it was written; those of the others do.
+    /// One that is there and is no member, but around one. A torn record does not report the size
+    /// of its disk; those of the others do.
     fn enclosing_disk(&self, found: &[&Found]) -> Option<(Tag, String)> {
         let (set, metadata) = self.probe(found)?;
         let mut fixed = self.disks.iter().filter(|(_, disk)| !disk.grown);
@@ -276,8 +276,8 @@ impl RaidGeom {
         None
     }
 
-    /// Whether a disk's own record says that it has so many bytes: it has grown, and the others'
-    /// records do not say so yet.
+    /// Whether a disk's own record has this size in bytes: it has grown, and the others' records do
+    /// not report it yet.
     fn records_size(&self, found: &Found, media: u64) -> bool {
         found.disk_bytes(self.sector) == Some(media)
     }
@@ -535,7 +535,7 @@ fn not_waited_for(found: &[&Found], winner: Option<&&Found>, sector: u32) -> Vec
     found.iter().filter(is_there).map(|f| f.key()).collect()
 }
 
-/// A2: a spare is no member in order, whatever others say of it.
+/// A2: a spare is no member in order, regardless of the records of others.
 fn mark_empty(array: &mut Array, index: usize) {
     let known = array.disks.get_mut(index).filter(|known| known.state == DiskState::Active);
     if let Some(known) = known {

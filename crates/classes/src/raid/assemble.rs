@@ -9,7 +9,7 @@ use super::imsm::{Record, Torn, serial_of};
 use super::model::{Array, DiskState, Member, SubdiskState, Volume};
 use crate::members::verb_util;
 
-/// Serial numbers of disks that are gone lose their first characters to a mark.
+/// Serial numbers of disks that were removed lose their first characters to a mark.
 const CUT_SERIAL: usize = 14;
 
 /// Which array a disk belongs to.
@@ -150,7 +150,7 @@ impl Found {
         }
     }
 
-    /// When the record was written, seconds since 1970; 0 when the record does not say it.
+    /// When the record was written, seconds since 1970; 0 when the record has no time.
     pub(crate) fn written_s(&self) -> u64 {
         match self {
             Found::Intel { record, .. } => record.written_s,
@@ -223,7 +223,7 @@ impl Found {
         }
     }
 
-    /// Whether this record says that a disk lacks something.
+    /// Whether this record marks a disk as incomplete.
     pub(crate) fn excludes(&self, key: &str, sector: u32) -> bool {
         let all = self.members(sector);
         match all.iter().find(|member| is_serial(&member.key, key)) {
@@ -282,7 +282,7 @@ impl Found {
         self.members(sector).iter().any(|member| is_serial(&member.key, key))
     }
 
-    /// Keys of the disks that this record says are there: to be waited for. One that was being
+    /// Keys of the disks that this record lists as present: to be waited for. One that was being
     /// filled may have been finished since, and may know that this one was left behind.
     pub(crate) fn wanted(&self, sector: u32) -> Vec<String> {
         let all = self.members(sector).into_iter();
@@ -326,7 +326,7 @@ impl RecordChoice {
 /// Whose record is in force: of a disk that no other lived on without; of these the newest. A
 /// record that leaves a disk out is believed over one that does not know of that, even if the
 /// latter is newer by number: a crash amid updates makes numbers differ, not data. A newer one of a
-/// disk that is being filled knows. With `kept` that disk's, whatever the others say.
+/// disk that is being filled knows. With `kept` that disk's, regardless of the others.
 pub(crate) fn choose_record(
     found: &[&Found],
     sector: u32,
@@ -347,13 +347,13 @@ pub(crate) fn choose_record(
     let good: Vec<usize> =
         members.iter().copied().filter(|y| *y == winner || !without(winner, *y)).collect();
     // One that does not know the winner's disks need not have lived without them: they may have
-    // come since. It has nothing of its own if one that it lived with continued without it; and if
-    // the winner does not know it either, nothing will be done to it.
+    // arrived since. It has nothing of its own if one that it lived with continued without it; and
+    // if the winner does not know it either, nothing will be done to it.
     let is_left = |x: usize| members.iter().any(|y| without(*y, x) && !without(x, *y));
     let knows = |a: usize, b: usize| found[a].lists(&keys[b], sector);
     let is_strange = |x: usize| !knows(winner, x) && !good.iter().any(|y| knows(x, *y));
-    // One that was being filled by its own record has nothing that its source has not, which speaks
-    // for itself when it comes.
+    // One that was being filled by its own record has nothing that its source has not, which is
+    // judged by itself when it arrives.
     let has_own = |x: usize| !without(x, x);
     let is_half = |x: &usize| {
         let apart = |y: &usize| found[*x].was_without(&keys[*y], sector);
@@ -363,7 +363,7 @@ pub(crate) fn choose_record(
     let is_past = |x: &usize| found[winner].has_dropped(found[*x]);
     let halves = members.iter().copied().filter(is_half);
     let (past, split): (Vec<usize>, Vec<usize>) = halves.partition(is_past);
-    // One that was only dropped does not say that a disk of the winner's is missing.
+    // One that was only dropped is no evidence that a disk of the winner's is missing.
     let parted = |x: &usize| good.iter().any(|y| knows(*x, *y));
     let outranked = past.into_iter().filter(parted).collect();
     // An array that continues without a disk increases the generation and records the loss. A torn

@@ -30,7 +30,7 @@ pub struct Tunables {
     pub idle_ns: u64,
     /// Bytes of a volume that a rebuild works on under one lock.
     pub slab_bytes: u64,
-    /// How often a rebuild writes down how far it has come, ns.
+    /// Time between two stored positions of a rebuild, ns.
     pub save_every_ns: u64,
     /// Seconds since 1970, for the records; 0 when it is not known.
     pub wall_s: fn() -> u64,
@@ -75,7 +75,7 @@ impl RaidClass {
         sets.iter().filter_map(|id| Some((*id, t.find_geom(NAME, &id.name())?))).collect()
     }
 
-    /// The array that a spare goes to: one that it was just inserted into, one that knows it, or
+    /// The array that gets a spare: the one that it was just inserted into, one that knows it, or
     /// the first.
     fn array_for_spare(&self, t: &mut Topology, found: &Found) -> Option<GeomId> {
         let key = found.key();
@@ -166,7 +166,7 @@ impl Typed for RaidClass {
         Box::pin(async move {
             let found = match read_record(disk, disk.media_bytes).await {
                 Ok(found) if !found.is_torn() => found,
-                // The power may have gone while it was written there for the first time.
+                // The power may have failed while it was written there for the first time.
                 none => match (relocate::taste_old_end(disk).await, none) {
                     (Some(left), _) => return left,
                     (None, Ok(torn)) => torn,
@@ -204,7 +204,7 @@ impl Typed for RaidClass {
         // A refusal, so that nothing is found on a member meanwhile: it would pass for the whole's.
         self.stopped.refuse(NAME, &found.set().name())?;
         verb_util::check_cycle(topology, on, topology.find_geom(NAME, &found.set().name()))?;
-        let gone = || Error::new(Errno::NxIo, "the disk is gone");
+        let gone = || Error::new(Errno::NxIo, "the disk was removed");
         let sector = topology.limits(on).ok_or_else(gone)?.sector_bytes;
         let (geom, new) = if found.is_spare() {
             let home = self.array_for_spare(topology, &found);
@@ -230,7 +230,7 @@ impl Typed for RaidClass {
     }
 
     fn disassemble(&self, topology: &mut Topology, geom: GeomId) {
-        // Before its disks are let go, and looked at again.
+        // Before its disks are released, and tasted again.
         self.stopped.stop(topology.geom_name(geom));
         topology.with(geom, |g: &mut RaidGeom, t| RaidGeom::take_apart(t, geom, g));
     }

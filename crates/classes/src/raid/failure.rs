@@ -91,7 +91,7 @@ impl RaidGeom {
         format!("{what}: {}", readd_command(name, &self.id.name()))
     }
 
-    /// Whether a volume cannot do without a disk, nor without those that are known to be gone.
+    /// Whether a volume cannot do without a disk, nor without those that are known to be removed.
     pub(super) fn is_needed(&self, index: usize) -> bool {
         let Some(mut set) = self.set.clone() else { return false };
         for job in &self.queue {
@@ -127,7 +127,7 @@ impl RaidGeom {
         self.after(t, SICK_NS, Message::RetryRecords);
     }
 
-    /// J8: whether whatever a member failed that stays left the rows of a volume in order.
+    /// J8: whether the failures of a member that stays left the rows of a volume in order.
     fn is_in_order(&self, key: u32, slot: usize) -> bool {
         let (Some(up), Some(set)) = (self.running_volumes.get(&key), &self.set) else {
             return false;

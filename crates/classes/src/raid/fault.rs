@@ -23,7 +23,7 @@ impl Fault {
         Self::new(Reason::Value, field, what)
     }
 
-    /// The same as a probe says it, about byte `at` of the media.
+    /// The same as a probe states it, about byte `at` of the media.
     pub(crate) fn to_probe_error(&self, at: u64) -> ProbeError {
         ProbeError::new(self.reason, at, self.field)
     }

@@ -1,6 +1,6 @@
 //! The geom of an array: one thread decides about its disks, and offers its volumes.
 //!
-//! Whatever changes the disks or their records is a job, and jobs are done one after the other:
+//! Every change of the disks or their records is a job, and jobs are done one after the other:
 //!
 //! ```text
 //!   queue --> (a volume's gate shut and drained, if the job needs that) --> the state changes
@@ -9,27 +9,28 @@
 //!
 //! Invariants
 //!  J1  The gate of a volume with copies or parity is open only while the records of all its disks
-//!      say that it is dirty. Without them the mark means nothing, and writes no record: it could
+//!      mark it dirty. Without them the mark means nothing, and writes no record: it could
 //!      only be torn, on a disk that no other speaks for.
-//!  J2  A write that a disk failed is acknowledged when the records of the others say that it is
-//!      out, and not at all while none can be written.
+//!  J2  A write that a disk failed is acknowledged when the records of the others mark it as
+//!      removed, and not at all while none can be written.
 //!  J3  A disk that a volume cannot do without is not dropped for an error.
 //!  J4  Nothing is written for a loss that leaves no volume in use: the remaining disks are
 //!      unchanged, and the disk is taken back as it is.
 //!  J5  The most outdated record is written first. A record torn by a power cut is then never the
 //!      newest, and the others' records describe its disk.
-//!  J6  A member is filled only once all records say so: when it has everything, and continues
-//!      without the disk that it was filled from, that one does not believe to be alone.
-//!  J7  No record says clean before all that was written is stable on every disk that it calls one
-//!      of the members: one that fails to make it so goes first.
+//!  J6  A member is filled only once all records mark it as being filled. When it has everything,
+//!      and continues without the disk that it was filled from, that disk is not taken for the only
+//!      one.
+//!  J7  No record is marked clean before all that was written is stable on every disk that it calls
+//!      one of the members: one that fails to make it so is removed first.
 //!  J8  A volume with parity is clean when all parity is right, even if members are missing: none
 //!      is owed, and no row was left in an unknown state (R4, R7, R8 of `volume::stripes`).
 //!      A failed request of a member that had to stay is no reason to be dirty for longer: its rows
 //!      were put right, or their parity is paid. A failed flush is a reason, because the member may
 //!      have lost anything. The same holds for volumes with copies, which a pass makes equal.
-//!  J9  Whether a log is kept changes while the gate is shut and drained and the records say clean:
-//!      no row is under way of which it would have to speak, and one that is kept from then on is
-//!      begun before a record says dirty (L3 of `volume::log`).
+//!  J9  Whether a log is kept changes while the gate is shut and drained and the records are marked
+//!      clean: no row is under way that it would have to contain, and one that is kept from then on
+//!      is begun before a record is marked dirty (L3 of `volume::log`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -98,7 +99,7 @@ pub(super) enum Message {
         failed: Vec<(Tag, Errno)>,
         left: Option<Tag>,
     },
-    /// A pass has come so far, bytes of the volume; flushed.
+    /// A pass has completed so many bytes of the volume, and flushed them.
     Progress {
         volume: u32,
         round: u64,
@@ -120,11 +121,11 @@ pub(super) enum Message {
 /// How a disk was lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Loss {
-    /// It is gone.
+    /// It was removed.
     Gone,
-    /// It answered requests as if it were gone.
+    /// It answered requests as if it were missing.
     Absent,
-    /// It answered as if it were gone to a flush or a write of its record: it may lack something
+    /// It answered as if it were missing to a flush or a write of its record: it may lack something
     /// that the others' records do not mention.
     Unrecorded,
     /// It answered with an error.
@@ -186,7 +187,7 @@ pub struct RaidGeom {
     pub(super) disks: BTreeMap<Tag, Attached>,
     /// By number of the volume.
     pub(super) running_volumes: BTreeMap<u32, RunningVolume>,
-    /// Highest generation found on a disk: the next records go beyond it, and beyond their last.
+    /// Highest generation found on a disk: the next records exceed it, and beyond their last.
     pub(super) highest_generation: u32,
     /// That of the record which was believed at the start.
     pub(super) start_generation: u32,
@@ -206,7 +207,7 @@ pub struct RaidGeom {
     pub(super) event_log: EventLog,
     pub(super) refused: Refusals,
     /// Providers that were refused because a disk of their name in the records was there: it may
-    /// have been on its way out. They are looked at again when a disk has gone.
+    /// have been on its way out. They are looked at again when a disk was removed.
     pub(super) duplicates: Vec<ProviderId>,
     /// Rate and pause of passes over its volumes.
     pub(super) throttle: Arc<Throttle>,
@@ -272,7 +273,7 @@ impl RaidGeom {
         self.refused.note(t, self.me, name, why);
     }
 
-    /// A disk is let go of; with a reason it is refused.
+    /// A disk is released; with a reason it is refused.
     pub(super) fn detach_disk(&mut self, t: &mut Topology, tag: Tag, why: Option<&str>) {
         if let Some(disk) = self.disks.remove(&tag) {
             if let Some(held) = disk.holds.filter(|_| self.set.is_some()) {
@@ -295,7 +296,7 @@ impl RaidGeom {
         std::mem::take(&mut self.duplicates).into_iter().for_each(|twin| t.retaste(twin));
     }
 
-    /// Disks are let go, providers wither, whatever waits ends.
+    /// Disks are released, providers wither, all waiting requests end.
     pub(super) fn take_apart(t: &mut Topology, me: GeomId, g: &mut RaidGeom) {
         g.over = true;
         g.starting.remove(me);

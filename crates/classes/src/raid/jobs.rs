@@ -20,7 +20,7 @@ impl RaidGeom {
         self.go_on(t, me);
     }
 
-    /// A job that comes before all others: the one that waits for a gate waits on behind it.
+    /// A job that precedes all others: the one that waits for a gate waits on behind it.
     pub(super) fn urgent(&mut self, t: &mut Topology, me: GeomId, job: Job) {
         if let Some(JobPhase::Draining(waits, _)) = self.job_phase {
             self.job_phase = None;
@@ -88,7 +88,7 @@ impl RaidGeom {
         std::mem::replace(&mut volume.dirty, dirty) != dirty
     }
 
-    /// Asks for clean records of all volumes; true once they are clean, or cannot become so: a pass
+    /// Requests clean records of all volumes; true once they are clean, or cannot become so: a pass
     /// is not over, or a volume taken by force was not written.
     pub(super) fn clean_up(&mut self, t: &mut Topology, me: GeomId) -> bool {
         if self.over || self.set.is_none() {
@@ -136,7 +136,7 @@ impl RaidGeom {
             }
             Job::Clean(key) => {
                 if !self.set_dirty(key, false) {
-                    // Copies may differ still: writes go on under the mark that is there.
+                    // Copies may differ still: writes continue under the mark that is there.
                     return self.reopen(key);
                 }
                 settle = true;
@@ -216,7 +216,7 @@ impl RaidGeom {
         }
     }
 
-    /// A disk that came is used. False when nothing is to be written for it.
+    /// A disk that arrived is used. False when nothing is to be written for it.
     pub(super) fn use_disk(&mut self, t: &mut Topology, me: GeomId, tag: Tag) -> bool {
         let (Some(disk), Some(set), Some(metadata)) =
             (self.disks.get(&tag), &mut self.set, &mut self.metadata)
@@ -263,7 +263,7 @@ impl RaidGeom {
     pub(super) fn finish(&mut self, job: Job, complete: bool) {
         match job {
             Job::Dirty(key) if complete => self.open(key),
-            // First those go whose record could not be written.
+            // First those are removed whose record could not be written.
             Job::Dirty(key) => self.queue.push_back(Job::Dirty(key)),
             Job::Passed(key) => {
                 self.running_volumes.entry(key).and_modify(|up| up.ending = None);
@@ -281,7 +281,7 @@ impl RaidGeom {
         }
     }
 
-    /// J1: opens the gate if the records already say dirty and name the absent members (J2).
+    /// J1: opens the gate if the records already mark it dirty and name the absent members (J2).
     /// Otherwise the next request has them written.
     pub(super) fn reopen(&mut self, key: u32) {
         let is_dirty = self.set.as_ref().is_some_and(|set| {

@@ -10,7 +10,7 @@
 //!      not start unless it is forced: the data of the missing member cannot be computed from
 //!      parity that may be old. After a forced start that data is defined by the parity. Where no
 //!      second parity exists, an error in it can never be detected.
-//!  A4  While copies may differ or parity may be wrong, the records say dirty (or never
+//!  A4  While copies may differ or parity may be wrong, the records are marked dirty (or never
 //!      initialised).
 //!  A5  A volume with logs of partial parity that was left dirty is not offered before they have
 //!      been replayed; then its parity is right (A3 does not speak of it). One replay at a time:
@@ -47,7 +47,7 @@ pub(crate) struct VolumeStatus {
     pub(crate) filled: u64,
     /// Its members were never synchronised.
     pub(crate) never_synced: bool,
-    /// Why its last pass came to no end.
+    /// The reason why its last pass did not complete.
     pub(crate) halt: Option<sweep::PassHalt>,
     /// What becomes of its logs.
     pub(crate) replay: Replay,
@@ -74,7 +74,7 @@ pub(crate) enum Replay {
 #[derive(Clone, Debug)]
 pub(crate) struct MemberSet {
     pub(crate) array: Array,
-    /// As the records on the disks say it.
+    /// As stored in the records on the disks.
     pub(crate) recorded: Array,
     /// By disk: which attached one it is.
     pub(crate) attached: Vec<Option<Tag>>,
@@ -271,7 +271,7 @@ impl MemberSet {
         self.roles(volume).all(|role| role == Some(Role::Good))
     }
 
-    /// Whether the records say that a volume is dirty, and list its absent members.
+    /// Whether the records mark a volume dirty, and list its absent members.
     pub(crate) fn is_recorded_dirty(&self, at: usize) -> bool {
         let (Some(now), Some(recorded)) =
             (self.array.volumes.get(at), self.recorded.volumes.get(at))
@@ -373,7 +373,7 @@ impl MemberSet {
         up.filter(|at| without.state(*at) == VolumeState::Broken).collect()
     }
 
-    /// A disk of the array has come while it runs; `spare` when its own record calls it one, or
+    /// A disk of the array has arrived while it runs; `spare` when its own record calls it one, or
     /// is an older copy. True when it was taken as it is.
     pub(crate) fn arrive(&mut self, index: usize, tag: Tag, spare: bool) -> bool {
         if let Some(place) = self.attached.get_mut(index) {
@@ -508,7 +508,7 @@ impl MemberSet {
         }
     }
 
-    /// A pass over a volume has come so far.
+    /// A pass over a volume has reached this position.
     pub(crate) fn passed_to(&mut self, index: usize, done: u64) {
         let filling = self.is_filling(index);
         if let Some(vol) = self.volume_status.get_mut(index) {
@@ -537,7 +537,7 @@ impl MemberSet {
         }
     }
 
-    /// Copies or parity of a volume may have come to differ anywhere.
+    /// Copies or parity of a volume may differ anywhere from now on.
     pub(crate) fn mark_inconsistent(&mut self, index: usize) {
         let redundant = self.array.volumes.get(index).is_some_and(|v| v.level.redundant());
         if let Some(vol) = self.volume_status.get_mut(index).filter(|_| redundant) {
@@ -545,7 +545,7 @@ impl MemberSet {
         }
     }
 
-    /// The array as the records shall say it now.
+    /// The array as it is to be recorded now.
     pub(crate) fn record(&self) -> Array {
         let mut array = self.array.clone();
         for (index, volume) in array.volumes.iter_mut().enumerate() {

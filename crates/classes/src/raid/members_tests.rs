@@ -150,7 +150,7 @@ fn late_disk_is_trusted_if_nothing_was_written() {
     }
 }
 
-/// A2: a volume that is written before the records say that a disk is missing.
+/// A2: a volume that is written before the records record that a disk is missing.
 #[test]
 fn late_disk_is_rebuilt_if_the_volume_is_recorded_as_dirty() {
     for dirty in [false, true] {
@@ -310,8 +310,8 @@ fn disk_in_rebuild_may_have_the_newest_record() {
 
 #[test]
 fn disk_in_rebuild_is_no_half_of_a_split() {
-    // 2 was to take the place of 0, with 1 as its source, when the power went; then 0 and 1 went
-    // on, and 3 took the place of 1.
+    // 2 was to take the place of 0, with 1 as its source, when the power failed; then 0 and 1
+    // continued, and 3 took the place of 1.
     let mut filling = array(Level::Raid1, 2);
     filling.generation = 9;
     filling.disks[0].serial = "SERIAL-000002".into();
@@ -321,7 +321,7 @@ fn disk_in_rebuild_is_no_half_of_a_split() {
     newest.generation = 27;
     newest.disks[1].serial = "SERIAL-000003".into();
     let new = [record(&newest, 0), record(&newest, 3)];
-    // As if it had a place that the newest knows: all records say that it lacks something.
+    // As if it had a place that the newest knows: all records mark it as incomplete.
     let mut known = filling.clone();
     known.disks[1].serial = "SERIAL-000000".into();
     known.disks[1].state = DiskState::Missing;
@@ -347,7 +347,7 @@ fn array_is_incomplete_without_its_disk_in_rebuild() {
     assert!(record_without(Level::Raid1, 2, 0, &[1], 5).is_complete(&keys[..1], 512), "it is gone");
 }
 
-/// What its disks say of an array of DDF's.
+/// The contents of the disks' records of a DDF array.
 fn of_ddf(array: &Array) -> Vec<Found> {
     let place = ddf::TargetDisk {
         sector_size: 512,
@@ -382,7 +382,7 @@ fn taken(known: bool) {
         [0, 1, 2, 3].map(|index| PresentDisk { index, sectors: (100 << 20) / 512, moved: false });
     metadata.write(&mut array, &here, 5, 512, 0).expect("records");
     let MetadataState::Ddf { own, .. } = metadata else { panic!("another format") };
-    // The other of the pair does not come, and the one that was replaced comes first.
+    // The other of the pair does not arrive, and the one that was replaced is first.
     let now = |key: &str| Found::Ddf(Box::new(own[key].clone()));
     let all = [found[3].clone(), now("00000000"), now("00000001"), now("00000004")];
     let all: Vec<&Found> = all.iter().collect();

@@ -192,7 +192,7 @@ impl RaidGeom {
         self.go_on(t, me);
     }
 
-    /// A disk is gone.
+    /// A disk was removed.
     pub(super) fn orphaned(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId) {
         let tag = self.disks.iter().find(|(_, d)| d.consumer == consumer).map(|(tag, _)| *tag);
         let Some(tag) = tag else { return t.leave(consumer) };
@@ -200,7 +200,7 @@ impl RaidGeom {
             self.detach_disk(t, tag, None);
             match self.disks.is_empty() {
                 true => Self::take_apart(t, me, self),
-                // What spoke against a start may be gone.
+                // The obstacle to a start may have been removed.
                 false => t.barrier(me, Box::new(Message::Launch(false))),
             }
             return;
@@ -226,7 +226,7 @@ impl RaidGeom {
         }
     }
 
-    /// The array's record says how large a disk is (Intel), or what of it may be used (DDF, which
+    /// The array's record contains the size of a disk (Intel), or the usable part of it (DDF, which
     /// does not change).
     pub(super) fn note_size(&mut self, tag: Tag) {
         let (Some(set), Some(metadata)) = (&mut self.set, &self.metadata) else { return };
@@ -237,7 +237,7 @@ impl RaidGeom {
         }
     }
 
-    /// The last writer of a provider has gone.
+    /// The last writer of a provider has closed it.
     pub(super) fn last_writer_closed(
         &mut self,
         t: &mut Topology,
@@ -265,7 +265,7 @@ impl RaidGeom {
         self.disks.get(&tag).map(|disk| t.edge(disk.consumer))
     }
 
-    /// A disk that was to be inserted did not come.
+    /// A disk that was to be inserted did not arrive.
     pub(super) fn cancel_insert(&mut self, key: &str) {
         let (Some(set), Some(metadata)) = (&mut self.set, &self.metadata) else { return };
         let Some(index) = metadata.find(&set.array, key) else { return };

@@ -110,8 +110,8 @@ impl MetadataState {
         array.disks.iter().position(same)
     }
 
-    /// A disk that was gone is called by its whole serial number again, and has an id: readers of
-    /// the record take a disk without an id for missing.
+    /// A disk that was missing is called by its whole serial number again, and has an id: readers
+    /// of the record take a disk without an id for missing.
     pub(crate) fn name(&self, array: &mut Array, index: usize, key: &str) {
         if let (MetadataState::Intel { .. }, Some(disk)) = (self, array.disks.get_mut(index)) {
             key.clone_into(&mut disk.serial);
@@ -202,7 +202,7 @@ impl MetadataState {
         matches!(self, MetadataState::Intel { .. })
     }
 
-    /// True when the format says how large disks are; otherwise, what of them may be used.
+    /// True when the format records the size of disks; otherwise, their usable part.
     pub(crate) fn counts_full_disks(&self) -> bool {
         matches!(self, MetadataState::Intel { .. })
     }

@@ -1,6 +1,6 @@
 //! Arrays, volumes and disks as every format describes them. All sizes and offsets are bytes.
 //!
-//! Invariants (kept by [`Array::check`], which also says which one is broken)
+//! Invariants (kept by [`Array::check`], which also names the broken one)
 //!  A1  Every slot of a volume names a disk of the array; a slot whose disk was never seen names
 //!      a placeholder in state [`DiskState::Missing`].
 //!  A2  No disk is in two slots of a volume, and no two volumes overlap on a disk.
@@ -88,7 +88,7 @@ pub enum Level {
     Raid6(Layout),
 }
 
-/// Where parity goes in each row, and where data restarts.
+/// Place of the parity in each row, and where data restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// Parity starts on the last member and moves down; data starts on member 0.

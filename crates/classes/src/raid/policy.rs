@@ -2,7 +2,7 @@
 //! in use. The invariant is J9 of [`super::geom`].
 //!
 //! ```text
-//!   verb --> Clean --> (gate shut and drained, records say clean) --> Policy --> records --> Dirty
+//!   verb --> Clean --> (gate shut and drained, records are clean) --> Policy --> records --> Dirty
 //! ```
 
 use bio::Errno;
@@ -34,7 +34,7 @@ fn end_of_rows(volume: &Volume) -> u64 {
     (volume.bytes / row).saturating_mul(volume.strip)
 }
 
-/// How much room a log of partial parity has behind the rows of a volume; why none can be kept.
+/// How much space a log of partial parity has behind the rows of a volume; why none can be kept.
 fn log_space(set: &MemberSet, at: usize) -> Result<u64, String> {
     let Some(volume) = set.array.volumes.get(at) else { return Err("there is no volume".into()) };
     let intel = matches!(set.array.identity, Identity::Intel { .. });
@@ -59,7 +59,7 @@ impl RaidGeom {
         let set = self.set.as_ref()?;
         let volume = set.array.volumes.get(at)?;
         let Identity::Intel { original, .. } = set.array.identity else { return None };
-        // How much room there is can change while the volume is in use: it is looked at then.
+        // How much space there is can change while the volume is in use: it is looked at then.
         log_space(set, at).ok()?;
         Some(LogLocation { at: end_of_rows(volume), bytes: ppl::AREA, signature: original })
     }

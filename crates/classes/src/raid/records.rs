@@ -11,14 +11,14 @@ use super::volume::VolumeShared;
 use crate::probe_io::{carry_out, flush};
 use crate::write_plan::WritePlan;
 
-/// What one disk shall say.
+/// The record to be written to one disk.
 pub(super) struct RecordWrite {
     pub(super) tag: Tag,
     pub(super) edge: Edge,
     pub(super) plan: WritePlan,
 }
 
-/// Logs that are begun before a record says that their volume is dirty, and the disks they are on,
+/// Logs that are begun before a record marks their volume dirty, and the disks they are on,
 /// by slot.
 pub(super) struct LogStart {
     pub(super) shared: Arc<VolumeShared>,
@@ -83,7 +83,7 @@ pub(super) fn write(notifier: Notifier, geom: GeomId, work: RecordBatch) {
     );
 }
 
-/// Says something to the geom after a while.
+/// Notifies the geom after a while.
 pub(super) fn post_after(notifier: Notifier, geom: GeomId, ns: u64, message: Message) {
     let back = notifier.clone();
     notifier.call(

@@ -42,7 +42,7 @@ impl Disk<'_> {
         u64::from(self.sector.max(1))
     }
 
-    /// A record for a disk of so many bytes, which says so itself if its format does.
+    /// A record for a disk of so many bytes, which contains the size if its format does.
     pub(super) fn found(
         &self,
         control: &mut GraphControl,
@@ -81,7 +81,7 @@ impl Disk<'_> {
             return Ok(());
         }
         let what = format!(
-            "the last sectors of {name} hold something (`ashlar inspect {name}` says what); give \
+            "the last sectors of {name} hold something (`ashlar inspect {name}` shows it); give \
              --force if it may be lost"
         );
         Err(Error::new(Errno::Exist, what))

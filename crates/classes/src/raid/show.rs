@@ -84,7 +84,7 @@ impl RaidGeom {
     pub(super) fn member_name(&self, at: usize, slot: usize) -> String {
         let tag = self.set.as_ref().and_then(|set| Some(set.role(at, slot)?.0));
         let disk = tag.and_then(|tag| self.disks.get(&tag));
-        disk.map_or_else(|| "a member that is gone".to_owned(), |disk| disk.name.clone())
+        disk.map_or_else(|| "a removed member".to_owned(), |disk| disk.name.clone())
     }
 
     fn worst(&self) -> Option<VolumeState> {

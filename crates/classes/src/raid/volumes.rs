@@ -119,7 +119,7 @@ impl RaidGeom {
         vec![LogStart { shared: up.shared.clone(), tags }]
     }
 
-    /// Volumes with a log of which the next record says that others are members (L6 of
+    /// Volumes with a log of which the next record lists other members (L6 of
     /// `volume::log`).
     pub(super) fn volumes_to_quiesce(&self, job: Job) -> Vec<Arc<VolumeShared>> {
         let changes = |key: u32, up: &RunningVolume| up.unrecorded != 0 || job == Job::Passed(key);
@@ -336,7 +336,7 @@ impl RaidGeom {
         }
     }
 
-    /// Every core goes by the members of a volume as they are.
+    /// Every core uses the current members of a volume.
     pub(super) fn set_table(&self, t: &Topology, at: usize) {
         let Some(set) = &self.set else { return };
         let (Some(volume), Some(vol)) = (set.array.volumes.get(at), set.volume_status.get(at))
@@ -373,7 +373,7 @@ impl RaidGeom {
         (0..count).for_each(|at| self.set_table(t, at));
     }
 
-    /// Whether all records say which members of a volume are being filled (J6).
+    /// Whether all records list the members of a volume that are being filled (J6).
     fn is_on_record(&self, set: &MemberSet, at: usize) -> bool {
         let filled = set.filled(at);
         let is_recorded = |slot: &usize| {

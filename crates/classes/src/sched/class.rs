@@ -117,7 +117,7 @@ impl Typed for SchedClass {
             return Err(Error::inval("sched needs exactly one provider"));
         };
         let Some(limits) = topology.limits(below) else {
-            return Err(Error::new(Errno::NxIo, "the provider below is gone"));
+            return Err(Error::new(Errno::NxIo, "the provider below was removed"));
         };
         let notifier = topology.notifier();
         let mut hub = DiskQueue::new(algorithm, classify, (notifier.cores(), topology.origins()));

@@ -161,7 +161,7 @@ pub(super) struct Clients {
     places: BTreeMap<String, u16>,
     /// Places by the number of the origin.
     seen: BTreeMap<u32, u16>,
-    /// The newest answer: requests come in runs.
+    /// The newest answer: consecutive requests often match.
     recent: Option<(u32, u16)>,
     /// Of those that lost their places.
     past_service: Service,
@@ -283,7 +283,7 @@ impl Clients {
         number
     }
 
-    /// One of its requests goes to the disk.
+    /// One of its requests is sent to the disk.
     pub(super) fn started(&mut self, place: u16, wait_ns: u64) {
         if let Some(client) = self.all.get_mut(usize::from(place)) {
             client.service.wait_ns += wait_ns;

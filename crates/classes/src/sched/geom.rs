@@ -16,7 +16,7 @@ use super::layer::SchedShared;
 /// One scheduler.
 pub struct SchedGeom {
     pub(super) shared: Arc<SchedShared>,
-    /// It was slipped in; taking it out is the way it goes.
+    /// It was inserted without a restart; it is removed in the same way.
     pub(super) inserted: bool,
 }
 

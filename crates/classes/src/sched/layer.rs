@@ -1,6 +1,6 @@
 //! The data path: requests enter the hub, and are sent down when the algorithm names them.
 //!
-//! A request that waits is parked with a ticket; its core restarts it, and it goes down out of
+//! A request that waits is parked with a ticket; its core restarts it, and it is sent down from
 //! [`Layer::ready`], so that the hub knows in which order that happens. On every core a task of the
 //! layer's sleeps; another core rings it when it has named one of this core's requests, and it
 //! keeps the time of a wait (Q5). It ends with the layer, which is dropped when no core has
@@ -113,7 +113,7 @@ impl SchedShared {
         hub
     }
 
-    /// Looks, without changing what may go.
+    /// Looks, without changing the requests that may start.
     pub(super) fn with_queue<R>(&self, f: impl FnOnce(&mut DiskQueue) -> R) -> R {
         f(&mut self.lock_updated())
     }
@@ -134,7 +134,8 @@ impl SchedShared {
     fn assign_origin(&self, lot: &OriginCounts, origin: Origin) {
         let mut hub = self.lock();
         lot.report_counts(&mut hub);
-        // The origin is resolved now, because it may be gone when the counts are passed to the hub.
+        // The origin is resolved now, because it may be removed when the counts are passed to the
+        // hub.
         hub.add_bypassed(origin, &Service::default());
         lot.origin.store(origin.0, Relaxed);
     }
@@ -167,7 +168,7 @@ impl SchedShared {
         }
     }
 
-    /// Calls those of this core that may go, and rings for the others.
+    /// Calls those of this core that may start, and rings for the others.
     fn restart_called(&self, core: &Core) {
         let me = core.id() as usize;
         loop {

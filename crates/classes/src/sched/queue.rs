@@ -21,11 +21,11 @@ const NONE: u32 = u32::MAX;
 /// What becomes of a kind of request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Dispatch {
-    /// The algorithm says when it goes.
+    /// The algorithm decides when it starts.
     Queue,
     /// Q2.
     Fence,
-    /// It goes at once, but never past a fence.
+    /// It starts at once, but never past a fence.
     Direct,
 }
 
@@ -40,7 +40,7 @@ enum RequestState {
     Fenced,
     /// In its core's slot, to be called.
     Decided,
-    /// Called; it has not come yet.
+    /// Called; it has not arrived yet.
     Called,
     /// Below.
     Started,
@@ -111,7 +111,7 @@ pub(super) struct DiskQueue {
     free: Vec<u32>,
     /// A fence and the requests that arrived behind it, in order.
     fences: VecDeque<u32>,
-    /// The first of them has been decided, and has not gone down.
+    /// The first of them has been decided, and has not been sent down.
     fence_out: bool,
     core_slots: Box<[CoreSlot]>,
     region_counts: RegionCounts,
@@ -123,7 +123,7 @@ pub(super) struct DiskQueue {
     pending: u32,
     serial: u64,
     draining: bool,
-    /// Q5: the time of the next question to the algorithm, and the core that asks it.
+    /// Q5: the time of the next call of the algorithm, and the core that calls it.
     due: Option<(u64, usize)>,
     /// Bells that have not been rung.
     wakers_pending: bool,
@@ -168,7 +168,7 @@ impl DiskQueue {
         QueueCounts { waiting: self.queued, in_flight: self.in_flight, fenced }
     }
 
-    /// True when requests that are not queued may go at once.
+    /// True when requests that are not queued may start at once.
     pub(super) fn is_unfenced(&self) -> bool {
         self.fences.is_empty()
     }
@@ -183,8 +183,8 @@ impl DiskQueue {
         self.clients.add_bypassed((origin, self.classify), got, &mut *self.algorithm);
     }
 
-    /// Takes one in; whether it goes at once. `None` when the core is none of ours, and it has to
-    /// go down unqueued.
+    /// Takes one in; whether it starts at once. `None` when the core is none of ours, and it has to
+    /// be sent down without the queue.
     pub(super) fn arrive(&mut self, a: Arrival, now: u64) -> Option<(u32, bool)> {
         let is_alone = a.dispatch == Dispatch::Queue && !self.is_busy();
         let id = self.place(&a, now)?;
@@ -322,7 +322,7 @@ impl DiskQueue {
         }
     }
 
-    /// It goes down as soon as its core gets to it.
+    /// It is sent down as soon as its core gets to it.
     fn decide(&mut self, id: u32) {
         let Some(slot) = self.slots.get_mut(id as usize) else { return };
         slot.state = RequestState::Decided;
@@ -333,7 +333,7 @@ impl DiskQueue {
         }
     }
 
-    /// Asks for the next request, on behalf of core `me`, until no further one may go.
+    /// Takes the next request from the algorithm for core `me`, until no further one may start.
     pub(super) fn step(&mut self, me: usize, now: u64) {
         let decided = self.pending;
         while !self.fence_out && (self.poll_algorithm(me, now) || self.pass_fence(now)) {}
@@ -359,7 +359,7 @@ impl DiskQueue {
         false
     }
 
-    /// Q5: core `me` asks again.
+    /// Q5: core `me` calls the algorithm again.
     fn waits_until(&mut self, step: Step, me: usize) {
         if let Step::Until(at) = step
             && self.due.is_none_or(|(due, _)| at < due)
@@ -389,7 +389,7 @@ impl DiskQueue {
         false
     }
 
-    /// It goes down now.
+    /// It is sent down now.
     fn pass(&mut self, id: u32, now: u64) {
         let Some(slot) = self.slots.get_mut(id as usize) else { return };
         slot.state = RequestState::Started;
@@ -418,7 +418,7 @@ impl DiskQueue {
         }
     }
 
-    /// Whether one of core `me`, which arrived a moment ago, goes down at once.
+    /// Whether one of core `me`, which arrived a moment ago, is sent down at once.
     fn take_decided(&mut self, id: u32, me: usize, now: u64) -> bool {
         if self.slot(id).is_none_or(|s| s.state != RequestState::Decided) {
             return false;
@@ -447,7 +447,7 @@ impl DiskQueue {
         self.core_slots.get(me).is_some_and(|l| !l.decided.is_empty())
     }
 
-    /// One that was called has come to core `me`; it goes down.
+    /// One that was called has reached core `me`; it is sent down.
     pub(super) fn take_called(&mut self, bio: BioId, me: usize, now: u64) -> Option<u32> {
         let core_slot = self.core_slots.get_mut(me)?;
         let slots = &self.slots;
@@ -497,7 +497,7 @@ impl DiskQueue {
         self.signal(0);
     }
 
-    /// Sets knobs and shares; the algorithm is then asked anew.
+    /// Sets knobs and shares; the algorithm is then called again.
     pub(super) fn configure<R>(
         &mut self,
         change: impl FnOnce(&mut dyn Algorithm, &mut Clients) -> R,
@@ -564,7 +564,7 @@ impl DiskQueue {
         None
     }
 
-    /// The task of core `me` looks, and asks the algorithm if it was its turn. Returns the time of
+    /// The task of core `me` looks, and calls the algorithm if this is due. Returns the time of
     /// the next look, ns.
     pub(super) fn poll_core(&mut self, me: usize, now: u64) -> Option<u64> {
         if let Some(core_slot) = self.core_slots.get_mut(me) {

@@ -30,7 +30,7 @@ fn arrival(tag: u64, core: usize, offset: u64) -> Arrival {
     }
 }
 
-/// Takes one in as a layer does; whether it goes at once.
+/// Takes one in as a layer does; whether it starts at once.
 fn arrive(hub: &mut DiskQueue, a: Arrival, now: u64) -> (u32, bool) {
     let came = hub.arrive(a, now).expect("a core of ours");
     hub.check();

@@ -61,7 +61,7 @@ pub struct SpanGeom<S> {
 }
 
 fn gone(what: &str) -> Error {
-    Error::new(Errno::NxIo, format!("{what} is gone"))
+    Error::new(Errno::NxIo, format!("{what} was removed"))
 }
 
 /// Attaches and opens, alone. On an error nothing is left.
@@ -456,7 +456,7 @@ impl<S: Span> SpanGeom<S> {
         t.wither_geom(geom, Errno::NxIo);
     }
 
-    /// The journal gets a line when it goes up, and when it goes down again.
+    /// The journal gets a line when it rises, and when it falls again.
     fn report(&mut self, t: &mut Topology, me: GeomId) {
         let up = !t.providers_of(me).is_empty() && self.fault.is_none();
         if up || self.event_log.has_begun() {
@@ -525,7 +525,7 @@ impl<S: Span> Geom for SpanGeom<S> {
             }
         }
         self.fault = None;
-        // S1: the whole goes with any of its parts; the other members wait for its return.
+        // S1: the whole is removed with any of its parts; the other members wait for its return.
         for provider in t.providers_of(me).to_vec() {
             t.wither_provider(provider, error);
         }
@@ -550,7 +550,7 @@ impl<S: Span> Geom for SpanGeom<S> {
         let at = |s: &Option<Member>| s.as_ref().is_some_and(|m| m.consumer == consumer);
         let Some(place) = self.slots.iter().position(at) else { return };
         if self.appending.is_some() {
-            // Its label is being written; this is asked again afterwards.
+            // Its label is being written; this check is repeated afterwards.
             return;
         }
         if self.strip == 0 && place != last {

@@ -2,10 +2,10 @@
 //!
 //! Invariants
 //!  M1  The pieces of a request cover it once, and each is whole on its member.
-//!  M2  A request inside one member goes down unchanged, except for its offset.
-//!  M3  FLUSH goes to every member; a member without a cache to flush is no failure.
-//!  M4  DELETE goes to members that support it; a request is refused if none of its members does.
-//!      The value that was reported for deleted bytes at the start stays true: see `wipes`. A
+//!  M2  A request inside one member is sent down unchanged, except for its offset.
+//!  M3  FLUSH is sent to every member; a member without a cache to flush is no failure.
+//!  M4  DELETE is sent to members that support it; a request is refused if none of its members
+//!      does. The value that was reported for deleted bytes at the start stays true: see `wipes`. A
 //!      DELETE of several ranges also becomes one child per member, with the ranges that lie there.
 //!  M5  The byte that a member's medium failed is reported as the byte of the request that is
 //!      there.
@@ -30,7 +30,7 @@ pub struct Piece {
     pub length: u64,
 }
 
-/// The word of a Bio that went down whole is its offset; of one that was cut, this.
+/// The word of a Bio that was sent down whole is its offset; of one that was cut, this.
 const CUT: u64 = u64::MAX;
 
 /// See the module.

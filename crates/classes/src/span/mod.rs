@@ -1,8 +1,8 @@
 //! span: common part of stripe and concat, classes whose provider needs every member.
 //!
 //! Their members have a label in the last sector ("automatic") or are named by a verb ("manual",
-//! gone when the daemon ends). The two classes differ in the bytes of their label, in the size of
-//! the whole and in the place of a byte: that is [`Span`], one file each; all else is here.
+//! removed when the daemon ends). The two classes differ in the bytes of their label, in the size
+//! of the whole and in the place of a byte: that is [`Span`], one file each; all else is here.
 //!
 //! ```text
 //!                 claim, claim ...             last one claimed
@@ -12,8 +12,9 @@
 //! ```
 //!
 //! Invariants
-//!  S1  There is a provider only while every slot has a member, and it goes with the first that is
-//!      lost. The data on the others stays unchanged; the provider is back when the member returns.
+//!  S1  There is a provider only while every slot has a member, and it is removed with the first
+//!      that is lost. The data on the others stays unchanged; the provider is back when the member
+//!      returns.
 //!  S2  Members are open r1w1e1 from the moment they are claimed. No other consumer writes them,
 //!      and no class takes the content of a single one for a table or file system of its own.
 //!  S3  A slot has one member. A second disk that claims the same slot is refused, and reported.

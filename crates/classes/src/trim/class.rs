@@ -31,7 +31,7 @@ fn build(
     params: TrimParams,
 ) -> Result<(), Error> {
     let Some(limits) = t.limits(below) else {
-        return Err(Error::new(Errno::NxIo, "the provider below is gone"));
+        return Err(Error::new(Errno::NxIo, "the provider below was removed"));
     };
     let stripe = t.stripe(below);
     let queue = Queue::new(params.limits(&limits, t.deletes(below))?, params.policy());

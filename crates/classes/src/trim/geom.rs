@@ -99,7 +99,7 @@ impl Geom for TrimGeom {
         }
     }
 
-    /// Limits are looked at again: a layer or a member came or went below.
+    /// Limits are looked at again: a layer or a member was added or removed below.
     fn attr_changed(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId, name: &str) {
         t.pass_up_attr(me, name);
         let below = t.below(consumer).filter(|_| name == DELETES);

@@ -13,7 +13,7 @@
 //!  L1  A delete is acknowledged without being sent only where the content of deleted bytes is not
 //!      guaranteed: the provider reports that they do not read as zeroes.
 //!  L2  FLUSH and reads never wait, and never look at the queue.
-//!  L3  An ORDERED delete goes down: it is a barrier for others.
+//!  L3  An ORDERED delete is sent down: it is a barrier for others.
 
 use std::sync::Arc;
 

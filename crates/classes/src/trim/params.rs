@@ -11,7 +11,7 @@ const SHARE: u8 = 5;
 const MS_MAX: u64 = 86_400_000;
 /// Most bytes of one command where the provider below names none.
 const COMMAND_BYTES: u64 = 2 << 30;
-/// Most ranges of one command, whatever the provider below takes.
+/// Most ranges of one command, even if the provider below takes more.
 const RANGES_MAX: usize = 256;
 
 /// Handling of a provider's promise that deleted bytes read as zeroes.

@@ -1,7 +1,7 @@
 //! Shared access of all cores to the delete queue of a device.
 //!
 //! The queue is protected by a lock, which deletes take. Writes first read one word: the medium is
-//! divided into regions, and a bit says whether the queue has an entry in a region. If it has none,
+//! divided into regions, and a bit is set if the queue has an entry in a region. If it has none,
 //! a write passes without the lock.
 //!
 //! ```text
@@ -9,19 +9,19 @@
 //!          bit set ---> lock: not in flight, taken out of the queue -> down
 //!                       lock: in flight ---> waits --command ended---> again
 //!   delete: lock: queued, bits set ---> acknowledged
-//!   issuer (one task, core 0): lock: take ---> DELETE below ---> lock: ended, waiters go on
+//!   issuer (one task, core 0): lock: take ---> DELETE below ---> lock: ended, waiters run
 //! ```
 //!
 //! Invariants
 //!  E1  A write that begins after a delete of the same bytes was acknowledged sees the bit. The bit
 //!      is set before the acknowledgement, and cleared only when the queue has no entry there.
-//!  E2  A write goes down only when, at some moment after it began, no command in flight covered a
-//!      byte of it. From then on no queued or stale entry covers one either, except deletes that
-//!      came after it began. A write and a delete of the same bytes that are in flight together
-//!      have no order.
+//!  E2  A write is sent down only when, at some moment after it began, no command in flight covered
+//!      a byte of it. From then on no queued or stale entry covers one either, except deletes that
+//!      began after it. A write and a delete of the same bytes that are in flight together have no
+//!      order.
 //!  E3  A waiting write is restarted when the command in flight has ended, and checks again.
-//!  E4  While the delete queue is shut nothing is queued and nothing is sent: deletes go down by
-//!      themselves. A command in flight at the time of the shut is waited for.
+//!  E4  While the delete queue is shut nothing is queued and nothing is sent: deletes are sent down
+//!      by themselves. A command in flight at the time of the shut is waited for.
 //!  E5  The issuer never sleeps beyond the moment at which the queue has something for it.
 
 use std::ops::Range;
@@ -41,9 +41,9 @@ const WORDS: usize = (REGIONS / BITS) as usize;
 /// The answer to a write that arrives at the delete queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
-    /// Go on.
+    /// Continue.
     Pass,
-    /// Answer `Flow::Wait`: the ticket is used when the command in flight has ended. Then ask
+    /// Answer `Flow::Wait`: the ticket is used when the command in flight has ended. Then check
     /// again.
     Wait,
 }
@@ -53,7 +53,7 @@ pub(crate) enum Entry {
 pub(crate) enum DeleteDecision {
     /// The delete is acknowledged to its sender.
     Queued,
-    /// The queue takes none: the delete goes down by itself, as a write does.
+    /// The queue takes none: the delete is sent down by itself, as a write does.
     Pass,
 }
 
@@ -62,9 +62,9 @@ pub(crate) enum DeleteDecision {
 pub(crate) enum Step {
     /// Send this, then report the result.
     Send(Command),
-    /// Ask again at that time, or when the bell rings.
+    /// Check again at that time, or when the bell rings.
     Until(u64),
-    /// Ask again when the bell rings.
+    /// Check again when the bell rings.
     Rest,
     /// End.
     Stop,

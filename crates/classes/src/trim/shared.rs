@@ -11,7 +11,7 @@ use geom::{Edge, GeomId, Notifier};
 
 use super::queue::DeleteQueue;
 
-/// Requests of one core that went down here; only that core writes it.
+/// Requests of one core that were sent down here; only that core writes it.
 #[repr(align(128))]
 #[derive(Default)]
 struct CoreSlot {
@@ -38,7 +38,7 @@ pub(super) struct TrimShared {
     /// The queue's name, which distinguishes its sender from others.
     pub(super) name: String,
     pub(super) delete_queue: DeleteQueue,
-    /// Deletes are queued here; otherwise they go down as they arrive.
+    /// Deletes are queued here; otherwise they are sent down as they arrive.
     pub(super) defers: bool,
     pub(super) below: Edge,
     pub(super) geom: GeomId,
@@ -89,7 +89,7 @@ impl TrimShared {
         &self.core_slots[core % self.core_slots.len()]
     }
 
-    /// A request goes down on this core.
+    /// A request is sent down on this core.
     #[inline]
     pub(super) fn begins(&self, core: usize) {
         let begun = &self.core_slot(core).begun;

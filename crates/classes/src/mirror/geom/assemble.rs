@@ -31,7 +31,7 @@ impl MirrorGeom {
         seen: TastedMember,
     ) -> Result<(), Error> {
         let name = t.provider_name(on).to_owned();
-        let gone = || Error::new(Errno::NxIo, format!("{name} is gone"));
+        let gone = || Error::new(Errno::NxIo, format!("{name} was removed"));
         let limits = t.limits(on).ok_or_else(gone)?;
         if self.unrebuildable.contains(&seen.record.disk) {
             let why = "its rebuild found no member that could be read: `ashlar mirror forget` and \

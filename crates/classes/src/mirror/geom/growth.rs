@@ -92,7 +92,7 @@ impl MirrorGeom {
             return match self.suspects {
                 // The last one's was not: it stays.
                 0 => tasks::post_after(&self.shared, RECORD_RETRY_NS, Message::RetryRecords),
-                // Those go first whose records were not.
+                // Those whose records were not written are removed first.
                 _ => self.queue.push_back(Job::Grow(round)),
             };
         }

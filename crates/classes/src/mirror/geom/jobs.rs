@@ -235,9 +235,9 @@ impl MirrorGeom {
         self.push(t, me, Job::Rewrite);
     }
 
-    /// Rebuilds a member from its start, unless it has become the last (M4) or is gone.
+    /// Rebuilds a member from its start, unless it has become the last (M4) or was removed.
     fn rebuild_from_start(&mut self, t: &mut Topology, me: GeomId, slot: usize) {
-        // J5: the state of the others was recorded before, or they go first.
+        // J5: the state of the others was recorded before, or they are removed first.
         let others = self.mirror.in_role(Role::Active).iter().any(|s| *s != slot);
         if !others || self.mirror.member(slot).is_none() {
             return self.reopen(true);
@@ -360,7 +360,7 @@ impl MirrorGeom {
         }
         std::mem::take(&mut self.duplicates).into_iter().for_each(|p| t.retaste(p));
         if self.mirror.running && self.mirror.in_role(Role::Active).is_empty() {
-            t.remark(me, Severity::Failed, "no complete member is left: the mirror is gone");
+            t.remark(me, Severity::Failed, "no complete member is left: the mirror is removed");
             Self::take_apart(t, me, self);
         }
         true
@@ -376,7 +376,7 @@ impl MirrorGeom {
         let stay = moving.into_iter().filter(|(slot, _)| !on_record || failed.contains(slot));
         self.moved.extend(stay);
         for slot in &failed {
-            // The last one stays in any case: to ask again at once would be to ask for ever.
+            // The last one stays in any case: an immediate retry would never end.
             if active != [*slot] {
                 self.suspect(*slot, Fault::Broken);
             }
@@ -448,7 +448,7 @@ impl MirrorGeom {
     fn finish(&mut self, t: &mut Topology, me: GeomId, job: Job, complete: bool) {
         match job {
             Job::Dirty if complete => self.open(),
-            // First those go whose record could not be written.
+            // First those are removed whose record could not be written.
             Job::Dirty => self.queue.push_back(Job::Dirty),
             Job::In(_) | Job::Synced(_) => self.reopen(complete),
             Job::Sweep | Job::Bitmap(_) => self.reopen(complete),

@@ -38,7 +38,8 @@ impl MirrorGeom {
         }
     }
 
-    /// A member is to go: its job is first in the queue. False when the member is already leaving.
+    /// A member is to be removed: its job is first in the queue. False when the member is already
+    /// leaving.
     pub(super) fn suspect(&mut self, slot: usize, fault: Fault) -> bool {
         if self.mirror.member(slot).is_none() || self.suspects & bit(slot) != 0 {
             return false;

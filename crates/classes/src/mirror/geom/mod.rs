@@ -7,7 +7,7 @@
 //!         --> cores get the new table --> records are written --> what waited continues
 //! ```
 //!
-//! The loss of a member comes before all other jobs, also before a job that waits for the gate to
+//! The loss of a member precedes all other jobs, also a job that waits for the gate to
 //! be empty: a write inside may be waiting for the decision on that member.
 //!
 //! Invariants
@@ -116,7 +116,7 @@ pub struct MirrorGeom {
     start_failed: bool,
     /// The mirror was taken apart: later messages are ignored.
     over: bool,
-    /// Refused because their number was taken: looked at again when that member has gone.
+    /// Refused because their number was taken: looked at again when that member was removed.
     duplicates: Vec<ProviderId>,
     /// The serial numbers of the disks that were here last, by the members' numbers.
     idents: Idents,
@@ -124,7 +124,7 @@ pub struct MirrorGeom {
     unrebuildable: BTreeSet<u32>,
     /// Slots whose loss has not been dealt with (a bit a slot).
     suspects: u32,
-    /// Slots of members that a verb lets go, and how.
+    /// Slots of members that a verb removes, with the kind of removal.
     removing: BTreeMap<usize, Removal>,
     /// Those that are out already, by slot: they stay open until the verb has had its last word.
     removed: BTreeMap<usize, RemovedMember>,

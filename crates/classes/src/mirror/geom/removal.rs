@@ -1,7 +1,7 @@
 //! Removal of a member by a verb: its record is cleared, or marked.
 //!
 //! ```text
-//!   let_go --> Job::Out --> the others' records say so --> last_word --> the verb writes --> done
+//!   let_go --> Job::Out --> the others' records are written --> last_word --> verb writes --> done
 //! ```
 //!
 //! Invariants
@@ -49,7 +49,7 @@ pub(in crate::mirror) struct FinalRecord {
 }
 
 impl MirrorGeom {
-    /// A member is to go.
+    /// A member is to be removed.
     pub(in crate::mirror) fn begin_removal(
         &mut self,
         t: &mut Topology,
@@ -65,7 +65,7 @@ impl MirrorGeom {
         Job::Out { slot, fault: Fault::Absent, gone: false }
     }
 
-    /// The last record of a member that goes, if a verb removes it.
+    /// The last record of a member that leaves, if a verb removes it.
     pub(super) fn last_record(&self, slot: usize) -> Option<Metadata> {
         self.removing.get(&slot)?;
         let found = || Some(self.mirror.member(slot)?.record.clone());
@@ -110,7 +110,7 @@ impl MirrorGeom {
                     let what = format!("{name} stays: it became the last complete member");
                     Error::new(Errno::Busy, what)
                 }
-                None => Error::new(Errno::NxIo, format!("{name} is gone, with its record")),
+                None => Error::new(Errno::NxIo, format!("{name} was removed, with its record")),
             });
         };
         if self.unrecorded & bit(slot) != 0 {

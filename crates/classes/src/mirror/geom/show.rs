@@ -45,7 +45,7 @@ impl MirrorGeom {
             let what =
                 if place.kind == MismatchKind::Unreadable { "cannot be read" } else { "differs" };
             let below = self.consumers.get(&place.slot).and_then(|c| t.below(*c));
-            let name = below.map_or("a member that is gone", |p| t.provider_name(p));
+            let name = below.map_or("a removed member", |p| t.provider_name(p));
             out.push(("Difference", format!("{name}, bytes {from} to {to}: {what}")));
         }
         out.extend(self.refused.lines());

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Invariants (docs/reference/geom.md 2.2, 5.2, 7)
-//!  M1  Parameters and contents are those of the newest members by (genid, syncid), whatever the
-//!      order of arrival. A member with a lower genid is broken and is not used; with a lower
+//!  M1  Parameters and contents are those of the newest members by (genid, syncid), regardless of
+//!      the order of arrival. A member with a lower genid is broken and is not used; with a lower
 //!      syncid it is rebuilt from its start.
 //!  M2  Of several dirty newest members one is the master: the highest priority. The others are
 //!      rebuilt: after a crash it is not known which of the last writes each has.
@@ -98,7 +98,7 @@ pub(in crate::mirror) struct Member {
 /// How a member was lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::mirror) enum Fault {
-    /// Gone: it may return and is rebuilt then.
+    /// Removed: it may return and is rebuilt then.
     Absent,
     /// It answered a request with an error: not used again until an operator requests it.
     Broken,
@@ -149,8 +149,8 @@ pub(in crate::mirror) struct Mirror {
     pub(in crate::mirror) bump: bool,
     /// By slot.
     pub(in crate::mirror) slots: Vec<Option<Member>>,
-    /// How often writes began since it runs, and how often they had when a member went that was
-    /// not missing anything (by its number).
+    /// How often writes began since it runs, and how often they had when a complete member was lost
+    /// (by its number).
     begun: u64,
     gone_at: BTreeMap<u32, u64>,
     /// Numbers of members that are surely among those counted.

@@ -91,8 +91,8 @@ impl Mirror {
         self.lineage.events += 1;
     }
 
-    /// The mirror has so many bytes from now on. Its syncid grows: a member whose record the power
-    /// cut came before, or that is away, is rebuilt.
+    /// The mirror has so many bytes from now on. Its syncid grows: a member whose record was not
+    /// written before the power cut, or that is away, is rebuilt.
     pub(in crate::mirror) fn size_to(&mut self, bytes: u64) {
         if self.media_bytes != bytes {
             self.offered_bytes = self.media_bytes.max(self.offered_bytes);
@@ -102,7 +102,7 @@ impl Mirror {
         }
     }
 
-    /// The size for which all members have room, bytes: whole sectors.
+    /// The size for which all members have space, bytes: whole sectors.
     pub(in crate::mirror) fn most(&self) -> u64 {
         let sector = u64::from(self.sector_bytes);
         let metadata = if self.manual { 0 } else { sector };

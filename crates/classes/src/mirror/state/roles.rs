@@ -43,7 +43,7 @@ impl Mirror {
             self.adopt_record(&record);
         } else if (record.genid, record.syncid) == (self.genid, self.syncid) {
             self.all = self.all.max(record.all);
-            // One whose record was moving when the power went has none (bitmap B4).
+            // One whose record was moving when the power failed has no bitmap (bitmap B4).
             if !self.running && self.bitmap.is_none() {
                 self.bitmap = record.bitmap.map(Image::clear);
             }
@@ -134,7 +134,7 @@ impl Mirror {
         let same = record.media_bytes == self.media_bytes;
         if self.is_current(record) && !same {
             return Some(format!(
-                "its record says that the mirror has {} bytes, the others' {}: it was not written \
+                "its record has a mirror of {} bytes, the others' {}: it was not written \
                  with them. `ashlar mirror clear` it, then `insert` adds it again",
                 record.media_bytes, self.media_bytes
             ));

@@ -135,8 +135,8 @@ impl Configure {
         let most = mirror.media_bytes + u64::from(shape.bytes) + sector;
         if mirror.manual || least < most {
             let what = format!(
-                "{on}: no room for a bitmap on its members ({most} bytes of each are needed); \
-                 `ashlar mirror label --bitmap` leaves room"
+                "{on}: no space for a bitmap on its members ({most} bytes of each are needed); \
+                 `ashlar mirror label --bitmap` leaves space"
             );
             return Err(Error::inval(what));
         }

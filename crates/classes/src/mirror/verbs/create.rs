@@ -17,7 +17,7 @@ pub(super) struct Create {
     members: Members,
     #[serde(flatten)]
     params: MirrorParams,
-    // The guard has looked at it before, and says so by `force`.
+    // The guard has looked at it before, and `force` is set.
     #[serde(rename = "yes_destroy")]
     _consent: Consent,
     #[serde(rename = "force")]

@@ -98,7 +98,7 @@ pub(in crate::mirror) fn by_hand(
     let media_bytes = least - least % u64::from(sector_bytes);
     if limits.is_empty() || limits.len() > MEMBERS_MAX || media_bytes == 0 {
         return Err(Error::inval(format!(
-            "a mirror has 1 to {MEMBERS_MAX} members, with room on each"
+            "a mirror has 1 to {MEMBERS_MAX} members, with space on each"
         )));
     }
     let record = Metadata {

@@ -180,7 +180,7 @@ fn runs(mirror: &Mirror) -> Result<(), Error> {
     }
     let what = format!(
         "{0} has not started: it starts when its members are present, or after a while without the \
-         missing ones; `ashlar mirror list {0}` says what it waits for",
+         missing ones; `ashlar mirror list {0}` shows the missing ones",
         mirror.name
     );
     Err(Error::new(Errno::Busy, what))

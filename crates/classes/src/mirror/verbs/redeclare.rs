@@ -36,7 +36,7 @@ pub(in crate::mirror) fn foresee(
     difference(&mut control.topology, geom, request).map(drop)
 }
 
-/// New members are taken in before others go or are given up, so that no copy is given up for
+/// New members are taken in before others are removed or given up, so that no copy is given up for
 /// nothing.
 pub(in crate::mirror) fn redeclare(
     control: &mut GraphControl,

@@ -70,8 +70,8 @@ impl Verb<MirrorClass> for Resize {
             }
             _ if done => format!("{on} has {size} bytes now"),
             _ if growth.to < growth.from => format!(
-                "{on} becomes smaller, {size} bytes, when its records say so; `ashlar mirror list \
-             {on}` shows its size"
+                "{on} becomes smaller, {size} bytes, when its records are written; `ashlar mirror \
+             list {on}` shows its size"
             ),
             _ => format!(
                 "{on} grows to {size} bytes when the added space is the same on all members; \

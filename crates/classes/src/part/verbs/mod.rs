@@ -1,9 +1,9 @@
 //! Verbs of the class, a file each. An edit is made in memory and then written, unless it is to be
-//! kept there. The API has the same verbs as the command `part`, and asks for consent before it
+//! kept there. The API has the same verbs as the command `part`, and requests consent before it
 //! passes on a verb that loses partitions.
 //!
 //! Invariants
-//!  V1  A refusal changes nothing: every check comes before the first change.
+//!  V1  A refusal changes nothing: every check precedes the first change.
 //!  V2  The disk is held r1w1e1 from the first edit to the commit or undo (geom.rs, G2).
 
 mod add;

@@ -18,7 +18,7 @@ pub fn usable_bytes(media: u64) -> u64 {
     media.saturating_sub(RESERVED)
 }
 
-/// What else an update says.
+/// The other fields of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Change<'a> {
     /// Seconds since 1980.

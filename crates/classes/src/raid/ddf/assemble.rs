@@ -22,18 +22,18 @@ pub struct Assembled {
     pub array: Array,
     /// Index into [`Array::disks`] of each disk given; `None`: it is not of this set.
     pub places: Vec<Option<usize>>,
-    /// Which of the disks given say something older: to be written anew.
+    /// The disks whose records are older: to be written anew.
     pub stale: Vec<usize>,
     /// Volumes that are listed, with no disk here that describes them. [`super::update`] keeps
     /// them.
     pub unknown: Vec<[u8; 24]>,
 }
 
-/// Put together what disks say that have sectors of `sector_size` bytes. The highest sequence is
+/// Combine the records of disks with sectors of `sector_size` bytes. The highest sequence is
 /// in force; disks with another GUID in their headers have no place in the set.
 ///
 /// # Errors
-/// Nothing given, a reference that two disks have, one sequence that says two things, or a level
+/// Nothing given, a reference that two disks have, one sequence with two contents, or a level
 /// that is not understood.
 pub fn assemble(found: &[Meta], sector_size: u32) -> Result<Assembled, Fault> {
     let Some(newest) = found.iter().max_by_key(|meta| meta.header.sequence) else {

@@ -6,7 +6,7 @@ use crate::probe::{array, put, span};
 /// How numbers and checksums are written, the same in all of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Order {
-    /// Little-endian, as some controllers have it; the standard says big.
+    /// Little-endian, as some controllers have it; the standard specifies big-endian.
     pub little: bool,
     /// The checksum starts from zero and is not inverted, as in Linux; FreeBSD and dmraid use the
     /// common CRC-32.
@@ -14,7 +14,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// As the standard says.
+    /// As the standard specifies.
     pub const BIG: Order = Order { little: false, plain: false };
     /// As some controllers do it.
     pub const LITTLE: Order = Order { little: true, plain: false };
@@ -23,7 +23,7 @@ impl Order {
 }
 
 /// A section or a part of one. Reading outside it gives zeros, writing there does nothing: its
-/// length is checked where it comes from.
+/// length is checked at its source.
 #[derive(Debug, Clone)]
 pub(super) struct Block {
     pub(super) order: Order,

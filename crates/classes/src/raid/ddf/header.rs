@@ -1,4 +1,4 @@
-//! The header: anchor in the last sector, primary and secondary where it says.
+//! The header: anchor in the last sector, primary and secondary at its places.
 //!
 //! ```text
 //! 0 4 de11de11 | 4 4 CRC | 8 24 GUID | 32 8 revision | 40 4 sequence | 44 4 time | 48 1 open
@@ -28,7 +28,7 @@ pub const SECTION_SECTORS_MAX: u32 = 7000;
 /// Kind of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Copy {
-    /// Says where the others are.
+    /// Contains the places of the others.
     Anchor,
     /// The first copy.
     Primary,
@@ -36,7 +36,7 @@ pub enum Copy {
     Secondary,
 }
 
-/// How many of each thing there is room for.
+/// Number of entries of each kind that fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Disks.
@@ -95,7 +95,7 @@ pub struct Header {
     pub secondary: u64,
     /// Sectors of the workspace, and where it starts.
     pub workspace: (u32, u64),
-    /// How much there is room for.
+    /// Number of entries that fit.
     pub limits: Limits,
     /// The sections: controller, disks, volumes, configurations, disk data, bad blocks,
     /// diagnostics, vendor logs.

@@ -60,7 +60,7 @@ fn probe(sectors: &Sectors) -> Result<Meta, ProbeStop> {
             Err(read) => return Err(read),
         }
     }
-    // D2; the sort is stable, so that the primary comes first among equals.
+    // D2; the sort is stable, so that the primary is first among equals.
     found.sort_by_key(|(header, ..)| (header.open, u32::MAX - header.sequence));
     for (header, copy, at) in found {
         match copy_at(sectors, header, copy, at) {
@@ -72,7 +72,7 @@ fn probe(sectors: &Sectors) -> Result<Meta, ProbeStop> {
     Err(ProbeStop::No(worst.unwrap_or(none)))
 }
 
-/// The header that the anchor says is at sector `place`, and its byte offset.
+/// The header that the anchor places at sector `place`, and its byte offset.
 fn header_at(
     sectors: &Sectors,
     anchor: &Header,
@@ -196,7 +196,7 @@ impl Meta {
     /// The sections, each with its place: sectors from the header.
     ///
     /// # Errors
-    /// More of something than the header has room for.
+    /// More of something than the header has space for.
     pub(super) fn sections(&self, sector_size: u32) -> Result<Vec<(u32, Vec<u8>)>, Fault> {
         let (header, limits, order) = (&self.header, &self.header.limits, self.header.order);
         let size = sector_size as usize;
@@ -213,7 +213,7 @@ impl Meta {
         ];
         for (field, count, max) in fields {
             if count > max {
-                return Err(Fault::value(field, format!("are {count}; there is room for {max}")));
+                return Err(Fault::value(field, format!("are {count}; there is space for {max}")));
             }
         }
         let mut configs = Vec::with_capacity(len(header::CONFIGS));

@@ -15,7 +15,7 @@
 //!  D1  A copy counts when its header and all its sections have right checksums.
 //!  D2  In force is a closed copy before an open one, then the higher sequence, then the primary.
 //!  D3  The copy that is in force is written last, after the other has been flushed. A copy that
-//!      is being written says so (open) under its old sequence, and gets the new sequence when it
+//!      is being written is marked open under its old sequence, and gets the new sequence when it
 //!      is closed again: at every instant one whole closed copy is there, for every reader.
 //!  D4  The anchor is written once, after both copies.
 

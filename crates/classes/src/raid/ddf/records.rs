@@ -82,7 +82,7 @@ pub struct VolumeEntry {
     pub name: [u8; 16],
 }
 
-/// One basic volume: what its disks say of it.
+/// One basic volume, as its disks record it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// The volume.
@@ -214,7 +214,7 @@ pub(super) fn volumes(block: &Block, limits: &Limits) -> Result<Vec<VolumeEntry>
     Ok(all)
 }
 
-/// A list section of `len` bytes with room for `max` entries.
+/// A list section of `len` bytes with space for `max` entries.
 fn list(order: Order, len: usize, signature: u32, max: u16, all: &[Block]) -> Vec<u8> {
     let mut block = Block::all_ones(order, len);
     block.put32(0, signature);

@@ -26,7 +26,7 @@ pub struct TargetDisk {
     pub time: u32,
     /// The GUID of the controller that makes this.
     pub controller: [u8; 24],
-    /// How much there is to be room for: the same on all disks of a set.
+    /// Space to be reserved: the same on all disks of a set.
     pub limits: Limits,
     /// Byte order: that of the set.
     pub order: Order,
@@ -48,7 +48,7 @@ fn identity(array: &Array) -> Result<[u8; 24], Fault> {
     }
 }
 
-/// What disk `index` of a new array, or a disk new in one, is to say.
+/// The record of disk `index` of a new array, or of a disk new in one.
 ///
 /// # Errors
 /// A disk of 32 MiB or less, or an array that this format cannot describe.
@@ -56,7 +56,7 @@ pub fn create(array: &Array, index: usize, place: &TargetDisk) -> Result<Meta, F
     let (size, media) = (place.sector_size, place.media_sectors);
     let bytes = media.checked_mul(u64::from(size)).filter(|bytes| *bytes > RESERVED);
     let (Some(_), true) = (bytes, size >= 512) else {
-        return Err(Fault::new(Reason::Media, "disk size", "leaves no room: DDF takes 32 MiB"));
+        return Err(Fault::new(Reason::Media, "disk size", "leaves no space: DDF takes 32 MiB"));
     };
     let before = |bytes: u64| media - bytes / u64::from(size);
     let mut controller = Block::all_ones(place.order, size as usize);
@@ -124,7 +124,7 @@ fn sections(limits: &Limits, size: u32) -> [Section; 8] {
 /// record of that disk. If that is outdated, `base` is the newest one with the places of the disk's
 /// own record ([`Meta::data`] and the header's sectors).
 ///
-/// # Errors A part of the array that cannot be expressed, or that there is no room for.
+/// # Errors A part of the array that cannot be expressed, or too large for the space.
 pub fn update(
     base: &Meta,
     array: &Array,
@@ -233,10 +233,10 @@ fn fresh() -> Vec<u8> {
 }
 
 /// The writes that put `meta` on its disk of `media_sectors` sectors (D3, D4). The anchor is
-/// written only when `anchor` is set: for a disk that has none, or one that says otherwise.
+/// written only when `anchor` is set: for a disk that has none, or one that differs.
 ///
 /// # Errors
-/// There is no room for it.
+/// The space is too small for it.
 pub fn plan(
     meta: &Meta,
     media_sectors: u64,

@@ -49,7 +49,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes.get(..end).unwrap_or(&[])).trim_end().to_owned()
 }
 
-/// The serial number in a disk's entry, without the mark of a disk that is gone.
+/// The serial number in a disk's entry, without the mark of a disk that was removed.
 pub(super) fn key_of(disk: &DiskRecord) -> String {
     let serial = text(&disk.serial);
     serial.strip_suffix(GONE).map_or_else(|| serial.clone(), str::to_owned)
@@ -285,7 +285,7 @@ fn put_disk(disk: &Disk, old: Option<&DiskRecord>, size: u32) -> Result<DiskReco
     })
 }
 
-/// The last 16 bytes: the room in the format.
+/// The last 16 bytes: the space in the format.
 fn serial_tail(serial: &str) -> &str {
     let from = serial.len().saturating_sub(16);
     (from..=serial.len()).find_map(|at| serial.get(at..)).unwrap_or("")

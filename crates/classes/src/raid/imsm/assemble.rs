@@ -19,13 +19,13 @@ pub struct Assembled {
     pub stale: Vec<usize>,
 }
 
-/// Put together the records of disks with the serial numbers given (as the disks say them).
-/// The newest generation is in force. Give the records of one [`Record::set`] and the spares':
-/// those of other sets have no place in the array, but the newest of all says which set it is.
+/// Put together the records of disks with the serial numbers given (as the disks report them). The
+/// newest generation is in force. Give the records of one [`Record::set`] and the spares': those of
+/// other sets have no place in the array, but the newest of all determines the set.
 ///
 /// # Errors
-/// No record but spares' own, two disks with one serial number, one generation that says two
-/// things, or a record that is not understood.
+/// No record but spares' own, two disks with one serial number, one generation with two contents,
+/// or a record that is not understood.
 pub fn assemble(found: &[(String, Record)], sector_size: u32) -> Result<Assembled, Fault> {
     let members = || found.iter().filter(|(_, record)| !record.is_spare());
     let Some((_, newest)) = members().max_by_key(|(_, record)| record.generation) else {

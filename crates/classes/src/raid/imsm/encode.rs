@@ -13,7 +13,7 @@ impl Record {
     /// needs.
     ///
     /// # Errors
-    /// More disks, volumes, slots or bytes than the format has room for.
+    /// More disks, volumes, slots or bytes than the format has space for.
     pub fn encode(&self) -> Result<Vec<u8>, Fault> {
         let disks = u8::try_from(self.disks.len());
         let volumes = u8::try_from(self.volumes.len());
@@ -60,7 +60,7 @@ impl Record {
         Ok(bytes)
     }
 
-    /// Attributes that the contents need, with those that were there and say nothing of them.
+    /// Attributes that the contents need, with those that were there and are independent of them.
     fn needed(&self) -> u32 {
         use attribute as a;
         let mut all = self.attributes & a::PM | a::CHECKSUM;

@@ -15,10 +15,10 @@
 //!      concerns an array of one disk (two volumes, or a migration; written only when one is added
 //!      or deleted, or the disk grows). The second sector of the old record is in the place of the
 //!      new one, and the format has no other place. The data of the volumes stays where it is; the
-//!      message about the disk says how to restore them.
+//!      message about the disk explains how to restore them.
 //!  M2  A record that fits into a sector (one volume, not migrating, on up to two disks) cannot be
 //!      torn.
-//!  M3  The highest generation is in force; equal ones must say the same.
+//!  M3  The highest generation is in force; equal ones must have the same content.
 
 mod array;
 mod assemble;

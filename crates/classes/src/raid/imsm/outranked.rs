@@ -1,7 +1,7 @@
 //! Disks of the half of a split array that the operator did not choose, and their last generations.
 //!
 //! Such a disk has a record that looks as right as those of the chosen half. A use of it after the
-//! choice would have increased its generation: up to the known one it is not asked about again.
+//! choice would have increased its generation: up to the known one no choice is requested again.
 //!
 //! They are stored in the last 8 of the 12 free bytes of the disk's entry: a mark of our own, and
 //! the generation, little-endian. No other implementation reads them. If another one rewrites the

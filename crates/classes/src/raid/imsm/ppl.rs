@@ -1,7 +1,7 @@
 //! The log of partial parity (PPL) that a member of an Intel RAID5 volume has behind its data.
 //!
 //! ```text
-//! member:  data | log area: 1 MiB (one unit after the other, round and round), or one unit's room
+//! member:  data | log area: 1 MiB (one unit after the other, round and round), or one unit's space
 //! unit:    header, 4 KiB | partial parity of entry 0 | of entry 1 | ...
 //! header:  0 512 ones | 512 4 signature | 520 8 generation | 528 4 entries | 532 4 checksum
 //!          536 24 x entries: 0 8 first sector | 8 4 bytes of parity | 12 4 bytes of data
@@ -14,7 +14,7 @@
 //!
 //! Invariants
 //!  P1  The unit in force is the last of those that lie one behind the other from the start of the
-//!      area with generations that do not fall. Whatever else looks like a unit is not one: data
+//!      area with generations that do not fall. Other data that looks like a unit is not one: data
 //!      that users write could be made to look so.
 //!  P2  A header at the start whose checksum is wrong, with the right signature, is one that was
 //!      being written: its rows had not begun, and those of the unit before were durable.
@@ -27,18 +27,18 @@ use crate::probe::{Reason, array, le32, le64, put, span};
 pub const HEADER: usize = 4096;
 /// Bytes of partial parity in a unit at most.
 pub const PARITY_MAX: usize = 128 << 10;
-/// Entries of a unit at most; a header that says more is refused.
+/// Entries of a unit at most; a header with more is refused.
 pub const ENTRIES_MAX: usize = 148;
-/// Bytes of an area with room for several units.
+/// Bytes of an area with space for several units.
 pub const AREA: u64 = 1 << 20;
-/// Bytes of an area with room for one.
+/// Bytes of an area with space for one.
 pub const AREA_OF_ONE: u64 = (HEADER + PARITY_MAX) as u64;
 
 const ONES: usize = 512;
 const FIRST: usize = 536;
 const ENTRY: usize = 24;
 
-/// What an entry says: see the module.
+/// The fields of an entry: see the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Entry {
     /// First sector of the data on the volume.
@@ -60,7 +60,7 @@ pub enum Purpose {
     Rows,
     /// It speaks of nothing: so that a log without rows is believed.
     Nothing,
-    /// It says that parity may be wrong in other rows too, and must all be made anew.
+    /// Parity may be wrong in other rows too, and must all be made anew.
     Doubt,
 }
 
@@ -105,7 +105,7 @@ impl Header {
     /// Reads a header.
     ///
     /// # Errors
-    /// Too few bytes, a wrong checksum, or more entries than there is room for.
+    /// Too few bytes, a wrong checksum, or more entries than there is space for.
     pub fn decode(bytes: &[u8]) -> Result<Header, Fault> {
         let Some(head) = bytes.get(..HEADER) else {
             return Err(Fault::value("PPL header", "is cut off"));

@@ -2,7 +2,7 @@
 //! recognized as torn.
 //!
 //! The checksum is a sum. Sectors of the next record that arrive behind the first sector of the old
-//! one can add up to what that says, as when two slots change places, and the mixture would be
+//! one can match its checksum, as when two slots change places, and the mixture would be
 //! believed. Then the old record is torn first, on purpose:
 //!
 //! ```text
@@ -30,7 +30,7 @@ pub enum PriorContent {
 }
 
 impl PriorContent {
-    /// This record, if it can be said.
+    /// This record, if it can be expressed.
     pub fn complete(record: &Record) -> Option<PriorContent> {
         record.encode().ok().map(PriorContent::Complete)
     }

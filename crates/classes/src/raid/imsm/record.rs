@@ -42,7 +42,7 @@ pub mod attribute {
     pub const RAID1E: u32 = 8;
     /// Volumes of RAID5.
     pub const RAID5: u32 = 0x10;
-    /// Clone and go.
+    /// Clone and migrate.
     pub const CNG: u32 = 0x20;
     /// Strips of 256 KiB and more.
     pub const LARGE_STRIP: u32 = 0x40;
@@ -152,7 +152,7 @@ pub struct VolumeRecord {
     pub tail: [u8; 12],
     /// The map in force: while migrating, the one wanted.
     pub map: Map,
-    /// While migrating, the one that it comes from.
+    /// While migrating, the map of the source.
     pub from: Option<Map>,
 }
 
@@ -167,7 +167,7 @@ pub struct BadBlocks {
     pub count: u16,
 }
 
-/// All that one disk says about its array.
+/// The whole content of one disk's record of its array.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Record {
     /// Version text as read; [`Record::encode`] writes the version that the used features need.
@@ -208,7 +208,7 @@ pub(super) fn checksum(bytes: &[u8]) -> u32 {
     words.fold(0, |sum: u32, (_, word)| sum.wrapping_add(u32::from_le_bytes(*word)))
 }
 
-/// The size that the first sector of a record says it has, bytes.
+/// The size in the first sector of a record, bytes.
 ///
 /// # Errors
 /// No signature, or a size out of range.
@@ -229,7 +229,7 @@ impl Record {
         if self.original == 0 { self.family } else { self.original }
     }
 
-    /// Read a record: `bytes` as long as it says, or longer.
+    /// Read a record: `bytes` as long as its size field, or longer.
     ///
     /// # Errors
     /// The first field that is wrong: too short, a checksum, a newer version, an unknown

@@ -14,7 +14,7 @@ use crate::probe::{ProbeStop, Reason, Sectors, Step, le32};
 /// Bytes of a disk's entry.
 pub(super) const DISK: usize = 48;
 
-/// A record whose first sector does not go with the rest.
+/// A record whose first sector does not match the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Torn {
     /// As [`super::Record::set`].

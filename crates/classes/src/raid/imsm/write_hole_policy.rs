@@ -1,10 +1,10 @@
 //! Linux's guards of a volume against the write hole: a log of partial parity (PPL), a drive with a
 //! journal, a write-intent bitmap.
 //!
-//! The log of a RAID5 volume is kept here too, where there is room for it behind the data (see
+//! The log of a RAID5 volume is kept here too, where there is space for it behind the data (see
 //! [`super::ppl`] and the volume's `log`). The other guards are neither written nor read here.
 //! Linux trusts them for a dirty volume: parity that the guard does not mention is assumed to be
-//! right. The record of a volume with such a guard therefore says that there is none while it says
+//! right. The record of a volume with such a guard therefore lists no guard while it is marked
 //! dirty. An implementation that finds it so recomputes all parity, or starts no array that lacks a
 //! disk. A clean volume has its guard back; its content is of no use then.
 
@@ -21,7 +21,7 @@ fn policy(rest: &[u8; 32]) -> u8 {
     rest.get(POLICY).copied().unwrap_or(0)
 }
 
-/// A log on each member, with room for one unit, or for several.
+/// A log on each member, with space for one unit, or for several.
 const LOGS: [(u8, u64); 2] = [(1, ppl::AREA_OF_ONE), (3, ppl::AREA)];
 
 /// The bytes for the next record of a volume.
@@ -38,7 +38,7 @@ pub(super) fn next(mut rest: [u8; 32], volume: &Volume) -> [u8; 32] {
     rest
 }
 
-/// Where a volume's log is: behind the rows of its data, if there is room for it.
+/// Where a volume's log is: behind the rows of its data, if there is space for it.
 pub(super) fn log(record: &VolumeRecord, volume: &Volume) -> Option<LogArea> {
     let policy = policy(&record.rest);
     let (_, bytes) = LOGS.into_iter().find(|(of, _)| *of == policy)?;

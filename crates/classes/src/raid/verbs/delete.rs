@@ -105,7 +105,7 @@ fn detached_providers(control: &mut GraphControl, set: &str, held: &[String]) ->
     named.map(|p| p.name.clone()).collect()
 }
 
-/// Clears the records of all disks that have one, and says of which it cannot.
+/// Clears the records of all disks that have one, and names those that it cannot clear.
 fn wipe(control: &mut GraphControl, set: &str, mut rest: Rest) -> Result<String, Error> {
     let (mut cleared, mut kept) = (Vec::new(), Vec::new());
     let strays = detached_providers(control, set, &rest.held);

@@ -172,7 +172,7 @@ fn check(control: &mut GraphControl, name: &str, force: bool) -> Result<(), Erro
             return Ok(());
         }
         let what = format!(
-            "the last sectors of {name} hold something (`ashlar inspect {name}` says what); give \
+            "the last sectors of {name} hold something (`ashlar inspect {name}` shows it); give \
              --force if it may be lost"
         );
         Err(Error::new(Errno::Exist, what))
@@ -230,7 +230,7 @@ fn choose(
     }
 }
 
-/// A disk that is to come.
+/// A disk to be inserted.
 fn absent(at: usize, like: &Disk, intel: bool) -> Disk {
     let number = 0xfff0_0000 | at as u32;
     let guid = guid(number);
@@ -243,7 +243,7 @@ fn absent(at: usize, like: &Disk, intel: bool) -> Disk {
     }
 }
 
-/// What each disk shall say.
+/// The record of each disk.
 fn plans(
     array: &Array,
     chosen: &[Option<Chosen>],

@@ -330,7 +330,7 @@ fn spare_of(g: &RaidGeom, tag: u32, name: &str) -> Result<(), Error> {
     }
 }
 
-/// A disk that was to go is needed after all.
+/// A disk that was to be removed is needed after all.
 fn still_needed(name: &str) -> Error {
     let what = format!("{name} stays: a volume needs it now");
     Error::new(Errno::Busy, what)

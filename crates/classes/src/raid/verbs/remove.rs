@@ -35,7 +35,7 @@ impl Verb<RaidClass> for Remove {
             let (tag, edge, plan) = with(control, on, |g, t, _| {
                 let tag = disk(g, name)?;
                 spare_of(g, tag, name)?;
-                let gone = || Error::new(Errno::NxIo, format!("{name} is gone"));
+                let gone = || Error::new(Errno::NxIo, format!("{name} was removed"));
                 let edge = g.edge(t, tag).ok_or_else(gone)?;
                 let plan = match g.disks.get(&tag).map(|d| &d.found) {
                     Some(Found::Ddf(meta)) => ddf::erase(meta, sectors, sector),

@@ -119,7 +119,7 @@ impl NewVolume<'_> {
         }
     }
 
-    /// The volume, on disks of which each has room at a place.
+    /// The volume, on disks of which each has space at the place.
     pub(super) fn volume(&self, spaces: &[(u64, u64)], present: &[bool]) -> Result<Volume, Error> {
         let (log, strip) = (self.log()?, self.params.strip.0);
         let size = self.params.size.map(|bytes| bytes.0);

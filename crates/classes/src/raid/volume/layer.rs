@@ -25,13 +25,13 @@ use super::tasks::RequestTask;
 use crate::members::{GateEntry, Loads};
 use crate::raid::model::Level;
 
-/// The word of a Bio that was cut; otherwise it is the offset it came with, and of a read the slot
+/// The word of a Bio that was cut; otherwise the original offset, and of a read the slot
 /// in the bits that no offset has.
 const CUT: u64 = u64::MAX;
 const SLOT: u64 = 511;
 
-/// How the bytes of a volume lie, which every read asks: each at one place, copies at different
-/// places of the members, or at the same place of all.
+/// Placement of the bytes of a volume, which every read needs: each at one place, copies at
+/// different places of the members, or at the same place of all.
 const SOLE: u8 = 0;
 const SHIFTED: u8 = 1;
 const SAME: u8 = 2;
@@ -180,7 +180,7 @@ impl<const LIE: u8> VolumeLayer<LIE> {
     }
 
     /// Of a READ or WRITE that a member failed: where, from the first byte of the request, if the
-    /// member says it and each byte is on one member.
+    /// member reports it and each byte is on one member.
     #[cold]
     fn bad_byte(&self, parent: &Bio, child: &Bio, core: &Core) -> Option<u64> {
         let Some(Attr::Int(bad)) = child.value.as_ref() else { return None };
@@ -396,7 +396,7 @@ impl<const LIE: u8> VolumeLayer<LIE> {
     }
 }
 
-/// To a spot of a member; the word says from where.
+/// To a spot of a member; the word is the source.
 #[inline(always)]
 fn down(bio: &mut Bio, loads: &Loads, spot: Spot) -> Flow {
     let was = bio.offset & !SLOT | spot.slot as u64;

@@ -55,8 +55,8 @@ pub(crate) struct Spot {
     pub(crate) at: u64,
 }
 
-/// Where the first copies of strips are, until it repeats: one division finds a strip, whatever
-/// the level.
+/// Where the first copies of strips are, until it repeats: one division finds a strip, regardless
+/// of the level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct StripTable {
     /// Strips until it repeats, to divide by.
@@ -75,7 +75,7 @@ pub(crate) struct Row {
     /// Slot of the second.
     pub(crate) q: Option<usize>,
     members: usize,
-    /// Data continues behind the parities and comes round.
+    /// Data continues behind the parities and wraps around.
     continues: bool,
 }
 
@@ -90,7 +90,7 @@ impl Row {
         }
         match self.q {
             None => nth + usize::from(nth >= self.p),
-            // The second parity came round to slot 0.
+            // The second parity wrapped around to slot 0.
             Some(q) if q < self.p => nth + 1,
             Some(_) if nth >= self.p => nth + 2,
             Some(_) => nth,
@@ -203,7 +203,7 @@ impl Shape {
         (len <= self.run(at)).then(|| self.spot(at, 0))
     }
 
-    /// The same without a call, of nearly all bytes where there are strips; `None`: ask
+    /// The same without a call, of nearly all bytes where there are strips; `None`: call
     /// [`Shape::sole`].
     #[inline(always)]
     pub(crate) fn sole_at_once(&self, at: u64, len: u64) -> Option<Spot> {
@@ -217,8 +217,8 @@ impl Shape {
     }
 
     /// The slots (a bit a slot) that have all of some bytes at one and the same place, and that
-    /// place, where each strip has two copies; `None` where these lie at different places, or
-    /// [`Shape::sole`] is to be asked.
+    /// place, where each strip has two copies; `None` where these are at different places, or
+    /// [`Shape::sole`] has to be called.
     #[inline(always)]
     pub(crate) fn alike(&self, at: u64, len: u64) -> Option<(u64, u64)> {
         let Spot { slot, at } = self.sole_at_once(at, len)?;
@@ -312,7 +312,7 @@ impl Shape {
         done - done % self.strip
     }
 
-    /// The inverse, rounded down to whole strips and rows: safe to go on from.
+    /// The inverse, rounded down to whole strips and rows: safe to continue from.
     pub(crate) fn of_member(&self, done: u64) -> u64 {
         let n = self.members() as u64;
         let rows = done / self.strip;

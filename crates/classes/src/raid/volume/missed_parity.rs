@@ -2,7 +2,7 @@
 //! volume needs it, and only that parity describes the data of another, missing, member.
 //!
 //! ```text
-//!   parity not taken --> owed --> its row is gone by or written: paid --> forgotten
+//!   parity not taken --> owed --> its row is passed or written: paid --> forgotten
 //!                             \-> the member is out: forgotten
 //! ```
 //!

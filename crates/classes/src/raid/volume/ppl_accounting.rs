@@ -17,8 +17,8 @@
 //!      everything, or whose loss is in no record yet. That strip is written separately and last.
 //!      Of the others, each old or new, the log then makes parity from which its data can be
 //!      computed, and it becomes old or new alone.
-//!  E2  Nothing is written while a member is lost and no record says so: its log, or its data,
-//!      would be believed after a crash, and units that spoke of these rows may be gone.
+//!  E2  Nothing is written while a member is lost and no record contains that: its log, or its
+//!      data, would be believed after a crash, and units for these rows may have been overwritten.
 
 use std::ops::Range;
 

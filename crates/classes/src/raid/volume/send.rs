@@ -21,7 +21,7 @@ struct OldParity {
 #[derive(Default)]
 struct SendResult {
     failed: u64,
-    /// Those that failed as if they were gone.
+    /// Those that failed as if they were missing.
     gone: u64,
     /// Errors that no member caused, and the first.
     refused: u64,
@@ -52,7 +52,7 @@ impl Rows {
         Ok(outcome)
     }
 
-    /// Whether the members agree comes with the outcome.
+    /// The outcome shows whether the members agree.
     async fn put_logged(&self, turn: &RowWrite<'_>, lost: u64) -> (RowOutcome, bool) {
         let parity = turn.new.iter().fold(0, |all, (slot, _)| all | bit(*slot));
         let data = turn.touched.iter().fold(0, |all, touch| all | bit(touch.slot));
@@ -140,7 +140,7 @@ impl Rows {
 
     /// Writes to some slots. Members that fail it are judged; those that stay are tried once more.
     /// Returns slots that have it not, but are members still; and an error if there are any, or
-    /// if one is out and no record says so (R6).
+    /// if one is out and no record contains that (R6).
     async fn send_decided(&self, turn: &RowWrite<'_>, which: u64) -> (u64, Option<Errno>) {
         let first = self.send(turn, which).await;
         let failed = first.failed;

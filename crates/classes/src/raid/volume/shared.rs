@@ -1,7 +1,7 @@
 //! State of one volume shared by the cores: each has a table of the members, replaced by the geom.
 //!
 //! Invariants
-//!  T1  When [`Shared::set`] has returned, every request that starts goes by the new table.
+//!  T1  When [`Shared::set`] has returned, every request that starts uses the new table.
 //!  T2  A writer to a volume with copies or parity holds the range. Filling a member or making
 //!      copies or parity right holds it alone. A write that began with an older table has therefore
 //!      ended before the range that it wrote is filled.
@@ -54,10 +54,10 @@ pub(crate) struct Path {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     pub(crate) paths: Vec<Option<Path>>,
-    /// Slots of members that are lost and of whom no record says so yet (a bit a slot): nothing is
+    /// Slots of members that are lost and without a record of that yet (a bit a slot): nothing is
     /// acknowledged without them before.
     pub(crate) unrecorded: u64,
-    /// Slots of members that have everything, and of whom no record says so yet.
+    /// Slots of members that have everything, and without a record of that yet.
     pub(crate) fresh: u64,
 }
 
@@ -114,7 +114,7 @@ struct FailureDecision {
 /// Effect of a failed request of a member, should that member stay (J8 of `geom`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FailureEffect {
-    /// Rows whose parity goes with what their members hold, or is owed.
+    /// Rows whose parity matches the data of their members, or is owed.
     Order,
     /// Anything.
     Doubt,
@@ -143,13 +143,13 @@ pub(crate) struct VolumeShared {
     /// Bytes of the volume from its start in which copies agree and parity is right, as far as
     /// that is known; all ones: everywhere.
     pub(crate) consistent_to: AtomicU64,
-    /// The pass that may go on; another number, and it ends.
+    /// The pass that may continue; another number, and it ends.
     pub(crate) round: AtomicU64,
     /// No record can be written on any disk: writes end with EIO.
     pub(crate) records_failed: AtomicBool,
     /// The log of partial parity that is kept, or could be.
     log: Option<Log>,
-    /// DELETE is served, as was said when the volume was offered (levels with parity).
+    /// DELETE is served, as reported when the volume was offered (levels with parity).
     pub(crate) deletes: AtomicBool,
     /// Slots of members that do not take WRITE ZEROES, as far as that is known (a bit a slot).
     pub(crate) no_zeroes: AtomicU64,
@@ -230,7 +230,7 @@ impl VolumeShared {
         self.log.iter().for_each(|log| log.keep(keep));
     }
 
-    /// Says something to the geom.
+    /// Notifies the geom.
     pub(crate) fn post(&self, message: Message) {
         self.notifier.post(self.geom, Box::new(message));
     }
@@ -302,7 +302,7 @@ impl VolumeShared {
         self.per_core.counters(core as usize)
     }
 
-    /// The table that this core goes by.
+    /// The table that this core uses.
     pub(crate) fn table(&self, core: u32) -> Arc<Table> {
         self.core_state(core).table.clone()
     }
@@ -341,8 +341,8 @@ impl VolumeShared {
     }
 
     /// Reports failures of the members of `failed` (a bit a slot; `gone`: those that answered as if
-    /// they were gone) with the given effect, and waits for the decisions on those of `waits`. True
-    /// when the results of the others may be acknowledged.
+    /// they were missing) with the given effect, and waits for the decisions on those of `waits`.
+    /// True when the results of the others may be acknowledged.
     ///
     /// Order of calls: the waiting task is registered before a failure is reported, and the geom
     /// decides nothing before it has received all reports.
@@ -388,12 +388,12 @@ impl VolumeShared {
         }
     }
 
-    /// Lets those go that wait for none of the slots still `open` (a bit a slot).
+    /// Releases those that wait for none of the slots still `open` (a bit a slot).
     pub(crate) fn release(&self, open: u64) {
         Self::answer_waiters(self.failures.released(open), true);
     }
 
-    /// Requests that wait for one of these slots end with an error: no record says that these
+    /// Requests that wait for one of these slots end with an error: no record contains that these
     /// members lack the written data.
     pub(crate) fn fail_waiting(&self, slots: u64) {
         Self::answer_waiters(self.failures.refused(slots), false);

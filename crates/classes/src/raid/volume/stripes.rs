@@ -74,7 +74,7 @@ pub(super) struct StripPart {
 pub(super) struct RowOutcome {
     /// Slots that failed it and are still to be judged (a bit a slot).
     pub(super) failed: u64,
-    /// Those of them that answered as if they were gone.
+    /// Those of them that answered as if they were missing.
     pub(super) gone: u64,
     /// An error that no member caused.
     pub(super) error: Option<Errno>,
@@ -250,7 +250,8 @@ impl Rows {
     ) -> RowOutcome {
         let (mut lost, mut left) = (0, self.shared.shape.parities() + 1);
         let rows = self.shared.rows(window.number, window.range.clone());
-        // A void row is written whatever is owed elsewhere: it can only be left whole (Z1).
+        // A void row is written regardless of parity missed elsewhere: it can only be left whole
+        // (Z1).
         if !void && (self.shared.missed_parity.is_full() || !self.settle(&rows).await) {
             return RowOutcome { error: Some(Errno::Io), ..RowOutcome::default() };
         }
@@ -322,7 +323,7 @@ impl Rows {
         };
         for touch in touched {
             if touch.range == window.range {
-                // Whatever was there before does not matter.
+                // The former content does not matter.
                 let old = contents.by_slot.get_mut(touch.slot).and_then(Option::take);
                 contents.free.extend(old);
             } else if let Some(Some(block)) = contents.by_slot.get(touch.slot) {

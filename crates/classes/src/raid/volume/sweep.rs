@@ -21,7 +21,7 @@ use super::tasks::one_block;
 use crate::members::{sparse, wait_for_rate, wait_while_paused};
 use crate::raid::geom::Message;
 
-/// Why a pass came to no end.
+/// The reason why a pass did not complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PassHalt {
     /// A member failed a write: the geom has been notified.
@@ -244,7 +244,7 @@ impl Pass {
     async fn rows(&self, at: u64, len: u64) -> Result<(), PassHalt> {
         let (core, shared) = (self.core.clone(), self.shared.clone());
         let rows = Rows { core, shared, context: RequestContext::default() };
-        // The last row may go on behind the end of the volume.
+        // The last row may continue behind the end of the volume.
         let windows = rows.windows(at, len);
         for some in windows.chunks(4) {
             let work = some.iter().map(|window| self.window(&rows, window));

@@ -115,7 +115,7 @@ pub(crate) async fn join<T>(work: Vec<impl Future<Output = T>>) -> Vec<T> {
     ended.collect()
 }
 
-/// Sends all at once; answers by slot, in the order asked.
+/// Sends all at once; answers by slot, in the order of the requests.
 pub(crate) async fn send_all(
     core: &Rc<Core>,
     all: Vec<MemberRequest>,
@@ -218,11 +218,11 @@ fn with_chain(from: &[(Seg, usize)], before: Option<&Chain<'_>>, f: &mut dyn FnM
     }
 }
 
-/// The parities of a row's data, which comes with its slots: `p` the sum, `q` the sum with each
+/// The parities of a row's data, given with its slots: `p` the sum, `q` the sum with each
 /// times `2 ^ slot`. All are of one length.
 pub(crate) fn sums(p: Option<&Segs>, q: Option<&Segs>, from: &[(&Segs, usize)]) {
     let mut from = from.to_vec();
-    // The largest exponent is wanted first, and a chain is gone through from its end.
+    // The largest exponent is wanted first, and a chain is processed from its end.
     from.sort_by_key(|(_, slot)| *slot);
     let [mut p, mut q] = [p, q].map(|sum| sum.map(Runs::of));
     let mut data: Vec<(Runs<'_>, usize)> =

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //!  W1  A write or flush that a member failed is acknowledged only after the records of the others
-//!      say so: otherwise that member would be believed after a crash.
+//!      contain that: otherwise that member would be believed after a crash.
 //!  W2  Only EIO, ENXIO and time-outs speak of the member; other errors are the request's own, but
 //!      for a write that another copy took.
 //!  W3  A read that another member answered is written back to the one that could not read it,
@@ -189,7 +189,7 @@ impl RequestTask {
         let shape = &self.shared.shape;
         let (mut lost, mut error) = (0, None);
         for nth in 0..shape.copies() {
-            // The first good one, always: until copies agree no other may be asked.
+            // The first good one, always: until copies agree no other may be read.
             let spot = shape.spot(piece.at, nth);
             let table = self.shared.table(self.core.id());
             let Some(path) = table.good(spot.slot) else { continue };

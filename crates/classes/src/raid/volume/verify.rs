@@ -191,7 +191,7 @@ impl VerifyRun {
             sums.push((slot, sum));
         }
         match (row.q, &unread[..]) {
-            // Data that was solved for says nothing of the parity that it was solved by.
+            // Data that was solved for does not verify the parity that it was solved by.
             (None, [_, ..]) | (_, [_, _, ..]) => {}
             (None, []) => {
                 for (slot, sum) in &sums {
@@ -314,7 +314,7 @@ impl VerifyRun {
     fn removed_or_failed(&self, slot: usize, error: Errno) -> Result<(), &'static str> {
         if error == Errno::NxIo {
             self.shared.report_failure(slot, error, FailureEffect::Order);
-            return Err("a member is gone");
+            return Err("a member was removed");
         }
         Ok(())
     }

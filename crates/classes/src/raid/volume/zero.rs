@@ -28,7 +28,7 @@ use super::task_util::{MemberRequest, RequestContext, WINDOW, bit, join, part, s
 use super::tasks::RequestTask;
 use crate::members::zero_page;
 
-/// Rows that are held at once; those behind them come later.
+/// Rows that are held at once; those behind them are processed later.
 const ROWS_HELD: u64 = 64;
 
 /// Windows that are written at once where members cannot zero.
@@ -87,7 +87,7 @@ impl RequestTask {
     }
 
     /// Every member zeroes its strips of some rows, which are held. `None` when one did not, or was
-    /// not asked to: a member lacks something (Z3).
+    /// not requested to: a member lacks something (Z3).
     async fn zero_members(&self, some: &Range<u64>) -> Option<RowOutcome> {
         let shape = &self.shared.shape;
         let table = self.shared.table(self.core.id());

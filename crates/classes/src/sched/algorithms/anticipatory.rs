@@ -1,9 +1,9 @@
 //! Anticipatory scheduler (`as`): one queue in the order of the disk; after each request it waits a
 //! little for the same client.
 //!
-//! When a request has ended, its client's next one is waited for, whatever it is, unless it is
-//! there already; then the next in the order of the disk goes: the client's, if it continues where
-//! it was. After so many bytes of one client there is no wait, once.
+//! When a request has ended, its client's next one is waited for, regardless of its place, unless
+//! it is there already; then the next in the order of the disk starts: the client's, if it
+//! continues where it was. After so many bytes of one client there is no wait, once.
 
 use super::elevator::Elevator;
 use super::{Algorithm, Kind, Knob, Knobs, Request, Step};

@@ -1,8 +1,8 @@
 //! Deadline scheduler: by offset, reads before writes, with a maximum waiting time.
 //!
-//! Requests go in batches of one direction. A batch goes upwards from where the head is, or, when
-//! the oldest of its direction has waited longer than it may, from there. Reads go first, but not
-//! more than `writes_starved` batches while writes wait.
+//! Requests are sent in batches of one direction. A batch proceeds upwards from the position of the
+//! head, or, when the oldest of its direction has waited longer than it may, from there. Reads are
+//! first, but not more than `writes_starved` batches while writes wait.
 
 use super::elevator::Elevator;
 use super::{Algorithm, Kind, Knob, Knobs, Request, Step};

@@ -64,7 +64,7 @@ struct Fair {
     queues: Vec<Queue>,
     /// Clients of whom something waits.
     active: Vec<u16>,
-    /// The virtual time of the one that went last.
+    /// The virtual time of the last request sent.
     time: u64,
     in_flight: u32,
     limited: u64,
@@ -86,7 +86,7 @@ impl Fair {
 }
 
 impl Queue {
-    /// From when it may go by its limits, ns.
+    /// The time from which its limits allow a request, ns.
     fn free_ns(&self, burst: u64) -> u64 {
         let burst = match self.share.burst_ms {
             0 => burst,

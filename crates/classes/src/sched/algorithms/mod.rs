@@ -1,6 +1,6 @@
 //! Scheduling algorithms: each chooses the next of the waiting requests.
 //!
-//! An algorithm is a value: it is notified of arrivals and ends, and asked for the request to
+//! An algorithm is a value: it is notified of arrivals and ends, and selects the request to
 //! start. It knows no clock (the time is an argument), no core and no request beyond [`Request`],
 //! so that each is tested separately.
 
@@ -32,7 +32,7 @@ pub(crate) struct Request {
     pub(crate) offset: u64,
     /// Bytes that it keeps the disk busy with.
     pub(crate) bytes: u64,
-    /// When it came, ns.
+    /// Time of arrival, ns.
     pub(crate) arrived_ns: u64,
 }
 
@@ -46,7 +46,7 @@ impl Request {
 /// What an algorithm answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// This one goes now; ask again.
+    /// This one starts now; call again.
     Start(u32),
     /// No request before this time (ns), unless an event occurs.
     Until(u64),
@@ -100,7 +100,7 @@ pub(crate) trait Algorithm: Send {
     /// So many are in the disk already.
     fn adopt(&mut self, in_flight: u32);
 
-    /// One came.
+    /// A request arrived.
     fn arrived(&mut self, request: Request, now: u64);
 
     /// The next request. `hurry`: without anticipation and without limits.

@@ -45,7 +45,7 @@ const JUMP_MAX: u64 = 65536;
 /// A pause counts as no more than so many waits.
 const PAUSES_MAX: u64 = 8;
 /// A client that jumps is waited for so small a part of what its requests take in the disk: if it
-/// does not come, no more of the disk's time is lost.
+/// does not follow, no more of the disk's time is lost.
 const MOMENT: u64 = 8;
 /// Upper limit of a shared turn of random clients, in turns. Without it a reader beside very many
 /// of them would be starved for a long time.
@@ -99,7 +99,7 @@ struct Queue {
     last_done_ns: Option<u64>,
     think_time: Average,
     seek_distance: Average,
-    /// When its newest request went to the disk, and how long they take there.
+    /// When its newest request was sent to the disk, and how long they take there.
     started_ns: u64,
     service_time: Average,
     /// The number of the newest turn that it had or shared.

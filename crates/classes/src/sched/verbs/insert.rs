@@ -107,7 +107,7 @@ pub(super) fn place(
     Ok(InsertAnswer { message: format!("{} {what}", created.join(", ")), names: created })
 }
 
-/// All or none: those that were made before the one that failed go again.
+/// All or none: those that were made before the one that failed are removed again.
 fn undo_created(
     class: &SchedClass,
     control: &mut GraphControl,

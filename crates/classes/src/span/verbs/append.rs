@@ -137,7 +137,7 @@ fn relabel<S: Span>(
         control.topology.with(geom, |g: &mut SpanGeom<S>, t| g.member_edges(t)).unwrap_or_default();
     let count = ways.len();
     if ways.iter().enumerate().any(|(at, way)| at != way.number) {
-        return Err(Error::new(Errno::NxIo, format!("a member of {name} is gone")));
+        return Err(Error::new(Errno::NxIo, format!("a member of {name} was removed")));
     }
     let mut before: Vec<(&MemberEdge, u64, Vec<u8>)> = Vec::new();
     for way in ways.iter().rev() {
@@ -169,7 +169,7 @@ fn relabel<S: Span>(
         if e.kind == Errno::TimedOut {
             // S6: nothing is written back. The labels are then as after a power cut.
             let what = format!(
-                "{}; labels may say {count} members from now on, which is believed when all do: \
+                "{}; labels may have {count} members from now on, which is believed when all do: \
                  `ashlar {} append` it again when {} answers",
                 e.message,
                 S::NAME,

@@ -20,8 +20,8 @@ pub(crate) struct Create<S: Span> {
     members: Members<S>,
     #[serde(flatten)]
     params: S::Params,
-    // The first write to the whole goes over what its members hold. The guard has looked at it
-    // before, and says so by `force`.
+    // The first write to the whole overwrites the data of its members. The guard has looked at it
+    // before, and `force` is set.
     #[serde(rename = "yes_destroy")]
     _consent: Consent,
     #[serde(rename = "force")]

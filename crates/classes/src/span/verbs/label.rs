@@ -58,7 +58,8 @@ impl<S: Span> Verb<SpanClass<S>> for Label<S> {
         S::check_strip(strip, sector)?;
         let id = verb_util::new_id(control, name);
         class.stopped.start(name);
-        // Labels of another life go first, so that no half of two of them is ever put together.
+        // Labels of another life are removed first, so that no half of two of them is ever put
+        // together.
         for member in members {
             write_label::<S>(control, member, None)?;
         }

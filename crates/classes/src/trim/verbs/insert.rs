@@ -44,7 +44,7 @@ pub(super) struct InsertAnswer {
 /// so deleted bytes no longer read as zeroes. If the provider promises that they do, --zeroes is
 /// required, because layers above may have passed this promise on to initiators. While the queue is
 /// inserted, it has the name of the provider, and the provider the name of the queue. The queue is
-/// not stored on disk: after the next start it and its waiting deletes are gone, without loss of
+/// not stored on disk: after the next start it and its waiting deletes are removed, without loss of
 /// data. A permanent queue is part of the configuration.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]

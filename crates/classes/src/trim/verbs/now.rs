@@ -53,8 +53,8 @@ impl Verb<TrimClass> for Now {
     const EXAMPLE: &'static str = "trim now d0.trim";
     type Answer = Deferred<NowAnswer>;
 
-    /// With `wait` it answers from time to time how far it is, and is asked again: other verbs are
-    /// carried out meanwhile, such as one that ends it.
+    /// With `wait` it answers from time to time with its progress, and is called again: other verbs
+    /// are carried out meanwhile, such as one that ends it.
     fn run(self, (_, control): At<'_, TrimClass>) -> Result<Self::Answer, Error> {
         let of = "trim now";
         let Now { name: on, wait, end, again } = self;

@@ -52,7 +52,7 @@ impl Log {
         ended.into_iter().try_for_each(|(_, status)| status)
     }
 
-    /// Makes a member's log ready to go on.
+    /// Makes a member's log ready for use.
     pub(super) async fn begin(
         &self,
         core: &Rc<Core>,

@@ -2,14 +2,14 @@
 //! rows that have their parity on that member.
 //!
 //! ```text
-//!   rows that come --> gathered --> the unit before is over, and everything flushed --> written
+//!   rows arrive --> gathered --> the unit before is over, and everything flushed --> written
 //!      |                                                                                (FUA) |
 //!      +-- wait ------------------------------------------------------------------------------+
 //!      v
 //!   data and parity are sent --> the row leaves --> the last one has left: the unit is over
 //! ```
 //!
-//! The first row that comes to a unit writes it, for all that have come meanwhile.
+//! The first row that reaches a unit writes it, for all that have arrived meanwhile.
 //!
 //! Invariants
 //!  L1  Nothing of a row is sent before its entry is on stable storage, on the member that is to
@@ -17,13 +17,13 @@
 //!      no entry: no record calls that member one in order.
 //!  L2  The unit in force describes all rows that may be half written. A new one is written only
 //!      when all rows of the last have left and every member has been flushed. A lost member cannot
-//!      be flushed, so its writes of them do not count once a record says that it is out, and that
+//!      be flushed, so its writes of them do not count once a record marks it as removed, and that
 //!      record is waited for.
 //!  L3  Replaying a unit whose rows are in order changes nothing: all later changes of a row are in
-//!      a later unit. A log is therefore begun before a record says dirty, and the log of a member
-//!      before the member is filled.
+//!      a later unit. A log is therefore begun before a record is marked dirty, and the log of a
+//!      member before the member is filled.
 //!  L4  A row that ends, and its members may not agree, raises the doubt before it leaves: units
-//!      say from then on that all parity is to be made anew.
+//!      record from then on that all parity is to be made anew.
 //!  L5  A holder of a unit never waits for another one.
 //!  L6  A row is sent only to the present members. If members were added or removed while it waited
 //!      for its unit, it is divided anew (E1 of `ppl_accounting`). Before a record changes the
@@ -87,7 +87,7 @@ impl Gathered {
     }
 }
 
-/// Why a row may not go on.
+/// Why a row may not be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RowStop {
     /// The member is out on record: the row continues without it.
@@ -181,7 +181,7 @@ impl Log {
         self.sends.quiesce().await;
     }
 
-    /// L4: units say that all parity is to be made anew.
+    /// L4: units record that all parity is to be made anew.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.doubt.load(SeqCst)
     }
@@ -200,7 +200,7 @@ impl Log {
         self.next(slot).is_some_and(|next| next.edge == edge)
     }
 
-    /// A row comes: returns when a unit with its entries is on the member, which it then has to
+    /// A row arrives: returns when a unit with its entries is on the member, which it then has to
     /// [`Log::leave`].
     pub(super) async fn enter(
         &self,
@@ -308,7 +308,8 @@ impl Log {
                 Err(e) => return Err(RowStop::Error(e)),
             }
         }
-        // A member that was lost without a request and is not asked any more: it has not flushed.
+        // A member that was lost without a request and gets no requests any more: it has not
+        // flushed.
         let waits = failed | table.unrecorded;
         match waits == 0 || shared.await_decision(waits, (failed, gone), FailureEffect::Doubt).await
         {

@@ -2,7 +2,7 @@
 //! and `class_raid`:
 //! `cargo run -p ashlar-classes --example classes_corpus`.
 //!
-//! Tables are written by this crate, and come out the same each time. Volumes are made by the
+//! Tables are written by this crate, and are the same each time. Volumes are made by the
 //! tools that make them once: files that exist already stay.
 
 use std::io::Read;
@@ -89,7 +89,7 @@ fn volume(scratch: &Path, kib: u64, tool: &str, args: &[&str]) -> Result<Vec<u8>
     let mut head = Vec::new();
     std::fs::File::open(&path)?.take(HEAD_BYTES).read_to_end(&mut head)?;
     std::fs::remove_file(&path)?;
-    // What follows the last byte that is not zero says nothing.
+    // What follows the last byte that is not zero has no meaning.
     let end = head.iter().rposition(|b| *b != 0).map_or(0, |at| at + 1).next_multiple_of(4096);
     head.resize(end, 0);
     Ok(head)
@@ -106,7 +106,7 @@ const TOOLS: [(&str, u64, &str, &[&str]); 8] = [
     ("iso9660", 0, "genisoimage", &["-quiet", "-V", "SEED", "-o", "@", "Cargo.toml"]),
 ];
 
-/// An array of `disks` for the format that `identity` says, with one volume.
+/// An array of `disks` in the format of `identity`, with one volume.
 fn array(identity: Identity, level: Level, disks: usize, offset: u64) -> Array {
     let disk = |number: usize| {
         let mut guid = *b"ASHLAR  DISK    0000000?";

@@ -42,7 +42,7 @@ impl GateTest {
         })
     }
 
-    /// One write: how often it had to wait. `None` when its geom went.
+    /// One write: how often it had to wait. `None` when its geom was removed.
     fn write(&self, core: usize) -> Option<u32> {
         for waits in 0.. {
             let ticket = || Ticket::from_words(core as u32, core as u64);

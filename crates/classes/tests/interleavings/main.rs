@@ -1,10 +1,10 @@
 //! Code that several cores share, in every order of its steps.
 //!
 //! The files of `members` that use atomics and locks are built here a second time, on types that
-//! hand each step to a scheduler. That scheduler makes every run in which a thread that could go on
-//! is interrupted at most so often, and none twice (`reactor::sim::Orders`). A thread that would
-//! wait for ever is a failure, too. `ASHLAR_INTERRUPTIONS=N` allows more or fewer everywhere. This
-//! is a binary of its own, because those files name the root of their crate.
+//! hand each step to a scheduler. That scheduler makes every run in which a thread that could
+//! continue is interrupted at most so often, and none twice (`reactor::sim::Orders`). A thread that
+//! would wait for ever is a failure, too. `ASHLAR_INTERRUPTIONS=N` allows more or fewer everywhere.
+//! This is a binary of its own, because those files name the root of their crate.
 
 mod gate_orders;
 mod partial_failure_orders;

@@ -31,7 +31,7 @@ fn judged(writes: usize, stays: bool, goes: bool) {
             thread::spawn(move || match failures.open(1, who) {
                 None => answers.lock().expect("list")[who] = Some(WriteResult::Failed),
                 Some(number) => {
-                    // The geom may have gone.
+                    // The geom may have been removed.
                     let _ = say.send(Message::Accused);
                     let _ = say.send(Message::AllReported(number));
                 }
@@ -51,7 +51,7 @@ fn judged(writes: usize, stays: bool, goes: bool) {
             Message::Accused if stays => {
                 answer(failures.refused(1), WriteResult::Failed);
             }
-            // It is doubted until its record says that it is out: that is when all is said.
+            // It is doubted until its record marks it as removed, which completes the decision.
             Message::Accused => doubted = 1,
             Message::AllReported(number) => {
                 failures.set_reported(number);

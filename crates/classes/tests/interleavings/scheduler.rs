@@ -60,8 +60,8 @@ impl Drop for FailureReport<'_> {
     }
 }
 
-/// Makes every run of `scenario` with at most so many interruptions of a thread that could go on;
-/// there are at least `least` of them.
+/// Makes every run of `scenario` with at most so many interruptions of a thread that could
+/// continue; there are at least `least` of them.
 pub fn everything(
     what: &str,
     interruptions: usize,

@@ -122,7 +122,7 @@ impl TrimTest {
     }
 }
 
-/// Users at once beside an issuer; in the end the media is `wanted`, where that is said.
+/// Users at once beside an issuer; in the end the media is `wanted`, where that is given.
 fn scene(users: &[&[Act]], fails: u32, wanted: [Option<u8>; 4]) {
     let place = TrimTest::new(users.len());
     let own = place.clone();

@@ -349,7 +349,7 @@ fn verify_counts_differences_and_writes_only_with_repair() {
     let line = verified(&mut world);
     assert_eq!(line, "done; 3 sectors differ, 0 cannot be read, 3 written anew");
     assert!(disks.iter().all(|d| d.bytes()[..MIB - 512] == bytes));
-    // From the member that is named, whatever its priority.
+    // From the member that is named, regardless of its priority.
     disks[0].put(0, &[3; 512]);
     let with = json!({ "repair": true, "member": "d0" });
     world.verb("mirror", "verify", "m", with).expect("begun");
@@ -404,7 +404,7 @@ fn a_bitmap_reduces_the_size_and_raises_the_metadata_version() {
     assert!(wrong.expect_err("no power of two").message.contains("power of two"));
     let (mut full, _) = mirror(2, json!({}));
     let refused = full.verb("mirror", "configure", "m", on).expect_err("no room");
-    assert!(refused.message.contains("no room for a bitmap"), "{}", refused.message);
+    assert!(refused.message.contains("no space for a bitmap"), "{}", refused.message);
 }
 
 /// Which disks take WRITE ZEROES.

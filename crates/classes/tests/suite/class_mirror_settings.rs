@@ -81,7 +81,7 @@ fn changes_that_absent_members_would_lack_are_refused() {
     assert_eq!(world.show("mirror", "m", "State"), ["DEGRADED"]);
 }
 
-/// A start of the daemon with a section that says otherwise than the records, and a member away.
+/// A start of the daemon with a section that differs from the records, and a member away.
 #[test]
 fn declared_settings_apply_when_a_mirror_starts_after_waiting() {
     let (mut world, disks) = mirror(2, json!({ "balance": "load" }));
@@ -151,7 +151,7 @@ fn t3_pause_and_rate_outlast_a_stop_and_the_loss_of_all_disks() {
     assert_eq!(settings(&world), (json!(0), 0), "a new mirror of the name");
 }
 
-/// Asks for the preview of a change, then makes the change: both report the same.
+/// Requests the preview of a change, then makes the change: both report the same.
 fn redeclare(
     world: &mut World,
     (from, to): (&[&str], &[&str]),
@@ -190,7 +190,7 @@ fn an_absent_member_can_be_replaced_while_the_mirror_is_open() {
     world.write(&open, 0, &[3; 512]).expect("it is used still");
     assert_eq!(new.bytes()[..512], [3; 512]);
     world.close(open);
-    // Another key is gone from the section, and another member comes and one goes.
+    // Another key has been removed from the section, another member is added and one is removed.
     let third = world.disk("d3", vec![0; MIB], 512);
     redeclare(&mut world, (&["d0", "d2"], &["d2", "d3"]), &json!({}), &[]).expect("changed");
     complete(&mut world);
@@ -232,7 +232,7 @@ fn foresee_and_redeclare_refuse_member_changes_that_would_lose_data() {
     complete(&mut world);
 }
 
-/// How far the writes of a new member's disk come before it fails: its old label is cleared, then
+/// How far the writes of a new member's disk get before it fails: its old label is cleared, then
 /// its record is written.
 #[test]
 fn an_absent_member_is_expected_until_its_replacement_is_inserted() {

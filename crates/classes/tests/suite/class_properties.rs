@@ -110,7 +110,7 @@ fn rows() -> Vec<(&'static str, Value, Properties, Properties)> {
         ),
         ("concat", json!({ "members": two }), SPINS, ((4096, 512), 5400, 1, 0)),
         ("raid", raid("RAID0"), ((16384, 0), 7200, 1, 1), ((16384, 0), 5400, 1, 0)),
-        // Firmware has no way to say that copies differ: all take DELETE, or none is sent.
+        // Firmware has no way to report that copies differ: all take DELETE, or none is sent.
         ("raid", raid("RAID1"), SPINS, ((8192, 0), 5400, 0, NONE)),
     ]
 }
@@ -199,7 +199,7 @@ fn physical_sectors_pass_up_beside_the_strip() {
         let name = make(&mut world, class, &json!({}));
         assert_eq!(block_sizes(&world, &name), (4096, 16_384), "{class}");
     }
-    // The largest of the members, whatever the order.
+    // The largest of the members, in any order.
     for (class, with, _, _) in rows() {
         for sectors in [[512, 4096], [4096, 512]] {
             let mut world = world_of_sectors(&sectors);

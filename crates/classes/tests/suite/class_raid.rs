@@ -220,7 +220,7 @@ fn a_dirty_parity_volume_without_a_disk_starts_only_by_force() {
     raid.write(0, &noise(6, raid.size()));
     let open = raid.open(Access::WRITE);
     raid.world.write(&open, 0, &raid.model[..512]).expect("written");
-    // The power goes while it is dirty, and a disk with it.
+    // The power fails while it is dirty, and a disk with it.
     let mut again = raid.reborn_with(&[0, 1]);
     let start = |raid: &mut Raid, force| {
         raid.world.verb("raid", "start", &raid.set.clone(), json!({ "force": force }))
@@ -494,7 +494,7 @@ fn a_half_that_was_used_alone_is_not_overwritten() {
     }
     let before: Vec<Vec<u8>> = raid.disks.iter().map(|d| d.bytes()).collect();
     for order in [[0, 1], [1, 0]] {
-        // The one that came first has no user: it does not stay.
+        // The one that was inserted first has no user: it does not stay.
         let both = raid.reborn_with(&order);
         let state = both.state();
         assert!(state.contains("used without each other"), "{state}");
@@ -529,7 +529,7 @@ fn a_volume_name_is_independent_of_other_arrays_and_of_order() {
     });
     assert_ne!(arrays[0].volume(), arrays[1].volume());
     // Array and disk: all orders of arrays, one that waits for a disk while the other starts, and
-    // one that comes while the other is open.
+    // one that arrives while the other is open.
     for order in [
         [(0, 0), (0, 1), (1, 0), (1, 1)],
         [(1, 1), (1, 0), (0, 1), (0, 0)],
@@ -577,7 +577,7 @@ fn odd_labels_become_safe_names_that_verbs_accept() {
     for on in ["my \"disk\" 1".to_owned(), blank.clone(), format!("{one}/my%20%22disk%22%201")] {
         world.verb("raid", "configure", &on, json!({ "sync_rate": 0 })).expect(&on);
     }
-    // Called by its volume, only that goes.
+    // Called by its volume, only that is removed.
     world.verb("raid", "add", &two, json!({ "label": "more", "level": "RAID0" })).expect("added");
     world.verb("raid", "delete", &climbs, json!({})).expect("deleted");
     let left = [blank, format!("raid/{two}/more")];

@@ -100,8 +100,8 @@ fn delete_names_a_disk_it_cannot_clear_and_the_command_to_clear_it() {
     }
 }
 
-/// The choice is in the records: no start asks again, whichever half is found first, and the other
-/// half stays as it is.
+/// The choice is in the records: no start needs another choice, whichever half is found first, and
+/// the other half stays as it is.
 fn expect_no_further_choice(raid: &Raid, kept: usize, (model, other): (&[u8], &[u8])) {
     for order in [[0, 1], [1, 0]] {
         let mut again = raid.reborn_with(&order);
@@ -115,7 +115,7 @@ fn expect_no_further_choice(raid: &Raid, kept: usize, (model, other): (&[u8], &[
     }
 }
 
-/// The time of all records: the clock of these worlds says 1,800,000,000 s.
+/// The time of all records: the clock of these worlds shows 1,800,000,000 s.
 const WRITTEN: &str = "last written 2027-01-15T08:00:00Z";
 
 /// Both halves are named with the age of their records, and with the command that keeps each.
@@ -155,7 +155,7 @@ fn the_half_that_the_operator_names_is_kept_after_a_split_brain() {
                 half
             });
             let model = std::mem::take(&mut halves[kept].model);
-            // Nothing says which half is right: neither runs, and neither is written to.
+            // The right half is not known: neither runs, and neither is written to.
             let before = [0, 1].map(|i| raid.disks[i].bytes());
             let mut both = raid.reborn();
             both.settle();

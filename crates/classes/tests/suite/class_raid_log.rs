@@ -23,7 +23,7 @@ fn logged() -> Raid {
     raid
 }
 
-/// The power goes when a write of row 0 has reached its first disk in part, and not its parity.
+/// The power fails when a write of row 0 has reached its first disk in part, and not its parity.
 /// Returns the disks as they are then, in a new world.
 fn cut(which: &[usize]) -> Raid {
     cut_with(which, |_| ())
@@ -147,7 +147,7 @@ fn an_invalid_log_is_not_replayed() {
     }
 }
 
-/// Waits until parity is right; not until the record says clean, which comes later.
+/// Waits until parity is right; not until the record is marked clean, which is later.
 fn synced(raid: &mut Raid) {
     for _ in 0..4000 {
         if raid.state() == "OPTIMAL" && !raid.show("Volume").contains("synchronised") {

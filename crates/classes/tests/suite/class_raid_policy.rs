@@ -9,7 +9,7 @@ use crate::raids::{DDF, INTEL, Raid};
 
 const STRIP: usize = 8192;
 
-/// A RAID5 of three disks, with or without room behind its data.
+/// A RAID5 of three disks, with or without space behind its data.
 fn raid5(roomy: bool) -> Raid {
     let mut with = json!({ "strip": STRIP });
     if roomy {
@@ -41,7 +41,7 @@ impl Raid {
         }
     }
 
-    /// The power goes when a write of row 0 has reached one disk alone, in part.
+    /// The power fails when a write of row 0 has reached one disk alone, in part.
     fn cut(&mut self, seed: u64, which: &[usize]) -> Raid {
         self.cut_in(0, seed, which)
     }

@@ -8,7 +8,8 @@ use testkit::noise;
 use crate::raids::{self, DDF, INTEL, Raid};
 use crate::world::Disk;
 
-/// Byte of a volume's record that says how the write hole is closed, in `VolumeRecord::rest`.
+/// Byte of a volume's record that selects the protection of the write hole, in
+/// `VolumeRecord::rest`.
 const POLICY: usize = 8;
 const PPL: u8 = 3;
 
@@ -82,7 +83,7 @@ fn policies(raid: &Raid) -> Vec<u8> {
     raid.disks.iter().map(|disk| record(disk).volumes[0].rest[POLICY]).collect()
 }
 
-/// An array of which the records say that Linux keeps a log.
+/// An array of which the records show a log kept by Linux.
 fn logged(level: &str, count: usize) -> Raid {
     let mut raid = Raid::label(INTEL, level, count, json!({ "strip": 8192 }));
     raid.write(0, &noise(5, raid.size()));

@@ -62,7 +62,7 @@ fn an_array_whose_disks_all_grew_is_found_with_all_its_data() {
         again.complete();
         assert!(again.read_all() == raid.model, "{what}");
         assert_eq!(again.show("Refused"), "", "{what}");
-        // All records say so, and nothing is left at the old place.
+        // All records contain that, and nothing is left at the old place.
         again.write(0, &noise(4, 4096));
         again.stop();
         let mut later = again.reborn();
@@ -166,7 +166,7 @@ fn follow_moves_only_the_record_of_a_smaller_disk() {
     assert!(error.kind == Errno::Exist && error.message.contains("--force"), "{error}");
     assert!(again.disks[0].bytes() == before, "nothing is written");
     follow(&mut again.world, "d0", json!({ "force": true })).expect("forced");
-    // A record of another disk, copied: its own size is not said there.
+    // A record of another disk, copied: its own size is not recorded there.
     let twin = again.world.disk("twin", again.disks[1].bytes(), 512);
     let error = follow(&mut again.world, "twin", json!({})).expect_err("a copy");
     assert!(error.kind == Errno::NoEnt, "{error}");

@@ -180,7 +180,7 @@ fn differing_copies_are_found_and_repaired_only_on_request() {
         assert_eq!(raid.verify(true), format!("{one}, 1 written anew"), "{what}");
         assert_eq!(raid.disks[1].bytes()[AT..AT + 512], was, "{what}");
         assert!(raid.read_all() == raid.model, "{what}");
-        // The first is right, whatever it holds.
+        // The first is right, regardless of its content.
         raid.spoil(0);
         let others = if *level == "RAID1" { disks - 1 } else { 1 };
         let output =

@@ -115,7 +115,7 @@ fn writes_through_a_partition_reach_the_right_sectors() {
         wanted[start..start + sector].fill(0xa5);
         wanted[end - sector..end].fill(0x5a);
         assert!(disk.bytes() == wanted, "nothing but those two sectors");
-        // 200000 bytes go in several pieces, as the disk wants them.
+        // 200000 bytes are sent in several pieces, as the disk wants them.
         let long: Vec<u8> = (0..204_800_u32).map(|n| n as u8).collect();
         world.write(&part, 8192, &long).expect("long");
         assert_eq!(world.read(&part, 8192, long.len()), Ok(long));
@@ -162,7 +162,7 @@ fn labels_are_removed_while_their_provider_is_written_and_return() {
     assert!(world.has("gpt/EFI%20system"), "names of other partitions stay");
     world.close(base);
     assert_eq!(world.names(), all);
-    // One name opened for writing: the others of the same base go.
+    // One name opened for writing: the others of the same base are removed.
     let name = world.open("ext2fs/root", Access::WRITE);
     assert!(world.has("ext2fs/root") && !world.has("gpt/wurzel"));
     let refused = world.try_open("ada0p2", Access::WRITE).map(|_| ()).map_err(|e| e.kind);

@@ -277,7 +277,7 @@ fn two_phases() {
     w.part("delete", "ada0s1", json!({ "index": second, "no_commit": true }));
     w.part("commit", "ada0s1", json!({}));
     assert_eq!(counted(&disk, &path, 512), 3);
-    // A table that was never written goes without a trace.
+    // A table that was never written is removed without a trace.
     let (mut w, disk) = World::with("da1", vec![0; 8 * MIB], 512);
     w.part("create", "da1", json!({ "scheme": "gpt", "no_commit": true }));
     w.part("undo", "da1", json!({}));
@@ -404,7 +404,7 @@ fn a_disk_that_shrinks_under_a_partition_loses_the_table() {
     w.close(open);
     let answer = w.taste_outcome("ada0", "part");
     assert!(!answer.is_empty() && !answer.contains("claimed"), "{answer}");
-    // Free space may go.
+    // Free space may be overwritten.
     let (mut w, disk) = two_partitions(512);
     w.grow("ada0", &disk, 16 * MIB);
     assert!(table(&mut w, "ada0").modified);

@@ -1,6 +1,6 @@
 //! Table of test coverage: FreeBSD's own tests of the classes (docs/reference/geom.md 6), mistakes
 //! of reimplementations (7) and faults that cost users data (5), each with the tests here that
-//! cover it. A row whose test is gone, or renamed, fails.
+//! cover it. A row whose test has been removed, or renamed, fails.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ const FREEBSD: &[Row] = &[
     ),
     ("mirror 1", MIRROR, &["mirror_1_the_size_is_the_smallest_less_a_sector"]),
     ("mirror 2", MIRROR, &["mirror_2_data_is_on_every_member"]),
-    // Upstream's last two checks cannot fail; here the last member stays and the device goes.
+    // Upstream's last two checks cannot fail; here the last member stays and the device is removed.
     (
         "mirror 3, 4, 5, 7",
         MIRROR,

@@ -97,7 +97,7 @@ const TARGETS: [(&str, Target, &[usize]); 4] = [
     ("class_raid", fuzz_raid, &[0, 512, 1024, 4096, 8192, 16_384]),
 ];
 
-/// Mutations of each target; more come from `fuzz/` (see `fuzz/README.md`).
+/// Mutations of each target; more are tried by `fuzz/` (see `fuzz/README.md`).
 const ROUNDS: u64 = 600;
 
 #[test]

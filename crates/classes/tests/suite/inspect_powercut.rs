@@ -25,7 +25,7 @@ fn scan(w: &mut World) -> Vec<Sign> {
     findings(&w.verb("inspect", "scan", "d0", json!({})).expect("scan"), "findings")
 }
 
-/// Takes away whatever keeps the disk open since it was tasted.
+/// Removes everything that keeps the disk open since it was tasted.
 fn let_go(w: &mut World) {
     for class in ["raid", "mirror"] {
         let all = w.control.topology.view(0);
@@ -52,7 +52,7 @@ fn judge(image: &[u8], sector: u32, all: &[Sign], left: &[&[Sign]], names: &[Str
     let new: Vec<String> = w.names().into_iter().filter(|n| !names.contains(n)).collect();
     assert_eq!(new, Vec::<String>::new(), "nothing shows up that was not there");
     assert!(left.iter().any(|left| now == *left), "{now:?} is left, not one of {left:?}");
-    // A GPT of which a header is gone is no whole one.
+    // A GPT of which a header has been removed is no whole one.
     let (unit, end) = (u64::from(sector), image.len() as u64);
     let header = |f: &&Sign| f.1 == "gpt" && [unit, end - unit].contains(&f.0);
     let headers = |list: &[Sign]| list.iter().filter(header).count();

@@ -185,7 +185,7 @@ fn wipe_requires_consent_refuses_open_disks_and_clears_the_rest() {
         assert_eq!(offsets(&answer, "cleared"), [510]);
         assert!(w.has("ada0p2"), "a GPT without its guard is a GPT");
         let answer = w.verb("inspect", "wipe", "ada0", json!({ "force": true })).expect("all");
-        // The copy goes first.
+        // The copy is cleared first.
         assert_eq!(offsets(&answer, "cleared"), [64 * MIB - unit, unit]);
         assert!(offsets(&answer, "findings").is_empty());
         assert_eq!(w.names(), ["ada0"]);

@@ -75,7 +75,7 @@ fn a_gpt_is_restored() {
         );
         assert_eq!(lines[2][4..], ["wurzel-ü", "[legacy-boot,bootme,bit50]"], "{text}");
         assert_eq!(lines[3][1], "!deadbeef-0000-4000-8000-000000000001", "{text}");
-        // Text on another disk: the same partitions, labels when asked for, ids of their own.
+        // Text on another disk: the same partitions, labels when requested, ids of their own.
         let (mut w, disk) = World::with("ada1", vec![0; 64 * MIB], sector);
         let output = restore(&mut w, "ada1", &text, json!({ "labels": true })).expect("restored");
         assert_eq!(output, "ada1 restored");
@@ -277,7 +277,7 @@ fn restore_changes_all_named_providers_or_none() {
     );
 }
 
-/// A file system in front of the first partition goes, the data of the partition stays.
+/// A file system in front of the first partition is removed, the data of the partition stays.
 #[test]
 fn restore_keeps_the_data_of_a_partition_whose_table_was_lost() {
     let scratch = Scratch::new("part-backup-lost");

@@ -106,7 +106,7 @@ fn an_mbr_serial_is_kept_and_short_code_is_padded_with_zeroes() {
     let with = json!({ "bootcode": hex(&code), "skip_serial": true });
     w.part("bootcode", "ada0", with);
     assert_eq!(disk.bytes()[..446], code[..446]);
-    // The kind of code that ends before the serial; the rest of the longer old code is gone.
+    // The kind of code that ends before the serial; the rest of the longer old code is cleared.
     let short = vec![0xf4; 100];
     w.part("bootcode", "ada0", json!({ "bootcode": hex(&short) }));
     let after = disk.bytes();
@@ -425,7 +425,7 @@ fn speaker(at: u16, text: &str) -> Vec<u8> {
     let mut code = vec![0x31, 0xc0, 0x8e, 0xd8]; // ax = ds = 0
     code.extend([0xbe, words[0], words[1]]); // si = the text
     code.extend([0xba, 0xf8, 0x03]); // dx = 3f8
-    code.extend([0xac, 0x84, 0xc0, 0x74, 0x03]); // al = next byte; when it is 0 go on behind
+    code.extend([0xac, 0x84, 0xc0, 0x74, 0x03]); // al = next byte; when it is 0 continue behind
     code.extend([0xee, 0xeb, 0xf8]); // out; again
     code.extend([0xb0, LAST_WORD, 0xe6, 0xf4, 0xf4]); // out to the debug exit; halt
     code.extend(text.bytes().chain([0]));

@@ -338,7 +338,7 @@ fn a_hybrid_mbr_is_updated_and_any_other_first_sector_is_kept() {
     assert_eq!(now[478..494], [0; 16]);
     let read = image.probe(&TableContext::default()).expect("a GPT");
     assert_eq!(part::committed(&new).as_ref(), Ok(&read));
-    // Not of that form: kept, whatever is in it.
+    // Not of that form: kept, with any content.
     let mut other = now.clone();
     other[466] = 0x0c;
     image.put(0, &other);

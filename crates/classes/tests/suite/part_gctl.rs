@@ -1,5 +1,5 @@
 //! FreeBSD's `tools/regression/geom_gpt/gctl_test.t`, request by request, on a disk of 1024 sectors
-//! as there. Numbers are upstream's. A row says so where upstream demands a value that is filled in
+//! as there. Numbers are upstream's. A row notes where upstream demands a value that is filled in
 //! here, or where a request here cannot express upstream's request. Sectors are upstream's plus
 //! six: the first usable sector is 40 here, on a boundary of 4 KiB, as in FreeBSD's own `gpart`.
 
@@ -51,7 +51,7 @@ fn run(world: &mut World, rows: Vec<Row>) {
     }
 }
 
-/// From the first sector to the last, as upstream says it.
+/// From the first sector to the last, as upstream counts it.
 fn span(kind: &str, start: u64, end: u64) -> Value {
     let sectors = |n: u64| json!({ "sectors": n });
     let (start, end) = (start + SHIFT, end + SHIFT);
@@ -128,7 +128,8 @@ fn gctl_030_to_054_add_and_remove() {
             (36, "delete", "md0", json!({ "index": 1 }), Message("md0p1 deleted")),
             (37, "add", "md0", span(ONE, 34, 12_345_678), Refused(Errno::NoSpc, "")),
             (38, "add", "md0", at(ONE, 162, 417, 129), Refused(Errno::Inval, "129")),
-            // Upstream answers the index as a parameter of the request: here it is said.
+            // Upstream answers the index as a parameter of the request: here it is part of the
+            // text.
             (39, "add", "md0", at(ONE, 162, 417, 5), Message("md0p5 added")),
             (40, "add", "md0", at(TWO, 34, 161, 5), Refused(Errno::Exist, "5")),
             (41, "add", "md0", span(TWO, 34, 546), Refused(Errno::NoSpc, "")),
@@ -198,7 +199,7 @@ fn gctl_100_to_120_a_gpt_without_its_backup_is_not_edited() {
     assert_eq!(w.names(), Vec::<String>::new(), "120");
 }
 
-/// Not upstream's: a disk that is shorter than its table says.
+/// Not upstream's: a disk that is shorter than its table records.
 /// G6 of part/gpt.rs.
 #[test]
 fn table_of_a_shorter_disk_is_shown_and_recovered() {

@@ -197,7 +197,7 @@ fn contradictory_metadata_is_refused_with_the_field_name() {
     let mut striped = metas(&with_one_volume(SNIA, Level::Raid0, 2), &at);
     striped.iter_mut().for_each(|meta| meta.configs[0].strip = 255);
     assert_eq!(fails(&striped), "DDF stripe size");
-    // Copies have no strips: mdadm says 255 there, and that stays.
+    // Copies have no strips: mdadm writes 255 there, and that stays.
     let mut two = all.clone();
     two.iter_mut().for_each(|meta| meta.configs[0].strip = 255);
     let found = ddf::assemble(&two, 512).expect("an array");

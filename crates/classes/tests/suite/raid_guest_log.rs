@@ -134,7 +134,7 @@ fn turn(disk: &Disk) {
     disk.put(WITNESS * STRIP, &turned);
 }
 
-/// The disk in a slot; the record says which.
+/// The disk in a slot; the record has its slot.
 fn in_slot(disks: &[Disk], array: usize, slot: usize) -> Disk {
     let bytes = disks[0].bytes();
     let anchor = bytes.len() - 1024;

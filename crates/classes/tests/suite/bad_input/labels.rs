@@ -175,7 +175,7 @@ fn a_label_that_names_its_own_geom_as_a_member_is_refused() {
         let open = world.open(&whole, Access::READ);
         assert_eq!(world.read(&open, size - 512, 512).expect("read"), inner.bytes, "{class}");
         world.close(open);
-        // And it is found again, and comes up, from nothing.
+        // And it is found again, and starts again, from an empty graph.
         let again: Vec<Vec<u8>> = disks.iter().map(Disk::bytes).collect();
         let mut world = World::new();
         for (d, bytes) in all.iter().zip(again) {

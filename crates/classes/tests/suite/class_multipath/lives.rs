@@ -55,7 +55,7 @@ fn live(seed: u64) {
                 let done = ask(&mut world, verb, &name);
                 assert!(done.is_ok() || verb == "prefer", "{step_name}: {done:?}");
             }
-            // It answers all that can go another way so, and the rest well.
+            // It returns requests that another path can serve, and completes the rest.
             12 | 13 => {
                 if let Some(way) = &ways[at] {
                     let mut state = way.state.lock().expect("state");

@@ -165,7 +165,7 @@ fn a_path_that_reports_another_size_is_used_last() {
             reasons.contains(&format!("path d0 reports another disk size ({lie} bytes")),
             "{reasons}"
         );
-        // Asked again, it reports its true size.
+        // Queried again, it reports its true size.
         world.report_size("d0", MIB);
         settle(&mut world);
         assert_eq!(states(&world), ["d0 PASSIVE", "d1 ACTIVE"], "nobody goes back by himself");

@@ -38,7 +38,7 @@ fn requests_use_another_path_and_the_path_in_transition_is_not_failed() {
             world.write(&open, 0, &[9; 512]).expect("by another");
         }
         assert_eq!(ways[0].seen(Op::Write), 0, "{mode}");
-        // Status reports the transition and asks for no action.
+        // Status reports the transition and requests no action.
         let view = world.control.topology.view(0);
         let m = view.iter().find(|g| g.name == "m" && !g.withering).expect("it is there");
         let reasons: Vec<&str> = m.troubles.iter().map(|t| t.why.as_str()).collect();
@@ -121,7 +121,7 @@ fn a_request_that_fails_on_every_path_ends() {
         let (mut world, _, ways) = labelled(2, json!({}));
         world.verb("multipath", "configure", "m", json!({ "queue": queue })).expect("configured");
         let open = world.open("multipath/m", Access::WRITE);
-        // It says so whatever it is asked, and the other one has a medium error.
+        // It reports that to every request, and the other one has a medium error.
         ways[0].in_transition(true);
         ways[1].fails(Some(Errno::Io));
         let one = begin_write(&world, &open, 0, 4);

@@ -17,7 +17,7 @@ pub const MIB: usize = 1 << 20;
 pub struct WayState {
     pub error: Option<Errno>,
     pub holds: bool,
-    /// It has requests wait, but for those that can go another way.
+    /// It has requests wait, except those that another path can serve.
     pub in_transition: bool,
     pub held: Vec<Ticket>,
 }
@@ -58,7 +58,7 @@ impl Way {
         self.state.lock().expect("state").held.len()
     }
 
-    /// Requests of a kind since it was asked last.
+    /// Requests of a kind since the last query.
     pub fn seen(&self, op: Op) -> usize {
         self.seen[op as usize].swap(0, Relaxed)
     }

@@ -15,7 +15,7 @@ use super::MS;
 
 pub const SECTOR: u64 = 512;
 
-/// How deletes go.
+/// Execution of deletes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Deletes {
     /// In so many ns, each carried out at its end.

@@ -85,8 +85,8 @@ impl Crowd {
             4..8 => {
                 let step = self.model.borrow_mut().begin(first, count, None);
                 let ask = |b: &mut Bio| (b.op, b.offset, b.length) = (Op::Delete, at, len);
-                // Without the queue it goes down by itself, and may fail there: it was a hint. One
-                // without an answer is the user's to wait for then.
+                // Without the queue it is sent down by itself, and may fail there: it was a hint.
+                // One without an answer is the user's to wait for then.
                 if core.io(edge, ask).await.status == Err(Errno::TimedOut) {
                     core.reactor().sleep(60_000 * MS).await;
                 }
@@ -173,7 +173,7 @@ fn live(
     }
     let ended = crowd.clone();
     assert!(life.until(600, move |_| ended.running.get() == 0), "nobody waits for ever");
-    // And all that is left goes, late.
+    // And all that is left is sent, late.
     life.pass(200_000 * MS);
     let read = life.read(edge, 0, (SECTORS * SECTOR) as usize).expect("read");
     crowd.model.borrow().reads(0, &read).expect("all of it");

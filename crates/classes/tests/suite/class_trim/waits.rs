@@ -36,7 +36,7 @@ async fn user(core: Rc<Core>, edge: Edge, seed: u64, stop: Rc<Cell<bool>>, runni
         let first = random.below(SECTORS);
         let count = 1 + random.below((SECTORS - first).min(64));
         let (at, len) = (first * SECTOR, count * SECTOR);
-        // How it ends is the user's own affair: the disk may be gone.
+        // How it ends is the user's own affair: the disk may be missing.
         if random.below(3) == 0 {
             let _ = core.write(edge, at, &vec![7; len as usize]).await;
         } else {
@@ -90,7 +90,7 @@ impl Scene {
             "quiet_ms": random.below(2_000),
             "expire_ms": 200 + random.below(5_000),
         });
-        // Refused while the disk is open, or gone.
+        // Refused while the disk is open, or missing.
         let _ = self.life.verb("trim", "create", &self.name.clone(), params);
     }
 
@@ -167,7 +167,7 @@ fn run_seed(seed: u64, tally: &mut Totals) {
             let answer = match scene.life.verb("trim", "now", "q", params.clone()) {
                 Ok(answer) => answer,
                 Err(e) => {
-                    // It was taken out, or went with its disk.
+                    // It was taken out, or removed with its disk.
                     assert!(matches!(e.kind, Errno::NoEnt | Errno::NxIo), "seed {seed}: {e}");
                     tally.gone += 1;
                     break;
@@ -185,7 +185,7 @@ fn run_seed(seed: u64, tally: &mut Totals) {
                 scene.change(&mut random);
                 continue;
             }
-            // Nothing changes any more. Users of half of the scenes go on deleting.
+            // Nothing changes any more. Users of half of the scenes continue deleting.
             if until.is_none() && seed.is_multiple_of(2) {
                 scene.leave();
             }

@@ -75,7 +75,7 @@ pub const INTEL_LEVELS: [(Level, usize); 9] = [
     (Level::Raid5(Layout::LeftAsymmetric), 6),
 ];
 
-/// Any array that Intel's format can say without loss.
+/// Any array that Intel's format can record without loss.
 pub fn intel(seed: u64) -> Array {
     let mut chance = Seed(seed);
     let (_, count) = INTEL_LEVELS[chance.below(9) as usize];
@@ -178,7 +178,7 @@ pub const DDF_LEVELS: [(Level, usize); 17] = [
     (Level::Raid6(Layout::RightAsymmetric), 4),
 ];
 
-/// Any array that DDF can say without loss, all its disks but failed and missing ones there.
+/// Any array that DDF can record without loss, all its disks but failed and missing ones there.
 pub fn ddf(seed: u64) -> Array {
     let mut chance = Seed(seed);
     let (_, count) = DDF_LEVELS[chance.below(17) as usize];

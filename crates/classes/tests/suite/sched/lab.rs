@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 
 use super::leaf::{BLOCK, Leaf, MS};
 
-/// Timers with this kind only make the virtual clock go on.
+/// Timers with this kind only advance the virtual clock.
 const TICK: u32 = 999;
 
-/// Turns of cores for which the control thread is held up when the orders say so.
+/// Turns of cores for which the control thread is held up when the orders require it.
 const HELD_UP: u32 = 8;
 
 /// The status of a request that ended, and the data read.

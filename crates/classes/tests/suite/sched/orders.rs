@@ -2,7 +2,7 @@
 //!
 //! Every run is made that differs in up to so many choices from the undisturbed one: whose turn it
 //! is, whether the control thread is held up, whether the disk takes long, whether time passes
-//! between two acts. See `reactor::sim::Orders`; `ASHLAR_INTERRUPTIONS=N` asks for more.
+//! between two acts. See `reactor::sim::Orders`; `ASHLAR_INTERRUPTIONS=N` sets more.
 
 use std::collections::BTreeMap;
 

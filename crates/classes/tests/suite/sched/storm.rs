@@ -209,7 +209,7 @@ fn run_seed(seed: u64, tally: &mut Totals) {
     tally.fences += storm.lab.leaf.lock().fences;
 }
 
-/// The disk goes, with requests in the scheduler and below it.
+/// The disk is removed, with requests in the scheduler and below it.
 fn lose(storm: &mut Storm) {
     for _ in 0..20 {
         storm.send();

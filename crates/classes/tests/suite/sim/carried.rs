@@ -1,5 +1,5 @@
 //! Disks that grow, so that their labels are at the old ends: the daemon has recorded these, and
-//! moves the labels to the new ends. The power may go at each step.
+//! moves the labels to the new ends. The power may fail at each step.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -22,7 +22,8 @@ fn knowing(case: &Case) -> Bench<'_> {
 #[test]
 fn disks_that_grew_while_the_daemon_was_down_survive_power_cuts() {
     let cases = cases();
-    // By less than the bitmap that goes with a label: that comes to where the label was.
+    // By less than the bitmap that is stored with a label: the bitmap would overlap the old place
+    // of the label.
     let bitmap = cases.iter().filter(|case| case.with["region"].is_number());
     let little = bitmap.map(|case| (case, SECTOR));
     for (case, more) in cases.iter().map(|case| (case, MORE)).chain(little) {
@@ -82,7 +83,7 @@ fn a_disk_that_grows_again_before_its_label_moved_is_found() {
     }
 }
 
-/// The case that mirrors lost data by: one member has everything, and grows; the power goes before
+/// The case that mirrors lost data by: one member has everything, and grows; the power fails before
 /// its record has moved; the other one is back, and is old.
 #[test]
 fn a_stale_member_is_not_used_after_a_power_cut_during_growth() {

@@ -10,7 +10,8 @@ use super::life::MS;
 use super::named::{Bench, DISK};
 
 impl Bench {
-    /// The next write that marks the members fails on this one, and the others go on with `value`.
+    /// The next write that marks the members fails on this one, and the others continue with
+    /// `value`.
     fn continues_without(&mut self, disk: &str, value: u8) {
         self.disks[disk].lock().once = Some((Op::Write, Errno::Io));
         self.fill(value, true);
@@ -84,7 +85,8 @@ fn forget_and_insert_fail_when_the_record_cannot_be_written() {
     bench.holds(1);
 }
 
-/// d1 has failed, and only d0's record says so yet: d0 stays active until another record says so.
+/// d1 has failed, and only d0's record contains that yet: d0 stays active until another record
+/// contains it.
 #[test]
 fn a_member_with_the_only_record_of_a_failure_is_not_rebuilt() {
     let mut bench = Bench::of(3);

@@ -182,7 +182,7 @@ impl Plan {
     }
 
     /// Those that can do without a member, if a disk is under one of them: under which one is not
-    /// known for ever, for a spare goes where it is needed.
+    /// known for ever, because a spare is used where it is needed.
     pub fn arrays_over<'a>(&'a self, disk: &'a str) -> impl Iterator<Item = &'a Made> {
         let redundant = || self.arrays().filter(|(_, away)| *away > 0).map(|(made, _)| made);
         let over = |made: &Made| self.leaves(&made.provider()).iter().any(|leaf| leaf == disk);

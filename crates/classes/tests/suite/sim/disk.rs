@@ -51,12 +51,12 @@ pub struct Inside {
 }
 
 thread_local! {
-    /// Whether a mirror's record that says clean, after one that said dirty, is to be noticed, and
-    /// whether one was: the power goes before it can be flushed.
+    /// Whether a mirror's record that is marked clean, after one that was marked dirty, is to be
+    /// noticed, and whether one was: the power fails before it can be flushed.
     pub static CLEANED: Cell<Watch> = const { Cell::new(Watch::Off) };
 }
 
-/// How long a request takes, in ns, when a test says so.
+/// How long a request takes, in ns, when a test sets it.
 type Latency = Box<dyn FnMut() -> u64>;
 
 thread_local! {
@@ -128,7 +128,7 @@ impl Disk {
         std::mem::take(&mut inside.hung)
     }
 
-    /// So many of those that are held go on, others hang.
+    /// So many of those that are held are released, others hang.
     pub fn let_go(&self, count: u64) -> Vec<(usize, Ticket)> {
         let mut inside = self.lock();
         inside.lets = count;

@@ -40,7 +40,7 @@ impl Bench {
         self.life.pass(100 * MS);
     }
 
-    /// A write of data fails, when the members say already that they are dirty.
+    /// A write of data fails, when the members are already marked dirty.
     fn fails_amid_writes(&mut self, disk: &str, error: Errno) {
         let (user, edge) = self.life.open("mirror/m", Access::WRITE).expect("open");
         self.life.write(edge, 0, vec![3; SECTOR as usize]).expect("written");
@@ -118,7 +118,7 @@ fn mirror_11_enxio_on_read() {
     bench.fails("d0", Op::Read, Errno::NxIo);
     bench.reads(1);
     assert!(bench.has_failed("d0"));
-    // It was let go and looked at again: it is there, and lacks nothing.
+    // It was released and tasted again: it is there, and lacks nothing.
     assert_eq!(bench.ids("d1").0, genid, "nobody failed");
     bench.pull("d0");
     // The syncid grows with the next write, and not before: else it may return as it is.
@@ -184,8 +184,8 @@ fn sync_error_the_only_source_cannot_be_read() {
     assert!(bench.is_on("d1", 2));
 }
 
-/// With two, the read goes to the other, the member that failed it is dropped, and the rebuild goes
-/// on.
+/// With two, the read is sent to the other, the member that failed it is dropped, and the rebuild
+/// continues.
 #[test]
 fn sync_error_one_of_two_sources_cannot_be_read() {
     let mut bench = Bench::of(3);

@@ -1,6 +1,6 @@
 //! Disks that grow while the daemon is down, or just before a power cut, so that labels are left
 //! behind. The labels are moved to the new ends, one after the other: by the daemon, which has
-//! recorded the old ends, or by `relocate` before it starts. The power may go on the way. All
+//! recorded the old ends, or by `relocate` before it starts. The power may fail on the way. All
 //! properties of the run before hold afterwards.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -16,7 +16,7 @@ use super::raids;
 use super::rising::{labelled, left_behind};
 use super::run::{self, DISK, GROWTH, talk};
 
-/// Turns within which the power goes while a label is moved.
+/// Turns within which the power fails while a label is moved.
 const TURNS: u64 = 80;
 
 /// Runs `relocate` on a daemon that has never seen the disk and has only this one, until no power

@@ -173,13 +173,13 @@ fn readers_see_the_old_size_until_the_records_have_the_smaller_one() {
 }
 
 /// G5 of `level`: records hang, so that a growth that is the same on all members waits to be
-/// recorded; it is asked for once more, to another size.
+/// recorded; it is requested once more, to another size.
 #[test]
 fn added_space_is_equal_when_a_growth_is_requested_again() {
     let mut bench = grown(json!({}));
     let some = size(&bench) + 4 * SECTOR;
     let hangs = |bench: &mut Bench, verb: &str, with| {
-        // It says that it waits, or that it takes too long.
+        // It reports that it waits, or that it takes too long.
         let _late = bench.life.verb("mirror", verb, "m", with);
         assert!(size(bench) < some, "{verb}: a member hangs");
     };
@@ -262,7 +262,7 @@ fn a_failed_growth_reports_why_and_a_failing_member_is_dropped() {
     assert!(error.message.contains("can be read there"), "{}", error.message);
     assert_eq!(size(&bench), DISK - SECTOR);
     assert!(bench.life.show("mirror", "m", "Resize").contains("ended at 0%"));
-    // Asked again when it is well, and ended by the size that it has.
+    // Called again when it is in order, and ended by the size that it has.
     bench.disks["d0"].lock().heal();
     bench.life.verb("mirror", "resize", "m", json!({})).expect("resized");
     assert_eq!(size(&bench), DISK + MORE - SECTOR);

@@ -159,7 +159,7 @@ fn is_expected_error(what: &str) -> bool {
     what.contains("at its end") || what.contains("is in use")
 }
 
-/// Does something until the power goes; true when it did.
+/// Does something until the power fails; true when it did.
 pub(super) fn cut(bench: &mut Bench<'_>, fuse: u64, f: impl FnOnce(&mut Bench<'_>)) -> bool {
     bench.life.fuse.set(fuse);
     match catch_unwind(AssertUnwindSafe(|| f(bench))) {

@@ -57,7 +57,7 @@ impl Lazy {
 pub struct Life {
     pub control: GraphControl,
     pub cores: Vec<Rc<Core>>,
-    /// Turns until the power goes.
+    /// Turns until the power fails.
     pub fuse: Rc<Cell<u64>>,
     pub world: World,
     /// The ends that this daemon records; by default it starts with none.
@@ -130,7 +130,7 @@ impl Life {
         self.control.wait_until(Duration::from_nanos(ns), |_| false);
     }
 
-    /// Waits for something; false when it did not come within so many simulated seconds.
+    /// Waits for something; false when it did not happen within so many simulated seconds.
     pub fn until(&mut self, seconds: u64, done: impl FnMut(&GraphControl) -> bool) -> bool {
         self.control.wait_until(Duration::from_secs(seconds), done)
     }
@@ -171,7 +171,7 @@ impl Life {
         }
     }
 
-    /// It was pulled, and is not gone yet.
+    /// It was pulled, and is not removed yet.
     pub fn is_lost(&self, name: &str) -> bool {
         let on = self.control.topology.find(name);
         on.is_some_and(|on| self.control.topology.error_of(on).is_some())

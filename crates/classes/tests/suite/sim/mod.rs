@@ -18,7 +18,7 @@
 //! | a pass is recorded ahead of its data; not flushed before | i 8; h 178 |
 //! | a pass begins a row late; does not hold its rows (S1) | i 6; i 14 |
 //! | clean while a write flies (J1); without a flush (J7) | i 4; i 134 |
-//! | writes before the record says dirty (J1) | i 12 |
+//! | writes before the record is dirty (J1) | i 12 |
 //! | a flush, that of the log's settling (L2), leaves out a member | i 12; l 3 |
 //! | FUA forgotten: of data, of the log | i 4; l 7 |
 //! | acknowledged before a loss is on record (W1) | i 4 |
@@ -34,7 +34,7 @@
 //! 500 seeds did not catch the following faults, but named tests and seeds do:
 //!
 //!  * records written newest first (J5)
-//!  * a disk filled before a record says so (J6)
+//!  * a disk filled before a record contains it (J6)
 //!  * debts (R7) or the doubt of a row (L4) forgotten
 //!  * a flush that failed on a disk that has to stay, and that raises no doubt (J8)
 //!  * parity that is not known to be right and is modified (R2)
@@ -66,7 +66,7 @@
 //!
 //! The records of which members continued without which decide before any generation does
 //! (`found`), so seeds do not catch a generation that is not raised. Named tests do, where no other
-//! data identifies the last record, or where others would go by the number alone. They catch a
+//! data identifies the last record, or where others would use the number alone. They catch a
 //! number that is not raised (Intel, DDF), that is not beyond those found at the start or later, or
 //! that is not remembered: `named_raid_numbers`; against a torn record: `class_raid`.
 
@@ -137,7 +137,7 @@ fn classes() -> Vec<Arc<dyn Class>> {
     classes::all().into_iter().map(swap).collect()
 }
 
-/// Checks that something happened by the end of a test. Rare things are asked for only from the
+/// Checks that something happened by the end of a test. Rare things are requested only from the
 /// default number of seeds on: fewer may not contain them.
 fn happened(default: u64, what: bool, tally: &Totals) {
     assert!(what || !Seeds::of(default).are_enough(), "not seen: {tally:?}");
@@ -318,7 +318,7 @@ fn stacks_whose_disks_grow_before_the_cores_are_notified() {
     happened(30, tally.grown > 0 && brought && tally.power_cuts > 0, &tally);
 }
 
-/// The power goes also while a member of an array with parity is away.
+/// The power fails also while a member of an array with parity is away.
 #[test]
 fn stacks_with_parity_and_harsh_faults() {
     let tally = many(110, Plan::harsh);
@@ -331,7 +331,7 @@ fn rich_mirrors() {
     many(50, rich(mirror));
 }
 
-/// A mirror that is made smaller, and larger again: it has the size that was asked for, or the one
+/// A mirror that is made smaller, and larger again: it has the size that was requested, or the one
 /// before, and never again one that was given up.
 fn shrinking(random: &mut SeededRandom) -> Plan {
     Plan { shrinks: true, ..rich(mirror)(random) }

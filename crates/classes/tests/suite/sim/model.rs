@@ -258,9 +258,9 @@ impl Model {
         self.found_with_holes(bytes, |at| at, 0).map(drop)
     }
 
-    /// The same of a volume that parity alone spoke for in part: of those sectors that share a
-    /// parity (as `shared` says), if one was being written, so many may be anything. Returns how
-    /// many were.
+    /// The same of a volume that parity alone protected in part: of those sectors that share a
+    /// parity (by `shared`), if one was being written, so many may be anything. Returns how many
+    /// were.
     pub fn found_with_holes(
         &mut self,
         bytes: &[u8],

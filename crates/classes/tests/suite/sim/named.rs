@@ -40,7 +40,7 @@ impl Bench {
         Bench { life, disks }
     }
 
-    /// The power goes; these return, in this order, and the world lives on for a while.
+    /// The power fails; these return, in this order, and the world lives on for a while.
     pub(super) fn reboot(&mut self, order: &[&str]) {
         self.life = Life::new(2, 2);
         self.disks.values().for_each(Disk::power_cut);
@@ -102,7 +102,7 @@ fn r306743_a_broken_member_is_not_counted_for_a_missing_one() {
     bench.disks["d0"].lock().once = Some((Op::Write, Errno::Io));
     bench.fill(2, true);
     assert_eq!(bench.state("d0"), "-", "it failed");
-    // The power goes in the middle of writes: d1 and d2 are dirty.
+    // The power fails in the middle of writes: d1 and d2 are dirty.
     bench.fill(2, false);
     bench.reboot(&["d0", "d1"]);
     bench.up();

@@ -92,7 +92,7 @@ impl Rig {
         Rig { life, disks, set, volume, edge, bytes }
     }
 
-    /// The power goes, and returns.
+    /// The power fails, and returns.
     pub(super) fn reboot(&mut self) {
         self.starts();
         self.edge = self.life.open(&self.volume, Access::WRITE).expect("open").1;
@@ -119,7 +119,7 @@ impl Rig {
         ended
     }
 
-    /// The records say dirty from now on.
+    /// The records are marked dirty from now on.
     pub(super) fn dirty(&mut self) {
         let last = self.bytes - SECTOR;
         self.life.write(self.edge, last, old(last)).expect("written");
@@ -276,8 +276,8 @@ fn rows_are_valid_after_a_disk_loss_with_a_failed_zeroing() {
 }
 
 /// R6 of `stripes`: one disk is out. Of the two parities of a write one is taken, and the disk of
-/// the other is lost; no record can say so, for that of the first fails all writes by now. The row
-/// continues with the remaining disks: nothing is put back, and it can be solved.
+/// the other is lost; no record can contain it, for that of the first fails all writes by now. The
+/// row continues with the remaining disks: nothing is put back, and it can be solved.
 #[test]
 fn r6_a_row_does_not_wait_for_a_lost_parity_disk() {
     let mut rig = Rig::of("DDF", "RAID6-LA", 4);
@@ -293,8 +293,8 @@ fn r6_a_row_does_not_wait_for_a_lost_parity_disk() {
     assert_eq!(rig.sectors()[2], Ok(Some(NEW)), "the data that the parity allows for");
 }
 
-/// S2 of `sweep`: the power goes when a member has everything, and its cache has not: no record
-/// says that it has.
+/// S2 of `sweep`: the power fails when a member has everything, and its cache has not: no record
+/// contains that.
 #[test]
 fn s2_rebuilt_data_is_stable_before_a_record_calls_it_complete() {
     let mut rig = Rig::of("Intel", "RAID5", 3);
@@ -364,7 +364,7 @@ fn a_spare_is_not_a_member_although_an_old_record_calls_it_one() {
 }
 
 /// J7 of `geom`: a disk fails the flush of its writes, just when the volume is to be marked clean,
-/// and the power goes when the next record is written, which says that the disk is out.
+/// and the power fails when the next record is written, which marks the disk as removed.
 #[test]
 fn j7_a_disk_that_failed_its_flush_is_not_recorded_as_clean() {
     for seed in Seeds::of(8) {
@@ -394,8 +394,8 @@ fn j7_a_disk_that_failed_its_flush_is_not_recorded_as_clean() {
     }
 }
 
-/// A disk was out for a moment, and is back before a record could say so: the array still knows the
-/// one that went, and takes the one that came when it has let go of that.
+/// A disk was out for a moment, and is back before a record could contain that: the array still
+/// knows the one that left, and takes the one that arrived when it has released the former.
 #[test]
 fn a_disk_that_returns_before_its_loss_is_recorded_is_accepted() {
     for format in ["Intel", "DDF"] {
@@ -427,7 +427,7 @@ fn a_delete_taken_only_by_a_disk_being_rebuilt_fails() {
             let mut rig = Rig::of(format, "RAID1", 2);
             rig.pull("d1");
             rig.life.write(rig.edge, 0, vec![NEW; SECTOR as usize]).expect("written");
-            // It is filled up to the deleted range, and no further; the records say dirty
+            // It is filled up to the deleted range, and no further; the records are marked dirty
             // meanwhile.
             rig.disks["d1"].lock().holds = Some(Op::Write);
             rig.life.plug("d1", &rig.disks["d1"].clone());

@@ -14,7 +14,7 @@ impl Rig {
         self.life.show("raid", &self.set, "Volume").contains(", dirty")
     }
 
-    /// The power goes, and a disk does not return; true when the volume does, by itself.
+    /// The power fails, and a disk does not return; true when the volume does, by itself.
     fn is_up_without(&mut self, name: &str) -> bool {
         self.life = Life::new(3, 2);
         self.disks.values().for_each(super::disk::Disk::power_cut);
@@ -163,7 +163,7 @@ fn j8_a_volume_stays_dirty_after_a_failed_flush() {
         rig.life.pass(SECONDS);
         assert!(!rig.is_dirty() && rig.is_up_without("d0"), "{}", rig.life.dump_state());
     }
-    // That of the mark which is to go, too.
+    // That of the mark which is to be removed, too.
     let mut rig = Rig::of("Intel", "RAID5", 3);
     rig.pull("d1");
     rig.life.write(rig.edge, 0, old(0)).expect("written");
@@ -210,8 +210,9 @@ fn a3_a_forced_volume_is_clean_after_its_next_write() {
     }
 }
 
-/// J1 and J2 of `geom`: the records said dirty before the volume was started without a disk, and do
-/// not report that disk's absence. A user opens and closes it: they report it before any write.
+/// J1 and J2 of `geom`: the records were marked dirty before the volume was started without a disk,
+/// and do not report that disk's absence. A user opens and closes it: they record it before any
+/// write.
 #[test]
 fn j2_the_absence_of_a_disk_is_recorded_before_the_first_write() {
     let mut rig = Rig::of("Intel", "RAID5", 3);

@@ -1,4 +1,4 @@
-//! Records of arrays whose order is known by their number alone. Other implementations go by
+//! Records of arrays whose order is known by their number alone. Other implementations use
 //! numbers alone, so an array that continues gets a higher number than all that were seen.
 
 use std::collections::BTreeMap;
@@ -64,9 +64,9 @@ fn plugged(rig: &mut Rig, order: &[&str]) {
     rig.life.pass(2 * SECONDS);
 }
 
-/// Two pairs. A disk that is being filled goes; then one of the other pair, and that is written.
-/// The record of the first knows that it lacks something itself, and calls the second good: only
-/// its number says that it is not the last one.
+/// Two pairs. A disk that is being filled is removed; then one of the other pair, and that is
+/// written. The record of the first knows that it lacks something itself, and calls the second
+/// good: only its number shows that it is not the last one.
 #[test]
 fn a_disk_lost_during_its_rebuild_does_not_vouch_for_a_later_loss() {
     for format in FORMATS {
@@ -141,9 +141,9 @@ fn a_start_of_two_halves_uses_the_one_that_is_kept() {
     }
 }
 
-/// The record of a disk is ahead by number: the others' were not written when the power went. The
-/// array started without it; it arrives, and cannot be written. It is out, and the records that say
-/// so have a higher number than its own.
+/// The record of a disk is ahead by number: the others' were not written when the power failed. The
+/// array started without it; it arrives, and cannot be written. It is out, and the records that
+/// contain that have a higher number than its own.
 #[test]
 fn a_running_array_numbers_its_records_above_a_late_disk() {
     for format in FORMATS {
@@ -166,8 +166,8 @@ fn a_running_array_numbers_its_records_above_a_late_disk() {
     }
 }
 
-/// The same, but it was left out before: it is present at the start, and is not trusted, whatever
-/// its number. Either it is filled; or it cannot be written, and then the members that continue
+/// The same, but it was left out before: it is present at the start, and is not trusted, regardless
+/// of its number. Either it is filled; or it cannot be written, and then the members that continue
 /// without it have a higher number.
 #[test]
 fn a_dropped_disk_with_a_higher_number_is_not_trusted() {

@@ -9,8 +9,8 @@ use super::named_raid::{self, MEMBER, NEW, Rig, SECONDS};
 use super::named_raid_progress::{Array, STRIP, USED};
 
 /// R2 of `stripes`: after a power cut parity is resynchronised, slowly. A write of a row that has
-/// not had its turn makes its parity anew: the disk that has the new data goes at once, and the
-/// data is there all the same.
+/// not had its turn makes its parity anew: the disk that has the new data is removed at once, and
+/// the data is there all the same.
 #[test]
 fn r2_a_row_written_before_the_resync_reaches_it_has_valid_parity() {
     let sector = |value: u8| vec![value; SECTOR as usize];
@@ -70,8 +70,9 @@ fn r5_a_failed_write_of_one_parity_restores_the_other() {
 }
 
 /// L6 of `volume::log`: two strips of a row are being written, and the disk of the second is lost.
-/// No record says so before the row has ended. The data of a disk that is out is known by parity,
-/// and parity includes the first strip, which is not written yet. The power goes in that moment.
+/// No record contains that before the row has ended. The data of a disk that is out is known by
+/// parity, and parity includes the first strip, which is not written yet. The power fails in that
+/// moment.
 #[test]
 fn l6_no_loss_is_recorded_while_a_row_is_in_flight() {
     for seed in Seeds::of(20) {
@@ -88,8 +89,8 @@ fn l6_no_loss_is_recorded_while_a_row_is_in_flight() {
 
 /// E1 of `volume::logged`: two strips of a row are to be written, and the rest of the second strip
 /// is read. Its disk is lost meanwhile, and the row is tried again: one part of the write becomes
-/// two, one strip after the other. The power goes when the parity allows for the first strip, which
-/// is not written yet: the second has its old content.
+/// two, one strip after the other. The power fails when the parity allows for the first strip,
+/// which is not written yet: the second has its old content.
 #[test]
 fn e1_a_retried_row_is_divided_again_after_the_loss_of_a_disk() {
     for seed in Seeds::of(20) {
@@ -111,9 +112,9 @@ fn e1_a_retried_row_is_divided_again_after_the_loss_of_a_disk() {
 }
 
 /// Y1 of `volume::replay`: two strips of a row were written and its parity was not, when the power
-/// went. The logs are replayed. As soon as the volume is offered one of the disks is lost, and the
-/// power fails. The content of that disk is known by the parity that the replay made.
-/// A5 of raid/members.rs, Y3 of volume/replay.rs.
+/// failed. The logs are replayed. As soon as the volume is offered one of the disks is lost, and
+/// the power fails. The content of that disk is known by the parity that the replay made. A5 of
+/// raid/members.rs, Y3 of volume/replay.rs.
 #[test]
 fn y1_replayed_parity_is_stable_before_the_volume_is_offered() {
     for seed in Seeds::of(20) {

@@ -58,7 +58,7 @@ impl Array {
         self.life.verb("raid", "configure", &self.set, rate).expect("a rate");
     }
 
-    /// The power goes, and returns.
+    /// The power fails, and returns.
     pub(super) fn reboot(&mut self) {
         self.life = Life::new(2, 2);
         self.disks.iter().for_each(Disk::power_cut);

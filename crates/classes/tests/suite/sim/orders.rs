@@ -40,7 +40,7 @@ impl Scene {
         panic!("{disk} never becomes {state}\n{}", self.life.dump_state());
     }
 
-    /// Without the disk all is there; back to chance, the disk comes again and is filled.
+    /// Without the disk all is there; with random choices again, the disk returns and is filled.
     fn replug_and_refill(&mut self, name: &str, disk: &Disk) -> Orders {
         let orders = self.over();
         self.holds(&["d0"]);

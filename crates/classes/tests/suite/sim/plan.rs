@@ -26,8 +26,8 @@ pub struct Plan {
     pub part: bool,
     /// Two paths lead to each disk.
     pub paths: bool,
-    /// More happens: disks grow, some take no DELETE, members are compared, the power goes just
-    /// when a mirror says that it is clean.
+    /// More happens: disks grow, some take no DELETE, members are compared, the power fails just
+    /// when a mirror reports that it is clean.
     pub rich: bool,
     /// Users do not wait for each other's writes of the same sectors.
     pub crowded: bool,
@@ -39,7 +39,7 @@ pub struct Plan {
     pub rises: bool,
     /// The cores run between an event and the graph that it changes.
     pub overtaken: bool,
-    /// The power goes also while a member of an array with parity is away: see `stacked`.
+    /// The power fails also while a member of an array with parity is away: see `stacked`.
     pub harsh: bool,
     /// Bytes of each disk.
     pub disk_bytes: u64,

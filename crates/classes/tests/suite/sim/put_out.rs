@@ -168,9 +168,8 @@ fn the_record_of_a_stale_too_small_member_moves_when_its_disk_grows() {
     }
 }
 
-/// It waits to be taken in, for a write is under way on another member, and that one goes: the
-/// records that say so are written first, and its own is still to be moved.
-/// G6 of mirror/level.rs.
+/// It waits to be taken in, for a write is under way on another member, and that one is lost: the
+/// records of that loss are written first, and its own is still to be moved. G6 of mirror/level.rs.
 #[test]
 fn the_record_of_a_stale_member_moves_after_other_record_writes() {
     let mut bench = with_a_table(3, json!({ "no_autosync": true }));
@@ -203,7 +202,8 @@ fn the_record_of_a_stale_member_moves_after_other_record_writes() {
     }
 }
 
-/// It is found first, grows while the mirror waits for the others, and they say that it failed.
+/// It is found first, grows while the mirror waits for the others, and their records mark it as
+/// failed.
 #[test]
 fn a_member_that_grows_before_the_mirror_starts_without_it_stays_hidden() {
     let mut bench = with_a_table(3, json!({}));

@@ -112,7 +112,7 @@ impl Array {
         }
     }
 
-    /// Without the disk all is there; back to chance, the disk comes again and is filled.
+    /// Without the disk all is there; with random choices again, the disk returns and is filled.
     fn replug_and_refill(&mut self, disk: &Disk) -> Orders {
         let orders = self.scene.over();
         self.holds(false);

@@ -9,7 +9,7 @@
 //! disk may also fail all writes beside one that is lost: then both are needed.
 //!
 //! Volumes with a log of partial parity are treated as harshly. Then nothing is forced, and all
-//! data is right, unless a needed disk failed a request: then the disks say that parity is in
+//! data is right, unless a needed disk failed a request: then the disks record that parity is in
 //! doubt.
 
 mod looks;
@@ -99,8 +99,8 @@ const DDF_LEVELS: Levels = &[
 pub(super) struct RaidSimulation {
     kind: Kind,
     ddf: bool,
-    /// Parity has come in doubt since the volume was in order last, and the disks may say so still
-    /// though all was made right since: a volume that lacks a disk may have to be forced.
+    /// Parity has become doubtful since the volume was in order last, and the disks may report it
+    /// still though all was made right since: a volume that lacks a disk may have to be forced.
     doubt: Arc<AtomicBool>,
     /// In this life a disk failed a request, and had to stay.
     stayed: Arc<AtomicBool>,
@@ -116,8 +116,8 @@ pub(super) struct RaidSimulation {
     model: Rc<RefCell<Model>>,
     out: Vec<String>,
     user: Option<ConsumerId>,
-    /// It was started by force, and not all of it has been read since: the power may go before, and
-    /// a rebuild may have ended by then.
+    /// It was started by force, and not all of it has been read since: the power may fail before,
+    /// and a rebuild may have ended by then.
     forced: bool,
     /// In some runs copies and parity are compared. A random generator of its own keeps the other
     /// runs unchanged.
@@ -168,7 +168,7 @@ fn run_with(kind: Kind, seed: u64, lives: u64, grows: Option<SeededRandom>, tall
         .map(|i| (format!("d{i}"), Disk::new(bytes, random.next_u64())))
         .collect::<BTreeMap<String, Disk>>();
     if let Some(disk) = disks.get("d0").filter(|_| seed % 4 == 1) {
-        // These disks write zeroes when they are asked to zero.
+        // These disks write zeroes on a request to zero.
         Disk::lock(disk).zeroes = false;
     }
     let mut story = RaidSimulation {
@@ -342,7 +342,7 @@ impl RaidSimulation {
         ["RAID4", "RAID5", "RAID6"].iter().any(|level| self.level.starts_with(level))
     }
 
-    /// The power may go from now on.
+    /// The power may fail from now on.
     fn arm(&mut self, life: &mut Life) {
         let may = self.is_harsh() || !self.parity() || self.is_whole(life);
         if may && self.random.chance(600) {
@@ -350,7 +350,7 @@ impl RaidSimulation {
         }
     }
 
-    /// Everything is plugged in, and the volume comes up, by force if it must be.
+    /// Everything is plugged in, and the volume starts, by force if it must be.
     fn assemble(&mut self, life: &mut Life) {
         let mut order: Vec<String> = self.disks.keys().cloned().collect();
         for i in (1..order.len()).rev() {
@@ -382,8 +382,8 @@ impl RaidSimulation {
         self.totals.forced += 1;
     }
 
-    /// Whether parity may be in doubt: it was said, or the power went before it could be, for two
-    /// disks failed or were lost since the volume was in order.
+    /// Whether parity may be in doubt: it was recorded, or the power failed before it could be, for
+    /// two disks failed or were lost since the volume was in order.
     fn may_doubt(&self) -> bool {
         let failed = self.disks.values().filter(|disk| disk.lock().failed);
         self.doubt.load(SeqCst) || self.resyncs || failed.count() >= 2
@@ -531,7 +531,7 @@ impl RaidSimulation {
         let keep = dice.chance(600);
         let with = json!({ "policy": if keep { "ppl" } else { "resync" } });
         talk(|| format!("consistency {with}"));
-        // The power may go before it is said that it is done.
+        // The power may fail before its completion is reported.
         self.resyncs = true;
         let done = life.verb("raid", "consistency", &self.set, with);
         talk(|| format!("consistency: {done:?}"));

@@ -58,7 +58,7 @@ impl Simulation<'_> {
             all.iter().for_each(|(name, disk)| self.grow(life, name, disk));
             life.pass(MS);
         }
-        // It may have become smaller meanwhile, as was asked before.
+        // It may have become smaller meanwhile, as requested before.
         self.learn_size(life);
         let top = &self.plan.made.last().expect("a top").name;
         self.larger = true;
@@ -199,7 +199,7 @@ impl Simulation<'_> {
         talk(|| format!("append: {done:?}"));
     }
 
-    /// A path goes, or returns.
+    /// A path is lost, or returns.
     fn paths(&mut self, life: &mut Life, name: &str) {
         if self.out.contains(name) {
             return;

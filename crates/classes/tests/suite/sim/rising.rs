@@ -1,6 +1,6 @@
 //! Growth of the disks at the bottom of a stack while it is in use. The layers above are made
 //! larger as far as each class promises: stripes and the last part of a concat by themselves,
-//! mirrors and partitions on request, arrays never. Users above do not notice, the power goes at
+//! mirrors and partitions on request, arrays never. Users above do not notice, the power fails at
 //! any step, and labels that were left behind are found at the old ends of their providers.
 //!
 //! Proven of sizes, whenever no work is under way:
@@ -160,7 +160,7 @@ impl Simulation<'_> {
         assert_eq!(crowd.failed.get(), 0, "users noticed\n{}", life.dump_state());
     }
 
-    /// Enlarges a mirror or a partition to the room that it has.
+    /// Enlarges a mirror or a partition to the space that it has.
     fn enlarge(&mut self, life: &mut Life, made: &Made) {
         let on = &made.members[0];
         match made.class {
@@ -183,7 +183,7 @@ impl Simulation<'_> {
                     let done = life.verb("part", "commit", on, json!({}));
                     done.unwrap_or_else(|e| panic!("commit {on}: {e}\n{}", life.dump_state()));
                 }
-                // Whatever is asked for is asked for without a number: the room is the table's.
+                // Each request is without a number: the free space of the table is used.
                 let most = size(life, on).unwrap_or_default();
                 let is = size(life, &made.provider()).unwrap_or_default();
                 for bytes in (is..=most).step_by(SECTOR as usize) {

@@ -75,8 +75,8 @@ pub(super) struct Simulation<'a> {
     pub(super) dark: bool,
     lost: bool,
     pub(super) user: Option<(ConsumerId, geom::Edge)>,
-    /// The top provider was asked to become larger, or to have so many sectors: it may change from
-    /// now on, until the result is known.
+    /// The top provider was requested to become larger, or to have so many sectors: it may change
+    /// from now on, until the result is known.
     pub(super) larger: bool,
     pub(super) smaller: Option<u64>,
     /// The array on top was started by force, and not all of it has been read since.
@@ -329,7 +329,7 @@ impl Simulation<'_> {
         self.at_rest(life);
     }
 
-    /// Disks that may come late or not at all: enough stays to have everything.
+    /// Disks that may arrive late or not at all: enough stays to have everything.
     fn absent(&mut self) -> BTreeSet<String> {
         let mut absent = BTreeSet::new();
         if self.chance(50) {

@@ -5,9 +5,10 @@ use super::run::Totals;
 
 /// Of mirrors on disks: stale members that looked complete, records that were cleared from the
 /// last member, writes that only a rebuilt member had, a rebuild that ended twice; 7844: a member's
-/// record cleared before those of the others said that it was out; 1223176, 1243393, 1267850: one
-/// that was forgotten, or whose place another one took, and one that failed later looked like a
-/// whole mirror; 1223274: a member was rebuilt while only its record said that another had failed.
+/// record cleared before those of the others recorded that it was out; 1223176, 1243393, 1267850:
+/// one that was forgotten, or whose place another one took, and one that failed later looked like a
+/// whole mirror; 1223274: a member was rebuilt while only its record recorded that another had
+/// failed.
 const MIRRORS: [u64; 19] = [
     110, 120, 194, 276, 454, 468, 492, 795, 849, 905, 988, 1074, 1186, 1387, 7844, 1223176,
     1223274, 1243393, 1267850,
@@ -29,8 +30,9 @@ const RICH: [u64; 6] = [1000620, 1052412, 4012129, 6001698, 6032443, 7005741];
 
 /// Of mirrors that become smaller. Seeds marked "test" found a fault of the test itself.
 ///
-///  * 392: a member arrived while no record could say so yet, and was filled up to the new end
-///    only. Readers still had the old end, and found the member's former data behind the new one.
+///  * 392: a member arrived while no record could contain that yet, and was filled up to the new
+///    end only. Readers still had the old end, and found the member's former data behind the new
+///    one.
 ///  * 108886 (test): the end was within the range of a read; 6051027 (test): before it.
 ///  * 3000624, 3500621: as [`OVERLAPPING`].
 ///  * 5511403 (test): it grew as requested after it had become smaller, unseen.
@@ -57,7 +59,7 @@ const OVERLAPPING: [u64; 2] = [3001079, 3501501];
 ///  * 6070403: the same for a concat, which took the label for that of another geom.
 const RISING: [u64; 6] = [42, 5056, 216423, 233699, 6034063, 6070403];
 
-/// Of stacks in which the power goes though an array lacks a member. Seeds marked "test" found a
+/// Of stacks in which the power fails though an array lacks a member. Seeds marked "test" found a
 /// fault of the test itself.
 ///
 ///  * 35: the record of a disk in a partition was torn, so the whole disk was taken for it as the
@@ -66,10 +68,10 @@ const RISING: [u64; 6] = [42, 5056, 216423, 233699, 6034063, 6070403];
 ///  * 300460 (test): a disk was to fail while the loss of another was not dealt with yet.
 ///  * 310081, 322325 (test): a disk was pulled while another's failed flush was not dealt with yet:
 ///    the data that both had lost was unknown.
-///  * 311255 (test): three arrays, one within the other, had no room for all their records.
+///  * 311255 (test): three arrays, one within the other, had no space for all their records.
 ///  * 313555 (test): a disk that was to be failed by hand, while another hung, was out after all
 ///    was seen in order.
-///  * 329599 (test): a disk was pulled while the loss of another had not come up through the layers
+///  * 329599 (test): a disk was pulled while the loss of another had not passed the layers
 ///    above it.
 const HARSH_STACKS: [u64; 7] = [35, 300460, 310081, 311255, 313555, 322325, 329599];
 
@@ -119,7 +121,7 @@ fn mirrors_that_failed_once() {
 /// member of its own.
 const STACKS: [u64; 1] = [250];
 
-/// Of mirrors over concats: 35891: a member that a mirror had let go hung, and calls of others
+/// Of mirrors over concats: 35891: a member that a mirror had released hung, and calls of others
 /// waited for it.
 const OVER_CONCATS: [u64; 1] = [35891];
 
@@ -170,9 +172,9 @@ fn stacks_with_arrays_and_partitions_that_failed_once() {
 ///    wrongly.
 ///  * 5149: a torn record made a needed disk an unknown one.
 ///  * 5233: a write waited for records that waited for that write.
-///  * 6278: a disk was filled before the other's record said that it was there.
+///  * 6278: a disk was filled before the other's record listed it as present.
 ///  * 9064: a disk that was left behind before a spare was added was taken for another half.
-///  * 420531: a spare was taken to have everything, because a replaced disk's record said so.
+///  * 420531: a spare was taken to have everything, because a replaced disk's record listed that.
 const ARRAYS: [u64; 6] = [139, 5149, 5233, 6278, 9064, 420531];
 
 /// In harsh times. Seeds marked "test" found a fault of the test itself.
@@ -191,7 +193,7 @@ const ARRAYS: [u64; 6] = [139, 5149, 5233, 6278, 9064, 420531];
 ///    changed places.
 ///  * 409808, 411403, 413929, 414957: one disk was lost, and another failed the parity of the same
 ///    rows: data of the first one was solved for wrongly.
-///  * 409988 (test): the power went again between a start by force and the check of the content,
+///  * 409988 (test): the power failed again between a start by force and the check of the content,
 ///    and the test forgot that some of it could be anything.
 ///  * 422352: a volume was marked clean though a disk had failed to make its writes stable.
 ///  * 8029467: a disk that had been dropped long ago, and recorded disks that had all been replaced
@@ -208,8 +210,8 @@ const HARSH: [u64; 16] = [
 ///  * 1226: a disk failed while another was being pulled, and was judged as if that one had left
 ///    already.
 ///  * 3003499: a disk was back before its loss was on record, and was not tasted again.
-///  * 8002472: a disk that was being taken in when the power went, and was unknown afterwards, was
-///    taken for a half of the array.
+///  * 8002472: a disk that was being taken in when the power failed, and was unknown afterwards,
+///    was taken for a half of the array.
 ///  * 12005320 (test): a disk was back before its loss was dealt with, and a third one was pulled.
 const DDF: [u64; 4] = [1226, 3003499, 8002472, 12005320];
 
@@ -220,16 +222,16 @@ const DDF: [u64; 4] = [1226, 3003499, 8002472, 12005320];
 ///  * 2006680, 2008684: a write waited for its log while one of its disks was put out on record,
 ///    and was sent then as if that disk had it. The disk's content was known only by parity and
 ///    data that the power cut made inconsistent.
-///  * 2008574 (test): parity that had been in doubt was right again, and no disk said so before the
-///    power went.
+///  * 2008574 (test): parity that had been in doubt was right again, and no disk recorded that
+///    before the power failed.
 ///  * 4000560, 4003760: rows were sent as if a disk that had just been filled had everything,
-///    before a record said so.
+///    before a record contained that.
 ///  * 8006812: a member was lost between two tries of a row, and its data was written together with
 ///    that of the others.
-///  * 8008728 (test): the power went between the doubt on the disks and its report.
+///  * 8008728 (test): the power failed between the doubt on the disks and its report.
 ///  * 8012159: the newest record was of a disk that was being filled, and was not used.
-///  * 8018327: a unit was written while a disk was lost and no record said so, and the last one
-///    covered rows whose part it had not kept.
+///  * 8018327: a unit was written while a disk was lost and no record contained that, and the last
+///    one covered rows whose part it had not kept.
 const LOGGED: [u64; 10] =
     [2003768, 2006680, 2008574, 2008684, 4000560, 4003760, 8006812, 8008728, 8012159, 8018327];
 

@@ -3,7 +3,7 @@
 //!
 //! An array that can do without a member loses one, or has one fail, only while it is whole and no
 //! other disk below it fails: with two faults nothing is promised. With parity, the power does not
-//! go meanwhile, except in harsh runs. There acknowledged data survives if the array keeps a log,
+//! fail meanwhile, except in harsh runs. There acknowledged data survives if the array keeps a log,
 //! and the array never has to be forced. An array without a log is the top and may have to be
 //! forced. In each row that was being written one of its sectors may hold anything: the missing
 //! member's.
@@ -74,7 +74,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// The power may go again, if all parity is there.
+    /// The power may fail again, if all parity is there.
     pub(super) fn rearm(&mut self, life: &Life) {
         if life.fuse.get() < u64::MAX || !self.plan.has_parity() || !self.chance(40) {
             return;
@@ -155,7 +155,7 @@ impl Simulation<'_> {
                 // A member that was cleared and is not inserted again looks like the whole: see
                 // `wipe`.
                 let fuse = life.fuse.replace(u64::MAX);
-                // A spare of Intel's may have gone to another array of the same level.
+                // A spare of Intel's may have been assigned to another array of the same level.
                 let level = |m: &Made| self.plan.leaves(&m.members[0]).len();
                 let may = |m: &Made| m.name == made.name || turn > 500 && level(m) == level(made);
                 let alike = self.plan.arrays().filter(|(m, away)| *away > 0 && may(m));

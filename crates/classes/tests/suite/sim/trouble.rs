@@ -9,7 +9,7 @@ use super::life::{Life, MS};
 use super::run::{APPENDED, Simulation, talk};
 
 impl Simulation<'_> {
-    /// May this disk go, and everything still be there?
+    /// May this disk be removed without loss of data?
     pub(super) fn can_go(&self, life: &Life, disk: &str) -> bool {
         let volume = life.has(&self.plan.volume());
         let mut covered = false;

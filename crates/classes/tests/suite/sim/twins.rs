@@ -107,7 +107,7 @@ fn a_refused_copy_is_distinguished_from_the_member_at_the_next_start() {
 }
 
 /// Which of two that look alike is the member a start cannot know; the other is the older one from
-/// then on, and it is said which was refused.
+/// then on, and the refused one is reported.
 #[test]
 fn of_two_identical_disks_one_is_refused_and_rebuilt_before_use() {
     let mut bench = with_a_copy(json!({}));
@@ -130,7 +130,7 @@ fn of_two_identical_disks_one_is_refused_and_rebuilt_before_use() {
     bench.holds(2);
 }
 
-/// It is not asked for in vain: the same disk by another name is no copy.
+/// The request has a reason: the same disk by another name is no copy.
 #[test]
 fn the_same_disk_under_another_name_is_used_without_a_rebuild() {
     let mut bench = Bench::of(2);

@@ -24,11 +24,11 @@ pub struct Media {
     pub unflushed: Vec<std::ops::Range<usize>>,
     /// Writes and flushes done.
     pub steps: usize,
-    /// The step with which the power goes; that one and all later ones fail.
+    /// The step with which the power fails; that one and all later ones fail.
     pub cut_at: Option<usize>,
     /// Reads fail.
     pub unreadable: bool,
-    /// It takes WRITE ZEROES, and says of DELETE that it reads as zeroes.
+    /// It takes WRITE ZEROES, and reports that deleted blocks read as zeroes.
     pub zeroes: bool,
     /// Bytes that were zeroed so.
     pub zeroed: u64,
@@ -446,7 +446,7 @@ impl World {
         self.report_size(name, len);
     }
 
-    /// A provider says that it has so many bytes.
+    /// A provider reports this size in bytes.
     pub fn report_size(&mut self, name: &str, len: usize) {
         let on = self.find(name);
         self.control

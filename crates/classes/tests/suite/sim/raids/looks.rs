@@ -24,7 +24,7 @@ impl RaidSimulation {
         !Self::is_leaving(life) && life.array_members(&self.set) >= self.count
     }
 
-    /// Whether the array has not let go yet of a disk that was pulled: its place stays until then.
+    /// Whether the array has not released yet a disk that was pulled: its place stays until then.
     /// That disk may be plugged in again already, and is not one of the array's.
     pub(super) fn is_leaving(life: &Life) -> bool {
         life.control.topology.is_withering(Some("test"))
@@ -133,7 +133,7 @@ impl RaidSimulation {
         self.totals.verified += 1;
     }
 
-    /// Whatever failed is inserted anew; then all is waited for.
+    /// All that failed is inserted anew; then all is waited for.
     pub(super) fn orderly(&mut self, life: &mut Life) {
         for turn in 0..3_000 {
             life.pass(20 * MS);

@@ -1,6 +1,6 @@
 //! Licences of the linked dependencies: each must be compatible with `Apache-2.0 OR MIT`.
 
-/// Licences that ask for no more than a notice, and so go with either of ours.
+/// Licences that request no more than a notice, and so are compatible with either of ours.
 pub const ALLOWED: &[&str] = &[
     "0BSD",
     "Apache-2.0",

@@ -74,8 +74,8 @@ const CLOCKS: &[(&str, &str)] = &[
 const UNFINISHED: &[&str] =
     &["todo!(", "unimplemented!(", "#[ignore", "TODO", "FIXME", "XXX", "HACK"];
 
-/// Methods of a trait that are called only if another one says so: the beginning of each in the
-/// file of an implementation. Their defaults compile, so that one alone has no effect.
+/// Methods of a trait that are called only if another one enables them: the beginning of each in
+/// the file of an implementation. Their defaults compile, so that one alone has no effect.
 const PAIRED: &[(&str, &str)] = &[
     ("fn clean_records(&mut self, ", "fn keeps_records(&self)"),
     ("fn make_durable(&mut self)", "fn must_be_flushed(&self)"),
@@ -345,7 +345,7 @@ fn sizes(s: &Source, out: &mut Vec<String>) {
     }
 }
 
-/// A method that is never called because the method that asks for it is missing.
+/// A method that is never called because the method that enables it is missing.
 fn paired(s: &Source, out: &mut Vec<String>) {
     for (method, other) in PAIRED {
         let at = s.text.lines().position(|line| line.trim_start().starts_with(method));

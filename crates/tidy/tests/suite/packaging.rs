@@ -106,7 +106,7 @@ fn version_of_the_debian_changelog_is_that_of_the_workspace() {
     let read = |path: &str| fs::read_to_string(Path::new(ROOT).join(path)).expect("a file");
     let (workspace, changelog) = (read("Cargo.toml"), read("contrib/deb/changelog"));
     let version = workspace.lines().find_map(|line| line.strip_prefix("version = "));
-    // In a version of Debian, `~` comes before a release.
+    // In a version of Debian, `~` sorts before a release.
     let version = version.expect("a version").trim_matches('"').replacen('-', "~", 1);
     assert!(
         changelog.starts_with(&format!("ashlar ({version}-1) ")),

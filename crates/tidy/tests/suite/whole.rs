@@ -56,7 +56,7 @@ fn fuzz_manifest_is_readable_by_cargo() {
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// Files that call cargo, or say how to call it.
+/// Files that call cargo, or contain a command that calls it.
 const CALLERS: &[&str] = &[
     ".ci/check",
     ".ci/soak",

@@ -1,7 +1,7 @@
 //! Memory of in-memory disks: blocks of one size, cut out of large pages.
 //!
 //! A request at a random place of such a disk pays more for finding the memory than for copying
-//! 4 KiB of it: a block of the common allocator begins in the middle of a page, and every small
+//! 4 KiB of it. A block of the common allocator begins in the middle of a page, and every small
 //! page is another miss. Here blocks are at page boundaries in regions that the kernel backs on
 //! request by one large page each.
 //!

@@ -1,15 +1,16 @@
 //! Handles on pooled memory, and loans of it to the kernel.
 //!
 //! Invariants
-//!  B1  A buffer's bytes are reached only through `with*`, `copy_*` and `zero`: never two writers,
-//!      never a writer beside a reader, checked at run time by a counter in the buffer's header.
+//!  B1  A buffer's bytes are reached only through `with*`, `copy_*` and `zero`. There are never two
+//!      writers, nor a writer beside a reader. A counter in the buffer's header checks this at run
+//!      time.
 //!  B2  Memory lent to the kernel stays allocated until the loan is dropped.
 //!  B3  While the kernel may write bytes of a buffer, those bytes are neither looked at, changed,
-//!      nor lent a second time; while it may read some, they are not changed. Others of the same
+//!      nor lent a second time. While it may read some, they are not changed. Others of the same
 //!      buffer are free: pieces of one request may be from a file and from memory.
 //!  B4  Nothing is lent for writing while a closure looks at the buffer, and nothing at all while
 //!      one changes it.
-//!  B5  The first `zeroes` bytes of a buffer are zero: a change of some of them, and a loan that
+//!  B5  The first `zeroes` bytes of a buffer are zero. A change of some of them, and a loan that
 //!      the kernel may write, lowers the number first. Memory that was only read stays zero.
 
 use std::cell::{Cell, RefCell};
@@ -38,7 +39,7 @@ impl LoanedRange {
     }
 }
 
-/// Loans of one buffer. Nearly all buffers of data have one at a time: it is in the header, which
+/// Loans of one buffer. Nearly all buffers of data have one at a time. It is in the header, which
 /// is used anyway, and the memory of the list is not touched.
 struct Loans {
     first: Option<LoanedRange>,

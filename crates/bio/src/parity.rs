@@ -216,7 +216,7 @@ mod x86 {
 
     #[target_feature(enable = "avx2")]
     pub(super) fn row(mut p: Option<&mut [u8]>, mut q: Option<&mut [u8]>, from: &[(&[u8], usize)]) {
-        // Alone, P is made by the compiler's 32-byte steps, one strip after the other: beside the
+        // Alone, P is made by the compiler's 32-byte steps, one strip after the other. Beside the
         // writes of a row that is no slower than all strips at once.
         let done = match (&mut p, &mut q) {
             (Some(p), Some(q)) => sums::<true>(p, q, from),

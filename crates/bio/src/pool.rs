@@ -309,7 +309,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         for list in self.free.iter_mut().chain(&mut self.cold) {
             for header in list.get_mut().drain(..) {
-                // SAFETY: a buffer that is out holds an `Rc` of `Inner`, so none is out now (P3),
+                // SAFETY: a buffer that is out holds an `Rc` of `Inner`. So none is out now (P3),
                 // and a buffer on the free list has no handle (P2).
                 unsafe { destroy(header) };
             }
@@ -330,7 +330,7 @@ unsafe fn give_back(header: NonNull<Header>) {
     let header = unsafe { header.as_ref() };
     let (bytes, len) = (header.bytes().as_ptr(), CLASSES[header.class() as usize]);
     // SAFETY: whole pages of one allocation (P1's sizes are multiples of a page, and so is where it
-    // begins); they read as zeroes afterwards, and recycled memory may hold anything.
+    // begins). They read as zeroes afterwards, and recycled memory may hold anything.
     let _ = unsafe { rustix::mm::madvise(bytes.cast(), len, Advice::LinuxDontNeed) };
 }
 

@@ -86,7 +86,7 @@ impl Flags {
     /// Zeroes must be allocated, not deallocated (WRITE SAME without UNMAP, "no hole").
     pub const NO_HOLE: Flags = Flags(4);
     /// There is another path to the medium. If this path would make the request wait, the request
-    /// ends with [`Errno::Again`], and the layer that set the flag sends all of it on the other
+    /// ends with [`Errno::Again`]. The layer that set the flag sends all of it on the other
     /// path. It concerns one path, so children of a layer (`fork`) do not inherit it; pieces of a
     /// cut request do.
     pub const FAIL_FAST: Flags = Flags(8);
@@ -206,7 +206,7 @@ pub enum Attr {
 /// A request on its way through the graph.
 ///
 /// The originator sets `op`, `flags`, `origin`, `offset`, `length`, `data` and `attr`. A layer may
-/// change `offset` on the way down and puts it back on the way up; it never changes `data` of a
+/// change `offset` on the way down and puts it back on the way up. It never changes `data` of a
 /// Bio it received, it forks children with slices of it.
 pub struct Bio {
     /// The operation.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// An `Arc<T>` whose pointee's address was resolved once.
 ///
 /// Reading through `Arc<dyn Trait>` computes the place of the value behind two counters for each
-/// call; in a table of layers that a request walks, this costs more than the layer itself.
+/// call. In a table of layers that a request walks, this costs more than the layer itself.
 pub struct ResolvedArc<T: ?Sized> {
     at: NonNull<T>,
     keep: Arc<T>,

@@ -7,7 +7,7 @@
 //!  X1  A list has at least two ranges. They ascend, none is empty, none overlaps another; the
 //!      first begins at `offset`, the last ends at `offset + length`.
 //!  X2  A layer never sees a list with more ranges than it accepts, and a layer that accepts one
-//!      range sees no list: the dispatcher cuts it before. Code that uses only `offset` and
+//!      range sees no list. The dispatcher cuts it before. Code that uses only `offset` and
 //!      `length` therefore never deletes data between two ranges. A list may also request zeroes in
 //!      place of deletion; no layer sees such a list.
 
@@ -99,7 +99,7 @@ impl Bio {
     }
 
     /// The ranges from the byte that `gone` bytes of those meant precede, as many as fit in `most`
-    /// ranges and `max` bytes: the last one may be a part.
+    /// ranges and `max` bytes. The last one may be a part.
     pub fn pieces(&self, mut gone: u64, mut max: u64, most: usize) -> Vec<Range<u64>> {
         let mut pieces = Vec::new();
         for range in self.ranges() {

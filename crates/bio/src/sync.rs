@@ -1,5 +1,5 @@
 //! Locks without poison. In the product a panic ends the process (`daemon::fail_stop`), so no
-//! thread meets a lock that a panic left locked; in a test the panic itself is the failure.
+//! thread meets a lock that a panic left locked. In a test the panic itself is the failure.
 
 use std::sync::{LockResult, PoisonError, TryLockError};
 pub use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};

@@ -124,7 +124,7 @@ pub fn fuzz_label(data: &[u8]) {
     }
 }
 
-/// Read records of members of every class that keeps one in a last sector; a decoded record is
+/// Read records of members of every class that keeps one in a last sector. A decoded record is
 /// unchanged after it is written and read again.
 pub fn fuzz_members(data: &[u8]) {
     scan(data);

@@ -1,9 +1,9 @@
 //! Guard against overwriting: the content of a provider, checked before a write where users' data
 //! may be.
 //!
-//! The guard runs for verbs with [`geom::ArgKind::Consent`], for a name, for a new table, for
-//! declared mirrors and file servers, and for devices that a file server creates. It uses
-//! [`crate::inspect`], so it recognises everything that `ashlar inspect` shows.
+//! The guard runs for verbs with [`geom::ArgKind::Consent`]. It also runs for a name, for a new
+//! table, for declared mirrors and file servers, and for devices that a file server creates. It
+//! uses [`crate::inspect`], so it recognises everything that `ashlar inspect` shows.
 //!
 //! Invariants
 //!  U1  Nothing is written to a provider that holds something known, or that cannot be read whole

@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Bytes that one probe may request in all; a probe that wants more is answered
+/// Bytes that one probe may request in all. A probe that wants more is answered
 /// [`Reason::TooMuch`], so that a hostile table cannot make tasting read a whole disk.
 pub const PROBE_BYTES_MAX: usize = 4 << 20;
 

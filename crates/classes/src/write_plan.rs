@@ -2,7 +2,7 @@
 //!
 //! Invariants of tables (each is tried by the power-cut test: every prefix of a plan, with any
 //! subset of the sector writes not yet flushed lost)
-//!  W1  At every instant the table in force is the old or the new one, whole; where there was
+//!  W1  At every instant the table in force is the old or the new one, whole. Where there was
 //!      no table before, or is none after, it may also be none. Never a mixture.
 //!  W2  The copy that is in force is only written after another whole copy has been flushed.
 //!  W3  A copy that refers to another place (alternate header, chain link) is written after its

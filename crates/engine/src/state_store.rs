@@ -4,7 +4,7 @@
 //! nothing is kept, and commands that promise durability end with an error.
 //!
 //! Invariants
-//!  W1  A save ends once, with success only when the bytes are on stable storage: a later load
+//!  W1  A save ends once, with success only when the bytes are on stable storage. A later load
 //!      returns these bytes or those of a later save.
 //!  W2  A save that fails leaves what an earlier one stored.
 //!  W3  A dropped ticket counts as a failed save, so no waiter waits for ever.

@@ -246,7 +246,7 @@ fn each_session_sees_its_own_map_and_one_report_of_each_change() {
 }
 
 /// A write waits for its data while its unit is taken out of the initiator's map, exchanged for
-/// another or made read-only, and then reserved by another initiator: it does not reach the medium.
+/// another or made read-only, and then reserved by another initiator. It does not reach the medium.
 /// P1 of nexus/paths.rs.
 #[test]
 fn a_write_waiting_for_data_does_not_reach_a_unit_unmapped_meanwhile() {

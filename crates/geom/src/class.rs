@@ -238,7 +238,7 @@ pub trait Class: Send + Sync + 'static {
         false
     }
 
-    /// Sees to it that there is a geom as a configuration declares it: one that was found by its
+    /// Sees to it that there is a geom as a configuration declares it. One that was found by its
     /// records is taken, with the settings that are declared; otherwise members get records.
     /// `consent` names members, or the geom for all of them, whose contents may be lost.
     fn declare(
@@ -252,7 +252,7 @@ pub trait Class: Send + Sync + 'static {
     }
 
     /// The settings of a section that can change while its geom is used: all of them, each in one
-    /// form only; an absent key has its default. Empty: nothing of the class can change.
+    /// form only. An absent key has its default. Empty: nothing of the class can change.
     fn settings(&self, params: &serde_json::Value) -> Result<Settings, Error> {
         let _ = params;
         Ok(Settings::new())

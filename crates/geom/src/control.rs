@@ -433,8 +433,8 @@ impl GraphControl {
         }
     }
 
-    /// Begins a conversation on core 0 and does not wait: for work that ends by a deadline of its
-    /// own, and may take so long that other calls have to be served meanwhile.
+    /// Begins a conversation on core 0 and does not wait. It is for work that ends by a deadline of
+    /// its own, and may take so long that other calls have to be served meanwhile.
     pub fn begin_on_core<R: Send + 'static>(
         &mut self,
         what: &'static str,

@@ -3,7 +3,7 @@
 //! A layer runs on every core and owns nothing. It sends its geom a message when a decision
 //! concerns all cores (a member failed, the first write needs a mark on the disks). The geom lives
 //! on the control thread and handles messages in the order of that thread. It returns its decision
-//! as calls to the cores. Nothing here blocks, and no message is lost while the daemon runs: the
+//! as calls to the cores. Nothing here blocks, and no message is lost while the daemon runs. The
 //! control thread forwards a message that a core's mailbox could not take, and retries until it
 //! fits.
 

@@ -2,9 +2,9 @@
 //!
 //! A request identifies its originator only by a number of four bytes ([`bio::Origin`]), so that
 //! the distinction of clients costs the request path nothing. An originator registers once, when
-//! its path is made: the target for each path of a session to a unit, a local file system for each
-//! process, a core for each task that awaits its own requests. A layer looks a number up when it
-//! sees the number for the first time.
+//! its path is made. The target registers for each path of a session to a unit, a local file system
+//! for each process, a core for each task that awaits its own requests. A layer looks a number up
+//! when it sees the number for the first time.
 //!
 //! Invariants
 //!  N1  A number has one owner as long as its [`Entry`] is kept, and is reused only after all

@@ -3,7 +3,7 @@
 //! Every core receives every change, in order, so each core knows the graph between two events. A
 //! change of a graph of many thousand disks costs no more than one of a small graph.
 //!
-//! Slots are stable: a provider keeps its node slot and a consumer its edge slot from creation to
+//! Slots are stable. A provider keeps its node slot and a consumer its edge slot from creation to
 //! the moment when no core has a request in it. So a request that was sent down under one snapshot
 //! may return up under the next; frames never dangle.
 

@@ -81,7 +81,7 @@ impl Queue {
 }
 
 /// Counters that the dispatcher keeps for every consumer. A provider's are the sums of its
-/// consumers', so that a crossing pays for one meter only; the time it is busy is its own (M3).
+/// consumers', so that a crossing pays for one meter only. The time it is busy is its own (M3).
 #[repr(align(128))]
 pub struct Meter {
     queue: Queue,

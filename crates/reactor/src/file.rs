@@ -149,7 +149,7 @@ impl File {
         }
     }
 
-    /// Length of a file now, in bytes, as far as this machine knows it: no request is sent to the
+    /// Length of a file now, in bytes, as far as this machine knows it. No request is sent to the
     /// server of a network file system, so that a core may look. Zero for a block device of a real
     /// kernel.
     pub fn size_known(&self) -> io::Result<u64> {

@@ -80,7 +80,7 @@ impl Random {
     }
 }
 
-/// getrandom(2) does not fail once the pool is initialised; requests up to 256 bytes are never cut
+/// getrandom(2) does not fail once the pool is initialised. Requests up to 256 bytes are never cut
 /// short by a signal, longer ones may be.
 fn refill(mut stock: &mut [u8]) {
     while !stock.is_empty() {

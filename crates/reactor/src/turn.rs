@@ -15,8 +15,8 @@ use crate::timers::Alarm;
 /// Timers fired in one turn; later ones wait for the next, behind completions.
 pub const TIMERS_PER_TURN: usize = 1024;
 
-/// A turn that worked longer than this carried a batch, ns: the price of a wake is spread over it,
-/// so the next wait sleeps at once. Spinning pays for lone requests only.
+/// A turn that worked longer than this carried a batch, ns: the price of a wake is spread over it.
+/// So the next wait sleeps at once. Spinning pays for lone requests only.
 pub const LIGHT_TURN_NS: u64 = 5_000;
 
 /// How long a turn may wait for something to do.

@@ -3,7 +3,7 @@
 //! Invariants
 //!  P1  With everything in place no network is touched and no right of root is needed.
 //!  P2  A folder of the cache counts only with its `.complete` file, which is written last and
-//!      names the packages inside: a broken download is done again, a new list too.
+//!      names the packages inside. A broken download is done again, a new list too.
 //!  P3  One process at a time changes the cache or installs: the cache's lock file is held.
 
 use std::fs::{self, File};

@@ -224,7 +224,7 @@ pub fn upload(from: &Path, url: &str) -> Result<()> {
 }
 
 /// Runs `qemu-io` commands in order on a raw device and returns the output. qemu-io exits with 0
-/// after a failed read, so a line with "failed" counts as an error.
+/// after a failed read. So a line with "failed" counts as an error.
 pub fn qemu_io(url: &str, commands: &[&str]) -> Result<String> {
     let mut command = Command::new(proc::tool("qemu-io")?);
     command.args(["-f", "raw"]);

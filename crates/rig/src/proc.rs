@@ -51,8 +51,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Ports that [`free_port`] gives: below those that the kernel gives to connections, one of which
-/// could otherwise take a port between this answer and the server's bind.
+/// Ports that [`free_port`] gives. They are below those that the kernel gives to connections: one
+/// of these could otherwise take a port between this answer and the server's bind.
 const PORTS: std::ops::Range<u16> = 10_000..32_000;
 
 /// A TCP port of 127.0.0.1 that is free and that this process was not given before. Processes begin
@@ -139,7 +139,7 @@ pub fn spawn(command: Command) -> std::io::Result<Child> {
 }
 
 /// A running child. Killed by its id and reaped when dropped, and killed by the kernel when this
-/// process ends in any way; a test that fails prints the end of its log.
+/// process ends in any way. A test that fails prints the end of its log.
 pub struct Proc {
     child: Child,
     log: PathBuf,

@@ -1,6 +1,6 @@
 //! An AoE target for tests that uses all freedom of the protocol: answers are late, in any order
 //! and duplicated, and its disk is slow. A WRITE that the network duplicated is carried out once,
-//! as Ashlar's own target does: an initiator can neither see such a copy nor wait for it.
+//! as Ashlar's own target does. An initiator can neither see such a copy nor wait for it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

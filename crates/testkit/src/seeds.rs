@@ -1,6 +1,6 @@
 //! Seeds that a simulation runs, and the report of a failing one.
 //!
-//! `ASHLAR_SEEDS=n` plays n seeds in place of as many as the test takes by itself; `ASHLAR_SEED=n`
+//! `ASHLAR_SEEDS=n` plays n seeds in place of as many as the test takes by itself. `ASHLAR_SEED=n`
 //! plays that one alone; both play so many from there on.
 
 use std::ops::Range;

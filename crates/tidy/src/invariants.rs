@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`listed`] writes them as `docs/invariants.md`, with the files whose tests cite each number.
-//! Files of a crate may use the same number: a test module cites the invariants of its own file
+//! Files of a crate may use the same number. A test module cites the invariants of its own file
 //! first, and `A1 of split.rs` in a comment cites those of a file. A test of another crate cites
 //! them with the name of the crate: `A1 of geom/src/core/split.rs`.
 

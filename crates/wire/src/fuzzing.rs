@@ -1,6 +1,6 @@
 //! Entry points for fuzzing: ordinary functions that take any bytes.
 //!
-//! Each target checks more than the absence of panics: decoded data that is encoded again decodes
+//! Each target checks more than the absence of panics. Decoded data that is encoded again decodes
 //! to the same value, and results stay within the limits. [`TARGETS`] lists them. The crate's tests
 //! run all of them over the corpus in `fuzz/corpus` and seeded mutations of it, and `fuzz/` runs
 //! them under a fuzzer.

@@ -1,7 +1,7 @@
 //! wire: sans-I/O codecs.
 //!
 //! Bytes in, typed values out, and the other way round; one module a protocol. Nothing here reads a
-//! socket, a clock or a random source, and nothing a peer sends reaches a panic: a codec answers
+//! socket, a clock or a random source, and nothing a peer sends reaches a panic. A codec answers
 //! with a [`WireError`] that names the field.
 //!
 //! * [`iscsi`]: PDUs, framing and digests, text, negotiation, login (RFC 7143, RFC 7144).

@@ -1,6 +1,6 @@
 //! Patterns of initiator names: `*` is any text, also none; `?` is any one character.
 //!
-//! ASCII letters are compared without regard to case, as names of iSCSI and Fibre Channel are; in
+//! ASCII letters are compared without regard to case, as names of iSCSI and Fibre Channel are. In
 //! NQNs of NVMe, which begin with `nqn.`, case counts (NVMe base specification 2.0, 4.5).
 //!
 //! The configuration, the command line and the engine all use these patterns, so `access check`
@@ -282,7 +282,7 @@ mod tests {
         all
     }
 
-    /// Every pair of patterns of up to three signs, against every name of up to six letters: three
+    /// Every pair of patterns of up to three signs, against every name of up to six letters. Three
     /// signs beside three force no longer common name.
     #[test]
     fn two_patterns_overlap_exactly_when_a_name_fits_both() {

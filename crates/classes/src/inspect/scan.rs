@@ -221,7 +221,7 @@ fn scan(sectors: &Sectors, place: &TableContext) -> Result<InspectReport, ProbeS
 }
 
 /// The layer whose record is in the last sector and that shows the media up to there, and the
-/// sectors that it shows: tables belong to it and end where it ends.
+/// sectors that it shows. Tables belong to it and end where it ends.
 fn layer(sectors: &Sectors) -> Result<Option<(String, Sectors)>, ProbeStop> {
     for sign in SIGNATURES.iter().filter(|s| ["mirror", "multipath", "label"].contains(&s.kind)) {
         let Some(found) = signature(sectors, sign)? else { continue };

@@ -1,7 +1,7 @@
 //! Names for media by the labels written on them.
 //!
 //! The pure half does no I/O: each kind is a probe over sectors that the caller reads (see
-//! [`crate::probe`]), and the registry [`KINDS`] is the order in which they are tried. GEOM's own
+//! [`crate::probe`]). The registry [`KINDS`] is the order in which they are tried. GEOM's own
 //! label can also be written. Names of a GPT are read from the partition's entry, without a read.
 //!
 //! A kind is one file and one line in [`KINDS`].

@@ -1,4 +1,4 @@
-//! Linux swap space: version 1 at byte 1024, UUID +1036, name +1052; the magic "SWAPSPACE2" ends
+//! Linux swap space: version 1 at byte 1024, UUID +1036, name +1052. The magic "SWAPSPACE2" ends
 //! the first page, whose size is the machine's that made it.
 
 use super::Volume;

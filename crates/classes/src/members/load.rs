@@ -7,7 +7,7 @@
 //! shared counters.
 //!
 //! If a read begins where the member that was read last ended, and no average is less than its own,
-//! no other member can be preferred, and their positions are not compared. A member that is idle
+//! no other member can be preferred. Their positions are not compared. A member that is idle
 //! and was idle lately has the least possible average. The others are then not examined at all, and
 //! their averages are not updated meanwhile.
 //!

@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //!  R1  Two ranges that are held and overlap are both held as shared.
-//!  R2  A waiting request is served in order of arrival among those that it overlaps: a later
+//!  R2  A waiting request is served in order of arrival among those that it overlaps. A later
 //!      request never passes an earlier waiting one, so none starves.
 //!  R3  Every waiter is woken once: when it has been granted its range.
 //!  R4  Several ranges that are requested together are granted together: a request that waits for

@@ -1,7 +1,7 @@
 //! Label move (`relocate`): restores the label of a provider that grew while the label was not in
 //! use.
 //!
-//! Labels are stored in the last sector, and no other sector is searched: an old label in the
+//! Labels are stored in the last sector, and no other sector is searched. An old label in the
 //! middle of a larger disk must not be trusted without a request. A provider that grows while its
 //! label is not in use therefore loses its label. So does one whose power fails before the label
 //! has moved. If this daemon has seen the old end of the provider, it searches there itself

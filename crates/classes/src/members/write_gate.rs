@@ -2,7 +2,7 @@
 //! notified when the last write that had passed has ended.
 //!
 //! A mirror shuts it until every member is marked dirty, and again before the marks are taken
-//! away; a rebuild shuts it for the moment in which writes begin to mind the copied ranges.
+//! away. A rebuild shuts it for the moment in which writes begin to mind the copied ranges.
 //!
 //! ```text
 //!            open()                                shut()
@@ -22,7 +22,7 @@
 //!  G5  No write waits at a gate whose geom was removed.
 //!
 //! G1 and G2 hold because a write first counts itself and then looks at the phase, and a shut
-//! first sets the phase and then reads the counts, all of it sequentially consistent: at least one
+//! first sets the phase and then reads the counts, all of it sequentially consistent. At least one
 //! of the two sees the other. Each core counts on a cache line of its own; a write costs two
 //! additions there and no lock.
 

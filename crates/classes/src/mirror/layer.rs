@@ -19,7 +19,7 @@
 //!      for the decision, if it needs one. An earlier decision would not apply to it.
 //!  L6  A member that does not take WRITE ZEROES is written with zeroes: others may have zeroed the
 //!      range, or that member a part of it.
-//!  L7  Writes of the same bytes take turns, on all cores: two that are in flight together could
+//!  L7  Writes of the same bytes take turns, on all cores. Two that are in flight together could
 //!      end in one order on one member, and in the other on another.
 
 use std::sync::Arc;

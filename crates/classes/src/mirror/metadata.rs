@@ -1,7 +1,7 @@
 //! The record of a member, in its last sector (docs/reference/geom.md 2.2), versions 0 to 4; 4 is
 //! written.
 //!
-//! A mirror with a write-intent bitmap is no FreeBSD mirror any more: its record has version 5,
+//! A mirror with a write-intent bitmap is no FreeBSD mirror any more. Its record has version 5,
 //! which FreeBSD refuses as too new and leaves alone.
 
 use md5::{Digest, Md5};

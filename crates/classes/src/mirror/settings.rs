@@ -1,9 +1,9 @@
 //! Settings of a mirror that can change while it is used.
 //!
 //! Invariants
-//!  S1  A member that is absent when a setting changes is older from then on: when it returns, its
+//!  S1  A member that is absent when a setting changes is older from then on. When it returns, its
 //!      record does not restore the old setting (M1 of `state`).
-//!  S2  The section of a declared mirror sets all of them, at a start and at a change: an absent
+//!  S2  The section of a declared mirror sets all of them, at a start and at a change. An absent
 //!      key has its default, regardless of the records.
 
 use geom::{ClassParams, Error};

@@ -4,7 +4,7 @@
 //!  T1  When [`Shared::set`] has returned, every request that starts uses the new table.
 //!  T2  The index of a member is its slot in every table; a slot has one tenant.
 //!  V1  A write that waits for a decision is entered in the list of partial failures before its
-//!      failures are reported, and is completed successfully only when the geom has received all
+//!      failures are reported. It is completed successfully only when the geom has received all
 //!      of them (C1, C2 of `partial_failures`).
 
 use std::cell::RefMut;
@@ -422,7 +422,7 @@ impl MirrorShared {
         self.restart(self.failures.released(open.into()), true);
     }
 
-    /// Ends requests that wait for one of these slots (a bit a slot) with an error: no record
+    /// Ends requests that wait for one of these slots (a bit a slot) with an error. No record
     /// states that those members lack the written data.
     pub(super) fn fail_waiting(&self, slots: u32) {
         self.restart(self.failures.refused(slots.into()), false);

@@ -16,7 +16,7 @@
 //!  L3  A request that fails everywhere after it has waited ends with its error: it waits again
 //!      only for ENXIO, which no medium answers.
 //!  L4  While another path is good a request is sent fail-fast ([`Flags::FAIL_FAST`]), a limited
-//!      number of times: a path on which it would have waited has not failed. When no good path is
+//!      number of times. A path on which it would have waited has not failed. When no good path is
 //!      left, it is sent without the flag on a path that it, or another request, has left so.
 
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 //!  partition  from its first sector on
 //! ```
 //! Invariants
-//!  O1  The scheme's code is part of the table as a value: it waits, is written and is forgotten
+//!  O1  The scheme's code is part of the table as a value. It waits, is written and is forgotten
 //!      with the other edits, and changes no byte of entries, serial, signature or label.
 //!  O2  Code of a partition is written behind the table that has the partition: a power cut before
 //!      that leaves the previous content there.
@@ -116,7 +116,7 @@ impl Table {
     /// Code for the begin of a partition.
     ///
     /// # Errors
-    /// `Corrupt`, `Unsupported` by a scheme that boots no partition so, `NoSuchIndex`; `BadCode`
+    /// `Corrupt`, `Unsupported` by a scheme that boots no partition so, `NoSuchIndex`. `BadCode`
     /// when it is empty or longer than 1 MiB, `TooLong` for this partition, `Busy`.
     pub fn partition_code(
         &self,

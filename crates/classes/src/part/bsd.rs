@@ -9,7 +9,7 @@
 //! Invariants
 //!  B1  The table is one sector, so that every change of it is atomic (plan.rs, W4).
 //!  B2  Partition c (index 3) is the whole: never a provider, and starts in old labels count from
-//!      where the disk begins; its own start is taken off all others, and put on when written.
+//!      where the disk begins. Its own start is taken off all others, and put on when written.
 //!  B3  The checksum is written and not looked at: labels with a wrong one are about.
 
 use std::collections::BTreeSet;

@@ -3,7 +3,7 @@
 //! Invariants
 //!  C1  The steps of a plan are written to the disk one by one in their order, each waited for. The
 //!      state after a power cut is therefore the one that the plan promises (plan.rs, W1 to W5).
-//!  C2  A commit that fails keeps the edits and the disk: it can be tried again, since a plan
+//!  C2  A commit that fails keeps the edits and the disk. It can be tried again, since a plan
 //!      carried out twice ends as carried out once.
 
 use std::collections::BTreeSet;

@@ -11,7 +11,7 @@
 //!
 //! Invariants
 //!  E1  A walk visits no sector twice and at most [`LOGICALS_MAX`] records.
-//!  E2  A record not yet in the chain is written and flushed before it is linked; one edit then
+//!  E2  A record not yet in the chain is written and flushed before it is linked. One edit then
 //!      becomes visible by the change of one sector. Sizes in links follow afterwards: no data
 //!      depends on them.
 

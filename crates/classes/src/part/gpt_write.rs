@@ -171,7 +171,7 @@ pub(crate) fn put_code(
 
 /// Sector 0 as it must be beside these entries. Where it is the hybrid that Boot Camp makes (a
 /// protective entry from sector 1, then an Apple one), its entries follow those of the table
-/// that have the same number; any other sector 0 is kept as it is.
+/// that have the same number. Any other sector 0 is kept as it is.
 pub(crate) fn sector_zero(table: &Table, body: &GptData) -> Vec<u8> {
     let mut sector = body.pmbr.clone();
     let (guard, apple) = (Slot::read(&sector, 0), Slot::read(&sector, 1));

@@ -126,7 +126,7 @@ pub(crate) fn sign(record: &mut [u8]) {
     put(record, SIGNATURE_AT, &SIGNATURE);
 }
 
-/// Is this the boot sector of a FAT or NTFS volume? Such a sector has `55 AA` too, but its entries
+/// Is this the boot sector of a FAT or NTFS volume? Such a sector has `55 AA` too. But its entries
 /// are no partitions: they are blank or remains of the tool that made the volume. mkfs.fat makes an
 /// entry that begins in sector 0.
 fn boot_sector(record: &[u8]) -> bool {
@@ -295,7 +295,7 @@ pub(crate) fn encode(table: &Table, body: &MbrData) -> Result<Vec<u8>, PartError
 }
 
 /// Other boot code in front of the entries. A serial number other than 0 stays unless
-/// `take_serial`; the two bytes behind it are the code's own (a boot manager's timeout), if it
+/// `take_serial`. The two bytes behind it are the code's own (a boot manager's timeout), if it
 /// is so long.
 pub(crate) fn put_code(sector: &mut [u8], code: &[u8], take_serial: bool) -> Result<(), PartError> {
     if code.len() > SECTOR {

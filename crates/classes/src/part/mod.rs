@@ -1,7 +1,7 @@
 //! Partition tables as values.
 //!
 //! The pure half does no I/O. A table is read by [`step`] from sectors that the caller reads,
-//! edited as a value ([`Table::add`] and the others answer a new table), and written by carrying
+//! edited as a value ([`Table::add`] and the others answer a new table). It is written by carrying
 //! out a [`WritePlan`] that no power cut can turn into no table (`write_plan.rs`, W1 to W5). The
 //! class on top of it ([`PartClass`]: class.rs, geom.rs, verbs/, commit.rs, create.rs) reads and
 //! writes the media and shows the partitions as providers.
@@ -79,7 +79,7 @@ impl Default for TableContext {
 }
 
 /// Look for a partition table. A GPT with its protective MBR is strongest; an MBR beats a GPT
-/// without (it was written over it); a chain of logical partitions is looked for in an extended
+/// without (it was written over it). A chain of logical partitions is looked for in an extended
 /// partition only, and nothing else there.
 pub fn step(sectors: &Sectors, place: &TableContext) -> Step<Table> {
     find(sectors, place).into()

@@ -5,7 +5,7 @@ use super::table::Scheme;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A place or a length: a number is in sectors, text may carry a suffix (`k`, `m`, `g`, `t`,
+/// A place or a length. A number is in sectors, text may carry a suffix (`k`, `m`, `g`, `t`,
 /// 1024-fold each, or `b`), and is then in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]

@@ -76,9 +76,10 @@ impl RaidGeom {
         Ok(tag)
     }
 
-    /// Whether the start may be undone, now that the other half of a split array is there: this
-    /// half was not chosen and has no user, no record was written since the start, and the records
-    /// do not report which half is right, or state that the operator chose the other.
+    /// Whether the start may be undone, now that the other half of a split array is there. The
+    /// conditions: this half was not chosen and has no user, no record was written since the start,
+    /// and the records do not report which half is right, or state that the operator chose the
+    /// other.
     fn can_step_back(&self, t: &Topology, me: GeomId, found: &Found) -> bool {
         let Some(set) = &self.set else { return false };
         let is_written = set.array.generation != self.start_generation
@@ -356,7 +357,7 @@ impl RaidGeom {
     }
 
     /// Starts with the present disks, if it has not started; with `due` without waiting for more.
-    /// With `force` disks are left out that may hold other data, but which half of a split array is
+    /// With `force` disks are left out that may hold other data. But which half of a split array is
     /// used is the operator's choice: the one of the trusted disk.
     pub(super) fn launch(&mut self, t: &mut Topology, me: GeomId, due: bool, force: bool) {
         self.due |= due;

@@ -165,8 +165,8 @@ impl Found {
         format!("generation {}, {written}", self.generation())
     }
 
-    /// Whether this record proves that its disk is an older copy of a member: a record is written
-    /// only when all disks have the one before, so a crash leaves one behind by one, never by two.
+    /// Whether this record proves that its disk is an older copy of a member. A record is written
+    /// only when all disks have the one before. So a crash leaves one behind by one, never by two.
     pub(crate) fn is_older_copy(&self, newest: u32) -> bool {
         self.describes_array() && self.generation().saturating_add(1) < newest
     }
@@ -306,8 +306,8 @@ pub(super) fn is_departed(departed: &[(u32, u32)], theirs: &Meta) -> bool {
 pub(crate) struct RecordChoice {
     /// Whose record is in force.
     pub(crate) winner: usize,
-    /// Disks that lived on without the winner and all it lived on with, as these did without them:
-    /// each half may hold data that the other has not.
+    /// Disks that lived on without the winner and all it lived on with, as these did without them.
+    /// Each half may hold data that the other has not.
     pub(crate) split: Vec<usize>,
     /// Such disks that the winner's record knows: the operator chose against their half.
     pub(crate) outranked: Vec<usize>,
@@ -325,7 +325,7 @@ impl RecordChoice {
 
 /// Whose record is in force: of a disk that no other lived on without; of these the newest. A
 /// record that leaves a disk out is believed over one that does not know of that, even if the
-/// latter is newer by number: a crash amid updates makes numbers differ, not data. A newer one of a
+/// latter is newer by number. A crash amid updates makes numbers differ, not data. A newer one of a
 /// disk that is being filled knows. With `kept` that disk's, regardless of the others.
 pub(crate) fn choose_record(
     found: &[&Found],
@@ -347,7 +347,7 @@ pub(crate) fn choose_record(
     let good: Vec<usize> =
         members.iter().copied().filter(|y| *y == winner || !without(winner, *y)).collect();
     // One that does not know the winner's disks need not have lived without them: they may have
-    // arrived since. It has nothing of its own if one that it lived with continued without it; and
+    // arrived since. It has nothing of its own if one that it lived with continued without it. And
     // if the winner does not know it either, nothing will be done to it.
     let is_left = |x: usize| members.iter().any(|y| without(*y, x) && !without(x, *y));
     let knows = |a: usize, b: usize| found[a].lists(&keys[b], sector);

@@ -14,7 +14,7 @@
 //!  J2  A write that a disk failed is acknowledged when the records of the others mark it as
 //!      removed, and not at all while none can be written.
 //!  J3  A disk that a volume cannot do without is not dropped for an error.
-//!  J4  Nothing is written for a loss that leaves no volume in use: the remaining disks are
+//!  J4  Nothing is written for a loss that leaves no volume in use. The remaining disks are
 //!      unchanged, and the disk is taken back as it is.
 //!  J5  The most outdated record is written first. A record torn by a power cut is then never the
 //!      newest, and the others' records describe its disk.
@@ -22,14 +22,14 @@
 //!      and continues without the disk that it was filled from, that disk is not taken for the only
 //!      one.
 //!  J7  No record is marked clean before all that was written is stable on every disk that it calls
-//!      one of the members: one that fails to make it so is removed first.
-//!  J8  A volume with parity is clean when all parity is right, even if members are missing: none
-//!      is owed, and no row was left in an unknown state (R4, R7, R8 of `volume::stripes`).
-//!      A failed request of a member that had to stay is no reason to be dirty for longer: its rows
+//!      one of the members. One that fails to make it so is removed first.
+//!  J8  A volume with parity is clean when all parity is right, even if members are missing. None
+//!      is owed, and no row was left in an unknown state (R4, R7, R8 of `volume::stripes`). A
+//!      failed request of a member that had to stay is no reason to be dirty for longer. Its rows
 //!      were put right, or their parity is paid. A failed flush is a reason, because the member may
 //!      have lost anything. The same holds for volumes with copies, which a pass makes equal.
 //!  J9  Whether a log is kept changes while the gate is shut and drained and the records are marked
-//!      clean: no row is under way that it would have to contain, and one that is kept from then on
+//!      clean. No row is under way that it would have to contain, and one that is kept from then on
 //!      is begun before a record is marked dirty (L3 of `volume::log`).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -125,7 +125,7 @@ pub(super) enum Loss {
     Gone,
     /// It answered requests as if it were missing.
     Absent,
-    /// It answered as if it were missing to a flush or a write of its record: it may lack something
+    /// It answered as if it were missing to a flush or a write of its record. It may lack something
     /// that the others' records do not mention.
     Unrecorded,
     /// It answered with an error.

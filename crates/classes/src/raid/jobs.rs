@@ -88,7 +88,7 @@ impl RaidGeom {
         std::mem::replace(&mut volume.dirty, dirty) != dirty
     }
 
-    /// Requests clean records of all volumes; true once they are clean, or cannot become so: a pass
+    /// Requests clean records of all volumes. True once they are clean, or cannot become so: a pass
     /// is not over, or a volume taken by force was not written.
     pub(super) fn clean_up(&mut self, t: &mut Topology, me: GeomId) -> bool {
         if self.over || self.set.is_none() {

@@ -5,18 +5,19 @@
 //!  A1  A member is read only if it has everything; one that is being filled is written.
 //!  A2  A disk that returns is taken as it is only if the records on the other disks still call
 //!      it a member in order, its own does not call it a spare and is as new as when it left (one
-//!      that is older is a copy), and the volume is not dirty: nothing was written without it.
+//!      that is older is a copy). The volume must also be clean, which proves that nothing was
+//!      written without it.
 //!  A3  A volume with parity that lacks a member and may have been written when it was left does
-//!      not start unless it is forced: the data of the missing member cannot be computed from
+//!      not start unless it is forced. The data of the missing member cannot be computed from
 //!      parity that may be old. After a forced start that data is defined by the parity. Where no
 //!      second parity exists, an error in it can never be detected.
 //!  A4  While copies may differ or parity may be wrong, the records are marked dirty (or never
 //!      initialised).
 //!  A5  A volume with logs of partial parity that was left dirty is not offered before they have
-//!      been replayed; then its parity is right (A3 does not speak of it). One replay at a time:
+//!      been replayed. Then its parity is right (A3 does not speak of it). One replay at a time:
 //!      the next begins when the last has ended.
 //!  A6  A member whose own record is two generations or more behind, though the newest calls it in
-//!      order, is an older copy of itself: it is filled anew, unless a volume cannot do without it.
+//!      order, is an older copy of itself. It is filled anew, unless a volume cannot do without it.
 
 use super::model::{
     Array, Disk, DiskState, Level, Member, Migration, MigrationKind, SubdiskState, Volume,

@@ -310,7 +310,7 @@ fn disk_in_rebuild_may_have_the_newest_record() {
 
 #[test]
 fn disk_in_rebuild_is_no_half_of_a_split() {
-    // 2 was to take the place of 0, with 1 as its source, when the power failed; then 0 and 1
+    // 2 was to take the place of 0, with 1 as its source, when the power failed. Then 0 and 1
     // continued, and 3 took the place of 1.
     let mut filling = array(Level::Raid1, 2);
     filling.generation = 9;

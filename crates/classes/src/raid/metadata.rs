@@ -110,7 +110,7 @@ impl MetadataState {
         array.disks.iter().position(same)
     }
 
-    /// A disk that was missing is called by its whole serial number again, and has an id: readers
+    /// A disk that was missing is called by its whole serial number again, and has an id. Readers
     /// of the record take a disk without an id for missing.
     pub(crate) fn name(&self, array: &mut Array, index: usize, key: &str) {
         if let (MetadataState::Intel { .. }, Some(disk)) = (self, array.disks.get_mut(index)) {

@@ -162,7 +162,7 @@ impl Disk<'_> {
 }
 
 /// The remains of a record at the old end of a disk ([`Taster::ended`]), and how it is moved to the
-/// new end; `None` if there are none.
+/// new end. `None` if there are none.
 pub(super) async fn taste_old_end(taster: &Taster) -> Option<TasteOutcome<Found>> {
     let (sector, media) = (taster.sector_bytes, taster.media_bytes);
     for was in taster.former_sizes.iter().copied() {

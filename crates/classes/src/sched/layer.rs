@@ -1,8 +1,8 @@
 //! The data path: requests enter the hub, and are sent down when the algorithm names them.
 //!
-//! A request that waits is parked with a ticket; its core restarts it, and it is sent down from
+//! A request that waits is parked with a ticket. Its core restarts it, and it is sent down from
 //! [`Layer::ready`], so that the hub knows in which order that happens. On every core a task of the
-//! layer's sleeps; another core rings it when it has named one of this core's requests, and it
+//! layer's sleeps. Another core rings it when it has named one of this core's requests, and it
 //! keeps the time of a wait (Q5). It ends with the layer, which is dropped when no core has
 //! anything in it any more.
 

@@ -18,7 +18,7 @@
 //! another crate. The hub has no home core: the core with an event (an arrival, an end, a timer)
 //! calls the algorithm. If the chosen request belongs to that core, the core starts it. A request
 //! of another core is left in the slot of that core and its bell is rung: this wakes a task that
-//! sleeps there, so a request needs no allocation.
+//! sleeps there. So a request needs no allocation.
 //!
 //! ```text
 //!          a fence waits                      an overlapping one waits
@@ -37,24 +37,24 @@
 //!  Q1  A request is in one state and in one list. It is sent down once, through `ready` or out of
 //!      `start`, and its place is free when it has returned. Nothing here ends a request.
 //!  Q2  ORDERED is a fence: it is sent down after all that preceded it, of all cores, have been
-//!      named and those of its own core have been sent down; later requests, FLUSH and DELETE too,
+//!      named and those of its own core have been sent down. Later requests, FLUSH and DELETE too,
 //!      are sent down when the fence has. Behind the fence order is kept by the disk's own queue
 //!      (`disks/ordered.rs`). While a fence waits the algorithm hurries: it neither anticipates
 //!      requests nor applies limits.
 //!  Q3  A FLUSH that is not ORDERED covers acknowledged requests, all of which have completed. It
 //!      is sent down at once, because otherwise a scan would delay a commit of another client.
 //!  Q4  Of two requests that overlap, and one of which writes, the earlier is sent down first.
-//!  Q5  A wait for an anticipated request or for a limit has an end: the algorithm names the time,
+//!  Q5  A wait for an anticipated request or for a limit has an end. The algorithm names the time,
 //!      and the core that called it wakes at that time and calls it again.
 //!  Q6  While the layer is removed it hurries (`Geom::draining`). The gate above it is closed, and
 //!      queued requests leave in the order that the algorithm chooses. If the disk does not answer
 //!      in time, the gate opens again and the previous state is restored.
 //!  Q7  A new algorithm takes over the waiting requests in their order of arrival and receives the
 //!      number of requests in the disk. It is notified of the ends of these as of others.
-//!  Q8  Clients are at most [`CLIENTS_MAX`]; a new one takes the place of the one that was idle
+//!  Q8  Clients are at most [`CLIENTS_MAX`]. A new one takes the place of the one that was idle
 //!      longest, and if none is idle shares the place of the others.
-//!  Q9  An algorithm that never keeps a request back (`fifo` without a depth) is not called:
-//!      requests bypass the hub, from the time when it was empty until it is configured. Each core
+//!  Q9  An algorithm that never keeps a request back (`fifo` without a depth) is not called.
+//!      Requests bypass the hub, from the time when it was empty until it is configured. Each core
 //!      counts its own requests by client and passes the counts to the hub before a query or a
 //!      change.
 

@@ -2,7 +2,7 @@
 //!
 //! Their members have a label in the last sector ("automatic") or are named by a verb ("manual",
 //! removed when the daemon ends). The two classes differ in the bytes of their label, in the size
-//! of the whole and in the place of a byte: that is [`Span`], one file each; all else is here.
+//! of the whole and in the place of a byte. That is [`Span`], one file each; all else is here.
 //!
 //! ```text
 //!                 claim, claim ...             last one claimed
@@ -22,7 +22,7 @@
 //!  S5  Labels are written before their values are used: a growing geom keeps its old size until
 //!      the last label with the new one is durable. If labels disagree after a power cut amid
 //!      `append`, the smaller number of members is valid.
-//!  S6  If a label write has not ended, no other label is written there: two writes of one sector
+//!  S6  If a label write has not ended, no other label is written there. Two writes of one sector
 //!      that are in flight together may end differently on the copies below.
 
 mod class;

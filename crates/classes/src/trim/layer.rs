@@ -11,7 +11,7 @@
 //!
 //! Invariants
 //!  L1  A delete is acknowledged without being sent only where the content of deleted bytes is not
-//!      guaranteed: the provider reports that they do not read as zeroes.
+//!      guaranteed. There the provider reports that they do not read as zeroes.
 //!  L2  FLUSH and reads never wait, and never look at the queue.
 //!  L3  An ORDERED delete is sent down: it is a barrier for others.
 

@@ -134,7 +134,7 @@ fn assert_halves_are_shown(raid: &mut Raid, text: &str) {
     assert_eq!(ages.filter(|(_, age)| age.ends_with(WRITTEN)).count(), 2, "`list` shows both");
 }
 
-/// Two halves of a pair, each used alone, and then together again: they are not put together, and
+/// Two halves of a pair, each used alone, and then together again. They are not put together, and
 /// the half that the operator names is kept, whichever is the newer.
 #[test]
 fn the_half_that_the_operator_names_is_kept_after_a_split_brain() {

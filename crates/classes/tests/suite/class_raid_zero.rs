@@ -1,4 +1,4 @@
-//! WRITE ZEROES and DELETE on volumes with parity: zeroed ranges read as zeroes, their neighbours
+//! WRITE ZEROES and DELETE on volumes with parity. Zeroed ranges read as zeroes, their neighbours
 //! are unchanged, and parity matches both, with any members present and any abilities of the disks.
 
 use bio::{Errno, Op};

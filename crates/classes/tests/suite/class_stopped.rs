@@ -1,4 +1,4 @@
-//! Members of geoms that were stopped by hand: no table or label of the whole is found on one
+//! Members of geoms that were stopped by hand. No table or label of the whole is found on one
 //! member, until that member is cleared or the whole is started again.
 
 use geom::Create;

@@ -1,4 +1,4 @@
-//! Power cuts at every step of `wipe`: the signatures not yet cleared remain, `inspect` reports
+//! Power cuts at every step of `wipe`. The signatures not yet cleared remain, `inspect` reports
 //! them, half a table is never taken for a whole one, and a second wipe clears the rest.
 
 use serde_json::{Value, json};

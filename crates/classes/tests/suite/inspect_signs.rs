@@ -1,5 +1,5 @@
 //! Signatures that few tools write: images made by those of this machine, else by the layout of
-//! the format; `wipefs` must find and name the same.
+//! the format. `wipefs` must find and name the same.
 
 use classes::inspect::FindingRole;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! Labels written by other tools: they are found, with the name and the id that `blkid` sees, on
+//! Labels written by other tools. They are found, with the name and the id that `blkid` sees, on
 //! media with sectors of 512 and of 4096 bytes.
 
 use classes::label::{self, Found, KINDS};

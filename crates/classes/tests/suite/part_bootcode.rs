@@ -276,7 +276,7 @@ fn boot_code_waits_for_commit_and_is_undone_with_other_edits() {
     assert_eq!(last(&w), ["false"]);
 }
 
-/// bootcode.rs, O2, through the verbs: until the table with the new partition is written, the old
+/// bootcode.rs, O2, through the verbs. Until the table with the new partition is written, the old
 /// content of that place is unchanged, at any power cut.
 #[test]
 fn a_power_cut_leaves_no_code_over_partitions_of_the_old_table() {

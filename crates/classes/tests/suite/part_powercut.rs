@@ -262,7 +262,7 @@ fn mbr_and_logical_edits_leave_old_or_new() {
     }
 }
 
-/// With its label in the second sector and code around it; cut anywhere, the label stays, and a
+/// With its label in the second sector and code around it. Cut anywhere, the label stays, and a
 /// first stage that is new has a second that is.
 #[test]
 fn a_power_cut_during_boot_code_keeps_the_label_and_matching_stages() {
@@ -291,7 +291,7 @@ fn a_power_cut_during_boot_code_keeps_the_label_and_matching_stages() {
     }
 }
 
-/// Code for a partition that a pending edit made is written after the table: until the table is
+/// Code for a partition that a pending edit made is written after the table. Until the table is
 /// there, the old partition keeps its content in that place.
 #[test]
 fn partition_code_is_written_after_its_table() {

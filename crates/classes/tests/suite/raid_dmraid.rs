@@ -9,7 +9,7 @@
 //!   the first member. Ours is 1, "parity N": on the last, as mdadm has it.
 //! * DDF, RAID5 with qualifier 0: dmraid continues data behind the parity (right-symmetric). The
 //!   standard calls it "rotating parity 0 with data restart"; mdadm and FreeBSD restart as we do.
-//! * DDF, RAID5 with qualifier 1: the standard does not list it, mdadm and dmraid do not know it;
+//! * DDF, RAID5 with qualifier 1: the standard does not list it, mdadm and dmraid do not know it.
 //!   FreeBSD writes it for right-symmetric, and so do we.
 //! * DDF, RAID6: dmraid does not know it. mdadm does.
 //! * DDF, RAID10: dmraid does not know secondary levels, and takes the volume for one mirror of all

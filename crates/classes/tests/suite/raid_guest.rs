@@ -317,8 +317,9 @@ fn to_and_fro(family: &Family, linux: &mut LinuxRaid) {
     linux.play(&two);
 }
 
-/// Checks that share the guest. No check finds records of an earlier one: dmraid reads all disks
-/// while those behind virtio are empty, and of these each check uses more than the one before.
+/// Checks that share the guest. No check finds records of an earlier one. The tool dmraid reads all
+/// disks while those behind virtio are empty, and of these each check uses more than the one
+/// before.
 const CHECKS: &[(&str, fn(&mut LinuxRaid))] = &[
     ("dmraid", raid_dmraid::check),
     ("log", raid_guest_log::check),

@@ -1,7 +1,7 @@
 //! Execution of commands: from arrival to answer. States and invariants are drawn in
 //! `command/mod.rs`.
 //!
-//! The path of a READ or WRITE allocates nothing in steady state: places, tag table, scatter lists
+//! The path of a READ or WRITE allocates nothing in steady state. Places, tag table, scatter lists
 //! and Bios are recycled, and the answer from below finds its place by a word. A command's slot is
 //! looked up when the command arrives and when it has ended below, and is passed on in between.
 
@@ -597,7 +597,7 @@ fn take_plan(
 }
 
 /// Checks that the initiator sends the data that the command takes. With less data, GOOD would
-/// vouch for bytes that are discarded: whole blocks of a write can be carried out (RFC 7143
+/// vouch for bytes that are discarded. Whole blocks of a write can be carried out (RFC 7143
 /// 11.4.5.2: residual overflow), a part of a block or of a parameter list cannot.
 fn expects_enough(cdb: &Cdb, plan: &Plan, command: &Command<'_>) -> Result<(), Ending> {
     let expect_out = command.expect_out;

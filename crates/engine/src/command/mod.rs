@@ -18,7 +18,7 @@
 //! ```
 //! (*) A plain read or write is QUEUED here while its unit has enough of them (`qos/mod.rs`).
 //!
-//! A command that is aborted before it executes is freed at once; an ABORTING one is freed when
+//! A command that is aborted before it executes is freed at once. An ABORTING one is freed when
 //! the last request below has ended, because only then it can no longer touch the medium.
 //!
 //! Invariants

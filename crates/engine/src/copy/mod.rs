@@ -13,7 +13,7 @@
 //!  Y1  A copy reaches only units of the LUN map of the session that requested it, with the rights
 //!      of that session's own nexuses at them.
 //!  Y2  A token represents the data as it was when POPULATE TOKEN ended, or it is revoked. A write
-//!      to blocks of a live token revokes the token before the write reaches the medium, and data
+//!      to blocks of a live token revokes the token before the write reaches the medium. Data
 //!      that was read for a token is written only while the token is not revoked.
 //!  Y3  The memory of an operation is bounded: [`OUTSTANDING`] chunks of `CHUNK_BYTES` each.
 //!  Y4  A function that ends an operation waits for it. The operation keeps its command's place in
@@ -27,6 +27,6 @@ mod transfer;
 /// Chunks of one operation that are under way at once.
 pub(crate) const OUTSTANDING: usize = 4;
 
-/// Longest parameter list that is taken from an initiator, bytes; a longer one is refused with
+/// Longest parameter list that is taken from an initiator, bytes. A longer one is refused with
 /// PARAMETER LIST LENGTH ERROR before any of it is sent.
 pub(crate) const LIST_LEN_MAX: u32 = 64 * 1024;

@@ -1,6 +1,6 @@
 //! Units that a copy may name, and the permitted access to them (Y1).
 //!
-//! A designator is looked up in the LUN map of the session that sent the list, nowhere else: a unit
+//! A designator is looked up in the LUN map of the session that sent the list, nowhere else. A unit
 //! that the initiator cannot address does not exist for its copies either. (A copy manager that
 //! looks everywhere lets any initiator read and write every disk of the daemon: CVE-2020-28374.)
 

@@ -1,7 +1,8 @@
 //! Data transfer from unit to unit in chunks.
 //!
 //! Several chunks are under way at once ([`super::OUTSTANDING`]) unless source and destination
-//! overlap: then one at a time, from the end that is not overwritten before it is read.
+//! overlap. Then one chunk is copied at a time, from the end that is not overwritten before it is
+//! read.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};

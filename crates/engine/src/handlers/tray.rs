@@ -8,8 +8,8 @@ use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::medium_state::{MediumState, TrayError};
 
-/// A power condition is taken note of and changes nothing, START and LOEJ mean nothing beside one;
-/// nothing to eject when the medium is fixed, or while something runs on it.
+/// A power condition is taken note of and changes nothing, START and LOEJ mean nothing beside one.
+/// Nothing to eject when the medium is fixed, or while something runs on it.
 pub(super) fn plan_start_stop(device: &Device, power: u8, eject: bool) -> Result<Plan, Sense> {
     if power != 0 {
         return match device.condition().refusal() {

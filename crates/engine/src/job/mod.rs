@@ -99,8 +99,8 @@ impl Job {
         Medium { device: device.clone(), qos_client: seat, ..self.medium.clone() }
     }
 
-    /// Aborts the commands of other nexuses at its unit on all cores, as PREEMPT AND ABORT does;
-    /// ends when they can no longer touch the medium, or when this command is aborted itself: two
+    /// Aborts the commands of other nexuses at its unit on all cores, as PREEMPT AND ABORT does.
+    /// Ends when they can no longer touch the medium, or when this command is aborted itself: two
     /// that wait for each other's end would wait for ever.
     pub(crate) async fn abort_nexuses(&self, whom: Arc<BTreeSet<Identity>>) {
         let by = self.nexus.port().session;

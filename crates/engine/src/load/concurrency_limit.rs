@@ -43,7 +43,7 @@ pub(crate) const UNLIMITED: u32 = u32::MAX;
 const KEEP: u64 = 975;
 
 /// A look at fewer commands is uncertain by so many thousandths over the square root of their
-/// number, and so much more is forgiven: a disk that turns does a hundred in a second, and no two
+/// number, and so much more is forgiven. A disk that turns does a hundred in a second, and no two
 /// seconds are alike.
 const FEW: (u64, u64) = (256, 800);
 
@@ -175,7 +175,7 @@ impl ConcurrencyLimit {
         (4 * depth).clamp(256, 4096)
     }
 
-    /// The rate under the limit left by this look is the highest of the unit: there were very many
+    /// The rate under the limit left by this look is the highest of the unit. There were very many
     /// commands below, or more of them were tried and did not help.
     pub fn is_at_peak(&self, s: &Sample) -> bool {
         let settled = !self.stale && self.trial == Trial::None;

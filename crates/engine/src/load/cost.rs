@@ -2,7 +2,7 @@
 //!
 //! A medium spends time on each request, regardless of its size, and time on each byte. The number
 //! of bytes that take as long as one request differs between a rotating disk, flash, and a network
-//! link. It is found from the throughput of a busy medium: time per request over bytes per request
+//! link. It is found from the throughput of a busy medium. Time per request over bytes per request
 //! is a line, and each change of the mix of sizes gives another point of it. Times of single
 //! requests would not do: most of such a time is waiting.
 //!

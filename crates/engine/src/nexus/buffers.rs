@@ -7,7 +7,7 @@
 //! Invariants
 //!  E3  Waiting commands get memory in the order of their arrival, regardless of their kind.
 //!  E4  Write data takes the memory for all of a command at once, and leaves a quarter of the pool
-//!      to reads and to running commands: a command that holds all of its memory can always end.
+//!      to reads and to running commands. A command that holds all of its memory can always end.
 //!  E5  Commands that hold a part and wait for the rest ([`PartialGrant`]) hold an eighth of the
 //!      pool at most, all together.
 //!  E6  A command that waits longer than [`MEMORY_WAIT_NS`] ends BUSY.
@@ -45,7 +45,7 @@ pub trait MemoryWaiter {
 }
 
 /// Places in the line that are looked at for one that is not over its share, each time memory
-/// returns; those behind wait for the next time.
+/// returns. Those behind wait for the next time.
 const SCAN_MAX: usize = 1024;
 
 #[derive(Clone)]

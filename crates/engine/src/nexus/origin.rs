@@ -1,4 +1,4 @@
-//! Origins of a session's requests for the layers below: each path has a number
+//! Origins of a session's requests for the layers below. Each path has a number
 //! ([`geom::Origins`]), and so has each process of this machine that a transport identifies.
 
 use std::cell::{Cell, RefCell};

@@ -11,8 +11,8 @@
 //!
 //! Invariants
 //!  P1  A session has at most one path for each LUN that its group grants now, and one for each
-//!      that was used. A command keeps the path on which it arrived, regardless of later groups;
-//!      one that waits for data, memory or its turn when its unit is taken out or made read-only
+//!      that was used. A command keeps the path on which it arrived, regardless of later groups.
+//!      One that waits for data, memory or its turn when its unit is taken out or made read-only
 //!      ends with an error and does not touch the medium.
 //!  P2  Before the first command for a LUN that nexus has reported nothing to its initiator that
 //!      could be out of date. The nexus begins with a condition that covers all conditions raised
@@ -64,7 +64,7 @@ impl Hasher for NumberHasher {
 /// Paths by LUN.
 pub(crate) type Paths = HashMap<u64, Rc<Path>, BuildHasherDefault<NumberHasher>>;
 
-/// The path of the last command: most commands of a session are for one unit, and the map of the
+/// The path of the last command. Most commands of a session are for one unit, and the map of the
 /// paths is not searched for them.
 pub(crate) struct LastPath {
     /// LUN field of the command.

@@ -10,18 +10,18 @@
 //!                       +--- not wanted any more: forget()                          +-- leave()
 //! ```
 //! A plain read or write is one request and waits as a command (`command/admission.rs`). A task
-//! waits before each of its requests: it may wait for memory or for blocks that others have, and a
+//! waits before each of its requests. It may wait for memory or for blocks that others have, and a
 //! task that waits for something else must not keep others from the medium.
 //!
-//! Turns are by virtual time. Every seat has a time that grows by the cost of its requests; the
+//! Turns are by virtual time. Every seat has a time that grows by the cost of its requests. The
 //! clock of the queue is the time of the seat that sent last. A seat that was idle begins at the
-//! clock: it saves up no turns by being idle, by waiting for an order or behind an ACA.
+//! clock. It saves up no turns by being idle, by waiting for an order or behind an ACA.
 //!
 //! Invariants
 //!  L1  While something waits here, something of this core is below: its end gives the next turn.
 //!  L2  Of two seats that always have something waiting, neither gets ahead of the other by more
-//!      than the cost of its largest request: sizes, depths and kinds of commands do not matter.
-//!  L3  A seat that is not ahead of the clock and has less below than its share never waits: a
+//!      than the cost of its largest request. Sizes, depths and kinds of commands do not matter.
+//!  L3  A seat that is not ahead of the clock and has less below than its share never waits. A
 //!      nexus with few requests waits only for the requests below, not for the queue.
 //!  L4  While something waits, the limit is used up. The requests of one seat keep their order, but
 //!      HEAD OF QUEUE precedes the rest for a while (`qos/nexus_queue.rs`).

@@ -1,4 +1,4 @@
-//! Former names of units whose disk was renamed: clients that open a unit by its name, as those of
+//! Former names of units whose disk was renamed. Clients that open a unit by its name, as those of
 //! NBD do, reach it under the old name too.
 //!
 //! Invariants

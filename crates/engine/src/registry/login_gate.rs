@@ -12,7 +12,7 @@
 //!      target and its groups would be refused, and initiators treat a refusal as final (open-iscsi
 //!      gives the session up for ever).
 //!  D2  From CLOSED on only executed commands are answered. An initiator without an answer retries
-//!      with the next daemon; an initiator with the answer that the unit is missing would report a
+//!      with the next daemon. An initiator with the answer that the unit is missing would report a
 //!      lost disk to its users.
 
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -1,7 +1,7 @@
 //! LUN maps: the units that the members of one access group see.
 //!
-//! A map is a value that shares its parts with the maps it was made from: a tree of nodes with 64
-//! places each, as high as the largest number needs.
+//! A map is a value that shares its parts with the maps it was made from. It is a tree of nodes
+//! with 64 places each, as high as the largest number needs.
 //!
 //! ```text
 //!   map --> node (LUN bits 6..11) --> leaf (bits 0..5) --> entry: device, read-only
@@ -10,7 +10,7 @@
 //!
 //! Invariants
 //!  T1  A node that two maps share is never changed: a change copies the way down to it.
-//!  T2  A node without children does not exist, so equal parts of two maps made from one another
+//!  T2  A node without children does not exist. So equal parts of two maps made from one another
 //!      are the same node, and [`LunMap::compare`] passes over them.
 //!  T3  `len` counts the entries.
 //!  T4  A number that is awaited has no entry: its unit is configured and not there yet.

@@ -1,11 +1,11 @@
 //! Targets, access groups, logical units, sessions: one value for the daemon.
 //!
 //! The control thread writes, cores read. The lock is taken at logins, at changes and for lists,
-//! never for a command: a session keeps an immutable map and compares one number a command to see
+//! never for a command. A session keeps an immutable map and compares one number a command to see
 //! whether the groups have changed.
 //!
 //! Invariants
-//!  R1  A map in use is never changed; a change makes a new one, which shares the unchanged parts,
+//!  R1  A map in use is never changed. A change makes a new one, which shares the unchanged parts,
 //!      and raises the generation of the group's view.
 //!  R2  A unit is visible only through a group of the target that grants it: the default is to
 //!      deny.

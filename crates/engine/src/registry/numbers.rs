@@ -1,5 +1,5 @@
-//! Relative target port identifiers, which outlive restarts and the order of the configuration:
-//! persistent reservations are keyed by them (SPC-4 5.13), and a registration that survives a
+//! Relative target port identifiers, which outlive restarts and the order of the configuration.
+//! Persistent reservations are keyed by them (SPC-4 5.13), and a registration that survives a
 //! restart would else belong to another port, or to none.
 //!
 //! Layout 1 of the record, DON'T TOUCH, big-endian:
@@ -11,7 +11,8 @@
 //!
 //! Invariants
 //!  N1  A name that has ever had a number has the same one for ever, unless the configuration
-//!      gives it another, or gives its number to another while it is no target.
+//!      gives it another. It also changes if the configuration gives its number to another while it
+//!      is no target.
 //!  N2  No two names have the same number.
 //!  N3  A number is used only after it is on stable storage, where there is any.
 

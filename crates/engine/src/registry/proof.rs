@@ -2,7 +2,7 @@
 //! was chosen.
 //!
 //! Invariants
-//!  A1  An account of one initiator lets in no other: it is looked up by the name that chose the
+//!  A1  An account of one initiator lets in no other. It is looked up by the name that chose the
 //!      group, and only that account is accepted.
 //!  A2  In a group that has accounts no initiator is admitted without one.
 

@@ -1,5 +1,5 @@
 //! Persistent reservations against a model that was written from SPC-4's tables and shares nothing
-//! with the state machine: nexuses are numbers, a registration is a place in an array.
+//! with the state machine. Nexuses are numbers, a registration is a place in an array.
 
 use reactor::SeededRandom;
 use testkit::Seeds;

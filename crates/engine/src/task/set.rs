@@ -19,7 +19,7 @@
 //! ```
 //!
 //! Invariants
-//!  O1  SIMPLE runs when no older ORDERED or HEAD OF QUEUE of its group is there, ORDERED when
+//!  O1  SIMPLE runs when no older ORDERED or HEAD OF QUEUE of its group is there. ORDERED runs when
 //!      nothing older of its group is, HEAD OF QUEUE and ACA at once. The group is the unit (TST
 //!      000b) or the nexus (TST 001b). Of HEAD OF QUEUE, too, only older ones are waited for (SAM-5
 //!      8.6): later ones do not delay a waiting command.
@@ -278,7 +278,7 @@ impl<O: Clone> TaskSet<O> {
         }
     }
 
-    /// Looks whether the set may be plain again, and makes it so: nothing that needs an order
+    /// Looks whether the set may be plain again, and makes it so. Nothing that needs an order
     /// arrived since the last look, and all that runs could run in a plain set.
     pub fn try_relax(&mut self) -> bool {
         let touched = std::mem::take(&mut self.touched);

@@ -31,7 +31,7 @@ use crate::unit::owner::{ClaimFuture, ClaimGrant, Owner};
 use crate::unit::unit_attention::ItlNexus;
 use crate::unit::{Device, ModeBits};
 
-/// How long a set stays strict after the last command that needed an order, ns, once to twice: a
+/// How long a set stays strict after the last command that needed an order, ns, once to twice. A
 /// change costs a message to every core, a strict set a lock for every command.
 const LINGER_NS: u64 = 20_000_000;
 

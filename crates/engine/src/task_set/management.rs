@@ -11,7 +11,7 @@
 //!
 //! An initiator without write access must not stop the writers of others: its resets and CLEAR TASK
 //! SET affect its own commands only. TARGET COLD RESET of a group that may reset the target is the
-//! exception: it resets all units and ends all sessions, as RFC 7143 section 11.5.1 wants.
+//! exception. It resets all units and ends all sessions, as RFC 7143 section 11.5.1 wants.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

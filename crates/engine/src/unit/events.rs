@@ -1,12 +1,12 @@
 //! Events of nexuses and resets, for those parts of a unit that keep state for a nexus or until a
-//! reset: each has its line here.
+//! reset. Each has its line here.
 
 use std::sync::Arc;
 
 use crate::unit::Device;
 use crate::unit::unit_attention::ItlNexus;
 
-/// A nexus has just been enlisted with its unit: rights of the past that belong to its port are
+/// A nexus has just been enlisted with its unit. Rights of the past that belong to its port are
 /// its own from the first command on.
 pub(crate) fn nexus_made(device: &Arc<Device>, nexus: &Arc<ItlNexus>) {
     device.reservations().apply_to_nexus(nexus);

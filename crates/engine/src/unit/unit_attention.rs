@@ -6,12 +6,12 @@
 //!  A2  Each condition is delivered once, in the order of arrival; identical ones merge.
 //!  A3  INQUIRY, REPORT LUNS and REQUEST SENSE run in spite of a queue that is not empty.
 //!  A4  Everything that can keep a command from running is a bit of one word. The core that serves
-//!      the nexus reads the word once per command; zero means that there is nothing to decide, and
+//!      the nexus reads the word once per command. Zero means that there is nothing to decide, and
 //!      `gate.rs` decides all other values. A change of the condition behind a bit sets the bit for
 //!      every affected nexus before the change is reported to its requester.
 //!
 //!  A5  A queued condition is a unit attention, or the error of a command that was answered before
-//!      it ended (IMMED): that one has another sense key, and is reported as a deferred error
+//!      it ended (IMMED). That one has another sense key, and is reported as a deferred error
 //!      (SPC-4 4.5.7).
 //!
 //! Any core and the control thread may raise a condition or set a bit, and it is there when the

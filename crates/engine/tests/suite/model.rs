@@ -1,12 +1,12 @@
-//! Model test of the engine in a seeded simulation: three initiators on two cores send random
+//! Model test of the engine in a seeded simulation. Three initiators on two cores send random
 //! commands to two disks that answer late, in any order, or with errors. A model predicts the
 //! permitted answers and the possible contents of the media. `ASHLAR_SEEDS=1000` runs more seeds; a
 //! failing one prints itself.
 //!
 //! Contents of the model
-//!  * unit attentions: a queue for each initiator and LUN, reported in order, once each; before the
+//!  * unit attentions: a queue for each initiator and LUN, reported in order, once each. Before the
 //!    first command for a LUN it holds one condition, which covers all that arrive;
-//!  * media: every write has a stamp; GOOD means that it is there once, a stamp whose command was
+//!  * media: every write has a stamp. GOOD means that it is there once, a stamp whose command was
 //!    aborted never arrives after the abort was answered or the command was discarded;
 //!  * reads return, block by block, contents of the medium at some moment while they ran;
 //!  * every command has one end, and an abort is answered when those it is about have ended.

@@ -130,7 +130,7 @@ fn writes_to_the_blocks_of_a_token_revoke_it() {
 }
 
 /// A write that arrives while data are copied between the units: data read before it cannot be
-/// distinguished from data read after it, so none of them are written any more.
+/// distinguished from data read after it. So none of them are written any more.
 #[test]
 fn a_concurrent_write_to_the_source_fails_the_use_of_a_token() {
     let (w, a, b) = two(3);

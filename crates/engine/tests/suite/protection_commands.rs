@@ -98,7 +98,7 @@ fn orwrite_stores_the_received_tags_and_a_computed_guard() {
 }
 
 /// SBC-3 4.22.2.4: short commands with a protection field that is not zero are no commands of type
-/// 2, long ones of no other; with zero all of the short ones are.
+/// 2, long ones of no other. With zero all of the short ones are.
 #[test]
 fn commands_not_defined_for_a_protection_type_are_refused() {
     let unknown = (5, 0x20, 0);
@@ -200,7 +200,7 @@ fn odx(w: &World, h: &Host, to: u64, n: u32, from_lba: u64, to_lba: u64) -> Comm
 }
 
 /// From each kind of unit to each other: the data is the source's, the tuples are the destination's
-/// own: of type 1 the reference tag is that of the block's new place.
+/// own. Of type 1 the reference tag is that of the block's new place.
 #[test]
 fn copies_check_source_tuples_and_create_destination_tuples() {
     for from in 0..4u8 {

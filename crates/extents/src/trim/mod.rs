@@ -17,7 +17,7 @@
 //!     +------------------------------------------------------------------------------+
 //! ```
 //!
-//! CLEAN is not kept: a range that is neither queued, stale nor in flight is in use or clean, and
+//! CLEAN is not kept. A range that is neither queued, stale nor in flight is in use or clean, and
 //! the queue does not know which.
 //!
 //! Invariants
@@ -25,8 +25,8 @@
 //!  Q2  A unit that was written after it was freed is in none of them, but for one that was in
 //!      flight at that moment: then the writer had to wait.
 //!  Q3  A command holds whole granules only, each of which was freed as a whole and not written
-//!      since; its ranges ascend, do not touch further than a cut, and keep the limits.
-//!  Q4  One command is in flight at a time; it stays so until its outcome is known, or was unknown
+//!      since. Its ranges ascend, do not touch further than a cut, and keep the limits.
+//!  Q4  One command is in flight at a time. It stays so until its outcome is known, or was unknown
 //!      for as long as the device may still carry it out.
 //!  Q5  Failed ranges are queued again only where no writer waits.
 //!  Q6  Memory is bounded: of too many ranges the shortest become stale, of too many stale ones

@@ -12,7 +12,7 @@
 //!      does not wait. The first of all waits until the number of others is known.
 //!  P3  After one command nothing is sent for at most [`PAUSE_MAX_NS`]: a device that stalled once
 //!      is not left alone for minutes.
-//!  P4  Commands become smaller only as long as smaller ones are quicker: one whose cost is not in
+//!  P4  Commands become smaller only as long as smaller ones are quicker. One whose cost is not in
 //!      its size is not cut into thousands of pieces.
 
 /// Of a thousand requests so many may be late because of a command.

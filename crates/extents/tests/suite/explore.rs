@@ -3,8 +3,8 @@
 //! A user frees a range, or writes one: it queries the queue, waits if it has to, and writes.
 //! The device takes a command, carries out its ranges one after the other, and ends it, well or
 //! badly. Or it gives no answer and carries out the rest at any time until it cannot any more. Each
-//! of these is a step. For every pair of programs every order of steps is made, once each, and
-//! after each step no user's data was touched (Q1 to Q5; R1, R2, R7 of the races).
+//! of these is a step. For every pair of programs every order of steps is made, once each. After
+//! each step no user's data was touched (Q1 to Q5; R1, R2, R7 of the races).
 
 use std::ops::Range;
 

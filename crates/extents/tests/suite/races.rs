@@ -89,7 +89,7 @@ fn r5_fragments_wait_for_a_whole_granule_even_when_stale() {
 }
 
 /// Q5: a block that a writer waits for, or one beyond the new end, is not sent again after a
-/// command that failed, and not kept for later either: the writer need not be quicker than the next
+/// command that failed, and not kept for later either. The writer need not be quicker than the next
 /// command.
 #[test]
 fn q5_range_that_a_writer_waits_for_is_never_retried() {

@@ -1,6 +1,6 @@
 //! Receivers of Bios that ended.
 //!
-//! Invariant R1: a number given out never reaches a later receiver: it carries the generation of
+//! Invariant R1: a number given out never reaches a later receiver. It carries the generation of
 //! its place, and freed places are used again oldest first.
 
 use std::collections::VecDeque;

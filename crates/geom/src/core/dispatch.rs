@@ -20,7 +20,7 @@
 //!  D4  A child starts only after its parent's layer has answered; one whose parent was ended
 //!      instead does not start.
 //!  D5  A request at the end of the medium is cut, exactly at the end it is an empty success,
-//!      beyond it is `Io`; misaligned it is `Inval` (docs/reference/geom.md 1.7).
+//!      beyond it is `Io`. Misaligned it is `Inval` (docs/reference/geom.md 1.7).
 //!  D6  A Bio that waits continues by the newest ticket made for it, once; nothing older wakes it.
 //!  D7  The pieces of a request that is cut take its place in the queue: no later request enters
 //!      before or between them. Of more than one wave this holds for the first; see `split.rs`.
@@ -121,7 +121,7 @@ impl Core {
         };
         let mut held = Some(bio);
         // The tests are in the order of most requests, down and up, so that the next step is
-        // predicted: a `match` would be a jump by a table for each.
+        // predicted. A `match` would be a jump by a table for each.
         loop {
             if let Next::Enter(edge) = next {
                 next = self.descend(table, &mut held, edge);

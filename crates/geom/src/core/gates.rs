@@ -4,8 +4,8 @@
 //!  G1  While a node's gate is closed no request enters its layer; arrivals are parked in order.
 //!  G2  Reopening replays the parked requests, through their edges, before any later arrival.
 //!      The graph through which they pass is put in place in the same step.
-//!  G3  A drain is reported only after the flags that stop new requests were seen by this core:
-//!      the message that requests it was sent after they were set.
+//!  G3  A drain is reported only after the flags that stop new requests were seen by this core. The
+//!      message that requests it was sent after they were set.
 
 use std::rc::Rc;
 use std::sync::Arc;

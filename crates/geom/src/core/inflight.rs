@@ -11,7 +11,7 @@
 //! advance. So these requests are not counted in and out.
 //!
 //! Invariants
-//!  A1  A Bio that no walk holds is counted in at every layer that holds it: it is counted in
+//!  A1  A Bio that no walk holds is counted in at every layer that holds it. It is counted in
 //!      before it is put away, whether in the slab, at a gate or behind another.
 //!  A2  A Bio that is counted in is counted out once, when its frame is removed (F1 of
 //!      `bio::Frames`).

@@ -17,7 +17,7 @@ pub enum Message {
         /// Given back in the answer.
         ticket: u64,
     },
-    /// Reopen a node and replay the parked requests in order; walk a new graph from the same
+    /// Reopen a node and replay the parked requests in order. Walk a new graph from the same
     /// moment on, so that no later request passes the parked ones on a shorter way.
     GateOpen {
         /// Node slot.

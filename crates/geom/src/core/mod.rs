@@ -381,7 +381,7 @@ impl Core {
         }
     }
 
-    /// A request awaited by a task of this core. Its origin is the task if `fill` sets no other: a
+    /// A request awaited by a task of this core. Its origin is the task if `fill` sets no other. A
     /// rebuild, a look at a label and a queue of deletes are clients like initiators.
     pub async fn io(self: &Rc<Self>, edge: Edge, fill: impl FnOnce(&mut Bio)) -> Finished {
         let fill = |bio: &mut Bio| {
@@ -394,7 +394,7 @@ impl Core {
     }
 
     /// Waits until this core knows that the provider below an edge has `end` bytes, for 2 s at
-    /// most. A geom learns of a larger size before the cores do: without the wait, metadata at the
+    /// most. A geom learns of a larger size before the cores do. Without the wait, metadata at the
     /// new end could be beyond the medium that this core knows.
     pub async fn wait_for_size(self: &Rc<Self>, edge: Edge, end: u64) {
         const STEP_NS: u64 = 1_000_000;

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //!  C1  While a request has pieces left to send, a later one with ORDERED waits in front of the
-//!      same edge, and so do all requests after that. While the cut one is ORDERED itself,
+//!      same edge. So do all requests after that. While the cut one is ORDERED itself,
 //!      everything later waits. So below an edge all pieces of a request are before, or after,
 //!      every piece of a request with ORDERED. No other request waits.
 //!  C2  A request that waits here has not entered: no meter, no gate counts it, only the drain of

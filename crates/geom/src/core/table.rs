@@ -73,7 +73,7 @@ impl Table {
         if slot.edge.0 == number { Some(slot) } else { None }
     }
 
-    /// By the number in a frame: a request in flight keeps its slot (T4), so its owner need not be
+    /// By the number in a frame: a request in flight keeps its slot (T4). So its owner need not be
     /// looked up again on the way up.
     #[inline(always)]
     pub fn inside(&self, number: u32) -> Option<&EdgeSlot> {

@@ -173,7 +173,7 @@ impl Topology {
     }
 
     /// Class and name of the geom above a connection, its provider, and class and name of the geom
-    /// that offers the provider; `None` when the connection was removed.
+    /// that offers the provider. `None` when the connection was removed.
     pub fn edge_names(&self, edge: Edge) -> Option<EdgeNames> {
         let id = (*self.edges.get(edge.slot())?)?;
         let consumer = self.consumers.get(id).filter(|c| c.edge == edge)?;

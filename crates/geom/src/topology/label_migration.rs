@@ -6,13 +6,13 @@
 //! ```
 //!
 //! The old copy stays: after a power cut it exists alone, or both exist. Geoms that know of no
-//! other end believe only the copy at the present end. The old copy is not cleared: another path to
+//! other end believe only the copy at the present end. The old copy is not cleared. Another path to
 //! the same disk may already be in use through the new copy, and the old place may contain data.
 //!
 //! Invariants
 //!  C1  Metadata is carried once for each size, and the result is reported: the transfer to a
 //!      failing disk is not retried for ever.
-//!  C2  The same metadata is not carried over two paths at once: one would write old metadata over
+//!  C2  The same metadata is not carried over two paths at once. One would write old metadata over
 //!      data that the other path, and other users since, have written.
 //!  C3  Nothing else is found on the provider before the metadata is at its end, though it may
 //!      never be moved there. The exception is other content that is there too: then an operator

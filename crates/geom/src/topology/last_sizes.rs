@@ -1,6 +1,6 @@
 //! Former ends of providers that classes recognise by metadata in their last sectors.
 //!
-//! A class looks for such a label only at the end of a provider: the remains of a label in the
+//! A class looks for such a label only at the end of a provider. The remains of a label in the
 //! middle of a larger disk must not be believed. When a provider grows, its label moves. If the
 //! power fails before that, or if the provider was not open, the label stays at the former end. The
 //! array of this member would then start without it, with an older member. So the former ends of
@@ -18,7 +18,7 @@
 //! Invariants
 //!  E1  The size that a provider gets by growing is saved before data that is written at that end
 //!      may be the only durable copy. Any other size is saved when the events are done.
-//!  E2  A class gets sizes of this provider only: a disk is known by its serial number, any other
+//!  E2  A class gets sizes of this provider only. A disk is known by its serial number, any other
 //!      provider (and a disk that reports none) by its name.
 //!  E3  A size that a keeper cannot save is known as long as the daemon runs.
 

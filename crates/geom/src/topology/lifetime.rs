@@ -6,7 +6,7 @@
 //!   geom:      live --wither--> WITHER --no providers, no consumers--> destroyed
 //! ```
 //!
-//! Invariant L1: a consumer that leaves keeps its counts until nothing is in flight through it: the
+//! Invariant L1: a consumer that leaves keeps its counts until nothing is in flight through it. The
 //! provider stays open under its requests, and no other consumer is admitted in between.
 
 use bio::Errno;
@@ -120,7 +120,7 @@ impl Topology {
     }
 
     /// [`Topology::leave`] for a consumer below which a failure occurred, so that its requests in
-    /// flight may never end: the idle barrier waits for it no longer than for an orphan.
+    /// flight may never end. The idle barrier waits for it no longer than for an orphan.
     pub fn abandon(&mut self, c: ConsumerId) {
         if let Some(cp) = self.consumers.get_mut(c) {
             cp.orphan = true;

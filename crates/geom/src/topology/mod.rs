@@ -1,7 +1,7 @@
 //! Classes, geoms, providers and consumers, owned by one thread.
 //!
 //! The topology does no I/O and starts nothing: it consumes events and leaves [`Action`]s for its
-//! driver, so the same code runs under the control thread and under simulation.
+//! driver. So the same code runs under the control thread and under simulation.
 //!
 //! Invariants
 //!  T1  A provider's counts are the sums of its consumers' counts.
@@ -12,10 +12,10 @@
 //!  T5  A consumer marked ORPHAN starts no I/O; a provider with an error takes none.
 //!  T6  Every provider that does not wither is found by its name. A layer that is inserted over a
 //!      provider has that provider's name as long as the layer is there (`names.rs`).
-//!  T7  The list of geoms with records has every geom that keeps records, and no other: a change is
+//!  T7  The list of geoms with records has every geom that keeps records, and no other. A change is
 //!      not followed by a question to each geom of the graph.
 //!  T8  A geom of a class is among the names of its class, or among the geoms that wither, never in
-//!      both: readers of many geoms take them from there, in the order of their names.
+//!      both. Readers of many geoms take them from there, in the order of their names.
 
 mod access;
 mod attach;
@@ -387,7 +387,7 @@ impl Topology {
         own == geom || below().any(|below| self.is_based_on(below, geom))
     }
 
-    /// Marks a geom as the hand of a verb, which looks at a provider and leaves: its class tastes
+    /// Marks a geom as the hand of a verb, which looks at a provider and leaves. Its class tastes
     /// and claims that provider all the same.
     pub fn set_verb_access(&mut self, geom: GeomId) {
         if let Some(g) = self.geoms.get_mut(geom) {
@@ -506,7 +506,7 @@ impl Topology {
         }));
     }
 
-    /// Sends `notice` to `geom` when every core has the present graph: from then on a layer may use
+    /// Sends `notice` to `geom` when every core has the present graph. From then on a layer may use
     /// a consumer that was attached or opened before. The idle barrier waits for it.
     pub fn barrier(&mut self, geom: GeomId, notice: Notice) {
         self.tickets += 1;

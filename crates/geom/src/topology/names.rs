@@ -1,9 +1,9 @@
 //! Names of providers while layers are inserted over them.
 //!
-//! As with GEOM's `sched insert`, an inserted layer takes the name of the provider below it, which
-//! gets the name that the layer would have had (docs/reference/geom.md 2.15). So a later look-up of
-//! the name finds the layer, above which the existing users are too. That holds for a unit that is
-//! opened again, a class that tastes and an operator; no recorded name has to change.
+//! As with GEOM's `sched insert`, an inserted layer takes the name of the provider below it. That
+//! provider gets the name that the layer would have had (docs/reference/geom.md 2.15). So a later
+//! look-up of the name finds the layer, above which the existing users are too. That holds for a
+//! unit that is opened again, a class that tastes and an operator; no recorded name has to change.
 //!
 //! ```text
 //!            d0                    d0          the layer's
@@ -57,7 +57,7 @@ impl Topology {
     }
 
     /// A provider is removed. Layers that were inserted over it give their names back first, the
-    /// topmost before those below, and so does the layer whose provider it is: the name is free, or
+    /// topmost before those below, and so does the layer whose provider it is. The name is free, or
     /// back at its origin.
     pub(super) fn uncover_all(&mut self, p: ProviderId) {
         let (mut layers, mut at) = (Vec::from_iter(self.geom_of(p)), Some(p));

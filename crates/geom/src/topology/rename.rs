@@ -8,7 +8,7 @@
 //!
 //! Invariants
 //!  R1  All names change or none: each new one is free before the first is given.
-//!  R2  A name that was given by hand, or is in a record on a disk, stays: only geoms of a class
+//!  R2  A name that was given by hand, or is in a record on a disk, stays. Only geoms of a class
 //!      that names them after their providers follow
 //!      ([`Class::is_named_after_provider`](crate::Class)).
 //!  R3  No request, no count and no edge is touched; nothing is tasted again. Cores receive the

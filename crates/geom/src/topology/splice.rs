@@ -1,6 +1,6 @@
 //! Insertion of a layer under all users of a provider, and its removal, while they work.
 //!
-//! The caller has closed the gate of the provider concerned and waited until it was empty; parked
+//! The caller has closed the gate of the provider concerned and waited until it was empty. Parked
 //! requests pass through their edges again when it reopens, and so through the new graph.
 //!
 //! Counts move with the consumers: the layer opens the access that it needs below before they

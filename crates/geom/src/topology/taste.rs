@@ -110,7 +110,7 @@ impl Topology {
     }
 
     /// Providers of these names, and those based on them, belong to other users from now on, which
-    /// write them whether they are open yet or not: only classes that show their findings
+    /// write them whether they are open yet or not. Only classes that show their findings
     /// ([`crate::Class::only_shows`]) look at them. A provider that no longer belongs to others is
     /// tasted.
     pub fn set_exported(&mut self, names: BTreeSet<String>) {
@@ -239,7 +239,7 @@ impl Topology {
         self.actions.push(Action::Taste(job));
     }
 
-    /// Commits the results of a tasting, in the order of asking; looks at the provider again before
+    /// Commits the results of a tasting, in the order of asking. Looks at the provider again before
     /// each, since the claim before may have changed anything.
     pub(super) fn tasted(&mut self, mut t: Tasted) {
         self.tasting = self.tasting.saturating_sub(1);

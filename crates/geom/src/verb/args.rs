@@ -11,7 +11,7 @@
 //! | an array | an option that may be given several times |
 //! | any other | an option with a text |
 //!
-//! `x-short` is the letter of an option, `x-hidden` keeps a field from the command line; `default`,
+//! `x-short` is the letter of an option, `x-hidden` keeps a field from the command line. `default`,
 //! or `x-first` of a [`super::Change`], is shown behind the description, and so are the limits of a
 //! number that has both, and the words of an argument by position.
 

@@ -139,8 +139,8 @@ pub enum ArgKind {
     /// An option with one of these words.
     Choice(&'static [&'static str]),
     /// An option that may be given several times, each with the name of a provider whose contents
-    /// may be lost: an array of strings. A verb that has it writes where users' data may be, and
-    /// the providers in its `members` and `member` are looked at before it is called.
+    /// may be lost: an array of strings. A verb that has it writes where users' data may be. The
+    /// providers in its `members` and `member` are looked at before it is called.
     Consent,
     /// An option with a number.
     Number,

@@ -97,7 +97,7 @@ fn spec_of<P: Place, V: Verb<P>>() -> VerbSpec {
 }
 
 /// The description of a verb that writes on no disk, from its parameters `P`, whose own doc is its
-/// help, and its answer `A`; made once for each verb.
+/// help, and its answer `A`. Made once for each verb.
 pub fn describe<P: JsonSchema, A: JsonSchema>(
     name: &'static str,
     positional: &[&str],

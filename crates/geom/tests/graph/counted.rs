@@ -1,4 +1,4 @@
-//! Counters compared with a model of them: consumers are attached and detached while requests are
+//! Counters compared with a model of them. Consumers are attached and detached while requests are
 //! under way, and requests that wait in front of a layer count as in flight above it.
 
 use std::ops::Range;

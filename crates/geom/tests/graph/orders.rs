@@ -1,9 +1,9 @@
 //! Orphan, spoil and close in every order, against requests of two cores.
 //!
 //! The acts of a scene are done in each of their orders, and in each every run is made that differs
-//! in up to so many choices from the undisturbed one: whose turn it is, whether the control thread
-//! is held up, whether a disk takes long, whether time passes between two acts. See
-//! `reactor::sim::Orders`; `ASHLAR_INTERRUPTIONS=N` sets more.
+//! in up to so many choices from the undisturbed one. The choices are: whose turn it is, whether
+//! the control thread is held up, whether a disk takes long, whether time passes between two acts.
+//! See `reactor::sim::Orders`; `ASHLAR_INTERRUPTIONS=N` sets more.
 
 use std::collections::BTreeSet;
 

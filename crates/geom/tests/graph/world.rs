@@ -2,8 +2,8 @@
 //!
 //! For more seeds, see `testkit::seeds`.
 //!
-//! These hold in any case: `Topology::check` after every step; a request ends exactly once; a read
-//! returns the last write (or, after a write that failed, that or the content before it); geoms
+//! These hold in any case: `Topology::check` after every step; a request ends exactly once. A read
+//! returns the last write (or, after a write that failed, that or the content before it). Geoms
 //! never receive more closes than opens; at the end the graph is empty.
 
 use std::collections::BTreeMap;

@@ -15,7 +15,7 @@ const PARTS_MAX: usize = 320;
 fn incoming(loan: &mut Loan) -> IoSliceMut<'_> {
     assert_eq!(loan.direction(), Direction::In, "bytes arrive where they were lent for it");
     // SAFETY: the loan keeps its range valid and, being one for incoming bytes, untouched by
-    // others and lent to no one else while it lives (bio B3, B4); it is borrowed for this slice.
+    // others and lent to no one else while it lives (bio B3, B4). It is borrowed for this slice.
     IoSliceMut::new(unsafe { std::slice::from_raw_parts_mut(loan.as_ptr(), loan.len()) })
 }
 

@@ -323,7 +323,7 @@ impl Outbox {
         }
         let (headers, count) = (self.headers.as_mut_ptr(), self.headers.len() as _);
         // SAFETY: every header names its frame's parts: a head that the queue owns, loans that are
-        // kept in the list, and a static filling; none of them changes or moves in the call.
+        // kept in the list, and a static filling. None of them changes or moves in the call.
         let sent = check(unsafe {
             libc::sendmmsg(fd.as_raw_fd(), headers, count, libc::MSG_DONTWAIT as _)
         });

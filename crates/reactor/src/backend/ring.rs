@@ -4,7 +4,7 @@
 //!   place: the kernel's --a frame came--> ours --taken--> the kernel's
 //! ```
 //! The kernel fills places in their order, so one that is not filled yet ends a look. Version 3
-//! packs frames closer and hands over many at once, or after a while: a lone frame would wait for
+//! packs frames closer and hands over many at once, or after a while. A lone frame would wait for
 //! that, and a request is a lone frame at depth 1.
 //!
 //! Invariants

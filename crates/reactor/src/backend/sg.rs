@@ -1,10 +1,10 @@
 //! Linux' generic SCSI driver: `struct sg_io_hdr`, written to begin a command and read for its end.
 //!
 //! Invariants
-//!  P1  The kernel moves data, CDB and sense data only inside `write` and `read` of ours: without
+//!  P1  The kernel moves data, CDB and sense data only inside `write` and `read` of ours. Without
 //!      SG_FLAG_DIRECT_IO and SG_FLAG_MMAP_IO it copies through memory of its own.
 //!  P2  Memory that a header names lives from `send` until `receive` has handed the command back,
-//!      or until the descriptor is closed: any `read` may move the data of any command.
+//!      or until the descriptor is closed. Any `read` may move the data of any command.
 
 use std::io;
 use std::mem;
@@ -172,7 +172,7 @@ impl Parcels {
     pub(crate) fn receive(&mut self, fd: BorrowedFd<'_>) -> io::Result<Option<ScsiAnswer>> {
         let mut header = Header::empty();
         let bytes = mem::size_of::<Header>();
-        // SAFETY: the header is ours for the call; data and sense data of any command that the
+        // SAFETY: the header is ours for the call. Data and sense data of any command that the
         // kernel may hand back lie in its parcel (P2).
         let got = unsafe { libc::read(fd.as_raw_fd(), ptr::from_mut(&mut header).cast(), bytes) };
         if got < 0 {

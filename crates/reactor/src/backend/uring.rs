@@ -2,14 +2,14 @@
 //!
 //! Invariants
 //!  U1  At most one `io_uring_enter` a turn (one more each time the submission queue fills up).
-//!  U2  It never waits with a zero timeout, and gives a timeout only when there is a deadline:
-//!      a look costs 0.2 us, a zero wait 18 us.
+//!  U2  It never waits with a zero timeout, and gives a timeout only when there is a deadline. A
+//!      look costs 0.2 us, a zero wait 18 us.
 //!  U3  Every pointer in a submission points into a started slot, which outlives it (O1, O2).
 //!  U4  The ring is dropped only after everything in flight was cancelled and reaped. Operations
 //!      that do not end in time are leaked and never freed under the kernel.
-//!  U5  A lazy send completes within the call that submits it and posts no completion, or reports
-//!      at once that it did not, and is then continued like any other send. One call sends a reply
-//!      and waits for the next request, and no timer guards it.
+//!  U5  A lazy send completes within the call that submits it and posts no completion. Or it
+//!      reports at once that it did not, and is continued like any other send. One call sends a
+//!      reply and waits for the next request, and no timer guards it.
 //!  U6  An operation with a waiter, such as any send that is not lazy, ends the wait. A turn in
 //!      which requests wait for memory (`heed`) does not sleep on lazy sends, whose memory it
 //!      frees.

@@ -163,7 +163,7 @@ fn work(shared: &WorkersShared, remote: &Remote) {
     }
 }
 
-/// The result of a short call on a file in memory, made in line: otherwise a thread is woken for a
+/// The result of a short call on a file in memory, made in line. Otherwise a thread is woken for a
 /// copy. io_uring wakes one too, because those file systems do not declare that they never wait.
 pub(crate) fn run_inline(slot: &mut Slot, id: SlotId) -> Option<i64> {
     let On::File(file) = &slot.on else { return None };

@@ -2,7 +2,7 @@
 //!
 //! If several events could happen next, the scenario calls [`Orders::choose`]. The first option is
 //! the undisturbed course; each other option, if it can be avoided, is an interference. All runs
-//! with at most a given number of interferences are made, none twice: most faults of concurrent
+//! with at most a given number of interferences are made, none twice. Most faults of concurrent
 //! programs need one or two (Musuvathi and Qadeer, "Iterative context bounding", 2007).
 //!
 //! ```text

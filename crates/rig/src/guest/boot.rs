@@ -32,7 +32,7 @@ const MEMORY_MIB: u32 = 512;
 const EMULATOR_OUTPUT: &str = "emulator";
 
 /// Kernel parameters. The timer check is off: an emulated machine that waits for a processor fails
-/// it, and panics. The others save instructions that the emulator would have to translate: the
+/// it, and panics. The others save instructions that the emulator would have to translate:
 /// tests of ciphers, zeroing of new pages, access control and accounting that no check looks at.
 /// Without capability 112 (`rep_good`) memory is copied by moves and not by string instructions,
 /// which are emulated step by step.

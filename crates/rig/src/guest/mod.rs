@@ -1,11 +1,10 @@
 //! A machine with a real Linux kernel, as an independent initiator for the target under test.
 //!
 //! [`Image`] makes an initramfs (busybox, modules, open-iscsi, e2fsprogs, and any [`Kit`] of more
-//! tools) from Debian's packages;
-//! [`boot`] runs it in software emulation with the host's loopback at [`HOST`] and a serial
-//! console, and [`boot_disk`] a disk with loader, kernel and root on it; a [`Script`] is shell
-//! steps whose exit statuses return over that console, while the host watches every line and may
-//! answer. A [`SharedGuest`] runs the scripts of several checks after one boot.
+//! tools) from Debian's packages. [`boot`] runs it in software emulation with the host's loopback
+//! at [`HOST`] and a serial console, and [`boot_disk`] a disk with loader, kernel and root on it. A
+//! [`Script`] is shell steps whose exit statuses return over that console, while the host watches
+//! every line and may answer. A [`SharedGuest`] runs the scripts of several checks after one boot.
 //!
 //! ```text
 //!   host                                   guest (init.sh)

@@ -36,7 +36,7 @@ pub enum Device<'a> {
     ScsiBus(&'a [(PathBuf, String)]),
     /// An image as a virtio disk that frees blocks on discard and has no command that zeroes.
     Discard(&'a Path),
-    /// A second network card, `eth1`: this port of the host's loopback leads to port 3260 of the
+    /// A second network card, `eth1`. This port of the host's loopback leads to port 3260 of the
     /// guest, which takes 10.0.3.15/24 as its address there.
     Forward(u16),
     /// A network card with this address at a tap device of the host, the last of the guest: `eth2`

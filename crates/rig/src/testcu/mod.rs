@@ -176,9 +176,9 @@ impl Report {
     }
 }
 
-/// Uses the tool's own table instead of its exit code. The tool cleans up after a test that passed,
-/// and conditions found there (a unit attention after a reset, no persistent reservations) are not
-/// the test's.
+/// Uses the tool's own table instead of its exit code. The tool cleans up after a test that passed.
+/// Conditions found there (a unit attention after a reset, no persistent reservations) are not the
+/// test's.
 fn judge(ended: bool, output: &str) -> Outcome {
     let skipped = about(output).contains("[SKIPPED]");
     match (ended, test_counts(output)) {

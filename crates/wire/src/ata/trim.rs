@@ -1,5 +1,5 @@
 //! Ranges of DATA SET MANAGEMENT with TRIM (ACS-3 section 7.5.3): 48 bits of LBA and 16 of length
-//! each, little-endian; those without length are not looked at.
+//! each, little-endian. Those without length are not looked at.
 
 use crate::error::WireError;
 

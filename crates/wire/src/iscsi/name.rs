@@ -6,7 +6,7 @@ use crate::error::WireError;
 pub const NAME_LEN_MAX: usize = 223;
 
 /// Checks an iSCSI name (`iqn.`, `eui.` or `naa.`) and folds it as RFC 3722 specifies (letters to
-/// lower case, compatible characters to one form), so that names can be compared byte by byte.
+/// lower case, compatible characters to one form). Names can then be compared byte by byte.
 ///
 /// Refused: no or another type, more than [`NAME_LEN_MAX`] bytes, control characters, spaces and
 /// the signs that would be dangerous in logs, file names or text (`/ \ % , = * ? " ' < > | ; & $`).

@@ -1,5 +1,5 @@
-//! The table of commands. Parsing rules, access rules and REPORT SUPPORTED OPERATION CODES use it:
-//! a bit that the usage map does not have must be zero in a CDB.
+//! The table of commands. Parsing rules, access rules and REPORT SUPPORTED OPERATION CODES use it.
+//! A bit that the usage map does not have must be zero in a CDB.
 
 mod access;
 mod report;
@@ -78,7 +78,7 @@ pub struct CommandInfo {
     pub service_action: Option<u16>,
     /// The standard's name.
     pub name: &'static str,
-    /// CDB usage data (SPC-4 6.35.3), as long as the CDB: byte 0 is the opcode, then one bit for
+    /// CDB usage data (SPC-4 6.35.3), as long as the CDB. Byte 0 is the opcode, then one bit for
     /// each CDB bit that is evaluated. The service action is given by its value.
     pub usage: &'static [u8],
     /// Direction of the data.

@@ -203,7 +203,7 @@ pub struct PrOutList {
 
 impl PrOutList {
     /// Reads a list. PARAMETER LIST LENGTH ERROR when it has another length than its fields
-    /// require; INVALID FIELD IN PARAMETER LIST, with a pointer, for SPEC_I_PT where it is not
+    /// require. INVALID FIELD IN PARAMETER LIST, with a pointer, for SPEC_I_PT where it is not
     /// allowed and for TransportIDs that are none.
     pub fn parse(action: PrOutAction, data: &[u8]) -> Result<PrOutList, Sense> {
         let cut = Sense::new(asc::PARAMETER_LIST_LEN);
@@ -325,7 +325,7 @@ const ALLOW_COMMANDS: u8 = 3;
 
 /// REPORT CAPABILITIES parameter data: RESERVE and RELEASE are compatible (CRH), SPEC_I_PT and
 /// ALL_TG_PT
-/// work, all six types; `keeps` is whether APTPL works, `aptpl` whether it is active.
+/// work, all six types. `keeps` is whether APTPL works, `aptpl` whether it is active.
 pub fn pr_capabilities(keeps: bool, aptpl: bool) -> Vec<u8> {
     let bits = 0x10 | 0x08 | 0x04 | u8::from(keeps);
     let valid = 0x80 | ALLOW_COMMANDS << 4 | u8::from(aptpl);

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The loss of a member precedes all other jobs, also a job that waits for the gate to
-//! be empty: a write inside may be waiting for the decision on that member.
+//! be empty. A write inside may be waiting for the decision on that member.
 //!
 //! Invariants
 //!  J1  The gate is open only while the records of all ACTIVE members are DIRTY (or NOFAILSYNC).

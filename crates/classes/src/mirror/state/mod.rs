@@ -19,8 +19,8 @@
 //!  M4  The last ACTIVE member is never dropped.
 //!  M5  A member that arrives late is ACTIVE only if nothing was written without it and it is
 //!      clean.
-//!  M7  A mirror that starts after a crash without some of its members grows its syncid at once:
-//!      the writes that were in flight may be on those members only, or on the present ones only.
+//!  M7  A mirror that starts after a crash without some of its members grows its syncid at once.
+//!      The writes that were in flight may be on those members only, or on the present ones only.
 //!  M8  A forgotten member that returns is counted again. Otherwise one of two members would look
 //!      like a whole mirror, and start without the other, newer one.
 //!  M9  With bitmaps a member that was complete when the power failed is rebuilt only where the
@@ -36,7 +36,7 @@
 //!      member. So a copy is rebuilt before it is used. Of two that look alike when nothing runs
 //!      yet the first is taken: no record distinguishes them.
 //!  M12 Records of members that continued without others (`lineage`) take precedence over the
-//!      counters. Two that each continued without the other are not combined: the mirror does not
+//!  counters. Two that each continued without the other are not combined. The mirror does not
 //!      start until the operator selects the one to keep, and the other is rebuilt from its start.
 //!  M13 Of members alike in all else those with fewer events are rebuilt: by bitmaps when they
 //!      lack one event, from their start when they lack more, because then they were restored from

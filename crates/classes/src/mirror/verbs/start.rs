@@ -11,7 +11,7 @@ use crate::mirror::class::MirrorClass;
 /// Find the members of a stopped mirror and start it
 ///
 /// If members were used without each other (split brain), the mirror does not start, and `status`
-/// shows the state of each member. --keep selects the member whose contents are kept; they
+/// shows the state of each member. --keep selects the member whose contents are kept. They
 /// overwrite the other member.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Start {

@@ -14,7 +14,7 @@ use crate::shared_args::{EndRun, VerifyRate};
 
 /// Compare the members with each other
 ///
-/// The comparison runs in the background while the mirror is in use; `ashlar mirror list` shows the
+/// The comparison runs in the background while the mirror is in use. `ashlar mirror list` shows the
 /// progress, the number of sectors that differ and the first of their addresses. Nothing is written
 /// without --repair, which overwrites differing sectors from --member, or from the member with the
 /// highest priority. Deleted sectors (DELETE, UNMAP) may differ without an error on members that do

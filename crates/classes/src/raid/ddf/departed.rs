@@ -1,7 +1,7 @@
 //! Disks that a set continued without, and the last record that each is known to have had.
 //!
 //! A disk that was dropped keeps its record, which describes disks that may all have been replaced
-//! since: it looks like a half that was used by itself. Such a use would have increased the
+//! since. It looks like a half that was used by itself. Such a use would have increased the
 //! sequence number. A disk whose record is no newer than the last that the set wrote there
 //! therefore has no data of its own.
 //!

@@ -16,7 +16,7 @@
 //!  D2  In force is a closed copy before an open one, then the higher sequence, then the primary.
 //!  D3  The copy that is in force is written last, after the other has been flushed. A copy that
 //!      is being written is marked open under its old sequence, and gets the new sequence when it
-//!      is closed again: at every instant one whole closed copy is there, for every reader.
+//!      is closed again. At every instant one whole closed copy is there, for every reader.
 //!  D4  The anchor is written once, after both copies.
 
 mod array;

@@ -1,7 +1,7 @@
 //! Times of DDF: seconds since 1980, in the header and in each configuration.
 //!
 //! The header's time is that of its last write here. Linux leaves it at the time when the set was
-//! made, and writes the time of a change into the configurations: the latest of all counts.
+//! made, and writes the time of a change into the configurations. The latest of all counts.
 
 use super::meta::Meta;
 

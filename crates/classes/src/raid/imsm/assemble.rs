@@ -21,7 +21,7 @@ pub struct Assembled {
 
 /// Put together the records of disks with the serial numbers given (as the disks report them). The
 /// newest generation is in force. Give the records of one [`Record::set`] and the spares': those of
-/// other sets have no place in the array, but the newest of all determines the set.
+/// other sets have no place in the array. But the newest of all determines the set.
 ///
 /// # Errors
 /// No record but spares' own, two disks with one serial number, one generation with two contents,

@@ -10,7 +10,7 @@
 //!      written. A record torn all the same fails its checksum, and its anchor is the old one (see
 //!      [`PriorContent`]: the checksum is a mere sum). The records of the other disks give the
 //!      state of that disk: see [`torn`]. Disks are written one after the other, so that no more
-//!      than one is ever torn, and the most outdated first, so that the torn one is never the
+//!      than one is ever torn. The most outdated one is first, so that the torn one is never the
 //!      newest. Without a record on another disk the description of the volumes is lost. This
 //!      concerns an array of one disk (two volumes, or a migration; written only when one is added
 //!      or deleted, or the disk grows). The second sector of the old record is in the place of the

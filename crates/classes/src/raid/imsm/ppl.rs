@@ -17,7 +17,7 @@
 //!      area with generations that do not fall. Other data that looks like a unit is not one: data
 //!      that users write could be made to look so.
 //!  P2  A header at the start whose checksum is wrong, with the right signature, is one that was
-//!      being written: its rows had not begun, and those of the unit before were durable.
+//!      being written. Its rows had not begun, and those of the unit before were durable.
 
 use super::super::fault::Fault;
 use crate::crc::crc32c;
@@ -216,7 +216,7 @@ impl Log {
         Ok(Log::Unit { header, at })
     }
 
-    /// The entries of the unit in force with the bytes of their partial parity; fewer when `area`
+    /// The entries of the unit in force with the bytes of their partial parity. Fewer when `area`
     /// is not the area that it was read from.
     pub fn entries<'a>(&'a self, area: &'a [u8]) -> impl Iterator<Item = (Entry, &'a [u8])> {
         let (entries, start) = match self {

@@ -2,7 +2,7 @@
 //! recognized as torn.
 //!
 //! The checksum is a sum. Sectors of the next record that arrive behind the first sector of the old
-//! one can match its checksum, as when two slots change places, and the mixture would be
+//! one can match its checksum, as when two slots change places. The mixture would be
 //! believed. Then the old record is torn first, on purpose:
 //!
 //! ```text

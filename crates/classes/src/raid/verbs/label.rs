@@ -25,13 +25,13 @@ const NONE: &str = "NONE";
 /// copies from the first disk. With DDF, --order is -o of graid: "linux" is the format that mdadm
 /// reads, "big" that of the standard, "little" that of some controllers. The volume's provider is
 /// named after its array and its label, such as raid/Intel-1234abcd/data, regardless of other
-/// arrays. Special bytes of a label are written as %XX; an empty label, or one that two volumes of
+/// arrays. Special bytes of a label are written as %XX. An empty label, or one that two volumes of
 /// an array have, gets a ~ and the volume's number.
 ///
 /// With --consistency ppl, an Intel RAID5 keeps the same log of partial parity as Linux with `mdadm
 /// --consistency-policy=ppl`, in 1 MiB of each disk. After a crash it is replayed before the volume
 /// is available: there is no resync, and a volume with a missing disk starts without --force. The
-/// log makes writes slower: each row waits until its entry is on stable storage, and for a flush of
+/// log makes writes slower. Each row waits until its entry is on stable storage, and for a flush of
 /// all disks before the next entry. Use the log for volumes whose resync takes long, or that must
 /// start without a disk; avoid it for volumes with many small writes. Without the log such a volume
 /// needs --force, and data of the missing disk may be wrong wherever it was being written. With the

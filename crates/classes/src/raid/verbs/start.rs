@@ -18,7 +18,7 @@ use crate::shared_args::Force;
 ///
 /// If halves of an array were used without each other (split brain), the array does not start,
 /// with --force neither, and `status` shows the age of each half. --keep DISK starts it with the
-/// metadata of DISK; disks of another half stay out until `raid insert` rebuilds them.
+/// metadata of DISK. Disks of another half stay out until `raid insert` rebuilds them.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Start {
     /// Name of the array, without the class

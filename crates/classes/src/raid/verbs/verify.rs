@@ -20,10 +20,10 @@ use crate::shared_args::{EndRun, VerifyRate};
 /// of sectors that differ and the first addresses; --end ends the comparison and reports the same.
 /// Only an OPTIMAL volume is compared. --repair computes parity again from its row, uses the first
 /// copy as the correct one, and rewrites unreadable sectors. With RAID6 the two parities identify
-/// the wrong strip of a row if only one strip is wrong: its disk is named, and --repair rewrites
+/// the wrong strip of a row if only one strip is wrong. Its disk is named, and --repair rewrites
 /// that strip, data or parity. If more than one strip is wrong, this is reported, and nothing is
 /// written there. `raid fail`, `clear` and `insert` of a disk that is known to be bad rebuild it
-/// from the others; with --force parity is computed for the present data.
+/// from the others. With --force parity is computed for the present data.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Verify {
     name: ArrayName,

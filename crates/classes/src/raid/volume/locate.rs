@@ -13,7 +13,7 @@
 //! several         anything
 //! ```
 //!
-//! Each byte for itself finds one strip that is wrong, or that there are two: the code has distance
+//! Each byte for itself finds one strip that is wrong, or that there are two. The code has distance
 //! 3, which is enough for either and not for both. So two strips that are wrong in one and the same
 //! byte may look like a third there, as n data strips of 255 logarithms do. Therefore no byte is
 //! believed alone: all that are wrong in a piece of the row must speak of the same strip. Of strips
@@ -32,7 +32,7 @@ pub(super) enum WrongStrip {
     Untold,
 }
 
-/// The wrong strip, from the differences of the parities, which are not all zero; `data`: slots of
+/// The wrong strip, from the differences of the parities, which are not all zero. `data`: slots of
 /// the data, each of the weight 2 ^ slot in the second parity.
 pub(super) fn locate(p_off: &[u8], q_off: &[u8], data: &[usize]) -> WrongStrip {
     let mut blamed = None;

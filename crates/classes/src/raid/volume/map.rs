@@ -217,7 +217,7 @@ impl Shape {
     }
 
     /// The slots (a bit a slot) that have all of some bytes at one and the same place, and that
-    /// place, where each strip has two copies; `None` where these are at different places, or
+    /// place, where each strip has two copies. `None` where these are at different places, or
     /// [`Shape::sole`] has to be called.
     #[inline(always)]
     pub(crate) fn alike(&self, at: u64, len: u64) -> Option<(u64, u64)> {

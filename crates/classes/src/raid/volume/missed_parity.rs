@@ -10,7 +10,7 @@
 //!  O1  Owed parity of a row is written before the row is used or changed. Until then such requests
 //!      end with EIO, as flushes do.
 //!  O2  Debts are noted and paid by the holder of the row.
-//!  O3  It is kept in memory: when that is lost, the volume is dirty (J8 of `geom`) and lacks a
+//!  O3  It is kept in memory. When that is lost, the volume is dirty (J8 of `geom`) and lacks a
 //!      member (A3 of `members`), and is started by force alone.
 
 use std::ops::Range;
@@ -25,8 +25,8 @@ use super::shared::{FailureEffect, Table};
 use super::stripes::Rows;
 use super::task_util::{MemberRequest, RequestContext, more, send_all};
 
-/// Pieces of parity that may be owed before writes to rows end with EIO, each of a window at most;
-/// those that are under way may add theirs.
+/// Pieces of parity that may be owed before writes to rows end with EIO, each of a window at most.
+/// Those that are under way may add theirs.
 const OWED_MAX: usize = 256;
 
 /// What one member is owed.

@@ -13,11 +13,11 @@
 //! sum of all strips, so it is the sum of the partial parity and the new data.
 //!
 //! Invariants
-//!  E1  An entry describes consecutive strips: a write is cut at a strip whose member does not have
+//!  E1  An entry describes consecutive strips. A write is cut at a strip whose member does not have
 //!      everything, or whose loss is in no record yet. That strip is written separately and last.
 //!      Of the others, each old or new, the log then makes parity from which its data can be
 //!      computed, and it becomes old or new alone.
-//!  E2  Nothing is written while a member is lost and no record contains that: its log, or its
+//!  E2  Nothing is written while a member is lost and no record contains that. Its log, or its
 //!      data, would be believed after a crash, and units for these rows may have been overwritten.
 
 use std::ops::Range;

@@ -11,7 +11,7 @@
 //!      each strip that was not being written keeps its data.
 //!  Y2  An entry with a strip whose member is not in order is skipped: that strip was being
 //!      written, and is defined by parity. If a disk is lost with the power, its data in several
-//!      strips written at once cannot be recovered: the log keeps others' data, not theirs. The
+//!      strips written at once cannot be recovered. The log keeps others' data, not theirs. The
 //!      data of a disk that was lost before is known from the other members (L6 of `log`).
 //!  Y3  It may be done again: nothing is written but parity, and the logs stay as they are.
 //!  Y4  An entry that is not of the volume's shape spoils the log: nothing is written for any.

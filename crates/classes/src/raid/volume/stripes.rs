@@ -21,15 +21,15 @@
 //!      them failed is judged before. If that member is out, the parity stores its data. If the
 //!      volume needs it and it stays, the write is tried again, or the parity is made for its old
 //!      data. Otherwise unwritten data of another, missing, member would be solved for wrongly.
-//!  R5  Two parities that data is known by alone change both or not at all: when a member that
+//!  R5  Two parities that data is known by alone change both or not at all. When a member that
 //!      stays fails one, the other is written back as it was.
-//!  R6  A member that is out is not waited for, though no record can be written about it: the row
+//!  R6  A member that is out is not waited for, though no record can be written about it. The row
 //!      matches the data of the others, and the write ends with an error.
 //!  R7  Parity that a member which stays did not take, and for which data was written, is owed to
 //!      that member until it is written.
-//!  R8  A row that cannot be left consistent is reported as uneven: a member's data of it cannot be
-//!      read, or a parity could not be written back. The data of another, missing, member in it may
-//!      be solved for wrongly, and this cannot be detected at that time.
+//!  R8  A row that cannot be left consistent is reported as uneven. Data of a member cannot be read
+//!      in such a row, or a parity of it could not be written back. The data of another, missing,
+//!      member in it may be solved for wrongly, and this cannot be detected at that time.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -2,14 +2,14 @@
 //!
 //! Invariants
 //!  W1  A write or flush that a member failed is acknowledged only after the records of the others
-//!      contain that: otherwise that member would be believed after a crash.
+//!      contain that. Otherwise that member would be believed after a crash.
 //!  W2  Only EIO, ENXIO and time-outs speak of the member; other errors are the request's own, but
 //!      for a write that another copy took.
 //!  W3  A read that another member answered is written back to the one that could not read it,
 //!      while no other request writes there.
-//!  W4  Copies that a member failed are released when the failure has been judged: until then a
+//!  W4  Copies that a member failed are released when the failure has been judged. Until then a
 //!      pass could take the member's old data for the right content.
-//!  W5  Writes of the same bytes take turns: two that are under way together could end in one order
+//!  W5  Writes of the same bytes take turns. Two that are under way together could end in one order
 //!      on one copy, and in the other on another.
 
 use std::ops::Range;

@@ -9,7 +9,7 @@
 //!  V3  Only with `repair` is anything written. Parity is made anew from its row, copies from the
 //!      first readable one, and unreadable data from the rest of its row, all read under the same
 //!      lock. Where there are two parities, the strip that they agree is wrong is written instead
-//!      (`locate`), and nothing where they agree on none, unless parity is forced.
+//!      (`locate`). Nothing is written where they agree on none, unless parity is forced.
 //!  V4  Repairs are flushed before they are counted and reported.
 
 use std::ops::Range;

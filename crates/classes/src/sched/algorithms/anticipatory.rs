@@ -2,7 +2,7 @@
 //! little for the same client.
 //!
 //! When a request has ended, its client's next one is waited for, regardless of its place, unless
-//! it is there already; then the next in the order of the disk starts: the client's, if it
+//! it is there already. Then the next in the order of the disk starts: the client's, if it
 //! continues where it was. After so many bytes of one client there is no wait, once.
 
 use super::elevator::Elevator;

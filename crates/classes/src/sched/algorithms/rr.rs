@@ -44,7 +44,7 @@ const NEAR: u64 = 8192;
 const JUMP_MAX: u64 = 65536;
 /// A pause counts as no more than so many waits.
 const PAUSES_MAX: u64 = 8;
-/// A client that jumps is waited for so small a part of what its requests take in the disk: if it
+/// A client that jumps is waited for so small a part of what its requests take in the disk. If it
 /// does not follow, no more of the disk's time is lost.
 const MOMENT: u64 = 8;
 /// Upper limit of a shared turn of random clients, in turns. Without it a reader beside very many

@@ -56,7 +56,7 @@ pub(super) struct InsertAnswer {
 /// Insert a scheduler under a disk without disturbing its users
 ///
 /// Users of the disk stay open and mounted, and their requests pass through the scheduler. The
-/// scheduler's provider has the name of the disk, also for new consumers; the disk's own provider
+/// scheduler's provider has the name of the disk, also for new consumers. The disk's own provider
 /// is named DISK.sched. until the scheduler is destroyed. If requests in progress do not end in
 /// time, nothing is changed. An inserted scheduler is not part of the configuration, in which
 /// DISK.sched. cannot be named, and does not exist after the next start.

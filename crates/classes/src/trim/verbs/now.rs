@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// All ranges that were deleted and not written again are sent, including short and expired ones.
 /// The limits on the device's time and the priority of other requests stay in force. The run
 /// continues in the background: `trim list` shows its progress. --end ends it, also for clients
-/// that wait for it; remaining ranges stay in the queue.
+/// that wait for it. Remaining ranges stay in the queue.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Now {
     /// The queue: the name of its provider, such as d0.trim
@@ -53,7 +53,7 @@ impl Verb<TrimClass> for Now {
     const EXAMPLE: &'static str = "trim now d0.trim";
     type Answer = Deferred<NowAnswer>;
 
-    /// With `wait` it answers from time to time with its progress, and is called again: other verbs
+    /// With `wait` it answers from time to time with its progress, and is called again. Other verbs
     /// are carried out meanwhile, such as one that ends it.
     fn run(self, (_, control): At<'_, TrimClass>) -> Result<Self::Answer, Error> {
         let of = "trim now";

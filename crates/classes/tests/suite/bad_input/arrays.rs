@@ -207,7 +207,7 @@ fn ddf_records() {
     }
 }
 
-/// DDF records the used part of a disk, not its size: a disk that has become larger, with its
+/// DDF records the used part of a disk, not its size. A disk that has become larger, with its
 /// records in their old places and a new anchor at its end, is the same member.
 #[test]
 fn a_ddf_disk_that_became_larger_is_still_the_same_member() {

@@ -3,7 +3,7 @@
 //! version. Each is refused with a reason that names the fault, and not a byte is written to it.
 //!
 //! A cell of the table is a [`scene::Scene`]: disks in the order in which they are found, the bad
-//! one among them, and words of the reason. Formats do not record everything: the labels of stripe
+//! one among them, and words of the reason. Formats do not record everything. The labels of stripe
 //! and concat contain no sector size, DDF does not record the size of a disk, and a GPT whose
 //! headers contradict each other is read, as damaged.
 

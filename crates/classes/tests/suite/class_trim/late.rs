@@ -1,4 +1,4 @@
-//! A disk that is slow with deletes: it carries them out at any moment until they end, or long
+//! A disk that is slow with deletes. It carries them out at any moment until they end, or long
 //! after it gave no answer, and fills deleted blocks with garbage. It outlives worlds.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! A DELETE of several ranges on its way down: it stays one request where all layers below support
+//! A DELETE of several ranges on its way down. It stays one request where all layers below support
 //! that, is cut where one does not, and never covers more than its ranges.
 
 use std::ops::Range;

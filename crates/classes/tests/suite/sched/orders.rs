@@ -1,8 +1,9 @@
 //! Insert, change, take out: in every order against requests of two cores.
 //!
-//! Every run is made that differs in up to so many choices from the undisturbed one: whose turn it
-//! is, whether the control thread is held up, whether the disk takes long, whether time passes
-//! between two acts. See `reactor::sim::Orders`; `ASHLAR_INTERRUPTIONS=N` sets more.
+//! Every run is made that differs in up to so many choices from the undisturbed one. The choices
+//! are: whose turn it is, whether the control thread is held up, whether the disk takes long,
+//! whether time passes between two acts. See `reactor::sim::Orders`; `ASHLAR_INTERRUPTIONS=N` sets
+//! more.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Random requests to a scheduler from several cores and clients, among them fences, flushes and
 //! overlapping ones. Meanwhile the scheduler is inserted, changed and removed, and another layer
-//! beside it; disks fail some requests, take only small pieces, or are lost for good.
+//! beside it. Disks fail some requests, take only small pieces, or are lost for good.
 //!
 //! Each request ends once. None fails unless the disk failed it. None passes a fence or a request
 //! that it overlaps. A read finds the data that was sent last. `ASHLAR_SEEDS` sets the number of

@@ -83,7 +83,7 @@ fn a_disk_that_grows_again_before_its_label_moved_is_found() {
     }
 }
 
-/// The case that mirrors lost data by: one member has everything, and grows; the power fails before
+/// The case that mirrors lost data by: one member has everything, and grows. The power fails before
 /// its record has moved; the other one is back, and is old.
 #[test]
 fn a_stale_member_is_not_used_after_a_power_cut_during_growth() {

@@ -116,7 +116,7 @@ fn a_member_with_the_only_record_of_a_failure_is_not_rebuilt() {
 }
 
 /// The only member that has everything can be read, and no longer be written: one that was inserted
-/// takes over; one that was forgotten does not before that is on record, for another one may be
+/// takes over. One that was forgotten does not before that is on record, for another one may be
 /// counted in its place.
 #[test]
 fn a_replacement_for_an_unwritable_member_is_counted() {

@@ -181,7 +181,7 @@ impl Plan {
         arrays.map(|m| (m, usize::from(m.with["level"] != "RAID0")))
     }
 
-    /// Those that can do without a member, if a disk is under one of them: under which one is not
+    /// Those that can do without a member, if a disk is under one of them. Under which one is not
     /// known for ever, because a spare is used where it is needed.
     pub fn arrays_over<'a>(&'a self, disk: &'a str) -> impl Iterator<Item = &'a Made> {
         let redundant = || self.arrays().filter(|(_, away)| *away > 0).map(|(made, _)| made);

@@ -52,7 +52,7 @@ pub struct Inside {
 
 thread_local! {
     /// Whether a mirror's record that is marked clean, after one that was marked dirty, is to be
-    /// noticed, and whether one was: the power fails before it can be flushed.
+    /// noticed, and whether one was. The power fails before it can be flushed.
     pub static CLEANED: Cell<Watch> = const { Cell::new(Watch::Off) };
 }
 

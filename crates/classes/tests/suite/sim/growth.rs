@@ -1,4 +1,4 @@
-//! Growth and shrinking of a mirror, with a power cut at each step: it has its old size or its new
+//! Growth and shrinking of a mirror, with a power cut at each step. It has its old size or its new
 //! one, and its members agree in all of it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -173,7 +173,7 @@ fn readers_see_the_old_size_until_the_records_have_the_smaller_one() {
 }
 
 /// G5 of `level`: records hang, so that a growth that is the same on all members waits to be
-/// recorded; it is requested once more, to another size.
+/// recorded. It is requested once more, to another size.
 #[test]
 fn added_space_is_equal_when_a_growth_is_requested_again() {
     let mut bench = grown(json!({}));
@@ -269,7 +269,7 @@ fn a_failed_growth_reports_why_and_a_failing_member_is_dropped() {
 }
 
 /// One that was away when the mirror grew, though nothing was written since, does not win by being
-/// found first: the mirror does not become smaller again.
+/// found first. The mirror does not become smaller again.
 #[test]
 fn a_member_that_missed_a_growth_does_not_undo_it() {
     let mut bench = grown(json!({}));
@@ -285,7 +285,7 @@ fn a_member_that_missed_a_growth_does_not_undo_it() {
 }
 
 /// Cores that run between an event and the graph that it changes know a larger disk later than the
-/// mirror does: a record written at once would be beyond the end that they know.
+/// mirror does. A record written at once would be beyond the end that they know.
 #[test]
 fn a_growing_member_stays_active_before_the_cores_see_its_size() {
     for extra in [json!({}), json!({ "region": 8192 })] {

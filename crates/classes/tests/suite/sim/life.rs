@@ -271,7 +271,7 @@ impl Life {
 
     /// Whether an array has all of its members, and none is being filled. While copies or parity
     /// are resynchronised after a cut, the loss of a disk shows another of the values that a
-    /// sector may have had; so disks are lost before or after.
+    /// sector may have had. So disks are lost before or after.
     pub fn array_is_whole(&self, set: &str) -> bool {
         let lines = self.show("raid", set, "Volume") + &self.show("raid", set, "Subdisks");
         let busy = ["rebuild", "REBUILD"].iter().any(|word| lines.contains(word));

@@ -45,7 +45,8 @@
 //!  * the fail-fast flag passed on to members (`hasty`)
 //!
 //! Tests beside the code catch two more: a member that returns while the volume is dirty is trusted
-//! (A2: a record of its loss decides, if there is one), and a log is trusted while a row is uneven.
+//! (A2: a record of its loss decides, if there is one). They also catch that a log is trusted while
+//! a row is uneven.
 //!
 //! Put into `src/mirror`:
 //!
@@ -62,13 +63,13 @@
 //! tasted again), or by seeds (an end is noted for any writer that opens a disk: `rich_concats`; an
 //! end where a label was found is the only one: `labels_of_rich_mirrors_are_moved_after_growth`).
 //! Not caught by any: a record that is torn at the new end passes for the whole one at the disk's
-//! old end; the size that a disk got while it was tasted is not noted.
+//! old end. The size that a disk got while it was tasted is not noted.
 //!
 //! The records of which members continued without which decide before any generation does
 //! (`found`), so seeds do not catch a generation that is not raised. Named tests do, where no other
 //! data identifies the last record, or where others would use the number alone. They catch a
 //! number that is not raised (Intel, DDF), that is not beyond those found at the start or later, or
-//! that is not remembered: `named_raid_numbers`; against a torn record: `class_raid`.
+//! that is not remembered: `named_raid_numbers`. Against a torn record: `class_raid`.
 
 mod bitmap_move;
 mod carried;
@@ -331,7 +332,7 @@ fn rich_mirrors() {
     many(50, rich(mirror));
 }
 
-/// A mirror that is made smaller, and larger again: it has the size that was requested, or the one
+/// A mirror that is made smaller, and larger again. It has the size that was requested, or the one
 /// before, and never again one that was given up.
 fn shrinking(random: &mut SeededRandom) -> Plan {
     Plan { shrinks: true, ..rich(mirror)(random) }

@@ -2,7 +2,7 @@
 //!
 //! A sector has a history since its last durable value: values written, in the order in which they
 //! began, each acknowledged or not (under way, or failed). A value is over when another was
-//! acknowledged that began after it had ended: of two writes that overlap in time neither is over
+//! acknowledged that began after it had ended. Of two writes that overlap in time neither is over
 //! by the other, and only some runs have them ([`Model::overlaps`]).
 //!
 //!  * A read finds a value that was not over when it began, or a later one.
@@ -258,7 +258,7 @@ impl Model {
         self.found_with_holes(bytes, |at| at, 0).map(drop)
     }
 
-    /// The same of a volume that parity alone protected in part: of those sectors that share a
+    /// The same of a volume that parity alone protected in part. Of those sectors that share a
     /// parity (by `shared`), if one was being written, so many may be anything. Returns how many
     /// were.
     pub fn found_with_holes(

@@ -93,7 +93,7 @@ impl Bench {
     }
 }
 
-/// A mirror of three was counted as complete although one of them was broken; the syncid did not
+/// A mirror of three was counted as complete although one of them was broken. The syncid did not
 /// grow; a third, dirty member joined later without being rebuilt.
 #[test]
 fn r306743_a_broken_member_is_not_counted_for_a_missing_one() {
@@ -165,7 +165,7 @@ fn r341665_a_stale_member_found_first_is_not_used() {
     }
 }
 
-/// Of a mirror of mirrors one half is stale and whole, the other new and without a member: it waits
+/// Of a mirror of mirrors one half is stale and whole, the other new and without a member. It waits
 /// for that one, and the mirror above must wait for it.
 #[test]
 fn a_mirror_waits_for_the_newer_mirror_below_that_waits_for_a_member() {
@@ -283,7 +283,7 @@ fn a_write_done_only_by_a_removed_member_is_not_acknowledged() {
 }
 
 /// Its table is the mirror's too. If the mirror did not claim it, the disk would be partitioned
-/// like the mirror, and a geom on the mirror's partition could take the stale one (233699).
+/// like the mirror. A geom on the mirror's partition could take the stale one (233699).
 #[test]
 fn a_member_that_a_verb_reads_during_its_taste_is_still_claimed() {
     let verbs = [

@@ -1,4 +1,4 @@
-//! Arrays whose members fail together in a row, each case by name: one disk is lost, and another,
+//! Arrays whose members fail together in a row, each case by name. One disk is lost, and another,
 //! which is needed then, fails the same write. Besides, a rebuild that a power cut ends.
 
 use std::cell::Cell;
@@ -184,7 +184,7 @@ impl Rig {
         all
     }
 
-    /// Every sector is as it was, or one of those that were written and as they were or new; with
+    /// Every sector is as it was, or one of those that were written and as they were or new. With
     /// `errors`, some of `lost` cannot be read. Returns how many.
     pub(super) fn holds(&mut self, written: std::ops::Range<u64>, new: u8, errors: bool) -> usize {
         let mut unread = 0;
@@ -276,7 +276,7 @@ fn rows_are_valid_after_a_disk_loss_with_a_failed_zeroing() {
 }
 
 /// R6 of `stripes`: one disk is out. Of the two parities of a write one is taken, and the disk of
-/// the other is lost; no record can contain it, for that of the first fails all writes by now. The
+/// the other is lost. No record can contain it, for that of the first fails all writes by now. The
 /// row continues with the remaining disks: nothing is put back, and it can be solved.
 #[test]
 fn r6_a_row_does_not_wait_for_a_lost_parity_disk() {
@@ -394,7 +394,7 @@ fn j7_a_disk_that_failed_its_flush_is_not_recorded_as_clean() {
     }
 }
 
-/// A disk was out for a moment, and is back before a record could contain that: the array still
+/// A disk was out for a moment, and is back before a record could contain that. The array still
 /// knows the one that left, and takes the one that arrived when it has released the former.
 #[test]
 fn a_disk_that_returns_before_its_loss_is_recorded_is_accepted() {
@@ -417,7 +417,7 @@ fn a_disk_that_returns_before_its_loss_is_recorded_is_accepted() {
 }
 
 /// A DELETE taken only by a disk that was being filled counts for nothing. The one disk that had
-/// everything fails it, and may be removed because the other has been filled meanwhile: no disk
+/// everything fails it, and may be removed because the other has been filled meanwhile. No disk
 /// that had everything took the DELETE. Of several ranges, and of one.
 #[test]
 fn a_delete_taken_only_by_a_disk_being_rebuilt_fails() {

@@ -237,7 +237,7 @@ fn j2_the_absence_of_a_disk_is_recorded_before_the_first_write() {
 
 /// L2 of `log`: a row is whole, and part of it is in the cache of one disk alone. That disk is
 /// failed by hand, and the record of it hangs. The unit that covers the row stays in force,
-/// whichever writes wait for the next one: after a crash the disk is trusted, and lacks its part.
+/// whichever writes wait for the next one. After a crash the disk is trusted, and lacks its part.
 /// E2 of ppl_accounting.rs.
 #[test]
 fn l2_a_unit_stays_in_force_until_the_loss_is_recorded() {

@@ -66,7 +66,7 @@ fn plugged(rig: &mut Rig, order: &[&str]) {
 
 /// Two pairs. A disk that is being filled is removed; then one of the other pair, and that is
 /// written. The record of the first knows that it lacks something itself, and calls the second
-/// good: only its number shows that it is not the last one.
+/// good. Only its number shows that it is not the last one.
 #[test]
 fn a_disk_lost_during_its_rebuild_does_not_vouch_for_a_later_loss() {
     for format in FORMATS {

@@ -9,7 +9,7 @@ use super::named_raid::{self, MEMBER, NEW, Rig, SECONDS};
 use super::named_raid_progress::{Array, STRIP, USED};
 
 /// R2 of `stripes`: after a power cut parity is resynchronised, slowly. A write of a row that has
-/// not had its turn makes its parity anew: the disk that has the new data is removed at once, and
+/// not had its turn makes its parity anew. The disk that has the new data is removed at once, and
 /// the data is there all the same.
 #[test]
 fn r2_a_row_written_before_the_resync_reaches_it_has_valid_parity() {

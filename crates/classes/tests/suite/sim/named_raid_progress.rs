@@ -1,4 +1,4 @@
-//! Progress that an array reports of a rebuild and of a resync, polled all the time: it never
+//! Progress that an array reports of a rebuild and of a resync, polled all the time. It never
 //! decreases, and the last value before all is in order is 100 %.
 
 use geom::{Access, Edge};

@@ -1,4 +1,4 @@
-//! Growth of a partition under a label at its end, with a power cut at each step: the label is
+//! Growth of a partition under a label at its end, with a power cut at each step. The label is
 //! found at the partition's end according to the table on the media, or `relocate` finds it within.
 
 use std::collections::BTreeMap;

@@ -168,7 +168,7 @@ fn the_record_of_a_stale_too_small_member_moves_when_its_disk_grows() {
     }
 }
 
-/// It waits to be taken in, for a write is under way on another member, and that one is lost: the
+/// It waits to be taken in, for a write is under way on another member, and that one is lost. The
 /// records of that loss are written first, and its own is still to be moved. G6 of mirror/level.rs.
 #[test]
 fn the_record_of_a_stale_member_moves_after_other_record_writes() {
@@ -218,7 +218,7 @@ fn a_member_that_grows_before_the_mirror_starts_without_it_stays_hidden() {
     stays_hidden(&mut bench, "d0", "this member failed once", "before the start");
 }
 
-/// Its record cannot be moved: no class takes the disk all the same, the command to move the record
+/// Its record cannot be moved. No class takes the disk all the same, the command to move the record
 /// is printed, and the move is not retried for ever.
 #[test]
 fn a_dropped_disk_that_fails_the_move_of_its_record_stays_hidden() {

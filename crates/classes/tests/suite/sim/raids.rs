@@ -4,7 +4,7 @@
 //!
 //! There are three kinds of runs. In the first two, of Intel's format and of DDF, no power cut
 //! occurs while a volume with parity lacks a disk. In the third it does, and such a volume reports
-//! that it is to be forced: the missing disk's data in rows being written is unknown. Flushed data
+//! that it is to be forced. The missing disk's data in rows being written is unknown. Flushed data
 //! is right in all rows that were not being written, and in these on all disks that are present. A
 //! disk may also fail all writes beside one that is lost: then both are needed.
 //!
@@ -100,7 +100,7 @@ pub(super) struct RaidSimulation {
     kind: Kind,
     ddf: bool,
     /// Parity has become doubtful since the volume was in order last, and the disks may report it
-    /// still though all was made right since: a volume that lacks a disk may have to be forced.
+    /// still though all was made right since. A volume that lacks a disk may have to be forced.
     doubt: Arc<AtomicBool>,
     /// In this life a disk failed a request, and had to stay.
     stayed: Arc<AtomicBool>,
@@ -116,7 +116,7 @@ pub(super) struct RaidSimulation {
     model: Rc<RefCell<Model>>,
     out: Vec<String>,
     user: Option<ConsumerId>,
-    /// It was started by force, and not all of it has been read since: the power may fail before,
+    /// It was started by force, and not all of it has been read since. The power may fail before,
     /// and a rebuild may have ended by then.
     forced: bool,
     /// In some runs copies and parity are compared. A random generator of its own keeps the other
@@ -382,8 +382,8 @@ impl RaidSimulation {
         self.totals.forced += 1;
     }
 
-    /// Whether parity may be in doubt: it was recorded, or the power failed before it could be, for
-    /// two disks failed or were lost since the volume was in order.
+    /// Whether parity may be in doubt. That is so if it was recorded, or if the power failed before
+    /// it could be, because two disks failed or were lost since the volume was in order.
     fn may_doubt(&self) -> bool {
         let failed = self.disks.values().filter(|disk| disk.lock().failed);
         self.doubt.load(SeqCst) || self.resyncs || failed.count() >= 2

@@ -1,6 +1,6 @@
 //! Growth of the disks at the bottom of a stack while it is in use. The layers above are made
 //! larger as far as each class promises: stripes and the last part of a concat by themselves,
-//! mirrors and partitions on request, arrays never. Users above do not notice, the power fails at
+//! mirrors and partitions on request, arrays never. Users above do not notice. The power fails at
 //! any step, and labels that were left behind are found at the old ends of their providers.
 //!
 //! Proven of sizes, whenever no work is under way:

@@ -41,7 +41,7 @@ const RICH: [u64; 6] = [1000620, 1052412, 4012129, 6001698, 6032443, 7005741];
 ///    user data.
 const SHRINKING: [u64; 7] = [392, 108886, 3000624, 3500621, 5511403, 6043265, 6051027];
 
-/// With overlapping writes of users: a disk had grown, and so had the mirror; its record's old
+/// With overlapping writes of users: a disk had grown, and so had the mirror. Its record's old
 /// place read as zeroes, and as that record after a power cut.
 const OVERLAPPING: [u64; 2] = [3001079, 3501501];
 
@@ -49,20 +49,20 @@ const OVERLAPPING: [u64; 2] = [3001079, 3501501];
 ///
 ///  * 42: two disks of a DDF array grew one after the other. One had its record moved, and the
 ///    other was taken to have; 5056: the same, two lives later.
-///  * 216423: a disk that a mirror had put out grew, its record stayed behind (`put_out`), and a
+///  * 216423: a disk that a mirror had put out grew. Its record stayed behind (`put_out`), and a
 ///    geom on the mirror's partition took the stale one of that disk.
 ///  * 233699: a disk returned, and a verb read it while it was tasted. Its mirror did not claim
 ///    it, a table that was the mirror's did, and a geom on the mirror's partition took the stale
 ///    one.
 ///  * 6034063: a stripe ended, after a power cut, where a label of another one had been left on its
-///    member as that one grew, and its own was not looked for at its old end.
+///    member as that one grew. Its own was not looked for at its old end.
 ///  * 6070403: the same for a concat, which took the label for that of another geom.
 const RISING: [u64; 6] = [42, 5056, 216423, 233699, 6034063, 6070403];
 
 /// Of stacks in which the power fails though an array lacks a member. Seeds marked "test" found a
 /// fault of the test itself.
 ///
-///  * 35: the record of a disk in a partition was torn, so the whole disk was taken for it as the
+///  * 35: the record of a disk in a partition was torn. So the whole disk was taken for it as the
 ///    array started, and released when that had begun. The array continued without the
 ///    partition, and was broken.
 ///  * 300460 (test): a disk was to fail while the loss of another was not dealt with yet.
@@ -126,7 +126,7 @@ const STACKS: [u64; 1] = [250];
 const OVER_CONCATS: [u64; 1] = [35891];
 
 /// Of rich stacks: a concat wrote an old label back while the write of the new one, which it had
-/// given up, was still under way, and the copies of the mirror below kept one each.
+/// given up, was still under way. The copies of the mirror below kept one each.
 const RICH_STACKS: [u64; 4] = [3000647, 3000763, 3000975, 3008345];
 
 #[test]
@@ -146,10 +146,10 @@ fn stacks_that_failed_once() {
 
 /// Of stacks with arrays and partitions. Seeds marked "test" found a fault of the test itself.
 ///
-///  * 15, 59: a disk that an array had put out was partitioned like the array, and a geom on the
+///  * 15, 59: a disk that an array had put out was partitioned like the array. A geom on the
 ///    array's partition took the stale one of that disk.
 ///  * 42, 133, 244, 322, 339: an array started with a stale mirror, or a mirror with a stale array,
-///    while the newer one still waited for a member of its own: they did not know of each other.
+///    while the newer one still waited for a member of its own. They did not know of each other.
 ///  * 58: a partition of an array's that ended where its disk did: the whole disk was taken for the
 ///    member.
 ///  * 191 (test): a disk hung when it was tasted, and was not tasted again.
@@ -182,9 +182,9 @@ const ARRAYS: [u64; 6] = [139, 5149, 5233, 6278, 9064, 420531];
 ///  * 3: of two parities that two lost disks were known by one was written.
 ///  * 28: a disk that shared no record with those in use was taken for another half.
 ///  * 80564: a second parity was put back, for a member that had left and was not on record, where
-///    it could not be written, and the data it allowed for was not.
-///  * 80984: rows were zeroed on the members that did it, when one that was needed failed it, and
-///    only the row contained the data that a third was to be filled with.
+///    it could not be written. The data that it allowed for was not.
+///  * 80984: rows were zeroed on the members that did it, when one that was needed failed it. Only
+///    the row contained the data that a third was to be filled with.
 ///  * 80986: the configuration (DDF) of a disk that a spare had replaced was used instead of the
 ///    spare's.
 ///  * 200804: a spare that was named in a configuration, and by no newest record, was taken to have
@@ -193,8 +193,8 @@ const ARRAYS: [u64; 6] = [139, 5149, 5233, 6278, 9064, 420531];
 ///    changed places.
 ///  * 409808, 411403, 413929, 414957: one disk was lost, and another failed the parity of the same
 ///    rows: data of the first one was solved for wrongly.
-///  * 409988 (test): the power failed again between a start by force and the check of the content,
-///    and the test forgot that some of it could be anything.
+///  * 409988 (test): the power failed again between a start by force and the check of the content.
+///    The test forgot that some of it could be anything.
 ///  * 422352: a volume was marked clean though a disk had failed to make its writes stable.
 ///  * 8029467: a disk that had been dropped long ago, and recorded disks that had all been replaced
 ///    since, was taken for another half.
@@ -219,9 +219,9 @@ const DDF: [u64; 4] = [1226, 3003499, 8002472, 12005320];
 ///
 ///  * 2003768 (test): a disk was back before its loss was dealt with, and the next one was pulled:
 ///    two were lost at once.
-///  * 2006680, 2008684: a write waited for its log while one of its disks was put out on record,
-///    and was sent then as if that disk had it. The disk's content was known only by parity and
-///    data that the power cut made inconsistent.
+///  * 2006680, 2008684: a write waited for its log while one of its disks was put out on record. It
+///    was sent then as if that disk had it. The disk's content was known only by parity and data
+///    that the power cut made inconsistent.
 ///  * 2008574 (test): parity that had been in doubt was right again, and no disk recorded that
 ///    before the power failed.
 ///  * 4000560, 4003760: rows were sent as if a disk that had just been filled had everything,
@@ -230,7 +230,7 @@ const DDF: [u64; 4] = [1226, 3003499, 8002472, 12005320];
 ///    that of the others.
 ///  * 8008728 (test): the power failed between the doubt on the disks and its report.
 ///  * 8012159: the newest record was of a disk that was being filled, and was not used.
-///  * 8018327: a unit was written while a disk was lost and no record contained that, and the last
+///  * 8018327: a unit was written while a disk was lost and no record contained that. The last
 ///    one covered rows whose part it had not kept.
 const LOGGED: [u64; 10] =
     [2003768, 2006680, 2008574, 2008684, 4000560, 4003760, 8006812, 8008728, 8012159, 8018327];

@@ -2,7 +2,7 @@
 //! when they are in order.
 //!
 //! An array that can do without a member loses one, or has one fail, only while it is whole and no
-//! other disk below it fails: with two faults nothing is promised. With parity, the power does not
+//! other disk below it fails. With two faults nothing is promised. With parity, the power does not
 //! fail meanwhile, except in harsh runs. There acknowledged data survives if the array keeps a log,
 //! and the array never has to be forced. An array without a log is the top and may have to be
 //! forced. In each row that was being written one of its sectors may hold anything: the missing
@@ -115,7 +115,7 @@ impl Simulation<'_> {
         self.totals.holes += found.unwrap_or_else(|what| panic!("{what}\n{}", life.dump_state()));
     }
 
-    /// A disk that was removed from a mirror for good still has the mirror's tables and labels, so
+    /// A disk that was removed from a mirror for good still has the mirror's tables and labels. So
     /// to those classes it looks like the whole. It is wiped after its removal.
     pub(super) fn wipe(&mut self, life: &mut Life, name: &str) {
         let disk = self.disks[name].clone();

@@ -106,7 +106,7 @@ fn a_refused_copy_is_distinguished_from_the_member_at_the_next_start() {
     }
 }
 
-/// Which of two that look alike is the member a start cannot know; the other is the older one from
+/// Which of two that look alike is the member a start cannot know. The other is the older one from
 /// then on, and the refused one is reported.
 #[test]
 fn of_two_identical_disks_one_is_refused_and_rebuilt_before_use() {

@@ -118,7 +118,7 @@ pub fn power_cuts(
         check(&image);
         cuts += 1;
     };
-    // The states after a prefix of the window are a subset of those after the whole window, so the
+    // The states after a prefix of the window are a subset of those after the whole window. So the
     // subsets are taken once, when a flush is reached.
     for step in plan.steps() {
         pending.extend(before.split(step));

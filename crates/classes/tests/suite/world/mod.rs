@@ -176,8 +176,8 @@ pub struct World {
     _end: End,
 }
 
-/// Drops the tasks of a core with its world. A task may own the core, and the core owns the task,
-/// so the memory of the disks would stay until the end of the process.
+/// Drops the tasks of a core with its world. A task may own the core, and the core owns the task.
+/// So the memory of the disks would stay until the end of the process.
 struct End(Reactor);
 
 impl Drop for End {

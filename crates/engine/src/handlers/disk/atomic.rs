@@ -1,4 +1,4 @@
-//! WRITE ATOMIC(16) (SBC-4 5.48, 4.29): no other command sees a part of it, and a power cut leaves
+//! WRITE ATOMIC(16) (SBC-4 5.48, 4.29). No other command sees a part of it, and a power cut leaves
 //! all of it or nothing.
 //!
 //! Page B0h reports the limits, which are those of the disk below

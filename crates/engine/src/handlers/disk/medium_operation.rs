@@ -1,4 +1,4 @@
-//! Operations on a whole medium: FORMAT UNIT and SANITIZE run as tasks of their own, which aborts
+//! Operations on a whole medium. FORMAT UNIT and SANITIZE run as tasks of their own, which aborts
 //! and resets do not end (SBC-3 4.11, 4.34).
 //!
 //! Invariants

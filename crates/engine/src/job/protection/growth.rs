@@ -145,7 +145,7 @@ pub(crate) async fn save_tail_record(registry: &Registry, device: &Device) -> Re
     saved.await
 }
 
-/// The same on a core, of a unit that was made ready: when it fails, a provider that grows before
+/// The same on a core, of a unit that was made ready. When it fails, a provider that grows before
 /// the next start is taken for a new one.
 pub(crate) async fn save_new_tail(registry: &Arc<Registry>, device: &Device, recalled: TailRecord) {
     let total = recalled.total();

@@ -3,7 +3,7 @@
 //! ```text
 //!   | data: `blocks` blocks | tuples, whole blocks | map of regions, 4096 bytes | ... | header |
 //! ```
-//! The header is the last block of the provider that the tail was made for; a provider that has
+//! The header is the last block of the provider that the tail was made for. A provider that has
 //! grown since has it in its middle. A tuple is stored inverted: zeroes, which a disk also returns
 //! for freed space, then are tuples that disable checking.
 

@@ -7,7 +7,7 @@
 //!  R2  First in, first out: a request waits only for earlier ones, so none starves.
 //!  R3  A region is in `regions` only while its mark is durable.
 //!  R4  A mark is removed only when no write runs in the region and all earlier writes there were
-//!      made durable afterwards; an aborted write keeps the mark for good (`Marked`).
+//!      made durable afterwards. An aborted write keeps the mark for good (`Marked`).
 //!  R5  A task tends the marks as long as one of them may still be removed.
 
 use std::collections::BTreeMap;

@@ -11,7 +11,7 @@ use reactor::{Config, File, OpenHow, PortChoice, PortKind, Reactor, Token, WaitF
 /// Longer than anything here takes: a test that reaches it hangs.
 const HANG: Duration = Duration::from_secs(20);
 
-/// Runs `test` once on each port, each on a thread of its own as a core would be: the kernel takes
+/// Runs `test` once on each port, each on a thread of its own as a core would be. The kernel takes
 /// a ring down by interrupting the thread that had it.
 pub fn each_port(test: impl Fn(Reactor) + Sync) {
     for port in [PortChoice::Uring, PortChoice::Poll] {

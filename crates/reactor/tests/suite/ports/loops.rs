@@ -227,7 +227,7 @@ fn an_idle_reactor_sleeps() {
     each_port(|r| {
         let before = switches();
         r.turn(WaitFor::Until(r.fresh_now() + 200 * MS), &mut |_, _| ());
-        // The kernel may put us aside for its own reasons (a page fault); a loop that looked
+        // The kernel may put us aside for its own reasons (a page fault). A loop that looked
         // around every millisecond would be seen two hundred times.
         let woken = switches() - before;
         assert!(woken <= 10, "{woken} wakeups");

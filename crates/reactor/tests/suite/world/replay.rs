@@ -14,7 +14,7 @@ use testkit::Seeds;
 use crate::world::stage::{filled, pool, seg, token};
 
 /// Three cores: clients over rough links, a server that writes received data to a disk and answers,
-/// a core that gets mail; random power cuts and cuts of links. Returns a log of the events and the
+/// a core that gets mail. Random power cuts and cuts of links. Returns a log of the events and the
 /// world's own trace.
 fn drama(seed: u64) -> (Vec<String>, u64) {
     let world = World::new(seed);

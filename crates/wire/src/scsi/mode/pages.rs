@@ -116,7 +116,7 @@ fn control(state: &ModeState, mode: &ModeBlock, fixed: bool) -> [u8; 4] {
     ]
 }
 
-/// Takes the bits of `state` that a page holds out of its bytes; an error is the byte and bit of
+/// Takes the bits of `state` that a page holds out of its bytes. An error is the byte and bit of
 /// a value that is not served.
 pub(super) fn take_page(
     which: (u8, u8),

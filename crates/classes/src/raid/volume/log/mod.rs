@@ -17,20 +17,20 @@
 //!      no entry: no record calls that member one in order.
 //!  L2  The unit in force describes all rows that may be half written. A new one is written only
 //!      when all rows of the last have left and every member has been flushed. A lost member cannot
-//!      be flushed, so its writes of them do not count once a record marks it as removed, and that
+//!      be flushed. So its writes of them do not count once a record marks it as removed, and that
 //!      record is waited for.
 //!  L3  Replaying a unit whose rows are in order changes nothing: all later changes of a row are in
 //!      a later unit. A log is therefore begun before a record is marked dirty, and the log of a
 //!      member before the member is filled.
-//!  L4  A row that ends, and its members may not agree, raises the doubt before it leaves: units
+//!  L4  A row that ends, and its members may not agree, raises the doubt before it leaves. Units
 //!      record from then on that all parity is to be made anew.
 //!  L5  A holder of a unit never waits for another one.
 //!  L6  A row is sent only to the present members. If members were added or removed while it waited
 //!      for its unit, it is divided anew (E1 of `ppl_accounting`). Before a record changes the
-//!      members, the rows sent to the old members have ended, or wait for that record, and every
-//!      member has been flushed. The reason: data of a member that is out on record is known
-//!      only from the others, and one that is in order on record has no unit for the rows that
-//!      were sent while it was being filled.
+//!      members, the rows sent to the old members have ended, or wait for that record. Every member
+//!      has been flushed. The reason: data of a member that is out on record is known only from the
+//!      others. One that is in order on record has no unit for the rows that were sent while it was
+//!      being filled.
 
 mod begin;
 mod sends;

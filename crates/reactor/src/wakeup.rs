@@ -151,3 +151,25 @@ impl Wake for TaskWaker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use super::*;
+
+    #[test]
+    #[cfg(not(miri))]
+    fn w1_eventfd_is_written_only_for_a_parked_reactor() {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+        let remote = Remote::new(Some(bell));
+        let is_written = || rustix::io::read(remote.eventfd().unwrap(), &mut [0u8; 8]).is_ok();
+        remote.notify();
+        assert!(!is_written(), "it is busy");
+        assert!(!remote.park(), "a turn was requested");
+        assert!(remote.collect(&RunQueue::default()) && remote.park());
+        remote.notify();
+        remote.notify();
+        assert!(is_written() && !is_written(), "one write for both");
+    }
+}

@@ -118,7 +118,7 @@ fn covers<S: Span>(strip: u64, members: &[u64], offset: u64, length: u64) {
     assert!(seen.iter().all(|n| *n == 1), "{strip} {members:?} {offset}+{length}");
 }
 
-/// M1 of span/map.rs.
+/// M1 of span/map.rs, M2 of span/map.rs.
 #[test]
 fn pieces_cover_every_request_once_at_the_right_place() {
     for n in 2..5 {

@@ -162,6 +162,22 @@ mod tests {
     }
 
     #[test]
+    fn p3_estimate_moves_only_when_it_differs_clearly() {
+        // A request costs as much as so many bytes, at 1 ns for a byte.
+        let learned = |par_bytes: u64| {
+            let mut price = CostModel::default();
+            for look in 0..20 {
+                let bytes = if look % 2 == 0 { 4096 } else { 65_536 };
+                price.learn(1000, 1000 * bytes, 1000 * (par_bytes + bytes));
+            }
+            price.power()
+        };
+        assert_eq!(learned(1 << FIRST), FIRST);
+        assert_eq!(learned(185_364), FIRST, "2 to the 17.5");
+        assert_eq!(learned(1 << (FIRST + 1)), FIRST + 1);
+    }
+
+    #[test]
     fn p1_costs_grow_and_never_overflow() {
         for power in 0..64 {
             let mut last = 0;

@@ -243,6 +243,7 @@ mod tests {
         assert_eq!(known.serials(), BTreeSet::from(["a".to_owned()]));
     }
 
+    /// K3.
     #[test]
     fn known_units_survive_a_restart_and_truncated_records_are_rejected() {
         let store = MemoryStore::new();
@@ -251,12 +252,14 @@ mod tests {
             assert!(known.check_or_record(&port("one"), lun, &format!("s{lun}")));
         }
         known.save(store.as_ref());
+        assert!(known.check_or_record(&port("one"), 3, "s3"), "it is not saved");
         let again = KnownUnits::default();
         again.load(store.as_ref()).unwrap();
         assert!(
             !again.check_or_record(&port("one"), 2, "s1")
                 && again.check_or_record(&port("one"), 2, "s2")
         );
+        assert!(again.check_or_record(&port("one"), 3, "s4"), "K3: its record is lost");
         let record = store.record(SERIAL, RecordKind::KnownUnits).unwrap();
         for len in 0..record.len() {
             assert!(decode(&record[..len]).is_none(), "{len} bytes");

@@ -507,7 +507,7 @@ impl Sim {
     }
 }
 
-/// N2 of nexus/mod.rs.
+/// N2 of nexus/mod.rs, C2 of command/mod.rs.
 #[test]
 fn answers_and_media_agree_with_the_model() {
     for seed in Seeds::of(12) {

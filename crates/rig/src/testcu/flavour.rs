@@ -84,6 +84,7 @@ fn fits(pattern: &str, name: &str) -> bool {
 mod tests {
     use super::Flavour;
 
+    /// T2 of testcu/mod.rs.
     #[test]
     fn patterns_choose_tests() {
         let flavour = Flavour::new("x", "iscsi://".into());

@@ -224,6 +224,7 @@ fn about(output: &str) -> String {
 mod tests {
     use super::*;
 
+    /// T2.
     #[test]
     fn test_outcomes_are_read_from_the_output() {
         let frame = |middle: &str, counts: &str| {

@@ -247,6 +247,17 @@ fn begun(auth: Auth, flags: u8, text: &str) -> (Login, Step) {
     (login, step)
 }
 
+/// L3 of iscsi/login.rs.
+#[test]
+fn keys_are_negotiated_only_after_the_decision() {
+    let text = format!("{INITIATOR_AND_TARGET} MaxBurstLength=Reject");
+    let mut login = Login::new(config());
+    assert!(matches!(send(&mut login, 0x87, &text), Step::NeedTarget(_)));
+    let denied = login.clone().decide(Access::Deny(LoginStatus::NotFound));
+    assert_eq!(status_of(denied), LoginStatus::NotFound);
+    assert_eq!(status_of(login.decide(grant(Auth::None))), LoginStatus::InitiatorError);
+}
+
 /// L1 of iscsi/login.rs, S2 of iscsi/security.rs.
 #[test]
 fn security_stage_follows_the_chap_sequence() {

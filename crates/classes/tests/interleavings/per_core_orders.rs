@@ -33,40 +33,40 @@ impl CoreLocal for TableState {
 }
 
 /// Returns the table that a core uses: of the short way, or of the long one if that is closed.
-fn table_of_core(lanes: &PerCore<TableState>) -> u64 {
-    match lanes.fast_path(0) {
+fn table_of_core(cores: &PerCore<TableState>) -> u64 {
+    match cores.fast_path(0) {
         Some((open, beside)) => {
             assert_eq!(open, beside.0.load(SeqCst), "N3: of one table");
             open
         }
-        None => *lanes.local(0).0,
+        None => *cores.local(0).0,
     }
 }
 
 /// A geom sets tables 1, 2 and so on. A core reads now and then, and never uses a table that is
 /// older than one that was published before the read.
 fn tables(sets: u64, reads: usize) {
-    let lanes = Arc::new(PerCore::<TableState>::new(1));
+    let cores = Arc::new(PerCore::<TableState>::new(1));
     let seen_table = Arc::new(AtomicU64::new(0));
     let geom = {
-        let (lanes, seen_table) = (lanes.clone(), seen_table.clone());
+        let (cores, seen_table) = (cores.clone(), seen_table.clone());
         thread::spawn(move || {
             for table in 1..=sets {
-                lanes.set(|| table, |_, ()| ());
+                cores.set(|| table, |_, ()| ());
                 seen_table.store(table, SeqCst);
             }
         })
     };
     for _ in 0..reads {
         let known = seen_table.load(SeqCst);
-        let by = table_of_core(&lanes);
+        let by = table_of_core(&cores);
         assert!(by >= known, "N1, N3: by table {by}, and {known} is set");
     }
     geom.join().expect("the geom");
-    assert_eq!((table_of_core(&lanes), table_of_core(&lanes)), (sets, sets));
-    // Setting a table closes only lanes of older tables. A lane closed without the core's knowledge
+    assert_eq!((table_of_core(&cores), table_of_core(&cores)), (sets, sets));
+    // Setting a table closes only cores of older tables. A lane closed without the core's knowledge
     // would stay closed.
-    assert_eq!(lanes.fast_path(0).map(|(open, _)| open), Some(sets), "N3: open again");
+    assert_eq!(cores.fast_path(0).map(|(open, _)| open), Some(sets), "N3: open again");
 }
 
 #[test]

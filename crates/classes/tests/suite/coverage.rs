@@ -103,7 +103,7 @@ const FREEBSD: &[Row] = &[
     ),
     (
         "geom MdLoad, ConfCmp",
-        "classes/tests/suite/part_strangers.rs",
+        "classes/tests/suite/part_tools.rs",
         &["sfdisk_gpt_is_read", "mbr_with_logical_partitions_is_read_and_accepted"],
     ),
 ];
@@ -253,7 +253,7 @@ const BUGS: &[Row] = &[
     ("5.2 r341665", NAMED, &["r341665_a_stale_member_found_first_is_not_used"]),
     (
         "5.2 metadata of another life",
-        "classes/tests/suite/inspect_strangers.rs",
+        "classes/tests/suite/inspect_tools.rs",
         &[
             "our_own_members_and_labels_are_found",
             "wipe_requires_consent_refuses_open_disks_and_clears_the_rest",

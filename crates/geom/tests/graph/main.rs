@@ -2,12 +2,12 @@
 
 mod access;
 mod attach;
-mod carry;
 mod common;
 mod counted;
 mod events;
 mod flow;
 mod gate;
+mod label_migration;
 mod media_end;
 mod names;
 mod notices;

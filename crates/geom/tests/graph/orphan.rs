@@ -141,8 +141,8 @@ fn lost_hung_disk_delays_the_barrier_only_briefly() {
     let start = lab.world.now();
     lab.control.settle().unwrap();
     let took = u128::from(lab.world.now() - start);
-    let patience = ORPHAN_DEADLINE.as_nanos();
-    assert!((patience..patience + 200_000_000).contains(&took), "{took}");
+    let deadline = ORPHAN_DEADLINE.as_nanos();
+    assert!((deadline..deadline + 200_000_000).contains(&took), "{took}");
     assert!(lab.control.topology.geom_of(disk).is_some(), "somebody is inside");
     let start = lab.world.now();
     lab.disk("d1", &Leaf::new(1 << 20));
@@ -189,8 +189,8 @@ fn abandoned_consumer_delays_the_barrier_only_briefly() {
     });
     called.expect("nobody asked for what hangs");
     let took = u128::from(lab.world.now() - start);
-    let patience = ORPHAN_DEADLINE.as_nanos();
-    assert!((patience..patience + 200_000_000).contains(&took), "{took}");
+    let deadline = ORPHAN_DEADLINE.as_nanos();
+    assert!((deadline..deadline + 200_000_000).contains(&took), "{took}");
     assert!(lab.control.topology.below(c).is_some(), "somebody is inside");
     leaf.release(&lab.cores);
     lab.pass(MS);

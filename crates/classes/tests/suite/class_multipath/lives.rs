@@ -5,7 +5,7 @@ use geom::Access;
 use serde_json::json;
 use testkit::Seeds;
 
-use super::ways::*;
+use super::fixture::*;
 
 struct Seed(u64);
 

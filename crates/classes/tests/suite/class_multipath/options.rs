@@ -5,7 +5,7 @@ use geom::Access;
 use serde_json::json;
 use std::time::Duration;
 
-use super::ways::*;
+use super::fixture::*;
 use crate::world::{Disk, World};
 
 #[test]

@@ -4,7 +4,7 @@ use bio::{Errno, Op};
 use geom::Access;
 use serde_json::{Value, json};
 
-use super::ways::*;
+use super::fixture::*;
 use crate::world::{Disk, World};
 
 #[test]

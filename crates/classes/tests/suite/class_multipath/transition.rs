@@ -5,7 +5,7 @@ use geom::{Access, GraphControl};
 use serde_json::json;
 use std::time::Duration;
 
-use super::ways::*;
+use super::fixture::*;
 
 /// Whether every path of the device is of use.
 fn is_optimal(control: &GraphControl) -> bool {

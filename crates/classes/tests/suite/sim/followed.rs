@@ -10,7 +10,7 @@ use reactor::SeededRandom;
 use serde_json::{Value, json};
 
 use super::disk::Disk;
-use super::ends::Kept;
+use super::known_sizes::Kept;
 use super::life::{Life, PowerCut};
 use super::raids;
 use super::rising::{labelled, left_behind};

@@ -15,7 +15,7 @@ use serde_json::Value;
 pub use testkit::clock::MS;
 
 use super::disk::{CLEANED, Disk, Watch};
-use super::ends::Kept;
+use super::known_sizes::Kept;
 
 const TICK: u32 = 999;
 /// Turns for which the control thread is held up, when it is.

@@ -58,12 +58,13 @@
 //!  * a growth that is requested again and recorded by the waiter for the first: `growth`
 //!  * a record's old place that is cleared and not flushed: `seeds`
 //!
-//! Put into `geom/src/topology` (`ends`, `carry`) and `members/relocate`: caught by `carried` and
-//! `put_out`, by `carry` of the graph's tests (a new end is kept first; C2; waiting providers are
-//! tasted again), or by seeds (an end is noted for any writer that opens a disk: `rich_concats`; an
-//! end where a label was found is the only one: `labels_of_rich_mirrors_are_moved_after_growth`).
-//! Not caught by any: a record that is torn at the new end passes for the whole one at the disk's
-//! old end. The size that a disk got while it was tasted is not noted.
+//! Put into `geom/src/topology` (`last_sizes`, `label_migration`) and `members/relocate`: caught by
+//! `carried` and `put_out`, by `label_migration` of the graph's tests (a new end is kept first; C2;
+//! waiting providers are tasted again), or by seeds (an end is noted for any writer that opens a
+//! disk: `rich_concats`; an end where a label was found is the only one:
+//! `labels_of_rich_mirrors_are_moved_after_growth`). Not caught by any: a record that is torn at
+//! the new end passes for the whole one at the disk's old end. The size that a disk got while it
+//! was tasted is not noted.
 //!
 //! The records of which members continued without which decide before any generation does
 //! (`found`), so seeds do not catch a generation that is not raised. Named tests do, where no other
@@ -76,11 +77,12 @@ mod carried;
 mod counted;
 mod deep;
 pub mod disk;
-pub mod ends;
 mod errors;
+mod faults;
 mod followed;
 mod growth;
 mod hasty;
+pub mod known_sizes;
 mod labels;
 pub mod life;
 mod log_cost;
@@ -104,7 +106,6 @@ mod run;
 mod scene;
 mod seeds;
 mod stacked;
-mod trouble;
 mod twins;
 mod users;
 

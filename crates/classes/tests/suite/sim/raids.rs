@@ -29,7 +29,7 @@ use reactor::SeededRandom;
 use serde_json::json;
 
 use super::disk::{Disk, SECTOR};
-use super::ends::{Kept, was_carried};
+use super::known_sizes::{Kept, was_carried};
 use super::life::{Life, MS, PowerCut};
 use super::model::Model;
 use super::run::Totals;
@@ -278,7 +278,7 @@ impl RaidSimulation {
         });
         for _ in 0..3 + self.random.below(10) {
             self.start_users(life, &crowd);
-            self.trouble(life);
+            self.inject_fault(life);
             self.compare(life);
             self.change_policy(life);
             let ns = self.random.below(6 * MS);
@@ -421,7 +421,7 @@ impl RaidSimulation {
         life.pass(3 * MS);
     }
 
-    fn trouble(&mut self, life: &mut Life) {
+    fn inject_fault(&mut self, life: &mut Life) {
         if self.away == 0 {
             return;
         }

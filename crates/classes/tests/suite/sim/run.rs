@@ -13,7 +13,7 @@ use reactor::SeededRandom;
 use serde_json::json;
 
 use super::disk::{CLEANED, Disk, SECTOR, Watch};
-use super::ends::{Kept, was_carried};
+use super::known_sizes::{Kept, was_carried};
 use super::life::{Life, MS, PowerCut};
 use super::model::Model;
 use super::plan::Plan;
@@ -279,7 +279,7 @@ impl Simulation<'_> {
                 self.rise(life, &crowd);
             }
             self.start_users(life, &crowd);
-            self.trouble(life);
+            self.inject_fault(life);
             let ns = self.random.below(6 * MS);
             let failed = self.may_read(life).then(|| crowd.failed.get());
             life.pass(ns);

@@ -42,7 +42,7 @@ impl Simulation<'_> {
         life.pass(3 * MS);
     }
 
-    pub(super) fn trouble(&mut self, life: &mut Life) {
+    pub(super) fn inject_fault(&mut self, life: &mut Life) {
         let all: Vec<String> = self.disks.keys().cloned().collect();
         let Some(name) = self.pick(&all) else { return };
         let disk = self.disks[&name].clone();

@@ -28,7 +28,7 @@ use std::ops::Range;
 
 use bio::Ticket;
 use extents::trim::{
-    Command, Limits, Load, Outcome, Pace, Pacing, Policy, Queue, Totals, WriteCheck,
+    Command, Limits, Load, Outcome, Pacer, Pacing, Policy, Queue, Totals, WriteCheck,
 };
 
 use super::sync::{AtomicU32, Mutex, MutexGuard, SeqCst};
@@ -92,7 +92,7 @@ pub(crate) struct FillLevel {
 
 struct QueueState {
     queue: Queue,
-    pace: Pace,
+    pacer: Pacer,
     /// The words as they were set last.
     words: [u32; WORDS],
     waiting: Vec<(usize, Ticket)>,
@@ -136,7 +136,7 @@ impl DeleteQueue {
             shift: shift.trailing_zeros(),
             state: Mutex::new(QueueState {
                 queue,
-                pace: Pace::new(pacing),
+                pacer: Pacer::new(pacing),
                 words: [0; WORDS],
                 waiting: Vec::new(),
                 open: false,
@@ -270,14 +270,14 @@ impl DeleteQueue {
         let freed = {
             let mut inside = self.state();
             let units = inside.queue.in_flight().1;
-            inside.pace.end(now, load, units);
+            inside.pacer.end(now, load, units);
             inside.queue.ended(number, outcome, now);
             if inside.queue.is_unsupported() {
                 // The entries will never be used again.
                 inside.queue.forget();
             }
             let max = inside.queue.limits().command_max;
-            let size = inside.pace.size(inside.queue.command_max()).min(max);
+            let size = inside.pacer.size(inside.queue.command_max()).min(max);
             inside.queue.set_command_max(size);
             inside.press();
             self.clear_all(&mut inside);
@@ -360,7 +360,7 @@ impl DeleteQueue {
         {
             let mut inside = self.state();
             inside.queue.set_policy(policy);
-            inside.pace.set(pacing);
+            inside.pacer.set(pacing);
             self.clear_all(&mut inside);
         }
         (self.wake_issuer)();
@@ -381,14 +381,14 @@ impl DeleteQueue {
     /// How it is.
     pub(crate) fn fill(&self) -> FillLevel {
         let inside = self.state();
-        let (q, pace) = (&inside.queue, &inside.pace);
+        let (q, pacer) = (&inside.queue, &inside.pacer);
         let wanted = inside.wanted.max(q.full_trim_left());
         FillLevel {
             queued: q.queued(),
             stale: q.stale(),
             in_flight: q.in_flight(),
-            last_ns: pace.last_ns(),
-            spent_ns: pace.spent_ns(),
+            last_ns: pacer.last_ns(),
+            spent_ns: pacer.spent_ns(),
             off: q.is_unsupported(),
             sending_all: q.is_full_trim_active(),
             all_sent: q.is_fully_trimmed(),
@@ -434,10 +434,10 @@ impl QueueState {
         }
         let mut at = self.queue.next_at(now);
         if self.open && self.queue.wants(now) {
-            match self.pace.may_send(now, load) {
+            match self.pacer.may_send(now, load) {
                 Ok(()) => {
                     if let Some(command) = self.queue.take(now) {
-                        self.pace.begin(now, load);
+                        self.pacer.begin(now, load);
                         return Step::Send(command);
                     }
                     at = self.queue.next_at(now);

@@ -61,9 +61,9 @@
 
 mod full_trim;
 mod limits;
-mod pace;
+mod pacing;
 mod queue;
 
 pub use limits::{Limits, Policy};
-pub use pace::{Load, Pace, Pacing};
+pub use pacing::{Load, Pacer, Pacing};
 pub use queue::{Command, Outcome, Queue, Totals, WriteCheck};

@@ -46,7 +46,7 @@ pub struct Pacing {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub struct Pace {
+pub struct Pacer {
     pacing: Pacing,
     /// P1: nothing before that.
     free_at: u64,
@@ -62,7 +62,7 @@ pub struct Pace {
     /// The load when the command under way began.
     at_begin: Load,
     /// Requests that must have ended before the next (P2).
-    owed: Option<u64>,
+    resume_after: Option<u64>,
     /// The time of the first look at the load, and the load then.
     first: Option<(u64, Load)>,
     /// The time when a request was last seen to begin.
@@ -71,10 +71,10 @@ pub struct Pace {
     spent_ns: u64,
 }
 
-impl Pace {
+impl Pacer {
     /// Nothing was sent yet.
-    pub fn new(pacing: Pacing) -> Pace {
-        Pace {
+    pub fn new(pacing: Pacing) -> Pacer {
+        Pacer {
             pacing,
             free_at: 0,
             last_ns: None,
@@ -83,7 +83,7 @@ impl Pace {
             size: 0,
             begun_at: 0,
             at_begin: Load::default(),
-            owed: None,
+            resume_after: None,
             first: None,
             busy_at: 0,
             seen: Load::default(),
@@ -122,8 +122,8 @@ impl Pace {
         let (since, at) = self.first.unwrap_or((now, load));
         let (ns, begun) = (now.saturating_sub(since).max(1), load.begun.saturating_sub(at.begun));
         let takes = self.last_ns.unwrap_or(GUESS_NS);
-        let comes = u128::from(begun) * u128::from(takes) / u128::from(ns);
-        load.begun.saturating_sub(load.ended) + u64::try_from(comes).unwrap_or(u64::MAX)
+        let arrivals = u128::from(begun) * u128::from(takes) / u128::from(ns);
+        load.begun.saturating_sub(load.ended) + u64::try_from(arrivals).unwrap_or(u64::MAX)
     }
 
     /// Whether a command may be sent now; otherwise the time of the next attempt.
@@ -134,19 +134,20 @@ impl Pace {
         }
         let (since, _) = self.first.unwrap_or((now, load));
         let known_at = since.saturating_add(IDLE_NS);
-        if self.owed.is_none() && load.begun > 0 && now < known_at {
+        if self.resume_after.is_none() && load.begun > 0 && now < known_at {
             // There are others, or have been: their number is not known yet.
             return Err(known_at);
         }
-        let owed = self.owed.unwrap_or_else(|| {
+        let resume_after = self.resume_after.unwrap_or_else(|| {
             let late = self.would_be_late(now, load);
             let (_, at) = self.first.unwrap_or((now, load));
             at.ended.saturating_add(late.saturating_mul(1000 / LATE_PERMILLE))
         });
-        if load.ended >= owed {
+        if load.ended >= resume_after {
             return Ok(());
         }
-        let idle_ns = if self.owed.is_some() { IDLE_NS.saturating_mul(10) } else { IDLE_NS };
+        let idle_ns =
+            if self.resume_after.is_some() { IDLE_NS.saturating_mul(10) } else { IDLE_NS };
         let idle_at = self.busy_at.saturating_add(idle_ns);
         if now >= idle_at { Ok(()) } else { Err(idle_at.min(now.saturating_add(IDLE_NS / 10))) }
     }
@@ -170,8 +171,8 @@ impl Pace {
             *last = took;
         }
         let late = load.begun.saturating_sub(self.at_begin.ended);
-        let owed = late.saturating_mul(1000 / LATE_PERMILLE);
-        self.owed = (late > 0).then(|| load.ended.saturating_add(owed));
+        let ends = late.saturating_mul(1000 / LATE_PERMILLE);
+        self.resume_after = (late > 0).then(|| load.ended.saturating_add(ends));
         // The rate of requests is that since the last command.
         self.first = Some((now, load));
         self.observe(now, load);
@@ -204,15 +205,15 @@ mod tests {
     #[test]
     fn commands_take_at_most_their_share_of_device_time() {
         for share in [1u8, 5, 20, 50, 100] {
-            let mut pace = Pace::new(Pacing { share });
+            let mut pacer = Pacer::new(Pacing { share });
             let (mut now, mut busy) = (0u64, 0u64);
             while now < 100_000 * MS {
-                match pace.may_send(now, Load::default()) {
+                match pacer.may_send(now, Load::default()) {
                     Ok(()) => {
-                        pace.begin(now, Load::default());
+                        pacer.begin(now, Load::default());
                         let took = 30 * MS + now % 7 * MS;
                         (now, busy) = (now + took, busy + took);
-                        pace.end(now, Load::default(), 1);
+                        pacer.end(now, Load::default(), 1);
                     }
                     Err(at) => {
                         assert!(at > now, "it would ask for ever");
@@ -222,29 +223,29 @@ mod tests {
             }
             let used = busy * 100 / now;
             assert!(used <= u64::from(share) && used + 1 >= u64::from(share), "{share}: {used}");
-            assert_eq!(pace.spent_ns(), busy);
+            assert_eq!(pacer.spent_ns(), busy);
         }
     }
 
     /// Requests arrive every ms and take 100 us; while a command runs they wait for it.
     #[test]
     fn few_requests_are_late_for_any_number_of_commands() {
-        let mut pace = Pace::new(Pacing { share: 50 });
+        let mut pacer = Pacer::new(Pacing { share: 50 });
         let (mut late, mut all, mut commands) = (0u64, 0u64, 0u64);
         let mut ends: Option<u64> = None;
         for now in (0..60_000).map(|n| n * MS) {
             let load = |ended| Load { begun: all, ended };
             match ends {
                 Some(end) if now >= end => {
-                    pace.end(now, load(all), 1);
+                    pacer.end(now, load(all), 1);
                     ends = None;
                 }
                 Some(_) => late += 1,
                 None => {}
             }
             let waiting = if ends.is_some() { 1 } else { 0 };
-            if ends.is_none() && pace.may_send(now, load(all)).is_ok() {
-                pace.begin(now, load(all));
+            if ends.is_none() && pacer.may_send(now, load(all)).is_ok() {
+                pacer.begin(now, load(all));
                 ends = Some(now + 50 * MS);
                 commands += 1;
             }
@@ -256,27 +257,27 @@ mod tests {
 
     #[test]
     fn commands_do_not_wait_when_no_other_requests_arrive() {
-        let mut pace = Pace::new(Pacing { share: 100 });
+        let mut pacer = Pacer::new(Pacing { share: 100 });
         let load = Load { begun: 1000, ended: 1000 };
-        assert_eq!(pace.may_send(5 * MS, load), Err(105 * MS), "some came before it looked");
-        assert_eq!(pace.may_send(105 * MS, load), Ok(()), "nothing came since it looks");
-        pace.begin(105 * MS, load);
+        assert_eq!(pacer.may_send(5 * MS, load), Err(105 * MS), "some came before it looked");
+        assert_eq!(pacer.may_send(105 * MS, load), Ok(()), "nothing came since it looks");
+        pacer.begin(105 * MS, load);
         let more = Load { begun: 1010, ended: 1010 };
-        pace.end(155 * MS, more, 1);
-        assert!(pace.may_send(156 * MS, more).is_err(), "ten were late");
-        assert_eq!(pace.may_send(155 * MS + 1000 * MS, more), Ok(()), "and nobody came since");
-        let mut new = Pace::new(Pacing { share: 5 });
+        pacer.end(155 * MS, more, 1);
+        assert!(pacer.may_send(156 * MS, more).is_err(), "ten were late");
+        assert_eq!(pacer.may_send(155 * MS + 1000 * MS, more), Ok(()), "and nobody came since");
+        let mut new = Pacer::new(Pacing { share: 5 });
         assert_eq!(new.may_send(0, Load::default()), Ok(()), "there never was anybody");
     }
 
     /// The first command of all: 1000 requests a second, of which it would make 50 late.
     #[test]
     fn first_command_waits_until_few_requests_would_be_late() {
-        let mut pace = Pace::new(Pacing { share: 100 });
+        let mut pacer = Pacer::new(Pacing { share: 100 });
         let load = |at: u64| Load { begun: at / MS, ended: at / MS };
         let mut now = 3_000 * MS;
         let began = now;
-        while let Err(at) = pace.may_send(now, load(now)) {
+        while let Err(at) = pacer.may_send(now, load(now)) {
             assert!(at > now);
             now = at;
         }
@@ -286,40 +287,40 @@ mod tests {
 
     #[test]
     fn commands_shrink_while_they_take_long_for_their_size() {
-        let mut pace = Pace::new(Pacing { share: 5 });
-        assert_eq!(pace.size(64), 64);
-        pace.begin(0, Load::default());
-        pace.end(MS, Load::default(), 64);
-        assert_eq!(pace.size(64), 128);
-        pace.begin(100 * MS, Load::default());
-        pace.end(109 * MS, Load::default(), 64);
-        assert_eq!(pace.size(64), 32);
+        let mut pacer = Pacer::new(Pacing { share: 5 });
+        assert_eq!(pacer.size(64), 64);
+        pacer.begin(0, Load::default());
+        pacer.end(MS, Load::default(), 64);
+        assert_eq!(pacer.size(64), 128);
+        pacer.begin(100 * MS, Load::default());
+        pacer.end(109 * MS, Load::default(), 64);
+        assert_eq!(pacer.size(64), 32);
     }
 
     /// A device that stalls once, for 20 s: a command took as long as nineteen pauses.
     #[test]
     fn device_stall_pauses_commands_for_a_bounded_time() {
-        let mut pace = Pace::new(Pacing { share: 5 });
-        pace.begin(0, Load::default());
-        pace.end(20_000 * MS, Load::default(), 1);
-        let again = pace.may_send(20_001 * MS, Load::default());
+        let mut pacer = Pacer::new(Pacing { share: 5 });
+        pacer.begin(0, Load::default());
+        pacer.end(20_000 * MS, Load::default(), 1);
+        let again = pacer.may_send(20_001 * MS, Load::default());
         assert_eq!(again, Err(20_000 * MS + PAUSE_MAX_NS));
-        assert_eq!(pace.may_send(30_000 * MS, Load::default()), Ok(()));
+        assert_eq!(pacer.may_send(30_000 * MS, Load::default()), Ok(()));
     }
 
     /// Commands needed for `left` units, where one takes `cost`.
     fn commands(left: u64, cost: impl Fn(u64) -> u64) -> u64 {
-        let mut pace = Pace::new(Pacing { share: 5 });
+        let mut pacer = Pacer::new(Pacing { share: 5 });
         // The first command names ranges that were deleted before: there is nothing to do.
-        pace.begin(0, Load::default());
-        pace.end(MS / 100, Load::default(), 8192);
+        pacer.begin(0, Load::default());
+        pacer.end(MS / 100, Load::default(), 8192);
         let (mut left, mut size, mut now, mut sent) = (left, 8192, MS, 0);
         while left > 0 {
             let units = size.min(left);
-            pace.begin(now, Load::default());
+            pacer.begin(now, Load::default());
             now += cost(units);
-            pace.end(now, Load::default(), units);
-            size = pace.size(size).clamp(1, 8192);
+            pacer.end(now, Load::default(), units);
+            size = pacer.size(size).clamp(1, 8192);
             left -= units;
             sent += 1;
         }

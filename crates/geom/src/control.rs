@@ -332,27 +332,27 @@ impl GraphControl {
     fn send_conversation(&mut self, job: Conversation) {
         let Conversation { geom, name, purpose: what, task, number } = job;
         let most_ns = self.deadlines.job_ns;
-        let owed = PendingConversation { inbox: self.inbox.clone(), geom, number, notice: None };
+        let reply = PendingConversation { inbox: self.inbox.clone(), geom, number, notice: None };
         self.send(
             0,
             Message::Call(Box::new(move |core: &Rc<Core>| {
                 let own = core.clone();
                 core.spawn_for(what, &name, async move {
-                    let mut owed = owed;
-                    owed.notice = deadline(&own, most_ns, task(&own)).await;
+                    let mut reply = reply;
+                    reply.notice = deadline(&own, most_ns, task(&own)).await;
                 });
             })),
         );
     }
 
     fn send_taste(&mut self, job: TasteJob) {
-        let owed = PendingTaste { inbox: self.inbox.clone(), job: Some(job) };
+        let taste = PendingTaste { inbox: self.inbox.clone(), job: Some(job) };
         let most_ns = self.deadlines.taste_ns;
         self.send(
             0,
             Message::Call(Box::new(move |core: &Rc<Core>| {
                 let core = core.clone();
-                core.reactor().clone().spawn("taste", owed.run(core, most_ns));
+                core.reactor().clone().spawn("taste", taste.run(core, most_ns));
             })),
         );
     }

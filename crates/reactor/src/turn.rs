@@ -66,12 +66,12 @@ fn to_result(raw: i64) -> Result<u64, Errno> {
 impl Reactor {
     /// One turn: does prepared work, submits queued operations, gathers completions, reports each
     /// of them and each timer that fired to `done`, and runs tasks. If there is nothing else to do,
-    /// it waits for the first completion as long as `patience` allows. `done` may start operations,
+    /// it waits for the first completion as long as `wait_for` allows. `done` may start operations,
     /// timers and tasks; it must not take a turn. In a simulated world no turn waits: the world
     /// moves the clock.
     pub fn turn(
         &self,
-        patience: WaitFor,
+        wait_for: WaitFor,
         done: &mut dyn FnMut(Token, Result<u64, Errno>),
     ) -> TurnReport {
         let inner = &*self.inner;
@@ -80,11 +80,11 @@ impl Reactor {
             notified: inner.remote.collect(inner.tasks.queue()),
             ..TurnReport::default()
         };
-        let waits = patience != WaitFor::Peek && inner.world.is_none();
+        let waits = wait_for != WaitFor::Peek && inner.world.is_none();
         if turned.notified || self.has_work() || !waits {
             self.gather(Wait::Peek);
         } else {
-            turned.parked = self.wait(patience);
+            turned.parked = self.wait(wait_for);
             turned.notified = inner.remote.collect(inner.tasks.queue());
         }
         inner.now.set(self.fresh_now());
@@ -113,10 +113,10 @@ impl Reactor {
     }
 
     /// Spins for a while, then sleeps; true when it slept.
-    fn wait(&self, patience: WaitFor) -> bool {
+    fn wait(&self, wait_for: WaitFor) -> bool {
         let inner = &*self.inner;
         let due = inner.timers.borrow().next_due();
-        let end = match patience {
+        let end = match wait_for {
             WaitFor::Until(t) => Some(due.map_or(t, |due| due.min(t))),
             _ => due,
         };

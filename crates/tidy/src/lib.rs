@@ -24,7 +24,7 @@ pub use documents::{long_documents, long_lines};
 pub use files::{first_sentence, in_reading_order, listed as listed_files};
 pub use heads::{bad_heads, long_test_names};
 pub use invariants::{Invariant, listed as listed_invariants, of as invariants_of};
-pub use licences::{ALLOWED, goes_with_ours};
+pub use licences::{ALLOWED, is_compatible};
 pub use links::{broken_links, links_of};
 pub use prose::{
     Counts, MEASURED, count as count_prose, measure as measure_prose, measure_documents,

@@ -19,7 +19,7 @@ pub const ALLOWED: &[&str] = &[
 
 /// True when an SPDX expression can be met with [`ALLOWED`] licences alone. `/` is the old way to
 /// write OR; a text that is no expression is not met.
-pub fn goes_with_ours(expression: &str) -> bool {
+pub fn is_compatible(expression: &str) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut at = 0;

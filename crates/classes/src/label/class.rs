@@ -56,7 +56,7 @@ struct Names {
 }
 
 impl Names {
-    fn into_verdict(self) -> TasteOutcome<Vec<Found>> {
+    fn into_outcome(self) -> TasteOutcome<Vec<Found>> {
         if self.found.is_empty() {
             return TasteOutcome::No(self.rejected.join("; "));
         }
@@ -93,7 +93,7 @@ impl Typed for LabelClass {
             let mut sectors = Sectors::new(disk.sector_bytes, disk.media_bytes);
             let read = async |offset, len| disk.read(offset, len).await;
             match drive(&mut sectors, read, step_all).await {
-                Ok(all) => names_of(disk, all).into_verdict(),
+                Ok(all) => names_of(disk, all).into_outcome(),
                 Err(why) => TasteOutcome::No(why.to_string()),
             }
         })

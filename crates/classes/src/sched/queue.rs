@@ -594,12 +594,12 @@ impl DiskQueue {
     #[cfg(test)]
     pub(super) fn check(&self) {
         let count = |state: RequestState| self.slots.iter().filter(|s| s.state == state).count();
-        let lanes = |f: fn(&CoreSlot) -> usize| self.core_slots.iter().map(f).sum::<usize>();
+        let total = |f: fn(&CoreSlot) -> usize| self.core_slots.iter().map(f).sum::<usize>();
         assert_eq!(count(RequestState::Free), self.free.len());
         assert_eq!(count(RequestState::Queued) + count(RequestState::Held), self.queued as usize);
-        assert_eq!(count(RequestState::Decided), lanes(|l| l.decided.len()));
-        assert_eq!(count(RequestState::Called), lanes(|l| l.called.len()));
-        assert_eq!(lanes(|l| l.called.len() + l.decided.len()), self.pending as usize);
+        assert_eq!(count(RequestState::Decided), total(|l| l.decided.len()));
+        assert_eq!(count(RequestState::Called), total(|l| l.called.len()));
+        assert_eq!(total(|l| l.called.len() + l.decided.len()), self.pending as usize);
         let out = usize::from(self.fence_out);
         assert_eq!(count(RequestState::Fenced) + out, self.fences.len());
     }

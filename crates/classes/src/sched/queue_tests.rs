@@ -1,4 +1,5 @@
-//! Tests of the hub alone: states, fences, overlaps, lanes; and random tests with a small model.
+//! Tests of the hub alone: states, fences, overlaps, core slots; and random tests with a small
+//! model.
 
 use std::sync::Arc;
 

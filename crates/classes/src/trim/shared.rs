@@ -71,7 +71,7 @@ impl TrimShared {
         let (rings, wakes) = (bell.clone(), notifier.clone());
         let restart = move |core: usize, ticket: Ticket| wakes.restart(core, ticket);
         let ring = Box::new(move || wake(&rings));
-        let lanes = (0..notifier.cores().max(1)).map(|_| CoreSlot::default()).collect();
+        let core_slots = (0..notifier.cores().max(1)).map(|_| CoreSlot::default()).collect();
         let delete_queue = DeleteQueue::new(media, queue, pacing, ring, Box::new(restart));
         Arc::new(TrimShared {
             name: name.to_owned(),
@@ -80,7 +80,7 @@ impl TrimShared {
             below,
             geom,
             notifier,
-            core_slots: lanes,
+            core_slots,
             wake_flag: bell,
         })
     }

@@ -64,7 +64,7 @@ impl BlockMove<'_> {
         let chunks = lead.saturating_add(self.len).div_ceil(chunk);
         let backwards = self.overlaps() && self.to > self.from;
         // Held data must be in order too.
-        let lanes = if self.overlaps() || self.hold { 1 } else { OUTSTANDING };
+        let concurrent = if self.overlaps() || self.hold { 1 } else { OUTSTANDING };
         let next = Cell::new(0u64);
         let failed: RefCell<Option<(u64, Ending)>> = RefCell::new(None);
         let worker = || async {
@@ -85,9 +85,9 @@ impl BlockMove<'_> {
                 }
             }
         };
-        let lanes: Vec<Pin<Box<dyn Future<Output = ()> + '_>>> =
-            (0..lanes).map(|_| Box::pin(worker()) as Pin<Box<_>>).collect();
-        join_all(lanes).await;
+        let workers: Vec<Pin<Box<dyn Future<Output = ()> + '_>>> =
+            (0..concurrent).map(|_| Box::pin(worker()) as Pin<Box<_>>).collect();
+        join_all(workers).await;
         match failed.into_inner() {
             Some((_, ending)) => Err(ending),
             None => Ok(()),

@@ -97,13 +97,9 @@ impl Engine {
     }
 
     /// Appends a waiter to the queue.
-    pub fn enqueue_memory_waiter(self: &Rc<Self>, eater: Rc<dyn MemoryWaiter>, word: u64) {
+    pub fn enqueue_memory_waiter(self: &Rc<Self>, waiter: Rc<dyn MemoryWaiter>, cookie: u64) {
         let since = self.core().now();
-        self.memory.waiters.borrow_mut().push_back(QueuedWaiter {
-            waiter: eater,
-            cookie: word,
-            since,
-        });
+        self.memory.waiters.borrow_mut().push_back(QueuedWaiter { waiter, cookie, since });
         if let Some(waker) = self.memory.waker.take() {
             waker.wake();
         }
@@ -149,13 +145,13 @@ impl Engine {
         for _ in 0..SCAN_MAX {
             // Only this task removes waiters, so positions do not move while one is served.
             let next = self.memory.waiters.borrow().get(at).cloned();
-            let Some(QueuedWaiter { waiter: eater, cookie: word, .. }) = next else {
+            let Some(QueuedWaiter { waiter, cookie, .. }) = next else {
                 self.memory.all_over_share.set(true);
                 break;
             };
-            if eater.is_over_share() {
+            if waiter.is_over_share() {
                 at += 1;
-            } else if eater.grant(word) {
+            } else if waiter.grant(cookie) {
                 self.memory.waiters.borrow_mut().remove(at);
                 left = true;
             } else {
@@ -183,8 +179,8 @@ async fn grant_loop(engine: Rc<Engine>) {
         });
         if geom::deadline(engine.core(), left, served).await.is_none() {
             let starved = engine.memory.waiters.borrow_mut().pop_front();
-            if let Some(QueuedWaiter { waiter: eater, cookie: word, .. }) = starved {
-                eater.wait_expired(word);
+            if let Some(QueuedWaiter { waiter, cookie, .. }) = starved {
+                waiter.wait_expired(cookie);
             }
         }
     }

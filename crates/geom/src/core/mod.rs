@@ -162,9 +162,9 @@ impl Core {
     }
 
     /// One turn of the loop: completions, timers, tasks, messages, dispatch.
-    pub fn turn(self: &Rc<Self>, patience: WaitFor) {
+    pub fn turn(self: &Rc<Self>, wait_for: WaitFor) {
         let report =
-            self.reactor.turn(patience, &mut |token, result| self.completed(token, result));
+            self.reactor.turn(wait_for, &mut |token, result| self.completed(token, result));
         if report.notified || self.reactor.is_notified() {
             self.receive_messages();
         }

@@ -486,7 +486,7 @@ mod tests {
         drop(r.spawn("sender", async move {
             a.send_lazily(&mut vec![only]).await.unwrap();
         }));
-        drop(r.spawn("hungry", async move {
+        drop(r.spawn("waiter", async move {
             std::future::poll_fn(|cx| match wants.get(4096) {
                 Some(_) => std::task::Poll::Ready(()),
                 None => {

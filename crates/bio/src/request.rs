@@ -157,7 +157,6 @@ impl Ticket {
     /// Bits of a serial number. They wrap around after 16 million waits of one request.
     const SERIAL_BITS: u32 = 24;
 
-    /// The Bio.
     pub const fn id(self) -> BioId {
         self.id
     }
@@ -199,7 +198,6 @@ pub enum End {
 pub enum Attr {
     /// A number; booleans are 0 and 1.
     Int(u64),
-    /// Text.
     Text(String),
 }
 

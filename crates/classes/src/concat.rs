@@ -9,7 +9,6 @@ use crate::members::frame::FrameError;
 use crate::members::verbs::{Clear, Destroy, Dump, Relocate, Start, Stop};
 use crate::span::{Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, verbs};
 
-/// The class.
 pub type ConcatClass = SpanClass<Concat>;
 
 /// See the module.

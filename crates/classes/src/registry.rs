@@ -49,7 +49,6 @@ impl Settings {
     }
 }
 
-/// A class, as the list has it.
 struct ListedClass {
     make: fn(&Settings) -> Arc<dyn Class>,
     /// Name and label decoder of a class whose labels record the size of their provider.

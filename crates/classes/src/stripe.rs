@@ -12,7 +12,6 @@ use crate::members::frame::FrameError;
 use crate::members::verbs::{Clear, Destroy, Dump, Relocate, Start, Stop};
 use crate::span::{Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, verbs};
 
-/// The class.
 pub type StripeClass = SpanClass<Stripe>;
 
 /// See the module.

@@ -22,7 +22,6 @@ use geom::Error;
 /// Most bytes of one record; a longer one is refused.
 pub const RECORD_MAX: usize = 16 << 20;
 
-/// Kinds of records.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RecordKind {
     /// Persistent reservations with APTPL.

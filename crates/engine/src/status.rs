@@ -6,7 +6,6 @@ use wire::scsi::{Asc, Sense, Status, asc};
 /// How a command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// GOOD.
     Good,
     /// CHECK CONDITION with this sense data.
     Check(Sense),

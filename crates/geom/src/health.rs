@@ -15,7 +15,6 @@ pub enum Severity {
 /// A condition that needs attention, as long as it lasts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trouble {
-    /// Its severity.
     pub severity: Severity,
     /// The problem, with the name of the member or the place.
     pub why: String,
@@ -43,9 +42,7 @@ impl Trouble {
 /// An event of a geom.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Remark<'a> {
-    /// Its class.
     pub class: &'static str,
-    /// Its name.
     pub name: &'a str,
     /// The severity after the event.
     pub severity: Severity,

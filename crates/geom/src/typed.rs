@@ -34,7 +34,6 @@ pub trait Typed: Send + Sync + Sized + 'static {
     const NAME: &'static str;
     /// One sentence.
     const DOC: &'static str;
-    /// Its verbs.
     const VERBS: &'static [ClassVerb<Self>] = &[];
     /// It can be made by hand and declared.
     const CREATABLE: bool = true;
@@ -65,7 +64,6 @@ pub trait Typed: Send + Sync + Sized + 'static {
     type Params: DeserializeOwned + JsonSchema;
     /// What tasting finds; [`NoClaim`] for a class that does not taste.
     type Claim: Send + 'static;
-    /// Its geoms.
     type Geom: Geom;
 
     /// See [`Class::taste`].

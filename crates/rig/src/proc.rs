@@ -39,7 +39,6 @@ impl Scratch {
         scratch(name).map(Scratch)
     }
 
-    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }

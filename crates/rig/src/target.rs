@@ -40,7 +40,6 @@ pub struct Chap {
 /// A target with all that is needed to log in to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Login {
-    /// The target.
     pub target: Target,
     /// The initiator's iSCSI name; access groups are tested with it.
     pub initiator: String,

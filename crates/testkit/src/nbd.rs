@@ -11,7 +11,6 @@ use wire::nbd::{Error, Form, HEAD_MAX, Head, OptionReply, Request, chunk, dial};
 /// Longest wait for bytes.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Result of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct RequestResult {
     pub error: Option<Error>,

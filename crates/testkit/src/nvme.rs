@@ -161,7 +161,6 @@ impl Queue {
         self.give(command, data).status
     }
 
-    /// Reads blocks.
     pub fn read(&mut self, nsid: u32, lba: u64, blocks: u32) -> (Status, Vec<u8>) {
         let extent = Extent { lba, blocks, ..Extent::default() };
         let command = self.command(io::READ, nsid, extent.dwords());

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use bio::Errno;
 use geom::{Access, Class, ConsumerId, Edge, Error, Geom, GraphControl, Topology};
 
-/// The class of users.
 pub const CLASS: &str = "user";
 
 struct Users;

@@ -22,7 +22,6 @@ pub const MEASURED: &[(&str, f64)] = &[
 /// Number of words in comments or documents, and the counts of measured words among them.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// All words.
     pub words: usize,
     /// In the order of [`MEASURED`].
     pub found: [usize; MEASURED.len()],

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 pub struct Source {
     /// Path from the root of the checkout, with `/`.
     pub path: String,
-    /// Its text.
     pub text: String,
 }
 

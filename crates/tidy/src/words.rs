@@ -186,7 +186,6 @@ fn banned_in_line(path: &str, number: usize, line: &str) -> Vec<String> {
     out
 }
 
-/// Words of a line of prose.
 fn prose_words(line: &str) -> Vec<String> {
     line.split('`').step_by(2).flat_map(lower_case).collect()
 }

@@ -140,7 +140,6 @@ impl Message {
     }
 }
 
-/// A message of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelMessage<'a> {
     /// A command was carried out, or refused with an errno.

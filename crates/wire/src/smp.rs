@@ -5,11 +5,9 @@ use crate::error::WireError;
 
 /// Function codes.
 pub mod function {
-    /// REPORT GENERAL.
     pub const REPORT_GENERAL: u8 = 0x00;
     /// REPORT MANUFACTURER INFORMATION.
     pub const MANUFACTURER: u8 = 0x01;
-    /// DISCOVER.
     pub const DISCOVER: u8 = 0x10;
 }
 
@@ -30,7 +28,6 @@ pub mod result {
     pub const VACANT: u8 = 0x16;
 }
 
-/// REPORT GENERAL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportGeneral {
     /// EXPANDER CHANGE COUNT: another one means that something was added or removed.
@@ -56,7 +53,6 @@ pub struct Phy {
     pub ssp: bool,
     /// SAS ADDRESS of the phy.
     pub sas_address: u64,
-    /// ATTACHED SAS ADDRESS.
     pub attached_sas_address: u64,
 }
 

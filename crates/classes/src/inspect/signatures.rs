@@ -55,7 +55,6 @@ pub(crate) enum Depth {
 /// Looks whether a magic number at that offset is more than chance.
 pub(crate) type Check = fn(&Sectors, u64) -> Result<bool, ProbeStop>;
 
-/// A signature.
 pub struct Signature {
     /// Short word, for `--only`.
     pub kind: &'static str,

@@ -29,7 +29,6 @@ pub(super) struct Label<'a> {
     pub(super) nests: bool,
 }
 
-/// The geom.
 pub struct LabelGeom;
 
 impl LabelGeom {

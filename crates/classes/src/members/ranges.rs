@@ -31,7 +31,6 @@ const SHARDS: usize = 64;
 pub(crate) enum Waiter {
     /// A Bio that waits on a core: restarted there.
     Bio(usize, Ticket),
-    /// A task.
     Task(Waker),
 }
 

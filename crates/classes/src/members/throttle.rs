@@ -70,7 +70,6 @@ impl Throttle {
 pub(crate) struct Throttles(Mutex<BTreeMap<String, Arc<Throttle>>>);
 
 impl Throttles {
-    /// The throttle of a geom.
     pub(crate) fn of(&self, geom: &str) -> Arc<Throttle> {
         let mut all = self.0.lock();
         // Names are read from disks: one without settings is kept only while its geom is there.

@@ -14,7 +14,6 @@ use geom::{
     TasteOutcome, Taster, Topology, Typed,
 };
 
-/// The class.
 #[derive(Default)]
 pub struct MirrorClass {
     pub(super) stopped: Stopped,

@@ -32,7 +32,6 @@ use super::balance::{self, choose};
 use super::shared::{Faults, MemberFailure, MirrorShared, Path};
 use crate::members::{GateEntry, LockResult, Waiter};
 
-/// The layer.
 pub(super) struct MirrorLayer(pub(super) Arc<MirrorShared>);
 
 /// A frame's word. Reads that were sent down: the slot in 32..40. All: bits of slots that failed

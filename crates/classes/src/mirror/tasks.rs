@@ -11,7 +11,6 @@ use super::shared::{MemberFailure, Message, MirrorShared, RebuildHalt};
 use crate::members::{sparse, wait_for_rate, wait_while_paused};
 use crate::probe_io::flush;
 
-/// One record to write.
 pub(super) struct RecordWrite {
     pub(super) slot: usize,
     pub(super) edge: Edge,
@@ -128,7 +127,6 @@ pub(super) fn post_after(shared: &Arc<MirrorShared>, ns: u64, message: Message) 
     );
 }
 
-/// A rebuild.
 pub(super) struct Rebuild {
     pub(super) slot: usize,
     pub(super) round: u64,

@@ -19,7 +19,6 @@ use super::{NAME, verbs};
 use crate::members::{Stopped, relocate, verb_util};
 use reactor::clock::S;
 
-/// The class.
 #[derive(Default)]
 pub struct MultipathClass {
     /// Names that were stopped, for `start`.

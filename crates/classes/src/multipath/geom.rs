@@ -36,7 +36,6 @@ const ACCESS: &str = "CAM::access";
 /// Names of paths removed by hand that are remembered; older ones join again when they are seen.
 const REMOVED_MAX: usize = 64;
 
-/// The geom.
 pub struct MultipathGeom {
     pub(super) identity: Identity,
     pub(super) options: Options,

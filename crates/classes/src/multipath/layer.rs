@@ -27,7 +27,6 @@ use geom::{Back, Core, Edge, Flow, Layer};
 use super::metadata::Mode;
 use super::shared::{CoreState, HASTY, Message, MultipathShared, Path};
 
-/// The layer.
 pub(super) struct MultipathLayer(pub(super) Arc<MultipathShared>);
 
 /// A frame's word: in 0..32 the paths that were tried, a bit a slot; in 32..37 the slot of the

@@ -27,7 +27,6 @@ use super::metadata::Mode;
 /// Paths of one disk; a further one is refused. A request keeps a bit a path.
 pub(super) const PATHS_MAX: usize = 32;
 
-/// The state of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PathState {
     /// The cores do not have it yet.
@@ -53,7 +52,6 @@ pub(super) fn rank(access: &str) -> u8 {
 /// The rank of a path that reports another size than the disk's: worse than any access state.
 pub(super) const OTHER_SIZE: u8 = 5;
 
-/// One path.
 #[derive(Clone, Debug)]
 pub(super) struct PathEntry {
     /// Its number, in 0..[`PATHS_MAX`], unique among the paths.

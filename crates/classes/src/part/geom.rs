@@ -71,7 +71,6 @@ struct Part {
     len: u64,
 }
 
-/// The geom.
 pub struct PartGeom {
     depth: u32,
     pub(super) media: Option<Table>,

@@ -42,7 +42,6 @@ pub(crate) const ENTRY: usize = 128;
 pub(crate) const HEADER: usize = 92;
 /// Bytes of one table; a larger one is refused as too large to be examined.
 pub(crate) const TABLE_BYTES_MAX: usize = 1 << 20;
-/// The signature.
 pub(crate) const SIGNATURE: [u8; 8] = *b"EFI PART";
 
 /// Which copy of the table is in force.
@@ -93,7 +92,6 @@ impl Header {
         (self.count as usize).saturating_mul(self.entry_size as usize)
     }
 
-    /// Sectors of the table.
     pub(crate) fn table_sectors(&self, media: &Media) -> u64 {
         table_sectors(media, self.count, self.entry_size)
     }

@@ -28,7 +28,6 @@ pub(crate) const SLOTS: usize = 4;
 const SECTOR: usize = 512;
 /// Offset of the signature.
 pub(crate) const SIGNATURE_AT: usize = 510;
-/// The signature.
 pub(crate) const SIGNATURE: [u8; 2] = [0x55, 0xaa];
 /// Sectors of a track and heads of a cylinder in the conventional geometry.
 pub(crate) const TRACK: u64 = 63;

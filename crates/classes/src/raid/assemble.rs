@@ -48,7 +48,6 @@ pub enum Found {
     Intel { serial: String, record: Box<Record> },
     /// A record of Intel's torn by a power cut: only the identities of disk and array are known.
     Torn { serial: String, left: Torn },
-    /// DDF.
     Ddf(Box<Meta>),
 }
 

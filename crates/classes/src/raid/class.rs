@@ -48,7 +48,6 @@ impl Default for Tunables {
     }
 }
 
-/// The class.
 #[derive(Default)]
 pub struct RaidClass {
     pub(super) stopped: Stopped,

@@ -176,7 +176,6 @@ pub(super) struct Attached {
     pub(super) held: Option<u32>,
 }
 
-/// The geom.
 pub struct RaidGeom {
     pub(super) me: GeomId,
     pub(super) id: SetId,

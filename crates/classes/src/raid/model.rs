@@ -101,7 +101,6 @@ pub enum Layout {
     RightSymmetric,
 }
 
-/// One volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
     /// Name, at most 16 bytes.

@@ -19,7 +19,6 @@ use super::options::{self, Options, ShareOption};
 use super::queue::DiskQueue;
 use super::{NAME, algorithms, queue, verbs};
 
-/// The class.
 pub struct SchedClass;
 
 /// A scheduler above a disk.

@@ -142,7 +142,6 @@ impl Service {
     }
 }
 
-/// One client.
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     /// None: the clients that share the place.

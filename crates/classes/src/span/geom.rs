@@ -40,7 +40,6 @@ pub(super) struct MemberEdge {
     pub(super) bytes: u64,
 }
 
-/// The geom.
 pub struct SpanGeom<S> {
     /// Number of the whole; zero for one made by hand.
     id: u32,

@@ -22,7 +22,6 @@ use crate::members::Divisor;
 /// The part of a request that is on one member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
-    /// The member.
     pub member: usize,
     /// First byte on the member.
     pub offset: u64,

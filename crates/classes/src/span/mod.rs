@@ -54,7 +54,6 @@ pub trait Span: Sized + Send + Sync + 'static {
     const DOC: &'static str;
     /// Fewest members.
     const LEAST: usize;
-    /// Its verbs.
     const VERBS: &'static [ClassVerb<SpanClass<Self>>];
     /// One sentence of `label`, without the point at its end.
     const LABEL_DOC: &'static str;

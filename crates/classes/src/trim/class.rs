@@ -16,7 +16,6 @@ use super::shared::TrimShared;
 use super::{NAME, issuer, verbs};
 use crate::members::PlaceholderGeom;
 
-/// The class.
 pub struct TrimClass;
 
 pub(super) fn is_set(t: &Topology, provider: ProviderId, name: &str) -> bool {

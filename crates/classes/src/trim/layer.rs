@@ -23,7 +23,6 @@ use geom::{Back, Core, Flow, Layer};
 use super::queue::{DeleteDecision, Entry};
 use super::shared::TrimShared;
 
-/// The layer.
 pub(super) struct TrimLayer(pub(super) Arc<TrimShared>);
 
 impl TrimLayer {

@@ -488,7 +488,6 @@ impl ItNexus {
 enum Step {
     /// None now: it waits for its turn, or its abort ends it in a moment.
     Nothing,
-    /// It ends.
     End(Ending),
     /// It waits for buffers under this word.
     WaitForMemory(u64),

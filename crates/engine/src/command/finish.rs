@@ -285,9 +285,7 @@ impl Sink for ItNexus {
 
 /// End of a command, decided while the slots are borrowed.
 enum CommandEnd {
-    /// It is answered.
     Answered(CommandResponse),
-    /// It was aborted.
     Aborted(AbortHow),
     /// Its place is freed: its status was sent before.
     Freed,

@@ -34,7 +34,6 @@ pub(crate) fn plan_none(command: &Cdb, code: Asc) -> Result<Plan, Sense> {
     }
 }
 
-/// The answer.
 pub(crate) fn answer_none(ask: &mut ImmediateCommand<'_>, code: Asc) -> Result<(), Sense> {
     match *ask.command {
         Cdb::Inquiry { .. } if code == asc::LUN_NOT_SUPPORTED => ask.reply.extend(no_lun_inquiry()),

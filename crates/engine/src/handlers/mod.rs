@@ -34,7 +34,6 @@ pub const REPLY_MAX: u32 = 256 * 1024;
 
 /// A command that is answered at once.
 pub struct ImmediateCommand<'a> {
-    /// The command.
     pub command: &'a Cdb,
     /// The unit; `None` at a LUN that is not mapped.
     pub device: Option<&'a Arc<Device>>,
@@ -80,7 +79,6 @@ pub trait Handler: Send + Sync {
     fn task(&self, job: Job) -> Local<'static, Ending>;
 }
 
-/// The disk handler.
 pub const DISK: &dyn Handler = &disk::Disk;
 
 macro_rules! device_handler {

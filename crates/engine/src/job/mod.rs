@@ -31,7 +31,6 @@ use crate::unit::{Device, ModeBits};
 /// Context of a conversation. After an abort every further request is refused here, so the
 /// conversation ends soon and no longer touches the medium.
 pub struct Job {
-    /// The command.
     pub command: Cdb,
     /// The unit.
     pub device: Arc<Device>,
@@ -168,7 +167,6 @@ impl Job {
         self.core().reactor().yield_now().await;
     }
 
-    /// Reads blocks.
     pub async fn read(&self, lba: u64, blocks: u32) -> Result<Segs, Ending> {
         self.medium.read(lba, blocks).await
     }

@@ -113,7 +113,6 @@ impl Sample {
     }
 }
 
-/// So many thousandths.
 fn part(rate: u64, thousandths: u64) -> u64 {
     rate.saturating_mul(thousandths) / 1000
 }

@@ -31,7 +31,6 @@ use crate::nexus::engine::Engine;
 /// How long a command waits for memory, ns; then it ends BUSY, before the initiator loses patience.
 pub const MEMORY_WAIT_NS: u64 = 15_000_000_000;
 
-/// A waiter for memory.
 pub trait MemoryWaiter {
     /// Tries again to get it for what `word` means; true when it was got, or is not wanted any
     /// more.

@@ -77,7 +77,6 @@ impl Engine {
         engine
     }
 
-    /// Its core.
     pub fn core(&self) -> &Rc<Core> {
         &self.core
     }
@@ -87,7 +86,6 @@ impl Engine {
         &self.registry
     }
 
-    /// A target by its driver and name.
     pub fn find_target(&self, driver: &str, name: &str) -> Option<Arc<TargetPort>> {
         self.registry.target(driver, name)
     }

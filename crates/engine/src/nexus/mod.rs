@@ -210,7 +210,6 @@ impl ItNexus {
         &self.facts
     }
 
-    /// Its target.
     pub fn target(&self) -> &Arc<TargetPort> {
         &self.target
     }
@@ -220,7 +219,6 @@ impl ItNexus {
         &self.port
     }
 
-    /// Its engine.
     pub fn engine(&self) -> &Rc<Engine> {
         &self.engine
     }

@@ -15,9 +15,7 @@ pub struct Command<'a> {
     pub tag: u32,
     /// LUN field.
     pub lun: [u8; 8],
-    /// CDB, all of it.
     pub cdb: &'a [u8],
-    /// Task attribute.
     pub attribute: TaskAttribute,
     /// Bytes that the initiator is ready to receive.
     pub expect_in: u32,
@@ -72,7 +70,6 @@ pub struct Response<'a> {
     /// Data for the initiator, already cut to the expected length. The transport clones segments
     /// out of it or swaps the whole list; the remaining segments return to the pool.
     pub data: &'a mut Segs,
-    /// Residual.
     pub residual: Residual,
 }
 
@@ -167,7 +164,6 @@ pub struct Login {
     pub transport_id: Vec<u8>,
     /// Our address.
     pub portal: Address,
-    /// Its address.
     pub from: Address,
     /// It takes the place of an older session: its units report I_T NEXUS LOSS.
     pub reinstates: bool,

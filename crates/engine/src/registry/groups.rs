@@ -121,7 +121,6 @@ impl LunMapView {
 
 /// One access group.
 pub struct Group {
-    /// Name.
     pub name: String,
     /// Who belongs to it.
     pub patterns: Vec<Pattern>,
@@ -166,7 +165,6 @@ impl Groups {
         &self.groups
     }
 
-    /// The group of that name.
     pub fn group(&self, name: &str) -> Option<&Group> {
         self.groups.iter().find(|g| g.name == name)
     }

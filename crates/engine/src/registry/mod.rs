@@ -72,7 +72,6 @@ pub const DENIED_MAX: usize = 256;
 /// Targets of one daemon, so that each has a relative port identifier; a further one is refused.
 pub const TARGETS_MAX: usize = 65_000;
 
-/// A target port.
 pub struct TargetPort {
     /// Name of its driver.
     pub driver: String,
@@ -289,7 +288,6 @@ impl Registry {
         Ok(device)
     }
 
-    /// A device by name.
     pub fn device(&self, name: &str) -> Option<Arc<Device>> {
         self.state().devices.get(name).cloned()
     }
@@ -484,7 +482,6 @@ impl Registry {
         }
     }
 
-    /// A target by driver and name.
     pub fn target(&self, driver: &str, name: &str) -> Option<Arc<TargetPort>> {
         self.state().targets.get(&(driver.to_string(), name.to_string())).cloned()
     }

@@ -32,7 +32,6 @@ const LAYOUT: u16 = 1;
 /// A driver and the name of a target.
 pub(super) type Name = (String, String);
 
-/// Numbers by name.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(super) struct Numbers(BTreeMap<Name, u16>);
 

@@ -47,7 +47,6 @@ pub struct GroupAuth {
 pub enum RequiredAuth {
     /// Nothing: its target may.
     Nothing,
-    /// This.
     Chap(ChapAccounts),
     /// Others of its group have accounts and it has none (A2).
     NoAccount,

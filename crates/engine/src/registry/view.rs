@@ -40,17 +40,13 @@ pub struct RegistryView {
     pub former: BTreeMap<String, Former>,
 }
 
-/// A target.
 pub struct TargetView {
-    /// Its driver.
     pub driver: String,
-    /// Its name.
     pub name: String,
     /// Relative target port identifier.
     pub port: u16,
     /// Name of its target port group.
     pub port_group: String,
-    /// Its groups.
     pub groups: Vec<GroupView>,
     /// Sessions now.
     pub sessions: usize,
@@ -58,11 +54,9 @@ pub struct TargetView {
 
 /// A target port group.
 pub struct PortGroupView {
-    /// Its name.
     pub name: String,
     /// TARGET PORT GROUP.
     pub id: u16,
-    /// Its state.
     pub state: AccessState,
     /// PREF.
     pub preferred: bool,
@@ -72,7 +66,6 @@ pub struct PortGroupView {
 
 /// An access group.
 pub struct GroupView {
-    /// Its name.
     pub name: String,
     /// Its patterns.
     pub initiators: Vec<String>,
@@ -99,7 +92,6 @@ pub struct LunView {
 pub struct DeviceView {
     /// Its label, which has its name.
     pub label: Arc<Label>,
-    /// Its number.
     pub number: u32,
     /// The names by which hosts know it; `None` in [`Registry::figures`].
     pub ids: Option<Ids>,
@@ -107,7 +99,6 @@ pub struct DeviceView {
     pub handler: &'static str,
     /// Capacity, blocks.
     pub blocks: u64,
-    /// Block, bytes.
     pub block_bytes: u32,
     /// WCE is set.
     pub write_cache: bool,
@@ -128,7 +119,6 @@ pub struct DeviceView {
 }
 
 impl RegistryView {
-    /// A target by driver and name.
     pub fn target(&self, driver: &str, name: &str) -> Option<&TargetView> {
         let place = |t: &TargetView| (t.driver.as_str(), t.name.as_str()).cmp(&(driver, name));
         self.targets.get(self.targets.binary_search_by(place).ok()?)

@@ -18,7 +18,6 @@ pub struct Identity {
     pub target: u16,
 }
 
-/// A requesting nexus.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestingNexus<'a> {
     /// Its ports; None for one that SCSI has no name for: it cannot register.
@@ -27,10 +26,8 @@ pub struct RequestingNexus<'a> {
     pub session: u64,
 }
 
-/// A persistent reservation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PersistentReservation {
-    /// Its type.
     pub kind: PrType,
     /// Who holds it; None when every registrant does (P2).
     pub holder: Option<Identity>,
@@ -58,7 +55,6 @@ impl Spc2Reservation {
 pub enum Restriction {
     /// Nothing.
     None,
-    /// Writes.
     Writes,
     /// Reads and writes.
     All,
@@ -148,7 +144,6 @@ impl Reservations {
         self.keys.iter().map(|(id, key)| (id, *key))
     }
 
-    /// The persistent reservation.
     pub fn held(&self) -> Option<&PersistentReservation> {
         self.held.as_ref()
     }

@@ -74,7 +74,6 @@ pub(crate) struct Request {
     pub group: u64,
     /// The nexus, regardless of the group.
     pub nexus: u64,
-    /// Task attribute.
     pub attribute: TaskAttribute,
     /// Blocks that it touches.
     pub span: Span,

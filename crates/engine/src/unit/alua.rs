@@ -85,7 +85,6 @@ impl PortGroup {
         group
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -105,7 +104,6 @@ impl PortGroup {
         AccessState::from_code((self.packed() & 0xff) as u8).unwrap_or(AccessState::Transitioning)
     }
 
-    /// Cause of its state.
     pub fn cause(&self) -> StateCause {
         match self.packed() >> 8 & 0xff {
             1 => StateCause::Explicit,

@@ -27,7 +27,6 @@ pub struct Ids {
     pub serial: String,
     /// NAA name.
     pub naa: Naa,
-    /// UUID.
     pub uuid: [u8; 16],
     /// EUI-64.
     pub eui64: Option<[u8; 8]>,

@@ -8,7 +8,6 @@ use bio::sync::{Mutex, MutexGuard};
 /// Bytes of a nexus' data buffer and of its echo buffer.
 pub(crate) const BUFFER_BYTES: usize = 4096;
 
-/// The buffers of one nexus.
 #[derive(Default)]
 pub(crate) struct NexusBuffers {
     /// Mode 02h: all of it can be read at any time.

@@ -52,7 +52,6 @@ macro_rules! unit_kinds {
 for_unit_kinds!(unit_kinds);
 
 impl UnitKind {
-    /// A kind by name.
     pub fn find(name: &str) -> Option<UnitKind> {
         UnitKind::ALL.iter().copied().find(|kind| kind.name() == name)
     }

@@ -31,12 +31,10 @@ const FORMATTING: Asc = Asc::new(Key::NotReady, 0x04, 0x04);
 const SANITIZING: Asc = Asc::new(Key::NotReady, 0x04, 0x1b);
 /// SANITIZE COMMAND FAILED.
 const SANITIZE_FAILED: Asc = Asc::new(Key::MediumError, 0x31, 0x03);
-/// MEDIUM FORMAT CORRUPTED.
 const FORMAT_CORRUPTED: Asc = Asc::new(Key::MediumError, 0x31, 0x00);
 /// MEDIUM NOT PRESENT - TRAY OPEN.
 const TRAY_OPEN: Asc = Asc::new(Key::NotReady, 0x3a, 0x02);
 
-/// State of a medium.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum MediumState {

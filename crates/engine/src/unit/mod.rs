@@ -267,7 +267,6 @@ impl Device {
         }
     }
 
-    /// Reservations of the unit.
     pub fn reservations(&self) -> &UnitReservations {
         &self.reservations
     }

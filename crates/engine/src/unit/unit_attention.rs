@@ -94,12 +94,10 @@ impl ItlNexus {
         self.flags.load(Ordering::Acquire)
     }
 
-    /// Sets bits.
     pub fn set(&self, bits: u32) {
         self.flags.fetch_or(bits, Ordering::AcqRel);
     }
 
-    /// Clears bits.
     pub fn clear(&self, bits: u32) {
         self.flags.fetch_and(!bits, Ordering::AcqRel);
     }

@@ -32,7 +32,6 @@ struct Inner {
     waiting: Vec<Waker>,
 }
 
-/// The reservations of a unit.
 #[derive(Default)]
 pub struct UnitReservations(Mutex<Inner>);
 

@@ -31,9 +31,7 @@ const SIZES: usize = 64;
 /// Requests of others so far, in numbers that only grow.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Load {
-    /// Begun.
     pub begun: u64,
-    /// Ended.
     pub ended: u64,
 }
 
@@ -157,7 +155,6 @@ impl Pacer {
         (self.begun_at, self.at_begin) = (now, load);
     }
 
-    /// It has ended; it had so many units.
     pub fn end(&mut self, now: u64, load: Load, units: u64) {
         let took = now.saturating_sub(self.begun_at);
         self.last_ns = Some(took);

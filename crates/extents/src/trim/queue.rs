@@ -115,7 +115,6 @@ impl Queue {
         }
     }
 
-    /// Its policy.
     pub fn policy(&self) -> Policy {
         self.policy
     }

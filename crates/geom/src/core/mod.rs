@@ -66,7 +66,6 @@ struct Delay {
     again: bool,
 }
 
-/// One core.
 pub struct Core {
     id: u32,
     weak_self: Weak<Core>,

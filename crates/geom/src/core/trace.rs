@@ -24,7 +24,6 @@ use super::Core;
 use crate::layer::Edge;
 use crate::trace::{SlowRequest, SlowRequests, TracePart};
 
-/// Parts in the ring.
 const RING_PARTS: usize = 4096;
 /// Slow requests kept between two questions; the ring is searched for each.
 const REQUESTS_MAX: usize = 64;

@@ -21,7 +21,6 @@ pub struct Access {
 impl Access {
     /// Nothing open.
     pub const NONE: Access = Access { r: 0, w: 0, e: 0 };
-    /// One reader.
     pub const READ: Access = Access { r: 1, w: 0, e: 0 };
     /// One reader and writer.
     pub const WRITE: Access = Access { r: 1, w: 1, e: 0 };

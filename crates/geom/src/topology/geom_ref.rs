@@ -51,7 +51,6 @@ impl ConsumerObj {
 }
 
 impl<'a> GeomRef<'a> {
-    /// The geom.
     pub fn id(&self) -> GeomId {
         self.id
     }
@@ -61,7 +60,6 @@ impl<'a> GeomRef<'a> {
         self.topology.class_of(self.geom.class)
     }
 
-    /// Its name.
     pub fn name(&self) -> &'a str {
         &self.geom.name
     }
@@ -174,7 +172,6 @@ impl<'a> ConsumerRef<'a> {
         self.consumer.provider.map(|p| self.topology.provider_name(p))
     }
 
-    /// Its counts.
     pub fn counts(&self) -> Access {
         self.consumer.counts
     }
@@ -205,7 +202,6 @@ impl<'a> ConsumerRef<'a> {
 }
 
 impl<'a> ProviderRef<'a> {
-    /// Its name.
     pub fn name(&self) -> &'a str {
         &self.provider.name
     }

@@ -18,11 +18,8 @@ pub const PHYSICAL_SECTOR: &str = "GEOM::physical_sector";
 
 /// A geom as lists show it.
 pub struct GeomView {
-    /// The geom.
     pub id: GeomId,
-    /// Its class.
     pub class: &'static str,
-    /// Its name.
     pub name: String,
     /// Why it exists.
     pub why: String,
@@ -44,17 +41,14 @@ pub struct GeomView {
     pub troubles: Vec<Trouble>,
     /// Its plugs downward.
     pub consumers: Vec<ConsumerView>,
-    /// Its providers.
     pub providers: Vec<ProviderView>,
 }
 
 /// A consumer as lists show it.
 pub struct ConsumerView {
-    /// The consumer.
     pub id: ConsumerId,
     /// Name of the provider it is attached to, if any.
     pub provider: Option<String>,
-    /// Its counts.
     pub counts: Access,
     /// Statistics.
     pub stats: Reading,
@@ -67,7 +61,6 @@ pub struct ConsumerView {
 pub struct EdgeNames {
     /// Class and name of the geom above.
     pub user: (&'static str, String),
-    /// The provider.
     pub provider: String,
     /// Class and name of the geom that offers the provider.
     pub geom: (&'static str, String),
@@ -75,9 +68,7 @@ pub struct EdgeNames {
 
 /// A provider as lists show it.
 pub struct ProviderView {
-    /// The provider.
     pub id: ProviderId,
-    /// Its name.
     pub name: String,
     /// Sizes.
     pub limits: Limits,
@@ -97,7 +88,6 @@ pub struct ProviderView {
 
 /// A geom that has a provider open for writing or exclusively.
 pub struct Holder {
-    /// Its class.
     pub class: &'static str,
     /// Its name.
     pub geom: String,
@@ -108,12 +98,10 @@ pub struct Holder {
 }
 
 impl Topology {
-    /// A provider by name.
     pub fn find(&self, name: &str) -> Option<ProviderId> {
         self.names.get(name).copied()
     }
 
-    /// A geom by class and name.
     pub fn find_geom(&self, class: &str, name: &str) -> Option<GeomId> {
         let index = self.classes.iter().position(|c| c.name() == class)?;
         self.geom_names.get(index)?.get(name).copied()
@@ -152,12 +140,10 @@ impl Topology {
         }
     }
 
-    /// Counts of a provider.
     pub fn counts(&self, p: ProviderId) -> Access {
         self.providers.get(p).map_or(Access::NONE, |p| p.counts)
     }
 
-    /// Counts of a consumer.
     pub fn consumer_counts(&self, c: ConsumerId) -> Access {
         self.consumers.get(c).map_or(Access::NONE, |c| c.counts)
     }

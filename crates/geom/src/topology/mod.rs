@@ -56,11 +56,8 @@ pub use last_sizes::{FormerSizes, SizeKeeper};
 pub use taste::{TasteClass, TasteJob, Tasted};
 
 new_key_type! {
-    /// A geom.
     pub struct GeomId;
-    /// A provider.
     pub struct ProviderId;
-    /// A consumer.
     pub struct ConsumerId;
 }
 

@@ -25,13 +25,11 @@ const TASTE_ATTRS: [&str; 9] = [
 
 /// Work for a core: taste one provider by some classes.
 pub struct TasteJob {
-    /// The provider.
     pub provider: ProviderId,
     /// Which tasting of it: an older one's result is dropped.
     pub serial: u64,
     /// The way to it, open for reading.
     pub edge: Edge,
-    /// Its name.
     pub name: String,
     /// Its size, bytes.
     pub media_bytes: u64,
@@ -47,7 +45,6 @@ pub struct TasteJob {
 
 /// One class that tastes.
 pub struct TasteClass {
-    /// Its index.
     pub index: usize,
     /// Itself.
     pub class: Arc<dyn Class>,
@@ -57,7 +54,6 @@ pub struct TasteClass {
 
 /// The result of a tasting.
 pub struct Tasted {
-    /// The provider.
     pub provider: ProviderId,
     /// Which tasting.
     pub serial: u64,

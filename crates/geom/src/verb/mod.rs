@@ -88,7 +88,6 @@ pub struct ArgSpec {
     pub name: &'static str,
     /// The letter of the option in GEOM's man page.
     pub short: Option<char>,
-    /// Its kind.
     pub kind: ArgKind,
     /// One sentence with unit and default.
     pub doc: &'static str,

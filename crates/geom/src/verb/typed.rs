@@ -61,7 +61,6 @@ pub struct MessageAnswer {
 }
 
 impl MessageAnswer {
-    /// That.
     pub fn new(message: impl Into<String>) -> MessageAnswer {
         MessageAnswer { message: message.into() }
     }

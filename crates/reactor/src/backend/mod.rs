@@ -58,7 +58,6 @@ pub enum PortKind {
 /// Which port a reactor uses, and why: for the log.
 #[derive(Clone, Debug)]
 pub struct PortReport {
-    /// The kind.
     pub kind: PortKind,
     /// One line for people.
     pub why: String,

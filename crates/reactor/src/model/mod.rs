@@ -57,7 +57,6 @@ impl Default for DiskShape {
 /// An operation on a disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DiskOp {
-    /// Reads.
     Read,
     /// Writes.
     Write,

@@ -76,7 +76,6 @@ impl SimSocket {
         self.world.state.borrow_mut().ether.next(tap)
     }
 
-    /// Sends a frame.
     pub(crate) fn tap_send(&self, frame: Vec<u8>) -> io::Result<()> {
         let tap = self.tap_number()?;
         self.world.state.borrow_mut().transmit(tap, frame)

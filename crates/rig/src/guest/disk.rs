@@ -28,7 +28,6 @@ const LOADER_START: u64 = 1 << 20;
 const LOADER_BYTES: u64 = 48 << 20;
 /// First byte of the root file system.
 pub const ROOT_START: u64 = LOADER_START + LOADER_BYTES;
-/// Its bytes.
 pub const ROOT_BYTES: u64 = 160 << 20;
 /// Code of a master boot record; the table follows it.
 const MBR_CODE_BYTES: usize = 440;

@@ -53,7 +53,6 @@ pub fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Result of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepResult {
     /// The step's name.

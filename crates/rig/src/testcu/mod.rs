@@ -77,7 +77,6 @@ pub struct TestResult {
     pub name: String,
     /// The flavour of the unit it ran on.
     pub flavour: String,
-    /// Its outcome.
     pub outcome: Outcome,
     /// The lines about this test, without the tool's frame.
     pub text: String,

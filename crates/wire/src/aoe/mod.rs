@@ -37,7 +37,6 @@ pub const FRAME_MIN: usize = 60;
 /// Bytes of a sector on the wire, regardless of the disk's own.
 pub const SECTOR: usize = 512;
 
-/// Commands.
 pub mod command {
     /// An ATA command.
     pub const ATA: u8 = 0;

@@ -25,7 +25,6 @@ pub const CONTROL_PORT: u8 = 15;
 pub mod gscr {
     /// Product and vendor.
     pub const PRODUCT: u16 = 0;
-    /// Revision.
     pub const REVISION: u16 = 1;
     /// Ports, bits 3:0.
     pub const PORTS: u16 = 2;

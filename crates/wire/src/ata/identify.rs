@@ -42,7 +42,6 @@ pub struct Identify {
     pub flush_ext: bool,
     /// A volatile write cache, and whether it is on.
     pub write_cache: Option<bool>,
-    /// TRIM.
     pub trim: Option<Trim>,
     /// 1: does not turn; above 0x400: turns a minute; 0: not reported.
     pub rotation: u16,

@@ -14,15 +14,11 @@ const NOT_QUEUED: u8 = 0x80;
 pub struct NcqError {
     /// Its tag; `None`: it was none of the queue's.
     pub tag: Option<u8>,
-    /// STATUS.
     pub status: u8,
-    /// ERROR.
     pub error: u8,
     /// LBA, 48 bits: the first sector that could not be had.
     pub lba: u64,
-    /// DEVICE.
     pub device: u8,
-    /// COUNT.
     pub count: u16,
 }
 

@@ -22,11 +22,8 @@ pub mod command {
     pub const DATA_SET_MANAGEMENT: u8 = 0x06;
     /// READ SECTOR(S), 28 bits.
     pub const READ: u8 = 0x20;
-    /// READ DMA EXT.
     pub const READ_DMA_EXT: u8 = 0x25;
-    /// READ LOG EXT.
     pub const READ_LOG_EXT: u8 = 0x2F;
-    /// WRITE DMA EXT.
     pub const WRITE_DMA_EXT: u8 = 0x35;
     /// READ DMA, 28 bits.
     pub const READ_DMA: u8 = 0xC8;
@@ -46,9 +43,7 @@ pub mod command {
     pub const VERIFY: u8 = 0x40;
     /// READ VERIFY SECTOR(S) EXT.
     pub const VERIFY_EXT: u8 = 0x42;
-    /// SMART.
     pub const SMART: u8 = 0xB0;
-    /// CHECK POWER MODE.
     pub const CHECK_POWER_MODE: u8 = 0xE5;
     /// FLUSH CACHE.
     pub const FLUSH: u8 = 0xE7;
@@ -56,7 +51,6 @@ pub mod command {
     pub const FLUSH_EXT: u8 = 0xEA;
     /// IDENTIFY DEVICE.
     pub const IDENTIFY: u8 = 0xEC;
-    /// SET FEATURES.
     pub const SET_FEATURES: u8 = 0xEF;
 }
 

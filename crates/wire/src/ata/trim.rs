@@ -6,7 +6,6 @@ use crate::error::WireError;
 /// Ranges are sent in blocks of so many bytes.
 pub const TRIM_BLOCK: usize = 512;
 
-/// Ranges in a block.
 pub const TRIM_RANGES_A_BLOCK: usize = TRIM_BLOCK / 8;
 
 /// Most sectors of a range.

@@ -21,7 +21,6 @@ pub mod opcode {
     pub const SETATTR: u32 = 4;
     /// Opens a file.
     pub const OPEN: u32 = 14;
-    /// Reads.
     pub const READ: u32 = 15;
     /// Writes.
     pub const WRITE: u32 = 16;
@@ -57,7 +56,6 @@ pub mod opcode {
     pub const LSEEK: u32 = 46;
 }
 
-/// Flags of INIT.
 pub mod init_flag {
     /// Reads of one file may run together.
     pub const ASYNC_READ: u32 = 1 << 0;
@@ -77,19 +75,16 @@ pub mod open_flag {
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
-/// Modes of FALLOCATE.
 pub mod fallocate {
     /// The size stays.
     pub const KEEP_SIZE: u32 = 1 << 0;
     /// A hole, which reads as zeroes.
     pub const PUNCH_HOLE: u32 = 1 << 1;
-    /// Zeroes.
     pub const ZERO_RANGE: u32 = 1 << 4;
 }
 
 /// The types of region that LSEEK finds.
 pub mod whence {
-    /// Data.
     pub const DATA: u32 = 3;
     /// A hole; behind the end there is one.
     pub const HOLE: u32 = 4;

@@ -35,7 +35,6 @@ fn header(len: u32, error: i32, unique: u64) -> [u8; REPLY_HEAD] {
 /// The attributes of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// The node.
     pub node: u64,
     /// Bytes.
     pub size: u64,
@@ -167,9 +166,7 @@ pub fn statfs(unique: u64, bytes: u64, block: u32, out: &mut Vec<u8>) {
 /// A name in a folder.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    /// The node.
     pub node: u64,
-    /// Its name.
     pub name: &'a [u8],
     /// A folder; else a file.
     pub folder: bool,

@@ -72,7 +72,6 @@ pub enum Operation<'a> {
         /// Flags of open(2).
         flags: u32,
     },
-    /// Reads.
     Read {
         /// First byte.
         offset: u64,
@@ -136,12 +135,9 @@ pub enum Operation<'a> {
     Other,
 }
 
-/// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Its header.
     pub header: Header,
-    /// The operation.
     pub operation: Operation<'a>,
 }
 

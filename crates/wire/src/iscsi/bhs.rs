@@ -28,41 +28,30 @@ pub(crate) const CONTINUE: u8 = 0x40;
 
 /// Operation codes (RFC 7143 section 11.2.1.2).
 pub mod opcode {
-    /// NOP-Out.
     pub const NOP_OUT: u8 = 0x00;
-    /// SCSI Command.
     pub const SCSI_COMMAND: u8 = 0x01;
     /// SCSI Task Management Function Request.
     pub const TASK_REQUEST: u8 = 0x02;
-    /// Login Request.
     pub const LOGIN_REQUEST: u8 = 0x03;
-    /// Text Request.
     pub const TEXT_REQUEST: u8 = 0x04;
     /// SCSI Data-Out.
     pub const DATA_OUT: u8 = 0x05;
-    /// Logout Request.
     pub const LOGOUT_REQUEST: u8 = 0x06;
     /// SNACK Request.
     pub const SNACK: u8 = 0x10;
-    /// NOP-In.
     pub const NOP_IN: u8 = 0x20;
-    /// SCSI Response.
     pub const SCSI_RESPONSE: u8 = 0x21;
     /// SCSI Task Management Function Response.
     pub const TASK_RESPONSE: u8 = 0x22;
-    /// Login Response.
     pub const LOGIN_RESPONSE: u8 = 0x23;
-    /// Text Response.
     pub const TEXT_RESPONSE: u8 = 0x24;
     /// SCSI Data-In.
     pub const DATA_IN: u8 = 0x25;
-    /// Logout Response.
     pub const LOGOUT_RESPONSE: u8 = 0x26;
     /// Ready To Transfer.
     pub const R2T: u8 = 0x31;
     /// Asynchronous Message.
     pub const ASYNC: u8 = 0x32;
-    /// Reject.
     pub const REJECT: u8 = 0x3f;
 }
 

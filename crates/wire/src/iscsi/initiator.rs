@@ -144,7 +144,6 @@ enum ClientLoginState {
     Operational,
 }
 
-/// One login.
 #[derive(Clone)]
 pub struct ClientLogin {
     config: ClientConfig,

@@ -63,15 +63,10 @@ pub enum Key {
     SendTargets,
     /// AuthMethod.
     AuthMethod,
-    /// CHAP_A.
     ChapA,
-    /// CHAP_I.
     ChapI,
-    /// CHAP_C.
     ChapC,
-    /// CHAP_N.
     ChapN,
-    /// CHAP_R.
     ChapR,
 }
 
@@ -120,16 +115,13 @@ pub enum Phase {
 pub enum Sender {
     /// Either side.
     Both,
-    /// Only the initiator.
     Initiator,
-    /// Only the target.
     Target,
 }
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySpec {
-    /// Which key.
     pub key: Key,
     /// Its name on the wire.
     pub name: &'static str,

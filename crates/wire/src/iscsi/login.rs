@@ -190,7 +190,6 @@ enum LoginState {
     Over,
 }
 
-/// One login.
 #[derive(Clone)]
 pub struct Login {
     config: LoginConfig,

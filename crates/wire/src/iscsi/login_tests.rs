@@ -50,7 +50,6 @@ fn chap_client(name: &str, secret: &str) -> ClientConfig {
     ClientConfig { chap: Some(chap), ..client() }
 }
 
-/// The result of a login.
 type Outcome = Result<(Box<Established>, Connected), (LoginStatus, ClientError)>;
 
 /// Runs both sides against each other over encoded bytes.

@@ -64,7 +64,6 @@ pub enum TaskReporting {
     /// Wait for the data of all affected tasks.
     #[default]
     Rfc3720,
-    /// Fence the response.
     ResponseFence,
     /// End tasks at once and notify other initiators with an asynchronous message.
     FastAbort,
@@ -108,7 +107,6 @@ pub struct SessionParams {
     pub data_pdu_in_order: bool,
     /// Sequences of a task are in order.
     pub data_sequence_in_order: bool,
-    /// Error recovery level.
     pub error_recovery_level: u32,
     /// iSCSIProtocolLevel.
     pub protocol_level: u32,

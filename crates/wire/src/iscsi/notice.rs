@@ -85,7 +85,6 @@ pub enum LogoutAnswer {
     CleanupFailed = 3,
 }
 
-/// Logout Response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogoutResponse {
     /// The outcome.
@@ -228,7 +227,6 @@ pub enum AsyncEvent {
 /// Asynchronous Message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AsyncMessage {
-    /// The event.
     pub event: AsyncEvent,
     /// Logical unit number, for SCSI events.
     pub lun: [u8; 8],
@@ -290,25 +288,18 @@ impl Pdu for AsyncMessage {
 /// Any PDU a target may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Response {
-    /// NOP-In.
     NopIn(NopIn),
-    /// SCSI Response.
     Scsi(ScsiResponse),
     /// Task management response.
     Task(TaskResponse),
-    /// Login Response.
     Login(LoginResponse),
-    /// Text Response.
     Text(TextResponse),
-    /// Data-In.
     DataIn(DataIn),
-    /// Logout Response.
     Logout(LogoutResponse),
     /// Ready To Transfer.
     R2t(R2t),
     /// Asynchronous Message.
     Async(AsyncMessage),
-    /// Reject.
     Reject(Reject),
 }
 

@@ -11,25 +11,16 @@ use crate::error::WireError;
 
 /// Functions of [`TaskRequest`] (RFC 7143 section 11.5.1, RFC 7144 section 6.1).
 pub mod task_function {
-    /// ABORT TASK.
     pub const ABORT_TASK: u8 = 1;
-    /// ABORT TASK SET.
     pub const ABORT_TASK_SET: u8 = 2;
-    /// CLEAR ACA.
     pub const CLEAR_ACA: u8 = 3;
-    /// CLEAR TASK SET.
     pub const CLEAR_TASK_SET: u8 = 4;
     /// LOGICAL UNIT RESET.
     pub const LUN_RESET: u8 = 5;
-    /// TARGET WARM RESET.
     pub const TARGET_WARM_RESET: u8 = 6;
-    /// TARGET COLD RESET.
     pub const TARGET_COLD_RESET: u8 = 7;
-    /// TASK REASSIGN.
     pub const TASK_REASSIGN: u8 = 8;
-    /// QUERY TASK.
     pub const QUERY_TASK: u8 = 9;
-    /// QUERY TASK SET.
     pub const QUERY_TASK_SET: u8 = 10;
     /// I_T NEXUS RESET.
     pub const NEXUS_RESET: u8 = 11;
@@ -142,7 +133,6 @@ impl Pdu for NopOut {
     }
 }
 
-/// Login Request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoginRequest {
     /// T: ready to enter `next_stage`.
@@ -215,7 +205,6 @@ pub(crate) fn login_flags(transit: bool, more: bool, stage: u8, next_stage: u8) 
     t | c | ((stage & 3) << 2) | (next_stage & 3)
 }
 
-/// Text Request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TextRequest {
     /// I: deliver at once.
@@ -280,7 +269,6 @@ pub enum LogoutReason {
     Recovery,
 }
 
-/// Logout Request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogoutRequest {
     /// I: deliver at once.
@@ -382,21 +370,14 @@ impl Pdu for Snack {
 /// Any PDU an initiator may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// NOP-Out.
     NopOut(NopOut),
-    /// SCSI Command.
     ScsiCommand(CommandPdu<'a>),
     /// Task management.
     Task(TaskRequest),
-    /// Login.
     Login(LoginRequest),
-    /// Text.
     Text(TextRequest),
-    /// Data-Out.
     DataOut(DataOut),
-    /// Logout.
     Logout(LogoutRequest),
-    /// SNACK.
     Snack(Snack),
     /// An opcode no initiator may send, the target's own included: Reject, reason 05.
     Unknown {

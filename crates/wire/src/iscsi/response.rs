@@ -315,7 +315,6 @@ impl Pdu for NopIn {
     }
 }
 
-/// Login Response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoginResponse {
     /// T: the stage changes to `next_stage`.
@@ -379,7 +378,6 @@ impl Pdu for LoginResponse {
     }
 }
 
-/// Text Response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TextResponse {
     /// F: the negotiation is over.

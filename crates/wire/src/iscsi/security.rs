@@ -23,7 +23,6 @@ use crate::error::WireError;
 pub enum Auth {
     /// Nothing.
     None,
-    /// CHAP.
     Chap {
         /// The accounts that may log in. Names should differ; the first match counts. If the list
         /// is empty, authentication is required and every login fails.

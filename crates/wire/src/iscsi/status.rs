@@ -18,7 +18,6 @@ pub enum LoginStatus {
     AuthorizationFailure,
     /// No such target.
     NotFound,
-    /// The target was removed.
     TargetRemoved,
     /// No common protocol version.
     UnsupportedVersion,
@@ -28,7 +27,6 @@ pub enum LoginStatus {
     MissingParameter,
     /// The target does not support a session over this connection.
     CannotIncludeInSession,
-    /// The session type is not supported.
     SessionTypeNotSupported,
     /// The session named by TSIH does not exist.
     SessionDoesNotExist,
@@ -38,7 +36,6 @@ pub enum LoginStatus {
     TargetError,
     /// The service is not available now.
     ServiceUnavailable,
-    /// Out of resources.
     OutOfResources,
     /// A code that is not in the RFC.
     Other(u16),

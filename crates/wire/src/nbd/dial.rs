@@ -24,7 +24,6 @@ pub fn flags() -> [u8; 4] {
     u32::from(handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES).to_be_bytes()
 }
 
-/// An option.
 pub fn option(option: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(16 + payload.len());
     out.extend(OPTION_MAGIC.to_be_bytes());

@@ -51,7 +51,6 @@ pub enum Tls {
 /// States of a handshake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// TLS.
     pub tls: Tls,
 }
 
@@ -86,7 +85,6 @@ pub enum Unavailable {
 /// One line of LIST.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its name.
     pub name: String,
     /// For people.
     pub description: String,
@@ -106,7 +104,6 @@ pub trait Exports {
 pub struct Agreed {
     /// The name as the client wrote it.
     pub name: String,
-    /// The export.
     pub export: Export,
     /// Headers.
     pub form: Form,

@@ -51,7 +51,6 @@ fn string<'a>(r: &mut Reader<'a>, field: &'static str) -> Result<&'a str, WireEr
     name_of(r.take(len, field)?, field)
 }
 
-/// The payload of EXPORT_NAME.
 pub(super) fn export_name(payload: &[u8]) -> Result<&str, WireError> {
     name_of(payload, "export name")
 }

@@ -107,7 +107,6 @@ pub enum Head {
         /// Of the request.
         cookie: u64,
     },
-    /// A chunk.
     Chunk {
         /// Chunk flags.
         flags: u16,

@@ -23,7 +23,6 @@ pub mod mode {
 pub mod qtype {
     /// A directory.
     pub const DIR: u8 = 0x80;
-    /// Append-only.
     pub const APPEND: u8 = 0x40;
     /// One opener at a time.
     pub const EXCL: u8 = 0x20;

@@ -22,7 +22,6 @@ pub mod pdu {
     pub const READY: u8 = 0x09;
 }
 
-/// Flags of PDUs.
 pub mod pdu_flag {
     /// HDGSTF: the header has a digest.
     pub const HEADER_DIGEST: u8 = 1;
@@ -52,19 +51,13 @@ pub mod fatal {
 
 /// Opcodes of admin commands.
 pub mod admin {
-    /// Get Log Page.
     pub const GET_LOG_PAGE: u8 = 0x02;
-    /// Identify.
     pub const IDENTIFY: u8 = 0x06;
-    /// Abort.
     pub const ABORT: u8 = 0x08;
-    /// Set Features.
     pub const SET_FEATURES: u8 = 0x09;
-    /// Get Features.
     pub const GET_FEATURES: u8 = 0x0a;
     /// Asynchronous Event Request.
     pub const ASYNC_EVENT: u8 = 0x0c;
-    /// Keep Alive.
     pub const KEEP_ALIVE: u8 = 0x18;
     /// Fabrics commands of any kind; on every queue.
     pub const FABRICS: u8 = 0x7f;
@@ -72,31 +65,20 @@ pub mod admin {
 
 /// Types of Fabrics commands (FCTYPE).
 pub mod fabrics {
-    /// Property Set.
     pub const PROPERTY_SET: u8 = 0x00;
-    /// Connect.
     pub const CONNECT: u8 = 0x01;
-    /// Property Get.
     pub const PROPERTY_GET: u8 = 0x04;
-    /// Disconnect.
     pub const DISCONNECT: u8 = 0x08;
 }
 
 /// Opcodes of I/O commands of the NVM command set.
 pub mod io {
-    /// Flush.
     pub const FLUSH: u8 = 0x00;
-    /// Write.
     pub const WRITE: u8 = 0x01;
-    /// Read.
     pub const READ: u8 = 0x02;
-    /// Compare.
     pub const COMPARE: u8 = 0x05;
-    /// Write Zeroes.
     pub const WRITE_ZEROES: u8 = 0x08;
-    /// Dataset Management.
     pub const DATASET_MANAGEMENT: u8 = 0x09;
-    /// Verify.
     pub const VERIFY: u8 = 0x0c;
 }
 
@@ -104,7 +86,6 @@ pub mod io {
 pub mod cns {
     /// Namespace, NVM command set.
     pub const NAMESPACE: u8 = 0x00;
-    /// Controller.
     pub const CONTROLLER: u8 = 0x01;
     /// Active namespaces.
     pub const ACTIVE_LIST: u8 = 0x02;
@@ -136,19 +117,16 @@ pub mod log_page {
     pub const CHANGED: u8 = 0x04;
     /// Commands and their effects.
     pub const EFFECTS: u8 = 0x05;
-    /// Discovery.
     pub const DISCOVERY: u8 = 0x70;
 }
 
 /// Features.
 pub mod feature {
-    /// Arbitration.
     pub const ARBITRATION: u8 = 0x01;
     /// Power management.
     pub const POWER: u8 = 0x02;
     /// Temperature threshold.
     pub const TEMPERATURE: u8 = 0x04;
-    /// Error recovery.
     pub const ERROR_RECOVERY: u8 = 0x05;
     /// Volatile write cache.
     pub const WRITE_CACHE: u8 = 0x06;

@@ -30,7 +30,6 @@ impl Sgl {
 /// A command of any queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Command {
-    /// Opcode.
     pub opcode: u8,
     /// FUSE in bits 1:0, PSDT in bits 7:6.
     pub flags: u8,

@@ -24,7 +24,6 @@ const ALIGNMENT_MAX: u8 = 31;
 pub struct Common {
     /// PDU-Type.
     pub kind: u8,
-    /// FLAGS.
     pub flags: u8,
     /// HLEN: bytes of the header without its digest.
     pub header_len: u8,

@@ -57,7 +57,6 @@ impl AccessState {
         AccessState::ALL.into_iter().find(|s| *s as u8 == code)
     }
 
-    /// The code.
     pub const fn code(self) -> u8 {
         self as u8
     }
@@ -98,11 +97,9 @@ pub enum StateCause {
 pub struct PortGroup {
     /// TARGET PORT GROUP.
     pub group: u16,
-    /// Its state.
     pub state: AccessState,
     /// PREF: the preferred group.
     pub preferred: bool,
-    /// The cause of the state.
     pub cause: StateCause,
     /// Relative target port identifiers; at most [`GROUP_PORTS_MAX`] are sent.
     pub ports: Vec<u16>,

@@ -126,9 +126,7 @@ pub fn parse_luns(data: &[u8]) -> Result<(Vec<Lun>, u32), WireError> {
 pub enum LbaState {
     /// Mapped, or not known.
     Mapped,
-    /// Deallocated.
     Deallocated,
-    /// Anchored.
     Anchored,
 }
 

@@ -68,7 +68,6 @@ pub struct Times {
     pub recommended_s: u32,
 }
 
-/// One command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandInfo {
     /// Operation code.

@@ -37,10 +37,8 @@ impl DefectFormat {
     }
 }
 
-/// One defect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Defect {
-    /// A block.
     Block(u64),
     /// Cylinder, head, and bytes from index or sector; all ones: the whole track.
     Place(u32, u8, u32),

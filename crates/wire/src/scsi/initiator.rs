@@ -17,7 +17,6 @@ pub struct Inquiry {
     pub kind: u8,
     /// RMB.
     pub removable: bool,
-    /// VERSION.
     pub version: u8,
     /// TPGS: asymmetric access, 1 implicit, 2 explicit, 3 both (SPC-4 section 6.4.2).
     pub asymmetric: u8,

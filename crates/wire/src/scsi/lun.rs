@@ -60,7 +60,6 @@ impl Lun {
         if number <= LUN_MAX { Some(Lun(number)) } else { None }
     }
 
-    /// The number.
     pub const fn number(self) -> u32 {
         self.0
     }

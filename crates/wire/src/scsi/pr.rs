@@ -335,7 +335,6 @@ pub fn pr_capabilities(keeps: bool, aptpl: bool) -> Vec<u8> {
 /// One registration, as READ FULL STATUS describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrStatus {
-    /// Its key.
     pub key: u64,
     /// It holds the reservation, whose type this is.
     pub holds: Option<PrType>,

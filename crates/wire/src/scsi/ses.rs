@@ -11,7 +11,6 @@ use crate::error::WireError;
 pub mod ses_page {
     /// Supported pages.
     pub const SUPPORTED: u8 = 0x00;
-    /// Configuration.
     pub const CONFIGURATION: u8 = 0x01;
     /// Status; control when it is sent.
     pub const STATUS: u8 = 0x02;

@@ -79,7 +79,6 @@ pub struct Limits {
 pub struct Vpd<'a> {
     /// The identity of the unit.
     pub identity: &'a Identity,
-    /// Its limits.
     pub limits: &'a Limits,
 }
 

@@ -7,6 +7,5 @@ use geom::ClassVerb;
 
 use super::class::InspectClass;
 
-/// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<InspectClass>] =
     &[ClassVerb::of::<scan::Scan>(), ClassVerb::of::<wipe::Wipe>()];

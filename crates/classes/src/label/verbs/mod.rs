@@ -15,7 +15,6 @@ use super::generic;
 use super::geom::KIND_ATTR;
 use crate::members::provider_access;
 
-/// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<LabelClass>] = &[
     ClassVerb::of::<label::Label>(),
     ClassVerb::of::<clear::Clear>(),

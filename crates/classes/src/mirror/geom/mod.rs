@@ -95,7 +95,6 @@ enum JobPhase {
     Writing(Job),
 }
 
-/// The geom.
 pub struct MirrorGeom {
     pub(super) mirror: Mirror,
     pub(super) shared: Arc<MirrorShared>,
@@ -225,7 +224,6 @@ impl MirrorGeom {
         t.wither_geom(me, Errno::NxIo);
     }
 
-    /// The slot of a consumer.
     pub(super) fn slot_of(&self, consumer: ConsumerId) -> Option<usize> {
         self.consumers.iter().find(|(_, c)| **c == consumer).map(|(slot, _)| *slot)
     }

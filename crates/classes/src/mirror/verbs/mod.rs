@@ -41,7 +41,6 @@ pub(super) use redeclare::{foresee, redeclare};
 /// Longest time that a verb waits for its mirror to complete the request.
 const VERB_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<MirrorClass>] = &[
     ClassVerb::of::<label::Label>(),
     ClassVerb::of::<create::Create>(),

@@ -33,7 +33,6 @@ use crate::members::{Stopped, provider_access, verb_util};
 pub(super) use create::check_same_disk;
 pub(super) use redeclare::{foresee, redeclare};
 
-/// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<MultipathClass>] = &[
     ClassVerb::of::<label::Label>(),
     ClassVerb::of::<create::Create>(),

@@ -52,7 +52,6 @@ pub use show::Show;
 pub use undo::Undo;
 pub use unset::Unset;
 
-/// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<PartClass>] = &[
     ClassVerb::of::<Show>(),
     ClassVerb::of::<Edit<Create>>(),

@@ -39,9 +39,7 @@ pub enum Copy {
 /// Number of entries of each kind that fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Disks.
     pub disks: u16,
-    /// Volumes.
     pub volumes: u16,
     /// Configuration records on a disk, besides one for a spare.
     pub partitions: u16,
@@ -74,7 +72,6 @@ pub(super) const CONFIGS: usize = 3;
 pub(super) const DATA: usize = 4;
 pub(super) const BAD: usize = 5;
 
-/// A header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// Byte order of everything.

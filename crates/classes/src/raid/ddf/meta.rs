@@ -10,7 +10,6 @@ use crate::raid::Fault;
 pub struct Meta {
     /// The header of the copy in force.
     pub header: Header,
-    /// Which copy that is.
     pub source: Copy,
     /// The controller's section as it is, with a right checksum.
     pub controller: Vec<u8>,
@@ -24,7 +23,6 @@ pub struct Meta {
     pub vendor: Vec<Vec<u8>>,
     /// What this disk serves as a spare.
     pub spare: Option<Spare>,
-    /// Which disk this is.
     pub data: DiskData,
     /// Bad blocks of this disk.
     pub bad: Vec<BadBlocks>,

@@ -33,7 +33,6 @@ pub mod kind {
 pub mod disk_state {
     /// Works.
     pub const ONLINE: u16 = 1;
-    /// Failed.
     pub const FAILED: u16 = 2;
     /// Being filled.
     pub const REBUILD: u16 = 4;
@@ -65,7 +64,6 @@ pub struct DiskEntry {
 pub struct VolumeEntry {
     /// Its identity.
     pub guid: [u8; 24],
-    /// Number.
     pub number: u16,
     /// Type bits.
     pub kind: u16,

@@ -68,7 +68,6 @@ impl Entry {
     /// See [`Purpose::Doubt`]: Linux writes, and understands, an entry that nothing is summed for.
     pub const DOUBT: Entry = Entry { first: 0, parity: 0, data: 0, slot: 0, checksum: u32::MAX };
 
-    /// Its purpose.
     pub fn purpose(&self) -> Purpose {
         match (self.data, self.parity, self.checksum) {
             (0, 0, 0) => Purpose::Nothing,
@@ -97,7 +96,6 @@ pub struct Header {
     pub signature: u32,
     /// Grows with every unit of a log.
     pub generation: u64,
-    /// Its entries.
     pub entries: Vec<Entry>,
 }
 
@@ -161,7 +159,6 @@ impl Header {
 /// The unit in force of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Log {
-    /// This one.
     Unit {
         /// Its header.
         header: Header,

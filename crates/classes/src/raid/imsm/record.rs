@@ -78,7 +78,6 @@ pub mod attribute {
 pub struct DiskRecord {
     /// Serial number, filled up with zeros.
     pub serial: [u8; 16],
-    /// Sectors.
     pub sectors: u64,
     /// SCSI id; all ones when the disk is missing.
     pub id: u32,
@@ -122,7 +121,6 @@ pub struct Map {
 pub struct VolumeRecord {
     /// Name, filled up with zeros.
     pub name: [u8; 16],
-    /// Sectors.
     pub sectors: u64,
     /// Status bits (24): 4 and 8 are set for every volume in use.
     pub status: u32,
@@ -172,7 +170,6 @@ pub struct BadBlocks {
 pub struct Record {
     /// Version text as read; [`Record::encode`] writes the version that the used features need.
     pub version: [u8; 6],
-    /// Family.
     pub family: u32,
     /// Counts up with each write.
     pub generation: u32,
@@ -194,9 +191,7 @@ pub struct Record {
     pub time: u64,
     /// When this record was written, seconds since 1970; 0 unknown.
     pub written_s: u64,
-    /// Disks.
     pub disks: Vec<DiskRecord>,
-    /// Volumes.
     pub volumes: Vec<VolumeRecord>,
     /// Bad-block log.
     pub bad: Vec<BadBlocks>,

@@ -38,7 +38,6 @@ use crate::probe_io::carry_out;
 use crate::shared_args::STOPPED_HIDES;
 use crate::write_plan::WritePlan;
 
-/// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<RaidClass>] = &[
     ClassVerb::of::<label::Label>(),
     ClassVerb::of::<add::Add>(),

@@ -39,7 +39,6 @@ const SAME: u8 = 2;
 /// The layer of a volume whose bytes lie in one of these ways.
 pub(crate) struct VolumeLayer<const LIE: u8>(Arc<VolumeShared>);
 
-/// The layer of a volume.
 pub(crate) fn layer(shared: Arc<VolumeShared>) -> Arc<dyn Layer> {
     match shared.shape.level {
         Level::Raid1 => Arc::new(VolumeLayer::<SAME>(shared)),

@@ -129,7 +129,6 @@ impl Shape {
         StripTable { strips: Divisor::new(strips), rows, places: (0..strips).map(place).collect() }
     }
 
-    /// Members.
     pub(crate) fn members(&self) -> usize {
         self.lens.len()
     }

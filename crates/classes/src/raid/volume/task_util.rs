@@ -63,7 +63,6 @@ pub(crate) async fn more(count: usize, len: usize) -> Vec<Segs> {
     .await
 }
 
-/// A request to a member.
 pub(crate) struct MemberRequest {
     pub(crate) slot: usize,
     pub(crate) edge: Edge,

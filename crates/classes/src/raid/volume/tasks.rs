@@ -29,7 +29,6 @@ use super::task_util::{
 /// Rows of one request that are worked on at once; more wait for these.
 const ROWS_AT_ONCE: usize = 16;
 
-/// One request.
 pub(super) struct RequestTask {
     pub(super) core: Rc<Core>,
     pub(super) shared: Arc<VolumeShared>,

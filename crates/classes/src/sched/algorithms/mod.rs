@@ -100,7 +100,6 @@ pub(crate) trait Algorithm: Send {
     /// So many are in the disk already.
     fn adopt(&mut self, in_flight: u32);
 
-    /// A request arrived.
     fn arrived(&mut self, request: Request, now: u64);
 
     /// The next request. `hurry`: without anticipation and without limits.
@@ -114,7 +113,6 @@ pub(crate) trait Algorithm: Send {
         false
     }
 
-    /// Its counters.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }

@@ -14,7 +14,6 @@ use super::class::SchedClass;
 use super::geom::SchedGeom;
 use super::{NAME, queue};
 
-/// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<SchedClass>] = &[
     ClassVerb::of::<insert::Insert>(),
     ClassVerb::of::<create::Create>(),

@@ -18,7 +18,6 @@ use super::geom::TrimGeom;
 use super::params::TrimParams;
 use super::shared::TrimShared;
 
-/// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<TrimClass>] = &[
     ClassVerb::of::<insert::Insert>(),
     ClassVerb::of::<create::Create>(),

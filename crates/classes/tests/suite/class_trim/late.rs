@@ -24,7 +24,6 @@ pub enum Deletes {
     AnyHow,
     /// It knows no such command.
     Unknown,
-    /// It fails.
     Fail,
     /// It gives no answer, and carries it out 50 s later.
     NoAnswer,

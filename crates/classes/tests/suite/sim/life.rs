@@ -144,7 +144,6 @@ impl Life {
         self.control.topology.find(name).is_some()
     }
 
-    /// Plugs a disk in.
     pub fn plug(&mut self, name: &str, disk: &Disk) {
         disk.attach(&mut self.control.topology, name).expect("a name that is free");
     }

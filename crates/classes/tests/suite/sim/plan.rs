@@ -71,7 +71,6 @@ pub(super) fn with(class: &str, random: &mut SeededRandom) -> Value {
 }
 
 impl Plan {
-    /// One class on disks.
     pub fn of(class: &'static str, disks: usize, random: &mut SeededRandom) -> Plan {
         let with = with(class, random);
         let made = Made { class, name: "top".into(), members: names(disks), with };

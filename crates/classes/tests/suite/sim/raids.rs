@@ -139,7 +139,6 @@ fn talk(what: impl FnOnce() -> String) {
     }
 }
 
-/// One seed.
 pub fn run(kind: Kind, seed: u64, lives: u64, tally: &mut Totals) {
     run_with(kind, seed, lives, None, tally);
 }

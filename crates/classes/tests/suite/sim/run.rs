@@ -93,7 +93,6 @@ pub(super) struct Simulation<'a> {
     pub(super) dice: SeededRandom,
 }
 
-/// One seed.
 pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Totals) {
     let mut random = SeededRandom::new(seed ^ 0x5eed_0000);
     let mut disks = BTreeMap::new();

@@ -214,7 +214,6 @@ impl World {
         World { control, users: 0, _end: End(reactor) }
     }
 
-    /// A world with one disk.
     pub fn with(name: &str, bytes: Vec<u8>, sector: u32) -> (World, Disk) {
         let mut world = World::new();
         let disk = world.disk(name, bytes, sector);

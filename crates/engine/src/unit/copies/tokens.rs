@@ -93,7 +93,6 @@ impl Watch {
 
 /// A representation of data (ROD), which a token identifies.
 pub(crate) struct Rod {
-    /// The token.
     pub token: Box<[u8; ROD_TOKEN_LEN]>,
     /// The unit.
     pub device: Arc<Device>,
@@ -164,7 +163,6 @@ impl Drop for Use {
 
 /// A token that an initiator presents.
 pub(crate) enum Presented {
-    /// Zeros.
     Zero,
     /// A token that was made here.
     Rod(Use),

@@ -73,9 +73,7 @@ impl Access {
     pub(super) const WRITE_STATE: Access = Access { alua: Alua::Standby, ..Access::WRITE };
     /// SET TARGET PORT GROUPS.
     pub(super) const SET_GROUPS: Access = Access { alua: Alua::Unavailable, ..Access::WRITE };
-    /// READ BUFFER.
     pub(super) const READ_BUFFER: Access = Access { alua: Alua::Unavailable, ..Access::READ };
-    /// WRITE BUFFER.
     pub(super) const WRITE_BUFFER: Access = Access { alua: Alua::Unavailable, ..Access::WRITE };
     /// See [`Persistent::StartStop`].
     pub(super) const START_STOP: Access =

@@ -153,7 +153,6 @@ pub enum Segment {
 /// A segment with its place in the parameter list, for field pointers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentAt {
-    /// The segment.
     pub segment: Segment,
     /// Offset of its descriptor in the parameter list.
     pub at: u16,

@@ -75,7 +75,6 @@ pub struct WriteToken {
     pub delete: bool,
     /// First block within the data of the token, in blocks of its creator.
     pub offset: u64,
-    /// The token.
     pub token: [u8; ROD_TOKEN_LEN],
     /// Where to write, in this order; no block twice.
     pub ranges: Vec<BlockRange>,

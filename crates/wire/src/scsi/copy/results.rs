@@ -6,7 +6,6 @@ use super::{CopyLimits, DESCRIPTOR_TYPES, count_rest};
 /// Bytes of a token in REPORT ALL ROD TOKENS data: all but the extended data.
 const MANAGEMENT_LEN: usize = 96;
 
-/// The state of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyState {
     /// It runs, and its command has not ended.
@@ -44,10 +43,8 @@ impl CopyState {
     }
 }
 
-/// Progress of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopyProgress<'a> {
-    /// The state of the copy.
     pub status: CopyState,
     /// Service action of the command that began it.
     pub action: u8,
@@ -151,7 +148,6 @@ pub fn copy_status_lid4(progress: &CopyProgress<'_>) -> Vec<u8> {
 /// A token in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenInfo<'a> {
-    /// The token.
     pub token: &'a [u8; ROD_TOKEN_LEN],
 }
 

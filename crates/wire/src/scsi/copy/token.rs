@@ -38,7 +38,6 @@ pub enum RodType {
 }
 
 impl RodType {
-    /// The code.
     pub const fn code(self) -> u32 {
         match self {
             RodType::ChangeVulnerable => 0x0080_0001,

@@ -43,7 +43,6 @@ impl ThresholdKind {
     }
 }
 
-/// One threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Threshold {
     /// A crossing is reported to initiators.

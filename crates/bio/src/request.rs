@@ -227,8 +227,8 @@ pub struct Bio {
     pub value: Option<Attr>,
     /// How it ended, once it has. Children's first error gathers here.
     pub status: Status,
-    /// Bytes done, once it has ended: fewer than `length` at the end of the medium, and of a
-    /// DELETE of several ranges those that it names.
+    /// Bytes done, once it has ended. They are fewer than `length` at the end of the medium. A
+    /// DELETE of several ranges counts those that it names.
     pub completed: u64,
     /// The receiver of the completion.
     pub end: End,

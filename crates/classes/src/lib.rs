@@ -1,8 +1,8 @@
 //! classes: the GEOM classes between a disk and its users, one folder or file per class.
 //!
-//! `part` and `label` are in two halves: a pure one, which reads and writes formats as values
-//! and does no I/O, and the class on top of it. [`probe`] is how the pure half requests sectors.
-//! [`all`] lists the classes.
+//! `part` and `label` are in two halves. The pure one reads and writes formats as values and does
+//! no I/O; the class is on top of it. [`probe`] is how the pure half requests sectors. [`all`]
+//! lists the classes.
 
 #![forbid(unsafe_code)]
 

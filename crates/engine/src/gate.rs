@@ -122,8 +122,8 @@ pub(crate) fn check_without_write_access(command: &Cdb) -> Result<(), Ending> {
     }
 }
 
-/// The bits that stop a command which has waited for data, its turn or memory: those that barred it
-/// when it arrived, and what may have become of its unit since.
+/// The bits that stop a command which has waited for data, its turn or memory. They are those that
+/// barred it when it arrived, and later changes of its unit.
 pub(crate) fn late_blocking_flags(barred: u32, plan: &Plan) -> u32 {
     let writes = if plan.writes { flags::PROTECTED } else { 0 };
     barred | writes | flags::GONE

@@ -331,7 +331,7 @@ pub trait Class: Send + Sync + 'static {
         &[]
     }
 
-    /// True when each geom of the class has the name of the provider below it, and the names of its
+    /// True when each geom of the class has the name of the provider below it. The names of its
     /// own providers begin with that name. They are renamed with it ([`Topology::rename`]).
     fn is_named_after_provider(&self) -> bool {
         false

@@ -318,8 +318,8 @@ impl Stream {
         self.socket.nodelay(yes)
     }
 
-    /// Probes a silent peer after `idle` (whole seconds) whether it is still there, four times in
-    /// that time again, and ends the connection if it is not. Does nothing in simulation.
+    /// Probes a silent peer after `idle` (whole seconds), and four times in that time again. Ends
+    /// the connection if it does not answer. Does nothing in simulation.
     pub fn keepalive(&self, idle: Duration) -> io::Result<()> {
         self.socket.keepalive(idle)
     }

@@ -34,8 +34,8 @@ pub struct Config {
     pub name: String,
     /// The way to the kernel.
     pub port: PortChoice,
-    /// How long to look for work before going to sleep, in ns; 0 sleeps at once. 50 us halve the
-    /// latency of a lone request and cost nothing when busy.
+    /// How long to look for work before sleep, in ns; 0 sleeps at once. With 50 us the latency of a
+    /// lone request halves, and a busy core pays nothing.
     pub spin_ns: u64,
     /// The cpu to stay on; None leaves it to the kernel.
     pub cpu: Option<usize>,

@@ -334,9 +334,8 @@ pub struct Conversed {
     pub acknowledged: BTreeMap<String, String>,
 }
 
-/// Runs a script; `answer` carries out a request of the guest (`ask` and `told` of `lib.sh`) and
-/// answers one line to it, [`GO`] when there is nothing to report. An error contains the guest's
-/// console.
+/// Runs a script. `answer` carries out a request of the guest (`ask` and `told` of `lib.sh`) and
+/// returns one line, [`GO`] when there is nothing to report. An error contains the guest's console.
 pub fn converse(
     from: From<'_>,
     script: &Script,

@@ -29,7 +29,7 @@ pub struct UnrunBlock {
     pub reason: Option<String>,
 }
 
-/// Every block of commands of the checkout that no test runs and that has no mark, and every mark
+/// Every block of commands of the checkout that no test runs and that has no mark. Also every mark
 /// with a file that does not exist.
 pub fn unmarked_commands(root: &Path) -> io::Result<Vec<String>> {
     let mut out = Vec::new();

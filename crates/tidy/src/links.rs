@@ -17,9 +17,9 @@ const BOOK: &str = "docs";
 /// The list of the manual's pages.
 const SUMMARY: &str = "SUMMARY.md";
 
-/// Every broken link of the tree's documents, as `FILE: LINK`: to a file that is not there, to a
-/// heading that its file does not have, or from a page of the manual to a file that mdBook leaves
-/// out. Links to other hosts are not examined.
+/// Every broken link of the tree's documents, as `FILE: LINK`. A link is broken if the file or its
+/// heading does not exist, or if a page of the manual links to a file that mdBook leaves out. Links
+/// to other hosts are not examined.
 pub fn broken_links(root: &Path) -> io::Result<Vec<String>> {
     let book = root.join(BOOK);
     let summary = fs::read_to_string(book.join(SUMMARY)).unwrap_or_default();

@@ -10,8 +10,8 @@ use crate::part::{self, Table, TableContext};
 use crate::probe::{ProbeStop, Reason, Sectors, Step, array, le32, le64, span};
 use crate::registry::{self, label_of};
 
-/// Bytes at each end that are searched, 512 at a time, for metadata outside its regular place:
-/// labels of media of another size, tables of disks with other sector sizes.
+/// Bytes at each end that are searched, 512 at a time, for metadata outside its regular place.
+/// Examples are labels of media of another size and tables of disks with other sector sizes.
 const SWEEP: u64 = 1 << 20;
 
 /// Bytes of one read of it. A range that cannot be read is reported and left out.

@@ -1,7 +1,7 @@
 //! The geom of one name.
 //!
 //! Invariants
-//!  L1  From its first open to its last close the geom holds one `e` more than its users, so that
+//!  L1  From its first open to its last close the geom holds one `e` more than its users. So
 //!      no other user writes below an open name.
 //!  L2  A geom without attached consumers is removed when its media was written, and is found
 //!      again.

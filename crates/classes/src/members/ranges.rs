@@ -1,6 +1,6 @@
 //! Range locks: exclusive and shared locks on byte ranges, over all cores.
 //!
-//! A write to all copies holds its range exclusively, so that copies that are written at the same
+//! A write to all copies holds its range exclusively. So copies that are written at the same
 //! time agree about which write was the last. A rebuild does the same. Updates of a stripe's parity
 //! exclude each other. Readers that reconstruct lost data share a range.
 //!

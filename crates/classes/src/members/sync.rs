@@ -1,6 +1,6 @@
 //! Types of the parts that several cores share.
 //!
-//! The parts use these types only by way of this module, so that `tests/interleavings` can build
+//! The parts use these types only by way of this module. So `tests/interleavings` can build
 //! the same files on types whose every order of steps it tries.
 
 pub(super) use bio::sync::{Mutex, MutexGuard};

@@ -6,8 +6,8 @@
 //! sizes and the members found so far. The classes share one list.
 //!
 //! Invariants
-//!  W1  A geom whose time is up continues to wait while another one waits that may be below it, and
-//!      for a while after that one has started.
+//!  W1  A geom whose time is up continues to wait while another one waits that may be below it. It
+//!      also waits for a while after that one has started.
 //!  W2  Of two geoms at most one may be below the other: there is always one that starts first.
 
 use std::cmp::Reverse;

@@ -12,8 +12,8 @@
 //!
 //! Invariants
 //!  P1  `active` is good, or there is no good path. It is one of those with the best access state
-//!      among the good ones, unless another was made active by hand and no access state has changed
-//!      since.
+//!      among the good ones. The exception is one that was made active by hand, until an access
+//!      state changes.
 //!  P2  A report about a path is used only if the path has not changed since: same round. A path in
 //!      transition that is good because there is no other keeps its round: it has given no better
 //!      answer.

@@ -6,7 +6,7 @@
 //! 1 freebsd-boot   40     1024 loader [bootme]       index type start size label [attributes]
 //! ```
 //! The text has the format of gpart, with sizes in sectors. Attributes without a word in gpart have
-//! one of ours: `bit61` for a bit without a name, `data=2111` for a logical partition whose data
+//! one of ours: `bit61` for a bit without a name. `data=2111` is a logical partition whose data
 //! does not begin one track behind its record. A label may contain spaces; characters in it that
 //! would be misread are written `\u{5b}`. JSON contains more: unique ids, the usable range,
 //! attributes of the table.

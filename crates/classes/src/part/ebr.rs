@@ -243,8 +243,8 @@ pub(crate) fn plan(
         }
     }
     plan.flush();
-    // Then the records of the chain, those whose meaning changes before those in which only the
-    // size in the link does, and the end of the chain before its beginning.
+    // Then the records of the chain. Those whose meaning changes precede those in which only the
+    // size in the link does, and the end of the chain precedes its beginning.
     let mut late = Vec::new();
     for (at, bytes) in wanted.iter().rev() {
         match held.get(at) {

@@ -392,8 +392,8 @@ impl Geom for PartGeom {
         let Some(limits) = limits else { return };
         let sectors = limits.media_bytes.checked_div(u64::from(limits.sector_bytes)).unwrap_or(0);
         let followed = self.resize_table(topology, me, sectors);
-        // A damaged table, one that no longer fits, one whose disk others hold: the media is
-        // looked at again, by the tasting that ends the event.
+        // A damaged table, one that no longer fits, or one whose disk others hold. The tasting that
+        // ends the event looks at the media again.
         let fits = self.table.as_ref().is_some_and(|t| t.last() < sectors);
         let open = !self.open(topology).is_empty();
         if followed.is_err() && !(open && fits) {

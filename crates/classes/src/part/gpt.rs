@@ -18,9 +18,8 @@
 //!  G4  Number and size of entries and the place of the table are the header's.
 //!  G5  The usable range is the header's without the sectors of headers and entries, unless a
 //!      partition has such a sector: then the table is damaged.
-//!  G6  A primary copy of a larger disk counts when there is no backup that fits this one, and
-//!      there is no sign that this disk is a member of a larger whole. Its partitions are read
-//!      only.
+//!  G6  A primary copy of a larger disk counts when there is no backup that fits this one. There
+//!      must be no sign that this disk is a member of a larger whole. Its partitions are read only.
 
 use super::gpt_fit::{BadField, plausible, usable};
 use super::mbr::{self, Slot};

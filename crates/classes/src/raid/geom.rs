@@ -12,7 +12,7 @@
 //!      mark it dirty. Without them the mark means nothing, and writes no record: it could
 //!      only be torn, on a disk that no other speaks for.
 //!  J2  A write that a disk failed is acknowledged when the records of the others mark it as
-//!      removed, and not at all while none can be written.
+//!      removed. It is not acknowledged while none can be written.
 //!  J3  A disk that a volume cannot do without is not dropped for an error.
 //!  J4  Nothing is written for a loss that leaves no volume in use. The remaining disks are
 //!      unchanged, and the disk is taken back as it is.

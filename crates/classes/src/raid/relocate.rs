@@ -2,7 +2,7 @@
 //!
 //! Intel's record is at the end of the disk; of DDF the anchor is, and it gives the place of the
 //! rest. They are moved if a disk grows while its array runs. If it grew at another time, they stay
-//! behind, and the disk is not recognized, except by a daemon that has seen its old end ([`left`]).
+//! behind. The disk is then recognized only by a daemon that has seen its old end ([`left`]).
 //!
 //! ```text
 //!   old place: a record for a disk of the old size --> the same, and the new size, durable at the

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //!  C1  There are at most [`CLIENTS_MAX`]. A new client takes a free place, else the place of the
-//!      client that has been idle longest, else it shares the first place, which is reserved for
-//!      that.
+//!      client that has been idle longest. Without either it shares the first place, which is
+//!      reserved for that.
 //!  C2  The sums over all clients, including those that lost their places, never decrease, except
 //!      by a reset.
 

@@ -1,6 +1,6 @@
 //! Types of the delete queue.
 //!
-//! The queue uses these types only by way of this module, so that `tests/interleavings` can build
+//! The queue uses these types only by way of this module. So `tests/interleavings` can build
 //! the same file on types whose every order of steps it tries.
 
 pub(super) use bio::sync::{Mutex, MutexGuard};

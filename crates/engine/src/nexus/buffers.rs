@@ -1,7 +1,7 @@
 //! Distribution of buffers when there are not enough for all commands.
 //!
-//! Every core has one queue of commands that wait for memory: reads that need buffers for their
-//! data, writes that need them before they request it, and commands whose data has arrived. A
+//! Every core has one queue of commands that wait for memory. They are reads that need buffers for
+//! their data, writes that need them before they request it, and commands whose data has arrived. A
 //! command that must wait for more of the pool never fills it.
 //!
 //! Invariants
@@ -13,9 +13,9 @@
 //!  E6  A command that waits longer than [`MEMORY_WAIT_NS`] ends BUSY.
 //!  E7  A session gets memory while it holds no more than the free part of the pool, or nothing.
 //!      Counted are its read data, the data that its transport has not sent yet, and its write
-//!      data, received or outstanding. So n sessions that take all they can, with peers that do not
-//!      read or do not send, leave an (n+1)th of the pool to others. The same holds for the part
-//!      for write data (E4). A session over this share keeps its place in the queue, and later ones
+//!      data, received or outstanding. So n sessions that take all they can leave an (n+1)th of the
+//!      pool to others, even if their peers do not read or send. The same holds for the part for
+//!      write data (E4). A session over this share keeps its place in the queue, and later ones
 //!      pass it.
 
 use std::cell::{Cell, RefCell};

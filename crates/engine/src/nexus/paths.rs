@@ -23,8 +23,8 @@
 //!      read together with the nexus's. These conditions are the changed list of LUNs and the
 //!      access state of the port's group. So it holds for nexuses that are made later. The first is
 //!      delivered once, by any unit that has nothing else to report, or by REPORT LUNS.
-//!  P4  A path to another unit than the one that the initiator knows under that number does not
-//!      reach the medium until the initiator has read its identity (`registry/known`).
+//!  P4  A path may lead to another unit than the one that the initiator knows under that number. It
+//!      does not reach the medium until the initiator has read its identity (`registry/known`).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

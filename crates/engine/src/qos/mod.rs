@@ -191,7 +191,7 @@ impl Flow {
         seat.charge(cost);
     }
 
-    /// The limit is not used up. The last request exceeds it by at most half of its cost, so that
+    /// The limit is not used up. The last request exceeds it by at most half of its cost. So
     /// the cost below averages the limit, on one core or on several. One request always fits.
     fn fits(&self, cost: u32) -> bool {
         let below = self.below.get();

@@ -124,8 +124,9 @@ impl Reservations {
         Ok(self.changed(next, Effects::default()))
     }
 
-    /// The sender's registrations that a REGISTER is about: with ALL_TG_PT those at other target
-    /// ports as well, unless another key was registered there that REGISTER would have to know.
+    /// The sender's registrations that a REGISTER is about. With ALL_TG_PT they include those at
+    /// other target ports, unless another key was registered there that REGISTER would have to
+    /// know.
     fn own(&self, me: &Identity, key: u64, list: &PrOutList, ignore: bool) -> Vec<Identity> {
         let mine = |(id, k): &(&Identity, u64)| {
             *id == me || (list.all_targets && id.port == me.port && (ignore || *k == key))

@@ -6,8 +6,8 @@
 //!
 //! Invariants
 //!  H1  A threshold is reported once each time it is crossed. It is reported again only after the
-//!      value was back on the other side of the range around it, or after a reset or a new
-//!      threshold.
+//!      value was back on the other side of the range around it. A reset or a new threshold reports
+//!      it again, too.
 //!  H2  Nothing is reported without a nexus or while LBPERE is off. A threshold in percent is not
 //!      reported while there is space for every block that the unit could still request.
 //!  H3  With SITUA only one initiator is notified: the first that sends a command.

@@ -67,7 +67,7 @@ pub struct DeviceSpec {
     /// Write data may be anywhere in memory; else the disk copies data that is not on whole pages.
     pub any_memory: bool,
     /// A write of at most so many bytes that begins at a multiple of them is kept or lost as a
-    /// whole at a power cut: zero when nothing is known, `u64::MAX` when nothing is kept at all.
+    /// whole at a power cut. Zero when nothing is known, `u64::MAX` when nothing is kept at all.
     pub atomic_bytes: u64,
     /// Revolutions a minute; `None` when not known, `Some(1)` when it does not rotate.
     pub rotation: Option<u16>,

@@ -223,7 +223,7 @@ impl Topology {
         })
     }
 
-    /// The geom that would refuse an exclusive open of a provider: one that has it open for writing
+    /// The geom that would refuse an exclusive open of a provider. It has it open for writing
     /// or exclusively, or uses a geom that passes its own opening on. Users that leave until then
     /// (`is_leaving`) are left out; tastings and verbs leave by themselves.
     pub fn holder_of(&self, p: ProviderId, is_leaving: &dyn Fn(&Holder) -> bool) -> Option<Holder> {

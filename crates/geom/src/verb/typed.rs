@@ -227,8 +227,8 @@ fn described(place: TypeId, build: &dyn Fn() -> Vec<VerbSpec>) -> &'static [Verb
     known.entry(place).or_insert_with(|| &*Vec::leak(build()))
 }
 
-/// Carries out a verb. `on`, the object of the verb, is the field `provider`, else `name`, else one
-/// more word of the first list by position that does not name members.
+/// Carries out a verb. `on`, the object of the verb, is the field `provider`, else `name`. Without
+/// these it is one more word of the first list by position that does not name members.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The steps in which a provider is removed (docs/reference/geom.md 1.5): the error at once, the
+//! The steps in which a provider is removed (docs/reference/geom.md 1.5). The error is at once, the
 //! orphan call later, and the object is freed when it has no more consumers.
 
 use bio::{Errno, Op};

@@ -32,8 +32,8 @@ const FRAME_MAX: usize = 16 << 10;
 /// Size of the blocks that hold the places and that the kernel allocates whole, bytes.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// Bytes before a frame in its place, at most: the head, the sender's address, and a gap that
-/// aligns the data behind the Ethernet header (`tpacket_rcv`).
+/// Bytes before a frame in its place, at most. They are the head, the sender's address, and a gap
+/// that aligns the data behind the Ethernet header (`tpacket_rcv`).
 const BEFORE: usize = mem::size_of::<Head>() + mem::size_of::<libc::sockaddr_ll>() + 16 + 16;
 
 /// Frames that a socket receives.

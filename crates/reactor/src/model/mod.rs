@@ -6,9 +6,9 @@
 //!
 //! Invariants
 //!  K1  A read sees the last write that ended before it, flushed or not, as long as power lasts.
-//!  K2  After a power cut every sector holds its stable content or one of the writes to it that
-//!      ended since or were in flight, chosen for each sector independently. Data of a completed
-//!      flush or durable write is stable, unless the disk is configured to lie.
+//!  K2  After a power cut every sector holds its stable content or one of the later writes to it,
+//!      ended or in flight. The choice is independent for each sector. Data of a completed flush or
+//!      durable write is stable, unless the disk is configured to lie.
 //!  K3  The same seed and the same calls give the same disk.
 
 mod sectors;
@@ -182,8 +182,8 @@ impl DiskModel {
         Ok(())
     }
 
-    /// Whether a byte is one of a sector that holds something, which was written and not given
-    /// back, and for how many bytes from there on that is so; at most `len`.
+    /// Whether a byte is in an allocated sector, which was written and not discarded. Also the
+    /// number of bytes from there on with the same answer, at most `len`.
     pub fn run_at(&self, offset: u64, len: u64) -> (bool, u64) {
         self.sectors.run_at(offset, len.min(self.size.saturating_sub(offset)))
     }

@@ -1,8 +1,8 @@
 //! Simulated Ethernet: segments with stations, frames that get lost, doubled, late and overtaken.
 //!
 //! Invariants
-//!  E1  A frame arrives whole and unchanged, any number of times, at stations of its segment that
-//!      it is for: those of its address, or all but its sender when it is for a group.
+//!  E1  A frame arrives whole and unchanged, any number of times, at the addressed stations of its
+//!      segment. A frame for a group arrives at all but its sender.
 //!  E2  Each station's own wire carries one frame at a time, at its speed.
 
 use std::collections::{BTreeMap, VecDeque};

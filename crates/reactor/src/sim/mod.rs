@@ -277,8 +277,9 @@ impl World {
         state.deliver();
     }
 
-    /// Lets the actors run, each time one that the seed chooses among those with something to do,
-    /// until `stop` returns true (called before each turn), nothing is left to happen, or a limit.
+    /// Lets the actors run, each time one that the seed chooses among those with something to do.
+    /// Ends when `stop` returns true (called before each turn), nothing is left to happen, or at a
+    /// limit.
     pub fn run(
         &self,
         actors: &mut [Actor<'_>],

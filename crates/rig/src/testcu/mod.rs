@@ -12,8 +12,8 @@
 //!  T2  Every test of the tool's own list that a flavour takes has exactly one outcome on it; a
 //!      hang is one, too. A test that no flavour takes is an error, and so is a pattern of a
 //!      flavour that fits no test.
-//!  T3  A comparison is two-sided: a test on a flavour that is not in the file and a line of the
-//!      file that no such run answers are differences, as a changed outcome is.
+//!  T3  A comparison is two-sided. A test on a flavour that is not in the file is a difference, as
+//!      is a line of the file that no such run answers, or a changed outcome.
 
 mod expect;
 mod flavour;

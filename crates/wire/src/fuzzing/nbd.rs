@@ -26,8 +26,8 @@ impl Exports for TestExports {
     }
 }
 
-/// A byte of options, then a client's input. The handshake ends, the replies can be decoded, the
-/// answer does not depend on how the input is split, and no client enters without required TLS.
+/// A byte of options, then a client's input. The handshake ends, and the replies can be decoded.
+/// The answer does not depend on how the input is split, and no client enters without required TLS.
 pub fn fuzz_nbd_handshake(data: &[u8]) {
     let Some((options, stream)) = data.split_first() else { return };
     let tls = [Tls::Off, Tls::Allow, Tls::Require][usize::from(options % 3)];

@@ -189,7 +189,7 @@ pub struct SetGroup {
 /// Reads a SET TARGET PORT GROUPS list; an empty one requests nothing.
 ///
 /// # Errors
-/// PARAMETER LIST LENGTH ERROR when it ends in the middle of a descriptor, INVALID FIELD IN
+/// PARAMETER LIST LENGTH ERROR when it ends in the middle of a descriptor. INVALID FIELD IN
 /// PARAMETER LIST for a state that cannot be set and for a group that occurs twice.
 pub fn parse_set_target_port_groups(list: &[u8]) -> Result<Vec<SetGroup>, Sense> {
     if list.is_empty() {

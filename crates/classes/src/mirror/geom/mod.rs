@@ -15,7 +15,7 @@
 //!  J2  A member becomes ACTIVE or SYNCHRONIZING, and ceases to be SYNCHRONIZING, while no write is
 //!      inside the gate.
 //!  J3  A write that failed on a member is acknowledged when the record of an ACTIVE member marks
-//!      the failed one as out, and not at all while no record can be written.
+//!      the failed one as out. It is not acknowledged while no record can be written.
 //!  J4  From the loss of a member until that loss is on record, nothing is acknowledged that the
 //!      member does not have.
 //!  J5  A member that ceases to be ACTIVE is not the only one whose record has the state of the

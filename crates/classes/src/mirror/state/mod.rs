@@ -28,19 +28,18 @@
 //!  M6  An interrupted rebuild continues where it stopped, if no write was in flight then.
 //!  M10 The number of members whose records ever had one (genid, syncid) is at most the count in
 //!      those records. The syncid grows, in the same records, when fewer are counted. It also grows
-//!      when a member arrives that is rebuilt and perhaps not counted, because another one that was
-//!      not seen yet may be in its place. Otherwise a member that was forgotten, or never seen, and
-//!      one that failed later would look like a whole mirror, and start without the newest.
-//!  M11 Of two different disks with the same number, the one in use is the newer from then on. The
-//!      syncid grows when a copy is seen, and when another disk arrives with the number of a former
-//!      member. So a copy is rebuilt before it is used. Of two that look alike when nothing runs
-//!      yet the first is taken: no record distinguishes them.
-//!  M12 Records of members that continued without others (`lineage`) take precedence over the
-//!  counters. Two that each continued without the other are not combined. The mirror does not
-//!      start until the operator selects the one to keep, and the other is rebuilt from its start.
-//!  M13 Of members alike in all else those with fewer events are rebuilt: by bitmaps when they
-//!      lack one event, from their start when they lack more, because then they were restored from
-//!      a copy.
+//!  when a member arrives that is rebuilt and perhaps not counted. Another one that was not seen
+//!  yet may be in its place. Otherwise a member that was forgotten, or never seen, and one that
+//!  failed later would look like a whole mirror, and start without the newest. M11 Of two different
+//!  disks with the same number, the one in use is the newer from then on. The syncid grows when a
+//!  copy is seen, and when another disk arrives with the number of a former member. So a copy is
+//!  rebuilt before it is used. Of two that look alike when nothing runs yet the first is taken: no
+//!  record distinguishes them. M12 Records of members that continued without others (`lineage`)
+//!  take precedence over the counters. Two that each continued without the other are not combined.
+//!  The mirror does not start until the operator selects the one to keep, and the other is rebuilt
+//!  from its start. M13 Of members alike in all else those with fewer events are rebuilt. Bitmaps
+//!  are used when they lack one event. They are rebuilt from their start when they lack more,
+//!  because then they were restored from a copy.
 
 mod counting;
 mod records;

@@ -6,8 +6,8 @@
 //! therefore has no data of its own.
 //!
 //! They are stored in the 32 vendor-specific bytes of a configuration, only in configurations of
-//! our own: four pairs of reference and generation, big-endian, the last that left first. Unused
-//! pairs are all ones. No other implementation reads them. If another one rewrites the
+//! our own. There are four pairs of reference and generation, big-endian, the last that left first.
+//! Unused pairs are all ones. No other implementation reads them. If another one rewrites the
 //! configuration, it keeps them or fills them with ones, and then nothing is known, as before.
 
 use super::meta::Meta;

@@ -13,9 +13,9 @@
 //! sum of the row's other strips there; of a whole row there is none.
 //!
 //! Invariants
-//!  P1  The unit in force is the last of those that lie one behind the other from the start of the
-//!      area with generations that do not fall. Other data that looks like a unit is not one: data
-//!      that users write could be made to look so.
+//!  P1  The unit in force is the last one of a run of units. The run is contiguous from the start
+//!      of the area, and its generations do not fall. Other data that looks like a unit is not one:
+//!      data that users write could be made to look so.
 //!  P2  A header at the start whose checksum is wrong, with the right signature, is one that was
 //!      being written. Its rows had not begun, and those of the unit before were durable.
 
@@ -173,7 +173,7 @@ impl Log {
     /// The log in an area: all its bytes, and the signature of the array.
     ///
     /// # Errors
-    /// The first field of the first unit that is wrong, or of the one in force if its partial
+    /// The first field of the first unit that is wrong. Also the one in force, if its partial
     /// parity is beyond the area or is no whole sectors.
     pub fn read(area: &[u8], signature: u32) -> Result<Log, Fault> {
         let mut found: Option<(Header, u64)> = None;

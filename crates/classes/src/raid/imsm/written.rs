@@ -1,9 +1,9 @@
 //! The time at which a record was written, for an operator who chooses between two halves.
 //!
 //! Intel's format has only the time at which the set was made. The time of the last write is in the
-//! first 16 bytes of the header's filler: a mark of our own, the generation, and seconds since
-//! 1970, little-endian. No other implementation reads them. One that rewrites the record increases
-//! the generation, and the time of another generation is not known.
+//! first 16 bytes of the header's filler. They contain a mark of our own, the generation, and
+//! seconds since 1970, little-endian. No other implementation reads them. One that rewrites the
+//! record increases the generation, and the time of another generation is not known.
 
 use crate::probe::{le32, le64, put};
 

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Each byte for itself finds one strip that is wrong, or that there are two. The code has distance
-//! 3, which is enough for either and not for both. So two strips that are wrong in one and the same
+//! 3, which is enough for either and not for both. So two strips that are wrong in the same
 //! byte may look like a third there, as n data strips of 255 logarithms do. Therefore no byte is
 //! believed alone: all that are wrong in a piece of the row must speak of the same strip. Of strips
 //! that hold something else altogether hundreds of bytes differ, and (n / 255)^100 is nothing.

@@ -16,7 +16,7 @@
 //!  E1  An entry describes consecutive strips. A write is cut at a strip whose member does not have
 //!      everything, or whose loss is in no record yet. That strip is written separately and last.
 //!      Of the others, each old or new, the log then makes parity from which its data can be
-//!      computed, and it becomes old or new alone.
+//!      computed. It becomes old or new alone.
 //!  E2  Nothing is written while a member is lost and no record contains that. Its log, or its
 //!      data, would be believed after a crash, and units for these rows may have been overwritten.
 
@@ -76,8 +76,8 @@ impl Rows {
         [before, after, lost].into_iter().filter(|part| !part.is_empty()).collect()
     }
 
-    /// E1: whether a part would be cut because a member was lost since it was made: between two
-    /// tries of a row, or while a debt to that member was paid.
+    /// E1: whether a part would be cut because a member was lost since it was made. That can be
+    /// between two tries of a row, or while a debt to that member was paid.
     pub(super) fn is_split_differently(&self, table: &Table, part: &[StripPart]) -> bool {
         let lost = || part.iter().any(|touch| !table.is_good_on_record(touch.slot));
         self.shared.log().is_some() && part.len() > 1 && lost()

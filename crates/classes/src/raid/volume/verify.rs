@@ -7,9 +7,9 @@
 //!  V2  Only a volume in order is compared: all members have everything, and copies and parity
 //!      should agree everywhere. When that ends, the comparison does.
 //!  V3  Only with `repair` is anything written. Parity is made anew from its row, copies from the
-//!      first readable one, and unreadable data from the rest of its row, all read under the same
-//!      lock. Where there are two parities, the strip that they agree is wrong is written instead
-//!      (`locate`). Nothing is written where they agree on none, unless parity is forced.
+//!      first readable one. Unreadable data is made from the rest of its row. All are read under
+//!      the same lock. Where there are two parities, the strip that they agree is wrong is written
+//!      instead (`locate`). Nothing is written where they agree on none, unless parity is forced.
 //!  V4  Repairs are flushed before they are counted and reported.
 
 use std::ops::Range;

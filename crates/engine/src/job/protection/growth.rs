@@ -12,7 +12,7 @@
 //! The record is the header as it is on the medium. It is written when the unit has been made ready
 //! and after FORMAT UNIT. A unit that is made without protection information forgets it.
 //!
-//! A provider without a record, and without a header at its end, is either a new unit or one that
+//! A provider without a record, and without a header at its end, is a new unit, or one that
 //! grew while its record was lost. If it were made anew in the second case, all guards would be
 //! lost silently. So a header is looked for where providers of round sizes end ([`PLACES_MAX`]);
 //! not behind each block, because all of them would have to be read. A header that is found is not

@@ -25,7 +25,7 @@
 //!  D5  The tail stays where it is when the provider grows: the header records the provider length
 //!      that it was made for. FORMAT UNIT makes one at the new end. If a provider has grown while
 //!      the unit was not open, the record in the state store locates the header.
-//!  D6  Marks are removed when their regions have rested, and when the unit is closed, so that
+//!  D6  Marks are removed when their regions have rested, and when the unit is closed. So
 //!      after a restart only the regions written last are repaired (`cleaning`).
 
 mod cleaning;

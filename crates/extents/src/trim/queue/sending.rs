@@ -59,8 +59,8 @@ impl Queue {
         quiet.min(self.batch_at.saturating_add(most))
     }
 
-    /// Whole granules that may be sent, from the cursor on and around, with how often each was sent
-    /// in vain: of a full trim those of its request (Q8).
+    /// Whole granules that may be sent, from the cursor on and around, with the number of failed
+    /// attempts of each. Of a full trim those of its request (Q8).
     fn next_ranges(&self) -> Box<dyn Iterator<Item = (Range<u64>, u8)> + '_> {
         if self.full_trim_active {
             let tries =

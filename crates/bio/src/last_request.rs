@@ -12,7 +12,6 @@ thread_local! {
 /// The request that a thread carried last into its layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastRequest {
-    /// The operation.
     pub op: Op,
     /// First byte.
     pub offset: u64,

@@ -178,7 +178,6 @@ impl Ticket {
 /// nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// No receiver.
     NoReceiver,
     /// The parent it was forked from.
     Parent(BioId),
@@ -207,7 +206,6 @@ pub enum Attr {
 /// change `offset` on the way down and puts it back on the way up. It never changes `data` of a
 /// Bio it received, it forks children with slices of it.
 pub struct Bio {
-    /// The operation.
     pub op: Op,
     /// Modifiers.
     pub flags: Flags,

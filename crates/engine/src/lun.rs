@@ -32,7 +32,6 @@ use crate::unit::space::{FULL_PERCENTS, SpaceUsage};
 use crate::unit::spec::{DeviceSpec, Label, PRODUCT, PRODUCT_CD, REVISION, VENDOR};
 use wire::scsi::SERIAL_MAX;
 
-/// Name of the class.
 pub const CLASS: &str = "lun";
 
 /// Largest physical block believed, bytes; a disk that reports a larger one has stripes.

@@ -57,7 +57,6 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    /// Every kind.
     pub const ALL: [RecordKind; 15] = [
         RecordKind::Reservations,
         RecordKind::ModePages,

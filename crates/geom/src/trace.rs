@@ -20,7 +20,6 @@ pub struct TracePart {
     pub edge: Edge,
     /// The request was cut before the layer, and its pieces were sent there.
     pub is_cut: bool,
-    /// The operation.
     pub op: Op,
     /// On whose behalf.
     pub origin: Origin,

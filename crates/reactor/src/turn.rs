@@ -26,7 +26,6 @@ pub enum WaitFor {
     Peek,
     /// Until this reading of the reactor's clock, in ns.
     Until(u64),
-    /// For ever.
     Forever,
 }
 

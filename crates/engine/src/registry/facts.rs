@@ -96,9 +96,7 @@ pub struct SessionFacts {
     pub core: u32,
     /// Driver of the target.
     pub driver: String,
-    /// Name of the target.
     pub target: String,
-    /// Name of the initiator.
     pub initiator: String,
     /// Port of the initiator as its transport names it (iSCSI: ISID).
     pub port_id: Vec<u8>,

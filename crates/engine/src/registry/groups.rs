@@ -37,7 +37,6 @@ pub const PORTALS_MAX: usize = 256;
 pub struct LunSpec {
     /// Number under which initiators see the unit.
     pub lun: u64,
-    /// Name of the device.
     pub device: String,
     /// Writes are refused.
     pub read_only: bool,

@@ -118,7 +118,6 @@ impl TargetPort {
 pub struct Denied {
     /// When, ns of the cores' clock.
     pub at_ns: u64,
-    /// Name of the driver.
     pub driver: String,
     /// The requested target.
     pub target: String,

@@ -22,9 +22,7 @@ const QUIET_NS: u64 = 600_000_000_000;
 /// A session that several addresses take from each other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NameConflict {
-    /// Name of the driver.
     pub driver: String,
-    /// Name of the target.
     pub target: String,
     /// The name that they all give.
     pub initiator: String,

@@ -28,7 +28,6 @@ macro_rules! unit_kinds {
         }
 
         impl UnitKind {
-            /// Every kind.
             pub const ALL: &'static [UnitKind] = &[$(UnitKind::$kind),*];
 
             /// Name in lists and configuration.

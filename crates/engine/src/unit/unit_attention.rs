@@ -45,7 +45,6 @@ pub struct Port {
     pub transport_id: Vec<u8>,
     /// Driver of the target.
     pub driver: String,
-    /// Name of the target.
     pub target: String,
     /// Relative target port identifier.
     pub relative_port: u16,

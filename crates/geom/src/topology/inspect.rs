@@ -50,7 +50,6 @@ pub struct ConsumerView {
     /// Name of the provider it is attached to, if any.
     pub provider: Option<String>,
     pub counts: Access,
-    /// Statistics.
     pub stats: Reading,
     /// Lines of the class.
     pub show: Vec<(&'static str, String)>,
@@ -80,7 +79,6 @@ pub struct ProviderView {
     pub counts: Access,
     /// Sticky error.
     pub error: Option<Errno>,
-    /// Statistics.
     pub stats: Reading,
     /// The answer of each class that tasted it.
     pub taste_outcomes: Vec<(&'static str, String)>,

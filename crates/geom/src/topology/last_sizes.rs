@@ -35,7 +35,6 @@ const SIZES_MAX: usize = 8;
 pub struct FormerSizes {
     /// Name of the class that knows it by its end.
     pub class: String,
-    /// Name of the provider.
     pub provider: String,
     /// Its serial number; empty: it reports none.
     pub ident: String,

@@ -37,7 +37,6 @@ pub enum Mode {
 /// A request that a disk received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Asked {
-    /// The operation.
     pub op: Op,
     /// Where, bytes.
     pub offset: u64,

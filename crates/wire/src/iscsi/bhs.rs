@@ -75,7 +75,6 @@ pub fn data_len_of(bhs: &Bhs) -> u32 {
     get24::<5, BHS_LEN>(bhs)
 }
 
-/// The initiator task tag.
 pub fn task_tag_of(bhs: &Bhs) -> u32 {
     get32::<16, BHS_LEN>(bhs)
 }

@@ -47,7 +47,6 @@ pub struct ScsiCommand {
     pub read: bool,
     /// W: data is sent to the target.
     pub write: bool,
-    /// Task attribute.
     pub attribute: Attribute,
     /// Logical unit number, as on the wire.
     pub lun: [u8; 8],
@@ -55,9 +54,7 @@ pub struct ScsiCommand {
     pub task_tag: u32,
     /// Expected data transfer length in bytes; of the write half when both R and W are set.
     pub transfer_len: u32,
-    /// CmdSN.
     pub cmd_sn: u32,
-    /// ExpStatSN.
     pub exp_stat_sn: u32,
     /// The first sixteen bytes of the CDB.
     pub cdb: [u8; 16],
@@ -160,7 +157,6 @@ pub struct DataOut {
     pub task_tag: u32,
     /// Tag of the R2T answered; [`TAG_NONE`] for unsolicited data.
     pub target_tag: u32,
-    /// ExpStatSN.
     pub exp_stat_sn: u32,
     /// Number of this PDU within its sequence, from 0.
     pub data_sn: u32,

@@ -5,21 +5,14 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Key {
-    /// HeaderDigest.
     HeaderDigest,
-    /// DataDigest.
     DataDigest,
-    /// MaxConnections.
     MaxConnections,
     /// InitialR2T.
     InitialR2t,
-    /// ImmediateData.
     ImmediateData,
-    /// MaxRecvDataSegmentLength.
     MaxRecvDataSegmentLength,
-    /// MaxBurstLength.
     MaxBurstLength,
-    /// FirstBurstLength.
     FirstBurstLength,
     /// DefaultTime2Wait.
     DefaultTime2Wait,
@@ -27,15 +20,11 @@ pub enum Key {
     DefaultTime2Retain,
     /// MaxOutstandingR2T.
     MaxOutstandingR2t,
-    /// DataPDUInOrder.
     DataPduInOrder,
-    /// DataSequenceInOrder.
     DataSequenceInOrder,
-    /// ErrorRecoveryLevel.
     ErrorRecoveryLevel,
     /// iSCSIProtocolLevel.
     ProtocolLevel,
-    /// TaskReporting.
     TaskReporting,
     /// OFMarker (obsolete).
     OfMarker,
@@ -45,23 +34,14 @@ pub enum Key {
     OfMarkInt,
     /// IFMarkInt (obsolete).
     IfMarkInt,
-    /// InitiatorName.
     InitiatorName,
-    /// InitiatorAlias.
     InitiatorAlias,
-    /// TargetName.
     TargetName,
-    /// TargetAlias.
     TargetAlias,
-    /// TargetAddress.
     TargetAddress,
-    /// TargetPortalGroupTag.
     TargetPortalGroupTag,
-    /// SessionType.
     SessionType,
-    /// SendTargets.
     SendTargets,
-    /// AuthMethod.
     AuthMethod,
     ChapA,
     ChapI,

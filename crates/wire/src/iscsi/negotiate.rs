@@ -110,7 +110,6 @@ pub struct SessionParams {
     pub error_recovery_level: u32,
     /// iSCSIProtocolLevel.
     pub protocol_level: u32,
-    /// TaskReporting.
     pub task_reporting: TaskReporting,
 }
 
@@ -183,9 +182,7 @@ impl SessionParams {
 /// not used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
-    /// HeaderDigest.
     pub header_digest: DigestPolicy,
-    /// DataDigest.
     pub data_digest: DigestPolicy,
     /// Numbers and Yes/No keys.
     pub params: SessionParams,

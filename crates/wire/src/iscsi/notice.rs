@@ -89,7 +89,6 @@ pub enum LogoutAnswer {
 pub struct LogoutResponse {
     /// The outcome.
     pub answer: LogoutAnswer,
-    /// Initiator task tag.
     pub task_tag: u32,
     /// StatSN and command window.
     pub sn: Numbers,

@@ -41,9 +41,7 @@ pub struct TaskRequest {
     pub task_tag: u32,
     /// Tag of the task meant, for ABORT TASK, TASK REASSIGN and QUERY TASK.
     pub referenced_tag: u32,
-    /// CmdSN.
     pub cmd_sn: u32,
-    /// ExpStatSN.
     pub exp_stat_sn: u32,
     /// CmdSN of the task meant, for ABORT TASK.
     pub ref_cmd_sn: u32,
@@ -94,9 +92,7 @@ pub struct NopOut {
     pub task_tag: u32,
     /// Copied from the NOP-In answered; [`TAG_NONE`] otherwise.
     pub target_tag: u32,
-    /// CmdSN.
     pub cmd_sn: u32,
-    /// ExpStatSN.
     pub exp_stat_sn: u32,
     /// Bytes of ping data that follow.
     pub data_len: u32,
@@ -151,13 +147,10 @@ pub struct LoginRequest {
     pub isid: [u8; 6],
     /// Target part; 0 requests a new session.
     pub tsih: u16,
-    /// Initiator task tag.
     pub task_tag: u32,
     /// Connection identifier.
     pub cid: u16,
-    /// CmdSN.
     pub cmd_sn: u32,
-    /// ExpStatSN.
     pub exp_stat_sn: u32,
     /// Bytes of text that follow.
     pub data_len: u32,
@@ -215,13 +208,10 @@ pub struct TextRequest {
     pub more: bool,
     /// Logical unit number.
     pub lun: [u8; 8],
-    /// Initiator task tag.
     pub task_tag: u32,
     /// Copied from the target's last response; [`TAG_NONE`] starts anew.
     pub target_tag: u32,
-    /// CmdSN.
     pub cmd_sn: u32,
-    /// ExpStatSN.
     pub exp_stat_sn: u32,
     /// Bytes of text that follow.
     pub data_len: u32,
@@ -275,13 +265,10 @@ pub struct LogoutRequest {
     pub immediate: bool,
     /// The reason code: it selects the session or the connection to close.
     pub reason: LogoutReason,
-    /// Initiator task tag.
     pub task_tag: u32,
     /// Connection meant, unless the session is closed.
     pub cid: u16,
-    /// CmdSN.
     pub cmd_sn: u32,
-    /// ExpStatSN.
     pub exp_stat_sn: u32,
 }
 
@@ -327,7 +314,6 @@ pub struct Snack {
     pub task_tag: u32,
     /// Target transfer tag or SNACK tag.
     pub target_tag: u32,
-    /// ExpStatSN.
     pub exp_stat_sn: u32,
     /// First number missing.
     pub begin: u32,

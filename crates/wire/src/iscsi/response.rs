@@ -97,7 +97,6 @@ pub struct ScsiResponse {
     pub response: u8,
     /// SCSI status.
     pub status: u8,
-    /// Initiator task tag.
     pub task_tag: u32,
     /// SNACK tag; 0 below error recovery level 1.
     pub snack_tag: u32,
@@ -157,7 +156,6 @@ pub struct DataIn {
     pub status: Option<(u8, Residual)>,
     /// Logical unit number; needed with `acknowledge`.
     pub lun: [u8; 8],
-    /// Initiator task tag.
     pub task_tag: u32,
     /// Target transfer tag; [`TAG_NONE`] without `acknowledge`.
     pub target_tag: u32,
@@ -228,7 +226,6 @@ impl Pdu for DataIn {
 pub struct R2t {
     /// Logical unit number.
     pub lun: [u8; 8],
-    /// Initiator task tag.
     pub task_tag: u32,
     /// Returns in the Data-Out PDUs; never [`TAG_NONE`].
     pub target_tag: u32,
@@ -386,7 +383,6 @@ pub struct TextResponse {
     pub more: bool,
     /// Logical unit number, copied.
     pub lun: [u8; 8],
-    /// Initiator task tag.
     pub task_tag: u32,
     /// [`TAG_NONE`] with F; otherwise returns in the next request.
     pub target_tag: u32,

@@ -162,7 +162,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// Every error.
     pub const ALL: [Error; 8] = [
         Error::Perm,
         Error::Io,

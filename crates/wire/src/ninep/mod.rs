@@ -25,7 +25,6 @@ pub const WRITE_HEAD: usize = 23;
 pub const IOHDR: u32 = 24;
 /// No tag: that of Tversion.
 pub const NOTAG: u16 = 0xffff;
-/// No fid.
 pub const NOFID: u32 = 0xffff_ffff;
 /// Names in a Twalk, at most.
 pub const WALK_MAX: usize = 16;

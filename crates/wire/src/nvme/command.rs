@@ -44,7 +44,6 @@ pub struct Command {
 }
 
 impl Command {
-    /// Reads a command.
     pub fn decode(b: &[u8; COMMAND_LEN]) -> Command {
         let [opcode, flags, ..] = *b;
         let [kind] = field(b, 39);
@@ -63,7 +62,6 @@ impl Command {
         }
     }
 
-    /// Writes a command.
     pub fn encode(&self) -> Vec<u8> {
         let mut page = Page::new(COMMAND_LEN);
         page.u8(0, self.opcode).u8(1, self.flags).u16(2, self.id).u32(4, self.nsid);
@@ -114,7 +112,6 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// Reads a completion.
     pub fn decode(b: &[u8; COMPLETION_LEN]) -> Completion {
         Completion {
             result: u64::from_le_bytes(field(b, 0)),
@@ -124,7 +121,6 @@ impl Completion {
         }
     }
 
-    /// Writes a completion.
     pub fn encode(&self) -> [u8; COMPLETION_LEN] {
         let mut out = [0; COMPLETION_LEN];
         let status = (self.status.0 << 1).to_le_bytes();

@@ -58,7 +58,6 @@ impl Connect {
 /// The data of a Connect command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectData {
-    /// HOSTID.
     pub host_id: [u8; 16],
     /// CNTLID.
     pub controller: u16,
@@ -98,7 +97,6 @@ impl ConnectData {
         })
     }
 
-    /// Writes it.
     pub fn encode(&self) -> Vec<u8> {
         let mut page = Page::new(CONNECT_LEN);
         page.put(0, &self.host_id).u16(16, self.controller);

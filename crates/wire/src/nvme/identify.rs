@@ -170,7 +170,6 @@ impl NvmLimits {
         page.done()
     }
 
-    /// Reads it.
     pub fn decode(b: &[u8]) -> NvmLimits {
         let ([zeroes_shift], [ranges]) = (field(b, 1), field(b, 3));
         NvmLimits {

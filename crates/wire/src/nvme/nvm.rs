@@ -69,7 +69,6 @@ impl Range {
         all.iter().map(read).collect()
     }
 
-    /// Writes one.
     pub fn encode(&self) -> Vec<u8> {
         let mut page = Page::new(RANGE_LEN);
         page.u32(4, self.blocks).u64(8, self.lba);

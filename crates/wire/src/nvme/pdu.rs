@@ -34,13 +34,11 @@ pub struct Common {
 }
 
 impl Common {
-    /// Reads it.
     pub fn decode(b: &[u8; COMMON_LEN]) -> Common {
         let [kind, flags, header_len, data_at, len @ ..] = *b;
         Common { kind, flags, header_len, data_at, len: u32::from_le_bytes(len) }
     }
 
-    /// Writes it.
     pub fn encode(&self) -> [u8; COMMON_LEN] {
         let [a, b, c, d] = self.len.to_le_bytes();
         [self.kind, self.flags, self.header_len, self.data_at, a, b, c, d]
@@ -146,7 +144,6 @@ impl Data {
     /// Bytes of the header.
     pub const LEN: usize = 24;
 
-    /// Reads a header.
     pub fn decode(b: &[u8; Data::LEN]) -> Data {
         Data {
             command: u16::from_le_bytes(field(b, 8)),
@@ -156,7 +153,6 @@ impl Data {
         }
     }
 
-    /// Writes a header.
     pub fn encode(&self, common: &Common) -> Vec<u8> {
         let mut page = Page::new(Data::LEN);
         page.put(0, &common.encode()).u16(8, self.command).u16(10, self.tag);
@@ -200,7 +196,6 @@ impl Terminate {
         })
     }
 
-    /// Writes a PDU.
     pub fn encode(&self) -> Vec<u8> {
         let most = TERM_LEN_MAX as usize - Terminate::LEN;
         let header = self.header.get(..most).unwrap_or(&self.header);

@@ -42,7 +42,6 @@ pub enum AccessState {
 }
 
 impl AccessState {
-    /// Every state.
     pub const ALL: [AccessState; 6] = [
         AccessState::Optimized,
         AccessState::NonOptimized,

@@ -137,7 +137,6 @@ pub struct LbaExtent {
     pub lba: u64,
     /// Number of blocks.
     pub blocks: u32,
-    /// Their state.
     pub state: LbaState,
 }
 

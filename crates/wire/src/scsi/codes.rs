@@ -64,7 +64,6 @@ impl Key {
 /// A sense key with an additional sense code and its qualifier: one meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Asc {
-    /// Sense key.
     pub key: Key,
     /// Additional sense code.
     pub asc: u8,

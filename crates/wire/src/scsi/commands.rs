@@ -41,7 +41,6 @@ impl Types {
     pub const DISK: Types = Types(1);
     /// CD and DVD.
     pub const CDROM: Types = Types(2);
-    /// Every type.
     pub const ALL: Types = Types(0xff);
 
     /// The set of one type.

@@ -26,7 +26,6 @@ impl Tuple {
     /// The protection information of a formatted or unmapped block: nothing is checked.
     pub const ESCAPE: Tuple = Tuple { guard: 0xffff, app: 0xffff, reference: 0xffff_ffff };
 
-    /// Reads a tuple.
     pub fn decode(b: &[u8; TUPLE_LEN]) -> Tuple {
         Tuple {
             guard: u16::from_be_bytes([b[0], b[1]]),
@@ -35,7 +34,6 @@ impl Tuple {
         }
     }
 
-    /// Writes it.
     pub fn encode(&self) -> [u8; TUPLE_LEN] {
         let ([g0, g1], [a0, a1]) = (self.guard.to_be_bytes(), self.app.to_be_bytes());
         let [r0, r1, r2, r3] = self.reference.to_be_bytes();

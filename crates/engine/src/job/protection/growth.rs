@@ -48,7 +48,6 @@ const OLD_HEADER_RECORD: &[u8] = b"ASHDOUBT";
 /// The state store's record of a unit's tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TailRecord {
-    /// Nothing.
     Nothing,
     /// Blocks of the provider that it was made for.
     Tail(u64),

@@ -29,7 +29,6 @@ pub enum ThresholdKind {
 }
 
 impl ThresholdKind {
-    /// Every kind.
     pub const ALL: [ThresholdKind; 3] =
         [ThresholdKind::Percent, ThresholdKind::Available, ThresholdKind::Used];
 

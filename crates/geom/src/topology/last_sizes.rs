@@ -245,6 +245,22 @@ mod tests {
         assert_eq!(ends.smaller_sizes(&this, 500), [119], "it was found there");
     }
 
+    /// A keeper whose storage fails.
+    struct FailedKeeper;
+
+    impl SizeKeeper for FailedKeeper {
+        fn save(&mut self, _: &[FormerSizes]) {}
+    }
+
+    #[test]
+    fn e3_sizes_that_cannot_be_saved_are_known() {
+        let keeper: Option<Box<dyn SizeKeeper>> = Some(Box::new(FailedKeeper));
+        let mut ends = LastSizes { keeper, ..LastSizes::default() };
+        ends.note(end("d0", "", true, &[100]));
+        ends.save();
+        assert_eq!(ends.smaller_sizes(&end("d0", "", true, &[]), 200), [100]);
+    }
+
     #[test]
     fn only_new_sizes_are_saved_and_the_oldest_entries_evicted() {
         let mut ends = with(&[end("d0", "", true, &[1])]);

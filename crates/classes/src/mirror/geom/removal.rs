@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //!  P1  A member's record is touched only when it is no longer a member and a record of those that
-//!      stay states that. A power cut or a failure of the others before that leaves it unchanged.
+//!      stay contains that. A power cut or a failure of the others before that leaves it unchanged.
 //!  P2  Until the verb has written the last record the provider stays open exclusively, so that no
 //!      class takes it for its former role.
 

@@ -151,9 +151,8 @@ impl ReadAhead {
 /// As [`open_regular`]; `TimedOut` on a thread that must not block, if the file was not recorded
 /// and does not answer.
 pub fn read_source(path: &Path, max: u64) -> Result<Contents> {
-    let known = |reads: &ThreadReads| {
-        reads.known().find_map(|known| known.files.get(path)?.result(max))
-    };
+    let known =
+        |reads: &ThreadReads| reads.known().find_map(|known| known.files.get(path)?.result(max));
     if let Some(known) = READS.with_borrow(known) {
         return known.map_err(Error::from);
     }
@@ -181,9 +180,8 @@ pub fn socket_addresses(text: &str) -> Result<Vec<SocketAddr>> {
     if let Ok(address) = text.parse() {
         return Ok(vec![address]);
     }
-    let known = |reads: &ThreadReads| {
-        reads.known().find_map(|known| known.addresses.get(text).cloned())
-    };
+    let known =
+        |reads: &ThreadReads| reads.known().find_map(|known| known.addresses.get(text).cloned());
     if let Some(known) = READS.with_borrow(known) {
         return known.map_err(Error::from);
     }

@@ -372,9 +372,8 @@ fn refused_by_locks(
     // Without an answer, own locks and those of other programs look alike.
     let Ok(open) = media.open() else { return Vec::new() };
     wanted.retain(|one| !one.is_own(&open, removed));
-    let check = |one: &Wanted<'_>| -> Result<()> {
-        media.check_locks(&[one.disk]).into_iter().collect()
-    };
+    let check =
+        |one: &Wanted<'_>| -> Result<()> { media.check_locks(&[one.disk]).into_iter().collect() };
     let refused = disks::still_refused(wanted, check);
     refused.into_iter().map(|(one, e)| (one.step, e)).collect()
 }
@@ -436,9 +435,8 @@ mod tests {
         }
 
         fn check_locks(&self, all: &[&DiskConfig]) -> Vec<Result<()>> {
-            let check = |disk: &&DiskConfig| {
-                SilentMedia::answers(disk).and_then(|()| check_lock(disk))
-            };
+            let check =
+                |disk: &&DiskConfig| SilentMedia::answers(disk).and_then(|()| check_lock(disk));
             all.iter().map(check).collect()
         }
 

@@ -378,9 +378,8 @@ fn start_opens_three_disks_that_hang_and_a_healthy_one_at_once() {
         let file = site.folder.join(format!("{name}.img"));
         std::fs::write(file, vec![0; MIB as usize]).expect("a file");
     }
-    let section = |name: &str| {
-        format!("[[disk]]\nname = '{name}'\nkind = 'file'\npath = '{name}.img'\n")
-    };
+    let section =
+        |name: &str| format!("[[disk]]\nname = '{name}'\nkind = 'file'\npath = '{name}.img'\n");
     let config = site.read(&format!(
         "{}[[target]]\ndriver = 'nbd'\nname = 'n'\nlisten = ['127.0.0.1:0']\n\
          [[access]]\ntarget = 'n'\ngroup = 'g'\ninitiators = ['*']\nluns = {{ 0 = 'good' }}\n",

@@ -45,9 +45,15 @@ impl SetId {
 #[derive(Clone, Debug)]
 pub enum Found {
     /// Intel's record, and the disk's own serial number.
-    Intel { serial: String, record: Box<Record> },
+    Intel {
+        serial: String,
+        record: Box<Record>,
+    },
     /// A record of Intel's torn by a power cut: only the identities of disk and array are known.
-    Torn { serial: String, left: Torn },
+    Torn {
+        serial: String,
+        left: Torn,
+    },
     Ddf(Box<Meta>),
 }
 

@@ -212,9 +212,8 @@ impl Exports {
         for (target, mut here) in came {
             let of = FileSection::Target(target.name.clone());
             let files = self.files.read_ahead(&Action::Renew { of }, None, RETRY_WAIT);
-            let set = files.and_then(|files| {
-                files.replay(|| self.set_groups(control, &target, config, &[]))
-            });
+            let set = files
+                .and_then(|files| files.replay(|| self.set_groups(control, &target, config, &[])));
             let left = match set {
                 Ok(left) => left,
                 Err(e) => {

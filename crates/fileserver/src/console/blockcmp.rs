@@ -41,7 +41,8 @@ impl Verb<FileServer> for Blockcmp {
             let fs = host.files()?;
             let address =
                 self.address.parse().map_err(|_| param_error::<Self>("an address is a number"))?;
-            let own = fs.volume("blocks of an image carry no checksum").map_err(about("blockcmp"))?;
+            let own =
+                fs.volume("blocks of an image carry no checksum").map_err(about("blockcmp"))?;
             let copies = own.volume().copies(address).await.map_err(about("blockcmp"))?;
             let mut text = String::new();
             for Copy { device, at, fault } in &copies {

@@ -22,8 +22,6 @@ impl Verb<FileServer> for Cons {
     type Answer = Text;
 
     fn run(self, Call { host, .. }: Call) -> Running<Text> {
-        Box::pin(async move {
-            Ok(Text { text: run_line(&host, &self.line.join(" ")).await? })
-        })
+        Box::pin(async move { Ok(Text { text: run_line(&host, &self.line.join(" ")).await? }) })
     }
 }

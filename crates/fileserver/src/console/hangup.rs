@@ -24,7 +24,8 @@ impl Verb<FileServer> for Hangup {
         Box::pin(async move {
             host.files()?;
             let number = self.connection.parse();
-            let number: u64 = number.map_err(|_| param_error::<Self>("a connection is a number"))?;
+            let number: u64 =
+                number.map_err(|_| param_error::<Self>("a connection is a number"))?;
             match host.server.hang_up(Some(number)) {
                 0 => {
                     let name = &host.shared.name;

@@ -99,8 +99,8 @@ impl Verb<FileServer> for History {
             let fs = host.files()?;
             let path = self.path.as_str();
             let since = self.since.unwrap_or(0);
-            let since =
-                u32::try_from(since).map_err(|_| param_error::<Self>("since is a day: 20261121"))?;
+            let since = u32::try_from(since)
+                .map_err(|_| param_error::<Self>("since is a day: 20261121"))?;
             let all = versions(&host, &fs, path, since).await?;
             let users = host.server.users();
             let (mut text, mut versions) = (String::new(), Vec::new());

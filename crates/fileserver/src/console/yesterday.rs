@@ -78,7 +78,8 @@ impl Verb<FileServer> for Yesterday {
             let view = View::Dump(dump.number);
             let at = named(Some(&dump), path);
             let old = paths::find(&fs, view, path).await.map_err(about(path))?;
-            let old = old.ok_or_else(|| Error::new(Errno::NoEnt, format!("{at}: file not found")))?;
+            let old =
+                old.ok_or_else(|| Error::new(Errno::NoEnt, format!("{at}: file not found")))?;
             let mut text = format!("{at}\n");
             let now = paths::find(&fs, View::Live, path).await.map_err(about(path))?;
             if self.diff
@@ -109,7 +110,9 @@ impl Verb<FileServer> for Yesterday {
                     let (kind, i) = (Kind::File, &old.inode);
                     let new = New { kind, flags: i.flags, mode: i.mode, uid: i.uid, gid: i.gid };
                     let from = Contents::CopyOf(&old);
-                    paths::replace(&host, &fs, (dir, name), new, from).await.map_err(about(path))?;
+                    paths::replace(&host, &fs, (dir, name), new, from)
+                        .await
+                        .map_err(about(path))?;
                     text += &format!("{} is as it was then\n", named(None, path));
                     copied = true;
                 }

@@ -65,9 +65,8 @@ fn port_groups(state: &SystemState, params: &Value) -> Properties {
 }
 
 fn attached(state: &SystemState, _: &Value) -> Properties {
-    let one = |of: &AttachedState| {
-        (format!("LUN {} of {} device", of.lun, of.target), of.device.clone())
-    };
+    let one =
+        |of: &AttachedState| (format!("LUN {} of {} device", of.lun, of.target), of.device.clone());
     state.attached.iter().map(one).collect()
 }
 

@@ -109,9 +109,8 @@ fn of_array(geom: &GeomState) -> Vec<CellAction> {
 }
 
 fn of_multipath(geom: &GeomState) -> Vec<CellAction> {
-    let of_path = |how: (&str, &str), path: &str| {
-        of_member(how, geom, ("member", json!(path)), path)
-    };
+    let of_path =
+        |how: (&str, &str), path: &str| of_member(how, geom, ("member", json!(path)), path);
     let good = members(geom, |state| [ACTIVE, "PASSIVE", "READ"].contains(&state));
     let mut out = to_all_but_one(&good, |path| {
         let ask = format!("Requests use the other paths until {path} is restored.");

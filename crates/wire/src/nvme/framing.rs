@@ -115,7 +115,8 @@ impl Framer {
         }
         let digest_len = if self.data_digest { 4 } else { 0 };
         let data_len = (len - at).checked_sub(digest_len).filter(|n| *n > 0);
-        let data_len = data_len.ok_or(Fault::field(4, "PLEN: too small for data and its digest"))?;
+        let data_len =
+            data_len.ok_or(Fault::field(4, "PLEN: too small for data and its digest"))?;
         Ok(Frame { common, header_len: head, pad_len: at - head, data_len, digest_len })
     }
 

@@ -6,6 +6,7 @@ check.py URL CA ADMIN_TOKEN VIEWER_TOKEN SOCKET CONFIGURATION
 import sys
 from pathlib import Path
 
+from ashlar_client.api.classes import disk_list, disk_resize
 from ashlar_client.api.routes import get_state
 from ashlar_client.api.verbs import plan, status
 from ashlar_client.connect import (
@@ -17,7 +18,15 @@ from ashlar_client.connect import (
     over_socket,
     wait_for_luns,
 )
-from ashlar_client.models import Health, Kind, PlanParams, StatusParams
+from ashlar_client.models import (
+    DiskResizeParams,
+    GeomListing,
+    GeomListParams,
+    Health,
+    Kind,
+    PlanParams,
+    StatusParams,
+)
 
 MORE = '[[disk]]\nname = "extra"\nkind = "memory"\nsize = "8MiB"\n'
 
@@ -44,6 +53,13 @@ def main(url, ca, admin_token, viewer_token, socket, configuration):
     state = answered(get_state.sync_detailed(client=viewer))
     luns = [lun for target in state.targets for group in target.groups for lun in group.luns]
     check("luns", [(lun.lun, lun.provider) for lun in luns] == [(0, "d0")])
+
+    listed = answered(disk_list.sync_detailed(client=viewer, body=GeomListParams(names=["d0"])))
+    names = [geom.name for geom in listed.geoms] if isinstance(listed, GeomListing) else None
+    check("verb of a class", names == ["d0"])
+    body = DiskResizeParams(name="d0")
+    kind = refusal(lambda: answered(disk_resize.sync_detailed(client=viewer, body=body)))
+    check("viewer is refused a verb of a class", kind is Kind.FORBIDDEN)
 
     document = Path(configuration).read_text(encoding="utf-8") + MORE
     body = PlanParams(document=document, file=configuration)

@@ -258,16 +258,23 @@ mod tests {
     }
 
     #[test]
-    fn answer_of_every_class_verb_has_documented_fields_in_openapi() {
+    fn every_class_verb_has_a_path_with_its_parameters_and_answer() {
         let classes = class_verbs();
         let document = mgmt::http::openapi::document(&classes);
-        let answers = &document["paths"]["/v1/verbs/geom"]["post"]["x-answers"];
         for class in &classes {
             for verb in class.all_verbs() {
-                let called = format!("{} {}", class.name, verb.name);
-                let path = answers[class.name][verb.name]["$ref"].as_str().expect(&called);
-                let schema = document.pointer(path.trim_start_matches('#')).expect(path);
-                for form in forms(&document, schema) {
+                let called = format!("{}.{}", class.name, verb.name);
+                let post = &document["paths"][format!("/v1/verbs/{called}")]["post"];
+                let schema = |of: &Value| {
+                    let reference = of.pointer("/content/application~1json/schema/$ref");
+                    let path = reference.and_then(Value::as_str).expect(&called);
+                    document.pointer(path.trim_start_matches('#')).expect(path)
+                };
+                let params = schema(&post["requestBody"]);
+                for arg in verb.args {
+                    assert!(params["properties"][arg.name].is_object(), "{called}: {}", arg.name);
+                }
+                for form in forms(&document, schema(&post["responses"]["200"])) {
                     let fields = form["properties"].as_object().expect(&called);
                     assert!(!fields.is_empty(), "{called}");
                     for (key, field) in fields {

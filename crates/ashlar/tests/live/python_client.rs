@@ -107,7 +107,7 @@ fn python_client_is_generated_and_used_over_tls() {
     }
     let said = run(check.env("PYTHONPATH", site), RUN);
     let done = said.lines().filter(|line| line.starts_with("ok ")).count();
-    assert_eq!(done, 10, "{said}");
+    assert_eq!(done, 12, "{said}");
     fixture.stop();
 }
 

@@ -3,6 +3,7 @@
 //! | route | is |
 //! |---|---|
 //! | `POST /v1/verbs/NAME` | a verb; NDJSON with progress when `Accept: application/x-ndjson` |
+//! | `POST /v1/verbs/CLASS.VERB` | a verb of a class, as `mirror.rebuild` |
 //! | `GET /v1/state` | everything, now |
 //! | `GET /v1/events?after=N` | the journal as server-sent events, live |
 //! | `GET /v1/trace?slow_ns=N&after=N&lun=NAME&geom=NAME` | slow requests, recorded for 5 s more |
@@ -22,6 +23,7 @@
 //! answers `GET /metrics`, and `GET /runbook` with the runbooks of the alerts.
 
 mod body;
+pub(crate) mod class_verbs;
 pub(crate) mod components;
 mod events;
 mod file_routes;

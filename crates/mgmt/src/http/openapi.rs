@@ -1,15 +1,13 @@
 //! OpenAPI 3.1 document of the API, written from the table of verbs and from those of the classes.
 
+use super::class_verbs::{self, CLASS_CALL, CLASSES_TAG};
 use super::components::Components;
 use super::metrics::TEXT_TYPE;
-use crate::api::{Error, GeomListing, SCHEMA_VERSION, SystemState, TraceQuery, TraceState};
+use crate::api::{Error, SCHEMA_VERSION, SystemState, TraceQuery, TraceState};
 use crate::cli::ClassVerbs;
 use crate::page::{self, View};
-use crate::verbs::{Entry, Run, VERBS};
-use geom::MessageAnswer;
+use crate::verbs::{Run, VERBS};
 use serde_json::{Map, Value, json};
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 /// Path of the verbs, before the name of one.
 pub(crate) const VERBS_PREFIX: &str = "/v1/verbs/";
@@ -171,7 +169,7 @@ fn document_of(components: &mut Components, name: &str, doc: &str) -> Value {
 }
 
 /// The words of a name, as names of schemas have them: `PartAdd` for `part.add`.
-fn camel_case(name: &str) -> String {
+pub(super) fn camel_case(name: &str) -> String {
     let word = |word: &str| {
         let mut letters = word.chars();
         let first = letters.next().map(|letter| letter.to_ascii_uppercase());
@@ -181,71 +179,51 @@ fn camel_case(name: &str) -> String {
 }
 
 /// Name of the parameters of a verb: `PartAddParams` for `part.add`.
-fn params_name(verb: &str) -> String {
+pub(super) fn params_name(verb: &str) -> String {
     format!("{}Params", camel_case(verb))
 }
 
-/// The verb that calls those of classes.
-const CLASS_CALL: &str = "geom";
-
-/// Extension of the operation of [`CLASS_CALL`]: the schema of each answer, by class and verb.
-pub(crate) const CLASS_ANSWERS: &str = "x-answers";
-
-/// Adds the answers of the verbs of classes. Returns a reference to a schema of them all, and
-/// references to each, by class and verb.
-fn class_answers(components: &mut Components, classes: &[ClassVerbs]) -> (Value, Value) {
-    // Answers of verbs of many classes.
-    components.add(geom::schema_of::<MessageAnswer>());
-    components.add(geom::schema_of::<GeomListing>());
-    let (mut by_class, mut forms) = (Map::new(), BTreeMap::new());
-    for class in classes {
-        let (mut by_verb, prefix) = (Map::new(), camel_case(class.name));
-        for verb in class.all_verbs() {
-            let schema = (verb.answer)();
-            let required = schema.get("required").and_then(Value::as_array).map_or(0, Vec::len);
-            let name = format!("{prefix}{}Answer", camel_case(verb.name));
-            let answer = components.add_of_class(&name, &prefix, schema);
-            // Generated clients take the first form that fits: those with more keys are first.
-            forms.insert((Reverse(required), answer.to_string()), answer.clone());
-            by_verb.insert(verb.name.to_owned(), answer);
-        }
-        by_class.insert(class.name.to_owned(), Value::Object(by_verb));
-    }
-    let all = json!({
-        "description": "Answer of a verb of a class.",
-        "anyOf": forms.into_values().collect::<Vec<_>>(),
-    });
-    (components.add_as("ClassVerbAnswer", all), Value::Object(by_class))
+/// A verb as its operation names and describes it.
+pub(super) struct Operation<'v> {
+    pub(super) name: &'v str,
+    pub(super) tag: &'static str,
+    pub(super) doc: &'v str,
+    pub(super) detail: &'v str,
 }
 
-/// The operation of a verb.
-fn verb_operation(
-    verb: &Entry,
-    components: &mut Components,
-    classes: &[ClassVerbs],
-    error: &Value,
-) -> Value {
-    let params = components.add_as(&params_name(verb.name), (verb.params)());
-    let (mut answer, mut by_class) = ((verb.answer)(), None);
-    if verb.name == CLASS_CALL && !classes.is_empty() {
-        let (any, each) = class_answers(components, classes);
-        answer["properties"]["answer"] = any;
-        by_class = Some(each);
-    }
-    let answer = components.add(answer);
-    let mut operation = json!({
-        "operationId": verb.name.replace('.', "_"),
-        "tags": ["verbs"],
-        "summary": verb.doc,
-        "description": verb.detail,
+/// The operation of a verb, with references to its parameters and its answer.
+pub(super) fn operation(of: &Operation<'_>, params: Value, answer: Value, error: &Value) -> Value {
+    json!({
+        "operationId": of.name.replace(['.', '-'], "_"),
+        "tags": [of.tag],
+        "summary": of.doc,
+        "description": of.detail,
         "parameters": parameters(KEY_PARAMETERS),
         "requestBody": { "content": { JSON: { "schema": params } } },
         "responses": responses(answer, JSON, error),
-    });
-    if let Some(each) = by_class {
-        operation[CLASS_ANSWERS] = each;
+    })
+}
+
+/// Adds the operations of the verbs, those of classes behind the verb that calls them.
+fn add_verbs(
+    paths: &mut Map<String, Value>,
+    components: &mut Components,
+    classes: &[ClassVerbs],
+    error: &Value,
+) {
+    for verb in VERBS.iter().filter(|v| matches!(v.run, Run::Daemon(_))) {
+        let params = components.add_as(&params_name(verb.name), (verb.params)());
+        let mut answer = (verb.answer)();
+        if verb.name == CLASS_CALL && !classes.is_empty() {
+            let any = class_verbs::add_operations(paths, components, classes, error);
+            answer["properties"]["answer"] = any;
+        }
+        let answer = components.add(answer);
+        let (name, doc, detail) = (verb.name, verb.doc, verb.detail);
+        let of = Operation { name, tag: "verbs", doc, detail };
+        let operation = operation(&of, params, answer, error);
+        paths.insert(format!("{VERBS_PREFIX}{name}"), json!({ "post": operation }));
     }
-    operation
 }
 
 fn responses(answer: Value, content_type: &str, error: &Value) -> Value {
@@ -304,10 +282,7 @@ pub fn document(classes: &[ClassVerbs]) -> Value {
     let mut components = Components::default();
     let mut paths = Map::new();
     let error = error_answer(&mut components);
-    for verb in VERBS.iter().filter(|v| matches!(v.run, Run::Daemon(_))) {
-        let operation = verb_operation(verb, &mut components, classes, &error);
-        paths.insert(format!("{VERBS_PREFIX}{}", verb.name), json!({ "post": operation }));
-    }
+    add_verbs(&mut paths, &mut components, classes, &error);
     for (path, doc, fields) in page::files::ROUTES.iter().chain([&page::ACCESS_ROUTE]) {
         let fields: Vec<Parameter> =
             fields.iter().map(|name| parameter(name, "string", field_text(name))).collect();
@@ -344,7 +319,7 @@ pub fn document(classes: &[ClassVerbs]) -> Value {
         },
         // Without a token: the control socket, and clients with a certificate.
         "security": [{ "token": [] }, {}],
-        "tags": [{ "name": "verbs" }, { "name": "routes" }],
+        "tags": [{ "name": "verbs" }, { "name": CLASSES_TAG }, { "name": "routes" }],
         "paths": paths,
         "components": {
             "schemas": components.into_schemas(),

@@ -1,6 +1,7 @@
 //! Requests to answers.
 
 use super::body::Body;
+use super::class_verbs::{CLASS_CALL, ClassCall, own_answer};
 use super::events::{events, last_seen};
 use super::file_routes;
 use super::login_routes;
@@ -299,6 +300,16 @@ async fn params(request: Request<Incoming>, op: &str, bytes_max: usize) -> Resul
     serde_json::from_slice(&bytes).map_err(|e| Error::new(Kind::Usage, op, e))
 }
 
+/// The verb of a class that a path names. The first call describes the verbs of all classes, on a
+/// thread that may block.
+async fn class_call(name: &str, control: &Arc<Control>) -> Result<Option<ClassCall>> {
+    if verbs::find(name).is_some() {
+        return Ok(None);
+    }
+    let (name, control) = (name.to_owned(), control.clone());
+    blocking(move || Ok(ClassCall::of(&name, &control.catalog().class_verbs()))).await
+}
+
 /// Runs a verb. It runs to its end even when the client disappears: an apply is never cut.
 async fn verb(
     name: String,
@@ -306,6 +317,8 @@ async fn verb(
     control: Arc<Control>,
     peer: AuthorizedPeer,
 ) -> Result<Response<Body>> {
+    let class_call = class_call(&name, &control).await?;
+    let name = class_call.as_ref().map_or(name, |_| CLASS_CALL.to_owned());
     let entry = verbs::find(&name);
     let run = entry.and_then(|e| match e.run {
         Run::Daemon(run) => Some(run),
@@ -324,19 +337,25 @@ async fn verb(
     } else {
         REQUEST_BYTES_MAX
     };
-    let params = params(request, &name, bytes_max).await?;
+    let mut params = params(request, &name, bytes_max).await?;
+    if let Some(call) = &class_call {
+        params = call.params(params);
+    }
     let call = Call::Verb(&name, &params);
     peer.authorize(&control, call).await?;
     let by = changes(call).then(|| peer.audited());
     let caller = peer.caller;
-    let run = move |control: &Control, params: Value, progress: &mut Progress<'_>| match by {
-        None => run(control, params, progress),
-        Some(by) => {
-            let recorded = params.clone();
-            let what = (name.as_str(), &recorded);
-            let key = key.as_deref().map(|key| (&caller, key));
-            change(control, &by, what, key, || run(control, params, progress))
-        }
+    let run = move |control: &Control, params: Value, progress: &mut Progress<'_>| {
+        let answer = match by {
+            None => run(control, params, progress),
+            Some(by) => {
+                let recorded = params.clone();
+                let what = (name.as_str(), &recorded);
+                let key = key.as_deref().map(|key| (&caller, key));
+                change(control, &by, what, key, || run(control, params, progress))
+            }
+        }?;
+        if class_call.is_some() { own_answer(&answer) } else { Ok(answer) }
     };
     if !stream {
         let answer = blocking(move || run(&control, params, &mut |_| {})).await?;

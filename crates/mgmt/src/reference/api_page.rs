@@ -11,8 +11,9 @@ use super::page::Page;
 use crate::api::Kind;
 use crate::cli::{ClassVerbs, command, parse_by};
 use crate::config::schema::{enum_values, types_of};
+use crate::http::class_verbs::{CLASS_CALL, CLASSES_TAG};
 use crate::http::components::SCHEMAS;
-use crate::http::openapi::{CLASS_ANSWERS, VERBS_PREFIX, document};
+use crate::http::openapi::{VERBS_PREFIX, document};
 use crate::verbs::find;
 use crate::verbs::schema::{enum_names, follow_ref, rows_within};
 
@@ -52,6 +53,11 @@ impl Operation<'_> {
     /// Name of the schema of its answer, if that has one.
     fn answer_name(&self) -> Option<&str> {
         referred(self.answer()?.1)
+    }
+
+    /// Whether it is a verb of a class.
+    fn is_of_class(&self) -> bool {
+        self.value.pointer("/tags/0").is_some_and(|tag| tag == CLASSES_TAG)
     }
 
     /// A reference to the schema of its body.
@@ -106,12 +112,12 @@ fn routes(document: &Value) -> String {
 fn verbs(document: &Value, classes: &[ClassVerbs]) -> String {
     let whole = command(classes);
     let mut page = Page::part();
-    for of in operations(document) {
+    let all = operations(document);
+    let calls: Vec<Vec<String>> = all.iter().filter_map(class_call).collect();
+    for of in all.iter().filter(|of| !of.is_of_class()) {
         let Some(name) = of.path.strip_prefix(VERBS_PREFIX) else { continue };
         page.head(3, &format!("`{} {}`", of.method, of.path));
-        let words = name.replace('.', " ");
-        let link = format!("[`ashlar {words}`](verbs.md#ashlar-{})", words.replace(' ', "-"));
-        page.text(&format!("{}: {link}.", of.summary()));
+        page.text(&format!("{}: {}.", of.summary(), command_link(name)));
         match of.body().map(|body| parameters(document, follow_ref(document, body))) {
             Some(rows) if !rows.is_empty() => {
                 page.table(&["parameter", "type", "default", "meaning"], &rows);
@@ -121,9 +127,9 @@ fn verbs(document: &Value, classes: &[ClassVerbs]) -> String {
         if let Some(name) = of.answer_name() {
             page.text(&format!("Answer: {}.", link_to(name)));
         }
-        let answers = class_answers(of.value);
-        if !answers.is_empty() {
-            page.table(&["class", "verb", "`answer`"], &answers);
+        if name == CLASS_CALL && !calls.is_empty() {
+            page.text("Each verb of a class has a path, with its own parameters and answer:");
+            page.table(&["path", "command, with the parameters", "answer"], &calls);
         }
         if let Some(body) = example(name, &whole, classes) {
             page.block("http", &format!("{} {}\n\n{body}", of.method, of.path));
@@ -132,18 +138,17 @@ fn verbs(document: &Value, classes: &[ClassVerbs]) -> String {
     page.finish()
 }
 
-/// Rows of the answers of the verbs of classes, in the operation that calls them.
-fn class_answers(operation: &Value) -> Vec<Vec<String>> {
-    let object = |value: &Value| value.as_object().cloned().unwrap_or_default();
-    let classes = operation.get(CLASS_ANSWERS).map(object).unwrap_or_default();
-    let mut rows = Vec::new();
-    for (class, verbs) in classes {
-        for (verb, answer) in object(&verbs) {
-            let link = referred(&answer).map(link_to).unwrap_or_default();
-            rows.push(vec![class.clone(), verb, link]);
-        }
-    }
-    rows
+/// A link to the command of a verb, where its parameters are.
+fn command_link(name: &str) -> String {
+    let words = name.replace('.', " ");
+    format!("[`ashlar {words}`](verbs.md#ashlar-{})", words.replace(' ', "-"))
+}
+
+/// Row of the verb of a class.
+fn class_call(of: &Operation<'_>) -> Option<Vec<String>> {
+    let name = of.path.strip_prefix(VERBS_PREFIX).filter(|_| of.is_of_class())?;
+    let answer = of.answer_name().map(link_to).unwrap_or_default();
+    Some(vec![format!("`{}`", of.path), command_link(name), answer])
 }
 
 /// A property of a schema, with its type as the page writes it.
@@ -265,6 +270,16 @@ fn type_of(document: &Value, schema: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn verbs_of_classes_are_rows_with_their_commands_and_answers() {
+        let plain = ClassVerbs { name: "plain", doc: "", verbs: &[] };
+        let verbs = parts(&[plain]).swap_remove(1).1;
+        let row = "| `/v1/verbs/plain.list` | [`ashlar plain list`](verbs.md#ashlar-plain-list) | \
+                   [`GeomListing`](#geomlisting) |";
+        assert!(verbs.contains(row), "{verbs}");
+        assert!(!verbs.contains("### `POST /v1/verbs/plain."), "{verbs}");
+    }
 
     #[test]
     fn every_verb_has_its_path_and_most_have_a_request() {

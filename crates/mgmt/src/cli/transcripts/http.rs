@@ -12,9 +12,12 @@ fn http_routes_answer_or_report_not_found() {
     assert_eq!(document["openapi"], "3.1.0");
     let printed: Value = serde_json::from_str(&daemon.run_line("openapi").out).expect("JSON");
     assert_eq!(printed, document);
-    let answers = &document["paths"]["/v1/verbs/geom"]["post"]["x-answers"];
-    assert_eq!(answers["toy"]["label"]["$ref"], "#/components/schemas/MessageAnswer");
-    assert_eq!(answers["toy"]["status"]["$ref"], "#/components/schemas/GeomListing");
+    let answer = |verb: &str| {
+        let responses = &document["paths"][format!("/v1/verbs/toy.{verb}")]["post"]["responses"];
+        responses["200"]["content"]["application/json"]["schema"]["$ref"].clone()
+    };
+    assert_eq!(answer("label"), "#/components/schemas/MessageAnswer");
+    assert_eq!(answer("status"), "#/components/schemas/GeomListing");
     let any = &document["components"]["schemas"]["GeomAnswer"]["properties"]["answer"];
     assert_eq!(any["$ref"], "#/components/schemas/ClassVerbAnswer");
     let metrics = String::from_utf8(client.text("/metrics").expect("a page")).expect("text");
@@ -37,6 +40,34 @@ fn http_routes_answer_or_report_not_found() {
     assert!(lines.iter().any(|l| l.total > 0 && l.done == l.total), "{lines:?}");
     let done: Vec<u64> = lines.iter().filter(|l| l.total > 0).map(|l| l.done).collect();
     assert!(done.is_sorted(), "{done:?}");
+}
+
+/// A15.
+#[test]
+fn class_verb_by_its_own_path_is_the_call_of_geom() {
+    let daemon = Daemon::start();
+    let client = daemon.client();
+    let params = json!({ "name": "data", "providers": ["d0", "d1"] });
+    let own = client.verb("toy.label", &params, &mut |_| {}).expect("an answer");
+    assert_eq!(own, json!({ "class": "toy", "verb": "label", "params": params }));
+    let call = json!({ "class": "toy", "verb": "label", "value": params });
+    let general = client.verb("geom", &call, &mut |_| {}).expect("an answer");
+    assert_eq!(general["answer"], own);
+    // Without progress the answer is the body.
+    let body = "{\"names\":[\"d0\"]}";
+    let request = format!(
+        "POST /v1/verbs/toy.list HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n\
+         connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let text = raw(&daemon, request.as_bytes());
+    assert!(text.contains("\r\n\r\n{\"class\":\"toy\","), "{text}");
+    let audit = client.verb("audit", &json!({}), &mut |_| {}).expect("the log").to_string();
+    assert!(audit.contains("\"what\":\"geom\"") && !audit.contains("toy.label"), "{audit}");
+    let list = client.verb("toy.label", &json!(["data"]), &mut |_| {}).expect_err("a list");
+    assert_eq!(list.kind, Kind::Usage);
+    let none = client.verb("toy.forget", &json!({}), &mut |_| {}).expect_err("no such verb");
+    assert_eq!(none.kind, Kind::UnknownVerb);
 }
 
 /// Sends raw bytes to the socket; returns the answer within the daemon's patience.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bio::Origin;
 use geom::{Originator, Origins};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::algorithms::{Algorithm, Share};
 
@@ -31,7 +31,8 @@ const SEEN_MAX: usize = 4096;
 
 /// The attribute that distinguishes clients. Each background pass of the daemon is a client of its
 /// own, unless clients are not distinguished at all.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Classify {
     /// By the initiator's name.
     Initiator,
@@ -79,10 +80,6 @@ impl Name {
 impl Classify {
     pub(super) const KEYS: &'static [&'static str] =
         &["initiator", "session", "lun", "process", "task", "none"];
-
-    pub(super) fn of(word: &str) -> Option<Classify> {
-        ALL.iter().find(|(w, _)| *w == word).map(|(_, classify)| *classify)
-    }
 
     pub(super) fn as_str(self) -> &'static str {
         ALL.iter().find(|(_, classify)| *classify == self).map_or("", |(word, _)| word)
@@ -481,7 +478,8 @@ mod tests {
             ("task", vec!["initiators", task, "daemon"]),
             ("none", vec!["all"]),
         ] {
-            let classify = Classify::of(word).expect("a word");
+            let read = serde_json::from_value(word.into());
+            let classify: Classify = read.expect("a word");
             assert_eq!(classify.as_str(), word);
             let mut a = algorithms::make("rr").expect("it is there").1;
             let mut clients = Clients::new(origins.clone());

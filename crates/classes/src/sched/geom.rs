@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::algorithms::{Share, about, shares};
-use super::class;
 use super::clients::{Client, Service};
 use super::layer::SchedShared;
+use super::params;
 
 /// One scheduler.
 pub struct SchedGeom {
@@ -186,6 +186,6 @@ impl Geom for SchedGeom {
     }
 
     fn settings(&self, _: &Topology, _: GeomId) -> Settings {
-        self.shared.with_queue(|hub| class::settings(hub))
+        self.shared.with_queue(|hub| params::settings(hub))
     }
 }

@@ -64,6 +64,7 @@ mod clients;
 mod geom;
 mod layer;
 mod options;
+mod params;
 mod queue;
 mod region_counts;
 mod verbs;

@@ -8,26 +8,30 @@
 //! gm0`). `CLIENT=default` removes the options of one client. All other options belong to the
 //! algorithm.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use bio::Errno;
 use geom::Error;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value, json};
 
-use super::algorithms::{self, Share};
+use super::algorithms::{self, Knob, Share, WEIGHT};
 use super::clients::SHARES_MAX;
 use super::queue::DiskQueue;
 
-/// Options of a single client.
-const SHARES: &[&str] = &["weight", "iops", "kbps", BURST];
+/// Options of a single client. Largest limits: what no disk does. Largest weight: a hundred
+/// thousand times the smallest.
+const SHARES: &[Knob] = &[
+    Knob { name: "weight", min: 1, default: WEIGHT, max: 100_000, doc: "share beside others" },
+    Knob { name: "iops", min: 0, default: 0, max: 1_000_000_000, doc: "requests/s, 0: any" },
+    Knob { name: "kbps", min: 0, default: 0, max: 1 << 40, doc: "KiB/s, 0: any" },
+    Knob { name: BURST, min: 0, default: 0, max: 60_000, doc: "as that of the algorithm" },
+];
 /// Of one client; of all it belongs to the algorithm.
 const BURST: &str = "burst_ms";
-/// Longest time that can be saved up for, ms: as of the algorithm.
-const BURST_MS_MAX: u64 = 60_000;
-/// Largest weight: a hundred thousand times the smallest.
-const WEIGHT_MAX: u64 = 100_000;
-/// Largest limits: what no disk does. More is refused.
-const IOPS_MAX: u64 = 1_000_000_000;
-const KBPS_MAX: u64 = 1 << 40;
 /// Options given at once; more are refused.
 const OPTIONS_MAX: usize = 256;
 
@@ -44,28 +48,51 @@ pub(super) enum ShareOption {
 }
 
 /// See the module.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Options {
     pub(super) knobs: Vec<(String, u64)>,
     pub(super) shares: Vec<ShareOption>,
 }
 
-pub(super) fn read(text: Option<&str>) -> Result<Options, Error> {
-    let mut out = Options::default();
-    let all = text.unwrap_or_default();
-    for (n, word) in all.split(',').flat_map(options).enumerate() {
-        if n >= OPTIONS_MAX {
+impl Options {
+    pub(super) fn is_empty(&self) -> bool {
+        self.knobs.is_empty() && self.shares.is_empty()
+    }
+
+    /// Those of a text.
+    fn parse(text: &str) -> Result<Options, Error> {
+        let mut out = Options::default();
+        for word in text.split(',').flat_map(options) {
+            let Some((key, value)) = word.split_once('=') else {
+                return Err(Error::inval(format!("option {word} is not KEY=VALUE")));
+            };
+            out.add(key, value)?;
+        }
+        Ok(out)
+    }
+
+    /// Those of a table.
+    fn of_table(table: &Map<String, Value>) -> Result<Options, Error> {
+        let mut out = Options::default();
+        for (key, value) in table {
+            match value {
+                Value::String(text) => out.add(key, text)?,
+                value => out.add(key, &value.to_string())?,
+            }
+        }
+        Ok(out)
+    }
+
+    fn add(&mut self, key: &str, value: &str) -> Result<(), Error> {
+        if self.knobs.len() + self.shares.len() >= OPTIONS_MAX {
             return Err(Error::inval(format!("more than {OPTIONS_MAX} options at once")));
         }
-        let Some((key, value)) = word.split_once('=') else {
-            return Err(Error::inval(format!("option {word} is not KEY=VALUE")));
-        };
         if value == DEFAULT {
-            if SHARES.contains(&key) {
+            if SHARES.iter().any(|share| share.name == key) {
                 return Err(Error::inval(format!("option {key}: of whom? CLIENT={DEFAULT}")));
             }
-            out.shares.push(ShareOption::Unset(key.to_owned()));
-            continue;
+            self.shares.push(ShareOption::Unset(key.to_owned()));
+            return Ok(());
         }
         let number = value.parse::<u64>();
         let value =
@@ -75,19 +102,146 @@ pub(super) fn read(text: Option<&str>) -> Result<Options, Error> {
             Some((client, name)) if !client.is_empty() => (Some(client.to_owned()), name),
             _ => (None, key),
         };
-        let is_own = |share: &&&str| **share == name && (name != BURST || client.is_some());
+        let is_own = |share: &&Knob| share.name == name && (name != BURST || client.is_some());
         match SHARES.iter().find(is_own) {
             Some(share) => {
-                out.shares.push(ShareOption::Set(client, checked(share, value)?, value));
+                let Knob { name, min, max, .. } = *share;
+                if !(min..=max).contains(&value) {
+                    return Err(Error::inval(format!("{name} must be between {min} and {max}")));
+                }
+                self.shares.push(ShareOption::Set(client, name, value));
             }
             None if client.is_some() => {
-                let what = format!("option {key}: a client has {}", SHARES.join(", "));
+                let names: Vec<&str> = SHARES.iter().map(|share| share.name).collect();
+                let what = format!("option {key}: a client has {}", names.join(", "));
                 return Err(Error::inval(what));
             }
-            None => out.knobs.push((key.to_owned(), value)),
+            None => self.knobs.push((key.to_owned(), value)),
         }
+        Ok(())
     }
-    Ok(out)
+
+    /// The options of a queue that are not defaults.
+    pub(super) fn of(hub: &DiskQueue) -> Options {
+        let usual: Vec<_> = match algorithms::make(hub.algorithm_name) {
+            Ok((_, algorithm)) => algorithm.knobs().all().collect(),
+            Err(_) => Vec::new(),
+        };
+        let set = hub.algorithm().knobs().all().filter(|knob| !usual.contains(knob));
+        let knobs = set.map(|(key, value)| (key.to_owned(), value)).collect();
+        let (all, own) = hub.clients.shares();
+        let differs = |share: Share, from: Share| {
+            let pairs = share.numbers().into_iter().zip(from.numbers());
+            pairs.filter(|(is, was)| is != was).map(|(is, _)| is).collect::<Vec<_>>()
+        };
+        // `burst_ms` alone is the algorithm's.
+        let bare = differs(all, Share::default()).into_iter();
+        let mut shares: Vec<ShareOption> =
+            bare.map(|(key, value)| ShareOption::Set(None, key, value)).collect();
+        for (client, share) in own {
+            let mut keys = differs(share, all);
+            if keys.is_empty() {
+                keys.push(("weight", share.weight));
+            }
+            let of_client = |(key, value)| ShareOption::Set(Some(client.to_owned()), key, value);
+            shares.extend(keys.into_iter().map(of_client));
+        }
+        Options { knobs, shares }
+    }
+}
+
+impl fmt::Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let knobs = self.knobs.iter().map(|(key, value)| format!("{key}={value}"));
+        let shares = self.shares.iter().map(|share| match share {
+            ShareOption::Set(None, key, value) => format!("{key}={value}"),
+            ShareOption::Set(Some(client), key, value) => format!("{client}.{key}={value}"),
+            ShareOption::Unset(client) => format!("{client}={DEFAULT}"),
+        });
+        f.write_str(&knobs.chain(shares).collect::<Vec<_>>().join(","))
+    }
+}
+
+impl Serialize for Options {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Options {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Options, D::Error> {
+        let read = match Value::deserialize(from)? {
+            Value::Null => Ok(Options::default()),
+            Value::String(text) => Options::parse(&text),
+            Value::Object(table) => Options::of_table(&table),
+            other => Err(Error::inval(format!("{other} is neither KEY=VALUE nor a table"))),
+        };
+        read.map_err(|e| D::Error::custom(e.message))
+    }
+}
+
+impl JsonSchema for Options {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "SchedOptions".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "anyOf": [
+                { "type": "string" },
+                {
+                    "type": "object",
+                    "properties": properties(),
+                    "additionalProperties": { "type": ["integer", "string"] },
+                },
+            ],
+        })
+    }
+}
+
+/// Schemas of the options without a client in front. The range of an option that several algorithms
+/// have contains all of theirs.
+fn properties() -> Map<String, Value> {
+    let of_kind = |kind: &'static algorithms::Kind| {
+        let text = move |knob: &Knob| format!("{}: {}, {}", kind.name, knob.doc, knob.range());
+        kind.knobs.iter().map(move |knob| (knob, text(knob)))
+    };
+    let knobs = algorithms::ALL.iter().flat_map(of_kind);
+    let shares = SHARES.iter().filter(|share| share.name != BURST);
+    let shares =
+        shares.map(|share| (share, format!("every client: {}, {}", share.doc, share.range())));
+    let mut all = BTreeMap::new();
+    for (knob, text) in knobs.chain(shares) {
+        let (min, max, texts) = all.entry(knob.name).or_insert((knob.min, knob.max, Vec::new()));
+        (*min, *max) = (knob.min.min(*min), knob.max.max(*max));
+        texts.push(text);
+    }
+    let schema = |(name, (min, max, texts)): (&str, (u64, u64, Vec<String>))| {
+        let text = texts.join("; ");
+        let schema =
+            json!({ "type": "integer", "minimum": min, "maximum": max, "description": text });
+        (name.to_owned(), schema)
+    };
+    all.into_iter().map(schema).collect()
+}
+
+/// The options of each algorithm with their ranges and defaults, for help.
+pub(super) fn help() -> String {
+    let of_kind = |kind: &algorithms::Kind| {
+        let knobs: Vec<String> =
+            kind.knobs.iter().map(|knob| format!("{} {}", knob.name, knob.range())).collect();
+        format!("{}: {}.", kind.name, knobs.join(", "))
+    };
+    let kinds: Vec<String> = algorithms::ALL.iter().map(of_kind).collect();
+    format!(
+        "Options of the algorithms, with minimum, maximum and default. {} Only fair uses weight, \
+         iops, kbps and a client's burst_ms.",
+        kinds.join(" ")
+    )
 }
 
 /// Options with spaces between them. One ends with the word that has its `=`: names of clients may
@@ -107,20 +261,8 @@ fn options(part: &str) -> Vec<String> {
     out
 }
 
-fn checked(name: &'static str, value: u64) -> Result<&'static str, Error> {
-    let (least, most) = match name {
-        "weight" => (1, WEIGHT_MAX),
-        "iops" => (0, IOPS_MAX),
-        BURST => (0, BURST_MS_MAX),
-        _ => (0, KBPS_MAX),
-    };
-    match (least..=most).contains(&value) {
-        true => Ok(name),
-        false => Err(Error::inval(format!("{name} must be between {least} and {most}"))),
-    }
-}
-
-/// Sets the shares of clients, all or none. Callers that change more check [`has_room`] before.
+/// Sets the shares of clients, all or none. Callers that change more call [`check_share_limit`]
+/// before.
 pub(super) fn set_shares(hub: &mut DiskQueue, shares: &[ShareOption]) -> Result<(), Error> {
     check_share_limit(hub, shares)?;
     hub.configure(|algorithm, clients| {
@@ -152,30 +294,15 @@ pub(super) fn only_shares(hub: &mut DiskQueue, shares: &[ShareOption]) -> Result
     set_shares(hub, shares)
 }
 
-/// The option string from which [`read`] makes the current options. `None` if all are defaults.
-pub(super) fn text(hub: &DiskQueue) -> Option<String> {
-    let usual: Vec<_> = match algorithms::make(hub.algorithm_name) {
-        Ok((_, algorithm)) => algorithm.knobs().all().collect(),
-        Err(_) => Vec::new(),
-    };
-    let set = hub.algorithm().knobs().all().filter(|knob| !usual.contains(knob));
-    let mut words: Vec<String> = set.map(|(key, value)| format!("{key}={value}")).collect();
-    let (all, own) = hub.clients.shares();
-    let differs = |share: Share, from: Share| {
-        let pairs = share.numbers().into_iter().zip(from.numbers());
-        pairs.filter(|(is, was)| is != was).map(|(is, _)| is).collect::<Vec<_>>()
-    };
-    // `burst_ms` alone is the algorithm's.
-    let bare = differs(all, Share::default());
-    words.extend(bare.iter().map(|(key, value)| format!("{key}={value}")));
-    for (client, share) in own {
-        let mut keys = differs(share, all);
-        if keys.is_empty() {
-            keys.push(("weight", share.weight));
-        }
-        words.extend(keys.iter().map(|(key, value)| format!("{client}.{key}={value}")));
-    }
-    (!words.is_empty()).then(|| words.join(","))
+/// Sets options of the algorithm that [`super::queue::algorithm`] accepts for it.
+pub(super) fn set_knobs<'k>(
+    hub: &mut DiskQueue,
+    knobs: impl IntoIterator<Item = (&'k str, u64)>,
+) -> Result<(), Error> {
+    hub.configure(|algorithm, _| {
+        let set = |(key, value)| algorithm.knobs_mut().set(key, value).map_err(Error::inval);
+        knobs.into_iter().try_for_each(set)
+    })
 }
 
 /// Whether so many clients may have shares of their own, at each step.
@@ -204,7 +331,7 @@ mod tests {
 
     #[test]
     fn option_text_is_parsed_and_checked() {
-        let read = |text| super::read(Some(text));
+        let read = Options::parse;
         let set = |client: Option<&str>, name, value| {
             ShareOption::Set(client.map(str::to_owned), name, value)
         };
@@ -222,7 +349,7 @@ mod tests {
         let unset = read("iqn.2026-11.x:a/3=default,7=default").expect("two clients");
         let of = |client: &str| ShareOption::Unset(client.into());
         assert_eq!(unset.shares, [of("iqn.2026-11.x:a/3"), of("7")]);
-        assert_eq!(super::read(None).expect("nothing"), Options::default());
+        assert_eq!(read("").expect("nothing"), Options::default());
         for bad in [
             "x",
             "x=1 y",
@@ -235,5 +362,49 @@ mod tests {
         ] {
             assert!(read(bad).is_err(), "{bad}");
         }
+    }
+    #[test]
+    fn options_have_the_same_value_as_text_and_as_table() {
+        let read = |value: Value| Options::deserialize(value).map_err(|e| e.to_string());
+        let text = "queue_depth=4,weight=50,7.iops=100,iqn.x=default";
+        let all = read(json!(text)).expect("a text");
+        assert_eq!(json!(all), json!(text));
+        let table = json!({ "queue_depth": 4, "weight": 50, "7.iops": 100, "iqn.x": "default" });
+        let mut of_table = read(table).expect("a table");
+        of_table.shares.sort_by_key(|share| text.find(&share_text(share)));
+        assert_eq!(of_table, all);
+        assert_eq!(read(Value::Null), Ok(Options::default()));
+        for (wrong, key) in
+            [(json!({ "weight": 0 }), "weight"), (json!({ "wait_ms": [1] }), "wait_ms")]
+        {
+            let refused = read(wrong).expect_err("it is refused");
+            assert!(refused.contains(key), "{refused}");
+        }
+        assert!(read(json!(7)).expect_err("a number").contains("neither"));
+    }
+
+    fn share_text(share: &ShareOption) -> String {
+        Options { knobs: Vec::new(), shares: vec![share.clone()] }.to_string()
+    }
+
+    #[test]
+    fn schema_and_help_have_the_range_of_each_option() {
+        let schema = geom::schema_of::<Options>();
+        let keys = &schema["anyOf"][1]["properties"];
+        for kind in algorithms::ALL {
+            for knob in kind.knobs {
+                let of = &keys[knob.name];
+                assert!(of["minimum"].as_u64().is_some_and(|min| min <= knob.min), "{of}");
+                assert!(of["maximum"].as_u64().is_some_and(|max| max >= knob.max), "{of}");
+                let text = of["description"].as_str().expect("a description");
+                let own = format!("{}: {}, {}", kind.name, knob.doc, knob.range());
+                assert!(text.split("; ").any(|part| part == own), "{own}: {text}");
+            }
+        }
+        assert_eq!(keys["queue_depth"]["maximum"], 4096);
+        assert_eq!(keys["weight"]["minimum"], 1);
+        let help = help();
+        assert!(help.contains(" rr: queue_depth 1 to 50 (1), wait_ms 1 to 30 (10), "), "{help}");
+        assert!(help.ends_with("Only fair uses weight, iops, kbps and a client's burst_ms."));
     }
 }

@@ -114,6 +114,13 @@ impl<P: ClassParams> Change<P> {
     }
 }
 
+impl<P> Change<P> {
+    /// Whether the change gives this parameter a value.
+    pub fn names(&self, key: &str) -> bool {
+        self.given.contains_key(key)
+    }
+}
+
 impl<P: ClassParams> JsonSchema for Change<P> {
     fn inline_schema() -> bool {
         true
@@ -180,6 +187,7 @@ mod tests {
         let given = json!({ "name": "x", "word": null, "rate": 9 });
         let request: Configure = serde_json::from_value(given).expect("well-formed");
         assert_eq!(request.name, "x");
+        assert!(request.change.names("rate") && !request.change.names("size"));
         let then = request.change.over("pace x", &now).expect("in range");
         assert_eq!(then, Pace { rate: 9, word: None, size: 4096 });
         let fields = schema_of::<Configure>()["properties"].clone();

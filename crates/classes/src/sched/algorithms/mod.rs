@@ -128,6 +128,13 @@ pub(crate) struct Knob {
     pub(crate) doc: &'static str,
 }
 
+impl Knob {
+    /// Minimum, maximum and default.
+    pub(crate) fn range(&self) -> String {
+        format!("{} to {} ({})", self.min, self.max, self.default)
+    }
+}
+
 /// Knobs and how they are set.
 pub(crate) struct Knobs {
     specs: &'static [Knob],

@@ -2,14 +2,13 @@
 
 use geom::{At, Class, Create as Request, Error, GeomId, GraphControl, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::destroy::take_away;
 use super::with;
 use crate::members::provider_access;
+use crate::sched::NAME;
 use crate::sched::class::SchedClass;
-use crate::sched::clients::Classify;
-use crate::sched::{NAME, algorithms};
+use crate::sched::params::SchedParams;
 
 /// Arguments of `insert` and `create`.
 #[derive(Deserialize, JsonSchema)]
@@ -18,30 +17,8 @@ pub(super) struct InsertParams {
     /// Providers that receive a scheduler
     #[schemars(length(min = 1))]
     disks: Vec<String>,
-    /// Scheduling algorithm
-    #[serde(default = "algorithm")]
-    #[schemars(extend("x-short" = "a", "enum" = algorithms::NAMES))]
-    algorithm: String,
-    /// Options as KEY=VALUE, separated by commas: options of the algorithm; weight, iops and kbps
-    /// of every client; CLIENT.weight, CLIENT.iops, CLIENT.kbps and CLIENT.burst_ms of one client.
-    /// CLIENT is a session or process (7), an initiator (iqn.x), a LUN of an initiator (iqn.x/3),
-    /// or a background pass (mirror rebuild gm0) [default: the defaults under `configure`]
-    // The letter would be that of --output.
-    #[serde(default)]
-    options: Option<String>,
-    /// Classification of requests into clients; process: by processes of this machine that use the
-    /// FUSE file listed by `attach --list --json` (loop and NBD devices: the kernel)
-    #[serde(default = "classify")]
-    #[schemars(extend("x-short" = "c", "enum" = Classify::KEYS))]
-    classify: String,
-}
-
-fn algorithm() -> String {
-    algorithms::DEFAULT.to_owned()
-}
-
-fn classify() -> String {
-    Classify::default().as_str().to_owned()
+    #[serde(flatten)]
+    params: SchedParams,
 }
 
 /// Which schedulers there are now.
@@ -82,8 +59,8 @@ pub(super) fn place(
     params: InsertParams,
     inserts: bool,
 ) -> Result<InsertAnswer, Error> {
-    let InsertParams { disks, algorithm, options, classify } = params;
-    let params = json!({ "algorithm": algorithm, "options": options, "classify": classify });
+    let InsertParams { disks, params } = params;
+    let params = serde_json::to_value(params).unwrap_or_default();
     let below: Vec<_> =
         disks.iter().map(|disk| provider_access::find(control, disk)).collect::<Result<_, _>>()?;
     let (mut created, mut geoms) = (Vec::new(), Vec::new());

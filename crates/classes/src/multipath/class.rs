@@ -34,10 +34,10 @@ pub struct MultipathClass {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MultipathParams {
-    /// passive, active or read [default: passive]
+    /// passive, active or read
     // `configure` has an option for each mode.
-    #[schemars(extend("x-hidden" = true))]
-    mode: Option<String>,
+    #[schemars(with = "String", extend("x-hidden" = true))]
+    mode: Mode,
     /// Seconds between path checks, which restore failed paths that answer and detect improved
     /// access states; 0: no checks
     checker: u64,
@@ -55,7 +55,7 @@ impl MultipathParams {
     pub(super) fn of(mode: Mode, options: Options) -> MultipathParams {
         let seconds = |ns: u64| ns / S;
         MultipathParams {
-            mode: Some(mode.key().to_owned()),
+            mode,
             checker: seconds(options.checker_ns),
             failback: options.failback_ns.map(seconds),
             queue: seconds(options.queue_ns),
@@ -69,15 +69,12 @@ fn wrong(e: impl std::fmt::Display) -> Error {
 
 /// The mode and options of a section.
 pub(super) fn declared(params: &MultipathParams) -> Result<(Mode, Options), Error> {
-    let word = params.mode.as_deref().unwrap_or(Mode::default().key());
-    let none = || wrong(format!("no mode {word}; passive, active, read"));
-    let mode = Mode::of_key(word).ok_or_else(none)?;
     let options = Options {
         checker_ns: verbs::seconds(params.checker)?,
         failback_ns: params.failback.map(verbs::seconds).transpose()?,
         queue_ns: verbs::seconds(params.queue)?,
     };
-    Ok((mode, options))
+    Ok((params.mode, options))
 }
 
 /// What one is called whose name another disk has: always the same.

@@ -1,6 +1,8 @@
 //! The record in the last sector, the same through every path (docs/reference/geom.md 2.5), in
 //! version 1.
 
+use serde::{Deserialize, Serialize};
+
 use super::options::Options;
 use crate::members::frame::{Fields, FrameError, Record};
 use crate::members::relocate::MovableLabel;
@@ -11,7 +13,8 @@ const VERSION: u32 = 1;
 const UUID: usize = 40;
 
 /// How requests are spread over the paths.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub(super) enum Mode {
     /// All requests use one path.
     #[default]
@@ -42,10 +45,21 @@ impl Mode {
             Mode::Read => "read",
         }
     }
+}
 
-    /// The inverse of [`Mode::key`].
-    pub(super) fn of_key(key: &str) -> Option<Mode> {
-        Self::ALL.into_iter().find(|mode| mode.key() == key)
+impl From<Mode> for String {
+    fn from(mode: Mode) -> String {
+        mode.key().to_owned()
+    }
+}
+
+/// The inverse of [`Mode::key`].
+impl TryFrom<String> for Mode {
+    type Error = String;
+
+    fn try_from(key: String) -> Result<Mode, String> {
+        let found = Self::ALL.into_iter().find(|mode| mode.key() == key);
+        found.ok_or_else(|| format!("no mode {key}; use {}", Self::ALL.map(Mode::key).join(", ")))
     }
 }
 

@@ -34,7 +34,7 @@ fn build(
     };
     let stripe = t.stripe(below);
     let queue = Queue::new(params.limits(&limits, t.deletes(below))?, params.policy());
-    let defers = is_set(t, below, "GEOM::candelete") && params.zeroes != Some(Zeroes::Keep);
+    let defers = is_set(t, below, "GEOM::candelete") && params.zeroes != Zeroes::Keep;
     let consumer = t.attach_new(me, below).map_err(|e| Error::of(e, "attach trim"))?;
     let place = (t.notifier(), me, t.edge(consumer));
     let shared = TrimShared::new(name, place, limits.media_bytes, queue, params.pacing(), defers);

@@ -15,10 +15,11 @@ const COMMAND_BYTES: u64 = 2 << 30;
 const RANGES_MAX: usize = 256;
 
 /// Handling of a provider's promise that deleted bytes read as zeroes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Zeroes {
     /// The promise is not passed on: deletes wait in the queue.
+    #[default]
     Drop,
     /// The promise is kept: deletes are sent at once, and the queue stays empty.
     Keep,
@@ -50,9 +51,8 @@ pub struct TrimParams {
     #[schemars(extend("x-bytes" = true))]
     pub granule: Option<u64>,
     /// Promise of the provider below that deleted bytes read as zeroes: `drop` or `keep` it; set
-    /// only at creation [default: drop]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub zeroes: Option<Zeroes>,
+    /// only at creation
+    pub zeroes: Zeroes,
 }
 
 impl ClassParams for TrimParams {
@@ -69,7 +69,7 @@ impl Default for TrimParams {
             quiet_ms: quiet_ns / 1_000_000,
             expire_ms: expire_ns / 1_000_000,
             granule: None,
-            zeroes: None,
+            zeroes: Zeroes::default(),
         }
     }
 }

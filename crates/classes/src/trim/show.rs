@@ -39,11 +39,11 @@ pub(super) fn lines(shared: &TrimShared, params: &TrimParams) -> Vec<(&'static s
     }
     let limits = shared.delete_queue.limits();
     out.push(("granule", limits.granule.to_string()));
-    let zeroes = params.zeroes.map(|zeroes| match zeroes {
+    let zeroes = match params.zeroes {
         Zeroes::Drop => "drop",
         Zeroes::Keep => "keep",
-    });
-    out.extend(zeroes.map(|word| ("zeroes", word.to_owned())));
+    };
+    out.push(("zeroes", zeroes.to_owned()));
     out.push(("ranges a command", limits.ranges.to_string()));
     out.push(("bytes a command", limits.command_max.to_string()));
     if let Some(ns) = fill.last_ns {

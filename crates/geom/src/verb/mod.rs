@@ -17,7 +17,7 @@ use crate::units;
 
 pub use args::{Bytes, Consent, arguments};
 pub use deferred::{Deferred, Unfinished};
-pub use params::{Change, ClassParams, read};
+pub use params::{Change, ClassParams, Given, read};
 pub use place::{At, Place};
 pub use schema::schema_of;
 pub use typed::{

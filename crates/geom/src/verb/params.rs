@@ -148,6 +148,47 @@ impl<P: ClassParams> JsonSchema for Change<P> {
     }
 }
 
+/// Parameters with the keys that were given: a verb can require a choice for which the parameters
+/// have a default. Null is as not given.
+#[derive(Deserialize)]
+#[serde(try_from = "Map<String, Value>", bound = "P: DeserializeOwned")]
+pub struct Given<P> {
+    /// The parameters.
+    pub params: P,
+    keys: Vec<String>,
+}
+
+impl<P> Given<P> {
+    /// Whether this parameter was given.
+    pub fn names(&self, key: &str) -> bool {
+        self.keys.iter().any(|given| given == key)
+    }
+}
+
+impl<P: DeserializeOwned> TryFrom<Map<String, Value>> for Given<P> {
+    type Error = serde_json::Error;
+
+    fn try_from(mut given: Map<String, Value>) -> Result<Given<P>, serde_json::Error> {
+        given.retain(|_, value| !value.is_null());
+        let keys = given.keys().cloned().collect();
+        Ok(Given { params: P::deserialize(Value::Object(given))?, keys })
+    }
+}
+
+impl<P: JsonSchema> JsonSchema for Given<P> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        P::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        P::json_schema(generator)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -201,6 +242,26 @@ mod tests {
         assert!(message.starts_with("pace x: `size` is fixed"), "{message}");
         let settings = now.settings();
         assert_eq!(settings.keys().collect::<Vec<_>>(), ["rate", "word"]);
+    }
+
+    /// A verb that asks which parameters were given.
+    #[derive(Deserialize, JsonSchema)]
+    struct Create {
+        name: String,
+        #[serde(flatten)]
+        given: Given<Pace>,
+    }
+
+    #[test]
+    fn given_parameters_are_distinguished_from_defaults() {
+        let request = json!({ "name": "x", "rate": 5, "size": null });
+        let Create { name, given } = serde_json::from_value(request).expect("well-formed");
+        assert_eq!((name.as_str(), &given.params), ("x", &Pace::default()));
+        assert!(given.names("rate") && !given.names("size") && !given.names("name"));
+        let fields = schema_of::<Create>()["properties"].clone();
+        assert_eq!(fields["rate"]["default"], 5);
+        let wrong = json!({ "name": "x", "rate": 900 });
+        assert!(serde_json::from_value::<Create>(wrong).is_err());
     }
 
     #[test]

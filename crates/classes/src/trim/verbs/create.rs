@@ -20,9 +20,9 @@ impl Verb<TrimClass> for Create {
     type Answer = InsertAnswer;
 
     fn run(self, (class, control): At<'_, TrimClass>) -> Result<InsertAnswer, Error> {
-        let (InsertParams { name: on, params, .. }, name) = (&self.0, self.0.called());
+        let (InsertParams { name: on, given, .. }, name) = (&self.0, self.0.called());
         let below = provider_access::find(control, on)?;
-        let params = serde_json::to_value(params).unwrap_or_default();
+        let params = serde_json::to_value(&given.params).unwrap_or_default();
         let request = Request { name: &name, members: &[below], params: &params };
         control.call(|t| class.create(t, &request))?;
         Ok(InsertAnswer { message: format!("{name} is there"), provider: name })

@@ -1,7 +1,7 @@
 //! The verb `insert`: a queue under the users of a provider.
 
 use bio::Errno;
-use geom::{At, Create as Request, Error, JsonSchema, Verb};
+use geom::{At, Create as Request, Error, Given, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
 
 use crate::members::provider_access;
@@ -19,7 +19,7 @@ pub(super) struct InsertParams {
     #[serde(default, rename = "as")]
     called: Option<String>,
     #[serde(flatten)]
-    pub(super) params: TrimParams,
+    pub(super) given: Given<TrimParams>,
 }
 
 impl InsertParams {
@@ -56,7 +56,7 @@ impl Verb<TrimClass> for Insert {
     type Answer = InsertAnswer;
 
     fn run(self, (_, control): At<'_, TrimClass>) -> Result<InsertAnswer, Error> {
-        let (InsertParams { name: on, params, .. }, name) = (&self.0, self.0.called());
+        let (InsertParams { name: on, given, .. }, name) = (&self.0, self.0.called());
         let below = provider_access::find(control, on)?;
         let t = &control.topology;
         if !is_set(t, below, "GEOM::candelete") {
@@ -65,7 +65,7 @@ impl Verb<TrimClass> for Insert {
             );
             return Err(Error::new(Errno::NotSup, what));
         }
-        if is_set(t, below, "GEOM::deletereadszero") && params.zeroes.is_none() {
+        if is_set(t, below, "GEOM::deletereadszero") && !given.names("zeroes") {
             let what = format!(
                 "it promises that deleted bytes read as zeroes, which those above may have passed \
                  on; a queue cannot keep that. `ashlar trim insert {on} --zeroes drop` if none of \
@@ -73,7 +73,7 @@ impl Verb<TrimClass> for Insert {
             );
             return Err(Error::inval(what));
         }
-        let params = serde_json::to_value(params).unwrap_or_default();
+        let params = serde_json::to_value(&given.params).unwrap_or_default();
         control.insert(NAME, below, &Request { name: &name, members: &[], params: &params })?;
         Ok(InsertAnswer { message: format!("{name} inserted over {on}"), provider: on.clone() })
     }

@@ -135,6 +135,8 @@ pub fn catalog() -> Catalog {
         schema: k.schema(),
         volatile: k.volatile(),
         live_keys: k.live_keys(),
+        edits: &[],
+        size_keys: &[],
         driver: DriverFacts::default(),
         configurable: true,
         example: k.example().into(),
@@ -145,6 +147,8 @@ pub fn catalog() -> Catalog {
         schema: k.schema(),
         volatile: k.volatile(),
         live_keys: k.live_keys(),
+        edits: k.edits(),
+        size_keys: k.size_keys(),
         driver: DriverFacts::default(),
         configurable: true,
         example: k.example().into(),
@@ -158,6 +162,8 @@ pub fn catalog() -> Catalog {
             schema: schema.unwrap_or_else(|| serde_json::json!({ "type": "object" })),
             volatile: false,
             live_keys: &[],
+            edits: c.edits(),
+            size_keys: &[],
             driver: DriverFacts::default(),
             example: String::new(),
         }
@@ -168,11 +174,9 @@ pub fn catalog() -> Catalog {
         schema: d.schema(),
         volatile: false,
         live_keys: &[],
-        driver: DriverFacts {
-            is_local: d.clone().local().is_some(),
-            naming: d.naming(),
-            edits: d.edits(),
-        },
+        edits: d.edits(),
+        size_keys: &[],
+        driver: DriverFacts { is_local: d.clone().local().is_some(), naming: d.naming() },
         configurable: true,
         example: String::new(),
     });
@@ -201,18 +205,30 @@ mod tests {
     use super::{catalog, class_verbs, class_verbs_of};
 
     #[test]
-    fn drivers_describe_their_initiators_and_the_effects_of_edits() {
+    fn drivers_describe_their_initiators() {
         let catalog = catalog();
         let naming = |driver| catalog.driver(driver).naming;
         let found = [naming("iscsi"), naming("nbd"), naming("nvme_tcp"), naming("none")];
         assert_eq!(found, [Naming::Iscsi, Naming::Address, Naming::Plain, Naming::Plain]);
         for entry in &catalog.drivers {
             assert_eq!(entry.driver.is_local, entry.name == "local", "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn keys_with_a_stated_effect_of_an_edit_are_keys_of_the_schema() {
+        let catalog = catalog();
+        for (section, entry) in catalog.all() {
+            let stated = entry.edits.iter().map(|(key, _)| key).filter(|key| **key != "*");
             let Some(keys) = entry.schema["properties"].as_object() else { continue };
-            for (key, _) in entry.driver.edits.iter().filter(|(key, _)| *key != "*") {
-                assert!(keys.contains_key(*key), "{}: no key {key}", entry.name);
+            for key in stated.chain(entry.size_keys) {
+                assert!(keys.contains_key(*key), "{section} {}: no key {key}", entry.name);
             }
         }
+        assert_eq!(catalog.size_keys("file"), ["create", "size"]);
+        assert!(catalog.size_keys("blockdev").is_empty());
+        let fs = catalog.classes.iter().find(|entry| entry.name == "fs").expect("the class");
+        assert!(fs.edits.iter().any(|(key, _)| *key == "plan9"), "{:?}", fs.edits);
     }
 
     #[test]

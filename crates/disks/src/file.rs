@@ -98,6 +98,17 @@ impl Kind for ImageFile {
         params::schema::<FileParams>()
     }
 
+    fn size_keys(&self) -> &'static [&'static str] {
+        &["create", "size"]
+    }
+
+    fn edits(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("create", "none on a file that exists"),
+            ("size", "live if larger; a smaller size is refused"),
+        ]
+    }
+
     fn example(&self) -> &'static str {
         "[[disk]]\nname = \"disk0\"\nkind = \"file\"\npath = \"/var/lib/ashlar/disk0.img\"\n\
          create = true\nsize = \"10GiB\"\n"

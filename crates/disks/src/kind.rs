@@ -64,6 +64,18 @@ pub trait Kind: Send + Sync {
         &[]
     }
 
+    /// Keys that are without effect on a medium that exists and has its size. An edit of `size`
+    /// among them makes the medium larger while the disk is used.
+    fn size_keys(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Effects of an edit of its keys on running hosts, for the reference. For a key that is not
+    /// listed, the disk is removed and added.
+    fn edits(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
     /// A section that can be pasted into the configuration.
     fn example(&self) -> &'static str;
 

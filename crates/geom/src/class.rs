@@ -331,6 +331,12 @@ pub trait Class: Send + Sync + 'static {
         &[]
     }
 
+    /// Effects of an edit of its settings on running hosts, for the reference. An edit of a setting
+    /// that is not listed is live.
+    fn edits(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
     /// True when each geom of the class has the name of the provider below it. The names of its
     /// own providers begin with that name. They are renamed with it ([`Topology::rename`]).
     fn is_named_after_provider(&self) -> bool {

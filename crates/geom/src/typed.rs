@@ -57,6 +57,8 @@ pub trait Typed: Send + Sync + Sized + 'static {
     const PASSES_SERIAL: bool = false;
     /// See [`Class::shown_as`].
     const SHOWN_AS: &'static [(&'static str, &'static str)] = &[];
+    /// See [`Class::edits`].
+    const EDITS: &'static [(&'static str, &'static str)] = &[];
     /// See [`Class::member_limits`].
     const MEMBER_LIMITS: (usize, usize) = (0, usize::MAX);
 
@@ -324,6 +326,10 @@ impl<C: Typed> Class for C {
 
     fn shown_as(&self) -> &'static [(&'static str, &'static str)] {
         C::SHOWN_AS
+    }
+
+    fn edits(&self) -> &'static [(&'static str, &'static str)] {
+        C::EDITS
     }
 
     fn member_limits(&self) -> (usize, usize) {

@@ -74,7 +74,7 @@ pub fn class_facts(name: &str) -> ClassFacts {
 }
 
 /// Facts about the driver of iSCSI.
-pub const ISCSI: DriverFacts = DriverFacts { is_local: false, naming: Naming::Iscsi, edits: &[] };
+pub const ISCSI: DriverFacts = DriverFacts { is_local: false, naming: Naming::Iscsi };
 
 /// The catalog of the fake.
 pub fn catalog() -> Catalog {
@@ -85,7 +85,7 @@ pub fn catalog() -> Catalog {
             Entry::of::<SizeParams>("far", "Disks elsewhere."),
         ],
         disks: vec![
-            Entry::of::<FileParams>("file", "An image file."),
+            Entry::of::<FileParams>("file", "An image file.").sized_by(&["create", "size"]),
             Entry::of::<SizeParams>("memory", "Memory.").volatile().example(example),
             Entry::of::<SizeParams>("null", "Nothing."),
         ],

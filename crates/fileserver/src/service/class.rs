@@ -26,6 +26,10 @@ use crate::volume::Label;
 pub const FS_CLASS: &str = "fs";
 /// Bytes of a label, and of the smallest block.
 const HEAD: usize = 4096;
+/// Effect of an edit of a listener.
+const LISTENER: &str = "live; sessions continue, a removed address accepts no logins";
+/// Effect of an edit that sessions do not notice.
+const NEW_LOGINS: &str = "new logins only";
 /// Time that a verb may take before its progress is reported instead.
 const PROGRESS_AFTER: Duration = Duration::from_millis(20);
 
@@ -157,6 +161,21 @@ impl Typed for FsClass {
     /// A device of the WORM that was away is taken in again.
     const TASTES: bool = true;
     const OPENS_MEMBERS: bool = true;
+    const EDITS: &'static [(&'static str, &'static str)] = &[
+        ("console", LISTENER),
+        ("linux", LISTENER),
+        ("linux_tls", LISTENER),
+        ("plan9", LISTENER),
+        ("plan9_tls", LISTENER),
+        ("connections_per_peer", NEW_LOGINS),
+        ("everybody", NEW_LOGINS),
+        ("noattach", NEW_LOGINS),
+        ("nonone", NEW_LOGINS),
+        ("tls_certificate", NEW_LOGINS),
+        ("tls_client_ca", NEW_LOGINS),
+        ("tls_key", NEW_LOGINS),
+        ("create", "none on a file system that exists"),
+    ];
     type Params = FsParams;
     /// The number of the WORM that a device is of.
     type Claim = u64;

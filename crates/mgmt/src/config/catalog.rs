@@ -22,6 +22,10 @@ pub struct Entry {
     pub volatile: bool,
     /// Keys that an open bus or disk of the kind takes over; none of other entries.
     pub live_keys: &'static [&'static str],
+    /// Effects of an edit of its keys on running hosts; `*` is any other key.
+    pub edits: &'static [(&'static str, &'static str)],
+    /// Keys of a disk kind that are without effect on a medium that exists and has its size.
+    pub size_keys: &'static [&'static str],
     /// Facts about a driver; the defaults of other entries.
     pub driver: DriverFacts,
     /// It may be used in `[[geom]]`; otherwise only tasting makes it.
@@ -39,6 +43,8 @@ impl Entry {
             schema: geom::schema_of::<P>(),
             volatile: false,
             live_keys: &[],
+            edits: &[],
+            size_keys: &[],
             driver: DriverFacts::default(),
             configurable: true,
             example: String::new(),
@@ -54,6 +60,12 @@ impl Entry {
     /// The same, made by tasting alone.
     pub fn tasted_only(mut self) -> Entry {
         self.configurable = false;
+        self
+    }
+
+    /// The same, with these keys that give a new medium its size.
+    pub fn sized_by(mut self, keys: &'static [&'static str]) -> Entry {
+        self.size_keys = keys;
         self
     }
 
@@ -104,8 +116,6 @@ pub struct DriverFacts {
     pub is_local: bool,
     /// The names of its initiators.
     pub naming: Naming,
-    /// Effects of an edit of its keys on running hosts; `*` is any other key.
-    pub edits: &'static [(&'static str, &'static str)],
 }
 
 /// Facts about a class that plans need.
@@ -184,6 +194,13 @@ impl Catalog {
     pub fn live_disk_keys(&self, kind: &str) -> &'static [&'static str] {
         let of = self.disks.iter().find(|e| e.name == kind);
         of.map(|e| e.live_keys).unwrap_or_default()
+    }
+
+    /// Keys that are without effect on the medium of a disk of that kind that exists and has its
+    /// size.
+    pub fn size_keys(&self, kind: &str) -> &'static [&'static str] {
+        let of = self.disks.iter().find(|e| e.name == kind);
+        of.map(|e| e.size_keys).unwrap_or_default()
     }
 
     /// The settings that a section gives its geom, by its keys; null: it needs no such key.

@@ -1,10 +1,10 @@
 //! Effect of an edit of each key of `ashlar.toml` on running hosts, for the reference.
 //!
-//! Functions of the plan decide wherever they can: [`BusConfig::can_become`], [`ID_KEYS`],
-//! [`SIZE_KEYS`] and the settings of classes. The remaining keys are listed here.
+//! Functions of the plan decide wherever they can: [`BusConfig::can_become`], [`ID_KEYS`] and the
+//! settings of classes. Kinds, classes and drivers list their other keys ([`Entry::edits`]); those
+//! of sections are listed here.
 
 use super::disk_edits::{ID_KEYS, TLS_SWITCH};
-use super::sizes::SIZE_KEYS;
 use crate::config::{BusConfig, Catalog, DaemonConfig, Entry, GeomConfig};
 use serde_json::{Map, Value};
 
@@ -88,7 +88,8 @@ fn bus_change(live_keys: &[&str], key: &str) -> &'static str {
 
 /// The effect of a key of a kind, class or driver.
 fn kind_change(section: &str, entry: &Entry, key: &str, catalog: &Catalog) -> &'static str {
-    let kind = entry.name.as_str();
+    let listed = entry.edits.iter().find(|(of, _)| [key, "*"].contains(of));
+    let listed = listed.map(|(_, effect)| *effect);
     match section {
         "bus" => match bus_change(entry.live_keys, key) {
             BUS_AGAIN if entry.volatile => DATA_LOST,
@@ -98,39 +99,25 @@ fn kind_change(section: &str, entry: &Entry, key: &str, catalog: &Catalog) -> &'
         "disk" => match key {
             "serial" => OTHER_DISK,
             key if ID_KEYS.contains(&key) => LUN_AGAIN,
-            "create" if kind == "file" => "none on a file that exists",
-            key if kind == "file" && SIZE_KEYS.contains(&key) => {
-                "live if larger; a smaller size is refused"
-            }
             key if entry.live_keys.contains(&key) => match key {
                 TLS_SWITCH => "next connection; disk removed and added to switch TLS on or off",
                 key if key.starts_with("tls_") => "next connection",
                 _ => LIVE,
             },
-            _ if entry.volatile => DATA_LOST,
-            _ => DISK_AGAIN,
+            _ => listed.unwrap_or(if entry.volatile { DATA_LOST } else { DISK_AGAIN }),
         },
         "geom" => {
             let section = GeomConfig {
-                class: kind.to_owned(),
+                class: entry.name.clone(),
                 name: String::new(),
                 provider: None,
                 members: Vec::new(),
                 params: Map::new(),
             };
-            match (kind, key) {
-                _ if !catalog.settings(&section).contains_key(key) => GEOM_AGAIN,
-                ("fs", "console" | "linux" | "linux_tls" | "plan9" | "plan9_tls") => LISTENER,
-                ("fs", "connections_per_peer" | "everybody" | "noattach" | "nonone") => NEW_LOGINS,
-                ("fs", "tls_certificate" | "tls_client_ca" | "tls_key") => NEW_LOGINS,
-                ("fs", "create") => "none on a file system that exists",
-                _ => LIVE,
-            }
+            let is_setting = catalog.settings(&section).contains_key(key);
+            if is_setting { listed.unwrap_or(LIVE) } else { GEOM_AGAIN }
         }
-        _ => {
-            let listed = entry.driver.edits.iter().find(|(of, _)| [key, "*"].contains(of));
-            listed.map_or(NEW_LOGINS, |(_, effect)| *effect)
-        }
+        _ => listed.unwrap_or(NEW_LOGINS),
     }
 }
 

@@ -472,8 +472,9 @@ impl Planner<'_> {
     fn grow(&mut self, desired: &Config, gone: &Removals) {
         let live = disks_by_name(&self.now);
         let pairs = desired.disk.iter().filter_map(|to| Some((*live.get(to.name.as_str())?, to)));
+        let known = (self.context.state, self.context.catalog);
         let resizes = |from: &DiskConfig, to: &DiskConfig| {
-            from != to && size_edit(from, to, self.context.state) == Some(SizeEdit::Resizes)
+            from != to && size_edit(from, to, known) == Some(SizeEdit::Resizes)
         };
         let grown = pairs.filter(|(from, to)| resizes(from, to));
         let grown: Vec<_> = grown.map(|(from, to)| (from.clone(), to.clone())).collect();

@@ -115,7 +115,7 @@ pub(super) fn changes_in_place(
     ground: &DependencyGraph,
 ) -> bool {
     let named = with_live_keys(&with_keys(from, to, &ID_KEYS), to, (state, catalog));
-    if named != *to && size_edit(&named, to, state).is_none() {
+    if named != *to && size_edit(&named, to, (state, catalog)).is_none() {
         return false;
     }
     // A disk that has no configured serial number any more is asked for its own when it is opened.

@@ -4,35 +4,33 @@
 use super::{Action, Step};
 use crate::api::{GeomState, SystemState};
 use crate::config::units::exact;
-use crate::config::{Config, DiskConfig};
+use crate::config::{Catalog, Config, DiskConfig};
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// Keys of an image file that are without effect on a file that exists and has its size.
-pub(super) const SIZE_KEYS: [&str; 2] = ["create", "size"];
-
-/// The effect of an edit of nothing but [`SIZE_KEYS`].
+/// The effect of an edit of nothing but [`Catalog::size_keys`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SizeEdit {
-    /// The file keeps the size that it has.
+    /// The medium keeps the size that it has.
     Keeps,
-    /// The file gets another size. The daemon refuses a smaller one.
+    /// The medium gets another size. The daemon refuses a smaller one.
     Resizes,
 }
 
-/// The effect of an edit of an image file's size; `None`: another key differs as well, or the size
-/// of the file is unknown.
+/// The effect of an edit of a disk's size; `None`: disks of the kind are not made larger, another
+/// key differs as well, or the size of the medium is unknown.
 pub(super) fn size_edit(
     from: &DiskConfig,
     to: &DiskConfig,
-    state: &SystemState,
+    (state, catalog): (&SystemState, &Catalog),
 ) -> Option<SizeEdit> {
+    let keys = catalog.size_keys(&from.kind);
     let rest = |disk: &DiskConfig| {
         let mut rest = disk.clone();
-        SIZE_KEYS.iter().for_each(|key| drop(rest.params.remove(*key)));
+        keys.iter().for_each(|key| drop(rest.params.remove(*key)));
         rest
     };
-    if from.kind != "file" || rest(from) != rest(to) {
+    if keys.is_empty() || rest(from) != rest(to) {
         return None;
     }
     let (was, wanted) = (section_size(from), section_size(to));

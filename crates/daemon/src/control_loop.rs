@@ -502,7 +502,7 @@ impl ControlLoop {
         let on = if on.is_empty() { names.join(", ") } else { on };
         match (class, verb, message) {
             // A question.
-            ("part", "backup", _) => {}
+            ("part", "backup" | "show", _) => {}
             // A verb with a text to read is a question too, and so is one that is unfinished.
             _ if done.get("text").is_some() || done.get("unfinished").is_some() => {}
             ("part" | fileserver::FS_CLASS, _, Some(message)) => {

@@ -34,10 +34,19 @@ fn bytes(n: usize) -> Value {
     json!({ "bytes": n })
 }
 
-fn table(world: &mut World, name: &str) -> classes::part::request::TableView {
+fn show(world: &mut World, name: &str) -> PartAnswer {
     let answer = world.verb("part", "show", name, json!({})).expect("show");
-    let answer: PartAnswer = serde_json::from_value(answer).expect("the contract");
-    answer.tables.into_iter().next().expect("a table")
+    serde_json::from_value(answer).expect("the contract")
+}
+
+fn table(world: &mut World, name: &str) -> classes::part::request::TableView {
+    show(world, name).tables.into_iter().next().expect("a table")
+}
+
+/// Whether `show` reports that a provider has no table.
+fn has_no_table(world: &mut World, name: &str) -> bool {
+    let PartAnswer { tables, warnings, .. } = show(world, name);
+    tables.is_empty() && matches!(warnings.as_slice(), [why] if why.contains("partition table"))
 }
 
 #[test]
@@ -76,6 +85,11 @@ fn a_gpt_is_created_edited_and_destroyed() {
         let set = json!({ "attribute": "bootme", "index": 1 });
         assert_eq!(w.part("set", "ada0", set), "bootme set on ada0p1");
         assert_eq!(table(&mut w, "ada0").entries[0].attributes, ["bootme"]);
+        let (_, none) = w.refused("set", "ada0", json!({ "index": 1 }));
+        assert!(none.contains("`-a bootme`"), "{none}");
+        let both = json!({ "attribute": "bootme", "attrib": "bootme", "index": 1 });
+        let (kind, twice) = w.refused("unset", "ada0", both);
+        assert!(kind == Errno::Inval && twice.contains("twice"), "{twice}");
         let unset = json!({ "attribute": "bootme", "index": 1 });
         assert_eq!(w.part("unset", "ada0", unset), "bootme unset on ada0p1");
         assert_eq!(w.part("set", "ada0", json!({ "attribute": "active" })), "active set on ada0");
@@ -86,7 +100,7 @@ fn a_gpt_is_created_edited_and_destroyed() {
         assert!(kind == Errno::Busy && what.contains("force"), "{what}");
         assert_eq!(w.part("destroy", "ada0", json!({ "force": true })), "ada0 destroyed");
         assert_eq!(w.names(), ["ada0"]);
-        assert_eq!(w.refused("show", "ada0", json!({})).0, Errno::NoEnt);
+        assert!(has_no_table(&mut w, "ada0"));
         // Nothing that others would take for a table is left.
         disk.save(&path);
         let text = run_on(&path, size, "sfdisk", &["-l", "@"], "");
@@ -282,7 +296,8 @@ fn two_phases() {
     w.part("create", "da1", json!({ "scheme": "gpt", "no_commit": true }));
     w.part("undo", "da1", json!({}));
     assert!(disk.bytes().iter().all(|b| *b == 0));
-    assert_eq!(w.refused("show", "da1", json!({})).0, Errno::NoEnt);
+    assert!(has_no_table(&mut w, "da1"));
+    assert_eq!(w.refused("show", "da9", json!({})).0, Errno::NoEnt);
 }
 
 /// U1 of guard.rs.

@@ -10,7 +10,6 @@ mod lun_clear_reservations;
 mod lun_eject;
 mod lun_forget_name;
 mod lun_load;
-mod part_show;
 mod sessions_end;
 
 pub(crate) use cam_attach::bus_of_attach;
@@ -53,7 +52,6 @@ const VERBS: &[(&str, ListedVerb<ControlLoop>)] = &[
     (LUN_CLASS, ListedVerb::of::<lun_eject::Eject>()),
     (LUN_CLASS, ListedVerb::of::<lun_forget_name::ForgetName>()),
     (LUN_CLASS, ListedVerb::of::<lun_load::Load>()),
-    (part_show::CLASS, ListedVerb::of::<part_show::Show>()),
     ("sessions", ListedVerb::of::<sessions_end::SessionsEnd>()),
 ];
 

@@ -9,8 +9,7 @@ use crate::service::Control;
 use crate::text::shell_word;
 use classes::part::PartClass;
 use classes::part::request::{
-    Add, Attribute, Commit, Create, Delete, Destroy, Edit, Modify, Recover, Resize, Set, Undo,
-    Unset,
+    Add, Commit, Create, Delete, Destroy, Edit, Modify, Recover, Resize, Set, Undo, Unset,
 };
 use geom::{At, Verb};
 use schemars::JsonSchema;
@@ -32,10 +31,10 @@ pub trait PartVerb: Verb<PartClass, Answer = PartAnswer> + Serialize {
         Ok(())
     }
 
-    /// Refuses wrong parameters, and a loss of data without consent.
+    /// Refuses a loss of data without consent.
     ///
     /// # Errors
-    /// [`Kind::Usage`], or [`Kind::WouldDestroy`] with the name to type.
+    /// [`Kind::WouldDestroy`] with the name to type.
     fn check(&mut self, _control: &Control) -> Result<()> {
         Ok(())
     }
@@ -136,13 +135,6 @@ impl PartVerb for Edit<Delete> {
 
 impl PartVerb for Edit<Modify> {
     const COMMAND: &'static str = "part.modify";
-
-    fn check(&mut self, _control: &Control) -> Result<()> {
-        if self.of.label.is_none() && self.of.kind.is_none() {
-            return Err(Error::new(Kind::Usage, "part modify", "give --label or --type"));
-        }
-        Ok(())
-    }
 }
 
 impl PartVerb for Edit<Resize> {
@@ -168,32 +160,10 @@ impl PartVerb for Edit<Destroy> {
 
 impl PartVerb for Set {
     const COMMAND: &'static str = "part.set";
-
-    fn check(&mut self, _control: &Control) -> Result<()> {
-        choose_attribute("part set", &mut self.0.of)
-    }
 }
 
 impl PartVerb for Unset {
     const COMMAND: &'static str = "part.unset";
-
-    fn check(&mut self, _control: &Control) -> Result<()> {
-        choose_attribute("part unset", &mut self.0.of)
-    }
-}
-
-/// The attribute is given in one of two ways.
-fn choose_attribute(op: &str, of: &mut Attribute) -> Result<()> {
-    match (&of.attribute, of.attrib.take()) {
-        (Some(_), None) => Ok(()),
-        (None, Some(one)) => {
-            of.attribute = Some(one);
-            Ok(())
-        }
-        (None, None) => Err(Error::new(Kind::Usage, op, "which attribute?")
-            .next("Name one: -a bootme. `ashlar part set --help` has them all.")),
-        (Some(_), Some(_)) => Err(Error::new(Kind::Usage, op, "the attribute is given twice")),
-    }
 }
 
 impl PartVerb for Commit {

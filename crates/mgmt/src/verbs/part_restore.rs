@@ -2,7 +2,6 @@
 
 use super::part::PartVerb;
 use crate::api::{Error, Kind, Result};
-use crate::service::Control;
 use classes::part::request::{Edit, Restore};
 use std::io::Read;
 
@@ -31,13 +30,6 @@ impl PartVerb for Edit<Restore> {
             return Err(Error::new(Kind::Usage, "part restore", why));
         }
         params.backup = Some(text);
-        Ok(())
-    }
-
-    fn check(&mut self, _control: &Control) -> Result<()> {
-        if self.of.backup.is_none() {
-            return Err(Error::new(Kind::Usage, "part restore", "`backup` is missing"));
-        }
         Ok(())
     }
 }

@@ -128,20 +128,22 @@ pub(super) fn find(control: &GraphControl, name: &str) -> Result<GeomId, Error> 
     if let Some(geom) = control.topology.find_geom(NAME, name) {
         return Ok(geom);
     }
+    let reason = taste_result(control, name)?.map(|why| format!(" ({why})")).unwrap_or_default();
+    let what = format!("{name} carries no partition table{reason}; `part create` makes one");
+    Err(Error::new(Errno::NoEnt, what))
+}
+
+/// The reason why the provider of that name was found to have no table; `None`: it was not searched
+/// for one.
+fn taste_result(control: &GraphControl, name: &str) -> Result<Option<String>, Error> {
     let Some(on) = control.topology.find(name) else {
         let what = format!("no provider is called {name}; `ashlar list` names them");
         return Err(Error::new(Errno::NoEnt, what));
     };
-    let mut reason = String::new();
     let view = control.topology.view(0);
-    let seen = view.iter().flat_map(|g| &g.providers).find(|p| p.id == on);
-    for (class, message) in seen.map(|p| p.taste_outcomes.as_slice()).unwrap_or_default() {
-        if *class == NAME {
-            reason = format!(" ({message})");
-        }
-    }
-    let what = format!("{name} carries no partition table{reason}; `part create` makes one");
-    Err(Error::new(Errno::NoEnt, what))
+    let seen = view.into_iter().flat_map(|g| g.providers).find(|p| p.id == on);
+    let mut outcomes = seen.into_iter().flat_map(|p| p.taste_outcomes);
+    Ok(outcomes.find(|(class, _)| *class == NAME).map(|(_, why)| why))
 }
 
 /// The geom's state; an error when it disappeared meanwhile.

@@ -41,7 +41,15 @@ impl TableEdit for AttributeEdit {
 
     fn change(self, before: &TableBefore<'_>) -> Result<Change, Error> {
         let AttributeEdit(Attribute { attribute, attrib, index, .. }, on) = self;
-        let attrib = attribute.or(attrib).ok_or_else(|| Error::inval("which attribute?"))?;
+        let attrib = match (attribute, attrib) {
+            (Some(one), None) | (None, Some(one)) => one,
+            (Some(_), Some(_)) => return Err(Error::inval("the attribute is given twice")),
+            (None, None) => {
+                let what = "no attribute is given: name one, as `-a bootme`; `ashlar part set \
+                            --help` has them all";
+                return Err(Error::inval(what));
+            }
+        };
         let done = if on { "set on" } else { "unset on" };
         let at = index.map_or(before.name.to_owned(), |at| before.part_name(before.table, at));
         let spec = params::Attribute { attrib, index };

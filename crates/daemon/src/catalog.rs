@@ -176,7 +176,11 @@ pub fn catalog() -> Catalog {
         live_keys: &[],
         edits: d.edits(),
         size_keys: &[],
-        driver: DriverFacts { is_local: d.clone().local().is_some(), naming: d.naming() },
+        driver: DriverFacts {
+            is_local: d.clone().local().is_some(),
+            naming: d.naming(),
+            has_unit_names: d.has_unit_names(),
+        },
         configurable: true,
         example: String::new(),
     });
@@ -212,6 +216,7 @@ mod tests {
         assert_eq!(found, [Naming::Iscsi, Naming::Address, Naming::Plain, Naming::Plain]);
         for entry in &catalog.drivers {
             assert_eq!(entry.driver.is_local, entry.name == "local", "{}", entry.name);
+            assert_eq!(entry.driver.has_unit_names, entry.name == "nbd", "{}", entry.name);
         }
     }
 

@@ -74,7 +74,8 @@ pub fn class_facts(name: &str) -> ClassFacts {
 }
 
 /// Facts about the driver of iSCSI.
-pub const ISCSI: DriverFacts = DriverFacts { is_local: false, naming: Naming::Iscsi };
+pub const ISCSI: DriverFacts =
+    DriverFacts { is_local: false, naming: Naming::Iscsi, has_unit_names: false };
 
 /// The catalog of the fake.
 pub fn catalog() -> Catalog {

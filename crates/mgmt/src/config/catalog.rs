@@ -116,6 +116,8 @@ pub struct DriverFacts {
     pub is_local: bool,
     /// The names of its initiators.
     pub naming: Naming,
+    /// Its clients ask for units by name.
+    pub has_unit_names: bool,
 }
 
 /// Facts about a class that plans need.

@@ -3,7 +3,7 @@
 use super::entry::CommandVerb;
 use crate::api::{Error, Kind, Result, SystemState};
 use crate::config::secret::{self, HIDDEN_SECRET};
-use crate::config::{Config, WebhookConfig, write};
+use crate::config::{Catalog, Config, WebhookConfig, write};
 use crate::plan::{
     Action, CreatedGeoms, Step, grown_disks, inserted, members, set_params, settings,
 };
@@ -68,7 +68,7 @@ impl Verb<Control> for ExportParams {
         }
         config.geom.extend(created.sections);
         keep_sizes(&mut config, &state);
-        keep_former_names(&mut config, &state);
+        keep_former_names(&mut config, &state, control.catalog());
         let config = if self.secrets { config } else { without_secrets(&config)? };
         document.push_str(&write(&config));
         Ok(ExportAnswer { generation, document, config })
@@ -91,14 +91,15 @@ fn keep_sizes(config: &mut Config, state: &SystemState) {
     }
 }
 
-/// Names that units had are aliases of the NBD targets that have a LUN of theirs.
-fn keep_former_names(config: &mut Config, state: &SystemState) {
+/// Names that units had are aliases of the targets that have a LUN of theirs, if clients of the
+/// driver ask for names.
+fn keep_former_names(config: &mut Config, state: &SystemState, catalog: &Catalog) {
     for former in &state.former_names {
         let access = config.access.iter();
         let of = access.filter(|a| a.luns.values().any(|lun| lun.provider == former.provider));
         let names: Vec<&String> = of.map(|a| &a.target).collect();
-        let targets = config.target.iter_mut();
-        for target in targets.filter(|t| t.driver == "nbd" && names.contains(&&t.name)) {
+        let named = config.target.iter_mut().filter(|t| catalog.driver(&t.driver).has_unit_names);
+        for target in named.filter(|t| names.contains(&&t.name)) {
             let aliases = target.params.entry("aliases").or_insert_with(|| json!({}));
             if let Some(aliases) = aliases.as_object_mut() {
                 aliases.entry(former.name.clone()).or_insert_with(|| json!(former.provider));
@@ -161,6 +162,7 @@ fn hide_secrets(value: &mut Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::FormerNameState;
     use crate::config::read;
     use crate::fake::catalog;
     use crate::plan::Risk;
@@ -177,6 +179,30 @@ mod tests {
         assert!(written.contains("file:/etc/ashlar/m"), "{written}");
         assert!(HIDDEN_SECRET.len() < secret::CHAP_BYTES_MIN, "apply refuses it");
         assert!(write(&config).contains("correct horse"));
+    }
+
+    #[test]
+    fn former_names_are_aliases_of_targets_whose_clients_ask_for_names() {
+        let target = |name: &str, port: u16| {
+            format!(
+                "[[target]]\ndriver='iscsi'\nname='iqn.2026-11.test:{name}'\n\
+                 listen=['127.0.0.1:{port}']\n[[access]]\ntarget='iqn.2026-11.test:{name}'\n\
+                 group='g'\ninitiators=['*']\nluns={{ 0='d0' }}\n"
+            )
+        };
+        let disk = "[[disk]]\nname='d0'\nkind='file'\npath='/a'\n";
+        let text = format!("{disk}{}{}", target("a", 3260), target("b", 3261));
+        let mut catalog = catalog();
+        let mut config = read(&text, "a.toml", &catalog).expect("well-formed");
+        config.target[1].driver = "other".to_owned();
+        for driver in &mut catalog.drivers {
+            driver.driver.has_unit_names = driver.name == "other";
+        }
+        let former = FormerNameState { name: "old".to_owned(), provider: "d0".to_owned() };
+        let state = SystemState { former_names: vec![former], ..SystemState::default() };
+        keep_former_names(&mut config, &state, &catalog);
+        let aliases = |at: usize| config.target[at].params.get("aliases").cloned();
+        assert_eq!((aliases(0), aliases(1)), (None, Some(json!({ "old": "d0" }))));
     }
 
     #[test]

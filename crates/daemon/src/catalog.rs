@@ -201,7 +201,7 @@ pub fn catalog() -> Catalog {
 #[cfg(test)]
 mod tests {
     use geom::ArgSpec;
-    use mgmt::config::ClassFacts;
+    use mgmt::config::{ClassFacts, Entry};
     use mgmt::verbs::VERBS;
     use serde_json::Value;
     use wire::pattern::Naming;
@@ -234,6 +234,16 @@ mod tests {
         assert!(catalog.size_keys("blockdev").is_empty());
         let fs = catalog.classes.iter().find(|entry| entry.name == "fs").expect("the class");
         assert!(fs.edits.iter().any(|(key, _)| *key == "plan9"), "{:?}", fs.edits);
+    }
+
+    /// See `DiskConfig::image`.
+    #[test]
+    fn key_path_of_a_disk_kind_is_its_file_or_device() {
+        let catalog = catalog();
+        let has_path = |entry: &&Entry| entry.schema["properties"].get("path").is_some();
+        let names: Vec<&str> =
+            catalog.disks.iter().filter(has_path).map(|entry| entry.name.as_str()).collect();
+        assert_eq!(names, ["file", "blockdev"], "another meaning needs a key of another name");
     }
 
     #[test]

@@ -38,14 +38,11 @@ pub fn check_section(disk: &DiskConfig) -> Result<()> {
 /// The same, of a disk whose medium must be there.
 pub fn check(disk: &DiskConfig) -> Result<()> {
     check_section(disk)?;
-    if disk.kind != "file" && disk.kind != "blockdev" {
+    let Some(path) = disk.image() else { return Ok(()) };
+    if creates(disk) || path.exists() {
         return Ok(());
     }
-    let path = path_of(disk);
-    if creates(disk) || Path::new(path).exists() {
-        return Ok(());
-    }
-    let why = format!("{path}: no such file");
+    let why = format!("{}: no such file", path.display());
     let next = "Create it, or give `create = true` and `size` to have it made.";
     Err(Error::new(Kind::NotFound, OP, why).at(&disk.name).next(next))
 }

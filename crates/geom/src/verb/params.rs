@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(settings.keys().collect::<Vec<_>>(), ["rate", "word"]);
     }
 
-    /// A verb that asks which parameters were given.
+    /// A verb that distinguishes given parameters from defaults.
     #[derive(Deserialize, JsonSchema)]
     struct Create {
         name: String,

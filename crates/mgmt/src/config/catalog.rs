@@ -116,7 +116,7 @@ pub struct DriverFacts {
     pub is_local: bool,
     /// The names of its initiators.
     pub naming: Naming,
-    /// Its clients ask for units by name.
+    /// Its clients request units by name.
     pub has_unit_names: bool,
 }
 

@@ -110,11 +110,10 @@ pub struct DiskConfig {
 }
 
 impl DiskConfig {
-    /// The image file or device that is the disk; `None` for a kind without one.
+    /// The image file or device that is the disk; `None` for a kind without one. No kind uses the
+    /// key `path` for anything else.
     pub fn image(&self) -> Option<&Path> {
-        const KINDS: [&str; 2] = ["file", "blockdev"];
-        let path = self.params.get("path").and_then(Value::as_str).map(Path::new);
-        path.filter(|_| KINDS.contains(&self.kind.as_str()))
+        self.params.get("path").and_then(Value::as_str).map(Path::new)
     }
 
     /// Whether its section refuses write access.

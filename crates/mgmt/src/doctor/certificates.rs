@@ -35,13 +35,12 @@ fn of_daemon(facts: &Facts) -> Vec<CheckFinding> {
 pub(super) fn tls_files(config: &Config) -> Vec<(String, &'static str, &str)> {
     let targets = config.target.iter().map(|t| (format!("target {}", t.name), &t.params));
     let disks = config.disk.iter().map(|d| (format!("disk {}", d.name), &d.params));
-    let servers = config.geom.iter().filter(|g| g.class == "fs");
-    let servers = servers.map(|g| (format!("fs {}", g.name), &g.params));
+    let geoms = config.geom.iter().map(|g| (format!("{} {}", g.class, g.name), &g.params));
     let api = config.api.named_files().map(|(key, path)| ("api".to_owned(), key, path));
     let hooks = config.webhook.iter().filter_map(|hook| {
         Some((format!("webhook {}", hook.name), "tls_ca", hook.tls_ca.as_deref()?))
     });
-    let named = targets.chain(disks).chain(servers).flat_map(|(at, params)| {
+    let named = targets.chain(disks).chain(geoms).flat_map(|(at, params)| {
         TLS_FILE_KEYS.into_iter().filter_map(move |key| {
             let path = params.get(key)?.as_str().filter(|path| !path.is_empty())?;
             Some((at.clone(), key, path))

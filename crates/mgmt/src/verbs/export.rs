@@ -92,7 +92,7 @@ fn keep_sizes(config: &mut Config, state: &SystemState) {
 }
 
 /// Names that units had are aliases of the targets that have a LUN of theirs, if clients of the
-/// driver ask for names.
+/// driver request units by name.
 fn keep_former_names(config: &mut Config, state: &SystemState, catalog: &Catalog) {
     for former in &state.former_names {
         let access = config.access.iter();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn former_names_are_aliases_of_targets_whose_clients_ask_for_names() {
+    fn former_names_are_aliases_of_targets_with_unit_names() {
         let target = |name: &str, port: u16| {
             format!(
                 "[[target]]\ndriver='iscsi'\nname='iqn.2026-11.test:{name}'\n\

@@ -64,9 +64,9 @@ pub use topology::{
 pub use trace::{SlowRequest, SlowRequests, TracePart};
 pub use typed::{NoClaim, NoParams, Typed, bare_name, named, with};
 pub use verb::{
-    ArgKind, ArgSpec, At, Bytes, Change, ClassParams, ClassVerb, Consent, Deferred, Given, ListedVerb,
-    MessageAnswer, Place, Unfinished, Verb, VerbSpec, arguments, call, describe, params_schema_of,
-    parse_params, read, schema_of, specs, to_json,
+    ArgKind, ArgSpec, At, Bytes, Change, ClassParams, ClassVerb, Consent, Deferred, Given,
+    ListedVerb, MessageAnswer, Place, Unfinished, Verb, VerbSpec, arguments, call, describe,
+    params_schema_of, parse_params, read, schema_of, specs, to_json,
 };
 
 // Derive macros for the parameters of a verb.

@@ -32,7 +32,7 @@ pub(crate) const CASES: [Case; 2] = [
     // 64 KiB for each of the thousand, and the allowance of ten.
     Case { name: "idle-1000", sessions: 1000, cpu_percent: 0.5, resident_mib: 126.5, peers: false },
 ];
-/// Units; sessions go to them in turn.
+/// Units; sessions use them in turn.
 const UNITS: u32 = 10;
 /// Requests each session makes before it falls silent, so that buffers have been used.
 const REQUESTS: u64 = 64;

@@ -36,7 +36,7 @@ pub(crate) struct Found {
     pub cpu_ns: f64,
 }
 
-/// Attaches a bus, `{kind, params}` as `attach` wants them, waits for its disk, and asks that.
+/// Attaches a bus, `{kind, params}` as `attach` wants them, waits for its disk, and queries it.
 pub(crate) fn measure(bus: &str, params: &Value, disk: &str, ask: &Ask) -> Result<Found, Error> {
     let mut bed = Bed::start()?;
     let cam = Arc::new(CamClass::new(bed.inbox.clone(), cam::sims::kinds(), 1));

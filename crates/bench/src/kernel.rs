@@ -33,7 +33,7 @@ pub(crate) struct Case {
     pub name: &'static str,
     /// Into the disk, and not from it.
     write: bool,
-    /// Bytes that `dd` asks for at once.
+    /// Bytes that `dd` requests at once.
     block_bytes: u64,
     /// MiB of a turn.
     mib: u64,

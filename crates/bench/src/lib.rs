@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 //! Repeatable measurements, and the demo: `ashlar-bench` and `make bench`.
 //!
-//! * [`run`] measures what [`Options`] ask for and answers a [`Report`]: rows with our figure, the
+//! * [`run`] measures what [`Options`] name and returns a [`Report`]: rows with our figure, the
 //!   peer's, the ratio of both, the goal, and the command that repeats the row alone.
 //! * [`layers`]: the cost of a layer of the graph for a Bio.
 //! * [`load`]: an iSCSI initiator that makes load and, on request, verifies data.

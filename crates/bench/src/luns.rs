@@ -25,7 +25,7 @@ use crate::report::{Goal, Of, Report, Series};
 /// The case's name.
 pub(crate) const CASE: &str = "luns-16384";
 const UNITS: u64 = 16_384;
-/// Units of the smaller group, whose list is asked for.
+/// Units of the smaller group, whose list is requested.
 const REPORTED: u64 = 4096;
 const CORES: u32 = 2;
 /// Sessions of each core.

@@ -197,13 +197,13 @@ impl Options {
         Length { rounds: self.rounds, divisor: self.requests_divisor }
     }
 
-    /// Whether a case of that name was asked for.
+    /// Whether a case of that name was selected.
     pub(crate) fn wants(&self, case: &str) -> bool {
         self.case.as_ref().is_none_or(|part| case.contains(part.as_str()))
     }
 
-    /// Of these cases those that were asked for: a whole name means that case alone, although
-    /// others may begin like it.
+    /// The selected ones of these cases: a whole name means that case alone, although others may
+    /// begin like it.
     pub(crate) fn choose<'a, C>(&self, cases: &'a [C], name: fn(&C) -> &str) -> Vec<&'a C> {
         if self.quick {
             return cases.first().into_iter().collect();

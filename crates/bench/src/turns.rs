@@ -125,7 +125,7 @@ impl LoadResult {
     }
 }
 
-/// Weighs a server under a load for the seconds asked for, then ends the load.
+/// Weighs a server under a load for the requested seconds, then ends the load.
 pub(crate) fn measure_load(
     running: Running,
     pid: u32,

@@ -183,7 +183,7 @@ pub struct Ccb {
     pub timeout_ms: u32,
     /// How often it may still be tried again.
     pub retries: u8,
-    /// When it ends with an error, whatever it is waiting for; `u64::MAX`: never.
+    /// When it ends with an error in any state; `u64::MAX`: never.
     pub end_ns: u64,
     /// Bytes of data.
     pub length: u32,

@@ -1,4 +1,4 @@
-//! CAM: disks that are reached by commands, whatever carries the commands.
+//! CAM: disks that are reached by commands over any transport.
 //!
 //! ```text
 //!   Bio --> periph (da, ada): a request becomes a CCB       probe: identification of a device

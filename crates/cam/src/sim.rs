@@ -40,7 +40,7 @@ pub enum Begun {
 /// Type of a device, as its link reports it before any question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signature {
-    /// It speaks SCSI, whatever it is.
+    /// It speaks SCSI.
     Scsi,
     /// An ATA device.
     Ata,
@@ -126,8 +126,8 @@ pub trait Sim: Send + Sync {
         None
     }
 
-    /// Commands that the way to a device takes at a time for it, whatever queue the device itself
-    /// has: ATA commands go beside one another then. `None`: as many as the device reports.
+    /// Commands that the way to a device takes at a time for it, regardless of the queue of the
+    /// device: ATA commands then run beside one another. `None`: as many as the device reports.
     fn window(&self, path: Path) -> Option<u32> {
         let _ = path;
         None
@@ -168,7 +168,7 @@ pub trait Sim: Send + Sync {
     fn attach(&self, unit: &std::sync::Arc<Unit>);
 
     /// Begins a CCB. It must end, sooner or later, in one of the ways of [`Begun`]. RESET_DEV ends
-    /// whatever the device had with [`crate::CamStatus::ResetSent`].
+    /// all commands of the device with [`crate::CamStatus::ResetSent`].
     fn action(&self, unit: &Unit, id: CcbId, ccb: &Ccb, data: &Segs, core: &Core) -> Begun;
 
     /// Continues with a CCB that answered [`Begun::Later`]. May be called early.

@@ -274,7 +274,7 @@ impl Unit {
         };
         drop(state);
         // The deadline of a CCB that begins may be the first one, and a CCB that did not begin
-        // makes room for others.
+        // makes space for others.
         self.apply_effects(core);
         turn
     }

@@ -1,6 +1,6 @@
 //! Disk names that survive a restart. A disk that is referred to by its name elsewhere gets the
-//! same name again, in whatever order disks are found. The daemon knows which references exist and
-//! where they are stored.
+//! same name again, in any order of discovery. The daemon knows which references exist and where
+//! they are stored.
 //!
 //! Invariants
 //!  K1  A name that is kept for a disk is given to no other disk, whether that disk is present or

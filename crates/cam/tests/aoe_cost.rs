@@ -76,7 +76,7 @@ impl Target {
                 nap(&core);
             }
         });
-        // It is not asked often.
+        // It is rarely queried.
         opened.recv().unwrap();
         Target { over, thread: Some(thread) }
     }

@@ -19,7 +19,8 @@ use crate::initiator;
 /// ones are taken in when they arrive, and [`crate::startup_wait`] waits for those that are needed.
 const DISK_WAIT_NS: u64 = 300_000_000;
 
-/// Opens a bus. Its answer is worth a note when there are no disks on it yet: they may come.
+/// Opens a bus. Its answer is worth a note when there are no disks on it yet: they may appear
+/// later.
 pub fn create(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<Option<String>> {
     let files = Files::of_bus(bus);
     let done = open(control_loop, bus)?;
@@ -74,7 +75,7 @@ pub fn check(bus: &BusConfig) -> Result<()> {
     checked.map_err(|e| from_geom("open bus", &bus.name, e))
 }
 
-/// How long requests to disks of a bus may take, as far as its section says.
+/// How long requests to disks of a bus may take, if its section sets it.
 fn bounds(bus: &BusConfig) -> Value {
     let numbers = [
         ("timeout_s", bus.timeout_s),
@@ -85,7 +86,7 @@ fn bounds(bus: &BusConfig) -> Value {
     Value::Object(fields.collect())
 }
 
-/// Has a running bus go on by other bounds and terms.
+/// Changes the bounds and terms of a running bus.
 pub fn modify(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<()> {
     let refuse = |why: String| Error::new(Kind::NotFound, "change bus", why).at(bus.name.as_str());
     let running =
@@ -116,7 +117,7 @@ fn repeat_verb(
     Ok(Some(done))
 }
 
-/// Closes a bus; one that has gone is gone.
+/// Closes a bus; one that is closed stays closed.
 pub fn remove(control_loop: &mut ControlLoop, name: &str) -> Result<()> {
     control_loop.exports.files.forget(FileSection::Bus(name.to_owned()));
     match control_loop.cam.bus(name) {
@@ -125,8 +126,8 @@ pub fn remove(control_loop: &mut ControlLoop, name: &str) -> Result<()> {
     }
 }
 
-/// A target's LUNs have changed: disks of local buses come and go before the command is over,
-/// unless one of them takes its time.
+/// A target's LUNs have changed: disks of local buses are added and removed before the command
+/// ends, unless one of them takes its time.
 pub fn rescan_target(control_loop: &mut ControlLoop, target: &TargetConfig) {
     for number in control_loop.exports.local_buses(target) {
         let only = json!({ "buses": [number.to_string()] });

@@ -1,4 +1,4 @@
-//! The control thread: changes come here one at a time.
+//! The control thread: carries out changes one at a time.
 
 mod changing;
 mod checking;
@@ -53,12 +53,12 @@ pub use renewing::{check_disk, check_files};
 /// Longest sleep of the control thread; everything that needs it wakes it before.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
 
-/// How often thin disks are asked how full they are: a write at full speed takes a few GB
+/// How often the used space of thin disks is queried: a write at full speed takes a few GB
 /// meanwhile.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Asking takes at most one part in so many of the control thread's time; many disks are asked more
-/// seldom.
+/// These queries take at most one part in so many of the control thread's time; many disks are
+/// queried less often.
 pub(crate) const CHECK_SHARE: u64 = 50;
 
 /// The control thread's own.
@@ -91,7 +91,7 @@ pub struct ControlLoop {
     pub layouts: GeomLayouts,
     /// The noted objects that buses could not reach.
     pub noted_troubles: buses::NotedTroubles,
-    /// When the disks are asked next how full they are, ns of the cores' clock.
+    /// When the used space of the disks is queried next, ns of the cores' clock.
     pub next_space_check_ns: u64,
     /// The noted problems with the paths of disks.
     pub path_checks: PathChecks,
@@ -148,7 +148,7 @@ impl ControlLoop {
         }
     }
 
-    /// Asks from time to time how full thin disks are; seldom enough that it is no work.
+    /// Queries the used space of thin disks at intervals.
     fn check_space(&mut self) {
         let began = self.control.now_ns();
         if began < self.next_space_check_ns {
@@ -163,7 +163,7 @@ impl ControlLoop {
     }
 
     fn handle_change(&mut self, change: Change) {
-        // The caller may have gone; its change is carried out all the same.
+        // The caller may have disconnected; its change is carried out all the same.
         match change {
             Change::SetDesired { config, lent, consent, to } => {
                 self.control.topology.set_exported(lent);
@@ -377,7 +377,7 @@ impl ControlLoop {
         found.declare(&mut self.control, &request, &consent).map_err(|e| {
             let error = from_geom(&op, name, e);
             match error.kind {
-                // A plan asks for the name of the object that it makes.
+                // A plan requests consent by the name of the object that it makes.
                 Kind::WouldDestroy => {
                     let next =
                         format!("Run `ashlar apply --yes-destroy {name}` if the data may be lost.");
@@ -396,7 +396,7 @@ impl ControlLoop {
         let op = format!("remove {class}");
         let found = self.class(class, &op)?;
         let Some(geom) = self.control.topology.find_geom(class, name) else {
-            // It has gone by itself: a disk that was lost. There is nothing left to remove.
+            // It was removed before: a lost disk. There is nothing left to remove.
             return Ok(());
         };
         // A class that is looking at it has it open for a moment. What hangs is found by `destroy`.
@@ -462,7 +462,7 @@ impl ControlLoop {
         Ok(left)
     }
 
-    /// A verb of a class. The word that says on what (`on=`, `geom=` ...) is taken out of the
+    /// A verb of a class. The word that names the object (`on=`, `geom=` ...) is taken out of the
     /// parameters; `insert` and `remove` are the graph's own, for any class that is one layer.
     fn verb(&mut self, class: &str, verb: &str, params: &Value) -> Result<Value> {
         if let Some(own) = verbs::find(class, verb) {

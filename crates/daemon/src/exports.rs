@@ -114,7 +114,7 @@ pub struct Exports {
     /// Parts that a start left out are tried again: a LUN that fails does not delay the others
     /// (W1).
     pub is_retrying: bool,
-    /// How long a start waits for providers that may still come, ns of the cores' clock.
+    /// How long a start waits for providers that may still appear, ns of the cores' clock.
     start_ends_ns: u64,
 }
 
@@ -196,7 +196,7 @@ impl Exports {
         self.registry.sessions().into_iter().find(|s| s.number == number)
     }
 
-    /// Asks a session to end; false when no session has that number.
+    /// Requests the end of a session; false when no session has that number.
     pub fn end_session(&self, number: u64) -> bool {
         self.registry.kick(number)
     }
@@ -276,8 +276,8 @@ impl Exports {
         self.registry.set_port_group(&config.driver, &config.name, group)
     }
 
-    /// Reads the files of a target and of its groups again. Sessions go on; new logins use the new
-    /// content.
+    /// Reads the files of a target and of its groups again. Sessions continue; new logins use the
+    /// new content.
     pub fn renew(&mut self, target: &TargetConfig, config: &Config) -> Result<()> {
         let (op, name) = ("read files anew", &target.name);
         let driver = self.driver(&target.driver)?;
@@ -316,8 +316,8 @@ impl Exports {
         }
     }
 
-    /// Whether a group could not be made before and still cannot: its secret is missing, say. It
-    /// does not stop the groups `made` now.
+    /// Whether a group could not be made before and still cannot, for example because its secret is
+    /// missing. It does not stop the groups `made` now.
     fn is_deferred(&self, driver: &str, access: &AccessConfig, created: &[AccessConfig]) -> bool {
         if created.iter().any(|group| group.same_group(access)) {
             return false;
@@ -415,12 +415,12 @@ impl Exports {
         self.registry.save_known();
     }
 
-    /// Whether initiators can come in.
+    /// Whether initiators can log in.
     pub fn is_serving(&self) -> bool {
         !self.portals.is_empty()
     }
 
-    /// Whether some unit's disk says how full it is.
+    /// Whether some unit's disk reports its used space.
     pub fn has_thin(&self) -> bool {
         self.registry.has_thin()
     }
@@ -445,7 +445,7 @@ impl Exports {
         Ok(())
     }
 
-    /// Units are called as a configuration says, under their LUNs.
+    /// Units get the names of a configuration, under their LUNs.
     pub fn set_labels(&self, config: &Config) {
         let units = units_of(config.access.iter(), (&config.unit, &config.disk), None);
         for (name, unit) in units {
@@ -595,7 +595,7 @@ impl Exports {
         Ok(left)
     }
 
-    /// Opens one of them; false when it is open, or not there and may come.
+    /// Opens one of them; false when it is open, or not there yet.
     fn open_unit(
         &self,
         control: &mut GraphControl,
@@ -630,7 +630,7 @@ impl Exports {
         Ok(true)
     }
 
-    /// How long providers that may still come are waited for.
+    /// How long providers that may still appear are waited for.
     pub fn wait_limit(&self) -> WaitLimit {
         WaitLimit { start_ends_ns: self.is_starting().then_some(self.start_ends_ns) }
     }

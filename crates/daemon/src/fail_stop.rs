@@ -1,8 +1,8 @@
 //! Fail-stop: a panic of any thread ends the daemon at once.
 //!
 //! A core that unwinds closes its sockets and leaves the others with state that it was in the
-//! middle of changing: hosts would be served from that. A process that is gone is started again by
-//! its supervisor, and hosts notice no more than a restart.
+//! middle of changing: hosts would be served from that. A process that has ended is started again
+//! by its supervisor, and hosts notice no more than a restart.
 //!
 //! Invariants
 //!  S1  No destructor of a thread that panicked runs: its partial changes are never seen.

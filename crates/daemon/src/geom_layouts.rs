@@ -4,9 +4,9 @@
 //! edit or by a disk in another's place, is not made before the operator agrees.
 //!
 //! Invariants
-//!  W1  No geom is made that shows other bytes than its record says, unless it is named as consent.
-//!      The same holds for several members that contain data and have no record.
-//!      Members that are appended to a concatenation move no byte of it.
+//!  W1  No geom is made that shows other bytes than those of its record, unless it is named as
+//!      consent. The same holds for several members that contain data and have no record. Members
+//!      that are appended to a concatenation move no byte of it.
 //!  W2  A record outlives the geom: a geom that is made again as it was needs no consent.
 //!  W3  A record that cannot be read counts as none, and the journal reports it.
 //!  W4  The first start of a version with these records, on a state folder of a version without
@@ -38,7 +38,7 @@ const LAYOUTS_MAX: usize = 4096;
 pub struct Member {
     /// Name of the provider.
     pub name: String,
-    /// Serial number of a disk; empty: it does not say, or is no disk, or is not there.
+    /// Serial number of a disk; empty: it reports none, or is no disk, or is not there.
     pub ident: String,
 }
 

@@ -80,7 +80,7 @@ struct IdentityState {
     places: BTreeMap<PersistentIdentity, DiskLocation>,
     /// I2: disks of the configuration.
     configured: BTreeSet<String>,
-    /// I5: the configuration is to come that names the disks known before.
+    /// I5: the next configuration names the disks known before.
     inherits: bool,
     /// Names of disks that have the identity of another place (I2).
     copies: BTreeSet<String>,

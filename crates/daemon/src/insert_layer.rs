@@ -1,7 +1,7 @@
 //! Layers that are inserted under the users of a provider, and removed again, while requests flow.
 //!
 //! They are no part of the configuration: made for an hour, to slow a disk down or to make it
-//! fail, and gone at the next start.
+//! fail, and removed at the next start.
 
 use geom::{Create, GeomId, GraphControl, Topology};
 use mgmt::api::{Error, Kind, Result};

@@ -75,7 +75,7 @@ fn rebuilds(geom: &GeomView) -> impl Iterator<Item = RebuildState> {
     geom.measures.iter().filter_map(Measure::progress).map(rebuild)
 }
 
-/// The answer while a rebuild runs: it is asked for again.
+/// The answer while a rebuild runs: it is requested again.
 ///
 /// # Errors
 /// The rebuild is paused: it would not end.

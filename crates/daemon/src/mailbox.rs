@@ -1,11 +1,11 @@
 //! Mailbox of the control thread, for questions and changes of other threads.
 //!
 //! Invariants
-//!  K1  Changes are carried out one at a time, in the order asked.
+//!  K1  Changes are carried out one at a time, in the order of the requests.
 //!  K2  Questions are answered also while a change waits for its disks, or for the records of
 //!      identities of disks and of layouts of geoms.
-//!  K3  No thread waits for a control thread that has ended, for whatever reason: the waiting
-//!      requests of the mailbox are dropped then, and new ones are refused.
+//!  K3  No thread waits for a control thread that has ended, for any reason: the waiting requests
+//!      of the mailbox are dropped then, and new ones are refused.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
@@ -111,7 +111,7 @@ impl PriorSteps {
             let made = match &step.action {
                 Action::CreateDisk { disk } | Action::RenameDisk { to: disk, .. } => &disk.name,
                 Action::CreateGeom { geom } => &geom.name,
-                // One that changes lets go of the disks that are removed after it.
+                // One that changes releases the disks that are removed after it.
                 Action::RemoveGeom { geom } | Action::ModifyGeom { from: geom, .. } if removes => {
                     prior.removed_geoms.push((geom.class.clone(), geom.name.clone()));
                     continue;
@@ -298,7 +298,7 @@ impl Mailbox {
         &self.own_work
     }
 
-    /// Asks and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub fn query<T>(&self, question: impl FnOnce(SyncSender<T>) -> Query) -> Result<T> {
         let (tx, rx) = mpsc::sync_channel(1);
         push(&self.queries, question(tx))?;
@@ -347,7 +347,7 @@ impl Mailbox {
         close(&self.changes);
     }
 
-    /// Has the mailbox closed when this goes, also where its thread panics.
+    /// Closes the mailbox when this is dropped, also where its thread panics.
     pub fn serve_guard(&self) -> ServeGuard<'_> {
         ServeGuard(self)
     }

@@ -28,7 +28,7 @@ fn refusal(disk: &DiskConfig, error: geom::Error) -> Error {
 }
 
 /// Why a disk could not be opened, as far as its section and its medium show that. A medium that is
-/// absent is no reason: it may come.
+/// absent is no reason: it may appear later.
 pub fn check_section(disk: &DiskConfig) -> Result<()> {
     let Some(kind) = disks::kind(&disk.kind) else { return Ok(()) };
     let checked = kind.check(&disk.name, &Value::Object(disk.params.clone()));
@@ -324,7 +324,7 @@ pub fn check_medium(
     all: &[DiskConfig],
     open: &[(String, Medium)],
 ) -> Result<()> {
-    // A start asks this for each of its disks: no section is looked up for another medium.
+    // A start checks this for each of its disks: no section is looked up for another medium.
     let holders = open.iter().filter(|(_, its)| its.is_same(medium));
     let mut others = holders.filter_map(|(name, _)| all.iter().find(|one| one.name == *name));
     let Some(other) = others.find(|other| other.conflicts_with(disk)) else { return Ok(()) };

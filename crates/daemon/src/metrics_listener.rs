@@ -53,7 +53,7 @@ impl MetricsListener {
         exports::check_address(at).map_err(|e| cannot_listen(at, &e))
     }
 
-    /// Listens as `to` says. A listener that stays keeps its connections.
+    /// Listens according to `to`. A listener that stays keeps its connections.
     ///
     /// # Errors
     /// Those of [`MetricsServer::start`]; then it listens as before.

@@ -44,7 +44,7 @@ pub struct Tray {
     pub is_out: bool,
 }
 
-/// The record; empty: as the configuration says.
+/// The record; empty: as in the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct OverrideRecord {
     groups: BTreeMap<String, AluaOverride>,
@@ -291,7 +291,7 @@ mod tests {
         };
         assert!(hand.set_state("c", SET, act).unwrap_err().source.contains("nothing was changed"));
         assert!(!acted && hand.kept == again.kept);
-        // As the configuration says: nothing to keep, nothing to save.
+        // As in the configuration: nothing to keep, nothing to save.
         store.fail(None);
         hand.set_state("a", (AluaState::Standby, AluaState::Standby), || Ok(())).unwrap();
         hand.set_tray("cd0", Tray::default(), || Ok(())).unwrap();

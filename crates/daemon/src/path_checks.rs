@@ -59,7 +59,7 @@ pub fn check_paths(control_loop: &mut ControlLoop) {
     let findings = control_loop.path_watch.findings();
     let (mut now, mut silent) = (NotedTroubles::new(), BTreeMap::new());
     for (disk, path) in &images {
-        // Of a disk that is gone, nothing is known to be over.
+        // Requests of a lost disk are not known to have ended.
         if control_loop.control.topology.find(disk).is_none() {
             continue;
         }

@@ -69,7 +69,7 @@ impl PersistentNames {
         PersistentNames { store, report: tell, cam, stored, failed, has_buses, generation: None }
     }
 
-    /// Whether the graph is another than it was when this was asked last.
+    /// Whether the graph is another than it was at the last call.
     pub fn graph_changed(&mut self, generation: u64) -> bool {
         self.generation.replace(generation) != Some(generation)
     }
@@ -84,7 +84,7 @@ impl PersistentNames {
         self.cam.wired_names().set_configured(config.used_names().map(str::to_owned).collect());
     }
 
-    /// Disks have come, or the configuration is another: true when there is something to
+    /// Disks were added, or the configuration is another: true when there is something to
     /// [`store`](Names::store).
     pub fn update(&mut self, config: &Config, is_starting: bool) -> bool {
         let kept = self.cam.wired_names().all();

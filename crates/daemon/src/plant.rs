@@ -75,7 +75,7 @@ use started::Started;
 /// Bytes of buffers of all cores together when the configuration gives none.
 const POOL_BYTES: u64 = 256 << 20;
 
-/// Spin before a core sleeps when the configuration says nothing, ns: none. Measured against
+/// Spin before a core sleeps when the configuration sets none, ns: none. Measured against
 /// initiators that sleep themselves, 50 us bought no latency and cost a third more CPU a command.
 const SPIN_NS: u64 = 0;
 
@@ -501,7 +501,7 @@ impl Plant for Daemon {
         let predict = move || clashes::PredictedDisks::of(&own, &config, &identities);
         let foreseen = within(CHECKS_LIMIT, &subject, predict).unwrap_or_default();
         let steps = steps.to_vec().into_boxed_slice();
-        // An error says that it is stopping.
+        // An error means that it is stopping.
         self.mailbox.query(|to| Query::Clash(steps, foreseen, to)).ok()?
     }
 
@@ -513,7 +513,7 @@ impl Plant for Daemon {
         self.ask_servers(config);
         let lent = exports::lent(config);
         let (config, consent) = (Box::new(config.clone()), consent.to_vec());
-        // An error says that it is stopping.
+        // An error means that it is stopping.
         let _ = self.mailbox.submit(|to| Change::SetDesired { config, lent, consent, to });
     }
 
@@ -523,13 +523,13 @@ impl Plant for Daemon {
 
     fn adopt(&self, geoms: &[GeomConfig]) {
         let geoms = geoms.to_vec();
-        // An error says that it is stopping.
+        // An error means that it is stopping.
         let _ = self.mailbox.submit(|to| Change::Adopt(geoms, to));
     }
 
     fn retry_later(&self, action: &Action) {
         let action = Box::new(action.clone());
-        // An error says that it is stopping.
+        // An error means that it is stopping.
         let _ = self.mailbox.submit(|to| Change::RetryLater(action, to));
     }
 
@@ -646,7 +646,7 @@ impl Plant for Daemon {
         let thread = self.thread.lock().take();
         let Some(thread) = thread else { return };
         self.metrics.close();
-        // An error says that it is stopping already.
+        // An error means that it is stopping already.
         let _ = self.mailbox.submit(Change::Stop);
         if thread.join().is_err() {
             tracing::error!("the control thread panicked");

@@ -11,7 +11,7 @@
 //!      smaller. Any other disk is reattached by the operator, with `apply`.
 //!  T2  The search for a file neither makes it nor makes it longer.
 //!  T3  The search costs the control thread little: `path_watch` looks at the paths, and `openings`
-//!      opens them. A disk that goes again soon after it was back is tried ever more seldom.
+//!      opens them. A disk that is lost again soon after its return is tried less and less often.
 //!  T4  No disk is reattached to a medium that another disk has open, unless both only read.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,7 +58,7 @@ pub struct Reattach {
     known: BTreeMap<String, DiskIdentity>,
     /// Configured disks without a medium for which this was reported.
     missing: BTreeSet<String>,
-    /// Geoms of the configuration that went with their disks, or came before them.
+    /// Geoms of the configuration that were removed with their disks, or declared before them.
     geoms: BTreeSet<String>,
     /// Missing disks whose loss is reported when their path has been examined.
     unexplained: BTreeSet<String>,
@@ -112,8 +112,8 @@ impl Reattach {
         self.last_reported.remove(disk);
     }
 
-    /// Disks that have lost their medium since this was last asked, and why. Those with a path are
-    /// left to [`Reattach::record_findings`].
+    /// Disks that have lost their medium since the last call, and why. Those with a path are left
+    /// to [`Reattach::record_findings`].
     pub fn losses(
         &mut self,
         topology: &Topology,
@@ -208,7 +208,7 @@ impl Reattach {
         matches!(finding, Finding::File(bytes) if disk.kind == "file" && *bytes < had.max(size))
     }
 
-    /// Why a disk without a path is gone, and the command that reattaches it.
+    /// Why a disk without a path is lost, and the command that reattaches it.
     fn pathless_reason(&self, disk: &DiskConfig) -> String {
         if let Some(place) = remote(disk).and_then(|(_, kind, params)| kind.location(&params)) {
             return match self.known.contains_key(&disk.name) {
@@ -276,7 +276,7 @@ impl Reattach {
     }
 
     /// Disks that may be back: their path is there, and T2. Without those that are being opened.
-    /// The servers of the others are asked, and post their answers to `arrivals`.
+    /// The servers of the others are probed, and post their answers to `arrivals`.
     pub fn returned_disks(
         &mut self,
         config: &Config,

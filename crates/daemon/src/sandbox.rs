@@ -51,10 +51,10 @@ static FOLDERS: OnceLock<BTreeSet<PathBuf>> = OnceLock::new();
 /// The same with their inodes (X4).
 static INODES: OnceLock<Vec<SandboxFolder>> = OnceLock::new();
 
-/// Why this process has not the whole sandbox that its configuration asks for (X2).
+/// Why this process has not the whole configured sandbox (X2).
 static PROBLEM: OnceLock<String> = OnceLock::new();
 
-/// Restricts this thread, and those that it starts later, if the configuration asks for it; system
+/// Restricts this thread, and those that it starts later, if the configuration requires it; system
 /// calls of all threads (X5). State, history and socket have their paths in `config`.
 ///
 /// # Errors
@@ -81,7 +81,7 @@ fn tolerated(failed: Error, is_required: bool) -> Result<String> {
     if is_required { Err(failed) } else { Ok(failed.source) }
 }
 
-/// Why this process has not the whole sandbox that its configuration asks for.
+/// Why this process has not the whole configured sandbox.
 pub(crate) fn problem() -> Option<String> {
     PROBLEM.get().cloned()
 }
@@ -127,8 +127,8 @@ fn restrict_files(config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// For tests, and not in a release build: a sandbox that the configuration does not ask for. Plans
-/// of files elsewhere are not refused then.
+/// For tests, and not in a release build: a sandbox that is not configured. Plans of files
+/// elsewhere are not refused then.
 fn is_forced() -> bool {
     cfg!(debug_assertions) && std::env::var_os("ASHLAR_SANDBOX").is_some()
 }

@@ -3,7 +3,7 @@
 //! (`fileserver::ServedVolumes`).
 //!
 //! Invariants
-//!  M1  A record that cannot be read is as none, and the journal says so.
+//!  M1  A record that cannot be read is as none, and the journal reports it.
 //!  M2  A failure to save is reported once, until a save succeeds.
 
 use std::collections::BTreeMap;

@@ -10,8 +10,8 @@ use engine::lun;
 use geom::{Class, GraphControl, ProviderId, Topology};
 use serde_json::Value;
 
-/// Longest wait for a provider that may still come. The longest wait of a class is that of an
-/// Intel or DDF array, 30 s; behind it may come a mirror on top, with 4 s of its own.
+/// Longest wait for a provider that may still appear. The longest wait of a class is that of an
+/// Intel or DDF array, 30 s; a mirror above it may add 4 s of its own.
 const WAIT_MAX: Duration = Duration::from_secs(45);
 
 /// Longest wait of a whole start: present providers are served then, and the others later.
@@ -20,7 +20,7 @@ pub const START_WAIT_MAX: Duration = Duration::from_secs(2);
 /// How often buses are looked at meanwhile.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// When to stop waiting for what may still come, ns of the cores' clock.
+/// When to stop waiting for missing providers, ns of the cores' clock.
 #[derive(Clone, Copy, Debug)]
 pub struct WaitLimit {
     /// Of a start; `None` once it is over.
@@ -35,7 +35,7 @@ impl WaitLimit {
 }
 
 /// The provider of that name; waits for it while some geom has members and is not there yet, or
-/// some bus is being asked.
+/// some bus is being scanned.
 pub fn find_provider(
     control: &mut GraphControl,
     cam: &CamClass,
@@ -59,7 +59,7 @@ pub fn missing_provider(
     class.missing(&control.topology, params)
 }
 
-/// Waits until it is so, or nothing is to come that could make it so.
+/// Waits until it is so, or no awaited provider can change it.
 fn wait_for(
     control: &mut GraphControl,
     cam: &CamClass,

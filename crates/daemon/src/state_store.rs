@@ -3,9 +3,9 @@
 //! ```text
 //!   save:  KEY.new written, synced --> KEY renamed KEY.old --> KEY.new renamed KEY --> folder
 //!          synced
-//!   load:  KEY if it is whole, else KEY.old, and the journal says so
+//!   load:  KEY if it is whole, else KEY.old, and the journal reports it
 //! ```
-//! One thread does all of it, in the order in which it was asked: a core never waits for a disk.
+//! One thread does all of it, in the order of the requests: a core never waits for a disk.
 //!
 //! Invariants
 //!  W1  A save has succeeded only when the folder was synced after its last rename.
@@ -92,7 +92,7 @@ impl RecordDir for Folder {
     }
 }
 
-/// Where a record came from.
+/// The source of a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoredRecord {
     /// Nothing is stored.
@@ -158,7 +158,7 @@ pub fn store(
     let (new, old) = (format!("{key}.new"), format!("{key}.old"));
     shelf.write(&new, &encode(&key, bytes))?;
     shelf.sync(&new)?;
-    // A damaged record is no record to go back to.
+    // A damaged record is no record to return to.
     let keeps = shelf.read(&key, FILE_MAX)?.is_some_and(|file| decode(&key, &file).is_ok());
     if keeps {
         shelf.rename(&key, &old)?;

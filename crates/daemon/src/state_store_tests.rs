@@ -19,7 +19,7 @@ struct Fake {
     bytes: Vec<(Vec<u8>, bool)>,
     /// Renames and creations since the folder was synced.
     pending: Vec<BTreeMap<String, usize>>,
-    /// Steps until the power goes; then everything fails.
+    /// Steps until the power cut; then everything fails.
     steps: Option<usize>,
     /// The step that fails, once, with the disk being full; half of a write is there.
     full_at: Option<usize>,
@@ -181,7 +181,7 @@ fn full_disk_at_any_step_fails_the_save_and_keeps_the_old_record() {
             let error = saved.expect_err("a full disk is no success");
             assert_eq!(errno_of(&error), Errno::NoSpc);
             let now = stored(&mut fake);
-            // The first record of all has nothing to go back to once it is renamed.
+            // The first record of all has no predecessor once it is renamed.
             assert!(now == was || before == 0, "{before} records, full at {at}: {now:?}");
             store(&mut fake, SERIAL, KIND, &[5; 10]).unwrap();
             assert_eq!(stored(&mut fake), Some(vec![5; 10]));
@@ -265,7 +265,7 @@ fn file_store_keeps_records_and_logs_its_actions() {
     let store = FileStateStore::start(&folder, tell).unwrap();
     assert_eq!(store.load("s", KIND).unwrap(), Some(b"one".to_vec()));
     assert!(log.lock()[0].contains("the one before it is used"));
-    // The folder is gone: no save succeeds.
+    // The folder was removed: no save succeeds.
     fs::remove_dir_all(&folder).unwrap();
     let (end, _) = save(&store, b"three");
     assert_eq!(end, Poll::Ready(Err(Errno::Io)));

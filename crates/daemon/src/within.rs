@@ -143,7 +143,7 @@ pub fn within<T: Send + 'static>(
     let run = move || {
         let result = call();
         drop(counted);
-        // The caller may have gone.
+        // The caller may have disconnected.
         let _ = to.send(result);
     };
     std::thread::Builder::new().name("ashlar-checks".into()).spawn(run).ok()?;

@@ -183,7 +183,7 @@ impl Backing {
         core.file_zero(bio, self.file(core), bio.offset, bio.length, keep)
     }
 
-    /// Writes the next piece of zeroes; `completed` says how many were written.
+    /// Writes the next piece of zeroes; `completed` is the number of written bytes.
     fn write_zeroes(&self, bio: &mut Bio, core: &Core) -> Flow {
         let piece = ZERO_PIECE_BYTES.min(bio.length.saturating_sub(bio.completed));
         if self.is_cut(bio.offset + bio.completed + piece, core) {

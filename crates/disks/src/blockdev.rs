@@ -73,7 +73,7 @@ impl Kind for BlockDev {
     fn check(&self, name: &str, params: &Value) -> Result<(), Error> {
         let p: BlockDevParams = params::read(self.name(), name, params)?;
         if !p.path.exists() {
-            // It may come.
+            // It may appear later.
             return Ok(());
         }
         let users = sysfs::users(device_number(name, &p.path)?);
@@ -179,7 +179,7 @@ fn atomic_bytes(sector: u32, physical: u32, aligned: bool) -> u64 {
     u64::from(if aligned && physical.is_power_of_two() { physical.max(sector) } else { sector })
 }
 
-/// As the kernel says it, where sectors fit.
+/// As the kernel reports it, where sectors fit.
 fn delete_granule(facts: &Facts, sector: u32) -> (u64, u64) {
     let (granule, sector) = (facts.discard_granularity, u64::from(sector.max(1)));
     match granule > 0 && granule.is_multiple_of(sector) {
@@ -242,7 +242,7 @@ fn open_in_mode(
     if p.direct == Direct::No {
         return Ok((buffered, "buffered (as configured)".into()));
     }
-    // Two exclusive opens of one device exclude each other: the first goes before the second.
+    // Two exclusive opens of one device exclude each other: the first is closed before the second.
     drop(buffered);
     match open_direct(&p.path, how, None) {
         Ok(file) => Ok((file, "direct".into())),

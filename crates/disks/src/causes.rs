@@ -35,10 +35,10 @@ pub(crate) fn of(path: &Path, e: &Error, bytes: u64) -> Option<String> {
     })
 }
 
-/// Below so many free bytes a file system counts as full: the disk reports that by its room.
+/// Below so many free bytes a file system counts as full: the disk reports that by its space.
 const FULL_BYTES: u64 = 16 << 20;
 
-/// The reason why writes to `path` fail for lack of room though its file system has `free` bytes
+/// The reason why writes to `path` fail for lack of space though its file system has `free` bytes
 /// left; None where it has not.
 pub(crate) fn of_short_writes(path: &Path, free: u64) -> Option<Trouble> {
     let quoted = shell_word(path);

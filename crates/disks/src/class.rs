@@ -69,8 +69,8 @@ impl DiskClass {
     }
 
     /// As [`DiskClass::add`], of a file that is open already: of a simulated one, which has no
-    /// path that could be opened. Sectors are as large as the file's own; `can_delete` says
-    /// whether holes can be punched.
+    /// path that could be opened. Sectors are as large as the file's own; `can_delete`: whether
+    /// holes can be punched.
     pub fn adopt(
         &self,
         topology: &mut Topology,
@@ -84,7 +84,7 @@ impl DiskClass {
         DiskClass::install(topology, disk)
     }
 
-    /// Adds a disk of kind `nbd` whose server was asked already: of a simulated world, which the
+    /// Adds a disk of kind `nbd` whose server was probed already: of a simulated world, which the
     /// control thread cannot reach.
     pub fn adopt_nbd(
         &self,
@@ -249,7 +249,7 @@ impl Geom for DiskGeom {
 
     fn troubles(&self, _: &Topology, _: GeomId) -> Vec<Trouble> {
         match self.watch.as_ref().is_some_and(|w| w.is_lost()) {
-            true => Vec::new(), // the loss is shown, and says more
+            true => Vec::new(), // the loss is shown, and reports more
             false => self.unit.troubles(),
         }
     }
@@ -269,7 +269,7 @@ pub fn troubles(topology: &mut Topology, disk: &str) -> Vec<Trouble> {
     topology.with(geom, |g: &mut DiskGeom, t| g.troubles(t, geom)).unwrap_or_default()
 }
 
-/// The file or device that an open disk uses, whatever its path names now.
+/// The file or device that an open disk uses, even if its path names another now.
 pub fn open_medium(topology: &mut Topology, disk: &str) -> Option<Medium> {
     let geom = topology.find_geom(DISK_CLASS, disk)?;
     topology.with(geom, |g: &mut DiskGeom, _| g.unit.medium())?

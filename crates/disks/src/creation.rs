@@ -26,7 +26,7 @@ pub(crate) fn check(path: &Path, bytes: u64) -> io::Result<()> {
 
 /// Refuses a size beyond the limit of the daemon, or of the file system of `folder`. Above
 /// [`HELD_BYTES`] a file without a name is given that size: no data is written, and the file is
-/// gone when it is closed.
+/// removed when it is closed.
 pub(crate) fn check_size(folder: &Path, bytes: u64) -> io::Result<()> {
     let too_large = || Err(io::Error::from(Errno::FBIG));
     let limit = rustix::process::getrlimit(Resource::Fsize).current;

@@ -1,7 +1,7 @@
 //! file: an image file as a disk.
 //!
 //! Blocks that were never written or were deleted take no space. Two disks, of this daemon or of
-//! another process that asks, cannot write the same file: it is locked while open (`locks.rs`).
+//! another process that checks, cannot write the same file: it is locked while open (`locks.rs`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,14 +28,14 @@ use crate::path_state::PathState;
 use crate::watch::Watch;
 
 /// The unit that a file keeps as a whole at a power cut, bytes: the smallest sector that a disk
-/// has. File systems promise no more, whatever the sector of the disk made from it.
+/// has. File systems promise no more, for any sector size of the disk made from it.
 const ATOMIC_BYTES: u64 = 512;
 
-/// How long the disk is degraded after a write has failed for lack of room, ns. Success of another
+/// How long the disk is degraded after a write has failed for lack of space, ns. Success of another
 /// write proves little: allocated blocks can be written again.
 const SHORT_NS: u64 = 300_000_000_000;
 
-/// Longest range punched or zeroed in one go, bytes; longer ones are split.
+/// Longest range punched or zeroed in one operation, bytes; longer ones are split.
 const DELETE_BYTES_MAX: u64 = 1 << 30;
 
 /// Whether to bypass the page cache.
@@ -117,7 +117,7 @@ impl Kind for ImageFile {
     fn check(&self, name: &str, params: &Value) -> Result<(), Error> {
         let p = checked(name, params)?;
         if !p.create && !p.path.exists() {
-            // It may come.
+            // It may appear later.
             return Ok(());
         }
         if let Some(size) = new_size(name, &p)? {
@@ -333,7 +333,7 @@ fn new_size(name: &str, p: &FileParams) -> Result<Option<u64>, Error> {
     }
 }
 
-/// Makes the file when there is none and that was asked for; true when it was made.
+/// Makes the file when there is none and creation was requested; true when it was made.
 fn make_if_absent(name: &str, p: &FileParams) -> Result<bool, Error> {
     let Some(size) = new_size(name, p)? else { return Ok(false) };
     make(&p.path, size).map_err(|e| cannot_make(name, p, &e, size))

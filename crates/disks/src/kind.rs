@@ -80,8 +80,9 @@ pub trait Kind: Send + Sync {
     fn example(&self) -> &'static str;
 
     /// Whether the medium of a disk that is not open answers, for kinds whose medium is reached
-    /// over a network. Does not block: asks on a thread of its own, which posts the answer to
-    /// `arrivals`; the next call returns the result. `None`: the medium is checked in another way.
+    /// over a network. Does not block: it is probed on a thread of its own, which posts the answer
+    /// to `arrivals`; the next call returns the result. `None`: the medium is checked in another
+    /// way.
     fn is_reachable(&self, name: &str, params: &Value, arrivals: &Arc<Arrivals>) -> Option<bool> {
         let _ = (name, params, arrivals);
         None
@@ -104,8 +105,8 @@ pub trait Kind: Send + Sync {
         None
     }
 
-    /// Refuses parameters with which [`Kind::open`] fails whatever else happens. Changes nothing;
-    /// on a thread that may block. A medium that is absent is no reason: it may come.
+    /// Refuses parameters with which [`Kind::open`] always fails. Changes nothing; on a thread that
+    /// may block. A medium that is absent is no reason: it may appear later.
     ///
     /// # Errors
     /// As those of `open`.
@@ -196,7 +197,7 @@ impl Identity {
 pub struct SpaceUsage {
     /// It takes so much.
     pub used: u64,
-    /// It could take so much more, whatever its size.
+    /// It could take so much more, at any size.
     pub free: u64,
     /// Others can take that, too.
     pub is_shared: bool,
@@ -216,11 +217,11 @@ pub enum ResizeCall {
 
 /// The control path's side of an open disk.
 pub trait Unit: Any + Send {
-    /// Bytes of the medium now, in whole sectors. `NxIo` when it is gone.
+    /// Bytes of the medium now, in whole sectors. `NxIo` when it is lost.
     fn size(&mut self) -> Result<u64, Errno>;
 
-    /// Asks for acknowledged data on stable storage, where the medium ends with the daemon. True
-    /// once the data is there, or cannot get there; false while that continues: it is asked again.
+    /// Flushes acknowledged data to stable storage, where the medium ends with the daemon. True
+    /// once the data is there, or cannot get there; false while that continues: it is called again.
     fn make_durable(&mut self) -> bool {
         true
     }

@@ -1,12 +1,12 @@
-//! Lasting identity of a disk: the source of its serial number, whatever its file or section is
-//! called later. It is made once and stored with the image and in the state folder.
-//! The image stores it in its extended attribute `user.ashlar.identity`, or, where the file system
-//! has no such attributes, in the file `IMAGE.ashlar-id` beside it. Both hold one line:
-//! `1 IDENT`, or `1 IDENT CALLED`. IDENT is 16 lowercase hexadecimal digits.
+//! Lasting identity of a disk: the source of its serial number, which a rename of its file or
+//! section keeps. It is made once and stored with the image and in the state folder. The image
+//! stores it in its extended attribute `user.ashlar.identity`, or, where the file system has no
+//! such attributes, in the file `IMAGE.ashlar-id` beside it. Both hold one line: `1 IDENT`, or `1
+//! IDENT CALLED`. IDENT is 16 lowercase hexadecimal digits.
 //!
 //! Invariants
 //!  I1  The identity stored with the image counts before that of the state folder for its place.
-//!  I2  An image that was made just now has a new identity, whatever was there before.
+//!  I2  An image that was made just now has a new identity, regardless of the former file.
 //!  I3  Stored text that is not in this form is as none; it is written over.
 //!  I4  The identity of an image that can only be read is not stored with it.
 //!
@@ -85,7 +85,7 @@ impl PersistentIdentity {
     }
 }
 
-/// A disk whose identity is asked for.
+/// A disk whose identity is requested.
 pub struct IdentityRequest<'a> {
     /// Its kind.
     pub kind: &'a str,

@@ -7,7 +7,7 @@
 //! * [`DiskClass`]: the class `disk`, which puts an opened disk into the graph, with one provider
 //!   named after the disk.
 //!
-//! A disk does no I/O by itself: the core that carries a request asks its reactor. A lost disk
+//! A disk does no I/O by itself: the core that carries a request uses its reactor. A lost disk
 //! reports that once, by an event, and other disks are not disturbed.
 
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
 //! Locks that keep a second writer away from an image file or a device node.
 //!
-//! Two kinds are held together while a file is open, because programs ask for one or the other:
+//! Two kinds are held together while a file is open, because programs request one or the other:
 //!  * flock(2) on the whole file: other disks of Ashlar, and tools such as `flock`.
 //!  * QEMU's: shared locks of the open file on single bytes, one for each permission in use
 //!    ([`USED_BASE`] + permission) and one for each that others must not use ([`REFUSED_BASE`] +
@@ -127,7 +127,7 @@ fn flock(file: &File, read_only: bool) -> Result<(), LockHolder> {
 
 /// First takes the own locks, then looks at those of others: of two programs that do so at once, at
 /// least one sees the other. If this program does, it releases its locks again, so that both do not
-/// go on refusing each other.
+/// continue to refuse each other.
 fn qemu(file: &File, read_only: bool) -> Result<(), LockHolder> {
     let own = || {
         let used = used(read_only).iter().map(|p| USED_BASE + p);

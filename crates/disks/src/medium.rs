@@ -22,8 +22,8 @@ pub enum Medium {
 
 impl Medium {
     /// The medium at `path`; `None`: not even its folder exists, or it cannot be examined. Blocks
-    /// if the path hangs; asks no server of a network file system for attributes that this machine
-    /// knows.
+    /// if the path hangs; requests no attributes from the server of a network file system that this
+    /// machine knows.
     pub fn of(path: &Path) -> Option<Medium> {
         if let Ok(found) = look(path) {
             return Some(Medium::from_statx(&found));

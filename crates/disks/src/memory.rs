@@ -16,7 +16,7 @@ use crate::params;
 /// Largest memory disk, bytes: its directory then takes a few MiB. A larger one is refused.
 pub const MEMORY_BYTES_MAX: u64 = 16 << 40;
 
-/// Longest DELETE or WRITE ZEROES done in one go, bytes; longer ones are split, so that other
+/// Longest DELETE or WRITE ZEROES done in one turn, bytes; longer ones are split, so that other
 /// requests of the core get their turn.
 const CLEAR_BYTES_MAX: u64 = 64 << 20;
 

@@ -37,7 +37,8 @@ use crate::failures::Failures;
 /// Wait before a request that the disk had no memory for is tried again, ns.
 const NOMEM_RETRY_NS: u64 = 1_000_000;
 
-/// Set in a queue's word while its line has to be asked; the other bits count the requests inside.
+/// Set in a queue's word while its line has to be checked; the other bits count the requests
+/// inside.
 const QUEUED: u64 = 1 << 63;
 
 /// A disk with its queue.
@@ -61,7 +62,7 @@ struct WaitQueue {
     waiting: VecDeque<Waiter>,
     /// The request inside the disk is ordered, and alone.
     barrier: bool,
-    /// The first that waits has been called and has not come yet.
+    /// The first that waits has been called and has not run yet.
     restarted: bool,
     /// O5.
     out_of_memory: Vec<BioId>,
@@ -170,7 +171,7 @@ impl Ordered {
             if core.restart(ticket) {
                 break;
             }
-            // Ended elsewhere; then the turn of the next one has come.
+            // Ended elsewhere; then the turn of the next one has started.
             queue.wait_queue().forget_restarted();
         }
         flow

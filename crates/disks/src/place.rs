@@ -13,8 +13,8 @@ use reactor::File;
 use rustix::fs::{AtFlags, CWD, FileType, StatVfsMountFlags, Statx, StatxAttributes, StatxFlags};
 
 /// Problems of the path of a regular file; none for simulated files. `refuses`: the file system
-/// answered that it is read-only when it was last written. Asks no server of a network file system
-/// for attributes that this machine knows.
+/// answered that it is read-only when it was last written. Requests no attributes from the server
+/// of a network file system that this machine knows.
 pub(crate) fn file_troubles(file: &File, refuses: bool) -> Vec<Trouble> {
     let Some(fd) = file.as_fd() else { return Vec::new() };
     let Ok(open) = look(fd, Path::new(""), AtFlags::EMPTY_PATH) else { return Vec::new() };
@@ -83,7 +83,7 @@ fn file_trouble(file: &File, open: &Statx, named: &rustix::io::Result<Statx>) ->
     })
 }
 
-/// No name is left: the data go with the last close. That is a failure, though requests succeed.
+/// No name is left: the last close frees the data. That is a failure, though requests succeed.
 fn unlinked(file: &File, exists: bool) -> Trouble {
     let (path, to, from) = (file.path().display(), shell_word(file.path()), descriptor(file));
     let lost = "writes go to a file without a name and are lost when the daemon stops";

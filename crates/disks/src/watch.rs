@@ -1,4 +1,4 @@
-//! Reports of a disk that is gone, has another size, or takes no more data.
+//! Reports of a disk that is lost, has another size, or takes no more data.
 //!
 //! Invariant W1: [`geom::Event::Lost`] is posted at most once for a disk, whichever core or thread
 //! notices first and however often.
@@ -25,13 +25,13 @@ impl Watch {
         Arc::new(Watch { inbox, provider, loss_reported, no_space_ns, is_refusing })
     }
 
-    /// The provider exists now; no request came before.
+    /// The provider exists now; no request was sent before.
     pub(crate) fn set_provider(&self, provider: ProviderId) {
         let first = self.provider.set(provider).is_ok();
         debug_assert!(first, "a disk has one provider");
     }
 
-    /// The disk is gone for good (W1).
+    /// The disk is lost for good (W1).
     pub fn lost(&self, error: Errno) {
         if let Some(provider) = self.provider.get()
             && !self.loss_reported.swap(true, Ordering::AcqRel)
@@ -47,12 +47,12 @@ impl Watch {
         }
     }
 
-    /// A write failed for lack of room at `now`, ns of the cores' clock.
+    /// A write failed for lack of space at `now`, ns of the cores' clock.
     pub(crate) fn record_no_space(&self, now: u64) {
         self.no_space_ns.store(now.max(1), Ordering::Relaxed);
     }
 
-    /// When a write last failed for lack of room, ns of the cores' clock.
+    /// When a write last failed for lack of space, ns of the cores' clock.
     pub(crate) fn no_space_since(&self) -> Option<u64> {
         Some(self.no_space_ns.load(Ordering::Relaxed)).filter(|ns| *ns > 0)
     }
@@ -70,7 +70,7 @@ impl Watch {
         self.is_refusing.load(Ordering::Relaxed)
     }
 
-    /// True once the disk was found to be gone.
+    /// True once the disk was found to be lost.
     pub fn is_lost(&self) -> bool {
         self.loss_reported.load(Ordering::Acquire)
     }

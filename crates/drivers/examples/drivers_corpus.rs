@@ -1,6 +1,6 @@
 //! Writes the seeds of the fuzz targets of whole connections and of frames:
-//! `cargo run -p ashlar-drivers --example drivers_corpus`. What the first byte means says
-//! `tests/suite/fuzz/harness.rs`.
+//! `cargo run -p ashlar-drivers --example drivers_corpus`. `tests/suite/fuzz/harness.rs` defines
+//! the first byte.
 
 use std::path::Path;
 

@@ -92,7 +92,7 @@ pub trait Driver: Send + Sync {
         Naming::Plain
     }
 
-    /// Whether clients ask for units by name, and a unit is served under its former name.
+    /// Whether clients request units by name, and a unit is served under its former name.
     fn has_unit_names(&self) -> bool {
         false
     }

@@ -1,6 +1,6 @@
 //! Writes the seeds of the file server's fuzz targets:
-//! `cargo run -p ashlar-fileserver --example fileserver_corpus`. What the first byte means says
-//! `tests/suite/fuzz/harness.rs`.
+//! `cargo run -p ashlar-fileserver --example fileserver_corpus`. `tests/suite/fuzz/harness.rs`
+//! defines the first byte.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Read-ahead: blocks that a client will ask for are in memory before it does.
+//! Read-ahead: blocks are in memory before a client requests them.
 //!
 //! ```text
 //!   a read that continues where the last one ended -> queue -> workers -> block cache
@@ -64,7 +64,7 @@ pub(crate) struct Ahead {
     pub settings: Cell<ReadAhead>,
     queue: RefCell<VecDeque<Addr>>,
     busy: Cell<u32>,
-    /// Blocks that came so, and those for which the queue had no room.
+    /// Blocks that were read ahead, and those for which the queue was full.
     pub loaded: Cell<u64>,
     /// See `loaded`.
     pub dropped: Cell<u64>,

@@ -8,7 +8,7 @@ use bio::Errno;
 /// a dump holds it.
 pub type Addr = u64;
 
-/// Why an operation over memory stopped. Whatever it had changed is undone.
+/// Why an operation over memory stopped. All of its changes are undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// A block is not in memory: load it and try again.
@@ -24,7 +24,7 @@ pub enum Stop {
 pub enum Wait {
     /// Buffers of the block cache: evict or commit.
     Memory,
-    /// Room on the cache device, or in the journal's next record: commit.
+    /// Space on the cache device, or in the journal's next record: commit.
     Commit,
     /// Blocks that a file lost are still to be given back before it grows over them.
     Reap(u64),
@@ -51,19 +51,19 @@ pub enum Fault {
     NotDir,
     /// A directory where a file is wanted.
     IsDir,
-    /// No room; says where.
+    /// No space; the text names the place.
     NoSpace(&'static str),
     /// Behind the largest offset of a file.
     TooBig,
-    /// A name that no file can have; says why.
+    /// A name that no file can have, with the reason.
     BadName(&'static str),
     /// A name that is too long.
     NameTooLong,
     /// Dumps and fenced volumes are not written.
     ReadOnly,
-    /// The request makes no sense for this file; says why.
+    /// The request makes no sense for this file, with the reason.
     Invalid(&'static str),
-    /// It would do harm as things are; says which, and what to do.
+    /// It would do harm as things are; the text names it and the remedy.
     Refused(String),
     /// A device failed.
     Io(Errno, String),
@@ -71,7 +71,7 @@ pub enum Fault {
     Corrupt(String),
     /// A device holds no metadata of ours; names the device and describes its contents.
     Foreign(String),
-    /// Another server has taken the WORM; says which.
+    /// Another server has taken the WORM; the text names it.
     Fenced(String),
     /// A file is being cut; the runner of operations finishes that and tries again.
     Unfinished(u64),

@@ -22,7 +22,7 @@ struct Load {
     waits: Cell<usize>,
 }
 
-/// The right to load a block; ends with this, whatever happens to the task.
+/// The right to load a block; ends with this on each end of the task.
 pub(crate) struct Loading<'a> {
     loads: &'a Loads,
     at: Addr,

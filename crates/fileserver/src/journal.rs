@@ -47,7 +47,7 @@ impl RefusalLog {
         self.last.replace(Some(text));
     }
 
-    /// The last of them since this was asked before.
+    /// The last of them since the last call.
     pub fn take_last(&self) -> Option<String> {
         self.last.take()
     }

@@ -52,8 +52,8 @@ impl Default for Users {
 }
 
 impl Users {
-    /// From a users file. Ids come first, then leaders and members, so a line may name a later one.
-    /// Says which line is wrong.
+    /// From a users file. Ids are read first, then leaders and members, so a line may name a later
+    /// one. The error names the wrong line.
     pub fn parse(text: &str) -> Result<Users, String> {
         let mut users = Users { by_id: BTreeMap::new(), by_name: BTreeMap::new() };
         let mut lines = Vec::new();

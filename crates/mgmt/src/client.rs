@@ -68,7 +68,7 @@ fn check_owned(folder: &Path) -> Result<()> {
     Err(error.at(folder.display().to_string()).next(next))
 }
 
-/// One line of an answer that comes in parts.
+/// One line of an answer that arrives in parts.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum AnswerLine {
@@ -147,7 +147,7 @@ impl Client {
         serde_json::from_slice(&bytes).map_err(|e| self.protocol_error(e))
     }
 
-    /// A document of the daemon, whatever its form.
+    /// A document of the daemon in any form.
     ///
     /// # Errors
     /// Those of the daemon and of the way there.

@@ -1,5 +1,5 @@
-//! A daemon without disks: it keeps the configuration that was applied and refuses whatever the
-//! real one must refuse, so that tests of the control path can fail.
+//! A daemon without disks: it keeps the configuration that was applied and refuses each change that
+//! the real one must refuse, so that tests of the control path can fail.
 
 use crate::api::*;
 use crate::config::{
@@ -551,7 +551,7 @@ impl Plant for FakePlant {
         })
     }
 
-    /// The object comes at once if nothing of it is missing.
+    /// The object is added at once if nothing of it is missing.
     fn retry_later(&self, action: &Action) {
         self.with(|i| {
             i.retried.push(action.clone());

@@ -3,7 +3,7 @@
 //! * [`api`]: the types of every answer; JSON first.
 //! * [`config`]: `ashlar.toml`. [`plan`]: the steps from the running configuration to that file.
 //! * [`Plant`]: the daemon, as this crate sees it. [`Control`]: the control side of a running one.
-//! * [`verbs`]: everything that can be typed or posted, one file each. From their table come the
+//! * [`verbs`]: everything that can be typed or posted, one file each. Their table gives the
 //!   command line ([`run`]), the HTTP routes and OpenAPI ([`http`]), completions and manual pages.
 //! * [`Client`]: the way from a command to the daemon.
 //!

@@ -2,7 +2,7 @@
 //! threads that serve requests.
 //!
 //! Invariants
-//!  L1  A thread that logs never waits. A line that finds no room or cannot be written is dropped
+//!  L1  A thread that logs never waits. A line that finds no space or cannot be written is dropped
 //!      and counted, and the count is in the log before the next line.
 //!  L2  At most [`LINES_MAX`] lines wait, of at most [`LINE_BYTES_MAX`] bytes each.
 //!  L3  A line is one line, and a terminal obeys nothing in it.
@@ -35,7 +35,7 @@ const LINES_MAX: usize = 4096;
 /// Longest line, bytes; of a longer one the end is lost.
 pub(crate) const LINE_BYTES_MAX: usize = 8192;
 
-/// Pause between two looks for room, and how long the end of the daemon waits for the reader.
+/// Pause between two looks for space, and how long the end of the daemon waits for the reader.
 const PAUSE: Duration = Duration::from_millis(5);
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 

@@ -19,7 +19,7 @@ use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-/// Takes note of how far a long call is; lines may be dropped when they come too fast.
+/// Takes note of how far a long call is; lines may be dropped when they are too many.
 pub type Progress<'a> = dyn FnMut(ProgressLine) + Send + 'a;
 
 /// Adds to a state the parts that the control side knows.
@@ -166,8 +166,8 @@ pub trait Plant: Send + Sync {
     /// Events with an id above `after`, oldest first, at most `limit` of them.
     fn journal(&self, after: u64, limit: usize) -> Vec<Event>;
 
-    /// Slow requests that a client asks for. They are recorded from the first question on, until
-    /// no question has come for some seconds.
+    /// Slow requests for a client. They are recorded from the first request on, until no request
+    /// has arrived for some seconds.
     fn slow_requests(&self, query: &TraceQuery) -> Result<TraceState>;
 
     /// Scrapes of the listener of metrics show the parts that `add` adds, too. Called at most once.

@@ -1,7 +1,7 @@
 //! Text for people: tables with columns padded with spaces, and nothing that a terminal would obey.
 //!
-//! Names come from initiators, media and file systems, so they may hold control characters. They
-//! are escaped here, on the way out, and nowhere else: stored and compared they are as they are.
+//! Names are from initiators, media and file systems, so they may hold control characters. They are
+//! escaped here, on the way out, and nowhere else: stored and compared they are as they are.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -52,7 +52,7 @@ pub fn escape_line(text: &str) -> Cow<'_, str> {
     escaped(text, is_unprintable)
 }
 
-/// A JSON document that can be shown and says the same: `\u001b`. In JSON such characters are in
+/// A JSON document that can be shown and means the same: `\u001b`. In JSON such characters are in
 /// strings alone.
 pub fn json(text: &str) -> Cow<'_, str> {
     let odd = |c: char| is_unprintable(c) && c != '\n';

@@ -50,7 +50,7 @@ fn private_key(path: &str) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_slice(&pem).map_err(|e| format!("tls_key: {path}: {e}"))
 }
 
-/// Why a private key cannot be used. Of a key that it cannot read the library says neither which
+/// Why a private key cannot be used. Of a key that it cannot read the library reports neither which
 /// kinds it reads nor which sizes.
 fn unusable_key(path: &str, error: &rustls::Error) -> String {
     match error {

@@ -30,8 +30,8 @@
 //!  T1  The faults of a peer affect only that peer: its bytes, its silence and its refusal to read
 //!      close its own connection, after a deadline that the framework keeps.
 //!  T2  A connection holds at most [`RECEIVE_BYTES_MAX`] for received bytes, and nothing more is
-//!      read while more than [`BACKLOG_MAX`] bytes are queued for it. Both come from a pool of
-//!      their core apart from the payloads' pool, so payloads never stop answers.
+//!      read while more than [`BACKLOG_MAX`] bytes are queued for it. Both are from a pool of their
+//!      core apart from the payloads' pool, so payloads never stop answers.
 //!  T3  A connection is closed for exactly one reason, the first one; it is logged once and counted
 //!      once.
 //!  T4  A core has at most as many connections as it was given, of which at most

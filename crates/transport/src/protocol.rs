@@ -50,8 +50,8 @@ pub trait Protocol: Sized + 'static {
     const LISTENS_AT: &'static str;
     /// It listens at Unix sockets too.
     const UNIX: bool = false;
-    /// Silence after which the kernel asks whether the peer still exists, s; for protocols without
-    /// a ping of their own.
+    /// Silence after which the kernel probes whether the peer still exists, s; for protocols
+    /// without a ping of their own.
     const KEEPALIVE_S: Option<u64> = None;
     /// Handshake deadline before the target's parameters are known, s.
     const HANDSHAKE_S: u32;

@@ -1,7 +1,7 @@
 //! Receive buffer of one connection.
 //!
 //! ```text
-//!   buffer:  | consumed, or lent | start .. end: arrived | room |
+//!   buffer:  | consumed, or lent | start .. end: arrived | free |
 //! ```
 //! A connection begins with one page. A peer that fills it gets a larger buffer, and a page again
 //! when it sends little: ten thousand idle connections hold a page each.
@@ -210,7 +210,7 @@ impl ReceiveBuffer {
         Ok(())
     }
 
-    /// Makes room at the end of the buffer, for at least `need` bytes from `start` in all.
+    /// Makes space at the end of the buffer, for at least `need` bytes from `start` in all.
     fn reserve_space(&mut self, need: usize) -> Result<Seg, CommonReason> {
         if self.buf.as_ref().is_some_and(Buf::is_shared) {
             self.leave_lent()?;

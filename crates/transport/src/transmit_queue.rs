@@ -29,7 +29,7 @@ pub struct TransmitQueue {
 }
 
 impl TransmitQueue {
-    /// Empty; pages come from `pool`.
+    /// Empty; pages are from `pool`.
     pub fn new(pool: Pool) -> TransmitQueue {
         TransmitQueue { pool, page: None, at: 0, run: 0, list: Vec::new(), bytes: 0, broken: false }
     }

@@ -67,7 +67,7 @@ impl Pair {
     fn is(&self, near: (&str, &str), far: (&str, &str)) -> bool {
         let is_reported = |name, (state, access): (&str, &str)| {
             let (is, has) = self.path(name);
-            // One that cannot be gone by has failed when something was under way there.
+            // One that cannot be used has failed when something was under way there.
             has == access && (is == state || state == "not" && is != "ACTIVE")
         };
         is_reported("near", near) && is_reported("far", far)
@@ -77,7 +77,7 @@ impl Pair {
         self.back.ok(&["alua", "set", name, state]);
     }
 
-    /// Requests a second that go by the paths now.
+    /// Requests a second on each path now.
     fn rates(&self) -> [f64; 2] {
         let top = self.front.json(&["top", "--interval", "1s"]);
         let rates = array(&top["rates"]).to_vec();

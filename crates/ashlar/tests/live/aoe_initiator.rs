@@ -113,7 +113,7 @@ impl Cable {
         ip(&format!("netns add {space}"));
         ip(&format!("link add {here} type veth peer name {x}"));
         ip(&format!("link add {y} type veth peer name {there} netns {space}"));
-        // Without a queue of its own this end reports at once that the other has no room, and
+        // Without a queue of its own this end reports at once that the other has no space, and
         // vblade exits when a send fails. On a real wire, which has a queue, such a frame is lost.
         tool("tc", &["-n", space, "qdisc", "replace", "dev", there, "root", "pfifo"], "");
         cable.mtu(9000);
@@ -267,7 +267,7 @@ fn written_data_reaches_the_target_over_a_lossy_link() {
     shop.cable.weather(Weather::default());
     shop.cable.mtu(1500);
     // vblade ends when it is to answer more than its interface can send; until each core has looked
-    // at ours, which it does once a second, more is asked for. No command shows that it has.
+    // at ours, which it does once a second, more is requested. No command shows that it has.
     std::thread::sleep(Duration::from_millis(2500));
     let sent = shop.count("frames-sent");
     shop.fill(100);
@@ -356,7 +356,7 @@ fn config_string_masks_and_reservation_are_read_and_set() {
     shop.configure(20);
     shop.fixture.start();
     let ours = shop.cable.mac();
-    // Orders are lost, and come again.
+    // Orders are lost and sent again.
     shop.cable.weather(Weather { lost: 200, doubled: 100, held: 100 });
     let output = |words: &[&str]| {
         let all = [&["cam"], words].concat();

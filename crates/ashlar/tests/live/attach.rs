@@ -1,6 +1,6 @@
 //! LUNs as block devices of this machine, by FUSE: file systems on them, access permissions, and
 //! the state after the daemon ends. Needs root, FUSE and loop devices; where they are not available
-//! the tests say so and pass.
+//! the tests print that and pass.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -311,9 +311,8 @@ fn dirty_pages_over_a_memory_limit_are_written_back() {
     let device = device(&fixture);
     run("mkfs.ext4", &["-q", "-b", "4096", &device]);
     let mnt = Mounted::new(&fixture, &device, &[]);
-    // A writer that may have less memory than it writes: its pages must go through the daemon
-    // while it waits for memory.
-    // Both kinds of control groups, old and new.
+    // A writer that may have less memory than it writes: its pages must pass through the daemon
+    // while it waits for memory. Both kinds of control groups, old and new.
     let kinds =
         [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
     let group = kinds.iter().find_map(|(root, key)| {

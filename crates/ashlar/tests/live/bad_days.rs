@@ -1,5 +1,5 @@
-//! Disks that fail, hang, shrink or go; peers that flood, stall or may not come in. In every test
-//! another initiator writes and compares meanwhile, and must notice nothing.
+//! Disks that fail, hang, shrink or disappear; peers that flood, stall or are refused. In every
+//! test another initiator writes and compares meanwhile, and must notice nothing.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -28,7 +28,7 @@ const STARVED_LIMIT: Duration = Duration::from_secs(600);
 /// Half-open connections; more with ASHLAR_CONNECTIONS.
 const CONNECTIONS: usize = 2000;
 
-/// A fixture with a good disk `good` as LUN 0 and whatever else is given.
+/// A fixture with a good disk `good` as LUN 0 and the other given disks.
 fn with(name: &str, disks: &str, luns: &str) -> Fixture {
     let mut fixture = Fixture::alone(name);
     fixture.image("good.img", DISK_BYTES);
@@ -144,7 +144,7 @@ fn hanging_disk_does_not_stop_other_disks() {
     fixture.until("only the load is connected", Duration::from_secs(15), one);
     load.finish();
 
-    // The write hangs while the daemon is asked to stop.
+    // The write hangs while the daemon receives the request to stop.
     fixture.ok(&["geom", "disk", "hang", "name=m"]);
     let waits = hanging(&fixture, &url, "write -P 8 0 64k");
     fixture.until("the write hangs", Duration::from_secs(10), || {
@@ -284,7 +284,7 @@ fn layer_over_a_lost_disk_returns_with_the_disk() {
     let is_well = || fixture.ashlar(&["status"]).code == 0;
     fixture.until("all of it is back", Duration::from_secs(20), is_well);
     peer::qemu_io(&url, &["read -P 1 0 1M", "write -P 3 32M 64k", "read -P 3 32M 64k"]).unwrap();
-    // Taken out of the configuration while it is gone, it stays out.
+    // Taken out of the configuration while it is absent, it stays out.
     lose();
     write(&fixture, "", "");
     fixture.ok(&["apply"]);
@@ -409,7 +409,7 @@ fn connection_floods_and_garbage_do_not_disturb_a_session() {
     let mut half = Vec::new();
     for n in 0..count {
         let mut stream = connect(&fixture);
-        // It may have been closed already to make room.
+        // It may have been closed already to free a place.
         let _ = stream.write_all(&login[..starts[n % starts.len()]]);
         half.push(stream);
     }

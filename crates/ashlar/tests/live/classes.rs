@@ -503,7 +503,7 @@ fn recognized_data_is_not_overwritten_without_consent() {
             ("concat label c d0 d4 --yes-destroy d0", 4, &["--yes-destroy d4"]),
         ],
     );
-    // The declared way asks the same.
+    // The declared way requests the same.
     let declared = |members: &str| {
         let disks: String =
             (0..4).map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect();

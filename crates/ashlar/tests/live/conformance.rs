@@ -98,7 +98,7 @@ const UNITS: &[Unit] = &[
         leaves: &[],
     },
     // Nothing survives a power cut, so an atomic write may be as long as the tool's, which writes
-    // up to 256 blocks whatever page B0h reports.
+    // up to 256 blocks regardless of page B0h.
     Unit {
         name: "memory",
         disk: "kind = \"memory\"\nsize = {size}\n",
@@ -197,7 +197,7 @@ const SPECIAL: &[&str] = &[
     "WriteSame*.ZeroBlocks",
 ];
 
-/// A fully provisioned unit unmaps nothing, and the tool asks one that does for other things, too.
+/// A fully provisioned unit unmaps nothing, and the tool uses one that does for other tests, too.
 const LEFT_BY_FULL: &[&str] = &[
     "*.BlockLimits",
     "*.InvalidDataOutSize",
@@ -289,8 +289,8 @@ fn expected_failures_are_faults_of_the_suite() {
     let mut raw = Client::session(fixture.portal(), "iqn.2024-01.test:proof", IQN).unwrap();
     assert_eq!(raw.scsi(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
 
-    // GetLBAStatus.UnmapSingle: the first descriptor begins where it was asked for. The tool asks
-    // at block I + 1 and wants one that begins at I + (blocks of a physical block).
+    // GetLBAStatus.UnmapSingle: the first descriptor begins at the requested block. The tool
+    // requests block I + 1 and wants one that begins at I + (blocks of a physical block).
     for lba in [0, 8] {
         let write = [0x2A, 0, 0, 0, 0, lba, 0, 0, 8, 0];
         assert_eq!(raw.scsi(&write, 0, &[0xff; 4096]).unwrap().status, 0);
@@ -306,7 +306,7 @@ fn expected_failures_are_faults_of_the_suite() {
         assert_eq!(first, [lba, 8 - lba % 8, state], "of block {lba}");
     }
 
-    // WriteAtomic16.Simple: the tool writes up to 256 blocks whatever page B0h reports, which is 1.
+    // WriteAtomic16.Simple: the tool writes up to 256 blocks although page B0h reports 1.
     let response = raw.scsi(&[0x12, 1, 0xB0, 0, 64, 0], 64, &[]).unwrap();
     assert_eq!(
         (response.status, &response.data[44..64]),

@@ -1,5 +1,6 @@
-//! Verbs and steps of a plan that write where users' data may be: whatever another program keeps on
-//! a provider, at any place among those that a verb takes, is named, and the name is asked for.
+//! Verbs and steps of a plan that write where users' data may be: each thing that another program
+//! keeps on a provider, at any place among those that a verb takes, is named, and the name is
+//! requested.
 
 use std::fs::File;
 use std::io::Write;
@@ -49,8 +50,8 @@ fn few() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// Effect of a class's verb on providers.
 enum Writes {
-    /// Takes providers, whatever they hold. Command lines: `@` is the one that holds something,
-    /// `b0` to `b8` hold nothing.
+    /// Takes providers with any contents. Command lines: `@` is the one that holds something, `b0`
+    /// to `b8` hold nothing.
     Any(&'static [&'static str]),
     /// Writes records on providers that already carry the class's own, or nothing.
     Own,
@@ -414,7 +415,7 @@ fn protection_reports_found_data_and_requires_the_provider_name() {
         assert!(output.code == 4 && asks, "{name}: {output}");
     }
     assert!(edges_of_all(&fixture) == before, "something was written");
-    // A start cannot ask: it leaves the LUN out.
+    // A start has no consent: it leaves the LUN out.
     fixture.stop();
     let unit = "\n[[unit]]\nprovider = \"ext4\"\nprotection = \"type1\"\n";
     fixture.configure(&format!("{}{unit}", all_disks()), "0 = \"ext4\"");

@@ -286,7 +286,7 @@ fn inserted_scheduler_takes_the_disk_name_until_a_restart() {
     let written: u64 = text(&sched["config"]["written bytes"]).parse().unwrap();
     assert!(written >= 1 << 20, "{written} bytes went through it: {sched:#}");
 
-    // A provider that is gone at the next start cannot be configured.
+    // A provider that is absent at the next start cannot be configured.
     fixture.configure(&disk, "0 = \"d0\", 1 = \"d0.sched.\"");
     let refused = fixture.ashlar(&["apply"]).ends(1);
     refused.complains(&["d0.sched.", "inserted over d0", "Write `d0`"]);

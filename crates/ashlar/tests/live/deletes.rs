@@ -61,7 +61,7 @@ fn blocks(files: &[PathBuf]) -> u64 {
     files.iter().map(|f| std::fs::metadata(f).unwrap().blocks() * 512).sum()
 }
 
-/// Writes, lets a part of it go in one way, and reads it all back.
+/// Writes, frees a part of it in one way, and reads it all back.
 fn lets_go(fixture: &Fixture, url: &str, unit: &str, files: &[PathBuf], halves: u64, how: &str) {
     let ((at, len), (from, gone)) = (WRITTEN, GONE);
     qemu_io(url, &[&format!("write -P 7 {at} {len}"), "flush"]).unwrap();

@@ -109,7 +109,7 @@ impl Host {
         Host { attentions, thread }
     }
 
-    /// Waits until it has made some more rounds; it has had no unit attention since it was asked
+    /// Waits until it has made some more rounds; it has had no unit attention since it was read
     /// last.
     pub(crate) fn wait_for_rounds(&self, fixture: &Fixture, what: &str) {
         self.works_on(fixture, what, &[]);

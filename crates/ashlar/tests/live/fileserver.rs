@@ -511,7 +511,7 @@ fn console_is_used_over_ethernet() {
     send(server, DATA, 2, b"frob\r");
     hear(DATA, "no command `frob`");
     fixture.ashlar(&["fs", "users", "main"]).ends(0).prints(&["rob"]);
-    // Halted, it does not listen; started, it asks a client that types to begin anew.
+    // Halted, it does not listen; started, it requests a new start from a client that types.
     fixture.ashlar(&["fs", "halt", "main"]).ends(0);
     fixture.ashlar(&["fs", "start", "main"]).ends(0);
     send(server, DATA, 3, b"who\r");

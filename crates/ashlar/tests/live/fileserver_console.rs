@@ -241,7 +241,7 @@ fn standby_accepts_no_attach_before_the_command_that_allows_it() {
     let mut fixture = Fixture::new("fs-knocks");
     let at = free_address();
     let text = disks(&fixture, &[("ssd", 32), ("near", 64)]);
-    // Slow, so that whatever is done between two looks at it takes longer than it is to attach.
+    // Slow, so that each step between two looks at it takes longer than it is to attach.
     let server = format!(
         "[[geom]]\nclass = \"nop\"\nname = \"slow\"\nprovider = \"ssd\"\ndelay_ms = 5\n\
          read_delay_percent = 100\n\

@@ -14,7 +14,7 @@ use crate::fixture::{Fixture, IQN, file_disk};
 const SESSIONS: usize = 256;
 /// Buffers that the daemon may use: more than all sessions need.
 const POOL_BYTES: u64 = 512 << 20;
-/// Bytes of a write: what one R2T asks for by default.
+/// Bytes of a write: the length that one R2T requests by default.
 const WRITE_BYTES: usize = 256 << 10;
 /// Bytes of one Data-Out PDU.
 const PIECE_BYTES: usize = 64 << 10;
@@ -66,7 +66,7 @@ fn start(name: &str, more: &str) -> Fixture {
     fixture
 }
 
-/// The clients of `open` leave writes open; their memory is given back when they have gone.
+/// The clients of `open` leave writes open; their memory is given back when they have disconnected.
 fn expect_memory_back<T>(fixture: &Fixture, open: impl FnOnce() -> Vec<T>) {
     let resident = || proc::resident_bytes(fixture.pid()).unwrap();
     let before = resident();

@@ -175,7 +175,7 @@ fn multipath_over_two_portals_survives_the_loss_of_either() {
     shop.configure(&portals, "deadline_s = 2", "multipath/both");
     shop.fixture.ok(&["apply"]);
     shop.fill(1);
-    // The record takes a sector: only sectors fit evenly, and the load goes round.
+    // The record takes a sector: only sectors fit evenly, and the load repeats.
     let load = shop.load(512);
     for relay in relays.iter().chain(&relays[..1]) {
         shop.fixture.until_busy();

@@ -1,7 +1,8 @@
 //! Every class with members on real files, under load through iSCSI. Members are pulled in all
 //! possible ways, users notice nothing, returned members are repaired, and no byte is wrong.
 //!
-//! `ASHLAR_LIVE_SECONDS`: how long members come and go; `docs/verification.md` has the full run.
+//! `ASHLAR_LIVE_SECONDS`: how long members are added and removed; `docs/verification.md` has the
+//! full run.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use crate::live::arrays::{self, Array, Arrays, Class};
 use crate::live::load::Load;
 use crate::live::pull::{Pull, give_back, pull};
 
-/// How long members come and go, without a variable that says otherwise: each way once.
+/// How long members are added and removed, unless the variable is set: each way once.
 const SECONDS: u64 = 0;
 
 /// Between two looks.
@@ -24,7 +25,7 @@ fn seconds() -> u64 {
     std::env::var("ASHLAR_LIVE_SECONDS").ok().and_then(|n| n.parse().ok()).unwrap_or(SECONDS)
 }
 
-/// Waits until every array is whole again; users go on meanwhile.
+/// Waits until every array is whole again; users continue meanwhile.
 #[track_caller]
 fn wait_until_complete(fixture: &Fixture, arrays: &Arrays, load: &mut Load, why: &str) {
     for array in &arrays.all {

@@ -1,5 +1,5 @@
-//! Many sessions over many logical units. Every byte is compared while LUNs come, go, change and
-//! grow, and over SIGKILLs of the daemon.
+//! Many sessions over many logical units. Every byte is compared while LUNs are added, removed,
+//! changed and grown, and over SIGKILLs of the daemon.
 //!
 //! `ASHLAR_LOAD_SESSIONS`, `ASHLAR_LOAD_LUNS`, `ASHLAR_LOAD_SECONDS`: the sizes;
 //! `docs/verification.md` has those of the full run.
@@ -14,7 +14,7 @@ use crate::fixture::writer::{Kept, Writer};
 use crate::fixture::{Fixture, IQN, file_disk};
 use testkit::iscsi::initiator::Client;
 
-/// Bytes of a memory disk: room for a stripe of each session.
+/// Bytes of a memory disk: space for a stripe of each session.
 const DISK_BYTES: u64 = 8 << 20;
 /// Bytes of a request of the load.
 const REQUEST_BYTES: u32 = 512;
@@ -58,8 +58,8 @@ impl Plan {
         fixture.configure(&text, &luns.join(", "));
     }
 
-    /// One more change: each of the moving LUNs goes, comes, becomes another unit or its own
-    /// again, each in its own turn; now and then the file grows. Answers how many LUNs changed.
+    /// One more change: each of the moving LUNs is removed, is added, becomes another unit or its
+    /// own again, each in its own turn; now and then the file grows. Answers how many LUNs changed.
     fn change(&mut self, round: usize) -> usize {
         let first = self.disks - MOVING;
         for n in 0..MOVING {
@@ -155,7 +155,7 @@ fn units_are_added_and_removed_while_all_sessions_work() {
         changes += plan.change(round);
         plan.write(&fixture);
         let at = Instant::now();
-        // Numbers come to mean other disks while hosts are there.
+        // Numbers get other disks while hosts are there.
         fixture.ok(&["apply", "--yes-destroy", &format!("{IQN}/all")]);
         slowest = slowest.max(at.elapsed());
         let want: Vec<u64> = plan.luns.keys().copied().collect();

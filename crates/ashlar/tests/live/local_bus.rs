@@ -150,7 +150,7 @@ fn reservations_hold_between_a_local_and_a_remote_nexus() {
         assert_eq!(status(&mut raw, &READ_CDB, 512, &[]), stop(read_stops), "type {kind}");
         assert_eq!(status(&mut raw, &WRITE_CDB, 0, &block), stop(write_stops), "type {kind}");
         good(&fixture, WRITE, &block);
-        // A registrant may, where the type says so.
+        // A registrant may, where the type allows it.
         assert_eq!(out_remote(&mut raw, 0, 0, (0, 0xb)), 0);
         let lets = kind >= 5;
         assert_eq!(status(&mut raw, &WRITE_CDB, 0, &block), stop(!lets), "type {kind}");
@@ -226,7 +226,7 @@ fn masks_attentions_and_sizes_reach_the_local_nexus() {
     local(&fixture, "0 0 0 0 0 0", &[]).complains(&["MODE PARAMETERS CHANGED"]);
     good(&fixture, "0 0 0 0 0 0", &[]);
 
-    // LUNs come, change and go while the bus is in use.
+    // LUNs are added, exchanged and removed while the bus is in use.
     let apply = |fixture: &Fixture, groups: &str| {
         configure(fixture, &["d0", "d1", "d2"], groups);
         // A number is given to another disk for this machine.
@@ -242,7 +242,7 @@ fn masks_attentions_and_sizes_reach_the_local_nexus() {
     assert_eq!(raw.must(&READ_CDB, 512), [0xa5; 512]);
     // Another disk under the same number, and nothing at all.
     apply(&fixture, &mine("0 = \"d2\""));
-    // It is not taken in under the name of the first before that is asked for.
+    // It is not taken in under the name of the first before that is requested.
     fixture.until("the exchange is told", SOON, || {
         let output = fixture.ashlar(&["status"]).out;
         output.contains("a different disk answers") && output.contains("ashlar cam rescan 0")
@@ -346,7 +346,7 @@ fn a_bus_without_its_target_waits_for_it() {
     let again = ["cam", "attach", "loop1", "kind=local", "initiator=local:loop0"];
     let target = format!("target={IQN}");
     fixture.ashlar(&[&again[..], &[&target]].concat()).complains(&["bus loop0 is local:loop0"]);
-    // The target goes under the bus, and returns.
+    // The target is removed under the bus, and returns.
     fixture.write("ashlar.toml", &(file_disk("d0", "d0.img") + BUS));
     fixture.ashlar(&["apply"]).ends(0);
     fixture.until("the disk has gone", SOON, || !fixture.ok(&["cam", "devlist"]).contains("lun 0"));

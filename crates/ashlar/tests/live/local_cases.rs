@@ -437,7 +437,7 @@ fn in_flight(fixture: &Fixture) -> bool {
     fixture.provider("slow").is_some_and(|(_, slow)| slow["stats"]["in_flight"].as_u64() > Some(0))
 }
 
-/// Whether all that the program asked for was done.
+/// Whether all requests of the program was done.
 fn succeeded(fixture: &Fixture, mut program: Proc) -> bool {
     let mut status = None;
     fixture.until("the program ends", SOON, || {

@@ -20,7 +20,7 @@ const API: &str = "127.0.0.1:7320";
 /// The network interfaces of a page for AoE, which a cable joins; replaced by those of a cable of
 /// the test.
 const INTERFACES: [&str; 2] = ["eth1", "eth2"];
-/// Longest wait for the output of a command that only asks.
+/// Longest wait for the output of a command that only reads.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A command line, and the lines that it prints.

@@ -290,7 +290,7 @@ fn alerts_fire_when_a_mirror_breaks_and_resolve_when_it_is_complete() {
 fn prometheus_reads_native_histograms_and_alerts_with_them() {
     let (mut fixture, metrics) = start_mirror("native");
     let at = format!("127.0.0.1:{}", rig::proc::free_port().unwrap());
-    // With this feature Prometheus asks for protobuf.
+    // With this feature Prometheus requests protobuf.
     let native = ["--enable-feature=native-histograms"];
     // Each read is slow, so that the alert needs no slow disk. promtool of Debian 12 has no native
     // histograms for unit tests of rules.

@@ -1,5 +1,5 @@
-//! NBD beside iSCSI on the same units, from outside: reservations, states of ports, LUNs that go
-//! and return, holes, sizes, and the reports about sessions. The NBD client is QEMU's.
+//! NBD beside iSCSI on the same units, from outside: reservations, states of ports, LUNs that are
+//! removed and return, holes, sizes, and the reports about sessions. The NBD client is QEMU's.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ struct Nbd {
 
 impl Nbd {
     fn enter(url: &str) -> Nbd {
-        // Its output goes into a pipe, a line at a time.
+        // Its output is written to a pipe, a line at a time.
         let mut command = Command::new(proc::tool("stdbuf").unwrap());
         command.arg("-oL").arg(proc::tool("qemu-io").unwrap()).args(["-f", "raw", url]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
@@ -375,8 +375,8 @@ fn control_characters_in_names_are_not_printed() {
     assert!(!has_controls(&fixture.log()), "{}", fixture.log());
 }
 
-/// A client that reconnects asks for the name that it knows, as `nbd-client -persist` does.
-/// F2 of engine/src/registry/former.rs.
+/// A client that reconnects requests the name that it knows, as `nbd-client -persist` does. F2 of
+/// engine/src/registry/former.rs.
 #[test]
 fn renamed_disk_is_exported_by_its_old_name_until_reuse() {
     let mut fixture = Fixture::new("nbd-renamed");

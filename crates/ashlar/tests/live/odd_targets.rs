@@ -136,7 +136,8 @@ fn no_write_reaches_another_disk_of_a_second_daemon_that_was_killed() {
     exchange_at_a_second_daemon("odd-own-killed", Fixture::kill);
 }
 
-/// The logical unit may go before the session: the disk is taken away first, and exchanged later.
+/// The logical unit may be removed before the session: the disk is taken away first, and exchanged
+/// later.
 #[test]
 fn no_write_reaches_another_disk_of_a_second_daemon_that_was_stopped() {
     exchange_at_a_second_daemon("odd-own-stopped", Fixture::stop);
@@ -214,7 +215,7 @@ fn no_write_reaches_another_aoe_disk_after_a_target_restart() {
     fixture.assert_alive();
 }
 
-/// A slot has another disk by a plan: the target announces it, and the initiator asks.
+/// A slot has another disk by a plan: the target announces it, and the initiator queries it.
 #[test]
 fn no_write_reaches_another_aoe_disk_that_a_plan_puts_into_the_slot() {
     let mut fixture = Fixture::alone("odd-aoe-plan");

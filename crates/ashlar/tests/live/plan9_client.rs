@@ -1,4 +1,4 @@
-//! The file server as Plan 9's own client sees it: the Go module 9fans.net/go, through both
+//! The file server as Plan 9's own client sees it: the module `9fans.net/go`, through both
 //! listeners, and its files as they are in a dump.
 
 use std::path::Path;
@@ -175,7 +175,7 @@ fn temporary_file_data_never_reaches_the_worm_or_a_trace() {
     assert!(on_worm("plain") && on_worm("shown"), "a dump has what is not temporary");
     assert!(!on_worm("temporary") && !on_worm("hidden"), "the WORM has a temporary file");
     assert!(has(&fixture, "ssd.img", "marked temporary\n"), "the cache device has it");
-    // With the cache device they are gone.
+    // With the cache device they are lost.
     std::fs::remove_file(fixture.path("ssd.img")).unwrap();
     fixture.image("ssd.img", 48 << 20);
     fixture.start();

@@ -1,7 +1,7 @@
 //! Clients of a scheduler, with third-party programs. They are initiators and their units over
 //! iSCSI, and processes of this machine that work on the file mounted by FUSE, each with many
 //! threads. The latter needs root, FUSE and loop devices; where they are not available the test
-//! says so and passes.
+//! prints that and passes.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::fixture::{self, Fixture, array, file_disk, text};
 
-/// So much that the two never meet: one that overlaps another waits for it, whatever its share.
+/// So much that the two never meet: one that overlaps another waits for it at any share.
 const DISK_BYTES: u64 = 512 << 20;
 
 /// Longest wait for some thousand requests.

@@ -1,5 +1,5 @@
 //! A PC without a disk of its own boots from a unit: firmware, loader, kernel and root file system
-//! come over the network, and stay there while the daemon is killed.
+//! are read over the network, and stay there while the daemon is killed.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! Two disks in use by a kernel and its administrator: XFS and ext4 with a tree, trimmed, grown
-//! under way and checked; units that come and go.
+//! under way and checked; units that are added and removed.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Layers inserted under file systems that a real Linux kernel has mounted over iSCSI: a scheduler
 //! whose algorithm changes under way, a disk that does nothing, a queue of deletes. The kernel's
 //! reads and writes meanwhile are checked, and `e2fsck` finds nothing to repair. Blocks that the
-//! kernel deletes through the queue are gone from the image file.
+//! kernel deletes through the queue are freed in the image file.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -18,7 +18,7 @@ const UNIT_BYTES: u64 = 192 << 20;
 const BALLAST_MIB: u64 = 16;
 /// Remainder that is permitted: the file systems' own writes in between.
 const SLACK: u64 = 4 << 20;
-/// Times that layers come and go under load.
+/// Times that layers are added and removed under load.
 const ROUNDS: usize = 2;
 /// Files that the kernel must call durable between two changes.
 const FILES_BETWEEN: usize = 2;

@@ -21,7 +21,7 @@ const UNIT_BYTES: u64 = 96 << 20;
 const GROWN_BYTES: u64 = 128 << 20;
 /// Data that is written to be deleted, MiB.
 const BALLAST_MIB: u64 = 24;
-/// The journal, MiB: it takes up to so much of the file while the ballast goes.
+/// The journal, MiB: it takes up to so much of the file while the ballast is removed.
 const JOURNAL_MIB: u64 = 4;
 /// Longest time for the script.
 const DEADLINE: Duration = Duration::from_secs(900);

@@ -93,7 +93,7 @@ fn replaced_secrets_are_read_again() {
     fixture.ashlar(&["apply"]).ends(1).complains(&["5 bytes"]);
     accepts_only(&fixture, ".groups", "second-group-wrd", "short");
 
-    // One that is gone is reported, stays in use, and keeps no edit from being carried out.
+    // A missing one is reported, stays in use, and keeps no edit from being carried out.
     std::fs::remove_file(fixture.path("theirs")).unwrap();
     let is_reported = || fixture.log().contains("theirs cannot be used");
     fixture.until("the missing secret is reported", Duration::from_secs(20), is_reported);

@@ -1,5 +1,5 @@
 //! Persistent reservations over the death of the daemon: `kill -9` right after GOOD, a torn file,
-//! a state folder that is gone. Test 12 of the list of what toy targets get wrong, from outside.
+//! a state folder that is missing. Test 12 of the list of what toy targets get wrong, from outside.
 
 use crate::fixture::{Fixture, IQN, file_disk};
 use testkit::iscsi::initiator::{Client, Ended};
@@ -77,7 +77,7 @@ fn test_12_reservation_survives_kill_9_after_good() {
     let mut b = login(&fixture, "iqn.2024-01.test:b");
     assert_eq!(write(&mut b), 0);
     assert_eq!(read(&mut b, 0).len(), 16);
-    // An operator's way out asks first, and lasts.
+    // An operator's way out requires consent, and lasts.
     fixture.ashlar(&["reservations", "d0", "--clear"]).complains(&["--yes-clear d0"]);
     fixture.ok(&["reservations", "d0", "--clear", "--yes-clear", "d0"]);
     assert_eq!(fixture.ok(&["reservations"]), "nothing is reserved\n");

@@ -17,7 +17,7 @@ use crate::fixture::{self, Fixture, IQN, file_disk};
 /// Size of a unit.
 const BYTES: u64 = 16 << 20;
 
-/// Stops under each load. The period in which a target is gone and its sessions still exist is
+/// Stops under each load. The period in which a target is absent and its sessions still exist is
 /// short.
 const STOPS: usize = 8;
 
@@ -112,7 +112,7 @@ impl LoginLoop {
         LoginLoop { over, thread }
     }
 
-    /// Answers how many logins went well.
+    /// Returns the number of successful logins.
     fn end(self) -> usize {
         self.over.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()

@@ -178,7 +178,7 @@ fn disks_of_a_late_portal_appear_without_a_command() {
     front.stop();
 }
 
-/// Nor a disk 0: which ones there are is asked where it would be.
+/// Nor a disk 0: the list of units is requested at LUN 0.
 #[test]
 fn named_disk_is_found_at_a_target_without_its_first_disk() {
     let mut front = Fixture::new("lacks-first");
@@ -195,7 +195,7 @@ fn named_disk_is_found_at_a_target_without_its_first_disk() {
     front.ashlar(&["doctor", "names", "--file", &file]).ends(0);
     let serial = front.ok(&["cam", "inquiry", "da1", "-S"]);
     front.stop();
-    // By the configuration it has its name when the first one is away, with nothing else to go by.
+    // By the configuration it has its name when the first one is away, without another identity.
     std::fs::remove_dir_all(front.path("units")).unwrap();
     let kept = bus("late0", &portal, LATE);
     let kept = format!("{}\nnames = {{ da1 = \"{}\" }}\n\n", kept.trim_end(), serial.trim());

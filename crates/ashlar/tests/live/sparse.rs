@@ -42,7 +42,7 @@ fn rebuilt_member_is_as_sparse_as_its_source() {
         let writes: Vec<&str> = strips.iter().chain(&["flush"]).flat_map(|c| ["-c", c]).collect();
         rig::proc::run(command.args(["-f", "raw", &url]).args(writes)).unwrap();
     }
-    // Members come that are empty.
+    // Empty members are added.
     fixture.ok(&["mirror", "insert", "m", "d1"]);
     fixture.ok(&["raid", "remove", "five", "d4"]);
     fixture.ok(&["raid", "insert", "five", "d5"]);

@@ -1,5 +1,5 @@
 //! Start of a daemon with missing disks: it serves the present ones, and the others when they
-//! arrive. Hosts of a missing disk are asked to try again.
+//! arrive. Hosts of a missing disk are requested to retry.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -164,7 +164,7 @@ fn read_only_disk_is_exported_read_only() {
     assert_eq!(host.must(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512), [0; 512]);
     let write = host.scsi(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], 0, &[1; 512]).unwrap();
     assert_eq!(sense(&write), Some((7, 0x27, 0)), "WRITE PROTECTED");
-    // Without the word it is the same: the disk says it.
+    // Without the word it is the same: the disk reports it.
     fixture.configure(&disks, "0 = \"d0\", 1 = \"d1\"");
     fixture.ok(&["apply"]);
     let write = host.scsi(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], 0, &[1; 512]).unwrap();

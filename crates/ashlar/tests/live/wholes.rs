@@ -148,7 +148,7 @@ fn members_appended_to_a_concat_by_an_edit_extend_it_under_a_host() {
     fixture.ashlar(&["plan"]).prints(&["destroys"]);
     fixture.ashlar(&["apply"]).ends(4);
     host.wait_for_rounds(&fixture, "after the refusals");
-    // Contents of a new member are asked about.
+    // Contents of a new member need consent.
     let table = "label: gpt\nsize=1M\n";
     crate::fixture::tool("sfdisk", &["-q", fixture.path("d3.img").to_str().unwrap()], table);
     concat(&fixture, 4, &["d0", "d1", "d2", "d3"]);

@@ -40,7 +40,7 @@ struct Bare {
     mac: Mac,
     sectors: u8,
     memory: Vec<Segs>,
-    /// As long as the memory, through which its bytes go.
+    /// As long as the memory, that carries its bytes.
     file: Option<File>,
 }
 
@@ -129,7 +129,7 @@ impl Bare {
         let mut head = [0; HEAD];
         let bytes = answer.encode().into_iter().chain(ata.encode());
         head.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
-        // A frame that finds no room is lost, as on a wire.
+        // A frame without space is lost, as on a wire.
         let _full = self.link.send(&head, rest);
     }
 

@@ -13,7 +13,7 @@ const MTU: &str = "9000";
 /// The end in the namespace.
 pub(super) const FAR: &str = "aoe0";
 
-/// A cable with the namespace of its far end. Both are gone when this is dropped.
+/// A cable with the namespace of its far end. Both are removed when this is dropped.
 pub(super) struct Cable {
     /// The end here; the namespace has the same name.
     pub near: String,

@@ -78,7 +78,7 @@ pub(super) fn start(load: &Load) -> Result<Running, Error> {
     Running::begin(load.core, 1, move |shared| Client::new(&wanted, shared)?.work())
 }
 
-/// Asks whether a target is there, once.
+/// Probes for a target once.
 pub(super) fn probe(near: &str, address: Address) -> Result<(), Error> {
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| {

@@ -21,7 +21,7 @@ const CACHING: [u8; 20] = {
     page
 };
 
-/// The data that a command without blocks asks for; None: refuse it.
+/// The data that a command without blocks requests; None: refuse it.
 pub(super) fn answer(cdb: &[u8], blocks: u64) -> Option<Vec<u8>> {
     let last = blocks.saturating_sub(1);
     let block = (BLOCK as u32).to_be_bytes();

@@ -29,7 +29,7 @@ use crate::error::{Error, Kind};
 const WINDOW: u32 = 256;
 /// Bytes read at a time, at most.
 const READ_BYTES: usize = 512 * 1024;
-/// Received data moves to the front when less room than this is left behind it, bytes.
+/// Received data moves to the front when less space than this is left behind it, bytes.
 const INPUT_SPACE_MIN: usize = 160 * 1024;
 /// Largest transfer of a command, bytes; a longer one ends the connection.
 const TRANSFER_MAX: u32 = 8 << 20;
@@ -139,7 +139,8 @@ impl Connection {
 
     /// Receives data; false at the end.
     fn fill(&mut self) -> Result<bool, Error> {
-        // A part of a PDU stays where it is while there is room: moving it is no part of the floor.
+        // A part of a PDU stays where it is while there is space: moving it is no part of the
+        // floor.
         if self.at == self.have || self.input.len() - self.have < INPUT_SPACE_MIN {
             self.input.copy_within(self.at..self.have, 0);
             self.have -= std::mem::take(&mut self.at);
@@ -280,7 +281,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Asks for the next data of a write.
+    /// Requests the next data of a write.
     fn ask(&mut self, at: usize) {
         let Some(writing) = self.writing.get_mut(at) else { return };
         let (command, offset) = (writing.command, writing.received);
@@ -378,7 +379,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Answers a command that asks for something else than blocks.
+    /// Answers a command that requests no blocks.
     fn answer_non_block(&mut self, command: &ScsiCommand) -> Result<(), Error> {
         let blocks = self.unit(command)?.blocks();
         let Some(mut data) = answers::answer(&command.cdb, blocks) else {

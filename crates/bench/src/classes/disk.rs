@@ -1,4 +1,4 @@
-//! Disks that keep records and nothing else, as fast as asked.
+//! Disks that keep records and nothing else at the requested rate.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -25,7 +25,7 @@ pub(super) enum Pace {
     },
 }
 
-/// See the module. A read before the kept end returns whatever the buffer contains.
+/// See the module. A read before the kept end returns the former contents of the buffer.
 pub(super) struct Hollow {
     kept_from: u64,
     kept: Mutex<BTreeMap<u64, [u8; SECTOR as usize]>>,

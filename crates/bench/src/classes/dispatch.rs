@@ -28,7 +28,7 @@ const DEPTHS: [u32; 2] = [1, 10];
 /// Place of the nth request.
 type OffsetFn = fn(u64) -> u64;
 
-/// Places that requests go to.
+/// Destinations of requests.
 const PLACES: u64 = 65_536;
 /// One behind the other.
 const IN_ORDER: OffsetFn = |n| n % PLACES * REQUEST as u64;

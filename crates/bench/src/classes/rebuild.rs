@@ -50,7 +50,7 @@ impl Seen {
         self.ended = bed.shown("mirror", "m", "State").as_deref() == Some("COMPLETE");
     }
 
-    /// How often it went back, and how far from the whole it was when last seen.
+    /// How often its progress decreased, and how far from the whole it was when last seen.
     fn faults(&self) -> (f64, f64) {
         let back = self.percents.windows(2).filter(|w| w[1] < w[0]).count();
         let last = self.percents.last().copied().unwrap_or(0);

@@ -54,7 +54,7 @@ pub(crate) struct Initiator {
     places: u64,
     random: SeededRandom,
     data: Segs,
-    /// Room for the list of the next turn.
+    /// Space for the list of the next turn.
     spare: Vec<u32>,
 }
 

@@ -49,7 +49,7 @@ impl Leaf {
 fn answer(asked: &Receiver<(u32, Ticket)>, boxes: &Boxes) {
     while let Ok((core, ticket)) = asked.recv() {
         let to = boxes.lock().get(&core).cloned();
-        // A core that is gone waits for nothing.
+        // A core that has ended waits for nothing.
         let _ = to.map(|to| to.send(ticket));
     }
 }

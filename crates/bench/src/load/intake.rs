@@ -1,10 +1,10 @@
-//! Bytes of a connection become PDUs, in pieces as they come: data is never stored here.
+//! Bytes of a connection become PDUs, in pieces as they arrive: data is never stored here.
 
 use wire::iscsi::{BHS_LEN, Bhs, Crc32c, Framer, Need};
 
 use crate::error::{Error, Kind};
 
-/// Room for a header: BHS and digest. Targets send no additional headers (`ahs_len_max` is 0).
+/// Space for a header: BHS and digest. Targets send no additional headers (`ahs_len_max` is 0).
 const HEAD_MAX: usize = BHS_LEN + 4;
 
 /// Receiver of the pieces of a PDU: one header, any number of pieces of data, one end.
@@ -34,7 +34,7 @@ pub(crate) struct Intake {
 enum ParseState {
     /// Bytes of the header needed in all.
     Head(usize),
-    /// Bytes of data, padding and digest still to come.
+    /// Bytes of data, padding and digest still to be received.
     Tail { data: usize, pad: usize, digest: usize, signed: bool },
 }
 

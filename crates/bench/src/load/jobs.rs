@@ -41,7 +41,7 @@ pub(crate) struct Jobs {
     spec: Spec,
     session: u32,
     block_bytes: u32,
-    /// Places on the medium where a request can go.
+    /// Places on the medium where a request can be.
     places: u64,
     cursor: u64,
     slots: Vec<Slot>,
@@ -114,7 +114,7 @@ impl Jobs {
         !self.stopping && self.spec.requests.is_none_or(|all| self.issued < all)
     }
 
-    /// The time at which everything sent since the last call went out.
+    /// The time at which everything sent since the last call was sent.
     pub fn stamp(&mut self, now: u64) {
         for tag in self.unstamped.drain(..) {
             if let Some(slot) = self.slots.get_mut(tag as usize) {

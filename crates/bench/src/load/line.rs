@@ -69,7 +69,7 @@ impl SendSide {
         }
     }
 
-    /// Sends a command, with as much of its data as may go unasked.
+    /// Sends a command, with as much of its data as may be sent without R2T.
     pub fn command(&mut self, tag: u32, cdb: [u8; 16], moves: &Moves<'_>) -> Result<(), Error> {
         let (len, data) = match moves {
             Moves::Nothing => (0, None),
@@ -99,7 +99,7 @@ impl SendSide {
         self.data_out(tag, TAG_NONE, data, (immediate, unasked))
     }
 
-    /// How much of `len` bytes is sent with the command, and how much before the target asks.
+    /// How much of `len` bytes is sent with the command, and how much before the first R2T.
     fn unasked(&self, len: u32) -> (u32, u32) {
         let p = &self.params;
         let first = len.min(p.first_burst);

@@ -151,7 +151,7 @@ pub(crate) trait Caller {
     fn parts(&mut self) -> (&mut Pipe, &mut RequestTable);
     /// Makes a request for every slot that [`RequestTable::next`] gives.
     fn fill(&mut self);
-    /// Takes one reply when all of it is here; false: more must come first.
+    /// Takes one reply when all of it is here; false: more must arrive first.
     fn reply(&mut self) -> Result<bool, Error>;
 
     /// Sends requests of idle slots, and takes the replies that are here.

@@ -1,4 +1,4 @@
-//! One initiator session, without I/O: bytes come in, PDUs pile up in `line.out`.
+//! One initiator session, without I/O: bytes are received, PDUs pile up in `line.out`.
 //!
 //! ```text
 //!   Login --> Ready (TEST UNIT READY) --> Size (READ CAPACITY) --> Work --> Logout --> Over
@@ -32,7 +32,7 @@ const FIRST_BURST: u32 = 262_144;
 const MAX_BURST: u32 = 16_776_192;
 /// Most bytes kept of a response whose data is looked at; the rest is dropped.
 const KEPT_BYTES_MAX: usize = 16 * 1024;
-/// Bytes asked of READ CAPACITY (16).
+/// Bytes requested by READ CAPACITY (16).
 const CAPACITY_BYTES: u32 = 32;
 
 enum Stage {

@@ -28,7 +28,7 @@ pub enum Work {
     Verify,
 }
 
-/// Where the requests go.
+/// Places of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// To any place, a multiple of the request's length.

@@ -54,8 +54,7 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// Starts it with so many LUNs, asks for its status every 10 ms until it has started, and ends
-    /// it.
+    /// Starts it with so many LUNs, reads its status every 10 ms until it has started, and ends it.
     pub fn ask_during_start(binary: &str, core: Option<usize>, luns: u64) -> Result<Start, Error> {
         let begun = Instant::now();
         let mut daemon = Daemon::launch(binary, core, luns, "")?;
@@ -113,7 +112,7 @@ impl Daemon {
     }
 }
 
-/// Whether an answer of `status` says that the first configuration has been carried out.
+/// Whether an answer of `status` reports that the first configuration has been carried out.
 fn is_started(answer: &str) -> bool {
     answer.replace(' ', "").contains("\"starting\":false")
 }

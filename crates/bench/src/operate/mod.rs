@@ -29,7 +29,7 @@ use pollers::{Page, Poller, Times, scraper, trace};
 enum Compared {
     /// A load with and without an open page.
     Page,
-    /// A load with and without a client that asks for slow requests.
+    /// A load with and without a client that traces slow requests.
     Trace,
     /// A load of a daemon with and of one without `sandbox`.
     Sandbox,

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use crate::servers::Scratch;
 
-    /// A daemon that answers when it is asked to.
+    /// A daemon that answers each request.
     struct Fake {
         listener: UnixListener,
         _scratch: Scratch,

@@ -16,7 +16,7 @@ pub fn cpu_ns(pid: u32) -> Result<u64, Error> {
     Ok(ThreadTimes::of(pid)?.sum())
 }
 
-/// How often the threads of a process went to sleep or were sent there, since it started.
+/// Voluntary and involuntary context switches of a process since it started.
 pub fn switches(pid: u32) -> Result<u64, Error> {
     let mut sum = 0u64;
     for folder in tasks(pid)? {

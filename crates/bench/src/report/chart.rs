@@ -6,7 +6,7 @@ use super::{Report, Row};
 
 const WIDTH: usize = 800;
 const MARGIN: usize = 16;
-/// Longest bar; to its right there is room for a value with its unit and name.
+/// Longest bar; to its right there is space for a value with its unit and name.
 const BAR_WIDTH: f64 = 520.0;
 const BAR_HEIGHT: usize = 12;
 const TITLE_HEIGHT: usize = 56;

@@ -1,6 +1,6 @@
 //! `aoe` (the paper on the diskless file server): throughput of its near link, in virtual time. A
 //! target and its readers are on a simulated segment of 10 Gb/s. The target answers after the same
-//! time as the paper's. The readers are the paper's: one that asks block by block, two beside each
+//! time as the paper's. The readers are the paper's: one that reads block by block, two beside each
 //! other on one processor, and one with as many frames outstanding as the target holds.
 //!
 //! Inputs are the round-trip time of a frame, 49 us with a sector and 79 us with 8 KiB, the rate of
@@ -185,7 +185,7 @@ async fn serve(reactor: Reactor, link: Link, bytes: u64, held: Rc<Cell<(u64, u64
                 held.set((now - 1, most));
                 let mut frame = asked.answer(TARGET, SHELF).encode().to_vec();
                 frame.resize(HEADER_LEN + ATA_LEN + bytes as usize, 0);
-                // It always has room: it was given no more than the readers ask for.
+                // It always has space: it was given no more than the readers request.
                 let _ = link.send(&frame, &Segs::new());
                 let _ = link.flush();
             }));
@@ -193,7 +193,7 @@ async fn serve(reactor: Reactor, link: Link, bytes: u64, held: Rc<Cell<(u64, u64
     }
 }
 
-/// Asks for one block after the other.
+/// Requests one block after the other.
 async fn read(link: Link, own: Mac, bytes: u64, blocks: Rc<Cell<u64>>) {
     loop {
         let sectors = u8::try_from(bytes / SMALL).unwrap_or(1);

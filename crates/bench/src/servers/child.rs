@@ -107,8 +107,8 @@ pub(crate) fn free_address() -> Result<SocketAddr, Error> {
     socket.map_err(|e| Error::system("find a free port", e))
 }
 
-/// A command that may run on `core` only, and that the kernel kills when this process ends in
-/// whatever way.
+/// A command that may run on `core` only, and that the kernel kills when this process ends in any
+/// way.
 pub(crate) fn pinned(program: &Path, core: Option<usize>) -> Result<Command, Error> {
     let mut command = Command::new(tool("setpriv")?);
     command.args(["--pdeathsig", "KILL"]);
@@ -128,7 +128,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts a command; its output goes to `log`.
+    /// Starts a command; its output is written to `log`.
     pub fn start(name: &'static str, command: &mut Command, log: &Path) -> Result<Child, Error> {
         let open = || -> std::io::Result<(File, File)> {
             let file = File::create(log)?;

@@ -25,7 +25,7 @@ fn spec(server: &Server) -> Spec {
 #[test]
 fn written_data_are_read_back_at_every_size_and_depth() {
     let (server, _, _scratch) = target();
-    // With more than 8192 bytes tgt asks for data by R2T; with 1 MiB reads come in several PDUs.
+    // With more than 8192 bytes tgt requests data by R2T; with 1 MiB reads arrive in several PDUs.
     for (request_bytes, depth, sessions) in
         [(512, 1, 1), (4096, 32, 1), (4096, 8, 3), (65536, 16, 2), (1 << 20, 2, 2)]
     {

@@ -3,7 +3,7 @@
 //! ```text
 //!   in doubt --asked--> the same          --> its commands continue
 //!              |        another identity  --> lost: its commands fail, nothing of them reaches it
-//!              |        no target or unit --> asked again; lost after [`GONE_TRIES`]
+//!              |        no target or unit --> retried;     lost after [`GONE_TRIES`]
 //!              +-again-- no answer        --> its commands wait, up to their deadlines
 //! ```
 //! A disk that was lost so is not taken in under its old name: `status` names both identities until

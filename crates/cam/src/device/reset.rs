@@ -1,4 +1,4 @@
-//! Resets of a device, by whatever means: D9 of [`super`].
+//! Resets of a device, by any means: D9 of [`super`].
 //!
 //! ```text
 //!   none --begins--> under way --the last one ends--> settling --expire--> none

@@ -35,7 +35,7 @@ pub enum Queueing {
 pub struct Shape {
     /// Which commands may be under way together.
     pub queueing: Queueing,
-    /// Never fewer openings, whatever the device reports.
+    /// Never fewer openings, even if the device reports fewer.
     pub openings_min: u32,
     /// Never more in flight.
     pub openings_max: u32,

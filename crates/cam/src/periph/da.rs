@@ -241,8 +241,8 @@ mod tests {
 
     use super::*;
 
-    /// Facts of a device of a kind that takes blocks back in every way, has a cache, and is asked
-    /// for FUA.
+    /// Facts of a device of a kind that takes blocks back in every way, has a cache, and receives
+    /// FUA.
     fn eager(kind: u8) -> ScsiFacts {
         let limits =
             Page { unmap: true, unmap_same16: true, unmap_same10: true, ..Page::default() };

@@ -32,7 +32,7 @@ const DISK: u8 = 0x00;
 /// PERIPHERAL DEVICE TYPE of enclosures.
 const ENCLOSURE: u8 = 0x0d;
 
-/// How long a READ or WRITE may take, unless the bus says otherwise, ms.
+/// How long a READ or WRITE may take, unless the bus sets another value, ms.
 pub const RW_TIMEOUT_MS: u32 = 30_000;
 /// Openings that QUEUE FULL leaves a disk.
 const OPENINGS_MIN: u32 = 2;

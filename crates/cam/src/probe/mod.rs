@@ -1,7 +1,7 @@
 //! Probes: the questions that identify a device, step by step and without I/O. A probe returns its
 //! next question, and receives the answer.
 //!
-//! | file | asks |
+//! | file | requests |
 //! | --- | --- |
 //! | `scsi` | INQUIRY and its pages, modes, capacity, logical units |
 //! | `ata` | IDENTIFY DEVICE; sets the write cache |

@@ -64,7 +64,7 @@ pub struct MultiplierFacts {
 }
 
 impl MultiplierFacts {
-    /// The same device, whatever has happened at its ports.
+    /// The same device, although its ports may have changed.
     pub fn is_same(&self, other: &MultiplierFacts) -> bool {
         let key = |f: &MultiplierFacts| (f.product, f.revision, f.ports.len());
         key(self) == key(other)

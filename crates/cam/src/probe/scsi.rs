@@ -319,7 +319,7 @@ impl ScsiProbe {
     }
 
     /// The target has more logical units than fit its answer: the list is requested again, with
-    /// room for all that are looked at.
+    /// space for all that are looked at.
     fn needs_longer_list(&mut self, data: &[u8]) -> bool {
         let most = LUNS_HEAD.saturating_add(LUN_LEN.saturating_mul(self.luns_max));
         let reported = parse_luns(data).map_or(0, |(_, len)| len.min(most));

@@ -48,7 +48,7 @@ pub(super) fn names(list: &[Mac]) -> Vec<String> {
     list.iter().map(Mac::to_string).collect()
 }
 
-/// A list for people; `none` says what an empty one means.
+/// A list for people; `none` is the text of an empty one.
 pub(super) fn list_text(name: &str, list: &[Mac], none: &str) -> String {
     let mut text = String::new();
     for mac in list {

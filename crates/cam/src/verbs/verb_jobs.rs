@@ -57,7 +57,7 @@ impl VerbJobs {
         self.0.lock()
     }
 
-    /// O2: whether there is room for one more.
+    /// O2: whether there is space for one more.
     pub(super) fn reserve_slot(&self) -> Result<(), Error> {
         let mut table = self.table();
         if table.open.len() < VERB_JOBS_MAX {

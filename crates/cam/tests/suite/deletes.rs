@@ -80,7 +80,7 @@ fn trim_commands_carry_as_many_range_blocks_as_the_disk_accepts() {
     }
 }
 
-/// Ranges that are longer than one entry says are cut; what does not fit goes in another command.
+/// Ranges that are longer than one entry are cut; the rest is sent in another command.
 #[test]
 fn ranges_beyond_the_limit_go_in_a_second_command() {
     let (mut w, hba, edge) = disk(Transport::Sata, DiskSpec::default(), 2 << 30);
@@ -112,7 +112,7 @@ fn providers_report_delete_granules_ranges_and_lengths() {
     let limits = deletes(&w, "da0");
     assert_eq!((limits.granule, limits.offset), (8 * SECTOR, Some(3 * SECTOR)));
     assert_eq!((limits.ranges, limits.range_bytes, limits.max_bytes), (20, 0, 32 << 20));
-    // It does not say so of itself, but one command names one.
+    // It does not report that, but one command names one.
     let same = DiskSpec { deletes: Deletes::Same10, ..spec.clone() };
     let limits = deletes(&disk(Transport::Sas, same, 1 << 20).0, "da0");
     assert_eq!((limits.granule, limits.ranges), (SECTOR, 1));

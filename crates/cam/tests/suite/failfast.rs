@@ -31,7 +31,7 @@ fn a_fail_fast_request_returns_eagain_at_once_on_a_path_error() {
         assert_eq!((b.sent.len(), b.device.freezes()), (1, (0, 0)), "{outcome:?}");
         let counts = b.device.counts();
         assert_eq!((counts.retries, counts.requeues, counts.failed_fast), (0, 0, 1), "{outcome:?}");
-        // It is asked for its access state, as always.
+        // Its access state is queried, as always.
         let asks = b.events == [(Event::AdvInfoChanged, false)];
         assert_eq!(asks, outcome.sense.bytes().len() > 2, "{outcome:?} {:?}", b.events);
     }

@@ -147,7 +147,7 @@ fn deletes_are_sent_as_write_same_where_unmap_is_missing() {
 fn an_ncq_error_uses_up_no_retry_of_other_queued_commands() {
     let (mut w, hba, edge) = disk(Transport::Sata, spec());
     // Of 32 at a time some fail, and each failure throws all others out: with four retries none of
-    // them would come through if that cost one.
+    // them would succeed if that cost one.
     hba.set_faults(0, Faults { fails: 6, lies: 3, ..Faults::default() });
     mixed(&mut w, edge, 5, true);
     let unit = w.buses[0].devices()[0].0.clone();

@@ -57,7 +57,7 @@ fn commands_aborted_by_a_reset_use_up_no_retry() {
         let (result, sent, _, retries, _) = run_script(&script);
         assert_eq!((result, sent.len(), retries), (Ok(512), 55, 4));
     }
-    // Within reason: a SIM that says nothing else is not believed for ever.
+    // Within reason: a SIM that reports nothing else is not believed for ever.
     let (result, sent, ..) = run_script(&times(Outcome::of(CamStatus::Requeue), 9999));
     assert_eq!((result, sent.len()), (Err(Errno::RemoteIo), 1005));
 }
@@ -173,7 +173,7 @@ fn a_stopped_device_is_started() {
     let (result, sent, ..) = run_script(&slow.map(Some));
     assert_eq!(result, Ok(512));
     assert_eq!(sent, [0x2a, START, START, TUR, TUR, 0x2a]);
-    // It said that it was coming by itself, and needs to be started after all.
+    // It reported that it was becoming ready, and needs to be started after all.
     let becoming = sense(2, 0x04, 0x01);
     let (result, sent, ..) = run_script(&[becoming, becoming, stopped].map(Some));
     assert_eq!((result, sent), (Ok(512), vec![0x2a, TUR, TUR, START, 0x2a]));
@@ -289,7 +289,7 @@ fn a_timeout_escalates_from_abort_to_device_reset_to_loss() {
     assert_eq!((b.aborts, b.resets), (1, 1));
     assert_eq!((b.now - start) / 1_000_000_000, 75);
     assert!(b.device.is_lost() && b.events.contains(&(Event::LostDevice, false)));
-    // Its answer comes after all.
+    // Its answer arrives after all.
     let late = b.held[0];
     assert!(!b.device.done(late, Outcome::good(512), b.now), "D2");
     assert_eq!(b.device.counts().strays, 1);

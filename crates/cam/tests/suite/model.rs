@@ -35,7 +35,7 @@ struct Asked {
     hasty: bool,
     ordered: bool,
     sent: u64,
-    /// Values that a read may find. For a write: values that are gone for good once it is
+    /// Values that a read may find. For a write: values that are replaced for good once it is
     /// acknowledged, from writes of others that ended before it was sent.
     values: Vec<u64>,
     began: bool,
@@ -195,7 +195,7 @@ impl World {
         match self.random.below(if self.deaf { 4 } else { 100 }) {
             0..=3 => {}
             4..=9 => held.outcome = Some(self.failure()),
-            // It did it, and says that it did not.
+            // It did it, and reports a failure.
             10..=12 => {
                 self.carry_out(&mut held);
                 held.outcome = Some(self.failure());

@@ -54,7 +54,7 @@ fn until(w: &mut World, what: &str, so: impl Fn(&World) -> bool) {
     }
 }
 
-/// What its ports are, as it said last.
+/// The ports that it reported last.
 fn ports(w: &mut World) -> Vec<String> {
     let answer = w.verb("inquiry", "pmp0", &json!({})).unwrap();
     let all = answer["ports"].as_array().unwrap();
@@ -221,7 +221,7 @@ fn a_faulty_or_hanging_multiplier_does_not_affect_its_disks() {
         assert!(w.buses[0].unit(Path::new(0, CONTROL, 0)).is_some(), "{command:x}");
         assert_eq!(w.buses[0].devices().len(), 4, "{command:x}: its disks are asked themselves");
     }
-    // One that hangs is waited for, and its disks go on.
+    // One that hangs is waited for, and its disks continue.
     let (mut w, hba) = stage();
     hba.set_faults(CONTROL, Faults { hangs: 100, ..Faults::default() });
     w.scan(0);

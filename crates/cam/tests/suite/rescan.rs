@@ -244,7 +244,7 @@ fn a_target_that_reports_changed_luns_is_scanned_again() {
     assert_eq!(place(&w, "da2"), Some(Path::new(0, 0, 2)));
     let third = w.open("da2").1;
     assert_eq!(w.read(third, 0, 512), Ok(vec![2; 512]));
-    // Fewer of them: the disk is gone, its neighbours are not.
+    // Fewer of them: the disk is removed, its neighbours are not.
     shelf.luns.store(0b11, Ordering::Relaxed);
     shelf.changed.store(true, Ordering::Relaxed);
     assert!(w.read(edge, 0, 512).is_ok());
@@ -321,7 +321,7 @@ fn an_ata_disk_with_malformed_identify_data_stays_and_is_reported() {
         assert_eq!(w.scan(0), [""; 0]);
         assert_eq!(w.buses[0].troubles(), []);
     }
-    // One that was never known does not come with such an answer.
+    // One that was never known is not added by such an answer.
     hba.forge(1, IDENTIFY, None, &[0; 512]);
     hba.set_present(0, false);
     w.scan(0);

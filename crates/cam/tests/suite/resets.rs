@@ -122,7 +122,7 @@ fn a_device_lost_during_a_reset_fails_all_its_commands() {
     b.held.retain(|held| *held != id);
     b.device.lose(b.now);
     assert_eq!(freezes_of(&b.device), 0);
-    // Both ends come after all.
+    // Both ends arrive after all.
     assert!(b.device.done(id, Outcome::good(0), b.now));
     b.device.reset_ends(beside, SETTLE_NS);
     let after = b.device.reset_begins(S, b.now);
@@ -167,7 +167,7 @@ fn of_two_resets_the_longer_settle_time_applies() {
         assert_eq!(b.began.len(), 4);
         b.all_well(8);
     }
-    // The first one still settles when another comes and goes.
+    // The first one still settles when another begins and ends.
     let mut b = busy(4);
     let one = b.device.reset_begins(60 * S, b.now);
     b.strike(CamStatus::BusReset);
@@ -191,7 +191,7 @@ fn a_reset_without_a_reported_end_ends_at_its_deadline() {
     assert!(b.began.is_empty());
     b.pass(1);
     assert_eq!(b.began.len(), 4);
-    // Its end comes while another one is under way, whose end it is not.
+    // Its end arrives while another one is under way, whose end it is not.
     let other = b.device.reset_begins(5 * S, b.now);
     b.device.reset_ends(forgotten, 0);
     b.pass(S);
@@ -285,7 +285,7 @@ fn recovery_actions_and_probes_wait_for_a_reset() {
     assert!(b.ended.iter().all(|(_, e)| e.result.is_ok()));
 }
 
-/// Its turn had come, and it was not with the SIM yet: a question of a probe, and a cure.
+/// Its turn had begun, and it was not with the SIM yet: a question of a probe, and a cure.
 #[test]
 fn commands_about_to_start_wait_for_a_reset() {
     let stopped = Outcome::check(Sense::new(Asc::new(Key::NotReady, 0x04, 0x02)));
@@ -319,10 +319,10 @@ fn commands_about_to_start_wait_for_a_reset() {
 fn commands_wait_during_a_reset_started_by_error_recovery() {
     let mut b = busy(4);
     b.obeys = false;
-    // All four are late, their aborts are not answered, each asks for a reset.
+    // All four are late, their aborts are not answered, each requests a reset.
     b.pass(65 * S);
     assert_eq!((b.resets, freezes_of(&b.device)), (4, 1));
-    // All openings are theirs: that nothing begins says nothing, the freeze does.
+    // All openings are theirs: only the freeze shows the reason.
     b.pass(9 * S);
     assert!(b.began.is_empty() && b.device.is_reset());
     assert_eq!(freezes_of(&b.device), 1);

@@ -158,7 +158,7 @@ fn malformed_enclosure_pages_are_reported() {
         let edge = w.open("da0").1;
         assert!(w.read(edge, 0, 512).is_ok(), "disks are not touched");
     }
-    // Elements that come and go all the time.
+    // Elements that appear and disappear all the time.
     let (mut w, hba) = shelf();
     let other = SesConfig {
         generation: 77,
@@ -167,7 +167,7 @@ fn malformed_enclosure_pages_are_reported() {
     };
     hba.forge(2, RECEIVE, Some(2), &other.encode_status(&[SesStatus([1, 0, 0, 0]); 2]));
     assert!(refused(&mut w, "enclosure", "ses0", json!({})).contains("keeps changing"), "E1");
-    // A light that does not go on.
+    // A light that does not turn on.
     let (mut w, hba) = shelf();
     hba.forge(2, 0x1d, None, &[]);
     let what = refused(&mut w, "locate", "da0", json!({}));

@@ -43,7 +43,7 @@ fn again(answer: &Value) -> Value {
     again.clone()
 }
 
-/// Asks until it is over.
+/// Polls until the end.
 fn follow(w: &mut World, verb: &str, on: &str, mut answer: Value) -> Result<Value, Error> {
     let end = w.now() + 120_000_000_000;
     while answer.get("unfinished").is_some() {

@@ -31,7 +31,7 @@ struct Sector {
 }
 
 enum Operation {
-    /// What must be gone of each sector, now and for good, once it is acknowledged.
+    /// The values of each sector that must not return, now and for good, once it is acknowledged.
     Write { at: u64, over: Vec<(BTreeSet<u64>, BTreeSet<u64>)>, fua: bool },
     /// What each sector may be found to hold.
     Read { at: u64, may: Vec<BTreeSet<u64>> },
@@ -53,7 +53,7 @@ struct Storm {
     failed: u64,
     power_cuts: u64,
     lost: u64,
-    /// Something acknowledged may have been lost, and no flush has said so.
+    /// Something acknowledged may have been lost, and no flush has reported it.
     unreported_loss: bool,
     wrote: bool,
     fua_is_native: bool,

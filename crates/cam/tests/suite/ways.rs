@@ -25,7 +25,7 @@ struct Way {
     outcome: Mutex<Option<Outcome>>,
     /// READ CAPACITY(16) ends so.
     sizes: Mutex<Option<Outcome>>,
-    /// Commands about the medium that came, and the longest of their transfers.
+    /// Commands about the medium that arrived, and the longest of their transfers.
     command_count: AtomicU32,
     longest: AtomicU32,
 }
@@ -263,7 +263,7 @@ fn a_missing_or_malformed_capacity_keeps_the_known_one() {
     w.scan(0);
     w.turn(1_000_000_000);
     assert_eq!(size(&w, "da0"), 2 * MIB as u64);
-    // A disk that was never known does not come with such a capacity.
+    // A disk that was never known is not added with such a capacity.
     let other = Way::new("mps1", Transport::Sas, 1 << 20);
     other.forges(&[0; 32]);
     let n = w.add(other);
@@ -279,7 +279,7 @@ fn a_changed_block_length_makes_a_different_disk() {
     w.write(edge, 512, &[7; 512], Flags::NONE).unwrap();
     let capacity = wire::scsi::Capacity { blocks: 256, block_len: 4096, ..Default::default() };
     way.forges(&wire::scsi::read_capacity16(&capacity));
-    // By whatever way it is asked: a scan, or a unit attention.
+    // For any trigger: a scan, or a unit attention.
     way.hba.resize(0, MIB as u64);
     drop(w.read(edge, 0, 512));
     (0..100).for_each(|_| w.turn(100_000_000));
@@ -302,7 +302,7 @@ fn a_wrong_capacity_of_one_path_does_not_resize_the_multipath_device() {
         far.set_outcome(None);
         assert_eq!(w.write(edge, MIB as u64 - 512, &[2; 512], Flags::NONE), Ok(()));
         assert_eq!(far.command_count.load(Relaxed), 1, "by the way that is right");
-        // Both say so: it is true.
+        // Both report it: it is true.
         far.report_capacity(shrunk);
         far.hba.resize(0, shrunk * 512);
         w.write(edge, 0, &[1; 512], Flags::NONE).unwrap();

@@ -76,7 +76,7 @@ impl LoopDevice {
         run_tool("losetup", &["--set-capacity", &self.device.path()]).map(drop)
     }
 
-    /// Removes it; `force`: hides it now, and removes it when its last user has gone.
+    /// Removes it; `force`: hides it now, and removes it after its last user.
     pub fn end(&self, force: bool, used: bool) -> Result<(), ErrorText> {
         let cleared = clear(&self.device);
         if !force {
@@ -90,14 +90,14 @@ impl LoopDevice {
     }
 }
 
-/// Opens the device through which the kernel asks.
+/// Opens the device through which the kernel sends requests.
 fn open_fuse() -> Result<OwnedFd, ErrorText> {
     let opened = OpenOptions::new().read(true).write(true).open("/dev/fuse");
     let next = "load the kernel's module `fuse`";
     opened.map(OwnedFd::from).map_err(|e| format!("{}; or {next}", describe_error("/dev/fuse", &e)))
 }
 
-/// Makes the folder and mounts a file system that `channel` is asked for.
+/// Makes the folder and mounts a file system whose requests `channel` receives.
 fn mount_at(folder: &Path, channel: &OwnedFd, request_max: u32) -> Result<(), ErrorText> {
     fs::create_dir_all(folder).map_err(|e| describe_error(&folder.display().to_string(), &e))?;
     let at = folder.to_string_lossy();
@@ -112,7 +112,7 @@ fn mount_at(folder: &Path, channel: &OwnedFd, request_max: u32) -> Result<(), Er
         .map_err(|e| describe_error(&format!("mount {at}"), &e.into()))
 }
 
-/// Unmounts a file system; `lazily`: hides it now, and unmounts it when its last user has gone.
+/// Unmounts a file system; `lazily`: hides it now, and unmounts it after its last user.
 fn unmount_at(folder: &Path, lazily: bool) -> Result<(), ErrorText> {
     let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     let flags = flags | UnmountFlags::NOFOLLOW;
@@ -121,7 +121,7 @@ fn unmount_at(folder: &Path, lazily: bool) -> Result<(), ErrorText> {
     {
         return Err(format!("unmount {}: {e}", folder.display()));
     }
-    // The folder may hold something else, or may be gone: both are left alone.
+    // The folder may hold something else, or may be missing: both are left alone.
     let _ = fs::remove_dir(folder);
     Ok(())
 }

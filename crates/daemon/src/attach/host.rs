@@ -15,7 +15,7 @@ pub const FOLDER: &str = "/run/ashlar/attached";
 /// disk behind the unit.
 pub const TOOL_LIMIT: Duration = Duration::from_secs(10);
 
-/// Longest wait for a core to take a file system or a socket, or to let go of one.
+/// Longest wait for a core to take a file system or a socket, or to release one.
 pub const CORE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Pause between two looks at something that ends soon.

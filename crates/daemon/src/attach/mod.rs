@@ -87,7 +87,7 @@ struct MissingLun {
 #[derive(Default)]
 struct AttachTable {
     jobs: Vec<(Job, JobResult)>,
-    /// Asked for by a verb.
+    /// Requested by a verb.
     requested: BTreeMap<LunKey, By>,
     /// Detached by a verb, though the configuration wants it.
     paused: BTreeSet<LunKey>,
@@ -114,7 +114,7 @@ impl WorkerState {
     }
 }
 
-/// The handle of those who ask.
+/// The handle of requesters.
 pub struct Attachments {
     shared: Arc<WorkerState>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -124,7 +124,7 @@ pub struct Attachments {
 pub struct Ticket(JobResult);
 
 impl Ticket {
-    /// How it went; `None` while it continues.
+    /// The result; `None` while it continues.
     pub fn result(&self) -> Option<std::result::Result<(), String>> {
         self.0.lock().clone()
     }

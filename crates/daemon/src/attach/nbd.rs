@@ -17,7 +17,7 @@
 //!  N1  A device is served by the daemon that holds the lock of its LUN; a lock ends with its
 //!      process.
 //!  N2  A device that was left is taken over only for the same unit, with the same blocks and
-//!      rights: its kernel name says which.
+//!      rights: its kernel name identifies it.
 
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;

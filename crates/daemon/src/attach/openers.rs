@@ -63,7 +63,7 @@ impl Openers {
                 self.time_limit = Some(limit);
                 break;
             }
-            // Cached attributes are enough: a file server that does not answer is not asked.
+            // Cached attributes are enough: a file server that does not answer is not queried.
             let flags = AtFlags::STATX_DONT_SYNC;
             let Ok(stat) = statx(CWD, open.path(), flags, StatxFlags::TYPE) else { continue };
             if FileType::from_raw_mode(stat.stx_mode.into()) == FileType::BlockDevice {

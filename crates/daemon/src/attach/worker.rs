@@ -316,8 +316,8 @@ impl Worker {
         }
     }
 
-    /// Something wanted cannot be had. It is reported when it persists: a target comes before its
-    /// groups, and a disk may come after them.
+    /// Something wanted cannot be had. It is reported when it persists: a target is added before
+    /// its groups, and a disk may appear after them.
     fn failed(&self, key: &LunKey, why: String) {
         let mut table = self.shared.table();
         let since = table.missing.get(key).map_or_else(Instant::now, |w| w.since);

@@ -55,7 +55,7 @@ impl ControlLoop {
         prior: &PriorSteps,
     ) -> Result<()> {
         let op = "change geom";
-        // One that is made is asked only when it is found by its records, and stays until then.
+        // One that is made is queried only when it is found by its records, and stays until then.
         let is_there = self.is_found(to) && !prior.removes_geom(to);
         if from.provider_names().next().is_none() && !is_there {
             self.check_member_count(to)?;
@@ -67,7 +67,7 @@ impl ControlLoop {
             if self.control.topology.find(name).is_some() || !prior.may_provide(name) {
                 find_persistent(&self.control.topology, op, name)?;
             }
-            // Of one that was found only its records say who its members are.
+            // The members of one that was found are in its records only.
             if from.provider_names().next().is_some() && !has.contains(name) {
                 self.check_member(to, name, prior)?;
             }
@@ -155,7 +155,7 @@ impl ControlLoop {
         done.map_err(|e| {
             let error = from_geom(op, &to.name, e);
             match error.kind {
-                // A plan asks for the name of the object that it changes.
+                // A plan requests consent by the name of the object that it changes.
                 Kind::WouldDestroy => {
                     let name = &to.name;
                     error.next(format!(

@@ -71,7 +71,7 @@ impl ControlLoop {
         (!held.is_empty()).then(|| format!("{}: its end is overwritten", held.join("; ")))
     }
 
-    /// How a geom of the configuration is put together, if nothing but that says so.
+    /// How a geom of the configuration is put together, if only the configuration defines that.
     pub(super) fn layout_of(&self, geom: &GeomConfig) -> Option<GeomLayout> {
         self.layout_with_size(geom, None)
     }
@@ -94,8 +94,8 @@ impl ControlLoop {
         Some(GeomLayout { layout, members: self.current_members(geom) })
     }
 
-    /// Refuses to make a disk smaller, and to make one larger whose size says where the bytes of a
-    /// geom above it are: the next start would not make that geom (W1 of `wholes`).
+    /// Refuses to make a disk smaller, and to make one larger whose size decides where the bytes of
+    /// a geom above it are: the next start would not make that geom (W1 of `wholes`).
     pub(super) fn may_grow(&self, disk: &str, bytes: u64) -> Result<()> {
         let topology = &self.control.topology;
         let geom = topology.find_geom(DISK_CLASS, disk);
@@ -212,7 +212,7 @@ impl ControlLoop {
         }
     }
 
-    /// Why a geom would show other bytes than before, or why no record says how the data on its
+    /// Why a geom would show other bytes than before, or why no record defines how the data on its
     /// members belongs together (W1 of `wholes`).
     pub(super) fn layout_conflict(&mut self, geom: &GeomConfig) -> Option<String> {
         let whole = self.layout_of(geom)?;
@@ -260,7 +260,7 @@ impl ControlLoop {
         match verb {
             "ream" => {
                 let name = on.strip_prefix("fs/").unwrap_or(on);
-                // One that serves is refused by the class, whatever is given.
+                // One that serves is refused by the class, with any consent.
                 if !FsClass::is_idle(topology, name) {
                     return Vec::new();
                 }
@@ -322,7 +322,7 @@ impl ControlLoop {
         guard::check(&mut self.control, by, &takes, &consent)?;
         guard::check_own(&mut self.control, by, &devices, &consent)?;
         if let Some(all) = params.as_object_mut().filter(|_| !consent.is_empty()) {
-            // The class is not to ask again.
+            // The class must not require consent again.
             all.insert("force".into(), true.into());
         }
         class.verb(&mut self.control, verb, on, &params)

@@ -14,7 +14,7 @@ use crate::exports::RETRY_WAIT;
 use crate::path_watch::Finding;
 
 impl ControlLoop {
-    /// Keeps the names of disks that have come, as far as they are called.
+    /// Keeps the names of disks that were added, if they have one.
     pub(super) fn update_names(&mut self) {
         if self.names.graph_changed(self.control.topology.generation()) {
             self.store_names();
@@ -31,7 +31,7 @@ impl ControlLoop {
         }
     }
 
-    /// Says once of every disk that its medium has gone.
+    /// Reports the loss of the medium of each disk once.
     pub(super) fn report_losses(&mut self) {
         let now = self.control.now_ns();
         let published = self.published.lock();

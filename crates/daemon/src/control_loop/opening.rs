@@ -16,7 +16,7 @@ use crate::{media, path_checks};
 const OP: &str = "create disk";
 
 impl ControlLoop {
-    /// Whether a disk of the configuration is there already: it may have come by itself while its
+    /// Whether a disk of the configuration is there already: it may have been added while its
     /// server was waited for.
     fn is_back(&self, disk: &DiskConfig) -> bool {
         let is_remote = crate::reattach::remote(disk).is_some();

@@ -1,5 +1,5 @@
-//! Rereading of the files of secrets, certificates and keys. Sessions go on; later logins use the
-//! new content.
+//! Rereading of the files of secrets, certificates and keys. Sessions continue; later logins use
+//! the new content.
 
 use disks::DiskClass;
 use fileserver::{FS_CLASS, FsClass};

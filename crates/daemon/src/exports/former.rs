@@ -1,4 +1,4 @@
-//! Names that units had before their disk was renamed: returning NBD clients ask for them.
+//! Names that units had before their disk was renamed: returning NBD clients request them.
 
 use engine::registry::Former;
 use geom::Topology;
@@ -6,7 +6,7 @@ use geom::Topology;
 use super::Exports;
 
 impl Exports {
-    /// Units with a serial number that lose their names, as clients will ask for them.
+    /// Units with a serial number that lose their names, by which clients request them.
     pub(super) fn dropped_names(&self, names: &[(String, String)]) -> Vec<(String, Former)> {
         let view = self.registry.view();
         let has_targets = |name: &str| view.targets.iter().any(|target| target.driver == name);

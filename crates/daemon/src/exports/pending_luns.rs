@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   at the start: no provider --> awaited --it is there--> exported, initiators are notified
-//!   later: no provider --> refused; an awaited or lost LUN stays so, whatever else is changed
+//!   later: no provider --> refused; an awaited or lost LUN stays so during other changes
 //! ```
 //!
 //! Invariants

@@ -38,8 +38,8 @@ pub(super) struct Portal {
 }
 
 impl Exports {
-    /// Changes a target: new logins see it; portals no longer listed close. Sessions go on, also
-    /// those that came through a portal that closes.
+    /// Changes a target: new logins see it; portals no longer listed close. Sessions continue, also
+    /// those that logged in through a portal that closes.
     pub fn modify_target(
         &mut self,
         control: &mut GraphControl,
@@ -81,7 +81,7 @@ impl Exports {
         Ok(())
     }
 
-    /// Gives a target its former settings after a change that ended for `cause`. The error says
+    /// Gives a target its former settings after a change that ended for `cause`. The error reports
     /// whether it has them.
     fn undo_change(
         &self,
@@ -227,14 +227,14 @@ fn cannot_open(at: &Address, why: impl std::fmt::Display) -> Error {
 }
 
 /// The cores share a port (SO_REUSEPORT), and another daemon of the same user could share it, too:
-/// each connection would come to one of the two. So a socket that does not share tries the address
-/// first, for a while: the kernel closes the sockets of a killed process a moment after its end.
-/// `here` are portals of this daemon that overlap the address. They share it: the kernel gives a
-/// connection to the most specific listener, and of `0.0.0.0` and `[::]` one over IPv4 to the
+/// each connection would be accepted by one of the two. So a socket that does not share tries the
+/// address first, for a while: the kernel closes the sockets of a killed process a moment after its
+/// end. `here` are portals of this daemon that overlap the address. They share it: the kernel gives
+/// a connection to the most specific listener, and of `0.0.0.0` and `[::]` one over IPv4 to the
 /// former. A part of the address that none of them occupies is tried without sharing, else all of
-/// it with them: then only a process that shares the port, too, is not noticed.
-/// Unix sockets are not shared with other processes: the driver finds out itself. `listens`: the
-/// address is not only bound, but listened at for a moment.
+/// it with them: then only a process that shares the port, too, is not noticed. Unix sockets are
+/// not shared with other processes: the driver finds out itself. `listens`: the address is not only
+/// bound, but listened at for a moment.
 fn check_unused(
     at: &Address,
     here: &[SocketAddr],
@@ -281,7 +281,7 @@ fn try_address(at: SocketAddr, Trial { only_v6, listens, shares }: Trial) -> io:
     if only_v6 {
         sockopt::set_ipv6_v6only(&socket, true)?;
     }
-    // The address may come later, as it does for the listeners themselves.
+    // The address may appear later, as it does for the listeners themselves.
     let _ = sockopt::set_ip_freebind(&socket, true);
     net::bind(&socket, &at)?;
     if listens {

@@ -1,6 +1,6 @@
 //! Guard of protection information, which is not made over existing data without consent. A plan
-//! asks for the provider's name. A start cannot ask, and no consent can be given for a disk that
-//! appears later.
+//! requests consent by the provider's name. A start has no consent, and no consent can be given for
+//! a disk that appears later.
 //!
 //! A unit is opened when a group maps its provider, or when a disk is made again that a group still
 //! maps. The steps of a plan that do so are checked by the same guard: on the image of a disk that
@@ -113,7 +113,7 @@ pub fn lost_to_protection(
         let mut below = disks_below(name, now);
         below.insert(name);
         if below.iter().all(|disk| planned_disk(disk, actions.clone()).is_none()) {
-            // An earlier step may ask for the same consent.
+            // An earlier step may need the same consent.
             return !before.iter().any(|step| step.consent_names.contains(name));
         }
         let images = images_in_time(below, actions.clone());
@@ -121,7 +121,7 @@ pub fn lost_to_protection(
         false
     });
     if !opened.is_empty() {
-        // An error says that the daemon is stopping.
+        // An error means that the daemon is stopping.
         lost.extend(ask(opened).unwrap_or_default());
     }
     let (names, why): (Vec<String>, Vec<String>) = lost.into_iter().unzip();
@@ -164,8 +164,8 @@ impl Exports {
             return None;
         }
         let at = (lun::CLASS, name);
-        // Of a provider that has grown since the record says where it is. A record without a place,
-        // and a place that cannot be read, are left to the unit, which writes nothing then.
+        // Of a provider that has grown since the record was written. A record without a place, and
+        // a place that cannot be read, are left to the unit, which writes nothing then.
         let kept = self.registry.state_store().load(serial, Record::Protection).ok().flatten();
         let is_made = kept.filter(|bytes| !bytes.is_empty()).is_some_and(|record| {
             protection_header_offset(&record).is_none_or(|offset| {

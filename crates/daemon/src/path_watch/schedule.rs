@@ -370,7 +370,7 @@ mod tests {
         let again = schedule.begin(3).unwrap();
         schedule.end(&again, file(1), None, 3);
         assert!(schedule.begin(4).is_none());
-        // The folder is gone, and another one has its path later.
+        // The folder was removed, and another one has its path later.
         schedule.record_changes(&[change("", true)], 4);
         assert!(schedule.begin(4).unwrap().needs_folder);
     }

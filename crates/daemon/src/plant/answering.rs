@@ -38,7 +38,7 @@ impl Answering {
     /// Answers all questions that wait.
     pub(super) fn answer(&self, topology: &Topology, now_ns: u64) {
         while let Some(question) = self.mailbox.next_query() {
-            // The caller may have gone meanwhile.
+            // The caller may have disconnected meanwhile.
             match question {
                 Query::State(detail, to) => drop(to.send(self.state(topology, now_ns, detail))),
                 Query::Ping(to) => drop(to.send(())),

@@ -75,7 +75,7 @@ fn late(disk: &DiskConfig, limit: Duration) -> Error {
 }
 
 impl Daemon {
-    /// Asks the servers of all disks that are not there, side by side, before the steps that need
+    /// Probes the servers of all disks that are not there, side by side, before the steps that need
     /// them.
     pub(super) fn ask_servers(&self, config: &Config) {
         let remote: Vec<_> = config.disk.iter().filter_map(remote).collect();

@@ -13,7 +13,7 @@ use crate::state::Detail;
 /// How long a question for the state waits for the paths of disks.
 const REFRESH_LIMIT: Duration = Duration::from_millis(500);
 
-/// The same at a start, during which `status` answers within 100 ms whatever path hangs.
+/// The same at a start, during which `status` answers within 100 ms although paths hang.
 const REFRESH_AT_START: Duration = Duration::from_millis(50);
 
 fn refresh_limit(gate: &LoginGate) -> Duration {

@@ -100,7 +100,7 @@ fn disk_error(from: &Sources<'_>, disk: ProviderId) -> Option<DeviceErrorState> 
     Some(DeviceErrorState { what: last.description, age_ns, count: last.count })
 }
 
-/// Why a disk that takes room as it is written is too full; None while it is not.
+/// Why a disk that allocates space on write is too full; None while it is not.
 fn full_reason(config: &Config, name: &str, space: &SpaceUsage, size_bytes: u64) -> Option<String> {
     if space.is_enough(size_bytes) {
         return None;

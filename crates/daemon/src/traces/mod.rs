@@ -1,12 +1,13 @@
-//! Slow requests of all cores with their names, kept while clients ask for them.
+//! Slow requests of all cores with their names, kept while clients request them.
 //!
 //! Invariants
-//!  L1  Cores record only while the lease of a client runs: a client that does not ask again for
+//!  L1  Cores record only while the lease of a client runs: a client that sends no request for
 //!      [`LEASE`] costs nothing from then on.
 //!  L2  A client waits for a core at most [`ANSWER_LIMIT`], and never for one that does not answer.
 //!  L3  At most [`RECENT_MAX`] requests are kept, and at most [`CLIENTS_MAX`] thresholds.
-//!  L4  Cores are asked at most once in [`ASK_INTERVAL`], however often clients ask: a core
-//!      searches its ring for each slow request that it keeps, and after a question keeps others.
+//!  L4  Cores are queried at most once in [`ASK_INTERVAL`], for any number of client requests: a
+//!      core searches its ring for each slow request that it keeps, and after a question keeps
+//!      others.
 //!  L5  A request that a core recorded is shown, or counted as missed: also if the core answers too
 //!      late, or if the names are not known.
 
@@ -28,7 +29,7 @@ use reactor::Mailer;
 const LEASE: Duration = Duration::from_secs(5);
 /// Longest wait for the cores.
 const ANSWER_LIMIT: Duration = Duration::from_millis(500);
-/// Shortest time between two questions to the cores. A client that asks earlier waits.
+/// Shortest time between two questions to the cores. An earlier request waits.
 const ASK_INTERVAL: Duration = Duration::from_millis(20);
 /// Requests kept; older ones are dropped.
 const RECENT_MAX: usize = 1024;
@@ -54,7 +55,7 @@ struct Kept {
     recent: VecDeque<SlowRequest>,
     last: u64,
     missed: u64,
-    /// When the cores were asked last.
+    /// When the cores were queried last.
     asked: Option<Instant>,
 }
 
@@ -72,7 +73,7 @@ impl Kept {
         Ok(self.leases.keys().next().copied().unwrap_or(slow_ns))
     }
 
-    /// Time until the cores may be asked again (L4).
+    /// Time until the cores may be queried again (L4).
     fn pause(&self, now: Instant) -> Duration {
         let since = self.asked.map_or(ASK_INTERVAL, |at| now.saturating_duration_since(at));
         ASK_INTERVAL.saturating_sub(since)
@@ -110,7 +111,7 @@ impl Traces {
         Traces { cores, origins, kept: Mutex::default(), late: Arc::default() }
     }
 
-    /// The requests that a client asks for. `names` finds the names of connections.
+    /// The requests for a client. `names` finds the names of connections.
     pub fn poll(
         &self,
         query: &TraceQuery,
@@ -187,7 +188,7 @@ impl Traces {
                     late.fetch_add(lost, Ordering::Relaxed);
                 }
             });
-            // A core that has no room for a message counts as silent.
+            // A core that has no space for a message counts as silent.
             drop(mailer.send(Message::Call(call)));
         }
         drop(to);

@@ -9,7 +9,7 @@ use crate::control_loop::ControlLoop;
 
 /// Stop serving a unit under a former name
 ///
-/// A unit whose provider was renamed is still served under its former name to clients that ask for
+/// A unit whose provider was renamed is still served under its former name to clients that request
 /// it. `ashlar status` lists former names.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct ForgetName {

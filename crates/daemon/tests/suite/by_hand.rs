@@ -1,4 +1,4 @@
-//! Settings of running geoms that verbs change: each change is reported. `status` and `plan` say
+//! Settings of running geoms that verbs change: each change is reported. `status` and `plan` report
 //! that the next start gives another value, `export` writes it, and `apply` sets it back. A verb,
 //! an argument or a section key that is in none of the lists here fails, so that no class omits
 //! one.
@@ -118,7 +118,7 @@ fn text() -> String {
     small.chain(big).chain(filters).collect::<String>() + TEXT
 }
 
-/// The classes of `geom::Filter`, whose verbs and settings come from their schema, each with the
+/// The classes of `geom::Filter`, whose schema defines their verbs and settings, each with the
 /// options of its `configure`.
 fn filters() -> Vec<(&'static str, &'static [ArgSpec])> {
     let all = class_verbs().into_iter();

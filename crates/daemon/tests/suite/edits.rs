@@ -244,7 +244,7 @@ impl Hosts {
     }
 }
 
-/// Applies a configuration that no host notices, as the plan says.
+/// Applies a configuration that no host notices, according to the plan.
 fn edit(site: &Site, hosts: &mut Hosts, what: &str, setup: &Setup) {
     let desired = site.read(&setup.text());
     let steps = site.control.plan(&desired).expect("a plan").steps;

@@ -29,7 +29,7 @@ fn losses(site: &Site, text: &str) -> Vec<(String, String)> {
     lost.map(|step| (step.consent_names.join(" "), step.why)).collect()
 }
 
-/// A step of the plan destroys data for this reason, and `apply` asks for consent before the first
+/// A step of the plan destroys data for this reason, and `apply` requires consent before the first
 /// step.
 fn expect_loss(site: &Site, text: &str, (name, why): (&str, &str)) {
     let lost = losses(site, text);

@@ -68,7 +68,7 @@ fn a_member_whose_growth_would_move_bytes_does_not_grow() {
     apply(&site, &longer).expect("the same size");
 }
 
-/// The contents of a memory disk stay, so nothing asks for consent.
+/// The contents of a memory disk stay, so no consent is needed.
 #[test]
 fn identity_of_a_disk_changes_in_place() {
     let text = |keys: &str| {

@@ -1,4 +1,4 @@
-//! `--wait`: a command waits for a rebuild, and its exit code says whether the geom is complete.
+//! `--wait`: a command waits for a rebuild, and its exit code shows whether the geom is complete.
 
 use daemon::class_verbs;
 use mgmt::api::{Error, Exit, ProgressLine};

@@ -43,7 +43,7 @@ fn marked_parts_of_reference_pages_are_current() {
     }
 }
 
-/// Product sources of the daemon's crates, with strings that go on in the next line joined.
+/// Product sources of the daemon's crates, with strings that continue in the next line joined.
 fn sources() -> String {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut folders: Vec<PathBuf> = std::fs::read_dir(crates)

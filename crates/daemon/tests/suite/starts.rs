@@ -354,7 +354,7 @@ fn walk(seed: u64) -> Seen {
         }
     }
     walk.check();
-    // A member of a mirror that is served without it comes a moment later.
+    // A member of a mirror that is served without it arrives a moment later.
     let end = Instant::now() + LIMIT;
     loop {
         let left = control.plan(&desired).expect("a plan").steps;
@@ -365,7 +365,7 @@ fn walk(seed: u64) -> Seen {
         assert!(Instant::now() < end, "seed {seed}: all is there, and to be done: {left:?}");
         std::thread::sleep(Duration::from_millis(50));
     }
-    // Whatever has come, the bytes are those of the right disks.
+    // For any arrived members, the bytes are those of the right disks.
     walk.check();
     walk.sessions.clear();
     control.plant().stop();

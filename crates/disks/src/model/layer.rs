@@ -9,7 +9,7 @@ use geom::{Core, Flow, Layer};
 use reactor::SeededRandom;
 use reactor::model::{DiskModel, DiskOp};
 
-/// Errors that come at a rate, not each time.
+/// Errors that occur at a rate, not each time.
 pub(super) struct Rate {
     pub(super) op: DiskOp,
     pub(super) range: Extent,
@@ -72,7 +72,7 @@ impl ModelState {
         self.under_way.len()
     }
 
-    /// Lets hung requests go on.
+    /// Resumes hung requests.
     pub(super) fn release(&mut self) -> Vec<(usize, Ticket)> {
         self.hangs = false;
         std::mem::take(&mut self.hung)

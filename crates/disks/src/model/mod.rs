@@ -6,8 +6,8 @@
 //! Invariants
 //!  D1  A request is carried out at the moment it ends, so of two that overlap in time the one
 //!      that ends last counts.
-//!  D2  A request that is under way when the power goes ends with `Io`; of its bytes any sectors
-//!      may have arrived. Data stays when its flush, or its write with FUA, has ended.
+//!  D2  A request that is under way at a power cut ends with `Io`; of its bytes any sectors may
+//!      have arrived. Data stays when its flush, or its write with FUA, has ended.
 //!  D3  While the disk hangs nothing ends; what hung continues when it is released, or ends with
 //!      `Io` at a power cut.
 //!
@@ -41,7 +41,7 @@ use unit::ModelUnit;
 /// A larger one is refused.
 pub const MODEL_BYTES_MAX: u64 = 16 << 40;
 
-/// Longest DELETE or WRITE ZEROES in one go, bytes: the model remembers each sector of it.
+/// Longest DELETE or WRITE ZEROES in one turn, bytes: the model remembers each sector of it.
 const CLEAR_BYTES_MAX: u64 = 1 << 20;
 
 /// Latency of requests.

@@ -50,7 +50,7 @@ struct ServerState {
     /// Of `ended`: it has, and its messages are read.
     is_read: Condvar,
     is_over: AtomicBool,
-    /// Ends that were not asked for.
+    /// Unrequested ends.
     unexpected_exits: AtomicU64,
     /// It was connected to since its start.
     has_served: AtomicBool,
@@ -117,12 +117,12 @@ impl Server {
         self.messages()
     }
 
-    /// Ends that were not asked for: data that the server had not stored then may be lost.
+    /// Unrequested ends: data that the server had not stored then may be lost.
     pub(crate) fn unexpected_exits(&self) -> u64 {
         self.shared.unexpected_exits.load(Ordering::Acquire)
     }
 
-    /// It was connected to: the next start comes soon after its end.
+    /// It had a connection: the next start follows its end soon.
     pub(crate) fn mark_connected(&self) {
         self.shared.has_served.store(true, Ordering::Relaxed);
     }

@@ -95,8 +95,7 @@ impl Export {
         Ok(())
     }
 
-    /// Ends of our own server that were not asked for: data that it had not stored may be lost
-    /// then.
+    /// Unrequested ends of our own server: data that it had not stored may be lost then.
     fn unexpected_exits(&self) -> u64 {
         self.server.as_ref().map_or(0, Server::unexpected_exits)
     }

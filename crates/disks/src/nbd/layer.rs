@@ -54,7 +54,7 @@ impl NbdLayer {
     }
 
     fn command_for(&self, bio: &Bio) -> Option<NbdCommand> {
-        // A request without extended headers has room for 32 bits.
+        // A request without extended headers has 32 bits.
         let len = if bio.op == Op::Map { bio.length.min(RANGE_BYTES_MAX) } else { bio.length };
         let mut command = NbdCommand::of(bio.op, bio.offset, len)?;
         let writes = matches!(bio.op, Op::Write | Op::WriteZeroes);
@@ -117,7 +117,7 @@ impl NbdLayer {
                 self.settle(bio, core)
             }
             Op::Flush => {
-                // N4: the server may have ended while it was asked.
+                // N4: the server may have ended during the request.
                 let status = self.export().flush_ends(bio.completed);
                 bio.completed = 0;
                 Flow::Done(status)

@@ -289,7 +289,7 @@ fn probe(name: &str, params: &Value) -> Result<Reached, Error> {
     reach(name, &params::read::<NbdParams>("nbd", name, params)?)
 }
 
-/// Starts the server, if it is one of ours, connects to it, and asks for the export. Blocks for
+/// Starts the server, if it is one of ours, connects to it, and requests the export. Blocks for
 /// some seconds at the most.
 fn reach(name: &str, p: &NbdParams) -> Result<Reached, Error> {
     let refuse = |e: String| params::refuse("nbd", name, Errno::Inval, e);
@@ -446,7 +446,7 @@ impl Unit for NbdUnit {
 
     fn make_durable(&mut self) -> bool {
         let export = &self.disk.protocol;
-        // A server that cannot be asked is not waited for.
+        // A server that cannot be probed is not waited for.
         if !self.disk.is_connected() {
             return true;
         }

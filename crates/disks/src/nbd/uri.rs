@@ -1,6 +1,6 @@
 //! NBD URIs: `nbd://`, `nbd+unix://` and the same with `nbds`.
 
-/// A place, an export and whether TLS is wanted, as a URI says it.
+/// A place, an export and whether TLS is wanted, as in a URI.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Uri {
     /// `HOST:PORT` or `unix:PATH`.

@@ -323,7 +323,7 @@ impl<P: Protocol> Client<P> {
         let mut writer = pin!(self.write(core, &line, &terms, &heads));
         let (mut why, mut over) = (None, [false; 2]);
         poll_fn(|cx| {
-            // Each may end the other, so the reader is asked again behind the writer.
+            // Each may end the other, so the reader is checked again after the writer.
             for _ in 0..2 {
                 if !over[0]
                     && let Poll::Ready(ended) = reader.as_mut().poll(cx)

@@ -96,7 +96,7 @@ fn carry_out<P: Protocol>(
     client.begin(Job::new(owner, command, data), fail_fast, core.now()).map(drop)
 }
 
-/// Hands a request that has ended back to the core that it came from, with the data that were read.
+/// Hands a request that has ended back to its core, with the data that were read.
 pub(super) fn answer(notifier: &Notifier, at: u32, number: u64, outcome: Outcome, data: Vec<u8>) {
     let back = move |core: &Rc<Core>| {
         let brought = Entry::Ended(ForwardedResult { outcome, data });

@@ -158,8 +158,8 @@ impl<P: Protocol> Remote<P> {
         bytes > was
     }
 
-    /// Asks the server for the size over a connection of its own, for protocols that do not report
-    /// a new size. A server that takes no further connection reports it at the next. Blocks.
+    /// Queries the size at the server over a connection of its own, for protocols that do not
+    /// report a new size. A server that takes no further connection reports it at the next. Blocks.
     pub(crate) fn update_size(&self) -> u64 {
         let to = self.dial_params();
         let handshake = self.protocol.handshake(to.tls.keys.is_some());

@@ -101,7 +101,7 @@ fn r5_request_that_ends_every_connection_fails_alone() {
             l.sent(cookie);
             sent.push(cookie);
         }
-        // The server ends at request 2 and answers nothing that came beside it.
+        // The server ends at request 2 and answers no request that arrived beside it.
         let killed = sent.iter().any(|c| l.job(*c) == Some(&mut 2));
         if !killed {
             for cookie in sent {

@@ -1,5 +1,5 @@
-//! Disks that are reached over a network, whatever the protocol: connections that are made anew
-//! when they are lost, deadlines, retries and replay.
+//! Disks that are reached over a network, over any protocol: connections that are made anew when
+//! they are lost, deadlines, retries and replay.
 //!
 //! ```text
 //!   probe --> dial: first connection --> Remote: one disk, all cores

@@ -52,7 +52,7 @@ impl<T: Send + 'static> Probes<T> {
         Probes { kind, table: Mutex::new(BTreeMap::new()), changed: Condvar::new() }
     }
 
-    /// Whether the server of a disk answered; asks it otherwise, and posts its answer to
+    /// Whether the server of a disk answered; otherwise probes it and posts its answer to
     /// `arrivals`.
     pub(crate) fn is_reachable(
         &'static self,

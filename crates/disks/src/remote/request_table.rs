@@ -9,8 +9,8 @@
 //! Invariants
 //!  R1  A request ends once. It ends well only by an answer of the server to that request.
 //!  R2  The memory of a request that is being sent, or that waits for its answer, is in use: such a
-//!      request ends by its answer, or once its connection is gone.
-//!  R3  When a connection is gone, the requests without an answer are sent again over the next one,
+//!      request ends by its answer, or once its connection is lost.
+//!  R3  When a connection is lost, the requests without an answer are sent again over the next one,
 //!      in the order in which they began and before all others.
 //!  R4  A request with another way to the medium (`FAIL_FAST`) does not wait for a connection.
 //!  R5  A request that was sent over [`ALONE_AFTER`] connections that were lost is sent alone: one
@@ -191,7 +191,7 @@ impl<J> RequestTable<J> {
         matches!(state, Some(RequestState::Sent | RequestState::Sending(None)))
     }
 
-    /// The server has answered. `Ok(true)`: the request has ended; an error: it was not asked.
+    /// The server has answered. `Ok(true)`: the request has ended; an error: it was not requested.
     pub(crate) fn answer(&mut self, cookie: u64, outcome: Outcome) -> Result<bool, ()> {
         let slot = self.slot(cookie).ok_or(())?;
         match slot.state {

@@ -32,7 +32,7 @@ fn kind_that_does_not_fit_the_path_is_refused() {
     let e = check("file", json!({ "path": "/dev/null" })).unwrap_err();
     assert!(e.kind == Errno::Inval && e.message.contains("use kind blockdev"), "{e}");
     check("file", json!({ "path": path })).unwrap();
-    // They may come.
+    // They may appear later.
     check("blockdev", json!({ "path": folder.path("absent") })).unwrap();
     check("file", json!({ "path": folder.path("absent") })).unwrap();
 }

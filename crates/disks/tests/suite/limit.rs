@@ -106,7 +106,7 @@ fn rates_can_be_changed_under_load() {
     assert!(took(&mut w, edge, Op::Read, &[512; 101])[100] >= 99, "a refusal changes nothing");
 }
 
-/// In no time passes more than the rates allow, and a burst; nothing waits longer than they ask.
+/// In no time passes more than the rates allow, and a burst; nothing waits longer than required.
 #[test]
 fn random_loads_stay_within_rates_and_burst() {
     for seed in Seeds::of(1000) {

@@ -54,7 +54,7 @@ impl Holder {
         let mut command = Command::new("qemu-io");
         command.args(["-f", "raw"]).args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("qemu-utils");
-        // An answer comes when the file is open.
+        // An answer arrives when the file is open.
         child.stdin.as_mut().unwrap().write_all(b"length\n").unwrap();
         let mut seen = Vec::new();
         let mut byte = [0];

@@ -1,4 +1,4 @@
-//! ORDERED requests at the queue of a disk: nothing passes them, whatever the disk does.
+//! ORDERED requests at the queue of a disk: nothing passes them, although the disk reorders.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -131,7 +131,7 @@ fn renamed_file_is_degraded_until_it_is_restored() {
     let finding = trouble(&mut w, &format!("was renamed to {aside}"), "mv ");
     shell(&command(&finding, "mv"));
     assert_eq!(troubles(&mut w), []);
-    // Another file came in its place.
+    // Another file replaced it.
     std::fs::rename(&path, &aside).unwrap();
     std::fs::write(&path, "other").unwrap();
     let finding = trouble(&mut w, "another file has its path", "mv ");

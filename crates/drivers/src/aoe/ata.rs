@@ -57,7 +57,7 @@ pub(super) fn command(session: &Rc<AoeSession>, tag: u32, body: &[u8], commands:
     }
 }
 
-/// Commands of 28 bits have so many, whatever the other registers hold.
+/// Commands of 28 bits have so many, regardless of the other registers.
 fn lba(ata: &Ata) -> u64 {
     match ata.command {
         op::READ | op::WRITE | op::READ_DMA | op::WRITE_DMA | op::VERIFY => {

@@ -8,7 +8,7 @@ use wire::aoe::{BROADCAST, Header, VERSION, command, error};
 use super::portal::{Portal, SessionKey, VisibleSlot};
 use super::{ata, config};
 
-/// Handles one received frame. Whatever is in it: an answer, an error, or silence.
+/// Handles one received frame. The result for any contents: an answer, an error, or silence.
 pub(super) fn handle(portal: &Rc<Portal>, frame: &[u8]) {
     let Ok((header, body)) = Header::decode(frame) else { return };
     let own = portal.mac();

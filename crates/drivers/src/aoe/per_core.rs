@@ -105,7 +105,7 @@ impl CoreState {
         }
     }
 
-    /// Where writes of a unit are judged, whatever the interface (A2).
+    /// Where writes of a unit are judged of all interfaces (A2).
     pub fn guard(&self, device: &Device) -> Rc<ReplayGuard> {
         self.guards.borrow_mut().entry(device.number()).or_default().clone()
     }

@@ -251,7 +251,7 @@ impl Portal {
             }
         }
         if link.queued() > 0 {
-            // An interface that is down says so to its reader.
+            // An interface that is down reports that to its reader.
             let _ = link.flush();
         }
         self.busy.set(false);

@@ -60,7 +60,7 @@ impl WriteId {
 pub(super) enum WriteDecision {
     /// It is under way from now on.
     Start,
-    /// Others of the same blocks come first: hand it over.
+    /// Others of the same blocks precede it: hand it over.
     Wait,
     /// It is under way or waits already.
     Duplicate,

@@ -5,8 +5,8 @@
 //!     ^                                  |
 //!     +------------ MISCOMPARE ----------+  another write of the block was first
 //! ```
-//! COMPARE AND WRITE excludes every other write of the block, of whatever session, driver and core,
-//! so no write is lost. There is no limit on the rounds: each one more is the success of another
+//! COMPARE AND WRITE excludes every other write of the block, of any session, driver and core, so
+//! no write is lost. There is no limit on the rounds: each one more is the success of another
 //! write.
 
 use std::rc::Rc;

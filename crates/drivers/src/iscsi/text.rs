@@ -15,7 +15,7 @@ use super::close_reason::CloseReason;
 use super::discovery::send_targets;
 use super::session::IscsiSession;
 
-/// Longest piece of text in one answer, bytes, whatever the initiator takes.
+/// Longest piece of text in one answer, bytes for any initiator.
 const PIECE_MAX: usize = 64 * 1024;
 
 /// The exchange under way; one at a time.

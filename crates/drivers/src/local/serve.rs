@@ -9,7 +9,7 @@
 //!
 //! Invariants
 //!  V1  Every request that wants a reply gets one, or the descriptor is closed, which ends all.
-//!  V2  There is room for the longest request before one is read.
+//!  V2  There is space for the longest request before one is read.
 
 use std::future::{Future, poll_fn};
 use std::io;

@@ -108,7 +108,7 @@ fn check_data(command: &Command, request: &HostRequest, in_capsule: usize) -> Re
     if request.bytes == 0 {
         return if in_capsule == 0 { Ok(0) } else { Err(Status::SGL_LENGTH) };
     }
-    // Linux sends room for all ranges there could be.
+    // Linux sends space for all ranges there could be.
     let most = RANGES_MAX as u64 * RANGE_LEN as u64;
     let right = match request.work {
         Work::Free => sgl.len >= request.bytes && u64::from(sgl.len) <= most,

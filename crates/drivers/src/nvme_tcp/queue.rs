@@ -389,7 +389,7 @@ impl Transport for Queue {
 
     fn task_management_done(&self, _: u32, _: TmOutcome) {}
 
-    /// Commands that may still reach the medium have no answer: an error would say that they are
+    /// Commands that may still reach the medium have no answer: an error would mean that they are
     /// over. The host connects again and sends them again.
     fn close(&self, reason: EngineReason) {
         self.closing.set(true);

@@ -30,7 +30,7 @@ const DEPTH: u32 = 8;
 
 const SLOT: aoe::Address = aoe::Address { shelf: 7, slot: 0 };
 
-/// The client's own: the cable carries frames to whatever address.
+/// The client's own: the cable carries frames to any address.
 const ME: Mac = Mac([2, 0, 0, 0, 0, 9]);
 
 /// A target with one core, whose allocations are counted, over a disk in memory.

@@ -84,7 +84,7 @@ impl Device {
         }
     }
 
-    /// True when one like `f` says is in it, however deep.
+    /// True when one that satisfies `f` is in it, at any depth.
     pub fn holds(&self, f: &impl Fn(&Device) -> bool) -> bool {
         f(self) || self.parts().iter().any(|d| d.holds(f))
     }

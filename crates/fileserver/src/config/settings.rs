@@ -24,7 +24,7 @@ pub struct Settings {
     pub ream: Vec<String>,
     /// Begun again from the WORM at the next start.
     pub recover: Vec<String>,
-    /// The chain of dumps ends at this superblock, as far as recovering goes.
+    /// The chain of dumps ends at this superblock, for a recovery.
     pub recoversb: Option<u64>,
     /// No automatic dumps.
     pub nodump: bool,
@@ -40,7 +40,7 @@ pub struct Settings {
     pub readonly: bool,
     /// Reading does not change when a file was read.
     pub noatime: bool,
-    /// Settings of machines that are none of ours, kept as they came: `ip`, `ipgw`, `nvram` and the
+    /// Settings of machines that are none of ours, kept unchanged: `ip`, `ipgw`, `nvram` and the
     /// like.
     pub foreign: Vec<String>,
 }

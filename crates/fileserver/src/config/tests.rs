@@ -30,7 +30,7 @@ fn config_strings_of_the_first_file_servers_are_parsed() {
         assert_eq!(parse(&device.to_string()), device, "{text}");
     }
     assert_eq!(parse("ce565.0{e565.1e545.1}").to_string(), "ce565.0{e565.1e545.1}");
-    // A list with one member is that member; an iterator goes up or down.
+    // A list with one member is that member; an iterator counts up or down.
     assert_eq!(parse("((w1))"), Device::Disk(Disk::Wren, vec![1]));
     assert_eq!(parse("(w<5-3>)").to_string(), "(w5w4w3)");
     assert_eq!(parse("{e565.<0-2>}").to_string(), "{e565.0e565.1e565.2}");

@@ -106,7 +106,7 @@ impl Verb<FileServer> for Check {
 }
 
 impl Check {
-    /// Options that do not go together.
+    /// Options that exclude each other.
     fn check_options(&self) -> Result<(), Error> {
         if self.dry && self.rtmp {
             return Err(param_error::<Self>(

@@ -5,7 +5,7 @@
 pub(super) enum Replacement {
     /// These words instead.
     Command(Vec<String>),
-    /// No command; says what takes its place.
+    /// No command; the text names its replacement.
     Removed(&'static str),
 }
 

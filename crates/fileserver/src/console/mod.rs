@@ -68,7 +68,7 @@ use crate::fault::Fault;
 use crate::service::{FS_CLASS, Host};
 use verb::{Call, FileServer, Running, Switch, Switched, Text, answers, param_error};
 
-/// The verb before which a disk in the place of one that is gone is opened.
+/// The verb before which a disk in the place of a lost one is opened.
 pub(crate) const REPLACE: &str = replace::Replace::NAME;
 
 /// The verb that switches copies of dumps off and on.

@@ -118,7 +118,8 @@ pub(crate) fn parse_line(text: &str) -> Result<Option<(&'static str, Value)>, St
     Ok(Some((spec.name, params)))
 }
 
-/// One line; what to print. Nothing for an empty one. After `time` it says how long the rest took.
+/// One line; what to print. Nothing for an empty one. After `time` it prints how long the rest
+/// took.
 pub(crate) async fn run_line(host: &Rc<Host>, text: &str) -> Result<String, Error> {
     let Some(timed) = text.strip_prefix("time ") else { return run_untimed(host, text).await };
     let before = host.server.reactor.now();
@@ -139,7 +140,7 @@ async fn run_untimed(host: &Rc<Host>, text: &str) -> Result<String, Error> {
     })
 }
 
-/// One line; what to print, whatever becomes of it.
+/// One line; what to print, with any result.
 pub(crate) async fn run_line_or_error(host: &Rc<Host>, text: &str) -> String {
     run_line(host, text.trim()).await.unwrap_or_else(|e| format!("{}\n", e.message))
 }

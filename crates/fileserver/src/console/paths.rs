@@ -136,7 +136,8 @@ pub(super) async fn bytes(fs: &Served, found: &Found, most: u64) -> Result<Optio
 }
 
 /// The bytes of a file from `offset` on, a piece of it, for a reader at that position; none behind
-/// the end. Refused if the contents have changed, or the name has gone, since the file was found.
+/// the end. Refused if the contents have changed, or the name was removed, since the file was
+/// found.
 pub(crate) async fn piece(
     host: &Host,
     (found, path): (&Found, &str),

@@ -116,8 +116,8 @@ impl<'a, 's> Files<'a, 's> {
         }
     }
 
-    /// Gives a file another name, in the same directory or another. A file in its place goes when
-    /// `replace` says so; a directory only for a directory, and only when it is empty.
+    /// Gives a file another name, in the same directory or another. A file in its place is removed
+    /// with `replace`; a directory only for a directory, and only when it is empty.
     pub fn rename(
         &mut self,
         from: Ino,

@@ -52,7 +52,7 @@ impl VolumeFiles<'_, '_> {
         Ok(if end == wanted { len } else { end - offset })
     }
 
-    /// A copy of a block with zeros from `from` to `to`; its address. The block goes.
+    /// A copy of a block with zeros from `from` to `to`; its address. The block is given back.
     pub(super) fn zero_part(
         &mut self,
         old: u64,

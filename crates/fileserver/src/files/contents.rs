@@ -34,7 +34,7 @@ fn encode_run(run: &Run) -> Vec<u8> {
     run[..n].iter().flat_map(|a| a.to_le_bytes()).collect()
 }
 
-/// A block of a write: where in the file, which bytes of it, and where it is to go.
+/// A block of a write: where in the file, which bytes of it, and its destination.
 struct Part {
     block: u64,
     from: usize,
@@ -108,7 +108,7 @@ pub(crate) fn gather(
 pub(crate) enum LoadMode {
     /// It is to be there.
     Read,
-    /// It is to come.
+    /// It is still to be read.
     Prefetch,
 }
 

@@ -17,7 +17,7 @@ pub enum Kind {
 pub struct Flags(pub u8);
 
 impl Flags {
-    /// Writes go to the end.
+    /// Writes are appended.
     pub const APPEND: Flags = Flags(1);
     /// One opener at a time.
     pub const EXCL: Flags = Flags(2);

@@ -43,7 +43,7 @@ pub const ROOT: Ino = 1;
 /// Largest size of a file, bytes.
 pub const SIZE_MAX: u64 = 1 << 60;
 
-/// Reads an item of any bytes as what its key says that it is.
+/// Reads an item of any bytes as the kind of its key.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn look_at_item(key: &Key, value: &[u8]) {
     match key.kind {

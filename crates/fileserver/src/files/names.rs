@@ -184,7 +184,7 @@ impl VolumeFiles<'_, '_> {
         Ok(gone.ino)
     }
 
-    /// Enters a name in a directory, for a file that is to say so itself; its cookie.
+    /// Enters a name in a directory, for a file whose attributes get it too; its cookie.
     pub(super) fn add_name(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<u64, Stop> {
         let mut d = self.directory(View::Live, dir)?;
         let cookie = self.add_entry(dir, &mut d, name, ino)?;
@@ -257,8 +257,8 @@ impl VolumeFiles<'_, '_> {
         Ok(ino)
     }
 
-    /// Gives a file another name, in the same directory or another. A file in its place goes when
-    /// `replace` says so; a directory only for a directory, and only when it is empty.
+    /// Gives a file another name, in the same directory or another. A file in its place is removed
+    /// with `replace`; a directory only for a directory, and only when it is empty.
     pub fn rename(
         &mut self,
         from: Ino,

@@ -1,9 +1,9 @@
 //! Paths of the files of a view, and files that are removed because of their letter.
 //!
 //! The letter t means that no dump has a file. In an image it also applies to all files below such
-//! a directory, whatever their letters: cwfs64x skips the directory. After a recovery from the WORM
-//! the names of both exist, but their contents do not. In a volume such files are removed at the
-//! start, in an image on request.
+//! a directory with any letters: cwfs64x skips the directory. After a recovery from the WORM the
+//! names of both exist, but their contents do not. In a volume such files are removed at the start,
+//! in an image on request.
 
 use std::collections::HashSet;
 
@@ -117,7 +117,7 @@ impl Served {
         Ok(out)
     }
 
-    /// All below a directory of an image goes; what that was.
+    /// Removes all below a directory of an image; returns it.
     async fn remove_contents(&self, top: &Named, by: u32) -> Result<Vec<String>, Fault> {
         let (mut below, is_complete) = self.read_dir(View::Live, (top.ino, &top.path)).await?;
         let mut next = 0;
@@ -142,8 +142,8 @@ impl Served {
         Ok(gone)
     }
 
-    /// A file goes, if it is still the same. Of one that does not read, or a directory that is not
-    /// empty because of that, the name alone.
+    /// Removes a file, if it is still the same. Of one that does not read, or a directory that is
+    /// not empty because of that, the name alone.
     async fn discard(&self, n: &Named, by: u32) -> Result<(), Fault> {
         let done = self.run(|f| {
             let is_it = f.lookup(View::Live, n.dir, &n.name)? == Some(n.ino)

@@ -9,11 +9,11 @@ use crate::volume::View;
 
 /// Items of addresses that one step gives back.
 pub(super) const RUNS_PER_STEP: usize = 64;
-/// A file of at most so many blocks goes with its name.
+/// A file of at most so many blocks is given back with its name.
 const SMALL: u64 = 8 * RUN;
 
 impl VolumeFiles<'_, '_> {
-    /// A name of the file has gone.
+    /// A name of the file was removed.
     pub(super) fn unlink(&mut self, ino: Ino, mut inode: Inode) -> Result<(), Stop> {
         inode.links = inode.links.saturating_sub(1);
         inode.ctime_ns = self.now_ns();
@@ -88,7 +88,7 @@ impl VolumeFiles<'_, '_> {
     }
 
     /// Numbers of the file's items from `first` on, as many as a step takes. The item that is cut
-    /// in its middle keeps its head, and so comes first again: it has nothing to give then.
+    /// in its middle keeps its head, and so is first again: it has nothing to give then.
     pub(super) fn runs_from(&mut self, ino: Ino, first: u64) -> Result<Vec<u64>, Stop> {
         let root = self.step.root(View::Live)?;
         let mut out = Vec::new();

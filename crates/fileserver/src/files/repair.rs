@@ -9,11 +9,11 @@
 //! | items of a file and no attributes that read | attributes are made up: owner `adm` |
 //! | a name whose file is not there | taken out |
 //! | a name under another hash than its own, or twice | taken out |
-//! | a file with two names | the name that its attributes say stays |
-//! | a name and its entry differ | the entry as the name says |
-//! | an entry without a name | a name again, if the file says so, or taken out |
+//! | a file with two names | the name in its attributes stays |
+//! | a name and its entry differ | the entry of the name |
+//! | an entry without a name | a name again, if the file has none recorded, or taken out |
 //! | a directory that counts wrongly | counted anew |
-//! | a file that has a name and is said to have none | it has one |
+//! | a file that has a name and is recorded without one | it has one |
 //! | a file that is nowhere, and was not removed | in `lost+found`, as `file.NUMBER` |
 //! | directories that lead in a circle | cut, and in `lost+found` |
 //! | a lost file that no task gives back | given back |
@@ -34,7 +34,7 @@ use crate::turn_budget::TurnBudget;
 use crate::users::ADM;
 use crate::volume::{View, is_scratch};
 
-/// Where files go that are nowhere.
+/// The directory for files without a name.
 const LOST: &[u8] = b"lost+found";
 /// Blocks given back in one step.
 const BLOCKS: usize = 64;
@@ -129,7 +129,7 @@ impl FileSystem {
         }
     }
 
-    /// Goes through the tree; `first`: it is the first item of its file.
+    /// Walks the tree; `first`: it is the first item of its file.
     async fn for_each_item(
         &self,
         done: &mut Repairs,
@@ -149,7 +149,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// A directory that does not come to the root is cut off where the circle closes.
+    /// A directory that does not lead to the root is cut off where the circle closes.
     async fn cut_cycles(
         &self,
         ino: Ino,
@@ -375,7 +375,7 @@ impl VolumeFiles<'_, '_> {
         Ok(linked && self.is_entry_valid(other.ino, &inode)?)
     }
 
-    /// The next cookie of a directory, whatever it counts.
+    /// The next cookie of a directory, for any stored count.
     fn next_cookie(&mut self, dir: Ino) -> Result<u64, Stop> {
         let (root, mut last) = (self.step.root(View::Live)?, 0);
         tree::scan(self.step, root, Key::new(dir, Item::Entry, 0), |k, _| {
@@ -393,7 +393,7 @@ impl VolumeFiles<'_, '_> {
         Ok(cookie)
     }
 
-    /// A file is listed in the directory that its attributes say, and is found there by its name.
+    /// A file is listed in the directory of its attributes, and is found there by its name.
     fn is_entry_valid(&mut self, ino: Ino, inode: &Inode) -> Result<bool, Stop> {
         let root = self.step.root(View::Live)?;
         let at = Key::new(inode.parent, Item::Entry, inode.parent_cookie);
@@ -460,14 +460,14 @@ impl VolumeFiles<'_, '_> {
         Ok(Some(format!("directory {dir}: count of entries is {entries}, was {counted}")))
     }
 
-    /// A file that is not where it says, or is lost.
+    /// A file that is not at the place of its attributes, or is lost.
     fn repair_parent(&mut self, ino: Ino) -> Result<Option<String>, Stop> {
         let inode = self.inode(View::Live, ino)?;
         let orphan = Key::new(0, Item::Orphan, ino);
         let root = self.step.root(View::Live)?;
         let waits = tree::get(self.step, root, &orphan, |_| ())?.is_some();
-        // One that was removed waits to be given back. One that says that it has no name, and does
-        // not wait, may have lost its name otherwise.
+        // One that was removed waits to be given back. One without a name in its attributes, and
+        // does not wait, may have lost its name otherwise.
         let is_somewhere = if inode.links == 0 { waits } else { self.is_entry_valid(ino, &inode)? };
         let mut did = None;
         if ino != ROOT && !is_somewhere {
@@ -555,8 +555,8 @@ impl VolumeFiles<'_, '_> {
         Ok(out)
     }
 
-    /// Surgery: sets an item of the live tree, or removes it without a value, whatever other items
-    /// refer to it. Run [`FileSystem::mend`] afterwards.
+    /// Surgery: sets an item of the live tree, or removes it without a value, although other items
+    /// may refer to it. Run [`FileSystem::mend`] afterwards.
     pub fn set_item(&mut self, key: &Key, value: Option<&[u8]>) -> Result<(), Stop> {
         match value {
             Some(value) => self.put(key, value),

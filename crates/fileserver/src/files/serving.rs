@@ -138,7 +138,7 @@ impl Served {
         }
     }
 
-    /// All of a dump is on a device of the WORM, as that says of itself.
+    /// All of a dump is on a device of the WORM, by its own record.
     pub fn is_on(&self, dump: &Dump, leg: &Report) -> bool {
         match self {
             Served::Volume(_) => leg.done >= dump.next,
@@ -162,7 +162,7 @@ impl Served {
         }
     }
 
-    /// Says whether they are.
+    /// Reports whether they are.
     pub fn set_copying(&self, on: bool) {
         match self {
             Served::Volume(fs) => fs.volume().set_copying(on),

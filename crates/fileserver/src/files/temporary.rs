@@ -7,9 +7,11 @@
 //!  T1  New blocks of a temporary file are scratch. Other blocks of it are in a dump from before it
 //!      was temporary, or are being moved. Its blocks are not visible in a dump: it has no name
 //!      there.
-//!  T2  A file that is not temporary has no scratch: the bit goes when the last block has moved.
+//!  T2  A file that is not temporary has no scratch: the bit is cleared when the last block has
+//!      moved.
 //!  T3  A temporary file is named by an item. Of an item of an earlier epoch the
-//!      contents went with the cache device, and the file goes when the volume is mounted.
+//!      contents were lost with the cache device, and the file is removed when the volume is
+//!      mounted.
 //!  T4  A file that is made in a temporary directory is temporary. The first file servers skipped
 //!      such a directory when they took a dump, so that nothing in it reached the WORM either. A
 //!      file that was in it before it became temporary is not changed; no dump shows it.
@@ -106,8 +108,8 @@ impl VolumeFiles<'_, '_> {
         Ok(())
     }
 
-    /// Queues the file's contents to be moved to addresses of the kind that its attributes say,
-    /// before the request is answered.
+    /// Queues the file's contents to be moved to addresses of the kind in its attributes, before
+    /// the request is answered.
     pub(super) fn unsettle(&mut self, ino: Ino) -> Result<(), Stop> {
         self.note(ino, false)?;
         self.step.settle(ino);
@@ -125,7 +127,7 @@ impl VolumeFiles<'_, '_> {
         self.note(ino, false)
     }
 
-    /// A file's attributes go, with all that names it.
+    /// Removes the attributes of a file and all that names it.
     pub(super) fn forget_inode(&mut self, ino: Ino) -> Result<(), Stop> {
         self.take(&Key::new(ino, Item::Inode, 0))?;
         self.take(&key(ino)).map(drop)
@@ -265,7 +267,8 @@ impl FileSystem {
             from = some.last().and_then(|last| last.checked_add(1));
             for ino in some {
                 if self.native(|f| f.resume(ino)).await? {
-                    // If there is no room now, it is done at the next start or at the next request.
+                    // If there is no space now, it is done at the next start or at the next
+                    // request.
                     let _ = self.settle(ino).await;
                 }
             }

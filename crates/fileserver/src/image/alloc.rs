@@ -6,9 +6,9 @@
 //! ```
 //! A dump's superblock stays as it is until the copier has written it, after all else (I3). Until
 //! then nothing is changed in it (I8). Blocks that are given back are kept beside it. New addresses
-//! come from the header, and every dirty address is below its end. New numbers come from those that
-//! the superblock was given ahead. A program that opens the image in between, this one or another,
-//! finds unused addresses, and never one that is used twice.
+//! are taken from the header, and every dirty address is below its end. New numbers are taken from
+//! those that the superblock was given ahead. A program that opens the image in between, this one
+//! or another, finds unused addresses, and never one that is used twice.
 
 use bio::Seg;
 
@@ -19,7 +19,7 @@ use super::step::Step;
 use crate::fault::{Addr, Fault, Stop, Wait};
 use crate::volume::View;
 
-/// Addresses that come from the WORM's end at a time.
+/// Addresses taken from the WORM's end at a time.
 const GROW: u64 = 100;
 /// Numbers that no file has: they could not be distinguished from a directory's.
 const QID_DIR: u64 = 1 << 31;
@@ -27,7 +27,7 @@ const QID_DIR: u64 = 1 << 31;
 pub(super) const QID_MAX: u64 = u32::MAX as u64 - 1;
 /// Numbers that a dump's superblock is ahead of those that were given.
 const QIDS: u64 = 1 << 16;
-/// Addresses that go back to the list in one step.
+/// Addresses given back to the list in one step.
 const SETTLED: usize = 64;
 
 const FULL: Fault = Fault::NoSpace("the WORM has no block left");

@@ -159,7 +159,7 @@ impl Step<'_> {
         }
     }
 
-    /// A block that came from the WORM is kept on the cache device too, where it has room.
+    /// A block read from the WORM is kept on the cache device too, where it has space.
     fn keep(&mut self, addr: Addr, seg: &Seg) -> Result<(), Stop> {
         if self.s.shape.log.is_none() || self.s.refused.is_some() {
             return Ok(());
@@ -185,8 +185,8 @@ impl Step<'_> {
         self.s.since.as_ref().is_some_and(|since| !since.contains(&addr))
     }
 
-    /// Where the live tree may change a block: where it is, or at an address of its own that
-    /// whatever leads to it has to name from now on.
+    /// Where the live tree may change a block: where it is, or at an address of its own that each
+    /// pointer to it has to name from now on.
     pub(super) fn writable_address(&mut self, addr: Addr, tag: Tag, of: u64) -> Result<Addr, Stop> {
         self.in_range(addr)?;
         if !self.has_worm() || self.is_own(addr)? {

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   live tree:   frozen, and addresses on no list noted; the free list read  clients wait
-//!                the tree of that moment walked, the buckets looked through  clients go on
+//!                the tree of that moment walked, the buckets looked through  clients continue
 //! ```
 //! The result is that of one moment, although clients continue to make changes. A frozen tree stays
 //! as it is (I5), addresses that it loses are not given again (I7), and no address below the end of
@@ -54,7 +54,7 @@ struct CheckSnapshot {
 pub(super) struct CheckRun {
     view: View,
     rdall: bool,
-    /// Blocks whose tag is looked at, whatever they are: several name them.
+    /// Blocks of any kind whose tag is checked: several name them.
     pub suspects: HashSet<Addr>,
     /// See `suspects`; found this time.
     pub twice: HashSet<Addr>,
@@ -92,7 +92,7 @@ impl Item {
         self.tag.level()
     }
 
-    /// The pointer to it goes.
+    /// The pointer to it is removed.
     fn hole(&self) -> Repair {
         Repair::Hole { file: self.of, n: self.n, level: self.level() }
     }

@@ -213,8 +213,8 @@ impl Step<'_> {
         Ok(n)
     }
 
-    /// Asks for a range of a file; how far it came. Where what leads to a block is not in memory,
-    /// that comes first, and the block with a later read.
+    /// Requests a range of a file; returns how far. If the pointers to a block are not in memory,
+    /// they are read first, and the block with a later read.
     fn want_range(&mut self, view: View, d: &Dentry, from: u64, to: u64) -> u64 {
         let mut requested = None;
         for n in from / WIDE..blocks(to.min(d.size)) {
@@ -308,8 +308,8 @@ impl Step<'_> {
         Ok(done)
     }
 
-    /// Gives back blocks of a file behind the first `keep`, from its end; its size says how far
-    /// that came. True: all of them.
+    /// Gives back blocks of a file behind the first `keep`, from its end; its size shows how far
+    /// that is. True: all of them.
     pub(super) fn cut(&mut self, d: &mut Dentry, keep: u64) -> Result<bool, Stop> {
         let mut left = CUT;
         let mut first = DIRECT as u64;
@@ -343,7 +343,8 @@ impl Step<'_> {
         Ok(true)
     }
 
-    /// The same below one address, whose first block is `first`; with nothing left below, it goes.
+    /// The same below one address, whose first block is `first`; with nothing left below, it is
+    /// given back.
     fn prune(
         &mut self,
         at: &mut Addr,

@@ -1,11 +1,11 @@
-//! The copier: blocks in state dump go to the WORM.
+//! The copier: blocks in state dump are written to the WORM.
 //!
 //! ```text
 //!   look through the buckets -> blocks by address -> flush -> bits of a fake WORM -> flush
 //!                             -> state read; when nothing else is left: the superblock, the same
 //! ```
 //! Only blocks that are durable on the cache device are copied, because an address is written once.
-//! A block whose bit is set already was copied before the power went, and must be the same.
+//! A block whose bit is set already was copied before the power cut, and must be the same.
 
 use std::collections::BTreeSet;
 
@@ -109,7 +109,7 @@ impl Image {
             some.into_iter().filter(|a| !stuck(a)).for_each(|a| keep_lowest(&mut out, a));
             self.0.reactor.yield_now().await;
         }
-        // A superblock says that everything else is there, and the one before it (I3).
+        // A superblock proves that all else is there, and the one before it (I3).
         let state = self.0.state.borrow();
         let first = state.supers.iter().copied().find(|a| out.contains(a));
         for addr in &state.supers {
@@ -184,7 +184,7 @@ impl Image {
                 _ => return Ok(()),
             }
             if self.0.state.borrow().supers.contains(&addr) {
-                // It comes last by itself.
+                // It is last by its address.
                 self.copy_locked().await?;
             } else {
                 self.settled_states().await?;
@@ -304,8 +304,8 @@ fn keep_lowest(addrs: &mut BTreeSet<Addr>, addr: Addr) {
     }
 }
 
-/// The cached copy of a block, and whether the WORM says that it has it; none: it is not in state
-/// dump any more.
+/// The cached copy of a block, and whether it is on the WORM; none: it is not in state dump any
+/// more.
 fn cached(s: &mut super::Step<'_>, addr: Addr) -> Result<Option<(Seg, bool)>, Stop> {
     let Some((c, _)) = s.entry(addr)?.filter(|(_, e)| e.state == BlockState::Dump) else {
         return Ok(None);

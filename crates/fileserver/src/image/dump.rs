@@ -1,9 +1,9 @@
 //! Dumps: the tree as it is stays for ever.
 //!
 //! ```text
-//!   tidy     what another program left (once)                       clients go on
+//!   tidy     what another program left (once)                       clients continue
 //!   freeze   from here on it is the dump's                          at once
-//!   walk     its new blocks, from below: dirty -> dump              clients go on
+//!   walk     its new blocks, from below: dirty -> dump              clients continue
 //!   publish  year and day in the root of dumps, superblock at the
 //!            address that the last one reserved: dump; header       one step
 //!   sync     all of that is durable on the cache device
@@ -63,7 +63,7 @@ impl Image {
         }
         let _turn = self.lock_freezing().await;
         let done = self.dump_now(date).await;
-        // The blocks that were frozen are to be copied, whatever the result of the rest.
+        // The blocks that were frozen are to be copied, for any result of the rest.
         self.0.idle.set(false);
         self.0.gates_changed.notify_all();
         let blocks = done?;
@@ -76,13 +76,13 @@ impl Image {
     }
 
     /// Blocks that a dump has and none before it has; none: it was taken before the image was
-    /// opened, and nothing there says so.
+    /// opened, and no record of it exists.
     pub fn blocks_of(&self, dump: &Dump) -> Option<u64> {
         self.0.state.borrow().taken.get(&dump.number).copied()
     }
 
-    /// All of a dump is on the WORM for good: its superblock is, which comes last (I3). Each dump
-    /// has one, and those that wait are those of the last dumps.
+    /// All of a dump is on the WORM for good: its superblock is, which is written last (I3). Each
+    /// dump has one, and those that wait are those of the last dumps.
     pub fn is_copied(&self, dump: &Dump) -> bool {
         let state = self.0.state.borrow();
         state.dumps.iter().rev().take(state.supers.len()).all(|d| d.number != dump.number)

@@ -22,7 +22,7 @@ const DEPTH_MAX: usize = 1000;
 /// Blocks of contents frozen in one step.
 const AT_ONCE: usize = 64;
 
-/// A block that a walk comes by.
+/// A block that a walk visits.
 #[derive(Clone, Copy)]
 pub(super) struct Visit {
     pub addr: Addr,

@@ -4,16 +4,16 @@
 //!   plain WORM:  header: it has so many blocks
 //!   fake WORM:   bits of all blocks, behind those that it has then -> flush -> header
 //! ```
-//! The header says how far the WORM is used, and a fake one has its bits there. A larger device has
-//! grown and the header does not record it yet, or the power failed before that was durable: then
-//! the bits at the old place are valid.
+//! The header records how far the WORM is used, and a fake one has its bits there. A larger device
+//! has grown and the header does not record it yet, or the power failed before that was durable:
+//! then the bits at the old place are valid.
 //!
 //! A cache device cannot grow. The bucket of an address is its remainder by the number of buckets,
-//! which the header says, and the place of a block follows from bucket and number. With more
-//! buckets nearly every block has another place, including those that no WORM has, and the format
-//! has no second table for the move. A loss of power during it would leave places that no header
-//! describes. Buckets have a fixed number of entries, and no program looks behind the cached
-//! blocks. A larger cache device is made new from the WORM, with the last dump (`recover`).
+//! in the header, and the place of a block follows from bucket and number. With more buckets nearly
+//! every block has another place, including those that no WORM has, and the format has no second
+//! table for the move. A loss of power during it would leave places that no header describes.
+//! Buckets have a fixed number of entries, and no program looks behind the cached blocks. A larger
+//! cache device is made new from the WORM, with the last dump (`recover`).
 
 use super::commit::{flush, write_at};
 use super::format::{self, Header, Tag, once_size};
@@ -35,8 +35,8 @@ impl Image {
         (self.0.worm.is_some() && new.csize > header.csize).then_some(KEEPS_ITS_SIZE)
     }
 
-    /// The WORM's addresses reach as far as its device does; how many came. The cache device keeps
-    /// the size that its header says.
+    /// The WORM's addresses reach as far as its device does; returns how many were added. The cache
+    /// device keeps the size in its header.
     pub async fn grow(&self) -> Result<u64, Fault> {
         let Some(worm) = &self.0.worm else {
             return Err(Fault::Invalid("a file system without a WORM does not grow"));

@@ -1,11 +1,11 @@
 //! image: file systems that 9front's cwfs64x made, served and written as it would.
 //!
 //! ```text
-//!   operation -> Step over State (memory)        names, contents: as the entries say
+//!   operation -> Step over State (memory)        names, contents: by the entries
 //!                    |                           cw: states of blocks; alloc: next addresses
 //!   commit     all changed blocks to a log in the slack of the cache device, flush; then each to
 //!              its place, flush: atomic, which the first file servers were not
-//!   dump       the tree is frozen at once and walked while clients go on: tidy, walk, years
+//!   dump       the tree is frozen at once and walked while clients continue: tidy, walk, years
 //!   copier     blocks in state dump to the WORM, superblocks last
 //! ```
 //!
@@ -28,13 +28,13 @@
 //!  I4  Changes that another program made since are never overwritten by the log: the log is valid
 //!      only while the header is the one before its last commit or after it.
 //!  I5  The live tree changes a block where it is only if no dump has it and no frozen tree: it is
-//!      dirty, and was given since the freeze. Else the block goes to a new address, and so does
-//!      all that leads to it.
+//!      dirty, and was given since the freeze. Else the block moves to a new address, and so does
+//!      each pointer to it.
 //!  I6  In a tidy tree everything that leads to a dirty block is dirty, and nothing is in state
 //!      write: a walk from the root reads new blocks only. An operation that breaks that counts it
 //!      (`loose`).
 //!  I7  An address of a frozen tree is not given again before that is walked; then only if it is
-//!      still dirty, which says that the dump has not got it.
+//!      still dirty, so that the dump does not contain it.
 //!  I8  A superblock in state dump is not changed. Addresses given meanwhile are below the header's
 //!      end and on no list; numbers are within the range of that superblock. So a program that
 //!      opens the image then gives none of either again.
@@ -97,7 +97,7 @@ const WAITS_LENT: usize = 10 * WAITS;
 const IN_USE: Fault = Fault::NoSpace("the block cache is full of blocks in use");
 /// See [`WAITS`].
 const WAIT_NS: u64 = 1_000_000;
-/// Commits that an operation waits for because the log has no room for it.
+/// Commits that an operation waits for because the log has no space for it.
 const LOG_WAITS: usize = 3;
 
 struct Inner {
@@ -243,7 +243,7 @@ impl Image {
                 Err(Stop::Wait(Wait::Copy(addr))) => Box::pin(self.copied_block(addr)).await?,
                 Err(Stop::Wait(Wait::Thaw)) => self.wait_thawed().await,
                 Err(Stop::Wait(_)) => {
-                    // Of its own: waits for memory say nothing about the room of the log.
+                    // Of its own: waits for memory are no sign of a full log.
                     log_waits += 1;
                     if log_waits > LOG_WAITS {
                         return Err(Fault::NoSpace(
@@ -281,7 +281,7 @@ impl Image {
         self.await_commit(&self.0.ended, self.0.begun.get() + 1).await
     }
 
-    /// Until a commit has taken the blocks that are dirty now: the log has room for others.
+    /// Until a commit has taken the blocks that are dirty now: the log has space for others.
     async fn captured(&self) -> Result<(), Fault> {
         self.await_commit(&self.0.captured, self.0.captured.get() + 1).await
     }
@@ -301,7 +301,7 @@ impl Image {
         Ok(())
     }
 
-    /// Loads what operations said that they will want.
+    /// Loads the blocks that operations announced.
     fn fetch_wanted(&self) {
         let (wanted, later) = {
             let mut state = self.0.state.borrow_mut();
@@ -397,7 +397,7 @@ impl Image {
                 return Ok(());
             }
         }
-        // It is asked for again.
+        // It is requested again.
         Ok(())
     }
 

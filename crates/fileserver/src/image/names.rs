@@ -422,8 +422,8 @@ impl Step<'_> {
         Ok(done)
     }
 
-    /// Gives a file another name, in the same directory or another. A file in its place goes when
-    /// `replace` says so; a directory only for a directory, and only when it is empty.
+    /// Gives a file another name, in the same directory or another. A file in its place is removed
+    /// with `replace`; a directory only for a directory, and only when it is empty.
     pub fn rename(
         &mut self,
         (from, name): (Ino, &[u8]),

@@ -91,7 +91,7 @@ fn shape_of(o: &Options, setup: Setup) -> Result<Shape, Fault> {
     })
 }
 
-/// There is an image on its devices, as far as the first block says.
+/// There is an image on its devices, by the first block.
 pub async fn is_image(o: &Options) -> bool {
     let tag = if o.members.is_empty() { Tag::Super } else { Tag::Cache };
     let found = read(o, &*o.cache, FIRST).await;
@@ -292,8 +292,8 @@ const SURE: u32 = 16;
 /// Blocks looked at, at most, until it is known.
 const GUESSES: u32 = 4096;
 
-/// The layout that fits: superblock and roots are where it says, as far as they are on the cache
-/// device. If these decide nothing, any cached blocks do.
+/// The layout that fits: superblock and roots are at its places, if they are on the cache device.
+/// If these decide nothing, any cached blocks do.
 async fn guess(o: &Options, h: &Header) -> Result<Layout, Fault> {
     let mut votes = [0_u32; 2];
     for (addr, tag, of) in [
@@ -312,7 +312,8 @@ async fn guess(o: &Options, h: &Header) -> Result<Layout, Fault> {
     Ok(if votes[1] > votes[0] { Layout::Columns } else { Layout::Rows })
 }
 
-/// Votes of whatever was cached once: where the layout is another, most places were never written.
+/// Votes of all blocks that were once cached: where the layout is another, most places were never
+/// written.
 async fn guess_by_votes(o: &Options, h: &Header) -> Result<[u32; 2], Fault> {
     let (mut votes, mut looks) = ([0_u32; 2], 0);
     for at in (0..h.msize).step_by(BUCKETS as usize) {
@@ -457,7 +458,7 @@ pub async fn recover(o: &Options, setup: Setup) -> Result<(), Fault> {
         }
         let s = block.with(Super::read);
         found = Some((at, s));
-        // The chain only goes up.
+        // The chain only ascends.
         if s.next <= at {
             break;
         }

@@ -38,7 +38,7 @@ impl Step<'_> {
         Ok(false)
     }
 
-    /// Looks at some blocks of a file from `from` on; where to go on.
+    /// Looks at some blocks of a file from `from` on; returns where to continue.
     fn tidy_some(&mut self, ino: Ino, from: u64) -> Result<Option<u64>, Stop> {
         self.moving = true;
         let (mut d, spot): (Dentry, _) = match self.dentry(View::Live, ino) {

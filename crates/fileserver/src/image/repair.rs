@@ -3,7 +3,7 @@
 //! | finding | repair |
 //! | --- | --- |
 //! | an address that can be none, or a block that is another's | a hole |
-//! | a block of contents that says it is something else's | a hole; it is kept in `lost+found` |
+//! | a block of contents whose tag names another owner | a hole; it is kept in `lost+found` |
 //! | an entry with a name that none has | called `file.NUMBER` |
 //! | a size that none has | that of its blocks |
 //! | a number that another has, or none, and no blocks | another number |
@@ -29,7 +29,7 @@ use crate::files::{Ino, Kind, New, ROOT};
 use crate::users::ADM;
 use crate::volume::View;
 
-/// Where blocks go that say they are something else's.
+/// The file for blocks whose tag names another owner.
 const LOST: &[u8] = b"lost+found";
 
 /// The places of the entries from the root down to a file.
@@ -57,7 +57,7 @@ pub(super) enum Change {
 /// See the module.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Repair {
-    /// The pointer that leads to block `n` of a file, at that level, goes.
+    /// The pointer that leads to block `n` of a file, at that level, is removed.
     Hole { file: Ino, n: u64, level: usize },
     /// The same of a block of contents, which is kept.
     Rescue { file: Ino, n: u64, addr: Addr },
@@ -238,8 +238,8 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Takes an entry out of a directory, whatever it says, and gives nothing back. False: there
-    /// is no such name.
+    /// Takes an entry out of a directory with any contents, and gives nothing back. False: there is
+    /// no such name.
     pub(super) fn forget(&mut self, dir: Ino, name: &[u8]) -> Result<bool, Stop> {
         let (d, _) = self.dentry(View::Live, dir)?;
         if !d.is_dir() {

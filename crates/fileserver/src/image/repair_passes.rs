@@ -78,7 +78,7 @@ impl Image {
         self.run(|s| s.forget(dir, name)).await
     }
 
-    /// Makes a directory empty, whatever it leads to; nothing of that is given back: `mend` does.
+    /// Makes a directory empty with any contents; nothing of that is given back: `mend` does.
     pub async fn clear_dir(&self, dir: Ino) -> Result<(), Fault> {
         self.run(|s| {
             let (d, _) = s.dentry(View::Live, dir)?;
@@ -91,7 +91,7 @@ impl Image {
         .await
     }
 
-    /// Makes a hole of a block of a file, whatever its contents; returns its previous address. Its
+    /// Makes a hole of a block of a file with any contents; returns its previous address. Its
     /// blocks are given back by `mend`.
     pub async fn make_hole(&self, file: Ino, block: u64) -> Result<Addr, Fault> {
         self.run(|s| {

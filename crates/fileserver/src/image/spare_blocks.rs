@@ -18,7 +18,7 @@ use crate::volume::View;
 
 /// As many in memory are too many: the log's head has to hold them, and those of one growth.
 const MANY: usize = SPARE / 2;
-/// Addresses that go to nodes, or come from them, in one step.
+/// Addresses moved to nodes, or taken from them, in one step.
 const MOVED: usize = 64;
 
 impl Step<'_> {
@@ -50,7 +50,7 @@ impl Step<'_> {
         !self.s.spare.is_empty() || self.s.folded != 0
     }
 
-    /// It goes to the last node, or becomes that.
+    /// It is added to the last node, or becomes that.
     fn fold(&mut self, addr: Addr) -> Result<(), Stop> {
         let last = self.s.folded;
         let n = if last == 0 { FREES } else { self.node(last)?.1 };

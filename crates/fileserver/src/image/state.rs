@@ -84,8 +84,8 @@ pub struct ImageState {
     pub stuck: Vec<Addr>,
     /// Superblocks in state dump, in the order of their chain.
     pub supers: Vec<Addr>,
-    /// While a frozen tree is walked: the addresses that were given since it was frozen. Whatever
-    /// else is dirty belongs to that tree.
+    /// While a frozen tree is walked: the addresses that were given since it was frozen. Every
+    /// other dirty block belongs to that tree.
     pub since: Option<BTreeSet<Addr>>,
     /// Addresses that the live tree gave back while a frozen one may have had them.
     pub left: Vec<Addr>,

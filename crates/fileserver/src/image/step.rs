@@ -44,7 +44,7 @@ pub struct Step<'s> {
     counts: [u64; 6],
     qid: u64,
     folded: Addr,
-    /// Nothing stays where a dump has it, whatever that costs: for the dump itself.
+    /// Nothing stays where a dump has it, at any cost: for the dump itself.
     pub(super) moving: bool,
     /// Nothing is changed: blocks that are read from the WORM are not kept.
     pub(super) peeks: bool,
@@ -130,7 +130,7 @@ impl<'s> Step<'s> {
         self.s.frames.find(at).ok_or(Stop::Missing(at))
     }
 
-    /// It will be wanted: it is loaded beside whatever the operation waits for.
+    /// It will be wanted: it is loaded beside the block that the operation waits for.
     pub(super) fn want(&mut self, at: Addr) {
         if !self.s.frames.has(at) && !self.s.wanted.contains(&at) {
             self.s.wanted.push(at);

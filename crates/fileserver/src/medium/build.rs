@@ -13,7 +13,7 @@ pub struct VolumeDevices {
     pub members: Vec<Rc<dyn Medium>>,
 }
 
-/// Finds the disk or provider of a string's leaf. Says why not.
+/// Finds the disk or provider of a string's leaf. The error has the reason.
 pub type Find<'a> = &'a mut dyn FnMut(&Device) -> Result<Rc<dyn Medium>, String>;
 
 /// The devices of a file system. The members of a mirror at the WORM's top are its legs: each is

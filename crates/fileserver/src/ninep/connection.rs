@@ -184,7 +184,7 @@ impl Conn {
             self.wait_for_capacity(size as usize).await;
             inbox.need(size as usize).await?;
             inbox.is_busy = size as usize > PAGE_BYTES;
-            // A Twrite's data stay in the buffers that they came in.
+            // A Twrite's data stay in their receive buffers.
             let front = if kind == 118 { WRITE_HEAD.min(size as usize) } else { size as usize };
             let mut message = vec![0; front];
             inbox.peek(&mut message);
@@ -364,7 +364,7 @@ impl Conn {
     }
 }
 
-/// Bytes that came and were not taken yet.
+/// Bytes that arrived and were not taken yet.
 struct RxBuffer {
     conn: Rc<Conn>,
     segs: VecDeque<Seg>,

@@ -62,7 +62,7 @@ impl Drop for ClockPause<'_> {
 }
 
 impl Locks {
-    /// Disuse does not count until the guard goes (X2).
+    /// Disuse does not count until the guard is dropped (X2).
     pub fn pause_clock<'a>(&'a self, reactor: &'a Reactor) -> ClockPause<'a> {
         let mut clock = self.clock.get();
         if clock.dumps == 0 {

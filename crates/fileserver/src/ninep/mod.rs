@@ -44,7 +44,7 @@ pub use refusal::{Flavour, Refusal};
 pub const MSIZE_MAX: u32 = (1 << 20) + wire::ninep::IOHDR;
 /// Default time that a client may take to attach, ns.
 pub const LOGIN_NS: u64 = 30_000_000_000;
-/// Smallest message that a client may ask for.
+/// Smallest message that a client may request.
 pub const MSIZE_MIN: u32 = 256;
 
 /// How clients of a listener are met.
@@ -52,8 +52,7 @@ pub const MSIZE_MIN: u32 = 256;
 pub struct ListenerOptions {
     /// Rules and words.
     pub flavour: Flavour,
-    /// Every client is this user, whatever name it gives; `None`: the user of the given name, if it
-    /// exists.
+    /// Every client is this user, under any name; `None`: the user of the given name, if it exists.
     pub fixed_user: Option<Id>,
     /// The client has proven to be `everybody`: by the manual it attaches under no other name.
     pub authenticated: bool,

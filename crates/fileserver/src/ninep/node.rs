@@ -179,8 +179,8 @@ impl Node {
                 let date = f.dumps().iter().find(|d| d.number == n).map(|d| d.date);
                 Node::Year(date.ok_or(Stop::Fail(Fault::NotFound))? / 10_000)
             }
-            // A directory that was removed still knows where it was; if that has gone too, the root
-            // is left.
+            // A directory that was removed still knows where it was; if that was removed too, the
+            // root is left.
             Node::File(view, ino) => match f.inode(view, ino).map(|i| i.parent) {
                 Ok(parent) if f.inode(view, parent).is_ok_and(|p| p.links > 0) => {
                     Node::File(view, parent)

@@ -4,7 +4,7 @@ use wire::{Kind, WireError};
 
 use crate::fault::Fault;
 
-/// How strict the rules are, and which words go with them.
+/// How strict the rules are, and the words of their errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Flavour {
     /// The manual, and the words of Plan 9.
@@ -19,7 +19,7 @@ pub enum Flavour {
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The file layer says so.
+    /// The error of the file layer.
     Fault(Fault),
     /// No such fid.
     UnknownFid,
@@ -49,15 +49,15 @@ pub enum Refusal {
     Locked,
     /// The lock was lost.
     LockBroken,
-    /// A bit or mode that makes no sense; says which.
+    /// A bit or mode that makes no sense; the text names it.
     BadMode(&'static str),
-    /// A field of a Twstat may not change; says which.
+    /// A field of a Twstat may not change; the text names it.
     BadStat(&'static str),
     /// Not the owner, nor leader of the group.
     NotOwner,
     /// Not in the group.
     NotMember,
-    /// A message that cannot be read; says why.
+    /// A message that cannot be read, with the reason.
     Malformed(String),
     /// Tversion first.
     NoVersion,

@@ -211,7 +211,7 @@ impl ClientSession {
         let fids: Vec<u32> = self.fids.borrow().keys().copied().collect();
         for some in fids.chunks(TURN_CLUNKS) {
             for fid in some {
-                // It is gone whatever the answer.
+                // It is removed with any answer.
                 let _ = self.clunk(*fid).await;
             }
             if some.len() == TURN_CLUNKS {

@@ -5,7 +5,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-/// Messages kept; the oldest go.
+/// Messages kept; the oldest are dropped.
 const KEPT_MAX: usize = 2000;
 /// Bytes kept of one; a walk of sixteen long names is cut.
 const TEXT_MAX: usize = 400;

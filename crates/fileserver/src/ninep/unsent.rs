@@ -3,8 +3,8 @@
 //! Invariants
 //!  U1  A connection is owed at most [`CONNECTION_BYTES`] of replies, or a single one: further
 //!      requests wait for that connection alone.
-//!  U2  Unsent replies hold at most a quarter of the block cache, whatever the number of
-//!      connections. Data beyond that are copied out of it.
+//!  U2  Unsent replies hold at most a quarter of the block cache, for any number of connections.
+//!      Data beyond that are copied out of it.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -57,7 +57,7 @@ impl UnsentReplies {
     }
 }
 
-/// Room for a reply that is being made; given back when it is dropped.
+/// Space for a reply that is being made; given back when it is dropped.
 pub(super) struct Reserved {
     unsent: Rc<UnsentReplies>,
     bytes: usize,

@@ -15,7 +15,7 @@ use crate::volume::View;
 #[derive(Clone, Copy)]
 struct Author {
     user: Id,
-    /// The fid allows a change of length, whatever the mode of the file.
+    /// The fid allows a change of length in any mode of the file.
     may_truncate: bool,
 }
 
@@ -23,8 +23,8 @@ impl ClientSession {
     pub(super) async fn wstat(&self, fid: u32, stat: &Stat<'_>) -> Result<Reply, Refusal> {
         let (export, node, user, access) = self
             .fid(fid, |f| (f.export.clone(), f.node, f.user, f.open.as_ref().map(|o| o.access)))?;
-        // POSIX: ftruncate checks the open mode of the descriptor, whatever the file's mode has
-        // become.
+        // POSIX: ftruncate checks the open mode of the descriptor, not the present mode of the
+        // file.
         let is_open = matches!(access, Some(open::WRITE | open::RDWR));
         let by = Author { user, may_truncate: is_open && self.is_lenient() };
         let muid = if self.is_lenient() { "" } else { stat.muid };

@@ -72,7 +72,7 @@ impl FsClass {
     /// One sentence.
     pub const DOC: &'static str = "9P file server on a cached WORM with permanent daily dumps.";
 
-    /// Reads the certificates and keys of a file server again. Clients that are connected go on.
+    /// Reads the certificates and keys of a file server again. Connected clients continue.
     ///
     /// # Errors
     /// There is no such file server, or its files cannot be used; nothing has changed then.
@@ -119,7 +119,7 @@ impl FsClass {
         let geom = t.find_geom(FS_CLASS, name);
         let shared = geom.and_then(|geom| t.with(geom, |g: &mut FsGeom, _| g.shared.clone()));
         let Some(shared) = shared else { return Ok(()) };
-        // A mirror is one device of an image, whatever the number of its members.
+        // A mirror is one device of an image with any number of members.
         if shared.params().image || shared.status().phase != Phase::Serving {
             return Ok(());
         }

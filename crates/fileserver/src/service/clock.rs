@@ -52,7 +52,7 @@ pub enum DumpAction {
     Skip,
 }
 
-/// A dump a day, whatever is done to the clock.
+/// A dump a day, also when the clock is set.
 pub struct Daily {
     at: TimeOfDay,
     due: u64,
@@ -77,7 +77,7 @@ impl Daily {
             return DumpAction::Sleep((self.due - now).clamp(1, CLOCK_NS));
         }
         self.due = self.at.after(now, zone);
-        // A dump of a day to come was taken by a clock that was wrong.
+        // A dump of a later day was taken by a clock that was wrong.
         let apart = now.checked_sub(last).is_none_or(|ns| ns >= APART_NS);
         if apart { DumpAction::Dump } else { DumpAction::Skip }
     }
@@ -155,7 +155,7 @@ mod tests {
         // One by hand at four: none at five.
         last = noon + 3 * day + 16 * 3600 * S;
         assert_eq!(until(noon + 4 * day, &mut now, &mut last), [""; 0]);
-        // The clock is put back by a week, to noon: a dump of a day to come holds nothing up.
+        // The clock is put back by a week, to noon: a dump of a later day holds nothing up.
         now = noon - 3 * day;
         assert_eq!(until(now + day, &mut now, &mut last), ["2026-11-18 05:00:00"]);
         // It is put ahead by a month: at once.

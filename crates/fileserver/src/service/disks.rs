@@ -143,7 +143,7 @@ impl FileLayer {
     }
 }
 
-/// Hands an answer to the core that asked.
+/// Hands an answer to the requesting core.
 struct ReplySender {
     notifier: Notifier,
     answers: Arc<DiskReplies>,

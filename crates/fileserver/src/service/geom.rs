@@ -46,7 +46,7 @@ pub struct FsGeom {
     disks: Vec<Disk>,
     /// The phase that was reported last.
     reported_phase: Phase,
-    /// It goes when it has halted.
+    /// It is removed when it has halted.
     halting: bool,
 }
 
@@ -125,7 +125,7 @@ impl FsGeom {
         );
     }
 
-    /// Has it make everything durable, and go.
+    /// Makes everything durable and removes it.
     pub(super) fn halt(&mut self, t: &mut Topology, me: GeomId) {
         if std::mem::replace(&mut self.halting, true) {
             return;
@@ -163,7 +163,7 @@ impl FsGeom {
         Ok(true)
     }
 
-    /// A disk is there in the place of a device that is gone: it is opened, whatever it holds.
+    /// A disk is there in the place of a lost device: it is opened with any contents.
     pub(super) fn open_replacement(
         &mut self,
         t: &mut Topology,

@@ -211,7 +211,7 @@ impl Host {
         let _ = self.halt().await;
     }
 
-    /// Its files; an error says why there are none.
+    /// Its files; an error has the reason for none.
     pub(crate) fn files(&self) -> Result<Served, Error> {
         if let Some(fs) = &*self.fs.borrow() {
             return Ok(fs.clone());
@@ -237,7 +237,7 @@ impl Host {
         Options { fastworm: params.fastworm, ahead: params.ahead(), ..self.options.clone() }
     }
 
-    /// Opens it, or says why not.
+    /// Opens it, or returns the reason.
     pub(crate) async fn open(self: &Rc<Self>, create: bool) {
         self.shared.update_status(|s| s.phase = Phase::Opening);
         if let Err((why, next)) = self.try_open(create).await {
@@ -343,8 +343,8 @@ impl Host {
         }
     }
 
-    /// Makes the cache device new from a dump of the WORM, the newest if none is named; says which
-    /// that is.
+    /// Makes the cache device new from a dump of the WORM, the newest if none is named; returns
+    /// which that is.
     pub(crate) async fn recover(&self, from: Option<&Dump>) -> Result<String, Fault> {
         if let Some(setup) = self.image {
             image::recover(&self.options, setup).await?;

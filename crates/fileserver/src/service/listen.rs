@@ -256,7 +256,7 @@ impl Host {
         result
     }
 
-    /// Refuses to go on after a halt, also if the file server was opened again.
+    /// Refuses to continue after a halt, also if the file server was opened again.
     pub(super) fn check_life(&self, life: u64) -> Result<(), Error> {
         if self.generation.get() == life {
             return Ok(());
@@ -351,7 +351,7 @@ impl Host {
         listener.accept_all(&self.reactor, &at, &self.accept_state, log, admit).await;
     }
 
-    /// The console of a wire. Its lines keep nothing of a server that has gone.
+    /// The console of a wire. Its lines keep nothing of a removed server.
     fn cec(self: &Rc<Self>) -> Rc<Cec> {
         let host = Rc::downgrade(self);
         let run = move |line: String| -> Local<'static, String> {

@@ -22,7 +22,7 @@ use super::readers::Questions;
 use crate::config::Device;
 use crate::volume::{Facts, ReadAhead, Report};
 
-/// Answers kept for those who asked and did not return.
+/// Answers kept for requesters that did not return.
 const RESULTS_MAX: usize = 256;
 
 /// How far a file server is.
@@ -37,7 +37,7 @@ pub enum Phase {
     Refused(String, String),
     /// Everything is being made durable.
     Halting,
-    /// It has let go of its devices' contents.
+    /// It has released its devices' contents.
     Halted,
 }
 
@@ -68,7 +68,7 @@ pub struct Status {
     pub noattach: bool,
     /// Permissions are not looked at.
     pub allow: bool,
-    /// No dumps by the clock, whatever `next` says.
+    /// No dumps by the clock, at any `next`.
     pub nodump: bool,
     /// Dumps are not copied to the WORM.
     pub nocopy: bool,
@@ -168,7 +168,7 @@ pub struct HostShared {
     pub(super) questions: Questions,
     /// See `params`.
     params: Mutex<Arc<FsParams>>,
-    /// For clients that come by TLS from now on.
+    /// For clients that connect by TLS from now on.
     keys: Mutex<Option<Keys>>,
     mailbox: Mutex<Mailbox>,
     status: Mutex<Status>,
@@ -241,12 +241,12 @@ impl HostShared {
         }
     }
 
-    /// Asks for a verb; the number of its answer.
+    /// Requests a verb; returns the number of its answer.
     pub fn submit_verb(&self, verb: &str, params: &Value) -> u64 {
         self.submit(|number| HostRequest::Verb(number, verb.to_owned(), params.clone()))
     }
 
-    /// Asks for an edit of the section; the number of the answer.
+    /// Requests an edit of the section; returns the number of the answer.
     pub(crate) fn submit_edit(&self, edit: Edit) -> u64 {
         self.submit(|number| HostRequest::Edit(number, Box::new(edit)))
     }
@@ -310,7 +310,7 @@ impl HostShared {
         self.notifier.post(self.geom, Box::new(Message::Changed));
     }
 
-    /// The host says how far a verb is.
+    /// The host reports the progress of a verb.
     pub fn set_progress(&self, number: u64, progress: Progress) {
         if let Some(answer) = self.mailbox().results.get_mut(&number) {
             *answer = RequestState::InProgress(progress);
@@ -337,7 +337,7 @@ impl HostShared {
         self.status.lock().clone()
     }
 
-    /// The host says how it is.
+    /// The host reports its state.
     pub fn update_status(&self, f: impl FnOnce(&mut Status)) {
         let changed = {
             let mut status = self.status.lock();
@@ -352,7 +352,7 @@ impl HostShared {
         }
     }
 
-    /// The geom looks at what there is to say.
+    /// The geom reads the reports.
     pub fn notify_geom(&self) {
         self.notifier.post(self.geom, Box::new(Message::Changed));
     }

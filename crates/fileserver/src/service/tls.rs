@@ -4,8 +4,8 @@
 //!   socket --recv--> decrypt --> pair --> ninep, as from any stream
 //!   socket <--send-- queue <-- encrypt <-- pair <-- replies
 //! ```
-//! The service gets one end of a pair of sockets, so clients that come in the clear pay nothing for
-//! those that do not.
+//! The service gets one end of a pair of sockets, so clients without TLS pay nothing for those with
+//! it.
 //!
 //! Invariants
 //!  S1  Nothing of a client reaches the service before its certificate was accepted and names a
@@ -162,8 +162,8 @@ impl TlsConn {
         self.progress.notify_all();
     }
 
-    /// Until keys are agreed on: the name in the client's certificate (S1), and what else came
-    /// with its last word.
+    /// Until keys are agreed on: the name in the client's certificate (S1), and the data that
+    /// arrived with its last message.
     async fn handshake(&self) -> Result<(String, Vec<u8>), Refused> {
         let mut first = Vec::new();
         self.gather()?;
@@ -245,7 +245,7 @@ impl Host {
                 let (reads, inside) = (line.clone(), Rc::new(ours));
                 let towards = inside.clone();
                 self.reactor.spawn("fs-tls-recv", async move {
-                    // The service sees the end, whatever its cause.
+                    // The service sees the end from any cause.
                     let _ = reads.inwards(&towards, first).await;
                     towards.close();
                 });

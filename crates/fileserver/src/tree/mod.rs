@@ -7,9 +7,9 @@
 //!      its keys are below the next one's.
 //!  B3  No node but the root is empty.
 //!
-//! Full nodes are cut on the way down, so an insertion never goes up again. Nodes that became small
-//! are put together with a neighbour when that one is in memory: a deletion never loads a block for
-//! tidiness.
+//! Full nodes are cut on the way down, so an insertion never returns upwards. Nodes that became
+//! small are put together with a neighbour when that one is in memory: a deletion never loads a
+//! block for tidiness.
 
 mod key;
 pub(crate) mod node;
@@ -31,7 +31,7 @@ pub trait Blocks {
     /// A node to be changed: itself, or a copy at a new address when a dump holds it.
     fn cow(&mut self, at: Addr) -> Result<(Addr, Seg), Stop>;
 
-    /// A new block; its contents are whatever.
+    /// A new block; its contents are undefined.
     fn fresh(&mut self) -> Result<(Addr, Seg), Stop>;
 
     /// A node of which nothing in the tree knows any more.
@@ -40,7 +40,7 @@ pub trait Blocks {
     /// A node, if it is in memory.
     fn resident(&mut self, at: Addr) -> Option<Seg>;
 
-    /// A word that says whose node it is.
+    /// A word that names the owner of the node.
     fn volume(&self) -> u64;
 }
 
@@ -181,7 +181,7 @@ impl Owned {
         Ok(below)
     }
 
-    /// Room enough for one more, whatever happens below?
+    /// Space for one more after any change below?
     fn takes(&self, key: &Key, value: &[u8]) -> bool {
         self.seg.with(|b| match (node::level(b), node::search(b, key)) {
             (0, Ok(i)) => node::free_space(b) + node::value(b, i).len() >= value.len(),
@@ -278,7 +278,7 @@ pub fn remove(blocks: &mut impl Blocks, root: &mut Root, key: &Key) -> Result<bo
     Ok(true)
 }
 
-/// After a removal: an empty node goes (B3), a small one is put together with a neighbour.
+/// After a removal: an empty node is removed (B3), a small one is put together with a neighbour.
 fn tidy(blocks: &mut impl Blocks, above: &Owned, i: usize, node: &Owned) -> Result<(), Stop> {
     let (n, used, capacity) =
         node.seg.with(|b| (node::count(b), node::used(b), node::capacity(b.len())));

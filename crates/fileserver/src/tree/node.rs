@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Level 0 holds items, others the addresses of the nodes below with the lowest key that each may
-//! hold (that of the first counts as lowest of all). A node that came from a disk is looked over
-//! once by [`check`]; after that no field of it leads outside.
+//! hold (that of the first counts as lowest of all). A node read from a disk is checked once by
+//! [`check`]; after that no field of it leads outside.
 
 use super::key::{KEY_BYTES, Key};
 use crate::fault::Addr;
@@ -149,7 +149,7 @@ pub fn capacity(len: usize) -> usize {
     len.saturating_sub(HEAD)
 }
 
-/// Puts an item in at slot `i`; false when there is no room.
+/// Puts an item in at slot `i`; false when there is no space.
 pub fn insert(b: &mut [u8], i: usize, k: &Key, v: &[u8]) -> bool {
     if free_space(b) < SLOT + v.len() || i > count(b) {
         return false;
@@ -182,8 +182,8 @@ pub fn remove(b: &mut [u8], i: usize) {
     put(b, 12, &gone.to_le_bytes());
 }
 
-/// Another value for a slot; false when there is no room (the item is gone then, and is to be put
-/// into a node that has room).
+/// Another value for a slot; false without space (the item is removed then, and is to be put into a
+/// node with space).
 pub fn replace(b: &mut [u8], i: usize, v: &[u8]) -> bool {
     let to = value_mut(b, i);
     if to.len() == v.len() {
@@ -232,8 +232,8 @@ pub fn append(b: &mut [u8], right: &[u8]) {
     }
 }
 
-/// Slot at which a full node is cut when an item is to go in at `at`: in the middle of its
-/// bytes, or behind the last when keys come in order.
+/// Slot at which a full node is cut before an insertion at `at`: in the middle of its bytes, or
+/// behind the last when keys are inserted in order.
 pub fn cut(b: &[u8], at: usize) -> usize {
     let n = count(b);
     if at == n && n > 1 {
@@ -249,8 +249,7 @@ pub fn cut(b: &[u8], at: usize) -> usize {
     n / 2
 }
 
-/// Looks over a node that came from a disk: its own address and volume, and that no slot leads
-/// outside.
+/// Checks a node read from a disk: its own address and volume, and that no slot leads outside.
 pub fn check(b: &[u8], addr: Addr, volume: u64) -> Result<(), String> {
     if b.get(..4) != Some(&MAGIC[..]) {
         return Err("the block is not a node of the tree".into());

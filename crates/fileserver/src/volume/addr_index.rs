@@ -1,8 +1,8 @@
 //! Map by address, for slots of the cache device and frames of the block cache: in parts that grow
 //! one by one.
 //!
-//! A map that grows is copied in one go while clients wait. The parts have a bounded size, and each
-//! grows at another number of entries, so that few of them are copied at a time.
+//! A map that grows is copied in one turn while clients wait. The parts have a bounded size, and
+//! each grows at another number of entries, so that few of them are copied at a time.
 
 use std::hash::Hasher;
 

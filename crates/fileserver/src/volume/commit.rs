@@ -3,9 +3,9 @@
 //! ```text
 //!   capture (no wait): dirty frames, slots given up, the point
 //!   write blocks to free slots -> flush -> write the record -> flush
-//!   apply: the table says where blocks are now; slots that held them before are free
+//!   apply: the table records where blocks are now; slots that held them before are free
 //! ```
-//! Operations go on meanwhile; a frame that they change is copied first (F2).
+//! Operations continue meanwhile; a frame that they change is copied first (F2).
 
 use std::ops::Range;
 
@@ -137,8 +137,7 @@ impl Volume {
             return Ok(None);
         }
         for addr in std::mem::take(&mut s.dropped) {
-            // One that was given again is dirty; a load that came too late may have read it
-            // back.
+            // One that was given again is dirty; a load that ended too late may have read it back.
             if !s.frames.is_dirty(addr) {
                 s.frames.drop_block(addr);
                 s.emptied.extend(s.table.forget(addr));
@@ -363,7 +362,7 @@ impl Volume {
             self.write_bytes(at, &bytes).await?;
         }
         self.cache_flush().await?;
-        // Only when a record says so are those before it not needed any more.
+        // Only a record makes those before it unneeded.
         let record = {
             let mut state = self.0.state.borrow_mut();
             state.table.pages_written(&pages);

@@ -6,8 +6,8 @@
 //!             +------------------------------------------------------------------------------+
 //!   an error of the leg: it is behind; wait, longer each time, and join again
 //! ```
-//! Legs do not wait for each other, and nothing waits for them but the room on the cache device.
-//! A block that the cache device no longer has is read from another leg.
+//! Legs do not wait for each other, and only the space on the cache device depends on them. A block
+//! that the cache device no longer has is read from another leg.
 
 use bio::{Seg, Segs};
 use schemars::JsonSchema;
@@ -37,7 +37,7 @@ pub enum Remedy {
     Repair,
     /// It is no device of a WORM: it can be made one.
     Replace,
-    /// It holds something else: it can be made one if that may go.
+    /// It holds something else: it can be made one if those contents may be lost.
     ReplaceByForce,
 }
 

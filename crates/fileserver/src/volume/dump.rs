@@ -7,7 +7,7 @@ use crate::fault::{Fault, Wait};
 
 impl Volume {
     /// Freezes the tree as it is as the dump of `date` (20261121). When it returns the dump is
-    /// durable on the cache device; [`Volume::copied`] says when the WORM has it.
+    /// durable on the cache device; [`Volume::copied`] reports when the WORM has it.
     pub async fn dump(&self, date: u32) -> Result<Dump, Fault> {
         if self.0.members.is_empty() {
             return Err(Fault::Invalid("a file system without a WORM has no dumps"));

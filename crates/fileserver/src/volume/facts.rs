@@ -8,7 +8,7 @@ use super::copy::Report;
 use super::state::WORM_FIRST;
 use crate::fault::Addr;
 
-/// Counts of blocks, where nothing else is said.
+/// Counts of blocks, unless another unit is named.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "VolumeFacts")]
 pub struct Facts {

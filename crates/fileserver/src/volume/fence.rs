@@ -1,8 +1,8 @@
 //! The fence: of two servers that reach one WORM, one writes.
 //!
-//! Every server has a seat on each device of the WORM: a block that it alone writes. A seat says in
-//! which epoch its server owned the WORM and which addresses it may have written (its grant). There
-//! is no lock and no command of a bus in it: blocks that are written and read are enough.
+//! Every server has a seat on each device of the WORM: a block that it alone writes. A seat records
+//! in which epoch its server owned the WORM and which addresses it may have written (its grant).
+//! There is no lock and no command of a bus in it: blocks that are written and read are enough.
 //!
 //! ```text
 //!   owner:      write seat (grant moved up) -> flush -> read all seats -> none higher? use it

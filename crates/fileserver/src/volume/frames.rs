@@ -69,7 +69,7 @@ impl Frames {
             z.with_mut(|b| b.fill(0));
         }
         let limit = bytes / block;
-        // A ring that grows is copied in one go, which takes as long as the block cache is large.
+        // A ring that grows is copied in one turn, which takes as long as the block cache is large.
         // It has two entries for each frame, and a few more until `queue` has examined as many.
         let capacity = 2 * limit + limit / 2 + 1;
         Frames {
@@ -162,7 +162,7 @@ impl Frames {
         self.map.get(addr).is_some_and(|f| f.dirty)
     }
 
-    /// A block that came from a device.
+    /// A block read from a device.
     pub fn enter(&mut self, addr: Addr, seg: Seg) {
         let frame = Frame { seg, dirty: false, hot: true, writing: false, node: false, entry: 0 };
         self.map.insert(addr, frame);
@@ -266,7 +266,7 @@ impl Frames {
         let mut out = Vec::with_capacity(self.dirty);
         self.dirty = 0;
         for addr in std::mem::take(&mut self.dirtied) {
-            // An address may be there twice, and gone since.
+            // An address may be there twice, and removed since.
             if let Some(f) = self.map.get_mut(addr)
                 && std::mem::take(&mut f.dirty)
             {

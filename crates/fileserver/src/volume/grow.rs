@@ -3,7 +3,7 @@
 //! ```text
 //!   empty pages for the new slots -> flush -> header -> flush -> header again -> flush: they count
 //! ```
-//! A device of the WORM needs none of this: addresses go as far as it reaches.
+//! A device of the WORM needs none of this: addresses extend to its end.
 
 use super::Volume;
 use crate::fault::Fault;
@@ -22,7 +22,7 @@ impl Volume {
     }
 
     /// The cache device's slots reach as far as it does, and the WORM's addresses as far as its
-    /// smallest device; how many slots came.
+    /// smallest device; returns how many slots were added.
     pub async fn grow(&self) -> Result<u64, Fault> {
         if let Some(why) = &self.0.state.borrow().refused {
             return Err(why.clone());

@@ -59,7 +59,7 @@ impl Record {
         out
     }
 
-    /// From bytes that may begin with a record. Says why not.
+    /// From bytes that may begin with a record. The error has the reason.
     pub fn decode(bytes: &[u8], volume: u64) -> Result<Record, &'static str> {
         let s = seal::open(bytes, MAGIC)?;
         if s.volume != volume {
@@ -111,7 +111,7 @@ impl Ring {
         Ring { blocks: l.ring.1, head: 0, live: VecDeque::new() }
     }
 
-    /// Blocks that one record may take so that a checkpoint always makes room for it.
+    /// Blocks that one record may take so that a checkpoint always frees space for it.
     pub fn record_max(&self) -> u64 {
         self.blocks / 3
     }
@@ -122,8 +122,8 @@ impl Ring {
         self.head = (first + blocks) % self.blocks;
     }
 
-    /// Where a record of `blocks` blocks goes; `None` until the tail has moved (J2). Behind it
-    /// there is room for the one that moves the tail.
+    /// The place of a record of `blocks` blocks; `None` until the tail has moved (J2). Behind it
+    /// there is space for the one that moves the tail.
     pub fn place(&self, blocks: u64) -> Option<u64> {
         if blocks > self.record_max() {
             return None;
@@ -131,7 +131,7 @@ impl Ring {
         self.find_space(blocks + 1)
     }
 
-    /// Where the record that moves the tail goes: one block.
+    /// The place of the record that moves the tail: one block.
     pub fn place_last(&self) -> Option<u64> {
         self.find_space(1)
     }

@@ -20,7 +20,7 @@ const HEADERS: u64 = 2;
 const RING_PART: u64 = 64;
 /// ... but at least and at most so much.
 const RING_BYTES: (u64, u64) = (512 << 10, 256 << 20);
-/// The table has room for so many times the slots that a new volume's device holds: it may grow.
+/// The table has space for so many times the slots that a new volume's device holds: it may grow.
 const GROWTH: u64 = 4;
 /// Bytes of a slot in the table: address, checksum.
 pub const ENTRY: usize = 12;
@@ -28,10 +28,9 @@ pub const ENTRY: usize = 12;
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Says whose blocks these are; chosen by chance when the volume was made.
+    /// The owner of these blocks; chosen by chance when the volume was made.
     pub volume: u64,
-    /// Says of journal and table that they belong to this use of the device; chosen when it was
-    /// formatted.
+    /// Marks journal and table as those of this use of the device; chosen when it was formatted.
     pub format_id: u64,
     /// The server that the device belongs to, as the fence knows it.
     pub owner: Owner,
@@ -39,7 +38,7 @@ pub struct Layout {
     pub block: u32,
     /// First block of the journal, and how many.
     pub ring: (u64, u64),
-    /// First block of the table's pages, and for how many there is room (two blocks each).
+    /// First block of the table's pages, and the most of them (two blocks each).
     pub pages: (u64, u64),
     /// First block of the slots, and how many.
     pub slots: (u64, u64),
@@ -116,7 +115,7 @@ impl Layout {
         out
     }
 
-    /// From the first bytes of a device of `size` bytes. Says why not.
+    /// From the first bytes of a device of `size` bytes. The error has the reason.
     pub fn decode(bytes: &[u8], size: u64) -> Result<Layout, &'static str> {
         let sealed = seal::open(bytes, MAGIC)?;
         let mut t = Decoder(sealed.body);

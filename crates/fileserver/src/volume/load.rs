@@ -229,7 +229,7 @@ impl Volume {
         }
     }
 
-    /// Keeps a block of the WORM on the cache device, when there is room and it is wanted.
+    /// Keeps a block of the WORM on the cache device, when there is space and it is wanted.
     fn keep_cached(&self, addr: Addr, seg: Seg) {
         let slot = {
             let mut state = self.0.state.borrow_mut();

@@ -10,11 +10,11 @@
 //!   copier     a task for each leg of the WORM: blocks, flush, superblock, flush
 //! ```
 //!
-//! An address (w) is given to a block when it is made. Addresses only go up from one dump to the
+//! An address (w) is given to a block when it is made. Addresses only increase from one dump to the
 //! next, and `frozen` is the line: a block below it belongs to a dump and never changes, so that
 //! taking a dump is moving the line. A block above it is changed in place; one below is copied to a
-//! new address, with the blocks that lead to it. So a dump costs the same whatever the size of the
-//! tree, its blocks are one range of the WORM, and the progress of a leg is one number.
+//! new address, with the blocks that lead to it. So a dump costs the same for any size of the tree,
+//! its blocks are one range of the WORM, and the progress of a leg is one number.
 //!
 //! The states that the first file servers kept for each block follow from its address:
 //!
@@ -87,7 +87,7 @@ pub use space::{is_scratch, scratch_index};
 pub use step::{Step, View};
 pub use worm::Label;
 
-/// Why a cache device has no room for a change, and what makes some: a dump ...
+/// Why a cache device has no space for a change, and what frees some: a dump ...
 const FULL: &str = "the cache device is full of blocks that no WORM has yet";
 /// ... but not of these.
 const FULL_OF_TEMPORARY: &str = "the cache device is full of temporary files (mode t), which no \
@@ -106,7 +106,7 @@ const LENT_WAITS: usize = 10_000;
 /// See [`LENT_WAITS`].
 const LENT_WAIT_NS: u64 = 1_000_000;
 /// A commit is begun when so many thousandths of the block cache are dirty, or so many blocks were
-/// changed or given up: they are captured in one go, while clients wait ...
+/// changed or given up: they are captured in one turn, while clients wait ...
 const COMMIT_AT: usize = 250;
 const COMMIT_BLOCKS: usize = 1024;
 /// ... and operations wait for it at so many.
@@ -337,7 +337,7 @@ impl Volume {
         self.0.reactor.yield_now().await;
     }
 
-    /// Loads what operations said that they will want.
+    /// Loads the blocks that operations announced.
     fn fetch_wanted(&self) {
         let (wanted, later) = {
             let mut state = self.0.state.borrow_mut();
@@ -393,14 +393,14 @@ impl Volume {
     }
 }
 
-/// How long an operation waits for room: as long as the number of free slots reaches a new maximum
+/// How long an operation waits for space: as long as the number of free slots reaches a new maximum
 /// since it began. An increase from one round to the next is not enough: the operation's own
 /// allocations and releases look like that for ever.
 #[derive(Default)]
 struct SpaceWait {
     /// Commits that were waited for, for memory, since there were more slots than before.
     memory_rounds: u32,
-    /// The same for slots or numbers: a wait for memory says nothing about the cache device.
+    /// The same for slots or numbers: a wait for memory is no sign of the cache device.
     slot_rounds: u32,
     /// The most slots that were seen free.
     most: usize,

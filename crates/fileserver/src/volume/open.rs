@@ -391,7 +391,7 @@ async fn start(
         let mut state = volume.0.state.borrow_mut();
         let first = state.dumps.iter().find(|d| d.epoch == point.epoch);
         volume.0.start.set(first.map_or(point.sb, |d| d.sb));
-        // Numbers are given again once a record says that those before are gone.
+        // Numbers are given again once a record proves that those before are removed.
         state.moved = true;
     }
     volume.join_all().await?;

@@ -7,7 +7,7 @@
 //! ```
 //! Invariants
 //!  R1  The label is written last: a device that was prepared in part is no device of the WORM.
-//!  R2  A commit says that the device has nothing before it is labelled.
+//!  R2  A commit records that the device has nothing before it is labelled.
 //!  R3  Data that only the lost device had is not given up here.
 //!  R4  No superblock of this WORM is left on a device that was one before: `recover` would believe
 //!      that it has those dumps.
@@ -74,7 +74,7 @@ impl Volume {
         // R2
         self.sync().await?;
         let wide = u64::from(block);
-        // Without its label it is none, whatever it was (R1).
+        // Without its label it is none, with any former role (R1).
         let mut cleared: Vec<Addr> = (0..=WORM_FIRST).collect();
         if force {
             // R4
@@ -150,7 +150,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Blocks of a device that holds all that there is, and the dump to come.
+    /// Blocks of a device that holds all present blocks and the next dump.
     fn blocks_needed(&self) -> Addr {
         let state = self.0.state.borrow();
         let next = state.space.next();

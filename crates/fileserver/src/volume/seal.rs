@@ -3,8 +3,8 @@
 //! ```text
 //!   | magic 4 | crc32c 4 | volume 8 | number 8 | length 4 | pad 4 | body ... | zeros |
 //! ```
-//! The checksum covers everything behind it up to the body's end. The number says which block of
-//! its kind it is (an address, an index, a sequence): a block in the wrong place is rejected.
+//! The checksum covers everything behind it up to the body's end. The number identifies the block
+//! within its kind (an address, an index, a sequence): a block in the wrong place is rejected.
 
 use wire::iscsi::crc32c;
 
@@ -39,7 +39,7 @@ pub struct Sealed<'a> {
     pub body: &'a [u8],
 }
 
-/// Opens a sealed block; `bytes` may be longer than it. Says why not.
+/// Opens a sealed block; `bytes` may be longer than it. The error has the reason.
 pub fn open(bytes: &[u8], magic: [u8; 4]) -> Result<Sealed<'_>, &'static str> {
     let head = bytes.get(..SEAL).ok_or("shorter than a header")?;
     if head[..4] != magic {

@@ -75,7 +75,7 @@ pub struct Space {
     scratch: AddrPool,
 }
 
-/// Where an address came from, to give it back in an undo.
+/// The source of an address, to give it back in an undo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocatedAddr {
     /// From the free list.

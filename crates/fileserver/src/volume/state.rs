@@ -34,11 +34,11 @@ pub struct VolumeState {
     pub space: Space,
     /// The tree that is written.
     pub root: Addr,
-    /// The next file's number, and how far numbers may go before a commit.
+    /// The next file's number, and how far numbers may increase before a commit.
     pub ino: u64,
     /// See `ino`.
     pub ino_limit: u64,
-    /// Count of changes, and how far it may go before a commit.
+    /// Count of changes, and how far it may increase before a commit.
     pub change: u64,
     /// See `change`.
     pub change_limit: u64,
@@ -66,7 +66,7 @@ pub struct VolumeState {
     pub written: Point,
     /// A dump that was taken and is not committed yet.
     pub pending: Option<Dump>,
-    /// The point has to be written again, whatever else changed.
+    /// The point has to be written again with any other change.
     pub moved: bool,
     /// Blocks that operations will want soon.
     pub wanted: Vec<Addr>,
@@ -103,7 +103,7 @@ impl VolumeState {
 
     /// Addresses from here on do not fit the WORM.
     pub fn space_end(&self) -> Addr {
-        // The checksums and the superblock of the dump to come need room too.
+        // The checksums and the superblock of the next dump need space too.
         let blocks = self.members.iter().map(|l| l.blocks).min().unwrap_or(u64::MAX / 4);
         let sums = blocks / self.sums_per_block() as u64 + 4;
         blocks.saturating_sub(sums)
@@ -180,5 +180,5 @@ impl VolumeState {
 
 /// Most slots that one removal takes: the way to each of some items, down a tree of four levels.
 const REMOVAL: usize = 32;
-/// Slots kept free so that a dump's superblock and checksums find room.
+/// Slots kept free so that a dump's superblock and checksums find space.
 const SPARE: usize = 8;

@@ -168,7 +168,7 @@ impl<'s> Step<'s> {
         self.s.frames.has(at)
     }
 
-    /// A block will be wanted: it is loaded beside whatever the operation waits for.
+    /// A block will be wanted: it is loaded beside the block that the operation waits for.
     pub fn want(&mut self, at: Addr) {
         if !self.has(at) && !self.s.wanted.contains(&at) {
             self.s.wanted.push(at);
@@ -220,7 +220,7 @@ impl<'s> Step<'s> {
         self.s.frames.exclusive(at).ok_or(Stop::Wait(Wait::Memory))
     }
 
-    /// A new block, which no dump gets when it is `scratch`; its contents are whatever.
+    /// A new block, which no dump gets when it is `scratch`; its contents are undefined.
     pub fn fresh_of(&mut self, scratch: bool) -> Result<(Addr, Seg), Stop> {
         self.may_change()?;
         if self.slots_left() == 0 {

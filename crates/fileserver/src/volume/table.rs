@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //!  S1  An address is in one slot at most.
-//!  S2  A slot is written only when the table on the device says that it holds nothing: one that is
-//!      taken out is free again after the next record of the journal.
+//!  S2  A slot is written only when the table on the device shows it as empty: one that is taken
+//!      out is free again after the next record of the journal.
 //!
 //! It is kept whole in memory, 12 bytes a slot and an index from addresses. On the device it is
 //! stored as pages, each with two places that are written in turn. Changes since a page was written
@@ -56,7 +56,7 @@ pub struct Slot {
 pub struct Table {
     slots: Vec<Slot>,
     by_addr: AddrIndex<u32>,
-    /// Looked at since the hand came by.
+    /// Looked at since the last pass of the hand.
     hot: Vec<bool>,
     /// One bit a slot: may be written (S2).
     free: Vec<u64>,
@@ -205,7 +205,7 @@ impl Table {
         Some(slot)
     }
 
-    /// A slot that was taken out may be written again: a record says so.
+    /// A slot that was taken out may be written again: a record proves it.
     pub fn release(&mut self, slot: u32) {
         if self.slots.get(slot as usize).is_some_and(|s| s.addr == 0) {
             self.mark(slot as usize, true);

@@ -79,8 +79,7 @@ pub fn sum(bytes: &[u8], volume: u64, addr: Addr, i: usize) -> Result<Option<u32
     Ok((crc != 0).then_some(crc))
 }
 
-/// Body of a superblock: its dump, then as many of those before it as there is room for, newest
-/// first.
+/// Body of a superblock: its dump, then as many of those before it as fit, newest first.
 pub fn encode_superblock(dump: &Dump, dumps: &[Dump], block: usize) -> Vec<u8> {
     let mut body = Encoder::default();
     dump.encode(&mut body);

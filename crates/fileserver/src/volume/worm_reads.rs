@@ -3,9 +3,9 @@
 //! ```text
 //!   the first leg of the config string that is no laggard -> right: done
 //!        |  an error, something else, or nothing for a while
-//!        +-> the next one is asked beside it -> the first right answer is used
+//!        +-> the next one is read beside it -> the first right answer is used
 //! ```
-//! How long a leg takes is known from its last reads. A laggard is asked last, and now and then
+//! How long a leg takes is known from its last reads. A laggard is read last, and now and then
 //! beside another one, so that it is noticed when it is quick again.
 
 use std::cell::RefCell;
@@ -19,7 +19,7 @@ use crate::notify::Notify;
 
 /// A laggard takes so many times as long as the quickest leg, and so many ns more.
 const LAG: (u64, u64) = (4, 1_000_000);
-/// A leg has so many times as long as it usually takes before the next one is asked too; at least
+/// A leg has so many times as long as it usually takes before the next one is read too; at least
 /// and at most so many ns.
 const READ_TIMEOUT: (u64, u64, u64) = (4, 20_000_000, 200_000_000);
 /// An error, or no answer in time, counts as a read that took so long, ns.
@@ -54,7 +54,7 @@ impl ReadStats {
     }
 }
 
-/// The answers of the legs that were asked.
+/// The answers of the queried legs.
 #[derive(Default)]
 struct MemberReads {
     completed: RefCell<Vec<(usize, Result<Seg, Fault>)>>,
@@ -62,8 +62,7 @@ struct MemberReads {
 }
 
 impl Volume {
-    /// Legs that have `addr`, in the order in which they are asked, and how many of them are no
-    /// laggards.
+    /// Legs that have `addr`, in the order of the reads, and how many of them are no laggards.
     fn read_order(&self, addr: Addr) -> (Vec<usize>, usize) {
         let have = (0..self.0.members.len()).filter(|leg| self.is_on_member(*leg, addr));
         let have: Vec<usize> = have.collect();
@@ -98,8 +97,7 @@ impl Volume {
         Ok(())
     }
 
-    /// A block of the WORM that `wrong` has nothing to say against, and the legs that hold
-    /// something else.
+    /// A block of the WORM that `wrong` does not reject, and the legs that hold something else.
     pub(super) async fn read_members(
         &self,
         addr: Addr,
@@ -155,7 +153,7 @@ impl Volume {
         }))
     }
 
-    /// Finds out whether laggards are quick again: one that has not answered is not asked more.
+    /// Finds out whether laggards are quick again: one that has not answered is not read again.
     async fn try_laggards(&self, late: &[usize], addr: Addr, others: bool) {
         let now = self.0.reactor.now();
         for leg in late.iter().copied().filter(|_| others) {

@@ -16,7 +16,7 @@ const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
 const LINKED: &[&str] =
     &["crt1.o", "crti.o", "crtn.o", "libc.so", "libc_nonshared.a", "libm.so", "tcc/libtcc1.a"];
 
-/// The program: it writes an image, reads it again, and says whether it is the same.
+/// The program: it writes an image, reads it again, and reports whether it is the same.
 const SOURCES: &[(&str, &str)] = &[
     (
         "reads.c",

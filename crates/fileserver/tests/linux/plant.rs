@@ -48,7 +48,7 @@ pub struct Plant {
 }
 
 impl Plant {
-    /// Over files in `folder`; makes all new when `ream` says so.
+    /// Over files in `folder`; makes all new with `ream`.
     pub fn start(folder: &Path, on: On, ream: bool) -> Plant {
         let (orders, inbox) = mpsc::channel();
         let (ready, started) = mpsc::channel();

@@ -16,7 +16,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Exit {
     /// Done, or nothing to do.
     Done = 0,
-    /// Failed; changes were taken back unless the message says otherwise.
+    /// Failed; changes were taken back unless the message reports otherwise.
     Failed = 1,
     /// The command line or the configuration is wrong.
     Usage = 2,
@@ -65,7 +65,7 @@ macro_rules! kinds {
             pub const fn title(self) -> &'static str {
                 match self { $(Kind::$name => $title,)* }
             }
-            /// What to do when the error itself does not say it better.
+            /// What to do unless the error itself contains it.
             pub const fn next(self) -> &'static str { match self { $(Kind::$name => $next,)* } }
         }
     };
@@ -262,7 +262,7 @@ impl Error {
         ["`ashlar ", "give --force"].iter().any(|words| self.source.contains(words))
     }
 
-    /// The advice that is printed, unless the reason says what to type.
+    /// The advice that is printed, unless the reason contains a command.
     pub fn advice(&self) -> &str {
         self.next.as_deref().unwrap_or(self.kind.next())
     }

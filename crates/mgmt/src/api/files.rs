@@ -23,7 +23,7 @@ impl CertificateState {
     /// Certificates that expire within this time are reported.
     pub const EXPIRY_WARNING_S: i64 = 30 * 24 * 3600;
 
-    /// Says that it has expired or expires soon; `None` when neither is so.
+    /// The report that it has expired or expires soon; `None` when neither is so.
     pub fn warning(&self) -> Option<String> {
         let (key, path) = (&self.key, &self.path);
         let days = self.expires_s.unsigned_abs() / (24 * 3600);

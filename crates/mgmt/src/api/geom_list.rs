@@ -95,9 +95,9 @@ pub struct ListedProvider {
 /// A provider that a listed geom uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListedConsumer {
-    /// Name of the provider; null: it is gone.
+    /// Name of the provider; null: it was removed.
     pub provider: Option<String>,
-    /// Size of the provider, in bytes; null: it is gone.
+    /// Size of the provider, in bytes; null: it was removed.
     pub media_bytes: Option<u64>,
     /// Open counts: r1w1e0.
     pub mode: String,

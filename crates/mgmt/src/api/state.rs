@@ -178,7 +178,7 @@ pub struct DeviceState {
     pub location: String,
     /// Identification that the device reports: `<VENDOR PRODUCT REVISION>`.
     pub device: String,
-    /// The device is gone, but a consumer of its provider still has it open.
+    /// The device was removed, but a consumer of its provider still has it open.
     pub lost: bool,
     /// The name is kept for this device over restarts because the configuration refers to it.
     pub kept: bool,
@@ -219,8 +219,8 @@ pub struct Daemon {
     /// Folders in which the sandbox permits changes; empty without a sandbox.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sandbox: Vec<SandboxFolder>,
-    /// Why the sandbox that the configuration asks for is not enforced, or only in part; absent: it
-    /// is, or none is asked for.
+    /// Why the configured sandbox is not enforced, or only in part; absent: it is, or none is
+    /// configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox_problem: Option<String>,
 }
@@ -335,7 +335,7 @@ impl DiskState {
         self.troubles.iter().filter(|trouble| trouble.health == Health::Failed)
     }
 
-    /// How much of its room it takes, percent; absent when it does not say.
+    /// Used part of its space, percent; absent if it is not reported.
     pub fn percent_full(&self) -> Option<u64> {
         let (used, free) = (u128::from(self.used_bytes?), u128::from(self.free_bytes?));
         u64::try_from((used * 100).checked_div(used + free).unwrap_or(0)).ok()

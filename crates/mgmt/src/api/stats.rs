@@ -103,7 +103,7 @@ impl Histogram {
         Histogram { buckets, sum_ns: self.sum_ns.saturating_add(other.sum_ns) }
     }
 
-    /// The samples that came since `earlier`, a snapshot of the same histogram.
+    /// The samples that were added since `earlier`, a snapshot of the same histogram.
     pub fn since(&self, earlier: &Histogram) -> Histogram {
         let before = |upper: u64| {
             let found = earlier.buckets.binary_search_by_key(&upper, |b| b.upper_ns);

@@ -62,7 +62,7 @@ impl TraceQuery {
         Ok(out)
     }
 
-    /// Whether the client asks for a request.
+    /// Whether the client selects a request.
     pub fn accepts(&self, request: &SlowRequest) -> bool {
         self.after.is_some_and(|after| request.id > after)
             && request.layer.took_ns >= self.slow_ns

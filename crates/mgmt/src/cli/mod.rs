@@ -31,8 +31,7 @@ pub struct App {
     pub classes: fn() -> Vec<ClassVerbs>,
     /// The one of them with a name.
     pub class: fn(&str) -> Option<ClassVerbs>,
-    /// Starts the daemon with the settings of `[daemon]`; disks, geoms and targets come later, as
-    /// steps.
+    /// Starts the daemon with the settings of `[daemon]`; disks, geoms and targets follow as steps.
     pub launch: fn(&crate::config::Config) -> Result<Box<dyn crate::Plant>>,
 }
 

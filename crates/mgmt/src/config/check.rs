@@ -357,8 +357,8 @@ fn units(config: &Config, out: &mut Vec<Problem>) {
     }
 }
 
-/// Sections of a document that say something of nothing: a name that was mistyped. Between the
-/// steps of a plan such a section is no fault.
+/// Sections of a document about an object that does not exist: a mistyped name. Between the steps
+/// of a plan such a section is no fault.
 pub(super) fn unused_sections(config: &Config) -> Vec<Problem> {
     let mut out = Vec::new();
     let luns = config.access.iter().flat_map(|a| a.luns.values());

@@ -90,7 +90,7 @@ fn hidden_part(value: &str) -> (usize, usize) {
     let token = quoted(value);
     let behind = value.get(token.len()..).unwrap_or("");
     if token.is_empty() || !ends_well(value) {
-        // No text, or one with a quote in it: the secret may go on up to the end of the line.
+        // No text, or one with a quote in it: the secret may continue to the end of the line.
         return (0, token.len() + line_of(behind).len());
     }
     match is_literal(token.trim_start_matches(['"', '\''])) {

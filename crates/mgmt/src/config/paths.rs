@@ -1,5 +1,5 @@
-//! Paths in a configuration: relative ones are below the folder of the file that has them, whatever
-//! folder the daemon was started in.
+//! Paths in a configuration: relative ones are below the folder of the file that has them,
+//! regardless of the folder in which the daemon was started in.
 
 use super::types::Config;
 use serde::Deserialize;
@@ -32,7 +32,7 @@ const SOCKET_KEYS: [&str; 8] =
 
 /// Makes the paths absolute; `file` is where the configuration was read.
 pub(super) fn make_absolute(config: Config, file: &str) -> Config {
-    // Only a process without a working folder cannot say where it is.
+    // Only a process without a working folder has no absolute path.
     let Ok(file) = std::path::absolute(file) else { return config };
     let Some(folder) = file.parent() else { return config };
     let Ok(mut value) = serde_json::to_value(&config) else { return config };
@@ -101,7 +101,7 @@ fn is_credential(key: &str, text: &str) -> bool {
 }
 
 fn absolute_path(folder: &Path, path: &str) -> PathBuf {
-    // Of an absolute path nothing else is left; `./` says nothing.
+    // Of an absolute path nothing else is left; `./` is dropped.
     let path = Path::new(path);
     folder.join(path.strip_prefix(".").unwrap_or(path))
 }

@@ -75,10 +75,10 @@ pub fn read_arguments(text: &str, op: &str, catalog: &Catalog) -> Result<Config>
     read_with((text, op), catalog, |config, _| config, report_arguments)
 }
 
-/// How faults of a text, which came from there, become an error.
+/// Makes an error of the faults of a text and its source.
 type ReportFaults = fn(&str, &str, Vec<Fault>) -> Error;
 
-/// How paths of a text, which came from there, are completed.
+/// Completes the paths of a text by its source.
 type CompletePaths = fn(Config, &str) -> Config;
 
 fn read_with(
@@ -120,7 +120,7 @@ fn read_with(
 }
 
 /// Names of iSCSI targets, and names and patterns of their initiators, in the one form in which
-/// names are sent, whatever is typed (RFC 3722, RFC 7143 4.2.7.1). An NQN stays as typed: its
+/// names are sent, for any typed form (RFC 3722, RFC 7143 4.2.7.1). An NQN stays as typed: its
 /// letters have a case (NVMe base specification 2.0, 4.5).
 fn normalise_names(config: &mut Config, catalog: &Catalog) {
     let folded = |name: &str| wire::iscsi::normalise_name(name).ok();
@@ -280,7 +280,7 @@ fn list(
     Value::Array(nodes.iter().map(|n| one(n, faults)).collect())
 }
 
-/// A section whose keys come from two schemas: this crate's and that of the entry it names.
+/// A section whose keys are in two schemas: this crate's and that of the entry it names.
 struct SectionSchema<'a> {
     core: &'a Value,
     entry_key: &'a str,

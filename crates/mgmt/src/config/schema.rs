@@ -116,7 +116,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The first branch without faults; otherwise the faults of the branch that comes nearest.
+    /// The first branch without faults; otherwise the faults of the branch that is nearest.
     fn branches(&mut self, node: &Node, branches: &'a [Value], at: ValueContext<'_>) -> Value {
         let resolved: Vec<&Value> = branches.iter().map(|b| self.resolve(b)).collect();
         let words: Vec<Value> = resolved.iter().filter_map(|b| enum_values(b)).flatten().collect();

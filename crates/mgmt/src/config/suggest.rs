@@ -34,7 +34,8 @@ pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     }
     let far = (word.chars().count() / 3).max(1);
     let scored = candidates.into_iter().filter(|c| c.len() <= WORD_BYTES_MAX).map(|c| {
-        // A unit left out or added, or the beginning of a word, is nearer than its letters say.
+        // A unit left out or added, or the beginning of a word, is nearer than the distance of its
+        // letters.
         let begins = word.len() >= 3 && c.starts_with(word) || c.len() >= 3 && word.starts_with(c);
         (if begins { 1 } else { distance(word, c) }, c)
     });

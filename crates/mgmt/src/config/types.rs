@@ -74,11 +74,11 @@ pub struct BusConfig {
     pub params: Map<String, Value>,
 }
 
-/// Most logical units of a target that a bus looks at when its section does not say it.
+/// Most logical units of a target that a bus looks at when its section does not set it.
 const LUNS_MAX: u64 = 16_384;
 
 impl BusConfig {
-    /// Whether a running bus becomes another one without letting go of its disks: what differs are
+    /// Whether a running bus becomes another one without a release of its disks: what differs are
     /// keys that it takes over while it runs. `live_keys`: those of its kind.
     pub fn can_become(&self, to: &BusConfig, live_keys: &[&str]) -> bool {
         let bare = |bus: &BusConfig| {
@@ -331,7 +331,7 @@ pub enum UnitProtection {
 }
 
 impl UnitProtection {
-    /// There is no room for it.
+    /// There is no space for it.
     pub fn is_none(&self) -> bool {
         *self == UnitProtection::None
     }
@@ -365,7 +365,7 @@ pub struct UnitConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 16, max = 16))]
     pub eui64: Option<String>,
-    /// Writes are refused, whatever the mode of a LUN.
+    /// Writes are refused in any mode of a LUN.
     #[serde(default)]
     pub read_only: bool,
     /// The medium is removable.

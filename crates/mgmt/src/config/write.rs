@@ -103,7 +103,7 @@ fn put(table: &mut Table, key: &str, value: &Value) {
     }
 }
 
-/// A LUN that says nothing but its provider is written as that.
+/// A LUN with a provider and no other key is written as that.
 fn short_lun(key: &str, value: &Value) -> Value {
     let (true, Some(luns)) = (key == "luns", value.as_object()) else {
         return value.clone();

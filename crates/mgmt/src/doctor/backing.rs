@@ -45,7 +45,7 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
     if out.is_empty() { ok(format!("{seen} looked at, all fit")) } else { out }
 }
 
-/// The file is gone while the daemon has the disk: `create = true` would make an empty one.
+/// The file is missing while the daemon has the disk: `create = true` would make an empty one.
 fn removed(disk: &DiskState, path: &Path) -> CheckFinding {
     let trouble = disk.losses().next().or(disk.troubles.first());
     let action = trouble.map(|trouble| trouble.action.clone());

@@ -59,7 +59,7 @@ fn with_disk_param(mut facts: Facts, key: &str, value: impl Into<serde_json::Val
     facts
 }
 
-/// The grades that a check gives, and that its words are there when it has something to say.
+/// The grades that a check gives, and that its words are there when it has a finding.
 fn grades(id: &str, facts: &Facts) -> Vec<Severity> {
     let check = CHECKS.iter().find(|c| c.id == id).expect("a check");
     let found = check.run(facts);

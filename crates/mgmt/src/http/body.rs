@@ -1,4 +1,4 @@
-//! The body of an answer: whole, or lines as they come.
+//! The body of an answer: whole, or lines as they are made.
 
 use hyper::body::{Bytes, Frame, SizeHint};
 use std::convert::Infallible;

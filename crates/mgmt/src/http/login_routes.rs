@@ -29,7 +29,7 @@ pub(super) fn is_route(path: &str) -> bool {
     path == LOGIN || path == LOGOUT
 }
 
-/// The page after a login: one of the daemon's, whatever a link has named.
+/// The page after a login: one of the daemon's, for any name in a link.
 fn destination(to: &str) -> HeaderValue {
     let path = to.split('?').next().unwrap_or_default();
     let is_page = path == "/" || path == page::ACCESS || files::is_route(path);
@@ -53,7 +53,7 @@ fn status_of(error: &Error) -> StatusCode {
 }
 
 /// The page for a caller who may not see `to`, with the form of the login if a login may help.
-/// `is_live`: its script asks for the token and then shows the page.
+/// `is_live`: its script requests the token and then shows the page.
 pub(super) fn refusal(error: &Error, to: &str, is_live: bool) -> Response<Body> {
     let is_login = error.kind == Kind::Unauthenticated;
     let text = page::forbidden(error, is_login.then_some(to), is_live);
@@ -92,7 +92,7 @@ async fn log_in(request: Request<Incoming>, control: &Arc<Control>, peer: &Peer)
         Ok(()) => form(request).await,
         Err(e) => Err(e),
     };
-    // Each refusal is counted, whatever its reason, so that a flood does not fill the audit log.
+    // Each refusal is counted for any reason, so that a flood does not fill the audit log.
     let admitted = peer.admit();
     let is_admitted = admitted.is_ok();
     let (to, begun) = match admitted.and(query) {

@@ -133,7 +133,7 @@ impl MetricsServer {
         let thread = std::thread::Builder::new().name("ashlar-metrics".into());
         let thread = thread.spawn(move || {
             let stopped = async {
-                // An error says that the server is dropped.
+                // An error means that the server is dropped.
                 let _ = stopped.await;
             };
             if let Err(e) = runtime.block_on(serve(listener, used, stopped)) {

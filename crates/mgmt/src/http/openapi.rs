@@ -15,7 +15,7 @@ pub(crate) const VERBS_PREFIX: &str = "/v1/verbs/";
 /// Content type of most answers.
 pub(super) const JSON: &str = "application/json";
 
-/// Content type of a downloaded file, whatever it contains.
+/// Content type of a downloaded file of any kind.
 pub(super) const BYTES: &str = "application/octet-stream";
 
 /// A parameter of a route.

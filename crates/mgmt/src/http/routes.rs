@@ -374,7 +374,7 @@ async fn verb(
             Ok(answer) => Bytes::from(format!("{{\"answer\":{answer}}}\n")),
             Err(error) => ndjson(&json!({ "error": error })),
         };
-        // The client may be gone; the verb is done all the same.
+        // The client may have disconnected; the verb is done all the same.
         let _ = sender.send(last).await;
     });
     let mut response = Response::new(Body::Lines(receiver));

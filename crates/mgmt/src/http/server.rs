@@ -115,8 +115,8 @@ pub(super) async fn accept_until<S>(
     }
 }
 
-/// Passes a connection to `admit` if there is room for it; waits a while after an error of
-/// `accept`. Every listener of HTTP does so.
+/// Passes a connection to `admit` if a slot is free; waits a while after an error of `accept`.
+/// Every listener of HTTP does so.
 pub(super) async fn take_accepted<S>(
     log: &RefusalLog,
     open: &Arc<AtomicUsize>,

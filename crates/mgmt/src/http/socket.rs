@@ -7,7 +7,7 @@
 //!     |no, or no answer: removed
 //! bind, mode 0600                 or: take the socket that the service manager bound to PATH
 //! ```
-//! The lock file is never removed: its lock, not its existence, says that a daemon runs. A passed
+//! The lock file is never removed: its lock, not its existence, proves that a daemon runs. A passed
 //! socket is not removed either: the service manager starts the daemon at the next connection.
 
 use crate::api::{Error, Kind, Result};

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //!  N4  One address has at most [`PER_ADDRESS_MAX`] connections to a listener, so that it leaves
-//!      room for others.
+//!      slots for others.
 //!  N5  A connection whose peer acknowledges no sent data ends after [`UNACKNOWLEDGED_MAX_MS`].
 
 use super::peer_rates::counted;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub const NODE_WIDTH: u32 = 184;
 /// Height of a node, in pixels.
 pub const NODE_HEIGHT: u32 = 44;
-/// Distance of two columns, which has room for the text of an edge.
+/// Distance of two columns, which has space for the text of an edge.
 const GAP_X: u32 = 120;
 /// Distance of two rows.
 const GAP_Y: u32 = 16;

@@ -1,4 +1,4 @@
-//! Part of the graph that a command asks for: an object by its name, and a direction from it.
+//! Part of the graph that a command selects: an object by its name, and a direction from it.
 
 use super::fold::{self, Toward};
 use super::graph::{self, Graph, Node};

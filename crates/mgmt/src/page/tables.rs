@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// Rows of a table, at most; the table says how many there are.
+/// Rows of a table, at most; the table shows how many there are.
 const ROWS_MAX: usize = 200;
 
 /// LUNs that a row of a group lists, at most.

@@ -62,7 +62,7 @@ pub enum Action {
         /// As they shall be.
         to: Vec<WebhookConfig>,
     },
-    /// A bus comes; its disks are found then, and later.
+    /// A bus is added; its disks are found then, and later.
     CreateBus {
         /// Which.
         bus: BusConfig,
@@ -79,7 +79,7 @@ pub enum Action {
         /// Which.
         bus: BusConfig,
     },
-    /// A disk comes.
+    /// A disk is added.
     CreateDisk {
         /// Which.
         disk: DiskConfig,
@@ -144,14 +144,14 @@ pub enum Action {
         /// As it shall be.
         to: Vec<UnitConfig>,
     },
-    /// Groups of target ports; none that goes has a target.
+    /// Groups of target ports; none that is removed has a target.
     PortGroups {
         /// As they are: all of them.
         from: Vec<AluaConfig>,
         /// As they shall be.
         to: Vec<AluaConfig>,
     },
-    /// A target comes, without groups.
+    /// A target is added, without groups.
     CreateTarget {
         /// Which.
         target: TargetConfig,
@@ -163,12 +163,12 @@ pub enum Action {
         /// As it shall be.
         to: Box<TargetConfig>,
     },
-    /// A target goes; its groups are gone.
+    /// A target is removed; it has no groups left.
     RemoveTarget {
         /// Which.
         target: TargetConfig,
     },
-    /// A group comes; its target and its providers are there.
+    /// A group is added; its target and its providers are there.
     CreateAccess {
         /// Which.
         access: AccessConfig,
@@ -180,7 +180,7 @@ pub enum Action {
         /// As it shall be.
         to: AccessConfig,
     },
-    /// A group goes; its members see nothing any more.
+    /// A group is removed; its members see nothing any more.
     RemoveAccess {
         /// Which.
         access: AccessConfig,
@@ -465,7 +465,7 @@ pub struct Step {
     /// What takes it back.
     pub inverse: Action,
     /// When it fails it is left out, and the daemon continues trying: the daemon starts, or the
-    /// thing was there before and has gone.
+    /// thing was there before and was removed.
     #[serde(skip)]
     pub may_wait: bool,
 }

@@ -111,7 +111,7 @@ impl Deferred {
 ///
 /// # Errors
 /// [`Kind::CannotCarryOut`], [`Kind::RolledBack`]: nothing has changed. [`Kind::HalfDone`]: the
-/// system is where `running` says.
+/// system is as in `running`.
 pub fn apply(
     (plant, catalog): (&dyn Plant, &Catalog),
     steps: &[Step],

@@ -84,7 +84,7 @@ fn mirror_settings_and_members_change_without_withdrawing_luns() {
     }
 }
 
-/// The disk of a member that is away, or given up, goes after the mirror has let go of it.
+/// The disk of a missing or removed member is removed after the mirror has released it.
 #[test]
 fn replacing_a_disk_in_a_mirror_withdraws_no_lun() {
     let from = document(&BOTH, &["d0", "d1"], None);

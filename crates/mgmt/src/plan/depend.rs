@@ -10,7 +10,7 @@ use crate::api::{SystemState, TargetHealth, TargetState};
 use crate::config::{AccessConfig, BusConfig, Catalog, Config, GeomConfig, SectionKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// Whether a provider of that name comes, by the form of the name, from the disk or geom `owner`:
+/// Whether a provider of that name belongs, by the form of the name, to the disk or geom `owner`:
 /// the same name, `owner` behind a class and a slash, or `owner` with `p1`, `s1`, `.suffix` or
 /// `/suffix` appended; a letter (BSD) where `owner` ends in a digit.
 pub fn name_depends_on(reference: &str, owner: &str) -> bool {
@@ -52,8 +52,8 @@ pub fn bus_may_provide(buses: &[BusConfig], name: &str) -> bool {
             || buses.iter().flat_map(|bus| bus.names.keys()).any(is_own))
 }
 
-/// The entry of the disk or geom that a provider of that name comes from, by [`name_depends_on`];
-/// of several owners that with the longest name.
+/// The entry of the disk or geom of a provider of that name, by [`name_depends_on`]; of several
+/// owners that with the longest name.
 pub(super) fn owner_entry<'a, T>(all: &'a HashMap<String, T>, reference: &str) -> Option<&'a T> {
     owning_prefixes(reference, reference).find_map(|owner| all.get(owner))
 }
@@ -181,7 +181,7 @@ pub fn running_config(config: &Config, state: &SystemState) -> Config {
 }
 
 /// Members of geoms that were found by their records although their sections were refused: in
-/// `base` they are as the records say.
+/// `base` they are as in the records.
 pub fn adopt_found_members(
     base: &mut Config,
     left_out: &[Deferred],
@@ -203,8 +203,8 @@ pub fn adopt_found_members(
     }
 }
 
-/// Puts back into `base`, which is what of `config` is there, whatever is lost and not `wanted` any
-/// more: a plan takes it out, lest it return by itself.
+/// Puts lost objects that are not `wanted` any more back into `base`, the present part of `config`:
+/// a plan takes it out, lest it return by itself.
 pub fn keep_lost_objects(base: &mut Config, config: &Config, wanted: &Config) {
     fn keep<T: Clone>(base: &mut Vec<T>, all: &[T], wanted: &[T], key: SectionKey<T>) {
         let present: HashSet<_> = base.iter().chain(wanted).map(key).collect();

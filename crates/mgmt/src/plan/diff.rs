@@ -77,14 +77,14 @@ pub fn plan(
     planner.steps
 }
 
-/// Buses, disks and geoms that have to go, and geoms that change instead.
+/// Buses, disks and geoms that are removed, and geoms that change instead.
 #[derive(Default)]
 struct Removals {
     /// Names with the reason.
     reasons: BTreeMap<String, String>,
     /// Geoms that change while they are used.
     changed: BTreeSet<String>,
-    /// Disks of members that such geoms give up: they go after that.
+    /// Disks of members that such geoms give up: they are removed after that.
     late: BTreeSet<String>,
     /// Providers that such geoms give up.
     dropped: BTreeSet<String>,
@@ -105,7 +105,7 @@ impl Removals {
     }
 }
 
-/// Which buses, disks and geoms have to go.
+/// Which buses, disks and geoms are removed.
 fn removals(
     (running, desired): (&Config, &Config),
     ground: &DependencyGraph,
@@ -159,9 +159,9 @@ fn removals(
     gone
 }
 
-/// Whether a geom can change while it is used, with the disks that it lets go of and that go. Not
-/// one that has not started, nor one whose new member is on a removed section or has the image of a
-/// removed disk.
+/// Whether a geom can change while it is used, with the disks that it releases and that are
+/// removed. Not one that has not started, nor one whose new member is on a removed section or has
+/// the image of a removed disk.
 fn in_place_change(
     from: &GeomConfig,
     to: &GeomConfig,
@@ -198,7 +198,7 @@ fn in_place_change(
     late.iter().all(frees).then_some(late)
 }
 
-/// Whether a geom stays as it is: the sections say the same in other words, or the second names
+/// Whether a geom stays as it is: the sections mean the same in other words, or the second names
 /// the members that the geom has by now.
 fn is_unchanged(
     from: &GeomConfig,
@@ -231,9 +231,9 @@ impl Planner<'_> {
         self.steps.push(Step { hosts: judged.hosts, ..step });
     }
 
-    /// Withdraws the LUNs that groups may not keep, because their providers go. The members of
-    /// groups change at the end, in one step (`grant`): an initiator that moves to another group
-    /// keeps the LUNs that both groups show it.
+    /// Withdraws the LUNs that groups may not keep, because their providers are removed. The
+    /// members of groups change at the end, in one step (`grant`): an initiator that moves to
+    /// another group keeps the LUNs that both groups show it.
     fn withdraw(
         &mut self,
         running: &Config,
@@ -242,8 +242,8 @@ impl Planner<'_> {
         other: &BTreeSet<&str>,
         ground: &DependencyGraph,
     ) {
-        // A geom that is made may open its members exclusively: LUNs on them go first. A member
-        // that the new configuration exports as well keeps its LUNs.
+        // A geom that is made may open its members exclusively: LUNs on them are removed first. A
+        // member that the new configuration exports as well keeps its LUNs.
         let comes =
             |g: &&GeomConfig| running.geom(&g.name).is_none() || gone.reasons.contains_key(&g.name);
         let mut taken: HashSet<&str> =
@@ -306,8 +306,8 @@ impl Planner<'_> {
             let why = unit_changes(&from, &to);
             self.step(Action::Units { from, to }, why);
         }
-        // Those that go may still have targets; who gets the identifier of one of them (a group
-        // that has a new name) has another until they are gone.
+        // Removed ones may still have targets; who gets the identifier of one of them (a group that
+        // has a new name) has another until they are removed.
         let mut all = desired.alua.clone();
         let goes = |g: &&AluaConfig| !desired.alua.iter().any(|n| n.name == g.name);
         let going: Vec<AluaConfig> = running.alua.iter().filter(goes).cloned().collect();
@@ -562,7 +562,7 @@ fn changed_units<'c>(
         };
         let mut all: HashMap<&str, UnitConfig> =
             c.unit.iter().map(|u| (u.provider.as_str(), bare(u))).collect();
-        // A LUN may say the serial number in its unit's place.
+        // A LUN may have the serial number instead of its unit.
         for lun in c.access.iter().flat_map(|a| a.luns.values()) {
             let Some(serial) = &lun.serial else { continue };
             let unit = all.entry(&lun.provider).or_insert_with(|| plain(&lun.provider));

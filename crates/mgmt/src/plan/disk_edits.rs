@@ -118,7 +118,7 @@ pub(super) fn changes_in_place(
     if named != *to && size_edit(&named, to, (state, catalog)).is_none() {
         return false;
     }
-    // A disk that has no configured serial number any more is asked for its own when it is opened.
+    // A disk that has no configured serial number any more reports its own when it is opened.
     let takes_serial =
         || given_serial(to).is_some() && passes_serial(&from.name, (state, catalog), ground);
     keeps_serial(from, to, state) || takes_serial()
@@ -131,7 +131,7 @@ fn keeps_serial(from: &DiskConfig, to: &DiskConfig, state: &SystemState) -> bool
     serial == given_serial(from) || serial.is_some() && serial == has()
 }
 
-/// Whether all geoms above a disk ask it for its serial number.
+/// Whether all geoms above a disk read its serial number.
 fn passes_serial(
     disk: &str,
     (state, catalog): (&SystemState, &Catalog),

@@ -1,5 +1,5 @@
 //! Clients of a file server, which its geom serves itself, and edits of its section that their next
-//! connection does not survive. The connections that they have go on, as sessions of targets do.
+//! connection does not survive. Their present connections continue, as sessions of targets do.
 
 use super::risk::is_listening;
 use crate::api::{ServedClientState, SystemState};

@@ -148,7 +148,7 @@ fn sectors(config: &Config) -> Sectors {
     };
     let disks = config.disk.iter();
     let mut all: Sectors = disks.map(|disk| (disk.name.clone(), sector(disk))).collect();
-    // Each round adds those whose member is known; a geom may come before its member.
+    // Each round adds those whose member is known; a geom may precede its member.
     for _ in 0..config.geom.len() {
         let known = all.len();
         for geom in &config.geom {

@@ -19,7 +19,7 @@ enum Proof<'c> {
 /// The accounts of a login.
 struct Accounts<'c> {
     proof: Proof<'c>,
-    /// The account by which the target proves itself to an initiator that asks for it.
+    /// The account by which the target proves itself to an initiator that requests it.
     mutual: Option<&'c Chap>,
 }
 

@@ -25,8 +25,8 @@ fn has_members(geom: &GeomConfig, live: &GeomState) -> bool {
 }
 
 /// Mirrors whose members are others in `config`, which was just started with, than in `before`,
-/// which was carried out last: a start takes them as their records say. `config` has the members
-/// of `before` from then on, so that a plan leads to those of the file.
+/// which was carried out last: a start takes them as in their records. `config` has the members of
+/// `before` from then on, so that a plan leads to those of the file.
 pub fn defer_mirror_edits(
     before: &Config,
     config: &mut Config,

@@ -2,7 +2,7 @@
 //!
 //! Laws (tested over seeded random configurations in `tests.rs`)
 //!  L1  `plan(x, x)` is empty.
-//!  L2  The steps of `plan(a, b)`, done in order from `a`, give `b`, or sections that say the same
+//!  L2  The steps of `plan(a, b)`, done in order from `a`, give `b`, or sections that mean the same
 //!      as those of `b` in other words.
 //!  L3  Their inverses, done in reverse order from there, give `a`.
 //!  L4  Cut after any step, a new plan from there still leads to `b`.

@@ -87,7 +87,7 @@ pub fn risk(action: &Action, scene: &RiskContext<'_>) -> HostRisk {
             let dropped: Vec<&str> =
                 from.dropped_disks(to).filter(|disk| provider_is_open(state, disk)).collect();
             if dropped.iter().any(|name| to.disks().any(|(disk, _)| disk == *name)) {
-                // Its users would go on with another file.
+                // Its users would continue with another file.
                 return HostRisk::of(Risk::Destroys);
             }
             let risk = disruptive(!dropped.is_empty() || leaves_one_copy(from, to, state, catalog));
@@ -247,7 +247,7 @@ pub(super) fn is_listening(portal: &str, listen: &[String]) -> bool {
 fn admits(access: &AccessConfig, session: &SessionState) -> bool {
     let rules: Vec<PortalRule> = access.portals.iter().filter_map(|r| PortalRule::new(r)).collect();
     let named = access.initiators.iter().any(|p| wire::pattern::matches(p, &session.initiator));
-    // Where it came to is not known of every session: only its name counts then.
+    // Its portal is not known of every session: only its name counts then.
     named && LocalAddress::parse(&session.portal).is_none_or(|at| any_matches(&rules, at))
 }
 
@@ -255,14 +255,14 @@ fn admits(access: &AccessConfig, session: &SessionState) -> bool {
 enum LunChange {
     /// Another disk is behind a number.
     OtherDisk,
-    /// A LUN goes, or is shown in another way.
+    /// A LUN is removed, or is shown in another way.
     Lost,
     None,
 }
 
 impl LunChange {
-    /// Of the sessions in the group that `was`, which has that target and name, when they come
-    /// under `after`.
+    /// Of the sessions in the group that `was`, which has that target and name, when they are under
+    /// `after`.
     fn between(
         scene: &RiskContext<'_>,
         (target, group): (&str, &str),

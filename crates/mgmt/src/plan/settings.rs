@@ -44,7 +44,7 @@ fn toml(value: &Value) -> String {
     if pairs.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", pairs.join(", ")) }
 }
 
-/// Settings as a section says them.
+/// Settings as in a section.
 pub(super) fn settings_text(settings: &Map<String, Value>) -> String {
     let word = |(key, value): (&String, &Value)| match value {
         Value::Null => format!("no {key}"),
@@ -53,7 +53,7 @@ pub(super) fn settings_text(settings: &Map<String, Value>) -> String {
     settings.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// The section says these settings from now on.
+/// The section has these settings from now on.
 pub fn set_params(geom: &mut GeomConfig, settings: Map<String, Value>) {
     for (key, value) in settings {
         match value {
@@ -119,7 +119,7 @@ pub(super) fn changes_in_use(
             && same_structure(from, to, catalog)
 }
 
-/// Whether two sections say the same in other words, such as a setting and its default.
+/// Whether two sections mean the same in other words, such as a setting and its default.
 pub(super) fn same_settings(
     from: &GeomConfig,
     to: &GeomConfig,

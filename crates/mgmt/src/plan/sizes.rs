@@ -1,4 +1,4 @@
-//! Sizes of disks: edits of `size`, and disks that are larger than the configuration says because
+//! Sizes of disks: edits of `size`, and disks that are larger than in the configuration because
 //! they were made larger by hand.
 
 use super::{Action, Step};

@@ -548,7 +548,7 @@ fn hosts_that_lose_access_are_named() {
     assert_eq!(risk_of(less), "disruptive: iqn.h:1");
     let swapped = groups(vec![access("g", &["iqn.h:*"], &[(0, "b"), (1, "a")])]);
     assert_eq!(risk_of(swapped), "destroys: in use by iqn.h:1");
-    // Also when the disk that was there goes, and the LUN is withdrawn before.
+    // Also when the disk that was there is removed, and the LUN is withdrawn before.
     let mut gone = groups(vec![access("g", &["iqn.h:*"], &[(0, "b"), (1, "b")])]);
     gone.disk.remove(0);
     assert_eq!(risk_of(gone), "destroys: in use by iqn.h:1");
@@ -634,7 +634,7 @@ fn lun_with_another_identity_counts_as_another_disk() {
     assert_eq!(of_disk.risk_text(), "disruptive: iqn.h:1");
     let (_, why) = risk_of(&other, &[("a", "")]);
     assert!(why.contains("serial number A -> B"), "what is written counts: {why}");
-    // The same disk with sectors of another length: a host would go on with other bytes.
+    // The same disk with sectors of another length: a host would continue with other bytes.
     let mut sectors = config.clone();
     sectors.disk[0].params.insert("sector_size".into(), 4096.into());
     let (risk, why) = risk_of(&sectors, &[("a", "A")]);
@@ -653,7 +653,7 @@ fn lun_with_another_identity_counts_as_another_disk() {
     assert!(why.contains("LUN 0 is another disk for hosts: uuid default -> U"), "{why}");
 }
 
-/// A file that becomes larger does so in place; anything else about it needs it to go and come.
+/// A file that becomes larger does so in place; each other change removes and adds it.
 #[test]
 fn image_files_grow_in_place() {
     let file = |size: u64, path: &str| DiskConfig {

@@ -586,7 +586,7 @@ impl Control {
         };
         plan.before = self.shared.archive.newest(self.catalog());
         let mut applied = self.carry_out(&plan, desired, &[], &mut progress)?;
-        // Not wanted by itself: `apply` asks for the consent that it needs.
+        // Not wanted by itself: `apply` requests the consent that it needs.
         let destroys = |(step, e): (Step, Error)| Deferred::new(&step, e);
         applied.deferred.extend(refused.into_iter().map(destroys));
         lock(&self.shared.deferred).clone_from(&applied.deferred);

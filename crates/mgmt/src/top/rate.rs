@@ -69,7 +69,7 @@ pub fn rates(before: &SystemState, now: &SystemState, view: &View) -> Vec<Rate> 
     let mut out = Vec::new();
     for object in view.tab.objects(now).into_iter().filter(|object| view.shows(&object.name)) {
         let was = earlier.get(&*object.name).copied().unwrap_or(&nothing);
-        // Counters of ended sessions are gone: an initiator has no rate until the next interval.
+        // Counters of ended sessions are removed: an initiator has no rate until the next interval.
         let delta = object.stats.since(was);
         let busy = delta.busy_ns as f64 * 100.0 / span_ns as f64;
         out.push(Rate {

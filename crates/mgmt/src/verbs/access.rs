@@ -51,7 +51,7 @@ pub struct AccessCheckAnswer {
     pub targets: Vec<VisibleLuns>,
 }
 
-/// The groups in which an initiator falls, with the pattern that says so. Without a portal these
+/// The groups in which an initiator falls, with the pattern that matches it. Without a portal these
 /// may be several: they have no portal in common.
 pub fn groups_of<'g>(
     groups: &'g [GroupState],

@@ -45,9 +45,9 @@ pub struct Local<'a> {
     pub client: &'a Client,
     /// The binary it runs in.
     pub app: &'a App,
-    /// Whether JSON was asked for.
+    /// Whether JSON is requested.
     pub json: bool,
-    /// Where results go.
+    /// Destination of results.
     pub out: &'a mut dyn std::io::Write,
 }
 

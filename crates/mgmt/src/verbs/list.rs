@@ -328,7 +328,7 @@ pub(super) fn attached(all: &[crate::api::AttachedState]) -> Listing {
     listing("attached", &columns, all.iter().map(row).collect())
 }
 
-/// The part of the state that was asked for: of many thousand units all of it is many megabytes.
+/// The part of the state that was requested: of many thousand units all of it is many megabytes.
 fn select_state(mut state: SystemState, what: ListKind) -> SystemState {
     let all = what == ListKind::All;
     if !all && what != ListKind::Disks {

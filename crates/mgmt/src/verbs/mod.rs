@@ -1,5 +1,5 @@
-//! The verbs: one file and one line of [`VERBS`] each. From the table come the command line, the
-//! HTTP routes, OpenAPI, completions and manual pages.
+//! The verbs: one file and one line of [`VERBS`] each. The table gives the command line, the HTTP
+//! routes, OpenAPI, completions and manual pages.
 
 pub(crate) mod access;
 mod access_who;

@@ -76,7 +76,7 @@ fn start_log(config: &DaemonConfig) -> Option<LogQueue> {
     first.is_ok().then_some(lines)
 }
 
-/// Has the log written when it goes, before the command says why it ended.
+/// Writes the log when it is dropped, before the command reports why it ended.
 struct FlushOnDrop(Option<LogQueue>);
 
 impl Drop for FlushOnDrop {
@@ -105,7 +105,7 @@ fn socket(local: &Local<'_>, config: &Config) -> PathBuf {
     }
 }
 
-/// Carries out the whole file. What cannot be is left out, and comes when it can be.
+/// Carries out the whole file. An object that cannot be added now is left out, and added later.
 ///
 /// # Errors
 /// Those of [`Control::start`]; the first that is left out when `strict` is set, or when no target

@@ -51,7 +51,7 @@ impl Signals {
         })
     }
 
-    /// The next one that asks for something.
+    /// The next one with an action.
     pub async fn next(&mut self) -> SignalRequest {
         tokio::select! {
             _ = self.term.recv() => SignalRequest::Stop("SIGTERM"),

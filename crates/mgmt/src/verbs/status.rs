@@ -326,8 +326,8 @@ fn free_space_advice(disk: &DiskState) -> String {
     }
 }
 
-/// Disks that are not ok: each trouble by itself; of a disk that is gone, only those that lose data
-/// beside the error.
+/// Disks that are not ok: each trouble by itself; of a lost disk, only those that lose data beside
+/// the error.
 fn disks(state: &SystemState) -> Vec<StatusFinding> {
     let mut out = Vec::new();
     for disk in state.disks.iter().filter(|d| d.health != Health::Ok) {
@@ -501,7 +501,7 @@ pub fn status_of(control: &Control, state: &SystemState) -> StatusAnswer {
     adopt_found_members(&mut running, &control.deferred(), state, control.catalog());
     let left = control.deferred().into_iter().filter(|left| !left.is_resolved(&running, state));
     let left: Vec<Deferred> = left.collect();
-    // Why it is not there says more than that it is not.
+    // The reason of its absence replaces the report of it.
     findings.retain(|f| left.iter().all(|left| left.status_entry().is_none_or(|at| at != f.at)));
     findings.splice(
         0..0,

@@ -36,7 +36,7 @@ pub enum Sort {
 }
 
 impl Sort {
-    /// All orders, as keys go through them.
+    /// All orders, in the order of the key.
     pub(crate) const ALL: [Sort; 9] = [
         Sort::Graph,
         Sort::Name,
@@ -184,7 +184,7 @@ struct StateSampler<'a, 'b> {
 }
 
 impl StateSampler<'_, '_> {
-    /// Asks for the state, however long the last one is ago.
+    /// Requests the state, even soon after the last one.
     fn sample(&mut self) -> Result<()> {
         let now = self.local.client.state()?;
         self.minute.record(&now);

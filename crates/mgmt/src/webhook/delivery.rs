@@ -61,7 +61,7 @@ pub(super) async fn deliver(
     if status.is_success() {
         return Ok(());
     }
-    // An overloaded server, or one that is being replaced, asks for another attempt.
+    // An overloaded server, or one that is being replaced, needs another attempt.
     let asks_again = matches!(status.as_u16(), 408 | 425 | 429);
     let is_final = !status.is_server_error() && !asks_again;
     let note = if status.is_redirection() { "; redirects are not followed" } else { "" };

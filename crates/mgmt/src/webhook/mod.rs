@@ -56,7 +56,7 @@ impl Drop for Webhooks {
 }
 
 impl Webhooks {
-    /// Starts the thread. Without it, events are not delivered, and the log says so.
+    /// Starts the thread. Without it, events are not delivered, and the log reports it.
     pub(crate) fn start(control: Arc<Control>) -> Webhooks {
         let (stop, stopped) = oneshot::channel();
         let run = move || {
@@ -82,7 +82,7 @@ struct Hooks(BTreeMap<String, (Arc<Queue>, AbortHandle)>);
 
 impl Hooks {
     /// Follows the configuration. A webhook whose section differs keeps its events, and one whose
-    /// files are to be read again too: `renewals` says how often.
+    /// files are to be read again too: `renewals` counts it.
     fn set(&mut self, wanted: Vec<WebhookConfig>, renewals: impl Fn(&str) -> u64) {
         let mut before = std::mem::take(&mut self.0);
         for config in wanted {

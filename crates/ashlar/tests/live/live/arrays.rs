@@ -145,8 +145,8 @@ impl Array {
         well && self.members.iter().all(|m| active.iter().any(|a| a == m))
     }
 
-    /// It continues without the pulled member. A member that failed as if it were gone may be back
-    /// already, but not through its failing layer.
+    /// It continues without the pulled member. A member that failed as if it were removed may be
+    /// back already, but not through its failing layer.
     pub fn lacks(&self, fixture: &Fixture, member: &str, how: Pull) -> bool {
         let (_, active) = self.state(fixture);
         let without = |name: &str| !active.iter().any(|a| a == name);
@@ -170,7 +170,7 @@ impl Array {
         list(&fixture.state()["geoms"]).iter().find(ours).cloned()
     }
 
-    /// It holds this disk, in whatever state.
+    /// It holds this disk, in any state.
     pub fn holds(&self, fixture: &Fixture, disk: &str) -> bool {
         let geom = self.geom(fixture);
         geom.is_some_and(|g| list(&g["consumers"]).iter().any(|c| text(&c["provider"]) == disk))

@@ -24,7 +24,7 @@ pub enum Pull {
     FailsWrites,
     /// Its reads fail.
     FailsReads,
-    /// Everything fails as of a device that is gone.
+    /// Everything fails as of a device that was pulled.
     FailsAll,
     /// The file loses its end, and gets it back: with data that is old by then.
     Shrinks,
@@ -82,7 +82,7 @@ pub fn pull(fixture: &Fixture, arrays: &Arrays, array: &Array, member: &str, how
             file.read_exact_at(&mut end, keeps).unwrap();
             std::fs::write(fixture.path(&format!("{member}-end")), end).unwrap();
             file.set_len(keeps).unwrap();
-            // Users may have met the end before: then it is gone already.
+            // Users may have met the end before: then it was removed already.
             fixture.ashlar(&["geom", "disk", "resize", &format!("name={member}")]);
         }
     }
@@ -128,7 +128,7 @@ pub fn give_back(fixture: &Fixture, arrays: &Arrays, array: &Array, member: &str
             let end = std::fs::read(fixture.path(&format!("{member}-end"))).unwrap();
             file(fixture, member).write_all_at(&end, bytes_of(member) - CUT_BYTES).unwrap();
             fixture.until("it is back", Duration::from_secs(90), || {
-                // A device that was gone returns by itself.
+                // A device that was pulled returns by itself.
                 fixture.ashlar(&["geom", "disk", "resize", &format!("name={member}")]);
                 let size = |p: (String, Value)| p.1["size_bytes"].as_u64();
                 fixture.provider(member).and_then(size) == Some(bytes_of(member))

@@ -25,8 +25,8 @@ enum Page {
 pub struct Shape {
     /// From a request to its answer, beside everything else, ns.
     pub round_ns: u64,
-    /// Reads come in units of so many bytes, each fetched once, in so many ns; any number of them
-    /// at a time.
+    /// Reads are done in units of so many bytes, each fetched once, in so many ns; any number of
+    /// them at a time.
     pub fetch: Option<(u64, u64)>,
     /// One request at a time: ps a byte.
     pub ps_per_byte: u64,

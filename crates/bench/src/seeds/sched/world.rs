@@ -20,7 +20,7 @@ use crate::error::Error;
 /// Bytes of the disk: the page's SATA disk has 250 GB.
 const DISK: u64 = 250_000_000_000 / 4096 * 4096;
 const SECTOR: u32 = 4096;
-/// Timers with this kind only make the virtual clock go on.
+/// Timers with this kind only advance the virtual clock.
 const TICK: u32 = 999;
 /// Most steps of one run; one that needs more has lost its way.
 const STEPS_MAX: u64 = 100_000_000;

@@ -1,5 +1,5 @@
-//! The disk of the seed: a command that deletes takes 50 ms whatever its size, and nothing else is
-//! served meanwhile.
+//! The disk of the seed: a command that deletes takes 50 ms regardless of its size, and nothing
+//! else is served meanwhile.
 //!
 //! Other requests take the time of a SATA flash disk, any number at once. A command that deletes
 //! begins when all before it have ended (it is not queued), and later requests begin when it has

@@ -71,7 +71,7 @@ impl Lab {
         self.world.now()
     }
 
-    /// Waits; false when it did not come in so many virtual seconds.
+    /// Waits; false when it did not end within so many virtual seconds.
     pub(super) fn until(&mut self, seconds: u64, mut done: impl FnMut() -> bool) -> bool {
         self.control.wait_until(Duration::from_secs(seconds), |_| done())
     }
@@ -115,7 +115,7 @@ impl Drop for Lab {
     }
 }
 
-/// The other users of the disk: requests come whether or not those before have ended.
+/// The other users of the disk: requests arrive whether or not those before have ended.
 #[derive(Default)]
 pub(super) struct Crowd {
     stop: Cell<bool>,

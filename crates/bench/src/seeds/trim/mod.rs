@@ -47,7 +47,7 @@ const P99: f64 = 1.2;
 /// Of the device's time, percent.
 const SHARE: f64 = 5.0;
 
-/// How deletions go to the disk.
+/// How deletions are sent to the disk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Blocks,

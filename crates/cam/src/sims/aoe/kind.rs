@@ -24,8 +24,8 @@ pub(super) struct AoeParams {
     /// Targets to use, as `SHELF.SLOT`; absent: all targets that answer.
     #[serde(default)]
     targets: Vec<String>,
-    /// Maximum number of unanswered frames per target, over all cores; lower if the target has room
-    /// for fewer.
+    /// Maximum number of unanswered frames per target, over all cores; lower if the target buffers
+    /// fewer.
     #[serde(default = "window")]
     #[schemars(range(min = 1, max = 255))]
     window: u32,

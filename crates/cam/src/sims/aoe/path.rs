@@ -3,7 +3,7 @@
 //! ```text
 //!            IDENTIFY: the same disk        K timeouts          an answer of any kind
 //!   Found ------------------------> Up ----------------> Down -----------------------> Up
-//!     | another disk                                      | asked again and again (CONFIG)
+//!     | another disk                                      | probed repeatedly (CONFIG)    
 //!     v
 //!   Other: queried again now and then
 //! ```

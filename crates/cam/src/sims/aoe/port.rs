@@ -103,7 +103,7 @@ impl Wire for &Interfaces {
         if let Some((data, at, len)) = data {
             let _in_range = data.slice_into(at, len, &mut rest);
         }
-        // A frame that finds no room is lost, as on a wire.
+        // A frame without space is lost, as on a wire.
         let _ = link.send(head, &rest);
         rest.clear();
     }

@@ -4,7 +4,7 @@
 //! ```text
 //!   off --COMRESET, then on--> link up, EXCHANGED --cleared--> reached
 //!    ^                             ^                             |
-//!    |  power came                 +-- came, or came again ------+
+//!    |  power on                   +-- on, or on again     ------+
 //! ```
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -91,7 +91,7 @@ impl VirtualHba {
     }
 
     /// The device behind a port changed. Returns the bay of the multiplier, which the HBA then
-    /// asks, and whether the multiplier notifies the HBA. `None`: the device is behind no port.
+    /// queries, and whether the multiplier notifies the HBA. `None`: the device is behind no port.
     pub(super) fn port_changed(&self, bay: u64) -> Option<(u64, bool)> {
         let port = self.port(bay)?;
         let came = if self.is_present(bay) { pscr::EXCHANGED } else { 0 };

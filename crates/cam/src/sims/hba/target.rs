@@ -280,7 +280,7 @@ impl Target {
         (self.stopped && op != 0x1b).then(|| answer(Sense::new(asc::START_NEEDED)))
     }
 
-    /// Chance, and no room.
+    /// Chance, and no space.
     fn refuses(&mut self, work: &Work) -> Option<Outcome> {
         let medium = matches!(
             work,

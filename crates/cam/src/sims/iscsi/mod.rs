@@ -285,7 +285,7 @@ impl Sim for Iscsi {
         }
     }
 
-    /// The value of FreeBSD's initiator, whatever the network is.
+    /// The value of FreeBSD's initiator, for any network.
     fn transfer_kb(&self) -> u32 {
         150_000
     }

@@ -203,7 +203,7 @@ impl Sim for Sg {
     }
 
     fn action(&self, unit: &Unit, id: CcbId, ccb: &Ccb, data: &Segs, core: &Core) -> Begun {
-        // A node is one unit, whatever REPORT LUNS of its device lists.
+        // A node is one unit, although REPORT LUNS of its device may list more.
         if unit.path().lun != 0 {
             return Begun::Ended(Outcome::of(CamStatus::LunInvalid));
         }

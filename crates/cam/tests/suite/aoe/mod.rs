@@ -231,7 +231,7 @@ impl Storm {
             self.w.turn(20 * MS);
             self.reap();
         }
-        // Whatever was under way anywhere is over.
+        // All commands have ended.
         let quiet = self.w.now() + 2 * LIFE_MS * MS;
         while self.w.now() < quiet {
             self.w.turn(20 * MS);

@@ -438,7 +438,7 @@ fn a_write_does_not_reach_a_disk_exchanged_while_idle() {
     }
 }
 
-/// E6: soon after its last answer it says that it has started, and nothing was under way.
+/// E6: soon after its last answer it reports that it has started, and nothing was under way.
 #[test]
 fn a_write_does_not_reach_a_disk_exchanged_at_a_restart_of_the_target() {
     for (serial, is_other) in [("SHELF1", false), ("OTHER", true)] {
@@ -471,7 +471,7 @@ fn a_resent_write_does_not_reach_a_disk_exchanged_meanwhile() {
     }
 }
 
-/// As the target says when it starts.
+/// As the target reports at its start.
 #[test]
 fn the_original_disk_is_attached_again_when_it_announces_itself() {
     let mut s = calm();
@@ -545,7 +545,7 @@ fn a_config_string_set_by_ashlar_does_not_change_the_disk_identity() {
 }
 
 impl Scene {
-    /// A shelf that says this: serial number, sectors, config string.
+    /// A shelf that reports this: serial number, sectors, config string.
     fn of(says: (&str, u64, &str)) -> Scene {
         let shape =
             SegmentShape { delay_ns_min: 5_000, delay_ns_max: 20_000, ..SegmentShape::default() };
@@ -601,7 +601,7 @@ fn a_changed_window_bounds_the_outstanding_frames() {
     let mut s = Scene::new(Ways { buffers: 16, slow_ns: 10 * MS, ..Ways::default() });
     let most = |s: &mut Scene| {
         *s.shelf.held.borrow_mut() = (0, 0);
-        // So few that nothing is asked beside them.
+        // So few that nothing is requested beside them.
         s.reads(60);
         s.shelf.held.borrow().1
     };
@@ -639,7 +639,7 @@ fn a_changed_discovery_interval_applies_at_once() {
     let sim = AoeKind.open(&Open { name: "aoe0", params: &params(3600), site: &site }).unwrap();
     let bus = w.add(sim);
     assert_eq!(w.scan(bus), [""; 0]);
-    // Until it is asked every 17 minutes or less often.
+    // Until it is queried every 17 minutes or less often.
     (0..2_100).for_each(|_| w.turn(S));
     w.buses[bus].sim().update_params(&params(2)).unwrap();
     let came = w.now();

@@ -69,7 +69,7 @@ pub fn aoe_initiator(data: &[u8]) {
         let _ = spoof.send(&frame, &bio::Segs::new());
         let _ = spoof.flush();
     }
-    // Commands in flight end, and copies are gone.
+    // Commands in flight end, and copies are dropped.
     (0..40).for_each(|_| w.turn(20 * MS));
     let read = w.read(edge, 0, 8192);
     assert!(read.is_ok_and(|bytes| bytes.iter().all(|b| *b == 0x5a)), "the disk is as it was");

@@ -82,7 +82,7 @@ pub fn iscsi_initiator(data: &[u8]) {
     (0..40).for_each(|_| w.turn(20 * MS));
     let read = match w.read(edge, 0, 8192) {
         Ok(bytes) => Ok(bytes),
-        // It may have said that the disk is gone.
+        // It may have reported the loss of the disk.
         Err(_) => {
             let edge = disk(&mut w, bus);
             w.read(edge, 0, 8192)

@@ -25,13 +25,13 @@ const OUT_OF_RANGE: u8 = 0x21;
 pub struct Ways {
     /// Longest time of a command, ns.
     pub slow_ns: u64,
-    /// Of a thousand, answers that come twice.
+    /// Of a thousand, answers that are sent twice.
     pub twice: u32,
     /// Answers with an unused tag before the right one, per thousand.
     pub wrong: u32,
     /// Of a thousand, answers that speak of other lengths.
     pub wrong_lengths: u32,
-    /// Of a thousand, answers before which one of another command comes that was not carried out
+    /// Of a thousand, answers before which one of another command is sent that was not carried out
     /// yet, with a number that was there before.
     pub early: u32,
     /// Of a thousand, commands that are never answered.
@@ -56,7 +56,7 @@ pub struct Raw {
 /// One session; its commands in flight end with it.
 struct PeerSession {
     alive: Cell<bool>,
-    /// Commands that came and were not carried out, and those of them that are to be given up.
+    /// Commands that arrived and were not carried out, and those of them that are to be given up.
     open: RefCell<BTreeMap<u32, bool>>,
 }
 
@@ -68,7 +68,7 @@ pub struct Peer {
     pub deaf: Cell<bool>,
     /// All logins are refused.
     pub shut: Cell<bool>,
-    /// It says that it has so many sectors, whatever it has.
+    /// The number of sectors that it reports.
     pub reported_sectors: Cell<Option<u64>>,
     /// Who logs in there is sent to the other place.
     pub moved: Cell<Option<(SocketAddr, SocketAddr)>>,
@@ -81,7 +81,7 @@ pub struct Peer {
     /// PDUs that are sent before the next requests are processed.
     pub raw: RefCell<Vec<Raw>>,
     pub odd: RefCell<Option<Oddity>>,
-    /// A READ or WRITE of this sector ends the connection it came by; how often that was.
+    /// A READ or WRITE of this sector ends its connection; how often that was.
     pub falls_over: Cell<Option<u8>>,
     pub fell_over: Cell<u64>,
     /// Forged PDUs are sent in its name, so received data need not make sense.
@@ -111,7 +111,7 @@ pub struct Conn {
     sent_max_cmd_sn: Cell<u32>,
     params: Cell<SessionParams>,
     nexus: RefCell<Option<Rc<PeerSession>>>,
-    /// WRITEs whose data come.
+    /// WRITEs whose data arrive.
     writes: RefCell<BTreeMap<u32, Write>>,
 }
 
@@ -119,7 +119,7 @@ struct Write {
     command: ScsiCommand,
     data: Vec<u8>,
     received: u32,
-    /// Up to there it was asked for.
+    /// Up to there it was requested.
     requested: u32,
     r2t_sn: u32,
 }
@@ -174,7 +174,7 @@ impl Peer {
         peer
     }
 
-    /// All connections fail; sessions go on without.
+    /// All connections fail; sessions continue without.
     pub fn cut(&self) {
         for stream in self.streams.take() {
             stream.reset();
@@ -182,7 +182,7 @@ impl Peer {
         }
     }
 
-    /// The process is killed: all that is under way is gone.
+    /// The process is killed: all that is under way is lost.
     pub fn kill(&self) {
         self.sessions.borrow().values().for_each(|nexus| nexus.alive.set(false));
         self.sessions.borrow_mut().clear();
@@ -190,7 +190,7 @@ impl Peer {
         self.cut();
     }
 
-    /// No command that came is still to be carried out.
+    /// No received command is still to be carried out.
     pub fn is_idle(&self) -> bool {
         self.sessions.borrow().values().all(|nexus| nexus.open.borrow().is_empty())
     }
@@ -394,7 +394,7 @@ impl Conn {
         pdu.encode(&mut bhs);
         let mut out = self.out.borrow_mut();
         let times = if self.peer.chance(|w| w.twice) { 2 } else { 1 };
-        // Only what ends a command comes twice: of data the second is a fault.
+        // Only the end of a command is sent twice: of data the second is a fault.
         let times = if opcode_of(&bhs) == opcode::SCSI_RESPONSE { times } else { 1 };
         for _ in 0..times {
             out.extend_from_slice(&bhs);
@@ -541,7 +541,7 @@ impl Conn {
         self.send_pdu(&r2t, &[]);
     }
 
-    /// Carries a command out when its time has come, connected or not, while the session lives.
+    /// Carries a command out when it is due, connected or not, while the session lives.
     fn later(self: &Rc<Conn>, command: ScsiCommand, data: Vec<u8>) {
         let conn = self.clone();
         let nexus = self.nexus.borrow().clone().unwrap();
@@ -621,7 +621,7 @@ impl Conn {
         self.answer(command, answer.ok_or(NO_SUCH_COMMAND));
     }
 
-    /// Says of a command that was not carried out that it was, by a number that was there before.
+    /// Reports a command as done that was not carried out, by a number that was there before.
     fn answer_early(&self) {
         let nexus = self.nexus.borrow().clone().unwrap();
         let other = nexus.open.borrow().keys().next().copied();

@@ -27,7 +27,7 @@ struct Row {
     /// Status that a host gets for a WRITE of block 5, and for a READ.
     write: &'static str,
     read: &'static str,
-    /// What `status` says of the command, before the error's own words.
+    /// The text of `status` about the command, before the error's own words.
     last: &'static str,
     /// Trouble of the disk or its bus in `status`; empty: none.
     trouble: &'static str,

@@ -13,7 +13,7 @@ use super::{MS, S, bus, portal, ways};
 use crate::iscsi::peer::SECTOR;
 use crate::world::{World, range};
 
-/// Status of a reply that never comes.
+/// Status of a reply that is never sent.
 const NEVER: u8 = super::target::MUTE;
 
 /// A bus with bounds, as the daemon attaches it, and its disk.
@@ -50,7 +50,7 @@ fn write(w: &mut World, edge: Edge, tag: u64) {
     w.start(edge, tag, |bio| range(bio, Op::Write, 9 * SECTOR as u64, data));
 }
 
-/// Seconds that a write takes which is never answered, and how often it comes.
+/// Seconds that a write takes which is never answered, and how often it is sent.
 fn hang(bounds: &Value) -> (u64, usize) {
     let mut w = World::with(7, &[]);
     let target = Target::start(&w.core, portal(), OWN, 7, ways(8));
@@ -117,8 +117,7 @@ fn changed_bounds_apply_to_new_requests() {
     assert_eq!(ended.iter().map(took).collect::<Vec<_>>(), [(2, 5), (3, 20), (1, 40)]);
 }
 
-/// The same: its disks stay, and others come.
-/// C7 of bus/scan.rs.
+/// The same: its disks stay, and others are added. C7 of bus/scan.rs.
 #[test]
 fn more_units_are_probed_when_the_limit_is_raised() {
     let mut w = World::with(9, &[]);

@@ -254,7 +254,7 @@ impl Host {
         host
     }
 
-    /// Sends a command, its data as the target asks for them; its tag.
+    /// Sends a command, its data as the target requests them; its tag.
     pub fn send(&self, cdb: &[u8], expect_in: u32, data: &[u8]) -> u32 {
         let tag = self.tags.replace(self.tags.get() + 1);
         let conn = &self.port.conn;
@@ -291,7 +291,7 @@ impl Host {
         self.send(&cdb10(0x28, sector), SECTOR as u32, &[])
     }
 
-    /// The answers that came since the last call.
+    /// The answers that arrived since the last call.
     pub fn ended(&self) -> Vec<CommandAnswer> {
         assert!(!self.port.conn.dead.get(), "the target has closed the session");
         std::mem::take(&mut self.port.answers.borrow_mut())
@@ -329,24 +329,24 @@ impl Host {
         }
     }
 
-    /// Writes one block, whatever unit attentions say.
+    /// Writes one block, past unit attentions.
     pub fn write(&self, w: &mut World, sector: u64, byte: u8) -> CommandAnswer {
         self.run(w, &cdb10(0x2a, sector), 0, &[byte; SECTOR]).0
     }
 
-    /// Reads one block, whatever unit attentions say.
+    /// Reads one block, past unit attentions.
     pub fn read(&self, w: &mut World, sector: u64) -> CommandAnswer {
         self.run(w, &cdb10(0x28, sector), SECTOR as u32, &[]).0
     }
 
-    /// Reads blocks, whatever unit attentions say.
+    /// Reads blocks, past unit attentions.
     pub fn read_blocks(&self, w: &mut World, sector: u64, count: u8) -> CommandAnswer {
         let mut cdb = cdb10(0x28, sector);
         cdb[8] = count;
         self.run(w, &cdb, u32::from(count) * SECTOR as u32, &[]).0
     }
 
-    /// Writes blocks, whatever unit attentions say.
+    /// Writes blocks, past unit attentions.
     pub fn write_blocks(&self, w: &mut World, sector: u64, count: u8, byte: u8) -> CommandAnswer {
         let mut cdb = cdb10(0x2a, sector);
         cdb[8] = count;
@@ -366,7 +366,7 @@ fn cdb10(opcode: u8, sector: u64) -> [u8; 10] {
     [opcode, 0, a, b, c, d, 0, 0, 1, 0]
 }
 
-/// What `status` says of buses and their disks now.
+/// The text of `status` about buses and their disks now.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Status {
     /// Its word: of the worst trouble.
@@ -382,7 +382,7 @@ impl Status {
     }
 }
 
-/// What `status` says. The text of `cam devlist -v` has the same words.
+/// The text of `status`. The text of `cam devlist -v` has the same words.
 pub fn status(w: &mut World) -> Status {
     let now = w.control.now_ns();
     let (mut worst, mut says) = (Severity::Good, Vec::new());

@@ -32,12 +32,12 @@ enum LinkFault {
 struct Row {
     name: &'static str,
     fault: LinkFault,
-    /// How long it lasts; 0: as many PDUs as it says, `u64::MAX`: for ever.
+    /// How long it lasts; 0: as many PDUs as it counts, `u64::MAX`: for ever.
     lasts_ns: u64,
     after: Disk,
     /// Status that a host gets for a WRITE and a READ.
     host_status: &'static str,
-    /// What `status` says while it lasts; empty: nothing.
+    /// The text of `status` while it lasts; empty: nothing.
     status_text: &'static str,
     /// Lines of `status` afterwards, the last error of the disk after them.
     remains: &'static [&'static str],

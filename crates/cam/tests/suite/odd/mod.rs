@@ -249,7 +249,7 @@ fn a_rescan_attaches_the_present_disk_and_clears_the_trouble() {
         assert!(trouble.why.contains(part), "{part}: {}", trouble.why);
     }
     assert!(trouble.action.contains("`ashlar cam rescan 0`"), "{}", trouble.action);
-    // Its name is free when what used it has let go of it: here it never does.
+    // Its name is free when its user has released it: here it never does.
     assert_eq!(w.scan(0), ["da1"]);
     assert!(w.buses[0].troubles().iter().all(|t| !t.why.contains("a different disk")));
     let (_, edge) = w.open("da1");

@@ -27,7 +27,7 @@ fn create(w: &mut World) -> Result<Value, Error> {
     class.verb(&mut w.control, "create", "m", &json!({ "members": ["da0", "da1"] }))
 }
 
-/// Two targets with the same disk, as far as it says.
+/// Two targets with the same disk by its identity.
 fn two(w: &mut World, disks: [Disk; 2]) -> [Target; 2] {
     let [a, b] = disks;
     let own = Target::start(&w.core, portal(), a, 1, ways(8));
@@ -71,7 +71,7 @@ enum PathFault {
 struct Row {
     name: &'static str,
     fault: PathFault,
-    /// What `status` says afterwards of that path, the last error of its disk behind it.
+    /// The text of `status` afterwards about that path, the last error of its disk behind it.
     remains: &'static [&'static str],
     /// Its word.
     severity: &'static str,

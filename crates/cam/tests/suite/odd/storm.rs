@@ -154,7 +154,7 @@ impl Storm {
     }
 
     fn request(&mut self) {
-        // What needs no R2T, which would let another command go.
+        // What needs no R2T, which would release another command.
         let len = 1 + self.random.below(if self.lone { 2 } else { 8 });
         let at = self.random.below(OWN.sectors as u64 - len + 1);
         if self.random.below(3) == 0 {

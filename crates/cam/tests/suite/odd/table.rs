@@ -30,7 +30,7 @@ pub struct Row {
     pub host_status: &'static str,
     /// A unit attention that the host gets afterwards.
     pub attention: &'static str,
-    /// What `status` says only while it lasts; empty: nothing but that the target is gone.
+    /// The text of `status` only while it lasts; empty: nothing but that the target is lost.
     pub meanwhile: &'static str,
     /// Words of `status` about the disk afterwards; for [`CHANGED`], with both identities.
     pub status_text: &'static str,
@@ -59,7 +59,7 @@ const SAME: Row = Row {
     within_s: 5,
 };
 
-/// A host gets this of a disk that is gone, and of one that is not answered in time.
+/// A host gets this of a lost disk, and of one that is not answered in time.
 pub const GONE: &str = "02/04/03";
 pub const LATE: &str = "0b/3e/02";
 const CHANGED: &str = "a different disk answers (";
@@ -77,7 +77,7 @@ impl Row {
         self.host_status == GONE
     }
 
-    /// What `status` says of the disk afterwards.
+    /// The text of `status` about the disk afterwards.
     pub fn expected_status(&self) -> String {
         match self.status_text {
             CHANGED => {

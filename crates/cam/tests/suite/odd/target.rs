@@ -47,7 +47,7 @@ pub const ODD: u8 = 0xfe;
 #[derive(Clone)]
 pub struct Reply {
     pub opcode: u8,
-    /// Page of an INQUIRY, first sector of a READ or WRITE; None: whatever is asked.
+    /// Page of an INQUIRY, first sector of a READ or WRITE; None: any.
     pub page: Option<u8>,
     pub times: u32,
     pub status: u8,
@@ -69,7 +69,7 @@ struct TargetState {
     capacity: Option<Vec<u8>>,
     /// Blocks that can be neither read nor written.
     lost: Vec<u64>,
-    /// Operation codes that came.
+    /// Operation codes that arrived.
     received_opcodes: Vec<u8>,
 }
 
@@ -132,7 +132,7 @@ impl Target {
         self.state.borrow_mut().replies.clear();
     }
 
-    /// How many commands of an operation code came since this was last asked of any.
+    /// How many commands of an operation code arrived since the last call for any.
     pub fn take_received(&self, opcode: u8) -> usize {
         std::mem::take(&mut self.state.borrow_mut().received_opcodes)
             .iter()

@@ -243,7 +243,7 @@ impl Node for Opened {
             status: 0,
             host_status: 0,
             driver_status: 0,
-            // Of what fails the kernel says no residue.
+            // The kernel reports no residue of failed commands.
             moved: flight.data.len() as u32,
             sense: [0; SENSE_MAX],
             sense_len: 0,

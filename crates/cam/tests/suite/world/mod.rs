@@ -80,7 +80,7 @@ impl World {
         World::with(seed, &sims)
     }
 
-    /// A verb of class cam, asked for until it has ended.
+    /// A verb of class cam, polled until it has ended.
     pub fn verb(&mut self, verb: &str, on: &str, params: &Value) -> Result<Value, Error> {
         let cam = self.cam.clone();
         let mut answer = cam.verb(&mut self.control, verb, on, params)?;

@@ -27,7 +27,7 @@ pub fn papers() -> Papers {
     papers
 }
 
-/// The folder of a walk; gone when it is dropped.
+/// The folder of a walk, removed on drop.
 pub struct Site(pub PathBuf);
 
 impl Site {

@@ -107,14 +107,14 @@ pub struct Task {
     /// The cache was off for sure when it was sent.
     pub was_off: bool,
     pub attribute: Attribute,
-    /// Writes of the same session that came before, and the ORDERED command that says so.
+    /// Writes of the same session that were sent before, and the ORDERED command that orders them.
     pub after: Vec<(u64, u64)>,
     /// At a counter.
     pub bid: Option<Bid>,
     pub expect_in: usize,
     pub got: Vec<u8>,
     pub out: Vec<u8>,
-    /// It may have been aborted by another initiator's reset: no answer need come.
+    /// It may have been aborted by another initiator's reset: it may have no answer.
     pub lost: bool,
     pub aborting: bool,
 }
@@ -144,7 +144,7 @@ pub struct Agent {
     /// Of connections that ended: over with the next login.
     pub orphans: RefCell<Vec<Task>>,
     pub orphan_functions: RefCell<Vec<Function>>,
-    /// LUNs that said that the nexus is new, since the login.
+    /// LUNs that reported that the nexus is new, since the login.
     pub greeted: RefCell<Vec<usize>>,
     /// Unit attentions that may be reported.
     pub owed: RefCell<Vec<Owed>>,
@@ -449,7 +449,7 @@ impl Agent {
         self.shared.source_begins(Source { number, lun, code: RESET, group, except });
         self.shared.act_begins(self, &unit, number, Act::Reset);
         unit.resets.borrow_mut().push(number);
-        // Commands of the others may go without a word from now on.
+        // Commands of the others may end without an answer from now on.
         for agent in self.shared.agents.borrow().iter() {
             let mut tasks = agent.tasks.borrow_mut();
             tasks.values_mut().filter(|t| t.lun == unit.lun).for_each(|t| t.lost = true);

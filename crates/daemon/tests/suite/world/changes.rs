@@ -22,7 +22,7 @@ use crate::world::stack::TargetEdits;
 
 const RIGHTS: [Rights; 3] = [Rights::None, Rights::Read, Rights::Write];
 
-/// How the configuration says the same of every initiator.
+/// The configuration of the same for every initiator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Arrangement {
     /// A group has the names of its initiators.
@@ -210,7 +210,7 @@ impl Sim {
         self.shared.mark("regroupings");
     }
 
-    /// Accounts that no initiator asks for are added or removed. Hosts must not notice it.
+    /// Accounts that no initiator uses are added or removed. Hosts must not notice it.
     fn change_accounts(&mut self) {
         let edits = self.stack().edits;
         let to = TargetEdits { accounts: !edits.accounts, ..edits };

@@ -170,7 +170,7 @@ impl Counters {
         }
     }
 
-    /// Checks the counters of a disk's blocks, and says which blocks they are.
+    /// Checks the counters of a disk's blocks, and returns which blocks they are.
     pub fn look(&mut self, place: BlockRange, bytes: &[u8], who: &str) {
         let firsts: Vec<usize> = self.0.keys().filter(|k| k.0 == place.disk).map(|k| k.1).collect();
         for first in firsts {

@@ -1,4 +1,4 @@
-//! Faults at any moment: links are cut or go silent, disks hang, the daemon dies.
+//! Faults at any moment: links are cut or become silent, disks hang, the daemon dies.
 
 use std::rc::Rc;
 

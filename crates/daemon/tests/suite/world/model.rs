@@ -4,11 +4,11 @@
 //!
 //! Invariants
 //!  M1  A write may take effect between its issue and its end, at any moment, on each block by
-//!      itself. Its end is its answer, or whatever makes sure that it is over: the answer of a
-//!      task management function, a new login of the same initiator port, the end of the daemon.
-//!  M2  A write is sure when it was answered GOOD and no power cut came between issue and answer.
-//!      It is durable when it had FUA, when the cache was off, or when a flush began after its
-//!      end and succeeded.
+//!      itself. Its end is its answer, or an event that proves its end: the answer of a task
+//!      management function, a new login of the same initiator port, the end of the daemon.
+//!  M2  A write is sure when it was answered GOOD and no power cut was between issue and answer. It
+//!      is durable when it had FUA, when the cache was off, or when a flush began after its end and
+//!      succeeded.
 //!  M3  A read may give any write that began before the read ended and that no sure write has
 //!      replaced: one that began after the other's end and ended before the read began.
 //!  M4  After a power cut a block holds one of the writes that no durable write has replaced:
@@ -35,11 +35,11 @@ struct Entry {
     end: u64,
     sure: bool,
     durable: bool,
-    /// The power went between issue and end.
+    /// The power was cut between issue and end.
     cut: bool,
     /// Chosen by the power cut of this moment, among the block's entries with this number (M4).
     choice: u64,
-    /// Gone since this moment, but for reads that began before.
+    /// Replaced since this moment, but for reads that began before.
     until: u64,
 }
 
@@ -121,8 +121,8 @@ impl Block {
     }
 }
 
-/// Issue of the last of the writes that are asked for; 0 without one. A write that ended before it
-/// is replaced.
+/// Issue of the last of the writes of the query; 0 without one. A write that ended before it is
+/// replaced.
 fn last_issue(all: &[Entry], asked: impl Fn(&Entry) -> bool) -> u64 {
     all.iter().filter(|w| asked(w)).map(|w| w.issue).max().unwrap_or(0)
 }
@@ -241,7 +241,7 @@ impl Model {
         }
     }
 
-    /// The power of a disk went. `over`: the daemon went with it.
+    /// The power of a disk was cut. `over`: also that of the daemon.
     pub fn power_cut(&mut self, disk: usize, over: bool) {
         let now = self.tick();
         self.counters.power_cut(disk);

@@ -10,7 +10,7 @@
 //!                                             '-> none: must not be reported any more
 //! ```
 //! Invariants
-//!  U1  A nexus says that it is new (29/00 or 29/07) before it carries anything out.
+//!  U1  A nexus reports that it is new (29/00 or 29/07) before it carries anything out.
 //!  U2  A condition that was surely raised is reported before a command that was sent later is
 //!      carried out.
 //!  U3  A reported condition was raised, at this nexus, and not reported before; two sources that

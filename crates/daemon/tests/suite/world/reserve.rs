@@ -12,7 +12,7 @@ use crate::world::rules::{Act, CommandOutcome, Need, ReservationState, STRUCK, T
 use crate::world::shared::{SimContext, Unit};
 use crate::world::stack::RELATIVE_PORT;
 
-/// Longest answer to PERSISTENT RESERVE IN that is asked for.
+/// Longest answer to PERSISTENT RESERVE IN that is requested.
 const REPLY_LEN: usize = 256;
 
 /// Bytes expected of an act.
@@ -197,7 +197,7 @@ impl Agent {
         self.shared.act_begins(self, unit, issue, act);
         if let Act::Preempt { abort: true, .. } = act {
             unit.resets.borrow_mut().push(issue);
-            // Commands of the others may go without a word from now on.
+            // Commands of the others may end without an answer from now on.
             let (lun, code, group) = (unit.lun, CLEARED, None);
             let source = Source { number: issue, lun, code, group, except: Some(self.index) };
             self.shared.source_begins(source);
@@ -278,7 +278,7 @@ impl Agent {
         }
     }
 
-    /// A CHECK CONDITION that says that an act is wrong; false when the task is none.
+    /// A CHECK CONDITION that reports a wrong act; false when the task is none.
     pub fn rights_illegal(&self, task: &Task, unit: &Rc<Unit>) -> bool {
         if let Operation::Rights(act) = task.operation {
             let who = format!("{} {act:?} lun {}", self.name, task.lun);

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   issue: a world more for every order in which commands under way could have their effect
-//!   answer: worlds in which it was not carried out, or would have answered otherwise, go
+//!   answer: worlds in which it was not carried out, or would have answered otherwise, end
 //!   over without an answer: it may have had its effect or not, and will have none later
 //! ```
 //! Invariants

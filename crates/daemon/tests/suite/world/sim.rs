@@ -47,7 +47,7 @@ const LONGEST: [u64; 3] = [3, 16, 160];
 const STEPS: u64 = 40;
 
 /// A partition as it should be. While it is in doubt (the daemon died during a change) the table
-/// says how it is.
+/// has its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     pub count: usize,
@@ -94,7 +94,7 @@ pub fn slot_first(slot: usize) -> usize {
 }
 
 impl Sim {
-    /// A world as the seed says.
+    /// The world of the seed.
     pub fn new(seed: u64) -> Sim {
         let mut sim = Sim::before_edits(seed);
         sim.edits = SeededRandom::new(seed ^ 0xed17).chance(500);
@@ -352,7 +352,7 @@ impl Sim {
                 Some(n) => self.parts[n - 1].map(|p| p.count),
                 None => Some(self.plain_count),
             };
-            // A partition that was about to go, or to change, when the daemon died.
+            // A partition that was about to be removed or changed, when the daemon died.
             let Some(count) = count else {
                 unit.exported.set(false);
                 unit.grants.set([Grant::default(); GROUPS]);
@@ -433,7 +433,7 @@ impl Sim {
         self.look_at_disks("after the crash");
     }
 
-    /// The daemon is gone: the state store determines the reservations.
+    /// The daemon has ended: the state store determines the reservations.
     pub fn forget_rights(&mut self) {
         self.shared.store.crash(&mut self.random);
         self.shared.sources.borrow_mut().clear();

@@ -1,5 +1,5 @@
-//! The state store of the simulated daemon: one for a whole seed, whatever dies meanwhile. Saves
-//! take their time, some fail, and those under way when the daemon dies may be stored or not.
+//! The state store of the simulated daemon: one for a whole seed, over all restarts. Saves take
+//! their time, some fail, and those under way when the daemon dies may be stored or not.
 //!
 //! Invariants
 //!  V1  A save that was acknowledged is found by the next load (or a later one is).

@@ -27,13 +27,13 @@ pub const RELATIVE_PORT: u16 = 1;
 pub const EXPORTS: &str = "world";
 pub const USER: &str = "mason";
 pub const SECRET: &[u8] = b"chisel and hammer";
-/// Secret of the target, which no initiator asks for.
+/// Secret of the target, which no initiator requests.
 const OTHER_SECRET: &[u8] = b"mortar and trowel";
 
-/// Timers with this kind only make the virtual clock go on.
+/// Timers with this kind only advance the virtual clock.
 const TICK: u32 = 999;
 
-/// Thrown out of whatever the control thread does when the daemon is to die.
+/// The panic that ends any work of the control thread when the daemon is to die.
 pub struct Crash;
 
 /// Reactors outside the daemon, and their requests to it.
@@ -293,7 +293,7 @@ impl Stack {
         self.control.pump();
     }
 
-    /// The threads are gone, whatever they did.
+    /// All threads have ended.
     pub fn drop_cores(self) {
         let Stack { cores, engines, control, registry, driver, nbd, disks, .. } = self;
         for core in &cores {

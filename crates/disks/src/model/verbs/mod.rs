@@ -27,7 +27,7 @@ pub(crate) use lie::Lie;
 pub(crate) use power_cut::PowerCut;
 pub(crate) use release::Release;
 
-/// Longest wait for room in a core's mailbox before it is tried again; after [`SEND_TRIES_MAX`] of
+/// Longest wait for space in a core's mailbox before it is tried again; after [`SEND_TRIES_MAX`] of
 /// them the requests stay asleep and the verb reports that.
 const SEND_WAIT: Duration = Duration::from_millis(10);
 const SEND_TRIES_MAX: u32 = 100;

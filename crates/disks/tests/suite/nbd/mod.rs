@@ -15,7 +15,7 @@ use crate::world::{World, range};
 
 pub const MIB: u64 = 1 << 20;
 
-/// How a load goes.
+/// Progress of a load.
 #[derive(Default)]
 pub struct Progress {
     users: u64,

@@ -1,6 +1,7 @@
 //! NBD disks in a simulated world: a server that loses connections, restarts, grows and is
-//! exchanged, links that are cut or go silent, and users on several cores that remember the data
-//! that they wrote. Some cores have a connection of their own, others use that of another core.
+//! exchanged, links that are cut or become silent, and users on several cores that remember the
+//! data that they wrote. Some cores have a connection of their own, others use that of another
+//! core.
 
 use std::rc::Rc;
 
@@ -32,7 +33,7 @@ struct Play {
     remote: Rc<Remote>,
     edge: Edge,
     random: SeededRandom,
-    /// Links that went silent: neither end was notified.
+    /// Links that became silent: neither end was notified.
     silenced: u64,
 }
 
@@ -104,9 +105,9 @@ impl Play {
     }
 }
 
-/// Every request ends well, and read data equal the written data, whatever the connections do.
-/// `tls`: the keys of the server, and the parameters with which the disk trusts them. Returns the
-/// faults of the server, and the number of silent links.
+/// Every request ends well, and read data equal the written data, although connections fail. `tls`:
+/// the keys of the server, and the parameters with which the disk trusts them. Returns the faults
+/// of the server, and the number of silent links.
 fn survives(seed: u64, tls: Option<&(Keys, Value)>) -> [u64; 2] {
     let mut params = json!({
         "retries": 100, "timeout_s": 1, "deadline_s": 3600, "request_deadline_s": 7200,
@@ -123,7 +124,7 @@ fn survives(seed: u64, tls: Option<&(Keys, Value)>) -> [u64; 2] {
     assert_eq!(p.rounds.get(), USERS.users * USERS.rounds);
     if play.random.chance(100) {
         play.remote.faults.set(0);
-        // No end notices that an idle link has gone silent: a request shows it.
+        // No end notices that an idle link became silent: a request shows it.
         play.w.read(play.edge, 0, 512).unwrap();
         play.remote.stop();
         play.remote.data.borrow_mut().resize(2 * BYTES as usize, 0);

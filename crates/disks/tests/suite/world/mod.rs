@@ -27,7 +27,7 @@ pub struct World {
     turn: AdvanceWorld,
 }
 
-/// Lets the world go on for at most so many ns.
+/// Runs the world for at most so many ns.
 type AdvanceWorld = Rc<dyn Fn(u64)>;
 
 impl World {
@@ -90,7 +90,7 @@ impl World {
         self.user(on, Access::WRITE).unwrap().1
     }
 
-    /// Turns until `done` says so; panics when that takes too long.
+    /// Turns until `done` is true; panics when that takes too long.
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut World) -> bool) {
         let end = self.reactor.fresh_now() + 20_000_000_000;
         while !done(self) {
@@ -331,7 +331,7 @@ pub fn boundaries(w: &mut World, on: &str) {
     assert!(matches!(ident.value, Some(bio::Attr::Text(t)) if !t.is_empty()));
 }
 
-/// A folder that goes with the test.
+/// A folder that the test removes.
 pub struct Folder(pub PathBuf);
 
 impl Folder {

@@ -60,7 +60,7 @@ fn each_initiator_sees_the_slots_of_its_group() {
     let came = stage.ask(&two, &[write]);
     assert_eq!(decode_answer(&came[0]).1.command, 0x41, "read only");
     assert_eq!(stage.disk.bytes(0, 512), [0; 512]);
-    // A slot that is taken away is gone with the next command.
+    // A slot that is taken away is absent at the next command.
     stage.allow(&[(&format!("mac:{}", mac(0, 2)), &[(7, true)])]);
     stage.ask(&one, &[read(1)]);
     assert_eq!(stage.ask(&one, &[read(1)]).len(), 0);
@@ -243,8 +243,8 @@ fn kinds(came: Vec<Vec<u8>>) -> Vec<(u8, u32)> {
     came.iter().map(header).map(|header| (header.command, header.tag)).collect()
 }
 
-/// An initiator that gets the announcement asks which disk the slot has; without it a write of the
-/// old disk's would be carried out on the new one.
+/// An initiator that gets the announcement queries which disk the slot has; without it a write of
+/// the old disk's would be carried out on the new one.
 #[test]
 fn a_slot_whose_disk_is_exchanged_is_announced_before_it_serves() {
     let params = json!({ "shelf": SHELF, "announce": true });
@@ -288,7 +288,7 @@ fn a_slot_whose_disk_is_exchanged_is_announced_before_it_serves() {
     link.receive(100, &mut |frame| came.push(frame.to_vec())).unwrap();
     assert_eq!(kinds(came), [(command::CONFIG, 0)]);
     stage.pass(3_000_000_000);
-    // It is the disk that the initiator asked about last.
+    // It is the disk that the initiator queried last.
     assert_eq!(ends(&stage.ask(&link, &[write(4)])), None);
     assert_eq!((stage.disk.bytes(0, 1), other.bytes(0, 1)), (vec![1], vec![4]));
     stage.end();

@@ -1,5 +1,5 @@
-//! The driver over bad wires: frames are lost, doubled, late and overtaken, interfaces go down, the
-//! disk loses its power, and a model says what each sector may hold.
+//! The driver over bad wires: frames are lost, doubled, late and overtaken, interfaces fail, the
+//! disk loses its power, and a model predicts the contents of each sector.
 //!
 //! More seeds: see `testkit::seeds`.
 
@@ -110,7 +110,7 @@ impl Client {
         while !all.is_empty() {
             let mut came: Vec<Vec<u8>> = Vec::new();
             for link in &self.links {
-                // An interface that went down says so here.
+                // An interface that failed is reported here.
                 let _ = link.receive(100, &mut |frame| came.push(frame.to_vec()));
             }
             came.iter().for_each(|frame| self.on_frame(frame, &mut all));

@@ -183,7 +183,7 @@ pub fn long(command: u8, lba: u64, sectors: u8) -> Ata {
     Ata { extended, command, sectors, registers, ..Ata::default() }
 }
 
-/// What an answer says: its header, registers and data.
+/// An answer: its header, registers and data.
 pub fn decode_answer(frame: &[u8]) -> (Header, Ata, Vec<u8>) {
     let (header, body) = Header::decode(frame).unwrap();
     assert!(header.response, "answers are answers");

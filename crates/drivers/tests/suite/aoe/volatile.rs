@@ -35,7 +35,8 @@ impl Volatile {
         disk
     }
 
-    /// The power goes and comes: of each sector in the cache `keeps` says whether it was written.
+    /// The power is cut and restored: for each sector in the cache `keeps` decides whether it was
+    /// written.
     pub fn cut(&self, now_ns: u64, keeps: &mut dyn FnMut() -> bool) {
         let state = &mut *self.0.lock().unwrap();
         state.down_until = now_ns + SLOWEST_NS;

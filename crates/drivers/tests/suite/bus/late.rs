@@ -20,7 +20,7 @@ const BLOCK_READ: [u8; 10] = [0x28, 0, 0, 0, 0, 30, 0, 0, 1, 0];
 const WRITE: [u8; 10] = [0x2a, 0, 0, 0, 0, PLACE, 0, 0, 1, 0];
 
 impl Scene {
-    /// Sends a command on the first core; its end comes to where this answers.
+    /// Sends a command on the first core; its end is sent to the returned receiver.
     fn send(&self, unit: &Arc<Unit>, cdb: &[u8], how: Ccb) -> Rc<RefCell<Option<Ended>>> {
         let data = Segs::alloc(self.cores[0].pool(), how.length as usize).unwrap();
         data.fill(0, data.len(), 0x77);

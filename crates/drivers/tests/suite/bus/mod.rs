@@ -231,7 +231,7 @@ impl Scene {
         self.tags += 1;
         let tag = self.tags;
         let Some(data) = Segs::alloc(self.cores[core].pool(), count * SECTOR) else { return };
-        // Read data must come from the disk, not from the former contents of the buffer.
+        // Read data must be that of the disk, not from the former contents of the buffer.
         data.fill(0, count * SECTOR, fill.unwrap_or(0xEE));
         self.requests.push(Asked { tag, first, count, fill });
         let end = End::Sink { sink: self.sinks[core], tag };

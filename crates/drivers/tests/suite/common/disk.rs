@@ -12,7 +12,7 @@ pub fn add(control: &mut GraphControl, name: &str, len: u64, layer: Arc<dyn Laye
     add_with(control, name, len, layer, &[]);
 }
 
-/// The same, which says more of itself.
+/// The same, with more properties.
 pub fn add_with(
     control: &mut GraphControl,
     name: &str,

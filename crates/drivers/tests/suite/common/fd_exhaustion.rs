@@ -1,5 +1,5 @@
-//! A process that runs out of descriptors: sessions go on, nothing spins, the journal says so once,
-//! and waiting connections are served when descriptors are available again.
+//! A process that runs out of descriptors: sessions continue, nothing spins, the journal reports
+//! that once, and waiting connections are served when descriptors are available again.
 //!
 //! The server is this test binary in a second process, under `prlimit`; [`INSIDE`] selects it.
 

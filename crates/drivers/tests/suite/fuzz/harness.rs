@@ -130,7 +130,7 @@ fn try_one(tried: Tried, data: &[u8]) {
     plant.end(&outside);
 }
 
-/// How far in: 0 nothing was said; else the login is behind it.
+/// How far in: 0 nothing was sent; else the login is behind it.
 fn iscsi_opening(far: u8) -> Vec<u8> {
     if far & 1 == 0 {
         return Vec::new();
@@ -155,7 +155,7 @@ fn iscsi_opening(far: u8) -> Vec<u8> {
     out
 }
 
-/// How far in: 0 nothing was said; 1 the greeting is answered; 2, 3 and 4 transmission with simple
+/// How far in: 0 nothing was sent; 1 the greeting is answered; 2, 3 and 4 transmission with simple
 /// replies, structured ones, extended headers.
 fn nbd_opening(far: u8) -> Vec<u8> {
     let mut out = Vec::new();
@@ -191,7 +191,7 @@ pub fn nbd_connection(data: &[u8]) {
     try_one(Tried { make, name, beside, opening: nbd_opening, good }, data);
 }
 
-/// How far in: 0 nothing was said; 1 the beginning is behind it; 2 it is an admin queue, 3 an
+/// How far in: 0 nothing was sent; 1 the beginning is behind it; 2 it is an admin queue, 3 an
 /// enabled one; 4 an I/O queue of the association of another connection, the first in its world.
 fn nvme_opening(far: u8) -> Vec<u8> {
     let far = far % 5;

@@ -88,7 +88,7 @@ fn read_command(c: &mut Client) -> ScsiCommand {
     c.command(0, &rw10(0x28, 0, 1), 512, 0)
 }
 
-/// Writes 8 blocks as asked for by R2T, with the first Data-Out made by `first`.
+/// Writes 8 blocks as requested by R2T, with the first Data-Out made by `first`.
 fn write_with(c: &mut Client, first: fn(&mut Client, u32, u32)) {
     let (tag, target_tag) = c.open_write(100, 4096);
     first(c, tag, target_tag);

@@ -1,5 +1,5 @@
 //! A connection full of large commands, in a simulated world. A task that waits for memory, for
-//! room on the connection or for a turn is woken by that event, and never by a timer.
+//! space on the connection or for a turn is woken by that event, and never by a timer.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -183,7 +183,7 @@ fn connections_beyond_the_limit_of_a_core_are_refused() {
     c.ready(0);
     let mut first: Vec<_> = (0..2).map(|_| connect(server.portal)).collect();
     let is_refused = || {
-        // A reset may come before the connection is made.
+        // A reset may arrive before the connection is made.
         let Ok(mut one_more) = dial(server.portal) else { return true };
         one_more.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         match one_more.read(&mut [0]) {

@@ -75,7 +75,7 @@ fn oldest_half_open_connections_are_closed_for_new_logins() {
     let mut c = Client::login(server.portal, &LoginOptions::default());
     c.ready(0);
     assert_eq!(c.read(0, 0, 8).len(), 4096);
-    // The oldest were closed to make room, the newest still may log in.
+    // The oldest were closed to free places, the newest still may log in.
     let closed = |s: &mut std::net::TcpStream| {
         s.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         matches!(s.read(&mut [0]), Ok(0) | Err(_))
@@ -149,8 +149,8 @@ fn peers_that_withhold_write_data_are_closed_without_delaying_others() {
     let server = Server::start(Shape { pool_bytes: 16 << 20, ..Shape::default() });
     let mut witness = Client::login(server.portal, &LoginOptions::default());
     witness.ready(0);
-    // 30 MiB each of writes, of whose data not one byte comes, and with one of them one PDU of four
-    // bytes in a while.
+    // 30 MiB each of writes, of whose data not one byte arrives, and with one of them one PDU of
+    // four bytes in a while.
     let owe = |isid| {
         let mut c = Client::login(server.portal, &LoginOptions::default().isid(isid));
         c.ready(1);

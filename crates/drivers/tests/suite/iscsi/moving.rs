@@ -81,7 +81,7 @@ fn residuals_report_underflow_and_overflow() {
         let (data, end, _) = c.answer(tag);
         assert_eq!((data.as_slice(), end.residual), (&sent[..moved], residual));
     }
-    // More is offered than the command takes: only that much is asked for.
+    // More is offered than the command takes: only that much is requested.
     let tag = c.start(0, &rw10(0x2a, 100, 2), 0, 4096);
     match c.expect() {
         (Response::R2t(r), _) => {

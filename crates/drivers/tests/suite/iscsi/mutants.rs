@@ -24,7 +24,7 @@ const SEEDS: u64 = 8;
 /// Connections of one world.
 const OF_A_WORLD: u64 = 50;
 
-/// Reads and drops whatever the target says.
+/// Reads and drops all data of the target.
 async fn drain(stream: Stream, pool: Pool) {
     let seg = pool.get(65_536).unwrap().seg(0, 65_536).unwrap();
     while matches!(stream.recv(&seg).await, Ok(n) if n > 0) {}

@@ -137,7 +137,7 @@ fn command_that_has_not_arrived_can_be_aborted() {
     let behind = c.command(0, &rw10(0x28, 0, 1), 512, 0);
     c.send(&behind, &[]);
     let answer = c.function(task_function::ABORT_TASK, missing.task_tag, missing.cmd_sn);
-    // The gap is closed, so the one behind it runs: its answer may come first.
+    // The gap is closed, so the one behind it runs: its answer may be sent first.
     assert_eq!(answer, TaskAnswer::Complete);
     assert_eq!(c.answer(behind.task_tag).1.status, 0);
     c.send(&missing, &[]);

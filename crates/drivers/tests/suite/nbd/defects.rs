@@ -41,7 +41,7 @@ impl Fixture {
 
 #[test]
 fn options_are_accepted_in_any_order_before_go() {
-    // CVE-2019-14851: INFO and then GO opened the export twice and crashed.
+    // CVE-2019-14851: INFO and then `GO` opened the export twice and crashed.
     let mut fixture = Fixture::new(serde_json::Value::Null);
     let mut c = Client::dial(fixture.server.portal);
     for _ in 0..3 {
@@ -107,7 +107,8 @@ fn options_with_wrong_lengths_affect_no_other_client() {
 
 #[test]
 fn connections_cut_at_each_byte_affect_no_other_client() {
-    // CVE-2017-7539: a client that goes in the middle of the handshake took the server along.
+    // CVE-2017-7539: a client that disconnects in the middle of the handshake took the server
+    // along.
     let mut fixture = Fixture::new(serde_json::Value::Null);
     let go = dial::option(option::GO, &dial::info("memory", &[]));
     for at in 0..=go.len() {
@@ -154,7 +155,7 @@ fn requests_of_every_kind_flag_and_length_are_answered() {
     for form in [Form::Simple, Form::Structured, Form::Extended] {
         let mut c = Client::enter(fixture.server.portal, form, "null");
         for of in (0..12u16).chain([255, 256, 0xffff]) {
-            // WRITE has a payload, which would have to come; DISC has no reply.
+            // WRITE has a payload, which would have to follow; DISC has no reply.
             if matches!(of, kind::WRITE | kind::DISC) {
                 continue;
             }

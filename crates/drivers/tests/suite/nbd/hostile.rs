@@ -75,7 +75,7 @@ fn a_bad_magic_and_an_endless_payload_end_transmission() {
     let mut c = Client::enter(server.portal, Form::Extended, "memory");
     c.send(kind::WRITE, 0, 0, 1 << 62, &[]);
     assert!(c.is_closed());
-    // Closed in the middle of a payload: the session goes, and nothing was written.
+    // Closed in the middle of a payload: the session ends, and nothing was written.
     let mut c = Client::enter(server.portal, Form::Simple, "memory");
     c.send(kind::WRITE, 0, 0, 4096, &[0xaa; 1000]);
     drop(c);
@@ -173,7 +173,7 @@ fn connections_with_missing_payloads_are_closed() {
         let answer = witness.ask(kind::WRITE, 0, 0, data.len() as u64, &data);
         assert!(answer.error.is_none_or(|e| e == wire::nbd::Error::NoMem), "{answer:?}");
         for c in &mut owing {
-            // One more byte every now and then, of 32 MiB; gone is gone.
+            // One more byte every now and then, of 32 MiB; closed stays closed.
             let _ = c.stream.write(&[0x77]);
         }
         // The pace of the peers.

@@ -80,7 +80,7 @@ fn play(bytes: PacedBytes) -> (bool, u64) {
 /// Q1 of block_requests/requests.rs.
 #[test]
 fn started_request_is_answered_or_closed_at_its_deadline() {
-    // (what, announced, at once, a second): answered, or gone after about so many seconds.
+    // (what, announced, at once, a second): answered, or closed after about so many seconds.
     let len = 64 * 1024;
     let (answered, took) = play(PacedBytes { first: request(len), each: 4096, all: len as usize });
     assert!(answered, "a slow line is borne");
@@ -92,7 +92,7 @@ fn started_request_is_answered_or_closed_at_its_deadline() {
     assert!(!answered && (84..=87).contains(&took), "{took} s: a payload that is dropped");
     let (answered, took) = play(PacedBytes { first: request(len)[..27].to_vec(), each: 0, all: 0 });
     assert!(!answered && (20..=23).contains(&took), "{took} s: a header that is cut off");
-    // Nothing was begun: an idle client stays, until it says something.
+    // Nothing was begun: an idle client stays, until it sends something.
     let mut late = vec![0; 0];
     late.extend(request(512));
     late.extend([7; 512]);

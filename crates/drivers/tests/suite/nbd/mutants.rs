@@ -20,7 +20,7 @@ const SEEDS: u64 = 10;
 /// Connections of one world.
 const OF_A_WORLD: u64 = 60;
 
-/// Reads and drops whatever the server says.
+/// Reads and drops all data of the server.
 async fn drain(stream: Stream, pool: Pool) {
     let seg = pool.get(65_536).unwrap().seg(0, 65_536).unwrap();
     while matches!(stream.recv(&seg).await, Ok(n) if n > 0) {}

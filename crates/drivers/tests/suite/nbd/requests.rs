@@ -194,7 +194,7 @@ fn request_at_an_awaited_unit_waits_until_the_unit_is_there() {
     server.registry.set_groups("nbd", crate::nbd::server::TARGET, &[group]).unwrap();
     let sent = data(4096, 7);
     let waiting = c.send(kind::WRITE, 0, 0, 4096, &sent);
-    // Its answer says that the request before it has met the missing unit.
+    // Its answer shows that the request before it has met the missing unit.
     let refused = c.send(kind::READ, 0, 0, 0, &[]);
     assert_eq!(c.receive(refused, None).error, Some(Error::Inval));
     server.allow(&["*"]);

@@ -48,7 +48,7 @@ impl Wire {
         self.rx.fill(len).await.ok_or(Broken)
     }
 
-    /// Whatever has arrived, at least a byte.
+    /// The bytes that have arrived, at least a byte.
     pub async fn some(&mut self) -> Result<Vec<u8>, Broken> {
         self.need(1).await?;
         Ok(std::mem::take(&mut self.rx.bytes))

@@ -81,7 +81,7 @@ fn data_is_transferred_over_tls_in_both_directions() {
     try_run("nbdcopy", &["--connections=3", up.to_str().unwrap(), &url]).unwrap();
     try_run("nbdcopy", &["--connections=2", &url, down.to_str().unwrap()]).unwrap();
     assert!(std::fs::read(&down).unwrap() == bytes);
-    // The same in the clear, as `allow` says.
+    // The same in the clear, as `allow` permits.
     try_run("nbdcopy", &[&server.url("memory"), down.to_str().unwrap()]).unwrap();
     assert!(std::fs::read(&down).unwrap() == bytes);
     let creds =

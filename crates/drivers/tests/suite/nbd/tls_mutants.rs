@@ -54,11 +54,11 @@ fn go() -> Vec<u8> {
 enum Harm {
     /// Nothing.
     None,
-    /// GO in the clear, in one piece with STARTTLS.
+    /// `GO` in the clear, in one piece with STARTTLS.
     Before,
-    /// GO in the clear where the first record belongs.
+    /// `GO` in the clear where the first record belongs.
     After,
-    /// GO in the clear between two records.
+    /// `GO` in the clear between two records.
     Between,
     /// Anything where the first record belongs.
     Noise,
@@ -81,7 +81,7 @@ const HARMS: [Harm; 8] = [
     Harm::Cut,
 ];
 
-/// Sends what TLS has to say, harmed; false when nothing more is to be sent.
+/// Sends the output of TLS, harmed; false when nothing more is to be sent.
 async fn send_mutated(
     wire: &Wire,
     tls: &mut ClientConnection,
@@ -115,7 +115,7 @@ async fn send_mutated(
     Ok(true)
 }
 
-/// Comes through TLS and asks for the export; true when it was let in.
+/// Connects by TLS and requests the export; true when it was let in.
 async fn try_enter(
     client: &mut Client,
     config: &Arc<ClientConfig>,
@@ -163,7 +163,7 @@ async fn try_enter(
             // An error is that nothing is there yet.
             let _ = tls.reader().read_to_end(&mut clear);
         }
-        // Replies come one behind the other; the last one says yes or no.
+        // Replies follow one another; the last one accepts or refuses.
         let mut at = 0;
         while let Some(head) = clear.get(at..at + OptionReply::HEADER_LEN) {
             let len = u32::from_be_bytes(*head.last_chunk().unwrap()) as usize;

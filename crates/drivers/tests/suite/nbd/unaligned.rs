@@ -1,4 +1,4 @@
-//! Clients that did not ask for the block size, at a disk with blocks of 4096 bytes (`big`).
+//! Clients that did not request the block size, at a disk with blocks of 4096 bytes (`big`).
 
 use std::net::SocketAddr;
 use std::thread;

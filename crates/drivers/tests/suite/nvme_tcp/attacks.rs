@@ -7,7 +7,7 @@ use wire::nvme::*;
 use crate::nvme_tcp::host::{Host, SUBSYSTEM};
 use crate::nvme_tcp::stage::{Stage, play, play_with};
 
-/// Ends with that reason, and then the connection with nothing more said.
+/// Ends with that reason, and then the connection with no further data.
 async fn is_fatal(mut host: Host, reason: u16) {
     let word = host.receive().await.unwrap().terminate();
     assert_eq!(word.reason, reason, "{word:?}");
@@ -17,7 +17,7 @@ async fn is_fatal(mut host: Host, reason: u16) {
     assert!(host.is_closed().await, "it says more after its last word");
 }
 
-/// A WRITE of 8 KiB and more whose data was asked for.
+/// A WRITE of 8 KiB and more whose data was requested.
 async fn connect(stage: &Stage, digests: (bool, bool)) -> (Host, Host, Data) {
     let (admin, mut queue) = stage.both(digests).await;
     let extent = Extent { lba: 0, blocks: 32, ..Extent::default() };

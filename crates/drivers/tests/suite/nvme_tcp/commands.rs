@@ -89,7 +89,7 @@ fn ranges_of_dataset_management_are_checked() {
             let bytes = all.iter().flat_map(|(lba, n)| Range { lba: *lba, blocks: *n }.encode());
             bytes.collect::<Vec<u8>>()
         };
-        // As Linux sends it: room for all there could be.
+        // As Linux sends it: space for all there could be.
         let mut good = list(&[(8, 8), (100, 4)]);
         good.resize(4096, 0xff);
         for (bytes, count, status) in [
@@ -175,7 +175,7 @@ fn awaited_namespace_is_not_ready_with_a_retry_delay() {
         let read = [0, 0, 0, 0, 0, 0];
         let command = queue.command(io::READ, 2, read);
         queue.ask(command, 512).await.unwrap().ends(Status::NOT_READY);
-        // Data that says something else, or less, changes nothing.
+        // Data with other contents, or less, changes nothing.
         let wish = [feature::HOST_BEHAVIOR.into(), 0, 0, 0, 0, 0];
         for wrong in [&[2; 512][..], &[1; 511], &[]] {
             let command = admin.command(admin::SET_FEATURES, 0, wish);

@@ -12,7 +12,7 @@ use crate::common::disk;
 use crate::common::plant::Plant;
 use crate::nvme_tcp::stage::{SECTORS, play_over};
 
-/// Requests that let something go, and the bytes they name.
+/// Requests that free blocks, and the bytes they name.
 type Gone = Arc<Mutex<Vec<(Op, Vec<Bytes<u64>>)>>>;
 
 struct Notebook(Gone);

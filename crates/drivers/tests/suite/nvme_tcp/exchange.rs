@@ -57,7 +57,7 @@ fn t1_no_write_reaches_an_exchanged_unit_before_its_host_identified_it() {
         let before = identify(&mut admin).await;
         write(&mut queue, 0x11).await.unwrap().good();
         write(&mut late, 0x22).await.unwrap().good();
-        // A write whose data was asked for while the namespace was the former unit.
+        // A write whose data was requested while the namespace was the former unit.
         let mut command = late.command(io::WRITE, 1, BLOCK);
         command.sgl.len = 512;
         late.send(&late.capsule(&command, &[])).await.unwrap();

@@ -56,7 +56,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Connected, and nothing said.
+    /// Connected, and nothing sent.
     pub async fn dial(reactor: &Reactor, pool: &Pool, at: &Address) -> Result<Host, Broken> {
         let stream = reactor.connect(at.inet().unwrap()).await.map_err(|_| Broken)?;
         Ok(Host {
@@ -95,7 +95,7 @@ impl Host {
         Ok(ReceivedPdu { frame, header, data })
     }
 
-    /// True when the controller closes and says nothing before.
+    /// True when the controller closes and sends nothing before.
     pub async fn is_closed(&mut self) -> bool {
         self.take(1).await.is_err()
     }
@@ -176,7 +176,7 @@ impl Host {
         self.answer(command.id).await
     }
 
-    /// A command whose data is asked for, sent `piece` bytes at a time.
+    /// A command whose data is requested, sent `piece` bytes at a time.
     pub async fn give(
         &mut self,
         mut command: Command,

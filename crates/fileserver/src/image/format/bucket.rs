@@ -81,7 +81,7 @@ impl<'b> Bucket<'b> {
         Some(Entry { age: u16_at(b, at), state, addr: u64_at(b, at + 4) })
     }
 
-    /// Columns that have been given to an address once: their blocks stay when that has gone.
+    /// Columns that have been given to an address once: their blocks stay after its removal.
     pub fn named(&self) -> impl Iterator<Item = usize> {
         self.entries().filter(|(_, e)| e.addr != 0).map(|(column, _)| column)
     }

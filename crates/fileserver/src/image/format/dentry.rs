@@ -20,7 +20,7 @@ pub mod mode {
     pub const ALLOC: u16 = 0x8000;
     /// A directory.
     pub const DIR: u16 = 0x4000;
-    /// Writes go to the end.
+    /// Writes are appended.
     pub const APPEND: u16 = 0x2000;
     /// One opener at a time.
     pub const EXCL: u16 = 0x1000;

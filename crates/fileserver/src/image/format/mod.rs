@@ -7,7 +7,7 @@
 //!   plain   .. | superblock 2 | root 3 ...
 //! ```
 //! `path` is the number of the file that a block belongs to, or one of a few constants. Nothing is
-//! summed: tag and path are all that a block says of itself.
+//! summed: tag and path are the only description of a block in it.
 
 mod bucket;
 mod dentry;

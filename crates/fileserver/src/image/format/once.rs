@@ -4,7 +4,7 @@ use super::PAYLOAD;
 use crate::fault::Addr;
 
 /// A fake WORM on `blocks` blocks: how many of them are left to use. Behind them a bit for each
-/// says that it was written.
+/// records that it was written.
 pub fn once_size(blocks: u64) -> u64 {
     blocks.saturating_sub(blocks / (PAYLOAD as u64 * 8) + 1)
 }

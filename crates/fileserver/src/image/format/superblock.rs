@@ -84,7 +84,7 @@ pub fn set_free(b: &mut [u8], i: usize, a: Addr) {
     put_u64(b, 8 + 8 * i, a);
 }
 
-/// All of a node goes to another block.
+/// Moves all of a node to another block.
 pub fn copy_frees(from: &[u8], to: &mut [u8]) {
     to[..SUPER].copy_from_slice(&from[..SUPER]);
 }

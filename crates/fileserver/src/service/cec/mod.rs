@@ -3,11 +3,11 @@
 //! ```text
 //!   discover -> offer "-1 NAME"
 //!   inita -> initb -> initc: open
-//!   data -> ack; each line that it ends is run, what that says goes back as data
-//!   data and initb go one at a time, four times 250 ms apart; a reset after that
+//!   data -> ack; each line that it ends is run, its output is sent as data
+//!   data and initb are sent one at a time, four times 250 ms apart; a reset after that
 //! ```
 //! Invariants
-//!  C1  Data is taken once, in order, whatever comes twice.
+//!  C1  Data is taken once, in order, although packets are repeated.
 //!  C2  Lines of one connection run one after the other.
 //!  C3  Connections, lines that wait and bytes that wait to be sent are bounded.
 
@@ -66,7 +66,7 @@ struct CecConnection {
     peer: Mac,
     conn: u8,
     open: bool,
-    /// Number of the last data that came.
+    /// Number of the last received data.
     last_rx_seq: Option<u8>,
     last_tx_seq: u8,
     inflight: Option<InflightFrame>,
@@ -88,7 +88,7 @@ pub(super) struct Cec {
     notify: Notify,
 }
 
-/// An interface for the console; an error says why not.
+/// An interface for the console; an error has the reason.
 pub(super) fn link(reactor: &Reactor, interface: &str) -> io::Result<Link> {
     let link = reactor.link(interface, CEC_ETHERTYPE)?;
     link.facts().map(|_| link)
@@ -173,7 +173,7 @@ impl Cec {
         let mut open = Some(link);
         loop {
             if let Some(link) = open.take() {
-                // It ends when the interface is down, or gone.
+                // It ends when the interface is down or removed.
                 let _ = self.serve_link(&link).await;
             }
             self.reactor.sleep(LOOK_NS).await;

@@ -81,7 +81,7 @@ impl Client {
                 break;
             }
         }
-        // The last word may be lost: it is said again until the console speaks.
+        // The last word may be lost: it is sent again until the console sends.
         loop {
             self.send(SERVER, CecKind::InitC, 0, b"");
             if self.receive_until(200 * MS, |_, _, text| text.contains("main: ")).await {
@@ -110,7 +110,7 @@ struct Testbed {
     ran: Rc<RefCell<Vec<String>>>,
 }
 
-/// A console whose lines take 20 ms and are said back.
+/// A console whose lines take 20 ms and are echoed.
 fn testbed(seed: u64, shape: SegmentShape, stations: u8) -> Testbed {
     let world = World::new(seed);
     let segment = world.segment(shape);
@@ -205,7 +205,7 @@ fn lines_run_once_in_order_with_whole_answers_on_a_lossy_network() {
         let (mut c, liar) = (setup.client(1, 9), setup.client(2, 9));
         let ran = setup.ran.clone();
         let reactor = setup.clients.clone();
-        // Another station sends whatever it likes.
+        // Another station sends any packets.
         setup.clients.spawn("liar", async move {
             let mut random = SeededRandom::new(seed);
             loop {

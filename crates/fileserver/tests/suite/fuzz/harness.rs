@@ -237,7 +237,7 @@ fn seal_again(block: &mut [u8]) {
 }
 
 /// Devices whose blocks were changed are opened or refused, and every read of them succeeds or is a
-/// fault that says where. Where no checksum was forged, the read data equal the written data.
+/// fault that names the place. Where no checksum was forged, the read data equal the written data.
 pub fn blocks(data: &[u8]) {
     let Some((&how, patches)) = data.split_first() else { return };
     let image = image();
@@ -306,8 +306,8 @@ async fn read(fs: &FileSystem, view: View, n: u8) -> Result<Option<Vec<u8>>, Fau
     .await
 }
 
-/// An image whose blocks were changed is opened or refused, read, checked and written; a fault says
-/// where. Nothing of it is summed, so what reads may be anything.
+/// An image whose blocks were changed is opened or refused, read, checked and written; a fault
+/// names the place. Nothing of it is summed, so what reads may be anything.
 pub fn cwfs_image(data: &[u8]) {
     const BLOCK: u64 = image::format::BLOCK as u64;
     let Some((&how, patches)) = data.split_first() else { return };

@@ -235,7 +235,7 @@ fn read_only_image_is_not_written() {
             fs.close().await.unwrap();
         });
     }
-    // Without a cache device there is no room for a log.
+    // Without a cache device there is no space for a log.
     let plain = &vectors::ALL[2];
     let read_only =
         with(plain, |o, setup| async move { image::open(&o, setup).await.unwrap().is_read_only() });

@@ -122,7 +122,7 @@ impl Fixture {
         c
     }
 
-    /// One that has said nothing yet.
+    /// One that has sent nothing yet.
     pub async fn stranger(&self, flavour: Flavour) -> Client {
         let at = if flavour == Flavour::Plan9 { self.strict } else { self.lenient };
         Client::connect(&self.reactor, &self.pool, at).await
@@ -154,7 +154,7 @@ impl OwnedReply {
         R::decode(&self.0).expect("a reply that reads")
     }
 
-    /// What an Rerror says, or nothing.
+    /// The text of an Rerror, or nothing.
     pub fn error(&self) -> Option<String> {
         match self.r() {
             R::Error { ename } => Some(ename.into()),

@@ -50,7 +50,7 @@ fn connection_without_attach_after_tversion_is_closed() {
 fn a_large_message_before_the_attach_ends_the_connection() {
     with_fixture(43, |h| async move {
         let c = h.client(Flavour::Plan9).await;
-        // The head of a Twrite of 60,000 bytes, which would be held until they have come.
+        // The head of a Twrite of 60,000 bytes, which would be held until they have arrived.
         c.send_raw(&[&60_000u32.to_le_bytes()[..], &[118, 1, 0]].concat()).await;
         assert_eq!(c.receive().await, None);
     });

@@ -36,8 +36,8 @@ fn spoilt(seed: u64, is_image: bool) -> Plant {
 /// Name of a check whose repair is over.
 const BEHIND: &str = "check of the live tree";
 
-/// Continues with a repair until it waits at a disk. False: it is over, well or not, whatever
-/// becomes of the check behind it.
+/// Continues with a repair until it waits at a disk. False: it is over, well or not, with any
+/// result of the check behind it.
 fn waits(plant: &mut Plant, mend: &mut VerbResult) -> bool {
     let is_over = |answer: &Value| answer["unfinished"]["what"] == BEHIND;
     plant.go_on("check", mend, |plant, answer| plant.holds_some() || is_over(answer));

@@ -28,7 +28,7 @@ fn exposing_c_e_permission_bits_add_up_and_truncation_needs_write() {
         bob.open(3, open::READ).await.unwrap();
         assert!(bob.write(3, 0, b"x").await.is_err());
         assert!(ann.read(3, 0, 1).await.is_err(), "open to write only");
-        // The creator may write, whatever perm says.
+        // The creator may write with any perm.
         assert_eq!(ann.write(3, 0, b"x").await, Ok(1));
         // Directories are opened to read.
         for how in [open::WRITE, open::RDWR, open::EXEC, open::TRUNC] {

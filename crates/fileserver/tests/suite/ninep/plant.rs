@@ -22,7 +22,7 @@ use super::client::Client;
 /// The result of a verb.
 pub type VerbResult = Result<Value, Error>;
 
-/// Where clients come.
+/// The address for clients.
 pub const AT: &str = "10.0.0.1:564";
 /// Longest wait for anything, of the world's clock.
 const LONG: Duration = Duration::from_secs(600);
@@ -165,7 +165,7 @@ impl Plant {
         self.end(verb, begun)
     }
 
-    /// A verb as the daemon's control thread begins it: its answer, or what to ask again.
+    /// A verb as the daemon's control thread begins it: its answer, or what to request again.
     pub fn begin(&mut self, verb: &str, params: Value) -> VerbResult {
         let class = self.class.clone();
         class.verb(&mut self.control, verb, "main", &params)
@@ -177,7 +177,7 @@ impl Plant {
         result
     }
 
-    /// Asks for the answer of one that has begun until it is there, or something else is so.
+    /// Requests the answer of one that has begun until it is there, or another condition is true.
     pub fn go_on(
         &mut self,
         verb: &str,
@@ -228,7 +228,7 @@ impl Plant {
         }
     }
 
-    /// A disk goes for good.
+    /// Removes a disk for good.
     pub fn lose(&mut self, name: &str) {
         let gone = self.control.call(|t| {
             let geom = t.find_geom("test", name).unwrap();
@@ -251,7 +251,7 @@ impl Plant {
         }
     }
 
-    /// Connections that say nothing, `count` of them; how many are kept.
+    /// Opens `count` silent connections; returns how many are kept.
     pub fn crowd(&mut self, count: usize) -> usize {
         let (arrived, gone) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
         for _ in 0..count {
@@ -271,7 +271,7 @@ impl Plant {
 
     /// A client that stays: attached as `ann`, fid 0 at the root.
     pub fn enter(&mut self, at: &'static str) -> Rc<Client> {
-        // An error says that the user is there.
+        // An error means that the user is there.
         let _known = self.verb("newuser", json!({ "user": "ann" }));
         let entered = Rc::<RefCell<Option<Client>>>::default();
         let (to, reactor, pool) = (entered.clone(), self.clients.clone(), self.pool.clone());
@@ -302,7 +302,7 @@ impl Plant {
         let (to, reactor) = (answer.clone(), self.clients.clone());
         let at: SocketAddr = at.parse().unwrap();
         self.clients.spawn("guest", async move {
-            // A listener that was closed is gone after a turn of its core.
+            // A closed listener is removed after a turn of its core.
             reactor.sleep(1_000_000).await;
             to.set(Some(reactor.connect(at).await.is_ok()));
         });
@@ -324,7 +324,7 @@ impl Plant {
     }
 }
 
-/// What to ask again for an answer that is not there yet.
+/// What to request again for an answer that is not there yet.
 fn again(result: &VerbResult) -> Option<Value> {
     let again = result.as_ref().ok()?.get("unfinished")?.get("again")?;
     Some(json!({ "ticket": again["ticket"] }))

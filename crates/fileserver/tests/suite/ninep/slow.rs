@@ -7,7 +7,7 @@ use super::client::{Client, with_fixture};
 
 const MIB: usize = 1 << 20;
 
-/// A client that asks for 64 reads of 1 MiB and takes none of them.
+/// A client that requests 64 reads of 1 MiB and takes none of them.
 async fn ask_without_taking(c: &Client) {
     for i in 0..64 {
         let offset = (i % 12) * MIB as u64;
@@ -44,7 +44,7 @@ fn client_that_reads_no_replies_does_not_block_others() {
             assert_eq!(b.read(2, 0, MIB as u32).await, Ok(vec![k; MIB]), "read {k}");
             b.remove(2).await.unwrap();
         }
-        // A slow client gets all that it asked for once it takes it.
+        // A slow client gets all requested data once it takes them.
         for _ in 0..64 {
             let reply = slow[0].receive().await.expect("the server hung up");
             assert_eq!(reply.len(), 11 + MIB);

@@ -78,7 +78,7 @@ fn concurrent_read_aheads_equal_the_number_of_workers() {
         let (fs, ino) = cold(&o, 20).await;
         read(&fs, &clock, ino, (0..BLOCKS).map(|n| n * 389 % BLOCKS)).await;
         assert_eq!(fs.volume().facts().ahead_loaded, 0, "nobody reads in order");
-        // Further ahead than the queue is long: the rest comes by the client's own hand.
+        // Further ahead than the queue is long: the client's own requests load the rest.
         fs.volume().close().await.unwrap();
         let (fs, ino) = cold(&o, 1).await;
         fs.volume().set_read_ahead(ReadAhead { workers: 1, bytes: 64 << 20 });

@@ -123,7 +123,7 @@ impl Life {
     }
 }
 
-/// Blocks in use before the file, and after it went while it was open.
+/// Blocks in use before the file, and after its removal while it was open.
 async fn removed_while_open(life: Rc<Life>) -> u64 {
     let ino = life.lookup("open").await.unwrap();
     let held = life.fs.hold(ino);
@@ -164,7 +164,7 @@ fn exposing_2_space_of_a_removed_open_file_is_free_after_a_crash() {
         }
         let is_there = devices.live(None, move |life| async move {
             let Some(ino) = life.lookup("open").await else {
-                // Whatever of it was left goes by itself.
+                // All of its rest is given back by itself.
                 let mut waits = 0;
                 while life.used() != before {
                     life.reactor.sleep(10_000_000).await;
@@ -255,7 +255,7 @@ async fn grow(life: Rc<Life>, free: usize) -> (usize, bool) {
             Err(fault) => panic!("{fault}"),
         }
     }
-    // Room for so many, if the removed blocks are available before the next commit.
+    // Space for so many, if the removed blocks are available before the next commit.
     let empty = Change { size: Some(0), ..Change::default() };
     life.fs.run(|f| f.set(small, &empty)).await.unwrap();
     let five = life.seg(5 * BLOCK, 7);

@@ -37,7 +37,7 @@ async fn filled(o: &Options) -> FileSystem {
 }
 
 /// Bytes anywhere are changed, on some devices: every answer is the written data, or an error that
-/// says where.
+/// names the place.
 pub fn anywhere(seed: u64, seen: &Cell<(u64, u64, u64)>) {
     let world = World::new(seed);
     let mut random = SeededRandom::new(seed ^ 0xda7a);

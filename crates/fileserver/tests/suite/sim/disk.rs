@@ -65,7 +65,7 @@ impl Disk {
         })
     }
 
-    /// From now on [`Disk::durable`] can be asked.
+    /// From now on [`Disk::durable`] can be called.
     pub fn remember(&self) {
         *self.older.borrow_mut() = Some(BTreeMap::new());
     }

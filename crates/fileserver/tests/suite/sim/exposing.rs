@@ -85,7 +85,7 @@ fn exposing_4_write_to_a_dumped_block_does_not_wait_for_a_slow_copy() {
     s.reactor.shutdown();
 }
 
-/// The fixes of the first servers' flaws, 6 and 7: a dump walks nothing, and clients go on.
+/// The fixes of the first servers' flaws, 6 and 7: a dump walks nothing, and clients continue.
 #[test]
 fn dump_does_not_block_clients_and_holds_only_changed_blocks() {
     let world = World::new(47);

@@ -1,5 +1,5 @@
 //! A cache device full of blocks that no dump has: this is reported, at once and without harm, and
-//! a dump makes room. Writes of several blocks meet the last few slots, which are too few.
+//! a dump frees space. Writes of several blocks meet the last few slots, which are too few.
 
 use fileserver::Fault;
 use fileserver::files::{FileSystem, Flags, New, ROOT, Served};
@@ -58,7 +58,7 @@ pub fn is_reported_and_dump_frees(blocks: u64, block: u32, len: usize) {
     s.reactor.shutdown();
 }
 
-/// No dump helps there: what does is said, and can be done.
+/// No dump helps there: the message names the remedy, and it works.
 pub fn of_temporary_files() {
     const BLOCK: u64 = 4096;
     let world = World::new(8);
@@ -97,7 +97,7 @@ pub fn of_temporary_files() {
         fs.volume().copied(&dump).await.unwrap();
         let (second, fault) = fill(b"u").await;
         assert!(second < 50 && is_full(&fault), "{second} blocks after a dump: {fault}");
-        // One of them can always be removed, and its room is there again.
+        // One of them can always be removed, and its space is free again.
         fs.run(|f| f.remove(ROOT, b"t", 0)).await.unwrap();
         let (third, fault) = fill(b"v").await;
         assert!(third > 1000 && is_full(&fault), "{third} blocks after the removal of one");
@@ -153,7 +153,7 @@ pub fn of_small_temporary_files() {
     s.reactor.shutdown();
 }
 
-/// A step that needs more blocks at once than the block cache has: it ends, and says so.
+/// A step that needs more blocks at once than the block cache has: it ends, and reports that.
 pub fn of_the_block_cache() {
     const BLOCKS: u64 = 300;
     let world = World::new(9);

@@ -72,7 +72,7 @@ struct ClientContext {
     beside: Beside,
     /// Dumps by date and serial, with their contents.
     dumps: RefCell<BTreeMap<(u32, u32), Known>>,
-    /// One was asked for at this state and has not been reported.
+    /// One was requested at this state and has not been reported.
     dump_from: Cell<Option<usize>>,
     /// The power has failed since the cache device was made: addresses may be lost.
     was_cut: Cell<bool>,
@@ -94,7 +94,7 @@ async fn look(w: &ClientContext, fs: &Served, dumps_lost: bool) -> Tree {
         let checked = fs.check(View::Dump(d.number), true).await.unwrap();
         assert_eq!(checked.faults, Vec::<String>::new(), "{:?}", d.path());
         let k = known.entry((d.date, d.serial)).or_insert_with(|| {
-            // The power went before it was reported.
+            // The power was cut before it was reported.
             let from = w.dump_from.take().expect("a dump that nobody asked for");
             Known { from, to: w.beside.history.borrow().len(), tree: None }
         });

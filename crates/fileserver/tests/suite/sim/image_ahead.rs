@@ -20,7 +20,7 @@ fn setup(layout: Layout) -> Setup {
     Setup { once: false, layout: Some(layout), read_only: false }
 }
 
-/// A file that is not in memory, read ahead as is said.
+/// A file that is not in memory, read ahead as announced.
 async fn cold(o: &Options, layout: Layout, ahead: ReadAhead) -> Served {
     let fs = Served::from(image::open(o, setup(layout)).await.unwrap());
     fs.set_read_ahead(ahead);
@@ -49,7 +49,7 @@ async fn check_read_ahead(o: &Options, disks: &[Rc<Disk>; 2], layout: Layout, vi
     let reads = || disks.iter().map(|d| d.reads()).sum::<u64>();
     let fs = cold(o, layout, ahead).await;
     let mut reader = Reader::default();
-    // What leads to blocks is asked for first, then the blocks.
+    // Pointers to blocks are requested first, then the blocks.
     for n in 0..10 {
         read(&fs, view, &mut reader, n..n + 1).await;
         rest().await;

@@ -219,7 +219,7 @@ fn worm_that_grew_while_not_served_is_used_after_the_next_start() {
             let first = dump(&fs).await;
             fs.close().await.unwrap();
             worm.shows.set(0);
-            // What only the old place of the bits says is found without a cache device too.
+            // Bits that only the old place has are found without a cache device too.
             image::recover(&o, setup(once)).await.unwrap();
             let only = Setup { read_only: true, ..setup(once) };
             let fs = Served::from(image::open(&o, only).await.unwrap());
@@ -261,7 +261,7 @@ fn copying_of_an_image_pauses_when_it_is_switched_off() {
         o.reactor.sleep(100_000_000_000).await;
         assert_eq!(worm.writes(), writes, "nothing comes to the WORM");
         assert!(fs.members()[0].behind > 40, "{:?}", fs.members());
-        // The dump is one all the same, and clients go on.
+        // The dump is one all the same, and clients continue.
         assert_eq!(model::tree(&fs, View::Dump(d.number)).await.unwrap().len(), 40);
         fill(&fs, &o, 40, 50).await;
         fs.set_copying(true);

@@ -57,7 +57,7 @@ async fn write(fs: &Served, o: &Options, ino: Ino, from: u64, many: u64) {
     }
 }
 
-/// A file goes, and its blocks with it.
+/// A file is removed, and its blocks with it.
 async fn remove(fs: &Served, o: &Options, name: &str) {
     let ino = fs.run(|f| f.remove(ROOT, name.as_bytes(), 0)).await.unwrap();
     while fs.run(|f| f.inode(View::Live, ino)).await.is_ok() {
@@ -131,7 +131,7 @@ fn incomplete_commit_is_ignored_at_the_next_start() {
         remove(&fs, &o, "f").await;
         fs.sync().await.unwrap();
         assert_eq!(fs.facts().commits, commits + 1);
-        // Of that commit the head alone came to the device.
+        // Of that commit the head alone reached the device.
         let h = format::Header::read(&before[2 * BLOCK..]);
         let head = h.slack((before.len() / BLOCK) as u64).0 as usize * BLOCK;
         let now = all();

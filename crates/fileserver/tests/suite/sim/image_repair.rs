@@ -319,7 +319,7 @@ fn dump_of_a_cyclic_tree_fails_with_an_error() {
         assert_eq!(fs.dumps().len(), 1);
         fs.close().await.unwrap();
     });
-    // The name that closes the circle goes.
+    // The name that closes the circle is removed.
     let after = repairs(circle, &["/d/sub"]);
     assert_eq!(after.len(), live.len() - 1);
 }
@@ -366,7 +366,7 @@ fn forgotten_blocks_are_freed_by_repair_and_a_block_can_become_a_hole() {
         let blocks = fs.run(|f| f.blocks(View::Live, a, 9)).await.unwrap();
         assert!(fs.set_block_addr(a, 1, blocks[0].1).await.is_err(), "a hole, and nothing else");
         assert_eq!(fs.set_block_addr(a, 1, 0).await.unwrap(), blocks[1].1);
-        // What holds others goes with them.
+        // A container is removed with its contents.
         assert!(fs.forget(ROOT, b"d").await.unwrap());
         let lost = fs.check(View::Live, true).await.unwrap().leaked;
         assert_eq!(lost, 11 + 3 + 4 + 1, "c; a with its hole's; b; the directory's own");

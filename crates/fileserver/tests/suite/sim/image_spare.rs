@@ -13,7 +13,7 @@ use super::disk::Disk;
 use super::image_repair::{Cache, lend};
 use super::server::{run, server};
 
-/// Blocks of the file that goes: two nodes of spare addresses.
+/// Blocks of the file that is removed: two nodes of spare addresses.
 const MANY: u64 = 2400;
 const SETUP: Setup = Setup { once: false, layout: Some(Layout::Rows), read_only: false };
 
@@ -52,7 +52,7 @@ async fn write(fs: &Served, o: &Options) {
     }
 }
 
-/// The file goes, and its blocks with it.
+/// The file is removed, and its blocks with it.
 async fn remove(fs: &Served, o: &Options) {
     let ino = fs.run(|f| f.remove(ROOT, b"large", 0)).await.unwrap();
     while fs.run(|f| f.inode(View::Live, ino)).await.is_ok() {

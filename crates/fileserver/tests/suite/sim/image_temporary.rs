@@ -83,7 +83,7 @@ async fn is_whole(fs: &Served, view: View) {
     assert!(found.faults.is_empty() && found.leaked == 0, "{view:?} {found:?}");
 }
 
-/// Checks the contents of a dump, whatever is in the live tree.
+/// Checks the contents of a dump, regardless of the live tree.
 async fn dump(fs: &Served, date: u32) {
     let d = fs.dump(date).await.unwrap();
     fs.copied(&d).await.unwrap();
@@ -140,7 +140,7 @@ fn recovered_temporary_files_block_no_dump_and_are_removable() {
         };
         assert_eq!(read("/d/kept").await, Ok(10));
         assert!(matches!(read("/d/gone").await, Err(Fault::Corrupt(_))));
-        // A file of the same name and letter has come instead: it is none of a dump either.
+        // A file of the same name and letter has replaced it: it is none of a dump either.
         dump(&fs, 20_261_122).await;
         let mut gone = fs.remove_temporary(0).await.unwrap();
         gone.sort();

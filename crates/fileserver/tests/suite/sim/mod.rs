@@ -88,7 +88,7 @@ fn exposing_8_full_cache_device_is_reported_and_a_dump_frees_space() {
     }
     // As many slots are emptied ahead as are kept, and more.
     full::is_reported_and_dump_frees(400, 4096, 4096);
-    // More blocks of checksums than are free whatever is kept for them.
+    // More blocks of checksums than are free with any reserve for them.
     full::is_reported_and_dump_frees(64_000, 4096, 16_384);
 }
 
@@ -158,7 +158,7 @@ fn regression_seeds_pass() {
     for seed in [1443, 2612] {
         power_cycles::play(seed);
     }
-    // A file without a name that was said to have none, and was not removed, lost its contents.
+    // A file without a name that was recorded without one, and was not removed, lost its contents.
     for seed in [105, 1136] {
         repair::play(seed, &std::cell::Cell::new(0));
     }

@@ -54,7 +54,7 @@ struct Known {
 struct ClientContext {
     beside: Beside,
     known: RefCell<Vec<Known>>,
-    /// A dump was asked for at this state and has not been reported.
+    /// A dump was requested at this state and has not been reported.
     dump_from: Cell<Option<usize>>,
     totals: RefCell<Totals>,
 }
@@ -235,7 +235,7 @@ pub fn play(seed: u64) -> Totals {
             let dump = model::tree(&fs, View::Dump(wanted)).await.unwrap();
             assert!(live == dump, "after a recovery the files are those of the dump");
             assert_eq!(fs.volume().dumps().len(), all.len(), "none is given up");
-            // It continues from there; a full WORM may say so.
+            // It continues from there; a full WORM may report it.
             if let Ok(next) = fs.volume().dump(20_270_101).await {
                 assert_eq!(next.number, last + 1);
                 let dump = model::tree(&fs, View::Dump(next.number)).await.unwrap();

@@ -34,7 +34,7 @@ impl Spoiler {
         self.plants += 1;
         let (times, mut there) = (self.plants, Vec::new());
         for dir in std::mem::take(&mut self.dirs) {
-            // One without entries and without attributes is gone.
+            // One without entries and without attributes is removed.
             let is_dir = |i: fileserver::files::Inode| i.kind == Kind::Dir;
             if self.fs.run(|f| f.inode(View::Live, dir)).await.is_ok_and(is_dir) {
                 there.push(dir);
@@ -142,7 +142,7 @@ impl Spoiler {
             6 => self.set_inode_word(any, 64, odd).await,
             7 => self.set_inode_word(any, 72, odd).await,
             8 => {
-                // Names: owner to last changer, and the flag that says that there are none.
+                // Names: owner to last changer, and the flag for none.
                 let key = Key::new(file, Item::Inode, 0);
                 if let Some(mut bytes) = self.item(key).await {
                     bytes[20..24].fill(0);

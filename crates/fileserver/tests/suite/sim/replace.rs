@@ -87,7 +87,7 @@ fn blank_device_replaces_a_lost_one_and_gets_every_dump() {
         assert_eq!(v.members()[1].fault, None);
         v.close().await.unwrap();
         drop(fs);
-        // It has all: the other one and the cache device may go.
+        // It has all: the other one and the cache device may be removed.
         near.wipe();
         cache.wipe();
         volume::recover(&o, None).await.unwrap();
@@ -127,7 +127,7 @@ fn replace_refuses_a_device_with_data_in_use_or_too_small() {
 #[test]
 fn foreign_disk_in_place_of_a_lost_one_is_not_written() {
     with_two(720, |(o, _, cache, [near, _])| async move {
-        // The cache device has nothing, and the first device asked holds something else.
+        // The cache device has nothing, and the first queried device holds something else.
         cache.wipe();
         volume::recover(&o, None).await.unwrap();
         near.wipe();

@@ -11,7 +11,7 @@ use crate::api::{Exit, SystemState};
 use crate::cli::{App, command, command_of, run};
 use crate::fake::geom_state;
 
-/// GEOM's words for every class need no daemon; and a verb's own letter goes before a general one.
+/// GEOM's words for every class need no daemon; and a verb's own letter precedes a general one.
 #[test]
 fn every_class_has_help_load_and_unload_commands() {
     let output = |line: &str| run_words(line.split(' ').map(OsString::from).collect());

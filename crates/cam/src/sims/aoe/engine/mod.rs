@@ -109,12 +109,12 @@ struct Target {
     /// E6: frames in a row that were not answered, and whether CAM has yet to check the identity.
     silent: u32,
     doubtful: bool,
-    /// When it answered last, to whatever core, ns.
+    /// When it answered last, to any core, ns.
     last_answer_ns: Arc<AtomicU64>,
     /// This core is owed a place there.
     is_owed: bool,
-    /// A command was not answered by its deadline: CAM has given the disk up, whatever the state of
-    /// the paths. The next answer counts as a newly found target.
+    /// A command was not answered by its deadline: CAM has given the disk up in any state of the
+    /// paths. The next answer counts as a newly found target.
     lost: bool,
     /// The window was made smaller then.
     shrunk_ns: u64,

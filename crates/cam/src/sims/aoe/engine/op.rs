@@ -48,7 +48,7 @@ pub(super) struct Op {
 }
 
 /// How a command is put into frames, its code there, and its sectors. AoE carries the commands that
-/// move data one sector at a time (AoEr11 section 3.1), whatever the host's own are.
+/// move data one sector at a time (AoEr11 section 3.1), for any sector size of the host.
 pub(super) fn frames_of(
     registers: &Registers,
     bytes: usize,

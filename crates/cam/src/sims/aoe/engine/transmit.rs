@@ -95,7 +95,7 @@ impl Engine {
         }
     }
 
-    /// Sends some sectors of a command; false when there is no room for a frame.
+    /// Sends some sectors of a command; false when there is no space for a frame.
     pub(super) fn send_one(
         &mut self,
         at: usize,

@@ -61,7 +61,7 @@ const OPS_MAX: usize = 1024;
 pub(super) const RECEIVE_MAX: u32 = 32 << 10;
 /// Longest PDU: header, digests, padding.
 pub(super) const PDU_MAX: usize = RECEIVE_MAX as usize + 64;
-/// Largest data segment that is sent, bytes, whatever the target takes.
+/// Largest data segment that is sent, bytes for any target.
 const SEND_MAX: u32 = 32 << 10;
 
 /// The connection, as the protocol sees it.
@@ -70,7 +70,7 @@ pub(super) trait Wire {
     fn free_bytes(&self) -> usize;
 
     /// Sends a PDU: its header, `len` bytes of `data` from `at`, and the tail behind them. There is
-    /// room for it.
+    /// space for it.
     fn send(&mut self, head: &[u8], data: Option<(&Segs, usize, usize)>, tail: &[u8]);
 }
 

@@ -29,7 +29,7 @@ impl Engine {
         }
     }
 
-    /// Something waits for room, or for the target's leave.
+    /// Something waits for space, or for an R2T.
     pub(in crate::sims::iscsi) fn has_more(&self) -> bool {
         !(self.send_queue.is_empty()
             && self.senders.is_empty()

@@ -2,7 +2,7 @@
 //! over: requests of a lost connection may be written until the daemon has ended its session.
 //!
 //! ```text
-//!   connect -> handshake -> work -> cut, reset, DISC -> its session is gone -> its writes are over
+//!   connect -> handshake -> work -> cut, reset, DISC -> its session ended -> its writes are over
 //!      ^                                   |
 //!      '-----------------------------------'
 //! ```
@@ -214,7 +214,7 @@ impl Client {
         self.former.borrow_mut().push(Former { from, since_ns, tasks, kicked: false });
     }
 
-    /// Requests of connections whose session is gone are over (B2).
+    /// Requests of connections whose session has ended are over (B2).
     fn reap(&self) {
         let now = self.reactor.now();
         if self.former.borrow().is_empty() || now < self.reaped_ns.get() + REAP_NS {

@@ -328,7 +328,7 @@ fn chunk(task: &mut Task, link: &Link, kind: u16, body: &[u8]) {
     }
 }
 
-/// The bytes of a READ, of which each came once.
+/// The bytes of a READ, each received once.
 fn read_data(task: &Task, who: &str) -> Vec<u8> {
     let mut pieces: Vec<&(u64, Vec<u8>)> = task.got.iter().collect();
     pieces.sort_by_key(|p| p.0);

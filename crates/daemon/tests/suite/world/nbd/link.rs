@@ -55,7 +55,7 @@ pub struct Link {
     pub size: u64,
     pub flags: u16,
     pub dead: Cell<bool>,
-    /// The daemon says that it ends.
+    /// The daemon reports its end.
     pub going: Cell<bool>,
     early: RefCell<Vec<u8>>,
     out: RefCell<VecDeque<Vec<u8>>>,
@@ -85,7 +85,7 @@ struct Handshake {
 type Replies = Vec<(u32, Vec<u8>)>;
 
 impl Handshake {
-    /// Replies to an option, up to ACK or an error. None: the connection is gone.
+    /// Replies to an option, up to ACK or an error. None: the connection is lost.
     async fn ask(&mut self, option: u32, payload: &[u8]) -> Option<Replies> {
         put(&self.stream, &self.pool, &dial::option(option, payload)).await?;
         let mut out = Vec::new();
@@ -108,7 +108,7 @@ fn error_of(replies: &Replies) -> Option<u32> {
     replies.last().map(|(kind, _)| *kind).filter(|kind| *kind >= ERRORS)
 }
 
-/// Goes through the handshake.
+/// Carries out the handshake.
 pub async fn enter(stream: Stream, pool: &Pool, wanted: &Wanted) -> Entry {
     enter_or_break(stream, pool, wanted).await.unwrap_or(Entry::Broken)
 }
@@ -142,7 +142,7 @@ async fn enter_or_break(stream: Stream, pool: &Pool, wanted: &Wanted) -> Option<
         }
         assert!(context.is_some(), "not told of the context");
     }
-    // It asks for the block size: its requests of other sizes are to be refused.
+    // It requests the block size: its requests of other sizes are to be refused.
     let asked = dial::info(&wanted.name, &[info::BLOCK_SIZE]);
     let replies = hand.ask(option::GO, &asked).await?;
     if let Some(error) = error_of(&replies) {

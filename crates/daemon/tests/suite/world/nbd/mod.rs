@@ -10,8 +10,8 @@
 //! Invariants
 //!  B1  A request has one reply, in the form that was agreed on; the pieces of a READ cover its
 //!      range once, and there is one only when the client wants one.
-//!  B2  Data are as M1 to M4 say, whichever transport wrote them. A write is over when it was
-//!      answered, or when the daemon's list of sessions shows its session no more.
+//!  B2  Data follow M1 to M4, whichever transport wrote them. A write is over when it was answered,
+//!      or when the daemon's list of sessions shows its session no more.
 //!  B3  An error has a cause: a disk that failed, a reservation, rights, an access state, a request
 //!      that is wrong. A request that did well had none of them all the time.
 //!  B4  What BLOCK_STATUS takes for a hole or for zeroes may read as zeroes.

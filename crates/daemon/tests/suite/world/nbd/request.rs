@@ -153,7 +153,7 @@ impl Client {
         if matches!(what, Operation::Trim { .. }) && !offered(export_flag::SEND_TRIM) {
             what = if forced { Operation::Cache } else { Operation::Flush };
         }
-        // To be refused: not always, so that others have room.
+        // To be refused: not always, so that others are sent too.
         if what.writes() && offered(export_flag::READ_ONLY) && self.chance(800) {
             what = Operation::Read { df: false };
         }

@@ -6,8 +6,8 @@ use super::Fixture;
 use testkit::Seeds;
 use testkit::iscsi::initiator::{Client, LoginOptions, sense};
 
-/// Sends a command for `lun` and waits for its end, whatever that is; requested data is not
-/// sent, the command is aborted instead.
+/// Sends a command for `lun` and waits for its end of any kind; requested data is not sent, the
+/// command is aborted instead.
 fn try_command(c: &mut Client, lun: [u8; 8], cdb: &[u8], read: u32, write: u32) -> Ended {
     let mut pdu = c.command(0, cdb, read, write);
     pdu.lun = lun;
@@ -189,7 +189,7 @@ fn ranges_that_overflow_are_out_of_range() {
 fn parameter_lists_of_every_length_are_answered() {
     // PR OUT (SCST 2019, 2020), MODE SELECT, UNMAP, EXTENDED COPY, RECEIVE COPY, WRITE SAME,
     // COMPARE AND WRITE (SCST 2019 and 328), WRITE BUFFER, FORMAT UNIT (tcmu-runner 3b93531),
-    // SEND DIAGNOSTIC, SET TARGET PORT GROUPS: each list shorter than it says, and lying.
+    // SEND DIAGNOSTIC, SET TARGET PORT GROUPS: each list shorter than its length field, and lying.
     let mut fixture = Fixture::new();
     let mut c = fixture.client();
     for seed in Seeds::of(1) {

@@ -127,7 +127,7 @@ fn too_little_unsolicited_data_ends_the_command() {
     let mut how = LoginOptions::default();
     how.offer.params.initial_r2t = false;
     let mut c = fixture.client_as(&how);
-    // F comes before all that was announced: the rest is asked for, or the command ends.
+    // F arrives before all announced data: the rest is requested, or the command ends.
     let mut pdu = c.command(0, &rw10(0x2a, 300, 16), 0, 8192);
     pdu.last = false;
     c.send(&pdu, &[]);
@@ -142,7 +142,7 @@ fn too_little_unsolicited_data_ends_the_command() {
         (Response::Scsi(end), _) => assert_eq!(end.status, 2),
         other => panic!("{other:?}"),
     }
-    // None comes at all: an abort frees the command.
+    // None arrives at all: an abort frees the command.
     let mut pdu = c.command(0, &rw10(0x2a, 300, 16), 0, 8192);
     pdu.last = false;
     c.send(&pdu, &[]);

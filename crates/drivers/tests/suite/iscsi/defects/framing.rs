@@ -157,7 +157,7 @@ fn missing_padding_affects_only_its_own_connection() {
 
 #[test]
 fn a_length_is_not_used_before_its_digest_has_been_checked() {
-    // SPDK 108c373f7c: a corrupt length would make the target wait for data that never comes.
+    // SPDK 108c373f7c: a corrupt length would make the target wait for data that never arrives.
     let mut fixture = Fixture::new();
     for at in 4..8 {
         let mut c = fixture.client_as(&LoginOptions::default().digests(true, true));

@@ -101,7 +101,7 @@ fn malformed_login_text_is_answered() {
 
 #[test]
 fn unfinished_login_text_is_bounded() {
-    // 64 KiB keys and 10 000 keys come in many requests with C set.
+    // 64 KiB keys and 10 000 keys arrive in many requests with C set.
     let mut fixture = Fixture::new();
     for piece in ["v".repeat(8000), (0..600).map(|i| format!("X-key{i}=1\0")).collect::<String>()] {
         let mut raw = fixture.dial();
@@ -530,7 +530,7 @@ fn chap_challenges_are_unique_and_cannot_be_reflected() {
     let (_, text) = second.ask(0x81, &format!("CHAP_N=alice CHAP_R={proof} {mine}")).unwrap();
     let answer = text.split('\0').find_map(|p| p.strip_prefix("CHAP_R=")).unwrap().to_string();
     assert_eq!(first.status(0x81, &format!("CHAP_N=alice CHAP_R={answer}")), 0x0201);
-    // On the same connection it is refused outright, whatever the proof.
+    // On the same connection it is refused outright with any proof.
     let mut same = fixture.dial();
     let (id, challenge, _) = challenged(&mut same, "7", "CHAP");
     let proof = chap_response(Algorithm::Sha256, id, b"secret of alice", &challenge);

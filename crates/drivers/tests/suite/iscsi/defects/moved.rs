@@ -42,7 +42,7 @@ fn libiscsi_follows_a_temporary_redirection() {
     source.set(moved(&format!("{},1", destination.portal), false));
     let url = format!("iscsi://{}/{IQN}/0", source.portal);
     assert!(rig::peer::iscsi_inq(&url, None).unwrap().contains("DIRECT_ACCESS"));
-    // For good it does not, and says where it stopped.
+    // For good it does not, and reports where it stopped.
     source.set(moved(&format!("{},1", destination.portal), true));
     let refused = rig::peer::iscsi_inq(&url, None).unwrap_err();
     assert!(format!("{refused:#}").contains("moved permanently"), "{refused:#}");

@@ -139,7 +139,7 @@ pub struct Options {
     #[arg(long)]
     pub no_counters: bool,
     /// Divides the requests of a round of `layers` and `classes`, and the LUNs and times of
-    /// `operate`: 1 measures, more only shows that the cases run. No option of the command line.
+    /// `operate`. 1 measures, more only shows that the cases run. No option of the command line.
     #[arg(skip = 1_u64)]
     pub requests_divisor: u64,
 }

@@ -1,4 +1,4 @@
-//! Servers side by side: each case has rounds, in each round every server has its turn with the
+//! Servers side by side. Each case has rounds, in each round every server has its turn with the
 //! same load, and the first server changes from round to round.
 
 use std::thread::sleep;

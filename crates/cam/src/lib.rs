@@ -9,7 +9,7 @@
 //!   Bus: which devices there are                            class: disks in the graph
 //! ```
 //!
-//! A device is reached through its own state alone: nothing is shared by the devices of a bus, and
+//! A device is reached through its own state alone. Nothing is shared by the devices of a bus, and
 //! a request's data never leave its core.
 
 #![forbid(unsafe_code)]

@@ -164,7 +164,7 @@ impl Unit {
         self.state().device.kept_power();
     }
 
-    /// The SIM has a new way to the device, or the device answers again: another medium may be
+    /// The SIM has a new way to the device, or the device answers again. Another medium may be
     /// there, and no command of a user is sent to it before it was probed (D11). To be called
     /// before any that the SIM has continues or returns.
     pub fn doubt(&self, core: &Core) {

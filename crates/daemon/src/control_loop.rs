@@ -463,7 +463,7 @@ impl ControlLoop {
     }
 
     /// A verb of a class. The word that names the object (`on=`, `geom=` ...) is taken out of the
-    /// parameters; `insert` and `remove` are the graph's own, for any class that is one layer.
+    /// parameters. `insert` and `remove` are the graph's own, for any class that is one layer.
     fn verb(&mut self, class: &str, verb: &str, params: &Value) -> Result<Value> {
         if let Some(own) = verbs::find(class, verb) {
             return (own.run)(self, &format!("{class} {verb}"), params);

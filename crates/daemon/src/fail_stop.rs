@@ -1,7 +1,7 @@
 //! Fail-stop: a panic of any thread ends the daemon at once.
 //!
 //! A core that unwinds closes its sockets and leaves the others with state that it was in the
-//! middle of changing: hosts would be served from that. A process that has ended is started again
+//! middle of changing. Hosts would be served from that. A process that has ended is started again
 //! by its supervisor, and hosts notice no more than a restart.
 //!
 //! Invariants
@@ -19,8 +19,8 @@ use bio::LastRequest;
 /// How long the log may take.
 const LOG_MAX: Duration = Duration::from_secs(2);
 
-/// From now on a panic ends this process with SIGABRT (exit code 134 in a shell), once it serves;
-/// that of another command is reported as Rust does.
+/// From now on a panic ends this process with SIGABRT (exit code 134 in a shell), once it serves.
+/// That of another command is reported as Rust does.
 pub fn install() {
     let as_rust_does = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| match mgmt::is_daemon() {
@@ -29,7 +29,7 @@ pub fn install() {
     }));
 }
 
-/// For tests, and not in a release build: a core that has carried a request panics when there is a
+/// For tests, and not in a release build. A core that has carried a request panics when there is a
 /// file at the path that `ASHLAR_PANIC_WHEN` names.
 #[cfg(debug_assertions)]
 pub(crate) fn force(core: &std::rc::Rc<geom::Core>) {

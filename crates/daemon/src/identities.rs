@@ -24,7 +24,7 @@
 //!      it, or when initiators know a unit by the serial number that was derived for it. This is
 //!      decided once, for the result is kept. A disk that was made just now was not known.
 //!  I6  A record that cannot be read is not written over, and every disk that has no identity with
-//!      its image then has the derived one: hosts may know it.
+//!      its image then has the derived one. Hosts may know it.
 //!  I7  No path is examined under the lock, which the control thread takes: a path may hang.
 
 use std::collections::{BTreeMap, BTreeSet};

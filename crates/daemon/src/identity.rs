@@ -21,7 +21,7 @@ pub(crate) fn digest(parts: &[&str]) -> String {
 /// renamed; for a provider on a disk only the part of its name behind the disk's name counts.
 ///
 /// `is_known`: whether initiators know a unit by that serial number. A stripe or concat without
-/// labels once had one from its name alone, and keeps it where it is known: another machine may
+/// labels once had one from its name alone, and keeps it where it is known. Another machine may
 /// have a geom of that name, too.
 pub fn serial_of(
     topology: &Topology,

@@ -1,4 +1,4 @@
-//! Contents of disks that a plan makes, and of their partitions: the files are read before the
+//! Contents of disks that a plan makes, and of their partitions. The files are read before the
 //! graph has them, so that the plan shows what its later steps would overwrite.
 
 use std::collections::{BTreeMap, BTreeSet};

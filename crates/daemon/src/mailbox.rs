@@ -4,7 +4,7 @@
 //!  K1  Changes are carried out one at a time, in the order of the requests.
 //!  K2  Questions are answered also while a change waits for its disks, or for the records of
 //!      identities of disks and of layouts of geoms.
-//!  K3  No thread waits for a control thread that has ended, for any reason: the waiting requests
+//!  K3  No thread waits for a control thread that has ended, for any reason. The waiting requests
 //!      of the mailbox are dropped then, and new ones are refused.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};

@@ -85,7 +85,7 @@ pub fn check_existed(disk: &DiskConfig, identities: &IdentityKeeper) -> Result<(
     }
 }
 
-/// Refuses the return of a disk that a plan has removed, if its file is absent: it may have been
+/// Refuses the return of a disk that a plan has removed, if its file is absent. It may have been
 /// moved to the path of another section.
 pub fn check_removed(disk: &DiskConfig) -> Result<()> {
     match would_make(disk) {

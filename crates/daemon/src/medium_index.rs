@@ -1,5 +1,5 @@
 //! Names of open disks by file or device, so that a disk which is added to the graph is compared
-//! with the disks of its medium alone: a start adds many thousand.
+//! with the disks of its medium alone. A start adds many thousand.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -7,7 +7,7 @@
 //!  H1  A change of the operator is saved before it takes effect, and takes effect before it is
 //!      acknowledged. A refused change leaves the record as it was.
 //!  H2  The change of a port group holds while the configuration gives the same state as at that
-//!      time: a state that is changed there is newer.
+//!      time. A state that is changed there is newer.
 //!  H3  A record that cannot be read counts as none, and the journal reports it.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! Startup wait for providers that appear late. Arrays that lack a member at the start appear later
-//! than their disks, because they wait for it first; the geoms above them appear later still. The
+//! than their disks, because they wait for it first. The geoms above them appear later still. The
 //! same holds for disks of a bus that is still being scanned. Only a step that needs such a
 //! provider waits here.
 
@@ -11,7 +11,7 @@ use geom::{Class, GraphControl, ProviderId, Topology};
 use serde_json::Value;
 
 /// Longest wait for a provider that may still appear. The longest wait of a class is that of an
-/// Intel or DDF array, 30 s; a mirror above it may add 4 s of its own.
+/// Intel or DDF array, 30 s. A mirror above it may add 4 s of its own.
 const WAIT_MAX: Duration = Duration::from_secs(45);
 
 /// Longest wait of a whole start: present providers are served then, and the others later.

@@ -9,7 +9,7 @@
 //!
 //! Invariants
 //!  W1  A save has succeeded only when the folder was synced after its last rename.
-//!  W2  At every moment KEY or KEY.old is a whole record: KEY is renamed away only after KEY.new is
+//!  W2  At every moment KEY or KEY.old is a whole record. KEY is renamed away only after KEY.new is
 //!      on stable storage, and KEY.old is the record before it.
 //!  W3  A record is used only when its mark, length, checksum and name are right.
 //!  W4  After a save that failed the record that was there before is KEY again.

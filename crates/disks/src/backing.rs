@@ -7,7 +7,7 @@
 //!  F2  WRITE ZEROES that the kernel cannot do is done by writing zeroes, and is not tried again.
 //!  F3  A request with FUA ends when its own bytes are on stable storage; FLUSH when all are that
 //!      ended before it began.
-//!  F4  A write does not make a file longer that another program cut: its length is checked before
+//!  F4  A write does not make a file longer that another program cut. Its length is checked before
 //!      the write, unless that was done within the last millisecond and covers the write.
 //!
 //! ```text

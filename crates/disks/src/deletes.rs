@@ -2,7 +2,7 @@
 //!
 //! Zeroing (`fallocate` with FALLOC_FL_PUNCH_HOLE) leaves zeroes for sure. The device decides
 //! whether it gives blocks back too; some devices write every block. Discard (BLKDISCARD) gives
-//! back whole granules, but guarantees nothing about later reads: the former statement of Linux
+//! back whole granules, but guarantees nothing about later reads. The former statement of Linux
 //! about them (`discard_zeroes_data`) is 0 for every device since 4.12.
 
 use schemars::JsonSchema;

@@ -89,7 +89,7 @@ pub trait Kind: Send + Sync {
     }
 
     /// Waits until the medium of a disk that is to be opened answers, for kinds whose medium is
-    /// reached over a network; `open` does not block then. On a thread that may block.
+    /// reached over a network. `open` does not block then. On a thread that may block.
     ///
     /// # Errors
     /// Why the medium does not answer, at most after `most`. `NxIo`: nothing listens there, and
@@ -284,8 +284,8 @@ pub trait Unit: Any + Send {
 
 /// A disk that was opened, before it is in the graph.
 pub struct Opened {
-    /// The data path. It answers `Done` or `Wait`, and a waiting request ends by [`Layer::ready`]:
-    /// the class counts on it for the order of requests, which is not the kind's concern.
+    /// The data path. It answers `Done` or `Wait`, and a waiting request ends by [`Layer::ready`].
+    /// The class counts on it for the order of requests, which is not the kind's concern.
     pub layer: Arc<dyn Layer>,
     /// Its numbers.
     pub limits: Limits,

@@ -11,7 +11,7 @@
 //!  O3  A queue belongs to one core. While nothing in it is ordered a request costs two loads and
 //!      two stores there; its lock is taken otherwise, and never by another core.
 //!  O4  A request waits only while another one is inside the disk, or while a waiting one has been
-//!      called: each end, good or bad, calls the next one, and a called one calls the one behind.
+//!      called. Each end, good or bad, calls the next one, and a called one calls the one behind.
 //!  O5  A request that the disk has no memory for keeps its place: it counts as inside and is
 //!      tried again from here.
 //!

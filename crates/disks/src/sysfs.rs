@@ -110,7 +110,7 @@ pub(crate) fn facts(device: (u32, u32)) -> Facts {
 
 /// Whether zeroing writes the blocks. A SCSI disk shows the kernel's choice (sd, `zeroing_mode`):
 /// WRITE SAME that unmaps, or one that writes, or plain writes. Other disks report with Linux 6.17
-/// that they unmap, but a disk that does not report it need not write either: a loop device does
+/// that they unmap, but a disk that does not report it need not write either. A loop device does
 /// not.
 fn zeroing_writes(disk: &Path) -> bool {
     if number(&disk.join("queue/write_zeroes_unmap_max_hw_bytes")).is_some_and(|max| max > 0) {

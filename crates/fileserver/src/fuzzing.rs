@@ -70,7 +70,7 @@ pub fn node(items: u64, level: u8) -> Vec<u8> {
     out
 }
 
-/// A node of the tree as a block of a disk: one that passes its check is searched, changed and
+/// A node of the tree as a block of a disk. One that passes its check is searched, changed and
 /// walked, and its items are read. The nodes below it are missing, or are the node itself.
 pub fn fuzz_node(data: &[u8]) {
     let pool = Pool::new(PoolConfig { limit_bytes: 1 << 20 });

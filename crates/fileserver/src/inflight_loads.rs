@@ -41,8 +41,8 @@ impl Loads {
         self.0.borrow().contains_key(&at)
     }
 
-    /// The caller is to load it, after so many waits for memory; `None`: another load was under way
-    /// and has ended, and its waits meanwhile are added.
+    /// The caller is to load it, after so many waits for memory; `None` if another load was under
+    /// way and has ended, whose waits are added then.
     pub async fn begin(&self, at: Addr, waits: &mut usize) -> Option<Loading<'_>> {
         let already = self.0.borrow().get(&at).cloned();
         if let Some(load) = already {

@@ -1,6 +1,6 @@
 //! Work of a commit or a check between two turns of clients, counted in bytes.
 //!
-//! A turn after each small write makes a commit slow: busy clients fill the block cache or the log
+//! A turn after each small write makes a commit slow. Busy clients fill the block cache or the log
 //! meanwhile, and wait for all of the commit.
 
 use std::cell::Cell;

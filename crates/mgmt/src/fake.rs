@@ -1,4 +1,4 @@
-//! A daemon without disks: it keeps the configuration that was applied and refuses each change that
+//! A daemon without disks. It keeps the configuration that was applied and refuses each change that
 //! the real one must refuse, so that tests of the control path can fail.
 
 use crate::api::*;

@@ -80,7 +80,7 @@ pub trait Plant: Send + Sync {
         Vec::new()
     }
 
-    /// The first of these steps after which hosts would take two units for one disk, and why; one
+    /// The first of these steps after which hosts would take two units for one disk, and why. One
     /// that may stay undone is not looked at. Changes nothing.
     fn clash(&self, steps: &[Step]) -> Option<(usize, Error)> {
         let _ = steps;
@@ -143,7 +143,7 @@ pub trait Plant: Send + Sync {
         let _ = geoms;
     }
 
-    /// This could not be carried out and is wanted all the same: it is carried out as soon as that
+    /// This could not be carried out and is wanted all the same. It is carried out as soon as that
     /// can be, unless a later [`Plant::set_desired`] does not have it any more.
     fn retry_later(&self, action: &Action) {
         let _ = action;

@@ -17,7 +17,7 @@ pub enum Side {
     Right,
 }
 
-/// Characters that a terminal or a reader of the log obeys instead of showing: controls (C0, DEL,
+/// Characters that a terminal or a reader of the log obeys instead of showing. Controls (C0, DEL,
 /// C1), line and paragraph separators, those that turn the direction of what follows, and those
 /// that show nothing at all, by which two names would look alike.
 fn is_unprintable(c: char) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! The scheduler lets a busy thread run for some milliseconds before a waiting one, and a request
 //! waits as long. Work on many objects therefore offers the processor to other threads again and
-//! again, but not more often: a busy core keeps it for as long as the scheduler allows.
+//! again, but not more often. A busy core keeps it for as long as the scheduler allows.
 //!
 //! Invariants
 //!  Z1  Between two offers, work has the processor at most for [`SLICE`] and the next

@@ -83,7 +83,7 @@ impl Keys {
         Keys::read_with(files, ClientCertificate::Required)
     }
 
-    /// Reads the files of a listener whose clients may prove themselves in another way: a client
+    /// Reads the files of a listener whose clients may prove themselves in another way. A client
     /// certificate is requested and verified, but a client without one is admitted.
     ///
     /// # Errors

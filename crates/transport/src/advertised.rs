@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-/// An address that another machine can use: an IPv4 address is written as one, also when the
-/// socket is IPv6, and the zone is removed, which numbers an interface of this machine.
+/// An address that another machine can use. An IPv4 address is written as one, also when the socket
+/// is IPv6, and the zone is removed, which numbers an interface of this machine.
 pub fn advertised(at: SocketAddr) -> SocketAddr {
     SocketAddr::new(at.ip().to_canonical(), at.port())
 }

@@ -1,4 +1,4 @@
-//! Read and write loop of one connection, as one task: bytes that the reader queued in a turn leave
+//! Read and write loop of one connection, as one task. Bytes that the reader queued in a turn leave
 //! in one send of the same turn, without another turn of the reactor in between.
 //!
 //! Invariants
@@ -282,7 +282,7 @@ impl<R: Reason> IoLoop<R> {
     }
 
     /// Sends close_notify of TLS and the end of the stream, then reads and drops until the peer
-    /// closes: the last bytes are not lost to a reset.
+    /// closes. The last bytes are not lost to a reset.
     pub(crate) async fn drain(&self) {
         if let Some(tls) = self.tls() {
             tls.close();

@@ -11,10 +11,10 @@
 //! header and copied.
 //!
 //! Invariants
-//!  R1  Nothing is received into a buffer while a part of it is lent: the bytes behind that part
+//!  R1  Nothing is received into a buffer while a part of it is lent. The bytes behind that part
 //!      move to another buffer, which was allocated before the first part was lent.
 //!  R2  A connection has at most [`LENT_MAX`] buffers that are lent and that it does not receive
-//!      into, and all connections of a core together at most half of their pool: a slow disk holds
+//!      into, and all connections of a core together at most half of their pool. A slow disk holds
 //!      no more of it. Everything beyond is copied.
 //!  R3  The receive buffers of one connection hold at most [`RECEIVE_BYTES_MAX`].
 
@@ -142,7 +142,7 @@ impl ReceiveBuffer {
         }
     }
 
-    /// Lets the writer start its send before the next receive starts: more bytes arrive while the
+    /// Lets the writer start its send before the next receive starts. More bytes arrive while the
     /// kernel copies the sent ones, and one receive takes all of them.
     async fn writer_first(&self) {
         let mut first = true;
@@ -297,7 +297,7 @@ impl ReceiveBuffer {
     }
 
     /// Receives bytes `done..keep` straight into their place, and the bytes that follow them into
-    /// the buffer, which is empty; returns how many of them were received.
+    /// the buffer, which is empty. Returns how many of them were received.
     async fn receive_straight(
         &mut self,
         into: &Segs,

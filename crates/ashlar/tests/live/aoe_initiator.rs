@@ -266,7 +266,7 @@ fn written_data_reaches_the_target_over_a_lossy_link() {
     assert!(shop.count("answers-unasked") + shop.count("answers-late") > 10, "nor doubled");
     shop.cable.weather(Weather::default());
     shop.cable.mtu(1500);
-    // vblade ends when it is to answer more than its interface can send; until each core has looked
+    // vblade ends when it is to answer more than its interface can send. Until each core has looked
     // at ours, which it does once a second, more is requested. No command shows that it has.
     std::thread::sleep(Duration::from_millis(2500));
     let sent = shop.count("frames-sent");

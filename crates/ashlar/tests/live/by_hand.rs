@@ -1,5 +1,5 @@
 //! Changes by hand that a restart would take back, and sections that were edited while the daemon
-//! was off: `status` and `plan` print the difference and the command that helps.
+//! was off. `status` and `plan` print the difference and the command that helps.
 
 use std::time::Duration;
 

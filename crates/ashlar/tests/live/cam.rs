@@ -1,4 +1,4 @@
-//! `ashlar cam` as a new user types it: an HBA is attached, its disks are listed and used like any
+//! `ashlar cam` as a new user types it. An HBA is attached, its disks are listed and used like any
 //! others, and it is detached when it is unused.
 
 use std::net::TcpListener;

@@ -1,4 +1,4 @@
-//! DELETE from end to end: the files behind every class free exactly the blocks that QEMU's
+//! DELETE from end to end. The files behind every class free exactly the blocks that QEMU's
 //! initiators delete by UNMAP, WRITE SAME with UNMAP and NBD's TRIM. A block device is tested too,
 //! where loop devices are available.
 

@@ -1,5 +1,5 @@
 //! Every kind of edit under the load of three hosts that have registered keys and hold a
-//! reservation: none of their commands fails, and none of their registrations is lost.
+//! reservation. None of their commands fails, and none of their registrations is lost.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Kinds of edits under an AoE initiator that sends no frame twice and has reserved its slots:
-//! each frame is answered without an error, and no reservation is lost.
+//! Kinds of edits under an AoE initiator that sends no frame twice and has reserved its slots. Each
+//! frame is answered without an error, and no reservation is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

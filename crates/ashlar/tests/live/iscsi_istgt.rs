@@ -1,6 +1,6 @@
 //! The iSCSI initiator against istgt, a second third-party target: found by discovery at its
 //! portal, logged in with mutual authentication and all digests, killed and started again under
-//! load; the written data is in its file.
+//! load. The written data is in its file.
 
 use std::path::PathBuf;
 use std::time::Duration;

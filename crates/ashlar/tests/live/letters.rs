@@ -1,5 +1,5 @@
 //! Partitions of a BSD label, which are named by letters, on a disk that gets another name in
-//! ashlar.toml: their LUNs follow it while a host writes and verifies on them.
+//! ashlar.toml. Their LUNs follow it while a host writes and verifies on them.
 
 use crate::edits::Host;
 use crate::fixture::{Fixture, file_disk};

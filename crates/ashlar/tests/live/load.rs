@@ -207,7 +207,7 @@ fn units_are_added_and_removed_while_all_sessions_work() {
     fixture.stop();
 }
 
-/// Bytes a second by which resident memory grows: the slope of the line of least squares through
+/// Bytes a second by which resident memory grows. The slope of the line of least squares through
 /// the second half: in the first, buffers, paths and the allocator's reserves are used for the
 /// first time.
 fn growth(samples: &[(Duration, u64)]) -> f64 {

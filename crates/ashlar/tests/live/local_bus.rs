@@ -44,7 +44,7 @@ fn build_fixture(name: &str, groups: &str) -> Fixture {
     }
     configure(&fixture, &["d0", "d1", "d2"], groups);
     fixture.start();
-    // The bus looks for its target twice a second and scans the new one: such a scan would receive
+    // The bus looks for its target twice a second and scans the new one. Such a scan would receive
     // unit attentions that are meant for a test. No command shows that it has ended.
     std::thread::sleep(WATCHED);
     fixture.ok(&["cam", "rescan"]);

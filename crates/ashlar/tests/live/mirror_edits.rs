@@ -1,5 +1,5 @@
 //! A declared mirror whose section changes in ashlar.toml, by `apply` while a host writes and
-//! verifies on it: no command of the host fails and it gets no unit attention. `plan`, `apply`,
+//! verifies on it. No command of the host fails and it gets no unit attention. `plan`, `apply`,
 //! `doctor` and a start refuse a wrong edit with the same words.
 
 use std::time::Duration;

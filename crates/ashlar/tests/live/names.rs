@@ -1,4 +1,4 @@
-//! Names of disks that are found on buses: `da0` of the configuration is the same disk after a
+//! Names of disks that are found on buses. `da0` of the configuration is the same disk after a
 //! restart, whichever disks are missing then and whichever answers first.
 
 use std::time::Duration;

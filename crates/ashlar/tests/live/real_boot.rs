@@ -1,4 +1,4 @@
-//! A PC without a disk of its own boots from a unit: firmware, loader, kernel and root file system
+//! A PC without a disk of its own boots from a unit. Firmware, loader, kernel and root file system
 //! are read over the network, and stay there while the daemon is killed.
 
 use std::path::Path;

@@ -16,7 +16,7 @@ const UNIT_BYTES: u64 = 320 << 20;
 const GROWN_BYTES: u64 = 448 << 20;
 /// Data that is written to be deleted, MiB.
 const BALLAST_MIB: u64 = 24;
-/// The unit that is added later, and its number in the kernel: beyond 255 the flat form is used,
+/// The unit that is added later, and its number in the kernel. Beyond 255 the flat form is used,
 /// and its mark is part of the kernel's number.
 const LATE: u64 = 300;
 const LATE_IN_KERNEL: u64 = LATE | 0x4000;

@@ -1,4 +1,4 @@
-//! A file server of the daemon, mounted by Linux: its writes are in a dump, spoiled files are
+//! A file server of the daemon, mounted by Linux. Its writes are in a dump, spoiled files are
 //! restored while it is mounted, and the daemon may be killed in between.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A kernel that connects while disks are missing: they become its own when their images appear,
+//! A kernel that connects while disks are missing. They become its own when their images appear,
 //! without a command on the host for NVMe, and with the usual rescan for iSCSI. A disk that is
 //! missing after a restart is waited for by requests that were sent to it.
 

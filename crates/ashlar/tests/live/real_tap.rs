@@ -1,5 +1,5 @@
 //! A shelf of a daemon on this machine and the `aoe` driver of a guest's kernel, with a tap device
-//! between them: `aoe-stat` shows it, a file system is made, filled, mounted again and checked from
+//! between them. `aoe-stat` shows it, a file system is made, filled, mounted again and checked from
 //! both ends. Needs root.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! sg3_utils and ddpt in a real kernel against four units: the output of every tool is checked for
+//! sg3_utils and ddpt in a real kernel against four units. The output of every tool is checked for
 //! facts, and its effect is checked from outside.
 
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! Secrets and certificates that are replaced while the daemon runs: `plan` shows it, `apply` and
+//! Secrets and certificates that are replaced while the daemon runs. `plan` shows it, `apply` and
 //! SIGHUP read them again, and the old ones are refused from then on.
 
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Members that are images with holes: a rebuild leaves them as sparse as their data, and metadata
+//! Members that are images with holes. A rebuild leaves them as sparse as their data, and metadata
 //! on the whole is not taken for the member's own.
 
 use std::os::unix::fs::MetadataExt;

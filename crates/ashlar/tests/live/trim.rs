@@ -1,5 +1,5 @@
-//! Class trim under a daemon: inserted under a unit in use and removed again, hurried by a command,
-//! configured; and one of the configuration over restarts.
+//! Class trim under a daemon. It is inserted under a unit in use and removed again, hurried by a
+//! command and configured. One of the configuration is kept over restarts.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Stripes and concatenations that are assembled only by the configuration: an edit, a disk in
+//! Stripes and concatenations that are assembled only by the configuration. An edit, a disk in
 //! another's place or a lost state folder does not scramble their data.
 
 use crate::edits::Host;

@@ -1,4 +1,4 @@
-//! A stripe of four memory disks beside the same disks one after the other: one core does the work
+//! A stripe of four memory disks beside the same disks one after the other. One core does the work
 //! of all of them, so the disks' sum is the rate without any layer in between.
 
 use bio::Op;

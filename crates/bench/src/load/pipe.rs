@@ -1,5 +1,5 @@
-//! A connection of a load whose thread never sleeps, so that no wake-up is charged to the server:
-//! one call sends all pending bytes, and one receives all bytes that have arrived.
+//! A connection of a load whose thread never sleeps, so that no wake-up is charged to the server.
+//! One call sends all pending bytes, and one receives all bytes that have arrived.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};

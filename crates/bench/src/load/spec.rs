@@ -48,7 +48,7 @@ pub struct Spec {
     pub luns: Vec<u32>,
     /// Sessions of one connection each.
     pub sessions: u32,
-    /// Number of the first session: two loads at once need different ones, for the number is in the
+    /// Number of the first session. Two loads at once need different ones, for the number is in the
     /// initiator's name, and a login of the same name takes the place of the session before.
     pub first: u32,
     /// Requests in flight in each session.

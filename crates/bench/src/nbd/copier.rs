@@ -2,7 +2,7 @@
 //! the same server.
 //!
 //! Both read all of it in order by one connection, in requests of the same size with as many in
-//! flight, and drop the data, which are zeroes: the export of nbdkit takes no memory.
+//! flight, and drop the data, which are zeroes. The export of nbdkit takes no memory.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -2,7 +2,7 @@
 //! samples of the last hour; and the answers of `status` during a start.
 //!
 //! The daemon is on one core and the load on another. The thread of the load also makes the
-//! requests to the API, between its own: a further thread would take time of one of the two cores.
+//! requests to the API, between its own. A further thread would take time of one of the two cores.
 
 mod daemon;
 mod http;

@@ -20,7 +20,7 @@ pub fn has_perf() -> bool {
 
 /// Counts the system calls of a running process from [`Counter::start`] to [`Counter::finish`].
 ///
-/// perf runs a shell that reports when the counters are on, and ends with its standard input: no
+/// perf runs a shell that reports when the counters are on, and ends with its standard input. No
 /// signal has to be sent, and no count is lost at either end.
 pub struct Counter {
     perf: Child,

@@ -93,7 +93,7 @@ pub struct Report {
 
 impl Report {
     /// Notes how much of a peer's CPU time the bare responder takes for the same work, round by
-    /// round: no target can do it with less.
+    /// round. No target can do it with less.
     pub(crate) fn floor(
         &mut self,
         case: &str,

@@ -6,7 +6,7 @@
 //!              |        no target or unit --> retried;     lost after [`GONE_TRIES`]
 //!              +-again-- no answer        --> its commands wait, up to their deadlines
 //! ```
-//! A disk that was lost so is not taken in under its old name: `status` names both identities until
+//! A disk that was lost so is not taken in under its old name. `status` names both identities until
 //! the administrator requests a scan of the bus.
 
 use std::rc::Rc;
@@ -126,7 +126,7 @@ pub(super) fn is_mark_changed(was: Option<&str>, is: Option<&str>) -> bool {
 }
 
 impl Bus {
-    /// A scan that the bus started found a device at a place: true when it is not taken in, as it
+    /// A scan that the bus started found a device at a place. True when it is not taken in, as it
     /// is not the one that was there (C6 of [`super::scan`]).
     pub(super) fn is_held_back(
         &self,

@@ -28,7 +28,7 @@ impl Device {
         false
     }
 
-    /// A device that is busy with others is so for a moment: it is tried again when one of them has
+    /// A device that is busy with others is so for a moment. It is tried again when one of them has
     /// ended, and that is soon. It is not soon where there is none, or where that was tried.
     fn waits_long(&self, at: u32, step: Step) -> bool {
         let slot = &self.slots[at as usize];

@@ -32,7 +32,7 @@
 //!      way, and nothing begins beside it. It waits at the head of the queue: no CCB overtakes it.
 //!      Only a reset waits for nothing.
 //!  D9  While a reset is under way, and until the device has settled, one freeze is out for all
-//!      resets together: nothing but a further reset begins, not even a cure or a probe's question.
+//!      resets together. Nothing but a further reset begins, not even a cure or a probe's question.
 //!      The freeze is released once: when the last reset is over, or past its deadline, or the
 //!      device is lost. So victims are all back in the queue, in order (D3), before any of them is
 //!      sent again.

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //!  P1  The CCB of a request is stored in its `value`, which no request that becomes a CCB uses,
-//!      until it ends; a request has one at a time.
+//!      until it ends. A request has one at a time.
 //!  P2  A request with FUA ends when its bytes are stable: by the disk's own FUA, or flushed.
 //!  P3  A FLUSH that ends well guarantees the data that were acknowledged before. If a disk with a
 //!      cache loses its power during a FLUSH, that FLUSH fails. So does the first FLUSH that is

@@ -33,8 +33,8 @@ fn disk(transport: Transport, spec: DiskSpec) -> (World, Arc<VirtualHba>, geom::
     (w, hba, edge)
 }
 
-/// Reads, writes, flushes and deletes, many at a time, each in a place of its own; all end well
-/// and the disk has what an array of bytes has.
+/// Reads, writes, flushes and deletes, many at a time, each in a place of its own. All end well and
+/// the disk has what an array of bytes has.
 fn mixed(w: &mut World, edge: geom::Edge, seed: u64, deletes: bool) {
     const PLACES: u64 = 64;
     const LEN: u64 = SIZE / PLACES;
@@ -146,7 +146,7 @@ fn deletes_are_sent_as_write_same_where_unmap_is_missing() {
 #[test]
 fn an_ncq_error_uses_up_no_retry_of_other_queued_commands() {
     let (mut w, hba, edge) = disk(Transport::Sata, spec());
-    // Of 32 at a time some fail, and each failure throws all others out: with four retries none of
+    // Of 32 at a time some fail, and each failure throws all others out. With four retries none of
     // them would succeed if that cost one.
     hba.set_faults(0, Faults { fails: 6, lies: 3, ..Faults::default() });
     mixed(&mut w, edge, 5, true);

@@ -1,4 +1,4 @@
-//! Model test of a device over a hostile SIM, in seeded worlds: every CCB ends exactly once,
+//! Model test of a device over a hostile SIM, in seeded worlds. Every CCB ends exactly once,
 //! freezes balance, nothing hangs, acknowledged writes persist, and order is kept where it was
 //! requested.
 //!

@@ -1,4 +1,4 @@
-//! A SATA port multiplier: its ports are switched on before their disks are probed, it reports
+//! A SATA port multiplier. Its ports are switched on before their disks are probed, it reports
 //! disks that arrive and leave behind them, and one port can be reset alone.
 
 use std::sync::Arc;

@@ -126,8 +126,8 @@ fn unmount_at(folder: &Path, lazily: bool) -> Result<(), ErrorText> {
     Ok(())
 }
 
-/// Makes one of a file. The kernel passes requests on without a cache of its own, or there is
-/// none: two caches of one disk hold twice the memory, and the second may wait for the first.
+/// Makes one of a file. The kernel passes requests on without a cache of its own, or there is none.
+/// Two caches of one disk hold twice the memory, and the second may wait for the first.
 fn make_loop(file: &Path, block_bytes: u32, read_only: bool) -> Result<Device, ErrorText> {
     let (file, unit) = (file.to_string_lossy(), block_bytes.to_string());
     let mut words = vec!["--find", "--show", "--direct-io=on", "--partscan"];

@@ -9,7 +9,7 @@
 //!                        gone            in use at the end of the daemon: LEFT, its users wait
 //! ```
 //! The kernel sends a request again when its socket ended, once `resend` seconds have passed since
-//! it was first sent. There is no way to hurry it: the deadline belongs to the request, and a new
+//! it was first sent. There is no way to hurry it. The deadline belongs to the request, and a new
 //! socket does not see the pending requests of the old one. A daemon that ends in order leaves no
 //! such request: it answers all requests that it has read.
 //!

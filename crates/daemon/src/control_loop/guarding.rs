@@ -95,7 +95,7 @@ impl ControlLoop {
     }
 
     /// Refuses to make a disk smaller, and to make one larger whose size decides where the bytes of
-    /// a geom above it are: the next start would not make that geom (W1 of `wholes`).
+    /// a geom above it are. The next start would not make that geom (W1 of `wholes`).
     pub(super) fn may_grow(&self, disk: &str, bytes: u64) -> Result<()> {
         let topology = &self.control.topology;
         let geom = topology.find_geom(DISK_CLASS, disk);
@@ -190,7 +190,7 @@ impl ControlLoop {
         }
     }
 
-    /// A verb may have given a geom of the configuration further members: a start that does not
+    /// A verb may have given a geom of the configuration further members. A start that does not
     /// name them would show other bytes (W1 of `wholes`).
     pub(super) fn keep_more_members(&mut self, class: &str, on: &str) {
         let found = self.control.topology.class(class);

@@ -1,4 +1,4 @@
-//! LUNs whose provider is not there: it was lost, or it was not there when the daemon started (the
+//! LUNs whose provider is not there. It was lost, or it was not there when the daemon started (the
 //! portal of another machine is not up yet, an array lacks members).
 //!
 //! ```text
@@ -28,7 +28,7 @@ use super::specs::{group_spec, lun_spec, units_of};
 use super::{Exports, RETRY_WAIT};
 use crate::reattach::remote;
 
-/// Whether a disk of a configuration may add a provider of that name: it is not in the graph, and
+/// Whether a disk of a configuration may add a provider of that name. It is not in the graph, and
 /// its medium is over a network and looked for.
 pub fn disk_may_provide(topology: &Topology, disks: &[DiskConfig], name: &str) -> bool {
     let own = disks.iter().filter(|disk| name_depends_on(name, &disk.name));

@@ -226,13 +226,13 @@ fn cannot_open(at: &Address, why: impl std::fmt::Display) -> Error {
     Error::new(Kind::System, "open portal", why).at(at.to_string()).next(next_for(at))
 }
 
-/// The cores share a port (SO_REUSEPORT), and another daemon of the same user could share it, too:
-/// each connection would be accepted by one of the two. So a socket that does not share tries the
-/// address first, for a while: the kernel closes the sockets of a killed process a moment after its
+/// The cores share a port (SO_REUSEPORT), and another daemon of the same user could share it, too.
+/// Each connection would be accepted by one of the two. So a socket that does not share tries the
+/// address first, for a while. The kernel closes the sockets of a killed process a moment after its
 /// end. `here` are portals of this daemon that overlap the address. They share it: the kernel gives
 /// a connection to the most specific listener, and of `0.0.0.0` and `[::]` one over IPv4 to the
 /// former. A part of the address that none of them occupies is tried without sharing, else all of
-/// it with them: then only a process that shares the port, too, is not noticed. Unix sockets are
+/// it with them. Then only a process that shares the port, too, is not noticed. Unix sockets are
 /// not shared with other processes: the driver finds out itself. `listens`: the address is not only
 /// bound, but listened at for a moment.
 fn check_unused(

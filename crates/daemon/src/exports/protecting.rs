@@ -98,7 +98,7 @@ fn held_on_images(provider: &str, images: &Images) -> Option<String> {
 }
 
 /// The data that protection information would overwrite at the ends of units that an action opens.
-/// `now`: the configuration before it. `ask` answers for units on providers that are there; images
+/// `now`: the configuration before it. `ask` answers for units on providers that are there. Images
 /// of disks that the plan makes are read with a deadline, on a thread of their own.
 pub fn lost_to_protection(
     action: &Action,

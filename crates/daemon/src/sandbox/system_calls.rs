@@ -1,12 +1,12 @@
 //! System calls of a sandboxed daemon, enforced by seccomp.
 //!
 //! Lists name each call that the daemon and its C library (glibc or musl) make after the start, by
-//! role. Another call fails with ENOSYS, as on a kernel that does not have it: a newer C library
+//! role. Another call fails with ENOSYS, as on a kernel that does not have it. A newer C library
 //! then makes an older call, but EPERM would be an error to it. Operations of io_uring are not
 //! system calls: the kernel checks them by Landlock and the rights of the user.
 //!
 //! Invariants
-//!  Y1  A call outside of the list fails and does not end the process: the end of the daemon would
+//!  Y1  A call outside of the list fails and does not end the process. The end of the daemon would
 //!      cost hosts more than one refused operation. A call of another architecture ends it; the
 //!      daemon has no code that makes one.
 //!  Y2  No process starts: `clone` makes threads only, `execve` and `clone3` are refused. glibc

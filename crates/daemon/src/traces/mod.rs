@@ -5,7 +5,7 @@
 //!      [`LEASE`] costs nothing from then on.
 //!  L2  A client waits for a core at most [`ANSWER_LIMIT`], and never for one that does not answer.
 //!  L3  At most [`RECENT_MAX`] requests are kept, and at most [`CLIENTS_MAX`] thresholds.
-//!  L4  Cores are queried at most once in [`ASK_INTERVAL`], for any number of client requests: a
+//!  L4  Cores are queried at most once in [`ASK_INTERVAL`], for any number of client requests. A
 //!      core searches its ring for each slow request that it keeps, and after a question keeps
 //!      others.
 //!  L5  A request that a core recorded is shown, or counted as missed: also if the core answers too

@@ -1,7 +1,7 @@
 //! Edits that change nothing for hosts, under sessions of iSCSI, NBD and NVMe/TCP on the same
-//! units: no command fails, no connection ends, no condition or event is reported, and the
-//! reservation stays. More edits, over iSCSI: `crates/ashlar/tests/live/edits.rs`; over AoE and
-//! the local bus: `edits_aoe.rs` and `local_bus.rs` there.
+//! units. No command fails, no connection ends, no condition or event is reported, and the
+//! reservation stays. More edits, over iSCSI: `crates/ashlar/tests/live/edits.rs`; over AoE and the
+//! local bus: `edits_aoe.rs` and `local_bus.rs` there.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

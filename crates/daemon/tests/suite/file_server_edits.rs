@@ -1,5 +1,5 @@
 //! Edits of the section of a file server under a host on a file that is a disk, and under a client
-//! that is connected: each is one step that names its key, and nothing is removed.
+//! that is connected. Each is one step that names its key, and nothing is removed.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

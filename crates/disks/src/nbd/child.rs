@@ -6,7 +6,7 @@
 //!            +----------------------------------------------------------------------+
 //! ```
 //! The server gets its listening socket as systemd gives it, which nbdkit, qemu-nbd and
-//! qemu-storage-daemon know: it may be connected to before the server is ready, and when the server
+//! qemu-storage-daemon know. It may be connected to before the server is ready, and when the server
 //! ends, so does the socket. The kernel ends the server with the daemon (`setpriv --pdeathsig`).
 
 use std::collections::VecDeque;

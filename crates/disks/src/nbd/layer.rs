@@ -4,10 +4,10 @@
 //!  N1  A request with FUA ends when its bytes are stable: by the server's own FUA, or by a FLUSH
 //!      behind it.
 //!  N2  WRITE ZEROES that the server cannot do is done by writing zeroes.
-//!  N3  A FLUSH covers all requests that were acknowledged on any core: there is one connection, or
+//!  N3  A FLUSH covers all requests that were acknowledged on any core. There is one connection, or
 //!      the server reports that its connections share a cache (CAN_MULTI_CONN).
 //!  N4  A FLUSH fails once when our own server has ended since the last one and something was
-//!      written: data that the server had acknowledged and not stored is lost, and nothing else
+//!      written. Data that the server had acknowledged and not stored is lost, and nothing else
 //!      reports that.
 //!  N5  The number of a request is in its `value` until it ends.
 //!  N6  A stop in order ends our own server only after a FLUSH of the disk itself has covered what

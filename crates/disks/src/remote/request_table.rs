@@ -8,7 +8,7 @@
 //!
 //! Invariants
 //!  R1  A request ends once. It ends well only by an answer of the server to that request.
-//!  R2  The memory of a request that is being sent, or that waits for its answer, is in use: such a
+//!  R2  The memory of a request that is being sent, or that waits for its answer, is in use. Such a
 //!      request ends by its answer, or once its connection is lost.
 //!  R3  When a connection is lost, the requests without an answer are sent again over the next one,
 //!      in the order in which they began and before all others.

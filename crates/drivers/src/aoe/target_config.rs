@@ -1,5 +1,5 @@
 //! Settings that initiators store in a target, slot by slot: config strings, mask lists and
-//! reservations. All of them survive a restart of the daemon: an initiator that fences another one
+//! reservations. All of them survive a restart of the daemon. An initiator that fences another one
 //! off by a reservation must not lose the reservation by a restart of the target.
 //!
 //! Invariants

@@ -1,7 +1,7 @@
 //! Translator of requests into commands, and of the engine's answers into replies.
 //!
 //! Invariants
-//!  T1  A command is sent to the unit that the peer entered, or the session ends: an exchange of
+//!  T1  A command is sent to the unit that the peer entered, or the session ends. An exchange of
 //!      the unit behind a LUN raises a unit attention first.
 //!  T2  No cell is borrowed while the engine is called.
 

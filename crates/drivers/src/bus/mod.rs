@@ -19,12 +19,12 @@
 //!
 //! Invariants
 //!  L1  A bus is one initiator port. Each core that sends CCBs has a session of its own there, so
-//!      that a CCB stays on its core; all of them have one TransportID, by which reservations know
+//!      that a CCB stays on its core. All of them have one TransportID, by which reservations know
 //!      them for one nexus.
 //!  L2  A CCB at the engine ends when the engine reports that it can no longer touch the medium:
 //!      aborts and resets are task management.
 //!  L3  Write data are shared with the engine, not copied. Data that is read is copied once, into
-//!      the request's own buffers: a CCB that CAM has given up has its buffers back, and no late
+//!      the request's own buffers. A CCB that CAM has given up has its buffers back, and no late
 //!      answer may reach them.
 //!  L4  While the engine or CAM is called, no cell of a nexus is borrowed.
 //!  L5  29/00 of a unit reports a login or a reset, not lost power. Data that a unit acknowledged

@@ -1,7 +1,7 @@
 //! Login phase of a connection: target lookup, authentication and session reinstatement.
 //!
-//! The first requests are read with the offer of no target; when the target is known the login
-//! is begun again with that target's offer and the same requests.
+//! The first requests are read with the offer of no target. When the target is known the login is
+//! begun again with that target's offer and the same requests.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -132,8 +132,8 @@ fn chap_user(account: &Account) -> ChapUser {
 fn decide(conn: &Connection, query: &TargetQuery) -> Decision {
     let owners = &conn.core.shared.own.owners;
     if query.tsih != 0 {
-        // Neither a second connection of a session nor the reinstatement of a connection: a
-        // session has one, and it is replaced with all of the session (TSIH 0).
+        // Neither a second connection of a session nor the reinstatement of a connection. A session
+        // has one, and it is replaced with all of the session (TSIH 0).
         return Decision::deny(match owners.has_tsih(query.tsih) {
             true => LoginStatus::CannotIncludeInSession,
             false => LoginStatus::SessionDoesNotExist,

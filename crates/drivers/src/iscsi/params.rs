@@ -176,7 +176,7 @@ impl Checked {
                 first_burst: p.first_burst_length.min(p.max_burst_length),
                 max_outstanding_r2t: p.max_outstanding_r2t,
                 error_recovery_level: 0,
-                // Its default: at recovery level 0 nothing is retained regardless of the agreed
+                // Its default. At recovery level 0 nothing is retained regardless of the agreed
                 // value, and a key that the initiator did not send would cost one more round.
                 time2retain_s: wire::SessionParams::default().time2retain_s,
                 ..wire::SessionParams::default()

@@ -186,7 +186,7 @@ fn plain_commands(
     Ok(Some(frame))
 }
 
-/// A command that is carried out without waiting for anything: it is the next in order, nothing
+/// A command that is carried out without waiting for anything. It is the next in order, nothing
 /// follows its header, and no later request is held. These are all reads, and all writes without
 /// unsolicited data. Headers with errors are left to [`step`].
 fn plain_command(session: &IscsiSession, bhs: &Bhs, frame: &Frame) -> Option<CommandPdu<'static>> {

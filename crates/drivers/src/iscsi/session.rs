@@ -6,7 +6,7 @@
 //!  W2  MaxCmdSN never moves back.
 //!  W3  StatSN is counted when an answer is queued, and answers leave in that order.
 //!  W4  A tag is in use from the moment when the engine receives its command until it has answered
-//!      or discarded it, as the engine's table of tags has it: a second use in between is refused.
+//!      or discarded it, as the engine's table of tags has it. A second use in between is refused.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

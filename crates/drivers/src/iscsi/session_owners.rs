@@ -3,8 +3,8 @@
 //! The lock is held for look-ups at login only.
 //!
 //! Invariants
-//!  S1  A session key (initiator, target, ISID) has one owner at a time; the next one gets it
-//!      after the old session's last command can no longer touch the medium.
+//!  S1  A session key (initiator, target, ISID) has one owner at a time. The next one gets it after
+//!      the old session's last command can no longer touch the medium.
 //!  S2  A TSIH is not 0 and belongs to one session at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,7 +73,7 @@ impl Owners {
     }
 
     /// Tries to own a session. The present owner, if there is one, is ordered to end by `end`, with
-    /// its core and connection, which answers whether the order was sent; `waker` is woken when it
+    /// its core and connection, which answers whether the order was sent. `waker` is woken when it
     /// has ended.
     pub fn claim(
         self: &Arc<Self>,

@@ -13,8 +13,8 @@ use std::io::Read;
 /// Threads that are remembered; when there are more all are looked up again.
 const THREADS_MAX: usize = 256;
 
-/// How long it is believed of a thread's number that it is the same process's, ns: numbers are
-/// used again when all others have been given out.
+/// How long it is believed of a thread's number that it is the same process's, ns. Numbers are used
+/// again when all others have been given out.
 const CACHE_NS: u64 = 1_000_000_000;
 
 /// Bytes of a thread's status that are read: the wanted field is in its first part.

@@ -12,7 +12,7 @@ use crate::seg_cursor::SegCursor;
 /// Shortest run of zeroes, in bytes, that is reported as a hole; shorter runs are sent.
 const HOLE_UNIT: usize = 4096;
 
-/// The first byte is zero and each byte equals the next one: a comparison of memory, which is fast
+/// The first byte is zero and each byte equals the next one. A comparison of memory, which is fast
 /// at every level of optimisation and ends at the first difference.
 fn is_zero(bytes: &[u8]) -> bool {
     match bytes.split_first() {

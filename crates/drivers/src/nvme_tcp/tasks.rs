@@ -11,7 +11,7 @@
 //!  Q1  A place that is open is answered exactly once, or the connection ends.
 //!  Q2  Write data is held until the command has ended: it can be sent to the engine again.
 //!  Q3  H2CData is taken for a place that is GATHERING, by CID and transfer tag, in order, and
-//!      within the requested range; anything else ends the connection.
+//!      within the requested range. Anything else ends the connection.
 
 use std::collections::VecDeque;
 

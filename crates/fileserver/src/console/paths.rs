@@ -175,7 +175,7 @@ pub(super) fn buffer(pool: &Pool, bytes: &[u8]) -> Result<Seg, Fault> {
     Ok(seg)
 }
 
-/// Makes `bytes` the contents of a file in a directory of the live tree, at once: it is written
+/// Makes `bytes` the contents of a file in a directory of the live tree, at once. It is written
 /// beside and takes the name when it is whole.
 pub(super) async fn replace(
     host: &Rc<Host>,

@@ -1,7 +1,7 @@
 //! files: inodes, directories and contents over the tree. No permissions, no protocol, no users.
 //!
 //! Invariants
-//!  I1  A file's number is never given to another; its version changes with every change of its
+//!  I1  A file's number is never given to another. Its version changes with every change of its
 //!      contents and never has an earlier value again, also after a loss of power.
 //!  I2  An entry is stored under the hash of its name and under its cookie, or under neither.
 //!  I3  A file without a name is among the orphans until its contents and its inode are given back.

@@ -19,8 +19,8 @@
 //! | a lost file that no task gives back | given back |
 //! | blocks that no item names | given back |
 //!
-//! Repairs are made in about that order, in four passes through the tree in the order of its items;
-//! each repair is one step that looks again. A block that two files name stays in both and is
+//! Repairs are made in about that order, in four passes through the tree in the order of its items.
+//! Each repair is one step that looks again. A block that two files name stays in both and is
 //! reported, because its owner is unknown.
 
 use std::collections::BTreeSet;

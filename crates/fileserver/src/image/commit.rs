@@ -8,7 +8,7 @@
 //! Head and blocks are written together and flushed; they count when every checksum fits. Then each
 //! block is written to its place, and those are flushed before the next commit begins. Another
 //! program knows nothing of the slack, and always writes the time into the header when it opens an
-//! image: so a log counts only beside the header that it knows. Notes are what this program would
+//! image. So a log counts only beside the header that it knows. Notes are what this program would
 //! have to look for without them; who does not read them loses nothing but a few addresses.
 
 use bio::{Seg, Segs};

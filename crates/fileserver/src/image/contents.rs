@@ -57,7 +57,7 @@ impl Step<'_> {
     }
 
     /// Addresses from the entry down to a file's block, one after the other, the last of them 0
-    /// where there is a hole; answers how many blocks from there on have all of these in common.
+    /// where there is a hole. Answers how many blocks from there on have all of these in common.
     pub(super) fn down(
         &mut self,
         view: View,

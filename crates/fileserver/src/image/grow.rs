@@ -5,8 +5,8 @@
 //!   fake WORM:   bits of all blocks, behind those that it has then -> flush -> header
 //! ```
 //! The header records how far the WORM is used, and a fake one has its bits there. A larger device
-//! has grown and the header does not record it yet, or the power failed before that was durable:
-//! then the bits at the old place are valid.
+//! has grown and the header does not record it yet, or the power failed before that was durable.
+//! Then the bits at the old place are valid.
 //!
 //! A cache device cannot grow. The bucket of an address is its remainder by the number of buckets,
 //! in the header, and the place of a block follows from bucket and number. With more buckets nearly

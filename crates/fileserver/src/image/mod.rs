@@ -17,7 +17,7 @@
 //! | dump1 | another program's: read; what changes gets an address of its own |
 //!
 //! The original changes a block of a dump where it is (write) and moves it when the next dump is
-//! taken; this moves it at once. Either takes one address a dump, and either's image is the
+//! taken. This moves it at once. Either takes one address a dump, and either's image is the
 //! other's.
 //!
 //! Invariants
@@ -25,13 +25,13 @@
 //!  I2  A block of a dump never changes, on the cache device or on the WORM.
 //!  I3  A superblock reaches the WORM after everything that it vouches for is durable there, and
 //!      after the superblock before it.
-//!  I4  Changes that another program made since are never overwritten by the log: the log is valid
+//!  I4  Changes that another program made since are never overwritten by the log. The log is valid
 //!      only while the header is the one before its last commit or after it.
-//!  I5  The live tree changes a block where it is only if no dump has it and no frozen tree: it is
+//!  I5  The live tree changes a block where it is only if no dump has it and no frozen tree. It is
 //!      dirty, and was given since the freeze. Else the block moves to a new address, and so does
 //!      each pointer to it.
 //!  I6  In a tidy tree everything that leads to a dirty block is dirty, and nothing is in state
-//!      write: a walk from the root reads new blocks only. An operation that breaks that counts it
+//!      write. A walk from the root reads new blocks only. An operation that breaks that counts it
 //!      (`loose`).
 //!  I7  An address of a frozen tree is not given again before that is walked; then only if it is
 //!      still dirty, so that the dump does not contain it.
@@ -368,8 +368,8 @@ impl Image {
         self.load_after(at, &mut 0).await
     }
 
-    /// The same for an operation that has waited so many times for memory that unsent replies hold:
-    /// the waits of all its loads together are bounded.
+    /// The same for an operation that has waited so many times for memory that unsent replies hold.
+    /// The waits of all its loads together are bounded.
     async fn load_after(&self, at: Addr, waits: &mut usize) -> Result<(), Fault> {
         let Some(loading) = self.0.loads.begin(at, waits).await else {
             let state = self.0.state.borrow();

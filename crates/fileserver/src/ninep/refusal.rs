@@ -10,7 +10,7 @@ pub enum Flavour {
     /// The manual, and the words of Plan 9.
     #[default]
     Plan9,
-    /// The behaviour that Linux needs of a 9P2000 server: a rename replaces, some fields of a
+    /// The behaviour that Linux needs of a 9P2000 server. A rename replaces, some fields of a
     /// Twstat are ignored, an open fid can be walked from. Errors use words that its client
     /// translates; any others are errno 526 to it.
     Linux,

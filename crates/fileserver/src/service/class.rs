@@ -110,7 +110,7 @@ impl FsClass {
     }
 
     /// Refuses to make a file server anew, on the cache device that it has and with another number
-    /// of devices of the WORM: it would not open. One that does not serve may have been declared
+    /// of devices of the WORM. It would not open. One that does not serve may have been declared
     /// with a wrong number, which is corrected so.
     ///
     /// # Errors

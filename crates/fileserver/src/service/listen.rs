@@ -23,7 +23,7 @@ use super::shared::{HostShared, Status};
 use crate::console;
 use crate::ninep::{Flavour, ListenerOptions};
 
-/// How often an address that is in use is tried again: the kernel closes the sockets of a process
+/// How often an address that is in use is tried again. The kernel closes the sockets of a process
 /// that was killed a moment after its end.
 const TRIES_MAX: u32 = 50;
 /// Time between two tries, ns.

@@ -16,7 +16,7 @@
 //!  F1  A file server that is taken away, or whose daemon ends in order, has made everything
 //!      durable before its devices are released.
 //!  F2  The control thread waits for a file server only while it is taken away or its section is
-//!      edited, and then with a deadline: other work that takes longer is requested again.
+//!      edited, and then with a deadline. Other work that takes longer is requested again.
 //!  F3  Nothing is written to a device that holds something, but by `ream --force`.
 
 mod cec;

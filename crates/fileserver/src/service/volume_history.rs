@@ -1,4 +1,4 @@
-//! The file systems that were served here, over restarts of the daemon: `create` makes no new one
+//! The file systems that were served here, over restarts of the daemon. `create` makes no new one
 //! in the place of one whose devices are missing.
 
 /// See the module. Called on any thread, but [`VolumeHistory::record_served`] on the control thread

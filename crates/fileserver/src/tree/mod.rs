@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //!  B1  A node is changed only after [`Blocks::cow`] gave it, and its new address is stored in its
-//!      parent in the same operation: blocks of a dump are never changed.
+//!      parent in the same operation. Blocks of a dump are never changed.
 //!  B2  The lowest key of a node but the first of its parent is not below its key there, and all
 //!      its keys are below the next one's.
 //!  B3  No node but the root is empty.

@@ -8,7 +8,7 @@
 //!  F3  A frame that may be evicted is in the ring once. The hand takes others out of the ring, and
 //!      they return when a commit has written them.
 //!  F4  The number of frames that an eviction spares because they were used lately does not depend
-//!      on the size of the block cache: clients wait meanwhile.
+//!      on the size of the block cache. Clients wait meanwhile.
 
 use std::collections::VecDeque;
 

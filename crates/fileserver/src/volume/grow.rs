@@ -22,7 +22,7 @@ impl Volume {
     }
 
     /// The cache device's slots reach as far as it does, and the WORM's addresses as far as its
-    /// smallest device; returns how many slots were added.
+    /// smallest device. Returns how many slots were added.
     pub async fn grow(&self) -> Result<u64, Fault> {
         if let Some(why) = &self.0.state.borrow().refused {
             return Err(why.clone());

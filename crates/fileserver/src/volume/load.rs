@@ -68,8 +68,8 @@ impl Volume {
         self.load_after(addr, &mut 0).await
     }
 
-    /// The same for an operation that has waited so many times for memory that unsent replies hold:
-    /// the waits of all its loads together are bounded.
+    /// The same for an operation that has waited so many times for memory that unsent replies hold.
+    /// The waits of all its loads together are bounded.
     pub(super) async fn load_after(&self, addr: Addr, waits: &mut usize) -> Result<(), Fault> {
         let Some(loading) = self.0.loads.begin(addr, waits).await else {
             let state = self.0.state.borrow();

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! An address (w) is given to a block when it is made. Addresses only increase from one dump to the
-//! next, and `frozen` is the line: a block below it belongs to a dump and never changes, so that
+//! next, and `frozen` is the line. A block below it belongs to a dump and never changes, so that
 //! taking a dump is moving the line. A block above it is changed in place; one below is copied to a
 //! new address, with the blocks that lead to it. So a dump costs the same for any size of the tree,
 //! its blocks are one range of the WORM, and the progress of a leg is one number.
@@ -106,7 +106,7 @@ const LENT_WAITS: usize = 10_000;
 /// See [`LENT_WAITS`].
 const LENT_WAIT_NS: u64 = 1_000_000;
 /// A commit is begun when so many thousandths of the block cache are dirty, or so many blocks were
-/// changed or given up: they are captured in one turn, while clients wait ...
+/// changed or given up. They are captured in one turn, while clients wait ...
 const COMMIT_AT: usize = 250;
 const COMMIT_BLOCKS: usize = 1024;
 /// ... and operations wait for it at so many.

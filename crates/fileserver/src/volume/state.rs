@@ -7,7 +7,7 @@ use super::space::Space;
 use super::table::{Slot, Table};
 use crate::fault::{Addr, Fault};
 
-/// Numbers of files and of changes that may be given before the next commit: those up to it count
+/// Numbers of files and of changes that may be given before the next commit. Those up to it count
 /// as given after a loss of power.
 pub const BATCH: u64 = 1 << 20;
 /// Addresses of a WORM before the first superblock: its label and the fence.

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //!  S1  An address is in one slot at most.
-//!  S2  A slot is written only when the table on the device shows it as empty: one that is taken
+//!  S2  A slot is written only when the table on the device shows it as empty. One that is taken
 //!      out is free again after the next record of the journal.
 //!
 //! It is kept whole in memory, 12 bytes a slot and an index from addresses. On the device it is

@@ -5,7 +5,7 @@
 //! ```
 //! Each dump is one range: its superblock, written last of all, then its blocks, then a CRC32C for
 //! each of them. A superblock names where the next one will be, and carries the checksum of the one
-//! before it: a stale one of an earlier life of the medium does not continue the chain.
+//! before it. A stale one of an earlier life of the medium does not continue the chain.
 
 use wire::iscsi::crc32c;
 

@@ -1,8 +1,8 @@
 //! The kernel's own client of 9P2000 in a guest: programs that people run, over a mount, with a
-//! dump after each; every dump still hashes the same at the end, after a restart of the server. One
+//! dump after each. Every dump still hashes the same at the end, after a restart of the server. One
 //! boot.
 //!
-//! A binary of its own: a guest has a deadline, and the server that it uses is in this process, so
+//! A binary of its own. A guest has a deadline, and the server that it uses is in this process, so
 //! no simulation may run beside them.
 
 mod compiler;

@@ -1,5 +1,5 @@
-//! Paths in a configuration: relative ones are below the folder of the file that has them,
-//! regardless of the folder in which the daemon was started in.
+//! Paths in a configuration. Relative ones are below the folder of the file that has them,
+//! regardless of the folder in which the daemon was started.
 
 use super::types::Config;
 use serde::Deserialize;

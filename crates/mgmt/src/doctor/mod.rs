@@ -86,8 +86,8 @@ impl Facts {
         self.config.as_ref().and_then(|c| c.as_ref().ok())
     }
 
-    /// A warning that something was not checked, when a daemon runs that does not report its state:
-    /// its own locks and ports would be reported as those of another program.
+    /// A warning that something was not checked, when a daemon runs that does not report its state.
+    /// Its own locks and ports would be reported as those of another program.
     fn unchecked(&self, what: &str) -> Option<CheckFinding> {
         let error = self.daemon.as_ref().err()?;
         let why = match error.kind {

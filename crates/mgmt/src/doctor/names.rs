@@ -1,4 +1,4 @@
-//! Check for exported disks that are named by the order of discovery: `da0` is then another disk
+//! Check for exported disks that are named by the order of discovery. `da0` is then another disk
 //! when the first one is away at a start. The daemon keeps the names of disks that report an
 //! identity; others are known by their places.
 

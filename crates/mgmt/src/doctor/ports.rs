@@ -54,7 +54,7 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
             continue;
         }
         let port = socket.port();
-        // `0.0.0.0` and an address of this machine share a port: a running daemon may widen and
+        // `0.0.0.0` and an address of this machine share a port. A running daemon may widen and
         // narrow `listen`, and its plan knows whether another process is in the way.
         let has_port = |at: &&String| at.parse::<SocketAddr>().is_ok_and(|at| at.port() == port);
         let may_share = unchecked.is_some() || ours.iter().any(has_port);

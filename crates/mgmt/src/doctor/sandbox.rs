@@ -1,5 +1,5 @@
 //! Check that the kernel enforces the sandbox, and that its folders are those that the daemon found
-//! at its start: Landlock permits inodes, and another file system or folder at the same path is
+//! at its start. Landlock permits inodes, and another file system or folder at the same path is
 //! forbidden.
 
 use super::{Check, CheckFinding, Facts, Severity, bad, ok};

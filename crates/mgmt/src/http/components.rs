@@ -39,8 +39,8 @@ impl Components {
         reference(name)
     }
 
-    /// Adds the schema of an answer of a class, whose types may have names of other classes' types:
-    /// as `name`, with contained schemas whose names begin with `prefix`. A type that was added
+    /// Adds the schema of an answer of a class, whose types may have names of other classes' types.
+    /// As `name`, with contained schemas whose names begin with `prefix`. A type that was added
     /// before under its own name keeps that.
     pub(super) fn add_of_class(&mut self, name: &str, prefix: &str, schema: Value) -> Value {
         let title = schema.get("title").and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -7,9 +7,9 @@
 //!      even why the token cannot be read. The runbooks of the alerts need no token: they are a
 //!      part of the manual, and the links of alerts are opened in browsers.
 //!  M3  At most [`SCRAPES_MAX`] scrapes are rendered at one time, and the token is read at most
-//!      once in [`TOKEN_AGE_MAX`]: many requests of peers do not load the daemon.
-//!  M4  Without `metrics_token`, a listener on loopback answers no request for the name of a site:
-//!      a page that gives its own name the address of this machine reads nothing.
+//!      once in [`TOKEN_AGE_MAX`]. Many requests of peers do not load the daemon.
+//!  M4  Without `metrics_token`, a listener on loopback answers no request for the name of a site.
+//!      A page that gives its own name the address of this machine reads nothing.
 //!  M5  With `metrics_token`, wrong tokens of an address are limited as failed logins of the API.
 
 use super::body::Body;

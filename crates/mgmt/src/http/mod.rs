@@ -18,7 +18,7 @@
 //! | `POST /logout` | the end of the session of a browser |
 //!
 //! A peer of the socket must be root or the user the daemon runs as. A peer of the network needs a
-//! token, the session of a browser that has logged in with one, or a client certificate;
+//! token, the session of a browser that has logged in with one, or a client certificate.
 //! `auth/permissions.rs` decides about each call. Over the listener of metrics, `metrics_server`
 //! answers `GET /metrics`, and `GET /runbook` with the runbooks of the alerts.
 

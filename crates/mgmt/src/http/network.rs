@@ -5,9 +5,9 @@
 //!      the control socket.
 //!  N2  A listener is open only while its TLS files can be used, or without TLS on loopback.
 //!  N3  Files of TLS that cannot be used after a change leave the former keys in use.
-//!  N6  A connection ends after `[api]` has changed, or a file of TLS was read again: none outlives
+//!  N6  A connection ends after `[api]` has changed, or a file of TLS was read again. None outlives
 //!      the keys, the CA and the listener that admitted it.
-//!  N8  No file is read by the thread that serves: while one of TLS is on a file system that hangs,
+//!  N8  No file is read by the thread that serves. While one of TLS is on a file system that hangs,
 //!      requests are answered, with the keys and listeners before it.
 //!  N9  Files of TLS that are in use are read again by a step of a plan only, as those of targets.
 //!      Files that cannot be used yet are awaited.

@@ -112,7 +112,7 @@ pub(super) fn check_host(headers: &HeaderMap) -> Result<()> {
 }
 
 /// Refuses a change that a page of another site sends with the rights of its reader, and a read
-/// that it embeds: it learns nothing, but may load many files at once. A link to a page of the
+/// that it embeds. It learns nothing, but may load many files at once. A link to a page of the
 /// daemon is followed. Only browsers send the fields that are read here. A change with the cookie
 /// of a session must name its origin: the browser adds the cookie without the page.
 ///

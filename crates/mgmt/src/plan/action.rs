@@ -185,7 +185,7 @@ pub enum Action {
         /// Which.
         access: AccessConfig,
     },
-    /// All groups of a target change in one step: an initiator that moves from one to another, or
+    /// All groups of a target change in one step. An initiator that moves from one to another, or
     /// whose group has another name, continues with what both show it.
     Regroup {
         /// Whose.

@@ -203,8 +203,8 @@ pub fn adopt_found_members(
     }
 }
 
-/// Puts lost objects that are not `wanted` any more back into `base`, the present part of `config`:
-/// a plan takes it out, lest it return by itself.
+/// Puts lost objects that are not `wanted` any more back into `base`, the present part of `config`.
+/// A plan takes it out, lest it return by itself.
 pub fn keep_lost_objects(base: &mut Config, config: &Config, wanted: &Config) {
     fn keep<T: Clone>(base: &mut Vec<T>, all: &[T], wanted: &[T], key: SectionKey<T>) {
         let present: HashSet<_> = base.iter().chain(wanted).map(key).collect();

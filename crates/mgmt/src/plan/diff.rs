@@ -1,6 +1,6 @@
-//! Two configurations to the steps between them, in an order in which each step can be taken:
-//! LUNs are withdrawn, targets and geoms removed from the top down; then buses, disks, geoms,
-//! targets and LUNs are added from the bottom up.
+//! Two configurations to the steps between them, in an order in which each step can be taken. LUNs
+//! are withdrawn, targets and geoms removed from the top down; then buses, disks, geoms, targets
+//! and LUNs are added from the bottom up.
 
 use super::action::{Action, Step};
 use super::depend::{DependencyGraph, bottom_up};
@@ -198,7 +198,7 @@ fn in_place_change(
     late.iter().all(frees).then_some(late)
 }
 
-/// Whether a geom stays as it is: the sections mean the same in other words, or the second names
+/// Whether a geom stays as it is. The sections mean the same in other words, or the second names
 /// the members that the geom has by now.
 fn is_unchanged(
     from: &GeomConfig,
@@ -232,7 +232,7 @@ impl Planner<'_> {
     }
 
     /// Withdraws the LUNs that groups may not keep, because their providers are removed. The
-    /// members of groups change at the end, in one step (`grant`): an initiator that moves to
+    /// members of groups change at the end, in one step (`grant`). An initiator that moves to
     /// another group keeps the LUNs that both groups show it.
     fn withdraw(
         &mut self,
@@ -306,7 +306,7 @@ impl Planner<'_> {
             let why = unit_changes(&from, &to);
             self.step(Action::Units { from, to }, why);
         }
-        // Removed ones may still have targets; who gets the identifier of one of them (a group that
+        // Removed ones may still have targets. Who gets the identifier of one of them (a group that
         // has a new name) has another until they are removed.
         let mut all = desired.alua.clone();
         let goes = |g: &&AluaConfig| !desired.alua.iter().any(|n| n.name == g.name);

@@ -25,7 +25,7 @@ fn has_members(geom: &GeomConfig, live: &GeomState) -> bool {
 }
 
 /// Mirrors whose members are others in `config`, which was just started with, than in `before`,
-/// which was carried out last: a start takes them as in their records. `config` has the members of
+/// which was carried out last. A start takes them as in their records. `config` has the members of
 /// `before` from then on, so that a plan leads to those of the file.
 pub fn defer_mirror_edits(
     before: &Config,
@@ -65,7 +65,7 @@ pub fn defer_mirror_edits(
 }
 
 /// Whether a change of members leaves a mirror with one complete copy until new members are
-/// rebuilt: it gives up a complete one, or one whose rebuild would have ended earlier.
+/// rebuilt. It gives up a complete one, or one whose rebuild would have ended earlier.
 pub fn leaves_one_copy(
     from: &GeomConfig,
     to: &GeomConfig,

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //!  R1  A disk that is in both configurations under its name is that disk, even if another has a
-//!      similar name: names that are exchanged are an exchange of disks.
+//!      similar name. Names that are exchanged are an exchange of disks.
 //!  R2  Two disks are one when they are at one path, kind and parameters are equal, and no other
 //!      disk of either side has the same. One without a path is known by its name alone.
 //!  R3  A reference that is the disk's name and a letter is a BSD partition of it, unless the

@@ -6,8 +6,8 @@
 //!      refused. A request that fails forgets its key.
 //!  C6  At most [`KEYS_MAX`] keys and [`BYTES_MAX`] bytes of answers are kept, in memory and for
 //!      [`KEPT_FOR`]. The oldest answers are dropped first, and the oldest key of the caller that
-//!      has most of them: many requests of one caller do not displace the keys of others. No key
-//!      of a running request is dropped.
+//!      has most of them. Many requests of one caller do not displace the keys of others. No key of
+//!      a running request is dropped.
 //!  C7  An answer is repeated only to the caller that received it: of the same name, role and
 //!      scope.
 

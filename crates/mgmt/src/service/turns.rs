@@ -1,4 +1,4 @@
-//! Turns of the commands that change the daemon: one has its turn at a time, and a command that
+//! Turns of the commands that change the daemon. One has its turn at a time, and a command that
 //! waits too long for its own is refused with the progress of the other.
 
 use crate::api::{Error, Kind, ProgressLine, Result};

@@ -66,7 +66,7 @@ fn is_doubly_even(row: &[&[u8]]) -> bool {
 }
 
 /// Strip `q` is the sum of the data, each times 2 to the power of its place in the row, in GF(256)
-/// of polynomial 0x11d: DDF counts the places of P and Q too.
+/// of polynomial 0x11d. DDF counts the places of P and Q too.
 fn is_q(row: &[&[u8]], q: usize, p: usize) -> bool {
     (0..STRIP).all(|at| {
         let data = |n: usize| if n == q || n == p { 0 } else { row[n][at] };

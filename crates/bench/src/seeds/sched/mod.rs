@@ -46,7 +46,7 @@ const RANDOM: Load =
     Load { client: 3, op: Op::Read, depth: 1, bytes: 4096, from: None, think_ns: 100_000 };
 
 /// Figures of the page: the reader beside the random one got five times as much, 30 instead of 6
-/// MB/s; the writer kept 14 of 55 MB/s, for a random one that was starved before.
+/// MB/s. The writer kept 14 of 55 MB/s, for a random one that was starved before.
 const READER_TIMES: f64 = 5.0;
 const WRITER_KEEPS: f64 = 14.0 / 55.0;
 /// A client that is alone loses no more than this to a scheduler.

@@ -1,6 +1,6 @@
 //! Frames that are out, by tag.
 //!
-//! A tag is the core, a place, and how often the place was used: a place is free again when its
+//! A tag is the core, a place, and how often the place was used. A place is free again when its
 //! frame was answered or is too old to be, so no two frames that exist have one tag (E1).
 
 use std::collections::VecDeque;

@@ -7,7 +7,7 @@
 //!   many frames wait at each (pool)
 //! ```
 //! A target is `shelf * 256 + slot`. Several interfaces, and several addresses behind them, are
-//! ways to one target: frames use all that are up, and one that dies is left out at once.
+//! ways to one target. Frames use all that are up, and one that dies is left out at once.
 
 mod engine;
 mod inflight;

@@ -23,7 +23,7 @@ pub(super) const QUERY_NS: u64 = 1_000 * MS;
 pub(super) const IDLE_NS: u64 = 9_000 * MS;
 /// The longest time until the disk behind a path is identified again, ns.
 const PAUSE_MAX_NS: u64 = 30_000 * MS;
-/// Large frames, of more than two sectors, that get lost without one that does not: then a switch
+/// Large frames, of more than two sectors, that get lost without one that does not. Then a switch
 /// between may carry less than both ends believe.
 const LARGE_LOST_MAX: u32 = 3;
 /// How long large frames are not tried then, ns.

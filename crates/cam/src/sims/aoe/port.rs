@@ -33,7 +33,7 @@ use crate::ccb::CamStatus;
 const FRAMES_A_TURN: usize = 64;
 /// How often interfaces are looked at, ns.
 const LOOK_NS: u64 = 1_000_000_000;
-/// Time between the first two discoveries, ns: a question may be lost, as are all frames that are
+/// Time between the first two discoveries, ns. A question may be lost, as are all frames that are
 /// sent while a link starts or a switch learns.
 const SOON_NS: u64 = 1_000_000_000;
 /// Duration of the queries for configured targets until the silent ones are reported, ns.

@@ -2,7 +2,7 @@
 //!
 //! A disk stops at the first queued command that fails: it drops its whole queue and reports no
 //! more than that there was an error. The port, which is the HBA's driver, reads in log 10h which
-//! command it was; that one has the error, all others are sent again and lose no retry.
+//! command it was. That one has the error, all others are sent again and lose no retry.
 
 use std::collections::BTreeMap;
 

@@ -17,11 +17,11 @@
 //!  N3  A lost session is a reset of its units, until there is another one, or the path is lost.
 //!      Its commands return as victims, which lose no retry, and are sent again first. A command
 //!      that ended the session is no victim (engine I7). All cores wait for the core whose session
-//!      is lost, though their own sessions live: a unit has one queue, and earlier commands keep
+//!      is lost, though their own sessions live. A unit has one queue, and earlier commands keep
 //!      their place there (D3, D5). So no command of another core may pass those of the lost
 //!      session. The cores wait no longer than until the path is lost; mostly all sessions of a
 //!      portal fail together.
-//!  N4  A new session may lead to other disks: all units of its portal are in doubt (D11) before a
+//!  N4  A new session may lead to other disks. All units of its portal are in doubt (D11) before a
 //!      command of a user is sent by it. Commands that waited for the session return to CAM.
 //!  N5  A removed portal takes no new command. Its sessions log out when their commands have ended,
 //!      or after the deadline of a silent path, and then its disks are lost. Portals that stay keep
@@ -454,7 +454,7 @@ impl Sim for Iscsi {
         });
     }
 
-    /// The target ends a unit's commands of all nexuses, but notifies only the requesting nexus: so
+    /// The target ends a unit's commands of all nexuses, but notifies only the requesting nexus. So
     /// each session with commands sends a request of its own.
     fn reset(&self, unit: &Unit, core: &Core) {
         let Some(lun) = lun_of(unit) else { return };

@@ -33,7 +33,7 @@ const LOGOUT_DEADLINE_NS: u64 = 600_000_000;
 /// How often a login may be sent to another portal.
 const HOPS_MAX: usize = 4;
 /// The recovery of a session may take so many times as long as a connection may take to be
-/// established: the path is lost long before.
+/// established. The path is lost long before.
 const RESET_DEADLINE_FACTOR: u64 = 16;
 /// How long a connection waits for memory before it is tried again, ns.
 const NO_MEMORY_NS: u64 = 10_000_000;

@@ -1,4 +1,4 @@
-//! An iSCSI target for tests that uses all freedom of the protocol: its disk is slow, and a session
+//! An iSCSI target for tests that uses all freedom of the protocol. Its disk is slow, and a session
 //! that lost its connection continues its commands until a login with the same ISID ends it. It
 //! also violates the protocol: duplicate answers, wrong tags and false lengths.
 

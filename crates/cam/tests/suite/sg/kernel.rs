@@ -1,4 +1,4 @@
-//! A simulated kernel with a generic SCSI driver: its one disk is slow, fails in transport and by
+//! A simulated kernel with a generic SCSI driver. Its one disk is slow, fails in transport and by
 //! itself, hangs until the kernel aborts its commands, disappears and returns.
 
 use std::cell::RefCell;

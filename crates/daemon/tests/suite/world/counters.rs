@@ -6,7 +6,7 @@
 //! Invariants
 //!  N1  While the power stays, each number has one writer: all readers of it agree with the one
 //!      initiator whose increment succeeded.
-//!  N2  A number that was acknowledged or seen is not followed by a smaller one; a power cut takes
+//!  N2  A number that was acknowledged or seen is not followed by a smaller one. A power cut takes
 //!      back data that were neither written with FUA nor flushed.
 //!  N3  An increment that fails with a miscompare had a rival.
 

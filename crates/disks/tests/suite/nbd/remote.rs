@@ -1,8 +1,8 @@
-//! A simulated NBD server, in the clear or over TLS: it loses connections before and after it has
+//! A simulated NBD server, in the clear or over TLS. It loses connections before and after it has
 //! carried out a request, cuts replies short, falls silent, restarts, and always keeps acknowledged
 //! data.
 //!
-//! A connection that its client has closed carries out nothing any more: NBD gives a client no way
+//! A connection that its client has closed carries out nothing any more. NBD gives a client no way
 //! to order a request of an old connection before one of a new connection.
 
 use std::cell::{Cell, RefCell};

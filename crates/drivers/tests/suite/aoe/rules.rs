@@ -243,7 +243,7 @@ fn kinds(came: Vec<Vec<u8>>) -> Vec<(u8, u32)> {
     came.iter().map(header).map(|header| (header.command, header.tag)).collect()
 }
 
-/// An initiator that gets the announcement queries which disk the slot has; without it a write of
+/// An initiator that gets the announcement queries which disk the slot has. Without it a write of
 /// the old disk's would be carried out on the new one.
 #[test]
 fn a_slot_whose_disk_is_exchanged_is_announced_before_it_serves() {

@@ -1,4 +1,4 @@
-//! The driver over bad wires: frames are lost, doubled, late and overtaken, interfaces fail, the
+//! The driver over bad wires. Frames are lost, doubled, late and overtaken, interfaces fail, the
 //! disk loses its power, and a model predicts the contents of each sector.
 //!
 //! More seeds: see `testkit::seeds`.

@@ -1,4 +1,4 @@
-//! A process that runs out of descriptors: sessions continue, nothing spins, the journal reports
+//! A process that runs out of descriptors. Sessions continue, nothing spins, the journal reports
 //! that once, and waiting connections are served when descriptors are available again.
 //!
 //! The server is this test binary in a second process, under `prlimit`; [`INSIDE`] selects it.

@@ -1,5 +1,5 @@
-//! Defects that other NBD servers had, over real sockets: after each attack a client that was
-//! there before is still served, and no session is left.
+//! Defects that other NBD servers had, over real sockets. After each attack a client that was there
+//! before is still served, and no session is left.
 
 use std::io::Write;
 use std::net::Shutdown;

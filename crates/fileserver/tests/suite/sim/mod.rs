@@ -154,7 +154,7 @@ fn temporary_files_are_in_no_dump_and_never_on_the_worm() {
 #[test]
 fn regression_seeds_pass() {
     // 1443: blocks on their way to a slow leg held all of the block cache: a read found no memory.
-    // 2612: a client's directory became another's file while it waited; the model did not know.
+    // 2612: a client's directory became another's file while it waited. The model did not know.
     for seed in [1443, 2612] {
         power_cycles::play(seed);
     }

@@ -1,4 +1,4 @@
-//! Power failure after each single operation of a leg while a dump is copied to it: a recovery from
+//! Power failure after each single operation of a leg while a dump is copied to it. A recovery from
 //! that leg alone always gives a whole dump.
 
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! A temporary file whose contents are being moved when the power fails: the next start moves the
+//! A temporary file whose contents are being moved when the power fails. The next start moves the
 //! rest, in either direction, and no block of it is in a wrong place.
 
 use std::cell::Cell;

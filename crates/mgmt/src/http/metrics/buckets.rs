@@ -3,7 +3,7 @@
 //! Latencies are counted in two buckets to a power of two of nanoseconds ([`geom::bucket_of`]).
 //!
 //! Invariants
-//!  X3  All series of a histogram have the same classic buckets, for any samples: otherwise a sum
+//!  X3  All series of a histogram have the same classic buckets, for any samples. Otherwise a sum
 //!      over series by `le` would not be monotone, and its percentiles would be false.
 //!  X4  The zero bucket and the other buckets of a native histogram count each request once. A
 //!      native bucket has the requests of one counted bucket, whose bounds are 7 % to 14 % higher.

@@ -1,7 +1,7 @@
 //! Metrics of the state for Prometheus: prefix `ashlar_`, base units (seconds, bytes), `_total` for
 //! what only grows.
 //!
-//! Series are added from the most to the least important: a limit leaves out those of sessions and
+//! Series are added from the most to the least important. A limit leaves out those of sessions and
 //! histograms first, and of these the histograms of layers. An object without requests has no
 //! series of them, and no label has a port of a client, so that idle LUNs and reconnections do not
 //! multiply series.

@@ -377,7 +377,7 @@ fn listeners_and_webhooks_have_series() {
     }
 }
 
-/// What Prometheus and Grafana are given: each name is in the list, and each alert has a test that
+/// What Prometheus and Grafana are given. Each name is in the list, and each alert has a test that
 /// sees it fire and a runbook in the manual.
 #[test]
 fn alert_rules_and_dashboard_use_listed_metrics_and_link_to_the_manual() {

@@ -60,7 +60,7 @@ mod tests {
     use super::super::sample;
     use super::*;
 
-    /// The text after a quoted string that begins a text, by the rule of the language: a quote ends
+    /// The text after a quoted string that begins a text, by the rule of the language. A quote ends
     /// it unless an odd number of backslashes is before it.
     fn after_quoted(text: &str) -> &str {
         let mut is_escaped = false;

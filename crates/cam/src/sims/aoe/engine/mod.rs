@@ -21,7 +21,7 @@
 //!      is sent, or sent again, until CAM has found the disk to be the same (D11). A target is
 //!      silent if it has answered nothing since a frame was sent that is overdue. A target may also
 //!      be another disk if it announces itself unasked, as targets do at their start, or if it was
-//!      not sent anything for [`QUIET_NS`]: there is no connection whose end would reveal it.
+//!      not sent anything for [`QUIET_NS`]. There is no connection whose end would reveal it.
 
 mod counts;
 mod due;

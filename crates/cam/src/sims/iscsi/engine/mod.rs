@@ -17,7 +17,7 @@
 //!      group. The target has ended the old session by then, so the command can have no later
 //!      effect. Only a path that is lost ends it earlier; its connection was reset long before.
 //!  I3  No more is sent than the target's command window, its bursts and its R2Ts allow.
-//!  I4  A READ ended well has all bytes that its answer speaks of, each once and in its place; a
+//!  I4  A READ ended well has all bytes that its answer speaks of, each once and in its place. A
 //!      WRITE ended well had all of its bytes taken.
 //!  I5  Everything ends: a silent connection is dropped, and a path without a session is lost at
 //!      its deadline. Nothing waits after that.

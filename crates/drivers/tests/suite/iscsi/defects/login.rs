@@ -356,7 +356,7 @@ fn chap_algorithms_have_their_iana_numbers() {
     fixture.well("every algorithm");
 }
 
-/// Every pair of a name and an account, of two hosts with groups of their own on one target: an
+/// Every pair of a name and an account, of two hosts with groups of their own on one target. An
 /// account opens the way to its own initiator's units, and to no others.
 #[test]
 fn account_admits_only_its_own_initiator() {

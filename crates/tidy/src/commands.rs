@@ -2,7 +2,8 @@
 //! reason why it is not.
 //!
 //! `crates/ashlar/tests/live/manual.rs` runs the `console` blocks. A block of another kind that
-//! holds commands follows a comment `<!-- not run: REASON -->`. Files in a reason exist.
+//! holds commands or a script follows a comment `<!-- not run: REASON -->`. Files in a reason
+//! exist. A block without a kind counts as commands: diagrams and files have one, such as `text`.
 
 use std::fs;
 use std::io;
@@ -13,9 +14,14 @@ use crate::links::documents_of;
 /// Start of the comment that gives the reason.
 const MARK: &str = "<!-- not run: ";
 
-/// Info string of a block whose commands a test runs, and that of commands without output.
+/// Info string of a block whose commands a test runs.
 const RUN: &str = "console";
-const SHELL: &str = "sh";
+
+/// Info strings of blocks of commands and scripts. A block without one is in doubt.
+const COMMANDS: [&str; 5] = [RUN, "sh", "powershell", "python", ""];
+
+/// Pages that are made from the program; tests run its examples.
+const GENERATED: &str = "docs/reference/";
 
 /// First words of a path in a reason.
 const FOLDERS: [&str; 3] = ["crates/", "docs/", "ci/"];
@@ -35,14 +41,16 @@ pub fn unmarked_commands(root: &Path) -> io::Result<Vec<String>> {
     let mut out = Vec::new();
     for page in documents_of(root)? {
         let name = page.strip_prefix(root).unwrap_or(&page).display().to_string();
-        if name != "README.md" && !name.starts_with("docs/") {
+        let is_checked = name == "README.md" || name.starts_with("docs/");
+        if !is_checked || name.starts_with(GENERATED) {
             continue;
         }
         for UnrunBlock { line, reason } in unrun_blocks(&fs::read_to_string(&page)?) {
             let Some(reason) = reason else {
                 out.push(format!(
                     "{name}:{line}: no test runs these commands: make it a `{RUN}` block with its \
-                     output, or put `{MARK}REASON -->` before it"
+                     output, or put `{MARK}REASON -->` before it; other contents have a kind, such \
+                     as `text`"
                 ));
                 continue;
             };
@@ -68,18 +76,18 @@ pub fn unrun_blocks(text: &str) -> Vec<UnrunBlock> {
         }
         let is_run = line.strip_prefix("```") == Some(RUN);
         let first = lines.get(at + 1).map_or("", |line| line.trim_start());
-        if !is_run && ([RUN, SHELL].contains(&info.trim()) || first.starts_with("$ ")) {
-            out.push(UnrunBlock { line: at + 1, reason: reason_of(&lines[..at]) });
+        if !is_run && (COMMANDS.contains(&info.trim()) || first.starts_with("$ ")) {
+            out.push(UnrunBlock { line: at + 1, reason: marked(&lines[..at], MARK) });
         }
     }
     out
 }
 
-/// The reason in the comment at the end of these lines.
-fn reason_of(before: &[&str]) -> Option<String> {
+/// The words between `mark` and the end of the comment at the end of these lines.
+pub(crate) fn marked(before: &[&str], mark: &str) -> Option<String> {
     let begin = before.iter().rposition(|line| line.trim_start().starts_with("<!--"))?;
     let comment: Vec<&str> = before[begin..].iter().map(|line| line.trim()).collect();
     let comment = comment.join(" ");
-    let reason = comment.trim_end().strip_prefix(MARK)?.strip_suffix("-->")?.trim();
-    (!reason.is_empty() && !reason.contains("-->")).then(|| reason.to_owned())
+    let words = comment.trim_end().strip_prefix(mark)?.strip_suffix("-->")?.trim();
+    (!words.is_empty() && !words.contains("-->")).then(|| words.to_owned())
 }

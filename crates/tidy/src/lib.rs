@@ -14,6 +14,7 @@ mod licences;
 mod links;
 mod prose;
 mod rules;
+mod snippets;
 mod source;
 mod waits;
 mod words;
@@ -30,6 +31,7 @@ pub use prose::{
     Counts, MEASURED, count as count_prose, measure as measure_prose, measure_documents,
 };
 pub use rules::{LEVELS, check};
+pub use snippets::{false_snippets, snippet_faults};
 pub use source::{Source, Tree};
 pub use waits::bad_waits;
 pub use words::{

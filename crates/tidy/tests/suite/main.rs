@@ -12,6 +12,7 @@ mod licences;
 mod links;
 mod packaging;
 mod prose;
+mod snippets;
 mod soak;
 mod tree_rules;
 mod waits;

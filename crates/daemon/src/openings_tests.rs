@@ -316,6 +316,7 @@ fn memory(name: &str) -> String {
 }
 
 /// K2 of mailbox.rs.
+/// P2 of mgmt/src/plant.rs.
 #[test]
 fn status_and_plan_answer_while_apply_opens_a_disk_that_hangs() {
     let (site, begins, release) = Site::launched("opening-apply");

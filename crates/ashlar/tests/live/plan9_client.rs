@@ -127,6 +127,7 @@ fn has(fixture: &Fixture, image: &str, line: &str) -> bool {
     bytes.windows(line.len()).any(|w| w == line.as_bytes())
 }
 
+/// T3 of fileserver/src/files/temporary.rs.
 #[test]
 fn temporary_file_data_never_reaches_the_worm_or_a_trace() {
     let (mut fixture, [strict, _]) = served("fs-temporary", [48, 128], "");

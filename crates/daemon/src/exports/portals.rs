@@ -346,6 +346,7 @@ mod tests {
     use crate::plant::Daemon;
 
     /// E3 of daemon/src/exports.rs.
+    /// P4 of mgmt/src/plant.rs.
     #[test]
     fn failed_change_of_a_target_closes_its_added_portals() {
         let settings = DaemonConfig { cores: Some(1), port: Port::Poll, ..DaemonConfig::default() };

@@ -14,6 +14,7 @@ fn allocated(path: &str) -> u64 {
     std::fs::metadata(path).unwrap().blocks() * 512
 }
 
+/// F1 of backing.rs.
 #[test]
 fn image_files_agree_with_an_array_of_bytes() {
     let folder = Folder::new();

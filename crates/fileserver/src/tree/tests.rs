@@ -124,6 +124,7 @@ fn tree_matches_a_sorted_map_and_dumps_do_not_change() {
     }
 }
 
+/// B3 of tree/mod.rs.
 #[test]
 fn sequential_inserts_fill_nodes_and_an_empty_tree_uses_no_block() {
     for seed in Seeds::of(1) {

@@ -301,6 +301,7 @@ mod tests {
         fs::remove_dir_all(&folder).expect("scratch");
     }
 
+    /// A4.
     #[test]
     fn a14_token_is_read_while_a_change_waits_for_the_disk() {
         let folder = scratch("slow");

@@ -119,6 +119,7 @@ mod tests {
     }
 
     /// C4 of service/mod.rs.
+    /// P1 of plant.rs.
     #[test]
     fn waiting_command_is_refused_with_the_progress_of_the_running_one() {
         let turns = Turns::default();

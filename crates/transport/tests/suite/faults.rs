@@ -163,3 +163,17 @@ fn closed_portal_accepts_no_connection() {
         stage.run(|| played.get());
     }
 }
+
+/// Has two implementations for a type that is `Send`, so that a call for one does not compile.
+trait AmbiguousIfSend<Marker> {
+    fn check() {}
+}
+
+impl<T: ?Sized> AmbiguousIfSend<()> for T {}
+
+impl<T: ?Sized + Send> AmbiguousIfSend<u8> for T {}
+
+#[test]
+fn t5_connection_is_not_send() {
+    <echo::Connection as AmbiguousIfSend<_>>::check();
+}

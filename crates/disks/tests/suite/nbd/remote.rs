@@ -308,6 +308,7 @@ impl Remote {
                 chunk(1, chunk_kind::NONE, &[]);
             }
             kind::WRITE_ZEROES => {
+                assert!(self.flags.get() & export_flag::SEND_WRITE_ZEROES != 0, "not offered");
                 data[from..from + len].fill(0);
                 self.writes.set(self.writes.get() + 1);
                 chunk(1, chunk_kind::NONE, &[]);

@@ -39,6 +39,11 @@ struct Play {
 
 impl Play {
     fn new(seed: u64, params: Value, keys: Option<Keys>) -> Play {
+        Play::beside(seed, params, keys, FLAGS)
+    }
+
+    /// The same with a server that offers `flags`.
+    fn beside(seed: u64, params: Value, keys: Option<Keys>, flags: u16) -> Play {
         let world = sim::World::new(seed);
         let mut random = SeededRandom::new(seed ^ 0x6e62_6463);
         world.set_net(NetShape {
@@ -51,11 +56,12 @@ impl Play {
         let portal = PORTAL.parse().unwrap();
         let parts = (BYTES as usize, keys);
         let remote = Remote::new(&world, &w.reactor, w.core.pool(), portal, parts);
+        remote.flags.set(flags);
         remote.start();
         let blocks = BlockSizes { minimum: 512, preferred: 4096, maximum: 1 << 25 };
         let terms = Terms {
             size: BYTES,
-            flags: FLAGS,
+            flags,
             form: Form::Extended,
             allocation: Some(1),
             blocks: Some(blocks),
@@ -229,6 +235,16 @@ fn exchanged(seed: u64) {
 #[test]
 fn exchanged_export_is_refused_after_a_reconnect() {
     Seeds::of(12).each(exchanged);
+}
+
+/// N2 of nbd/layer.rs.
+#[test]
+fn zeroes_are_written_if_the_server_cannot_zero() {
+    let flags = FLAGS & !wire::nbd::codes::export_flag::SEND_WRITE_ZEROES;
+    let mut play = Play::beside(1, json!({}), None, flags);
+    let p = load(&mut play.w, play.edge, USERS);
+    play.w.until("the end of the users", |_| p.ended.get() == USERS.users);
+    assert_eq!(*p.failed.borrow(), Vec::<String>::new());
 }
 
 /// One request that ends its connection each time fails alone.

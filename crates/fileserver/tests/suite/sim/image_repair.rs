@@ -380,6 +380,7 @@ fn forgotten_blocks_are_freed_by_repair_and_a_block_can_become_a_hole() {
     });
 }
 
+/// I7 of image/mod.rs.
 #[test]
 fn check_during_writes_reports_one_consistent_state() {
     let (disks, _) = new_disks();

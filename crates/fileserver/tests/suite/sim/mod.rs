@@ -115,6 +115,7 @@ fn contradictory_metadata_is_repaired_without_loss_of_contents() {
 
 /// I1 of image/mod.rs, I2 of image/mod.rs.
 /// I3 of image/mod.rs, I5 of image/mod.rs.
+/// I9 of image/mod.rs.
 #[test]
 fn images_keep_synced_data_and_every_dump_and_remain_consistent() {
     let mut total = image::Totals::default();

@@ -405,7 +405,7 @@ fn config_string_masks_and_reservation_are_read_and_set() {
     let json = shop.fixture.json(&["cam", "aoemask", "ada0"]);
     assert_eq!(json["answer"]["masks"], serde_json::json!([ours, STRANGER]));
     refused(&["aoemask", "ada0", &ours, "--delete"], &["not answer this machine"]);
-    // vblade 25 takes nothing out, and dies of it: `two_ways.rs` does that to a target of ours.
+    // vblade 25 takes nothing out, and dies of it: `two_paths.rs` does that to a target of ours.
     shop.fill(2);
     refused(&["aoemask", "ada0", "ff:ff:ff:ff:ff:ff", "--add"], &["a group address"]);
     shop.fixture.assert_alive();

@@ -14,7 +14,7 @@ use reactor::{Config, PortChoice, Reactor};
 use rig::proc::{self, Proc};
 
 use crate::fixture::{Fixture, ninep, tool};
-use crate::odd_targets::wait_for_status;
+use crate::foreign_targets::wait_for_status;
 
 /// Longest way of a change from a server to where it is looked for.
 const SOON: Duration = Duration::from_secs(20);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rig::proc;
 
 use crate::fixture::Fixture;
-use crate::two_ways::Wire;
+use crate::two_paths::Wire;
 
 /// The portal of the pages; replaced by the daemon's own.
 const PORTAL: &str = "127.0.0.1:3260";

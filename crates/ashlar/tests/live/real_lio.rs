@@ -8,7 +8,7 @@ use rig::guest::{Boot, Script, SharedGuest};
 use rig::scenarios::{self, From, GO};
 
 use crate::fixture::Fixture;
-use crate::odd_targets::{bus, grows, host, status, wait_for_status, words, write};
+use crate::foreign_targets::{bus, grows, host, status, wait_for_status, words, write};
 use testkit::iscsi::initiator::Client;
 
 const DEADLINE: Duration = Duration::from_secs(900);

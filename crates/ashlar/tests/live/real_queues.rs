@@ -12,7 +12,7 @@ use rig::proc::{self, free_port};
 use rig::scenarios::{self, From, GO};
 
 use crate::fixture::{Fixture, IQN, file_disk};
-use crate::two_ways::Wire;
+use crate::two_paths::Wire;
 
 /// The subsystem.
 const NQN: &str = "nqn.2026-11.test.ashlar:queues";

@@ -12,13 +12,14 @@ mod cost;
 mod deletes;
 mod disks;
 mod failfast;
+mod faulty_paths;
 mod fuzz;
 mod iscsi;
 mod languages;
+mod maintenance_verbs;
 mod matrix;
 mod model;
 mod multiplier;
-mod odd;
 mod optical;
 mod places;
 mod rescan;
@@ -27,9 +28,8 @@ mod sg;
 mod shelf;
 mod silent_devices;
 mod storm;
-mod upkeep;
+mod target_faults;
 mod verbs;
-mod ways;
 mod world;
 
 /// Counts the allocations of each thread for `cost.rs`.

@@ -95,7 +95,7 @@ impl ControlLoop {
     }
 
     /// Refuses to make a disk smaller, and to make one larger whose size decides where the bytes of
-    /// a geom above it are. The next start would not make that geom (W1 of `wholes`).
+    /// a geom above it are. The next start would not make that geom (W1 of `geom_layouts`).
     pub(super) fn may_grow(&self, disk: &str, bytes: u64) -> Result<()> {
         let topology = &self.control.topology;
         let geom = topology.find_geom(DISK_CLASS, disk);
@@ -125,7 +125,7 @@ impl ControlLoop {
     }
 
     /// Why a geom that is found by its records would be made anew in the place of another
-    /// (W5 of `wholes`).
+    /// (W5 of `geom_layouts`).
     pub(super) fn replacement_conflict(&mut self, geom: &GeomConfig) -> Option<String> {
         let class = self.control.topology.class(&geom.class)?;
         // An error shows again when the geom is made.
@@ -191,7 +191,7 @@ impl ControlLoop {
     }
 
     /// A verb may have given a geom of the configuration further members. A start that does not
-    /// name them would show other bytes (W1 of `wholes`).
+    /// name them would show other bytes (W1 of `geom_layouts`).
     pub(super) fn keep_more_members(&mut self, class: &str, on: &str) {
         let found = self.control.topology.class(class);
         if found.is_none_or(|class| class.layout(&Value::Null, &[]).is_none()) {
@@ -213,7 +213,7 @@ impl ControlLoop {
     }
 
     /// Why a geom would show other bytes than before, or why no record defines how the data on its
-    /// members belongs together (W1 of `wholes`).
+    /// members belongs together (W1 of `geom_layouts`).
     pub(super) fn layout_conflict(&mut self, geom: &GeomConfig) -> Option<String> {
         let whole = self.layout_of(geom)?;
         let is_known =

@@ -19,11 +19,11 @@ use wire::scsi::Lun;
 
 use crate::world::counters::Bid;
 use crate::world::model::{BlockRange, OPEN, Outcome};
-use crate::world::owed::{Code, Owed, RESET, Source};
 use crate::world::rights::Tidings;
 use crate::world::rules::{Act, Need};
 use crate::world::shared::{Rights, SimContext, Unit};
 use crate::world::stack::portal;
+use crate::world::unit_attentions::{Code, Owed, RESET, Source};
 
 /// Silence after which the target is pinged.
 const PING_NS: u64 = 2_000 * MS;

@@ -10,9 +10,9 @@ use wire::scsi::{Asc, Key, Sense, parse_capacity16, parse_luns};
 
 use crate::world::agent::{Agent, Operation, Task};
 use crate::world::model::{Outcome, UNIT};
-use crate::world::owed::MODE_CHANGED;
 use crate::world::rights::Tidings;
 use crate::world::shared::{Rights, Unit};
+use crate::world::unit_attentions::MODE_CHANGED;
 
 const GOOD: u8 = 0;
 const CHECK: u8 = 2;

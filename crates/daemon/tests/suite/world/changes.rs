@@ -13,12 +13,12 @@ use serde_json::json;
 use crate::world::agent::Agent;
 use crate::world::model::{BlockRange, OPEN, UNIT};
 use crate::world::nbd::Client;
-use crate::world::owed::{CAPACITY_CHANGED, Code, LUNS_CHANGED, SESSION, Source};
 use crate::world::rights::Tidings;
 use crate::world::rules::{Act, CommandOutcome};
 use crate::world::shared::{GROUPS, Rights, Unit};
 use crate::world::sim::{DISKS, MS, PLAIN_BLOCKS_MAX, Part, SLOT_BLOCKS, SLOTS, Sim, slot_first};
 use crate::world::stack::TargetEdits;
+use crate::world::unit_attentions::{CAPACITY_CHANGED, Code, LUNS_CHANGED, SESSION, Source};
 
 const RIGHTS: [Rights; 3] = [Rights::None, Rights::Read, Rights::Write];
 

@@ -9,9 +9,9 @@ use wire::scsi::{Lun, UnmapDescriptor, UnmapList};
 use crate::world::agent::{Agent, Function, Operation, Task};
 use crate::world::counters::{Bid, COUNTERS, bytes_of};
 use crate::world::model::{BlockRange, UNIT, stamps};
-use crate::world::owed::{MODE_CHANGED, Source};
 use crate::world::reserve;
 use crate::world::shared::{Rights, Unit};
+use crate::world::unit_attentions::{MODE_CHANGED, Source};
 
 /// Most blocks of the model in one command.
 const BLOCKS_MAX: u64 = 96;

@@ -16,7 +16,7 @@
 //! | `order` | guarantees of task attributes |
 //! | `counters` | blocks that only COMPARE AND WRITE changes: N1 to N3 |
 //! | `rules`, `rights`, `reserve` | reservations: rules, possible states (R1 to R4), commands |
-//! | `owed` | unit attentions: required and forbidden ones: U1 to U4 |
+//! | `unit_attentions` | unit attentions: required and forbidden ones: U1 to U4 |
 //! | `access` | asymmetric access states: S1 to S3 |
 //! | `slow_store` | data that survive the daemon: V1 to V3 |
 //! | `shared` | state that all of them share |
@@ -31,7 +31,6 @@ mod gremlin;
 mod model;
 mod nbd;
 mod order;
-mod owed;
 mod reserve;
 mod rights;
 mod rules;
@@ -39,6 +38,7 @@ mod shared;
 mod sim;
 mod slow_store;
 mod stack;
+mod unit_attentions;
 
 use shared::Marks;
 use sim::Sim;

@@ -6,11 +6,11 @@ use testkit::iscsi::Conn;
 use wire::scsi::{PrMove, PrOutList, TransportId, parse_pr_keys, parse_pr_reservation};
 
 use crate::world::agent::{Agent, Function, Operation, Task};
-use crate::world::owed::{CLEARED, Source};
 use crate::world::rights::Tidings;
 use crate::world::rules::{Act, CommandOutcome, Need, ReservationState, STRUCK, TYPES};
 use crate::world::shared::{SimContext, Unit};
 use crate::world::stack::RELATIVE_PORT;
+use crate::world::unit_attentions::{CLEARED, Source};
 
 /// Longest answer to PERSISTENT RESERVE IN that is requested.
 const REPLY_LEN: usize = 256;

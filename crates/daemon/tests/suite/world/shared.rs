@@ -12,9 +12,9 @@ use crate::world::access::States;
 use crate::world::agent::Agent;
 use crate::world::model::{BlockRange, Model, OPEN};
 use crate::world::nbd::Client;
-use crate::world::owed::Source;
 use crate::world::rights::ReservationModel;
 use crate::world::slow_store::SlowStore;
+use crate::world::unit_attentions::Source;
 
 /// Lines shown of a seed that fails.
 const LINES_MAX: usize = 120;

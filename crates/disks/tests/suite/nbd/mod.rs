@@ -1,8 +1,8 @@
 //! Disks of kind `nbd`: servers that others wrote, and a simulated one.
 
+mod other_servers;
 mod remote;
 mod sim;
-mod strangers;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -21,6 +21,7 @@ mod image_spare;
 mod image_temporary;
 mod media;
 pub mod model;
+mod operator_actions;
 mod power_cycles;
 mod powercut;
 mod repair;
@@ -30,7 +31,6 @@ pub mod server;
 mod takeover;
 mod temporary;
 pub mod turns;
-mod upkeep;
 mod worm_copies;
 
 use testkit::Seeds;

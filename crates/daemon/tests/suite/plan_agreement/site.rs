@@ -18,7 +18,7 @@ const TLS_FILES: [(&str, &str); 4] = [
 /// The certificates of all sites.
 pub fn papers() -> Papers {
     rig::packages::ensure_host().expect("openssl");
-    let papers = Papers::new("foretold").expect("a folder");
+    let papers = Papers::new("plan-agreement").expect("a folder");
     papers.authority("ca").expect("an authority");
     for name in ["server", "other"] {
         let names = "subjectAltName=DNS:localhost";

@@ -315,9 +315,9 @@ impl ControlLoop {
     }
 
     fn create_geom(&mut self, geom: &GeomConfig) -> Result<()> {
-        let (mut members, patience) = (Vec::new(), self.exports.wait_limit());
+        let (mut members, max_wait) = (Vec::new(), self.exports.wait_limit());
         for name in geom.provider_names() {
-            let found = startup_wait::find_provider(&mut self.control, &self.cam, name, patience);
+            let found = startup_wait::find_provider(&mut self.control, &self.cam, name, max_wait);
             if found.is_none() && self.exports.may_wait(&self.control.topology, name) {
                 self.wait_for_provider(geom, name);
                 return Ok(());
@@ -331,7 +331,7 @@ impl ControlLoop {
             &self.cam,
             class.as_ref(),
             &params,
-            patience,
+            max_wait,
         );
         if let Some(disk) = lacks.filter(|_| self.exports.is_starting()) {
             self.wait_for_provider(geom, &disk);

@@ -128,7 +128,7 @@ impl Exports {
         files: FilesInUse,
         started_ns: u64,
     ) -> Exports {
-        let patience_ns =
+        let max_wait_ns =
             u64::try_from(startup_wait::START_WAIT_MAX.as_nanos()).unwrap_or(u64::MAX);
         registry.set_former(by_hand.names().clone());
         Exports {
@@ -144,7 +144,7 @@ impl Exports {
             sources: ProviderSources::default(),
             consent: Vec::new(),
             is_retrying: false,
-            start_ends_ns: started_ns.saturating_add(patience_ns),
+            start_ends_ns: started_ns.saturating_add(max_wait_ns),
         }
     }
 
@@ -660,8 +660,8 @@ fn change_state(
     let wanted = [(found.id(), access_state(state))];
     let change = registry.set_access_states(&wanted, StateCause::Implicit, None);
     let change = change.map_err(|e| from_geom(op, group, e))?;
-    let patience = Duration::from_secs(u64::from(TRANSITION_S_MAX));
-    control.wait_until(patience, |_| change.stage() != Stage::Draining);
+    let max_wait = Duration::from_secs(u64::from(TRANSITION_S_MAX));
+    control.wait_until(max_wait, |_| change.stage() != Stage::Draining);
     match registry.give_up(&change) {
         Stage::Done => Ok(()),
         _ => {

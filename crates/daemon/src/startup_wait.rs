@@ -40,9 +40,9 @@ pub fn find_provider(
     control: &mut GraphControl,
     cam: &CamClass,
     name: &str,
-    patience: WaitLimit,
+    max_wait: WaitLimit,
 ) -> Option<ProviderId> {
-    wait_for(control, cam, patience, |t| t.find(name).is_some());
+    wait_for(control, cam, max_wait, |t| t.find(name).is_some());
     control.topology.find(name)
 }
 
@@ -53,9 +53,9 @@ pub fn missing_provider(
     cam: &CamClass,
     class: &dyn Class,
     params: &Value,
-    patience: WaitLimit,
+    max_wait: WaitLimit,
 ) -> Option<String> {
-    wait_for(control, cam, patience, |t| class.missing(t, params).is_none());
+    wait_for(control, cam, max_wait, |t| class.missing(t, params).is_none());
     class.missing(&control.topology, params)
 }
 
@@ -63,11 +63,11 @@ pub fn missing_provider(
 fn wait_for(
     control: &mut GraphControl,
     cam: &CamClass,
-    patience: WaitLimit,
+    max_wait: WaitLimit,
     is_so: impl Fn(&Topology) -> bool,
 ) {
     let is_reached = |c: &GraphControl| is_so(&c.topology);
-    let end = patience.ends_ns(control);
+    let end = max_wait.ends_ns(control);
     if !is_reached(control) {
         // Put all found disks into the graph before a provider counts as missing.
         cam.apply_scan_results(control);

@@ -48,7 +48,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A command with the usual patience.
+    /// A command with the usual timeout.
     pub fn new(command: Command, data: Data) -> Request {
         Request { command, data, timeout_ms: PASS_TIMEOUT_MS, recover: false }
     }

@@ -27,7 +27,7 @@ pub(crate) fn exported(provider: &str) -> String {
 }
 
 /// The refusals that `plan` shows.
-fn foretold(site: &Site, text: &str) -> Vec<String> {
+fn refusals(site: &Site, text: &str) -> Vec<String> {
     let plan = site.control.plan(&site.read(text)).expect("a plan");
     site.control.refused_steps(&plan).0
 }
@@ -40,7 +40,7 @@ pub(crate) fn apply(site: &Site, text: &str, destroy: &[&str]) -> Result<(), Err
 
 /// Both refuse, for the same reason, and the answer has the next command.
 pub(crate) fn refused(site: &Site, text: &str, (why, next): (&str, &str)) {
-    let shown = foretold(site, text);
+    let shown = refusals(site, text);
     assert!(shown.len() == 1 && shown[0].contains(why), "{shown:?}");
     let error = apply(site, text, &["m"]).expect_err("plan refused it");
     assert_eq!(error.kind, Kind::CannotCarryOut, "{error}");
@@ -56,7 +56,7 @@ fn plan_refuses_a_member_that_stays_exported() {
         refused(&site, &(created.clone() + &exported("d0")), says);
         // The same edit withdraws the LUN first.
         let moved = created + &exported(&format!("{class}/m"));
-        assert_eq!(foretold(&site, &moved), [""; 0], "{class}");
+        assert_eq!(refusals(&site, &moved), [""; 0], "{class}");
         apply(&site, &moved, &[]).expect("the member is free by then");
     }
 }
@@ -70,11 +70,11 @@ fn plan_refuses_a_member_of_a_geom_that_stays() {
     site.verb("concat", "stop", &json!({ "names": ["c"] }));
     apply(&site, &created, &[]).expect("it is free");
     let other = disks() + &geom("stripe", "s", ["d1", "d3"]);
-    assert_eq!(foretold(&site, &other), [""; 0]);
+    assert_eq!(refusals(&site, &other), [""; 0]);
     apply(&site, &other, &[]).expect("the mirror is removed");
     // The same edit removes the geom that has it.
     let taken = disks() + &geom("concat", "k", ["d1", "d3"]);
-    assert_eq!(foretold(&site, &taken), [""; 0]);
+    assert_eq!(refusals(&site, &taken), [""; 0]);
     apply(&site, &taken, &["k"]).expect("the stripe is removed first");
 }
 
@@ -107,7 +107,7 @@ fn plan_refuses_the_name_of_a_stopped_mirror_on_other_disks() {
     let other = disks() + &geom("mirror", "m", ["d2", "d3"]);
     refused(&site, &other, ("has records on d0, d1", "`ashlar mirror clear d0 d1`"));
     let back = disks() + &geom("mirror", "m", ["d1", "d2"]);
-    assert_eq!(foretold(&site, &back), [""; 0], "it names one of them");
+    assert_eq!(refusals(&site, &back), [""; 0], "it names one of them");
     site.verb("mirror", "clear", &json!({ "members": ["d0", "d1"] }));
     apply(&site, &other, &["m"]).expect("the former records are gone");
 }
@@ -145,6 +145,6 @@ fn declared_mirror_is_found_again_by_a_deactivated_member() {
     site.verb("mirror", "deactivate", &json!({ "name": "m", "members": ["d0"] }));
     apply(&site, &disks(), &[]).expect("it is stopped");
     let one = disks() + "[[geom]]\nclass = 'mirror'\nname = 'm'\nmembers = ['d0']\n";
-    assert_eq!(foretold(&site, &one), [""; 0]);
+    assert_eq!(refusals(&site, &one), [""; 0]);
     apply(&site, &one, &[]).expect("d0 has a record of it");
 }

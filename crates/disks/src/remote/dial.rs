@@ -59,19 +59,19 @@ enum Socket {
 }
 
 impl Socket {
-    fn connect(at: &Address, patience: Duration) -> io::Result<Socket> {
+    fn connect(at: &Address, max_wait: Duration) -> io::Result<Socket> {
         match at {
             Address::Inet(at) => {
                 let socket = TcpStream::connect_timeout(at, CONNECT_TIMEOUT)?;
                 socket.set_nodelay(true)?;
-                socket.set_read_timeout(Some(patience))?;
-                socket.set_write_timeout(Some(patience))?;
+                socket.set_read_timeout(Some(max_wait))?;
+                socket.set_write_timeout(Some(max_wait))?;
                 Ok(Socket::Tcp(socket))
             }
             Address::Unix(path) => {
                 let socket = UnixStream::connect(&**path)?;
-                socket.set_read_timeout(Some(patience))?;
-                socket.set_write_timeout(Some(patience))?;
+                socket.set_read_timeout(Some(max_wait))?;
+                socket.set_write_timeout(Some(max_wait))?;
                 Ok(Socket::Unix(socket))
             }
             Address::Ether(_) => Err(io::ErrorKind::Unsupported.into()),

@@ -42,8 +42,8 @@ impl TargetCredits {
     /// any.
     pub(super) fn take(&self, demand: CoreDemand, most: u32) -> TakeResult {
         let is_owed = demand.held < demand.share;
-        let hungry = self.waiting_cores.load(Ordering::Acquire);
-        let others_first = hungry & demand.bit() == 0 && hungry != 0;
+        let waiting = self.waiting_cores.load(Ordering::Acquire);
+        let others_first = waiting & demand.bit() == 0 && waiting != 0;
         let more = |taken| (taken < most).then_some(taken + 1);
         if !others_first
             && self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()

@@ -240,7 +240,7 @@ fn released_buffers_are_not_accessed() {
     assert_eq!(bus(&mut w, &kernel), ["da0"]);
     let (_, edge) = w.open("da0");
     kernel.state().bytes.fill(9);
-    // The kernel has it back long after CAM has lost its patience.
+    // The kernel has it back long after the timeout of CAM.
     let recovery_ns = 100 * S;
     kernel.state().ways = Ways { hangs: 1000, recovery_ns, stuck: true, ..Ways::default() };
     let data = w.buffer(4096);

@@ -32,7 +32,7 @@ pub struct Site(pub PathBuf);
 
 impl Site {
     pub fn new(seed: u64, papers: &Papers) -> Site {
-        let name = format!("ashlar-foretold-{}-{seed}", std::process::id());
+        let name = format!("ashlar-plan-agreement-{}-{seed}", std::process::id());
         let site = Site(std::env::temp_dir().join(name));
         std::fs::create_dir_all(&site.0).expect("a folder");
         symlink("image", site.0.join("alias")).expect("a link");

@@ -29,7 +29,7 @@ use crate::world::unit_attentions::{Code, Owed, RESET, Source};
 const PING_NS: u64 = 2_000 * MS;
 /// Silence after which the connection is given up.
 const SILENCE_NS: u64 = 6_000 * MS;
-/// Age of a command at which the initiator loses its patience.
+/// Age of a command at which the initiator aborts it.
 const COMMAND_TIMEOUT_NS: u64 = 5_000 * MS;
 
 /// The operation of a command.

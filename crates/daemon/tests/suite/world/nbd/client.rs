@@ -22,7 +22,7 @@ use crate::world::model::{OPEN, Outcome};
 use crate::world::shared::{Rights, SimContext, Unit};
 use crate::world::sim::MS;
 
-/// Age of a request at which a client loses its patience.
+/// Age of a request at which a client ends its connection.
 const REQUEST_TIMEOUT_NS: u64 = 5_000 * MS;
 /// Silence after which the kernel's keepalive would have ended a connection: the simulated links
 /// know none, so the session is ended by hand.

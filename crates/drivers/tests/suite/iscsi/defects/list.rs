@@ -119,7 +119,7 @@ const DEFECTS: &[(&str, &str, &str)] = &[
     ("tgt 3bfb079: SendTargets grew and left a stale pointer",
         "drivers/tests/suite/iscsi/order.rs",
         "discovery_lists_many_targets_in_pieces"),
-    ("tgt abd8e0d, CVE-2024-45751: challenges that can be foretold",
+    ("tgt abd8e0d, CVE-2024-45751: challenges that can be predicted",
         "drivers/tests/suite/iscsi/defects/login.rs",
         "chap_challenges_are_unique_and_cannot_be_reflected"),
     ("tgt: SHA-1 under number 7",

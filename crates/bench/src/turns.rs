@@ -13,8 +13,8 @@ use crate::report::Report;
 
 /// Load before each measurement, so that caches and windows are warm.
 pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
-/// Part of the measured requests that is made again to count system calls: apart, for the counting
-/// costs the server time, and a given number, for the load need not be steady.
+/// Part of the measured requests that is made again to count system calls. It is apart, because
+/// counting costs the server time. It is a given number, because the load need not be steady.
 const COUNTED_PART: f64 = 0.25;
 
 /// Figures of a round in which system calls are counted.

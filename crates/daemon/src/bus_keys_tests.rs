@@ -1,5 +1,5 @@
-//! Every key of `[[bus]]`, of each kind: whether an edit of it leaves the disks of a running bus
-//! alone, and if not, whether the plan names the host that loses its disk.
+//! Every key of `[[bus]]`, of each kind. An edit of it leaves the disks of a running bus alone, or
+//! the plan names the host that loses its disk.
 
 use std::collections::BTreeSet;
 

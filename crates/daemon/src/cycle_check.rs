@@ -5,10 +5,10 @@
 //!   target t: LUN 1 --> mirror m --> da0 --> bus loop0 --> target t     refused
 //! ```
 //! Even where such a chain would end (LUN 1 on the disk that is LUN 0), both ends would draw on one
-//! nexus's command slots, and those of LUN 1 can take the last one that LUN 0 needs for them.
+//! nexus's command slots. Those of LUN 1 can take the last one that LUN 0 needs for them.
 //!
-//! A provider that depends on itself by another way, such as a member that is put into a mirror
-//! below it, is not refused here, as no LUN is made. Such a loop ends like unanswered commands:
+//! A provider can depend on itself in another way, such as a member that is put into a mirror below
+//! it. It is not refused here, because no LUN is made. Such a loop ends like unanswered commands:
 //! every CCB has its deadline, and the disk is lost.
 
 use std::collections::BTreeSet;

@@ -18,11 +18,12 @@
 //!      applies to any disk at its place. Disks of one image, which can only be read, have an
 //!      identity each.
 //!  I3  The record of a place counts only while no other place has that identity.
-//!  I4  The record is written at the first start, so a folder with other records and without this
+//!  I4  The record is written at the first start. So a folder with other records and without this
 //!      one was used by a version that derived identities from the machine's id.
 //!  I5  A disk was known before when the configuration of the first start on such a folder names
-//!      it, or when initiators know a unit by the serial number that was derived for it. This is
-//!      decided once, for the result is kept. A disk that was made just now was not known.
+//!      it. It was also known when initiators know a unit by the serial number that was derived for
+//!      it. This is decided once, for the result is kept. A disk that was made just now was not
+//!      known.
 //!  I6  A record that cannot be read is not written over, and every disk that has no identity with
 //!      its image then has the derived one. Hosts may know it.
 //!  I7  No path is examined under the lock, which the control thread takes: a path may hang.
@@ -245,7 +246,7 @@ impl IdentityKeeper {
     }
 
     /// Serial number of a disk that is made as configured when the disks called `gone` are not
-    /// there any more; of one that gets a new identity, words that equal no serial number. Empty:
+    /// there any more. Of one that gets a new identity, words that equal no serial number. Empty:
     /// unknown.
     pub fn predict_ident(&self, disk: &DiskConfig, gone: &BTreeSet<String>) -> String {
         match self.predict(disk, gone) {

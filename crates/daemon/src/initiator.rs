@@ -1,5 +1,5 @@
-//! Our own name as an iSCSI initiator, for buses whose section gives none: that of this machine's
-//! initiator, else one that is made once and kept in the state folder.
+//! Our own name as an iSCSI initiator, for buses whose section gives none. It is that of this
+//! machine's initiator, else one that is made once and kept in the state folder.
 
 use std::fs;
 use std::io::Read;

@@ -182,8 +182,8 @@ impl PriorSteps {
         is_gone && !self.may_provide(name)
     }
 
-    /// Whether a provider of that name may be there then: one that they make, a partition of it, a
-    /// disk that a bus of theirs may attach, or a provider found by its record (`CLASS/NAME`).
+    /// Whether a provider of that name may be there then. It is one that they make, a partition of
+    /// it, a disk that a bus of theirs may attach, or one found by its record (`CLASS/NAME`).
     pub fn may_provide(&self, name: &str) -> bool {
         let found = name.contains('/') && self.creates_any;
         found || self.replaces(name)

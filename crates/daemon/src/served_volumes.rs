@@ -1,4 +1,4 @@
-//! File systems that were served here: one record of the state folder, so that `create = true` does
+//! File systems that were served here, as one record of the state folder. So `create = true` does
 //! not make an empty one where the devices of the old one are missing
 //! (`fileserver::ServedVolumes`).
 //!

@@ -51,8 +51,9 @@ impl Fake {
         self.pending.push(self.files.clone());
     }
 
-    /// Everything that may be there after the power returns: names as of any moment since the
-    /// folder was synced, unsynced files whole, cut, empty, or with zeroes where bytes should be.
+    /// Everything that may be there after the power returns. Names are as of any moment since the
+    /// folder was synced. Unsynced files are whole, cut, empty, or with zeroes where bytes should
+    /// be.
     fn after_power_cut(&self) -> Vec<Fake> {
         let mut out = Vec::new();
         for names in std::iter::once(&self.durable).chain(&self.pending) {

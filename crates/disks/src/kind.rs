@@ -156,7 +156,7 @@ pub struct Identity {
     /// whole pages is copied to whole pages.
     pub any_memory: bool,
     /// `DISK::atomic`: a write of at most so many bytes that begins at a multiple of them, a power
-    /// of two, is kept or lost as a whole at a power cut; `u64::MAX` where nothing is kept at all.
+    /// of two, is kept or lost as a whole at a power cut. `u64::MAX` where nothing is kept at all.
     pub atomic_bytes: u64,
     /// `DISK::delete_granule`, `DISK::delete_offset`: bytes that DELETE gives up as a whole, and
     /// the start of the first of them; zeroes where the disk reports nothing.
@@ -303,7 +303,7 @@ pub struct Opened {
 
 /// A serial number that stays the same on this machine for this kind and `key`, as versions before
 /// this gave every disk. Machines that are copies of one, or have no id, give the same one to
-/// different disks, so a disk has it only where hosts may know it by it.
+/// different disks. So a disk has it only where hosts may know it by it.
 pub(crate) fn derived(kind: &str, key: &str) -> String {
     let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
     let mut hash = 0xcbf2_9ce4_8422_2325u64; // FNV-1a, 64 bits

@@ -41,9 +41,9 @@ const DIGITS: usize = 16;
 pub struct PersistentIdentity {
     /// Serial number of the disk.
     pub ident: String,
-    /// The name from which serial numbers of units on the disk are made, with `ident`: that of the
-    /// disk when it was first served, by an earlier version or by its hardware's serial number.
-    /// `None`: the unit has the disk's own serial number.
+    /// The name from which serial numbers of units on the disk are made, with `ident`. It is that
+    /// of the disk when it was first served, by an earlier version or by its hardware's serial
+    /// number. `None`: the unit has the disk's own serial number.
     pub unit_name: Option<String>,
 }
 

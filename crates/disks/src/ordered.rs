@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //!  O1  Of the requests of one core to one disk, one with ORDERED is handed to the disk when all
-//!      requests before it have ended, and requests after it when it has ended. All others, FLUSH
-//!      too, are handed over at once and may pass each other. GETATTR is not queued.
+//!      requests before it have ended. Requests after it are handed over when it has ended. All
+//!      others, FLUSH too, are handed over at once and may pass each other. GETATTR is not queued.
 //!  O2  Between cores order is by completion only. A request that was acknowledged, on any core,
 //!      before an ORDERED request was sent is before it, and a request that is sent after its
 //!      acknowledgement is after it. Of two requests of different cores that are under way

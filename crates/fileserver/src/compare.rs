@@ -1,5 +1,5 @@
-//! Comparison of two files of a file server: [`compare`] runs on the thread of its caller, and the
-//! verb `diff` uses the same rules on the core of the file server.
+//! Comparison of two files of a file server. [`compare`] runs on the thread of its caller. The verb
+//! `diff` uses the same rules on the core of the file server.
 
 use std::fmt::Write;
 use std::time::Instant;

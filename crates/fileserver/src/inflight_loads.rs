@@ -1,7 +1,7 @@
 //! Blocks on their way into memory: one task loads a block, the others that need it wait for that.
 //!
-//! A load begins with the waits for memory that its operation has behind it, so that the bound of
-//! such waits holds for the operation and not for each of its blocks.
+//! A load begins with the waits for memory that its operation has behind it. So the bound of such
+//! waits holds for the operation and not for each of its blocks.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,8 +1,8 @@
 //! A log record as a line of JSON, or as fields for journald.
 //!
 //! The record has the level, the module and the sentence, and the fields of its event, the same in
-//! both forms: `object` is the object that the sentence is about, `kind` is `event` for events of
-//! the journal with the number `event`, or `peer` for lines about `peer` and `initiator`.
+//! both forms. `object` is the object of the sentence. `kind` is `event` for events of the journal
+//! with the number `event`, or `peer` for lines about `peer` and `initiator`.
 
 use crate::text;
 use jiff::Timestamp;

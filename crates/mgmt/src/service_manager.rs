@@ -7,7 +7,7 @@
 //! Invariants
 //!  M1  Without $NOTIFY_SOCKET nothing is sent. A report that cannot be sent is logged and changes
 //!      nothing else.
-//!  M2  Each WATCHDOG=1 follows an answer of the control thread, so a control thread that hangs for
+//!  M2  Each WATCHDOG=1 follows an answer of the control thread. So a control thread that hangs for
 //!      the time of the watchdog ends the daemon, and the service manager starts it again.
 
 use crate::api::{Error, Kind, Result};

@@ -14,7 +14,7 @@
 //!  R1  Nothing is received into a buffer while a part of it is lent. The bytes behind that part
 //!      move to another buffer, which was allocated before the first part was lent.
 //!  R2  A connection has at most [`LENT_MAX`] buffers that are lent and that it does not receive
-//!      into, and all connections of a core together at most half of their pool. A slow disk holds
+//!      into. All connections of a core together have at most half of their pool. A slow disk holds
 //!      no more of it. Everything beyond is copied.
 //!  R3  The receive buffers of one connection hold at most [`RECEIVE_BYTES_MAX`].
 

@@ -1,6 +1,5 @@
-//! Verbs and steps of a plan that write where users' data may be: each thing that another program
-//! keeps on a provider, at any place among those that a verb takes, is named, and the name is
-//! requested.
+//! Verbs and steps of a plan that write where users' data may be. Data of another program on a
+//! provider, at any place of the command line, is named, and the consent is requested.
 
 use std::fs::File;
 use std::io::Write;

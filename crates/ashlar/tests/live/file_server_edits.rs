@@ -1,5 +1,5 @@
 //! Each key of a file server's section that can change while it serves is edited, and the edit is
-//! undone, under clients that read over the same connections all the time.
+//! undone. Clients read over the same connections all the time.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Targets of other projects, and a second daemon, that exchange a disk, reserve, grow, protect or
-//! take it away while a host of ours has it: the host's responses, the data on each disk, and the
-//! report of `status`.
+//! take it away while a host of ours has it. The tests check the host's responses, the data on each
+//! disk and `status`.
 
 use std::fs;
 use std::net::SocketAddr;

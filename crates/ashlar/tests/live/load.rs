@@ -59,7 +59,7 @@ impl Plan {
     }
 
     /// One more change: each of the moving LUNs is removed, is added, becomes another unit or its
-    /// own again, each in its own turn; now and then the file grows. Answers how many LUNs changed.
+    /// own again, each in its own turn. Now and then the file grows. Answers how many LUNs changed.
     fn change(&mut self, round: usize) -> usize {
         let first = self.disks - MOVING;
         for n in 0..MOVING {

@@ -1,6 +1,6 @@
-//! AoE with the driver of a real kernel and the tools of others: the daemon in a guest, at one end
-//! of a cable whose other end the kernel's `aoe` module has. A file system on a shelf, frames that
-//! get lost, the daemon killed under a writer.
+//! AoE with the driver of a real kernel and the tools of others. The daemon is in a guest, at one
+//! end of a cable whose other end the kernel's `aoe` module has. A file system on a shelf, frames
+//! that get lost, the daemon killed under a writer.
 
 use std::time::Duration;
 

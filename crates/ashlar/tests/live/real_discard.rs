@@ -1,6 +1,7 @@
-//! The daemon in a guest with block devices that discard and do not zero: QEMU's behind virtio, and
-//! the kernel's emulated SCSI disk, which has UNMAP and whose WRITE SAME writes. Its kernel is too
-//! old for discards from the ring. Blocks trimmed above must be freed below, and no others.
+//! The daemon in a guest with block devices that discard and do not zero. They are QEMU's behind
+//! virtio, and the kernel's emulated SCSI disk, which has UNMAP and whose WRITE SAME writes. Its
+//! kernel is too old for discards from the ring. Blocks trimmed above must be freed below, and no
+//! others.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,6 +1,6 @@
-//! A real Linux kernel with open-iscsi: a tree copied with CHAP in both directions and CRC32C over
-//! headers and data, and a daemon killed in the middle of writes, then stopped, then ended by a
-//! panic of a core.
+//! A real Linux kernel with open-iscsi. A tree is copied with CHAP in both directions and CRC32C
+//! over headers and data. The daemon is killed in the middle of writes, then stopped, then ended by
+//! a panic of a core.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;

@@ -1,7 +1,7 @@
-//! Layers inserted under file systems that a real Linux kernel has mounted over iSCSI: a scheduler
-//! whose algorithm changes under way, a disk that does nothing, a queue of deletes. The kernel's
-//! reads and writes meanwhile are checked, and `e2fsck` finds nothing to repair. Blocks that the
-//! kernel deletes through the queue are freed in the image file.
+//! Layers inserted under file systems that a real Linux kernel has mounted over iSCSI. They are a
+//! scheduler whose algorithm changes under way, a disk that does nothing, and a queue of deletes.
+//! The kernel's reads and writes meanwhile are checked, and `e2fsck` finds nothing to repair.
+//! Blocks that the kernel deletes through the queue are freed in the image file.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! The daemon itself in a guest with a kernel of its own: LUNs as network block devices of that
-//! kernel and by FUSE, file systems on them, the daemon killed and started under a writer.
+//! The daemon itself in a guest with a kernel of its own. It has LUNs as network block devices of
+//! that kernel and by FUSE, with file systems on them. The daemon is killed and started under a
+//! writer.
 
 use std::time::Duration;
 

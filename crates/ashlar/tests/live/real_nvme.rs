@@ -1,5 +1,5 @@
-//! The kernel's own host of NVMe over TCP and nvme-cli: an association with several queues and
-//! digests, a file system that is written while the daemon is killed, grown, and trimmed.
+//! The kernel's own host of NVMe over TCP and nvme-cli. An association has several queues and
+//! digests. A file system is written while the daemon is killed, grown, and trimmed.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;

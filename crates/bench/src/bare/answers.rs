@@ -1,5 +1,5 @@
-//! Answers to the commands that Linux sends to a disk before its first READ: enough for `sd` to
-//! take the unit, and no more (SPC-4 6.4, 6.11, 6.33; SBC-3 5.15, 5.16).
+//! Answers to the commands that Linux sends to a disk before its first READ. They are enough for
+//! `sd` to take the unit, and no more (SPC-4 6.4, 6.11, 6.33; SBC-3 5.15, 5.16).
 
 use super::unit::BLOCK;
 

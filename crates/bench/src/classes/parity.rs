@@ -1,5 +1,5 @@
-//! Sums of strips beside the same bytes copied, and whole stripes written through a volume beside
-//! the copies that such a write is made of, and beside the same strips written to such disks.
+//! Sums of strips beside the same bytes copied. Whole stripes written through a volume, beside the
+//! copies of such a write, and beside the same strips written to such disks.
 
 use std::hint::black_box;
 

@@ -210,7 +210,7 @@ fn rows(options: &Options, report: &mut Report, case: &Case, servers: &[Server],
 }
 
 /// The longest wait of four clients, each of which writes a block at a time, while a dump is taken
-/// of a large tree, a thousand blocks of which were changed; and how long the dump took.
+/// of a large tree, a thousand blocks of which were changed. Also the time of the dump.
 fn halt(
     case: &Halt,
     options: &Options,

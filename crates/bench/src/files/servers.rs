@@ -88,7 +88,8 @@ pub(super) enum Store {
     /// Memory of the server.
     Memory,
     /// Files in memory that were written before, so that no request waits for memory that the host
-    /// of this machine has to find first. 6 ms for 2 MiB where it reclaims unused memory.
+    /// of this machine has to find first. That takes 6 ms for 2 MiB where it reclaims unused
+    /// memory.
     Prepared,
     /// Files in the folder for temporary ones, which are made durable by fsync.
     Files,

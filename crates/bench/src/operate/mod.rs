@@ -1,5 +1,5 @@
 //! Cost of operating a daemon: an open page, `trace`, the sandbox, a scrape of metrics, and the
-//! samples of the last hour; and the answers of `status` during a start.
+//! samples of the last hour. Also the answers of `status` during a start.
 //!
 //! The daemon is on one core and the load on another. The thread of the load also makes the
 //! requests to the API, between its own. A further thread would take time of one of the two cores.

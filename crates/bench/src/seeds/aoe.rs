@@ -3,8 +3,9 @@
 //! time as the paper's. The readers are the paper's: one that reads block by block, two beside each
 //! other on one processor, and one with as many frames outstanding as the target holds.
 //!
-//! Inputs are the round-trip time of a frame, 49 us with a sector and 79 us with 8 KiB, the rate of
-//! the wire, and a processor that all share. The rates of several frames at a time follow.
+//! Inputs are the round-trip time of a frame, 49 us with a sector and 79 us with 8 KiB. Further
+//! ones are the rate of the wire, and a processor that all share. The rates of several frames at a
+//! time follow.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

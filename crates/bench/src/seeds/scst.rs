@@ -1,6 +1,6 @@
-//! `scst` (a posting of 2008): commands processed where they arrive against commands that are
-//! handed to a thread, 4 KiB random writes to one, two and three disks; and one system call a
-//! command, which it takes for little. Both without a network, so that nothing else is measured.
+//! `scst` (a posting of 2008). It compares commands processed where they arrive with commands that
+//! are handed to a thread, by 4 KiB random writes to one, two and three disks. Also one system call
+//! a command, which it takes for little. Both without a network, so that nothing else is measured.
 
 use std::time::Duration;
 

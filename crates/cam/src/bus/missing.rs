@@ -1,9 +1,9 @@
-//! Disks that the configuration names and that are no longer at their places: taken away in order
-//! at their targets, or unreachable for longer than the deadline of their bus.
+//! Disks that the configuration names and that are no longer at their places. They were taken away
+//! in order at their targets, or are unreachable for longer than the deadline of their bus.
 //!
 //! Invariants
-//!  M1  A scan that the bus starts itself takes in no other disk at the place of a missing one, as
-//!      it takes in none for one that was exchanged under way (C6 of [`super::scan`]).
+//!  M1  A scan that the bus starts itself takes in no other disk at the place of a missing one. It
+//!      also takes in none for one that was exchanged under way (C6 of [`super::scan`]).
 //!  M2  A disk that is found again, wherever that is, is not missing and was not exchanged.
 
 use super::identity::{Comparison, Exchanged, compare, description_with_mark, is_mark_changed};

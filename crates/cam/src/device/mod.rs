@@ -12,8 +12,8 @@
 //!                   +-- expire -- Pausing <-- pause +
 //! ```
 //!
-//! `queue` orders CCBs, `completion` handles answers, `recovery_actions` makes a device ready,
-//! `failfast` ends CCBs that need not wait here, `reset` holds CCBs back during a reset, `doubt`
+//! `queue` orders CCBs, `completion` handles answers, `recovery_actions` makes a device ready.
+//! `failfast` ends CCBs that need not wait here, `reset` holds CCBs back during a reset. `doubt`
 //! holds users' commands back until it is known that the medium is the same.
 //!
 //! Invariants

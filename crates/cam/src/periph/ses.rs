@@ -54,8 +54,8 @@ impl Enclosure {
         Some(usize::from(place.element)).filter(|n| *n < self.config.elements())
     }
 
-    /// The SAS devices in it, each with its physical path: the enclosure by its name, the type and
-    /// the element of that type, where 0 means all, and the name of the element.
+    /// The SAS devices in it, each with its physical path. That has the enclosure by its name, the
+    /// type, the element of that type (0: all), and the name of the element.
     pub fn paths(&self) -> impl Iterator<Item = (u64, String)> {
         let devices = self.places.iter().filter(|place| place.sas != 0);
         devices.filter_map(|place| {

@@ -21,9 +21,9 @@
 //! Invariants
 //!  A1  An attached LUN was granted by a group; it is detached when it is granted no longer and has
 //!      no users.
-//!  A2  A device in use, be it only open in some process, is detached only by an explicit request,
-//!      by the end of its target, or by the end of the daemon. In the last case a network block
-//!      device waits for the next daemon.
+//!  A2  A device that some process has open is detached only by an explicit request, or by the end
+//!      of its target or of the daemon. In the last case a network block device waits for the next
+//!      daemon.
 
 mod fuse;
 mod host;

@@ -239,8 +239,8 @@ impl ControlLoop {
         Some(format!("{held}, and the former layout of {} is not recorded", geom.name))
     }
 
-    /// The members that a section has at the end of those that its geom was made of, as a section;
-    /// None: the members before them are others, or the bytes in them would move.
+    /// The members that a section has at the end of those that its geom was made of, as a section.
+    /// None if the members before them are others, or the bytes in them would move.
     fn appended(&self, geom: &GeomConfig) -> Option<GeomConfig> {
         let count = self.layouts.count(&geom.class, &geom.name)?;
         let of = |members: &[String]| GeomConfig { members: members.to_vec(), ..geom.clone() };

@@ -73,7 +73,7 @@ impl SessionDrain {
 
 impl ControlLoop {
     /// No new logins, sessions closed, disks flushed. Sessions of all targets end together, within
-    /// one deadline; but a target that shows its LUNs to this machine by a local bus stops after
+    /// one deadline. But a target that shows its LUNs to this machine by a local bus stops after
     /// those that may have disks of that bus (D2).
     pub(super) fn stop(&mut self) {
         let config = self.config();

@@ -1,5 +1,6 @@
-//! Units that a plan could not open: two that hosts would take for one disk, by serial number, NAA
-//! name, UUID or EUI-64; and those whose provider cannot keep their protection information.
+//! Units that a plan could not open. They are two that hosts would take for one disk, by serial
+//! number, NAA name, UUID or EUI-64, and those whose provider cannot keep their protection
+//! information.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 

@@ -10,9 +10,9 @@
 //!  W1  While the daemon starts, a provider that is not there keeps no other LUN from being served.
 //!  W2  An awaited LUN is in no list. A host that knows it gets BECOMING READY and sends its
 //!      commands again.
-//!  W3  Once it has started, a name that is not there is a mistake, and is refused as one, unless a
-//!      bus of the configuration may attach it: its own disks, and the providers found on them. So
-//!      may a disk over a network whose server is absent.
+//!  W3  Once it has started, a name that is not there is refused as a mistake, unless a bus of the
+//!      configuration may attach it: its own disks, and the providers found on them. So may a disk
+//!      over a network whose server is absent.
 
 use std::collections::{BTreeMap, BTreeSet};
 

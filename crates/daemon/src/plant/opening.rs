@@ -28,7 +28,7 @@ use crate::within::{CHECKS_LIMIT, Subject, side_by_side, within};
 const REACH: Duration = Duration::from_secs(15);
 
 /// The same for a server at a start, where the others are to be served and the disk is taken when
-/// it answers; and for a disk that is being opened already.
+/// it answers. Also for a disk that is being opened already.
 const REACH_AT_START: Duration = Duration::from_secs(2);
 
 /// The same for the medium of a disk at a start.

@@ -170,8 +170,8 @@ impl Local {
         );
     }
 
-    /// Serves a socket of the kernel's network block device, on the core of that number: a stream
-    /// socket on which transmission has begun, with simple replies and the flags of
+    /// Serves a socket of the kernel's network block device, on the core of that number. It is a
+    /// stream socket on which transmission has begun, with simple replies and the flags of
     /// [`GrantedLun::flags`]. The rest as with [`Local::serve`].
     pub fn serve_socket(
         &self,

@@ -1,9 +1,9 @@
 //! Export names, and the description of an export for clients.
 //!
 //! An initiator's exports are the LUNs of its group. Each is called by its LUN in decimal digits,
-//! by the name of its unit, by an alias, or by the name that its unit had before its disk was
-//! renamed. Nothing at all is LUN 0. Where targets share an address and a name is not enough,
-//! `TARGET/NAME` is.
+//! by the name of its unit or by an alias. It is also called by the name that its unit had before
+//! its disk was renamed. Nothing at all is LUN 0. Where targets share an address and a name is not
+//! enough, `TARGET/NAME` is.
 
 use std::sync::Arc;
 

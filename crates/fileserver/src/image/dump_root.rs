@@ -1,5 +1,5 @@
-//! The root of dumps: a directory for each year, in it a copy of the root's entry for each dump,
-//! called mmdd, or mmddN for a further one of that day.
+//! The root of dumps. It has a directory for each year, and in it a copy of the root's entry for
+//! each dump, called mmdd, or mmddN for a further one of that day.
 
 use std::collections::{HashMap, HashSet};
 

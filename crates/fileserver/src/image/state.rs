@@ -98,7 +98,7 @@ pub struct ImageState {
     /// The last number that was given to a file.
     pub qid: u64,
     /// How often a block was left in the live tree that a walk may not find, or that is a dump's
-    /// too; and how many of those times all of the tree was looked through since.
+    /// too. And how many of those times all of the tree was looked through since.
     pub loose: u64,
     /// See `loose`.
     pub tidied: u64,

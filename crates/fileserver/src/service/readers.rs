@@ -5,8 +5,8 @@
 //! files are not checked, as for the verbs of the console.
 //!
 //! At most [`QUESTIONS_MAX`] questions of a file server have no answer yet, and a further one is
-//! refused at once, so that a disk that hangs takes neither all threads of the API nor memory
-//! without a limit.
+//! refused at once. So a disk that hangs takes neither all threads of the API nor memory without a
+//! limit.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -11,8 +11,8 @@
 //! The server that reads last sees the other, because both write before they read.
 //!
 //! Invariants
-//!  N1  An address of a leg is written by the owner of an epoch only after its grant covers it
-//!      there and a look at all seats found no higher epoch.
+//!  N1  An address of a leg is written by the owner of an epoch only after two events. Its grant
+//!      covers it there, and a look at all seats found no higher epoch.
 //!  N2  A successor begins above every grant that it found after its own seat was durable. Later
 //!      writes of an earlier owner are never part of the successor's data.
 //!  N3  Changes are taken for [`LEASE_NS`] after a look at the fence; a successor waits longer than

@@ -1,6 +1,6 @@
-//! A C compiler for the guest, and a program to build with it: tcc and make of the host with the
-//! files of the C library that they need, and one of its header libraries of image formats, in four
-//! modules.
+//! A C compiler for the guest, and a program to build with it. They are tcc and make of the host
+//! with the needed files of the C library. The program is one of its header libraries of image
+//! formats, in four modules.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

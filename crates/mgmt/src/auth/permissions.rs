@@ -4,10 +4,10 @@
 //! Invariants
 //!  A1  A verb or route without an entry is refused to every caller of the network; a test requires
 //!      an entry for each.
-//!  A2  A caller whose role is limited to a target may make only calls that read the part of the
-//!      state that its scope covers (A10), and calls that name this target, and with a group this
-//!      group too. It may give a parameter that raises the role only if the call changes an object
-//!      that its scope covers alone (`Control::change_own`).
+//!  A2  A caller whose role is limited to a target may make only two kinds of calls. Some read the
+//!      part of the state that its scope covers (A10). Others name this target, and with a group
+//!      this group too. It may give a parameter that raises the role only if the call changes an
+//!      object that its scope covers alone (`Control::change_own`).
 //!  A9  No parameter changes the permission of a verb that takes a document, so that it is decided
 //!      before the document is read.
 //!  A13  A verb reads its parameters by the keys by which the permission is decided: parameters

@@ -16,8 +16,8 @@ pub fn command(classes: &[ClassVerbs]) -> Command {
     command_with(classes, |_| true)
 }
 
-/// The command line for words that begin with `first`: the command of that name alone, which is all
-/// that a process needs, or every command if none has the name.
+/// The command line for words that begin with `first`. It has the command of that name alone, which
+/// is all that a process needs, or every command if none has the name.
 pub(super) fn command_of(classes: &[ClassVerbs], first: &str) -> Command {
     let is_known = has_commands_of(first) || classes.iter().any(|class| class.name == first);
     command_with(classes, |name| !is_known || name == first)

@@ -1,6 +1,6 @@
-//! A part of JSON Schema 2020-12, as much as `schemars` writes for the structs of the registries:
-//! `$ref`, `type`, `properties`, `patternProperties` with digits, `required`, `items`, `enum`,
-//! `const`, `oneOf`, `anyOf`, `allOf` and the bounds of numbers, texts and lists.
+//! A part of JSON Schema 2020-12, as much as `schemars` writes for the structs of the registries.
+//! It has `$ref`, `type`, `properties`, `patternProperties` with digits, `required`, `items`,
+//! `enum`, `const`, `oneOf`, `anyOf`, `allOf` and the bounds of numbers, texts and lists.
 //!
 //! Stricter than the standard: keys that no schema names are refused, unless
 //! `additionalProperties` is given and not false. More lenient: where a whole number is wanted a

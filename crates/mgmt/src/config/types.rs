@@ -530,7 +530,7 @@ pub struct AccessConfig {
 }
 
 /// JSON's keys are texts. serde turns them into numbers only where it knows the wanted type
-/// beforehand, which it does not inside a tagged enumeration; so it is done here.
+/// beforehand. Inside a tagged enumeration it does not, so it is done here.
 fn luns<'de, D: serde::Deserializer<'de>>(from: D) -> Result<BTreeMap<u64, LunConfig>, D::Error> {
     let texts = BTreeMap::<String, LunConfig>::deserialize(from)?;
     let number = |(key, lun): (String, LunConfig)| {

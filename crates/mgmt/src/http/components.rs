@@ -1,8 +1,8 @@
 //! Components of the OpenAPI document: each schema once, under its name, in the forms that
 //! generators of clients read.
 //!
-//! Generators refuse or ignore some forms that JSON Schema has for one thing: a schema that is a
-//! boolean, and an enumeration whose values are alternatives of one value each.
+//! Generators refuse or ignore some forms that JSON Schema has for one thing. They are a schema
+//! that is a boolean, and an enumeration whose values are alternatives of one value each.
 
 use crate::config::schema::enum_values;
 use serde_json::{Map, Value, json};

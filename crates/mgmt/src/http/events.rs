@@ -27,7 +27,7 @@ pub(super) fn last_seen(query: Option<&str>, headers: &HeaderMap) -> u64 {
     field.or_else(|| pairs.find_map(|pair| pair.strip_prefix("after=")?.parse().ok())).unwrap_or(0)
 }
 
-/// Event after which a stream begins for a client whose last event is `last`: 0 if this daemon has
+/// Event after which a stream begins for a client whose last event is `last`. 0 if this daemon has
 /// no event as new as `last`, which then is an event of the daemon before a restart.
 fn first_after(plant: &dyn Plant, last: u64) -> u64 {
     let is_known = last == 0 || !plant.journal(last - 1, 1).is_empty();

@@ -1,9 +1,9 @@
 //! Peer of a connection, and the caller of each of its requests.
 //!
-//! A peer of the control socket is identified by its user id, a peer of the network by a bearer
-//! token, by the session of its browser or by its client certificate. The caller is determined for
-//! each request: revoked tokens and removed `[[api_client]]` sections take effect on open
-//! connections too.
+//! A peer of the control socket is identified by its user id. A peer of the network is identified
+//! by a bearer token, by the session of its browser or by its client certificate. The caller is
+//! determined for each request: revoked tokens and removed `[[api_client]]` sections take effect on
+//! open connections too.
 
 use super::page_routes::check_host;
 use super::peer_rates::PeerRates;
@@ -253,9 +253,9 @@ impl Peer {
         }
     }
 
-    /// Whether the login of the caller of a request is to be recorded: the first one of a
-    /// connection, unless another connection of the caller was recorded lately, and each refused
-    /// one. A limit that is reached is recorded by what led to it.
+    /// Whether the login of the caller of a request is to be recorded. It is for each refused one,
+    /// and for the first one of a connection unless another connection of the caller was recorded
+    /// lately. A limit that is reached is recorded by what led to it.
     pub(super) fn is_login(&self, caller: &Result<Caller>) -> bool {
         match (self, caller) {
             (Peer::Local { .. }, _) => false,

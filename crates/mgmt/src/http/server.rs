@@ -174,7 +174,7 @@ pub(super) async fn serve_connection(
 }
 
 /// Answers the requests of a connection of this listener until it ends, or until `end` is ready and
-/// the running request is answered, for which it waits [`SHUTDOWN_TIMEOUT`] at most.
+/// the running request is answered. It waits for that answer [`SHUTDOWN_TIMEOUT`] at most.
 pub(super) async fn answer_requests<F>(
     listener: &str,
     stream: Box<dyn Stream>,

@@ -1,5 +1,5 @@
-//! Search of the page for identifiers that the graph does not show: serial numbers, NAA, UUID and
-//! EUI-64 of units, paths and serial numbers of disks, portals and ISIDs of sessions.
+//! Search of the page for identifiers that the graph does not show. They are serial numbers, NAA,
+//! UUID and EUI-64 of units, paths and serial numbers of disks, portals and ISIDs of sessions.
 //!
 //! The text is a part of the identifier. Prefixes and hyphens that tools of hosts add are ignored:
 //! `wwn-0x`, `naa.`, `eui.` and `uuid.`.

@@ -18,8 +18,8 @@ pub(crate) struct Selection<'s> {
     pub is_unfolded: bool,
 }
 
-/// Identifiers of the nodes with a name. An identifier is more exact than the name of a provider,
-/// and that is more exact than the name of a geom, a LUN's provider, an initiator or a target.
+/// Identifiers of the nodes with a name. An identifier is more exact than the name of a provider.
+/// That is more exact than the name of a geom, a LUN's provider, an initiator or a target.
 fn named(state: &SystemState, graph: &Graph, name: &str) -> HashSet<String> {
     let owner = state.provider(name).map(|(geom, _)| geom_id(geom));
     let in_target = [format!("lun:{name}/"), format!("session:{name}/")];

@@ -1,7 +1,7 @@
 //! Dependencies between providers, geoms and disks, from names and the running graph.
 //!
-//! A reference in a configuration may name a provider that tasting makes (`d0p1`, `gpt/root`), so
-//! two sources are used: the graph, for what exists; the form of the name, for what does not yet.
+//! A reference in a configuration may name a provider that tasting makes (`d0p1`, `gpt/root`). So
+//! two sources are used: the graph for existing providers, and the form of the name for others.
 
 use super::apply::{Deferred, DeferredPart};
 use super::manual_changes::members;
@@ -10,9 +10,9 @@ use crate::api::{SystemState, TargetHealth, TargetState};
 use crate::config::{AccessConfig, BusConfig, Catalog, Config, GeomConfig, SectionKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// Whether a provider of that name belongs, by the form of the name, to the disk or geom `owner`:
-/// the same name, `owner` behind a class and a slash, or `owner` with `p1`, `s1`, `.suffix` or
-/// `/suffix` appended; a letter (BSD) where `owner` ends in a digit.
+/// Whether a provider of that name belongs, by the form of the name, to the disk or geom `owner`.
+/// That is the same name, `owner` behind a class and a slash, or `owner` with `p1`, `s1`, `.suffix`
+/// or `/suffix` appended. It is a letter (BSD) where `owner` ends in a digit.
 pub fn name_depends_on(reference: &str, owner: &str) -> bool {
     let bare = match reference.split_once('/') {
         Some((_, tail)) if tail.starts_with(owner) => tail,
@@ -38,8 +38,8 @@ pub fn owner_names(reference: &str) -> impl Iterator<Item = &str> {
     owning_prefixes(reference, reference).chain(owning_prefixes(reference, tail))
 }
 
-/// Whether a bus of a configuration may add a provider of that name: a disk that it names or that
-/// is named by its kind, or something that is found by its record (`CLASS/NAME`).
+/// Whether a bus of a configuration may add a provider of that name. That is a disk that it names
+/// or that is named by its kind, or a geom that is found by its record (`CLASS/NAME`).
 pub fn bus_may_provide(buses: &[BusConfig], name: &str) -> bool {
     let is_own = |own: &String| name_depends_on(name, own);
     let kinds = ["da", "ada", "cd"];

@@ -14,8 +14,8 @@ pub(super) fn geom_clients<'s>(
     state.geoms.iter().filter(move |g| g.name == geom).flat_map(|g| &g.clients)
 }
 
-/// Names of clients that could not connect again as they are connected now: no listener of their
-/// protocol has their portal any more, or no attach is accepted, or all clients of their listener
+/// Names of clients that could not connect again as they are connected now. No listener of their
+/// protocol has their portal any more, or no attach is accepted. Or all clients of their listener
 /// are another user, or the CA of their certificates may be dropped. Which CA signed a certificate
 /// is not known: it counts as the former one.
 pub(super) fn cut_clients(from: &GeomConfig, to: &GeomConfig, state: &SystemState) -> Vec<String> {

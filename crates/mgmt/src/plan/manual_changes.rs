@@ -1,5 +1,5 @@
-//! Changes by hand that are not in the configuration: layers and geoms that verbs made, which the
-//! next start drops, and members and settings that a geom got or lost.
+//! Changes by hand that are not in the configuration. They are layers and geoms that verbs made,
+//! which the next start drops, and members and settings that a geom got or lost.
 
 use serde_json::{Map, Value};
 

@@ -1,5 +1,5 @@
-//! Faults of peers affect those peers only (T1), each closed connection has one reason (T3), and
-//! further connections of a full core (T4) or of a peer at its limit (T6) are reset.
+//! Faults of peers affect those peers only (T1), and each closed connection has one reason (T3).
+//! Further connections of a full core (T4) or of a peer at its limit (T6) are reset.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! The paper's devices, in virtual time: a target that answers from its memory or fetches units
-//! from a spindle, a link of so many bytes a second, a disk with seeks.
+//! The paper's devices, in virtual time. There is a target that answers from its memory or fetches
+//! units from a spindle, a link of so many bytes a second, a disk with seeks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! `fileserver` (the paper on the diskless file server): reading ahead, places on a disk, the pause
 //! of a dump, and a far leg, in virtual time. Ours is the volume's own code on the paper's devices.
-//! Inputs are the time of a frame, the unit that its target fetches at a time, the time of a client
-//! between two blocks, and the seeks of its disks.
+//! Inputs are the time of a frame, the unit that its target fetches at a time. Further ones are the
+//! time of a client between two blocks, and the seeks of its disks.
 
 mod cases;
 mod device;

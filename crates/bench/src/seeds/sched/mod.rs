@@ -1,6 +1,6 @@
-//! The table of the page on geom_sched (2010): a client that reads or writes on and on beside one
-//! that reads anywhere, each alone, without a scheduler and with each; and how equal the parts of
-//! equal clients are. On a modelled disk in virtual time: one round, exact, the same everywhere.
+//! The table of the page on geom_sched (2010). A sequential client beside a random reader, each
+//! alone, without a scheduler and with each. Also the equality of the parts of equal clients. On a
+//! modelled disk in virtual time: one round, exact, the same everywhere.
 
 mod world;
 

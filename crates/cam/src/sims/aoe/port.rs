@@ -349,8 +349,8 @@ async fn read(port: Rc<Port>, at: usize) {
     }
 }
 
-/// Watches the interfaces, and discovers targets now and then: soon again at first and when an
-/// interface is up again, then ever more seldom, until `discovery_ns` are between two discoveries.
+/// Watches the interfaces, and discovers targets at intervals. They are short at first and when an
+/// interface is up again, and then grow until `discovery_ns` are between two discoveries.
 async fn look(port: Rc<Port>) {
     let (mut next_ns, mut pause_ns, mut up) = (0, SOON_NS, 0);
     let mut begun_ns = None;

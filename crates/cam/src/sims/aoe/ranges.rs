@@ -1,8 +1,8 @@
 //! Sectors of a target that are being written, by all cores together.
 //!
-//! AoE has no order: a copy of a WRITE that was thought lost may reach the target long after the
-//! one that was answered, and would put old data over newer. So sectors are not written again
-//! before every copy of an earlier WRITE of them was answered, or is too old to exist (E2).
+//! AoE has no order. A copy of a WRITE that was thought lost may reach the target long after the
+//! answered one. It would put old data over newer. So sectors are not written again before every
+//! copy of an earlier WRITE of them was answered, or is too old to exist (E2).
 
 use bio::sync::{Mutex, MutexGuard};
 

@@ -302,8 +302,8 @@ impl VirtualHba {
         self.at(bay, |t| t.disk.fail(fault).ok()).flatten()
     }
 
-    /// From now on a device answers a command, by its first byte, with these bytes, valid or not;
-    /// where `page` is given only the command whose third byte (SCSI) or FEATURES (ATA) it is.
+    /// From now on a device answers a command, by its first byte, with these bytes, valid or not.
+    /// With `page`, only the command whose third byte (SCSI) or FEATURES (ATA) it is.
     pub fn forge(&self, bay: u64, command: u8, page: Option<u8>, bytes: &[u8]) {
         self.at(bay, |t| t.forged.push((command, page, bytes.to_vec())));
     }

@@ -1,5 +1,5 @@
 //! A host: an iSCSI initiator with a session at a target driver of our own, whose LUN 0 is a disk
-//! of a bus; and the words of `status` and `cam devlist -v`.
+//! of a bus. Also the words of `status` and `cam devlist -v`.
 //!
 //! Answers are taken from the bytes of PDUs at the offsets that RFC 7143 and SPC-4 give, not by the
 //! codecs with which the target made them.

@@ -2,7 +2,7 @@
 //! data.
 //!
 //! INFORMATION of sense data is a block of the disk that answers. A layer passes it on as the byte
-//! of the request, where each byte of the request is on one member; so hosts get the block of their
+//! of the request, where each byte of the request is on one member. So hosts get the block of their
 //! own disk. Where a byte is made of several members (class `raid` with copies or parity), it is
 //! left out.
 

@@ -4,16 +4,16 @@
 //!
 //! Invariants
 //!  M1  A write may take effect between its issue and its end, at any moment, on each block by
-//!      itself. Its end is its answer, or an event that proves its end: the answer of a task
-//!      management function, a new login of the same initiator port, the end of the daemon.
+//!      itself. Its end is its answer, or an event that proves its end. Such are the answer of a
+//!      task management function, a new login of the same initiator port, the end of the daemon.
 //!  M2  A write is sure when it was answered GOOD and no power cut was between issue and answer. It
 //!      is durable when it had FUA, when the cache was off, or when a flush began after its end and
 //!      succeeded.
 //!  M3  A read may give any write that began before the read ended and that no sure write has
-//!      replaced: one that began after the other's end and ended before the read began.
+//!      replaced. A replacing one began after the other's end and ended before the read began.
 //!  M4  After a power cut a block holds one of the writes that no durable write has replaced:
 //!      the same one from then on.
-//!  M5  An ORDERED command begins when all that its session sent to the unit before has ended, and
+//!  M5  An ORDERED command begins when all that its session sent to the unit before has ended. It
 //!      ends before anything that was sent after it begins, but for HEAD OF QUEUE.
 
 use crate::world::counters::Counters;

@@ -1,6 +1,6 @@
 //! Reservation rules of one unit, from the standards (SPC-4 5.12, SPC-2 5.5) and written for this
-//! test: the effect of a command on a state, its answer, its unit attentions, and the access
-//! rights.
+//! test. They are the effect of a command on a state, its answer, its unit attentions, and the
+//! access rights.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,6 @@
-//! NBD disks in a simulated world: a server that loses connections, restarts, grows and is
-//! exchanged, links that are cut or become silent, and users on several cores that remember the
-//! data that they wrote. Some cores have a connection of their own, others use that of another
-//! core.
+//! NBD disks in a simulated world. The server loses connections, restarts, grows and is exchanged,
+//! and links are cut or become silent. Users on several cores remember the data that they wrote.
+//! Some cores have a connection of their own, others use that of another core.
 
 use std::rc::Rc;
 

@@ -1,6 +1,6 @@
-//! A disk on a bus of our own target, used on two cores at a time in seeded worlds: below it a slow
-//! disk that fails, beside it another nexus that resets and reserves the unit, above it a model of
-//! what each sector may hold. Sessions are kicked in the middle of things.
+//! A disk on a bus of our own target, used on two cores at a time in seeded worlds. Below it a slow
+//! disk fails, and beside it another nexus resets and reserves the unit. A model above it predicts
+//! the contents of each sector. Sessions are kicked in the middle of things.
 
 mod late;
 

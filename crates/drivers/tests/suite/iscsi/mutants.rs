@@ -1,6 +1,6 @@
-//! Whole connections made of good PDUs with bytes changed, into the driver in a simulated world:
-//! login, then mutants of every PDU an initiator has, cut anywhere by the network. The driver
-//! neither panics nor hangs, and a later initiator is served.
+//! Whole connections made of good PDUs with bytes changed, into the driver in a simulated world.
+//! They have a login, then mutants of every PDU an initiator has, cut anywhere by the network. The
+//! driver neither panics nor hangs, and a later initiator is served.
 //!
 //! More of them: see `testkit::seeds`.
 

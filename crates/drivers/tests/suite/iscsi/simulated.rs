@@ -1,5 +1,5 @@
-//! The driver in a simulated world: slow disks, links that cut bytes anywhere and break, sessions
-//! that return on another core, and a model of what each sector may hold.
+//! The driver in a simulated world. Disks are slow, links cut bytes anywhere and break, and
+//! sessions return on another core. A model predicts the contents of each sector.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
-//! A unit as a file of a simulated kernel: reads of any bytes, writes, holes, flushes and
-//! interruptions, over a disk that is slow and fails, with mounts that end in the middle of things,
-//! against a model of what each sector may hold.
+//! A unit as a file of a simulated kernel. It has reads of any bytes, writes, holes, flushes and
+//! interruptions, over a disk that is slow and fails, with mounts that end in between. A model
+//! predicts the contents of each sector.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! A file server as in a daemon: a geom of the class `fs` on disks that keep requests until they
-//! are released, orders as the control thread gives them, and clients.
+//! A file server as in a daemon. It is a geom of the class `fs` on disks that keep requests until
+//! they are released, with orders as the control thread gives them, and clients.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;

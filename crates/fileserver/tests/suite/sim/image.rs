@@ -1,5 +1,5 @@
-//! Images of cwfs64x: files, dumps, power cuts, a lost cache device; contents and all dumps beside
-//! a model, and the image in order by the check's rules after each start.
+//! Images of cwfs64x: files, dumps, power cuts, a lost cache device. Contents and all dumps are
+//! compared with a model, and the image is in order by the check's rules after each start.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

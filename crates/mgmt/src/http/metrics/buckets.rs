@@ -25,7 +25,7 @@ pub(super) const NATIVE_SCHEMA: i64 = 1;
 /// Greatest latency of the zero bucket, in seconds. A request that never waited took no time.
 pub(super) const ZERO_SECONDS: f64 = 1e-9;
 
-/// Number of the counted bucket whose native bucket is number 0, which ends at one second: 2^30 ns
+/// Number of the counted bucket whose native bucket is number 0, which ends at one second. 2^30 ns
 /// is about a second, and the bucket below it is number 59.
 const NATIVE_SHIFT: i64 = 59;
 

@@ -25,8 +25,8 @@
 //!      before the target knows.
 //!  I7  A command that ends its session again and again fails, named, and no other command with it:
 //!      see `poison_commands`.
-//!  I8  A command of a user that was not sent returns to CAM when a session begins, and when its
-//!      unit answers with an attention after which another medium may answer.
+//!  I8  A command of a user that was not sent returns to CAM when a session begins. It also returns
+//!      when its unit answers with an attention after which another medium may answer.
 
 mod due;
 mod op;

@@ -1,6 +1,6 @@
 //! Defects that other targets had, and input that has broken them, against this one over real
-//! sockets. After each attack a well-behaved session that was there before must still be served,
-//! sessions and buffers must have been given back, and refused requests must be in the log.
+//! sockets. After each attack a well-behaved session that was there before must still be served.
+//! Sessions and buffers must have been given back, and refused requests must be in the log.
 //!
 //! `list` names the test of each defect.
 

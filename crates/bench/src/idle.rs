@@ -13,7 +13,6 @@ use crate::report::{Goal, Of, Report, Series};
 use crate::servers::{Backing, FILE_BYTES, Scratch, Server};
 use crate::turns::counters;
 
-/// One case.
 #[derive(Clone, Copy)]
 pub(crate) struct Case {
     pub name: &'static str,
@@ -26,7 +25,6 @@ pub(crate) struct Case {
     peers: bool,
 }
 
-/// The cases.
 pub(crate) const CASES: [Case; 2] = [
     Case { name: "idle", sessions: 10, cpu_percent: 1.0, resident_mib: 64.0, peers: true },
     // 64 KiB for each of the thousand, and the allowance of ten.

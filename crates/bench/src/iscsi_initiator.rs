@@ -17,7 +17,6 @@ use crate::report::{Goal, Of, Report, Series};
 use crate::servers::{Backing, Child, Scratch, Server, pinned, tool};
 use crate::turns::WARM_UP;
 
-/// The case.
 pub(crate) const CASE: &str = "iscsi-initiator-read-4k-d32";
 const BYTES: u64 = 4096;
 const DEPTH: u32 = 32;

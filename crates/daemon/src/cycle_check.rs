@@ -85,7 +85,6 @@ impl CycleCheck {
         self.cam.buses().iter().filter(|bus| at(bus)).map(|bus| bus.number()).collect()
     }
 
-    /// The bus that a disk is on.
     fn bus_of(&self, disk: &str) -> Option<String> {
         let buses = self.cam.buses();
         let bus = buses.iter().find(|b| b.devices().iter().any(|(.., name)| name == disk))?;

@@ -49,7 +49,6 @@ struct SeenLength {
     bytes: AtomicU64,
 }
 
-/// The parts of a [`Backing`].
 pub(crate) struct BackingParts {
     /// The file.
     pub(crate) file: File,

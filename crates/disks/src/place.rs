@@ -116,7 +116,6 @@ fn unreachable_path(path: &impl Display, e: &rustix::io::Errno) -> Trouble {
     )
 }
 
-/// A path as a word for a shell.
 pub(crate) fn shell_word(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+:,@%=".contains(c);

@@ -20,7 +20,6 @@ use crate::targets::{Target, Targets};
 pub(crate) trait StreamTarget: Send + Sync + 'static {
     /// Its connections.
     type Protocol: Protocol;
-    /// Its targets.
     type Target: Target;
     /// See [`Driver::doc`].
     const DOC: &'static str;
@@ -34,7 +33,6 @@ pub(crate) trait StreamTarget: Send + Sync + 'static {
     /// State that all cores share.
     fn shared(&self) -> &Arc<GlobalState<Self::Protocol>>;
 
-    /// The targets in it.
     fn targets(&self) -> &Targets<Self::Target>;
 
     /// The state of one core.

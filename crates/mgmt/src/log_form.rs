@@ -58,7 +58,6 @@ impl LogForm {
         }
     }
 
-    /// The bytes of a record.
     pub(crate) fn bytes(self, record: &LogRecord) -> Vec<u8> {
         match self {
             LogForm::Journal => record.to_journal(LINE_BYTES_MAX),

@@ -14,7 +14,6 @@ use tracing::{Event, Level};
 /// Longest text of a record, bytes; the end of a longer one is lost.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// A log record.
 pub(crate) struct LogRecord {
     level: Level,
     target: String,
@@ -28,7 +27,6 @@ impl LogRecord {
         LogRecord { level, target: target.to_owned(), message, fields: Vec::new() }
     }
 
-    /// The record of an event.
     pub(crate) fn of(event: &Event<'_>) -> LogRecord {
         let about = event.metadata();
         let mut record = LogRecord::new(*about.level(), about.target(), String::new());

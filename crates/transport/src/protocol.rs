@@ -40,7 +40,6 @@ pub struct Tick {
 
 /// A protocol over byte streams: its codec, its session and its parameters.
 pub trait Protocol: Sized + 'static {
-    /// Its tasks.
     const TASKS: TaskNames;
     /// Logs misbehaviour.
     const WARN: LogFn;

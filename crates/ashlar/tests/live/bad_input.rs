@@ -30,7 +30,6 @@ fn instead(
     Row { name: what, beside: false, forge: Box::new(forge), words }
 }
 
-/// Beside all disks.
 fn beside(what: &'static str, words: &'static str, forge: impl Fn(&Disk) -> Disk + 'static) -> Row {
     Row { name: what, beside: true, forge: Box::new(forge), words }
 }

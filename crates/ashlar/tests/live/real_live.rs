@@ -8,7 +8,6 @@ use rig::proc::{self, Proc};
 
 use crate::fixture::{Fixture, array, file_disk, text};
 
-/// Bytes of a disk.
 const DISK_BYTES: u64 = 24 << 20;
 /// Bytes that fio writes and checks, again and again.
 const SIZE: &str = "--size=20M";

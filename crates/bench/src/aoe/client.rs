@@ -20,7 +20,6 @@ use crate::error::{Error, Kind};
 use crate::load::{LoadShared, Outcome, Running, WAIT};
 use crate::servers::MEMORY_BYTES;
 
-/// Bytes of a request.
 pub(super) const REQUEST_BYTES: u64 = 4096;
 pub(super) const SECTORS: u8 = 8;
 /// Bytes of a sector.
@@ -44,7 +43,6 @@ pub(super) enum Work {
     Fill,
 }
 
-/// A load.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
     pub near: String,

@@ -25,7 +25,6 @@ pub(super) const DEPTH: u32 = 24;
 /// their way still.
 const QUIET: Duration = Duration::from_millis(2200);
 
-/// One case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
     pub name: &'static str,

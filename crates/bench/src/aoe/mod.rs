@@ -19,7 +19,6 @@ use crate::turns::{
 use client::{Load, REQUEST_BYTES, Work};
 use servers::{Server, Store};
 
-/// One case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
     /// Its name.

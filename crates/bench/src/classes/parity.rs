@@ -13,7 +13,6 @@ use crate::error::Error;
 use crate::options::Length;
 use crate::report::{Goal, Of, Series};
 
-/// A strip.
 const STRIP: usize = 64 << 10;
 /// Data strips of a row.
 const DATA: usize = 4;

@@ -54,7 +54,6 @@ pub(super) enum Work {
     Soil(u64),
 }
 
-/// A load.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
     pub at: SocketAddr,

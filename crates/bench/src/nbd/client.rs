@@ -28,7 +28,6 @@ pub(crate) enum Work {
     Verify,
 }
 
-/// A load.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub portal: SocketAddr,

@@ -22,7 +22,6 @@ use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
 use crate::servers::{pinned, tool};
 
-/// The case.
 pub(crate) const CASE: &str = "nbd-client-read-256k-d64";
 /// Bytes of the export: a second of CPU time and more, counted in steps of 10 ms.
 const EXPORT_BYTES: u64 = 8 << 30;

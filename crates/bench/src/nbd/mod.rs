@@ -18,7 +18,6 @@ use crate::turns::{
 use client::{Load, Work};
 use servers::{Server, Store};
 
-/// One case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
     /// Its name.

@@ -51,7 +51,6 @@ impl Compared {
     }
 }
 
-/// One case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
     /// Its name.

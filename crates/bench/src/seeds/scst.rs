@@ -13,7 +13,6 @@ use crate::report::{Goal, Of, Report, Series};
 /// Cost of the posting's threads: commands a second in a thread over those without one, for one,
 /// two and three disks.
 const THREADS: [(u32, f64); 3] = [(1, 89.0 / 140.0), (2, 102.0 / 155.0), (3, 118.0 / 173.0)];
-/// A figure of an outcome.
 type Figure = fn(&Outcome) -> f64;
 
 const WRITES: Shape = Shape { cores: 1, disks: 1, way: Way::Direct, write: true, depth: 32 };

@@ -427,7 +427,6 @@ impl Worker {
         Ok(())
     }
 
-    /// Detaches one.
     fn detach(&mut self, key: &LunKey, how: DetachMode) -> Result<(), String> {
         let mut table = self.shared.table();
         let Some(attached) = table.attached.remove(key) else {

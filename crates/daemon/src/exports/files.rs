@@ -206,7 +206,6 @@ impl Files {
     }
 }
 
-/// The files of one section.
 #[derive(Clone, Default)]
 struct SectionFiles {
     own: Files,

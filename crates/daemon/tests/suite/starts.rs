@@ -41,7 +41,6 @@ const BLOCKS: u64 = BYTES / 512;
 const RECORD_BLOCKS: u64 = 32;
 /// The members of the mirror, where there is one.
 const MEMBERS: [u64; 2] = [3, 4];
-/// Images.
 const IMAGES: u64 = 5;
 
 /// The images below a unit: images, in the order of their bytes.

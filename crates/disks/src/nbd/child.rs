@@ -94,7 +94,6 @@ impl Server {
         }
     }
 
-    /// The path of its socket.
     pub(crate) fn socket(&self) -> PathBuf {
         self.shared.socket()
     }

@@ -134,7 +134,6 @@ pub(crate) trait Protocol: Send + Sync + Sized + 'static {
     }
 }
 
-/// The owner of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RequestOwner {
     /// A Bio of this core.

@@ -368,7 +368,6 @@ impl Portal {
         }
     }
 
-    /// A session ends.
     fn end_session(self: &Rc<Portal>, session: &Rc<AoeSession>) {
         let key = session.frontend.key;
         let mine = |s: &Rc<AoeSession>| Rc::ptr_eq(s, session);

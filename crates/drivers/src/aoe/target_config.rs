@@ -44,7 +44,6 @@ impl Rules {
     }
 }
 
-/// One slot.
 #[derive(Default)]
 pub(super) struct Slot {
     /// There are masks or a reservation: look at the rules.

@@ -33,7 +33,6 @@ pub(super) struct Transfer {
     pub reads: bool,
 }
 
-/// One CCB.
 struct InflightCcb {
     state: CcbState,
     unit: Weak<Unit>,

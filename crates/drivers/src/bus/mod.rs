@@ -57,7 +57,6 @@ pub fn install(engine: &Rc<Engine>) {
     });
 }
 
-/// The engine of a core and a registry.
 fn engine(registry: &Arc<Registry>, core: &Core) -> Option<Rc<Engine>> {
     let fits = |e: &Rc<Engine>| {
         std::ptr::eq(Rc::as_ptr(e.core()), core) && Arc::ptr_eq(e.registry(), registry)

@@ -26,7 +26,6 @@ thread_local! {
     static NEXUSES: Cores<BusNexus> = const { Cores::new() };
 }
 
-/// The nexus that a bus has on a core.
 pub(super) fn find(bus: usize, core: &Core) -> Option<Rc<BusNexus>> {
     NEXUSES.with(|all| all.find(bus, core.id()))
 }

@@ -24,10 +24,8 @@ use crate::targets::Targets;
 /// See the module.
 pub(crate) struct IscsiProtocol;
 
-/// A connection.
 pub(crate) type Connection = transport::Connection<IscsiProtocol>;
 
-/// The protocol on one core.
 pub(crate) type PerCore = transport::PerCore<IscsiProtocol>;
 
 /// State that all cores share.

@@ -18,7 +18,6 @@ use super::session::IscsiSession;
 use super::tasks::Gathering;
 use super::{buffer_wait, data, logout};
 
-/// A request that is complete.
 pub(crate) enum CompleteRequest {
     /// SCSI Command with its immediate data.
     Command(Box<ReceivedCommand>),

@@ -43,7 +43,6 @@ pub(crate) fn before(a: u32, b: u32) -> bool {
     a != b && b.wrapping_sub(a) < 1 << 31
 }
 
-/// Result of a login.
 pub(crate) struct LoginResult {
     pub params: SessionParams,
     /// None in discovery.

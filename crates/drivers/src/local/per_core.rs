@@ -38,7 +38,6 @@ pub(crate) struct ServeRequest {
     pub done: SyncSender<Result<(), Error>>,
 }
 
-/// Message to a core.
 pub(crate) enum CoreMessage {
     Serve(Box<ServeRequest>),
     /// Read no further request of that socket; it ends when all are answered.

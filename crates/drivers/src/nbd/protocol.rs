@@ -21,10 +21,8 @@ use crate::targets::Targets;
 /// See the module.
 pub(crate) struct NbdProtocol;
 
-/// A connection.
 pub(crate) type Connection = transport::Connection<NbdProtocol>;
 
-/// The protocol on one core.
 pub(crate) type PerCore = transport::PerCore<NbdProtocol>;
 
 /// State that all cores share.

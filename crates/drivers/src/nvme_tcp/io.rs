@@ -21,7 +21,6 @@ pub const TRANSFER_MAX: u32 = 1 << 20;
 /// AD of Dataset Management: the ranges may be deallocated.
 const DEALLOCATE: u32 = 1 << 2;
 
-/// A SCSI command for a command.
 pub(crate) struct ScsiCommand {
     pub lun: [u8; 8],
     pub cdb: Cdb,

@@ -23,13 +23,11 @@ use crate::log_fn::log_fn;
 /// See the module.
 pub(crate) struct NvmeTcpProtocol;
 
-/// The protocol on one core.
 pub(crate) type PerCore = transport::PerCore<NvmeTcpProtocol>;
 
 /// State that all cores share.
 pub(crate) type NvmeTcpGlobal = transport::GlobalState<NvmeTcpProtocol>;
 
-/// A connection.
 #[derive(Clone)]
 pub(crate) struct Connection(Rc<transport::Connection<NvmeTcpProtocol>>);
 

@@ -287,7 +287,6 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// A list with one member is that member.
 fn collapse(mut members: Vec<Device>, list: fn(Vec<Device>) -> Device) -> Device {
     match (members.pop(), members.is_empty()) {
         (Some(only), true) => only,

@@ -45,7 +45,6 @@ impl Step<'_> {
         Ok(block.with(|b| Bucket::of(b, row).find(addr)))
     }
 
-    /// Its state.
     pub(super) fn state(&mut self, addr: Addr) -> Result<BlockState, Stop> {
         Ok(self.entry(addr)?.map_or(BlockState::None, |(_, e)| e.state))
     }

@@ -20,7 +20,6 @@ pub trait Medium {
     /// Bytes; may grow.
     fn size(&self) -> u64;
 
-    /// Reads into `into`, all of it.
     fn read(&self, at: u64, into: Segs) -> Local<'_, Result<(), Errno>>;
 
     /// Writes all of `from`. A completed write is seen by every later read, and survives a loss of

@@ -13,7 +13,6 @@ use geom::{CopyMeter, Measure, Progress};
 use crate::console::COPYING;
 use crate::volume::Report;
 
-/// The copy to a device.
 #[derive(Clone, Debug, Default)]
 struct DeviceCopy {
     meter: CopyMeter,

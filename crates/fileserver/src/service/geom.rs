@@ -36,7 +36,6 @@ struct OpenDevice {
     lost: bool,
 }
 
-/// A file that is a disk, and its provider.
 type Disk = (FileDisk, ProviderId);
 
 /// See the module.

@@ -514,7 +514,6 @@ impl Host {
         (self.shared.site.clock)()
     }
 
-    /// Sets the users.
     pub(crate) fn set_users(&self, users: Users) {
         self.server.set_users(users);
     }

@@ -174,7 +174,6 @@ fn full_help(mut root: Command) -> String {
     out
 }
 
-/// Prints an error.
 fn print_error(
     error: &Error,
     form: OutputFormat,

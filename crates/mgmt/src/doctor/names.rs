@@ -27,7 +27,6 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
     if out.is_empty() { ok("no used disk is named by the order of discovery") } else { out }
 }
 
-/// The letters of a name.
 fn name_letters(name: &str) -> &str {
     name.trim_end_matches(|c: char| c.is_ascii_digit())
 }

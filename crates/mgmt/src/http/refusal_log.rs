@@ -42,7 +42,6 @@ impl RefusalLog {
         self.log.lock().warn_about(about, format_args!("{listener} connection refused: {why}"));
     }
 
-    /// `accept` has failed.
     pub(super) fn accept_failed(&self, e: &io::Error) {
         let log = |what: fmt::Arguments<'_>| self.log.lock().warn_once(what);
         self.accepts.failed(format_args!("{} listener", self.listener), e, log);

@@ -134,7 +134,6 @@ fn followed(graph: &Graph, id: &str) -> HashSet<String> {
     graph.nodes.iter().filter(is_of_it).map(|node| node.id.clone()).collect()
 }
 
-/// The view of a state.
 fn view_of(status: StatusAnswer, state: &SystemState, journal: &[Event], query: Query) -> View {
     let whole = graph::build(state);
     let total = whole.nodes.len();

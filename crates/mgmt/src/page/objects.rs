@@ -43,7 +43,6 @@ fn sessions<'s>(all: impl Iterator<Item = (&'s TargetState, &'s SessionState)>) 
     Table::new(("own-sessions", "Sessions of the object", "No session."), &columns, rows)
 }
 
-/// Nodes of the LUNs of a group.
 fn lun_nodes(target: &TargetState, group: &GroupState) -> Vec<String> {
     let present = group.luns.iter().map(|lun| lun.lun);
     let numbers = present.chain(group.awaited.iter().map(|lun| lun.lun));

@@ -24,7 +24,6 @@ struct Accounts<'c> {
 }
 
 impl<'c> Accounts<'c> {
-    /// Of an initiator in a group of a target.
     fn of(target: &'c TargetConfig, group: &'c AccessConfig, initiator: &str) -> Accounts<'c> {
         let own = group.initiator_chap.get(initiator).or(group.chap.as_ref());
         let proof = match (own, &target.chap) {

@@ -115,7 +115,6 @@ impl Queue {
         }
     }
 
-    /// Its state.
     pub(super) fn state(&self) -> WebhookState {
         let inner = self.lock();
         let waiting = u64::try_from(inner.messages.len()).unwrap_or(u64::MAX);

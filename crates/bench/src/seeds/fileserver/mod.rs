@@ -26,7 +26,6 @@ const DISKS: [(&str, Disk, f64); 3] = [
 ];
 /// Observed values of the new disk.
 const OBSERVED: Disk = (4_070_000, 26_000_000 / 8192, 328_000_000 / 8192);
-/// By columns.
 const COLUMNS: f64 = 25.0;
 /// Its walk looks at each changed block, ms each.
 const WALK_MS: f64 = 0.079;

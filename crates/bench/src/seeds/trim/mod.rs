@@ -40,7 +40,6 @@ const SEED: [(&str, f64); 2] = [("trim-blocks", 0.6), ("trim-extents", 300.0)];
 /// At most so many commands may 1 GiB take in the third: the seed's 32 entries of 32 MiB are one,
 /// and a file in pieces has more.
 const COMMANDS: f64 = 2.0;
-/// "At once", ms.
 const AT_ONCE_MS: f64 = 1.0;
 /// Foreground's 99th percentile, over that without deletions.
 const P99: f64 = 1.2;

@@ -68,7 +68,6 @@ fn refuse(bus: &str, what: impl std::fmt::Display) -> Error {
 }
 
 impl AoeParams {
-    /// Of a bus.
     pub(super) fn read(bus: &str, params: &Value) -> Result<AoeParams, Error> {
         AoeParams::deserialize(params).map_err(|e| refuse(bus, e))
     }

@@ -46,7 +46,6 @@ const MARK_LOOK_NS: u64 = 5_000_000;
 /// How soon a frame that an interface did not take is sent again, ns.
 const FULL_NS: u64 = 50_000;
 
-/// An interface.
 struct Interface {
     name: String,
     link: RefCell<Option<Link>>,
@@ -133,7 +132,6 @@ thread_local! {
     static PORTS: RefCell<HashMap<(u64, u32), Rc<Port>>> = RefCell::default();
 }
 
-/// The port of a bus on a core.
 pub(super) fn port(bus: u64, core: &Core) -> Option<Rc<Port>> {
     PORTS.with_borrow(|ports| ports.get(&(bus, core.id())).cloned())
 }

@@ -41,7 +41,6 @@ pub(crate) struct DiscoveredTarget {
     pub portals: Vec<(String, u16)>,
 }
 
-/// The initiator of the discovery.
 pub(crate) struct DiscoveryInitiator {
     initiator: String,
     chap: Option<Chap>,

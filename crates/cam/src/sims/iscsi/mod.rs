@@ -158,7 +158,6 @@ impl Inner {
         }
     }
 
-    /// The handle of a unit.
     fn handle(&self, unit: &Unit) -> Weak<Unit> {
         let units = self.units.lock();
         let all = units.get(&unit.path()).into_iter().flatten();

@@ -68,7 +68,6 @@ impl Inner {
         *generations.entry(target).or_insert(generation) != generation
     }
 
-    /// The handle of a unit.
     fn handle(&self, unit: &Unit) -> Weak<Unit> {
         let units = self.units.lock();
         let all = units.get(&unit.path()).into_iter().flatten();

@@ -34,7 +34,6 @@ pub(super) fn of(answer: &ScsiAnswer) -> Outcome {
     Outcome { moved: answer.moved, ..Outcome::of(failed) }
 }
 
-/// The device has answered.
 fn device_outcome(answer: &ScsiAnswer) -> Outcome {
     if answer.status == GOOD {
         return Outcome::good(answer.moved);

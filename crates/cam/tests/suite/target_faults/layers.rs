@@ -154,7 +154,6 @@ fn make(w: &mut World, row: &Row) -> (Vec<Target>, Host) {
 }
 
 impl World {
-    /// The one provider of a class.
     fn provider_of(&mut self, class: &str) -> String {
         let view = self.control.topology.view(0);
         let mut all = view.iter().filter(|g| g.class == class).flat_map(|g| &g.providers);

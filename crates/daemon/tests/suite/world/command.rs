@@ -134,7 +134,6 @@ impl Agent {
         BlockRange { first: range.first + at as usize * per, count: n as usize * per, ..range }
     }
 
-    /// One of the counters of the unit, and the operation on it.
     fn some_counter(&self, unit: &Unit, what: Operation) -> (Operation, BlockRange, Bid) {
         let first = unit.place.get().first + self.below(COUNTERS as u64) as usize * unit.per;
         let place = BlockRange { first, count: unit.per, ..unit.place.get() };

@@ -35,7 +35,6 @@ const NAME: &str = "iqn.2026-11.test.ashlar:fuzz";
 /// Name of the subsystem.
 const SUBSYSTEM: &str = "nqn.2026-11.test.ashlar:fuzz";
 
-/// Bytes of the disk.
 const DISK_BYTES: usize = 64 * 512;
 
 /// Longest input that is sent.

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::plant::Plant;
 
-/// Names of a listing.
 fn names(listed: &Value) -> Vec<String> {
     let entries = listed["entries"].as_array().expect("entries");
     entries.iter().map(|e| e["name"].as_str().expect("a name").to_owned()).collect()

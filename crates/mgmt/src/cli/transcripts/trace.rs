@@ -3,7 +3,6 @@
 use super::daemon::Daemon;
 use crate::api::{Exit, SlowRequest, TraceState, TracedLayer};
 
-/// A layer with the one below it.
 fn layer(geom: &str, took_ms: u64, own_ms: u64, below: Vec<TracedLayer>) -> TracedLayer {
     TracedLayer {
         geom: geom.to_owned(),

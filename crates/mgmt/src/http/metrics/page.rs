@@ -19,7 +19,6 @@ pub(super) type Label<'a> = (&'static str, &'a str);
 /// Labels of a series, or those that all series of an object have.
 pub(super) type Labels<'a> = [Label<'a>];
 
-/// Labels of a sample.
 #[derive(Clone, Copy)]
 pub(super) struct SampleLabels<'a> {
     /// Those of its object, as the format writes them.

@@ -58,7 +58,6 @@ impl Message {
         self.bytes(1, &pair.0);
     }
 
-    /// A `Metric` with its labels.
     fn metric(labels: SampleLabels<'_>) -> Message {
         let mut metric = Message(labels.common.to_vec());
         if let Some(last) = labels.last {

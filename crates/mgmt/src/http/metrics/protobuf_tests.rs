@@ -98,7 +98,6 @@ fn signed(value: u64) -> i64 {
     if value & 1 == 0 { half } else { -half - 1 }
 }
 
-/// The families of a page.
 fn families(page: &[u8]) -> Vec<Vec<u8>> {
     let (mut input, mut out) = (page, Vec::new());
     while !input.is_empty() {

@@ -7,7 +7,6 @@ use crate::api::{Stats, TargetState};
 use reactor::Address;
 use std::collections::BTreeMap;
 
-/// Sum of sessions.
 #[derive(Default)]
 struct SessionSum {
     outstanding: u64,
@@ -42,7 +41,6 @@ impl<'a> SessionSums<'a> {
         SessionSums { target, all }
     }
 
-    /// Each sum with its labels.
     fn labelled(&self) -> impl Iterator<Item = ([Label<'_>; 4], &SessionSum)> {
         let target: [Label<'_>; 2] =
             [("target", self.target.name.as_str()), ("driver", &self.target.driver)];

@@ -11,7 +11,6 @@ use std::path::Path;
 /// A limit that leaves out nothing.
 const ALL: u32 = u32::MAX;
 
-/// The page as text.
 fn text_page(state: &SystemState, series_max: u32) -> String {
     String::from_utf8(render(state, series_max, Format::Text)).expect("text")
 }

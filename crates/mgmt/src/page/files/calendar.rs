@@ -34,7 +34,6 @@ struct Dumps {
     dumps: Vec<Dump>,
 }
 
-/// One dump of it.
 #[derive(Deserialize)]
 struct Dump {
     /// `2026/1121`, `2026/11211` for the second of a day.
@@ -116,7 +115,6 @@ fn year(html: &mut Html, (server, path): (&str, &str), year: &str, months: &Year
     }
 }
 
-/// The page.
 pub(super) fn page(html: &mut Html, files: &dyn FileService, query: &FilesQuery) -> Result<()> {
     servers(html, files);
     let server = query.server.as_str();

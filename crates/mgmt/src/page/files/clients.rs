@@ -18,7 +18,6 @@ struct Who {
     who: Vec<Client>,
 }
 
-/// One client of it.
 #[derive(Deserialize)]
 struct Client {
     connection: u64,

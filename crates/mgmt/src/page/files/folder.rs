@@ -79,7 +79,6 @@ fn above(html: &mut Html, server: &str, path: &str) {
     html.close();
 }
 
-/// The page.
 pub(super) fn page(html: &mut Html, files: &dyn FileService, query: &FilesQuery) -> Result<()> {
     let (server, after) = (query.server.as_str(), query.after);
     let path = if query.path.is_empty() { "/" } else { query.path.as_str() };

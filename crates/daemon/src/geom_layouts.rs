@@ -211,7 +211,7 @@ impl GeomLayouts {
     fn end_store(&self, what: &str, saved: Result<(), Errno>) {
         if let Err(e) = saved {
             let text = format!(
-                "layout of {what}: not saved ({e}); the next start may ask for consent. Repair the \
+                "layout of {what}: not saved ({e}); the next start may need consent. Repair the \
                  state folder: `state` in [daemon] names it"
             );
             (self.report)("daemon", text);

@@ -470,7 +470,7 @@ impl Connection {
                 let sent =
                     self.stream.write_vectored(left).map_err(|e| Error::system("write", e))?;
                 if sent == 0 {
-                    return Err(broken("the load is gone"));
+                    return Err(broken("the load has ended"));
                 }
                 IoSlice::advance_slices(&mut left, sent);
             }

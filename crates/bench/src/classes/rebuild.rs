@@ -84,7 +84,7 @@ fn rebuild(
     )?;
     match seen.ended {
         true => Ok((took, seen)),
-        false => Err(failed("the rebuild comes to no end")),
+        false => Err(failed("the rebuild does not end")),
     }
 }
 

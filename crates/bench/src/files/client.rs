@@ -342,7 +342,7 @@ impl Caller for Client {
         if kind == RREAD {
             let data = body.get(4..).unwrap_or(&[]);
             if data.len() != self.piece() as usize {
-                return Err(broken("fewer bytes than were asked for"));
+                return Err(broken("fewer bytes than requested"));
             }
             if self.load.work == Work::Verify {
                 if let Some(wrong) = pattern::first_wrong(SEED, slot.place, data) {

@@ -78,7 +78,7 @@ impl Out {
         if !data.slice_into(start, len, &mut piece) {
             return Err(Error::new(
                 Kind::Protocol,
-                "the target asks for data beyond the command's",
+                "the target requests data beyond the command's",
             ));
         }
         let mut crc = Crc32c::new();

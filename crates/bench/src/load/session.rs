@@ -279,7 +279,7 @@ fn refused(error: wire::iscsi::ClientError) -> Error {
 }
 
 fn unexpected(what: &str) -> Error {
-    Error::new(Kind::Protocol, format!("{what} from the target, which was not asked for"))
+    Error::new(Kind::Protocol, format!("unrequested {what} from the target"))
 }
 
 fn with_sense(error: Error, sense: Option<Sense>) -> Error {

@@ -103,7 +103,7 @@ fn watch(reactor: &Reactor, spec: &Spec, shared: &LoadShared, tasks: &Tasks) -> 
             (last, last_report) = (requests, Instant::now());
         }
         if last_report.elapsed() > SILENCE || stopped.is_some_and(|at| at.elapsed() > WAIT) {
-            let what = "the target does not answer; its log may say why";
+            let what = "the target does not answer; its log may have the reason";
             return Err(Error::new(Kind::Timeout, what));
         }
     }

@@ -208,7 +208,7 @@ impl DeviceOnCore<'_> {
             pscr::SEEN => refuse(
                 Errno::Io,
                 format!(
-                    "the link of port {port} does not come up again; `ashlar cam reset {name} \
+                    "the link of port {port} does not return; `ashlar cam reset {name} \
                          -p {port}` tries once more"
                 ),
             ),

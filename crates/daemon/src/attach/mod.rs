@@ -219,7 +219,7 @@ impl Attachments {
                 false => format!("which target: {}?", all.join(", ")),
             };
             let next = "Configure `[[target]]` with driver = \"local\" and a name, and an \
-                        `[[access]]` that names it; with several, say target=NAME.";
+                        `[[access]]` that names it; with several, add target=NAME.";
             return Err(Error::new(Kind::NotFound, op, why).at(what).next(next));
         };
         if let Ok(lun) = what.parse() {

@@ -227,7 +227,7 @@ impl Job<Export> {
             }
             Piece::Status { context: of, extents, last, .. } => {
                 if self.command.kind != kind::BLOCK_STATUS || Some(*of) != context {
-                    return Err(ProtocolViolation("extents that were not asked for"));
+                    return Err(ProtocolViolation("unrequested extents"));
                 }
                 let first = extents.first().filter(|e| e.len > 0);
                 let first = first.ok_or(ProtocolViolation("an extent of no bytes"))?;

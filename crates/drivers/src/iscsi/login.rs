@@ -96,7 +96,7 @@ pub(crate) async fn run(
                 return Err(CloseReason::Refused);
             }
             Step::Close(error) => return Err(CloseReason::Framing(error)),
-            Step::NeedTarget(_) => return Err(CloseReason::Protocol("a login that asks twice")),
+            Step::NeedTarget(_) => return Err(CloseReason::Protocol("a login restarted twice")),
         }
     }
 }

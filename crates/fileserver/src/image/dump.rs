@@ -115,7 +115,7 @@ impl Image {
         let h = self.0.state.borrow().header;
         match h.fsize.saturating_add(NEEDED) <= h.wsize {
             true => Ok(()),
-            false => Err(Fault::NoSpace("the WORM has no room for a dump")),
+            false => Err(Fault::NoSpace("the WORM has no space for a dump")),
         }
     }
 }

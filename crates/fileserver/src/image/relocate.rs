@@ -105,7 +105,7 @@ impl Image {
         }
         match self.0.state.borrow().is_tidy() {
             true => Ok(()),
-            false => Err(Fault::NoSpace("the WORM has no room for a dump")),
+            false => Err(Fault::NoSpace("the WORM has no space for a dump")),
         }
     }
 

@@ -54,7 +54,7 @@ fn refused(shape: &super::state::Shape) -> Stop {
     let why = match shape.worm {
         _ if shape.read_only => "the image is opened to be read only (`read_only`)",
         None => "an image without a cache device is read only",
-        Some(_) => "the cache device has no room for a log: the image is read only",
+        Some(_) => "the cache device has no space for a log: the image is read only",
     };
     Fault::Invalid(why).into()
 }

@@ -271,7 +271,7 @@ impl Volume {
             if moves { ring.place_last() } else { ring.place(n) }
         };
         let Some(first) = place else {
-            return Err(Fault::NoSpace("the journal has no room for a record"));
+            return Err(Fault::NoSpace("the journal has no space for a record"));
         };
         self.write_bytes(layout.at(layout.ring.0 + first), &bytes).await?;
         self.cache_flush().await?;

@@ -70,7 +70,7 @@ fn freeze(s: &mut VolumeState, date: u32) -> Result<Option<Dump>, Fault> {
     let next = end + sums;
     let blocks = s.members.iter().map(|l| l.blocks).min().unwrap_or(0);
     if next >= blocks {
-        return Err(Fault::NoSpace("the WORM has no room for the end of a dump"));
+        return Err(Fault::NoSpace("the WORM has no space for the end of a dump"));
     }
     if s.slots_for_dump() <= sums as usize + 1 {
         return Ok(None);

@@ -334,7 +334,7 @@ fn all(catalog: &Catalog) -> Vec<NamedSchema> {
     out.push(form("config", "The whole of ashlar.toml", config));
     out.extend(sections());
     let state = geom::schema_of::<SystemState>();
-    out.push(form("state", "What the daemon says of itself", state));
+    out.push(form("state", "State of the daemon", state));
     out.extend(VERBS.iter().map(|v| NamedSchema {
         name: v.name.to_owned(),
         section: "verb".to_owned(),

@@ -36,7 +36,7 @@ impl PathChecks {
     }
 }
 
-/// Once a second and when there are new results; more seldom with so many disks that it takes more
+/// Once a second and when there are new results. Less often with so many disks that it takes more
 /// than a part in [`CHECK_SHARE`] of the control thread's time.
 pub fn check_paths(control_loop: &mut ControlLoop) {
     let began = control_loop.control.now_ns();

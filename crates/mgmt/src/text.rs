@@ -17,9 +17,9 @@ pub enum Side {
     Right,
 }
 
-/// Characters that a terminal or a reader of the log obeys instead of showing. Controls (C0, DEL,
-/// C1), line and paragraph separators, those that turn the direction of what follows, and those
-/// that show nothing at all, by which two names would look alike.
+/// Characters that a terminal or a reader of the log obeys instead of showing. They are controls
+/// (C0, DEL, C1), line and paragraph separators, and those that turn the direction of the text.
+/// Others show nothing at all, so that two names would look alike.
 fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(

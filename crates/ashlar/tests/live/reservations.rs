@@ -128,6 +128,7 @@ fn first_byte(raw: &mut Client) -> Option<u8> {
     }
 }
 
+/// E4 of daemon/src/exports.rs.
 #[test]
 fn loaded_disc_and_port_state_survive_kill_9() {
     const DRIVE: &str = "[[unit]]\nprovider = \"d0\"\nremovable = true\n\n";

@@ -10,7 +10,7 @@ use super::session::IscsiSession;
 pub(crate) const PING_MAX: usize = 64 * 1024;
 
 impl IscsiSession {
-    /// A NOP-Out. A ping is answered with as much of its data as the initiator takes in one PDU; an
+    /// A NOP-Out. A ping is answered with as much of its data as the initiator takes in one PDU. An
     /// answer to a ping of ours, or an acknowledgement, needs none.
     pub fn nop_out(&self, pdu: &NopOut, data: &[u8]) -> Result<(), CloseReason> {
         if pdu.task_tag == TAG_NONE {

@@ -33,8 +33,8 @@
 //!  I6  In a tidy tree everything that leads to a dirty block is dirty, and nothing is in state
 //!      write. A walk from the root reads new blocks only. An operation that breaks that counts it
 //!      (`loose`).
-//!  I7  An address of a frozen tree is not given again before that is walked; then only if it is
-//!      still dirty, so that the dump does not contain it.
+//!  I7  An address of a frozen tree is not given again before that is walked. It is then given only
+//!      if it is still dirty, so that the dump does not contain it.
 //!  I8  A superblock in state dump is not changed. Addresses given meanwhile are below the header's
 //!      end and on no list; numbers are within the range of that superblock. So a program that
 //!      opens the image then gives none of either again.

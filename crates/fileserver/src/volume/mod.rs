@@ -13,8 +13,8 @@
 //! An address (w) is given to a block when it is made. Addresses only increase from one dump to the
 //! next, and `frozen` is the line. A block below it belongs to a dump and never changes, so that
 //! taking a dump is moving the line. A block above it is changed in place; one below is copied to a
-//! new address, with the blocks that lead to it. So a dump costs the same for any size of the tree,
-//! its blocks are one range of the WORM, and the progress of a leg is one number.
+//! new address, with the blocks that lead to it. So a dump costs the same for any size of the tree.
+//! Its blocks are one range of the WORM, and the progress of a leg is one number.
 //!
 //! The states that the first file servers kept for each block follow from its address:
 //!

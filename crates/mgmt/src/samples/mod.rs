@@ -7,7 +7,7 @@
 //! Memory is bounded. An object without a request since the start of the daemon takes none, and
 //! each other one takes about 500 bytes for its last counters. Samples take at most
 //! [`OBJECT_BYTES_MAX`] for an object and [`SAMPLES_BYTES_MAX`] for all of them. 4,096 disks and
-//! 16,384 LUNs that are all busy have 3 KiB each, which are about 25 intervals of 150 s. The
+//! 16,384 LUNs that are all busy have 3 KiB each. These are about 25 intervals of 150 s. The
 //! percentiles of the whole hour stay exact then, because intervals are joined and not dropped.
 //!
 //! Invariants

@@ -160,6 +160,7 @@ fn play(seed: u64) -> (u64, u32) {
 }
 
 /// T2 of nvme_tcp/queue.rs, Q1 of nvme_tcp/tasks.rs.
+/// S2 of nvme_tcp/controllers.rs.
 #[test]
 fn data_is_correct_over_links_that_cut_and_break() {
     let played = Seeds::of(16).each(play);

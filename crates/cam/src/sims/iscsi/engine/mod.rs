@@ -311,8 +311,8 @@ impl Engine {
         self.tried || self.is_up()
     }
 
-    /// Whether there is a session for the first time, or again after the path was lost, or the path
-    /// was lost, or the target reports that its units changed, since the last call.
+    /// Whether there is a first session since the last call, or one after a loss of the path. Also
+    /// whether the path was lost, or the target reports that its units changed.
     pub(super) fn take_found(&mut self) -> bool {
         let found = self.is_up() && std::mem::take(&mut self.found);
         std::mem::take(&mut self.luns_changed) || found

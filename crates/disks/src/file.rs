@@ -19,7 +19,9 @@ use crate::backing::{Backing, BackingParts};
 use crate::causes;
 use crate::creation;
 use crate::deletes::DeleteBy;
-use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, ResizeCall, Site, SpaceUsage, Unit};
+use crate::kind::{
+    Growth, IO_BYTES_MAX, Identity, Kind, Open, Opened, ResizeCall, Site, SpaceUsage, Unit,
+};
 use crate::lasting::{self, Identities, PersistentIdentity, Stored};
 use crate::locks::{self, LockHolder};
 use crate::medium::{Medium, folder_of, followed};
@@ -446,14 +448,25 @@ fn whole_size(file: &File, sector: u32) -> Result<u64, Errno> {
     file.size().map(|size| size / sector * sector).map_err(|e| errno_of(&e))
 }
 
-/// Makes an open file larger.
-fn grow(file: &File, bytes: u64) -> Result<(), Error> {
-    file.set_len(bytes).map_err(|e| {
-        let path = file.path();
-        let why = causes::of(path, &e, bytes).unwrap_or_else(|| e.to_string());
+/// Makes an open file larger. One that another program has made as large already is not shortened,
+/// and the end of one that was cut is not filled with zeroes.
+fn grow(file: &File, Growth { from, to }: Growth) -> Result<(), Error> {
+    let path = file.path();
+    let failed = |e: std::io::Error| {
+        let why = causes::of(path, &e, to).unwrap_or_else(|| e.to_string());
         let path = path.display();
-        Error::new(errno_of(&e), format!("{path}: cannot be made {bytes} bytes large: {why}"))
-    })
+        Error::new(errno_of(&e), format!("{path}: cannot be made {to} bytes large: {why}"))
+    };
+    let size = file.size().map_err(failed)?;
+    if size < from {
+        let what = format!(
+            "{}: another program has cut it (to {size} bytes; its disk has {from}); next: restore \
+             the file from a copy",
+            path.display()
+        );
+        return Err(Error::new(Errno::NxIo, what));
+    }
+    if size >= to { Ok(()) } else { file.set_len(to).map_err(failed) }
 }
 
 /// Asks the file system whether it punches holes, behind the end of the file where there is
@@ -503,7 +516,7 @@ impl Unit for FileUnit {
         whole_size(&self.file, self.sector)
     }
 
-    fn resize(&mut self, grow_to: Option<u64>) -> ResizeCall {
+    fn resize(&mut self, growth: Option<Growth>) -> ResizeCall {
         let (file, sector, resizing) = (self.file.clone(), self.sector, self.resizing.clone());
         let resize = move || {
             if resizing.swap(true, Ordering::AcqRel) {
@@ -511,7 +524,7 @@ impl Unit for FileUnit {
                 let what = format!("{path}: an earlier resize has not ended: it does not answer");
                 return Err(Error::new(Errno::Busy, what));
             }
-            let grown = grow_to.map_or(Ok(()), |bytes| grow(&file, bytes));
+            let grown = growth.map_or(Ok(()), |growth| grow(&file, growth));
             let size = grown.map(|()| whole_size(&file, sector));
             resizing.store(false, Ordering::Release);
             size

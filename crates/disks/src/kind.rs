@@ -207,6 +207,15 @@ pub struct SpaceUsage {
 /// outer error: it could not be made larger.
 pub type ResizeResult = Result<Result<u64, Errno>, Error>;
 
+/// Sizes of a medium that is to become larger, bytes in whole sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// That of its provider. A medium that is shorter was cut and has lost data.
+    pub from: u64,
+    /// That it is to have at least.
+    pub to: u64,
+}
+
 /// A call that resizes a medium.
 pub enum ResizeCall {
     /// It has ended.
@@ -232,10 +241,10 @@ pub trait Unit: Any + Send {
         false
     }
 
-    /// Makes the medium as large as `grow_to`, if that is given: whole sectors, more than it has.
-    /// Then reads its size. Nothing is lost.
-    fn resize(&mut self, grow_to: Option<u64>) -> ResizeCall {
-        ResizeCall::Done(match grow_to {
+    /// Makes the medium larger, if `growth` is given, then reads its size. Nothing is lost: a medium
+    /// that has become larger by itself keeps its size.
+    fn resize(&mut self, growth: Option<Growth>) -> ResizeCall {
+        ResizeCall::Done(match growth {
             Some(_) => Err(Error::new(Errno::NotSup, "only image files can be made larger here")),
             None => Ok(self.size()),
         })

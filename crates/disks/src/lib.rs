@@ -58,7 +58,8 @@ pub use deletes::DeleteHow;
 pub use failures::LastError;
 pub use file::{Direct, FileParams};
 pub use kind::{
-    IDENT_MAX, Identity, Kind, Open, Opened, ResizeCall, ResizeResult, Site, SpaceUsage, Unit,
+    Growth, IDENT_MAX, Identity, Kind, Open, Opened, ResizeCall, ResizeResult, Site, SpaceUsage,
+    Unit,
 };
 pub use lasting::{
     ATTRIBUTE, Identities, IdentityRequest, PersistentIdentity, SIDECAR, expected_identity,

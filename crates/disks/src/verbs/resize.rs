@@ -7,7 +7,7 @@ use geom::{At, Bytes, Deserialize, Error, Event, JsonSchema, Verb};
 use serde::Serialize;
 
 use crate::class::{DISK_CLASS, DiskClass, DiskGeom};
-use crate::kind::ResizeCall;
+use crate::kind::{Growth, ResizeCall};
 
 /// Longest wait for the file of a disk.
 const RESIZE_LIMIT: Duration = Duration::from_secs(15);
@@ -46,12 +46,12 @@ impl Verb<DiskClass> for Resize {
         let provider = control.topology.providers_of(geom).first().copied().ok_or_else(gone)?;
         let limits = control.topology.limits(provider);
         let (was, sector) = limits.map_or((0, 1), |l| (l.media_bytes, l.sector_bytes));
-        let mut grow_to = None;
+        let mut growth = None;
         if let Some(Bytes(wanted)) = self.size {
             check_resize(on, (was, sector), wanted)?;
-            grow_to = (wanted > was).then_some(wanted);
+            growth = (wanted > was).then_some(Growth { from: was, to: wanted });
         }
-        let call = control.topology.with(geom, |g: &mut DiskGeom, _| g.unit.resize(grow_to));
+        let call = control.topology.with(geom, |g: &mut DiskGeom, _| g.unit.resize(growth));
         let resized = match call.ok_or_else(gone)? {
             ResizeCall::Done(resized) => resized,
             ResizeCall::Blocks(call) => {

@@ -170,6 +170,25 @@ fn grown_file_is_resized_and_a_truncated_one_is_lost_once() {
 }
 
 #[test]
+fn resize_neither_shortens_a_grown_file_nor_extends_a_truncated_one() {
+    let folder = Folder::new();
+    let path = folder.path("a.img");
+    let mut w = World::new(PortChoice::Uring);
+    w.disk("file", "f0", json!({ "path": path, "create": true, "size": 8192 })).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let length = || file.metadata().unwrap().len();
+    let disks = w.disks.clone();
+    let params = json!({ "size": 16384 });
+    file.set_len(4096).unwrap();
+    let refused = disks.verb(&mut w.control, "resize", "f0", &params).unwrap_err();
+    assert!(refused.message.contains("has cut it (to 4096 bytes; its disk has 8192)"), "{refused}");
+    assert_eq!(length(), 4096, "what it lost does not read as zeroes");
+    file.set_len(32768).unwrap();
+    let answer = disks.verb(&mut w.control, "resize", "f0", &params).unwrap();
+    assert_eq!((&answer["size"], length()), (&json!(32768), 32768), "its end may be in use");
+}
+
+#[test]
 fn f4_writes_do_not_extend_a_truncated_file() {
     let folder = Folder::new();
     for (port, direct) in [(PortChoice::Uring, "auto"), (PortChoice::Poll, "no")] {

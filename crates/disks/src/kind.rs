@@ -241,7 +241,7 @@ pub trait Unit: Any + Send {
         false
     }
 
-    /// Makes the medium larger, if `growth` is given, then reads its size. Nothing is lost: a medium
+    /// Makes the medium larger, if `growth` is given, and reads its size. Nothing is lost: a medium
     /// that has become larger by itself keeps its size.
     fn resize(&mut self, growth: Option<Growth>) -> ResizeCall {
         ResizeCall::Done(match growth {

@@ -24,8 +24,10 @@
 //!  N4  A new session may lead to other disks. All units of its portal are in doubt (D11) before a
 //!      command of a user is sent by it. Commands that waited for the session return to CAM.
 //!  N5  A removed portal takes no new command. Its sessions log out when their commands have ended,
-//!      or after the deadline of a silent path, and then its disks are lost. Portals that stay keep
-//!      their numbers, sessions and disks, and a portal that returns gets its former number.
+//!      and then its disks are lost. Commands that have not ended within the deadline of a silent
+//!      path end by a new session (engine I2): only then are they sent by another path. Portals
+//!      that stay keep their numbers, sessions and disks, and a portal that returns gets its former
+//!      number.
 //!
 //! Commands that a lost path returns may be sent by another path (class multipath) while the old
 //! target still has them. Commands that had not left were discarded with the connection, at least

@@ -202,7 +202,12 @@ pub(super) fn retire(
     leaving: &Arc<AtomicUsize>,
     core: &Rc<Core>,
 ) {
-    let session = find(inner, portal, core).filter(|_| inner.portal(portal).is_none());
+    let (known, named) = (find(inner, portal, core), inner.portal(portal));
+    if let (0, Some(session), Some(named)) = (core.id(), &known, &named) {
+        // It has returned already: its session stays, and no login reports it.
+        named.seen.fetch_or(session.engine.borrow().is_up(), Ordering::AcqRel);
+    }
+    let session = known.filter(|_| named.is_none());
     let session = session.filter(|session| session.engine.borrow_mut().retire());
     let (inner, leaving, core) = (inner.clone(), leaving.clone(), core.clone());
     drop(core.clone().reactor().spawn("iscsi retirement", async move {
@@ -222,9 +227,22 @@ pub(super) fn retire(
     }));
 }
 
-/// Waits for the commands of a session, no longer than for those of a silent path.
+/// Waits for the commands of a session, no longer than for those of a silent path. The rest ends by
+/// a new session or with the path (I2, I5 of the engine): the target may still carry it out before.
 async fn drain(session: &PortalSession, core: &Core) {
-    let end = core.now() + session.inner.rules.terms.deadline_ns();
+    let deadline_ns = session.inner.rules.terms.deadline_ns();
+    wait_idle(session, core, deadline_ns).await;
+    if !session.engine.borrow().is_busy() {
+        return;
+    }
+    session.engine.borrow_mut().end_session();
+    session.schedule_pump();
+    wait_idle(session, core, 2 * deadline_ns).await;
+}
+
+/// Waits until no command of a session is under way, for so long at most.
+async fn wait_idle(session: &PortalSession, core: &Core, most_ns: u64) {
+    let end = core.now() + most_ns;
     while session.engine.borrow().is_busy() && core.now() < end {
         core.reactor().sleep(super::LOOK_NS).await;
     }

@@ -346,12 +346,17 @@ fn turn_until(w: &mut World, disk: &str, is_there: bool) {
     let end = w.now() + 20 * S;
     while w.control.topology.find(disk).is_some() != is_there {
         assert!(w.now() < end, "{disk}: {is_there} is awaited");
-        w.turn(20 * MS);
-        let cam = w.cam.clone();
-        cam.take_update_results(&mut w.control).into_iter().for_each(|(_, names)| {
-            names.unwrap();
-        });
+        turn_and_update(w);
     }
+}
+
+/// Turns, and takes the disks into the graph that scans have found.
+fn turn_and_update(w: &mut World) {
+    w.turn(20 * MS);
+    let cam = w.cam.clone();
+    cam.take_update_results(&mut w.control).into_iter().for_each(|(_, names)| {
+        names.unwrap();
+    });
 }
 
 /// N5 of sims/iscsi/mod.rs.
@@ -386,6 +391,53 @@ fn portals_are_added_and_removed_while_the_disks_of_others_are_used() {
     turn_until(&mut w, "da0", false);
     let ended: Vec<_> = w.ended().into_iter().map(|end| end.status).collect();
     assert_eq!(ended, [Ok(())]);
+}
+
+/// N5 of sims/iscsi/mod.rs.
+#[test]
+fn portal_that_returns_at_once_keeps_its_session_and_disk() {
+    let mut w = World::with(12, &[]);
+    let both = [portal(1), portal(2)];
+    let _peer = Peer::start(&w.core, &both, 64, 12, (good(), Auth::None));
+    let at = bus(&mut w, &params(&both));
+    assert_eq!(disks(&mut w, at, 2, 20 * S), ["da0", "da1"]);
+    let sim = w.buses[at].sim().clone();
+    for portals in [&both[..1], &both[..]] {
+        sim.update_params(&params(portals)).unwrap();
+    }
+    (0..100).for_each(|_| turn_and_update(&mut w));
+    assert!(w.control.topology.find("da1").is_some(), "its portal is configured");
+    assert!(sim.troubles().is_empty(), "{:?}", sim.troubles());
+    let logins = sim.counts().into_iter().find(|(name, _)| *name == "logins");
+    assert_eq!(logins, Some(("logins", 2)));
+}
+
+/// N5 of sims/iscsi/mod.rs: otherwise the target could carry it out after newer writes.
+#[test]
+fn slow_write_of_a_removed_portal_ends_by_a_new_session() {
+    let mut w = World::with(13, &[]);
+    let both = [portal(1), portal(2)];
+    let peer = Peer::start(&w.core, &both, 64, 13, (good(), Auth::None));
+    let at = bus(&mut w, &params(&both));
+    assert_eq!(disks(&mut w, at, 2, 20 * S), ["da0", "da1"]);
+    let (_, edge) = w.open("da0");
+    peer.ways.borrow_mut().slow_ns = 10_000 * S;
+    let data = w.buffer(4096);
+    w.start(edge, 1, |bio| range(bio, Op::Write, 0, data));
+    (0..10).for_each(|_| w.turn(20 * MS));
+    assert!(!peer.is_idle(), "the target has it");
+    peer.ways.borrow_mut().slow_ns = MS;
+    w.buses[at].sim().update_params(&params(&both[1..])).unwrap();
+    let end = w.now() + 20 * S;
+    let ended = loop {
+        if let Some(ended) = w.ended().pop() {
+            break ended;
+        }
+        assert!(w.now() < end, "the write is awaited");
+        turn_and_update(&mut w);
+    };
+    assert_eq!((ended.status, peer.reinstated.get()), (Err(Errno::NxIo), 1));
+    turn_until(&mut w, "da0", false);
 }
 
 #[test]

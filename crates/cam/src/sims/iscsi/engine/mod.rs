@@ -468,6 +468,13 @@ impl Engine {
         !std::mem::replace(&mut self.retired, true)
     }
 
+    /// Ends a session whose commands take too long. The next one ends these commands (I2).
+    pub(super) fn end_session(&mut self) {
+        if self.is_up() {
+            self.stage_due_ns = 0;
+        }
+    }
+
     /// Whether commands or task management are under way.
     pub(super) fn is_busy(&self) -> bool {
         self.ops.iter().any(|op| op.busy)

@@ -34,8 +34,10 @@ pub(crate) struct Export {
     read_only: bool,
     /// BLOCK_STATUS is answered.
     pub(crate) maps: bool,
-    /// The disk has more than one connection.
+    /// The disk has, or had, more than one connection.
     is_shared: AtomicBool,
+    /// The server's connections share a cache, as the last one reports (CAN_MULTI_CONN).
+    shares_cache: AtomicBool,
 }
 
 impl Export {
@@ -59,12 +61,19 @@ impl Export {
             read_only,
             maps: terms.allocation.is_some(),
             is_shared: AtomicBool::new(is_shared),
+            shares_cache: AtomicBool::new(terms.has(export_flag::CAN_MULTI_CONN)),
         }
     }
 
-    /// Whether the disk has more than one connection from now on.
-    pub(super) fn set_shared(&self, is_shared: bool) {
-        self.is_shared.store(is_shared, Ordering::Release);
+    /// The disk may have more than one connection from now on, also after an edit that leaves it
+    /// one: a connection that is closing may have acknowledged writes that no FLUSH covers (N3).
+    pub(super) fn set_shared(&self) {
+        self.is_shared.store(true, Ordering::Release);
+    }
+
+    /// Whether the disk may have more than one connection.
+    pub(super) fn shares_cache(&self) -> bool {
+        self.shares_cache.load(Ordering::Acquire)
     }
 
     pub(crate) fn has(&self, flag: u16) -> bool {
@@ -82,7 +91,8 @@ impl Export {
             let (was, now) = (self.flags, terms.flags);
             return Err(format!("a different export: its flags changed from {was:#x} to {now:#x}"));
         }
-        if self.is_shared.load(Ordering::Acquire) && !terms.has(export_flag::CAN_MULTI_CONN) {
+        let shares_cache = terms.has(export_flag::CAN_MULTI_CONN);
+        if self.is_shared.load(Ordering::Acquire) && !shares_cache {
             return Err("a different export: its connections do not share a cache".to_owned());
         }
         let minimum = terms.blocks.map_or(1, |b| b.minimum);
@@ -92,6 +102,7 @@ impl Export {
                 "a different export: its blocks changed from {sector} to {minimum} bytes"
             ));
         }
+        self.shares_cache.store(shares_cache, Ordering::Release);
         Ok(())
     }
 
@@ -174,5 +185,31 @@ impl Export {
             _ => {}
         }
         self.own_flush.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::nbd::Form;
+
+    use super::*;
+
+    fn terms(flags: u16) -> Terms {
+        Terms { size: 1 << 20, flags, form: Form::Simple, allocation: None, blocks: None }
+    }
+
+    /// N3 of layer.rs.
+    #[test]
+    fn server_without_a_shared_cache_is_refused_after_several_connections() {
+        let (shared, alone) = (terms(export_flag::CAN_MULTI_CONN), terms(0));
+        let export = Export::new("e".into(), None, &shared, 512, false, false);
+        for (terms, shares_cache) in [(&alone, false), (&shared, true)] {
+            assert_eq!(export.check_export(terms), Ok(()));
+            assert_eq!(export.shares_cache(), shares_cache);
+        }
+        export.set_shared();
+        let refused = export.check_export(&alone).expect_err("another one may be closing");
+        assert!(refused.contains("do not share a cache"), "{refused}");
+        assert!(export.shares_cache() && export.check_export(&shared).is_ok());
     }
 }

@@ -420,13 +420,12 @@ fn opened(
         },
         read_only,
         watch: Some(watch),
-        unit: Box::new(NbdUnit { disk, shares }),
+        unit: Box::new(NbdUnit { disk }),
     })
 }
 
 struct NbdUnit {
     disk: Arc<Remote<Export>>,
-    shares: bool,
 }
 
 impl Drop for NbdUnit {
@@ -466,11 +465,14 @@ impl Unit for NbdUnit {
         // The name of the disk is that of the error's caller.
         let p: NbdParams = params::read("nbd", "", params)?;
         let disk = &self.disk;
-        let count = p.connection_cores(self.shares, disk.cores).map_err(Error::inval)?;
+        let shares = disk.protocol.shares_cache();
+        let count = p.connection_cores(shares, disk.cores).map_err(Error::inval)?;
         let tls = p.tls(&disk.to.address.host).map_err(Error::inval)?;
         *disk.tls.lock() = tls;
         // Before further connections, which must share the cache.
-        disk.protocol.set_shared(count > 1);
+        if count > 1 {
+            disk.protocol.set_shared();
+        }
         disk.set_connection_cores(count);
         disk.set_bounds(p.bounds());
         Ok(())
@@ -500,7 +502,7 @@ impl Unit for NbdUnit {
         let counts = &self.disk.counts;
         let load = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed).to_string();
         let own = export.server.as_ref().map(Server::show);
-        let why = if self.shares { "" } else { " (the server has no CAN_MULTI_CONN)" };
+        let why = if export.shares_cache() { "" } else { " (the server has no CAN_MULTI_CONN)" };
         let words = own.as_ref().map(|[(_, words), _]| words.clone());
         let mut lines = vec![
             ("path", words.unwrap_or_else(|| address.clone())),

@@ -16,6 +16,7 @@ use testkit::clock::MS;
 use tls::{Files, Keys};
 use wire::nbd::Form;
 use wire::nbd::client::{BlockSizes, Terms};
+use wire::nbd::codes::export_flag;
 
 use super::remote::{FLAGS, Remote};
 use super::{Progress, Shape, load};
@@ -208,6 +209,33 @@ fn changed_number_of_connections_loses_no_request() {
     let seeds = Seeds::of(24);
     let most = seeds.each(edited);
     assert!(most.iter().any(|links| *links > 1) || !seeds.are_enough(), "{most:?}");
+}
+
+/// N3 of nbd/layer.rs: further connections would be refused, and the disk would be lost.
+#[test]
+fn edit_leaves_one_connection_to_a_server_that_shares_no_cache_any_more() {
+    let section = |connections: u64| {
+        json!({
+            "address": PORTAL, "connections": connections,
+            "retries": 100, "deadline_s": 5, "request_deadline_s": 600,
+        })
+    };
+    Seeds::of(8).each(|seed| {
+        let mut play = Play::new(seed, section(1), None);
+        play.remote.flags.set(FLAGS & !export_flag::CAN_MULTI_CONN);
+        let p = load(&mut play.w, play.edge, USERS);
+        while p.rounds.get() < USERS.users {
+            play.passes(MS);
+        }
+        let edited = section(3);
+        DiskClass::update_params(&mut play.w.control.topology, "n0", &edited).unwrap();
+        while p.ended.get() < USERS.users {
+            play.passes(10 * MS);
+        }
+        assert_eq!(*p.failed.borrow(), Vec::<String>::new(), "seed {seed}");
+        assert_eq!(p.rounds.get(), USERS.users * USERS.rounds);
+        assert!(play.world.links().len() <= 1);
+    });
 }
 
 /// Another export at the same address: nothing of the disk reaches it, and the disk is lost.

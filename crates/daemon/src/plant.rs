@@ -444,7 +444,7 @@ impl Plant for Daemon {
 
     fn check(&self, step: &Step, before: &[Step]) -> Result<()> {
         // Not on the control thread: files are read, which may block.
-        sandbox::check(&step.action)?;
+        self.check_sandbox(&step.action)?;
         match &step.action {
             Action::Daemon { to, .. } => return self.metrics.check(to, before),
             Action::CreateTarget { target } => self.check_target(target, before)?,

@@ -175,8 +175,13 @@ pub(crate) fn check(action: &Action) -> Result<()> {
     Err(error.at(folder.display().to_string()).next(next))
 }
 
-/// A folder in which an action changes files and that is below none of these.
-fn outside(own: &BTreeSet<PathBuf>, action: &Action) -> Option<PathBuf> {
+/// Whether [`check`] looks at the paths of an action. Blocks while one hangs then.
+pub(crate) fn looks_at_paths(action: &Action) -> bool {
+    FOLDERS.get().is_some() && changed_section(action).is_some()
+}
+
+/// The section in whose folders an action changes files, as a configuration of its own.
+fn changed_section(action: &Action) -> Option<Config> {
     let mut made = Config::default();
     match action {
         Action::CreateDisk { disk } if disk.params.get("read_only") != Some(&Value::Bool(true)) => {
@@ -187,8 +192,14 @@ fn outside(own: &BTreeSet<PathBuf>, action: &Action) -> Option<PathBuf> {
         }
         Action::CreateTarget { target } => made.target.push(target.clone()),
         Action::ModifyTarget { to, .. } => made.target.push(to.as_ref().clone()),
-        _ => {}
+        _ => return None,
     }
+    Some(made)
+}
+
+/// A folder in which an action changes files and that is below none of these.
+fn outside(own: &BTreeSet<PathBuf>, action: &Action) -> Option<PathBuf> {
+    let made = changed_section(action)?;
     let is_own = |folder: &Path| {
         let real = folder.canonicalize();
         let real = real.as_deref().unwrap_or(folder);
@@ -257,6 +268,8 @@ mod tests {
         assert_eq!(found, [None, other.clone(), None, None]);
         let target = Action::CreateTarget { target: config.target[0].clone() };
         assert_eq!(outside(&own, &target), other);
+        let remove = Action::RemoveTarget { target: config.target[0].clone() };
+        assert!(changed_section(&target).is_some() && changed_section(&remove).is_none());
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::catalog::check_geom;
 use crate::control_loop::{check_disk, check_files};
 use crate::exports;
 use crate::mailbox::Query;
+use crate::sandbox;
 use crate::within::checked_within;
 
 /// Why the section of an action could not be carried out, by its files. Blocks while one hangs.
@@ -60,6 +61,21 @@ impl Daemon {
         check: impl FnOnce() -> Result<()> + Send + 'static,
     ) -> Result<()> {
         checked_within(open_deadline(self.registry.login_gate()), (op, at), check)
+    }
+
+    /// Why the sandbox forbids an action, if the folders of its files answer in time.
+    pub(super) fn check_sandbox(&self, action: &Action) -> Result<()> {
+        if !sandbox::looks_at_paths(action) {
+            return Ok(());
+        }
+        if let Action::CreateDisk { disk } = action {
+            // Calls that hang are counted for its file system.
+            return self.check_disk(disk, |disk| {
+                sandbox::check(&Action::CreateDisk { disk: disk.clone() })
+            });
+        }
+        let own = action.clone();
+        self.check_in_time("check the sandbox", &action.name(), move || sandbox::check(&own))
     }
 
     /// Why the section of an action could not be carried out, by its files.

@@ -1,6 +1,6 @@
 //! TCP for conversations: listeners, streams, and the futures of their operations.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bio::{Direction, Loan, Seg, Segs};
+use bio::{Buf, Direction, Loan, Pool, Seg, Segs};
 
 use crate::ops::{End, On, Op, OpState, SlotId};
 use crate::reactor::Reactor;
@@ -230,6 +230,19 @@ impl Stream {
     pub async fn readable(&self) -> io::Result<()> {
         let op = Op::Ready { out: false };
         self.reactor.begin_pending(op, &self.socket, |_| ())?.await.map(drop)
+    }
+
+    /// A buffer of at least `len` bytes to receive into; waits while the pool is exhausted.
+    pub async fn buffer(&self, pool: &Pool, len: usize) -> Buf {
+        poll_fn(|cx| match pool.get(len) {
+            Some(buf) => Poll::Ready(buf),
+            None => {
+                pool.wake_on_free(cx.waker());
+                self.reactor.flush_lazy_sends();
+                Poll::Pending
+            }
+        })
+        .await
     }
 
     /// As [`Stream::recv`], into several pieces one behind the other.

@@ -18,7 +18,7 @@ use reactor::{Reactor, Stream};
 
 use crate::reason::{CommonReason, Reason};
 use crate::receive_buffer::{ReceiveBuffer, Signals};
-use crate::stream::Outgoing;
+use crate::stream::{Outgoing, send_end};
 use crate::tls::Tls;
 use crate::transmit_queue::TransmitQueue;
 
@@ -36,7 +36,7 @@ pub const SEND_TIMEOUT_NS: u64 = 15_000_000_000;
 const MEMORY_SHORT_TIMEOUT_NS: u64 = 2_000_000_000;
 
 /// Longest flush of a connection that is being closed, ns.
-pub(crate) const FLUSH_NS: u64 = 3_000_000_000;
+pub const FLUSH_NS: u64 = 3_000_000_000;
 
 /// Bytes read and dropped after the last send, so that it is not lost to a reset.
 const LINGER_BYTES: usize = 256 * 1024;
@@ -284,16 +284,10 @@ impl<R: Reason> IoLoop<R> {
     /// Sends close_notify of TLS and the end of the stream, then reads and drops until the peer
     /// closes. The last bytes are not lost to a reset.
     pub(crate) async fn drain(&self) {
-        if let Some(tls) = self.tls() {
-            tls.close();
-            let mut cipher = TransmitQueue::new(self.memory.clone());
-            let mut batch = Vec::new();
-            if tls.write(&[], &mut cipher).is_ok() {
-                cipher.take(&mut batch);
-                if self.stream.send(&mut batch).await.is_err() {
-                    return;
-                }
-            }
+        if let Some(tls) = self.tls()
+            && send_end(&self.stream, &tls, &self.memory).await.is_err()
+        {
+            return;
         }
         if self.stream.shutdown().is_err() {
             return;

@@ -115,7 +115,7 @@ impl ReceiveBuffer {
     /// Empty.
     pub(crate) fn new(stream: Stream, pool: Pool, signals: Rc<Signals>) -> ReceiveBuffer {
         ReceiveBuffer {
-            incoming: Incoming::new(stream),
+            incoming: Incoming::from(stream),
             pool,
             signals,
             buf: None,
@@ -130,8 +130,7 @@ impl ReceiveBuffer {
 
     /// Decrypts from now on, and continues until keys are agreed on.
     pub(crate) async fn secure(&mut self, tls: Rc<Tls>) -> Result<(), CommonReason> {
-        let page = self.pool.get(BUSY_BYTES).ok_or(CommonReason::NoMemory)?;
-        self.incoming.secure(tls, page);
+        self.incoming.secure(tls, self.pool.clone());
         loop {
             let shaken = self.incoming.handshake_step().await;
             // TLS has something to send, an alert for instance.

@@ -11,15 +11,17 @@ use crate::receive_buffer::BUSY_BYTES;
 use crate::tls::{BATCH_MAX, Tls};
 use crate::transmit_queue::TransmitQueue;
 
-/// Received bytes of one connection.
-pub(crate) struct Incoming {
+/// Received bytes of one connection, in the clear or decrypted.
+pub struct Incoming {
     stream: Stream,
     tls: Option<(Rc<Tls>, Ciphertext)>,
 }
 
 /// Received bytes that are not decrypted yet.
 struct Ciphertext {
-    page: Buf,
+    pool: Pool,
+    /// None: the next receive allocates it.
+    page: Option<Buf>,
     at: usize,
     end: usize,
 }
@@ -27,30 +29,104 @@ struct Ciphertext {
 impl Ciphertext {
     /// Receives more; 0 at the end of the stream.
     async fn receive(&mut self, stream: &Stream) -> Result<usize, CommonReason> {
-        let page = self.page.seg(0, BUSY_BYTES).ok_or(CommonReason::NoMemory)?;
+        if self.page.is_none() {
+            self.page = Some(stream.buffer(&self.pool, BUSY_BYTES).await);
+        }
+        let page = self.part(0, BUSY_BYTES).ok_or(CommonReason::NoMemory)?;
         let n = stream.recv(&page).await.map_err(|e| CommonReason::lost(&e))?;
         (self.at, self.end) = (0, n);
         Ok(n)
     }
 
+    fn part(&self, at: usize, len: usize) -> Option<Seg> {
+        self.page.as_ref().and_then(|page| page.seg(at, len))
+    }
+
     /// Decrypts; returns how many bytes were taken.
     fn decrypt(&mut self, tls: &Tls) -> Result<usize, CommonReason> {
-        let fresh = self.page.seg(self.at, self.end - self.at);
+        let fresh = self.part(self.at, self.end - self.at);
         let fed = fresh.map_or(Ok(0), |seg| seg.with(|b| tls.process_received(b)))?;
         self.at += fed;
         Ok(fed)
     }
 }
 
-impl Incoming {
-    /// In the clear.
-    pub fn new(stream: Stream) -> Incoming {
+/// Sends close_notify, which marks the stream as complete, behind all messages that TLS has queued
+/// itself.
+pub(crate) async fn send_end(
+    stream: &Stream,
+    tls: &Tls,
+    memory: &Pool,
+) -> Result<(), CommonReason> {
+    tls.close();
+    send_messages(stream, tls, memory).await
+}
+
+/// Sends the messages that TLS has queued itself: those of its handshake, an alert.
+async fn send_messages(stream: &Stream, tls: &Tls, memory: &Pool) -> Result<(), CommonReason> {
+    let (mut cipher, mut batch) = (TransmitQueue::new(memory.clone()), Vec::new());
+    tls.write(&[], &mut cipher)?;
+    if cipher.is_broken() {
+        return Err(CommonReason::NoMemory);
+    }
+    cipher.take(&mut batch);
+    stream.send(&mut batch).await.map_err(|e| CommonReason::lost(&e))
+}
+
+/// In the clear.
+impl From<Stream> for Incoming {
+    fn from(stream: Stream) -> Incoming {
         Incoming { stream, tls: None }
     }
+}
 
-    /// Decrypts from now on; `page` is for encrypted bytes.
-    pub fn secure(&mut self, tls: Rc<Tls>, page: Buf) {
-        self.tls = Some((tls, Ciphertext { page, at: 0, end: 0 }));
+impl Incoming {
+    /// Decrypts from now on; encrypted bytes are received into memory of `pool`.
+    pub(crate) fn secure(&mut self, tls: Rc<Tls>, pool: Pool) {
+        self.tls = Some((tls, Ciphertext { pool, page: None, at: 0, end: 0 }));
+    }
+
+    /// Agrees on keys with a client, and decrypts from now on. A silent client holds no memory.
+    pub async fn handshake(&mut self, tls: Rc<Tls>, pool: &Pool) -> Result<(), CommonReason> {
+        self.secure(tls.clone(), pool.clone());
+        while tls.is_handshaking() {
+            self.readable().await?;
+            let received = self.handshake_step().await;
+            // An alert informs the client of the error.
+            let sent = send_messages(&self.stream, &tls, pool).await;
+            received.and(sent)?;
+        }
+        Ok(())
+    }
+
+    /// Sends close_notify, if the stream is encrypted. No other send may be under way.
+    pub async fn send_end(&self) -> Result<(), CommonReason> {
+        match &self.tls {
+            Some((tls, cipher)) => send_end(&self.stream, tls, &cipher.pool).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until [`Incoming::receive`] has something to return. A connection that waits so holds
+    /// no memory here.
+    pub async fn readable(&mut self) -> Result<(), CommonReason> {
+        if let Some((tls, cipher)) = &mut self.tls {
+            if cipher.at < cipher.end || tls.is_readable() {
+                return Ok(());
+            }
+            cipher.page = None;
+        }
+        self.stream.readable().await.map_err(|e| CommonReason::lost(&e))
+    }
+
+    /// The socket.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// TLS, if the stream is encrypted.
+    pub fn tls(&self) -> Option<&Rc<Tls>> {
+        self.tls.as_ref().map(|(tls, _)| tls)
     }
 
     /// Receives the next bytes; 0 at the end of the stream.
@@ -78,12 +154,12 @@ impl Incoming {
     }
 
     /// The stream, unless it is encrypted.
-    pub fn plain(&self) -> Option<&Stream> {
+    pub(crate) fn plain(&self) -> Option<&Stream> {
         self.tls.is_none().then_some(&self.stream)
     }
 
     /// Receives and decrypts once; false when keys are agreed on and nothing was received.
-    pub async fn handshake_step(&mut self) -> Result<bool, CommonReason> {
+    pub(crate) async fn handshake_step(&mut self) -> Result<bool, CommonReason> {
         let Some((tls, cipher)) = &mut self.tls else { return Ok(false) };
         if !tls.is_handshaking() {
             return Ok(false);
@@ -98,7 +174,7 @@ impl Incoming {
 }
 
 /// Bytes to be sent on one connection.
-pub(crate) struct Outgoing<'a> {
+pub struct Outgoing<'a> {
     tx: &'a RefCell<TransmitQueue>,
     tls: &'a RefCell<Option<Rc<Tls>>>,
     cipher: TransmitQueue,

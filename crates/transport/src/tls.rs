@@ -69,45 +69,23 @@ impl Tls {
         }
     }
 
-    /// Decrypts all of `bytes` and appends the result to `clear`.
-    pub fn decrypt(&self, bytes: &[u8], clear: &mut Vec<u8>) -> Result<(), CommonReason> {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let (taken, before) = (self.process_received(rest)?, clear.len());
-            rest = rest.get(taken..).unwrap_or_default();
-            match self.tls.borrow_mut().reader().read_to_end(clear) {
-                Err(e) if e.kind() != io::ErrorKind::WouldBlock => {
-                    return Err(CommonReason::lost(&e));
-                }
-                _ if taken == 0 && clear.len() == before => {
-                    return Err(CommonReason::Tls("bytes after the end of the stream".into()));
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Encrypts `bytes`; [`Tls::flush`] hands them out.
-    pub fn encrypt(&self, bytes: &[u8]) -> Result<(), CommonReason> {
-        self.tls.borrow_mut().writer().write_all(bytes).map_err(|e| CommonReason::lost(&e))
-    }
-
-    /// Writes encrypted bytes and the protocol's own messages to `out`.
-    pub fn flush(&self, out: &mut impl Write) -> Result<(), CommonReason> {
-        let mut tls = self.tls.borrow_mut();
-        while tls.wants_write() {
-            tls.write_tls(out).map_err(|e| CommonReason::lost(&e))?;
-        }
-        Ok(())
+    /// Decrypted bytes are there to be read, or the end of the stream.
+    pub(crate) fn is_readable(&self) -> bool {
+        let state = self.tls.borrow_mut().process_new_packets();
+        state.is_ok_and(|state| state.plaintext_bytes_to_read() > 0 || state.peer_has_closed())
     }
 
     /// Encrypts `segs` and the protocol's own messages into `out`; at most [`BATCH_MAX`] at once.
     pub(crate) fn write(&self, segs: &[Seg], out: &mut TransmitQueue) -> Result<(), CommonReason> {
+        let mut tls = self.tls.borrow_mut();
+        let lost = |e: io::Error| CommonReason::lost(&e);
         for seg in segs {
-            seg.with(|b| self.encrypt(b))?;
+            seg.with(|b| tls.writer().write_all(b)).map_err(lost)?;
         }
-        self.flush(&mut Sink(out))
+        while tls.wants_write() {
+            tls.write_tls(&mut Sink(out)).map_err(lost)?;
+        }
+        Ok(())
     }
 
     /// True when the protocol has a message of its own to send.

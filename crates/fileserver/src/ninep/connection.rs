@@ -6,6 +6,7 @@
 //! ```
 //! Requests of a client run concurrently; a slow one does not delay the others. Reading stops while
 //! too much is under way or unsent ([`super::unsent`]), so a client's part of memory is bounded.
+//! [`Incoming`] and [`Outgoing`] decrypt and encrypt the bytes of a client with TLS.
 //! A connection begins a bounded part of its requests in a turn of the core. So the wait of a
 //! client depends on the number of others, but not on the number of requests that each one sends.
 
@@ -13,18 +14,19 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Display;
 use std::future::poll_fn;
-use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
 use bio::{Buf, PAGE_BYTES, Seg};
-use reactor::{Stream, TaskHandle};
+use reactor::{Signal, Stream, TaskHandle};
+use transport::{CommonReason, FLUSH_NS, Incoming, Outgoing, Tls, TransmitQueue};
 use wire::ninep::{self, HEAD, R, T, WRITE_HEAD};
 
 use super::refusal::Refusal;
 use super::session::{ClientSession, Reply};
 use super::trace::Traced;
-use super::unsent::{CacheHold, UnsentReplies};
+use super::unsent::UnsentReplies;
 use crate::notify::Notify;
 
 /// Requests of one client under way.
@@ -41,8 +43,6 @@ const RECV_BYTES: usize = 64 << 10;
 const FIRST_MAX: u32 = 8 << 10;
 /// How long a client that is silent keeps a buffer of [`RECV_BYTES`], ns.
 const KEEP_NS: u64 = 1_000_000_000;
-/// Replies shorter than this are put together.
-const SMALL: usize = 4096;
 
 /// A request under way.
 struct InflightRequest {
@@ -54,77 +54,71 @@ struct InflightRequest {
     bytes: usize,
 }
 
-/// Replies that are to be sent.
-#[derive(Default)]
-struct TxQueue {
-    segs: Vec<Seg>,
-    bytes: usize,
-    held: Vec<CacheHold>,
-}
-
 struct Conn {
     session: Rc<ClientSession>,
     stream: Stream,
+    tls: RefCell<Option<Rc<Tls>>>,
     inflight: RefCell<HashMap<u16, InflightRequest>>,
     bytes: Cell<usize>,
-    tx_queue: RefCell<TxQueue>,
+    tx: RefCell<TransmitQueue>,
     unsent: Rc<UnsentReplies>,
-    chunk: RefCell<Option<(Buf, usize)>>,
     /// Something is to be sent, or a request has ended.
     progress: Notify,
     closing: Cell<bool>,
 }
 
 /// Serves a connection until it ends.
-pub(super) async fn run(session: Rc<ClientSession>, stream: Stream) {
+pub(super) async fn run(session: Rc<ClientSession>, incoming: Incoming) {
+    let reactor = session.server.reactor.clone();
+    let stream = incoming.stream().clone();
     // Small replies are not to wait for each other; a socket that cannot is used as it is.
     let _ = stream.nodelay(true);
-    let line = Rc::new(Conn {
+    let conn = Rc::new(Conn {
+        tls: RefCell::new(incoming.tls().cloned()),
+        tx: RefCell::new(TransmitQueue::new(session.server.pool.clone())),
         session,
         stream,
         inflight: RefCell::default(),
         bytes: Cell::new(0),
-        tx_queue: RefCell::default(),
         unsent: Rc::default(),
-        chunk: RefCell::default(),
         progress: Notify::default(),
         closing: Cell::new(false),
     });
-    let ends = line.clone();
-    *line.session.close_conn.borrow_mut() = Some(Box::new(move || ends.stream.close()));
-    let writer = line.clone();
-    line.session.server.reactor.spawn("9p-send", async move { writer.send_all().await });
-    let late = Rc::downgrade(&line);
-    let (reactor, login_ns) = (line.session.server.reactor.clone(), line.login_ns());
-    let deadline = line.session.server.reactor.spawn("9p-login", async move {
-        reactor.sleep(login_ns).await;
-        if let Some(line) = late.upgrade() {
-            line.expire();
-        }
+    let writer_ended = Signal::new();
+    let (writer, is_over) = (conn.clone(), writer_ended.clone());
+    reactor.spawn("9p-send", async move {
+        // The cause is ignored: there is no client left to report it to.
+        let _ = writer.send_all().await;
+        writer.session.hang_up();
+        is_over.notify();
     });
-    // The cause of the end is ignored: there is no client left to report it to.
-    let _ = line.read_all().await;
-    deadline.abort();
-    line.session.close_conn.take();
-    line.closing.set(true);
-    line.abort_all();
-    line.progress.notify_all();
-    line.stream.close();
+    let login_ns = conn.session.server.login_ns.get();
+    let mut reads = pin!(conn.read_until_hung_up(incoming));
+    let ended = reactor.within(login_ns, reads.as_mut()).await;
+    match ended {
+        None if conn.session.has_attached.get() => reads.await,
+        None => conn.log_late(login_ns),
+        Some(()) => {}
+    }
+    conn.closing.set(true);
+    conn.abort_all();
+    let tls = conn.tls.borrow().clone();
+    if let Some(tls) = &tls {
+        // A client that reads nothing does not receive the end of the stream.
+        tls.close();
+        conn.progress.notify_all();
+        reactor.within(FLUSH_NS, writer_ended.wait()).await;
+    }
+    conn.stream.close();
+    conn.progress.notify_all();
 }
 
 impl Conn {
-    fn login_ns(&self) -> u64 {
-        self.session.server.login_ns.get()
-    }
-
     /// The time to attach is over.
-    fn expire(&self) {
-        if !self.session.has_attached.get() {
-            let seconds = self.login_ns() / 1_000_000_000;
-            let why = format_args!("closed, no attach within {seconds} s (login_timeout)");
-            self.session.server.journal.log_refused(&self.session.peer, why);
-            self.stream.close();
-        }
+    fn log_late(&self, login_ns: u64) {
+        let seconds = login_ns / 1_000_000_000;
+        let why = format_args!("closed, no attach within {seconds} s (login_timeout)");
+        self.session.server.journal.log_refused(&self.session.peer, why);
     }
 
     /// Reads are broken off; what changes something continues to its end, unanswered.
@@ -137,30 +131,43 @@ impl Conn {
         self.bytes.set(0);
     }
 
-    async fn send_all(self: Rc<Self>) {
+    /// Sends what is queued, as the only sender, until the connection closes.
+    async fn send_all(&self) -> Result<(), CommonReason> {
+        let mut outgoing = Outgoing::new(&self.tx, &self.tls, &self.session.server.pool);
+        let mut batch = Vec::new();
         loop {
             let seen = self.progress.count();
-            if self.tx_queue.borrow().segs.is_empty() {
+            if !outgoing.is_waiting() {
                 if self.closing.get() {
-                    return;
+                    return Ok(());
                 }
                 self.progress.after(seen).await;
                 continue;
             }
-            let mut batch = self.tx_queue.take();
-            // The rest of a chunk may be written while its front is being sent.
-            if self.stream.send(&mut batch.segs).await.is_err() {
-                self.closing.set(true);
-                self.stream.close();
-                return;
-            }
-            self.unsent.release(batch.bytes);
+            let queued = self.tx.borrow().bytes();
+            outgoing.take(&mut batch)?;
+            let taken = queued - self.tx.borrow().bytes();
+            self.stream.send(&mut batch).await.map_err(|e| CommonReason::lost(&e))?;
+            outgoing.release();
+            self.unsent.note_sent(taken);
             self.progress.notify_all();
         }
     }
 
-    async fn read_all(self: &Rc<Self>) -> io::Result<()> {
-        let mut inbox = RxBuffer::new(self.clone());
+    /// Reads until the client leaves or is hung up.
+    async fn read_until_hung_up(self: &Rc<Self>, incoming: Incoming) {
+        let mut reads = pin!(self.read_all(incoming));
+        let mut hung_up = pin!(self.session.hung_up.wait());
+        poll_fn(|cx| match hung_up.as_mut().poll(cx) {
+            // The cause is ignored: there is no client left to report it to.
+            Poll::Pending => reads.as_mut().poll(cx).map(drop),
+            ready => ready,
+        })
+        .await;
+    }
+
+    async fn read_all(self: &Rc<Self>, incoming: Incoming) -> Result<(), CommonReason> {
+        let mut inbox = RxBuffer::new(self.clone(), incoming);
         let (mut begun, mut bytes) = (0, 0);
         loop {
             if begun >= TURN_REQUESTS || bytes >= TURN_BYTES {
@@ -179,7 +186,8 @@ impl Conn {
                 false => msize.min(FIRST_MAX),
             };
             let Ok((size, kind, tag)) = ninep::head(&head, msize) else {
-                return Err(io::ErrorKind::InvalidData.into());
+                // Nothing that follows it can be read.
+                return Ok(());
             };
             self.wait_for_capacity(size as usize).await;
             inbox.need(size as usize).await?;
@@ -311,11 +319,9 @@ impl Conn {
                 self.trace(tag, false, &format_args!("Rread count {n}"));
                 self.put(|out| ninep::read_head(tag, n as u32, out));
                 let (segs, held) = data.into_parts();
-                let mut out = self.tx_queue.borrow_mut();
-                out.segs.extend(segs);
-                out.bytes += n;
-                out.held.extend(held);
-                self.unsent.add(n);
+                let mut tx = self.tx.borrow_mut();
+                segs.into_iter().for_each(|seg| tx.put_segment(seg));
+                self.unsent.queue(n, held);
             }
             Reply::Stat(stat) => {
                 if let Ok((stat, _)) = ninep::Stat::decode(&stat) {
@@ -344,22 +350,11 @@ impl Conn {
     fn put(&self, encode: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = Vec::with_capacity(64);
         encode(&mut bytes);
-        self.unsent.add(bytes.len());
-        self.tx_queue.borrow_mut().bytes += bytes.len();
-        let pool = &self.session.server.pool;
-        let mut chunk = self.chunk.borrow_mut();
-        let mut left = &bytes[..];
-        while !left.is_empty() {
-            if chunk.as_ref().is_none_or(|(buf, used)| *used == buf.capacity()) {
-                *chunk = pool.get(left.len().max(SMALL)).map(|buf| (buf, 0));
-            }
-            let Some((buf, used)) = &mut *chunk else { return self.stream.close() };
-            let n = left.len().min(buf.capacity() - *used);
-            let Some(seg) = buf.seg(*used, n) else { return self.stream.close() };
-            seg.copy_from(0, &left[..n]);
-            *used += n;
-            left = &left[n..];
-            self.tx_queue.borrow_mut().segs.push(seg);
+        self.unsent.queue(bytes.len(), None);
+        let mut tx = self.tx.borrow_mut();
+        tx.put(&bytes);
+        if tx.is_broken() {
+            self.session.hang_up();
         }
     }
 }
@@ -367,6 +362,7 @@ impl Conn {
 /// Bytes that arrived and were not taken yet.
 struct RxBuffer {
     conn: Rc<Conn>,
+    incoming: Incoming,
     segs: VecDeque<Seg>,
     len: usize,
     /// A buffer that is not full, and how much of it is used.
@@ -376,19 +372,22 @@ struct RxBuffer {
 }
 
 impl RxBuffer {
-    fn new(line: Rc<Conn>) -> RxBuffer {
-        RxBuffer { conn: line, segs: VecDeque::new(), len: 0, tail: None, is_busy: false }
+    fn new(conn: Rc<Conn>, incoming: Incoming) -> RxBuffer {
+        RxBuffer { conn, incoming, segs: VecDeque::new(), len: 0, tail: None, is_busy: false }
     }
 
-    async fn need(&mut self, n: usize) -> io::Result<()> {
+    async fn need(&mut self, n: usize) -> Result<(), CommonReason> {
         while self.len < n {
-            if self.len == 0 {
-                self.rest().await?;
-            }
+            self.rest().await?;
             let into = self.space(n - self.len).await?;
-            let got = self.conn.stream.recv(&into).await?;
+            let received = self.incoming.receive(&into).await;
+            if self.incoming.tls().is_some() {
+                // TLS may have a message of its own to send.
+                self.conn.progress.notify_all();
+            }
+            let got = received?;
             if got == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+                return Err(CommonReason::Truncated);
             }
             if let Some((_, used)) = &mut self.tail {
                 *used += got;
@@ -399,48 +398,37 @@ impl RxBuffer {
         Ok(())
     }
 
-    /// Between two messages. A client that is silent holds no large buffer, and one that has not
-    /// sent anything yet holds none.
-    async fn rest(&mut self) -> io::Result<()> {
-        let stream = &self.conn.stream;
-        match &self.tail {
-            Some((buf, _)) if buf.capacity() <= PAGE_BYTES => Ok(()),
-            Some(_) => {
-                let reactor = &self.conn.session.server.reactor;
-                match reactor.within(KEEP_NS, stream.readable()).await {
-                    Some(readable) => readable,
-                    None => {
-                        self.tail = None;
-                        stream.readable().await
-                    }
-                }
+    /// Before bytes are received. Between two messages, a client that is silent holds no large
+    /// buffer, and one that has not sent anything yet holds none. A TLS client that is silent
+    /// between two records holds no memory for encrypted bytes.
+    async fn rest(&mut self) -> Result<(), CommonReason> {
+        let bytes = self.tail.as_ref().map_or(0, |(buf, _)| buf.capacity());
+        if self.len == 0 && bytes > PAGE_BYTES {
+            let reactor = &self.conn.session.server.reactor;
+            match reactor.within(KEEP_NS, self.incoming.readable()).await {
+                Some(readable) => return readable,
+                None => self.tail = None,
             }
-            None => stream.readable().await,
+        } else if bytes > 0 && self.incoming.tls().is_none() {
+            return Ok(());
         }
+        self.incoming.readable().await
     }
 
     /// The rest of the buffer, or a new one for the `missing` bytes of a message; waits while there
     /// is none.
-    async fn space(&mut self, missing: usize) -> io::Result<Seg> {
+    async fn space(&mut self, missing: usize) -> Result<Seg, CommonReason> {
         let is_full = |(buf, used): &(Buf, usize)| buf.capacity() - used < buf.capacity() / 16;
         if self.tail.as_ref().is_none_or(is_full) {
-            let server = &self.conn.session.server;
             let bytes = match self.is_busy || missing > PAGE_BYTES {
                 true => RECV_BYTES,
                 false => PAGE_BYTES,
             };
-            let buf = poll_fn(|cx| match server.pool.get(bytes) {
-                Some(buf) => Poll::Ready(buf),
-                None => {
-                    server.pool.wake_on_free(cx.waker());
-                    server.reactor.flush_lazy_sends();
-                    Poll::Pending
-                }
-            });
-            self.tail = Some((buf.await, 0));
+            let pool = &self.conn.session.server.pool;
+            self.tail = Some((self.conn.stream.buffer(pool, bytes).await, 0));
         }
-        let Some((buf, used)) = &self.tail else { return Err(io::ErrorKind::OutOfMemory.into()) };
-        buf.seg(*used, buf.capacity() - used).ok_or(io::ErrorKind::OutOfMemory.into())
+        let Some((buf, used)) = &self.tail else { return Err(CommonReason::NoMemory) };
+        buf.seg(*used, buf.capacity() - used).ok_or(CommonReason::NoMemory)
     }
 
     /// Copies the first bytes.

@@ -1,4 +1,4 @@
-//! ninep: 9P2000 over any stream.
+//! ninep: 9P2000 over any stream, in the clear or encrypted.
 //!
 //! ```text
 //!   connection    bytes to messages and back; a task for each request
@@ -28,9 +28,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bio::Pool;
-use reactor::{Reactor, Stream};
+use reactor::Reactor;
 use schemars::JsonSchema;
 use serde::Serialize;
+use transport::Incoming;
 
 use crate::fault::Fault;
 use crate::files::Served;
@@ -192,13 +193,19 @@ impl Server {
         *self.users.borrow_mut() = Rc::new(users);
     }
 
-    /// Serves a client until it leaves. `peer` is its name in reports.
-    pub async fn serve(self: Rc<Self>, stream: Stream, peer: String, options: ListenerOptions) {
+    /// Serves a client until it leaves; a TLS stream has completed its handshake. `peer` is its
+    /// name in reports.
+    pub async fn serve(
+        self: Rc<Self>,
+        from: impl Into<Incoming>,
+        peer: String,
+        options: ListenerOptions,
+    ) {
         let number = self.next.replace(self.next.get() + 1);
         let session = session::ClientSession::new(self.clone(), number, peer, options);
         session.is_traced.set(self.trace.selects(number));
         self.sessions.borrow_mut().push(session.clone());
-        connection::run(session.clone(), stream).await;
+        connection::run(session.clone(), from.into()).await;
         self.sessions.borrow_mut().retain(|s| s.number != number);
         session.end().await;
     }

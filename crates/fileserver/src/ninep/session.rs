@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bio::Seg;
+use reactor::Signal;
 use wire::ninep::{IOHDR, NOFID, Names, Qid, R, T, mode, open};
 
 use super::node::{Facts, Node, split_mode};
@@ -79,8 +80,8 @@ pub struct ClientSession {
     pub(super) generation: Cell<u64>,
     /// In a tree: a hash table of many fids that grows takes the core for milliseconds.
     fids: RefCell<BTreeMap<u32, Fid>>,
-    /// Ends the connection.
-    pub(super) close_conn: RefCell<Option<Box<dyn Fn()>>>,
+    /// The connection is to end.
+    pub(super) hung_up: Signal,
     /// Its messages are kept.
     pub(super) is_traced: Cell<bool>,
     pub(super) requests: Cell<u64>,
@@ -104,7 +105,7 @@ impl ClientSession {
             has_attached: Cell::new(false),
             generation: Cell::new(0),
             fids: RefCell::default(),
-            close_conn: RefCell::default(),
+            hung_up: Signal::new(),
             is_traced: Cell::new(false),
             requests: Cell::new(0),
             read: Cell::new(0),
@@ -133,9 +134,7 @@ impl ClientSession {
 
     /// Ends the connection.
     pub(super) fn hang_up(&self) {
-        if let Some(end) = &*self.close_conn.borrow() {
-            end();
-        }
+        self.hung_up.notify();
     }
 
     pub(super) fn is_lenient(&self) -> bool {

@@ -6,7 +6,8 @@
 //!  U2  Unsent replies hold at most a quarter of the block cache, for any number of connections.
 //!      Data beyond that are copied out of it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use bio::{Pool, PoolConfig, Seg};
@@ -25,6 +26,11 @@ const SMALL: usize = 4096;
 pub(super) struct UnsentReplies {
     bytes: Cell<usize>,
     freed: Notify,
+    /// Bytes of all replies that were queued, and of those that were sent.
+    queued: Cell<u64>,
+    sent: Cell<u64>,
+    /// Blocks of the cache, each with the bytes that are sent before it is free.
+    held: RefCell<VecDeque<(u64, CacheHold)>>,
 }
 
 impl UnsentReplies {
@@ -45,13 +51,29 @@ impl UnsentReplies {
         self.bytes.get() <= CONNECTION_BYTES
     }
 
-    /// A reply was made.
-    pub fn add(&self, bytes: usize) {
+    /// Bytes of a reply were queued behind all others; they hold `held` until they are sent.
+    pub fn queue(&self, bytes: usize, held: Option<CacheHold>) {
+        self.add(bytes);
+        self.queued.set(self.queued.get() + bytes as u64);
+        self.held.borrow_mut().extend(held.map(|held| (self.queued.get(), held)));
+    }
+
+    /// Queued bytes were sent.
+    pub fn note_sent(&self, bytes: usize) {
+        let sent = self.sent.get() + bytes as u64;
+        self.sent.set(sent);
+        let mut held = self.held.borrow_mut();
+        while held.front().is_some_and(|(until, _)| *until <= sent) {
+            held.pop_front();
+        }
+        self.release(bytes);
+    }
+
+    fn add(&self, bytes: usize) {
         self.bytes.set(self.bytes.get() + bytes);
     }
 
-    /// Replies were sent, or will not be.
-    pub fn release(&self, bytes: usize) {
+    fn release(&self, bytes: usize) {
         self.bytes.set(self.bytes.get().saturating_sub(bytes));
         self.freed.notify_all();
     }
@@ -137,8 +159,31 @@ pub(super) struct Data {
 }
 
 impl Data {
-    /// The bytes, and the guard to be dropped once they are sent.
+    /// The bytes, and the guard for [`UnsentReplies::queue`].
     pub fn into_parts(self) -> (Vec<Seg>, Option<CacheHold>) {
         (self.segs, self.held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn u2_cached_blocks_are_free_once_their_bytes_are_sent() {
+        const BLOCK: usize = 2 * SMALL;
+        let pool = Pool::new(PoolConfig::default());
+        let share = CacheShare::new(2 * BLOCK * CACHE_PART, BLOCK);
+        let unsent = UnsentReplies::default();
+        for _ in 0..2 {
+            let block = pool.get(BLOCK).and_then(|buf| buf.seg(0, BLOCK)).unwrap();
+            let (_, held) = share.keep(vec![block], BLOCK).into_parts();
+            unsent.queue(BLOCK, held);
+        }
+        for (sent, held) in [(BLOCK - 1, 2 * BLOCK), (1, BLOCK), (1, BLOCK), (BLOCK - 1, 0)] {
+            unsent.note_sent(sent);
+            assert_eq!(share.held.get(), held, "after {sent} more bytes");
+        }
+        assert_eq!(unsent.bytes.get(), 0);
     }
 }

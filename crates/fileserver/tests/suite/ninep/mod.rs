@@ -3,6 +3,7 @@
 mod client;
 mod directories;
 mod edits;
+mod encrypted;
 mod file_disks;
 mod idle;
 mod listing;

@@ -1,6 +1,7 @@
 //! Clients that send requests and do not read the replies, and clients with many fids.
 
 use fileserver::ninep::{Flavour, MSIZE_MAX};
+use testkit::clock::S;
 use wire::ninep::{T, open};
 
 use super::client::{Client, with_fixture};
@@ -69,6 +70,24 @@ fn unread_replies_hold_a_bounded_part_of_the_pool() {
         let held = pool.usage().used_bytes - before;
         assert!(held < 4 * MIB, "{held} bytes");
         assert!(h.user("bob", Flavour::Plan9).await.stat(0).await.error().is_none());
+    });
+}
+
+#[test]
+fn client_that_leaves_without_reading_its_replies_is_forgotten() {
+    with_fixture(34, |h| async move {
+        let c = h.user("ann", Flavour::Plan9).await;
+        let mut burst = Vec::new();
+        for i in 0..200_000u32 {
+            T::Stat { fid: 0 }.encode((i % 50_000) as u16, &mut burst);
+        }
+        // The server stops reading before it has received all of them.
+        let taken = h.reactor.within(60 * S, c.send_raw(&burst)).await;
+        assert!(taken.is_none(), "the server read all requests");
+        assert_eq!(h.server.clients().len(), 1);
+        drop(c);
+        h.reactor.sleep(S).await;
+        assert_eq!(h.server.clients().len(), 0);
     });
 }
 

@@ -338,21 +338,29 @@ impl WorldState {
             if self.random.below(1_000_000) < u64::from(self.net.shape.resets_per_million) {
                 return self.cut(LinkId(link));
             }
-            self.send_segment(link, side, Some(segment.to_vec()));
+            self.send_segment(link, side, Some(segment));
         }
     }
 
-    fn send_segment(&mut self, link: u32, side: usize, what: Option<Vec<u8>>) {
+    /// `segment` None is the end of the stream.
+    fn send_segment(&mut self, link: u32, side: usize, segment: Option<&[u8]>) {
         let due = self.now + self.delay();
         let Some(l) = self.net.link(link) else { return };
         let pipe = &mut l.pipes[side];
         let due = due.max(pipe.last_due);
         pipe.last_due = due;
-        match &what {
+        match segment {
             Some(bytes) => pipe.held += bytes.len(),
             None => pipe.end_sent = true,
         }
-        pipe.in_transit.push_back((due, what));
+        // Segments do not overtake each other, so most have the due time of a slower one before
+        // them. They share its event, which delivers all that is due.
+        if let (Some((last, Some(before))), Some(bytes)) = (pipe.in_transit.back_mut(), segment)
+            && *last == due
+        {
+            return before.extend_from_slice(bytes);
+        }
+        pipe.in_transit.push_back((due, segment.map(<[u8]>::to_vec)));
         self.at(due, Event::Arrive { link, side });
     }
 
@@ -448,5 +456,32 @@ impl WorldState {
             found |= before != queue.len();
         }
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::World;
+
+    #[test]
+    fn segments_with_one_due_time_share_an_event() {
+        let world = World::new(1);
+        let (delay_ns_min, delay_ns_max) = (1_000, 1_000);
+        let shape = NetShape { delay_ns_min, delay_ns_max, segment_max: 7, ..NetShape::default() };
+        world.set_net(shape);
+        let mut state = world.state.borrow_mut();
+        let at = SocketAddr::from(([10, 0, 0, 1], 9));
+        assert_eq!(state.net.listen(at, false), Some(at));
+        let link = state.connect(at);
+        let sent: Vec<u8> = (0..=255).cycle().take(1000).collect();
+        state.put(link, 0, &sent);
+        assert_eq!(state.events.len(), 2, "the connection and its bytes");
+        state.now += 1_000;
+        state.deliver();
+        let pipe = &state.net.links[link as usize].pipes[0];
+        assert!(pipe.arrived.iter().eq(&sent) && pipe.in_transit.is_empty());
+        state.put(link, 0, &sent);
+        assert_eq!(state.events.len(), 1, "what has arrived takes no more");
     }
 }

@@ -11,6 +11,7 @@
 //!  N3  An increment that fails with a miscompare had a rival.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use crate::world::model::{BlockRange, Outcome, UNIT, mix};
 
@@ -189,9 +190,12 @@ impl Counters {
         [1, 8].into_iter().find(|d| near(d) || back(d)).expect("two counters")
     }
 
-    pub fn is_counter(&self, disk: usize, block: usize) -> bool {
-        let upto = self.0.range((disk, 0)..=(disk, block)).next_back();
-        upto.is_some_and(|((_, first), _)| block < first + self.per(disk, *first))
+    /// The blocks of counters of which some are in a place.
+    pub fn ranges_in(&self, place: BlockRange) -> Vec<Range<usize>> {
+        let before_end = (place.disk, 0)..(place.disk, place.first + place.count);
+        let firsts = self.0.range(before_end).map(|((_, first), _)| *first);
+        let ranges = firsts.map(|first| first..first + self.per(place.disk, first));
+        ranges.filter(|range| range.end > place.first).collect()
     }
 }
 
@@ -244,4 +248,16 @@ fn two_winners_of_one_compare_and_write_are_detected() {
     let (look, known) = all.bid(at);
     assert!(!known);
     all.seen(at, &look, &bytes_of((0, 0), at), "test");
+}
+
+#[test]
+fn counters_in_a_place_are_found_also_where_they_begin_before_it() {
+    let mut all = Counters::default();
+    all.add(0, 128, 1);
+    all.add(1, 0, 8);
+    let found = |disk, first, count| all.ranges_in(BlockRange { disk, first, count });
+    assert_eq!(found(0, 0, 2048), [128..129, 129..130]);
+    assert!(found(0, 130, 10).is_empty());
+    assert_eq!(found(1, 7, 2), [0..8, 8..16]);
+    assert_eq!(found(1, 15, 100), [8..16]);
 }

@@ -116,11 +116,14 @@ impl ReservationModel {
             }
             return *old != before;
         }
-        // The less is assumed the better.
-        let same = |w: &World| (&w.state, &w.done) == (&world.state, &world.done);
-        let known = |w: &World| same(w) && w.over.is_subset(&world.over);
-        if !world.over.is_empty() && self.worlds.keys().any(known) {
-            return false;
+        // The less is assumed the better. Worlds that differ in that alone follow each other.
+        if !world.over.is_empty() {
+            let same = |w: &&World| (&w.state, &w.done) == (&world.state, &world.done);
+            let first = World { over: Over::new(), ..world.clone() };
+            let mut alike = self.worlds.range(first..).map(|(w, _)| w).take_while(same);
+            if alike.any(|w| w.over.is_subset(&world.over)) {
+                return false;
+            }
         }
         self.worlds.insert(world, ended.clone());
         true
@@ -159,11 +162,10 @@ impl ReservationModel {
 
     /// Records the states that are possible from now on.
     fn note(&mut self, now: u64) {
-        let mut seen = Seen::new();
+        let (mut seen, mut known) = (Seen::new(), BTreeSet::new());
         for world in self.worlds.keys() {
-            let entry = (world.state.clone(), world.over.clone());
-            if !seen.contains(&entry) {
-                seen.push(entry);
+            if known.insert((&world.state, &world.over)) {
+                seen.push((world.state.clone(), world.over.clone()));
             }
         }
         if self.history.last().is_none_or(|(_, old)| *old != seen) {

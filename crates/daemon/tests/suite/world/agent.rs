@@ -21,7 +21,7 @@ use crate::world::counters::Bid;
 use crate::world::model::{BlockRange, OPEN, Outcome};
 use crate::world::rights::Tidings;
 use crate::world::rules::{Act, Need};
-use crate::world::shared::{Rights, SimContext, Unit};
+use crate::world::shared::{DRAIN_PAUSE_NS, Rights, SimContext, Unit};
 use crate::world::stack::portal;
 use crate::world::unit_attentions::{Code, Owed, RESET, Source};
 
@@ -370,7 +370,7 @@ impl Agent {
                 0 => self.below(3_000_000),
                 _ => self.below(200_000),
             };
-            let pause = if self.shared.draining.get() { 20 * MS } else { pause };
+            let pause = if self.shared.draining.get() { DRAIN_PAUSE_NS } else { pause };
             self.reactor.sleep(pause).await;
         }
     }

@@ -13,7 +13,7 @@ use crate::world::reserve;
 use crate::world::shared::{Rights, Unit};
 use crate::world::unit_attentions::{MODE_CHANGED, Source};
 
-/// Most blocks of the model in one command.
+/// Most blocks of a unit in one command.
 const BLOCKS_MAX: u64 = 96;
 
 fn cdb_of(what: Operation, lba: u64, blocks: u32, expect_in: usize, out: usize) -> [u8; 16] {
@@ -130,7 +130,7 @@ impl Agent {
         let blocks = (range.count / per) as u64;
         let at = if self.chance(500) { self.below(blocks.min(40)) } else { self.below(blocks) };
         let most = if self.chance(150) { BLOCKS_MAX } else { 12 };
-        let n = (1 + self.below(most)).min(blocks - at);
+        let n = (1 + self.below(self.shared.bound_blocks(most, per))).min(blocks - at);
         BlockRange { first: range.first + at as usize * per, count: n as usize * per, ..range }
     }
 

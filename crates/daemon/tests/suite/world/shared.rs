@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use engine::Registry;
 use reactor::sim::World;
+use testkit::clock::MS;
 
 use crate::world::access::States;
 use crate::world::agent::Agent;
@@ -18,6 +19,9 @@ use crate::world::unit_attentions::Source;
 
 /// Lines shown of a seed that fails.
 const LINES_MAX: usize = 120;
+
+/// Pause of initiators and clients that wait for the rest of their answers and start nothing more.
+pub const DRAIN_PAUSE_NS: u64 = 100 * MS;
 
 /// Access groups of the target.
 pub const GROUPS: usize = 2;
@@ -101,6 +105,8 @@ pub struct SimContext {
     pub forcing: Cell<bool>,
     /// Most blocks in an NBD client's request: less where links cut everything small.
     pub longest: Cell<u64>,
+    /// Most blocks of the model in any command.
+    pub command_blocks: Cell<u64>,
     /// The daemon's lists, while there is a daemon.
     pub registry: RefCell<Option<Arc<Registry>>>,
     /// Since when the groups are in effect for all agents; `OPEN` while they are not.
@@ -139,6 +145,7 @@ impl SimContext {
             clients: RefCell::default(),
             forcing: Cell::new(false),
             longest: Cell::new(160),
+            command_blocks: Cell::new(u64::MAX),
             registry: RefCell::default(),
             open: Cell::new(OPEN),
             draining: Cell::new(false),
@@ -180,6 +187,11 @@ impl SimContext {
 
     pub fn unit(&self, lun: usize) -> Option<Rc<Unit>> {
         self.units.borrow().iter().find(|u| u.lun == lun).cloned()
+    }
+
+    /// Most blocks of a unit in a command that may have `most` otherwise; at least one.
+    pub fn bound_blocks(&self, most: u64, per: usize) -> u64 {
+        most.min((self.command_blocks.get() / per as u64).max(1))
     }
 
     /// When the oldest read under way began.

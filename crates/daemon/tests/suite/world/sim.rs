@@ -43,6 +43,10 @@ const SEGMENT: usize = 48;
 /// Most blocks in a request of an NBD client, by the size of what links carry at once.
 const LONGEST: [u64; 3] = [3, 16, 160];
 
+/// Most blocks of the model in a command or request, likewise, in most seeds: the time that a seed
+/// takes grows with its bytes.
+const COMMAND_BLOCKS: [u64; 3] = [6, 48, 192];
+
 /// Changes (or pauses) in a seed.
 const STEPS: u64 = 40;
 
@@ -77,6 +81,8 @@ pub struct Sim {
     pub arrangement: Arrangement,
     /// Accounts and portals of the target change.
     pub edits: bool,
+    /// Size of what links carry at once, as an index of `LONGEST`.
+    segment_size: usize,
 }
 
 impl Drop for Sim {
@@ -98,6 +104,9 @@ impl Sim {
     pub fn new(seed: u64) -> Sim {
         let mut sim = Sim::before_edits(seed);
         sim.edits = SeededRandom::new(seed ^ 0xed17).chance(500);
+        if SeededRandom::new(seed ^ 0x10e6).chance(750) {
+            sim.shared.command_blocks.set(COMMAND_BLOCKS[sim.segment_size]);
+        }
         sim
     }
 
@@ -124,9 +133,8 @@ impl Sim {
         net.segment_max = net.segment_max.max(segment_min);
         world.set_net(net);
         let shared = SimContext::new(&world, &[TABLE_BLOCKS, PLAIN_BLOCKS_MAX]);
-        shared
-            .longest
-            .set(LONGEST[usize::from(net.segment_max > 7) + usize::from(net.segment_max > 100)]);
+        let segment_size = usize::from(net.segment_max > 7) + usize::from(net.segment_max > 100);
+        shared.longest.set(LONGEST[segment_size]);
         let plain_per = if random.chance(500) { 8 } else { 1 };
         let plain_count = 512;
         make_disks(&world, &mut random, plain_count, plain_per);
@@ -155,6 +163,7 @@ impl Sim {
             regroups: nbd && SeededRandom::new(seed ^ 0x9a0f).chance(500),
             arrangement: Arrangement::default(),
             edits: false,
+            segment_size,
         };
         gremlin::start(&sim.outside, &sim.shared, sim.random.next_u64());
         sim.shape_more();

@@ -19,7 +19,7 @@ use wire::nbd::Form;
 use super::link::{Entry, Link, Wanted, enter};
 use super::request::{Operation, Task};
 use crate::world::model::{OPEN, Outcome};
-use crate::world::shared::{Rights, SimContext, Unit};
+use crate::world::shared::{DRAIN_PAUSE_NS, Rights, SimContext, Unit};
 use crate::world::sim::MS;
 
 /// Age of a request at which a client ends its connection.
@@ -290,7 +290,7 @@ impl Client {
                 0 => self.below(4 * MS),
                 _ => self.below(400_000),
             };
-            let pause = if self.shared.draining.get() { 20 * MS } else { pause };
+            let pause = if self.shared.draining.get() { DRAIN_PAUSE_NS } else { pause };
             self.reactor.sleep(pause).await;
         }
     }

@@ -170,7 +170,7 @@ impl Client {
         let at = if self.chance(500) { self.below(blocks.min(40)) } else { self.below(blocks) };
         let longest = self.shared.longest.get();
         let most = if self.chance(80) { longest } else { longest.min(BLOCKS) };
-        let n = (1 + self.below(most)).min(blocks - at);
+        let n = (1 + self.below(self.shared.bound_blocks(most, per))).min(blocks - at);
         let first = range.first + (COUNTERS + at as usize) * per;
         BlockRange { first, count: n as usize * per, ..range }
     }

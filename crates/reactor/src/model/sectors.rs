@@ -59,13 +59,30 @@ impl Sectors {
     }
 
     pub(super) fn read(&self, offset: u64, out: &mut [u8]) {
-        self.pieces(offset, out.len() as u64, |sector, start, at, len| {
-            let Some(to) = out.get_mut(at..at + len) else { return };
-            match self.now(sector).and_then(|s| s.get(start..start + len)) {
-                Some(from) => to.copy_from_slice(from),
-                None => to.fill(0),
-            }
-        });
+        let (unit, end) = (self.unit as u64, offset.saturating_add(out.len() as u64));
+        let held = offset / unit..end.div_ceil(unit);
+        out.fill(0);
+        for (sector, bytes) in self.stable.range(held.clone()) {
+            self.copy_part(*sector, bytes, offset, out);
+        }
+        for (sector, versions) in self.dirty.range(held) {
+            let bytes = versions.last().and_then(|v| v.as_deref());
+            self.copy_part(*sector, bytes.unwrap_or_default(), offset, out);
+        }
+    }
+
+    /// Copies the part of a sector that is in `out`, which begins at `offset`. A sector without
+    /// bytes is zeros.
+    fn copy_part(&self, sector: u64, bytes: &[u8], offset: u64, out: &mut [u8]) {
+        let begins = sector.saturating_mul(self.unit as u64);
+        let (start, at) = (offset.saturating_sub(begins), begins.saturating_sub(offset));
+        let (start, at) = (start as usize, at as usize);
+        let len = (self.unit - start).min(out.len() - at);
+        let Some(to) = out.get_mut(at..at + len) else { return };
+        match bytes.get(start..start + len) {
+            Some(from) => to.copy_from_slice(from),
+            None => to.fill(0),
+        }
     }
 
     pub(super) fn write(&mut self, offset: u64, data: &[u8], stable: bool) {
@@ -94,26 +111,11 @@ impl Sectors {
         }
     }
 
-    /// Calls `f(sector, start in it, bytes done before, bytes)` for each sector of the range.
-    fn pieces(&self, offset: u64, len: u64, mut f: impl FnMut(u64, usize, usize, usize)) {
-        let unit = self.unit as u64;
-        let mut done = 0;
-        while done < len {
-            let at = offset.saturating_add(done);
-            let start = at % unit;
-            let n = (unit - start).min(len - done);
-            f(at / unit, start as usize, done as usize, n as usize);
-            done += n;
-        }
-    }
-
     fn change(&mut self, offset: u64, len: u64, stable: bool, f: impl Fn(usize, &mut [u8])) {
-        let mut list = Vec::new();
-        self.pieces(offset, len, |sector, start, at, n| {
-            list.push((sector, start, at, n));
-        });
-        for (sector, start, at, n) in list {
-            let mut bytes: Box<[u8]> = match self.now(sector) {
+        for (sector, start, at, n) in pieces(self.unit as u64, offset, len) {
+            // A whole sector keeps nothing.
+            let kept = if n < self.unit { self.now(sector) } else { None };
+            let mut bytes: Box<[u8]> = match kept {
                 Some(b) if !b.is_empty() => b.into(),
                 _ => vec![0; self.unit].into(),
             };
@@ -174,4 +176,16 @@ impl Sectors {
         self.stable.split_off(&first);
         self.dirty.split_off(&first);
     }
+}
+
+/// The sectors of a range: number, start in it, bytes of the range before it, bytes in it.
+fn pieces(unit: u64, offset: u64, len: u64) -> impl Iterator<Item = (u64, usize, usize, usize)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let (at, before) = (offset.saturating_add(done), done);
+        let start = at % unit;
+        let n = (unit - start).min(len - before);
+        done += n;
+        (n > 0).then_some((at / unit, start as usize, before as usize, n as usize))
+    })
 }

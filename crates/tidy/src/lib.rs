@@ -6,6 +6,7 @@
 
 mod citations;
 mod commands;
+mod doc_tests;
 mod documents;
 mod files;
 mod heads;
@@ -21,6 +22,7 @@ mod words;
 
 pub use citations::{broken_citations, citations_of};
 pub use commands::{UnrunBlock, unmarked_commands, unrun_blocks};
+pub use doc_tests::unrun_doc_tests;
 pub use documents::{long_documents, long_lines};
 pub use files::{first_sentence, in_reading_order, listed as listed_files};
 pub use heads::{bad_heads, long_test_names};

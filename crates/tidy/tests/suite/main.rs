@@ -4,6 +4,7 @@
 
 mod citations;
 mod commands;
+mod doc_tests;
 mod documents;
 mod files;
 mod heads;

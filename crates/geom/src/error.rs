@@ -15,13 +15,17 @@ pub struct Error {
     pub destroys: Vec<String>,
 }
 
+/// The constructors are cold: a thousand places refuse something, and the code of a refusal is not
+/// put between that of requests.
 impl Error {
     /// A refusal.
+    #[cold]
     pub fn new(kind: Errno, what: impl Into<String>) -> Error {
         Error { kind, message: what.into(), destroys: Vec::new() }
     }
 
     /// A refusal of a parameter, or of a change that cannot be: which one, its value and its limit.
+    #[cold]
     pub fn inval(what: impl Into<String>) -> Error {
         Error::new(Errno::Inval, what)
     }
@@ -33,6 +37,7 @@ impl Error {
     }
 
     /// A bare errno with the operation it ended.
+    #[cold]
     pub fn of(kind: Errno, op: &str) -> Error {
         Error::new(kind, format!("{op}: {}", kind.text()))
     }

@@ -436,14 +436,14 @@ impl Reactor {
 
     /// True when a turn would find something to do; for simulated worlds.
     pub(crate) fn is_ready(&self) -> bool {
-        let due = self.next_timer();
-        let news = match &self.inner.kernel.borrow().port {
-            Port::Sim(port) => port.has_news(),
-            _ => false,
-        };
-        news || self.has_work()
-            || self.inner.remote.is_notified()
-            || due.is_some_and(|due| due <= self.fresh_now())
+        // A world looks at every reactor before each turn: cheap and frequent causes are first.
+        let inner = &*self.inner;
+        !inner.tasks.is_idle()
+            || inner.remote.is_notified()
+            || self.next_timer().is_some_and(|due| due <= self.fresh_now())
+            || !inner.instant.borrow().is_empty()
+            || !inner.prepared.is_empty()
+            || matches!(&inner.kernel.borrow().port, Port::Sim(port) if port.has_news())
     }
 
     pub(crate) fn next_timer(&self) -> Option<u64> {

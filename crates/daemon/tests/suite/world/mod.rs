@@ -41,7 +41,7 @@ mod stack;
 mod unit_attentions;
 
 use shared::Marks;
-use sim::Sim;
+use sim::{Sim, play};
 use testkit::Seeds;
 
 const SEEDS: u64 = 40;
@@ -70,7 +70,7 @@ const REGRESSIONS: &[u64] = &[176, 189, 197, 1109, 5190, 5596, 8209, 100_074];
 fn invariants_hold_under_random_faults() {
     let seeds = Seeds::of(SEEDS);
     let mut all = Marks::default();
-    for (_, marks) in seeds.each(|seed| Sim::new(seed).run()) {
+    for (_, marks) in seeds.each(|seed| play(|| Sim::new(seed))) {
         for (what, n) in marks.0 {
             *all.0.entry(what).or_default() += n;
         }
@@ -135,16 +135,17 @@ const MUST_HAPPEN: &[&str] = &[
 #[test]
 fn regression_seeds_pass() {
     for seed in OLD_REGRESSIONS {
-        Sim::of_old(*seed).run();
+        play(|| Sim::of_old(*seed));
     }
     for seed in REGRESSIONS {
-        Sim::before_edits(*seed).run();
+        play(|| Sim::before_edits(*seed));
     }
 }
 
 #[test]
 fn a_seed_replays_exactly() {
     for seed in [2, 6] {
-        assert_eq!(Sim::new(seed).run(), Sim::new(seed).run(), "seed {seed}");
+        let played = || play(|| Sim::new(seed));
+        assert_eq!(played(), played(), "seed {seed}");
     }
 }

@@ -132,11 +132,14 @@ pub struct SimContext {
     /// Asymmetric access.
     pub states: RefCell<States>,
     lines: RefCell<VecDeque<String>>,
+    /// Events are noted: those of a seed that has failed before. Their texts take time.
+    recording: Cell<bool>,
     echo: bool,
 }
 
 impl SimContext {
     pub fn new(world: &World, disks: &[usize]) -> Rc<SimContext> {
+        let echo = std::env::var_os("ASHLAR_TRACE").is_some();
         Rc::new(SimContext {
             world: world.clone(),
             model: RefCell::new(Model::new(disks)),
@@ -160,12 +163,21 @@ impl SimContext {
             counting: Cell::new(0),
             states: RefCell::default(),
             lines: RefCell::default(),
-            echo: std::env::var_os("ASHLAR_TRACE").is_some(),
+            recording: Cell::new(echo),
+            echo,
         })
     }
 
-    /// Notes a line; the last ones are shown when the seed fails.
+    /// From now on events are noted.
+    pub fn record(&self) {
+        self.recording.set(true);
+    }
+
+    /// Notes a line of a run that is recorded; the last ones are shown when the seed fails.
     pub fn log(&self, line: impl FnOnce() -> String) {
+        if !self.recording.get() {
+            return;
+        }
         let line = format!("{:>12} {}", self.world.now() / 1000, line());
         if self.echo {
             eprintln!("{line}");

@@ -77,8 +77,13 @@ pub fn class_facts(name: &str) -> ClassFacts {
 pub const ISCSI: DriverFacts =
     DriverFacts { is_local: false, naming: Naming::Iscsi, has_unit_names: false };
 
-/// The catalog of the fake.
+/// The catalog of the fake. Tests request it thousands of times, so its schemas are made once.
 pub fn catalog() -> Catalog {
+    static CATALOG: LazyLock<Catalog> = LazyLock::new(new_catalog);
+    CATALOG.clone()
+}
+
+fn new_catalog() -> Catalog {
     let example = "[[disk]]\nname = \"d0\"\nkind = \"memory\"\nsize_bytes = \"64MiB\"\n";
     Catalog {
         buses: vec![

@@ -19,10 +19,11 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use daemon::{Daemon, catalog};
-use mgmt::config::{Config, DaemonConfig, Port, read};
+use mgmt::config::{Catalog, Config, DaemonConfig, Port, read};
 use mgmt::{Archive, Control};
 use reactor::SeededRandom;
 use testkit::Seeds;
@@ -42,6 +43,9 @@ const RECORD_BLOCKS: u64 = 32;
 /// The members of the mirror, where there is one.
 const MEMBERS: [u64; 2] = [3, 4];
 const IMAGES: u64 = 5;
+
+/// Made once: that takes longer than to read a configuration.
+static CATALOG: LazyLock<Catalog> = LazyLock::new(catalog);
 
 /// The images below a unit: images, in the order of their bytes.
 #[derive(Clone, Debug)]
@@ -192,7 +196,7 @@ impl Site {
             luns.join(", ")
         );
         let file = self.folder.join("ashlar.toml");
-        read(&text, file.to_str().expect("a path"), &catalog()).expect("a configuration")
+        read(&text, file.to_str().expect("a path"), &CATALOG).expect("a configuration")
     }
 
     fn is_available(&self, unit: &Unit) -> bool {
@@ -310,7 +314,7 @@ fn start(site: &Site, seed: u64, desired: &Config) -> Control {
     let plant = Daemon::start(&desired.daemon).expect("a daemon");
     let launched = Config { daemon: desired.daemon.clone(), ..Config::default() };
     let archive = Archive::new(&site.folder.join("history"), 2);
-    let control = Control::new(Box::new(plant), catalog(), &launched, archive);
+    let control = Control::new(Box::new(plant), CATALOG.clone(), &launched, archive);
     // Parts that a start omits are no error.
     let begun = control.start(desired);
     begun.unwrap_or_else(|e| panic!("seed {seed}: the start is refused: {e}"));

@@ -15,10 +15,11 @@ mod site;
 mod targets;
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use daemon::{Daemon, catalog};
 use mgmt::api::Kind;
-use mgmt::config::{Config, DaemonConfig, Port, read};
+use mgmt::config::{Catalog, Config, DaemonConfig, Port, read};
 use mgmt::{Archive, Consent, Control};
 use reactor::SeededRandom;
 use rig::papers::Papers;
@@ -33,6 +34,9 @@ use site::{Site, papers};
 const SEEDS: u64 = 4;
 /// Configurations of a walk.
 const STEPS: u32 = 40;
+
+/// Made once: that takes longer than to read a configuration.
+static CATALOG: LazyLock<Catalog> = LazyLock::new(catalog);
 
 /// Random choices of a walk.
 pub struct Dice(SeededRandom);
@@ -50,7 +54,7 @@ impl Dice {
 fn config(dice: &mut Dice, folder: &Path, has_partition: bool) -> (String, Option<Config>) {
     let text = document(dice, has_partition);
     let file = folder.join("ashlar.toml");
-    let config = read(&text, file.to_str().expect("a path"), &catalog()).ok();
+    let config = read(&text, file.to_str().expect("a path"), &CATALOG).ok();
     (text, config)
 }
 
@@ -100,7 +104,7 @@ fn walk(seed: u64, papers: &Papers) -> [u32; 4] {
     let plant = Daemon::start(&settings).expect("a daemon");
     let control = Control::new(
         Box::new(plant),
-        catalog(),
+        CATALOG.clone(),
         &launched,
         Archive::new(&site.0.join("history"), 2),
     );
